@@ -1,0 +1,371 @@
+#include "agent/agent.h"
+
+#include <arpa/inet.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "agent/definitions.h"
+#include "agent/describe.h"
+#include "agent/flags.h"
+#include "agent/identity.h"
+#include "base/check.h"
+#include "base/log.h"
+#include "dns/dns.h"
+#include "health/local.h"
+#include "http/server.h"
+#include "kv/kv.h"
+#include "registry/catalog.h"
+#include "rpc/server.h"
+
+struct agent {
+    struct config config;
+    struct identity identity;
+    uv_loop_t loop;
+    uv_signal_t interrupt, terminate;
+    uv_work_t stop_work;
+    struct rpc *rpc;
+    struct local *local;
+    struct http_server *http;
+    struct dns_server *dns;
+    Pb__Node *node;
+    struct arena arena;
+    bool stopping;
+    int exit_code;
+};
+
+/* The state machine's modules: registry does not know them by name. */
+const struct machine_module *const agent_modules[] = {&catalog_module, &kv_module, NULL};
+
+/* -- parts, started in this order and stopped in reverse
+ * ------------------------------------------------------------ */
+static int start_server(struct agent *agent, struct fault *fault) {
+    const struct config *c = &agent->config;
+    char address[96];
+    bool v6 = strchr(agent->identity.address, ':') != NULL;
+    snprintf(address, sizeof address, v6 ? "[%s]:%lld" : "%s:%lld", agent->identity.address,
+             (long long)c->server_port);
+    struct rpc_server_config config = {.folder = agent->identity.data_dir,
+                                       .address = address,
+                                       .expect = c->bootstrap ? 1 : (uint32_t)c->bootstrap_expect,
+                                       .bind = c->bind_addr,
+                                       .port = c->dev || c->server_port < 0 ? 0 : (uint16_t)c->server_port,
+                                       .cluster = c->datacenter,
+                                       .node_name = agent->identity.node_name,
+                                       .join = c->retry_join.items,
+                                       .raft_multiplier = (uint32_t)c->raft_multiplier,
+                                       .map_bytes = c->store_map_bytes,
+                                       .reserve_step_bytes = c->store_reserve_bytes,
+                                       .snapshot_log_bytes = c->snapshot_log_bytes,
+                                       .snapshot_rate = c->snapshot_rate,
+                                       .scrub_interval_ms = (uint64_t)c->scrub_interval_ns / 1000000,
+                                       .modules = agent_modules};
+    return rpc_server_start(&agent->loop, &config, &agent->rpc, fault);
+}
+
+static Pb__TaggedAddress *tagged(struct agent *agent, const char *name) {
+    Pb__TaggedAddress *address = arena_alloc(&agent->arena, sizeof *address);
+    *address = (Pb__TaggedAddress)PB__TAGGED_ADDRESS__INIT;
+    address->name = (char *)name, address->address = agent->identity.address;
+    return address;
+}
+
+static Pb__Node *node_record(struct agent *agent) {
+    Pb__Node *node = arena_alloc(&agent->arena, sizeof *node);
+    *node = (Pb__Node)PB__NODE__INIT;
+    node->name = agent->identity.node_name, node->id = agent->identity.node_id;
+    node->address = agent->identity.address, node->datacenter = (char *)agent->config.datacenter;
+    bool v6 = strchr(agent->identity.address, ':') != NULL;
+    node->tagged_addresses = arena_alloc(&agent->arena, 4 * sizeof *node->tagged_addresses);
+    node->tagged_addresses[node->n_tagged_addresses++] = tagged(agent, "lan");
+    node->tagged_addresses[node->n_tagged_addresses++] = tagged(agent, v6 ? "lan_ipv6" : "lan_ipv4");
+    node->tagged_addresses[node->n_tagged_addresses++] = tagged(agent, "wan");
+    node->tagged_addresses[node->n_tagged_addresses++] = tagged(agent, v6 ? "wan_ipv6" : "wan_ipv4");
+    const struct config_pairs *meta = &agent->config.node_meta;
+    node->meta = arena_alloc(&agent->arena, (meta->count + 1) * sizeof *node->meta);
+    for (size_t i = 0; i <= meta->count; i++) {
+        Pb__Pair *pair = node->meta[node->n_meta++] = arena_alloc(&agent->arena, sizeof *pair);
+        *pair = (Pb__Pair)PB__PAIR__INIT;
+        /* Consul's agents carry this key; some of its clients print it */
+        pair->key = (char *)(i ? meta->items[i - 1].name : "consul-network-segment");
+        pair->value = (char *)(i ? meta->items[i - 1].value : "");
+    }
+    return node;
+}
+
+/* Definitions from configuration files. */
+static int register_blocks(struct agent *agent, struct fault *fault) {
+    for (size_t i = 0; i < agent->config.services.count; i++) {
+        const struct config_block *block = &agent->config.services.items[i];
+        struct fault inner = {0};
+        struct service_definition *definition = service_definition_parse(block->json, &inner);
+        int rv =
+            definition ? local_service_register(agent->local, definition, true, false, &inner) : CO_INVALID;
+        if (rv != CO_OK) return fault_set(fault, rv, "%s: %s: %s", block->file, block->key, inner.text);
+    }
+    for (size_t i = 0; i < agent->config.checks.count; i++) {
+        const struct config_block *block = &agent->config.checks.items[i];
+        struct fault inner = {0};
+        struct check_definition *definition = check_definition_parse(block->json, &inner);
+        int rv = definition ? local_check_register(agent->local, definition, false, &inner) : CO_INVALID;
+        if (rv != CO_OK) return fault_set(fault, rv, "%s: %s: %s", block->file, block->key, inner.text);
+    }
+    return CO_OK;
+}
+
+static int start_local(struct agent *agent, struct fault *fault) {
+    agent->node = node_record(agent);
+    struct local_config config = {.node = agent->identity.node_name,
+                                  .node_id = agent->identity.node_id,
+                                  .address = agent->identity.address,
+                                  .datacenter = agent->config.datacenter,
+                                  .node_record = agent->node,
+                                  .folder = agent->identity.temporary ? NULL : agent->identity.data_dir,
+                                  .output_limit = (uint32_t)agent->config.check_output_max_size,
+                                  .is_server = true,
+                                  .server_port = (uint16_t)(agent->config.server_port < 0 ? 0 : agent->config.server_port),
+                                  .version = COORD_VERSION,
+                                  .check_update_interval_ns = agent->config.check_update_interval_ns};
+    int rv = local_start(&agent->loop, &config, agent->rpc, &agent->local, fault);
+    return rv == CO_OK ? register_blocks(agent, fault) : rv;
+}
+
+static int start_http(struct agent *agent, struct fault *fault) {
+    const struct config *c = &agent->config;
+    if (c->http_port < 0) return CO_OK;
+    struct http_config config = {.addresses = c->http_addresses.items,
+                                 .port = (uint16_t)c->http_port,
+                                 .workers = (unsigned)c->http_workers,
+                                 .shards = (unsigned)c->http_shards,
+                                 .connection_memory = c->http_connection_memory,
+                                 .connections_per_address_max = c->http_max_conns_per_client
+                                                                    ? (unsigned)c->http_max_conns_per_client
+                                                                    : UINT32_MAX,
+                                 .connections_max = (unsigned)c->http_connections_max,
+                                 .body_max = c->http_body_max,
+                                 .idle_timeout_ms = (uint64_t)(c->http_idle_timeout_ns / 1000000),
+                                 .wait_max_ms = (uint64_t)(c->max_query_time_ns / 1000000),
+                                 .watches_max = c->http_watches_max,
+                                 .cache_bytes = c->http_cache_bytes};
+    struct http_env env = {.rpc = agent->rpc,
+                           .local = agent->local,
+                           .config = c,
+                           .datacenter = c->datacenter,
+                           .node_name = agent->identity.node_name,
+                           .node_id = agent->identity.node_id,
+                           .version = COORD_VERSION,
+                           .address = agent->identity.address,
+                           .spool_folder = agent->identity.data_dir,
+                           .is_server = true,
+                           .kv_value_max = c->kv_max_value_size,
+                           .session_ttl_min_ns = c->session_ttl_min_ns,
+                           .describe = describe_config,
+                           .describe_data = &agent->config};
+    return http_start(&config, &env, &agent->http, fault);
+}
+
+static int start_dns(struct agent *agent, struct fault *fault) {
+    const struct config *c = &agent->config;
+    if (c->dns_port < 0) return CO_OK;
+    struct dns_service_ttl *ttls = arena_zalloc(&agent->arena, (c->service_ttl_count + 1) * sizeof *ttls);
+    for (size_t i = 0; i < c->service_ttl_count; i++)
+        ttls[i] = (struct dns_service_ttl){c->service_ttls[i].name, c->service_ttls[i].ttl_ns};
+    struct dns_config config = {.addresses = c->dns_addresses.items,
+                                .port = (uint16_t)c->dns_port,
+                                .domain = c->domain,
+                                .alt_domain = c->alt_domain,
+                                .datacenter = c->datacenter,
+                                .node_name = agent->identity.node_name,
+                                .workers = (unsigned)c->dns_workers,
+                                .only_passing = c->only_passing,
+                                .stale = c->dns_allow_stale,
+                                .udp_answer_limit = (unsigned)c->udp_answer_limit,
+                                .a_record_limit = (unsigned)c->a_record_limit,
+                                .node_ttl_ns = c->node_ttl_ns,
+                                .service_ttls = ttls,
+                                .service_ttl_count = c->service_ttl_count,
+                                .soa_refresh = (uint32_t)c->soa_refresh,
+                                .soa_retry = (uint32_t)c->soa_retry,
+                                .soa_expire = (uint32_t)c->soa_expire,
+                                .soa_min_ttl = (uint32_t)c->soa_min_ttl,
+                                .tcp_connections_max = (unsigned)c->dns_tcp_connections_max};
+    return dns_start(&config, agent->rpc, &agent->dns, fault);
+}
+
+/* -- stopping
+ * -------------------------------------------------------------------------------------------------------- */
+static void server_stopped(void *data) { (void)data; }
+
+static void local_stopped(void *data) {
+    struct agent *agent = data;
+    agent->local = NULL;
+    rpc_server_stop(agent->rpc, server_stopped, agent);
+}
+
+static void http_stopped(uv_work_t *work, int status) {
+    struct agent *agent = work->data;
+    (void)status;
+    if (agent->local)
+        local_stop(agent->local, local_stopped, agent);
+    else if (agent->rpc)
+        rpc_server_stop(agent->rpc, server_stopped, agent);
+}
+
+/* In the pool: the loop has to turn meanwhile, so that writes under way are answered with their outcome. */
+static void stop_http(uv_work_t *work) {
+    struct agent *agent = work->data;
+    http_stop(agent->http);
+}
+
+static void stop(struct agent *agent) {
+    if (agent->stopping) return;
+    agent->stopping = true;
+    uv_close((uv_handle_t *)&agent->interrupt, NULL);
+    uv_close((uv_handle_t *)&agent->terminate, NULL);
+    dns_stop(agent->dns);
+    agent->stop_work.data = agent;
+    CHECK(uv_queue_work(&agent->loop, &agent->stop_work, stop_http, http_stopped) == 0);
+}
+
+static void on_signal(uv_signal_t *handle, int number) {
+    struct agent *agent = handle->data;
+    log_info("agent", "stopping signal=%s", number == SIGINT ? "SIGINT" : "SIGTERM");
+    stop(agent);
+}
+
+/* -- life
+ * --------------------------------------------------------------------------------------------------------------
+ */
+static int read_config(struct agent *agent, int argc, char **argv, bool *help, struct fault *fault) {
+    config_init(&agent->config);
+    int rv = flags_parse(argc, argv, &agent->config, help, fault);
+    if (rv != CO_OK || *help) return rv;
+    rv = config_finish(&agent->config, fault);
+    if (rv != CO_OK) return rv;
+    const struct config *c = &agent->config;
+    log_level_now = log_level_parse(slice_text(c->log_level));
+    if (!c->server)
+        return fault_set(
+            fault, CO_UNSUPPORTED,
+            "this version runs servers only: start it with -server -bootstrap-expect=1, or with -dev");
+    return CO_OK;
+}
+
+static bool is_loopback(const char *address) {
+    return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0 ||
+           strncmp(address, "unix:", 5) == 0;
+}
+
+/* Letters, digits and dashes, as in host names; each label of a DNS name has at most 63. */
+static void warn_of_name(const char *name) {
+    if (name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-")])
+        log_warn("agent", "the node's name has characters other than letters, digits and dashes: DNS clients may not find it node=\"%s\"", name);
+    else if (strlen(name) > 63)
+        log_warn("agent", "the node's name has more than 63 characters: DNS clients may not find it node=%s", name);
+}
+
+static void announce(struct agent *agent) {
+    const struct config *c = &agent->config;
+    warn_of_name(agent->identity.node_name);
+    log_info("agent", "coord %s node=%s id=%s datacenter=%s data=%s", COORD_VERSION,
+             agent->identity.node_name, agent->identity.node_id, c->datacenter, agent->identity.data_dir);
+    for (size_t i = 0; i < c->without_effect.count; i++)
+        log_warn("config", "known, but without effect in this version key=%s", c->without_effect.items[i]);
+    for (size_t i = 0; i < c->http_addresses.count; i++) {
+        log_info("agent", "http address=%s port=%u", c->http_addresses.items[i],
+                 agent->http ? http_port(agent->http) : 0u);
+        if (!is_loopback(c->http_addresses.items[i]))
+            log_warn("agent",
+                     "the HTTP API listens beyond loopback without TLS and ACLs: everybody who reaches %s "
+                     "can change everything",
+                     c->http_addresses.items[i]);
+    }
+    for (size_t i = 0; i < c->dns_addresses.count; i++)
+        log_info("agent", "dns address=%s port=%u domain=%s", c->dns_addresses.items[i],
+                 agent->dns ? dns_port(agent->dns) : 0u, c->domain);
+}
+
+static void prepare_process(struct agent *agent) {
+    signal(SIGPIPE, SIG_IGN);
+    mallopt(M_MMAP_THRESHOLD, 1 << 20);      /* large answers go back to the system when they are sent */
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0)
+        files.rlim_cur = files.rlim_max, setrlimit(RLIMIT_NOFILE, &files);
+    CHECK(uv_loop_init(&agent->loop) == 0);
+    uv_signal_init(&agent->loop, &agent->interrupt);
+    uv_signal_init(&agent->loop, &agent->terminate);
+    agent->interrupt.data = agent->terminate.data = agent;
+    uv_signal_start(&agent->interrupt, on_signal, SIGINT);
+    uv_signal_start(&agent->terminate, on_signal, SIGTERM);
+}
+
+static int start_parts(struct agent *agent, struct fault *fault) {
+    int rv = start_server(agent, fault);
+    if (rv == CO_OK) rv = start_local(agent, fault);
+    if (rv == CO_OK) rv = start_http(agent, fault);
+    if (rv == CO_OK) rv = start_dns(agent, fault);
+    return rv;
+}
+
+static void print_usage(void) {
+    struct buffer text = {0};
+    flags_usage(&text);
+    fwrite(text.data, 1, text.size, stdout);
+    buffer_free(&text);
+}
+
+/* Before anything runs: help, or a fault for whoever typed it. Returns false when that was all. */
+static bool ready_to_run(struct agent *agent, int argc, char **argv) {
+    struct fault fault = {0};
+    bool help = false;
+    int rv = read_config(agent, argc, argv, &help, &fault);
+    if (rv == CO_OK && help) print_usage();
+    else if (rv == CO_OK) rv = definitions_check(&agent->config, &fault);
+    if (rv == CO_OK && !help) rv = identity_open(&agent->config, &agent->identity, &fault);
+    if (rv == CO_OK && !help) return true;
+    if (rv != CO_OK) fprintf(stderr, "coord agent: %s\n", fault.text);
+    agent->exit_code = rv == CO_OK ? 0 : 1;
+    return false;
+}
+
+static int agent_free(struct agent *agent) {
+    int code = agent->exit_code;
+    arena_free(&agent->arena);
+    config_free(&agent->config);
+    free(agent);
+    return code;
+}
+
+static bool wants_version(int argc, char **argv) {
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "-version") == 0 || strcmp(argv[i], "--version") == 0) return true;
+    return false;
+}
+
+int agent_main(int argc, char **argv) {
+    if (wants_version(argc, argv)) {
+        puts("coord v" COORD_VERSION);
+        return 0;
+    }
+    struct agent *agent = mem_zalloc(sizeof *agent);
+    if (!ready_to_run(agent, argc, argv)) return agent_free(agent);
+    struct fault fault = {0};
+    int rv;
+    prepare_process(agent);
+    rv = start_parts(agent, &fault);
+    if (rv == CO_OK)
+        announce(agent);
+    else {
+        log_error("agent", "cannot start: %s", fault.text);
+        agent->exit_code = 1;
+        stop(agent);
+    }
+    uv_run(&agent->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&agent->loop);
+    identity_close(&agent->identity);
+    if (rv == CO_OK) log_info("agent", "stopped");
+    return agent_free(agent);
+}

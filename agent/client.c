@@ -1,0 +1,152 @@
+#include "agent/client.h"
+
+#include <curl/curl.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "base/text.h"
+
+#define ANSWER_MAX ((size_t)1 << 30)
+
+struct transfer {
+    struct client_answer *answer;
+    CURL *curl;
+    FILE *to;
+    struct slice body;
+    size_t sent;
+};
+
+static const char *address_of(const struct client *client) {
+    const char *address = client->address;
+    if (!address || !address[0]) address = getenv("COORD_HTTP_ADDR");
+    if (!address || !address[0]) address = getenv("CONSUL_HTTP_ADDR");
+    return address && address[0] ? address : "127.0.0.1:8500";
+}
+
+static size_t on_body(char *data, size_t size, size_t count, void *context) {
+    struct transfer *transfer = context;
+    size_t bytes = size * count;
+    long status = 0;
+    curl_easy_getinfo(transfer->curl, CURLINFO_RESPONSE_CODE, &status);
+    if (transfer->to && status == 200) return fwrite(data, 1, bytes, transfer->to);
+    if (transfer->answer->body.size + bytes > ANSWER_MAX) return 0;
+    buffer_append(&transfer->answer->body, data, bytes);
+    return bytes;
+}
+
+static size_t on_header(char *data, size_t size, size_t count, void *context) {
+    struct transfer *transfer = context;
+    struct slice line = slice_make(data, size * count), name = SLICE_LITERAL("X-Consul-Index:");
+    if (line.size > name.size && slice_equal_nocase(slice_make(data, name.size), name))
+        transfer->answer->index = strtoull(data + name.size, NULL, 10);
+    return line.size;
+}
+
+static size_t on_read(char *data, size_t size, size_t count, void *context) {
+    struct transfer *transfer = context;
+    size_t left = transfer->body.size - transfer->sent, part = size * count < left ? size * count : left;
+    if (part) memcpy(data, transfer->body.data + transfer->sent, part);
+    transfer->sent += part;
+    return part;
+}
+
+void client_encode(struct buffer *out, const char *text, bool path) {
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
+    for (; *text; text++) {
+        if (strchr(plain, *text) || (path && *text == '/')) buffer_append_byte(out, *text);
+        else buffer_printf(out, "%%%02X", (unsigned char)*text);
+    }
+}
+
+void client_parameter(struct buffer *out, const char *name, const char *value) {
+    bool first = !out->data || !memchr(out->data, '?', out->size);
+    buffer_append_byte(out, first ? '?' : '&');
+    buffer_append_text(out, name);
+    if (!value) return;
+    buffer_append_byte(out, '=');
+    client_encode(out, value, false);
+}
+
+static void set_address(CURL *curl, const char *address, const char *path, struct buffer *url) {
+    bool socket = strncmp(address, "unix://", 7) == 0;
+    if (socket) CHECK(curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, address + 7) == CURLE_OK);
+    if (socket) buffer_append_text(url, "http://localhost");
+    else buffer_printf(url, "%s%s", strstr(address, "://") ? "" : "http://", address);
+    while (url->size && url->data[url->size - 1] == '/') url->size--;
+    buffer_append_text(url, path);
+}
+
+static void set_body(CURL *curl, struct transfer *transfer, const struct slice *body, FILE *from) {
+    if (from) {
+        curl_easy_setopt(curl, CURLOPT_UPLOAD, 1L);
+        curl_easy_setopt(curl, CURLOPT_READDATA, from);
+        return;
+    }
+    if (!body) return;
+    transfer->body = *body;
+    curl_easy_setopt(curl, CURLOPT_UPLOAD, 1L);
+    curl_easy_setopt(curl, CURLOPT_READFUNCTION, on_read);
+    curl_easy_setopt(curl, CURLOPT_READDATA, transfer);
+    curl_easy_setopt(curl, CURLOPT_INFILESIZE_LARGE, (curl_off_t)body->size);
+}
+
+static struct curl_slist *headers_of(const struct client *client) {
+    struct curl_slist *headers = curl_slist_append(NULL, "Expect:");
+    if (!client->token) return headers;
+    struct buffer line = {0};
+    buffer_printf(&line, "X-Consul-Token: %s", client->token);
+    buffer_append_byte(&line, '\0');
+    headers = curl_slist_append(headers, line.data);
+    buffer_free(&line);
+    return headers;
+}
+
+int client_ask(const struct client *client, const char *method, const char *path, const struct slice *body, FILE *from, FILE *to,
+               struct client_answer *answer, struct fault *fault) {
+    CURL *curl = curl_easy_init();
+    CHECK(curl);
+    *answer = (struct client_answer){0};
+    struct transfer transfer = {.answer = answer, .curl = curl, .to = to};
+    struct buffer url = {0}, where = {0};
+    buffer_append_text(&where, path);
+    if (client->datacenter) client_parameter(&where, "dc", client->datacenter);
+    if (client->stale && strcmp(method, "GET") == 0) client_parameter(&where, "stale", NULL);
+    buffer_append_byte(&where, '\0');
+    set_address(curl, address_of(client), where.data, &url);
+    buffer_append_byte(&url, '\0');
+    struct curl_slist *headers = headers_of(client);
+    char reason[CURL_ERROR_SIZE] = "";
+    curl_easy_setopt(curl, CURLOPT_URL, url.data);
+    set_body(curl, &transfer, body, from);
+    curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, method);
+    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
+    curl_easy_setopt(curl, CURLOPT_WRITEDATA, &transfer);
+    curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header);
+    curl_easy_setopt(curl, CURLOPT_HEADERDATA, &transfer);
+    curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, reason);
+    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, 10000L);
+    CURLcode code = curl_easy_perform(curl);
+    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &answer->status);
+    int rv = CO_OK;
+    if (code != CURLE_OK)
+        rv = fault_set(fault, CO_IO, "no answer from %s: %s", address_of(client), reason[0] ? reason : curl_easy_strerror(code));
+    curl_slist_free_all(headers);
+    curl_easy_cleanup(curl);
+    buffer_free(&url);
+    buffer_free(&where);
+    return rv;
+}
+
+void client_answer_free(struct client_answer *answer) { buffer_free(&answer->body); }
+
+int client_want(const struct client *client, const char *method, const char *path, const struct slice *body, bool or_404,
+                struct client_answer *answer, struct fault *fault) {
+    int rv = client_ask(client, method, path, body, NULL, NULL, answer, fault);
+    if (rv != CO_OK || answer->status == 200 || (or_404 && answer->status == 404)) return rv;
+    int shown = answer->body.size < 180 ? (int)answer->body.size : 180;
+    return fault_set(fault, CO_INVALID, "Unexpected response code: %ld (%.*s)", answer->status, shown, answer->body.size ? answer->body.data : "");
+}

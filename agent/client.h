@@ -1,0 +1,38 @@
+/* The command line's side of the HTTP API. One process, one thread, one question at a time. */
+#ifndef COORD_AGENT_CLIENT_H
+#define COORD_AGENT_CLIENT_H
+
+#include <stdio.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+/* What every command that talks to an agent takes (-http-addr, -token, -datacenter, -stale). */
+struct client {
+    const char *address;          /* NULL: $COORD_HTTP_ADDR, $CONSUL_HTTP_ADDR, 127.0.0.1:8500. "host:port", "http://...", "unix:///path" */
+    const char *token, *datacenter;
+    bool stale;
+};
+
+struct client_answer {
+    long status;
+    struct buffer body;           /* at most 1 GiB */
+    uint64_t index;               /* X-Consul-Index; 0: none */
+};
+
+/* `path` begins with '/', parameters included and encoded. Body NULL: none. `from`: the body comes from a file instead. `to`: what a 200
+ * brings goes there and not into answer->body. CO_OK: there was an answer, whatever its status. Else a fault: nobody answers. */
+int client_ask(const struct client *client, const char *method, const char *path, const struct slice *body, FILE *from, FILE *to,
+               struct client_answer *answer, struct fault *fault);
+void client_answer_free(struct client_answer *answer);
+
+/* The same for commands: an answer that is not 200 is a fault ("Unexpected response code: 500 (...)") too, but for 404 when `or_404`. */
+int client_want(const struct client *client, const char *method, const char *path, const struct slice *body, bool or_404,
+                struct client_answer *answer, struct fault *fault);
+
+/* Appends `text` encoded for a path ('/' stays) or a parameter's value. */
+void client_encode(struct buffer *out, const char *text, bool path);
+/* Appends "?name=value" or "&name=value"; value NULL: "?name". */
+void client_parameter(struct buffer *out, const char *name, const char *value);
+
+#endif

@@ -1,0 +1,182 @@
+#include "agent/cmd.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/text.h"
+
+#define FLAGS_MAX 32
+#define FILE_MAX ((size_t)512 << 20)
+
+/* -- flags ----------------------------------------------------------------------------------------- */
+static size_t with_client(struct cmd_flag all[FLAGS_MAX], const struct cmd_flag *flags, size_t count, struct client *client) {
+    CHECK(count + 4 <= FLAGS_MAX);
+    if (count) memcpy(all, flags, count * sizeof *flags);
+    if (!client) return count;
+    all[count++] = (struct cmd_flag){"http-addr", CMD_TEXT, &client->address, "address of the agent; $COORD_HTTP_ADDR, $CONSUL_HTTP_ADDR"};
+    all[count++] = (struct cmd_flag){"token", CMD_TEXT, &client->token, "token to send"};
+    all[count++] = (struct cmd_flag){"datacenter", CMD_TEXT, &client->datacenter, "datacenter to ask"};
+    all[count++] = (struct cmd_flag){"stale", CMD_BOOL, &client->stale, "any server may answer, perhaps with old data"};
+    return count;
+}
+
+static int help(const struct cmd_flag *flags, size_t count, const char *usage) {
+    printf("usage: %s\n\n", usage);
+    for (size_t i = 0; i < count; i++) printf("  -%s%s\n      %s\n", flags[i].name, flags[i].type == CMD_BOOL ? "" : "=VALUE", flags[i].help);
+    return 0;
+}
+
+static int unknown_flag(const struct cmd_flag *flags, size_t count, struct slice name, const char *usage) {
+    const char *best = NULL;
+    unsigned least = 4;
+    for (size_t i = 0; i < count; i++) {
+        unsigned distance = edit_distance(name, slice_text(flags[i].name));
+        if (distance >= least) continue;
+        least = distance;
+        best = flags[i].name;
+    }
+    fprintf(stderr, "coord: unknown flag -%.*s", (int)(name.size < 60 ? name.size : 60), name.data);
+    if (best) fprintf(stderr, ", did you mean -%s?\n", best);
+    else fprintf(stderr, "\nusage: %s\n", usage);
+    return 2;
+}
+
+static int bad_value(const struct cmd_flag *flag, const char *value, const char *wanted) {
+    fprintf(stderr, "coord: -%s: \"%.60s\" is not %s\n", flag->name, value, wanted);
+    return 2;
+}
+
+static int set_flag(const struct cmd_flag *flag, const char *value) {
+    int64_t duration;
+    switch (flag->type) {
+        case CMD_BOOL: {
+            bool yes = !value || strcmp(value, "true") == 0 || strcmp(value, "1") == 0;
+            if (!yes && strcmp(value, "false") != 0 && strcmp(value, "0") != 0) return bad_value(flag, value, "true or false");
+            *(bool *)flag->value = yes;
+            return -1;
+        }
+        case CMD_U64:
+            return u64_parse(slice_text(value), UINT64_MAX, flag->value) == CO_OK ? -1 : bad_value(flag, value, "a number");
+        case CMD_DURATION:
+            if (duration_parse(slice_text(value), &duration) != CO_OK) return bad_value(flag, value, "a duration (10s, 200ms)");
+            break;
+        case CMD_LIST: {
+            struct cmd_list *list = flag->value;
+            if (list->count == CMD_LIST_MAX) return bad_value(flag, value, "one of at most 16");
+            list->items[list->count++] = value;
+            return -1;
+        }
+        case CMD_TEXT: break;
+    }
+    *(const char **)flag->value = value;
+    return -1;
+}
+
+static const struct cmd_flag *find_flag(const struct cmd_flag *flags, size_t count, struct slice name) {
+    for (size_t i = 0; i < count; i++)
+        if (slice_is(name, flags[i].name)) return &flags[i];
+    return NULL;
+}
+
+int cmd_flags(int argc, char **argv, const struct cmd_flag *flags, size_t count, struct client *client, const char *usage, char ***rest) {
+    struct cmd_flag all[FLAGS_MAX];
+    count = with_client(all, flags, count, client);
+    int at = 1;
+    for (; at < argc && argv[at][0] == '-' && argv[at][1]; at++) {
+        const char *text = argv[at] + 1 + (argv[at][1] == '-');
+        if (!*text) { at++; break; }                    /* "--" */
+        struct slice name = slice_make(text, strcspn(text, "="));
+        if (slice_is(name, "h") || slice_is(name, "help")) return help(all, count, usage);
+        const struct cmd_flag *flag = find_flag(all, count, name);
+        if (!flag) return unknown_flag(all, count, name, usage);
+        const char *value = text[name.size] ? text + name.size + 1 : NULL;
+        if (!value && flag->type != CMD_BOOL && at + 1 < argc) value = argv[++at];
+        if (!value && flag->type != CMD_BOOL) {
+            fprintf(stderr, "coord: -%s wants a value\n", flag->name);
+            return 2;
+        }
+        int code = set_flag(flag, value);
+        if (code >= 0) return code;
+    }
+    *rest = argv + at;
+    return -1;
+}
+
+/* -- sub-commands -------------------------------------------------------------------------------------- */
+int cmd_sub(const struct cli_command *commands, size_t count, const char *name, int argc, char **argv) {
+    const char *wanted = argc > 1 ? argv[1] : "-h", *best = NULL;
+    bool asked = strcmp(wanted, "-h") == 0 || strcmp(wanted, "-help") == 0 || strcmp(wanted, "--help") == 0 || strcmp(wanted, "help") == 0;
+    unsigned least = 4;
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(commands[i].name, wanted) == 0) return commands[i].run(argc - 1, argv + 1);
+        unsigned distance = edit_distance(slice_text(wanted), slice_text(commands[i].name));
+        if (distance < least) least = distance, best = commands[i].name;
+    }
+    if (!asked) {
+        fprintf(stderr, "coord: unknown command \"%s %.60s\"", name, wanted);
+        if (best) fprintf(stderr, ", did you mean \"%s\"?\n", best);
+        else fprintf(stderr, ", `coord %s -h` lists them\n", name);
+        return 2;
+    }
+    FILE *out = argc > 1 ? stdout : stderr;
+    fprintf(out, "usage: coord %s COMMAND [ARGS]\n\n", name);
+    for (size_t i = 0; i < count; i++) fprintf(out, "  %-16s %s\n", commands[i].name, commands[i].help);
+    fprintf(out, "\n`coord %s COMMAND -h` tells more.\n", name);
+    return argc > 1 ? 0 : 2;
+}
+
+int cmd_failed(const char *what, const struct fault *fault) {
+    fprintf(stderr, "Error %s: %s\n", what, fault->text[0] ? fault->text : co_strerror(fault->code));
+    return 1;
+}
+
+int cmd_wrong(const char *usage, const char *what) {
+    fprintf(stderr, "coord: %s\nusage: %s\n", what, usage);
+    return 2;
+}
+
+/* -- tables -------------------------------------------------------------------------------------------- */
+void cmd_cell(struct cmd_table *table, const char *text) {
+    buffer_append(&table->cells, text, strlen(text) + 1);
+    table->count++;
+}
+
+void cmd_table_print(struct cmd_table *table) {
+    size_t width[16] = {0}, i = 0;
+    CHECK(table->columns <= ARRAY_COUNT(width));
+    const char *at = table->cells.data;
+    for (i = 0; i < table->count; i++, at += strlen(at) + 1)
+        if (strlen(at) > width[i % table->columns]) width[i % table->columns] = strlen(at);
+    at = table->cells.data;
+    for (i = 0; i < table->count; i++, at += strlen(at) + 1) {
+        bool last = i % table->columns == table->columns - 1;
+        if (last) printf("%s\n", at);
+        else printf("%-*s  ", (int)width[i % table->columns], at);
+    }
+    buffer_free(&table->cells);
+}
+
+/* -- values ---------------------------------------------------------------------------------------------- */
+int cmd_read_file(const char *path, struct buffer *out, struct fault *fault) {
+    bool in = strcmp(path, "-") == 0;
+    FILE *file = in ? stdin : fopen(path, "rb");
+    if (!file) return fault_set(fault, CO_IO, "%s: %s", path, strerror(errno));
+    size_t got = 1;
+    while (got > 0 && out->size <= FILE_MAX) {
+        buffer_reserve(out, 65536);
+        got = fread(out->data + out->size, 1, 65536, file);
+        out->size += got;
+    }
+    bool bad = ferror(file);
+    if (!in) fclose(file);
+    if (bad) return fault_set(fault, CO_IO, "%s: cannot be read", path);
+    return out->size <= FILE_MAX ? CO_OK : fault_set(fault, CO_TOOLARGE, "%s: larger than 512 MiB", path);
+}
+
+int cmd_read_value(const char *argument, struct buffer *out, struct fault *fault) {
+    if (strcmp(argument, "-") == 0) return cmd_read_file("-", out, fault);
+    if (argument[0] == '@') return cmd_read_file(argument + 1, out, fault);
+    buffer_append_text(out, argument);
+    return CO_OK;
+}

@@ -1,0 +1,112 @@
+/* coord snapshot save | restore | inspect */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "agent/cmd.h"
+#include "base/check.h"
+#include "base/memory.h"
+#include "base/tar.h"
+#include "rpc/archive.h"
+
+/* -- save ------------------------------------------------------------------------------------------- */
+/* Beside its name first: what has the name is whole, and was read again. */
+static int save_checked(int fd, const char *aside, const char *path, struct fault *fault) {
+    struct archive_meta meta;
+    if (lseek(fd, 0, SEEK_SET) != 0) return fault_set(fault, CO_IO, "%s: %s", aside, strerror(errno));
+    int rv = archive_read(fd, -1, TAR_SIZE_MAX, &meta, fault);
+    if (rv != CO_OK) return rv;
+    if (fsync(fd) != 0 || rename(aside, path) != 0) return fault_set(fault, CO_IO, "%s: %s", path, strerror(errno));
+    printf("Saved and verified snapshot to index %llu\n", (unsigned long long)meta.index);
+    return CO_OK;
+}
+
+static int save_to(const struct client *client, const char *path, struct fault *fault) {
+    struct buffer aside = {0};
+    buffer_printf(&aside, "%s.unverified", path);
+    buffer_append_byte(&aside, '\0');
+    FILE *file = fopen(aside.data, "w+b");
+    if (!file) {
+        fault_set(fault, CO_IO, "%s: %s", aside.data, strerror(errno));
+        buffer_free(&aside);
+        return CO_IO;
+    }
+    struct client_answer answer = {0};
+    int rv = client_ask(client, "GET", "/v1/snapshot", NULL, NULL, file, &answer, fault);
+    if (rv == CO_OK && answer.status != 200)
+        rv = fault_set(fault, CO_INVALID, "Unexpected response code: %ld (%.*s)", answer.status,
+                       (int)(answer.body.size < 180 ? answer.body.size : 180), answer.body.size ? answer.body.data : "");
+    if (rv == CO_OK && fflush(file) != 0) rv = fault_set(fault, CO_IO, "%s: %s", aside.data, strerror(errno));
+    if (rv == CO_OK) rv = save_checked(fileno(file), aside.data, path, fault);
+    fclose(file);
+    if (rv != CO_OK) unlink(aside.data);
+    client_answer_free(&answer);
+    buffer_free(&aside);
+    return rv;
+}
+
+static int snapshot_save(int argc, char **argv) {
+    static const char usage[] = "coord snapshot save [FLAGS] FILE";
+    struct client client = {0};
+    char **rest;
+    int code = cmd_flags(argc, argv, NULL, 0, &client, usage, &rest);
+    if (code >= 0) return code;
+    if (!rest[0] || rest[1]) return cmd_wrong(usage, "FILE is wanted, and flags before it");
+    struct fault fault = {0};
+    return save_to(&client, rest[0], &fault) == CO_OK ? 0 : cmd_failed("saving snapshot", &fault);
+}
+
+/* -- restore -------------------------------------------------------------------------------------------- */
+static int snapshot_restore(int argc, char **argv) {
+    static const char usage[] = "coord snapshot restore [FLAGS] FILE";
+    struct client client = {0};
+    char **rest;
+    int code = cmd_flags(argc, argv, NULL, 0, &client, usage, &rest);
+    if (code >= 0) return code;
+    if (!rest[0] || rest[1]) return cmd_wrong(usage, "FILE is wanted, and flags before it");
+    struct fault fault = {0};
+    struct client_answer answer = {0};
+    FILE *file = fopen(rest[0], "rb");
+    int rv = file ? client_ask(&client, "PUT", "/v1/snapshot", NULL, file, NULL, &answer, &fault)
+                  : fault_set(&fault, CO_IO, "%s: %s", rest[0], strerror(errno));
+    if (rv == CO_OK && answer.status != 200)
+        fault_set(&fault, CO_INVALID, "Unexpected response code: %ld (%.*s)", answer.status,
+                  (int)(answer.body.size < 180 ? answer.body.size : 180), answer.body.size ? answer.body.data : "");
+    if (file) fclose(file);
+    client_answer_free(&answer);
+    if (fault.code) return cmd_failed("restoring snapshot", &fault);
+    puts("Restored snapshot");
+    return 0;
+}
+
+/* -- inspect -------------------------------------------------------------------------------------------- */
+static int snapshot_inspect(int argc, char **argv) {
+    static const char usage[] = "coord snapshot inspect FILE";
+    char **rest;
+    int code = cmd_flags(argc, argv, NULL, 0, NULL, usage, &rest);
+    if (code >= 0) return code;
+    if (!rest[0] || rest[1]) return cmd_wrong(usage, "FILE is wanted");
+    struct fault fault = {0};
+    struct archive_meta meta;
+    int fd = open(rest[0], O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        fault_set(&fault, CO_IO, "%s: %s", rest[0], strerror(errno));
+        return cmd_failed("opening snapshot file", &fault);
+    }
+    int rv = archive_read(fd, -1, TAR_SIZE_MAX, &meta, &fault);
+    close(fd);
+    if (rv != CO_OK) return cmd_failed("verifying snapshot", &fault);
+    printf("ID           %s\nSize         %llu\nIndex        %llu\nTerm         %llu\nVersion      %llu\n", meta.id,
+           (unsigned long long)meta.size, (unsigned long long)meta.index, (unsigned long long)meta.term, (unsigned long long)meta.version);
+    return 0;
+}
+
+int cmd_snapshot(int argc, char **argv) {
+    static const struct cli_command commands[] = {
+        {"save", "write a backup of the whole state to a file", snapshot_save},
+        {"restore", "replace the whole state by a backup", snapshot_restore},
+        {"inspect", "check a backup, and print what it says about itself", snapshot_inspect},
+    };
+    return cmd_sub(commands, ARRAY_COUNT(commands), "snapshot", argc, argv);
+}

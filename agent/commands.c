@@ -1,0 +1,27 @@
+/* The program's commands. */
+#include <stdio.h>
+
+#include "agent/agent.h"
+#include "agent/cli.h"
+#include "agent/cmd.h"
+#include "base/check.h"
+
+static int version_main(int argc, char **argv) {
+    (void)argc;
+    (void)argv;
+    puts("coord v" COORD_VERSION);
+    return 0;
+}
+
+static const struct cli_command commands[] = {
+    {"agent", "run an agent or a server", agent_main},
+    {"info", "figures of the agent", cmd_info},
+    {"kv", "read and write keys", cmd_kv},
+    {"members", "list the cluster's members", cmd_members},
+    {"operator", "servers of the cluster: list, remove, health", cmd_operator},
+    {"snapshot", "save, restore and inspect backups", cmd_snapshot},
+    {"verify", "check the data folder of a stopped server, without changing it", cmd_verify},
+    {"version", "print the version", version_main},
+};
+
+int cli_main(int argc, char **argv) { return cli_run(commands, ARRAY_COUNT(commands), argc, argv); }

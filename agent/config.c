@@ -1,0 +1,294 @@
+#include "agent/config.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/config_internal.h"
+#include "base/check.h"
+#include "base/json_in.h"
+
+#define FILE_MOST ((size_t)16 << 20)
+#define SECOND    INT64_C(1000000000)
+
+void config_init(struct config *config) {
+    *config = (struct config){
+        .datacenter = "dc1",
+        .bind_addr = "0.0.0.0",
+        .client_addr = "127.0.0.1",
+        .http_port = 8500,
+        .dns_port = 8600,
+        .server_port = 8300,
+        .retry_interval_ns = 30 * SECOND,
+        .domain = "coord",
+        .dns_enable_truncate = true,
+        .dns_allow_stale = true,
+        .dns_max_stale_ns = 87600 * 3600 * SECOND,
+        .soa_refresh = 3600,
+        .soa_retry = 600,
+        .soa_expire = 86400,
+        .http_max_conns_per_client = 200,
+        .kv_max_value_size = 512 * 1024,
+        .session_ttl_min_ns = 10 * SECOND,
+        .default_query_time_ns = 300 * SECOND,
+        .max_query_time_ns = 600 * SECOND,
+        .leave_drain_time_ns = 5 * SECOND,
+        .rpc_hold_timeout_ns = 7 * SECOND,
+        .raft_multiplier = 1,
+        .scrub_interval_ns = 3600 * SECOND,
+        .reconnect_timeout_ns = 72 * 3600 * SECOND,
+        .check_output_max_size = 4096,
+        .check_update_interval_ns = 300 * SECOND,
+        .log_level = "info",
+    };
+}
+
+static void blocks_free(struct config_blocks *blocks) {
+    for (size_t i = 0; i < blocks->count; i++) json_object_put(blocks->items[i].json);
+}
+
+void config_free(struct config *config) {
+    blocks_free(&config->services);
+    blocks_free(&config->checks);
+    struct arena arena = config->arena;
+    *config = (struct config){0};
+    arena_free(&arena);
+}
+
+void config_dev(struct config *config) {
+    config->dev = true;
+    config->server = true;
+    config->bind_addr = "127.0.0.1";
+    config->client_addr = "127.0.0.1";
+}
+
+/* ---- a JSON text ---- */
+
+static int walk_object(const struct origin *origin, struct json_object *object, const char *folder);
+
+static void note_without_effect(struct config *config, const char *name) {
+    for (size_t i = 0; i < config->without_effect.count; i++) {
+        if (strcmp(config->without_effect.items[i], name) == 0) return;
+    }
+    texts_append(config, &config->without_effect, name);
+}
+
+static int unknown_key(const struct origin *origin, const char *folder, const char *name) {
+    char nearest[KEY_PATH_MOST], shown[64];
+    snprintf(shown, sizeof shown, "%s", name);
+    for (char *at = shown; *at; at++) {
+        if ((unsigned char)*at < 0x20) *at = '?';
+    }
+    key_nearest(folder, shown, nearest, sizeof nearest);
+    return fault_set(origin->fault, CO_INVALID, "%s: unknown key \"%s%s\" (nearest: \"%s\")",
+                     source_tail(origin->source), folder, shown, nearest);
+}
+
+/* An array of objects with known keys; one object alone stands for an array of one. */
+static int walk_array(const struct origin *origin, struct json_object *value, const char *path) {
+    char folder[KEY_PATH_MOST + 8];
+    snprintf(folder, sizeof folder, "%s.[].", path);
+    if (json_object_is_type(value, json_type_object)) return walk_object(origin, value, folder);
+    if (!json_object_is_type(value, json_type_array))
+        return origin_fault(origin, CO_INVALID, "a list of objects is wanted");
+    for (size_t i = 0; i < json_object_array_length(value); i++) {
+        struct json_object *member = json_object_array_get_idx(value, i);
+        if (!json_object_is_type(member, json_type_object)) {
+            return origin_fault(origin, CO_INVALID, "a list of objects is wanted");
+        }
+        int error = walk_object(origin, member, folder);
+        if (error) return error;
+    }
+    return CO_OK;
+}
+
+static int walk_value(const struct origin *parent, const char *folder, const char *name,
+                      struct json_object *value) {
+    char path[KEY_PATH_MOST];
+    int size = snprintf(path, sizeof path, "%s%s", folder, name);
+    /* A point in a name would look like a folder. */
+    if (size >= (int)sizeof path || strpbrk(name, ".[")) return unknown_key(parent, folder, name);
+    struct origin origin = *parent;
+    origin.path = path;
+    const struct key *key = key_find(path);
+    enum key_folder kind = key ? FOLDER_NONE : key_folder(path);
+    if (!key && kind == FOLDER_NONE) return unknown_key(parent, folder, name);
+    if (!value) return CO_OK; /* null: as if it were not there */
+    if (key) {
+        if (key->field == NO_FIELD) note_without_effect(origin.config, key->path);
+        return key_set_json(&origin, key, value);
+    }
+    if (kind == FOLDER_ARRAY) return walk_array(&origin, value, path);
+    if (!json_object_is_type(value, json_type_object))
+        return origin_fault(&origin, CO_INVALID, "an object is wanted");
+    snprintf(path + size, sizeof path - (size_t)size, ".");
+    return walk_object(&origin, value, path);
+}
+
+/* Keys count whatever their case. */
+static bool stands_before(struct json_object *object, const char *name) {
+    json_each(object, other, value) {
+        (void)value;
+        if (other == name) return false;
+        if (strcasecmp(other, name) == 0) return true;
+    }
+    return false;
+}
+
+static int walk_object(const struct origin *origin, struct json_object *object, const char *folder) {
+    json_each(object, name, value) {
+        if (stands_before(object, name))
+            return fault_set(origin->fault, CO_INVALID, "%s: the key \"%.60s%.60s\" stands twice", source_tail(origin->source), folder, name);
+        int error = walk_value(origin, folder, name, value);
+        if (error) return error;
+    }
+    return CO_OK;
+}
+
+int config_add_text(struct config *config, const char *file, struct slice text, struct fault *fault) {
+    struct fault inner = {0};
+    struct origin origin = {.config = config, .fault = fault, .source = file};
+    struct json_object *json = json_parse(text, &inner);
+    if (json && json_refuse_duplicates(text, &inner) != CO_OK) {
+        json_object_put(json);
+        json = NULL;
+    }
+    if (!json) return fault_set(fault, inner.code, "%s: %s", source_tail(file), inner.text);
+    int error = json_object_is_type(json, json_type_object)
+                    ? walk_object(&origin, json, "")
+                    : fault_set(fault, CO_INVALID, "%s: an object is wanted", source_tail(file));
+    json_object_put(json);
+    return error;
+}
+
+int config_set(struct config *config, const char *source, const char *key_path, struct slice text,
+               struct fault *fault) {
+    const struct key *key = key_find(key_path);
+    CHECK(key);
+    struct origin origin = {.config = config, .fault = fault, .source = source};
+    if (memchr(text.data, '\0', text.size)) return origin_fault(&origin, CO_INVALID, "holds a NUL byte");
+    if (key->field == NO_FIELD) note_without_effect(config, source);
+    return key_set_text(&origin, key, text);
+}
+
+/* ---- files ---- */
+
+static int file_fault(const char *path, int errnum, struct fault *fault) {
+    return fault_set(fault, co_from_errno(errnum), "%s: %s", source_tail(path), strerror(errnum));
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t size = strlen(text), end_size = strlen(end);
+    return size > end_size && strcmp(text + size - end_size, end) == 0;
+}
+
+static int read_all(int descriptor, const char *path, struct buffer *text, struct fault *fault) {
+    for (;;) {
+        buffer_reserve(text, 4096);
+        ssize_t got = read(descriptor, text->data + text->size, text->capacity - text->size);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return file_fault(path, errno, fault);
+        if (got == 0) return CO_OK;
+        text->size += (size_t)got;
+        if (text->size > FILE_MOST)
+            return fault_set(fault, CO_TOOLARGE, "%s: larger than 16 MiB", source_tail(path));
+    }
+}
+
+static int add_file(struct config *config, const char *path, struct fault *fault) {
+    if (ends_with(path, ".hcl")) {
+        return fault_set(fault, CO_UNSUPPORTED, "%s: HCL is not supported: write JSON", source_tail(path));
+    }
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) return file_fault(path, errno, fault);
+    struct buffer text = {0};
+    int error = read_all(descriptor, path, &text, fault);
+    close(descriptor);
+    if (!error) error = config_add_text(config, path, buffer_slice(&text), fault);
+    buffer_free(&text);
+    return error;
+}
+
+static int is_configuration(const struct dirent *entry) {
+    return entry->d_name[0] != '.' && (ends_with(entry->d_name, ".json") || ends_with(entry->d_name, ".hcl"));
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b) {
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int add_folder(struct config *config, const char *path, struct fault *fault) {
+    struct dirent **entries;
+    int count = scandir(path, &entries, is_configuration, by_name), error = CO_OK;
+    if (count < 0) return file_fault(path, errno, fault);
+    for (int i = 0; i < count; i++) {
+        struct buffer file = {0};
+        buffer_printf(&file, "%s/%s", path, entries[i]->d_name);
+        buffer_append_byte(&file, '\0');
+        struct stat status;
+        bool folder = stat(file.data, &status) == 0 && S_ISDIR(status.st_mode);
+        if (!error && !folder) error = add_file(config, file.data, fault);
+        buffer_free(&file);
+        free(entries[i]);
+    }
+    free(entries);
+    return error;
+}
+
+int config_add_path(struct config *config, const char *path, struct fault *fault) {
+    struct stat status;
+    if (stat(path, &status) < 0) return file_fault(path, errno, fault);
+    return S_ISDIR(status.st_mode) ? add_folder(config, path, fault) : add_file(config, path, fault);
+}
+
+/* ---- the whole ---- */
+
+static void split_addresses(struct config *config, const char *list, struct config_texts *texts) {
+    *texts = (struct config_texts){0};
+    for (const char *at = list; *(at += strspn(at, " "));) {
+        size_t size = strcspn(at, " ");
+        texts_append(config, texts, arena_strndup(&config->arena, at, size));
+        at += size;
+    }
+}
+
+static int check_bootstrap(const struct config *config, struct fault *fault) {
+    bool expect = config->bootstrap_expect > 0;
+    if (config->dev && (expect || config->bootstrap)) {
+        return fault_set(fault, CO_INVALID, "%s: not together with -dev, which is a cluster of one",
+                         expect ? "bootstrap_expect" : "bootstrap");
+    }
+    if (config->bootstrap && expect)
+        return fault_set(fault, CO_INVALID, "bootstrap: not together with bootstrap_expect");
+    if ((config->bootstrap || expect) && !config->server) {
+        return fault_set(fault, CO_INVALID, "%s: only for a server (-server)",
+                         expect ? "bootstrap_expect" : "bootstrap");
+    }
+    return CO_OK;
+}
+
+int config_finish(struct config *config, struct fault *fault) {
+    int error = check_bootstrap(config, fault);
+    if (error) return error;
+    if (!config->data_dir && !config->dev) {
+        return fault_set(fault, CO_INVALID, "data_dir: must be given (-data-dir), unless -dev is");
+    }
+    if (config->alt_domain && strcasecmp(config->alt_domain, config->domain) == 0) config->alt_domain = NULL;
+    if (config->default_query_time_ns > config->max_query_time_ns) {
+        config->default_query_time_ns = config->max_query_time_ns;
+    }
+    if (config->dev || config->bootstrap_expect == 1) config->bootstrap = true;
+    if (config->raft_multiplier == 0) config->raft_multiplier = 1;
+    if (!config->leave_on_terminate_given) config->leave_on_terminate = !config->server;
+    if (!config->skip_leave_on_interrupt_given) config->skip_leave_on_interrupt = config->server;
+    split_addresses(config, config->http_addr ? config->http_addr : config->client_addr,
+                    &config->http_addresses);
+    split_addresses(config, config->dns_addr ? config->dns_addr : config->client_addr,
+                    &config->dns_addresses);
+    return CO_OK;
+}

@@ -1,0 +1,148 @@
+/* Settings of the process: defaults, then -dev, then JSON files in the order given, then flags. Keys and
+ * flags are those of Consul 1.8 plus the object "coord" with our own; the table in config_keys.c knows all of
+ * them.
+ *
+ *     struct config config;
+ *     config_init(&config);
+ *     if (flags_parse(argc, argv, &config, &fault)) ...      (reads the files that flags name)
+ *     if (config_finish(&config, &fault)) ...
+ *
+ * Faults are CO_INVALID (or CO_IO, CO_NOTFOUND, CO_TOOLARGE for a file, CO_UNSUPPORTED) and name source and
+ * key: "web.json: ports.http: 70000 is above 65535". Only config_add_path touches the disk; nothing here
+ * looks at the clock, the host's name or its interfaces. One thread. */
+#ifndef COORD_AGENT_CONFIG_H
+#define COORD_AGENT_CONFIG_H
+
+#include <json-c/json_object.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+/* All strings and arrays belong to the config. */
+struct config_texts {
+    const char **items; /* NULL-terminated; NULL when there are none */
+    size_t count;
+};
+
+struct config_pair {
+    const char *name, *value;
+};
+
+struct config_pairs { /* in the order written; a later value of a name replaces the earlier one */
+    struct config_pair *items;
+    size_t count;
+};
+
+struct config_ttl {
+    const char *name; /* "web", "web*", "*" */
+    int64_t ttl_ns;
+};
+
+/* One definition from a file, as written: health/ parses it. */
+struct config_block {
+    struct json_object *json;
+    const char *file, *key; /* for messages: "web.json", "services[2]" */
+};
+
+struct config_blocks {
+    struct config_block *items;
+    size_t count;
+};
+
+struct config {
+    /* role and name */
+    bool dev; /* temporary data, loopback, a cluster of one */
+    bool server;
+    bool bootstrap;            /* found a cluster of one; also set by bootstrap_expect 1 */
+    uint64_t bootstrap_expect; /* 0: not given */
+    const char *node_name;     /* NULL: take the host's name */
+    const char *node_id;       /* lower-case UUID; NULL: one is made up and kept in the data folder */
+    struct config_pairs node_meta;
+    const char *datacenter; /* lower case; "dc1" */
+    const char *data_dir;   /* NULL only with dev: a temporary one */
+
+    /* addresses: IP texts without brackets */
+    const char *bind_addr;            /* "0.0.0.0" (dev: "127.0.0.1"): between servers */
+    const char *advertise_addr;       /* NULL: bind_addr, or the host's first private address */
+    const char *client_addr;          /* as written, blanks between several */
+    const char *http_addr, *dns_addr; /* the same for one interface; NULL: client_addr */
+    struct config_texts http_addresses, dns_addresses; /* set by config_finish */
+    int64_t http_port, dns_port, server_port;          /* 8500 8600 8300; -1: off; 0: any free one */
+    struct config_texts start_join, retry_join;
+    int64_t retry_interval_ns; /* 30 s */
+    uint64_t retry_max;        /* 0: for ever */
+
+    /* DNS */
+    const char *domain, *alt_domain; /* "coord", NULL; without dots at the ends */
+    int64_t node_ttl_ns;             /* 0 */
+    struct config_ttl *service_ttls;
+    size_t service_ttl_count;
+    uint64_t udp_answer_limit, a_record_limit;                /* 0: off */
+    bool dns_enable_truncate;                                 /* true */
+    bool only_passing;                                        /* false */
+    bool dns_allow_stale;                                     /* true */
+    int64_t dns_max_stale_ns;                                 /* 10 years */
+    uint64_t soa_refresh, soa_retry, soa_expire, soa_min_ttl; /* 3600 600 86400 0 s */
+    struct config_texts recursors;
+
+    /* limits and times */
+    uint64_t http_max_conns_per_client;               /* 200; 0: no limit */
+    uint64_t kv_max_value_size;                       /* 512 KiB */
+    int64_t session_ttl_min_ns;                       /* 10 s */
+    int64_t default_query_time_ns, max_query_time_ns; /* 5 min, 10 min */
+    int64_t leave_drain_time_ns, rpc_hold_timeout_ns; /* 5 s, 7 s */
+    uint64_t raft_multiplier;                         /* 1 */
+    int64_t scrub_interval_ns;                        /* 1 h; 0: never */
+    int64_t reconnect_timeout_ns;                     /* 72 h */
+    bool leave_on_terminate;      /* false on servers, true on client agents (config_finish) */
+    bool skip_leave_on_interrupt; /* true on servers, false on client agents (config_finish) */
+    bool leave_on_terminate_given, skip_leave_on_interrupt_given;
+
+    /* checks */
+    struct config_blocks services,
+        checks; /* "service" and "services", "check" and "checks", of all files in order */
+    bool enable_script_checks, enable_local_script_checks;
+    uint64_t check_output_max_size; /* 4096 */
+    bool discard_check_output;
+    int64_t check_update_interval_ns; /* 5 min */
+
+    /* the process */
+    const char *log_level; /* "info"; valid for log_level_parse */
+    bool disable_update_check;
+
+    /* coord's own, under the key "coord"; 0 leaves the choice to the module */
+    uint64_t http_workers, http_shards, http_connection_memory, http_connections_max, http_body_max;
+    uint64_t http_watches_max, http_cache_bytes;
+    int64_t http_idle_timeout_ns;
+    uint64_t dns_workers, dns_tcp_connections_max;
+    uint64_t store_map_bytes, store_reserve_bytes;
+    uint64_t snapshot_log_bytes, snapshot_rate;
+
+    /* Keys and flags that were given, are known, and have no effect yet; each once. The agent logs them. */
+    struct config_texts without_effect;
+
+    struct arena arena;
+};
+
+void config_init(struct config *config); /* defaults */
+void config_free(struct config *config);
+
+/* What -dev means; before the files, so that they may change it. */
+void config_dev(struct config *config);
+
+/* All keys of a JSON text. `file` is for messages. */
+int config_add_text(struct config *config, const char *file, struct slice text, struct fault *fault);
+/* A file, or a folder of which every *.json is read in the order of their names. */
+int config_add_path(struct config *config, const char *path, struct fault *fault);
+/* One key from a flag's text: "ports.http" from "8500". Lists grow by one, maps by "name:value".
+ * `source` is for messages and for without_effect: "-http-port". */
+int config_set(struct config *config, const char *source, const char *key, struct slice text,
+               struct fault *fault);
+/* True for keys that are true or false: their flags need no value. */
+bool config_key_is_bool(const char *key);
+
+/* Checks what depends on several keys, and derives the rest. */
+int config_finish(struct config *config, struct fault *fault);
+
+#endif

@@ -1,0 +1,161 @@
+/* What the text of a key may be. */
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <stdio.h>
+
+#include "agent/config_internal.h"
+#include "base/log.h"
+#include "base/text.h"
+
+/* An empty text stands for a key that is not given, where a key need not be. */
+static bool none(const char **text) {
+    if (**text) return false;
+    *text = NULL;
+    return true;
+}
+
+static bool is_ip(const char *text) {
+    unsigned char address[16];
+    return inet_pton(AF_INET, text, address) == 1 || inet_pton(AF_INET6, text, address) == 1;
+}
+
+/* What an address must not look like, in words; NULL when it may be one. */
+static const char *no_address(const char *text) {
+    if (strstr(text, "{{"))
+        return "is a go-sockaddr template, which is not supported: write the address itself";
+    if (strncmp(text, "unix://", 7) == 0) return "is a Unix socket, which is not supported yet";
+    return NULL;
+}
+
+/* Without the brackets that an IPv6 address may stand in. */
+static const char *without_brackets(struct arena *arena, const char *text) {
+    size_t size = strlen(text);
+    if (size < 2 || text[0] != '[' || text[size - 1] != ']') return text;
+    return arena_strndup(arena, text + 1, size - 2);
+}
+
+const char *accept_ip(struct arena *arena, const char **text) {
+    const char *wrong = no_address(*text);
+    if (wrong) return wrong;
+    *text = without_brackets(arena, *text);
+    return is_ip(*text) ? NULL : "is not an IP address";
+}
+
+const char *accept_own_ip(struct arena *arena, const char **text) {
+    if (none(text)) return NULL;
+    const char *wrong = accept_ip(arena, text);
+    if (wrong) return wrong;
+    unsigned char address[16];
+    if (inet_pton(AF_INET, *text, address) == 1) {
+        return memcmp(address, "\0\0\0\0", 4) ? NULL : "is no address that others can connect to";
+    }
+    inet_pton(AF_INET6, *text, address);
+    return memcmp(address, &in6addr_any, 16) ? NULL : "is no address that others can connect to";
+}
+
+const char *accept_client_ips(struct arena *arena, const char **text) {
+    const char *wrong = no_address(*text);
+    if (wrong) return wrong;
+    struct buffer list = {0};
+    const char *at = *text;
+    while (*(at += strspn(at, " \t"))) {
+        size_t size = strcspn(at, " \t");
+        const char *one = without_brackets(arena, arena_strndup(arena, at, size));
+        at += size;
+        if (!is_ip(one)) {
+            wrong = no_address(one);
+            buffer_free(&list);
+            return wrong ? wrong : "is not an IP address (several are separated by blanks)";
+        }
+        if (list.size) buffer_append_byte(&list, ' ');
+        buffer_append_text(&list, one);
+    }
+    if (list.size == 0) return "holds no address";
+    *text = arena_strndup(arena, list.data, list.size);
+    buffer_free(&list);
+    return NULL;
+}
+
+const char *accept_no_client_ips(struct arena *arena, const char **text) {
+    return none(text) ? NULL : accept_client_ips(arena, text);
+}
+
+const char *accept_datacenter(struct arena *arena, const char **text) {
+    size_t size = strlen(*text);
+    if (size == 0 || size > 63) return "must have 1 to 63 characters";
+    char *lower = arena_strndup(arena, *text, size);
+    for (char *at = lower; *at; at++) {
+        if (!isalnum((unsigned char)*at) && *at != '-' && *at != '_')
+            return "may hold only letters, digits, - and _";
+        *at = (char)tolower((unsigned char)*at);
+    }
+    *text = lower;
+    return NULL;
+}
+
+const char *accept_domain(struct arena *arena, const char **text) {
+    const char *from = *text;
+    size_t size = strlen(from);
+    while (size > 0 && from[size - 1] == '.') size--;
+    while (size > 0 && from[0] == '.') from++, size--;
+    if (size == 0 || size > 200) return "must be a domain of 1 to 200 characters";
+    size_t label = 0;
+    for (size_t i = 0; i <= size; i++) {
+        if (i == size || from[i] == '.') {
+            if (label == 0 || label > 63) return "is not a domain: each label has 1 to 63 characters";
+            label = 0;
+        } else if (isalnum((unsigned char)from[i]) || from[i] == '-' || from[i] == '_') {
+            label++;
+        } else {
+            return "is not a domain: labels hold only letters, digits, - and _";
+        }
+    }
+    *text = arena_strndup(arena, from, size);
+    return NULL;
+}
+
+const char *accept_no_domain(struct arena *arena, const char **text) {
+    return none(text) ? NULL : accept_domain(arena, text);
+}
+
+const char *accept_node_name(struct arena *arena, const char **text) {
+    if (none(text)) return NULL;
+    (void)arena;
+    size_t size = strlen(*text);
+    if (size == 0 || size > 255) return "must have 1 to 255 bytes";
+    for (const char *at = *text; *at; at++) {
+        if (iscntrl((unsigned char)*at) || *at == '/') return "may hold neither / nor control characters";
+    }
+    return NULL;
+}
+
+const char *accept_level(struct arena *arena, const char **text) {
+    (void)arena;
+    return log_level_parse(slice_text(*text)) >= 0 ? NULL : "is not a level: trace, debug, info, warn or err";
+}
+
+const char *accept_uuid(struct arena *arena, const char **text) {
+    if (none(text)) return NULL;
+    if (!uuid_valid(slice_text(*text))) return "is not a UUID";
+    char *lower = arena_strndup(arena, *text, UUID_TEXT_SIZE);
+    for (char *at = lower; *at; at++) *at = (char)tolower((unsigned char)*at);
+    *text = lower;
+    return NULL;
+}
+
+const char *accept_not_empty(struct arena *arena, const char **text) {
+    (void)arena;
+    return **text ? NULL : "must not be empty";
+}
+
+const char *accept_meta(const char *name, const char *value) {
+    size_t size = strlen(name);
+    if (size == 0 || size > 128) return "a name must have 1 to 128 characters";
+    for (const char *at = name; *at; at++) {
+        if (!isalnum((unsigned char)*at) && *at != '-' && *at != '_') {
+            return "a name may hold only letters, digits, - and _";
+        }
+    }
+    if (strncmp(name, "consul-", 7) == 0) return "names that begin with consul- are reserved";
+    return strlen(value) <= 512 ? NULL : "a value may have at most 512 bytes";
+}

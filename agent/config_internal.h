@@ -1,0 +1,85 @@
+/* Between the files of the configuration: the table of keys, and how a value finds its field. */
+#ifndef COORD_AGENT_CONFIG_INTERNAL_H
+#define COORD_AGENT_CONFIG_INTERNAL_H
+
+#include "agent/config.h"
+
+#define KEY_PATH_MOST 128
+
+enum key_kind {
+    KEY_BOOL,     /* bool */
+    KEY_NUMBER,   /* uint64_t, least..most */
+    KEY_REAL,     /* a number with a fraction; none has an effect */
+    KEY_PORT,     /* int64_t, -1..65535 */
+    KEY_DURATION, /* int64_t nanoseconds, never negative; text with a unit */
+    KEY_TEXT,     /* const char *, judged and maybe rewritten by `accept` */
+    KEY_TEXTS,    /* struct config_texts, appended to */
+    KEY_MAP,      /* struct config_pairs */
+    KEY_TTLS,     /* service_ttl */
+    KEY_BLOCK,    /* one object into a struct config_blocks */
+    KEY_BLOCKS,   /* an array of objects into it */
+    KEY_ANY,      /* an object or an array whose inside is not looked at; none has an effect */
+};
+
+#define NO_FIELD SIZE_MAX
+
+/* Text of a key: NULL when it is fine, else what is wrong with it ("is not an IP address"). May rewrite
+ * *text. */
+typedef const char *(*key_accept)(struct arena *arena, const char **text);
+
+struct key {
+    const char *path; /* "dns_config.node_ttl"; "segments.[].port" inside an array of objects */
+    enum key_kind kind;
+    size_t field; /* offset in struct config, or NO_FIELD: known, without effect yet */
+    uint64_t least, most;
+    key_accept accept;
+};
+
+/* The key of this path, whatever its case; NULL when there is none. */
+const struct key *key_find(const char *path);
+/* Whether keys lie below this path, and whether those are of an array's members. */
+enum key_folder { FOLDER_NONE, FOLDER_OBJECT, FOLDER_ARRAY };
+enum key_folder key_folder(const char *path);
+/* The known key that `name` in `folder` ("" for the top, "dns_config." below it) most likely means: its full
+ * path. */
+void key_nearest(const char *folder, const char *name, char *nearest, size_t room);
+
+/* Where a value comes from, and where its fault goes. */
+struct origin {
+    struct config *config;
+    struct fault *fault;
+    const char *source; /* "web.json", "-http-port" */
+    const char *path;   /* the key as written; NULL for flags, whose name says it */
+};
+
+/* Sets the origin's fault to "source: path: ..." and returns `code`. */
+int origin_fault(const struct origin *origin, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+int key_set_json(const struct origin *origin, const struct key *key, struct json_object *value);
+int key_set_text(const struct origin *origin, const struct key *key, struct slice text);
+
+/* Of a long path the end, which tells most. */
+const char *source_tail(const char *source);
+
+/* Appends a copy. */
+void texts_append(struct config *config, struct config_texts *texts, const char *text);
+
+/* The judges named in the table (config_accept.c). Those of keys that need not be given take an empty text as
+ * "not given" and make it NULL. */
+const char *accept_ip(struct arena *arena, const char **text);
+const char *accept_own_ip(struct arena *arena,
+                          const char **text); /* one that others can connect to, or none */
+const char *accept_client_ips(struct arena *arena, const char **text);    /* several, blanks between */
+const char *accept_no_client_ips(struct arena *arena, const char **text); /* or none */
+const char *accept_datacenter(struct arena *arena, const char **text);
+const char *accept_domain(struct arena *arena, const char **text);
+const char *accept_no_domain(struct arena *arena, const char **text); /* or none */
+const char *accept_node_name(struct arena *arena, const char **text); /* or none */
+const char *accept_level(struct arena *arena, const char **text);
+const char *accept_uuid(struct arena *arena, const char **text); /* or none */
+const char *accept_not_empty(struct arena *arena, const char **text);
+/* NULL, or what is wrong with a pair of node_meta. */
+const char *accept_meta(const char *name, const char *value);
+
+#endif

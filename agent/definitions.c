@@ -1,0 +1,115 @@
+#include "agent/definitions.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "health/local.h"
+
+/* Ids seen so far, with the block that had them. */
+struct seen {
+    const char *id;
+    const struct config_block *block;
+};
+struct judge {
+    const struct config *config;
+    struct arena arena;
+    struct seen *services, *checks;
+    size_t service_count, check_count, check_capacity;
+    struct fault *fault;
+};
+
+static int wrong(struct judge *judge, const struct config_block *block, const char *text) {
+    return fault_set(judge->fault, CO_INVALID, "%s: %s: %s", block->file, block->key, text);
+}
+
+static const struct seen *find(const struct seen *list, size_t count, const char *id) {
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(list[i].id, id) == 0) return &list[i];
+    }
+    return NULL;
+}
+
+static int again(struct judge *judge, const struct config_block *block, const char *what,
+                 const struct seen *first) {
+    struct fault text = {0};
+    fault_set(&text, CO_INVALID, "a second %s with the id \"%.60s\", which %.60s (%s) has", what, first->id,
+              first->block->file, first->block->key);
+    return wrong(judge, block, text.text);
+}
+
+static int check_seen(struct judge *judge, const struct config_block *block,
+                      const struct check_definition *check) {
+    if (!check->check_id[0]) return CO_OK;
+    const struct seen *first = find(judge->checks, judge->check_count, check->check_id);
+    if (first) return again(judge, block, "check", first);
+    if (judge->check_count == judge->check_capacity) {
+        judge->check_capacity = judge->check_capacity ? judge->check_capacity * 2 : 16;
+        judge->checks = mem_realloc(judge->checks, judge->check_capacity * sizeof *judge->checks);
+    }
+    const char *id = arena_strndup(&judge->arena, check->check_id, strlen(check->check_id));
+    judge->checks[judge->check_count++] = (struct seen){id, block};
+    return CO_OK;
+}
+
+static int service_seen(struct judge *judge, const struct config_block *block,
+                        const struct service_definition *definition) {
+    const char *id = definition->service->id;
+    const struct seen *first = find(judge->services, judge->service_count, id);
+    if (first) return again(judge, block, "service", first);
+    judge->services[judge->service_count++] =
+        (struct seen){arena_strndup(&judge->arena, id, strlen(id)), block};
+    int rv = CO_OK;
+    for (size_t i = 0; i < definition->check_count && rv == CO_OK; i++)
+        rv = check_seen(judge, block, definition->checks[i]);
+    return rv;
+}
+
+static int judge_service(struct judge *judge, const struct config_block *block) {
+    struct fault inner = {0};
+    struct service_definition *definition = service_definition_parse(block->json, &inner);
+    if (!definition) return wrong(judge, block, inner.text);
+    int rv = service_seen(judge, block, definition);
+    service_definition_free(definition);
+    return rv;
+}
+
+/* Services that were registered over HTTP are kept in the data folder, and checks in files may be for them.
+ */
+static bool may_be_saved(const struct judge *judge) {
+    if (!judge->config->data_dir) return false;
+    struct buffer path = {0};
+    buffer_printf(&path, "%s/services", judge->config->data_dir);
+    buffer_append_byte(&path, '\0');
+    bool there = access(path.data, F_OK) == 0;
+    buffer_free(&path);
+    return there;
+}
+
+static int judge_check(struct judge *judge, const struct config_block *block) {
+    struct fault inner = {0};
+    struct check_definition *definition = check_definition_parse(block->json, &inner);
+    if (!definition) return wrong(judge, block, inner.text);
+    int rv = check_seen(judge, block, definition);
+    const char *service = definition->service_id;
+    if (rv == CO_OK && service[0] && !find(judge->services, judge->service_count, service) &&
+        !may_be_saved(judge)) {
+        fault_set(&inner, CO_INVALID, "no service has the id \"%.100s\"", service);
+        rv = wrong(judge, block, inner.text);
+    }
+    check_definition_free(definition);
+    return rv;
+}
+
+int definitions_check(const struct config *config, struct fault *fault) {
+    struct judge judge = {.config = config, .fault = fault};
+    judge.services = mem_alloc((config->services.count + 1) * sizeof *judge.services);
+    int rv = CO_OK;
+    for (size_t i = 0; i < config->services.count && rv == CO_OK; i++)
+        rv = judge_service(&judge, &config->services.items[i]);
+    for (size_t i = 0; i < config->checks.count && rv == CO_OK; i++)
+        rv = judge_check(&judge, &config->checks.items[i]);
+    free(judge.services);
+    free(judge.checks);
+    arena_free(&judge.arena);
+    return rv;
+}

@@ -1,0 +1,218 @@
+#include "agent/flags.h"
+
+#include <stdio.h>
+
+#include "base/check.h"
+#include "base/text.h"
+
+/* Flags that are not simply a key under another name. */
+enum special { PLAIN, DEV, CONFIG_PATH, CONFIG_FORMAT, HCL, VERSION };
+
+struct flag {
+    const char *name, *key, *help;
+    enum special special;
+};
+
+static const struct flag flags[] = {
+    {"dev", NULL, "one server for trying out: temporary data, loopback only", DEV},
+    {"server", "server", "be a server, not only a client agent", PLAIN},
+    {"bootstrap-expect", "bootstrap_expect", "found the cluster when that many servers see each other",
+     PLAIN},
+    {"bootstrap", "bootstrap", "found a cluster of this server alone", PLAIN},
+    {"node", "node_name", "name of this node; default: the host's name", PLAIN},
+    {"node-id", "node_id", "UUID of this node; default: made up once and kept", PLAIN},
+    {"node-meta", "node_meta", "name:value of this node, repeatable", PLAIN},
+    {"datacenter", "datacenter", "name of the datacenter; default: dc1", PLAIN},
+    {"domain", "domain", "DNS domain; default: coord", PLAIN},
+    {"alt-domain", "alt_domain", "a second DNS domain", PLAIN},
+    {"bind", "bind_addr", "address for other servers and agents; default: 0.0.0.0", PLAIN},
+    {"advertise", "advertise_addr", "address that others are told; default: that of -bind", PLAIN},
+    {"client", "client_addr", "addresses for HTTP and DNS, blanks between; default: 127.0.0.1", PLAIN},
+    {"data-dir", "data_dir", "folder for all state", PLAIN},
+    {"http-port", "ports.http", "default: 8500; -1: off; 0: any free one", PLAIN},
+    {"dns-port", "ports.dns", "default: 8600", PLAIN},
+    {"server-port", "ports.server", "default: 8300", PLAIN},
+    {"join", "start_join", "address to join at the start, repeatable", PLAIN},
+    {"retry-join", "retry_join", "the same, tried until it works", PLAIN},
+    {"retry-interval", "retry_interval", "between two tries; default: 30s", PLAIN},
+    {"retry-max", "retry_max", "give up after so many tries; default: never", PLAIN},
+    {"config-file", NULL, "JSON file, repeatable, later ones win", CONFIG_PATH},
+    {"config-dir", NULL, "folder whose *.json are read in the order of their names, repeatable", CONFIG_PATH},
+    {"config-format", NULL, "only json", CONFIG_FORMAT},
+    {"log-level", "log_level", "trace, debug, info, warn or err; default: info", PLAIN},
+    {"recursor", "recursors", "DNS server for other domains, repeatable", PLAIN},
+    {"default-query-time", "default_query_time", "how long a blocking query waits; default: 5m", PLAIN},
+    {"max-query-time", "max_query_time", "how long it may wait; default: 10m", PLAIN},
+    {"check_output_max_size", "check_output_max_size", "bytes of a check's output; default: 4096", PLAIN},
+    {"enable-script-checks", "enable_script_checks", "allow checks that run programs", PLAIN},
+    {"enable-local-script-checks", "enable_local_script_checks", "the same, only from files", PLAIN},
+    {"version", NULL, "print the version, and that is all", VERSION},
+    /* Known, without effect yet. */
+    {"advertise-wan", "advertise_addr_wan", NULL, PLAIN},
+    {"allow-write-http-from", "http_config.allow_write_http_from", NULL, PLAIN},
+    {"disable-host-node-id", "disable_host_node_id", NULL, PLAIN},
+    {"disable-keyring-file", "disable_keyring_file", NULL, PLAIN},
+    {"encrypt", "encrypt", NULL, PLAIN},
+    {"grpc-port", "ports.grpc", NULL, PLAIN},
+    {"hcl", NULL, NULL, HCL},
+    {"https-port", "ports.https", NULL, PLAIN},
+    {"join-wan", "start_join_wan", NULL, PLAIN},
+    {"log-file", "log_file", NULL, PLAIN},
+    {"log-json", "log_json", NULL, PLAIN},
+    {"log-rotate-bytes", "log_rotate_bytes", NULL, PLAIN},
+    {"log-rotate-duration", "log_rotate_duration", NULL, PLAIN},
+    {"log-rotate-max-files", "log_rotate_max_files", NULL, PLAIN},
+    {"non-voting-server", "non_voting_server", NULL, PLAIN},
+    {"pid-file", "pid_file", NULL, PLAIN},
+    {"primary-gateway", "primary_gateways", NULL, PLAIN},
+    {"protocol", "protocol", NULL, PLAIN},
+    {"raft-protocol", "raft_protocol", NULL, PLAIN},
+    {"rejoin", "rejoin_after_leave", NULL, PLAIN},
+    {"retry-interval-wan", "retry_interval_wan", NULL, PLAIN},
+    {"retry-join-wan", "retry_join_wan", NULL, PLAIN},
+    {"retry-max-wan", "retry_max_wan", NULL, PLAIN},
+    {"segment", "segment", NULL, PLAIN},
+    {"serf-lan-allowed-cidrs", "serf_lan_allowed_cidrs", NULL, PLAIN},
+    {"serf-lan-bind", "serf_lan", NULL, PLAIN},
+    {"serf-lan-port", "ports.serf_lan", NULL, PLAIN},
+    {"serf-wan-allowed-cidrs", "serf_wan_allowed_cidrs", NULL, PLAIN},
+    {"serf-wan-bind", "serf_wan", NULL, PLAIN},
+    {"serf-wan-port", "ports.serf_wan", NULL, PLAIN},
+    {"syslog", "enable_syslog", NULL, PLAIN},
+    {"ui", "ui", NULL, PLAIN},
+    {"ui-content-path", "ui_content_path", NULL, PLAIN},
+    {"ui-dir", "ui_dir", NULL, PLAIN},
+};
+
+/* One flag as given. */
+struct given {
+    const struct flag *flag;
+    const char *value;
+};
+
+static bool needs_value(const struct flag *flag) {
+    return flag->special != DEV && flag->special != VERSION && !(flag->key && config_key_is_bool(flag->key));
+}
+
+static int unknown_flag(struct slice name, struct fault *fault) {
+    const struct flag *nearest = &flags[0];
+    unsigned best = UINT32_MAX;
+    for (size_t i = 0; i < ARRAY_COUNT(flags); i++) {
+        unsigned distance = edit_distance(name, slice_text(flags[i].name));
+        if (distance >= best) continue;
+        best = distance;
+        nearest = &flags[i];
+    }
+    return fault_set(fault, CO_INVALID, "unknown flag -%.*s (nearest: -%s)",
+                     name.size > 60 ? 60 : (int)name.size, name.data, nearest->name);
+}
+
+static const struct flag *find(struct slice name) {
+    for (size_t i = 0; i < ARRAY_COUNT(flags); i++) {
+        if (slice_is(name, flags[i].name)) return &flags[i];
+    }
+    return NULL;
+}
+
+/* Takes one flag, and its value when that is the next argument. */
+static int take(int argc, char *const *argv, int *at, struct given *given, bool *help, struct fault *fault) {
+    const char *text = argv[*at];
+    if (text[0] != '-' || text[1] == '\0' || strcmp(text, "--") == 0) {
+        return fault_set(fault, CO_INVALID, "unexpected argument \"%.60s\"", text);
+    }
+    text += text[1] == '-' ? 2 : 1;
+    const char *equals = strchr(text, '=');
+    struct slice name = slice_make(text, equals ? (size_t)(equals - text) : strlen(text));
+    if (slice_is(name, "h") || slice_is(name, "help")) {
+        *help = true;
+        return CO_OK;
+    }
+    given->flag = find(name);
+    if (!given->flag) return unknown_flag(name, fault);
+    if (equals) {
+        given->value = equals + 1;
+    } else if (!needs_value(given->flag)) {
+        given->value = "true";
+    } else if (*at + 1 < argc) {
+        given->value = argv[++*at];
+    } else {
+        return fault_set(fault, CO_INVALID, "-%s: a value is needed", given->flag->name);
+    }
+    return CO_OK;
+}
+
+static int apply_dev(const struct given *given, size_t count, struct config *config, struct fault *fault) {
+    bool dev = false;
+    for (size_t i = 0; i < count; i++) {
+        if (given[i].flag->special != DEV) continue;
+        dev = strcmp(given[i].value, "true") == 0;
+        if (!dev && strcmp(given[i].value, "false") != 0) {
+            return fault_set(fault, CO_INVALID, "-dev: \"%.60s\" is neither true nor false", given[i].value);
+        }
+    }
+    if (dev) config_dev(config);
+    return CO_OK;
+}
+
+static int apply_file(const struct given *given, struct config *config, struct fault *fault) {
+    switch (given->flag->special) {
+        case CONFIG_PATH: return config_add_path(config, given->value, fault);
+        case CONFIG_FORMAT:
+            if (strcmp(given->value, "json") == 0) return CO_OK;
+            return fault_set(fault, CO_UNSUPPORTED, "-config-format: \"%.60s\" is not supported, only json",
+                             given->value);
+        case HCL:
+            return fault_set(fault, CO_UNSUPPORTED, "-hcl: HCL is not supported: use flags or a JSON file");
+        case PLAIN:
+        case DEV:
+        case VERSION: return CO_OK;
+    }
+    UNREACHABLE();
+}
+
+static int apply_key(const struct given *given, struct config *config, struct fault *fault) {
+    if (given->flag->special != PLAIN) return CO_OK;
+    /* In a file an empty text means the host's name; here it is mostly a shell's variable that is not set. */
+    if (!given->value[0] && strcmp(given->flag->name, "node") == 0)
+        return fault_set(fault, CO_INVALID, "-node: the name is empty");
+    char source[64];
+    snprintf(source, sizeof source, "-%s", given->flag->name);
+    return config_set(config, source, given->flag->key, slice_text(given->value), fault);
+}
+
+int flags_parse(int argc, char *const *argv, struct config *config, bool *help, struct fault *fault) {
+    struct given *given = arena_zalloc(&config->arena, (size_t)(argc + 1) * sizeof *given);
+    size_t count = 0;
+    *help = false;
+    for (int at = 1; at < argc; at++) {
+        int error = take(argc, argv, &at, &given[count], help, fault);
+        if (error || *help) return error;
+        count++;
+    }
+    int error = apply_dev(given, count, config, fault);
+    for (size_t i = 0; !error && i < count; i++) error = apply_file(&given[i], config, fault);
+    for (size_t i = 0; !error && i < count; i++) error = apply_key(&given[i], config, fault);
+    return error;
+}
+
+void flags_usage(struct buffer *out) {
+    buffer_append_text(out, "usage: coord agent [flags]\n\nRuns an agent until it is interrupted.\n\n");
+    for (size_t i = 0; i < ARRAY_COUNT(flags); i++) {
+        if (!flags[i].help) continue;
+        char name[48];
+        snprintf(name, sizeof name, "-%s%s", flags[i].name, needs_value(&flags[i]) ? "=VALUE" : "");
+        buffer_printf(out, "  %-30s %s\n", name, flags[i].help);
+    }
+    buffer_append_text(out, "\nAccepted for the sake of existing scripts, without effect yet:");
+    for (size_t i = 0, column = 110; i < ARRAY_COUNT(flags); i++) {
+        if (flags[i].help || flags[i].special == HCL) continue;
+        size_t size = strlen(flags[i].name) + 2;
+        if (column + size > 100) {
+            buffer_append_text(out, "\n ");
+            column = 1;
+        }
+        buffer_printf(out, " -%s", flags[i].name);
+        column += size;
+    }
+    buffer_append_text(out, "\n");
+}

@@ -1,0 +1,161 @@
+#include "agent/identity.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/random.h"
+#include "base/text.h"
+
+#define LOCK_TRIES 40
+#define LOCK_PAUSE_US 50000
+
+/* -- folder -------------------------------------------------------------------------------------------------
+ */
+static int make_folders(const char *path, struct fault *fault) {
+    char part[4096];
+    snprintf(part, sizeof part, "%s", path);
+    for (char *at = part + 1;; at++) {
+        if (*at != '/' && *at != 0) continue;
+        char kept = *at;
+        *at = 0;
+        if (mkdir(part, 0700) != 0 && errno != EEXIST)
+            return fault_set(fault, co_from_errno(errno), "data folder %s: %s", part, strerror(errno));
+        if (!kept) return CO_OK;
+        *at = kept;
+    }
+}
+
+static int open_folder(const struct config *config, struct identity *identity, struct fault *fault) {
+    if (config->data_dir) {
+        identity->data_dir = mem_strdup(config->data_dir);
+        return make_folders(identity->data_dir, fault);
+    }
+    const char *tmp = getenv("TMPDIR");
+    struct buffer path = {0};
+    buffer_printf(&path, "%s/coord-dev-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    buffer_append_byte(&path, 0);
+    identity->data_dir = buffer_take(&path, NULL);
+    if (!mkdtemp(identity->data_dir))
+        return fault_set(fault, co_from_errno(errno), "temporary folder %s: %s", identity->data_dir,
+                         strerror(errno));
+    identity->temporary = true;
+    return CO_OK;
+}
+
+int identity_lock(const char *folder, bool make, int *fd, struct fault *fault) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/lock", folder);
+    *fd = open(path, O_RDWR | O_CLOEXEC | (make ? O_CREAT : 0), 0600);
+    if (*fd < 0) return fault_set(fault, co_from_errno(errno), "%s: %s", path, strerror(errno));
+    /* The kernel lets go a moment after the process that held it is gone: a restart at once is not to fail for that. */
+    bool locked = false;
+    for (int tries = 0; !(locked = flock(*fd, LOCK_EX | LOCK_NB) == 0) && tries < LOCK_TRIES; tries++) usleep(LOCK_PAUSE_US);
+    if (locked) return CO_OK;
+    close(*fd);
+    *fd = -1;
+    return fault_set(fault, CO_BUSY, "data folder %s is in use by another agent", folder);
+}
+
+/* -- name and id
+ * ----------------------------------------------------------------------------------------------- */
+static int write_id(const char *path, const char *id) {
+    char aside[4096 + 8];
+    snprintf(aside, sizeof aside, "%s.new", path);
+    int fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0) return co_from_errno(errno);
+    int rv = write(fd, id, UUID_TEXT_SIZE) == UUID_TEXT_SIZE && fsync(fd) == 0 ? CO_OK : co_from_errno(errno);
+    close(fd);
+    if (rv == CO_OK && rename(aside, path) != 0) rv = co_from_errno(errno);
+    return rv;
+}
+
+static int find_id(const struct config *config, struct identity *identity, struct fault *fault) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/node-id", identity->data_dir);
+    if (config->node_id) {
+        snprintf(identity->node_id, sizeof identity->node_id, "%s", config->node_id);
+        return CO_OK;
+    }
+    FILE *file = fopen(path, "re");
+    if (file) {
+        size_t got = fread(identity->node_id, 1, UUID_TEXT_SIZE, file);
+        fclose(file);
+        if (uuid_valid(slice_make(identity->node_id, got))) return CO_OK;
+        return fault_set(fault, CO_CORRUPT, "%s holds no node id: remove it to get a new one", path);
+    }
+    uint8_t bytes[16];
+    random_bytes(bytes, sizeof bytes);
+    bytes[6] = (uint8_t)((bytes[6] & 0x0f) | 0x40),
+    bytes[8] = (uint8_t)((bytes[8] & 0x3f) | 0x80); /* RFC 4122, version 4 */
+    uuid_format(bytes, identity->node_id);
+    identity->node_id[UUID_TEXT_SIZE] = 0;
+    int rv = write_id(path, identity->node_id);
+    return rv == CO_OK ? rv : fault_set(fault, rv, "%s cannot be written: %s", path, co_strerror(rv));
+}
+
+/* -- address
+ * ------------------------------------------------------------------------------------------------------ */
+static bool any_address(const char *text) { return strcmp(text, "0.0.0.0") == 0 || strcmp(text, "::") == 0; }
+
+static bool is_private(uint32_t ip) {
+    return ip >> 24 == 10 || ip >> 20 == (172 << 4 | 1) || ip >> 16 == (192 << 8 | 168);
+}
+
+/* The first private IPv4 address, as Consul picks it; loopback when there is no other. */
+static void host_address(char out[64]) {
+    struct ifaddrs *list = NULL;
+    snprintf(out, 64, "127.0.0.1");
+    if (getifaddrs(&list) != 0) return;
+    for (struct ifaddrs *at = list; at; at = at->ifa_next) {
+        if (!at->ifa_addr || at->ifa_addr->sa_family != AF_INET || (at->ifa_flags & IFF_LOOPBACK)) continue;
+        struct in_addr ip = ((struct sockaddr_in *)(void *)at->ifa_addr)->sin_addr;
+        if (!is_private(ntohl(ip.s_addr))) continue;
+        inet_ntop(AF_INET, &ip, out, 64);
+        break;
+    }
+    freeifaddrs(list);
+}
+
+int identity_open(const struct config *config, struct identity *identity, struct fault *fault) {
+    *identity = (struct identity){.lock_fd = -1};
+    int rv = open_folder(config, identity, fault);
+    if (rv == CO_OK) rv = identity_lock(identity->data_dir, true, &identity->lock_fd, fault);
+    if (rv == CO_OK) rv = find_id(config, identity, fault);
+    if (rv != CO_OK) {
+        identity_close(identity);
+        return rv;
+    }
+    if (config->node_name)
+        snprintf(identity->node_name, sizeof identity->node_name, "%s", config->node_name);
+    else if (gethostname(identity->node_name, sizeof identity->node_name - 1) != 0 || !identity->node_name[0])
+        snprintf(identity->node_name, sizeof identity->node_name, "localhost");
+    if (config->advertise_addr)
+        snprintf(identity->address, sizeof identity->address, "%s", config->advertise_addr);
+    else if (any_address(config->bind_addr))
+        host_address(identity->address);
+    else
+        snprintf(identity->address, sizeof identity->address, "%s", config->bind_addr);
+    return CO_OK;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw) {
+    (void)st, (void)type, (void)ftw;
+    return remove(path);
+}
+
+void identity_close(struct identity *identity) {
+    if (identity->lock_fd >= 0) close(identity->lock_fd);
+    if (identity->temporary) nftw(identity->data_dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    free(identity->data_dir);
+    *identity = (struct identity){.lock_fd = -1};
+}

@@ -1,0 +1,103 @@
+#include "base/buffer.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+
+int slice_compare(struct slice a, struct slice b) {
+    size_t common = a.size < b.size ? a.size : b.size;
+    int order = common ? memcmp(a.data, b.data, common) : 0;
+    if (order) return order;
+    return a.size < b.size ? -1 : a.size > b.size;
+}
+
+static unsigned char lower(char c) {
+    return c >= 'A' && c <= 'Z' ? (unsigned char)(c + ('a' - 'A')) : (unsigned char)c;
+}
+
+bool slice_equal_nocase(struct slice a, struct slice b) {
+    if (a.size != b.size) return false;
+    for (size_t i = 0; i < a.size; i++) {
+        if (lower(a.data[i]) != lower(b.data[i])) return false;
+    }
+    return true;
+}
+
+void buffer_reserve(struct buffer *buffer, size_t extra) {
+    if (extra <= buffer->capacity - buffer->size) return;
+    CHECK(extra <= SIZE_MAX / 4 && buffer->size <= SIZE_MAX / 4);
+    size_t capacity = buffer->capacity ? buffer->capacity * 2 : 64;
+    if (capacity < buffer->size + extra) capacity = buffer->size + extra;
+    buffer->data = mem_realloc(buffer->data, capacity);
+    buffer->capacity = capacity;
+}
+
+void buffer_append(struct buffer *buffer, const void *data, size_t size) {
+    if (size == 0) return;
+    buffer_reserve(buffer, size);
+    memcpy(buffer->data + buffer->size, data, size);
+    buffer->size += size;
+}
+
+void buffer_append_text(struct buffer *buffer, const char *text) {
+    buffer_append(buffer, text, strlen(text));
+}
+
+void buffer_append_byte(struct buffer *buffer, char byte) {
+    if (buffer->size == buffer->capacity) buffer_reserve(buffer, 1);
+    buffer->data[buffer->size++] = byte;
+}
+
+void buffer_printf(struct buffer *buffer, const char *format, ...) {
+    va_list arguments, again;
+    va_start(arguments, format);
+    va_copy(again, arguments);
+    size_t room = buffer->capacity - buffer->size;
+    int length = vsnprintf(room ? buffer->data + buffer->size : NULL, room, format, arguments);
+    va_end(arguments);
+    CHECK(length >= 0);
+    if ((size_t)length >= room) {
+        buffer_reserve(buffer, (size_t)length + 1);
+        vsnprintf(buffer->data + buffer->size, (size_t)length + 1, format, again);
+    }
+    va_end(again);
+    buffer->size += (size_t)length;
+}
+
+static const char digit_pairs[200] =
+    "0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849"
+    "5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
+
+void buffer_append_u64(struct buffer *buffer, uint64_t value) {
+    char text[20];
+    size_t at = sizeof text;
+    while (value >= 100) {
+        at -= 2;
+        memcpy(text + at, digit_pairs + value % 100 * 2, 2);
+        value /= 100;
+    }
+    if (value >= 10) {
+        at -= 2;
+        memcpy(text + at, digit_pairs + value * 2, 2);
+    } else {
+        text[--at] = (char)('0' + value);
+    }
+    buffer_append(buffer, text + at, sizeof text - at);
+}
+
+void buffer_reset(struct buffer *buffer) { buffer->size = 0; }
+
+void buffer_free(struct buffer *buffer) {
+    free(buffer->data);
+    *buffer = (struct buffer){0};
+}
+
+char *buffer_take(struct buffer *buffer, size_t *size) {
+    char *data = buffer->data ? buffer->data : mem_alloc(1);
+    if (size) *size = buffer->size;
+    *buffer = (struct buffer){0};
+    return data;
+}

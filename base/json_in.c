@@ -1,0 +1,328 @@
+#include "base/json_in.h"
+
+#include <inttypes.h>
+#include <json-c/json_tokener.h>
+
+#include "base/text.h"
+
+#define DEPTH_MOST 64
+
+/* ---- what json-c lets pass although it is no JSON, or would change silently ---- */
+
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+
+/* "JSON: what at line 3, byte 7", or without the line when there is only one. */
+static void fault_at(struct fault *fault, struct slice text, size_t at, const char *what) {
+    size_t line = 1, start = 0;
+    for (size_t i = 0; i < at && i < text.size; i++) {
+        if (text.data[i] == '\n') {
+            line++;
+            start = i + 1;
+        }
+    }
+    if (line > 1) {
+        fault_set(fault, CO_INVALID, "JSON: %s at line %zu, byte %zu", what, line, at - start);
+    } else {
+        fault_set(fault, CO_INVALID, "JSON: %s at byte %zu", what, at);
+    }
+}
+
+/* A string from its opening quote; *at ends behind the closing one (or at the end: json-c complains). */
+static bool string_fine(struct slice text, size_t *at, struct fault *fault) {
+    size_t start = *at, i = start + 1;
+    bool holds_nul = false;
+    for (; i < text.size && text.data[i] != '"'; i++) {
+        if ((unsigned char)text.data[i] < 0x20) {
+            fault_at(fault, text, i, "control character in a string");
+            return false;
+        }
+        if (text.data[i] != '\\') continue;
+        i++;
+        holds_nul =
+            holds_nul || slice_starts(slice_make(text.data + i, text.size - i), SLICE_LITERAL("u0000"));
+    }
+    *at = i < text.size ? i + 1 : text.size;
+    if (!holds_nul) return true;
+    for (i = *at; i < text.size && is_blank(text.data[i]);) i++;
+    if (i == text.size || text.data[i] != ':') return true;
+    fault_at(fault, text, start, "NUL in a key");
+    return false;
+}
+
+static size_t digits_at(struct slice text, size_t at) {
+    size_t end = at;
+    while (end < text.size && is_digit(text.data[end])) end++;
+    return end - at;
+}
+
+/* RFC 8259's grammar, and integers within 64 bits (json-c would make the nearest of them). */
+static bool number_fine(struct slice text, size_t *at, struct fault *fault) {
+    size_t start = *at, i = start + (text.data[start] == '-');
+    size_t whole = digits_at(text, i), whole_at = i;
+    bool fine = whole == 1 || (whole > 1 && text.data[i] != '0'), integer = true;
+    i += whole;
+    if (fine && i < text.size && text.data[i] == '.') {
+        size_t digits = digits_at(text, i + 1);
+        fine = digits > 0;
+        integer = false;
+        i += 1 + digits;
+    }
+    if (fine && i < text.size && (text.data[i] == 'e' || text.data[i] == 'E')) {
+        size_t sign = i + 1 < text.size && (text.data[i + 1] == '+' || text.data[i + 1] == '-');
+        size_t digits = digits_at(text, i + 1 + sign);
+        fine = digits > 0;
+        integer = false;
+        i += 1 + sign + digits;
+    }
+    *at = i;
+    if (!fine) {
+        fault_at(fault, text, start, "malformed number");
+        return false;
+    }
+    uint64_t value, most = whole_at > start ? (uint64_t)INT64_MAX + 1 : UINT64_MAX;
+    if (!integer || u64_parse(slice_make(text.data + whole_at, whole), most, &value) == CO_OK) return true;
+    fault_at(fault, text, start, "number out of range");
+    return false;
+}
+
+static bool tokens_fine(struct slice text, struct fault *fault) {
+    for (size_t at = 0; at < text.size;) {
+        char c = text.data[at];
+        if (c == '"') {
+            if (!string_fine(text, &at, fault)) return false;
+        } else if (c == '-' || is_digit(c)) {
+            if (!number_fine(text, &at, fault)) return false;
+        } else if (c == 'N' || c == 'I') { /* NaN, Infinity */
+            fault_at(fault, text, at, "unexpected character");
+            return false;
+        } else {
+            /* Letters that follow a literal must not look like the start of a number or of another one. */
+            at++;
+        }
+    }
+    return true;
+}
+
+static bool bytes_fine(struct slice text, struct fault *fault) {
+    const char *nul = text.size ? memchr(text.data, '\0', text.size) : NULL;
+    if (nul) {
+        fault_at(fault, text, (size_t)(nul - text.data), "NUL byte");
+        return false;
+    }
+    if (utf8_valid(text)) return true;
+    size_t at = 0;
+    for (size_t step; (step = utf8_next(slice_make(text.data + at, text.size - at))) > 0;) at += step;
+    fault_at(fault, text, at, "bytes that are not UTF-8");
+    return false;
+}
+
+/* ---- parsing ---- */
+
+struct json_object *json_parse(struct slice text, struct fault *fault) {
+    if (text.size > INT32_MAX / 2) {
+        fault_set(fault, CO_TOOLARGE, "JSON: too large");
+        return NULL;
+    }
+    size_t blanks = 0;
+    while (blanks < text.size && is_blank(text.data[blanks])) blanks++;
+    if (blanks == text.size) {
+        fault_set(fault, CO_INVALID, "JSON: the text is empty");
+        return NULL;
+    }
+    if (!bytes_fine(text, fault) || !tokens_fine(text, fault)) return NULL;
+    struct json_tokener *tokener = json_tokener_new_ex(DEPTH_MOST);
+    if (!tokener) {
+        fault_set(fault, CO_NOMEM, "JSON: %s", co_strerror(CO_NOMEM));
+        return NULL;
+    }
+    json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
+    struct json_object *object = json_tokener_parse_ex(tokener, text.data, (int)text.size);
+    enum json_tokener_error error = json_tokener_get_error(tokener);
+    size_t end = json_tokener_get_parse_end(tokener);
+    if (error == json_tokener_continue) { /* a number may go on: say that it does not */
+        object = json_tokener_parse_ex(tokener, "", -1);
+        error = json_tokener_get_error(tokener);
+        end = text.size;
+    }
+    json_tokener_free(tokener);
+    if (error == json_tokener_success && !object) {
+        fault_set(fault, CO_INVALID, "JSON: null where a value is wanted");
+    } else if (error == json_tokener_error_depth) {
+        fault_at(fault, text, end, "nested too deeply");
+    } else if (error != json_tokener_success) {
+        fault_at(fault, text, end, json_tokener_error_desc(error));
+    }
+    if (error == json_tokener_success) return object;
+    json_object_put(object);
+    return NULL;
+}
+
+/* ---- look-up ---- */
+
+static char folded(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c; }
+
+/* Equal but for case and underscores. */
+static bool same_key(const char *a, const char *b) {
+    for (;;) {
+        while (*a == '_') a++;
+        while (*b == '_') b++;
+        if (folded(*a) != folded(*b)) return false;
+        if (*a == '\0') return true;
+        a++;
+        b++;
+    }
+}
+
+/* Of several spellings of one key the last counts, as in other readers of this API. */
+struct json_object *json_get(struct json_object *object, const char *name) {
+    struct json_object *found = NULL;
+    if (!json_object_is_type(object, json_type_object)) return NULL;
+    json_each(object, key, value) {
+        if (value && same_key(key, name)) found = value;
+    }
+    return found;
+}
+
+static const char *type_name(struct json_object *value) {
+    switch (json_object_get_type(value)) {
+        case json_type_null: return "null";
+        case json_type_boolean: return "a boolean";
+        case json_type_double:
+        case json_type_int: return "a number";
+        case json_type_object: return "an object";
+        case json_type_array: return "an array";
+        case json_type_string: return "a string";
+    }
+    return "a value";
+}
+
+static struct json_object *get_typed(struct json_object *object, const char *name, json_type type,
+                                     const char *wanted, struct fault *fault) {
+    struct json_object *value = json_get(object, name);
+    if (!value || json_object_is_type(value, type)) return value;
+    fault_set(fault, CO_INVALID, "%s: %s is wanted, not %s", name, wanted, type_name(value));
+    return NULL;
+}
+
+void json_get_slice(struct json_object *object, const char *name, struct slice *out, struct fault *fault) {
+    struct json_object *value = get_typed(object, name, json_type_string, "a string", fault);
+    if (value) *out = slice_make(json_object_get_string(value), (size_t)json_object_get_string_len(value));
+}
+
+void json_get_string(struct json_object *object, const char *name, const char **out, struct fault *fault) {
+    struct slice text = {NULL, 0};
+    json_get_slice(object, name, &text, fault);
+    if (!text.data) return;
+    if (memchr(text.data, '\0', text.size)) {
+        fault_set(fault, CO_INVALID, "%s: holds a NUL character", name);
+    } else {
+        *out = text.data;
+    }
+}
+
+void json_get_bool(struct json_object *object, const char *name, bool *out, struct fault *fault) {
+    struct json_object *value = get_typed(object, name, json_type_boolean, "a boolean", fault);
+    if (value) *out = json_object_get_boolean(value);
+}
+
+/* json-c keeps an integer as int64_t or, above that, as uint64_t; only the latter reads as INT64_MAX and
+ * more. */
+static struct json_object *get_integer(struct json_object *object, const char *name, struct fault *fault) {
+    struct json_object *value = json_get(object, name);
+    if (value && json_object_is_type(value, json_type_double)) {
+        fault_set(fault, CO_INVALID, "%s: a whole number is wanted, not %s", name,
+                  json_object_get_string(value));
+        return NULL;
+    }
+    return get_typed(object, name, json_type_int, "a whole number", fault);
+}
+
+void json_get_u64(struct json_object *object, const char *name, uint64_t most, uint64_t *out,
+                  struct fault *fault) {
+    struct json_object *value = get_integer(object, name, fault);
+    if (!value) return;
+    if (json_object_get_int64(value) < 0) {
+        fault_set(fault, CO_INVALID, "%s: %" PRId64 " is negative", name, json_object_get_int64(value));
+        return;
+    }
+    uint64_t number = json_object_get_uint64(value);
+    if (number > most) {
+        fault_set(fault, CO_INVALID, "%s: %" PRIu64 " is above %" PRIu64, name, number, most);
+    } else {
+        *out = number;
+    }
+}
+
+void json_get_i64(struct json_object *object, const char *name, int64_t *out, struct fault *fault) {
+    struct json_object *value = get_integer(object, name, fault);
+    if (!value) return;
+    int64_t number = json_object_get_int64(value);
+    if (number >= 0 && json_object_get_uint64(value) > INT64_MAX) {
+        fault_set(fault, CO_INVALID, "%s: %" PRIu64 " is above %" PRId64, name, json_object_get_uint64(value),
+                  INT64_MAX);
+    } else {
+        *out = number;
+    }
+}
+
+void json_get_duration(struct json_object *object, const char *name, int64_t *nanoseconds,
+                       struct fault *fault) {
+    struct json_object *value = json_get(object, name);
+    if (!value) return;
+    if (!json_object_is_type(value, json_type_string)) {
+        if (json_object_is_type(value, json_type_int)) {
+            json_get_i64(object, name, nanoseconds, fault);
+        } else {
+            fault_set(fault, CO_INVALID, "%s: a duration like \"10s\" is wanted, not %s", name,
+                      type_name(value));
+        }
+        return;
+    }
+    const char *text = json_object_get_string(value);
+    int64_t parsed;
+    int error = duration_parse(slice_make(text, (size_t)json_object_get_string_len(value)), &parsed);
+    if (error == CO_OK) {
+        *nanoseconds = parsed;
+    } else {
+        fault_set(fault, CO_INVALID, "%s: \"%.40s\" is %s (write it like 10s, 1m30s, 200ms)", name, text,
+                  error == CO_TOOLARGE ? "too long a duration" : "not a duration");
+    }
+}
+
+struct json_object *json_get_object(struct json_object *object, const char *name, struct fault *fault) {
+    return get_typed(object, name, json_type_object, "an object", fault);
+}
+
+struct json_object *json_get_array(struct json_object *object, const char *name, struct fault *fault) {
+    return get_typed(object, name, json_type_array, "an array", fault);
+}
+
+static bool is_known(const char *key, const char *const *known) {
+    while (*known && !same_key(key, *known)) known++;
+    return *known != NULL;
+}
+
+static const char *nearest_known(const char *key, const char *const *known) {
+    const char *nearest = "";
+    unsigned distance = UINT32_MAX;
+    for (; *known; known++) {
+        unsigned away = edit_distance(slice_text(key), slice_text(*known));
+        if (away >= distance) continue;
+        distance = away;
+        nearest = *known;
+    }
+    return nearest;
+}
+
+void json_only_known(struct json_object *object, const char *const *known, struct fault *fault) {
+    if (!json_object_is_type(object, json_type_object)) return;
+    json_each(object, key, value) {
+        (void)value;
+        if (is_known(key, known)) continue;
+        fault_set(fault, CO_INVALID, "unknown key \"%.60s\" (nearest: \"%s\")", key,
+                  nearest_known(key, known));
+        return;
+    }
+}

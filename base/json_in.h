@@ -1,0 +1,42 @@
+/* JSON in: json-c, strict and bounded (depth 64, UTF-8, nothing after the value, no duplicate of NUL
+ * surprises), and look-ups without regard to case or underscores, as clients of this API write keys
+ * ("ServiceID", "service_id", "serviceid").
+ *
+ * Getters leave *out untouched when the key is absent or null, and set `fault` (CO_INVALID, naming the
+ * path and the wanted type) when the type is wrong. Text stays valid as long as the document. */
+#ifndef COORD_BASE_JSON_IN_H
+#define COORD_BASE_JSON_IN_H
+
+#include <json-c/json_object.h>
+#include <json-c/linkhash.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+/* NULL and a fault ("JSON: unexpected character at byte 17") when it does not parse. Release with
+ * json_object_put(). An empty body is a fault too: callers that allow one look before. */
+struct json_object *json_parse(struct slice text, struct fault *fault);
+
+/* CO_INVALID when an object in it has a key twice, spelled alike. `text` is one that json_parse has taken. */
+int json_refuse_duplicates(struct slice text, struct fault *fault);
+
+/* Member of an object by any of its names; NULL when absent, null, or `object` is not an object. */
+struct json_object *json_get(struct json_object *object, const char *name);
+
+void json_get_string(struct json_object *object, const char *name, const char **out, struct fault *fault);
+/* The text may hold NUL bytes only through this one; json_get_string refuses them. */
+void json_get_slice(struct json_object *object, const char *name, struct slice *out, struct fault *fault);
+void json_get_bool(struct json_object *object, const char *name, bool *out, struct fault *fault);
+void json_get_u64(struct json_object *object, const char *name, uint64_t most, uint64_t *out, struct fault *fault);
+void json_get_i64(struct json_object *object, const char *name, int64_t *out, struct fault *fault);
+/* "10s" or a number of nanoseconds. */
+void json_get_duration(struct json_object *object, const char *name, int64_t *nanoseconds, struct fault *fault);
+struct json_object *json_get_object(struct json_object *object, const char *name, struct fault *fault);
+struct json_object *json_get_array(struct json_object *object, const char *name, struct fault *fault);
+/* Refuses keys that are not in `known` (NULL-terminated; compared as json_get does): names the key, and the nearest. */
+void json_only_known(struct json_object *object, const char *const *known, struct fault *fault);
+
+/* json-c exposes its members as a list: `json_each(object, key, value)` is json_object_object_foreach. */
+#define json_each(object, key, value) json_object_object_foreach(object, key, value)
+
+#endif

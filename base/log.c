@@ -1,0 +1,79 @@
+#include "base/log.h"
+
+#include <ctype.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+
+#define LINE_MOST 2048
+
+_Atomic int log_level_now = LOG_INFO;
+
+static const char *const level_names[] = {
+    [LOG_TRACE] = "TRACE", [LOG_DEBUG] = "DEBUG", [LOG_INFO] = "INFO",
+    [LOG_WARN] = "WARN",   [LOG_ERROR] = "ERROR",
+};
+
+static pthread_mutex_t sink_lock = PTHREAD_MUTEX_INITIALIZER;
+static void (*sink_now)(void *data, enum log_level level, const char *line, size_t size);
+static void *sink_data;
+
+int log_level_parse(struct slice text) {
+    if (slice_equal_nocase(text, SLICE_LITERAL("err"))) return LOG_ERROR;
+    for (size_t i = 0; i < ARRAY_COUNT(level_names); i++) {
+        if (slice_equal_nocase(text, slice_text(level_names[i]))) return (int)i;
+    }
+    return -1;
+}
+
+void log_set_sink(void (*sink)(void *data, enum log_level level, const char *line, size_t size), void *data) {
+    pthread_mutex_lock(&sink_lock);
+    sink_now = sink;
+    sink_data = data;
+    pthread_mutex_unlock(&sink_lock);
+}
+
+static size_t line_start(char *line, size_t room, enum log_level level, const char *subsystem) {
+    int64_t now = clock_wall_ns();
+    time_t seconds = (time_t)(now / 1000000000);
+    struct tm utc;
+    gmtime_r(&seconds, &utc);
+    int size = snprintf(line, room, "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ [%s] %s: ", utc.tm_year + 1900,
+                        utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
+                        (int)(now / 1000000 % 1000), level_names[level], subsystem);
+    CHECK(size > 0 && (size_t)size < room);
+    return (size_t)size;
+}
+
+void log_write(enum log_level level, const char *subsystem, const char *format, ...) {
+    char line[LINE_MOST];
+    size_t start = line_start(line, sizeof line, level, subsystem), room = sizeof line - start - 1;
+    va_list arguments;
+    va_start(arguments, format);
+    int written = vsnprintf(line + start, room, format, arguments);
+    va_end(arguments);
+    CHECK(written >= 0);
+    bool cut = (size_t)written >= room;
+    size_t size = start + (cut ? room - 1 : (size_t)written);
+    if (cut) memcpy(line + size - 3, "...", 3);
+    /* What a client sent may be quoted here; it must not be able to begin a line of its own. */
+    for (size_t i = start; i < size; i++) {
+        if (iscntrl((unsigned char)line[i])) line[i] = '?';
+    }
+    line[size++] = '\n';
+
+    pthread_mutex_lock(&sink_lock);
+    if (sink_now) {
+        sink_now(sink_data, level, line, size);
+    } else {
+        ssize_t ignored = write(STDERR_FILENO, line, size); /* nowhere left to report to */
+        (void)ignored;
+    }
+    pthread_mutex_unlock(&sink_lock);
+}

@@ -1,0 +1,27 @@
+#include "consensus/disk_health.h"
+
+bool disk_health_may_ask(struct disk_health *health, uint64_t now_ms, uint64_t *bytes) {
+    if (!health->full) return true;
+    if (now_ms - health->room_asked_ms < ROOM_LOOK_MS) return false;
+    if (*bytes < health->room_wanted) *bytes = health->room_wanted;
+    return true;
+}
+
+bool disk_health_room(struct disk_health *health, uint64_t now_ms, uint64_t bytes, bool room) {
+    health->room_asked_ms = now_ms;
+    if (health->full != room) return false;
+    health->full = !room;
+    uint64_t wanted = 2 * bytes, most = 4 * health->room_again;      /* one unusually large append is not to count for long */
+    health->room_wanted = wanted < health->room_again ? health->room_again : wanted > most ? most : wanted;
+    return true;
+}
+
+bool disk_health_judge(struct disk_health *health, uint64_t now_ms, uint64_t begun_ms, uint64_t slow_ms) {
+    bool waits = begun_ms && now_ms > begun_ms && now_ms - begun_ms >= DISK_SLOW_MS;
+    if (waits || health->full) health->sick_until_ms = now_ms + DISK_WELL_MS;
+    else if (slow_ms && slow_ms + DISK_WELL_MS > health->sick_until_ms) health->sick_until_ms = slow_ms + DISK_WELL_MS;
+    bool sick = now_ms < health->sick_until_ms;
+    if (sick == health->sick) return false;
+    health->sick = sick;
+    return true;
+}

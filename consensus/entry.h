@@ -1,0 +1,65 @@
+/* Log entries, configurations and snapshot descriptions: the nouns that the core, the log files and the
+ * messages share. */
+#ifndef COORD_CONSENSUS_ENTRY_H
+#define COORD_CONSENSUS_ENTRY_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+
+/* The bytes of an entry: reference-counted, never changed after creation, shared between the threads that
+ * replicate, write and apply it. */
+struct raft_data {
+    _Atomic uint32_t refs;
+    uint32_t size;
+    char bytes[];
+};
+struct raft_data *raft_data_new(const void *bytes, size_t size);    /* one reference; bytes NULL: left to fill */
+struct raft_data *raft_data_ref(struct raft_data *data);            /* accepts and returns NULL */
+void raft_data_unref(struct raft_data *data);                       /* accepts NULL */
+
+enum raft_entry_type {
+    RAFT_ENTRY_COMMAND = 0,      /* for the state machine */
+    RAFT_ENTRY_EMPTY = 1,        /* start of a term */
+    RAFT_ENTRY_MEMBERS = 2,      /* a configuration (raft_members_encode) */
+};
+
+/* A value: copying one copies the reference, so whoever keeps a copy takes a reference. */
+struct raft_entry {
+    uint64_t index, term;
+    uint8_t type;                /* enum raft_entry_type */
+    struct raft_data *data;      /* NULL: no bytes */
+};
+static inline struct slice raft_entry_bytes(const struct raft_entry *e) {
+    return e->data ? slice_make(e->data->bytes, e->data->size) : slice_make(NULL, 0);
+}
+
+/* A configuration. A value of fixed size, so that it can be copied freely. */
+#define RAFT_MEMBERS_MAX 15
+#define RAFT_ADDRESS_MAX 128
+struct raft_member {
+    uint64_t id;
+    bool voter;                          /* else a learner */
+    char address[RAFT_ADDRESS_MAX];      /* "10.0.0.1:8300"; opaque to the core */
+};
+struct raft_members {
+    uint32_t count;
+    struct raft_member member[RAFT_MEMBERS_MAX];
+    uint64_t recovered_index;            /* the entry of the newest configuration that an operator made offline (recover.h); 0: never */
+};
+const struct raft_member *raft_members_find(const struct raft_members *members, uint64_t id);
+unsigned raft_members_voters(const struct raft_members *members);
+void raft_members_encode(const struct raft_members *members, struct buffer *out);
+int raft_members_decode(struct slice bytes, struct raft_members *out);     /* CO_CORRUPT */
+
+struct raft_snapshot_meta {
+    uint64_t index, term;                /* of the last entry in it; index 0: no snapshot */
+    uint64_t size;                       /* bytes of the state machine's part */
+    uint64_t members_index;
+    struct raft_members members;         /* committed configuration at index */
+};
+
+#endif

@@ -1,0 +1,385 @@
+#include "consensus/node.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "consensus/node_internal.h"
+
+/* -- from other threads ------------------------------------------------------------------------------------- */
+void node_propose(struct node *node, struct node_proposal *proposal) {
+    if (mailbox_put(&node->proposals, &proposal->mail)) uv_async_send(&node->wake);
+}
+
+void node_read(struct node *node, struct node_read *read) {
+    if (mailbox_put(&node->read_box, &read->mail)) uv_async_send(&node->wake);
+}
+
+struct node_news *node_news_new(enum raft_event_type type) {
+    struct node_news *news = mem_zalloc(sizeof *news);
+    news->event.type = type;
+    news->has_event = true;
+    return news;
+}
+
+void node_post(struct node *node, struct node_news *news) {
+    if (mailbox_put(&node->news, &news->mail)) uv_async_send(&node->wake);
+}
+
+const struct node_view *node_view(const struct node *node) { return &node->view; }
+const struct raft_members *node_members(const struct node *node) { return raft_members(node->raft); }
+uint64_t node_members_index(const struct node *node) { return raft_members_index(node->raft); }
+bool node_members_committed(const struct node *node) { return raft_members_committed(node->raft); }
+uint64_t node_last_term(const struct node *node) { return raft_last_term(node->raft); }
+
+/* -- proposals ------------------------------------------------------------------------------------------------ */
+void node_apply_done(struct node_proposal *proposal, const void *result) { requests_answer(proposal, result); }
+
+static void take_proposals(struct node *node) {
+    for (struct mail *mail = mailbox_take(&node->proposals), *next; mail; mail = next) {
+        next = mail->next;
+        requests_command(&node->requests, CONTAINER_OF(mail, struct node_proposal, mail));
+    }
+}
+
+void node_propose_again(struct node *node, struct node_proposal *proposal) {
+    requests_command(&node->requests, proposal);
+    node->dirty = true;
+}
+
+static bool fits(struct node *node, uint64_t bytes) {
+    return wal_has_room(node->wal, bytes) && (!node->callbacks.has_room || node->callbacks.has_room(node->callbacks.data));
+}
+
+bool node_has_room(void *data, uint64_t bytes) {
+    struct node *node = data;
+    uint64_t now_ms = clock_mono_ms(), ask = bytes;
+    if (!disk_health_may_ask(&node->disk_health, now_ms, &ask)) return false;
+    bool room = fits(node, ask);
+    if (disk_health_room(&node->disk_health, now_ms, bytes, room)) {
+        if (room) log_info("raft", "space is back, writes are accepted again");
+        else log_error("raft", "disk full: writes are refused until there is space folder=%s", node->folder);
+        atomic_store(&node->view.disk_full, !room);
+    }
+    return room;
+}
+
+const void *node_judge(void *data, uint64_t leader, const struct node_proposal *proposal) {
+    struct node *node = data;
+    return node->callbacks.refuse(node->callbacks.data, leader, proposal);
+}
+
+/* -- reads ------------------------------------------------------------------------------------------------------ */
+static void take_reads(struct node *node) {
+    for (struct mail *mail = mailbox_take(&node->read_box), *next; mail; mail = next) {
+        next = mail->next;
+        requests_read(&node->requests, CONTAINER_OF(mail, struct node_read, mail));
+    }
+}
+
+void node_read_answer(struct node *node, uint64_t context, uint64_t index, int error) {
+    requests_read_answered(&node->requests, context, index, error);
+    node->dirty = true;
+}
+
+/* -- effects ---------------------------------------------------------------------------------------------------- */
+static void hand_to_writer(struct node *node, const struct raft_persist *persist) {
+    struct write_job *job = mem_zalloc(sizeof *job + persist->entry_count * sizeof *persist->entries);
+    job->type = WRITE_PERSIST;
+    job->persist = *persist;
+    job->persist.entries = (struct raft_entry *)(job + 1);
+    for (size_t i = 0; i < persist->entry_count; i++) {
+        job->persist.entries[i] = persist->entries[i];
+        raft_data_ref(persist->entries[i].data);
+    }
+    jobs_put(&node->write_jobs, &job->job);
+}
+
+static void hand_chunk(struct node *node, const struct raft_chunk_write *chunk) {
+    struct write_job *job = mem_zalloc(sizeof *job + chunk->size);
+    job->type = WRITE_CHUNK;
+    job->chunk = *chunk;
+    if (chunk->size) memcpy(job + 1, chunk->data, chunk->size);
+    job->chunk.data = (char *)(job + 1);
+    jobs_put(&node->write_jobs, &job->job);
+}
+
+#define APPLY_BATCH_MAX 1024
+static void hand_to_applier(struct node *node, const struct raft_entry *entries, size_t count) {
+    for (size_t at = 0; at < count; at += APPLY_BATCH_MAX) {
+        size_t n = count - at < APPLY_BATCH_MAX ? count - at : APPLY_BATCH_MAX;
+        struct apply_job *job = mem_zalloc(sizeof *job + n * sizeof *job->items);
+        job->items = (struct node_apply *)(job + 1);
+        job->count = n;
+        for (size_t i = 0; i < n; i++) {
+            job->items[i].entry = entries[at + i];
+            raft_data_ref(entries[at + i].data);
+            job->items[i].proposal = requests_committed(&node->requests, entries[at + i].index, entries[at + i].term);
+        }
+        jobs_put(&node->apply_jobs, &job->job);
+    }
+    atomic_store(&node->view.handed, entries[count - 1].index);
+}
+
+static void tell_role(struct node *node) {
+    struct requests *r = &node->requests;
+    enum raft_role role_before = r->role;
+    uint64_t term_before = r->term, leader_before = r->leader;
+    bool ready_before = r->ready;
+    if (!requests_role(r, node->raft, node->applied_seen, clock_mono_ms())) return;
+    if (r->role == RAFT_LEADER && r->ready && !ready_before)
+        log_info("raft", "leading term=%llu index=%llu", (unsigned long long)r->term, (unsigned long long)raft_commit_index(node->raft));
+    else if (r->role == RAFT_FOLLOWER && role_before == RAFT_LEADER) log_warn("raft", "no longer leader term=%llu", (unsigned long long)r->term);
+    if (r->leader != leader_before || r->term != term_before) node->dirty = true;
+    if (node->callbacks.role) node->callbacks.role(node->callbacks.data, r->role, r->term, r->leader, r->ready);
+}
+
+static void update_view(struct node *node) {
+    struct node_view *view = &node->view;
+    atomic_store_explicit(&view->leader, raft_leader(node->raft), memory_order_relaxed);
+    atomic_store_explicit(&view->term, raft_term(node->raft), memory_order_relaxed);
+    atomic_store_explicit(&view->commit, raft_commit_index(node->raft), memory_order_relaxed);
+    atomic_store_explicit(&view->applied, node->applied_seen, memory_order_relaxed);
+    atomic_store_explicit(&view->last_index, raft_last_index(node->raft), memory_order_relaxed);
+    atomic_store_explicit(&view->snapshot_index, raft_snapshot_index(node->raft), memory_order_relaxed);
+    atomic_store_explicit(&view->last_contact_ms, raft_contact_ms(node->raft), memory_order_relaxed);
+    atomic_store_explicit(&view->role, (int)raft_role(node->raft), memory_order_relaxed);
+    bool ready = requests_ready(&node->requests, node->raft, node->applied_seen);
+    atomic_store_explicit(&view->ready, ready, memory_order_release);
+    atomic_store_explicit(&view->alone, requests_alone(&node->requests, node->raft, node->applied_seen), memory_order_release);
+    atomic_store_explicit(&view->log_bytes, wal_bytes(node->wal), memory_order_relaxed);
+}
+
+static void send_messages(struct node *node, const struct raft_effects *fx) {
+    if (!node->callbacks.send) return;
+    for (size_t i = 0; i < fx->message_count; i++) {
+        node->callbacks.send(node->callbacks.data, &fx->messages[i]);
+    }
+}
+
+static void rearm(struct node *node) {
+    uint64_t at = raft_deadline_ms(node->raft), now = clock_mono_ms();
+    uint64_t wanted = requests_deadline_ms(&node->requests);
+    if (wanted < at) at = wanted;
+    if (node->disk_health.sick && node->disk_health.sick_until_ms < at) at = node->disk_health.sick_until_ms;
+    if (at == UINT64_MAX) uv_timer_stop(&node->timer);
+    else {
+        uv_update_time(node->loop);
+        uv_timer_start(&node->timer, node_timer_cb, at > now ? at - now : 0, 0);
+    }
+}
+
+static void carry_out(struct node *node, const struct raft_effects *fx) {
+    for (size_t i = 0; i < fx->persist_count; i++) hand_to_writer(node, &fx->persists[i]);
+    send_messages(node, fx);
+    if (fx->committed_count) hand_to_applier(node, fx->committed, fx->committed_count);
+    for (size_t i = 0; i < fx->read_count; i++)
+        requests_read_answered(&node->requests, fx->reads[i].context, fx->reads[i].index, fx->reads[i].error);
+    for (size_t i = 0; i < fx->load_count; i++) node_load(node, &fx->loads[i]);
+    for (size_t i = 0; i < fx->chunk_read_count; i++) node_chunk_read(node, &fx->chunk_reads[i]);
+    for (size_t i = 0; i < fx->chunk_write_count; i++) hand_chunk(node, &fx->chunk_writes[i]);
+}
+
+static struct metric disk_sick = {.name = "coord_raft_disk_sick", .type = METRIC_GAUGE, .help = "1 while the log's disk is slow or full"};
+
+static void tell_sick(struct node *node, bool sick, bool full) {
+    if (sick) log_warn("raft", "the log's disk is %s: this server does not lead if another can", full ? "full" : "slow");
+    else log_info("raft", "the log's disk is well again");
+    atomic_store(&node->view.disk_sick, sick);
+    metric_register(&disk_sick);
+    metric_set(&disk_sick, sick);
+}
+
+/* Heartbeats keep the loop turning while servers depend on it, so a write that hangs is seen before it ends. */
+static void judge_disk(struct node *node, uint64_t now_ms) {
+    struct disk_health *health = &node->disk_health;
+    if (health->full) (void)node_has_room(node, 0);
+    bool changed = disk_health_judge(health, now_ms, atomic_load(&node->write_begun_ms), atomic_load(&node->slow_ms));
+    if (changed) tell_sick(node, health->sick, health->full);
+    bool behind = health->sick || node->requests.fenced;
+    if (behind == node->behind_told) return;
+    node->behind_told = behind;
+    struct raft_event event = {.type = RAFT_DISK, .now_ms = now_ms};
+    event.u.disk.sick = node->behind_told;
+    (void)raft_step(node->raft, &event);
+}
+
+void node_flush(struct node *node) {
+    if (node->stopping) return;
+    uint64_t now_ms = clock_mono_ms();
+    node->dirty = false;
+    judge_disk(node, now_ms);
+    requests_turn(&node->requests, node->raft, now_ms);
+    carry_out(node, raft_effects(node->raft));
+    raft_effects_done(node->raft);
+    requests_serve(&node->requests, node->applied_seen);
+    tell_role(node);
+    requests_give_up(&node->requests, node->raft, now_ms);
+    update_view(node);
+    node_snapshot(node);
+    if (node->callbacks.flush) node->callbacks.flush(node->callbacks.data);
+    rearm(node);
+}
+
+/* -- the loop's callbacks ------------------------------------------------------------------------------------------ */
+static void step(struct node *node, struct raft_event *event) {
+    event->now_ms = clock_mono_ms();
+    (void)raft_step(node->raft, event);      /* a failed core answers CO_IO to everything until it is reopened */
+    node->dirty = true;
+}
+
+static void take_news(struct node *node) {
+    for (struct mail *mail = mailbox_take(&node->news), *next; mail; mail = next) {
+        next = mail->next;
+        struct node_news *news = CONTAINER_OF(mail, struct node_news, mail);
+        if (news->event.type == RAFT_APPLIED && news->has_event) node->applied_seen = news->event.u.applied.index;
+        if (news->snapshot_over) node->snapshot_running = false, node->snapshot_log_mark = wal_bytes(node->wal);
+        if (news->has_event) step(node, &news->event);
+        if (news->has_event && news->event.type == RAFT_PERSIST_FAILED) {
+            log_error("raft", "the log cannot be written: %s", news->fault.text);
+            node_reopen_later(node);
+        }
+        if (news->has_event && news->event.type == RAFT_SNAPSHOT_TAKEN) {
+            struct write_job *job = mem_zalloc(sizeof *job);
+            job->type = WRITE_DROP;
+            job->drop_index = news->event.u.snapshot.meta.index;
+            jobs_put(&node->write_jobs, &job->job);
+        }
+        free(news->free_after);
+        free(news);
+    }
+}
+
+void node_wake_cb(uv_async_t *async) {
+    struct node *node = async->data;
+    if (node->stopping) return;
+    take_news(node);
+    take_proposals(node);
+    take_reads(node);
+    node->dirty = true;
+}
+
+void node_check_cb(uv_check_t *check) {
+    struct node *node = check->data;
+    if (node->dirty) node_flush(node);
+}
+
+void node_timer_cb(uv_timer_t *timer) {
+    struct node *node = timer->data;
+    if (node->stopping) return;
+    struct raft_event event = {.type = RAFT_TICK};
+    step(node, &event);
+    node_flush(node);
+}
+
+void node_receive(struct node *node, const struct raft_message *message) {
+    struct raft_event event = {.type = RAFT_RECEIVE};
+    event.u.receive = message;
+    step(node, &event);
+}
+
+void node_unreachable(struct node *node, uint64_t peer) {
+    struct raft_event event = {.type = RAFT_UNREACHABLE};
+    event.u.unreachable.peer = peer;
+    step(node, &event);
+}
+
+int node_bootstrap(struct node *node, const struct raft_members *members, struct slice first_command) {
+    struct raft_event event = {.type = RAFT_BOOTSTRAP, .now_ms = clock_mono_ms()};
+    event.u.bootstrap = members;
+    if (first_command.size) event.first_command = raft_data_new(first_command.data, first_command.size);
+    node->dirty = true;
+    int rv = raft_step(node->raft, &event);
+    if (rv != CO_OK) raft_data_unref(event.first_command);
+    return rv;
+}
+
+int node_change(struct node *node, enum raft_change_type type, uint64_t id, const char *address) {
+    struct raft_event event = {.type = RAFT_CHANGE, .now_ms = clock_mono_ms()};
+    event.u.change.type = type, event.u.change.id = id, event.u.change.address = address;
+    node->dirty = true;
+    return raft_step(node->raft, &event);
+}
+
+int node_transfer(struct node *node, uint64_t target) {
+    struct raft_event event = {.type = RAFT_TRANSFER, .now_ms = clock_mono_ms()};
+    event.u.transfer.target = target;
+    node->dirty = true;
+    return raft_step(node->raft, &event);
+}
+
+void node_log_format(struct node *node, unsigned format) {
+    if (node->wal) wal_set_format(node->wal, format);
+}
+
+void node_fence(struct node *node, bool fenced) {
+    if (!fenced && node->requests.fenced) node->snapshot_wanted = true;
+    requests_fence(&node->requests, fenced, clock_mono_ms());
+    node->dirty = true;
+}
+
+void node_refuse(struct node *node, bool refused) {
+    node->requests.refusing = refused;
+    node->dirty = true;
+}
+
+void node_resume(struct node *node, bool own) {
+    struct apply_job *job = mem_zalloc(sizeof *job);
+    job->resume = true, job->own = own;
+    jobs_put(&node->apply_jobs, &job->job);
+}
+
+uint64_t node_match(struct node *node, uint64_t peer) { return raft_match_index(node->raft, peer); }
+
+/* -- stopping -------------------------------------------------------------------------------------------------------- */
+static void node_free(struct node *node) {
+    raft_free(node->raft);
+    wal_close(node->wal);
+    disk_posix_close(node->disk);
+    jobs_free(&node->write_jobs);
+    jobs_free(&node->apply_jobs);
+    uv_mutex_destroy(&node->members_lock);
+    free(node->folder);
+    free(node->address);
+    void (*closed)(void *) = node->closed;
+    void *data = node->closed_data;
+    free(node);
+    closed(data);
+}
+
+static void handle_closed(uv_handle_t *handle) {
+    struct node *node = handle->data;
+    if (--node->closing == 0) node_free(node);
+}
+
+void node_stop(struct node *node, void (*closed)(void *data), void *data) {
+    node->stopping = true;
+    node->closed = closed, node->closed_data = data;
+    jobs_stop(&node->write_jobs);
+    uv_thread_join(&node->writer);
+    jobs_stop(&node->apply_jobs);
+    uv_thread_join(&node->applier);
+    take_proposals(node);
+    take_reads(node);
+    requests_fail(&node->requests, CO_UNKNOWN_OUTCOME, CO_CLOSED);
+    requests_end_reads(&node->requests, CO_CLOSED);
+    for (struct mail *mail = mailbox_take(&node->news), *next; mail; mail = next) {
+        struct node_news *news = CONTAINER_OF(mail, struct node_news, mail);
+        next = mail->next;
+        if (news->has_event && news->event.type == RAFT_ENTRIES_LOADED)
+            for (size_t i = 0; i < news->event.u.loaded.count; i++) raft_data_unref(news->event.u.loaded.entries[i].data);
+        free(news->free_after);
+        free(news);
+    }
+    uv_handle_t *handles[] = {(uv_handle_t *)&node->wake, (uv_handle_t *)&node->check, (uv_handle_t *)&node->timer,
+                              (uv_handle_t *)&node->reopen_timer};
+    node->closing = ARRAY_COUNT(handles) + node->pool_jobs;      /* pool jobs count themselves down */
+    for (size_t i = 0; i < ARRAY_COUNT(handles); i++) uv_close(handles[i], handle_closed);
+}
+
+/* A pool job ended after the stop began. */
+void node_pool_job_over(struct node *node) {
+    node->pool_jobs--;
+    if (node->stopping && --node->closing == 0) node_free(node);
+}

@@ -1,0 +1,232 @@
+/* The applier: hands committed entries to the state machine in order, and restores it from snapshots. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "consensus/node_internal.h"
+
+/* Remembers which configuration counts from which applied index on: a snapshot's meta needs it. */
+void node_applier_note(struct node *node, uint64_t index, const struct raft_members *members) {
+    uv_mutex_lock(&node->members_lock);
+    /* Its own snapshot once more: nothing new. */
+    if (node->members_count && node->members[node->members_count - 1].index > index) { uv_mutex_unlock(&node->members_lock); return; }
+    if (node->members_count == MEMBERS_RECORDS) {
+        memmove(node->members, node->members + 1, (MEMBERS_RECORDS - 1) * sizeof *node->members);
+        node->members_count--;
+    }
+    node->members[node->members_count++] = (struct members_record){index, *members};
+    uv_mutex_unlock(&node->members_lock);
+}
+
+static void note_members(struct node *node, const struct apply_job *job) {
+    struct raft_members members;
+    for (size_t i = 0; i < job->count; i++) {
+        const struct raft_entry *entry = &job->items[i].entry;
+        if (entry->type == RAFT_ENTRY_MEMBERS && raft_members_decode(raft_entry_bytes(entry), &members) == CO_OK)
+            node_applier_note(node, entry->index, &members);
+    }
+}
+
+/* -- restoring: the snapshot file's bytes go through a pipe to the state machine ------------------------------------ */
+struct feeder { struct snapshot_reader *reader; int fd, result; struct fault fault; };
+
+static void feed(void *arg) {
+    struct feeder *f = arg;
+    size_t room = 64 * 1024, got = 0;
+    char *block = mem_alloc(room);
+    for (uint64_t offset = 0; f->result == CO_OK; offset += got) {
+        f->result = snapshot_read(f->reader, offset, block, room, &got, &f->fault);
+        if (f->result != CO_OK || got == 0) break;
+        for (size_t at = 0; at < got;) {
+            ssize_t n = write(f->fd, block + at, got - at);
+            if (n < 0) { f->result = CO_IO; break; }
+            at += (size_t)n;
+        }
+    }
+    close(f->fd);
+    free(block);
+}
+
+int node_restore_snapshot(struct node *node, uint64_t index, struct raft_snapshot_meta *meta, struct fault *fault) {
+    struct feeder feeder = {0};
+    int rv = snapshot_open(node->disk, index, &feeder.reader, meta, fault);
+    if (rv != CO_OK) return rv;
+    int ends[2];
+    if (pipe(ends) != 0) { snapshot_close(feeder.reader); return fault_set(fault, CO_IO, "no pipe for a snapshot"); }
+    feeder.fd = ends[1];
+    uv_thread_t thread;
+    CHECK(uv_thread_create(&thread, feed, &feeder) == 0);
+    rv = node->callbacks.snapshot_restore(node->callbacks.data, ends[0], meta, fault);
+    close(ends[0]);
+    uv_thread_join(&thread);
+    snapshot_close(feeder.reader);
+    /* What was wrong with the file is the reason: the state machine only saw that the bytes ended. */
+    if (feeder.fault.code) {
+        if (fault) *fault = feeder.fault;
+        rv = feeder.fault.code;
+    } else if (rv == CO_OK) {
+        rv = feeder.result;
+    }
+    if (rv == CO_OK) node_applier_note(node, meta->members_index, &meta->members);
+    return rv;
+}
+
+/* -- entries ---------------------------------------------------------------------------------------------------------- */
+/* Committed, but without a result here: the state machine stopped, or has them from another server's state. */
+static void unknown(struct apply_job *job, uint64_t upto) {
+    for (size_t i = 0; i < job->count && job->items[i].entry.index <= upto; i++) {
+        struct node_proposal *proposal = job->items[i].proposal;
+        if (!proposal) continue;
+        job->items[i].proposal = NULL;
+        raft_data_unref(proposal->data);
+        proposal->data = NULL;
+        proposal->done(proposal, CO_UNKNOWN_OUTCOME, NULL);
+    }
+}
+
+static void entries_free(struct apply_job *job) {
+    for (size_t i = 0; i < job->count; i++) raft_data_unref(job->items[i].entry.data);
+    free(job);
+}
+
+static void tell_applied(struct node *node, uint64_t index) {
+    struct node_news *news = node_news_new(RAFT_APPLIED);
+    news->event.u.applied.index = index;
+    node_post(node, news);
+}
+
+/* Those behind what is applied; the others have been answered by then. */
+static void call_apply(struct node *node, struct apply_job *job) {
+    size_t done = 0;
+    while (done < job->count && job->items[done].entry.index <= node->applier_at) done++;
+    if (done == job->count) return;
+    uint64_t applied = node->callbacks.apply(node->callbacks.data, job->items + done, job->count - done);
+    if (applied > node->applier_at) node->applier_at = applied;
+    for (size_t i = done; i < job->count && job->items[i].entry.index <= applied; i++) job->items[i].proposal = NULL;
+}
+
+/* True: done with. False: held, and it waits. */
+static bool apply_entries(struct node *node, struct apply_job *job) {
+    uint64_t last = job->items[job->count - 1].entry.index;
+    if (!node->applier_stopped) call_apply(node, job);
+    if (node->applier_at < last && !node->applier_stopped) {
+        node->holding = node->callbacks.held && node->callbacks.held(node->callbacks.data);
+        if (!node->holding) node->applier_stopped = node->applier_at;
+    }
+    tell_applied(node, node->applier_at);
+    if (node->holding) return false;
+    unknown(job, last);
+    entries_free(job);
+    return true;
+}
+
+static void hold(struct node *node, struct apply_job *job) {
+    job->job.next = NULL;
+    *node->held_last = &job->job;
+    node->held_last = &job->job.next;
+}
+
+static void take_entries(struct node *node, struct apply_job *job) {
+    note_members(node, job);
+    if (node->holding || !apply_entries(node, job)) hold(node, job);
+}
+
+/* The state machine is fit again, with `applied`. */
+static void release(struct node *node) {
+    struct job *list = node->held;
+    node->held = NULL, node->held_last = &node->held;
+    node->holding = false;
+    for (struct job *next; list; list = next) {
+        next = list->next;
+        struct apply_job *job = CONTAINER_OF(list, struct apply_job, job);
+        unknown(job, node->applier_at);
+        if (node->holding || !apply_entries(node, job)) hold(node, job);
+    }
+}
+
+/* -- rebuilding -------------------------------------------------------------------------------------------------------- */
+static int apply_again(struct node *node, uint64_t from, uint64_t to, struct fault *fault) {
+    int rv = CO_OK;
+    while (from <= to && rv == CO_OK) {
+        struct raft_entry *entries;
+        size_t count;
+        rv = wal_read(node->wal, from, to, 1 << 20, &entries, &count);
+        if (rv != CO_OK) return fault_set(fault, rv, "entry %llu of the log cannot be read: %s", (unsigned long long)from, co_strerror(rv));
+        for (size_t at = 0; at < count && rv == CO_OK;) {
+            struct node_apply items[256];
+            size_t n = 0;
+            for (; n < sizeof items / sizeof *items && at + n < count; n++) items[n] = (struct node_apply){.entry = entries[at + n]};
+            uint64_t last = items[n - 1].entry.index;
+            if (node->callbacks.apply(node->callbacks.data, items, n) < last)
+                rv = fault_set(fault, CO_CORRUPT, "entry %llu of the log cannot be applied again", (unsigned long long)last);
+            at += n;
+        }
+        from += count;
+        for (size_t i = 0; i < count; i++) raft_data_unref(entries[i].data);
+        free(entries);
+    }
+    return rv;
+}
+
+/* From this server's own snapshot and log, up to where it was. */
+static int rebuild_own(struct node *node, struct fault *fault) {
+    struct raft_snapshot_meta meta = {0};
+    int rv = node_restore_snapshot(node, 0, &meta, fault);
+    if (rv == CO_NOTFOUND) *fault = (struct fault){0}, rv = CO_OK;
+    if (rv == CO_OK && meta.index > node->applier_at) return fault_set(fault, CO_CONFLICT, "the snapshot is ahead of what was applied");
+    return rv == CO_OK ? apply_again(node, meta.index + 1, node->applier_at, fault) : rv;
+}
+
+static void resume(struct node *node, bool own) {
+    struct fault fault = {0};
+    uint64_t applied = node->applier_at;
+    int rv = node->callbacks.rebuild(node->callbacks.data, own, &applied, &fault);
+    if (rv == CO_OK && own) rv = rebuild_own(node, &fault);
+    CHECK(rv != CO_OK || own || applied <= atomic_load(&node->view.handed));
+    if (rv == CO_OK && !own && applied > node->applier_at) node->applier_at = applied;
+    node->callbacks.rebuilt(node->callbacks.data, rv, &fault);
+    if (rv != CO_OK) return;
+    tell_applied(node, node->applier_at);
+    release(node);
+}
+
+/* A snapshot that was received, or found. */
+static void restore(struct node *node, struct apply_job *job) {
+    struct fault fault = {0};
+    int rv = node_restore_snapshot(node, job->meta.index, &job->meta, &fault);
+    *job->result = rv;
+    if (rv != CO_OK) log_error("raft", "snapshot cannot be restored: %s", fault.text);
+    else node->applier_at = job->meta.index;
+    uv_sem_post(job->restored);
+    free(job);
+    if (rv == CO_OK && node->holding) release(node);
+}
+
+void node_applier_main(void *arg) {
+    struct node *node = arg;
+    struct job *list;
+    pthread_setname_np(pthread_self(), "applier");
+    while ((list = jobs_take_all(&node->apply_jobs)) != NULL) {
+        for (struct job *next; list; list = next) {
+            next = list->next;
+            struct apply_job *job = CONTAINER_OF(list, struct apply_job, job);
+            if (job->restore) {
+                restore(node, job);
+            } else if (job->resume) {
+                resume(node, job->own);
+                free(job);
+            } else {
+                take_entries(node, job);
+            }
+        }
+    }
+    for (struct job *next; node->held; node->held = next) {      /* stopping, or the log is opened again */
+        next = node->held->next;
+        struct apply_job *job = CONTAINER_OF(node->held, struct apply_job, job);
+        unknown(job, UINT64_MAX);
+        entries_free(job);
+    }
+    node->held_last = &node->held;
+    node->holding = false;
+}

@@ -1,0 +1,148 @@
+/* Inside node: its parts, one thread a file.
+ *   node.c           the loop: boxes in, core, effects out
+ *   node_start.c     recovery, bootstrap, identity, reopening after a failed disk
+ *   node_writer.c    the log writer thread
+ *   node_applier.c   the applier thread
+ *   node_pool.c      jobs in libuv's pool: snapshots, reads for laggards */
+#ifndef COORD_CONSENSUS_NODE_INTERNAL_H
+#define COORD_CONSENSUS_NODE_INTERNAL_H
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "consensus/disk_health.h"
+#include "consensus/node.h"
+#include "consensus/requests.h"
+#include "consensus/snapshot.h"
+#include "consensus/wal.h"
+
+/* A queue that one thread sleeps on. */
+struct job { struct job *next; };
+struct jobs {
+    uv_mutex_t lock;
+    uv_cond_t more;
+    struct job *first, **last;
+    bool stop;
+};
+void jobs_init(struct jobs *jobs);
+void jobs_free(struct jobs *jobs);
+void jobs_put(struct jobs *jobs, struct job *job);
+struct job *jobs_take_all(struct jobs *jobs);     /* blocks; NULL: stop, and nothing is left */
+bool jobs_waiting(struct jobs *jobs);
+void jobs_stop(struct jobs *jobs);
+
+/* For the writer: a persist operation (with references of its own), a chunk to store, or segments to drop. */
+struct write_job {
+    struct job job;
+    enum { WRITE_PERSIST, WRITE_CHUNK, WRITE_DROP } type;
+    struct raft_persist persist;
+    struct raft_chunk_write chunk;            /* data copied behind the struct */
+    uint64_t drop_index;
+};
+/* For the applier: entries, or a snapshot to restore (the writer waits for that). */
+struct apply_job {
+    struct job job;
+    struct node_apply *items;
+    size_t count;
+    bool restore;
+    struct raft_snapshot_meta meta;
+    uv_sem_t *restored;
+    int *result;
+    bool resume, own;                         /* node_resume */
+};
+
+/* News for the loop, from the other threads. */
+struct node_news {
+    struct mail mail;
+    struct raft_event event;                  /* handed to the core; entries and data inside are freed afterwards */
+    void *free_after;
+    struct fault fault;                       /* of a failed persist */
+    bool snapshot_over;                       /* the snapshot job ended, with event (type SNAPSHOT_TAKEN) or without */
+    bool has_event;
+};
+
+struct members_record { uint64_t index; struct raft_members members; };
+#define MEMBERS_RECORDS 8
+
+struct node {
+    /* Set before the threads start, constant afterwards. */
+    uv_loop_t *loop;
+    struct node_callbacks callbacks;
+    struct node_config config;
+    char *folder, *address;
+    uint64_t id;
+    struct disk *disk;
+
+    /* Loop thread. */
+    struct raft *raft;
+    uv_async_t wake;
+    uv_check_t check;
+    uv_timer_t timer, reopen_timer;
+    bool dirty, stopping;
+    bool raft_opened;                                   /* once: what comes later is a reopening */
+    struct requests requests;                           /* from clients: what waits for Raft */
+    struct disk_health disk_health;
+    uint64_t applied_seen;
+    bool snapshot_running;
+    uint64_t snapshot_log_mark;                         /* wal_bytes behind the last snapshot's cut */
+    unsigned pool_jobs;
+    void (*closed)(void *data);
+    void *closed_data;
+    unsigned closing;
+    bool behind_told;                                   /* what the core was told: others should lead */
+    bool snapshot_wanted;                               /* whatever the log's size: the old one may have what was wrong */
+
+    /* Shared: the log writer appends; pool jobs read. */
+    struct wal *wal;
+    _Atomic uint64_t write_begun_ms;                    /* the log writer waits for the disk since; 0: it does not */
+    _Atomic uint64_t slow_ms;                           /* when a write ended that had taken too long */
+
+    /* Any thread puts. */
+    struct mailbox proposals, read_box, news;
+
+    /* Threads and their queues. */
+    uv_thread_t writer, applier;
+    bool threads_running;
+    struct jobs write_jobs, apply_jobs;
+    /* Writer thread. */
+    struct snapshot_writer *receiving;
+    uint64_t receiving_index;
+    /* Applier thread (the loop's while that does not run). */
+    uint64_t applier_at;                                /* applied */
+    uint64_t applier_stopped;                           /* a command of a newer version: nothing more is applied; 0 */
+    bool holding;
+    struct job *held, **held_last;                      /* jobs that wait for node_resume */
+    /* Applier thread writes, snapshot job reads; under members_lock. */
+    uv_mutex_t members_lock;
+    struct members_record members[MEMBERS_RECORDS];
+    size_t members_count;
+
+    struct node_view view;
+};
+
+/* node.c */
+void node_post(struct node *node, struct node_news *news);       /* any thread; takes it */
+struct node_news *node_news_new(enum raft_event_type type);
+void node_flush(struct node *node);
+void node_wake_cb(uv_async_t *async);
+void node_check_cb(uv_check_t *check);
+void node_timer_cb(uv_timer_t *timer);
+void node_pool_job_over(struct node *node);
+bool node_has_room(void *data, uint64_t bytes);
+const void *node_judge(void *data, uint64_t leader, const struct node_proposal *proposal);
+/* node_start.c */
+#define NODE_ID_FILE "server-id"
+int node_open_log(struct node *node, uint64_t applied, struct fault *fault);
+void node_reopen_later(struct node *node);
+/* node_writer.c, node_applier.c */
+void node_writer_main(void *arg);
+void node_applier_main(void *arg);
+void node_applier_note(struct node *node, uint64_t index, const struct raft_members *members);
+int node_restore_snapshot(struct node *node, uint64_t index, struct raft_snapshot_meta *meta, struct fault *fault);
+void write_job_free(struct write_job *job);
+/* node_pool.c */
+void node_load(struct node *node, const struct raft_load *load);
+void node_chunk_read(struct node *node, const struct raft_chunk_read *chunk);
+void node_snapshot(struct node *node);
+int node_take_snapshot(struct node *node, struct raft_snapshot_meta *meta);      /* blocks; pool, or at start */
+
+#endif

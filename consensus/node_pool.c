@@ -1,0 +1,181 @@
+/* Jobs in libuv's pool: what reads the disk for laggards, and taking a snapshot. */
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "consensus/node_internal.h"
+
+struct pool_job {
+    uv_work_t work;
+    struct node *node;
+    struct node_news *news;
+    union { struct raft_load load; struct raft_chunk_read chunk; } u;
+};
+
+static void job_over(uv_work_t *work, int status) {
+    (void)status;
+    struct pool_job *job = work->data;
+    struct node *node = job->node;
+    if (!node->stopping) node_post(node, job->news);
+    else {
+        if (job->news->has_event && job->news->event.type == RAFT_ENTRIES_LOADED)
+            for (size_t i = 0; i < job->news->event.u.loaded.count; i++) raft_data_unref(job->news->event.u.loaded.entries[i].data);
+        free(job->news->free_after);
+        free(job->news);
+    }
+    free(job);
+    node_pool_job_over(node);
+}
+
+static struct pool_job *job_new(struct node *node, enum raft_event_type type) {
+    struct pool_job *job = mem_zalloc(sizeof *job);
+    job->node = node;
+    job->work.data = job;
+    job->news = node_news_new(type);
+    node->pool_jobs++;
+    return job;
+}
+
+static void job_start(struct pool_job *job, void (*work)(uv_work_t *)) {
+    CHECK(uv_queue_work(job->node->loop, &job->work, work, job_over) == 0);
+}
+
+/* -- old entries for a peer ------------------------------------------------------------------------------------------ */
+static void load_work(uv_work_t *work) {
+    struct pool_job *job = work->data;
+    struct raft_event *event = &job->news->event;
+    event->u.loaded.peer = job->u.load.peer;
+    event->u.loaded.from = job->u.load.from;
+    event->u.loaded.error = wal_read(job->node->wal, job->u.load.from, job->u.load.to, job->u.load.bytes_max, &event->u.loaded.entries,
+                                     &event->u.loaded.count);
+    if (event->u.loaded.error != CO_OK) event->u.loaded.entries = NULL, event->u.loaded.count = 0;
+    job->news->free_after = event->u.loaded.entries;
+}
+
+void node_load(struct node *node, const struct raft_load *load) {
+    struct pool_job *job = job_new(node, RAFT_ENTRIES_LOADED);
+    job->u.load = *load;
+    job_start(job, load_work);
+}
+
+/* -- a chunk of our snapshot for a peer --------------------------------------------------------------------------------- */
+static void chunk_work(uv_work_t *work) {
+    struct pool_job *job = work->data;
+    const struct raft_chunk_read *want = &job->u.chunk;
+    struct raft_event *event = &job->news->event;
+    event->u.chunk_read.peer = want->peer;
+    event->u.chunk_read.snapshot_index = want->snapshot_index;
+    event->u.chunk_read.offset = want->offset;
+    struct snapshot_reader *reader;
+    struct raft_snapshot_meta meta;
+    struct fault fault = {0};
+    int rv = snapshot_open(job->node->disk, want->snapshot_index, &reader, &meta, &fault);
+    if (rv == CO_OK) {
+        char *data = mem_alloc(want->size_max);
+        rv = snapshot_read(reader, want->offset, data, want->size_max, &event->u.chunk_read.size, &fault);
+        event->u.chunk_read.data = data;
+        event->u.chunk_read.last = want->offset + event->u.chunk_read.size >= meta.size;
+        job->news->free_after = data;
+        snapshot_close(reader);
+    }
+    event->u.chunk_read.error = rv;
+}
+
+void node_chunk_read(struct node *node, const struct raft_chunk_read *chunk) {
+    struct pool_job *job = job_new(node, RAFT_CHUNK_READ);
+    job->u.chunk = *chunk;
+    job_start(job, chunk_work);
+}
+
+/* -- our own snapshot ---------------------------------------------------------------------------------------------------- */
+struct copier { struct node *node; int fd, result; uint64_t index, term; };
+
+static void copy_main(void *arg) {
+    struct copier *copier = arg;
+    copier->result = copier->node->callbacks.snapshot_copy(copier->node->callbacks.data, copier->fd, &copier->index, &copier->term);
+    close(copier->fd);
+}
+
+static void members_as_of(struct node *node, uint64_t index, struct raft_snapshot_meta *meta) {
+    uv_mutex_lock(&node->members_lock);
+    for (size_t i = 0; i < node->members_count && node->members[i].index <= index; i++)
+        meta->members_index = node->members[i].index, meta->members = node->members[i].members;
+    uv_mutex_unlock(&node->members_lock);
+}
+
+/* Copies the pipe into the file, no faster than the configured rate. */
+static int drain(struct node *node, int fd, struct snapshot_writer *writer, char *block, size_t have, size_t room) {
+    uint64_t rate = node->config.snapshot_rate ? node->config.snapshot_rate : 128 << 20, begun = clock_mono_ns(), total = 0;
+    while (have > 0) {
+        int rv = snapshot_write(writer, block, have);
+        if (rv != CO_OK) return rv;
+        total += have;
+        uint64_t due = begun + (uint64_t)((double)total * 1e9 / (double)rate), now = clock_mono_ns();
+        if (due > now) {
+            struct timespec pause = {(time_t)((due - now) / 1000000000), (long)((due - now) % 1000000000)};
+            nanosleep(&pause, NULL);
+        }
+        ssize_t n = read(fd, block, room);
+        if (n < 0) return CO_IO;
+        have = (size_t)n;
+    }
+    return CO_OK;
+}
+
+int node_take_snapshot(struct node *node, struct raft_snapshot_meta *meta) {
+    int ends[2];
+    if (pipe(ends) != 0) return CO_IO;
+    struct copier copier = {.node = node, .fd = ends[1]};
+    uv_thread_t thread;
+    CHECK(uv_thread_create(&thread, copy_main, &copier) == 0);
+    size_t room = 64 * 1024;
+    char *block = mem_alloc(room);
+    ssize_t first = read(ends[0], block, room);      /* once there is a byte, index and term are known */
+    struct snapshot_writer *writer = NULL;
+    int rv = first > 0 ? CO_OK : CO_IO;
+    if (rv == CO_OK) {
+        meta->index = copier.index, meta->term = copier.term;
+        members_as_of(node, meta->index, meta);
+        rv = snapshot_create(node->disk, meta, false, &writer);
+    }
+    if (rv == CO_OK) rv = drain(node, ends[0], writer, block, (size_t)first, room);
+    close(ends[0]);                                   /* a copier that still writes gets EPIPE */
+    uv_thread_join(&thread);
+    free(block);
+    if (rv == CO_OK) rv = copier.result;
+    if (!writer) return rv;
+    if (rv == CO_OK) return snapshot_commit(writer, meta);
+    snapshot_abort(writer, false);
+    return rv;
+}
+
+static void snapshot_work(uv_work_t *work) {
+    struct pool_job *job = work->data;
+    struct raft_snapshot_meta *meta = &job->news->event.u.snapshot.meta;
+    uint64_t begun = clock_mono_ms();
+    int rv = node_take_snapshot(job->node, meta);
+    job->news->has_event = rv == CO_OK;
+    if (rv == CO_OK)
+        log_info("raft", "snapshot taken index=%llu bytes=%llu ms=%llu", (unsigned long long)meta->index, (unsigned long long)meta->size,
+                 (unsigned long long)(clock_mono_ms() - begun));
+    else log_warn("raft", "snapshot failed: %s", co_strerror(rv));
+}
+
+/* Takes one when the log has grown enough since the last: by as much as that one took, so that a large state is not written again
+ * and again for a little change (a byte of log costs a byte of snapshot at most). */
+void node_snapshot(struct node *node) {
+    uint64_t limit = node->config.snapshot_log_bytes ? node->config.snapshot_log_bytes : 64 << 20;
+    if (raft_snapshot_bytes(node->raft) > limit) limit = raft_snapshot_bytes(node->raft);
+    uint64_t bytes = wal_bytes(node->wal);
+    if (bytes < node->snapshot_log_mark) node->snapshot_log_mark = bytes;        /* what the snapshot holds was dropped */
+    bool due = node->snapshot_wanted || bytes >= node->snapshot_log_mark + limit;
+    if (node->snapshot_running || node->requests.fenced || !due || raft_sending_snapshot(node->raft)) return;
+    if (!node->callbacks.snapshot_copy || node->applied_seen <= raft_snapshot_index(node->raft)) return;
+    node->snapshot_running = true, node->snapshot_wanted = false;
+    struct pool_job *job = job_new(node, RAFT_SNAPSHOT_TAKEN);
+    job->news->snapshot_over = true;
+    job_start(job, snapshot_work);
+}

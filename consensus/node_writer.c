@@ -1,0 +1,137 @@
+/* The log writer: everything that waits is one group, one write, one sync. Also stores received chunks and drops old segments,
+ * so that the log's files have one writer. */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "consensus/node_internal.h"
+
+static struct metric fsync_seconds = {.name = "coord_raft_log_write_seconds", .type = METRIC_HISTOGRAM,
+                                      .help = "Time to write and sync one group of the log"};
+static struct metric entries_total = {.name = "coord_raft_log_entries_total", .type = METRIC_COUNTER, .help = "Entries written to the log"};
+
+void write_job_free(struct write_job *job) {
+    if (job->type == WRITE_PERSIST)
+        for (size_t i = 0; i < job->persist.entry_count; i++) raft_data_unref(job->persist.entries[i].data);
+    free(job);
+}
+
+static void report(struct node *node, uint64_t seq, int error, const struct fault *fault) {
+    struct node_news *news = node_news_new(error == CO_OK ? RAFT_PERSISTED : RAFT_PERSIST_FAILED);
+    news->event.u.persisted.seq = seq;
+    if (fault) news->fault = *fault;
+    node_post(node, news);
+}
+
+#define GROUP_MAX 64
+static bool write_group(struct node *node, struct write_job **jobs, size_t count) {
+    struct wal_batch batches[GROUP_MAX];
+    uint64_t entry_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct raft_persist *p = &jobs[i]->persist;
+        batches[i] = (struct wal_batch){.hard_state = p->hard_state, .term = p->term, .vote = p->vote, .truncate_from = p->truncate_from,
+                                        .entries = p->entries, .entry_count = p->entry_count};
+        entry_count += p->entry_count;
+    }
+    struct fault fault = {0};
+    uint64_t begun = clock_mono_ns();
+    atomic_store(&node->write_begun_ms, begun / 1000000);
+    int rv = wal_append(node->wal, batches, count, &fault);
+    uint64_t took = clock_mono_ns() - begun;
+    atomic_store(&node->write_begun_ms, 0);
+    if (took / 1000000 >= DISK_SLOW_MS) atomic_store(&node->slow_ms, clock_mono_ms());
+    metric_observe_ns(&fsync_seconds, took);
+    metric_add(&entries_total, entry_count);
+    report(node, jobs[count - 1]->persist.seq, rv, &fault);
+    return rv == CO_OK;
+}
+
+/* A received snapshot becomes ours: whole file first, then the log begins after it, then the state is replaced. A crash in
+ * between leaves a snapshot newer than the log, which recovery understands. */
+static bool install(struct node *node, const struct raft_persist *persist) {
+    struct fault fault = {0};
+    struct raft_snapshot_meta meta = persist->snapshot;
+    int rv = CO_IO;
+    if (node->receiving && node->receiving_index == meta.index) {
+        rv = snapshot_commit(node->receiving, &meta);
+        node->receiving = NULL;
+    }
+    if (rv == CO_OK) rv = wal_reset(node->wal, meta.index, &fault);
+    if (rv == CO_OK) {
+        uv_sem_t restored;
+        CHECK(uv_sem_init(&restored, 0) == 0);
+        struct apply_job *job = mem_zalloc(sizeof *job);
+        job->restore = true, job->meta = meta, job->restored = &restored, job->result = &rv;
+        jobs_put(&node->apply_jobs, &job->job);
+        uv_sem_wait(&restored);
+        uv_sem_destroy(&restored);
+    }
+    if (rv != CO_OK) fault_set(&fault, rv, "snapshot index=%llu: %s", (unsigned long long)meta.index, co_strerror(rv));
+    report(node, persist->seq, rv, &fault);
+    return rv == CO_OK;
+}
+
+static void store_chunk(struct node *node, const struct raft_chunk_write *chunk) {
+    int rv = CO_OK;
+    if (chunk->first) {
+        if (node->receiving) snapshot_abort(node->receiving, false);
+        node->receiving = NULL;
+        rv = snapshot_create(node->disk, &chunk->meta, true, &node->receiving);
+        node->receiving_index = chunk->meta.index;
+    }
+    if (!node->receiving || node->receiving_index != chunk->meta.index) rv = CO_IO;
+    if (rv == CO_OK && snapshot_written(node->receiving) == chunk->offset) rv = snapshot_write(node->receiving, chunk->data, chunk->size);
+    struct node_news *news = node_news_new(RAFT_CHUNK_WRITTEN);
+    news->event.u.chunk_written.from = chunk->from;
+    news->event.u.chunk_written.snapshot_index = chunk->meta.index;
+    news->event.u.chunk_written.offset = rv == CO_OK ? snapshot_written(node->receiving) : 0;
+    news->event.u.chunk_written.error = rv;
+    node_post(node, news);
+}
+
+static bool do_job(struct node *node, struct write_job *job) {
+    switch (job->type) {
+        case WRITE_PERSIST: return install(node, &job->persist);
+        case WRITE_CHUNK: store_chunk(node, &job->chunk); break;
+        case WRITE_DROP:
+            if (wal_drop(node->wal, job->drop_index) != CO_OK) log_warn("raft", "old log segments could not be removed");
+            break;
+    }
+    return true;
+}
+
+static bool groups(const struct write_job *job) { return job->type == WRITE_PERSIST && !job->persist.install_snapshot; }
+
+void node_writer_main(void *arg) {
+    struct node *node = arg;
+    pthread_setname_np(pthread_self(), "log-writer");
+    metric_register(&fsync_seconds);
+    metric_register(&entries_total);
+    /* What came after something that failed, before the loop heard of it, would stand on what is not there. It is let go; the log is
+     * opened again as after a crash, and this thread begins anew. */
+    bool well = true;
+    struct job *list;
+    while ((list = jobs_take_all(&node->write_jobs)) != NULL) {
+        while (list) {
+            struct write_job *group[GROUP_MAX];
+            size_t count = 0;
+            while (list && count < GROUP_MAX && groups(CONTAINER_OF(list, struct write_job, job))) {
+                group[count++] = CONTAINER_OF(list, struct write_job, job);
+                list = list->next;
+            }
+            if (count > 0 && well) well = write_group(node, group, count);
+            for (size_t i = 0; i < count; i++) write_job_free(group[i]);
+            if (list && !groups(CONTAINER_OF(list, struct write_job, job))) {
+                struct write_job *job = CONTAINER_OF(list, struct write_job, job);
+                list = list->next;
+                if (well) well = do_job(node, job);
+                write_job_free(job);
+            }
+        }
+        /* While there is nothing else to do. A segment that cannot be prepared is made when it is needed, or refused then. */
+        while (well && wal_prepare(node->wal) == CO_AGAIN && !jobs_waiting(&node->write_jobs)) {}
+    }
+    if (node->receiving) snapshot_abort(node->receiving, true);
+}

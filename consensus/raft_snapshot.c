@@ -1,0 +1,144 @@
+/* Snapshots in chunks, both ways. One chunk is on its way to a peer at a time; the answer says how much is stored, so an
+ * interrupted transfer goes on where it was, and a lost, repeated or reordered chunk does no harm. */
+#include "consensus/raft_internal.h"
+
+/* -- leader ---------------------------------------------------------------------------------------------------- */
+static void request_chunk(struct raft *raft, struct progress *peer) {
+    peer->chunk_pending = true;
+    peer->snapshot_sent_ms = raft->now_ms;
+    *vector_push(&raft->chunk_reads) = (struct raft_chunk_read){.peer = peer->id, .snapshot_index = peer->snapshot_index,
+                                                                .offset = peer->snapshot_offset,
+                                                                .size_max = raft->config.snapshot_chunk_bytes};
+}
+
+void snapshot_start_sending(struct raft *raft, struct progress *peer) {
+    if (raft->snapshot.index == 0) { peer->probe_sent = true; return; }      /* nothing to send: try the log again later */
+    peer->state = PROGRESS_SNAPSHOT;
+    peer->inflight = 0;
+    peer->snapshot_index = raft->snapshot.index;
+    peer->snapshot_offset = 0;
+    request_chunk(raft, peer);
+}
+
+void snapshot_send_tick(struct raft *raft, struct progress *peer) {
+    bool late = raft->now_ms - peer->snapshot_sent_ms >= 2 * (uint64_t)raft->config.election_ms;
+    if (!peer->chunk_pending || late) request_chunk(raft, peer);
+}
+
+void chunk_read_done(struct raft *raft, const struct raft_event *event) {
+    struct progress *peer = raft->role == RAFT_LEADER ? progress_find(raft, event->u.chunk_read.peer) : NULL;
+    if (!peer || peer->state != PROGRESS_SNAPSHOT || !peer->chunk_pending) return;
+    if (event->u.chunk_read.snapshot_index != peer->snapshot_index || event->u.chunk_read.offset != peer->snapshot_offset) return;
+    if (peer->snapshot_index != raft->snapshot.index) { snapshot_start_sending(raft, peer); return; }   /* replaced meanwhile */
+    if (event->u.chunk_read.error != CO_OK) { peer->chunk_pending = false; return; }      /* again at the next tick */
+    char *data = arena_alloc(&raft->arena, event->u.chunk_read.size);
+    if (event->u.chunk_read.size) memcpy(data, event->u.chunk_read.data, event->u.chunk_read.size);
+    peer->snapshot_sent_ms = raft->now_ms;
+    struct raft_message *m = send_new(raft, RAFT_MSG_SNAPSHOT, peer->id);
+    m->snapshot = raft->snapshot;
+    m->round = raft->round;
+    m->offset = event->u.chunk_read.offset;
+    m->data = slice_make(data, event->u.chunk_read.size);
+    m->last = event->u.chunk_read.last;
+}
+
+void receive_snapshot_reply(struct raft *raft, const struct raft_message *m) {
+    if (m->term > raft->term) { become_follower(raft, m->term, 0); return; }
+    if (raft->role != RAFT_LEADER || m->term != raft->term) return;
+    struct progress *peer = progress_find(raft, m->from);
+    if (!peer) return;
+    peer->contact_ms = raft->now_ms;
+    if (peer->state != PROGRESS_SNAPSHOT || m->snapshot.index != peer->snapshot_index) return;
+    if (m->hint_index == peer->snapshot_offset && peer->chunk_pending) return;      /* an echo; the tick repeats what was lost */
+    peer->snapshot_offset = m->hint_index;
+    request_chunk(raft, peer);
+}
+
+void snapshot_taken(struct raft *raft, const struct raft_snapshot_meta *meta) {
+    if (meta->index <= raft->snapshot.index) return;
+    CHECK(meta->index <= raft->applying);
+    raft->snapshot = *meta;
+    members_compact(raft, meta->index);
+}
+
+/* -- follower ---------------------------------------------------------------------------------------------------- */
+static void reply_stored(struct raft *raft, uint64_t to, const struct raft_snapshot_meta *meta, uint64_t stored) {
+    struct raft_message reply = {.type = RAFT_MSG_SNAPSHOT_REPLY, .from = raft->config.id, .to = to, .term = raft->term,
+                                 .hint_index = stored};
+    reply.snapshot.index = meta->index, reply.snapshot.term = meta->term;
+    send_durable(raft, &reply);
+}
+
+static void reply_match(struct raft *raft, uint64_t to, uint64_t index) {
+    struct raft_message reply = {.type = RAFT_MSG_APPEND_REPLY, .from = raft->config.id, .to = to, .term = raft->term,
+                                 .match = index < raft->stable ? index : raft->stable};
+    send_durable(raft, &reply);
+}
+
+/* Our log reaches the snapshot already: installing it would throw away entries that we may have acknowledged. */
+static bool not_needed(struct raft *raft, const struct raft_snapshot_meta *meta) {
+    uint64_t term;
+    if (meta->index <= raft->commit) return true;
+    if (meta->index > log_last_index(raft) || !log_term_at(raft, meta->index, &term) || term != meta->term) return false;
+    commit_to(raft, meta->index);
+    return true;
+}
+
+static void write_chunk(struct raft *raft, const struct raft_message *m) {
+    char *data = arena_alloc(&raft->arena, m->data.size);
+    if (m->data.size) memcpy(data, m->data.data, m->data.size);
+    raft->receiving.writing = true;
+    *vector_push(&raft->chunk_writes) = (struct raft_chunk_write){.from = m->from, .meta = raft->receiving.meta, .offset = m->offset, .data = data,
+                                                                  .size = m->data.size, .first = m->offset == 0, .last = m->last};
+    raft->receiving.end = m->last ? m->offset + m->data.size : UINT64_MAX;
+}
+
+void receive_snapshot(struct raft *raft, const struct raft_message *m) {
+    if (!follow(raft, m) || raft->receiving.complete) return;
+    if (not_needed(raft, &m->snapshot)) { reply_match(raft, m->from, raft->commit); return; }
+    bool same = raft->receiving.active && raft->receiving.meta.index == m->snapshot.index && raft->receiving.meta.term == m->snapshot.term;
+    if (raft->receiving.writing) return;
+    if (!same) {
+        if (m->offset != 0) { reply_stored(raft, m->from, &m->snapshot, 0); return; }
+        raft->receiving.active = true;
+        raft->receiving.meta = m->snapshot;
+        raft->receiving.stored = 0;
+    }
+    raft->receiving.from = m->from;
+    if (m->offset != raft->receiving.stored) { reply_stored(raft, m->from, &m->snapshot, raft->receiving.stored); return; }
+    write_chunk(raft, m);
+}
+
+static void install(struct raft *raft) {
+    const struct raft_snapshot_meta *meta = &raft->receiving.meta;
+    if (not_needed(raft, meta)) {
+        raft->receiving.active = false;
+        reply_match(raft, raft->receiving.from, raft->commit);
+        return;
+    }
+    log_reset(raft, meta->index, meta->term);
+    members_reset(raft, meta);
+    raft->commit = meta->index;
+    raft->receiving.complete = true;
+    raft->install_pending = true;
+    raft->effects.members_changed = true;
+}
+
+void chunk_written(struct raft *raft, const struct raft_event *event) {
+    if (!raft->receiving.writing || raft->receiving.meta.index != event->u.chunk_written.snapshot_index) return;
+    raft->receiving.writing = false;
+    if (!raft->receiving.active) return;               /* given up meanwhile */
+    if (event->u.chunk_written.error != CO_OK) { raft->receiving.active = false; return; }
+    raft->receiving.stored = event->u.chunk_written.offset;
+    if (raft->receiving.stored >= raft->receiving.end) install(raft);
+    else reply_stored(raft, raft->receiving.from, &raft->receiving.meta, raft->receiving.stored);
+}
+
+/* Durable, and the state machine is restored from it. */
+void snapshot_installed(struct raft *raft) {
+    CHECK(raft->receiving.complete);
+    raft->receiving.active = raft->receiving.complete = false;
+    raft->snapshot = raft->receiving.meta;
+    raft->applying = raft->applied = raft->snapshot.index;
+    if (raft->leader && raft->leader != raft->config.id) reply_match(raft, raft->leader, raft->snapshot.index);
+}

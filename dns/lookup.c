@@ -1,0 +1,243 @@
+#include "dns/lookup.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "dns/lookup_internal.h"
+
+struct dns_lookup *dns_lookup_new(const struct dns_setup *setup, struct rpc *rpc) {
+    struct dns_lookup *lookup = mem_zalloc(sizeof(*lookup));
+    lookup->setup = setup;
+    lookup->rpc = rpc;
+    lookup->reader = rpc_reader_new(rpc);
+    lookup->builder = answer_builder_new();
+    lookup->reverse = reverse_map_new();
+    rng_seed(&lookup->rng, random_u64());
+    return lookup;
+}
+
+void dns_lookup_free(struct dns_lookup *lookup) {
+    if (!lookup) return;
+    rpc_reader_free(lookup->reader);
+    answer_builder_free(lookup->builder);
+    reverse_map_free(lookup->reverse);
+    arena_free(&lookup->arena);
+    free(lookup);
+}
+
+/* -- pieces of answers ---------------------------------------------------------------------------- */
+
+static struct dns_found nothing(int rcode) { return (struct dns_found){.rcode = rcode}; }
+
+static struct dns_found finish(struct dns_lookup *lookup, int rcode) {
+    return (struct dns_found){.rcode = rcode, .answer = answer_finish(lookup->builder, rcode), .keep = true};
+}
+
+static void start(struct dns_lookup *lookup, unsigned domain) {
+    answer_start(lookup->builder, &lookup->setup->zone.domains[domain]);
+}
+
+static void put_soa(struct dns_lookup *lookup, enum answer_section section, unsigned domain) {
+    const struct answer_soa *soa = &lookup->setup->soa[domain];
+    uint32_t owner = answer_name(lookup->builder, &lookup->setup->zone.domains[domain]);
+    answer_soa(lookup->builder, (struct answer_place){section, owner, soa->min_ttl}, soa);
+}
+
+struct answer *dns_lookup_negative(struct dns_lookup *lookup, unsigned domain, int rcode) {
+    start(lookup, domain);
+    put_soa(lookup, ANSWER_AUTHORITY, domain);
+    return answer_finish(lookup->builder, rcode);
+}
+
+/* What was put so far, or that there is nothing of this type. */
+static struct dns_found finish_or_nodata(struct dns_lookup *lookup, const struct name *name) {
+    if (answer_so_far(lookup->builder) == 0) put_soa(lookup, ANSWER_AUTHORITY, name->domain);
+    return finish(lookup, RCODE_NOERROR);
+}
+
+static struct dns_found kept_negative(struct dns_lookup *lookup, const struct name *name, int rcode) {
+    return (struct dns_found){
+        .rcode = rcode, .answer = dns_lookup_negative(lookup, name->domain, rcode), .keep = true};
+}
+
+size_t addresses_put(struct dns_lookup *lookup, const struct addresses *addresses, uint16_t type,
+                     struct answer_place place) {
+    size_t put = 0;
+    for (size_t i = 0; i < addresses->count; i++) {
+        const struct host *host = &addresses->items[i];
+        bool wanted = type == TYPE_ANY || type == (host->size == 4 ? TYPE_A : TYPE_AAAA);
+        if (wanted) put += answer_address(lookup->builder, place, host->address, host->size);
+    }
+    return put;
+}
+
+/* -- services, nodes: addresses, and names that stand for addresses ------------------------------- */
+
+void addresses_of(struct dns_lookup *lookup, const struct name *name, struct addresses *out) {
+    *out = (struct addresses){.state = LOOKUP_UNKNOWN};
+    struct slice own = slice_text(lookup->setup->datacenter);
+    if (name->kind == NAME_ADDRESS) {
+        struct host *host = arena_zalloc(&lookup->arena, sizeof(*host));
+        memcpy(host->address, name->address, name->address_size);
+        host->size = name->address_size;
+        *out = (struct addresses){
+            .state = LOOKUP_SOME, .ttl = lookup->setup->node_ttl, .items = host, .count = 1};
+    } else if (name->datacenter.size && !slice_equal_nocase(name->datacenter, own)) {
+        return;
+    } else if (name->kind == NAME_SERVICE) {
+        addresses_of_service(lookup, name, out);
+    } else if (name->kind == NAME_NODE) {
+        addresses_of_node(lookup, name, out);
+    } else if (name->kind == NAME_SERVERS) {
+        addresses_of_servers(lookup, out);
+    }
+    /* Nothing would tell when such a name appears: what is made without it is not kept. */
+    if (out->state == LOOKUP_UNKNOWN) lookup->depends->overflow = true;
+}
+
+/* A CNAME, and what it leads to as long as that is ours. */
+static void put_alias(struct dns_lookup *lookup, struct slice alias, uint16_t type, uint32_t ttl) {
+    uint32_t owner = ANSWER_QUESTION;
+    for (unsigned depth = 0; depth < LOOKUP_DEPTH_MAX && alias.size; depth++) {
+        struct wire_name target;
+        struct name name;
+        struct addresses next;
+        if (!wire_name_from_text(&target, alias)) return;
+        uint32_t index = answer_name(lookup->builder, &target);
+        if (index == owner) return;
+        answer_cname(lookup->builder, (struct answer_place){ANSWER_FIXED, owner, ttl}, index);
+        if (type == TYPE_CNAME) return;
+        name_parse(&lookup->setup->zone, target.data, target.size, &name);
+        if (name.kind == NAME_OUTSIDE || name.kind == NAME_REVERSE) return;
+        owner = index;
+        addresses_of(lookup, &name, &next);
+        addresses_put(lookup, &next, type, (struct answer_place){ANSWER_SHUFFLED, owner, next.ttl});
+        alias = next.alias;
+        ttl = next.ttl;
+    }
+}
+
+static bool is_address_type(uint16_t type) { return type == TYPE_A || type == TYPE_AAAA || type == TYPE_ANY; }
+
+static struct dns_found service_answer(struct dns_lookup *lookup, const struct name *name, uint16_t type) {
+    if (type == TYPE_SRV) {
+        start(lookup, name->domain);
+        enum lookup_state state = service_put_srv(lookup, name);
+        if (state == LOOKUP_UNKNOWN) return nothing(RCODE_NXDOMAIN);
+        if (state == LOOKUP_NONE) return kept_negative(lookup, name, RCODE_NXDOMAIN);
+        return finish_or_nodata(lookup, name);
+    }
+    struct addresses addresses;
+    addresses_of_service(lookup, name, &addresses);
+    if (addresses.state == LOOKUP_UNKNOWN) return nothing(RCODE_NXDOMAIN);
+    if (addresses.state == LOOKUP_NONE) return kept_negative(lookup, name, RCODE_NXDOMAIN);
+    start(lookup, name->domain);
+    if (is_address_type(type)) {
+        addresses_put(lookup, &addresses, type,
+                      (struct answer_place){ANSWER_SHUFFLED, ANSWER_QUESTION, addresses.ttl});
+    }
+    put_alias(lookup, addresses.alias, type, addresses.ttl);
+    return finish_or_nodata(lookup, name);
+}
+
+static void put_texts(struct dns_lookup *lookup, const struct addresses *node, enum answer_section section) {
+    struct answer_place place = {section, ANSWER_QUESTION, node->ttl};
+    for (size_t i = 0; i < node->text_count; i++) answer_text(lookup->builder, place, node->texts[i]);
+}
+
+static struct dns_found node_answer(struct dns_lookup *lookup, const struct name *name, uint16_t type) {
+    struct addresses node;
+    addresses_of_node(lookup, name, &node);
+    if (node.state == LOOKUP_UNKNOWN) return nothing(RCODE_NXDOMAIN);
+    start(lookup, name->domain);
+    put_alias(lookup, node.alias, type, node.ttl);
+    if (is_address_type(type)) {
+        addresses_put(lookup, &node, type, (struct answer_place){ANSWER_SHUFFLED, ANSWER_QUESTION, node.ttl});
+    }
+    bool alias = node.alias.size; /* nothing stands beside a CNAME */
+    if (!alias && (type == TYPE_TXT || type == TYPE_ANY))
+        put_texts(lookup, &node, ANSWER_SHUFFLED);
+    else if (!alias && answer_so_far(lookup->builder))
+        put_texts(lookup, &node, ANSWER_ADDITIONAL);
+    return finish_or_nodata(lookup, name);
+}
+
+/* -- the domain itself, and what needs no catalog ------------------------------------------------- */
+
+static struct dns_found apex_answer(struct dns_lookup *lookup, const struct name *name, uint16_t type) {
+    start(lookup, name->domain);
+    uint32_t owner = answer_name(lookup->builder, &lookup->setup->zone.domains[name->domain]);
+    bool soa = type == TYPE_SOA || type == TYPE_ANY, ns = type == TYPE_NS || type == TYPE_ANY;
+    if (soa) put_soa(lookup, ANSWER_FIXED, name->domain);
+    if (soa || ns) {
+        enum answer_section section = ns ? ANSWER_SHUFFLED : ANSWER_AUTHORITY;
+        servers_put_ns(lookup, (struct answer_place){section, owner, lookup->setup->node_ttl});
+    }
+    return finish_or_nodata(lookup, name);
+}
+
+static struct dns_found plain_answer(struct dns_lookup *lookup, const struct name *name, uint16_t type) {
+    struct addresses addresses;
+    addresses_of(lookup, name, &addresses);
+    start(lookup, name->domain);
+    if (is_address_type(type)) {
+        addresses_put(lookup, &addresses, type,
+                      (struct answer_place){ANSWER_SHUFFLED, ANSWER_QUESTION, addresses.ttl});
+    }
+    return finish_or_nodata(lookup, name);
+}
+
+/* Made up as it is asked: there are more such names than could be kept. */
+static struct dns_found address_answer(struct dns_lookup *lookup, const struct name *name, uint16_t type) {
+    struct dns_found found = plain_answer(lookup, name, type);
+    found.keep = false;
+    return found;
+}
+
+static struct dns_found reverse_answer(struct dns_lookup *lookup, const struct name *name, uint16_t type) {
+    struct reverse_found found = reverse_find(lookup, name->address, name->address_size);
+    struct wire_name target;
+    if (found.name.size == 0) return nothing(RCODE_REFUSED);
+    bool fits = found.service ? service_target(lookup, found.name, &target) : node_target(lookup, found.name.data, &target);
+    if (!fits) return nothing(RCODE_REFUSED);
+    uint32_t ttl = found.service ? dns_setup_service_ttl(lookup->setup, found.name) : lookup->setup->node_ttl;
+    answer_start(lookup->builder, NULL);
+    if (type == TYPE_PTR || type == TYPE_ANY) {
+        answer_ptr(lookup->builder,
+                   (struct answer_place){ANSWER_FIXED, ANSWER_QUESTION, ttl},
+                   answer_name(lookup->builder, &target));
+    }
+    return finish(lookup, RCODE_NOERROR);
+}
+
+static struct dns_found own_answer(struct dns_lookup *lookup, const struct name *name, uint16_t type) {
+    struct slice own = slice_text(lookup->setup->datacenter);
+    if (name->kind == NAME_ADDRESS) return address_answer(lookup, name, type);
+    if (name->datacenter.size && !slice_equal_nocase(name->datacenter, own)) return nothing(RCODE_NXDOMAIN);
+    switch (name->kind) {
+        case NAME_SERVICE: return service_answer(lookup, name, type);
+        case NAME_NODE: return node_answer(lookup, name, type);
+        case NAME_SERVERS: return plain_answer(lookup, name, type);
+        case NAME_PARENT: return nothing(RCODE_NOERROR);
+        default: return nothing(RCODE_NXDOMAIN);
+    }
+}
+
+struct dns_found dns_lookup_run(struct dns_lookup *lookup, const struct name *name, uint16_t type,
+                                struct dns_cache *cache, struct dns_depends *depends) {
+    arena_reset(&lookup->arena);
+    dns_depends_reset(depends);
+    lookup->cache = cache;
+    lookup->depends = depends;
+    lookup->failed = false;
+    lookup->read_count = 0;
+    struct dns_found found = name->kind == NAME_OUTSIDE   ? nothing(RCODE_REFUSED)
+                             : name->kind == NAME_REVERSE ? reverse_answer(lookup, name, type)
+                             : name->kind == NAME_APEX    ? apex_answer(lookup, name, type)
+                                                          : own_answer(lookup, name, type);
+    found.cost_ns = lookup->read_count * LOOKUP_COST_NS;
+    if (!lookup->failed) return found;
+    answer_free(found.answer);
+    return nothing(RCODE_SERVFAIL);
+}

@@ -1,0 +1,82 @@
+/* Shared by the files that look names up: lookup.c decides, lookup_service.c and lookup_node.c read. */
+#ifndef COORD_DNS_LOOKUP_INTERNAL_H
+#define COORD_DNS_LOOKUP_INTERNAL_H
+
+#include "dns/lookup.h"
+#include "registry/catalog.h"
+
+enum {
+    LOOKUP_DEPTH_MAX = 3,         /* names that are addresses of one another */
+    LOOKUP_COST_NS = 3000,        /* about what reading an instance and making its records takes */
+    LOOKUP_INSTANCES_MAX = 32768, /* in one answer; of more, a part that is chosen anew when it is made */
+};
+
+struct reverse_map;
+struct dns_lookup {
+    const struct dns_setup *setup;
+    struct rpc *rpc;
+    struct rpc_reader *reader;
+    struct answer_builder *builder;
+    struct reverse_map *reverse;
+    struct arena arena; /* of one run */
+    struct rng rng;
+    struct dns_cache *cache; /* the present run's, as are the following */
+    struct dns_depends *depends;
+    uint64_t read_count; /* instances */
+    bool failed;         /* the catalog could not be read */
+};
+static inline void lookup_note(struct dns_lookup *lookup, int rv) {
+    if (rv != CO_OK && rv != CO_NOTFOUND) lookup->failed = true;
+}
+
+/* An address as it stands in the catalog: of one of the two families, or a name. */
+struct host {
+    uint8_t address[16], size; /* 0: not an address */
+    struct slice name;         /* then: the text, when it can be a name */
+};
+struct host host_parse(const char *text);
+
+/* There is no such name; it is there, but nothing healthy; ... */
+enum lookup_state { LOOKUP_UNKNOWN, LOOKUP_NONE, LOOKUP_SOME };
+
+/* What a name leads to, copied out of the catalog. */
+struct addresses {
+    enum lookup_state state;
+    uint32_t ttl;
+    struct host *items; /* in the arena */
+    size_t count;
+    struct slice alias;        /* one of the names among them, when all are names */
+    const struct slice *texts; /* nodes: metadata as text records */
+    size_t text_count;
+};
+void addresses_of_service(struct dns_lookup *lookup, const struct name *name, struct addresses *out);
+void addresses_of_node(struct dns_lookup *lookup, const struct name *name, struct addresses *out);
+/* Either, HEX.addr, or the servers. */
+void addresses_of(struct dns_lookup *lookup, const struct name *name, struct addresses *out);
+/* Adds those of the wanted type to the answer; returns how many. */
+size_t addresses_put(struct dns_lookup *lookup, const struct addresses *addresses, uint16_t type,
+                     struct answer_place place);
+
+/* SRV records with what goes along. */
+enum lookup_state service_put_srv(struct dns_lookup *lookup, const struct name *name);
+/* NS records, and addresses of the servers: of this one when the catalog knows none. */
+void servers_put_ns(struct dns_lookup *lookup, struct answer_place place);
+void addresses_of_servers(struct dns_lookup *lookup, struct addresses *out);
+
+/* "key=value" by RFC 1464, or the value alone for keys that begin with rfc1035-. In the arena. */
+struct slice meta_text(struct arena *arena, const Pb__Pair *pair);
+/* NODE.node.DC.DOMAIN; false when the node's name cannot be one of DNS. HEX.addr.DC.DOMAIN. */
+bool node_target(const struct dns_lookup *lookup, const char *node, struct wire_name *out);
+bool service_target(const struct dns_lookup *lookup, struct slice service, struct wire_name *out); /* NAME.service.DC.DOMAIN */
+void address_target(const struct dns_lookup *lookup, const struct host *host, struct wire_name *out);
+
+/* Reverse: the node that has the address, or a service that has it of its own. An empty name: none. */
+struct reverse_found {
+    struct slice name; /* NUL-terminated */
+    bool service;
+};
+struct reverse_map *reverse_map_new(void);
+void reverse_map_free(struct reverse_map *map);
+struct reverse_found reverse_find(struct dns_lookup *lookup, const uint8_t *address, size_t size);
+
+#endif

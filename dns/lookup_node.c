@@ -1,0 +1,119 @@
+#include <arpa/inet.h>
+
+#include "base/check.h"
+#include "dns/lookup_internal.h"
+
+/* -- addresses and names -------------------------------------------------------------------------- */
+
+/* IPv4 in IPv6 clothes is IPv4. */
+static void unmap(struct host *host) {
+    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+    if (host->size != 16 || memcmp(host->address, mapped, sizeof(mapped)) != 0) return;
+    memmove(host->address, host->address + 12, 4);
+    host->size = 4;
+}
+
+struct host host_parse(const char *text) {
+    struct host host = {0};
+    if (inet_pton(AF_INET, text, host.address) == 1)
+        host.size = 4;
+    else if (inet_pton(AF_INET6, text, host.address) == 1)
+        host.size = 16;
+    else
+        host.name = slice_text(text);
+    unmap(&host);
+    struct wire_name name;
+    if (host.name.size && !wire_name_from_text(&name, host.name)) host.name = SLICE_LITERAL("");
+    return host;
+}
+
+bool node_target(const struct dns_lookup *lookup, const char *node, struct wire_name *out) {
+    *out = lookup->setup->node_base;
+    return wire_name_prepend(out, slice_text(node));
+}
+
+bool service_target(const struct dns_lookup *lookup, struct slice service, struct wire_name *out) {
+    *out = lookup->setup->service_base;
+    return wire_name_prepend(out, service);
+}
+
+void address_target(const struct dns_lookup *lookup, const struct host *host, struct wire_name *out) {
+    static const char digits[] = "0123456789abcdef";
+    char hex[32];
+    for (size_t i = 0; i < host->size; i++) {
+        hex[2 * i] = digits[host->address[i] >> 4];
+        hex[2 * i + 1] = digits[host->address[i] & 15];
+    }
+    *out = lookup->setup->addr_base;
+    CHECK(wire_name_prepend(out, slice_make(hex, 2u * host->size)));
+}
+
+/* -- metadata as text ----------------------------------------------------------------------------- */
+
+/* RFC 1464: in the name a backquote stands before '=', itself, and blanks at the start; in the value before
+ * itself. */
+struct slice meta_text(struct arena *arena, const Pb__Pair *pair) {
+    struct slice key = slice_text(pair->key), value = slice_text(pair->value);
+    static const char plain[] = "rfc1035-";
+    if (key.size >= sizeof(plain) - 1 &&
+        slice_equal_nocase(slice_make(key.data, sizeof(plain) - 1), slice_text(plain))) {
+        return slice_make(arena_strndup(arena, value.data, value.size), value.size);
+    }
+    char *text = arena_alloc(arena, 2 * (key.size + value.size) + 1);
+    size_t size = 0;
+    bool leading = true;
+    for (size_t i = 0; i < key.size; i++) {
+        char c = key.data[i];
+        leading = leading && (c == ' ' || c == '\t');
+        if (c == '=' || c == '`' || leading) text[size++] = '`';
+        text[size++] = c;
+    }
+    text[size++] = '=';
+    for (size_t i = 0; i < value.size; i++) {
+        if (value.data[i] == '`') text[size++] = '`';
+        text[size++] = value.data[i];
+    }
+    return slice_make(text, size);
+}
+
+/* -- nodes ---------------------------------------------------------------------------------------- */
+
+static bool node_stored(struct dns_lookup *lookup, struct slice node, struct slice *stored) {
+    int rv = catalog_node_nocase(rpc_read_begin(lookup->reader), node, stored);
+    lookup_note(lookup, rv);
+    if (rv == CO_OK) stored->data = arena_strndup(&lookup->arena, stored->data, stored->size);
+    rpc_read_end(lookup->reader);
+    return rv == CO_OK;
+}
+
+static void node_copy(struct dns_lookup *lookup, const Pb__Node *node, struct addresses *out) {
+    struct host host = host_parse(node->address);
+    out->items = arena_alloc(&lookup->arena, sizeof(*out->items));
+    if (host.size)
+        out->items[out->count++] = host;
+    else
+        out->alias =
+            slice_make(arena_strndup(&lookup->arena, host.name.data, host.name.size), host.name.size);
+    struct slice *texts = arena_alloc(&lookup->arena, (node->n_meta + 1) * sizeof(*texts));
+    for (size_t i = 0; i < node->n_meta; i++) texts[i] = meta_text(&lookup->arena, node->meta[i]);
+    out->texts = texts;
+    out->text_count = node->n_meta;
+}
+
+void addresses_of_node(struct dns_lookup *lookup, const struct name *name, struct addresses *out) {
+    *out = (struct addresses){.ttl = lookup->setup->node_ttl};
+    struct slice stored;
+    if (!node_stored(lookup, name->node, &stored)) return;
+    dns_depends_add(lookup->depends, lookup->rpc, (struct watch_thing){SPACE_NODE, stored});
+    Pb__NodeRequest request = PB__NODE_REQUEST__INIT;
+    request.node = (char *)stored.data;
+    struct query_result result = {0};
+    int rv = rpc_query(lookup->reader, &query_node_services, &request.base, &lookup->arena, &result);
+    lookup_note(lookup, rv);
+    if (rv == CO_OK && result.found && result.message) {
+        const Pb__NodeServicesResult *found = (const Pb__NodeServicesResult *)(const void *)result.message;
+        out->state = LOOKUP_SOME;
+        node_copy(lookup, found->node, out);
+    }
+    rpc_read_end(lookup->reader);
+}

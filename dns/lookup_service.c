@@ -1,0 +1,303 @@
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "dns/lookup_internal.h"
+
+#define SERVERS_SERVICE "consul" /* the name that the servers themselves are registered as */
+
+enum { KEY_TAGS = 0xff01, SRV_PRIORITY = 1 }; /* KEY_TAGS: a cache key that is no type of DNS */
+
+struct instances {
+    Pb__ServiceEntry **items; /* healthy ones */
+    size_t count;
+};
+
+/* -- reading the catalog -------------------------------------------------------------------------- */
+
+/* The name as it is registered, in the arena. */
+static bool service_stored(struct dns_lookup *lookup, struct slice service, struct slice *stored) {
+    int rv = catalog_service_nocase(rpc_read_begin(lookup->reader), service, stored);
+    lookup_note(lookup, rv);
+    if (rv == CO_OK) stored->data = arena_strndup(&lookup->arena, stored->data, stored->size);
+    rpc_read_end(lookup->reader);
+    return rv == CO_OK;
+}
+
+static bool healthy(const Pb__ServiceEntry *entry) {
+    Pb__Status status = catalog_entry_status(entry);
+    return status == PB__STATUS__PASSING || status == PB__STATUS__WARNING;
+}
+
+/* Ends with rpc_read_end; the instances are valid until then. Of more than `most` a random part. */
+static struct instances instances_begin(struct dns_lookup *lookup, struct slice stored, struct slice tag,
+                                        size_t most) {
+    struct instances instances = {0};
+    Pb__ServiceRequest request = PB__SERVICE_REQUEST__INIT;
+    char *tags[1] = {arena_strndup(&lookup->arena, tag.data, tag.size)};
+    request.service = arena_strndup(&lookup->arena, stored.data, stored.size);
+    request.tags = tags;
+    request.n_tags = tag.size ? 1 : 0;
+    request.passing_only = lookup->setup->only_passing;
+    struct query_result result = {0};
+    int rv = rpc_query(lookup->reader, &query_service_entries, &request.base, &lookup->arena, &result);
+    lookup_note(lookup, rv);
+    if (rv != CO_OK || !result.message) return instances;
+
+    const Pb__ServiceEntriesResult *found = (const Pb__ServiceEntriesResult *)(const void *)result.message;
+    size_t all = found->n_entries, first = all > most ? rng_below(&lookup->rng, all) : 0;
+    lookup->read_count += all;
+    instances.items = arena_alloc(&lookup->arena, (all + 1) * sizeof(*instances.items));
+    for (size_t i = 0; i < all && instances.count < most; i++) {
+        Pb__ServiceEntry *entry = found->entries[(first + i) % all];
+        if (healthy(entry)) instances.items[instances.count++] = entry;
+    }
+    return instances;
+}
+
+/* -- tags: names with a tag that no healthy instance has are answered without reading the instances each time
+ */
+
+static uint64_t tag_hash(const char *tag, size_t size) {
+    uint8_t lower[PACKET_NAME_MAX];
+    wire_name_lower(lower, (const uint8_t *)tag, size);
+    return hash64(lower, size);
+}
+
+static int compare_hashes(const void *left, const void *right) {
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+static struct dns_cache_value tags_read(struct dns_lookup *lookup, struct slice stored) {
+    struct instances instances = instances_begin(lookup, stored, SLICE_LITERAL(""), SIZE_MAX);
+    struct buffer hashes = {0};
+    for (size_t i = 0; i < instances.count; i++) {
+        const Pb__Service *service = instances.items[i]->service;
+        for (size_t tag = 0; tag < service->n_tags; tag++) {
+            size_t size = strlen(service->tags[tag]);
+            if (size == 0 || size > PACKET_NAME_MAX) continue;
+            uint64_t hash = tag_hash(service->tags[tag], size);
+            buffer_append(&hashes, &hash, sizeof(hash));
+        }
+    }
+    rpc_read_end(lookup->reader);
+    struct dns_cache_value value = {.tag_count = hashes.size / sizeof(uint64_t)};
+    uint64_t *items = (uint64_t *)(void *)buffer_take(&hashes, NULL);
+    if (value.tag_count) qsort(items, value.tag_count, sizeof(*items), compare_hashes);
+    size_t kept = 0;
+    for (size_t i = 0; i < value.tag_count; i++) {
+        if (kept == 0 || items[kept - 1] != items[i]) items[kept++] = items[i];
+    }
+    value.tags = items;
+    value.tag_count = kept;
+    return value;
+}
+
+static bool tags_have(const struct dns_cache_value *tags, uint64_t hash) {
+    return tags->tag_count &&
+           bsearch(&hash, tags->tags, tags->tag_count, sizeof(hash), compare_hashes) != NULL;
+}
+
+static bool tag_known(struct dns_lookup *lookup, struct slice stored, struct slice tag) {
+    struct dns_cache_key key = {stored, KEY_TAGS};
+    uint64_t hash = tag_hash(tag.data, tag.size);
+    const struct dns_cache_value *known = dns_cache_find(lookup->cache, key);
+    if (known) return tags_have(known, hash);
+
+    struct dns_depends depends = {0};
+    dns_depends_add(&depends, lookup->rpc, (struct watch_thing){SPACE_SERVICE, stored});
+    struct dns_cache_value value = tags_read(lookup, stored);
+    value.cost_ns = lookup->read_count * LOOKUP_COST_NS;
+    bool yes = tags_have(&value, hash);
+    if (lookup->failed) depends.overflow = true;
+    dns_cache_store(lookup->cache, key, &depends, value);
+    dns_depends_free(&depends);
+    return yes;
+}
+
+/* Healthy instances of what the name asks for. Unless LOOKUP_UNKNOWN the name may be kept, and rpc_read_end
+ * is due. */
+static enum lookup_state service_begin(struct dns_lookup *lookup, const struct name *name,
+                                       struct instances *instances) {
+    struct slice stored;
+    if (!service_stored(lookup, name->service, &stored)) return LOOKUP_UNKNOWN;
+    if (name->tag.size && !tag_known(lookup, stored, name->tag)) return LOOKUP_UNKNOWN;
+    dns_depends_add(lookup->depends, lookup->rpc, (struct watch_thing){SPACE_SERVICE, stored});
+    *instances = instances_begin(lookup, stored, name->tag, LOOKUP_INSTANCES_MAX);
+    return instances->count ? LOOKUP_SOME : LOOKUP_NONE;
+}
+
+/* -- addresses ------------------------------------------------------------------------------------ */
+
+static const char *instance_address(const Pb__ServiceEntry *entry) {
+    return entry->service->address[0] ? entry->service->address : entry->node->address;
+}
+
+/* Copies out of the catalog. Of names one is chosen, each as likely as any other, and used if there are no
+ * addresses. */
+static void instances_addresses(struct dns_lookup *lookup, const struct instances *instances,
+                                struct addresses *out) {
+    uint64_t names = 0;
+    out->items = arena_alloc(&lookup->arena, (instances->count + 1) * sizeof(*out->items));
+    for (size_t i = 0; i < instances->count; i++) {
+        struct host host = host_parse(instance_address(instances->items[i]));
+        if (host.size)
+            out->items[out->count++] = host;
+        else if (host.name.size && rng_below(&lookup->rng, ++names) == 0)
+            out->alias = host.name;
+    }
+    if (out->count) out->alias = SLICE_LITERAL("");
+    if (out->alias.size) out->alias.data = arena_strndup(&lookup->arena, out->alias.data, out->alias.size);
+}
+
+void addresses_of_service(struct dns_lookup *lookup, const struct name *name, struct addresses *out) {
+    struct instances instances = {0};
+    *out = (struct addresses){.ttl = dns_setup_service_ttl(lookup->setup, name->service)};
+    enum lookup_state state = service_begin(lookup, name, &instances);
+    if (state == LOOKUP_UNKNOWN) return;
+    out->state = state;
+    instances_addresses(lookup, &instances, out);
+    rpc_read_end(lookup->reader);
+}
+
+/* -- SRV ------------------------------------------------------------------------------------------ */
+
+static uint16_t instance_weight(const Pb__ServiceEntry *entry) {
+    bool warning = catalog_entry_status(entry) == PB__STATUS__WARNING;
+    uint32_t weight = warning ? entry->service->weight_warning : entry->service->weight_passing;
+    return (uint16_t)(weight > UINT16_MAX ? UINT16_MAX : weight);
+}
+
+/* Where the instance is: its own address, else its node. False: at nothing that DNS can say. */
+static bool instance_target(const struct dns_lookup *lookup, const Pb__ServiceEntry *entry,
+                            const struct host *host, struct wire_name *target) {
+    if (host->size == 0) return host->name.size && wire_name_from_text(target, host->name);
+    if (entry->service->address[0] == 0 && node_target(lookup, entry->node->name, target)) return true;
+    address_target(lookup, host, target);
+    return true;
+}
+
+static void put_node_texts(struct dns_lookup *lookup, const Pb__Node *node, uint32_t name, uint32_t ttl) {
+    if (node->n_meta == 0 || !answer_texts_begin(lookup->builder, name)) return;
+    for (size_t i = 0; i < node->n_meta; i++) {
+        answer_extra_text(lookup->builder, name, ttl, meta_text(&lookup->arena, node->meta[i]));
+    }
+}
+
+/* Targets that are names of ours, whose addresses are looked up when the instances have been read. */
+struct aliases {
+    struct wire_name *names;
+    uint32_t *indexes;
+    size_t count;
+};
+
+static void put_instance(struct dns_lookup *lookup, const Pb__ServiceEntry *entry, uint32_t ttl,
+                         struct aliases *aliases) {
+    struct answer_builder *builder = lookup->builder;
+    struct host host = host_parse(instance_address(entry));
+    struct wire_name target, node;
+    if (!instance_target(lookup, entry, &host, &target)) return;
+    uint32_t index = answer_name(builder, &target);
+    uint32_t about = node_target(lookup, entry->node->name, &node) ? answer_name(builder, &node) : index;
+    answer_srv(builder, (struct answer_place){ANSWER_SHUFFLED, ANSWER_QUESTION, ttl},
+               (struct answer_srv){SRV_PRIORITY, instance_weight(entry), (uint16_t)entry->service->port,
+                                   index, about});
+    if (answer_extras_begin(builder, index)) {
+        if (host.size) {
+            answer_extra_address(builder, index, ttl, host.address, host.size);
+        } else {
+            aliases->names[aliases->count] = target;
+            aliases->indexes[aliases->count++] = index;
+        }
+    }
+    put_node_texts(lookup, entry->node, about, ttl);
+}
+
+static void put_alias_addresses(struct dns_lookup *lookup, const struct wire_name *target, uint32_t index) {
+    struct name name;
+    struct addresses addresses;
+    name_parse(&lookup->setup->zone, target->data, target->size, &name);
+    if (name.kind == NAME_OUTSIDE || name.kind == NAME_REVERSE) return;
+    addresses_of(lookup, &name, &addresses);
+    for (size_t i = 0; i < addresses.count; i++) {
+        const struct host *host = &addresses.items[i];
+        answer_extra_address(lookup->builder, index, addresses.ttl, host->address, host->size);
+    }
+}
+
+enum lookup_state service_put_srv(struct dns_lookup *lookup, const struct name *name) {
+    struct instances instances = {0};
+    enum lookup_state state = service_begin(lookup, name, &instances);
+    if (state == LOOKUP_UNKNOWN) return state;
+    uint32_t ttl = dns_setup_service_ttl(lookup->setup, name->service);
+    size_t named = 0;
+    for (size_t i = 0; i < instances.count; i++)
+        named += host_parse(instance_address(instances.items[i])).size == 0;
+    struct aliases aliases = {.names = arena_alloc(&lookup->arena, (named + 1) * sizeof(struct wire_name)),
+                              .indexes = arena_alloc(&lookup->arena, (named + 1) * sizeof(uint32_t))};
+    for (size_t i = 0; i < instances.count; i++) put_instance(lookup, instances.items[i], ttl, &aliases);
+    rpc_read_end(lookup->reader);
+    for (size_t i = 0; i < aliases.count; i++)
+        put_alias_addresses(lookup, &aliases.names[i], aliases.indexes[i]);
+    return state;
+}
+
+/* -- the servers ---------------------------------------------------------------------------------- */
+
+/* Names of servers are given in lower case, as Consul does. */
+static bool server_target(const struct dns_lookup *lookup, const char *node, struct wire_name *target) {
+    bool good = node_target(lookup, node, target);
+    wire_name_lower(target->data, target->data, target->size);
+    return good;
+}
+
+static void put_server(struct dns_lookup *lookup, struct answer_place place, const Pb__Node *node) {
+    struct wire_name target;
+    if (!server_target(lookup, node->name, &target)) return;
+    uint32_t index = answer_name(lookup->builder, &target);
+    struct host host = host_parse(node->address);
+    answer_ns(lookup->builder, place, index);
+    if (host.size && answer_extras_begin(lookup->builder, index)) {
+        answer_extra_address(lookup->builder, index, place.ttl, host.address, host.size);
+    }
+}
+
+static struct instances servers_begin(struct dns_lookup *lookup) {
+    struct slice service = SLICE_LITERAL(SERVERS_SERVICE);
+    dns_depends_add(lookup->depends, lookup->rpc, (struct watch_thing){SPACE_SERVICE, service});
+    return instances_begin(lookup, service, SLICE_LITERAL(""), LOOKUP_INSTANCES_MAX);
+}
+
+/* This server's own node, as it stands in the catalog. */
+static void own_node(struct dns_lookup *lookup, struct addresses *out) {
+    struct name name = {.kind = NAME_NODE, .node = slice_text(lookup->setup->node_name)};
+    addresses_of(lookup, &name, out);
+}
+
+static void put_own_node(struct dns_lookup *lookup, struct answer_place place) {
+    struct addresses own;
+    struct wire_name target;
+    own_node(lookup, &own);
+    bool known = own.state == LOOKUP_SOME && server_target(lookup, lookup->setup->node_name, &target);
+    uint32_t index = answer_name(lookup->builder, known ? &target : &lookup->setup->soa[0].mname);
+    answer_ns(lookup->builder, place, index);
+    if (own.count && answer_extras_begin(lookup->builder, index)) {
+        answer_extra_address(lookup->builder, index, place.ttl, own.items[0].address, own.items[0].size);
+    }
+}
+
+void servers_put_ns(struct dns_lookup *lookup, struct answer_place place) {
+    struct instances servers = servers_begin(lookup);
+    for (size_t i = 0; i < servers.count; i++) put_server(lookup, place, servers.items[i]->node);
+    rpc_read_end(lookup->reader);
+    if (servers.count == 0) put_own_node(lookup, place);
+}
+
+void addresses_of_servers(struct dns_lookup *lookup, struct addresses *out) {
+    struct instances servers = servers_begin(lookup);
+    *out = (struct addresses){.state = LOOKUP_SOME, .ttl = lookup->setup->node_ttl};
+    instances_addresses(lookup, &servers, out);
+    rpc_read_end(lookup->reader);
+    if (servers.count == 0) own_node(lookup, out);
+}

@@ -1,0 +1,137 @@
+/* Who has this address: sorted pictures of the table of nodes and of the services' own addresses, each made
+ * when it is first asked for after a change. Making one walks the whole table, so it is not made again before
+ * ten times as long has passed as it took: a busy table costs a tenth of the thread at most, and the picture
+ * is that much behind. */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "dns/lookup_internal.h"
+
+enum { REST_FACTOR = 10 };
+
+struct item {
+    uint8_t address[16], size;
+    uint32_t name_at; /* in `names`, NUL-terminated; in the order of the walk */
+};
+struct picture {
+    bool made;
+    uint64_t generation, next_ns;
+    struct buffer items, names;
+};
+struct reverse_map {
+    struct picture nodes, services;
+};
+
+struct reverse_map *reverse_map_new(void) {
+    return mem_zalloc(sizeof(struct reverse_map));
+}
+
+void reverse_map_free(struct reverse_map *map) {
+    if (!map) return;
+    buffer_free(&map->nodes.items);
+    buffer_free(&map->nodes.names);
+    buffer_free(&map->services.items);
+    buffer_free(&map->services.names);
+    free(map);
+}
+
+static int compare_addresses(const struct item *a, const struct item *b) {
+    if (a->size != b->size) return a->size < b->size ? -1 : 1;
+    return memcmp(a->address, b->address, a->size);
+}
+
+/* Of several that have an address the first one walked counts. */
+static int compare_items(const void *left, const void *right) {
+    const struct item *a = left, *b = right;
+    int order = compare_addresses(a, b);
+    return order ? order : (a->name_at > b->name_at) - (a->name_at < b->name_at);
+}
+
+static void item_add(struct picture *picture, const char *address, const char *name) {
+    struct host host = host_parse(address);
+    if (host.size == 0) return;
+    struct item item = {.size = host.size, .name_at = (uint32_t)picture->names.size};
+    memcpy(item.address, host.address, host.size);
+    buffer_append(&picture->items, &item, sizeof(item));
+    buffer_append(&picture->names, name, strlen(name) + 1);
+}
+
+static void add_nodes(struct picture *picture, const ProtobufCMessage *message) {
+    const Pb__NodesResult *found = (const Pb__NodesResult *)(const void *)message;
+    for (size_t i = 0; i < found->n_nodes; i++)
+        item_add(picture, found->nodes[i]->address, found->nodes[i]->name);
+}
+
+static void add_services(struct picture *picture, const ProtobufCMessage *message) {
+    const Pb__ServiceAddressesResult *found = (const Pb__ServiceAddressesResult *)(const void *)message;
+    for (size_t i = 0; i < found->n_addresses; i++)
+        item_add(picture, found->addresses[i]->address, found->addresses[i]->service);
+}
+
+/* What a picture is made of. */
+struct source {
+    const struct query_type *query;
+    void (*add)(struct picture *picture, const ProtobufCMessage *message);
+    struct watch_thing thing;
+};
+
+static void fill(struct dns_lookup *lookup, struct picture *picture, const struct source *source) {
+    Pb__TableRequest request = PB__TABLE_REQUEST__INIT;
+    struct query_result result = {0};
+    buffer_reset(&picture->items);
+    buffer_reset(&picture->names);
+    int rv = rpc_query(lookup->reader, source->query, &request.base, &lookup->arena, &result);
+    lookup_note(lookup, rv);
+    if (rv == CO_OK && result.message) source->add(picture, result.message);
+    rpc_read_end(lookup->reader);
+    size_t count = picture->items.size / sizeof(struct item);
+    if (count) qsort(picture->items.data, count, sizeof(struct item), compare_items);
+}
+
+static void refresh(struct dns_lookup *lookup, struct picture *picture, const struct source *source,
+                    uint64_t generation) {
+    uint64_t before_ns = clock_mono_ns();
+    if (picture->made && (picture->generation == generation || before_ns < picture->next_ns)) return;
+    fill(lookup, picture, source);
+    uint64_t after_ns = clock_mono_ns();
+    picture->made = !lookup->failed;
+    picture->generation = generation;
+    picture->next_ns = after_ns + (after_ns - before_ns) * REST_FACTOR;
+}
+
+/* The first of those with this address; NULL: none. */
+static const struct item *find(const struct picture *picture, const struct item *wanted) {
+    const struct item *items = (const struct item *)(const void *)picture->items.data;
+    size_t low = 0, high = picture->items.size / sizeof(struct item), count = high;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (compare_addresses(&items[middle], wanted) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < count && compare_addresses(&items[low], wanted) == 0 ? &items[low] : NULL;
+}
+
+static struct slice find_name(struct dns_lookup *lookup, struct picture *picture, const struct source *source,
+                              const struct item *wanted) {
+    dns_depends_add(lookup->depends, lookup->rpc, source->thing);
+    uint64_t generation = rpc_generation(lookup->rpc, source->thing);
+    refresh(lookup, picture, source, generation);
+    if (picture->generation != generation) lookup->depends->overflow = true; /* behind: not to be kept */
+    const struct item *item = find(picture, wanted);
+    return item ? slice_text(picture->names.data + item->name_at) : SLICE_LITERAL("");
+}
+
+struct reverse_found reverse_find(struct dns_lookup *lookup, const uint8_t *address, size_t size) {
+    const struct source nodes = {&query_nodes, add_nodes, {SPACE_TABLE, SLICE_LITERAL("nodes")}},
+                        services = {&query_service_addresses,
+                                    add_services,
+                                    {SPACE_TABLE, SLICE_LITERAL("service-addresses")}};
+    struct item wanted = {.size = (uint8_t)size};
+    memcpy(wanted.address, address, size);
+    struct slice name = find_name(lookup, &lookup->reverse->nodes, &nodes, &wanted);
+    if (name.size) return (struct reverse_found){name, false};
+    return (struct reverse_found){find_name(lookup, &lookup->reverse->services, &services, &wanted), true};
+}

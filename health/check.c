@@ -1,0 +1,107 @@
+#include "health/check.h"
+
+#include "base/check.h"
+
+#define SECOND 1000000000ull
+
+static uint64_t later(uint64_t now_ns, int64_t by_ns) {
+    uint64_t by = by_ns > 0 ? (uint64_t)by_ns : 0;
+    return by > CHECK_NEVER - 1 - now_ns ? CHECK_NEVER - 1 : now_ns + by;
+}
+
+static void set_status(struct check *check, Pb__Status status, uint64_t now_ns) {
+    if (status != PB__STATUS__CRITICAL) {
+        check->critical_since_ns = CHECK_NEVER;
+    } else if (check->critical_since_ns == CHECK_NEVER) {
+        check->critical_since_ns = now_ns;
+    }
+    check->status = status;
+}
+
+void check_init(struct check *check, const struct check_definition *definition, uint64_t now_ns,
+                uint64_t delay_ns) {
+    *check = (struct check){.due_ns = CHECK_NEVER, .critical_since_ns = CHECK_NEVER};
+    set_status(check, definition->initial_status, now_ns);
+    switch (definition->kind) {
+        case CHECK_NONE: break;
+        case CHECK_TTL: check->due_ns = later(now_ns, definition->ttl_ns); break;
+        case CHECK_HTTP:
+        case CHECK_TCP: check->due_ns = later(now_ns, (int64_t)delay_ns); break;
+    }
+}
+
+uint64_t check_first_delay_ns(const struct check_definition *definition, bool fresh, uint64_t random) {
+    uint64_t most = definition->interval_ns > 0 ? (uint64_t)definition->interval_ns : 0;
+    if (fresh && most > SECOND) most = SECOND;
+    return most ? random % most : 0;
+}
+
+/* A service's own checks only: a critical node check says nothing about one service. */
+static uint64_t deregister_at(const struct check *check, const struct check_definition *definition) {
+    bool may = definition->deregister_after_ns > 0 && definition->service_id[0] != '\0';
+    if (!may || check->critical_since_ns == CHECK_NEVER) return CHECK_NEVER;
+    return later(check->critical_since_ns, definition->deregister_after_ns);
+}
+
+enum check_action check_step(struct check *check, const struct check_definition *definition, uint64_t now_ns,
+                             uint64_t *next_ns) {
+    enum check_action action = CHECK_DO_NOTHING;
+    if (check->due_ns <= now_ns && !check->running) {
+        if (definition->kind == CHECK_TTL) {
+            check->due_ns = CHECK_NEVER;
+            set_status(check, PB__STATUS__CRITICAL, now_ns);
+            action = CHECK_DO_EXPIRE;
+        } else {
+            check->running = true;
+            check->started_ns = now_ns;
+            check->due_ns = CHECK_NEVER;
+            action = CHECK_DO_RUN;
+        }
+    }
+    uint64_t gone = deregister_at(check, definition);
+    if (gone <= now_ns && action == CHECK_DO_NOTHING) {
+        action = CHECK_DO_DEREGISTER;
+        check->critical_since_ns = now_ns; /* should it stay after all, another period begins */
+        gone = deregister_at(check, definition);
+    }
+    *next_ns = gone < check->due_ns ? gone : check->due_ns;
+    return action;
+}
+
+static void run_ended(struct check *check, const struct check_definition *definition, uint64_t now_ns) {
+    CHECK(check->running);
+    check->running = false;
+    uint64_t due = later(check->started_ns, definition->interval_ns);
+    check->due_ns = due < now_ns ? now_ns : due;
+}
+
+bool check_result(struct check *check, const struct check_definition *definition, Pb__Status status,
+                  uint64_t now_ns) {
+    run_ended(check, definition, now_ns);
+    check->has_result = true;
+    if (status != PB__STATUS__CRITICAL) {
+        check->successes++;
+        check->failures = 0;
+        if (check->successes < definition->success_before_passing) return false;
+        set_status(check, status, now_ns);
+        return true;
+    }
+    check->failures++;
+    check->successes = 0;
+    if (check->failures >= definition->failures_before_critical) {
+        set_status(check, PB__STATUS__CRITICAL, now_ns);
+        return true;
+    }
+    if (check->failures < definition->failures_before_warning) return false;
+    if (check->status == PB__STATUS__CRITICAL) return false; /* failing does not make it better */
+    set_status(check, PB__STATUS__WARNING, now_ns);
+    return true;
+}
+
+void check_abandon(struct check *check) { check->running = false; }
+
+void check_set(struct check *check, const struct check_definition *definition, Pb__Status status,
+               uint64_t now_ns) {
+    set_status(check, status, now_ns);
+    if (definition->kind == CHECK_TTL) check->due_ns = later(now_ns, definition->ttl_ns);
+}

@@ -1,0 +1,39 @@
+/* Definitions of services and checks: what the parts of health/ share beyond local.h. */
+#ifndef COORD_HEALTH_DEFINITION_H
+#define COORD_HEALTH_DEFINITION_H
+
+#include "base/json_in.h"
+#include "base/json_out.h"
+#include "health/local.h"
+
+/* A definition that several threads read. Immutable once it is shared. */
+struct check_shared {
+    _Atomic unsigned references;
+    struct check_definition *definition;    /* owned */
+};
+struct check_shared *check_shared_new(struct check_definition *definition);     /* one reference; takes over the definition */
+struct check_shared *check_shared_take(struct check_shared *shared);
+void check_shared_drop(struct check_shared *shared);                            /* NULL allowed */
+
+/* For a record that nobody defined here: ids, otherwise empty. */
+struct check_definition *check_definition_blank(const char *check_id, const char *service_id);
+
+/* "http", "tcp", "ttl"; "" for CHECK_NONE. */
+const char *check_kind_text(enum check_kind kind);
+/* NULL: not one of "passing", "warning", "critical". */
+const Pb__Status *check_status_parse(const char *text);
+
+/* A check inside a service definition, or by itself. `inside`: ids and names may be missing, faults begin as those of services.
+ * NULL without a fault: an empty object, no check at all. */
+struct check_definition *check_definition_read(struct json_object *json, bool inside, struct fault *fault);
+
+/* In the spelling of the API: what *_parse reads back to an equal definition. */
+void check_definition_write(struct json_out *json, const struct check_definition *definition);
+/* The members of a service without its checks; the caller has opened the object. */
+void service_definition_write(struct json_out *json, const Pb__Service *service);
+
+/* protobuf-c records on the heap, freed by *_free_unpacked(record, NULL). */
+Pb__Service *service_copy(const Pb__Service *service);
+void pb_set(char **field, const char *text);               /* frees what was there; "" as protobuf-c's own empty string */
+
+#endif

@@ -1,0 +1,409 @@
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "health/local_internal.h"
+#include "health/store_files.h"
+#include "health/sync.h"
+
+/* -- waking and waiting
+ * -------------------------------------------------------------------------------------------------- */
+
+void local_wake(struct local *local) { uv_async_send(&local->wake); }
+
+static void on_wake(uv_async_t *wake) {
+    struct local *local = wake->data;
+    if (local->stopping) return;
+    watchers_refresh(local);
+    if (local->files) store_files_kick(local->files);
+    sync_kick(local->sync);
+    local_waiters_look(local);
+}
+
+static uint64_t hash_of(struct local *local, struct slice id) {
+    struct local_service *service = live_service(local, id);
+    return service ? service->item.hash : 0;
+}
+
+static void waiter_end(struct local_waiter *waiter, int error) {
+    free(waiter->service_id);
+    waiter->service_id = NULL;
+    waiter->done(waiter, error);
+}
+
+/* Under the lock. Whether the waiter has what it waits for; *error says how that went. */
+static bool has_come(struct local *local, const struct local_waiter *waiter, int *error) {
+    *error = CO_OK;
+    if (waiter->service_id) return hash_of(local, slice_text(waiter->service_id)) != waiter->target;
+    if (local->files && local->saved_sequence < waiter->target) return false;
+    if (local->files && local->unsaved) {
+        *error = CO_IO;
+        return true;
+    }
+    uint64_t first =
+        list_empty(&local->dirty) ? UINT64_MAX : LIST_ENTRY(local->dirty.next, struct item, dirty)->sequence;
+    if (local->flying_first < first) first = local->flying_first;
+    if (local->compared && first > waiter->target) return true;
+    if (local->failed_sequence >= waiter->target && local->compared) {
+        *error = local->failed_error;
+        return true;
+    }
+    if (rpc_known_leader(local->rpc)) return false;
+    *error = CO_NOLEADER;
+    return true;
+}
+
+static void on_clock(uv_timer_t *clock) { local_waiters_look(clock->data); }
+
+/* Loop thread. Calls those whose time has come; sets the clock for the next. */
+void local_waiters_look(struct local *local) {
+    struct list ready;
+    list_init(&ready);
+    local_lock(local);
+    uint64_t now = clock_mono_ms(), next = UINT64_MAX;
+    LIST_FOREACH_SAFE(link, following, &local->waiters) {
+        struct local_waiter *waiter = LIST_ENTRY(link, struct local_waiter, link);
+        int error;
+        if (!has_come(local, waiter, &error)) {
+            error = local->files && !waiter->service_id && local->saved_sequence < waiter->target ? CO_IO : CO_TIMEOUT;
+            if (waiter->deadline_ms > now) {
+                if (waiter->deadline_ms < next) next = waiter->deadline_ms;
+                continue;
+            }
+        }
+        waiter->target = (uint64_t)error; /* until it is called */
+        list_remove(&waiter->link);
+        list_append(&ready, &waiter->link);
+    }
+    local_unlock(local);
+    while (!list_empty(&ready)) {
+        struct local_waiter *waiter = LIST_ENTRY(ready.next, struct local_waiter, link);
+        list_remove(&waiter->link);
+        waiter_end(waiter, (int)waiter->target);
+    }
+    if (next == UINT64_MAX || local->stopping) return;
+    uv_update_time(local->loop);
+    uv_timer_start(&local->clock, on_clock, next > now ? next - now : 0, 0);
+}
+
+/* Puts it in line, unless it has come already. */
+static void await(struct local *local, struct local_waiter *waiter, uint64_t wait_ms) {
+    int error = CO_OK;
+    waiter->deadline_ms = clock_mono_ms() + wait_ms;
+    if (has_come(local, waiter, &error)) {
+        local_unlock(local);
+        waiter_end(waiter, error);
+        return;
+    }
+    list_append(&local->waiters, &waiter->link);
+    local_wake(local);
+    local_unlock(local);
+}
+
+void local_on_synced(struct local *local, struct local_waiter *waiter, uint64_t wait_ms) {
+    local_lock(local);
+    waiter->service_id = NULL;
+    waiter->target = local->sequence;
+    await(local, waiter, wait_ms);
+}
+
+void local_on_service_change(struct local *local, struct local_waiter *waiter, struct slice id, uint64_t hash,
+                             uint64_t wait_ms) {
+    local_lock(local);
+    waiter->service_id = mem_strndup(id.data, id.size);
+    waiter->target = hash;
+    await(local, waiter, wait_ms);
+}
+
+uint64_t local_service_hash(struct local *local, struct slice id) {
+    local_lock(local);
+    uint64_t hash = hash_of(local, id);
+    local_unlock(local);
+    return hash;
+}
+
+/* -- beginning
+ * ------------------------------------------------------------------------------------------------------------------
+ */
+
+static const char *keep(struct local *local, const char *text) {
+    return text ? arena_strndup(&local->strings, text, strlen(text)) : NULL;
+}
+
+static void keep_config(struct local *local, const struct local_config *config) {
+    ProtobufCAllocator allocator = ARENA_PROTOBUF(&local->strings);
+    size_t size = pb__node__get_packed_size(config->node_record);
+    uint8_t *bytes = arena_alloc(&local->strings, size);
+    pb__node__pack(config->node_record, bytes);
+    local->config = *config;
+    local->config.node = keep(local, config->node);
+    local->config.node_id = keep(local, config->node_id);
+    local->config.address = keep(local, config->address);
+    local->config.datacenter = keep(local, config->datacenter);
+    local->config.folder = keep(local, config->folder);
+    local->config.version = keep(local, config->version);
+    local->config.node_record = pb__node__unpack(&allocator, size, bytes);
+    CHECK(local->config.node_record != NULL);
+}
+
+static void free_memory(struct local *local) {
+    items_free(local);
+    LIST_FOREACH_SAFE(link, next, &local->waiting) {
+        struct waiting_check *waiting = LIST_ENTRY(link, struct waiting_check, link);
+        check_definition_free(waiting->definition);
+        free(waiting->service_id);
+        free(waiting->reason);
+        free(waiting);
+    }
+    uv_mutex_destroy(&local->lock);
+    arena_free(&local->strings);
+    free(local);
+}
+
+static void on_broken_closed(uv_handle_t *handle) { free_memory(handle->data); }
+
+int local_start(uv_loop_t *loop, const struct local_config *config, struct rpc *rpc, struct local **out,
+                struct fault *fault) {
+    struct local *local = mem_zalloc(sizeof *local);
+    local->loop = loop;
+    local->rpc = rpc;
+    keep_config(local, config);
+    CHECK(uv_mutex_init(&local->lock) == 0);
+    struct list *lists[] = {&local->dirty, &local->saves, &local->restarts, &local->waiters, &local->waiting};
+    for (size_t i = 0; i < ARRAY_COUNT(lists); i++) list_init(lists[i]);
+    local->flying_first = local->output_next_ms = UINT64_MAX;
+    rng_seed(&local->rng, random_u64());
+    CHECK(uv_async_init(loop, &local->wake, on_wake) == 0);
+    local->wake.data = local;
+    int error = config->folder ? store_files_open(local, fault) : CO_OK;
+    if (error != CO_OK) {
+        uv_close((uv_handle_t *)&local->wake, on_broken_closed);
+        return error;
+    }
+    uv_timer_init(loop, &local->clock);
+    local->clock.data = local;
+    runners_init(&local->runners, loop);
+    local->sync = sync_new(local);
+    *out = local;
+    return CO_OK;
+}
+
+/* -- end
+ * ---------------------------------------------------------------------------------------------------------------------------
+ */
+
+void local_part_closed(struct local *local) {
+    CHECK(local->closing > 0);
+    if (--local->closing > 0 || !local->stopping) return;
+    void (*closed)(void *data) = local->closed;
+    void *data = local->closed_data;
+    free_memory(local);
+    closed(data);
+}
+
+static void on_handle_closed(uv_handle_t *handle) { local_part_closed(handle->data); }
+static void on_runners_closed(struct runners *runners) {
+    local_part_closed(CONTAINER_OF(runners, struct local, runners));
+}
+
+static void dismiss_waiters(struct local *local) {
+    for (;;) {
+        local_lock(local);
+        bool none = list_empty(&local->waiters);
+        struct local_waiter *waiter = LIST_ENTRY(local->waiters.next, struct local_waiter, link);
+        if (!none) list_remove(&waiter->link);
+        local_unlock(local);
+        if (none) return;
+        waiter_end(waiter, CO_CLOSED);
+    }
+}
+
+void local_stop(struct local *local, void (*closed)(void *data), void *data) {
+    local->closed = closed;
+    local->closed_data = data;
+    local->stopping = true;
+    local->closing += 4 + (local->files != NULL);
+    watchers_close(local);
+    dismiss_waiters(local);
+    sync_close(local->sync);
+    runners_close(&local->runners, on_runners_closed);
+    uv_close((uv_handle_t *)&local->wake, on_handle_closed);
+    uv_close((uv_handle_t *)&local->clock, on_handle_closed);
+    if (local->files) store_files_close(local->files);
+}
+
+const struct local_config *local_configuration(const struct local *local) { return &local->config; }
+
+/* -- the API: changes
+ * ------------------------------------------------------------------------------------------------------------------
+ */
+
+int local_service_register(struct local *local, struct service_definition *definition, bool replace,
+                           bool persist, struct fault *fault) {
+    (void)fault;
+    local_lock(local);
+    int error = service_put(local, definition, replace, persist, false);
+    local_unlock(local);
+    return error;
+}
+
+int local_service_deregister(struct local *local, struct slice id) {
+    local_lock(local);
+    struct local_service *service = live_service(local, id);
+    if (service) service_remove(local, service);
+    local_unlock(local);
+    return service ? CO_OK : CO_NOTFOUND;
+}
+
+int local_check_register(struct local *local, struct check_definition *definition, bool persist,
+                         struct fault *fault) {
+    local_lock(local);
+    int error = check_put(local, definition, persist, false, fault);
+    local_unlock(local);
+    return error;
+}
+
+int local_check_deregister(struct local *local, struct slice check_id) {
+    local_lock(local);
+    struct local_check *check = live_check(local, check_id);
+    if (check) check_remove(local, check);
+    local_unlock(local);
+    return check ? CO_OK : CO_NOTFOUND;
+}
+
+/* Text beyond the limit is cut, and says so. */
+static void cut_output(struct buffer *out, struct slice text, size_t most) {
+    if (text.size <= most) {
+        buffer_append(out, text.data, text.size);
+        return;
+    }
+    buffer_append(out, text.data, most);
+    buffer_printf(out, " ... (captured %zu of %zu bytes)", most, text.size);
+}
+
+int local_check_update(struct local *local, struct slice check_id, Pb__Status status, struct slice output,
+                       struct fault *fault) {
+    struct buffer text = {0};
+    local_lock(local);
+    struct local_check *check = live_check(local, check_id);
+    const struct check_definition *definition = check ? check->shared->definition : NULL;
+    int error = !check                                                   ? CO_NOTFOUND
+                : definition->kind != CHECK_TTL || check->is_maintenance ? CO_INVALID
+                                                                         : CO_OK;
+    if (error == CO_OK) {
+        size_t most = local->config.output_limit ? local->config.output_limit : 4096;
+        if (definition->output_max_size < most) most = definition->output_max_size;
+        cut_output(&text, output, most);
+        Pb__Status before = check->core.status;
+        bool expired = check->core.due_ns == CHECK_NEVER;
+        check->restored = false;
+        check_set(&check->core, definition, status, clock_mono_ns());
+        check_publish(local, check, before, buffer_slice(&text));
+        if (expired && list_empty(&check->restart)) { /* its timer stands still */
+            list_append(&local->restarts, &check->restart);
+            local_wake(local);
+        }
+    }
+    local_unlock(local);
+    buffer_free(&text);
+    if (error == CO_OK) return CO_OK;
+    return fault_set(fault, error, "CheckID \"%.*s\" does not have associated TTL",
+                     (int)(check_id.size < 150 ? check_id.size : 150), check_id.data);
+}
+
+static int maintenance(struct local *local, struct slice service_id, bool enable, struct slice reason) {
+    static const char prefix[] = "_service_maintenance:";
+    int error = CO_OK;
+    local_lock(local);
+    if (enable) {
+        error = maintenance_put(local, service_id, reason, false);
+    } else if (service_id.size > 0 && !live_service(local, service_id)) {
+        error = CO_NOTFOUND;
+    } else {
+        struct buffer id = {0};
+        buffer_append_text(&id, service_id.size ? prefix : "_node_maintenance");
+        buffer_append(&id, service_id.data, service_id.size);
+        struct local_check *check = live_check(local, buffer_slice(&id));
+        if (check) check_remove(local, check);
+        buffer_free(&id);
+    }
+    local_unlock(local);
+    if (error == CO_OK) {
+        log_info("health", "maintenance mode %s service=\"%.*s\"", enable ? "on" : "off",
+                 (int)service_id.size, service_id.data ? service_id.data : "");
+    }
+    return error;
+}
+
+int local_service_maintenance(struct local *local, struct slice id, bool enable, struct slice reason) {
+    return id.size == 0 ? CO_NOTFOUND : maintenance(local, id, enable, reason);
+}
+
+int local_node_maintenance(struct local *local, bool enable, struct slice reason) {
+    return maintenance(local, slice_text(""), enable, reason);
+}
+
+/* -- the API: copies
+ * ----------------------------------------------------------------------------------------------------------------------
+ */
+
+size_t local_services(struct local *local, struct arena *arena, Pb__Service ***services) {
+    size_t count = 0;
+    local_lock(local);
+    *services = arena_alloc(arena, (local->services.count + 1) * sizeof **services);
+    for (size_t i = 0; i < local->services.count; i++) {
+        struct item *item = local->services.items[i];
+        if (!item->removed) (*services)[count++] = service_record_copy(as_service(item)->record, arena);
+    }
+    local_unlock(local);
+    return count;
+}
+
+size_t local_checks(struct local *local, struct arena *arena, Pb__Check ***checks) {
+    size_t count = 0;
+    local_lock(local);
+    *checks = arena_alloc(arena, (local->checks.count + 1) * sizeof **checks);
+    for (size_t i = 0; i < local->checks.count; i++) {
+        struct item *item = local->checks.items[i];
+        if (!item->removed) (*checks)[count++] = check_record_copy(local, as_check(item), arena);
+    }
+    local_unlock(local);
+    return count;
+}
+
+bool local_service(struct local *local, struct slice id, struct arena *arena, Pb__Service **service,
+                   Pb__Check ***checks, size_t *check_count) {
+    local_lock(local);
+    struct local_service *found = live_service(local, id);
+    if (found) {
+        *service = service_record_copy(found->record, arena);
+        *checks = arena_alloc(arena, (local->checks.count + 1) * sizeof **checks);
+        *check_count = 0;
+        for (size_t i = 0; i < local->checks.count; i++) {
+            struct local_check *check = as_check(local->checks.items[i]);
+            if (check->item.removed) continue;
+            const char *of = check->shared->definition->service_id;
+            if (*of && !slice_is(id, of)) continue;
+            (*checks)[(*check_count)++] = check_record_copy(local, check, arena);
+        }
+    }
+    local_unlock(local);
+    return found != NULL;
+}
+
+uint64_t local_generation(struct local *local) {
+    local_lock(local);
+    uint64_t generation = local->generation;
+    local_unlock(local);
+    return generation;
+}
+
+bool local_synced(struct local *local) {
+    local_lock(local);
+    bool synced = local->compared && list_empty(&local->dirty) && local->flying_first == UINT64_MAX;
+    local_unlock(local);
+    return synced;
+}

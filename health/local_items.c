@@ -1,0 +1,224 @@
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "health/local_internal.h"
+
+/* -- tables
+ * ------------------------------------------------------------------------------------------------------ */
+
+/* Where `id` is, or where it belongs. */
+static size_t place(const struct item_table *table, struct slice id) {
+    size_t low = 0, high = table->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (slice_compare(slice_text(table->items[middle]->id), id) < 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+struct item *item_find(const struct item_table *table, struct slice id) {
+    size_t at = place(table, id);
+    if (at == table->count || !slice_is(id, table->items[at]->id)) return NULL;
+    return table->items[at];
+}
+
+static void table_insert(struct item_table *table, struct item *item) {
+    size_t at = place(table, slice_text(item->id));
+    if (table->count == table->capacity) {
+        table->capacity = table->capacity ? table->capacity * 2 : 16;
+        table->items = mem_realloc(table->items, table->capacity * sizeof *table->items);
+    }
+    memmove(table->items + at + 1, table->items + at, (table->count - at) * sizeof *table->items);
+    table->items[at] = item;
+    table->count++;
+}
+
+static void table_remove(struct item_table *table, struct item *item) {
+    size_t at = place(table, slice_text(item->id));
+    CHECK(at < table->count && table->items[at] == item);
+    table->count--;
+    memmove(table->items + at, table->items + at + 1, (table->count - at) * sizeof *table->items);
+}
+
+struct local_service *live_service(struct local *local, struct slice id) {
+    struct item *item = item_find(&local->services, id);
+    return item && !item->removed ? as_service(item) : NULL;
+}
+
+struct local_check *live_check(struct local *local, struct slice id) {
+    struct item *item = item_find(&local->checks, id);
+    return item && !item->removed ? as_check(item) : NULL;
+}
+
+/* -- birth and death
+ * --------------------------------------------------------------------------------------------------- */
+
+static void item_init(struct item *item, const char *id, bool is_check) {
+    item->id = mem_strdup(id);
+    item->is_check = is_check;
+    list_init(&item->dirty);
+    list_init(&item->save);
+}
+
+struct local_service *service_take(struct local *local, const char *id) {
+    struct item *known = item_find(&local->services, slice_text(id));
+    if (known) return as_service(known);
+    struct local_service *service = mem_zalloc(sizeof *service);
+    item_init(&service->item, id, false);
+    list_init(&service->checks);
+    table_insert(&local->services, &service->item);
+    return service;
+}
+
+struct local_check *check_take(struct local *local, const char *id) {
+    struct item *known = item_find(&local->checks, slice_text(id));
+    if (known) return as_check(known);
+    struct local_check *check = mem_zalloc(sizeof *check);
+    item_init(&check->item, id, true);
+    list_init(&check->of_service);
+    list_init(&check->restart);
+    table_insert(&local->checks, &check->item);
+    return check;
+}
+
+static void service_free(struct local_service *service) {
+    if (service->record) pb__service__free_unpacked(service->record, NULL);
+    free(service->item.id);
+    free(service);
+}
+
+static void check_free(struct local_check *check) {
+    check_shared_drop(check->shared);
+    buffer_free(&check->output);
+    free(check->item.id);
+    free(check);
+}
+
+void item_release(struct local *local, struct item *item) {
+    if (!item->removed || item->flying || !list_empty(&item->dirty) || !list_empty(&item->save)) return;
+    if (!item->is_check) {
+        CHECK(list_empty(&as_service(item)->checks));
+        table_remove(&local->services, item);
+        service_free(as_service(item));
+        return;
+    }
+    struct local_check *check = as_check(item);
+    if (check->watcher || !list_empty(&check->restart)) return; /* the loop comes by and asks again */
+    table_remove(&local->checks, item);
+    check_free(check);
+}
+
+void items_free(struct local *local) {
+    for (size_t i = 0; i < local->services.count; i++) service_free(as_service(local->services.items[i]));
+    for (size_t i = 0; i < local->checks.count; i++) check_free(as_check(local->checks.items[i]));
+    free(local->services.items);
+    free(local->checks.items);
+}
+
+/* -- changes
+ * ---------------------------------------------------------------------------------------------------------------
+ */
+
+void item_touch(struct local *local, struct item *item) {
+    item->sequence = ++local->sequence;
+    local->generation++;
+    list_remove(&item->dirty);
+    list_append(&local->dirty, &item->dirty);
+    local_wake(local);
+}
+
+static uint64_t record_hash(struct local *local, struct item *item) {
+    struct arena arena = {0};
+    uint64_t hash;
+    if (item->is_check) {
+        Pb__Check *record = check_record(local, as_check(item), &arena);
+        record->output = (ProtobufCBinaryData){0};
+        uint8_t *bytes = arena_alloc(&arena, pb__check__get_packed_size(record));
+        hash = hash64(bytes, pb__check__pack(record, bytes));
+    } else {
+        const Pb__Service *record = as_service(item)->record;
+        uint8_t *bytes = arena_alloc(&arena, pb__service__get_packed_size(record));
+        hash = hash64(bytes, pb__service__pack(record, bytes));
+    }
+    arena_free(&arena);
+    return hash ? hash : 1; /* 0: never computed */
+}
+
+void item_changed(struct local *local, struct item *item) {
+    uint64_t hash = record_hash(local, item);
+    if (hash == item->hash) return;
+    item->hash = hash;
+    item_touch(local, item);
+}
+
+bool check_has_own_file(struct local *local, const struct local_check *check) {
+    const char *service_id = check->shared->definition->service_id;
+    if (check->item.removed || !check->item.persist) return false;
+    if (check->is_maintenance || *service_id == '\0') return true;
+    struct local_service *service = live_service(local, slice_text(service_id));
+    return !service || !service->item.persist;
+}
+
+void item_save(struct local *local, struct item *item) {
+    if (!local->files) return;
+    if (item->is_check && !check_has_own_file(local, as_check(item))) {
+        const char *id = as_check(item)->shared->definition->service_id;
+        struct local_service *service = *id ? live_service(local, slice_text(id)) : NULL;
+        if (service && !as_check(item)->is_maintenance) item_save(local, &service->item);
+        if (!item->has_file) return;
+    }
+    if (!item->is_check && !item->has_file && (item->removed || !item->persist)) return;
+    local->sequence++;
+    list_remove(&item->save);
+    list_append(&local->saves, &item->save);
+    local_wake(local);
+}
+
+/* -- records
+ * ------------------------------------------------------------------------------------------------------------------
+ */
+
+Pb__Check *check_record(struct local *local, const struct local_check *check, struct arena *arena) {
+    const struct check_definition *definition = check->shared->definition;
+    struct local_service *service =
+        *definition->service_id ? live_service(local, slice_text(definition->service_id)) : NULL;
+    Pb__Check *record = arena_alloc(arena, sizeof *record);
+    pb__check__init(record);
+    record->node = (char *)local->config.node;
+    record->check_id = check->item.id;
+    record->name = definition->name;
+    record->notes = definition->notes;
+    record->status = check->core.status;
+    record->output = (ProtobufCBinaryData){.data = (uint8_t *)check->output.data, .len = check->output.size};
+    record->service_id = definition->service_id;
+    record->type = (char *)(check->is_maintenance ? "maintenance" : check_kind_text(definition->kind));
+    if (service) {
+        record->service_name = service->record->name;
+        record->service_tags = service->record->tags;
+        record->n_service_tags = service->record->n_tags;
+    }
+    return record;
+}
+
+static ProtobufCMessage *copy_message(const ProtobufCMessage *message, struct arena *arena) {
+    ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
+    size_t size = protobuf_c_message_get_packed_size(message);
+    uint8_t *bytes = arena_alloc(arena, size);
+    protobuf_c_message_pack(message, bytes);
+    ProtobufCMessage *copy = protobuf_c_message_unpack(message->descriptor, &allocator, size, bytes);
+    CHECK(copy != NULL);
+    return copy;
+}
+
+Pb__Check *check_record_copy(struct local *local, const struct local_check *check, struct arena *arena) {
+    return (Pb__Check *)copy_message(&check_record(local, check, arena)->base, arena);
+}
+
+Pb__Service *service_record_copy(const Pb__Service *service, struct arena *arena) {
+    return (Pb__Service *)copy_message(&service->base, arena);
+}

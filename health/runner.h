@@ -1,0 +1,44 @@
+/* What runs checks: one attempt at a time, on the loop, without blocking it. Loop thread only.
+ *
+ * An attempt ends by calling `done` once, never from within its start, or by being cancelled, after which `done` is not
+ * called. Memory and handles go a little later, by themselves; runners_close waits for them. */
+#ifndef COORD_HEALTH_RUNNER_H
+#define COORD_HEALTH_RUNNER_H
+
+#include "health/local.h"
+
+/* `output` is valid during the call. */
+typedef void (*run_done)(void *data, Pb__Status status, struct slice output);
+
+struct runner_http;
+struct run;                          /* one attempt */
+
+struct runners {
+    uv_loop_t *loop;
+    size_t open;                     /* attempts, engines and handles that are not gone yet */
+    struct runner_http *http;        /* libcurl: begun with the first HTTP check */
+    void (*closed)(struct runners *runners);
+};
+void runners_init(struct runners *runners, uv_loop_t *loop);
+/* All attempts have been cancelled. `closed` is called on the loop when nothing is left. */
+void runners_close(struct runners *runners, void (*closed)(struct runners *runners));
+
+/* NULL for kinds that nobody runs (TTL). `output_max`: of a body's bytes, the last ones are kept. The definition may go right
+ * after the call. */
+struct run *run_start(struct runners *runners, const struct check_definition *definition, uint32_t output_max, run_done done, void *data);
+void run_cancel(struct run *run);    /* NULL allowed */
+
+/* -- for the runners themselves ------------------------------------------------------------------------------------ */
+/* First member of each runner's attempt. */
+struct run {
+    struct runners *runners;
+    run_done done;
+    void *data;
+    void (*cancel)(struct run *run);
+};
+void runners_left(struct runners *runners);      /* one of `open` is gone */
+struct run *run_http_start(struct runners *runners, const struct check_definition *definition, uint32_t output_max);
+struct run *run_tcp_start(struct runners *runners, const struct check_definition *definition);
+void runner_http_close(struct runner_http *http);    /* NULL allowed */
+
+#endif

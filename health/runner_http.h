@@ -1,0 +1,37 @@
+/* Shared by runner_http*.c. */
+#ifndef COORD_HEALTH_RUNNER_HTTP_H
+#define COORD_HEALTH_RUNNER_HTTP_H
+
+#include <curl/curl.h>
+
+#include "health/runner.h"
+
+#define HTTP_REDIRECTS_MOST 10
+
+struct http_run {
+    struct run run;
+    CURL *easy;
+    struct curl_slist *headers, *connect_to;
+    uv_timer_t soon;                     /* ends it when it could not even begin */
+    bool begun;
+    char *method, *url;                  /* the url as it may be shown */
+    char *host;                          /* with port, for messages */
+    int64_t timeout_ms;
+    char reason[128];                    /* "200 OK" */
+    char *tail;                          /* ring of the last `tail_max` bytes of the body */
+    size_t tail_max, body_size;
+    struct fault fault;
+    char error[CURL_ERROR_SIZE];
+};
+
+/* Fills in method, url, host and headers, and the easy handle's options; a fault when that is no request. `tail`, `tail_max`,
+ * `timeout_ms` and `easy` are set. */
+void http_request_prepare(struct http_run *http, const struct check_definition *definition);
+
+/* Whether this libcurl lets us look at its TLS sessions. If not, it has to verify by itself. */
+bool http_tls_can_verify(void);
+/* `easy`: connected, nothing sent yet. Whether the server is `host` according to the trusted certificates: those of the file that
+ * the environment names in SSL_CERT_FILE, or the system's. Else a fault. Loop thread. */
+bool http_tls_verify(CURL *easy, const char *host, struct fault *fault);
+
+#endif

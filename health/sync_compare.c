@@ -1,0 +1,241 @@
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "health/sync.h"
+
+/* -- equal or not
+ * ----------------------------------------------------------------------------------------------------- */
+
+static uint64_t message_hash(const ProtobufCMessage *message, struct arena *arena) {
+    uint8_t *bytes = arena_alloc(arena, protobuf_c_message_get_packed_size(message));
+    uint64_t hash = hash64(bytes, protobuf_c_message_pack(message, bytes));
+    return hash ? hash : 1;
+}
+
+/* As item_changed computes them, of what the catalog holds. */
+static uint64_t service_hash(const Pb__Service *stored, struct arena *arena) {
+    Pb__Service service = *stored;
+    service.create_index = service.modify_index = 0;
+    return message_hash(&service.base, arena);
+}
+
+static uint64_t check_hash(const Pb__Check *stored, struct arena *arena) {
+    Pb__Check check = *stored;
+    check.create_index = check.modify_index = 0;
+    check.output = (ProtobufCBinaryData){0};
+    return message_hash(&check.base, arena);
+}
+
+static uint64_t node_hash(const Pb__Node *stored, struct arena *arena) {
+    Pb__Node node = *stored;
+    node.create_index = node.modify_index = 0;
+    return message_hash(&node.base, arena);
+}
+
+/* -- finding what the catalog has
+ * --------------------------------------------------------------------------------------- */
+
+static int service_order(const void *a, const void *b) {
+    return strcmp((*(Pb__Service *const *)a)->id, (*(Pb__Service *const *)b)->id);
+}
+static int check_order(const void *a, const void *b) {
+    return strcmp((*(Pb__Check *const *)a)->check_id, (*(Pb__Check *const *)b)->check_id);
+}
+
+struct catalog_view {
+    const Pb__Node *node;
+    Pb__Service **services;
+    Pb__Check **checks;
+    size_t service_count, check_count;
+};
+
+static const Pb__Service *stored_service(const struct catalog_view *view, const char *id) {
+    Pb__Service wanted = {.id = (char *)id}, *key = &wanted;
+    Pb__Service **found = view->service_count ? bsearch(&key, view->services, view->service_count,
+                                                        sizeof *view->services, service_order)
+                                              : NULL;
+    return found ? *found : NULL;
+}
+
+static const Pb__Check *stored_check(const struct catalog_view *view, const char *id) {
+    Pb__Check wanted = {.check_id = (char *)id}, *key = &wanted;
+    Pb__Check **found =
+        view->check_count ? bsearch(&key, view->checks, view->check_count, sizeof *view->checks, check_order)
+                          : NULL;
+    return found ? *found : NULL;
+}
+
+/* Sorted copies of the lists; the records stay where they are. */
+static bool read_catalog(struct sync *sync, struct store_txn *txn, struct catalog_view *view) {
+    Pb__NodeRequest request = PB__NODE_REQUEST__INIT;
+    struct query_result services = {0}, checks = {0};
+    request.node = (char *)sync->local->config.node;
+    if (query_node_services.run(txn, &request.base, &sync->arena, &services) != CO_OK) return false;
+    if (query_node_checks.run(txn, &request.base, &sync->arena, &checks) != CO_OK) return false;
+    const Pb__NodeServicesResult *of_node = (const Pb__NodeServicesResult *)services.message;
+    const Pb__ChecksResult *all = (const Pb__ChecksResult *)checks.message;
+    if (services.found && of_node) {
+        view->node = of_node->node;
+        view->service_count = of_node->n_services;
+        view->services = arena_alloc(&sync->arena, (of_node->n_services + 1) * sizeof *view->services);
+        if (of_node->n_services) {
+            memcpy(view->services, of_node->services, of_node->n_services * sizeof *view->services);
+            qsort(view->services, view->service_count, sizeof *view->services, service_order);
+        }
+    }
+    if (all) {
+        view->check_count = all->n_checks;
+        view->checks = arena_alloc(&sync->arena, (all->n_checks + 1) * sizeof *view->checks);
+        if (all->n_checks) {
+            memcpy(view->checks, all->checks, all->n_checks * sizeof *view->checks);
+            qsort(view->checks, view->check_count, sizeof *view->checks, check_order);
+        }
+    }
+    return true;
+}
+
+/* -- ours against theirs
+ * ------------------------------------------------------------------------------------------------------ */
+
+/* In sync: need not travel. An item may go away by this. */
+static void settle(struct local *local, struct item *item) {
+    list_remove(&item->dirty);
+    item->alone = false;
+    item_release(local, item);
+}
+
+static void differ(struct local *local, struct item *item) {
+    if (list_empty(&item->dirty)) item_touch(local, item);
+}
+
+/* EnableTagOverride: the tags belong to whoever set them in the catalog. */
+static void take_tags(struct local *local, struct local_service *service, const Pb__Service *stored) {
+    Pb__Service *record = service->record;
+    bool same = record->n_tags == stored->n_tags;
+    for (size_t i = 0; same && i < record->n_tags; i++) same = strcmp(record->tags[i], stored->tags[i]) == 0;
+    if (same) return;
+    for (size_t i = 0; i < record->n_tags; i++) free(record->tags[i]);
+    free(record->tags);
+    record->tags = mem_zalloc((stored->n_tags + 1) * sizeof *record->tags);
+    record->n_tags = stored->n_tags;
+    for (size_t i = 0; i < stored->n_tags; i++) record->tags[i] = mem_strdup(stored->tags[i]);
+    item_changed(local, &service->item);
+    LIST_FOREACH(link, &service->checks) {
+        item_changed(local, &LIST_ENTRY(link, struct local_check, of_service)->item);
+    }
+}
+
+static void compare_service(struct sync *sync, struct local_service *service, const Pb__Service *stored) {
+    struct local *local = sync->local;
+    if (service->item.removed) {
+        if (stored) {
+            differ(local, &service->item);
+        } else {
+            settle(local, &service->item);
+        }
+        return;
+    }
+    if (stored && service->record->enable_tag_override && list_empty(&service->item.dirty)) {
+        take_tags(local, service, stored);
+    }
+    if (stored && service_hash(stored, &sync->arena) == service->item.hash) {
+        settle(local, &service->item);
+    } else {
+        differ(local, &service->item);
+    }
+}
+
+/* After a restart of the agent the catalog remembers how a check stood: it does not fall before it has run.
+ */
+static void take_state(struct local *local, struct local_check *check, const Pb__Check *stored) {
+    check->restored = false;
+    check_set(&check->core, check->shared->definition, stored->status, clock_mono_ns());
+    buffer_reset(&check->output);
+    buffer_append(&check->output, stored->output.data, stored->output.len);
+    item_changed(local, &check->item);
+}
+
+static void compare_check(struct sync *sync, struct local_check *check, const Pb__Check *stored) {
+    struct local *local = sync->local;
+    if (check->item.removed) {
+        if (stored) {
+            differ(local, &check->item);
+        } else {
+            settle(local, &check->item);
+        }
+        return;
+    }
+    if (stored && check->restored && !check->is_maintenance) take_state(local, check, stored);
+    if (stored && check_hash(stored, &sync->arena) == check->item.hash) {
+        settle(local, &check->item);
+    } else {
+        differ(local, &check->item);
+    }
+}
+
+/* What stands there under our node although nobody here knows it: it goes. */
+static void find_strangers(struct sync *sync, const struct catalog_view *view) {
+    struct local *local = sync->local;
+    bool own_service = local->config.is_server && local->config.server_port;
+    for (size_t i = 0; i < view->service_count; i++) {
+        const char *id = view->services[i]->id;
+        if ((own_service && strcmp(id, SYNC_OWN_SERVICE) == 0) || item_find(&local->services, slice_text(id)))
+            continue;
+        log_info("health", "removing an unknown service from the catalog id=%s", id);
+        struct local_service *service = service_take(local, id);
+        service->item.removed = true;
+        item_touch(local, &service->item);
+    }
+    for (size_t i = 0; i < view->check_count; i++) {
+        const char *id = view->checks[i]->check_id, *service_id = view->checks[i]->service_id;
+        struct item *service = *service_id ? item_find(&local->services, slice_text(service_id)) : NULL;
+        if (strcmp(id, SYNC_OWN_CHECK) == 0 || item_find(&local->checks, slice_text(id))) continue;
+        if (service && service->removed) continue; /* goes along with it */
+        if (own_service && strcmp(service_id, SYNC_OWN_SERVICE) == 0) continue;
+        log_info("health", "removing an unknown check from the catalog id=%s", id);
+        struct local_check *check = check_take(local, id);
+        check->shared = check_shared_new(check_definition_blank(id, service_id));
+        check->item.removed = true;
+        item_touch(local, &check->item);
+    }
+}
+
+static void compare_own(struct sync *sync, const struct catalog_view *view) {
+    const Pb__RegisterCommand *own = sync_own(sync);
+    const Pb__Check *check = stored_check(view, SYNC_OWN_CHECK);
+    const Pb__Service *service = stored_service(view, SYNC_OWN_SERVICE);
+    sync->node_dirty =
+        !view->node || node_hash(view->node, &sync->arena) != node_hash(own->node, &sync->arena) || !check ||
+        check_hash(check, &sync->arena) != check_hash(own->checks[0], &sync->arena) ||
+        (own->service &&
+         (!service || service_hash(service, &sync->arena) != service_hash(own->service, &sync->arena)));
+}
+
+bool sync_compare(struct sync *sync) {
+    struct local *local = sync->local;
+    struct catalog_view view = {0};
+    struct store_txn *txn = rpc_read_begin(sync->reader);
+    bool read = txn && read_catalog(sync, txn, &view);
+    if (read) {
+        local_lock(local);
+        compare_own(sync, &view);
+        /* Backwards: settled items that were removed leave the table. */
+        for (size_t i = local->services.count; i-- > 0;) {
+            struct local_service *service = as_service(local->services.items[i]);
+            compare_service(sync, service, stored_service(&view, service->item.id));
+        }
+        for (size_t i = local->checks.count; i-- > 0;) {
+            struct local_check *check = as_check(local->checks.items[i]);
+            compare_check(sync, check, stored_check(&view, check->item.id));
+        }
+        find_strangers(sync, &view);
+        local->compared = true;
+        local_unlock(local);
+    }
+    rpc_read_end(sync->reader);
+    arena_reset(&sync->arena);
+    return read;
+}

@@ -1,0 +1,175 @@
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "health/sync.h"
+
+#define BATCH_ITEMS_MOST 512
+#define BATCH_BYTES_MOST ((size_t)256 * 1024)
+
+struct gathering {
+    struct sync *sync;
+    Pb__CatalogBatchCommand *command;
+    Pb__RegisterCommand *lone_checks; /* checks whose service does not travel with them */
+    size_t bytes;
+};
+
+/* -- the node itself
+ * -------------------------------------------------------------------------------------------------- */
+
+static Pb__Service *own_service(struct sync *sync) {
+    const struct local_config *config = &sync->local->config;
+    Pb__Service *service = arena_alloc(&sync->arena, sizeof *service);
+    pb__service__init(service);
+    service->node = (char *)config->node;
+    service->id = service->name = (char *)SYNC_OWN_SERVICE;
+    service->port = config->server_port;
+    service->weight_passing = service->weight_warning = 1;
+    if (config->version) {
+        Pb__Pair *pair = arena_alloc(&sync->arena, sizeof *pair);
+        pb__pair__init(pair);
+        pair->key = (char *)"version";
+        pair->value = (char *)config->version;
+        service->meta = arena_alloc(&sync->arena, sizeof *service->meta);
+        service->meta[0] = pair;
+        service->n_meta = 1;
+    }
+    return service;
+}
+
+Pb__RegisterCommand *sync_own(struct sync *sync) {
+    struct local *local = sync->local;
+    Pb__RegisterCommand *command = arena_alloc(&sync->arena, sizeof *command);
+    Pb__Check *check = arena_alloc(&sync->arena, sizeof *check);
+    pb__register_command__init(command);
+    pb__check__init(check);
+    command->node = (Pb__Node *)local->config.node_record;
+    command->own = true;
+    if (local->config.is_server && local->config.server_port &&
+        !live_service(local, SLICE_LITERAL(SYNC_OWN_SERVICE))) {
+        command->service = own_service(sync);
+    }
+    static char output[] = "Agent alive and reachable";
+    check->node = (char *)local->config.node;
+    check->check_id = (char *)SYNC_OWN_CHECK;
+    check->name = (char *)"Serf Health Status";
+    check->status = PB__STATUS__PASSING;
+    check->output = (ProtobufCBinaryData){.data = (uint8_t *)output, .len = sizeof output - 1};
+    command->checks = arena_alloc(&sync->arena, sizeof *command->checks);
+    command->checks[0] = check;
+    command->n_checks = 1;
+    return command;
+}
+
+/* -- what is dirty
+ * -------------------------------------------------------------------------------------------------------- */
+
+static void fly(struct gathering *g, struct item *item) {
+    struct sync *sync = g->sync;
+    if (sync->batch_count == sync->batch_capacity) {
+        sync->batch_capacity = sync->batch_capacity ? sync->batch_capacity * 2 : 64;
+        sync->batch = mem_realloc(sync->batch, sync->batch_capacity * sizeof *sync->batch);
+    }
+    sync->batch[sync->batch_count++] = item;
+    list_remove(&item->dirty);
+    item->flying = true;
+    item->flying_sequence = item->sequence;
+    if (item->is_check) as_check(item)->output_due_ms = 0;
+    g->bytes += 64;
+}
+
+static Pb__RegisterCommand *add_register(struct gathering *g, size_t checks_most) {
+    struct sync *sync = g->sync;
+    Pb__RegisterCommand *command = arena_alloc(&sync->arena, sizeof *command);
+    pb__register_command__init(command);
+    command->node = arena_alloc(&sync->arena, sizeof *command->node);
+    pb__node__init(command->node);
+    command->node->name = (char *)sync->local->config.node;
+    command->skip_node_update = true;
+    command->checks = arena_alloc(&sync->arena, checks_most * sizeof *command->checks);
+    g->command->registers[g->command->n_registers++] = command;
+    return command;
+}
+
+static Pb__DeregisterCommand *add_deregister(struct gathering *g) {
+    struct sync *sync = g->sync;
+    Pb__DeregisterCommand *command = arena_alloc(&sync->arena, sizeof *command);
+    pb__deregister_command__init(command);
+    command->node = (char *)sync->local->config.node;
+    g->command->deregisters[g->command->n_deregisters++] = command;
+    return command;
+}
+
+static void add_check(struct gathering *g, Pb__RegisterCommand *command, struct local_check *check) {
+    command->checks[command->n_checks++] = check_record(g->sync->local, check, &g->sync->arena);
+    g->bytes += 128 + check->output.size;
+    fly(g, &check->item);
+}
+
+static bool full(const struct gathering *g) {
+    return g->sync->batch_count >= BATCH_ITEMS_MOST || g->bytes >= BATCH_BYTES_MOST;
+}
+
+/* With all of its checks that are dirty: the catalog takes them together or not at all. */
+static void add_service(struct gathering *g, struct local_service *service) {
+    size_t checks = 1;
+    LIST_FOREACH(link, &service->checks) checks++;
+    Pb__RegisterCommand *command = add_register(g, checks);
+    command->service = service->record;
+    g->bytes += pb__service__get_packed_size(service->record);
+    fly(g, &service->item);
+    LIST_FOREACH(link, &service->checks) {
+        struct local_check *check = LIST_ENTRY(link, struct local_check, of_service);
+        if (!full(g) && !list_empty(&check->item.dirty)) add_check(g, command, check);
+    }
+}
+
+static void add_item(struct gathering *g, struct item *item) {
+    struct local *local = g->sync->local;
+    if (item->removed) {
+        Pb__DeregisterCommand *command = add_deregister(g);
+        *(item->is_check ? &command->check_id : &command->service_id) = item->id;
+        fly(g, item);
+        return;
+    }
+    if (!item->is_check) {
+        add_service(g, as_service(item));
+        return;
+    }
+    const char *service_id = as_check(item)->shared->definition->service_id;
+    struct local_service *service = *service_id ? live_service(local, slice_text(service_id)) : NULL;
+    if (service && !list_empty(&service->item.dirty)) {
+        add_service(g, service);
+        if (list_empty(&item->dirty)) return;
+    }
+    if (!g->lone_checks) g->lone_checks = add_register(g, BATCH_ITEMS_MOST + 1);
+    add_check(g, g->lone_checks, as_check(item));
+}
+
+const ProtobufCMessage *sync_gather(struct sync *sync, uint8_t *command) {
+    struct local *local = sync->local;
+    sync->batch_count = sync->batch_units = 0;
+    if (sync->node_dirty) {
+        sync->node_flying = true;
+        *command = CATALOG_REGISTER;
+        return &sync_own(sync)->base;
+    }
+    if (list_empty(&local->dirty)) return NULL;
+    struct gathering g = {.sync = sync};
+    g.command = arena_alloc(&sync->arena, sizeof *g.command);
+    pb__catalog_batch_command__init(g.command);
+    g.command->registers = arena_alloc(&sync->arena, (BATCH_ITEMS_MOST + 2) * sizeof *g.command->registers);
+    g.command->deregisters =
+        arena_alloc(&sync->arena, (BATCH_ITEMS_MOST + 2) * sizeof *g.command->deregisters);
+    LIST_FOREACH_SAFE(link, next, &local->dirty) {
+        struct item *item = LIST_ENTRY(link, struct item, dirty);
+        if (item->alone && sync->batch_units > 0) break;
+        bool alone = item->alone;
+        /* The loop's `next` may fly along with this one: begin at the front again. */
+        add_item(&g, item);
+        sync->batch_units++;
+        next = local->dirty.next;
+        if (alone || full(&g)) break;
+    }
+    *command = CATALOG_BATCH;
+    return &g.command->base;
+}

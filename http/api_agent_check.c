@@ -1,0 +1,92 @@
+/* /v1/agent/check: checks of this agent, and what TTL checks are told. */
+#include "health/local.h"
+#include "http/agent_views.h"
+#include "http/http.h"
+
+static void put_register(struct http_request *request) {
+    struct fault fault = {0};
+    struct json_object *json = http_json(request);
+    if (!json) return;
+    struct check_definition *definition = check_definition_parse(json, &fault);
+    if (!definition) {
+        http_reply_fault(request, &fault);
+        return;
+    }
+    int error = local_check_register(http_env(request)->local, definition, true, &fault);
+    if (error == CO_OK) {
+        agent_reply_synced(request);
+    } else if (error == CO_NOTFOUND) { /* its service */
+        http_reply_text(request, 500, "%s", fault.text);
+    } else {
+        http_reply_fault(request, &fault);
+    }
+}
+
+static void put_deregister(struct http_request *request) {
+    struct slice id = http_path_value(request, "id");
+    if (id.size == 0) {
+        http_reply_text(request, 500, "CheckID missing");
+        return;
+    }
+    (void)local_check_deregister(http_env(request)->local, id);
+    agent_reply_synced(request);
+}
+
+/* Clients recognise the text and the status 500 of an unknown check, and register again. */
+static void update(struct http_request *request, Pb__Status status, struct slice output) {
+    struct fault fault = {0};
+    if (local_check_update(http_env(request)->local, http_path_value(request, "id"), status, output,
+                           &fault) == CO_OK) {
+        agent_reply_synced(request);
+    } else {
+        http_reply_text(request, 500, "%s", fault.text);
+    }
+}
+
+static void put_pass(struct http_request *request) {
+    update(request, PB__STATUS__PASSING, http_parameter(request, "note"));
+}
+static void put_warn(struct http_request *request) {
+    update(request, PB__STATUS__WARNING, http_parameter(request, "note"));
+}
+static void put_fail(struct http_request *request) {
+    update(request, PB__STATUS__CRITICAL, http_parameter(request, "note"));
+}
+
+static void put_update(struct http_request *request) {
+    static const char *const keys[] = {"Status", "Output", NULL};
+    struct fault fault = {0};
+    struct slice text = slice_text(""), output = slice_text("");
+    struct json_object *json = http_json(request);
+    if (!json) return;
+    json_only_known(json, keys, &fault);
+    json_get_slice(json, "Status", &text, &fault);
+    json_get_slice(json, "Output", &output, &fault);
+    Pb__Status status;
+    if (fault.code == CO_OK &&
+        (catalog_status_parse(text, &status) != CO_OK || status == PB__STATUS__MAINTENANCE)) {
+        fault_set(&fault, CO_INVALID, "Invalid check status: '%.*s'",
+                  (int)(text.size < 100 ? text.size : 100), text.data);
+    }
+    if (fault.code == CO_OK) {
+        update(request, status, output);
+    } else {
+        http_reply_fault(request, &fault);
+    }
+}
+
+const struct http_route http_routes_agent_check[] = {
+    {HTTP_PUT, "/v1/agent/check/register", put_register, "service:write", "",
+     "Registers a check of this node or of one of its services", HTTP_LOCAL},
+    {HTTP_PUT, "/v1/agent/check/deregister/*id", put_deregister, "service:write", "", "Removes a check",
+     HTTP_LOCAL},
+    {HTTP_PUT, "/v1/agent/check/pass/*id", put_pass, "service:write", "note",
+     "Tells a TTL check that all is well", HTTP_LOCAL},
+    {HTTP_PUT, "/v1/agent/check/warn/*id", put_warn, "service:write", "note", "Tells a TTL check to warn",
+     HTTP_LOCAL},
+    {HTTP_PUT, "/v1/agent/check/fail/*id", put_fail, "service:write", "note",
+     "Tells a TTL check that it is critical", HTTP_LOCAL},
+    {HTTP_PUT, "/v1/agent/check/update/*id", put_update, "service:write", "",
+     "Sets status and output of a TTL check", HTTP_LOCAL},
+    {0},
+};

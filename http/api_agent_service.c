@@ -1,0 +1,125 @@
+/* /v1/agent/service: registering with this agent. Its definitions are local truth; health/ delivers them. */
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "health/local.h"
+#include "http/agent_views.h"
+#include "http/http.h"
+
+#define WAIT_DEFAULT_NS (INT64_C(300) * 1000000000)
+#define WAIT_MOST_NS    (INT64_C(600) * 1000000000)
+
+static void put_register(struct http_request *request) {
+    struct fault fault = {0};
+    struct json_object *json = http_json(request);
+    if (!json) return;
+    struct service_definition *definition = service_definition_parse(json, &fault);
+    if (!definition) {
+        http_reply_fault(request, &fault);
+        return;
+    }
+    struct slice value = http_parameter(request, "replace-existing-checks");
+    bool replace =
+        http_has(request, "replace-existing-checks") && (value.size == 0 || slice_is(value, "true"));
+    if (local_service_register(http_env(request)->local, definition, replace, true, &fault) != CO_OK) {
+        http_reply_fault(request, &fault);
+        return;
+    }
+    agent_reply_synced(request);
+}
+
+/* An unknown id is no error: what was asked for is the case. */
+static void put_deregister(struct http_request *request) {
+    struct slice id = http_path_value(request, "id");
+    if (id.size == 0) {
+        http_reply_text(request, 500, "ServiceID missing");
+        return;
+    }
+    (void)local_service_deregister(http_env(request)->local, id);
+    agent_reply_synced(request);
+}
+
+static void put_maintenance(struct http_request *request) {
+    struct slice id = http_path_value(request, "id");
+    bool enable;
+    if (id.size == 0) {
+        http_reply_text(request, 400, "Missing service ID");
+        return;
+    }
+    if (!agent_parameter_enable(request, &enable)) return;
+    int error =
+        local_service_maintenance(http_env(request)->local, id, enable, http_parameter(request, "reason"));
+    if (error == CO_OK) {
+        agent_reply_synced(request);
+    } else {
+        http_reply_text(request, 404, "No service registered with ID \"%.*s\"",
+                        (int)(id.size < 150 ? id.size : 150), id.data);
+    }
+}
+
+/* ---- one service, and blocking by its hash ---- */
+
+static void reply_service(struct http_request *request) {
+    struct slice id = http_path_value(request, "id");
+    struct local *local = http_env(request)->local;
+    struct arena *arena = http_arena(request);
+    Pb__Service *service;
+    Pb__Check **checks;
+    size_t count;
+    uint64_t hash = local_service_hash(local, id);
+    if (!hash || !local_service(local, id, arena, &service, &checks, &count)) {
+        http_reply_text(request, 404, "unknown service ID: %.*s", (int)(id.size < 150 ? id.size : 150),
+                        id.data);
+        return;
+    }
+    http_header(request, "X-Consul-ContentHash", agent_hash_text(arena, hash));
+    agent_view_service(http_out(request), service, hash);
+    http_reply_json(request, 200);
+}
+
+struct change {
+    struct local_waiter waiter;
+    struct http_ticket *ticket;
+};
+
+static void on_change(struct local_waiter *waiter, int error) {
+    struct change *change = CONTAINER_OF(waiter, struct change, waiter);
+    http_deferred(change->ticket, error);
+    free(change);
+}
+
+static void after_change(struct http_request *request, int error) {
+    (void)error; /* changed or not: as it stands now */
+    reply_service(request);
+}
+
+static void get_service(struct http_request *request) {
+    struct local *local = http_env(request)->local;
+    struct slice id = http_path_value(request, "id"), given = http_parameter(request, "hash");
+    int64_t wait_ns = 0;
+    if (!http_parameter_duration(request, "wait", &wait_ns)) return;
+    uint64_t hash = given.size ? local_service_hash(local, id) : 0;
+    if (!hash || !slice_is(given, agent_hash_text(http_arena(request), hash))) {
+        reply_service(request);
+        return;
+    }
+    if (wait_ns <= 0) wait_ns = WAIT_DEFAULT_NS;
+    if (wait_ns > WAIT_MOST_NS) wait_ns = WAIT_MOST_NS;
+    uint64_t wait_ms = (uint64_t)wait_ns / 1000000;
+    struct change *change = mem_zalloc(sizeof *change);
+    change->waiter.done = on_change;
+    change->ticket = http_defer(request, wait_ms + 1000, after_change);
+    local_on_service_change(local, &change->waiter, id, hash, wait_ms);
+}
+
+const struct http_route http_routes_agent_service[] = {
+    {HTTP_PUT, "/v1/agent/service/register", put_register, "service:write", "replace-existing-checks",
+     "Registers a service, with its checks, with this agent", HTTP_LOCAL},
+    {HTTP_PUT, "/v1/agent/service/deregister/*id", put_deregister, "service:write", "",
+     "Removes a service and its checks", HTTP_LOCAL},
+    {HTTP_PUT, "/v1/agent/service/maintenance/*id", put_maintenance, "service:write", "enable reason",
+     "Maintenance mode of a service, on or off", HTTP_LOCAL},
+    {HTTP_GET, "/v1/agent/service/*id", get_service, "service:read", "hash wait",
+     "One local service; blocks on its hash", HTTP_LOCAL},
+    {0},
+};

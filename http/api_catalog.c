@@ -1,0 +1,151 @@
+/* /v1/catalog/... reads. */
+#include "http/api_catalog.h"
+
+#include "http/views.h"
+
+static void catalog_datacenters(struct http_request *request) {
+    struct json_out *json = http_out(request);
+    json_array(json);
+    json_string(json, http_env(request)->datacenter);
+    json_array_end(json);
+    http_reply_json(request, 200);
+}
+
+static Pb__TableRequest *table_request(struct http_request *request) {
+    if (!view_no_filter(request)) return NULL;
+    Pb__TableRequest *message = arena_alloc(http_arena(request), sizeof *message);
+    pb__table_request__init(message);
+    message->n_node_meta = view_node_meta(request, &message->node_meta);
+    return message;
+}
+
+static int nodes_view(struct http_request *request, const struct query_result *result) {
+    const Pb__NodesResult *found = (const Pb__NodesResult *)result->message;
+    struct json_out *json = http_out(request);
+    json_array(json);
+    for (size_t i = 0; found && i < found->n_nodes; i++) view_node(json, found->nodes[i]);
+    json_array_end(json);
+    return 200;
+}
+
+static void catalog_nodes(struct http_request *request) {
+    Pb__TableRequest *message = table_request(request);
+    if (message) http_read(request, &query_nodes, &message->base, nodes_view);
+}
+
+static int services_view(struct http_request *request, const struct query_result *result) {
+    const Pb__ServicesResult *found = (const Pb__ServicesResult *)result->message;
+    struct json_out *json = http_out(request);
+    json_object(json);
+    for (size_t i = 0; found && i < found->n_services; i++) {
+        json_key_slice(json, slice_text(found->services[i]->name));
+        view_strings(json, found->services[i]->tags, found->services[i]->n_tags);
+    }
+    json_object_end(json);
+    return 200;
+}
+
+static void catalog_services(struct http_request *request) {
+    Pb__TableRequest *message = table_request(request);
+    if (message) http_read(request, &query_services, &message->base, services_view);
+}
+
+static int service_view(struct http_request *request, const struct query_result *result) {
+    const Pb__ServiceEntriesResult *found = (const Pb__ServiceEntriesResult *)result->message;
+    struct json_out *json = http_out(request);
+    json_array(json);
+    for (size_t i = 0; found && i < found->n_entries; i++) view_catalog_service(json, found->entries[i]);
+    json_array_end(json);
+    return 200;
+}
+
+static void catalog_service(struct http_request *request) {
+    Pb__ServiceRequest *message = arena_alloc(http_arena(request), sizeof *message);
+    pb__service_request__init(message);
+    if (!view_no_filter(request) || !view_path_text(request, "service", "service name", &message->service))
+        return;
+    message->n_node_meta = view_node_meta(request, &message->node_meta);
+    struct slice *tags;
+    message->n_tags = http_parameters(request, "tag", &tags);
+    message->tags = arena_alloc(http_arena(request), (message->n_tags + 1) * sizeof(char *));
+    for (size_t i = 0; i < message->n_tags; i++) message->tags[i] = (char *)tags[i].data;
+    http_read(request, &query_service_entries, &message->base, service_view);
+}
+
+/* ---- one node ---- */
+
+static Pb__NodeRequest *node_request(struct http_request *request) {
+    Pb__NodeRequest *message = arena_alloc(http_arena(request), sizeof *message);
+    pb__node_request__init(message);
+    if (!view_no_filter(request) || !view_path_text(request, "node", "node name", &message->node))
+        return NULL;
+    return message;
+}
+
+static int node_view(struct http_request *request, const struct query_result *result) {
+    const Pb__NodeServicesResult *found = (const Pb__NodeServicesResult *)result->message;
+    struct json_out *json = http_out(request);
+    if (!result->found || !found) {
+        json_null(json);
+        return 200;
+    }
+    json_object(json);
+    json_key(json, "Node");
+    view_node(json, found->node);
+    json_key(json, "Services");
+    json_object(json);
+    for (size_t i = 0; i < found->n_services; i++) {
+        json_key_slice(json, slice_text(found->services[i]->id));
+        view_service(json, found->services[i]);
+    }
+    json_object_end(json);
+    json_object_end(json);
+    return 200;
+}
+
+static void catalog_node(struct http_request *request) {
+    Pb__NodeRequest *message = node_request(request);
+    if (message) http_read(request, &query_node_services, &message->base, node_view);
+}
+
+static int node_services_view(struct http_request *request, const struct query_result *result) {
+    const Pb__NodeServicesResult *found = (const Pb__NodeServicesResult *)result->message;
+    struct json_out *json = http_out(request);
+    bool is = result->found && found;
+    json_object(json);
+    json_key(json, "Node");
+    view_node(json, is ? found->node : NULL);
+    json_key(json, "Services");
+    if (is) {
+        json_array(json);
+        for (size_t i = 0; i < found->n_services; i++) view_service(json, found->services[i]);
+        json_array_end(json);
+    } else {
+        json_null(json);
+    }
+    json_object_end(json);
+    return 200;
+}
+
+static void catalog_node_services(struct http_request *request) {
+    Pb__NodeRequest *message = node_request(request);
+    if (message) http_read(request, &query_node_services, &message->base, node_services_view);
+}
+
+#define READ "index wait stale consistent cached dc filter"
+const struct http_route http_routes_catalog[] = {
+    {HTTP_PUT, "/v1/catalog/register", catalog_register, "service:write", "dc",
+     "Registers a node, a service of it, checks", 0},
+    {HTTP_PUT, "/v1/catalog/deregister", catalog_deregister, "service:write", "dc",
+     "Removes a node, a service or a check", 0},
+    {HTTP_GET, "/v1/catalog/datacenters", catalog_datacenters, "none", "", "Known datacenters", HTTP_LOCAL},
+    {HTTP_GET, "/v1/catalog/nodes", catalog_nodes, "node:read", READ " near node-meta*", "All nodes", 0},
+    {HTTP_GET, "/v1/catalog/services", catalog_services, "service:read", READ " node-meta*",
+     "All service names with their tags", 0},
+    {HTTP_GET, "/v1/catalog/service/*service", catalog_service, "service:read", READ " tag* near node-meta*",
+     "Instances of a service", 0},
+    {HTTP_GET, "/v1/catalog/node/*node", catalog_node, "node:read", READ, "A node and its services by id", 0},
+    {HTTP_GET, "/v1/catalog/node-services/*node", catalog_node_services, "node:read", READ,
+     "A node and the list of its services", 0},
+    {0},
+};

@@ -1,0 +1,237 @@
+/* /v1/kv: keys and values. */
+#include <ctype.h>
+
+#include "base/text.h"
+#include "http/http.h"
+#include "http/views_kv.h"
+#include "kv/kv.h"
+
+/* -- answers ------------------------------------------------------------------------------------ */
+
+static struct slice bytes_of(ProtobufCBinaryData data) { return slice_make(data.data, data.len); }
+
+void http_kv_entry(struct json_out *json, const Pb__KvEntry *entry) {
+    json_object(json);
+    json_key(json, "LockIndex");
+    json_u64(json, entry->lock_index);
+    json_key(json, "Key");
+    json_slice(json, bytes_of(entry->key));
+    json_key(json, "Flags");
+    json_u64(json, entry->flags);
+    json_key(json, "Value");
+    if (entry->value.len != 0)
+        json_base64(json, bytes_of(entry->value));
+    else
+        json_null(json);
+    if (entry->session[0]) {
+        json_key(json, "Session");
+        json_string(json, entry->session);
+    }
+    json_key(json, "CreateIndex");
+    json_u64(json, entry->create_index);
+    json_key(json, "ModifyIndex");
+    json_u64(json, entry->modify_index);
+    json_object_end(json);
+}
+
+static int view_entry(struct http_request *request, const struct query_result *result) {
+    if (!result->found) return 404;
+    struct json_out *json = http_out(request);
+    json_array(json);
+    http_kv_entry(json, (const Pb__KvEntry *)result->message);
+    json_array_end(json);
+    return 200;
+}
+
+/* The value may be somebody else's page: a browser must neither guess its type nor run it. */
+static int view_raw(struct http_request *request, const struct query_result *result) {
+    if (!result->found) return 404;
+    const Pb__KvEntry *entry = (const Pb__KvEntry *)result->message;
+    http_header(request, "X-Content-Type-Options", "nosniff");
+    http_header(request, "Content-Security-Policy", "sandbox");
+    buffer_append(http_raw(request), entry->value.data, entry->value.len);
+    return 200;
+}
+
+static int view_entries(struct http_request *request, const struct query_result *result) {
+    if (!result->found) return 404;
+    const Pb__KvEntriesResult *entries = (const Pb__KvEntriesResult *)result->message;
+    struct json_out *json = http_out(request);
+    json_array(json);
+    for (size_t i = 0; i < entries->n_entries; i++) http_kv_entry(json, entries->entries[i]);
+    json_array_end(json);
+    return 200;
+}
+
+/* Nothing below a prefix is a 404, but the root always exists. */
+static int view_keys(struct http_request *request, const struct query_result *result) {
+    if (!result->found && http_path_value(request, "key").size != 0) return 404;
+    const Pb__KvKeysResult *keys = (const Pb__KvKeysResult *)result->message;
+    struct json_out *json = http_out(request);
+    json_array(json);
+    for (size_t i = 0; keys && i < keys->n_keys; i++) json_slice(json, bytes_of(keys->keys[i]));
+    json_array_end(json);
+    return 200;
+}
+
+/* -- requests ----------------------------------------------------------------------------------- */
+
+static ProtobufCBinaryData binary(struct slice s) {
+    return (ProtobufCBinaryData){.len = s.size, .data = (uint8_t *)(uintptr_t)s.data};
+}
+
+/* True when it has replied. */
+static bool key_refused(struct http_request *request, struct slice key) {
+    if (key.size == 0)
+        http_reply_text(request, 400, "Missing key name");
+    else if (key.size > KV_KEY_MAX)
+        http_reply_text(request, 400, "Key too long: %zu bytes, at most %d", key.size, KV_KEY_MAX);
+    else
+        return false;
+    return true;
+}
+
+/* As in a query string. */
+static void append_escaped(struct buffer *out, struct slice text) {
+    for (size_t i = 0; i < text.size; i++) {
+        unsigned char c = (unsigned char)text.data[i];
+        if (isalnum(c) || strchr("-_.~", c))
+            buffer_append_byte(out, (char)c);
+        else if (c == ' ')
+            buffer_append_byte(out, '+');
+        else
+            buffer_printf(out, "%%%02X", c);
+    }
+}
+
+/* Of these parameters (NULL-terminated, sorted) at most one may be there. True when it has replied. */
+static bool conflicts(struct http_request *request, const char *const *names) {
+    struct buffer text = {0};
+    unsigned count = 0;
+    for (; *names; names++) {
+        if (!http_has(request, *names)) continue;
+        if (count++) buffer_append_byte(&text, '&');
+        buffer_append_text(&text, *names);
+        buffer_append_byte(&text, '=');
+        append_escaped(&text, http_parameter(request, *names));
+    }
+    if (count > 1) http_reply_text(request, 400, "Conflicting flags: %.*s", (int)text.size, text.data);
+    buffer_free(&text);
+    return count > 1;
+}
+
+static void kv_get(struct http_request *request) {
+    struct slice key = http_path_value(request, "key");
+    Pb__KvRequest *message = arena_alloc(http_arena(request), sizeof *message);
+    pb__kv_request__init(message);
+    message->key = binary(key);
+    if (http_has(request, "keys")) {
+        message->separator = binary(http_parameter(request, "separator"));
+        http_read(request, &query_kv_keys, &message->base, view_keys);
+    } else if (http_has(request, "recurse")) {
+        http_read(request, &query_kv_list, &message->base, view_entries);
+    } else if (!key_refused(request, key)) {
+        http_read(request, &query_kv_get, &message->base, http_has(request, "raw") ? view_raw : view_entry);
+    }
+}
+
+static Pb__KvCommand *command_new(struct http_request *request, struct slice key) {
+    Pb__KvCommand *command = arena_alloc(http_arena(request), sizeof *command);
+    pb__kv_command__init(command);
+    command->key = binary(key);
+    return command;
+}
+
+/* A number that must be there when its name is; absent: untouched, true. False when it has replied. */
+static bool number_parse(struct http_request *request, const char *name, uint64_t *value) {
+    if (http_has(request, name) && http_parameter(request, name).size == 0) {
+        http_reply_text(request, 400, "Invalid %s: a whole number is wanted", name);
+        return false;
+    }
+    return http_parameter_u64(request, name, value);
+}
+
+/* A session that is not there is Consul's 500: clients look for its words. */
+static void lock_written(struct http_request *request, const struct machine_result *result) {
+    if (result->error == CO_INVALID) {
+        http_reply_text(request, 500, "%s", result->text);
+    } else if (result->error != CO_OK) {
+        struct fault fault = {0};
+        fault_set(&fault, result->error, "%s", result->text ? result->text : co_strerror(result->error));
+        http_reply_fault(request, &fault);
+    } else {
+        json_bool(http_out(request), result->yes);
+        http_reply_json(request, 200);
+    }
+}
+
+/* ?acquire=ID, ?release=ID. False when it has replied. */
+static bool lock_parse(struct http_request *request, Pb__KvCommand *command) {
+    bool acquire = http_has(request, "acquire");
+    if (!acquire && !http_has(request, "release")) return true;
+    struct slice session = http_parameter(request, acquire ? "acquire" : "release");
+    if (session.size == 0) {
+        http_reply_text(request, 400, "missing session");
+        return false;
+    }
+    if (acquire &&
+        !uuid_valid(session)) { /* to release with it is harmless: nobody holds anything by that name */
+        http_reply_text(request, 400, "acquire: failed session lookup: not a UUID");
+        return false;
+    }
+    command->verb = acquire ? PB__KV_VERB__KV_LOCK : PB__KV_VERB__KV_UNLOCK;
+    command->session = arena_strndup(http_arena(request), session.data, session.size);
+    for (char *at = command->session; *at; at++) *at = (char)tolower((unsigned char)*at);
+    return true;
+}
+
+static void kv_put(struct http_request *request) {
+    static const char *const exclusive[] = {"acquire", "cas", "release", NULL};
+    struct slice key = http_path_value(request, "key"), body = http_body(request);
+    if (key_refused(request, key) || conflicts(request, exclusive)) return;
+    Pb__KvCommand *command = command_new(request, key);
+    if (!number_parse(request, "flags", &command->flags)) return;
+    if (http_has(request, "cas")) {
+        command->verb = PB__KV_VERB__KV_CAS;
+        if (!number_parse(request, "cas", &command->index)) return;
+    }
+    if (!lock_parse(request, command)) return;
+    uint64_t most = http_env(request)->kv_value_max;
+    if (body.size > most) {
+        http_reply_text(request, 413,
+                        "Request body(%zu bytes) too large, max size: %llu bytes. See the setting "
+                        "limits.kv_max_value_size.",
+                        body.size, (unsigned long long)most);
+        return;
+    }
+    command->value = binary(body);
+    bool lock = command->verb == PB__KV_VERB__KV_LOCK || command->verb == PB__KV_VERB__KV_UNLOCK;
+    http_write(request, KV_APPLY, &command->base, lock ? lock_written : NULL);
+}
+
+static void kv_delete(struct http_request *request) {
+    static const char *const exclusive[] = {"cas", "recurse", NULL};
+    struct slice key = http_path_value(request, "key");
+    if (conflicts(request, exclusive)) return;
+    bool recurse = http_has(request, "recurse");
+    if ((key.size != 0 || !recurse) && key_refused(request, key)) return;
+    Pb__KvCommand *command = command_new(request, key);
+    command->verb = recurse ? PB__KV_VERB__KV_DELETE_TREE : PB__KV_VERB__KV_DELETE;
+    if (http_has(request, "cas")) {
+        command->verb = PB__KV_VERB__KV_DELETE_CAS;
+        if (!number_parse(request, "cas", &command->index)) return;
+    }
+    http_write(request, KV_APPLY, &command->base, NULL);
+}
+
+const struct http_route http_routes_kv[] = {
+    {HTTP_GET, "/v1/kv/*key", kv_get, "key:read", "dc index wait stale consistent recurse keys separator raw",
+     "One key, all entries below a prefix (recurse), or their names (keys, separator)", 0},
+    {HTTP_PUT, "/v1/kv/*key", kv_put, "key:write", "dc flags cas acquire release",
+     "Stores a value; with cas only over that ModifyIndex (0: only if absent), with acquire or release as a "
+     "lock",
+     HTTP_BODY_RAW | HTTP_BODY_BIG},
+    {HTTP_DELETE, "/v1/kv/*key", kv_delete, "key:write", "dc recurse cas",
+     "Removes a key; with recurse all below the prefix, with cas only at that ModifyIndex", HTTP_BODY_RAW},
+    {0},
+};

@@ -1,0 +1,314 @@
+/* /v1/operator: who is in the cluster, who leaves, who leads, is it healthy. What only the leader knows or does it is asked for, at any
+ * server. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "http/http.h"
+#include "http/operator_views.h"
+#include "registry/operate.h"
+#include "rpc/operator.h"
+
+/* -- the cluster ------------------------------------------------------------------ */
+struct asking {
+    struct http_call call;
+    struct rpc_ask_cluster ask;
+    struct rpc_cluster_state state;
+    struct rpc_server_state servers[32];
+    http_cluster_view view;
+};
+
+/* Loop thread. */
+static void cluster_known(struct rpc_ask_cluster *ask, int error, const struct rpc_cluster_state *state) {
+    struct asking *asking = CONTAINER_OF(ask, struct asking, ask);
+    if (error == CO_OK) {
+        asking->state = *state;
+        if (asking->state.count > ARRAY_COUNT(asking->servers)) asking->state.count = ARRAY_COUNT(asking->servers);
+        memcpy(asking->servers, state->servers, asking->state.count * sizeof *asking->servers);
+        asking->state.servers = asking->servers;
+    }
+    http_called(&asking->call, error);
+}
+
+static void cluster_view(struct http_request *request, struct http_call *call, int error) {
+    struct asking *asking = CONTAINER_OF(call, struct asking, call);
+    if (error) http_reply_error(request, error);
+    else asking->view(request, &asking->state);
+}
+
+void http_ask_cluster(struct http_request *request, bool of_leader, http_cluster_view view) {
+    struct asking *asking = arena_zalloc(http_arena(request), sizeof *asking);
+    asking->view = view;
+    asking->call.view = cluster_view;
+    asking->ask.done = cluster_known, asking->ask.of_leader = of_leader;
+    http_call(request, &asking->call);
+    rpc_ask_cluster(http_env(request)->rpc, &asking->ask);
+}
+
+static void id_string(struct json_out *json, uint64_t id) {
+    char text[20];
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)id);
+    json_string(json, text);
+}
+
+/* -- raft: configuration -------------------------------------------------------------------------------------- */
+static void raft_server(struct json_out *json, const struct rpc_server_state *server) {
+    json_object(json);
+    json_key(json, "ID"), id_string(json, server->id);
+    json_key(json, "Node"), json_string(json, server->node[0] ? server->node : "(unknown)");
+    json_key(json, "Address"), json_string(json, server->address);
+    json_key(json, "Leader"), json_bool(json, server->leader);
+    json_key(json, "ProtocolVersion"), json_string(json, "3");
+    json_key(json, "Voter"), json_bool(json, server->voter);
+    json_object_end(json);
+}
+
+static void view_raft(struct http_request *request, const struct rpc_cluster_state *state) {
+    struct json_out *json = http_out(request);
+    json_object(json);
+    json_key(json, "Servers");
+    json_array(json);
+    for (size_t i = 0; i < state->count; i++) raft_server(json, &state->servers[i]);
+    json_array_end(json);
+    json_key(json, "Index"), json_u64(json, state->index);
+    json_object_end(json);
+    http_reply_json(request, 200);
+}
+
+static void get_raft(struct http_request *request) { http_ask_cluster(request, !http_has(request, "stale"), view_raft); }
+
+/* -- raft: changes --------------------------------------------------------------------------------------------- */
+struct changing {
+    struct http_call call;
+    struct rpc_change change;
+};
+
+static void changed(struct rpc_change *change, int error) {
+    struct changing *changing = CONTAINER_OF(change, struct changing, change);
+    http_called(&changing->call, error);
+}
+
+static void view_changed(struct http_request *request, struct http_call *call, int error) {
+    struct changing *changing = CONTAINER_OF(call, struct changing, call);
+    bool removal = changing->change.type == RPC_REMOVE_SERVER;
+    if (error == CO_INVALID) {
+        http_reply_text(request, removal ? 500 : 400, "%s", removal ? "there is no such server in the Raft configuration, or it is the last one that votes"
+                                                      : "there is no such server that votes, or this is the only one");
+    } else if (error == CO_NOLEADER || error == CO_NOTLEADER) {
+        http_reply_error(request, CO_NOLEADER);
+    } else if (error) {
+        http_reply_text(request, 500, "%s", error == CO_BUSY ? "another change of the configuration is under way"
+                                            : error == CO_UNSUPPORTED ? "the cluster's version is too low for this: the leader's log names the server to upgrade first"
+                                                                      : co_strerror(error));
+    } else if (removal) {
+        http_reply_text(request, 200, "%s", "");
+    } else {
+        struct json_out *json = http_out(request);
+        json_object(json);
+        json_key(json, "Success"), json_bool(json, true);
+        json_object_end(json);
+        http_reply_json(request, 200);
+    }
+}
+
+/* An id as we print it; false: it has replied. */
+static bool parse_id(struct http_request *request, struct slice text, uint64_t *id) {
+    *id = 0;
+    for (size_t i = 0; i < text.size; i++) {
+        char c = text.data[i];
+        int digit = c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : -1;
+        if (digit < 0 || text.size > 16) {
+            http_reply_text(request, 400, "id: not the id of a server (16 hexadecimal digits)");
+            return false;
+        }
+        *id = *id * 16 + (uint64_t)digit;
+    }
+    return true;
+}
+
+static void change(struct http_request *request, bool removal) {
+    struct slice id = http_parameter(request, "id"), address = http_parameter(request, "address");
+    struct changing *changing = arena_zalloc(http_arena(request), sizeof *changing);
+    changing->change.type = removal ? RPC_REMOVE_SERVER : RPC_TRANSFER_LEADER;
+    if (!parse_id(request, id, &changing->change.id)) return;
+    if (removal && !id.size && !address.size) {
+        http_reply_text(request, 400, "Must specify either ?id with the server's ID or ?address with IP:port of peer to remove");
+        return;
+    }
+    if (id.size && address.size) {
+        http_reply_text(request, 400, "Must specify only one of ?id or ?address");
+        return;
+    }
+    if (address.size >= sizeof changing->change.address) {
+        http_reply_text(request, 400, "address: too long");
+        return;
+    }
+    if (address.size) memcpy(changing->change.address, address.data, address.size);
+    changing->change.done = changed;
+    changing->call.view = view_changed;
+    http_call(request, &changing->call);
+    rpc_change(http_env(request)->rpc, &changing->change);
+}
+
+static void delete_peer(struct http_request *request) { change(request, true); }
+static void put_transfer(struct http_request *request) { change(request, false); }
+
+/* -- autopilot: configuration --------------------------------------------------------------------------------------- */
+static void duration(struct http_request *request, struct json_out *json, int64_t nanoseconds) {
+    struct buffer text = {0};
+    duration_format(&text, nanoseconds);
+    json_string(json, arena_strndup(http_arena(request), text.data, text.size));
+    buffer_free(&text);
+}
+
+static int view_autopilot(struct http_request *request, const struct query_result *result) {
+    const Pb__AutopilotConfig *config = (const Pb__AutopilotConfig *)result->message;
+    struct json_out *json = http_out(request);
+    json_object(json);
+    json_key(json, "CleanupDeadServers"), json_bool(json, config->cleanup_dead_servers);
+    json_key(json, "LastContactThreshold"), duration(request, json, config->last_contact_threshold_ns);
+    json_key(json, "MaxTrailingLogs"), json_u64(json, config->max_trailing_logs);
+    json_key(json, "MinQuorum"), json_u64(json, config->min_quorum);
+    json_key(json, "ServerStabilizationTime"), duration(request, json, config->server_stabilization_ns);
+    json_key(json, "RedundancyZoneTag"), json_string(json, "");
+    json_key(json, "DisableUpgradeMigration"), json_bool(json, false);
+    json_key(json, "UpgradeVersionTag"), json_string(json, "");
+    json_key(json, "CreateIndex"), json_u64(json, config->create_index);
+    json_key(json, "ModifyIndex"), json_u64(json, config->modify_index);
+    json_object_end(json);
+    return 200;
+}
+
+static void get_autopilot(struct http_request *request) {
+    Pb__AutopilotRequest *message = arena_alloc(http_arena(request), sizeof *message);
+    pb__autopilot_request__init(message);
+    http_read(request, &query_autopilot, &message->base, view_autopilot);
+}
+
+/* What is not named gets its default, as with Consul. Features of Consul's enterprise edition are refused. */
+static bool parse_autopilot(struct json_object *json, Pb__AutopilotConfig *config, struct fault *fault) {
+    static const char *const known[] = {"CleanupDeadServers", "LastContactThreshold", "MaxTrailingLogs", "MinQuorum",
+                                        "ServerStabilizationTime", "RedundancyZoneTag", "DisableUpgradeMigration",
+                                        "UpgradeVersionTag", "CreateIndex", "ModifyIndex", NULL};
+    const char *zone = "", *version = "";
+    bool disable = false;
+    json_only_known(json, known, fault);
+    bool cleanup = config->cleanup_dead_servers;
+    json_get_bool(json, "CleanupDeadServers", &cleanup, fault);
+    config->cleanup_dead_servers = cleanup;
+    json_get_duration(json, "LastContactThreshold", &config->last_contact_threshold_ns, fault);
+    json_get_u64(json, "MaxTrailingLogs", UINT64_MAX, &config->max_trailing_logs, fault);
+    json_get_u64(json, "MinQuorum", 15, &config->min_quorum, fault);
+    json_get_duration(json, "ServerStabilizationTime", &config->server_stabilization_ns, fault);
+    json_get_string(json, "RedundancyZoneTag", &zone, fault);
+    json_get_bool(json, "DisableUpgradeMigration", &disable, fault);
+    json_get_string(json, "UpgradeVersionTag", &version, fault);
+    if (zone[0]) fault_set(fault, CO_INVALID, "RedundancyZoneTag: there are no redundancy zones in this version");
+    if (version[0]) fault_set(fault, CO_INVALID, "UpgradeVersionTag: there are no upgrade migrations in this version");
+    if (config->last_contact_threshold_ns < 0 || config->server_stabilization_ns < 0)
+        fault_set(fault, CO_INVALID, "a duration is negative");
+    return fault->code == CO_OK;
+}
+
+static void put_autopilot(struct http_request *request) {
+    Pb__AutopilotSetCommand *command = arena_alloc(http_arena(request), sizeof *command);
+    pb__autopilot_set_command__init(command);
+    command->config = arena_alloc(http_arena(request), sizeof *command->config);
+    operate_autopilot_default(command->config);
+    struct json_object *json = http_json(request);
+    if (!json) return;
+    struct fault fault = {0};
+    if (!parse_autopilot(json, command->config, &fault)) {
+        http_reply_text(request, 400, "Error parsing autopilot config: %s", fault.text);
+        return;
+    }
+    command->has_cas = http_has(request, "cas");
+    if (!http_parameter_u64(request, "cas", &command->cas)) return;
+    http_write(request, OPERATE_AUTOPILOT, &command->base, NULL);
+}
+
+/* -- autopilot: health ------------------------------------------------------------------------------------------------ */
+static bool healthy(const struct rpc_cluster_state *state, const struct rpc_server_state *server, uint64_t last_index,
+                    const Pb__AutopilotConfig *config) {
+    if (server->stable_ms == UINT64_MAX && server->leader && state->here_leads) return true;
+    bool near = server->match + config->max_trailing_logs >= last_index;
+    return server->connected && near && server->last_contact_ms <= (uint64_t)config->last_contact_threshold_ns / 1000000;
+}
+
+static void health_server(struct http_request *request, struct json_out *json, const struct rpc_server_state *server, bool good) {
+    json_object(json);
+    json_key(json, "ID"), id_string(json, server->id);
+    json_key(json, "Name"), json_string(json, server->node);
+    json_key(json, "Address"), json_string(json, server->address);
+    json_key(json, "SerfStatus"), json_string(json, server->connected ? "alive" : "failed");
+    json_key(json, "Version"), json_string(json, http_env(request)->version);
+    json_key(json, "Leader"), json_bool(json, server->leader);
+    uint64_t contact_ms = server->last_contact_ms > 1000000000 ? 1000000000 : server->last_contact_ms;
+    json_key(json, "LastContact"), duration(request, json, (int64_t)contact_ms * 1000000);
+    json_key(json, "LastTerm"), json_u64(json, server->last_term);
+    json_key(json, "LastIndex"), json_u64(json, server->last_index);
+    json_key(json, "Healthy"), json_bool(json, good);
+    json_key(json, "Voter"), json_bool(json, server->voter);
+    time_t since = time(NULL) - (server->stable_ms == UINT64_MAX ? 0 : (time_t)(server->stable_ms / 1000));
+    char text[32] = "";
+    struct tm tm;
+    if (gmtime_r(&since, &tm)) strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    json_key(json, "StableSince"), json_string(json, text);
+    json_object_end(json);
+}
+
+static const Pb__AutopilotConfig *autopilot_now(struct http_request *request) {
+    Pb__AutopilotRequest message = PB__AUTOPILOT_REQUEST__INIT;
+    struct query_result result = {0};
+    struct rpc_reader *reader = rpc_reader_new(http_env(request)->rpc);
+    Pb__AutopilotConfig *config = arena_alloc(http_arena(request), sizeof *config);
+    operate_autopilot_default(config);
+    if (rpc_query(reader, &query_autopilot, &message.base, http_arena(request), &result) == CO_OK)
+        *config = *(const Pb__AutopilotConfig *)result.message;
+    rpc_read_end(reader);
+    rpc_reader_free(reader);
+    return config;
+}
+
+static void view_health(struct http_request *request, const struct rpc_cluster_state *state) {
+    const Pb__AutopilotConfig *config = autopilot_now(request);
+    uint64_t last_index = 0;
+    size_t voters = 0, good_voters = 0, good_all = 0;
+    for (size_t i = 0; i < state->count; i++)
+        if (state->servers[i].leader) last_index = state->servers[i].last_index;
+    for (size_t i = 0; i < state->count; i++) {
+        bool good = healthy(state, &state->servers[i], last_index, config);
+        voters += state->servers[i].voter, good_voters += state->servers[i].voter && good, good_all += good;
+    }
+    size_t quorum = voters / 2 + 1;
+    struct json_out *json = http_out(request);
+    json_object(json);
+    json_key(json, "Healthy"), json_bool(json, good_all == state->count);
+    json_key(json, "FailureTolerance"), json_u64(json, good_voters > quorum ? good_voters - quorum : 0);
+    json_key(json, "Servers");
+    json_array(json);
+    for (size_t i = 0; i < state->count; i++)
+        health_server(request, json, &state->servers[i], healthy(state, &state->servers[i], last_index, config));
+    json_array_end(json);
+    json_object_end(json);
+    http_reply_json(request, good_all == state->count ? 200 : 429);
+}
+
+static void get_health(struct http_request *request) { http_ask_cluster(request, true, view_health); }
+
+const struct http_route http_routes_operator[] = {
+    {HTTP_GET, "/v1/operator/raft/configuration", get_raft, "operator:read", "dc stale",
+     "The servers of the cluster, as Raft counts them", 0},
+    {HTTP_DELETE, "/v1/operator/raft/peer", delete_peer, "operator:write", "dc id address",
+     "Removes a server; it is not taken in again with its data folder", 0},
+    {HTTP_PUT, "/v1/operator/raft/transfer-leader", put_transfer, "operator:write", "dc id",
+     "Hands leadership to the named server, or to the one that is furthest", 0},
+    {HTTP_GET, "/v1/operator/autopilot/configuration", get_autopilot, "operator:read", "dc index wait stale consistent",
+     "When a server counts as healthy", 0},
+    {HTTP_PUT, "/v1/operator/autopilot/configuration", put_autopilot, "operator:write", "dc cas",
+     "Sets when a server counts as healthy", 0},
+    {HTTP_GET, "/v1/operator/autopilot/health", get_health, "operator:read", "dc", "Is each server healthy; 429 when one is not", 0},
+    {0},
+};

@@ -1,0 +1,27 @@
+/* /v1/status: who leads, who votes. */
+#include "http/http.h"
+
+static void status_leader(struct http_request *request) {
+    struct rpc_status status;
+    rpc_status(http_env(request)->rpc, &status);
+    json_string(http_out(request), status.leader_address);
+    http_reply_json(request, 200);
+}
+
+static void status_peers(struct http_request *request) {
+    const char **addresses = NULL;
+    size_t count = rpc_peers(http_env(request)->rpc, http_arena(request), &addresses);
+    struct json_out *json = http_out(request);
+    json_array(json);
+    for (size_t i = 0; i < count; i++) json_string(json, addresses[i]);
+    json_array_end(json);
+    http_reply_json(request, 200);
+}
+
+const struct http_route http_routes_status[] = {
+    {HTTP_GET, "/v1/status/leader", status_leader, "status:read", "dc",
+     "Address of the server that leads, or an empty string", 0},
+    {HTTP_GET, "/v1/status/peers", status_peers, "status:read", "dc", "Addresses of the servers that vote",
+     0},
+    {0},
+};

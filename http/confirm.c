@@ -1,0 +1,96 @@
+/* Confirmations: a default read is answered once a round of the leader, begun after the read arrived, has
+ * shown that this server is up to date. Alone, that is at once. Otherwise the reads of one turn share one
+ * round: whoever asks first in a turn starts one, those after it start the next together at the end of the
+ * turn. (They may not join the first: it may have begun before they came.) */
+#include <stdlib.h>
+
+#include "http/impl.h"
+
+struct gate {
+    struct post post;
+    struct worker *worker;
+    struct rpc_gate rpc;
+    struct list waiting;
+    int error;
+};
+
+static void gate_recycle(struct worker *worker, struct gate *gate) {
+    if (worker->spare_gate) {
+        free(gate);
+    } else {
+        worker->spare_gate = gate;
+    }
+}
+
+static void gate_open(struct list *waiting, int error) {
+    while (!list_empty(waiting)) {
+        struct confirm *confirm = LIST_ENTRY(waiting->next, struct confirm, link);
+        list_remove(&confirm->link);
+        confirm->done(confirm->request, error);
+    }
+}
+
+static void gate_taken(struct worker *worker, struct post *post) {
+    struct gate *gate = CONTAINER_OF(post, struct gate, post);
+    struct list waiting;
+    list_init(&waiting);
+    list_splice(&waiting, &gate->waiting);
+    int error = gate->error;
+    worker->gates--;
+    gate_recycle(worker, gate);
+    gate_open(&waiting, error);
+}
+
+/* Loop thread. */
+static void gate_done(struct rpc_gate *rpc, int error) {
+    struct gate *gate = CONTAINER_OF(rpc, struct gate, rpc);
+    gate->error = error;
+    worker_post(gate->worker, &gate->post);
+}
+
+/* CO_AGAIN: all of `waiting` moved to the gate. */
+static int gate_ask(struct worker *worker, struct list *waiting) {
+    struct gate *gate = worker->spare_gate ? worker->spare_gate : mem_zalloc(sizeof *gate);
+    worker->spare_gate = NULL;
+    gate->post.taken = gate_taken;
+    gate->worker = worker;
+    gate->rpc.done = gate_done;
+    list_init(&gate->waiting);
+    int error = rpc_confirm(worker->server->env.rpc, RPC_DEFAULT, &gate->rpc);
+    if (error == CO_AGAIN) {
+        list_splice(&gate->waiting, waiting);
+        worker->gates++;
+    } else {
+        gate_recycle(worker, gate);
+    }
+    return error;
+}
+
+int confirm_read(struct worker *worker, struct confirm *confirm) {
+    if (worker->confirm_asked) {
+        list_append(&worker->confirming, &confirm->link);
+        return CO_AGAIN;
+    }
+    struct list one;
+    list_init(&one);
+    list_append(&one, &confirm->link);
+    int error = gate_ask(worker, &one);
+    if (error == CO_AGAIN) {
+        worker->confirm_asked = true;
+    } else {
+        list_remove(&confirm->link);
+    }
+    return error;
+}
+
+void confirm_turn_end(struct worker *worker) {
+    worker->confirm_asked = false;
+    if (list_empty(&worker->confirming)) return;
+    struct list waiting;
+    list_init(&waiting);
+    list_splice(&waiting, &worker->confirming);
+    int error = gate_ask(worker, &waiting);
+    if (error != CO_AGAIN) gate_open(&waiting, error);
+}
+
+void confirm_free(struct worker *worker) { free(worker->spare_gate); }

@@ -1,0 +1,428 @@
+/* The life of a request: made when its target is known, ended when the answer is out or the client is gone.
+ *
+ *     HEAD -> BODY -> WORK -> ANSWERED        the usual way; WORK is left out when the handler answers at
+ * once
+ *                       '---> ABORT           the client hung up: the connection is closed without an answer
+ *     any  -> ORPHAN                          the client is gone, but another thread still has to report;
+ * freed then */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "http/impl.h"
+
+#define SPARE_MOST 256
+#define BODY_FIRST 65536 /* taken on a promise; more only as it comes */
+
+/* ---- making and ending ---- */
+
+static void arena_embed(struct http_request *request) {
+    request->arena = (struct arena){.at = request->room, .end = request->room + sizeof request->room};
+}
+
+struct http_request *request_new(struct connection *connection, const char *target) {
+    struct worker *worker = connection->worker;
+    struct http_request *request = worker->spare;
+    if (request) {
+        worker->spare = request->next_spare;
+        worker->spare_count--;
+    } else {
+        request = mem_alloc(sizeof *request);
+    }
+    memset(request, 0, offsetof(struct http_request, room));
+    arena_embed(request);
+    request->worker = worker;
+    request->output = &worker->output;
+    request->connection = connection;
+    connection->request = request;
+    list_init(&request->late);
+    worker->active++;
+    size_t size = target ? strlen(target) : 0;
+    request->target = slice_make(arena_strndup(&request->arena, target, size), size);
+    return request;
+}
+
+void request_free(struct http_request *request) {
+    struct worker *worker = request->worker;
+    arena_free(&request->arena);
+    buffer_free(&request->body);
+    if (request->spool) close(request->spool - 1);
+    if (request->json) json_object_put(request->json);
+    if (worker->spare_count >= SPARE_MOST) {
+        free(request);
+        return;
+    }
+    request->next_spare = worker->spare;
+    worker->spare = request;
+    worker->spare_count++;
+}
+
+struct http_request *request_copy(const struct http_request *request) {
+    struct http_request *copy = mem_alloc(sizeof *copy);
+    memset(copy, 0, offsetof(struct http_request, room));
+    arena_embed(copy);
+    copy->worker = request->worker;
+    copy->method = request->method;
+    copy->target = slice_make(arena_strndup(&copy->arena, request->target.data, request->target.size),
+                              request->target.size);
+    bool good = parameters_parse(copy) && route_find(copy);
+    CHECK(good);
+    copy->key_hash = request->key_hash;
+    return copy;
+}
+
+void request_copy_free(struct http_request *copy) {
+    arena_free(&copy->arena);
+    free(copy);
+}
+
+void request_end(struct http_request *request) {
+    struct worker *worker = request->worker;
+    worker->active--;
+    list_remove(&request->late);
+    if (request->reading) reading_end(request);
+    if (request->operation) operation_end(request);
+    request->connection = NULL;
+    request->suspended = false;
+    request->stage = REQUEST_ORPHAN;
+    if (request->busy || atomic_load_explicit(&request->mailed, memory_order_relaxed)) {
+        worker->orphans++;
+    } else {
+        request_free(request);
+    }
+}
+
+void request_hung_up(struct http_request *request) {
+    /* What was handed to the cluster cannot be taken back: wait for the outcome, unless the server stops. */
+    if (request->busy && !request->worker->stop) return;
+    if (request->stage != REQUEST_WORK && request->stage != REQUEST_BODY) return;
+    request->stage = REQUEST_ABORT;
+    if (request->reading) reading_end(request);
+    if (request->operation) operation_end(request);
+    struct connection *connection = request->connection;
+    if (!request->suspended && !request->held) return;
+    if (request->suspended) MHD_resume_connection(connection->mhd);
+    request->suspended = false;
+    connection_unhold(connection);
+    shard_wake(connection->shard);
+}
+
+void request_refuse(struct http_request *request, int status, const char *format, ...) {
+    if (request->refusal) return;
+    char text[256];
+    va_list arguments;
+    va_start(arguments, format);
+    int size = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (size < 0) size = 0;
+    if (size >= (int)sizeof text) size = sizeof text - 1;
+    request->refusal = status;
+    request->refusal_text = arena_strndup(&request->arena, text, (size_t)size);
+}
+
+/* ---- headers ---- */
+
+static bool name_is(const char *key, const char *lower, size_t size) {
+    for (size_t i = 0; i < size; i++) {
+        if ((key[i] | 0x20) != lower[i]) return false;
+    }
+    return true;
+}
+#define NAME_IS(literal) name_is(key, literal, sizeof(literal) - 1)
+
+/* "gzip" among the codings, and not with q=0. */
+static bool takes_gzip(const char *value, size_t size) {
+    const char *end = value + size;
+    while (value < end) {
+        const char *comma = memchr(value, ',', (size_t)(end - value)), *stop = comma ? comma : end;
+        while (value < stop && (*value == ' ' || *value == '\t')) value++;
+        size_t left = (size_t)(stop - value);
+        if (left >= 4 && name_is(value, "gzip", 4) && (left == 4 || value[4] == ';' || value[4] == ' ')) {
+            const char *q = memmem(value, left, "q=", 2);
+            if (!q) return true;
+            for (q += 2; q < stop && (*q == '0' || *q == '.'); q++) continue;
+            return q < stop && *q >= '1' && *q <= '9';
+        }
+        value = comma ? comma + 1 : end;
+    }
+    return false;
+}
+
+/* libmicrohttpd 0.9 hands headers over as strings: what comes after a NUL is gone. But they lie in its buffer
+ * as they came, line after line, so what is gone leaves a gap. (Folded lines lie elsewhere: refused too.) 1.0
+ * refuses both itself. */
+static void follow_lines(struct http_request *request, const char *key, const char *value,
+                         size_t value_size) {
+    ptrdiff_t gap = key - request->line_end;
+    if (!request->line_break && (gap == 1 || gap == 2)) request->line_break = (uint8_t)gap;
+    if (gap != request->line_break) request->bad_lines = true;
+    request->line_end = value + value_size;
+}
+
+/* After the last header: its own line break and the empty line, and no more. */
+static void follow_end(struct http_request *request) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(request->connection->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    if (!info || !request->line_break) return;
+    const char *end = request->method_text + info->header_size;
+    if (end - request->line_end != 2 * request->line_break) request->bad_lines = true;
+}
+
+static enum MHD_Result on_header(void *data, enum MHD_ValueKind kind, const char *key, size_t key_size,
+                                 const char *value, size_t value_size) {
+    struct http_request *request = data;
+    (void)kind;
+    if (request->line_end) {
+        follow_lines(request, key, value, value_size);
+    } else if (value_size && memchr(value, 0, value_size)) {
+        request->bad_lines = true;
+    }
+    if (key_size == 0 || (unsigned char)key[0] <= ' ' || (unsigned char)key[key_size - 1] <= ' ') {
+        request->bad_name = true; /* "Content-Length : 5" is a header to some and none to others */
+        return MHD_YES;
+    }
+    switch (key_size) {
+        case 4:
+            if (NAME_IS("host")) request->hosts += request->hosts < 2;
+            break;
+        case 6:
+            if (NAME_IS("expect")) request->expects = value_size == 12 && name_is(value, "100-continue", 12);
+            break;
+        case 13:
+            if (NAME_IS("authorization") && value_size > 7 && name_is(value, "bearer ", 7) &&
+                !request->token.data) {
+                request->token = slice_make(value + 7, value_size - 7);
+            }
+            break;
+        case 14:
+            if (NAME_IS("content-length")) {
+                request->lengths += request->lengths < 2;
+                request->has_length =
+                    u64_parse(slice_make(value, value_size), UINT64_MAX, &request->body_length) == CO_OK;
+            } else if (NAME_IS("x-consul-token")) {
+                request->token = slice_make(value, value_size);
+            }
+            break;
+        case 15:
+            if (NAME_IS("accept-encoding")) request->gzip = takes_gzip(value, value_size);
+            break;
+        case 17:
+            if (NAME_IS("transfer-encoding")) {
+                request->encodings += request->encodings < 2;
+                request->chunked = value_size == 7 && name_is(value, "chunked", 7);
+            }
+            break;
+        default: break;
+    }
+    return MHD_YES;
+}
+
+/* What two programs may read differently is refused, and the connection closed: the rest of what came might
+ * be meant for somebody else. */
+static const char *smuggling(const struct http_request *request) {
+    if (request->bad_name) return "Bad request: a header name begins or ends with a blank";
+    if (request->bad_lines)
+        return "Bad request: a header holds a NUL, is folded, or ends otherwise than the others";
+    if (request->lengths > 1) return "Bad request: more than one Content-Length header";
+    if (request->encodings > 1) return "Bad request: more than one Transfer-Encoding header";
+    if (request->encodings && request->lengths)
+        return "Bad request: both Content-Length and Transfer-Encoding";
+    if (request->lengths && !request->has_length) return "Bad request: Content-Length is not a number";
+    if (request->encodings && request->old_version) return "Bad request: Transfer-Encoding in HTTP/1.0";
+    if (request->hosts > 1) return "Bad request: more than one Host header";
+    if (!request->hosts && !request->old_version) return "Bad request: missing required Host header";
+    return NULL;
+}
+
+static enum http_method method_parse(const char *text) {
+    static const struct {
+        const char *text;
+        enum http_method method;
+    } methods[] = {
+        {"GET", HTTP_GET},       {"PUT", HTTP_PUT},   {"POST", HTTP_POST},
+        {"DELETE", HTTP_DELETE}, {"HEAD", HTTP_HEAD}, {"OPTIONS", HTTP_OPTIONS},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(methods); i++) {
+        if (strcmp(text, methods[i].text) == 0) return methods[i].method;
+    }
+    return HTTP_OTHER;
+}
+
+/* libmicrohttpd hands the target over as a string in its buffer, where the version follows: a gap means that
+ * the target held a NUL. A blank in it would be one that it let pass. */
+static bool target_whole(const struct http_request *request, const char *url, const char *version) {
+    if (!request->target.size || request->target.data[0] != '/') return false;
+    for (size_t i = 0; i < request->target.size; i++) {
+        unsigned char c = (unsigned char)request->target.data[i];
+        if (c <= ' ' || c == 0x7f) return false;
+    }
+    return version == url + request->target.size + 1;
+}
+
+#define DRAIN_MOST (4u << 20) /* of a body that is refused */
+
+static void refuse_now(struct http_request *request) {
+    request->close = true;
+    http_reply_text(request, request->refusal, "%s", request->refusal_text);
+}
+
+#define FILE_MOST ((uint64_t)16 << 30)
+
+/* For a body that is not to be held in memory. Writing it goes to the page cache; the disk follows by itself.
+ */
+static void spool_open(struct http_request *request) {
+    const char *folder = request->worker->server->env.spool_folder;
+    if (!folder) folder = "/tmp";
+    int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0) request_refuse(request, 500, "the body cannot be stored: %s: %s", folder, strerror(errno));
+    request->spool = fd + 1;
+    request->body_most = FILE_MOST;
+}
+
+static void spool_write(struct http_request *request, const char *data, size_t size) {
+    while (size > 0) {
+        ssize_t done = write(request->spool - 1, data, size);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) {
+            request_refuse(request, errno == ENOSPC ? 503 : 500, "the body cannot be stored: %s",
+                           strerror(errno));
+            close(request->spool - 1);
+            request->spool = 0;
+            return;
+        }
+        data += done;
+        size -= (size_t)done;
+    }
+}
+
+static void refuse_size(struct http_request *request) {
+    const char *setting = "coord.http_body_max";
+    char size[40] = "";
+    if (request->route && request->route->flags & HTTP_BODY_BIG) setting = "limits.kv_max_value_size";
+    if (request->body_length)
+        snprintf(size, sizeof size, "(%llu bytes)", (unsigned long long)request->body_length);
+    request_refuse(request, 413, "Request body%s too large, max size: %llu bytes (%s)", size,
+                   (unsigned long long)request->body_most, setting);
+}
+
+static void body_limit(struct http_request *request) {
+    const struct http_server *server = request->worker->server;
+    bool big = request->route && request->route->flags & HTTP_BODY_BIG;
+    request->body_most = big ? server->env.kv_value_max : server->config.body_max;
+    if (!request->refusal && request->route && request->route->flags & HTTP_BODY_FILE) spool_open(request);
+    if (request->body_length > request->body_most) refuse_size(request);
+}
+
+void request_head(struct http_request *request, const char *url, const char *method, const char *version) {
+    struct connection *connection = request->connection;
+    request->stage = REQUEST_BODY;
+    request->method = method_parse(method);
+    request->method_text = method;
+    request->old_version = strcmp(version, "HTTP/1.0") == 0;
+    if (request->worker->server->old_library) request->line_end = version + strlen(version);
+    MHD_get_connection_values_n(connection->mhd, MHD_HEADER_KIND, on_header, request);
+    if (request->line_end) follow_end(request);
+    const char *doubtful = smuggling(request);
+    if (doubtful) request_refuse(request, 400, "%s", doubtful);
+    if (request->encodings && !request->chunked) {
+        request_refuse(request, 501, "Unsupported transfer encoding");
+        doubtful = request->refusal_text;
+    }
+    if (request->worker->stop) {
+        request_refuse(request, 503, "shutting down");
+        doubtful = request->refusal_text;
+    }
+    if (doubtful) {
+        refuse_now(request);
+        return;
+    }
+    if (!target_whole(request, url, version)) {
+        request_refuse(
+            request, 400,
+            "Bad request: the target is not a path, or holds a NUL, a blank or a control character");
+    }
+    if (!request->body_length && !request->chunked) return;
+    /* The route tells how much of a body is allowed. */
+    connection->stage = CONNECTION_BODY;
+    connection->began_ms = request->worker->now_ms;
+    if (!request->refusal && parameters_parse(request)) route_find(request);
+    body_limit(request);
+    /* Before it is sent, when the client waits for that or draining it would be a gift to whoever sends it.
+     */
+    bool much =
+        request->body_length > request->body_most && request->body_length - request->body_most > DRAIN_MOST;
+    if (request->refusal == 413 && (request->expects || much)) refuse_now(request);
+}
+
+/* ---- body ---- */
+
+void request_body(struct http_request *request, const char *data, size_t size) {
+    request->body_size += size;
+    if (request->refusal) return; /* drained, so that the client can read why */
+    if (request->body_size > request->body_most) {
+        buffer_free(&request->body);
+        refuse_size(request);
+        return;
+    }
+    if (request->spool) {
+        spool_write(request, data, size);
+        return;
+    }
+    struct buffer *body = &request->body;
+    if (!body->data && !request->chunked) {
+        size_t whole = (size_t)request->body_length;
+        buffer_reserve(body, whole < BODY_FIRST ? whole : BODY_FIRST);
+    }
+    buffer_append(body, data, size);
+}
+
+/* ---- handling ---- */
+
+void request_run_parsed(struct http_request *request) {
+    if (!request->refusal && !request->route && parameters_parse(request)) route_find(request);
+    if (request->refusal) {
+        http_reply_text(request, request->refusal, "%s", request->refusal_text);
+    } else if (!route_permitted(request, request->route)) {
+        http_reply_text(request, 403, "Permission denied");
+    } else if (request->route->flags & HTTP_LOCAL || http_our_datacenter(request)) {
+        request->route->handler(request);
+    }
+}
+
+void request_run(struct http_request *request) {
+    request->connection->stage = CONNECTION_WORK;
+    request->stage = REQUEST_WORK;
+    bool read = request->method & (HTTP_GET | HTTP_HEAD) && !request->refusal && !request->route;
+    if (!read || !reading_fast(request)) request_run_parsed(request);
+}
+
+/* ---- asking ---- */
+
+const struct http_env *http_env(const struct http_request *request) { return &request->worker->server->env; }
+struct arena *http_arena(struct http_request *request) {
+    return &request->arena;
+}
+enum http_method http_method(const struct http_request *request) { return request->method; }
+struct slice http_body(const struct http_request *request) {
+    return buffer_slice(&request->body);
+}
+
+int http_body_file(const struct http_request *request) {
+    return request->spool && lseek(request->spool - 1, 0, SEEK_SET) == 0 ? request->spool - 1 : -1;
+}
+
+struct json_object *http_json(struct http_request *request) {
+    struct fault fault = {0};
+    if (!request->json) request->json = json_parse(http_body(request), &fault);
+    if (request->json && !json_object_is_type(request->json, json_type_object)) {
+        fault_set(&fault, CO_INVALID, "JSON: an object is wanted");
+    }
+    if (!fault.code) return request->json;
+    http_reply_text(request, 400, "Request decode failed: %s", fault.text);
+    return NULL;
+}

@@ -1,0 +1,213 @@
+/* The routing table: rows from all api_*.c, compiled once into a tree of path segments. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "http/impl.h"
+
+static void root(struct http_request *request) { http_reply_text(request, 200, "Coord Agent"); }
+
+static const struct http_route http_routes_root[] = {
+    {HTTP_GET, "/", root, "none", "", "Says who is here", HTTP_LOCAL},
+    {0},
+};
+
+static const struct http_route *const tables[] = {
+    http_routes_root,          http_routes_kv,      http_routes_session,  http_routes_status,
+    http_routes_catalog,       http_routes_health,  http_routes_agent,    http_routes_agent_check,
+    http_routes_agent_service, http_routes_metrics, http_routes_operator, http_routes_snapshot,
+    http_routes_acl,
+};
+
+#define SEGMENTS_MOST 16
+#define NODES_MOST    512
+#define ROUTES_MOST   256
+
+/* A segment of the tree. A literal child wins over ":name", that over "*name". */
+struct node {
+    const char *text; /* the row's; not NUL-terminated */
+    size_t size;
+    unsigned next, first; /* brother, first child; 0: none */
+    unsigned routes;      /* chain of rows that end here, numbers from 1 */
+};
+static struct node nodes[NODES_MOST];
+static unsigned node_count;
+static struct {
+    const struct http_route *route;
+    unsigned next;
+} rows[ROUTES_MOST];
+static unsigned row_count;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static unsigned node_child(unsigned parent, const char *text, size_t size) {
+    unsigned *at = &nodes[parent].first;
+    while (*at && !(nodes[*at].size == size && memcmp(nodes[*at].text, text, size) == 0))
+        at = &nodes[*at].next;
+    if (*at) return *at;
+    CHECK(node_count < NODES_MOST);
+    nodes[node_count] = (struct node){.text = text, .size = size};
+    *at = node_count;
+    return node_count++;
+}
+
+static void compile_row(const struct http_route *route) {
+    CHECK(route->path[0] == '/' && row_count + 1 < ROUTES_MOST);
+    unsigned node = 0;
+    for (const char *at = route->path + 1; *at;) {
+        size_t size = strcspn(at, "/");
+        node = node_child(node, at, size);
+        at += size + (at[size] == '/');
+    }
+    rows[++row_count].route = route;
+    rows[row_count].next = nodes[node].routes;
+    nodes[node].routes = row_count;
+}
+
+static void compile(void) {
+    node_count = 1;
+    for (size_t t = 0; t < ARRAY_COUNT(tables); t++) {
+        for (const struct http_route *route = tables[t]; route->path; route++) compile_row(route);
+    }
+}
+
+void routes_init(void) { pthread_once(&once, compile); }
+
+/* ---- matching ---- */
+
+struct match {
+    struct http_request *request;
+    struct slice raw[SEGMENTS_MOST], decoded[SEGMENTS_MOST];
+    unsigned count;
+    unsigned captured[SEGMENTS_MOST]; /* node by depth, for names of values */
+};
+
+static bool split(struct match *match) {
+    struct http_request *request = match->request;
+    const char *at = request->path.data + 1, *end = request->path.data + request->path.size;
+    if (at == end) return true; /* the root */
+    for (; match->count < SEGMENTS_MOST; at += match->raw[match->count - 1].size + 1) {
+        const char *slash = at < end ? memchr(at, '/', (size_t)(end - at)) : NULL;
+        struct slice raw = slice_make(at, at < end ? (size_t)((slash ? slash : end) - at) : 0);
+        char *text = arena_alloc(&request->arena, raw.size + 1);
+        size_t size;
+        if (percent_decode(raw, false, text, &size) != CO_OK) {
+            request_refuse(request, 400, "Bad request: bad percent-encoding or NUL in the path");
+            return false;
+        }
+        text[size] = '\0';
+        match->raw[match->count] = raw;
+        match->decoded[match->count++] = slice_make(text, size);
+        if (!slash) break;
+    }
+    return true;
+}
+
+/* The node where the path ends; 0: none. */
+static unsigned walk(struct match *match, unsigned parent, unsigned depth) {
+    if (depth == match->count && nodes[parent].routes) return parent;
+    unsigned any = 0, rest = 0;
+    for (unsigned child = nodes[parent].first; child; child = nodes[child].next) {
+        const struct node *node = &nodes[child];
+        if (node->text[0] == ':') {
+            any = child;
+        } else if (node->text[0] == '*') {
+            rest = child;
+        } else if (depth < match->count &&
+                   slice_equal(match->decoded[depth], slice_make(node->text, node->size))) {
+            unsigned found = walk(match, child, depth + 1);
+            if (found) return found;
+        }
+    }
+    if (any && depth < match->count && match->decoded[depth].size) {
+        match->captured[depth] = any;
+        unsigned found = walk(match, any, depth + 1);
+        if (found) return found;
+        match->captured[depth] = 0;
+    }
+    if (rest) match->captured[depth < SEGMENTS_MOST ? depth : SEGMENTS_MOST - 1] = rest;
+    return rest;
+}
+
+static bool capture(struct match *match) {
+    struct http_request *request = match->request;
+    for (unsigned depth = 0; depth < SEGMENTS_MOST; depth++) {
+        if (!match->captured[depth]) continue;
+        const struct node *node = &nodes[match->captured[depth]];
+        CHECK(request->value_count < ARRAY_COUNT(request->values));
+        struct slice value = depth < match->count ? match->decoded[depth] : slice_make("", 0);
+        if (node->text[0] == '*' && depth < match->count) {
+            /* Everything from here on, slashes included. */
+            const char *from = match->raw[depth].data, *end = request->path.data + request->path.size;
+            struct slice raw = slice_make(from, (size_t)(end - from));
+            char *text = arena_alloc(&request->arena, raw.size + 1);
+            size_t size;
+            if (percent_decode(raw, false, text, &size) != CO_OK) {
+                request_refuse(request, 400, "Bad request: bad percent-encoding or NUL in the path");
+                return false;
+            }
+            text[size] = '\0';
+            value = slice_make(text, size);
+        }
+        request->values[request->value_count].name = slice_make(node->text + 1, node->size - 1);
+        request->values[request->value_count++].value = value;
+    }
+    return true;
+}
+
+static void allow(struct http_request *request, unsigned methods) {
+    static const struct {
+        unsigned bit;
+        const char *text;
+    } names[] = {
+        {HTTP_GET, "GET"},
+        {HTTP_PUT, "PUT"},
+        {HTTP_POST, "POST"},
+        {HTTP_DELETE, "DELETE"},
+    };
+    const char *text = "OPTIONS";
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        if (methods & names[i].bit) text = arena_printf(&request->arena, "%s,%s", text, names[i].text);
+    }
+    http_header(request, "Allow", text);
+}
+
+bool route_find(struct http_request *request) {
+    struct match match = {.request = request};
+    if (!split(&match)) return false;
+    unsigned node = walk(&match, 0, 0);
+    if (!nodes[node].routes || (!node && match.count)) {
+        request_refuse(request, 404, "Invalid path: there is no such endpoint");
+        return false;
+    }
+    unsigned methods = 0, wanted = request->method == HTTP_HEAD ? HTTP_GET : request->method;
+    for (unsigned row = nodes[node].routes; row; row = rows[row].next) {
+        methods |= rows[row].route->methods;
+        if (rows[row].route->methods & wanted) request->route = rows[row].route;
+    }
+    if (request->route) return capture(&match);
+    allow(request, methods);
+    if (request->method == HTTP_OPTIONS) {
+        request_refuse(request, 200, "%s", "");
+    } else {
+        request_refuse(request, 405, "method %.20s not allowed", request->method_text);
+    }
+    return false;
+}
+
+bool route_lists(const struct http_route *route, const char *parameter) {
+    size_t size = strlen(parameter);
+    for (const char *at = route->parameters; at && *at;) {
+        size_t word = strcspn(at, " ");
+        if (word >= size && memcmp(at, parameter, size) == 0 && (word == size || at[size] == '*'))
+            return true;
+        at += word + strspn(at + word, " ");
+    }
+    return false;
+}
+
+/* The one place that every request passes on its way to a handler or to ready bytes. Access control lists are
+ * disabled on this server, which, as with Consul, means that every token may do everything. */
+bool route_permitted(const struct http_request *request, const struct http_route *route) {
+    (void)request, (void)route;
+    return true;
+}

@@ -1,0 +1,416 @@
+/* Shards: libmicrohttpd daemons without a listening socket, run by the worker.
+ *
+ * Why many: resuming a suspended connection walks all suspended ones of its daemon. Shards are filled one
+ * after the other, so that few connections share few of them and one turn serves many requests with one call.
+ * Timeouts are ours: libmicrohttpd's start anew with each byte, which a slow sender can keep up for ever. */
+#include <errno.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "http/impl.h"
+
+#define RUNS_MOST      32    /* of a shard in one turn */
+#define SEND_MOST_MS   30000 /* to take an answer */
+#define SLOWEST        65536 /* bodies and answers get one more second for so many bytes */
+#define CLOCK_SLACK_MS 200   /* between a turn's clock and the kernel's */
+
+/* ---- callbacks ---- */
+
+static struct connection *connection_of(struct MHD_Connection *mhd) {
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info->socket_context;
+}
+
+/* libmicrohttpd 0.9 makes a record of each parameter in the connection's memory, and when that is full it
+ * forgets the connection: no answer, ever. Parameters are parsed by us, so it gets none to see: this text is
+ * its own buffer, which it is about to cut up in the same way. Behind a NUL in the target there may be more.
+ */
+static void hide_parameters(char *target) {
+    char *part = target;
+    do {
+        char *mark = strchr(part, '?');
+        if (mark && mark[1]) {
+            mark[1] = '\0';
+            return;
+        }
+        part += strlen(part) + 1;
+    } while (strncmp(part, "HTTP/", 5) != 0);
+}
+
+static void *on_target(void *data, const char *target, struct MHD_Connection *mhd) {
+    (void)data;
+    struct connection *connection = connection_of(mhd);
+    struct http_request *request = request_new(connection, target);
+    if (target && connection->worker->server->old_library) hide_parameters((char *)(uintptr_t)target);
+    return request;
+}
+
+/* Targets are decoded by us, strictly; here they stay as they are. */
+static size_t on_unescape(void *data, struct MHD_Connection *mhd, char *text) {
+    (void)data, (void)mhd;
+    return strlen(text);
+}
+
+static void hold(struct connection *connection) {
+    connection->shard->held += !connection->request->held;
+    connection->request->held = true;
+}
+
+/* What waits for a write waits in place: libmicrohttpd asks again on every run of the shard, which is cheaper
+ * than four calls of the kernel to take the connection out of its epoll and back. What may wait for long is
+ * suspended. */
+void connection_wait(struct connection *connection) {
+    struct http_request *request = connection->request;
+    if (request->busy) {
+        hold(connection);
+        return;
+    }
+    connection_unhold(connection);
+    request->suspended = true;
+    MHD_suspend_connection(connection->mhd);
+}
+
+void connection_unhold(struct connection *connection) {
+    if (!connection->request->held) return;
+    connection->request->held = false;
+    connection->shard->held--;
+}
+
+/* Writes are handled when all shards have run: handed to the cluster one right after the other, they wake its
+ * thread once, not once each. */
+static void handle_late(struct http_request *request) {
+    request->stage = REQUEST_WORK;
+    hold(request->connection);
+    list_append(&request->worker->late, &request->late);
+}
+
+static void run_late(struct worker *worker) {
+    while (!list_empty(&worker->late)) {
+        struct http_request *request = LIST_ENTRY(worker->late.next, struct http_request, late);
+        struct connection *connection = request->connection;
+        list_remove(&request->late);
+        request_run(request);
+        if (connection->request == request && request->stage == REQUEST_WORK) connection_wait(connection);
+    }
+}
+
+/* Called with the headers, with each piece of the body, and when all is there. Answering on the first call
+ * makes libmicrohttpd close the connection: done only where that is wanted. */
+static enum MHD_Result on_request(void *data, struct MHD_Connection *mhd, const char *url, const char *method,
+                                  const char *version, const char *upload, size_t *upload_size,
+                                  void **context) {
+    (void)data, (void)mhd;
+    struct http_request *request = *context;
+    if (!request) return MHD_NO;
+    if (request->held) return MHD_YES;
+    request->worker->progress++;
+    if (request->stage == REQUEST_HEAD) {
+        request_head(request, url, method, version);
+        return MHD_YES;
+    }
+    if (request->stage == REQUEST_BODY) {
+        if (*upload_size) {
+            request_body(request, upload, *upload_size);
+            *upload_size = 0;
+            return MHD_YES;
+        }
+        if (request->method & (HTTP_PUT | HTTP_POST | HTTP_DELETE)) {
+            handle_late(request);
+        } else {
+            request_run(request);
+            if (request->stage == REQUEST_WORK) connection_wait(request->connection);
+        }
+    }
+    return request->stage == REQUEST_ABORT ? MHD_NO : MHD_YES;
+}
+
+/* Past libmicrohttpd, on a connection that is about to be closed and on which it has nothing under way. */
+static void say_plainly(struct connection *connection, const char *status, const char *line) {
+    char answer[512];
+    size_t size = plain_answer(answer, sizeof answer, status, line);
+    connection->worker->tally.answered[4] += plain_send(connection->fd, answer, size) > 0;
+}
+
+static void on_completed(void *data, struct MHD_Connection *mhd, void **context,
+                         enum MHD_RequestTerminationCode code) {
+    (void)data, (void)mhd;
+    struct http_request *request = *context;
+    if (!request) return;
+    struct connection *connection = request->connection;
+    /* The request filled the connection's memory so far that libmicrohttpd found no room for the answer's
+     * header. */
+    if (code == MHD_REQUEST_TERMINATED_WITH_ERROR && request->stage == REQUEST_ANSWERED &&
+        !connection->hung_up) {
+        say_plainly(
+            connection, "431 Request Header Fields Too Large",
+            "Request header too large: no room is left for the answer's (coord.http_connection_memory)");
+    }
+    /* Refused before all of it was read. */
+    if (request->close && request->stage == REQUEST_ANSWERED && !connection->hung_up)
+        linger(connection->worker, connection->fd);
+    *context = NULL;
+    connection_unhold(connection);
+    connection->request = NULL;
+    connection->worker->progress++;
+    connection->stage = CONNECTION_IDLE;
+    connection->began_ms = connection->worker->now_ms;
+    connection->completed_run = connection->worker->run_serial;
+    request_end(request);
+}
+
+/* libmicrohttpd hangs up without a word on what is no request line. While nothing was ever sent on the
+ * connection, it is safe to say so instead. */
+static void explain_close(struct connection *connection) {
+    if (connection->completed_run || connection->hung_up || connection->told || connection->worker->stop)
+        return;
+    char byte;
+    struct tcp_info info;
+    socklen_t size = sizeof info;
+    ssize_t unread = recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (unread == 0 || (unread < 0 && errno != EAGAIN)) return; /* the client is gone */
+    if (getsockopt(connection->fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return;
+    if (info.tcpi_data_segs_in == 0 || info.tcpi_data_segs_out != 0) return;
+    say_plainly(connection, "400 Bad Request", "Bad request: not a request line");
+    if (unread > 0) linger(connection->worker, connection->fd);
+}
+
+static void connection_gone(struct connection *connection) {
+    struct worker *worker = connection->worker;
+    worker->connection_count--;
+    if (connection->shard) connection->shard->connections--;
+    address_leave(worker->server->addresses, connection->address);
+    atomic_fetch_sub(&worker->server->connections, 1);
+    library_faults_remove(connection);
+    connection->mhd = NULL;
+    connection->gone = true;
+    list_remove(&connection->link);
+    list_append(&worker->closed, &connection->link);
+}
+
+static void on_connection(void *data, struct MHD_Connection *mhd, void **context,
+                          enum MHD_ConnectionNotificationCode code) {
+    struct worker *worker = ((struct shard *)data)->worker;
+    worker->progress++;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) { /* from within MHD_add_connection; 1.0: in the next run */
+        int fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+        *context = worker->by_fd[fd];
+        worker->by_fd[fd]->mhd = mhd;
+        return;
+    }
+    struct connection *connection = *context;
+    explain_close(connection);
+    if (connection->watched) epoll_ctl(worker->epoll, EPOLL_CTL_DEL, connection->fd, NULL);
+    connection_gone(connection);
+}
+
+static void on_message(void *data, const char *format, va_list arguments) {
+    (void)data;
+    if (LOG_DEBUG < log_level_now) return;
+    char text[256];
+    int size = vsnprintf(text, sizeof text, format, arguments);
+    while (size > 0 && size < (int)sizeof text && text[size - 1] == '\n') text[--size] = '\0';
+    log_debug("http", "%s", text);
+}
+
+/* ---- shards ---- */
+
+static struct shard *shard_new(struct worker *worker) {
+    struct shard *shard = mem_zalloc(sizeof *shard);
+    shard->worker = worker;
+    shard->source.kind = SOURCE_SHARD;
+    list_init(&shard->link);
+    unsigned flags = MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_TURBO |
+                     MHD_USE_ERROR_LOG;
+    shard->daemon = MHD_start_daemon(
+        flags, 0, NULL, NULL, on_request, shard, MHD_OPTION_EXTERNAL_LOGGER, on_message, NULL,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, shard, MHD_OPTION_NOTIFY_CONNECTION, on_connection, shard,
+        MHD_OPTION_URI_LOG_CALLBACK, on_target, shard, MHD_OPTION_UNESCAPE_CALLBACK, on_unescape, NULL,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, worker->server->config.connection_memory,
+        MHD_OPTION_CONNECTION_LIMIT, worker->server->config.connections_max + 1,
+        MHD_OPTION_CONNECTION_TIMEOUT, 0U, MHD_OPTION_END);
+    const union MHD_DaemonInfo *info =
+        shard->daemon ? MHD_get_daemon_info(shard->daemon, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
+    /* Each run empties the inner epoll, so an edge is enough and spares the kernel looking into it every
+     * time. */
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = &shard->source};
+    if (!info || epoll_ctl(worker->epoll, EPOLL_CTL_ADD, info->epoll_fd, &event) != 0) {
+        if (shard->daemon) MHD_stop_daemon(shard->daemon);
+        free(shard);
+        return NULL;
+    }
+    worker->shards = mem_realloc(worker->shards, (worker->shard_count + 1) * sizeof(struct shard *));
+    worker->shards[worker->shard_count++] = shard;
+    return shard;
+}
+
+/* The first with room; a new one; or, when there may be no more, the one with the fewest. */
+static struct shard *shard_choose(struct worker *worker) {
+    struct shard *least = NULL;
+    for (unsigned i = 0; i < worker->shard_count; i++) {
+        struct shard *shard = worker->shards[i];
+        if (shard->connections < SHARD_CONNECTIONS) return shard;
+        if (!least || shard->connections < least->connections) least = shard;
+    }
+    unsigned most = worker->server->config.shards;
+    struct shard *fresh = most && worker->shard_count >= most ? NULL : shard_new(worker);
+    return fresh ? fresh : least;
+}
+
+void shard_adopt(struct worker *worker, int fd, const struct sockaddr *address, unsigned address_size,
+                 struct address_entry *entry) {
+    struct shard *shard = shard_choose(worker);
+    struct connection *connection = mem_zalloc(sizeof *connection);
+    connection->source.kind = SOURCE_CONNECTION;
+    connection->worker = worker;
+    connection->shard = shard;
+    connection->fd = fd;
+    connection->address = entry;
+    connection->began_ms = worker->now_ms;
+    connection->check_ms = worker->now_ms + worker->server->check_interval_ms;
+    list_init(&connection->link);
+    list_append(&worker->connections, &connection->link);
+    worker->connection_count++;
+    library_faults_add(connection);
+    if (shard) shard->connections++;
+    if (!shard) {
+        close(fd);
+    } else if (MHD_add_connection(shard->daemon, fd, address, address_size) ==
+               MHD_YES) { /* else it closed the socket */
+        shard_wake(shard);
+        return;
+    }
+    if (!connection->gone) connection_gone(connection);
+}
+
+void shard_wake(struct shard *shard) {
+    if (list_empty(&shard->link)) list_append(&shard->worker->runnable, &shard->link);
+}
+
+static bool shard_pending(struct shard *shard) {
+    MHD_UNSIGNED_LONG_LONG timeout;
+    return MHD_get_timeout(shard->daemon, &timeout) == MHD_YES && timeout == 0;
+}
+
+void shards_run_once(struct worker *worker) {
+    struct list turn;
+    list_init(&turn);
+    list_splice(&turn, &worker->runnable);
+    while (!list_empty(&turn)) {
+        struct shard *shard = LIST_ENTRY(turn.next, struct shard, link);
+        list_remove(&shard->link);
+        uint64_t before = worker->progress;
+        worker->run_serial++;
+        MHD_run(shard->daemon);
+        /* Those that wait in place look pending to libmicrohttpd for as long as they wait. */
+        if (shard_pending(shard) && (!shard->held || worker->progress != before)) shard_wake(shard);
+    }
+    run_late(worker);
+}
+
+/* All once before any a second time: when thousands are woken together, their answers go out before the first
+ * of them, who may be back already, are served again. */
+void shards_run(struct worker *worker) {
+    for (unsigned pass = 0; pass < RUNS_MOST && !list_empty(&worker->runnable); pass++)
+        shards_run_once(worker);
+}
+
+/* ---- connections over time ---- */
+
+void connection_event(struct worker *worker, struct connection *connection, uint32_t events) {
+    (void)worker;
+    if (!(events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) || !connection->mhd) return;
+    connection->hung_up = true;
+    if (connection->request && connection->request->suspended) request_hung_up(connection->request);
+}
+
+void connection_watch(struct connection *connection) {
+    if (!connection->watched) {
+        /* Stays there: who waits once will wait again. An edge is enough, since it is remembered. */
+        struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = &connection->source};
+        connection->watched =
+            epoll_ctl(connection->worker->epoll, EPOLL_CTL_ADD, connection->fd, &event) == 0;
+    }
+    /* Otherwise the event that says so has been seen before. */
+    if (connection->hung_up) request_hung_up(connection->request);
+}
+
+/* Ends it from outside: libmicrohttpd finds the socket closed. */
+static void cut(struct connection *connection, const char *late) {
+    if (late) say_plainly(connection, "408 Request Timeout", late);
+    connection->hung_up = true;
+    shutdown(connection->fd, SHUT_RDWR);
+}
+
+#define LATE(what) "Request timeout: the " what " did not come in time"
+
+/* Has part of a header come since the last answer? The kernel knows; asking is cheap since it is done for
+ * connections only that were silent for long. */
+static bool header_begun(const struct connection *connection, uint64_t now_ms) {
+    struct tcp_info info;
+    socklen_t size = sizeof info;
+    if (getsockopt(connection->fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
+    if (!connection->completed_run) return info.tcpi_data_segs_in > 0;
+    return info.tcpi_last_data_recv + CLOCK_SLACK_MS < now_ms - connection->began_ms;
+}
+
+static void connection_check(struct connection *connection, uint64_t now_ms) {
+    const struct http_server *server = connection->worker->server;
+    uint64_t age = now_ms - connection->began_ms;
+    struct http_request *request = connection->request;
+    uint64_t received = request ? request->body_size : 0;
+    if (connection->hung_up) return;
+    switch (connection->stage) {
+        case CONNECTION_IDLE:
+            if (age < server->header_timeout_ms) return;
+            if (request || header_begun(connection, now_ms)) {
+                cut(connection, LATE("header"));
+            } else if (age >= server->config.idle_timeout_ms) {
+                cut(connection, NULL);
+            }
+            return;
+        case CONNECTION_BODY:
+            if (age >= server->body_timeout_ms + received / SLOWEST * 1000) cut(connection, LATE("body"));
+            return;
+        case CONNECTION_SEND:
+            if (age >= SEND_MOST_MS + connection->sending / SLOWEST * 1000) cut(connection, NULL);
+            return;
+        case CONNECTION_WORK: return;
+    }
+}
+
+void shards_check(struct worker *worker) {
+    while (!list_empty(&worker->connections)) {
+        struct connection *connection = LIST_ENTRY(worker->connections.next, struct connection, link);
+        if (connection->check_ms > worker->now_ms) return;
+        connection_check(connection, worker->now_ms);
+        connection->check_ms = worker->now_ms + worker->server->check_interval_ms;
+        list_remove(&connection->link);
+        list_append(&worker->connections, &connection->link);
+    }
+}
+
+/* ---- the end ---- */
+
+void shards_stop(struct worker *worker) {
+    LIST_FOREACH_SAFE(link, next, &worker->connections) {
+        struct connection *connection = LIST_ENTRY(link, struct connection, link);
+        if (connection->request && connection->request->suspended) request_hung_up(connection->request);
+    }
+    shards_run(worker);
+    for (unsigned i = 0; i < worker->shard_count; i++) {
+        MHD_stop_daemon(worker->shards[i]->daemon);
+        free(worker->shards[i]);
+    }
+    worker->shard_count = 0;
+    LIST_FOREACH_SAFE(link, next, &worker->closed) {
+        list_remove(link);
+        free(LIST_ENTRY(link, struct connection, link));
+    }
+}

@@ -1,0 +1,259 @@
+/* Writes, renewals, and waiting for something else: the request is parked until another thread reports. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "http/impl.h"
+
+/* What a request waits for; request->operation. */
+struct operation {
+    enum { OPERATION_WRITE, OPERATION_RENEW, OPERATION_CALL, OPERATION_TICKET } kind;
+};
+
+struct writing {
+    struct operation operation;
+    struct http_request *request;
+    http_written view;
+    int error;
+    struct machine_result result; /* text is ours, message is not set */
+    uint8_t *packed;
+    size_t packed_size;
+    const ProtobufCMessageDescriptor *descriptor;
+    struct rpc_write rpc;
+};
+
+struct renewing {
+    struct operation operation;
+    struct http_request *request;
+    void (*view)(struct http_request *request, int error);
+    int error;
+    struct rpc_renew rpc;
+};
+
+struct http_ticket {
+    struct operation operation;
+    struct post post;
+    struct worker *worker;
+    struct http_request *request; /* NULL: nobody waits any more */
+    struct timer timer;
+    void (*view)(struct http_request *request, int error);
+    int error;
+};
+
+/* The outcome is here. NULL: nobody is there to hear it; the request is freed. */
+static struct connection *operation_over(struct worker *worker, struct http_request *request) {
+    request->busy = false;
+    request->operation = NULL;
+    if (request->stage != REQUEST_ORPHAN) return request->connection;
+    worker->orphans--;
+    request_free(request);
+    return NULL;
+}
+
+/* What came of it may have been one more thing to wait for. (An answered request may be gone already.) */
+static void operation_next(struct connection *connection, const struct http_request *request) {
+    if (connection->request == request && request->stage == REQUEST_WORK && !request->suspended)
+        connection_wait(connection);
+}
+
+/* ---- writes ---- */
+
+static void reply_written(struct http_request *request, const struct machine_result *result) {
+    if (result->error) {
+        http_reply_text(request, reply_status(result->error), "%s",
+                        result->text ? result->text : co_strerror(result->error));
+    } else {
+        request_answer_yes(request, result->yes);
+    }
+}
+
+static void deliver(struct http_request *request, struct writing *writing) {
+    if (writing->error) {
+        http_reply_error(request, writing->error);
+        return;
+    }
+    if (!writing->view) {
+        reply_written(request, &writing->result);
+        return;
+    }
+    if (writing->packed) {
+        ProtobufCAllocator allocator = ARENA_PROTOBUF(&request->arena);
+        writing->result.message =
+            protobuf_c_message_unpack(writing->descriptor, &allocator, writing->packed_size, writing->packed);
+    }
+    writing->view(request, &writing->result);
+}
+
+static void written(struct worker *worker, struct post *post) {
+    struct http_request *request = CONTAINER_OF(post, struct http_request, post);
+    struct writing *writing = request->operation;
+    char *text = (char *)writing->result.text;
+    uint8_t *packed = writing->packed;
+    struct connection *connection = operation_over(worker, request);
+    if (connection) {
+        deliver(request, writing);
+        operation_next(connection, request);
+    }
+    free(text);
+    free(packed);
+}
+
+/* Applier or loop thread. */
+static void write_done(struct rpc_write *rpc, int error, const struct machine_result *result) {
+    struct writing *writing = CONTAINER_OF(rpc, struct writing, rpc);
+    writing->error = error;
+    if (!error) {
+        writing->result = *result;
+        writing->result.text = result->text ? mem_strdup(result->text) : NULL;
+        writing->result.message = NULL;
+        if (writing->view && result->message) {
+            writing->descriptor = result->message->descriptor;
+            writing->packed_size = protobuf_c_message_get_packed_size(result->message);
+            writing->packed = mem_alloc(writing->packed_size);
+            protobuf_c_message_pack(result->message, writing->packed);
+        }
+    }
+    worker_post(writing->request->worker, &writing->request->post);
+}
+
+void http_write(struct http_request *request, uint8_t command, const ProtobufCMessage *message,
+                http_written view) {
+    struct writing *writing = arena_zalloc(&request->arena, sizeof *writing);
+    writing->operation.kind = OPERATION_WRITE;
+    writing->request = request;
+    writing->view = view;
+    writing->rpc.done = write_done;
+    request->operation = writing;
+    request->busy = true;
+    request->post.taken = written;
+    request->post.bulk = false;
+    rpc_submit(http_env(request)->rpc, &writing->rpc, command, message);
+}
+
+/* ---- renewals ---- */
+
+static void renewed(struct worker *worker, struct post *post) {
+    struct http_request *request = CONTAINER_OF(post, struct http_request, post);
+    struct renewing *renewing = request->operation;
+    struct connection *connection = operation_over(worker, request);
+    if (!connection) return;
+    renewing->view(request, renewing->error);
+    operation_next(connection, request);
+}
+
+static void renew_done(struct rpc_renew *rpc, int error) {
+    struct renewing *renewing = CONTAINER_OF(rpc, struct renewing, rpc);
+    renewing->error = error;
+    worker_post(renewing->request->worker, &renewing->request->post);
+}
+
+void http_renew_session(struct http_request *request, struct slice id,
+                        void (*view)(struct http_request *request, int error)) {
+    struct renewing *renewing = arena_zalloc(&request->arena, sizeof *renewing);
+    if (id.size >= sizeof renewing->rpc.id) {
+        view(request, CO_NOTFOUND);
+        return;
+    }
+    memcpy(renewing->rpc.id, id.data, id.size);
+    renewing->operation.kind = OPERATION_RENEW;
+    renewing->request = request;
+    renewing->view = view;
+    renewing->rpc.done = renew_done;
+    request->operation = renewing;
+    request->busy = true;
+    request->post.taken = renewed;
+    request->post.bulk = false;
+    rpc_renew(http_env(request)->rpc, &renewing->rpc);
+}
+
+/* ---- calls ---- */
+
+struct calling {
+    struct operation operation;
+    struct http_call *call;
+};
+
+static void called(struct worker *worker, struct post *post) {
+    struct http_request *request = CONTAINER_OF(post, struct http_request, post);
+    struct http_call *call = ((struct calling *)request->operation)->call;
+    bool gone = request->stage == REQUEST_ORPHAN || request->stage == REQUEST_ABORT;
+    if (gone && call->drop) call->drop(call, call->error);
+    if (operation_over(worker, request) && !gone) call->view(request, call, call->error);
+}
+
+void http_call(struct http_request *request, struct http_call *call) {
+    struct calling *calling = arena_zalloc(&request->arena, sizeof *calling);
+    calling->operation.kind = OPERATION_CALL;
+    calling->call = call;
+    call->request = request;
+    request->operation = calling;
+    request->busy = true;
+    request->post.taken = called;
+    request->post.bulk = false;
+}
+
+void http_called(struct http_call *call, int error) {
+    call->error = error;
+    worker_post(call->request->worker, &call->request->post);
+}
+
+/* ---- tickets ---- */
+
+static void ticket_leave(struct http_ticket *ticket) {
+    timer_clear(ticket->worker, &ticket->timer);
+    ticket->request->operation = NULL;
+    ticket->request = NULL;
+}
+
+static void ticket_taken(struct worker *worker, struct post *post) {
+    struct http_ticket *ticket = CONTAINER_OF(post, struct http_ticket, post);
+    struct http_request *request = ticket->request;
+    if (request) {
+        ticket_leave(ticket);
+        ticket->view(request, ticket->error);
+    }
+    worker->tickets--;
+    free(ticket);
+}
+
+static void ticket_due(struct worker *worker, struct timer *timer) {
+    (void)worker;
+    struct http_ticket *ticket = CONTAINER_OF(timer, struct http_ticket, timer);
+    struct http_request *request = ticket->request;
+    ticket_leave(ticket);
+    ticket->view(request, CO_TIMEOUT);
+}
+
+struct http_ticket *http_defer(struct http_request *request, uint64_t wait_ms,
+                               void (*view)(struct http_request *request, int error)) {
+    struct worker *worker = request->worker;
+    struct http_ticket *ticket = mem_zalloc(sizeof *ticket);
+    ticket->operation.kind = OPERATION_TICKET;
+    ticket->post.taken = ticket_taken;
+    ticket->worker = worker;
+    ticket->request = request;
+    ticket->view = view;
+    request->operation = ticket;
+    worker->tickets++;
+    timer_set(worker, &ticket->timer, worker->now_ms + wait_ms, ticket_due);
+    connection_watch(request->connection);
+    return ticket;
+}
+
+void http_deferred(struct http_ticket *ticket, int error) {
+    ticket->error = error;
+    worker_post(ticket->worker, &ticket->post);
+}
+
+/* ---- from outside ---- */
+
+void operation_end(struct http_request *request) {
+    struct operation *operation = request->operation;
+    if (operation && operation->kind == OPERATION_TICKET)
+        ticket_leave(CONTAINER_OF(operation, struct http_ticket, operation));
+}
+
+void operation_hurry(struct http_request *request) {
+    struct operation *operation = request->operation;
+    if (!operation || operation->kind != OPERATION_TICKET) return;
+    ticket_due(request->worker, &CONTAINER_OF(operation, struct http_ticket, operation)->timer);
+}

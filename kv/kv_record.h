@@ -1,0 +1,37 @@
+/* How a key lies in the store: a fixed header, then session, full key (long keys only) and value, so that a
+ * read hands out slices of the map and unpacks nothing.
+ *
+ * Keys longer than STORE_KEY_PREFIX are stored under their first STORE_KEY_PREFIX bytes + a 128-bit hash. All
+ * keys that are stored as they are end at STORE_KEY_PREFIX bytes, so that no short key can pose as a long
+ * one. Long keys that share that prefix lie next to one another, in the order of their hashes. */
+#ifndef COORD_KV_KV_RECORD_H
+#define COORD_KV_KV_RECORD_H
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "registry/store.h"
+
+#define KV_STORE_KEY_MAX (STORE_KEY_PREFIX + 16)
+
+struct kv_record {
+    uint64_t create_index, modify_index, lock_index, flags;
+    struct slice session; /* empty, or UUID_TEXT_SIZE bytes followed by a NUL */
+    struct slice key;     /* as the client wrote it */
+    struct slice value;
+};
+
+/* The key's place in a table: `key` itself, or built in `room`. */
+struct slice kv_store_key(struct slice key, char room[KV_STORE_KEY_MAX]);
+static inline bool kv_is_long(struct slice store_key) { return store_key.size > STORE_KEY_PREFIX; }
+
+/* Slices point into `store_key` and `bytes`. CO_CORRUPT. */
+int kv_record_decode(struct slice store_key, struct slice bytes, struct kv_record *record);
+/* Fresh bytes in the arena. */
+struct slice kv_record_encode(const struct kv_record *record, struct arena *arena);
+
+/* The record of `key`. CO_NOTFOUND (also when another long key holds the place: then *taken is true),
+ * CO_CORRUPT, CO_IO. */
+int kv_record_get(struct store_txn *txn, struct slice store_key, struct slice key, struct kv_record *record,
+                  bool *taken);
+
+#endif

@@ -1,0 +1,99 @@
+/* The catalog as a module, and its small look-ups. */
+#include "registry/catalog.h"
+
+#include "base/check.h"
+#include "registry/catalog_apply.h"
+#include "registry/catalog_write.h"
+
+static const struct store_table tables[] = {
+    {TABLE_NODES, "nodes"},         {TABLE_SERVICES, "services"},   {TABLE_CHECKS, "checks"},
+    {TABLE_CHECK_IDS, "check-ids"}, {TABLE_INSTANCES, "instances"}, {TABLE_TAGS, "tags"},
+    {TABLE_SPELLINGS, "spellings"}, {TABLE_NODE_IDS, "node-ids"},   {TABLE_STRAYS, "strays"},
+};
+
+static const struct query_type *const queries[] = {
+    &query_nodes,          &query_services,    &query_node_services, &query_service_entries,
+    &query_service_checks, &query_node_checks, &query_state_checks,  &query_service_addresses,
+    NULL,
+};
+
+static const struct machine_since since[] = {{CATALOG_REGISTER, CATALOG_BATCH, 1}};
+
+const struct machine_module catalog_module = {
+    .name = "catalog",
+    .command_first = CATALOG_REGISTER,
+    .command_last = CATALOG_BATCH,
+    .since = since,
+    .since_count = ARRAY_COUNT(since),
+    .apply = catalog_apply,
+    .tables = tables,
+    .table_count = ARRAY_COUNT(tables),
+    .queries = queries,
+};
+
+/* -- statuses ---------------------------------------------------------------------------------------- */
+
+static const char *const status_texts[] = {
+    [PB__STATUS__PASSING] = "passing",
+    [PB__STATUS__WARNING] = "warning",
+    [PB__STATUS__CRITICAL] = "critical",
+    [PB__STATUS__MAINTENANCE] = "maintenance",
+};
+
+const char *catalog_status_text(Pb__Status status) {
+    CHECK((size_t)status < ARRAY_COUNT(status_texts));
+    return status_texts[status];
+}
+
+int catalog_status_parse(struct slice text, Pb__Status *status) {
+    for (size_t i = 0; i < ARRAY_COUNT(status_texts); i++) {
+        if (!slice_is(text, status_texts[i])) continue;
+        *status = (Pb__Status)i;
+        return CO_OK;
+    }
+    return CO_INVALID;
+}
+
+Pb__Status catalog_entry_status(const Pb__ServiceEntry *entry) {
+    Pb__Status worst = PB__STATUS__PASSING;
+    for (size_t i = 0; i < entry->n_checks; i++) {
+        if (entry->checks[i]->status > worst) worst = entry->checks[i]->status;
+    }
+    return worst;
+}
+
+/* -- look-ups ---------------------------------------------------------------------------------------- */
+
+static int find_spelling(struct store_txn *txn, enum spelling_kind kind, struct slice name,
+                         struct slice *stored) {
+    char room[STORE_KEY_MAX];
+    if (store_get(txn, TABLE_SPELLINGS, key_spelling(room, kind, name), stored) == CO_OK) return CO_OK;
+    struct slice prefix = key_spellings(room, kind, name);
+    struct store_cursor cursor;
+    store_cursor_open(&cursor, txn, TABLE_SPELLINGS, prefix);
+    bool found = cursor.valid && slice_starts(cursor.key, prefix);
+    if (found) *stored = cursor.value;
+    store_cursor_close(&cursor);
+    return found ? CO_OK : CO_NOTFOUND;
+}
+
+int catalog_service_nocase(struct store_txn *txn, struct slice name, struct slice *stored) {
+    return find_spelling(txn, SPELLING_SERVICE, name, stored);
+}
+
+int catalog_node_nocase(struct store_txn *txn, struct slice name, struct slice *stored) {
+    return find_spelling(txn, SPELLING_NODE, name, stored);
+}
+
+bool catalog_node_exists(struct store_txn *txn, struct slice node) {
+    struct slice bytes;
+    return catalog_node_bytes(txn, node, &bytes) == CO_OK;
+}
+
+int catalog_check_status(struct store_txn *txn, struct slice node, struct slice check_id,
+                         Pb__Status *status) {
+    struct slice bytes;
+    int error = catalog_check_bytes(txn, node, check_id, &bytes);
+    if (!error) *status = (Pb__Status)record_number(bytes, CHECK_STATUS_FIELD);
+    return error;
+}

@@ -1,0 +1,246 @@
+/* Commands of the catalog: everything is checked before the first write. */
+#include "registry/catalog_apply.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "registry/catalog_write.h"
+
+#define SERF_HEALTH "serfHealth"
+
+static bool refuse(struct machine_result *result, const char *text) {
+    result->error = CO_INVALID;
+    result->text = text;
+    return false;
+}
+
+static const char *text_of(struct arena *arena, struct slice bytes) {
+    return arena_strndup(arena, bytes.data, bytes.size);
+}
+
+/* -- what the command looks like by itself ----------------------------------------------------------- */
+
+static int compare_pairs(const void *a, const void *b) {
+    const Pb__Pair *one = *(Pb__Pair *const *)a, *other = *(Pb__Pair *const *)b;
+    int order = strcmp(one->key, other->key);
+    return order ? order : strcmp(one->value, other->value);
+}
+
+static int compare_addresses(const void *a, const void *b) {
+    const Pb__TaggedAddress *one = *(Pb__TaggedAddress *const *)a, *other = *(Pb__TaggedAddress *const *)b;
+    int order = strcmp(one->name, other->name);
+    if (!order) order = strcmp(one->address, other->address);
+    return order ? order : (one->port > other->port) - (one->port < other->port);
+}
+
+/* The order of a map is not part of what is registered. */
+static void sort_maps(Pb__Node *node, Pb__Service *service) {
+    if (node->n_meta > 1) qsort(node->meta, node->n_meta, sizeof *node->meta, compare_pairs);
+    if (node->n_tagged_addresses > 1)
+        qsort(node->tagged_addresses, node->n_tagged_addresses, sizeof *node->tagged_addresses,
+              compare_addresses);
+    if (!service) return;
+    if (service->n_meta > 1) qsort(service->meta, service->n_meta, sizeof *service->meta, compare_pairs);
+    if (service->n_tagged_addresses > 1) {
+        qsort(service->tagged_addresses, service->n_tagged_addresses, sizeof *service->tagged_addresses,
+              compare_addresses);
+    }
+}
+
+static bool check_service(Pb__Service *service, const char *node, struct machine_result *result) {
+    if (!service->name[0]) return refuse(result, "Must provide service name with ID");
+    if (!service->id[0]) service->id = service->name;
+    service->node = (char *)(uintptr_t)node;
+    if (service->weight_passing == 0) service->weight_passing = service->weight_warning = 1;
+    return true;
+}
+
+static bool check_check(struct arena *arena, Pb__Check *check, const char *node,
+                        struct machine_result *result) {
+    if (check->node[0] && strcmp(check->node, node) != 0) {
+        return refuse(result,
+                      arena_printf(arena, "check node \"%s\" does not match node \"%s\"", check->node, node));
+    }
+    check->node = (char *)(uintptr_t)node;
+    if (!check->check_id[0]) check->check_id = check->name;
+    if (!check->check_id[0])
+        return refuse(
+            result,
+            arena_printf(arena, "failed inserting check: it has neither an ID nor a name, on node \"%s\"",
+                         node));
+    if (check->status > PB__STATUS__CRITICAL)
+        return refuse(
+            result, arena_printf(arena, "check \"%s\" has a status that cannot be stored", check->check_id));
+    return true;
+}
+
+/* Fills in what may be left out. */
+static bool check_shape(struct arena *arena, Pb__RegisterCommand *command, struct machine_result *result) {
+    Pb__Node *node = command->node;
+    if (!node || !node->name[0]) return refuse(result, "Must provide node");
+    if (!node->address[0] && !command->skip_node_update)
+        return refuse(result, "Must provide address if SkipNodeUpdate is not set");
+    if (node->id[0] && !uuid_valid(slice_text(node->id)))
+        return refuse(result, arena_printf(arena, "Bad node ID: \"%.64s\" is no UUID", node->id));
+    if (command->service && !check_service(command->service, node->name, result)) return false;
+    for (size_t i = 0; i < command->n_checks; i++) {
+        if (!check_check(arena, command->checks[i], node->name, result)) return false;
+    }
+    sort_maps(node, command->service);
+    return true;
+}
+
+/* -- what it means for what is there ----------------------------------------------------------------- */
+
+/* What becomes of the node's record. */
+struct node_plan {
+    bool write;
+    const char *renamed_from; /* another name that has the same ID: goes, with everything on it. NULL */
+    uint64_t base;            /* its index of creation, which stays; 0 */
+};
+
+static bool serf_healthy(struct store_txn *store, struct slice node) {
+    Pb__Status status;
+    return catalog_check_status(store, node, SLICE_LITERAL(SERF_HEALTH), &status) == CO_OK &&
+           status != PB__STATUS__CRITICAL;
+}
+
+/* A name (in any case) is taken while the node that has it under another ID is alive. `spare_nameless`: one
+ * without ID may be taken over. An agent that has the address of the one that had its name is its successor: it lost its
+ * data folder, and with it its ID. */
+static bool name_is_free(struct machine_tx *tx, const Pb__RegisterCommand *command, bool spare_nameless,
+                         struct machine_result *result) {
+    const Pb__Node *node = command->node;
+    char room[STORE_KEY_MAX];
+    struct slice prefix = key_spellings(room, SPELLING_NODE, slice_text(node->name));
+    struct store_cursor cursor;
+    bool is_free = true;
+    STORE_PREFIX(&cursor, tx->store, TABLE_SPELLINGS, prefix) {
+        struct slice bytes, name = cursor.value;
+        if (catalog_node_bytes(tx->store, name, &bytes) != CO_OK) continue;
+        struct slice id = record_text(bytes, NODE_ID_FIELD);
+        if (slice_is(id, node->id) || (id.size == 0 && spare_nameless) || !serf_healthy(tx->store, name))
+            continue;
+        if (command->own && machine_tx_version(tx) >= 2 && slice_is(record_text(bytes, NODE_ADDRESS_FIELD), node->address)) continue;
+        const char *address = spare_nameless ? "" : arena_printf(tx->arena, " (%s)", node->address);
+        is_free =
+            refuse(result, arena_printf(tx->arena,
+                                        "failed inserting node: Error while renaming Node ID: \"%s\"%s: Node "
+                                        "name %s is reserved by node %s with name %s (%s)",
+                                        node->id, address, node->name, text_of(tx->arena, id),
+                                        text_of(tx->arena, name),
+                                        text_of(tx->arena, record_text(bytes, NODE_ADDRESS_FIELD))));
+        break;
+    }
+    store_cursor_close(&cursor);
+    return is_free;
+}
+
+static bool plan_node(struct machine_tx *tx, const Pb__RegisterCommand *command, struct node_plan *plan,
+                      struct machine_result *result) {
+    const Pb__Node *node = command->node;
+    struct slice name = slice_text(node->name), bytes, holder;
+    bool known = catalog_node_bytes(tx->store, name, &bytes) == CO_OK;
+    *plan = (struct node_plan){.write = !known || !command->skip_node_update};
+    if (!plan->write || !node->id[0]) return true;
+    if (known && slice_is(record_text(bytes, NODE_ID_FIELD), node->id)) return true;
+    char room[STORE_KEY_MAX];
+    bool id_known =
+        store_get(tx->store, TABLE_NODE_IDS, key_node_id(room, slice_text(node->id)), &holder) == CO_OK;
+    if (id_known && !slice_equal(holder, name)) {
+        plan->renamed_from = text_of(tx->arena, holder);
+        if (catalog_node_bytes(tx->store, holder, &bytes) == CO_OK)
+            plan->base = record_number(bytes, NODE_CREATE_FIELD);
+    }
+    return name_is_free(tx, command, !plan->renamed_from, result);
+}
+
+static bool checks_have_services(struct machine_tx *tx, const Pb__RegisterCommand *command,
+                                 struct machine_result *result) {
+    const char *node = command->node->name;
+    for (size_t i = 0; i < command->n_checks; i++) {
+        const char *id = command->checks[i]->service_id;
+        struct slice bytes;
+        if (!id[0] || (command->service && strcmp(command->service->id, id) == 0)) continue;
+        if (catalog_service_bytes(tx->store, slice_text(node), slice_text(id), &bytes) == CO_OK) continue;
+        return refuse(
+            result,
+            arena_printf(tx->arena, "failed inserting check: Missing service registration on node \"%s\"",
+                         node));
+    }
+    return true;
+}
+
+/* -- applying ---------------------------------------------------------------------------------------- */
+
+static bool apply_register(struct change *change, Pb__RegisterCommand *command,
+                           struct machine_result *result) {
+    struct machine_tx *tx = change->tx;
+    struct node_plan plan;
+    if (!check_shape(tx->arena, command, result)) return false;
+    if (!plan_node(tx, command, &plan, result)) return false;
+    if (!checks_have_services(tx, command, result)) return false;
+    if (plan.renamed_from) change_remove_node(change, slice_text(plan.renamed_from));
+    if (plan.write) change_node(change, command->node, plan.base);
+    if (command->service) change_service(change, command->service);
+    for (size_t i = 0; i < command->n_checks; i++) change_check(change, command->checks[i]);
+    return true;
+}
+
+static bool apply_deregister(struct change *change, const Pb__DeregisterCommand *command,
+                             struct machine_result *result) {
+    struct slice node = slice_text(command->node);
+    if (node.size == 0) return refuse(result, "Must provide node");
+    if (command->service_id[0])
+        change_remove_service(change, node, slice_text(command->service_id));
+    else if (command->check_id[0])
+        change_remove_check(change, node, slice_text(command->check_id));
+    else
+        change_remove_node(change, node);
+    return true;
+}
+
+/* Later parts may depend on earlier ones, so that "checked before" means: tried, and taken back as a whole.
+ * Things touched in vain stay touched: somebody may wake and find nothing new. */
+static bool apply_batch(struct change *change, const Pb__CatalogBatchCommand *command,
+                        struct machine_result *result) {
+    struct store_txn *store = change->tx->store;
+    bool good = true;
+    store_savepoint(store);
+    for (size_t i = 0; i < command->n_registers && good; i++)
+        good = apply_register(change, command->registers[i], result);
+    for (size_t i = 0; i < command->n_deregisters && good; i++)
+        good = apply_deregister(change, command->deregisters[i], result);
+    if (good)
+        store_release(store);
+    else
+        store_rollback(store);
+    return good;
+}
+
+static const ProtobufCMessageDescriptor *message_of(uint8_t type) {
+    switch (type) {
+        case CATALOG_REGISTER: return &pb__register_command__descriptor;
+        case CATALOG_DEREGISTER: return &pb__deregister_command__descriptor;
+        case CATALOG_BATCH: return &pb__catalog_batch_command__descriptor;
+        default: return NULL;
+    }
+}
+
+int catalog_apply(struct machine_tx *tx, uint8_t type, struct slice payload, struct machine_result *result) {
+    const ProtobufCMessageDescriptor *descriptor = message_of(type);
+    CHECK(descriptor);
+    ProtobufCMessage *message = machine_decode(descriptor, payload, tx->arena);
+    struct change change = {.tx = tx};
+    if (!message)
+        result->yes = refuse(result, "the command does not decode");
+    else if (type == CATALOG_REGISTER)
+        result->yes = apply_register(&change, (Pb__RegisterCommand *)message, result);
+    else if (type == CATALOG_DEREGISTER)
+        result->yes = apply_deregister(&change, (Pb__DeregisterCommand *)message, result);
+    else
+        result->yes = apply_batch(&change, (Pb__CatalogBatchCommand *)message, result);
+    if (result->yes) change_tell(&change);
+    return CO_OK;
+}

@@ -1,0 +1,348 @@
+/* Queries of nodes and services. */
+#include "registry/catalog_query.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+
+/* -- shared ------------------------------------------------------------------------------------------ */
+
+bool query_meta_fits(const Pb__Node *node, Pb__Pair *const *wanted, size_t wanted_count) {
+    for (size_t i = 0; i < wanted_count; i++) {
+        bool found = false;
+        for (size_t j = 0; j < node->n_meta && !found; j++) {
+            found = strcmp(node->meta[j]->key, wanted[i]->key) == 0 &&
+                    strcmp(node->meta[j]->value, wanted[i]->value) == 0;
+        }
+        if (!found) return false;
+    }
+    return true;
+}
+
+int query_done(struct store_txn *txn, struct watch_thing thing, const ProtobufCMessage *message, bool found,
+               struct query_result *result) {
+    *result = (struct query_result){
+        .index = machine_marked(txn, thing.space, thing.name), .found = found, .message = message};
+    return CO_OK;
+}
+
+/* Unpacks what a prefix holds into the list. CO_CORRUPT. */
+int query_checks_below(struct store_txn *txn, struct arena *arena, struct slice prefix,
+                       struct pointers *checks) {
+    struct store_cursor cursor;
+    int error = CO_OK;
+    STORE_PREFIX(&cursor, txn, TABLE_CHECKS, prefix) {
+        Pb__Check *check = record_check(txn, arena, cursor.value);
+        if (check)
+            pointers_add(checks, arena, check);
+        else
+            error = CO_CORRUPT;
+    }
+    store_cursor_close(&cursor);
+    return error;
+}
+
+/* -- nodes ------------------------------------------------------------------------------------------- */
+
+static struct watch_thing nodes_thing(const ProtobufCMessage *request) {
+    (void)request;
+    return (struct watch_thing){SPACE_TABLE, catalog_table_nodes};
+}
+
+/* All nodes that have the meta. */
+static int collect_nodes(struct store_txn *txn, struct arena *arena, const Pb__TableRequest *request,
+                         struct pointers *nodes) {
+    struct store_cursor cursor;
+    int error = CO_OK;
+    struct slice all = slice_make("", 0);
+    STORE_PREFIX(&cursor, txn, TABLE_NODES, all) {
+        Pb__Node *node = record_node(txn, arena, cursor.value);
+        if (!node)
+            error = CO_CORRUPT;
+        else if (query_meta_fits(node, request->node_meta, request->n_node_meta))
+            pointers_add(nodes, arena, node);
+    }
+    store_cursor_close(&cursor);
+    return error;
+}
+
+static int run_nodes(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
+                     struct query_result *result) {
+    struct pointers nodes = {0};
+    int error = collect_nodes(txn, arena, (const Pb__TableRequest *)message, &nodes);
+    if (error) return error;
+    Pb__NodesResult *records = arena_alloc(arena, sizeof *records);
+    pb__nodes_result__init(records);
+    records->nodes = (Pb__Node **)nodes.items;
+    records->n_nodes = nodes.count;
+    return query_done(txn, nodes_thing(message), &records->base, true, result);
+}
+
+static struct watch_thing node_thing(const ProtobufCMessage *message) {
+    return (struct watch_thing){SPACE_NODE, slice_text(((const Pb__NodeRequest *)message)->node)};
+}
+
+static int run_node_services(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
+                             struct query_result *result) {
+    struct slice name = slice_text(((const Pb__NodeRequest *)message)->node), bytes;
+    char room[STORE_KEY_MAX];
+    Pb__NodeServicesResult *records = arena_alloc(arena, sizeof *records);
+    pb__node_services_result__init(records);
+    bool found = catalog_node_bytes(txn, name, &bytes) == CO_OK;
+    if (found && !(records->node = record_node(txn, arena, bytes))) return CO_CORRUPT;
+    struct slice prefix = key_node(room, name);
+    struct pointers services = {0};
+    struct store_cursor cursor;
+    STORE_PREFIX(&cursor, txn, TABLE_SERVICES, prefix)
+    pointers_add(&services, arena, record_service(txn, arena, cursor.value));
+    store_cursor_close(&cursor);
+    for (size_t i = 0; i < services.count; i++) {
+        if (!services.items[i]) return CO_CORRUPT;
+    }
+    records->services = (Pb__Service **)services.items;
+    records->n_services = services.count;
+    return query_done(txn, node_thing(message), &records->base, found, result);
+}
+
+/* -- names of services ------------------------------------------------------------------------------- */
+
+static struct watch_thing services_thing(const ProtobufCMessage *message) {
+    bool by_meta = ((const Pb__TableRequest *)message)->n_node_meta > 0;
+    return (struct watch_thing){SPACE_TABLE, by_meta ? catalog_table_service_nodes : catalog_table_services};
+}
+
+struct name_tag {
+    const char *name, *tag;
+}; /* tag NULL: none */
+
+static int compare_name_tags(const void *a, const void *b) {
+    const struct name_tag *one = a, *other = b;
+    int order = strcmp(one->name, other->name);
+    if (order || one->tag == other->tag) return order;
+    if (!one->tag || !other->tag) return one->tag ? 1 : -1;
+    return strcmp(one->tag, other->tag);
+}
+
+/* Sorted pairs become one record per name. */
+static Pb__ServicesResult *group(struct arena *arena, struct name_tag *pairs, size_t count) {
+    Pb__ServicesResult *records = arena_alloc(arena, sizeof *records);
+    pb__services_result__init(records);
+    struct pointers services = {0}, tags = {0};
+    Pb__ServiceTags *service = NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (!service || strcmp(service->name, pairs[i].name) != 0) {
+            service = arena_alloc(arena, sizeof *service);
+            pb__service_tags__init(service);
+            service->name = (char *)(uintptr_t)pairs[i].name;
+            pointers_add(&services, arena, service);
+            tags = (struct pointers){0};
+        }
+        const char *tag = pairs[i].tag;
+        if (tag && (tags.count == 0 || strcmp(tags.items[tags.count - 1], tag) != 0))
+            pointers_add(&tags, arena, (char *)(uintptr_t)tag);
+        service->tags = (char **)tags.items;
+        service->n_tags = tags.count;
+    }
+    records->services = (Pb__ServiceTags **)services.items;
+    records->n_services = services.count;
+    return records;
+}
+
+/* From the counts: a name's record comes right before those of its tags. */
+static void all_pairs(struct store_txn *txn, struct arena *arena, struct pointers *pairs) {
+    enum { COUNT_BYTES = 8 };
+    const char *name = NULL;
+    size_t name_key = 0;
+    struct store_cursor cursor;
+    struct slice all = slice_make("", 0);
+    STORE_PREFIX(&cursor, txn, TABLE_TAGS, all) {
+        const char *text =
+            arena_strndup(arena, cursor.value.data + COUNT_BYTES, cursor.value.size - COUNT_BYTES);
+        const char *first_end = memchr(cursor.key.data, '\0', cursor.key.size);
+        name_key = (size_t)(first_end - cursor.key.data) + 1;
+        struct name_tag *pair = arena_alloc(arena, sizeof *pair);
+        bool is_name = name_key == cursor.key.size;
+        if (is_name) name = text;
+        *pair = (struct name_tag){name, is_name ? NULL : text};
+        if (name) pointers_add(pairs, arena, pair);
+    }
+    store_cursor_close(&cursor);
+}
+
+/* From the services of the nodes that have the meta. */
+static int pairs_of_nodes(struct store_txn *txn, struct arena *arena, const Pb__TableRequest *request,
+                          struct pointers *pairs) {
+    struct pointers nodes = {0};
+    int error = collect_nodes(txn, arena, request, &nodes);
+    for (size_t i = 0; i < nodes.count && !error; i++) {
+        char room[STORE_KEY_MAX];
+        struct slice prefix = key_node(room, slice_text(((const Pb__Node *)nodes.items[i])->name));
+        struct store_cursor cursor;
+        STORE_PREFIX(&cursor, txn, TABLE_SERVICES, prefix) {
+            const Pb__Service *service = record_service(txn, arena, cursor.value);
+            if (!service) error = CO_CORRUPT;
+            for (size_t j = 0; service && j <= service->n_tags; j++) {
+                struct name_tag *pair = arena_alloc(arena, sizeof *pair);
+                *pair = (struct name_tag){service->name, j ? service->tags[j - 1] : NULL};
+                pointers_add(pairs, arena, pair);
+            }
+        }
+        store_cursor_close(&cursor);
+    }
+    return error;
+}
+
+static int run_services(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
+                        struct query_result *result) {
+    const Pb__TableRequest *request = (const Pb__TableRequest *)message;
+    struct pointers found = {0};
+    int error = CO_OK;
+    if (request->n_node_meta > 0)
+        error = pairs_of_nodes(txn, arena, request, &found);
+    else
+        all_pairs(txn, arena, &found);
+    if (error) return error;
+    struct name_tag *pairs = arena_alloc(arena, (found.count + 1) * sizeof *pairs);
+    for (size_t i = 0; i < found.count; i++) pairs[i] = *(const struct name_tag *)found.items[i];
+    qsort(pairs, found.count, sizeof *pairs, compare_name_tags);
+    return query_done(txn, services_thing(message), &group(arena, pairs, found.count)->base, true, result);
+}
+
+/* -- instances of a service -------------------------------------------------------------------------- */
+
+struct watch_thing query_service_thing(const ProtobufCMessage *message) {
+    return (struct watch_thing){SPACE_SERVICE, slice_text(((const Pb__ServiceRequest *)message)->service)};
+}
+
+static bool tags_fit(const Pb__Service *service, const Pb__ServiceRequest *request) {
+    for (size_t i = 0; i < request->n_tags; i++) {
+        bool found = false;
+        for (size_t j = 0; j < service->n_tags && !found; j++) {
+            found = slice_equal_nocase(slice_text(service->tags[j]), slice_text(request->tags[i]));
+        }
+        if (!found) return false;
+    }
+    return true;
+}
+
+/* An instance's node and the checks of that node: the next instance is often on the same. */
+struct entry_node {
+    char key[STORE_KEY_MAX];
+    size_t key_size;
+    Pb__Node *node;
+    struct pointers checks;
+};
+
+/* `rest`: the instance's key without the service's name, which is its key in TABLE_SERVICES. */
+static int load_node(struct store_txn *txn, struct arena *arena, struct slice rest,
+                     struct entry_node *entry) {
+    const char *end = memchr(rest.data, '\0', rest.size);
+    if (!end) return CO_CORRUPT;
+    size_t size = (size_t)(end - rest.data) + 1;
+    if (entry->node && size == entry->key_size && memcmp(entry->key, rest.data, size) == 0) return CO_OK;
+    memcpy(entry->key, rest.data, size);
+    entry->key_size = size;
+    struct slice bytes;
+    int error = store_get(txn, TABLE_NODES, slice_make(entry->key, size), &bytes);
+    if (error) return CO_CORRUPT;
+    entry->node = record_node(txn, arena, bytes);
+    if (!entry->node) return CO_CORRUPT;
+    char prefix[STORE_KEY_MAX]; /* node, no service */
+    memcpy(prefix, rest.data, size);
+    prefix[size] = '\0';
+    entry->checks = (struct pointers){0};
+    return query_checks_below(txn, arena, slice_make(prefix, size + 1), &entry->checks);
+}
+
+/* NULL in *out: filtered away. */
+static int load_entry(struct store_txn *txn, struct arena *arena, struct slice rest,
+                      const Pb__ServiceRequest *request, struct entry_node *node, Pb__ServiceEntry **out) {
+    struct slice bytes;
+    *out = NULL;
+    if (store_get(txn, TABLE_SERVICES, rest, &bytes) != CO_OK) return CO_CORRUPT;
+    Pb__Service *service = record_service(txn, arena, bytes);
+    if (!service) return CO_CORRUPT;
+    if (!tags_fit(service, request)) return CO_OK;
+    int error = load_node(txn, arena, rest, node);
+    if (error) return error;
+    if (!query_meta_fits(node->node, request->node_meta, request->n_node_meta)) return CO_OK;
+    struct pointers checks = {0};
+    for (size_t i = 0; i < node->checks.count; i++) pointers_add(&checks, arena, node->checks.items[i]);
+    error = query_checks_below(txn, arena, rest, &checks);
+    if (error) return error;
+    Pb__ServiceEntry *entry = arena_alloc(arena, sizeof *entry);
+    pb__service_entry__init(entry);
+    entry->node = node->node;
+    entry->service = service;
+    entry->checks = (Pb__Check **)checks.items;
+    entry->n_checks = checks.count;
+    if (!request->passing_only || catalog_entry_status(entry) == PB__STATUS__PASSING) *out = entry;
+    return CO_OK;
+}
+
+static int run_service_entries(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
+                               struct query_result *result) {
+    const Pb__ServiceRequest *request = (const Pb__ServiceRequest *)message;
+    char room[STORE_KEY_MAX];
+    struct slice prefix = key_name(room, slice_text(request->service));
+    struct pointers entries = {0};
+    struct entry_node node = {.node = NULL};
+    struct store_cursor cursor;
+    int error = CO_OK;
+    STORE_PREFIX(&cursor, txn, TABLE_INSTANCES, prefix) {
+        struct slice rest = slice_make(cursor.key.data + prefix.size, cursor.key.size - prefix.size);
+        Pb__ServiceEntry *entry;
+        error = load_entry(txn, arena, rest, request, &node, &entry);
+        if (error) break;
+        if (entry) pointers_add(&entries, arena, entry);
+    }
+    store_cursor_close(&cursor);
+    if (error) return error;
+    Pb__ServiceEntriesResult *records = arena_alloc(arena, sizeof *records);
+    pb__service_entries_result__init(records);
+    records->entries = (Pb__ServiceEntry **)entries.items;
+    records->n_entries = entries.count;
+    return query_done(txn, query_service_thing(message), &records->base, true, result);
+}
+
+/* -- addresses of services --------------------------------------------------------------------------- */
+
+static struct watch_thing addresses_thing(const ProtobufCMessage *message) {
+    (void)message;
+    return (struct watch_thing){SPACE_TABLE, catalog_table_service_addresses};
+}
+
+static int run_service_addresses(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
+                                 struct query_result *result) {
+    struct pointers found = {0};
+    struct slice all = slice_make("", 0);
+    struct store_cursor cursor;
+    STORE_PREFIX(&cursor, txn, TABLE_SERVICES, all) {
+        struct slice address = record_text(cursor.value, SERVICE_ADDRESS_FIELD);
+        if (address.size == 0) continue;
+        struct slice name = record_text(cursor.value, SERVICE_NAME_FIELD);
+        Pb__ServiceAddress *record = arena_alloc(arena, sizeof *record);
+        pb__service_address__init(record);
+        record->address = arena_strndup(arena, address.data, address.size);
+        record->service = arena_strndup(arena, name.data, name.size);
+        pointers_add(&found, arena, record);
+    }
+    store_cursor_close(&cursor);
+    Pb__ServiceAddressesResult *records = arena_alloc(arena, sizeof *records);
+    pb__service_addresses_result__init(records);
+    records->addresses = (Pb__ServiceAddress **)found.items;
+    records->n_addresses = found.count;
+    return query_done(txn, addresses_thing(message), &records->base, true, result);
+}
+
+/* -- the table --------------------------------------------------------------------------------------- */
+
+const struct query_type query_nodes = {1, "nodes", &pb__table_request__descriptor, nodes_thing, run_nodes};
+const struct query_type query_services = {2, "services", &pb__table_request__descriptor, services_thing,
+                                          run_services};
+const struct query_type query_node_services = {3, "node-services", &pb__node_request__descriptor, node_thing,
+                                               run_node_services};
+const struct query_type query_service_entries = {4, "service-entries", &pb__service_request__descriptor,
+                                                 query_service_thing, run_service_entries};
+const struct query_type query_service_addresses = {8, "service-addresses", &pb__table_request__descriptor, addresses_thing,
+                                                   run_service_addresses};

@@ -1,0 +1,148 @@
+#include "registry/catalog_records.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+
+/* -- keys -------------------------------------------------------------------------------------------- */
+
+struct slice key_node(char *room, struct slice node) {
+    return store_key_join(room, 1, node);
+}
+struct slice key_service(char *room, struct slice node, struct slice id) {
+    return store_key_join(room, 2, node, id);
+}
+struct slice key_check(char *room, struct slice node, struct slice service_id, struct slice check_id) {
+    return store_key_join(room, 3, node, service_id, check_id);
+}
+struct slice key_check_id(char *room, struct slice node, struct slice check_id) {
+    return store_key_join(room, 2, node, check_id);
+}
+struct slice key_instance(char *room, struct slice name, struct slice node, struct slice id) {
+    return store_key_join(room, 3, name, node, id);
+}
+struct slice key_stray(char *room, struct slice name, struct slice node, struct slice check_id) {
+    return store_key_join(room, 3, name, node, check_id);
+}
+struct slice key_name(char *room, struct slice name) {
+    return store_key_join(room, 1, name);
+}
+struct slice key_tag(char *room, struct slice name, struct slice tag) {
+    return store_key_join(room, 2, name, tag);
+}
+
+static void lower(char *to, struct slice text) {
+    for (size_t i = 0; i < text.size; i++)
+        to[i] = (char)(text.data[i] >= 'A' && text.data[i] <= 'Z' ? text.data[i] + 32 : text.data[i]);
+}
+
+static struct slice join_spelling(char *room, enum spelling_kind kind, struct slice name, bool whole) {
+    char head = (char)kind, stack[512], *small = name.size <= sizeof stack ? stack : mem_alloc(name.size);
+    lower(small, name);
+    struct slice first = slice_make(&head, 1), folded = slice_make(small, name.size);
+    struct slice key =
+        whole ? store_key_join(room, 3, first, folded, name) : store_key_join(room, 2, first, folded);
+    if (small != stack) free(small);
+    return key;
+}
+
+struct slice key_spelling(char *room, enum spelling_kind kind, struct slice name) {
+    return join_spelling(room, kind, name, true);
+}
+struct slice key_spellings(char *room, enum spelling_kind kind, struct slice name) {
+    return join_spelling(room, kind, name, false);
+}
+
+struct slice key_node_id(char *room, struct slice id) {
+    CHECK(id.size <= STORE_PART_MAX);
+    lower(room, id);
+    return slice_make(room, id.size);
+}
+
+/* -- records ----------------------------------------------------------------------------------------- */
+
+struct slice record_pack(struct arena *arena, const ProtobufCMessage *message) {
+    size_t size = protobuf_c_message_get_packed_size(message);
+    uint8_t *bytes = arena_alloc(arena, size);
+    protobuf_c_message_pack(message, bytes);
+    return slice_make(bytes, size);
+}
+
+static ProtobufCMessage *unpack(struct store_txn *txn, struct arena *arena,
+                                const ProtobufCMessageDescriptor *type, struct slice bytes) {
+    ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
+    ProtobufCMessage *message =
+        protobuf_c_message_unpack(type, &allocator, bytes.size, (const uint8_t *)bytes.data);
+    if (!message) store_fail(txn, CO_CORRUPT);
+    return message;
+}
+
+Pb__Node *record_node(struct store_txn *txn, struct arena *arena, struct slice bytes) {
+    return (Pb__Node *)unpack(txn, arena, &pb__node__descriptor, bytes);
+}
+Pb__Service *record_service(struct store_txn *txn, struct arena *arena, struct slice bytes) {
+    return (Pb__Service *)unpack(txn, arena, &pb__service__descriptor, bytes);
+}
+Pb__Check *record_check(struct store_txn *txn, struct arena *arena, struct slice bytes) {
+    return (Pb__Check *)unpack(txn, arena, &pb__check__descriptor, bytes);
+}
+
+static bool read_varint(struct slice *bytes, uint64_t *value) {
+    *value = 0;
+    for (unsigned shift = 0; bytes->size > 0 && shift < 64; shift += 7) {
+        uint8_t byte = (uint8_t)*bytes->data;
+        bytes->data++;
+        bytes->size--;
+        *value |= (uint64_t)(byte & 0x7f) << shift;
+        if (!(byte & 0x80)) return true;
+    }
+    return false;
+}
+
+/* Walks to the field, which comes in order of its number. False: not there. */
+static bool find_field(struct slice bytes, unsigned field, uint64_t *number, struct slice *text) {
+    enum { WIRE_VARINT = 0, WIRE_BYTES = 2 };
+    for (uint64_t tag, value; read_varint(&bytes, &tag) && tag >> 3 <= field;) {
+        if (!read_varint(&bytes, &value)) return false;
+        struct slice content = slice_make(bytes.data, 0);
+        if ((tag & 7) == WIRE_BYTES) {
+            if (value > bytes.size) return false;
+            content.size = (size_t)value;
+            bytes = slice_make(bytes.data + value, bytes.size - (size_t)value);
+        } else if ((tag & 7) != WIRE_VARINT) {
+            return false; /* our records have no others */
+        }
+        if (tag >> 3 != field) continue;
+        *number = value;
+        *text = content;
+        return true;
+    }
+    return false;
+}
+
+struct slice record_text(struct slice bytes, unsigned field) {
+    uint64_t number;
+    struct slice text;
+    return find_field(bytes, field, &number, &text) ? text : slice_make("", 0);
+}
+
+uint64_t record_number(struct slice bytes, unsigned field) {
+    uint64_t number;
+    struct slice text;
+    return find_field(bytes, field, &number, &text) ? number : 0;
+}
+
+void pointers_add(struct pointers *list, struct arena *arena, void *item) {
+    if (list->count == list->room) {
+        size_t room = list->room ? list->room * 2 : 8;
+        void **items = arena_alloc(arena, room * sizeof *items);
+        if (list->count) memcpy(items, list->items, list->count * sizeof *items);
+        list->items = items;
+        list->room = room;
+    }
+    list->items[list->count++] = item;
+}
+
+struct slice slice_copy(struct arena *arena, struct slice bytes) {
+    return slice_make(arena_strndup(arena, bytes.data, bytes.size), bytes.size);
+}

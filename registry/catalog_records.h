@@ -1,0 +1,57 @@
+/* Inside the catalog: keys and records. See tables.h for what lies where. */
+#ifndef COORD_REGISTRY_CATALOG_RECORDS_H
+#define COORD_REGISTRY_CATALOG_RECORDS_H
+
+#include "base/memory.h"
+#include "registry/catalog.h"
+#include "registry/tables.h"
+
+/* -- keys: `room` has STORE_KEY_MAX bytes ------------------------------------------------------------ */
+struct slice key_node(char *room, struct slice node);
+struct slice key_service(char *room, struct slice node, struct slice id);
+struct slice key_check(char *room, struct slice node, struct slice service_id, struct slice check_id);
+struct slice key_check_id(char *room, struct slice node, struct slice check_id);
+struct slice key_instance(char *room, struct slice name, struct slice node, struct slice id);
+struct slice key_stray(char *room, struct slice name, struct slice node, struct slice check_id);
+struct slice key_name(char *room, struct slice name); /* of TABLE_TAGS */
+struct slice key_tag(char *room, struct slice name, struct slice tag);
+/* Lower case, for TABLE_SPELLINGS and TABLE_NODE_IDS. */
+enum spelling_kind { SPELLING_NODE = 'n', SPELLING_SERVICE = 's' };
+struct slice key_spelling(char *room, enum spelling_kind kind, struct slice name);
+struct slice key_spellings(char *room, enum spelling_kind kind,
+                           struct slice name);         /* prefix: all that differ in case only */
+struct slice key_node_id(char *room, struct slice id); /* id: at most STORE_PART_MAX bytes */
+
+/* -- records ----------------------------------------------------------------------------------------- */
+/* Packs into the arena. */
+struct slice record_pack(struct arena *arena, const ProtobufCMessage *message);
+/* NULL: does not decode (and the transaction fails). */
+Pb__Node *record_node(struct store_txn *txn, struct arena *arena, struct slice bytes);
+Pb__Service *record_service(struct store_txn *txn, struct arena *arena, struct slice bytes);
+Pb__Check *record_check(struct store_txn *txn, struct arena *arena, struct slice bytes);
+/* One field of a packed record, without unpacking it: empty or 0 when it is not there. */
+struct slice record_text(struct slice bytes, unsigned field);
+uint64_t record_number(struct slice bytes, unsigned field);
+enum {
+    NODE_ID_FIELD = 2,
+    NODE_ADDRESS_FIELD = 3,
+    NODE_CREATE_FIELD = 7,
+    SERVICE_NAME_FIELD = 3,
+    SERVICE_ADDRESS_FIELD = 5,
+    SERVICE_CREATE_FIELD = 13,
+    SERVICE_MODIFY_FIELD = 14,
+    CHECK_STATUS_FIELD = 4,
+    CHECK_SERVICE_NAME_FIELD = 8,
+    CHECK_CREATE_FIELD = 12,
+    CHECK_MODIFY_FIELD = 13,
+};
+
+/* A list in an arena, grown by doubling. */
+struct pointers {
+    void **items;
+    size_t count, room;
+};
+void pointers_add(struct pointers *list, struct arena *arena, void *item);
+struct slice slice_copy(struct arena *arena, struct slice bytes);
+
+#endif

@@ -1,0 +1,321 @@
+/* Nodes, services and checks come, change and go. */
+#include "registry/catalog_write.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+
+const struct slice catalog_table_nodes = SLICE_LITERAL("nodes"),
+                   catalog_table_services = SLICE_LITERAL("services"),
+                   catalog_table_checks = SLICE_LITERAL("checks"),
+                   catalog_table_service_nodes = SLICE_LITERAL("service-nodes"),
+                   catalog_table_service_addresses = SLICE_LITERAL("service-addresses");
+
+void change_event(struct change *change, enum machine_event_type type, struct slice node, struct slice id) {
+    struct arena *arena = change->tx->arena;
+    struct machine_event *event = arena_alloc(arena, sizeof *event);
+    *event = (struct machine_event){type, slice_copy(arena, node), slice_copy(arena, id)};
+    pointers_add(&change->events, arena, event);
+}
+
+void change_tell(struct change *change) {
+    for (size_t i = 0; i < change->events.count; i++) {
+        const struct machine_event *event = change->events.items[i];
+        machine_emit(change->tx, event->type, event->node, event->id);
+    }
+}
+
+/* -- looking up -------------------------------------------------------------------------------------- */
+
+int catalog_node_bytes(struct store_txn *txn, struct slice node, struct slice *bytes) {
+    char room[STORE_KEY_MAX];
+    return store_get(txn, TABLE_NODES, key_node(room, node), bytes);
+}
+
+int catalog_service_bytes(struct store_txn *txn, struct slice node, struct slice id, struct slice *bytes) {
+    char room[STORE_KEY_MAX];
+    return store_get(txn, TABLE_SERVICES, key_service(room, node, id), bytes);
+}
+
+int catalog_check_bytes(struct store_txn *txn, struct slice node, struct slice check_id,
+                        struct slice *bytes) {
+    char room[STORE_KEY_MAX];
+    struct slice service_id;
+    int error = store_get(txn, TABLE_CHECK_IDS, key_check_id(room, node, check_id), &service_id);
+    if (error) return error;
+    return store_get(txn, TABLE_CHECKS, key_check(room, node, service_id, check_id), bytes);
+}
+
+/* -- nodes ------------------------------------------------------------------------------------------- */
+
+static bool has_any(struct store_txn *txn, uint8_t table, struct slice prefix) {
+    struct store_cursor cursor;
+    store_cursor_open(&cursor, txn, table, prefix);
+    bool any = cursor.valid && slice_starts(cursor.key, prefix);
+    store_cursor_close(&cursor);
+    return any;
+}
+
+static bool same_meta(const Pb__Node *a, const Pb__Node *b) {
+    if (a->n_meta != b->n_meta) return false;
+    for (size_t i = 0; i < a->n_meta; i++) {
+        if (strcmp(a->meta[i]->key, b->meta[i]->key) != 0 ||
+            strcmp(a->meta[i]->value, b->meta[i]->value) != 0)
+            return false;
+    }
+    return true;
+}
+
+static void set_node_id(struct change *change, const char *before, const char *after, struct slice name) {
+    char room[STORE_KEY_MAX];
+    struct store_txn *store = change->tx->store;
+    if (strcmp(before, after) == 0) return;
+    struct slice holder;
+    if (before[0] &&
+        store_get(store, TABLE_NODE_IDS, key_node_id(room, slice_text(before)), &holder) == CO_OK &&
+        slice_equal(holder, name)) {
+        (void)store_del(store, TABLE_NODE_IDS, key_node_id(room, slice_text(before)));
+    }
+    if (after[0]) store_put(store, TABLE_NODE_IDS, key_node_id(room, slice_text(after)), name);
+}
+
+/* Queries that filter by the nodes' meta change with it. */
+static void mark_meta(struct change *change, struct slice name) {
+    char room[STORE_KEY_MAX];
+    struct slice prefix = key_node(room, name);
+    bool services = has_any(change->tx->store, TABLE_SERVICES, prefix),
+         checks = has_any(change->tx->store, TABLE_CHECKS, prefix);
+    if (services) machine_mark(change->tx, SPACE_TABLE, catalog_table_service_nodes, false);
+    if (checks) machine_mark(change->tx, SPACE_TABLE, catalog_table_checks, false);
+}
+
+void change_node(struct change *change, Pb__Node *node, uint64_t base) {
+    struct machine_tx *tx = change->tx;
+    struct slice name = slice_text(node->name), stored;
+    Pb__Node *old = NULL;
+    if (catalog_node_bytes(tx->store, name, &stored) == CO_OK) {
+        old = record_node(tx->store, tx->arena, stored);
+        if (!old) return;
+        node->create_index = old->create_index;
+        node->modify_index = old->modify_index;
+        if (slice_equal(record_pack(tx->arena, &node->base), stored)) return;
+    }
+    node->create_index = base ? base : old ? old->create_index : tx->index;
+    node->modify_index = tx->index;
+    char room[STORE_KEY_MAX];
+    store_put(tx->store, TABLE_NODES, key_node(room, name), record_pack(tx->arena, &node->base));
+    set_node_id(change, old ? old->id : "", node->id, name);
+    if (!old) change_spelling(change, SPELLING_NODE, name, true);
+    machine_mark(tx, SPACE_NODE, name, false);
+    machine_mark(tx, SPACE_TABLE, catalog_table_nodes, false);
+    if (!old) return;
+    change_mark_services_of_node(change, name);
+    if (!same_meta(old, node)) mark_meta(change, name);
+}
+
+/* -- checks ------------------------------------------------------------------------------------------ */
+
+static void set_stray(struct change *change, const Pb__Check *check, bool there) {
+    char room[STORE_KEY_MAX];
+    struct slice key = key_stray(room, slice_text(check->service_name), slice_text(check->node),
+                                 slice_text(check->check_id));
+    if (there)
+        store_put(change->tx->store, TABLE_STRAYS, key, slice_text(check->service_id));
+    else
+        (void)store_del(change->tx->store, TABLE_STRAYS, key);
+}
+
+/* The name of the service that the check belongs to now; "" when that is gone, or for a node's check. */
+static struct slice service_name_of(struct change *change, const Pb__Check *check) {
+    struct slice bytes;
+    if (!check->service_id[0]) return slice_make("", 0);
+    if (catalog_service_bytes(change->tx->store, slice_text(check->node), slice_text(check->service_id),
+                              &bytes) != CO_OK) {
+        return slice_make("", 0);
+    }
+    return slice_copy(change->tx->arena, record_text(bytes, SERVICE_NAME_FIELD));
+}
+
+/* A check came, changed or went. `name`: of its service. */
+static void mark_check(struct change *change, const Pb__Check *check, struct slice name) {
+    struct machine_tx *tx = change->tx;
+    machine_mark(tx, SPACE_NODE, slice_text(check->node), false);
+    machine_mark(tx, SPACE_TABLE, catalog_table_checks, false);
+    if (!check->service_id[0]) {
+        change_mark_services_of_node(change, slice_text(check->node));
+        return;
+    }
+    if (name.size) change_mark_service(change, name);
+    if (!slice_is(name, check->service_name)) change_mark_service(change, slice_text(check->service_name));
+}
+
+/* Takes the record away, with its indexes. */
+static void delete_check(struct change *change, const Pb__Check *check, struct slice name) {
+    struct store_txn *store = change->tx->store;
+    char room[STORE_KEY_MAX];
+    struct slice node = slice_text(check->node), id = slice_text(check->check_id);
+    (void)store_del(store, TABLE_CHECKS, key_check(room, node, slice_text(check->service_id), id));
+    (void)store_del(store, TABLE_CHECK_IDS, key_check_id(room, node, id));
+    if (!slice_is(name, check->service_name)) set_stray(change, check, false);
+}
+
+void change_check(struct change *change, Pb__Check *check) {
+    struct machine_tx *tx = change->tx;
+    struct slice node = slice_text(check->node), id = slice_text(check->check_id), stored;
+    Pb__Service *service = NULL;
+    check->service_name = (char *)protobuf_c_empty_string;
+    check->service_tags = NULL;
+    check->n_service_tags = 0;
+    if (check->service_id[0]) {
+        if (catalog_service_bytes(tx->store, node, slice_text(check->service_id), &stored) != CO_OK) return;
+        service = record_service(tx->store, tx->arena, stored);
+        if (!service) return;
+        check->service_name = service->name;
+        check->service_tags = service->tags;
+        check->n_service_tags = service->n_tags;
+    }
+    check->create_index = check->modify_index = tx->index;
+    Pb__Check *old = NULL;
+    if (catalog_check_bytes(tx->store, node, id, &stored) == CO_OK) {
+        check->create_index = record_number(stored, CHECK_CREATE_FIELD);
+        check->modify_index = record_number(stored, CHECK_MODIFY_FIELD);
+        if (slice_equal(record_pack(tx->arena, &check->base), stored)) return;
+        check->modify_index = tx->index;
+        old = record_check(tx->store, tx->arena, stored);
+        if (!old) return;
+        bool moved = strcmp(old->service_id, check->service_id) != 0;
+        if (moved || strcmp(old->service_name, check->service_name) != 0) {
+            struct slice name = service_name_of(change, old);
+            delete_check(change, old, name);
+            mark_check(change, old, name);
+        }
+    }
+    char room[STORE_KEY_MAX];
+    store_put(tx->store, TABLE_CHECKS, key_check(room, node, slice_text(check->service_id), id),
+              record_pack(tx->arena, &check->base));
+    store_put(tx->store, TABLE_CHECK_IDS, key_check_id(room, node, id), slice_text(check->service_id));
+    mark_check(change, check, slice_text(check->service_name));
+    bool was_critical = old && old->status == PB__STATUS__CRITICAL;
+    if (check->status == PB__STATUS__CRITICAL && !was_critical)
+        change_event(change, MACHINE_CHECK_CRITICAL, node, id);
+}
+
+/* All checks of the node, or those under a prefix of its keys, unpacked. */
+static struct pointers collect_checks(struct change *change, struct slice prefix) {
+    struct machine_tx *tx = change->tx;
+    struct pointers checks = {0};
+    struct store_cursor cursor;
+    STORE_PREFIX(&cursor, tx->store, TABLE_CHECKS, prefix) {
+        Pb__Check *check = record_check(tx->store, tx->arena, cursor.value);
+        if (check) pointers_add(&checks, tx->arena, check);
+    }
+    store_cursor_close(&cursor);
+    return checks;
+}
+
+static void remove_check(struct change *change, const Pb__Check *check) {
+    struct slice name = service_name_of(change, check);
+    delete_check(change, check, name);
+    mark_check(change, check, name);
+    change_event(change, MACHINE_CHECK_REMOVED, slice_text(check->node), slice_text(check->check_id));
+}
+
+void change_remove_check(struct change *change, struct slice node, struct slice check_id) {
+    struct slice stored;
+    if (catalog_check_bytes(change->tx->store, node, check_id, &stored) != CO_OK) return;
+    Pb__Check *check = record_check(change->tx->store, change->tx->arena, stored);
+    if (check) remove_check(change, check);
+}
+
+/* -- services ---------------------------------------------------------------------------------------- */
+
+/* The service has another name from now on: its checks keep the old one until they are registered again. */
+static void rename_checks(struct change *change, const Pb__Service *before, const Pb__Service *after) {
+    char room[STORE_KEY_MAX];
+    struct slice prefix = key_service(room, slice_text(before->node), slice_text(before->id));
+    struct pointers checks = collect_checks(change, prefix);
+    for (size_t i = 0; i < checks.count; i++) {
+        const Pb__Check *check = checks.items[i];
+        set_stray(change, check, strcmp(check->service_name, after->name) != 0);
+    }
+}
+
+/* NULL: it was not there, or is no longer. Only touched: nobody asks for an index. */
+static void touch_addresses(struct change *change, const Pb__Service *before, const Pb__Service *after) {
+    const char *was = before ? before->address : "", *is = after ? after->address : "";
+    if (!was[0] && !is[0]) return;
+    if (before && after && strcmp(was, is) == 0 && strcmp(before->name, after->name) == 0) return;
+    machine_touch(change->tx, SPACE_TABLE, catalog_table_service_addresses);
+}
+
+void change_service(struct change *change, Pb__Service *service) {
+    struct machine_tx *tx = change->tx;
+    struct slice node = slice_text(service->node), id = slice_text(service->id), stored;
+    Pb__Service *old = NULL;
+    service->create_index = service->modify_index = tx->index;
+    if (catalog_service_bytes(tx->store, node, id, &stored) == CO_OK) {
+        service->create_index = record_number(stored, SERVICE_CREATE_FIELD);
+        service->modify_index = record_number(stored, SERVICE_MODIFY_FIELD);
+        if (slice_equal(record_pack(tx->arena, &service->base), stored)) return;
+        service->modify_index = tx->index;
+        old = record_service(tx->store, tx->arena, stored);
+        if (!old) return;
+    }
+    char room[STORE_KEY_MAX];
+    store_put(tx->store, TABLE_SERVICES, key_service(room, node, id), record_pack(tx->arena, &service->base));
+    change_names(change, old, service);
+    touch_addresses(change, old, service);
+    machine_mark(tx, SPACE_NODE, node, false);
+    machine_mark(tx, SPACE_SERVICE, slice_text(service->name), false);
+    if (!old || strcmp(old->name, service->name) == 0) return;
+    rename_checks(change, old, service);
+    change_mark_service(change, slice_text(old->name));
+}
+
+static void remove_service(struct change *change, const Pb__Service *service) {
+    struct machine_tx *tx = change->tx;
+    char room[STORE_KEY_MAX];
+    struct slice node = slice_text(service->node), id = slice_text(service->id);
+    struct pointers checks = collect_checks(change, key_service(room, node, id));
+    for (size_t i = 0; i < checks.count; i++) remove_check(change, checks.items[i]);
+    (void)store_del(tx->store, TABLE_SERVICES, key_service(room, node, id));
+    change_names(change, service, NULL);
+    touch_addresses(change, service, NULL);
+    machine_mark(tx, SPACE_NODE, node, false);
+    change_mark_service(change, slice_text(service->name));
+    change_event(change, MACHINE_SERVICE_REMOVED, node, id);
+}
+
+void change_remove_service(struct change *change, struct slice node, struct slice id) {
+    struct slice stored;
+    if (catalog_service_bytes(change->tx->store, node, id, &stored) != CO_OK) return;
+    Pb__Service *service = record_service(change->tx->store, change->tx->arena, stored);
+    if (service) remove_service(change, service);
+}
+
+/* Services first, each with its checks: then removing the node's own checks has no services to tell. */
+void change_remove_node(struct change *change, struct slice name) {
+    struct machine_tx *tx = change->tx;
+    struct slice stored;
+    if (catalog_node_bytes(tx->store, name, &stored) != CO_OK) return;
+    Pb__Node *node = record_node(tx->store, tx->arena, stored);
+    if (!node) return;
+    char room[STORE_KEY_MAX];
+    struct slice prefix = key_node(room, name);
+    struct pointers services = {0};
+    struct store_cursor cursor;
+    STORE_PREFIX(&cursor, tx->store, TABLE_SERVICES, prefix) {
+        Pb__Service *service = record_service(tx->store, tx->arena, cursor.value);
+        if (service) pointers_add(&services, tx->arena, service);
+    }
+    store_cursor_close(&cursor);
+    for (size_t i = 0; i < services.count; i++) remove_service(change, services.items[i]);
+    struct pointers checks = collect_checks(change, key_node(room, name));
+    for (size_t i = 0; i < checks.count; i++) remove_check(change, checks.items[i]);
+    (void)store_del(tx->store, TABLE_NODES, key_node(room, name));
+    set_node_id(change, node->id, "", name);
+    change_spelling(change, SPELLING_NODE, name, false);
+    machine_mark(tx, SPACE_NODE, name, true);
+    machine_mark(tx, SPACE_TABLE, catalog_table_nodes, false);
+    change_event(change, MACHINE_NODE_REMOVED, name, slice_make("", 0));
+}

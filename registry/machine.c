@@ -1,0 +1,475 @@
+/* The state machine: batches of commands into transactions of the store. */
+#include "registry/machine.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "registry/audit.h"
+#include "registry/machine_marks.h"
+#include "registry/machine_restore.h"
+#include "registry/machine_version.h"
+#include "registry/operate.h"
+#include "registry/tables.h"
+
+#define COMMAND_VERSION   1
+#define COMMAND_HEAD      2
+#define MODULES_MAX       16
+#define MARKS_MAX_DEFAULT 1000000
+
+static const struct slice applied_key = SLICE_LITERAL("applied"); /* index, term: 8 bytes each */
+static const struct store_table own_tables[] = {{TABLE_MARKS, "marks"}, {TABLE_REMOVALS, "removals"}};
+
+static const struct machine_module *const own_modules[] = {&operate_module, &version_module};
+
+struct machine {
+    struct store *store;
+    struct watch_table *watches;
+    const struct machine_module *modules[MODULES_MAX];
+    void *module_data[MODULES_MAX];
+    size_t module_count;
+    uint8_t by_command[256]; /* number of the module + 1 */
+    uint8_t since[256];      /* cluster version; 0: no such command */
+    uint64_t marks_max;
+    unsigned newest;         /* cluster version */
+    _Atomic unsigned version;
+    _Atomic uint64_t cluster_id;
+    _Atomic uint64_t applied, applied_term, floor, index, restores;
+    /* The applier's. */
+    uint64_t offset; /* machine_index - machine_applied */
+    struct version_now raised; /* by the batch; version 0: not */
+    struct arena arena;
+    struct machine_tx tx;
+    struct machine_result *results;
+    size_t result_room;
+    struct audit_ring noted; /* in the batch that runs */
+    pthread_mutex_t sums_lock;
+    struct audit_ring sums;  /* of what is committed; any thread */
+};
+
+/* -- opening ----------------------------------------------------------------------------------------- */
+
+static void take_since(struct machine *machine, const struct machine_module *module) {
+    for (size_t i = 0; i < module->since_count; i++) {
+        const struct machine_since *since = &module->since[i];
+        CHECK(since->version >= 1 && since->version <= MACHINE_VERSION_NEWEST);
+        CHECK(since->first >= module->command_first && since->last <= module->command_last);
+        for (unsigned type = since->first; type <= since->last; type++) machine->since[type] = since->version;
+    }
+    for (unsigned type = module->command_first; type <= module->command_last; type++) {
+        if (!module->since) machine->since[type] = 1;
+        CHECK(machine->since[type] > 0);
+    }
+}
+
+static void take_module(struct machine *machine, const struct machine_module *module, void *data) {
+    size_t i = machine->module_count++;
+    CHECK(i < MODULES_MAX && module->command_first > 0 && module->command_first <= module->command_last);
+    machine->modules[i] = module;
+    machine->module_data[i] = data;
+    for (unsigned type = module->command_first; type <= module->command_last; type++) {
+        CHECK(machine->by_command[type] == 0);
+        machine->by_command[type] = (uint8_t)(i + 1);
+    }
+    take_since(machine, module);
+}
+
+static void take_modules(struct machine *machine, const struct machine_config *config) {
+    for (size_t i = 0; config->modules[i]; i++)
+        take_module(machine, config->modules[i], config->module_data ? config->module_data[i] : NULL);
+    for (size_t i = 0; i < ARRAY_COUNT(own_modules); i++) take_module(machine, own_modules[i], NULL);
+}
+
+static size_t take_tables(const struct machine *machine, struct store_table *tables) {
+    size_t count = ARRAY_COUNT(own_tables);
+    memcpy(tables, own_tables, sizeof own_tables);
+    for (size_t i = 0; i < machine->module_count; i++) {
+        const struct machine_module *module = machine->modules[i];
+        CHECK(count + module->table_count <= STORE_TABLES_MAX);
+        if (module->table_count) memcpy(tables + count, module->tables, module->table_count * sizeof *tables);
+        count += module->table_count;
+    }
+    return count;
+}
+
+static void applied_in(struct store_txn *txn, uint64_t *index, uint64_t *term) {
+    struct slice value;
+    *index = *term = 0;
+    if (store_get(txn, STORE_TABLE_META, applied_key, &value) != CO_OK) return;
+    *index = get_be64(value.data);
+    *term = get_be64(value.data + 8);
+}
+
+static void publish_version(struct machine *machine, const struct version_now *now) {
+    atomic_store(&machine->cluster_id, now->cluster_id);
+    atomic_store(&machine->version, now->version);
+}
+
+/* What the store holds becomes what is published. */
+static void learn(struct machine *machine) {
+    struct store_reader *reader = store_reader_new(machine->store);
+    struct store_txn *txn = store_read(reader);
+    uint64_t index, term;
+    applied_in(txn, &index, &term);
+    atomic_store(&machine->floor, machine_floor(txn));
+    machine->offset = restore_offset(txn);
+    struct version_now now;
+    if (version_read(txn, &now) != CO_OK) log_error("registry", "the record of the cluster version does not decode");
+    publish_version(machine, &now);
+    atomic_store(&machine->applied_term, term);
+    atomic_store(&machine->index, index + machine->offset);
+    atomic_store(&machine->applied, index);
+    store_read_done(reader);
+    store_reader_free(reader);
+}
+
+/* A store of a cluster that went on without this program is left alone. */
+static int known_version(struct machine *machine, struct fault *fault) {
+    struct version_now now = {machine_version(machine), machine_cluster(machine)};
+    struct fault inner = {0};
+    int error = version_check(&now, machine->newest, &inner);
+    return error ? fault_set(fault, error, "store: %s", inner.text) : CO_OK;
+}
+
+/* `there` NULL: to work with; else to look at. */
+static int open_store(struct machine *machine, const struct machine_config *config, bool *there, bool *trusted, struct fault *fault) {
+    take_modules(machine, config);
+    machine->newest = config->version_newest ? config->version_newest : MACHINE_VERSION_NEWEST;
+    machine->marks_max = config->removal_marks_max ? config->removal_marks_max : MARKS_MAX_DEFAULT;
+    struct store_table tables[STORE_TABLES_MAX];
+    struct store_config store = config->store;
+    store.tables = tables;
+    store.table_count = take_tables(machine, tables);
+    int error = there ? store_look(&store, &machine->store, there, trusted, fault) : store_open(&store, &machine->store, trusted, fault);
+    if (error) return error;
+    pthread_mutex_init(&machine->sums_lock, NULL);
+    machine->watches = watch_table_new();
+    machine->tx = (struct machine_tx){.machine = machine, .arena = &machine->arena};
+    if (!there || *there) learn(machine);
+    return CO_OK;
+}
+
+int machine_look(const struct machine_config *config, struct machine **out, bool *there, bool *trusted, struct fault *fault) {
+    struct machine *machine = mem_zalloc(sizeof *machine);
+    int error = open_store(machine, config, there, trusted, fault);
+    if (error)
+        free(machine);
+    else
+        *out = machine;
+    return error;
+}
+
+int machine_open(const struct machine_config *config, struct machine **out, struct fault *fault) {
+    struct machine *machine = mem_zalloc(sizeof *machine);
+    bool trusted;
+    int error = open_store(machine, config, NULL, &trusted, fault);
+    if (error) {
+        free(machine);
+        return error;
+    }
+    error = known_version(machine, fault);
+    if (error) {
+        machine_close(machine);
+        return error;
+    }
+    log_info("registry", "store open trusted=%s applied=%llu", trusted ? "yes" : "no",
+             (unsigned long long)machine->applied);
+    *out = machine;
+    return CO_OK;
+}
+
+void machine_close(struct machine *machine) {
+    if (!machine) return;
+    store_close(machine->store);
+    watch_table_free(machine->watches);
+    watch_touched_free(&machine->tx.touched);
+    arena_free(&machine->arena);
+    pthread_mutex_destroy(&machine->sums_lock);
+    free(machine->results);
+    free(machine);
+}
+
+uint64_t machine_applied(const struct machine *machine) {
+    return atomic_load_explicit(&machine->applied, memory_order_acquire);
+}
+uint64_t machine_index(const struct machine *machine) {
+    return atomic_load_explicit(&machine->index, memory_order_acquire);
+}
+unsigned machine_version(const struct machine *machine) { return atomic_load(&machine->version); }
+uint64_t machine_cluster(const struct machine *machine) { return atomic_load(&machine->cluster_id); }
+unsigned machine_newest(const struct machine *machine) { return machine->newest; }
+uint64_t machine_restores(const struct machine *machine) { return atomic_load(&machine->restores); }
+uint64_t machine_applied_term(const struct machine *machine) { return atomic_load(&machine->applied_term); }
+uint64_t machine_floor_now(const struct machine *machine) { return atomic_load(&machine->floor); }
+uint64_t machine_marks_max(const struct machine *machine) { return machine->marks_max; }
+struct store *machine_store(struct machine *machine) {
+    return machine->store;
+}
+struct watch_table *machine_watches(struct machine *machine) {
+    return machine->watches;
+}
+
+const struct query_type *machine_query(struct machine *machine, uint16_t number) {
+    for (size_t i = 0; i < machine->module_count; i++) {
+        const struct query_type *const *queries = machine->modules[i]->queries;
+        for (size_t j = 0; queries && queries[j]; j++) {
+            if (queries[j]->number == number) return queries[j];
+        }
+    }
+    return NULL;
+}
+
+/* -- applying ---------------------------------------------------------------------------------------- */
+
+void machine_emit(struct machine_tx *tx, enum machine_event_type type, struct slice node, struct slice id) {
+    struct machine *machine = tx->machine;
+    struct machine_event event = {type, node, id};
+    void *own = tx->module_data;
+    for (size_t i = 0; i < machine->module_count; i++) {
+        if (!machine->modules[i]->on_event) continue;
+        tx->module_data = machine->module_data[i];
+        machine->modules[i]->on_event(tx, &event);
+    }
+    tx->module_data = own;
+}
+
+bool machine_knows(const struct machine *machine, struct slice command) {
+    if (command.size < COMMAND_HEAD) return true;
+    return machine->by_command[(uint8_t)command.data[0]] != 0 && command.data[1] == COMMAND_VERSION;
+}
+
+unsigned machine_needs(const struct machine *machine, struct slice command) {
+    if (command.size < COMMAND_HEAD) return 1;
+    return machine_knows(machine, command) ? machine->since[(uint8_t)command.data[0]] : 0;
+}
+
+unsigned machine_tx_version(const struct machine_tx *tx) {
+    return tx->machine->raised.version ? tx->machine->raised.version : machine_version(tx->machine);
+}
+
+void machine_version_note(struct machine *machine, const struct version_now *now) { machine->raised = *now; }
+
+/* CO_OK, CO_UNSUPPORTED, or the store's error. */
+static int apply_one(struct machine *machine, const struct machine_input *input,
+                     struct machine_result *result) {
+    struct machine_tx *tx = &machine->tx;
+    tx->index = input->index + machine->offset;
+    *result = (struct machine_result){.index = tx->index};
+    tx->term = input->term;
+    if (!input->is_command) return CO_OK;
+    struct slice command = input->command;
+    if (command.size < COMMAND_HEAD) {
+        result->error = CO_INVALID;
+        result->text = "a command without a type";
+        return CO_OK;
+    }
+    if (!machine_knows(machine, command)) return CO_UNSUPPORTED;
+    uint8_t type = (uint8_t)command.data[0], number = machine->by_command[type];
+    tx->module_data = machine->module_data[number - 1];
+    struct slice payload = slice_make(command.data + COMMAND_HEAD, command.size - COMMAND_HEAD);
+    return machine->modules[number - 1]->apply(tx, type, payload, result);
+}
+
+/* -- the self-audit's sums ------------------------------------------------------------------------------ */
+
+/* Right after the entry `index`. The applied index is that of the batch before: it is taken out as it stands there. */
+static void note_sum(struct machine *machine, uint64_t index) {
+    if (index % AUDIT_EVERY != 0) return;
+    audit_note(&machine->noted, index, store_sum(machine->tx.store) - store_hash(machine->tx.store, STORE_TABLE_META, applied_key));
+}
+
+static void publish_sums(struct machine *machine) {
+    if (machine->noted.count == 0) return;
+    pthread_mutex_lock(&machine->sums_lock);
+    for (size_t i = 0; i < machine->noted.count; i++)
+        audit_note(&machine->sums, machine->noted.pairs[i].index, machine->noted.pairs[i].sum);
+    pthread_mutex_unlock(&machine->sums_lock);
+}
+
+void machine_sums(struct machine *machine, struct audit_ring *ring) {
+    pthread_mutex_lock(&machine->sums_lock);
+    *ring = machine->sums;
+    pthread_mutex_unlock(&machine->sums_lock);
+}
+
+void machine_sums_set(struct machine *machine, const struct audit_ring *ring) {
+    pthread_mutex_lock(&machine->sums_lock);
+    machine->sums = *ring;
+    pthread_mutex_unlock(&machine->sums_lock);
+}
+
+static void batch_end(struct machine *machine) {
+    machine->tx.store = NULL;
+    machine->raised = (struct version_now){0};
+    watch_touched_reset(&machine->tx.touched);
+    arena_reset(&machine->arena);
+}
+
+static int commit(struct machine *machine, const struct machine_input *last) {
+    char bytes[16];
+    put_be64(bytes, last->index);
+    put_be64(bytes + 8, last->term);
+    store_put(machine->tx.store, STORE_TABLE_META, applied_key, slice_make(bytes, sizeof bytes));
+    uint64_t floor = machine_floor(machine->tx.store);
+    int error = store_commit(machine->tx.store);
+    if (error) return error;
+    publish_sums(machine);
+    watch_bump(machine->watches, &machine->tx.touched);
+    if (machine->raised.version) publish_version(machine, &machine->raised);
+    atomic_store(&machine->floor, floor);
+    atomic_store(&machine->applied_term, last->term);
+    atomic_store_explicit(&machine->index, last->index + machine->offset, memory_order_release);
+    atomic_store_explicit(&machine->applied, last->index, memory_order_release);
+    watch_wake(machine->watches, &machine->tx.touched);
+    return CO_OK;
+}
+
+static void result_room(struct machine *machine, size_t count) {
+    if (count <= machine->result_room) return;
+    machine->results = mem_realloc(machine->results, count * sizeof *machine->results);
+    machine->result_room = count;
+}
+
+static int apply_batch(struct machine *machine, const struct machine_input *inputs, size_t count,
+                       void (*done)(void *data, void *origin, const struct machine_result *result), void *data,
+                       uint64_t *stopped_at) {
+    result_room(machine, count);
+    if (count == 0) return CO_OK;
+    CHECK(inputs[0].index == machine->applied + 1);
+    machine->tx.store = store_write(machine->store);
+    machine->noted.count = 0;
+    size_t applied = 0;
+    int error = CO_OK;
+    while (applied < count && !error) {
+        CHECK(inputs[applied].index == inputs[0].index + applied);
+        error = apply_one(machine, &inputs[applied], &machine->results[applied]);
+        if (!error) note_sum(machine, inputs[applied++].index);
+    }
+    if (error == CO_UNSUPPORTED && stopped_at) *stopped_at = inputs[applied].index;
+    int failed = error == CO_UNSUPPORTED ? CO_OK : error;
+    if (failed || applied == 0)
+        store_abort(machine->tx.store);
+    else
+        failed = commit(machine, &inputs[applied - 1]);
+    for (size_t i = 0; i < applied && !failed && done; i++)
+        done(data, inputs[i].origin, &machine->results[i]);
+    batch_end(machine);
+    return failed ? failed : error;
+}
+
+/* -- the end of a restore: not within a batch, for it replaces the store ------------------------------- */
+
+static bool ends_restore(const struct machine_input *input) {
+    struct slice command = input->command;
+    return input->is_command && command.size >= COMMAND_HEAD && (uint8_t)command.data[0] == OPERATE_RESTORE_END &&
+           command.data[1] == COMMAND_VERSION;
+}
+
+static void replaced(struct machine *machine) {
+    machine_sums_set(machine, &(struct audit_ring){0});      /* those of the state that was */
+    watch_touched_all(&machine->tx.touched);
+    watch_bump(machine->watches, &machine->tx.touched);
+    learn(machine);
+    atomic_fetch_add(&machine->restores, 1);
+    watch_wake(machine->watches, &machine->tx.touched);
+    watch_touched_reset(&machine->tx.touched);
+}
+
+struct only { void (*done)(void *data, void *origin, const struct machine_result *result); void *data; const char *refused; };
+
+/* The command went through the module, which cleared what was kept aside; its result is that it was refused. */
+static void refuse_restore(void *data, void *origin, const struct machine_result *result) {
+    const struct only *only = data;
+    struct machine_result refused = *result;
+    if (only->refused) refused.error = CO_INVALID, refused.text = only->refused, refused.yes = false;
+    if (only->done) only->done(only->data, origin, &refused);
+}
+
+static int apply_restore(struct machine *machine, const struct machine_input *input,
+                         void (*done)(void *data, void *origin, const struct machine_result *result), void *data,
+                         uint64_t *stopped_at) {
+    struct slice payload = slice_make(input->command.data + COMMAND_HEAD, input->command.size - COMMAND_HEAD);
+    struct fault fault = {0};
+    int error = restore_staged(machine->store, payload, input->index, input->term, machine->offset, &fault);
+    if (error == CO_AGAIN || error == CO_INVALID || error == CO_CORRUPT) {
+        struct only only = {done, data, error == CO_AGAIN ? NULL : fault.text};
+        return apply_batch(machine, input, 1, refuse_restore, &only, stopped_at);
+    }
+    if (error == CO_UNSUPPORTED && stopped_at) *stopped_at = input->index;
+    if (error) {
+        log_error("registry", "a backup cannot be restored here: %s", fault.text);
+        return error;
+    }
+    replaced(machine);
+    log_info("registry", "a backup was restored index=%llu", (unsigned long long)machine->index);
+    struct machine_result result = {.index = machine->index, .yes = true};
+    if (done) done(data, input->origin, &result);
+    return CO_OK;
+}
+
+int machine_apply(struct machine *machine, const struct machine_input *inputs, size_t count,
+                  void (*done)(void *data, void *origin, const struct machine_result *result), void *data,
+                  uint64_t *stopped_at) {
+    for (size_t at = 0, end; at < count; at = end) {
+        for (end = at; end < count && !ends_restore(&inputs[end]); end++) continue;
+        int error = CO_OK;
+        if (end > at) error = apply_batch(machine, inputs + at, end - at, done, data, stopped_at);
+        if (!error && end < count) error = apply_restore(machine, &inputs[end++], done, data, stopped_at);
+        if (error) return error;
+    }
+    return CO_OK;
+}
+
+void machine_command(struct buffer *out, uint8_t type, const ProtobufCMessage *message) {
+    size_t size = protobuf_c_message_get_packed_size(message);
+    buffer_reserve(out, COMMAND_HEAD + size);
+    buffer_append_byte(out, (char)type);
+    buffer_append_byte(out, COMMAND_VERSION);
+    protobuf_c_message_pack(message, (uint8_t *)out->data + out->size);
+    out->size += size;
+}
+
+/* -- snapshots --------------------------------------------------------------------------------------- */
+
+int machine_copy(struct machine *machine, int fd, uint64_t *index, uint64_t *term) {
+    struct store_reader *reader = store_reader_new(machine->store);
+    struct store_txn *txn = store_read(reader);
+    applied_in(txn, index, term);
+    int error = store_copy_txn(txn, fd);
+    store_read_done(reader);
+    store_reader_free(reader);
+    return error;
+}
+
+static int refuse_newer(struct store_txn *txn, void *data, struct fault *fault) {
+    const struct machine *machine = data;
+    struct version_now now;
+    if (version_read(txn, &now) != CO_OK) return fault_set(fault, CO_CORRUPT, "store: a copy has a cluster version that does not decode");
+    return version_check(&now, machine->newest, fault);
+}
+
+int machine_restore(struct machine *machine, int fd, uint64_t size, struct fault *fault) {
+    int error = store_replace_edited(machine->store, fd, size, refuse_newer, machine, fault);
+    if (error) return error;
+    replaced(machine);
+    return CO_OK;
+}
+
+int machine_reset(struct machine *machine, struct fault *fault) {
+    int error = store_clear(machine->store, fault);
+    if (error) return error;
+    replaced(machine);
+    return CO_OK;
+}
+
+int machine_copy_check(struct machine *machine, int fd, uint64_t size, uint64_t *index, struct fault *fault) {
+    uint64_t applied;
+    return restore_check(machine->store, fd, size, machine_version(machine), index, &applied, fault);
+}
+
+int machine_copy_look(struct machine *machine, int fd, uint64_t size, uint64_t *applied, struct fault *fault) {
+    uint64_t index;
+    return restore_check(machine->store, fd, size, machine->newest, &index, applied, fault);
+}

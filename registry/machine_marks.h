@@ -1,0 +1,11 @@
+/* Inside the machine: removal marks. */
+#ifndef COORD_REGISTRY_MACHINE_MARKS_H
+#define COORD_REGISTRY_MACHINE_MARKS_H
+
+#include "registry/machine.h"
+
+/* Drops the oldest removal marks beyond `max`, raising the floor. */
+void machine_marks_limit(struct store_txn *txn, uint64_t max);
+uint64_t machine_marks_max(const struct machine *machine);
+
+#endif

@@ -1,0 +1,135 @@
+#include "registry/machine_restore.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "registry/operate.h"
+#include "registry/tables.h"
+#include "registry/version.h"
+
+static const struct slice applied_key = SLICE_LITERAL("applied"), floor_key = SLICE_LITERAL("floor"), offset_key = SLICE_LITERAL("offset");
+
+static uint64_t number(struct store_txn *txn, struct slice key) {
+    struct slice value;
+    return store_get(txn, STORE_TABLE_META, key, &value) == CO_OK && value.size >= 8 ? get_be64(value.data) : 0;
+}
+
+static void number_put(struct store_txn *txn, struct slice key, uint64_t value) {
+    char bytes[8];
+    put_be64(bytes, value);
+    store_put(txn, STORE_TABLE_META, key, slice_make(bytes, sizeof bytes));
+}
+
+uint64_t restore_offset(struct store_txn *txn) { return number(txn, offset_key); }
+
+/* -- becoming the state ------------------------------------------------------------------------------- */
+struct place { uint64_t index, term, offset; struct version_now version; };      /* of the command; offset, version: until now */
+
+static int older(unsigned theirs, unsigned ours, struct fault *fault) {
+    if (theirs <= ours) return CO_OK;
+    return fault_set(fault, CO_INVALID, "the backup is of cluster version %u, this cluster is at %u", theirs, ours);
+}
+
+/* The cluster stays the one it is, and at its version, whatever it takes in. */
+static int keep_version(struct store_txn *txn, const struct place *place, struct fault *fault) {
+    struct version_now theirs;
+    if (version_read(txn, &theirs) != CO_OK) return fault_set(fault, CO_CORRUPT, "the backup's cluster version does not decode");
+    int error = older(theirs.version, place->version.version, fault);
+    if (!error) version_put(txn, &place->version, place->index + place->offset);
+    return error;
+}
+
+/* The backup's own place in its cluster's log gives way to ours, above both. */
+static int take_place(struct store_txn *txn, void *data, struct fault *fault) {
+    const struct place *place = data;
+    uint64_t theirs = number(txn, applied_key), more = number(txn, offset_key), ours = place->index + place->offset;
+    if (theirs > OPERATE_INDEX_MAX || more > OPERATE_INDEX_MAX)
+        return fault_set(fault, CO_CORRUPT, "the backup's index is impossible");
+    theirs += more;
+    if (number(txn, floor_key) > theirs) return fault_set(fault, CO_CORRUPT, "the backup's floor is above its index");
+    int error = keep_version(txn, place, fault);
+    if (error) return error;
+    uint64_t now = theirs >= ours ? theirs + 1 : ours;
+    char applied[16];
+    put_be64(applied, place->index);
+    put_be64(applied + 8, place->term);
+    store_put(txn, STORE_TABLE_META, applied_key, slice_make(applied, sizeof applied));
+    number_put(txn, offset_key, now - place->index);
+    number_put(txn, floor_key, now);
+    operate_staged_clear(txn);      /* of a backup taken while another was restored */
+    return CO_OK;
+}
+
+struct feeder { struct store *store; int fd, error; };
+
+static void *feed(void *arg) {
+    struct feeder *feeder = arg;
+    struct store_reader *reader = store_reader_new(feeder->store);
+    feeder->error = operate_staged_write(store_read(reader), feeder->fd);
+    store_read_done(reader);
+    store_reader_free(reader);
+    close(feeder->fd);
+    return NULL;
+}
+
+static int replace(struct store *store, uint64_t size, struct place *place, struct fault *fault) {
+    int ends[2];
+    if (pipe(ends) != 0) return fault_set(fault, CO_IO, "no pipe for a backup");
+    struct feeder feeder = {.store = store, .fd = ends[1]};
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, feed, &feeder) == 0);
+    int error = store_replace_edited(store, ends[0], size, take_place, place, fault);
+    close(ends[0]);                 /* a feeder that still writes gets EPIPE */
+    pthread_join(thread, NULL);
+    return error;
+}
+
+static int may_restore(struct store *store, const Pb__RestoreEndCommand *command, struct version_now *now, struct fault *fault) {
+    struct store_reader *reader = store_reader_new(store);
+    struct store_txn *txn = store_read(reader);
+    const char *why = operate_restore_refused(txn, command);
+    int error = version_read(txn, now);
+    store_read_done(reader);
+    store_reader_free(reader);
+    if (error) return fault_set(fault, CO_IO, "the record of the cluster version does not decode");
+    return why ? fault_set(fault, CO_INVALID, "%s", why) : CO_OK;
+}
+
+int restore_staged(struct store *store, struct slice payload, uint64_t index, uint64_t term, uint64_t offset, struct fault *fault) {
+    struct arena arena = {0};
+    ProtobufCAllocator allocator = ARENA_PROTOBUF(&arena);
+    Pb__RestoreEndCommand *command = pb__restore_end_command__unpack(&allocator, payload.size, (const uint8_t *)payload.data);
+    int error = CO_OK;
+    if (!command || command->give_up) error = CO_AGAIN;      /* the module's business */
+    struct place place = {index, term, offset, {0}};
+    if (!error) error = may_restore(store, command, &place.version, fault);
+    if (!error) error = replace(store, command->size, &place, fault);
+    arena_free(&arena);
+    return error;
+}
+
+/* -- checking ------------------------------------------------------------------------------------------- */
+struct seen { uint64_t applied, offset, floor; struct version_now version; bool bad; };
+
+static void on_record(void *data, uint8_t table, struct slice key, struct slice value) {
+    struct seen *seen = data;
+    if (table == TABLE_CLUSTER && !version_decode(key, value, &seen->version)) seen->bad = true;
+    if (table != STORE_TABLE_META) return;
+    bool applied = slice_equal(key, applied_key), offset = slice_equal(key, offset_key), floor = slice_equal(key, floor_key);
+    if (!applied && !offset && !floor) return;
+    if (value.size != (applied ? 16 : 8)) { seen->bad = true; return; }
+    *(applied ? &seen->applied : offset ? &seen->offset : &seen->floor) = get_be64(value.data);
+}
+
+int restore_check(struct store *store, int fd, uint64_t size, unsigned version, uint64_t *index, uint64_t *applied,
+                  struct fault *fault) {
+    struct seen seen = {.version = {.version = 1}};
+    int error = store_copy_check(store, fd, size, on_record, &seen, fault);
+    if (!error) error = older(seen.version.version, version, fault);
+    if (error) return error;
+    *index = seen.applied + seen.offset;
+    *applied = seen.applied;
+    bool wild = seen.applied > OPERATE_INDEX_MAX || seen.offset > OPERATE_INDEX_MAX || seen.floor > *index;
+    return seen.bad || wild ? fault_set(fault, CO_CORRUPT, "store: a copy has an impossible index") : CO_OK;
+}

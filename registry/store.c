@@ -1,0 +1,278 @@
+/* Opening and closing, trust, readers and the gate. */
+#include "registry/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "registry/store_file.h"
+
+#define DATA  "data.mdb"
+#define ASIDE "data.mdb.aside"
+#define LOCK  "lock"
+
+static int fault_path(struct fault *fault, int code, const char *folder, const char *name, const char *what) {
+    return fault_set(fault, code, "store: %s/%s: %s: %s", folder, name, what, co_strerror(code));
+}
+
+/* One process at a time: LMDB would let several in, and our marker would not know. */
+static int lock_folder(struct store *store, struct fault *fault) {
+    if (mkdir(store->folder, 0700) != 0 && errno != EEXIST) {
+        return fault_path(fault, co_from_errno(errno), store->folder, "", "cannot be made");
+    }
+    char *path = store_path(store->folder, LOCK);
+    store->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    free(path);
+    if (store->lock_fd < 0)
+        return fault_path(fault, co_from_errno(errno), store->folder, LOCK, "cannot be opened");
+    if (flock(store->lock_fd, LOCK_EX | LOCK_NB) != 0) {
+        return fault_set(fault, CO_BUSY, "store: %s: in use by another process", store->folder);
+    }
+    return CO_OK;
+}
+
+/* Decides about the data file that is there; what is not trusted goes aside. */
+static int judge(struct store *store, const char *path, bool *trusted, struct fault *fault) {
+    struct stat info;
+    bool clean;
+    *trusted = false;
+    if (stat(path, &info) != 0) {
+        return errno == ENOENT
+                   ? CO_OK
+                   : fault_path(fault, co_from_errno(errno), store->folder, DATA, "cannot be read");
+    }
+    bool fits = store_marker_fits(store->folder, &info, &clean);
+    *trusted = info.st_size > 0 && (fits || clean) && !store->config.distrust && !store_fenced(store->folder, NULL, 0) &&
+               !store_suspect(store->folder, path, &store->config);
+    return CO_OK;
+}
+
+static int put_aside(struct store *store, const char *path, struct fault *fault) {
+    char *aside = store_path(store->folder, ASIDE);
+    int error = rename(path, aside) == 0 || errno == ENOENT ? CO_OK : co_from_errno(errno);
+    free(aside);
+    return error ? fault_path(fault, error, store->folder, DATA, "cannot be put aside") : CO_OK;
+}
+
+/* The marker before the first byte: the file exists (empty) by then, so that its inode is known. */
+static int mark(struct store *store, const char *path, struct fault *fault) {
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    struct stat info;
+    if (fd < 0 || fstat(fd, &info) != 0) {
+        int error = co_from_errno(errno);
+        if (fd >= 0) close(fd);
+        return fault_path(fault, error, store->folder, DATA, "cannot be opened");
+    }
+    close(fd);
+    return store_marker_write(store->folder, &info, fault);
+}
+
+/* An empty one. On a full disk the space of the old file is what there is for it. */
+static int open_fresh(struct store *store, const char *path, struct fault *fault) {
+    struct fault first = {0};
+    int error = store_file_open(path, &store->config, &store->file, &first);
+    if (error == CO_DISKFULL) {
+        char *aside = store_path(store->folder, ASIDE);
+        bool removed = unlink(aside) == 0;
+        if (removed) log_warn("store", "space is short, removed file=%s", aside);
+        free(aside);
+        if (removed) return store_file_open(path, &store->config, &store->file, fault);
+    }
+    return error ? fault_set(fault, error, "%s", first.text) : CO_OK;
+}
+
+static int open_data(struct store *store, bool *trusted, struct fault *fault) {
+    char *path = store_path(store->folder, DATA);
+    int error = judge(store, path, trusted, fault);
+    struct fault reason = {0};
+    if (!error && *trusted) {
+        error = mark(store, path, fault);
+        if (!error) error = store_file_open(path, &store->config, &store->file, &reason);
+        if (error == CO_CORRUPT) { /* it has to be rebuilt all the same */
+            log_error("store", "not usable, to be rebuilt reason=\"%s\"", reason.text);
+            *trusted = false;
+            error = CO_OK;
+        } else if (error) {
+            fault_set(fault, error, "%s", reason.text);
+        }
+    }
+    if (!error && !*trusted) {
+        error = put_aside(store, path, fault);
+        if (!error) error = mark(store, path, fault);
+        if (!error) error = open_fresh(store, path, fault);
+    }
+    free(path);
+    if (error) return error;
+    char *aside = store_path(store->folder, ASIDE);
+    if (access(aside, F_OK) == 0)
+        store->file->aside = aside;
+    else
+        free(aside);
+    return CO_OK;
+}
+
+static void store_free(struct store *store) {
+    if (store->lock_fd >= 0) close(store->lock_fd);
+    pthread_mutex_destroy(&store->lock);
+    pthread_cond_destroy(&store->changed);
+    buffer_free(&store->write.undo.log);
+    free((void *)store->config.tables);
+    free(store->folder);
+    free(store);
+}
+
+struct store *store_make(const struct store_config *config) {
+    struct store *store = mem_zalloc(sizeof *store);
+    store->folder = mem_strdup(config->folder ? config->folder : "");
+    store->lock_fd = -1;
+    store->config = *config;
+    store->config.folder = store->folder;
+    struct store_table *tables = mem_alloc(config->table_count * sizeof *tables);
+    if (config->table_count) memcpy(tables, config->tables, config->table_count * sizeof *tables);
+    store->config.tables = tables;
+    pthread_mutex_init(&store->lock, NULL);
+    pthread_cond_init(&store->changed, NULL);
+    list_init(&store->readers);
+    return store;
+}
+
+bool store_has_table(const struct store *store, uint8_t table) {
+    for (size_t i = 0; i < store->config.table_count; i++)
+        if (store->config.tables[i].number == table) return true;
+    return table == STORE_TABLE_META;
+}
+
+int store_open(const struct store_config *config, struct store **out, bool *trusted, struct fault *fault) {
+    struct store *store = store_make(config);
+    int error = lock_folder(store, fault);
+    if (!error) error = open_data(store, trusted, fault);
+    if (error) {
+        store_free(store);
+        return error;
+    }
+    *out = store;
+    return CO_OK;
+}
+
+void store_close(struct store *store) {
+    if (!store) return;
+    CHECK(list_empty(&store->readers) && !store->write_open);
+    if (store->looking) {
+        if (store->file) store_file_discard(store->file, false);
+        store_free(store);
+        return;
+    }
+    struct fault fault = {0};
+    int error = store_file_close(store->file);
+    if (error)
+        log_error("store", "closing failed, it will be rebuilt after a crash of the machine error=\"%s\"",
+                  co_strerror(error));
+    else if (store_marker_close(store->folder, &fault) != CO_OK)
+        log_error("store", "it will be rebuilt after a crash of the machine: %s", fault.text);
+    store_free(store);
+}
+
+uint64_t store_bytes(struct store *store) {
+    pthread_mutex_lock(&store->lock); /* the file may be switched */
+    uint64_t bytes = store->file->used_bytes;
+    pthread_mutex_unlock(&store->lock);
+    return bytes;
+}
+
+bool store_has_room(struct store *store) {
+    pthread_mutex_lock(&store->lock);
+    bool room = store_space_retry(store->file);
+    pthread_mutex_unlock(&store->lock);
+    return room;
+}
+
+/* -- readers ----------------------------------------------------------------------------------------- */
+
+struct store_reader *store_reader_new(struct store *store) {
+    struct store_reader *reader = mem_zalloc(sizeof *reader);
+    reader->store = store;
+    pthread_mutex_lock(&store->lock);
+    list_append(&store->readers, &reader->link);
+    pthread_mutex_unlock(&store->lock);
+    return reader;
+}
+
+void store_reader_free(struct store_reader *reader) {
+    if (!reader) return;
+    struct store *store = reader->store;
+    CHECK(!reader->active);
+    pthread_mutex_lock(&store->lock);
+    list_remove(&reader->link);
+    if (reader->txn.mdb) mdb_txn_abort(reader->txn.mdb);
+    pthread_mutex_unlock(&store->lock);
+    free(reader);
+}
+
+/* `active` then `gate` here, `gate` then `active` in store_gate_close, all sequentially consistent: one sees
+ * the other. */
+static void reader_enter(struct store_reader *reader) {
+    struct store *store = reader->store;
+    reader->active = true;
+    if (!store->gate) return;
+    pthread_mutex_lock(&store->lock);
+    reader->active = false;
+    pthread_cond_broadcast(&store->changed);
+    while (store->gate) pthread_cond_wait(&store->changed, &store->lock);
+    reader->active = true;
+    pthread_mutex_unlock(&store->lock);
+}
+
+struct store_txn *store_read(struct store_reader *reader) {
+    CHECK(!reader->active);
+    reader_enter(reader);
+    struct store_txn *txn = &reader->txn;
+    txn->file = reader->store->file;
+    txn->error = CO_OK;
+    txn->limited = txn->limit_hit = false;
+    int rc = txn->mdb ? mdb_txn_renew(txn->mdb) : mdb_txn_begin(txn->file->env, NULL, MDB_RDONLY, &txn->mdb);
+    if (rc) {
+        log_error("store", "a read cannot begin error=\"%s\"", mdb_strerror(rc));
+        CHECK(rc == 0); /* no disk is involved; the slots are as many as READERS_MAX */
+    }
+    return txn;
+}
+
+void store_read_done(struct store_reader *reader) {
+    if (!reader->active) return;
+    store_txn_end(&reader->txn);
+    mdb_txn_reset(reader->txn.mdb);
+    reader->active = false;
+    if (!reader->store->gate) return;
+    pthread_mutex_lock(&reader->store->lock);
+    pthread_cond_broadcast(&reader->store->changed);
+    pthread_mutex_unlock(&reader->store->lock);
+}
+
+void store_gate_close(struct store *store) {
+    pthread_mutex_lock(&store->lock);
+    store->gate = true;
+    for (bool busy = true; busy;) {
+        busy = false;
+        LIST_FOREACH(item, &store->readers) busy |= LIST_ENTRY(item, struct store_reader, link)->active;
+        if (busy) pthread_cond_wait(&store->changed, &store->lock);
+    }
+    LIST_FOREACH(item, &store->readers) {
+        struct store_reader *reader = LIST_ENTRY(item, struct store_reader, link);
+        if (reader->txn.mdb) mdb_txn_abort(reader->txn.mdb);
+        reader->txn.mdb = NULL;
+    }
+    pthread_mutex_unlock(&store->lock);
+}
+
+void store_gate_open(struct store *store) {
+    pthread_mutex_lock(&store->lock);
+    store->gate = false;
+    pthread_cond_broadcast(&store->changed);
+    pthread_mutex_unlock(&store->lock);
+}

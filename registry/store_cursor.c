@@ -1,0 +1,136 @@
+/* Ranges. LMDB's cursors are kept within their transaction, so that one left open cannot outlive it. */
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "registry/store_file.h"
+
+struct store_cursor_impl {
+    MDB_cursor *mdb;
+    struct store_cursor_impl *next, **at; /* in txn->open */
+};
+
+static struct store_cursor_impl *take(struct store_txn *txn, uint8_t table) {
+    CHECK(table > 0 && table < STORE_TABLES_MAX && txn->file->known[table]);
+    if (txn->error) return NULL;
+    struct store_cursor_impl *impl = txn->spare;
+    if (impl)
+        txn->spare = impl->next;
+    else
+        impl = mem_alloc(sizeof *impl);
+    int rc = mdb_cursor_open(txn->mdb, txn->file->tables[table], &impl->mdb);
+    if (rc) {
+        free(impl);
+        store_fail(txn, store_error(rc));
+        return NULL;
+    }
+    impl->next = txn->open;
+    impl->at = &txn->open;
+    if (impl->next) impl->next->at = &impl->next;
+    txn->open = impl;
+    return impl;
+}
+
+static void drop(struct store_cursor_impl *impl) {
+    mdb_cursor_close(impl->mdb);
+    *impl->at = impl->next;
+    if (impl->next) impl->next->at = impl->at;
+}
+
+void store_txn_end(struct store_txn *txn) {
+    while (txn->open) {
+        struct store_cursor_impl *impl = txn->open;
+        drop(impl);
+        free(impl);
+    }
+    while (txn->spare) {
+        struct store_cursor_impl *impl = txn->spare;
+        txn->spare = impl->next;
+        free(impl);
+    }
+}
+
+#define RECORD_COST 256 /* of a record besides its bytes, against the limit */
+
+void store_read_limit(struct store_txn *txn, size_t bytes) {
+    txn->limited = true;
+    txn->limit = bytes;
+}
+
+bool store_read_limit_hit(const struct store_txn *txn) { return txn->limit_hit; }
+
+/* True: one record too many. */
+static bool limit_reached(struct store_txn *txn, size_t size) {
+    size_t cost = size + RECORD_COST;
+    txn->limit_hit = txn->limit_hit || cost > txn->limit;
+    if (!txn->limit_hit) txn->limit -= cost;
+    return txn->limit_hit;
+}
+
+static void step(struct store_cursor *cursor, MDB_val *key, MDB_cursor_op op) {
+    struct store_cursor_impl *impl = cursor->impl;
+    MDB_val value;
+    int rc = impl ? mdb_cursor_get(impl->mdb, key, &value, op) : MDB_NOTFOUND;
+    cursor->valid = rc == 0;
+    if (rc == 0) {
+        cursor->key = slice_make(key->mv_data, key->mv_size);
+        cursor->value = slice_make(value.mv_data, value.mv_size);
+        if (cursor->txn->limited && limit_reached(cursor->txn, key->mv_size + value.mv_size))
+            cursor->valid = false;
+    } else if (rc != MDB_NOTFOUND) {
+        store_fail(cursor->txn, store_error(rc));
+    }
+}
+
+void store_cursor_open(struct store_cursor *cursor, struct store_txn *txn, uint8_t table, struct slice from) {
+    CHECK(from.size <= STORE_KEY_MAX);
+    *cursor = (struct store_cursor){.impl = take(txn, table), .txn = txn, .table = table};
+    MDB_val key = {from.size, (void *)(uintptr_t)from.data};
+    step(cursor, &key, from.size ? MDB_SET_RANGE : MDB_FIRST);
+}
+
+void store_cursor_open_last(struct store_cursor *cursor, struct store_txn *txn, uint8_t table) {
+    *cursor = (struct store_cursor){.impl = take(txn, table), .txn = txn, .table = table};
+    MDB_val key = {0};
+    step(cursor, &key, MDB_LAST);
+}
+
+void store_cursor_next(struct store_cursor *cursor) {
+    MDB_val key = {0};
+    if (cursor->valid) step(cursor, &key, MDB_NEXT);
+}
+
+void store_cursor_prev(struct store_cursor *cursor) {
+    MDB_val key = {0};
+    if (cursor->valid) step(cursor, &key, MDB_PREV);
+}
+
+void store_cursor_del(struct store_cursor *cursor) {
+    struct store_txn *txn = cursor->txn;
+    CHECK(txn->writing && cursor->valid);
+    struct store_cursor_impl *impl = cursor->impl;
+    MDB_val key, value;
+    int error = txn->error;
+    if (!error) error = store_error(mdb_cursor_get(impl->mdb, &key, &value, MDB_GET_CURRENT));
+    if (!error) error = store_need_op(txn, txn->file->tables[cursor->table], 0);
+    if (!error) {
+        uint64_t hash = store_record_hash(cursor->table, &key, &value);
+        store_undo_note(txn, cursor->table, &key, &value);
+        error = store_error(mdb_cursor_del(impl->mdb, 0));
+        if (!error) txn->sum -= hash;
+    }
+    store_fail(txn, error);
+    cursor->valid = false;
+    if (!error)
+        step(cursor, &key, MDB_NEXT); /* LMDB: after a deletion this is the record that took its place */
+}
+
+void store_cursor_close(struct store_cursor *cursor) {
+    struct store_cursor_impl *impl = cursor->impl;
+    if (!impl) return;
+    drop(impl);
+    impl->next = cursor->txn->spare;
+    cursor->txn->spare = impl;
+    cursor->impl = NULL;
+    cursor->valid = false;
+}

@@ -1,0 +1,157 @@
+/* Inside the store: one LMDB file with its tables, reserved space and transactions. Included by store*.c (and
+ * their tests) only.
+ *
+ *   store.c         opening, closing, trust (marker), the gate that keeps readers out while the file is
+ * switched store_file.c    one LMDB environment: flags, tables, translation of LMDB's errors store_space.c
+ * file space reserved ahead of use store_txn.c     transactions, get and put, the state sum, savepoints
+ *   store_cursor.c  ranges
+ *   store_key.c     keys
+ *   store_marker.c  the marker file
+ *   store_copy.c    copies and replacing
+ *   store_examine.c reading a file without LMDB, for damage
+ *   store_fence.c   marks of a store that must not be trusted
+ *   store_look.c    looking without changing anything */
+#ifndef COORD_REGISTRY_STORE_FILE_H
+#define COORD_REGISTRY_STORE_FILE_H
+
+#include <lmdb.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include "base/list.h"
+#include "registry/store.h"
+
+/* Keys of table 0 get this byte in front: LMDB keeps the tables' own names beside them. */
+#define STORE_META_BYTE '\0'
+
+struct store_file {
+    MDB_env *env;
+    int fd; /* LMDB's */
+    char *path;
+    MDB_dbi tables[STORE_TABLES_MAX];
+    bool known[STORE_TABLES_MAX];
+    uint64_t map_bytes, step_bytes;
+    unsigned page_bytes;
+    pthread_mutex_t space_lock;      /* for reserving */
+    _Atomic uint64_t reserved_bytes; /* of the file, from its beginning */
+    _Atomic uint64_t used_bytes;     /* up to the last page of the newest commit */
+    _Atomic bool full;               /* the last attempt to reserve ahead failed */
+    _Atomic uint64_t tried_ms;       /* when that was */
+    _Atomic uint64_t wanted_bytes;   /* what a change that failed for want of space needed; 0 */
+    _Atomic bool damaged;            /* a transaction met damage */
+    char *aside;                     /* a file that may go when space is short; NULL */
+};
+
+int store_error(int lmdb_code); /* LMDB's codes and errno to ours */
+int store_file_fault(struct fault *fault, const char *path, int lmdb_code);
+/* Is the file (which had `size` bytes before it was opened; 0: new) as long as its meta page says? */
+int store_file_whole(struct store_file *file, uint64_t size, struct fault *fault);
+
+/* Opens or creates the file with its tables. */
+int store_file_open(const char *path, const struct store_config *config, struct store_file **out,
+                    struct fault *fault);
+/* Full sync and close; the file is cut to what is reserved: on a full disk the next start needs it. */
+int store_file_close(struct store_file *file);
+/* Close without sync, and remove it (a replacement that failed, the file that was replaced). */
+void store_file_discard(struct store_file *file, bool unlink_too);
+
+/* -- space ------------------------------------------------------------------------------------------- */
+void store_space_open(struct store_file *file); /* learns what is used */
+int store_space_cover(struct store_file *file,
+                      uint64_t bytes);           /* at least so many bytes of the file. CO_DISKFULL, CO_IO */
+bool store_space_short(struct store_file *file); /* not even a small change has room */
+void store_space_ahead(struct store_file *file); /* after a commit: one step beyond what is used */
+bool store_space_retry(struct store_file *file); /* any thread */
+
+/* How much of the file the running write transaction may come to use, at most (store_space.c explains). */
+struct store_need {
+    uint64_t base_pages;    /* in use when it began */
+    uint64_t covered_pages; /* reserved */
+    uint64_t value_pages;   /* for large values */
+    uint64_t op_pages;      /* what all changes so far may have taken, each by itself */
+    bool looked;
+    uint64_t last_pages, since_pages; /* of all trees at the last look; op_pages since then */
+    uint64_t peak_pages;              /* what all trees had at most up to the last look */
+};
+void store_need_begin(struct store_txn *txn);
+int store_need_op(struct store_txn *txn, MDB_dbi table,
+                  size_t value_bytes); /* before each change. CO_DISKFULL, CO_IO */
+
+/* -- transactions ------------------------------------------------------------------------------------ */
+struct store_undo { /* old values since the savepoint */
+    bool on;
+    struct buffer log;
+};
+
+struct store_txn {
+    struct store_file *file;
+    MDB_txn *mdb;
+    bool writing;
+    int error;    /* sticks */
+    uint64_t sum; /* write: as of now */
+    struct store_need need;
+    struct store_undo undo;
+    MDB_cursor *cursors[STORE_TABLES_MAX];  /* write: one per table, for puts */
+    struct store_cursor_impl *open, *spare; /* of store_cursor */
+    bool limited, limit_hit;                /* read: see store_read_limit */
+    size_t limit;                           /* what is left of it */
+};
+void store_txn_end(struct store_txn *txn); /* closes cursors */
+int store_file_begin(struct store_file *file, struct store_txn *txn);
+int store_txn_commit(struct store_txn *txn);
+void store_txn_abort(struct store_txn *txn);
+uint64_t store_record_hash(uint8_t table, const MDB_val *key, const MDB_val *value);
+bool store_is_sum(uint8_t table, const MDB_val *key); /* the one record that is not in the sum */
+void store_undo_note(struct store_txn *txn, uint8_t table, const MDB_val *key, const MDB_val *old);
+void store_txn_append(struct store_txn *txn, uint8_t table, struct slice key,
+                      struct slice value); /* loading, in order */
+
+struct store_reader {
+    struct list link;
+    struct store *store;
+    struct store_txn txn;
+    _Atomic bool active;
+};
+
+struct store {
+    char *folder;
+    struct store_config config; /* with a copy of the tables */
+    int lock_fd;
+    bool looking;            /* store_look */
+    struct store_file *file; /* changed behind the closed gate only */
+    struct store_txn write;
+    bool write_open;
+    pthread_mutex_t lock; /* readers, gate */
+    pthread_cond_t changed;
+    _Atomic bool gate; /* closed: no reader may begin */
+    struct list readers;
+};
+
+struct store *store_make(const struct store_config *config);      /* nothing is open yet */
+bool store_has_table(const struct store *store, uint8_t table);   /* of this version */
+
+/* Closes the gate, waits for the readers within and ends their LMDB transactions; then the file may be
+ * switched. */
+void store_gate_close(struct store *store);
+void store_gate_open(struct store *store);
+
+/* -- examining (store_examine.c) ---------------------------------------------------------------------- */
+/* The file as of transaction `txnid` (0: the newest); `config` names the tables. See store_examine. */
+int store_examine_file(int fd, const struct store_config *config, uint64_t txnid, bool (*stop)(void *data), void *data,
+                       struct store_scrubbed *out, struct fault *fault);
+/* After a crash by a signal: is there the mark? Examines the file; true: it may not be trusted. The mark goes when it may. */
+bool store_suspect(const char *folder, const char *path, const struct store_config *config);
+
+/* -- trust ------------------------------------------------------------------------------------------- */
+/* Is `file` the one that the marker of this boot names? *clean: it says that the store was closed, or there is no marker. */
+bool store_marker_fits(const char *folder, const struct stat *file, bool *clean);
+int store_marker_write(const char *folder, const struct stat *file, struct fault *fault);      /* nothing, when it fits already */
+int store_marker_close(const char *folder, struct fault *fault);                               /* closed cleanly */
+/* A small file, made or written anew, and on disk when it returns. */
+int store_write_synced(const char *path, const char *text);
+int store_sync_folder(const char *folder);
+char *store_path(const char *folder, const char *name); /* free() it */
+
+#endif

@@ -1,0 +1,197 @@
+/* A store that nobody has open, looked at without changing anything: LMDB read-only and without its lock
+ * file. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "registry/store_file.h"
+
+#define DATA "data.mdb"
+#define LOCK "lock"
+
+#define LOOK_FLAGS (MDB_NOSUBDIR | MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS | MDB_NORDAHEAD)
+
+/* Its own lock keeps an agent from starting meanwhile. A store that never was has none. */
+static int lock_look(struct store *store, struct fault *fault) {
+    char *path = store_path(store->folder, LOCK);
+    store->lock_fd = open(path, O_RDONLY | O_CLOEXEC);
+    int error = store->lock_fd < 0 && errno != ENOENT ? co_from_errno(errno) : CO_OK;
+    if (error) fault_set(fault, error, "store: %s: %s", path, co_strerror(error));
+    free(path);
+    if (error || store->lock_fd < 0 || flock(store->lock_fd, LOCK_EX | LOCK_NB) == 0) return error;
+    return fault_set(fault, CO_BUSY, "store: %s: in use by another process", store->folder);
+}
+
+/* -- opening ------------------------------------------------------------------------------------------ */
+
+static bool is_ours(const struct store_config *config, const MDB_val *name) {
+    for (size_t i = 0; i < config->table_count; i++) {
+        const char *own = config->tables[i].name;
+        if (strlen(own) == name->mv_size && memcmp(own, name->mv_data, name->mv_size) == 0) return true;
+    }
+    return false;
+}
+
+/* LMDB keeps the tables' names in its main table, beside table 0. */
+static int refuse_unknown(struct store_file *file, MDB_txn *txn, const struct store_config *config,
+                          struct fault *fault) {
+    MDB_cursor *cursor;
+    MDB_val key, value;
+    int rc = mdb_cursor_open(txn, file->tables[STORE_TABLE_META], &cursor);
+    if (rc) return store_file_fault(fault, file->path, rc);
+    for (rc = mdb_cursor_get(cursor, &key, &value, MDB_FIRST); rc == 0;
+         rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) {
+        if (key.mv_size == 0 || *(const char *)key.mv_data == STORE_META_BYTE || is_ours(config, &key))
+            continue;
+        mdb_cursor_close(cursor);
+        return fault_set(fault, CO_UNSUPPORTED,
+                         "store: %s: written by a newer version of coord: it has a table \"%.*s\"",
+                         file->path, key.mv_size < 40 ? (int)key.mv_size : 40, (const char *)key.mv_data);
+    }
+    mdb_cursor_close(cursor);
+    return rc == MDB_NOTFOUND ? CO_OK : store_file_fault(fault, file->path, rc);
+}
+
+static int tables_look(struct store_file *file, const struct store_config *config, struct fault *fault) {
+    MDB_txn *txn;
+    int rc = mdb_txn_begin(file->env, NULL, MDB_RDONLY, &txn);
+    if (rc) return store_file_fault(fault, file->path, rc);
+    rc = mdb_dbi_open(txn, NULL, 0, &file->tables[STORE_TABLE_META]);
+    file->known[STORE_TABLE_META] = true;
+    for (size_t i = 0; i < config->table_count && !rc; i++) {
+        const struct store_table *table = &config->tables[i];
+        rc = mdb_dbi_open(txn, table->name, 0, &file->tables[table->number]);
+        file->known[table->number] = rc == 0;
+        if (rc == MDB_NOTFOUND) rc = 0; /* of an older version */
+    }
+    int error = rc ? store_file_fault(fault, file->path, rc) : refuse_unknown(file, txn, config, fault);
+    if (error)
+        mdb_txn_abort(txn);
+    else
+        (void)mdb_txn_commit(txn); /* keeps the tables open */
+    return error;
+}
+
+static int file_look(struct store *store, const char *path, uint64_t size, struct fault *fault) {
+    struct store_file *file = mem_zalloc(sizeof *file);
+    file->path = mem_strdup(path);
+    pthread_mutex_init(&file->space_lock, NULL);
+    int rc = mdb_env_create(&file->env), error = CO_OK;
+    if (!rc) rc = mdb_env_set_maxdbs(file->env, STORE_TABLES_MAX);
+    if (!rc) rc = mdb_env_open(file->env, path, LOOK_FLAGS, 0600);
+    if (!rc) rc = mdb_env_get_fd(file->env, &file->fd);
+    if (rc)
+        error =
+            store_file_fault(fault, path, rc == ENOENT ? MDB_INVALID : rc); /* too short for its meta pages */
+    if (!error) error = store_file_whole(file, size, fault);
+    if (!error) error = tables_look(file, &store->config, fault);
+    if (error)
+        store_file_discard(file, false);
+    else
+        store->file = file;
+    return error;
+}
+
+static int data_look(struct store *store, bool *trusted, struct fault *fault) {
+    char *path = store_path(store->folder, DATA);
+    struct stat info;
+    bool clean;
+    int error = CO_OK;
+    if (stat(path, &info) == 0 && info.st_size > 0) {
+        bool fits = store_marker_fits(store->folder, &info, &clean);
+        *trusted = fits || clean;
+        error = file_look(store, path, (uint64_t)info.st_size, fault);
+    } else if (errno != ENOENT && errno != ENOTDIR && errno != 0) {
+        error =
+            fault_set(fault, co_from_errno(errno), "store: %s: cannot be read: %s", path, strerror(errno));
+    }
+    free(path);
+    return error;
+}
+
+int store_look(const struct store_config *config, struct store **out, bool *there, bool *trusted,
+               struct fault *fault) {
+    struct store *store = store_make(config);
+    store->looking = true;
+    *there = *trusted = false;
+    errno = 0;
+    int error = config->folder ? lock_look(store, fault) : CO_OK;
+    if (!error && config->folder) error = data_look(store, trusted, fault);
+    if (error) {
+        store_close(store);
+        return error;
+    }
+    *there = store->file != NULL;
+    *out = store;
+    return CO_OK;
+}
+
+/* -- walking ------------------------------------------------------------------------------------------ */
+
+struct walk {
+    struct store_txn *txn;
+    const char *map;
+    uint64_t records, sum;
+    struct fault *fault;
+};
+
+static int damaged(struct walk *walk, const MDB_val *at, const char *what) {
+    const char *path = walk->txn->file->path;
+    if (!at) return fault_set(walk->fault, CO_CORRUPT, "store: %s: damaged: %s", path, what);
+    return fault_set(walk->fault, CO_CORRUPT, "store: %s: damaged at offset %" PRIu64 ": %s", path,
+                     (uint64_t)((const char *)at->mv_data - walk->map), what);
+}
+
+static int walk_table(struct walk *walk, uint8_t table) {
+    struct store_txn *txn = walk->txn;
+    MDB_dbi dbi = txn->file->tables[table];
+    MDB_stat stat;
+    MDB_cursor *cursor;
+    MDB_val key, value, last = {0};
+    if (mdb_stat(txn->mdb, dbi, &stat) != 0 || mdb_cursor_open(txn->mdb, dbi, &cursor) != 0)
+        return damaged(walk, NULL, "a table cannot be opened");
+    uint64_t count = 0;
+    int error = CO_OK, rc;
+    for (rc = mdb_cursor_get(cursor, &key, &value, MDB_FIRST); rc == 0 && !error;
+         rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) {
+        if (++count > stat.ms_entries)
+            error = damaged(walk, &key, "a table has more records than it says");
+        else if (last.mv_data && slice_compare(slice_make(last.mv_data, last.mv_size),
+                                               slice_make(key.mv_data, key.mv_size)) >= 0)
+            error = damaged(walk, &key, "its records are not in order");
+        last = key;
+        if (error || (table == STORE_TABLE_META && *(const char *)key.mv_data != STORE_META_BYTE) ||
+            store_is_sum(table, &key))
+            continue;
+        walk->sum += store_record_hash(table, &key, &value);
+        walk->records++;
+    }
+    mdb_cursor_close(cursor);
+    if (error) return error;
+    if (rc != MDB_NOTFOUND) return damaged(walk, last.mv_data ? &last : NULL, mdb_strerror(rc));
+    return count == stat.ms_entries ? CO_OK : damaged(walk, NULL, "a table has fewer records than it says");
+}
+
+int store_look_all(struct store *store, uint64_t *records, uint64_t *sum, struct fault *fault) {
+    struct store_reader *reader = store_reader_new(store);
+    struct walk walk = {.txn = store_read(reader), .fault = fault};
+    MDB_envinfo info;
+    mdb_env_info(store->file->env, &info);
+    walk.map = info.me_mapaddr;
+    int error = CO_OK;
+    for (unsigned i = 0; i < STORE_TABLES_MAX && !error; i++) {
+        if (store->file->known[i]) error = walk_table(&walk, (uint8_t)i);
+    }
+    if (!error && walk.sum != store_sum(walk.txn))
+        error = damaged(&walk, NULL, "the records do not have the sum that was kept with them");
+    *records = walk.records;
+    *sum = walk.sum;
+    store_read_done(reader);
+    store_reader_free(reader);
+    return error;
+}

@@ -1,0 +1,131 @@
+/* The marker file. It says whether the store was closed cleanly, or names the boot of this machine and the
+ * data file, so that after a kill -9 (the kernel still has every page) the store is trusted, and after a
+ * crash of the machine it is not.
+ *
+ * It is written in place, always with the same size, once it is there: that needs no new space, so a server stops and starts on a
+ * full disk. In pieces it is neither text, and the store is not trusted. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "registry/store_file.h"
+
+#define MARKER     "marker"
+#define MARKER_SIZE 256 /* padded with line ends; within one sector */
+#define BOOT_ID    "/proc/sys/kernel/random/boot_id"
+
+char *store_path(const char *folder, const char *name) {
+    size_t size = strlen(folder) + strlen(name) + 2;
+    char *path = mem_alloc(size);
+    snprintf(path, size, "%s/%s", folder, name);
+    return path;
+}
+
+/* The bytes of a small file, NUL-terminated. -1: cannot be read. */
+static ssize_t read_small(const char *path, char *room, size_t size) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return -1;
+    ssize_t got = read(fd, room, size - 1);
+    int saved = errno;
+    close(fd);
+    errno = saved;
+    if (got >= 0) room[got] = '\0';
+    return got;
+}
+
+/* `file` NULL: closed cleanly. */
+static void marker_text(const struct stat *file, char room[MARKER_SIZE]) {
+    char boot[64] = "";
+    memset(room, '\n', MARKER_SIZE);
+    if (read_small(BOOT_ID, boot, sizeof boot) <= 0) boot[0] = '\0';
+    boot[strcspn(boot, "\n")] = '\0';
+    int size = file ? snprintf(room, MARKER_SIZE, "coord store 1\nboot %s\nfile %u:%u %" PRIu64 "\n", boot, major(file->st_dev),
+                               minor(file->st_dev), (uint64_t)file->st_ino)
+                    : snprintf(room, MARKER_SIZE, "coord store 1\nclosed\n");
+    room[size] = '\n'; /* instead of snprintf's end */
+}
+
+/* Older versions did not pad it. */
+static bool same_marker(const char *found, size_t size, const char wanted[MARKER_SIZE]) {
+    while (size > 0 && found[size - 1] == '\n') size--;
+    size_t length = MARKER_SIZE;
+    while (wanted[length - 1] == '\n') length--;
+    return size == length && memcmp(found, wanted, size) == 0;
+}
+
+bool store_marker_fits(const char *folder, const struct stat *file, bool *clean) {
+    char wanted[MARKER_SIZE], found[MARKER_SIZE + 2];
+    char *path = store_path(folder, MARKER);
+    ssize_t got = read_small(path, found, sizeof found);
+    int code = errno;
+    free(path);
+    *clean = got < 0 && code == ENOENT;
+    if (got < 0) return false;
+    marker_text(NULL, wanted);
+    if (same_marker(found, (size_t)got, wanted)) {
+        *clean = true;
+        return false;
+    }
+    marker_text(file, wanted);
+    /* Without a boot id nothing can be known about the time between. */
+    return same_marker(found, (size_t)got, wanted) && !strstr(found, "boot \n");
+}
+
+int store_sync_folder(const char *folder) {
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return co_from_errno(errno);
+    int error = fsync(fd) == 0 ? CO_OK : co_from_errno(errno);
+    close(fd);
+    return error;
+}
+
+int store_write_synced(const char *path, const char *text) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0) return co_from_errno(errno);
+    size_t size = strlen(text);
+    ssize_t done = write(fd, text, size);
+    int error = CO_OK;
+    if (done != (ssize_t)size) error = done < 0 ? co_from_errno(errno) : CO_DISKFULL;
+    if (!error && fsync(fd) != 0) error = co_from_errno(errno);
+    close(fd);
+    return error;
+}
+
+/* In place: on a full disk there is no room for another file. */
+static int write_synced(const char *path, const char text[MARKER_SIZE], bool *made) {
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    *made = fd < 0 && errno == ENOENT;
+    if (*made) fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0) return co_from_errno(errno);
+    ssize_t done = pwrite(fd, text, MARKER_SIZE, 0);
+    int error = CO_OK;
+    if (done != MARKER_SIZE) error = done < 0 ? co_from_errno(errno) : CO_DISKFULL;
+    if (!error && ftruncate(fd, MARKER_SIZE) != 0) error = co_from_errno(errno);
+    if (!error && fsync(fd) != 0) error = co_from_errno(errno);
+    close(fd);
+    return error;
+}
+
+static int write_marker(const char *folder, const struct stat *file, struct fault *fault) {
+    char text[MARKER_SIZE];
+    marker_text(file, text);
+    char *path = store_path(folder, MARKER);
+    bool made;
+    int error = write_synced(path, text, &made);
+    if (!error && made) error = store_sync_folder(folder);
+    if (error) fault_set(fault, error, "store: %s: cannot be written: %s", path, co_strerror(error));
+    free(path);
+    return error;
+}
+
+int store_marker_write(const char *folder, const struct stat *file, struct fault *fault) {
+    bool clean;
+    return store_marker_fits(folder, file, &clean) ? CO_OK : write_marker(folder, file, fault);
+}
+
+int store_marker_close(const char *folder, struct fault *fault) { return write_marker(folder, NULL, fault); }

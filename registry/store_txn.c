@@ -1,0 +1,323 @@
+/* Transactions, get and put, the state sum, savepoints. */
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "registry/store_file.h"
+
+static const char sum_key[] = {STORE_META_BYTE, 's', 'u', 'm'};
+
+/* A key as LMDB has it: those of table 0 get a byte in front. */
+struct raw_key {
+    MDB_val val;
+    char room[STORE_KEY_MAX];
+};
+
+static MDB_val *raw_key(struct raw_key *raw, uint8_t table, struct slice key) {
+    CHECK(key.size > 0 && key.size <= STORE_KEY_MAX);
+    if (table != STORE_TABLE_META) {
+        raw->val = (MDB_val){key.size, (void *)(uintptr_t)key.data};
+    } else {
+        CHECK(key.size < STORE_KEY_MAX);
+        raw->room[0] = STORE_META_BYTE;
+        memcpy(raw->room + 1, key.data, key.size);
+        raw->val = (MDB_val){key.size + 1, raw->room};
+    }
+    return &raw->val;
+}
+
+uint64_t store_record_hash(uint8_t table, const MDB_val *key, const MDB_val *value) {
+    return hash64_seed(value->mv_data, value->mv_size, hash64_seed(key->mv_data, key->mv_size, table));
+}
+
+bool store_is_sum(uint8_t table, const MDB_val *key) {
+    return table == STORE_TABLE_META && key->mv_size == sizeof sum_key &&
+           memcmp(key->mv_data, sum_key, sizeof sum_key) == 0;
+}
+
+void store_fail(struct store_txn *txn, int code) {
+    if (txn->error || code == CO_OK) return;
+    txn->error = code;
+    if (code == CO_CORRUPT) txn->file->damaged = true;
+    log_error("store", "%s file=%s error=\"%s\"", txn->writing ? "a change failed, its batch will not be applied" : "a read failed",
+              txn->file->path, co_strerror(code));
+}
+
+uint64_t store_sum(struct store_txn *txn) {
+    if (txn->writing) return txn->sum;
+    MDB_val key = {sizeof sum_key, (void *)(uintptr_t)sum_key}, value;
+    if (mdb_get(txn->mdb, txn->file->tables[STORE_TABLE_META], &key, &value) != 0 || value.mv_size != 8)
+        return 0;
+    return get_be64(value.mv_data);
+}
+
+int store_file_begin(struct store_file *file, struct store_txn *txn) {
+    struct buffer log = txn->undo.log;
+    *txn = (struct store_txn){.file = file};
+    txn->undo.log = log;
+    buffer_reset(&txn->undo.log);
+    txn->error = store_error(mdb_txn_begin(file->env, NULL, 0, &txn->mdb));
+    if (txn->error) {
+        txn->mdb = NULL;
+        if (txn->error == CO_CORRUPT) file->damaged = true;
+        log_error("store", "a transaction cannot begin file=%s error=\"%s\"", file->path,
+                  co_strerror(txn->error));
+    } else {
+        txn->sum = store_sum(txn);
+        store_need_begin(txn);
+    }
+    txn->writing = true;
+    return txn->error;
+}
+
+struct store_txn *store_write(struct store *store) {
+    CHECK(!store->write_open);
+    store->write_open = true;
+    (void)store_file_begin(store->file, &store->write);
+    return &store->write;
+}
+
+static void put_sum(struct store_txn *txn) {
+    char bytes[8];
+    put_be64(bytes, txn->sum);
+    MDB_val key = {sizeof sum_key, (void *)(uintptr_t)sum_key}, value = {sizeof bytes, bytes};
+    MDB_dbi meta = txn->file->tables[STORE_TABLE_META];
+    int error = store_need_op(txn, meta, sizeof bytes);
+    if (!error) error = store_error(mdb_put(txn->mdb, meta, &key, &value, 0));
+    store_fail(txn, error);
+}
+
+/* LMDB frees the cursors of a write transaction with it. */
+static void forget(struct store_txn *txn) {
+    memset(txn->cursors, 0, sizeof txn->cursors);
+    txn->mdb = NULL;
+    txn->undo.on = false;
+}
+
+int store_txn_commit(struct store_txn *txn) {
+    CHECK(txn->writing && !txn->undo.on);
+    store_txn_end(txn);
+    if (!txn->error) put_sum(txn);
+    if (txn->error) {
+        if (txn->mdb) mdb_txn_abort(txn->mdb);
+    } else {
+        store_fail(txn, store_error(mdb_txn_commit(txn->mdb)));
+    }
+    forget(txn);
+    if (!txn->error) store_space_ahead(txn->file);
+    return txn->error;
+}
+
+static struct store *store_of(struct store_txn *txn) {
+    struct store *store = CONTAINER_OF(txn, struct store, write);
+    CHECK(store->write_open);
+    store->write_open = false;
+    return store;
+}
+
+int store_commit(struct store_txn *txn) {
+    (void)store_of(txn);
+    return store_txn_commit(txn);
+}
+
+void store_txn_abort(struct store_txn *txn) {
+    store_txn_end(txn);
+    if (txn->mdb) mdb_txn_abort(txn->mdb);
+    forget(txn);
+}
+
+void store_abort(struct store_txn *txn) {
+    (void)store_of(txn);
+    store_txn_abort(txn);
+}
+
+/* -- get and put ------------------------------------------------------------------------------------- */
+
+int store_get(struct store_txn *txn, uint8_t table, struct slice key, struct slice *value) {
+    if (key.size == 0 || txn->error) return CO_NOTFOUND;
+    CHECK(table < STORE_TABLES_MAX && txn->file->known[table]);
+    struct raw_key raw;
+    MDB_val found;
+    int rc = mdb_get(txn->mdb, txn->file->tables[table], raw_key(&raw, table, key), &found);
+    if (rc == MDB_NOTFOUND) return CO_NOTFOUND;
+    if (rc) {
+        store_fail(txn, store_error(rc));
+        return store_error(rc);
+    }
+    *value = slice_make(found.mv_data, found.mv_size);
+    return CO_OK;
+}
+
+uint64_t store_hash(struct store_txn *txn, uint8_t table, struct slice key) {
+    struct slice value;
+    if (store_get(txn, table, key, &value) != CO_OK) return 0;
+    struct raw_key raw;
+    MDB_val data = {value.size, (void *)(uintptr_t)value.data};
+    return store_record_hash(table, raw_key(&raw, table, key), &data);
+}
+
+/* The table's cursor for changes; NULL: failed. */
+static MDB_cursor *change_cursor(struct store_txn *txn, uint8_t table) {
+    CHECK(txn->writing && table < STORE_TABLES_MAX && txn->file->known[table]);
+    if (txn->error) return NULL;
+    if (!txn->cursors[table]) {
+        store_fail(txn,
+                   store_error(mdb_cursor_open(txn->mdb, txn->file->tables[table], &txn->cursors[table])));
+    }
+    return txn->cursors[table];
+}
+
+/* What a rollback needs: table, whether there was a value, sizes, key, value; and the size of it all, to walk
+ * back. */
+void store_undo_note(struct store_txn *txn, uint8_t table, const MDB_val *key, const MDB_val *old) {
+    if (!txn->undo.on) return;
+    struct buffer *log = &txn->undo.log;
+    size_t value_size = old ? old->mv_size : 0;
+    char head[10], tail[8];
+    head[0] = (char)table;
+    head[1] = old ? 1 : 0;
+    put_le32(head + 2, (uint32_t)key->mv_size);
+    put_le32(head + 6, (uint32_t)value_size);
+    put_le64(tail, sizeof head + key->mv_size + value_size);
+    buffer_append(log, head, sizeof head);
+    buffer_append(log, key->mv_data, key->mv_size);
+    if (value_size) buffer_append(log, old->mv_data, value_size);
+    buffer_append(log, tail, sizeof tail);
+}
+
+static void put_raw(struct store_txn *txn, uint8_t table, MDB_val *key, MDB_val *value) {
+    MDB_cursor *cursor = change_cursor(txn, table);
+    if (!cursor) return;
+    int error = store_need_op(txn, txn->file->tables[table], value->mv_size);
+    if (error) {
+        store_fail(txn, error);
+        return;
+    }
+    MDB_val other = *value;
+    int rc = mdb_cursor_put(cursor, key, &other, MDB_NOOVERWRITE);
+    if (rc == MDB_KEYEXIST) { /* `other` is what is there; the cursor stands on it */
+        if (other.mv_size == value->mv_size && memcmp(other.mv_data, value->mv_data, value->mv_size) == 0)
+            return;
+        txn->sum -= store_record_hash(table, key, &other);
+        store_undo_note(txn, table, key, &other);
+        rc = mdb_cursor_put(cursor, key, value, MDB_CURRENT);
+    } else if (rc == 0) {
+        store_undo_note(txn, table, key, NULL);
+    }
+    if (rc == 0)
+        txn->sum += store_record_hash(table, key, value);
+    else
+        store_fail(txn, store_error(rc));
+}
+
+void store_put(struct store_txn *txn, uint8_t table, struct slice key, struct slice value) {
+    struct raw_key raw;
+    MDB_val data = {value.size, (void *)(uintptr_t)(value.data ? value.data : "")};
+    put_raw(txn, table, raw_key(&raw, table, key), &data);
+}
+
+void store_txn_append(struct store_txn *txn, uint8_t table, struct slice key, struct slice value) {
+    struct raw_key raw;
+    MDB_val *name = raw_key(&raw, table, key), data = {value.size, (void *)(uintptr_t)value.data};
+    MDB_cursor *cursor = change_cursor(txn, table);
+    if (!cursor) return;
+    int error = store_need_op(txn, txn->file->tables[table], value.size);
+    if (!error) {
+        int rc = mdb_cursor_put(cursor, name, &data, table == STORE_TABLE_META ? 0 : MDB_APPEND);
+        error = rc == MDB_KEYEXIST ? CO_CORRUPT : store_error(rc); /* not in order */
+    }
+    if (error)
+        store_fail(txn, error);
+    else
+        txn->sum += store_record_hash(table, name, &data);
+}
+
+static bool del_raw(struct store_txn *txn, uint8_t table, MDB_val *key) {
+    MDB_cursor *cursor = change_cursor(txn, table);
+    if (!cursor) return false;
+    MDB_val value;
+    int rc = mdb_cursor_get(cursor, key, &value, MDB_SET);
+    if (rc == MDB_NOTFOUND) return false;
+    int error = rc ? store_error(rc) : store_need_op(txn, txn->file->tables[table], 0);
+    if (!error) {
+        txn->sum -= store_record_hash(table, key, &value);
+        store_undo_note(txn, table, key, &value);
+        error = store_error(mdb_cursor_del(cursor, 0));
+    }
+    store_fail(txn, error);
+    return error == CO_OK;
+}
+
+bool store_del(struct store_txn *txn, uint8_t table, struct slice key) {
+    if (key.size == 0) return false;
+    struct raw_key raw;
+    return del_raw(txn, table, raw_key(&raw, table, key));
+}
+
+uint64_t store_count(struct store_txn *txn, uint8_t table) {
+    CHECK(table > 0 && table < STORE_TABLES_MAX && txn->file->known[table]);
+    MDB_stat stat;
+    if (!txn->mdb || mdb_stat(txn->mdb, txn->file->tables[table], &stat) != 0) return 0;
+    return stat.ms_entries;
+}
+
+static uint64_t scrub_table(struct store_txn *txn, uint8_t table) {
+    MDB_cursor *cursor;
+    uint64_t sum = 0;
+    int rc = mdb_cursor_open(txn->mdb, txn->file->tables[table], &cursor);
+    if (rc) return 0;
+    MDB_val key, value;
+    for (rc = mdb_cursor_get(cursor, &key, &value, MDB_FIRST); rc == 0;
+         rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) {
+        if (table == STORE_TABLE_META && *(const char *)key.mv_data != STORE_META_BYTE)
+            break; /* tables' names follow */
+        if (!store_is_sum(table, &key)) sum += store_record_hash(table, &key, &value);
+    }
+    mdb_cursor_close(cursor);
+    return sum;
+}
+
+uint64_t store_scrub(struct store_txn *txn) {
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < STORE_TABLES_MAX; i++) {
+        if (txn->file->known[i]) sum += scrub_table(txn, (uint8_t)i);
+    }
+    return sum;
+}
+
+/* -- savepoints -------------------------------------------------------------------------------------- */
+
+void store_savepoint(struct store_txn *txn) {
+    CHECK(txn->writing && !txn->undo.on);
+    txn->undo.on = true;
+    buffer_reset(&txn->undo.log);
+}
+
+void store_release(struct store_txn *txn) {
+    CHECK(txn->undo.on);
+    txn->undo.on = false;
+    if (txn->undo.log.capacity > 1 << 20) buffer_free(&txn->undo.log);
+}
+
+void store_rollback(struct store_txn *txn) {
+    CHECK(txn->undo.on);
+    txn->undo.on = false; /* taking back is not noted */
+    const struct buffer *log = &txn->undo.log;
+    for (size_t end = log->size; end > 0;) {
+        size_t size = (size_t)get_le64(log->data + end - 8), start = end - 8 - size;
+        const char *note = log->data + start;
+        MDB_val key = {0}, value = {0};
+        uint32_t key_size, value_size;
+        memcpy(&key_size, note + 2, 4);
+        memcpy(&value_size, note + 6, 4);
+        key = (MDB_val){key_size, (void *)(uintptr_t)(note + 10)};
+        value = (MDB_val){value_size, (void *)(uintptr_t)(note + 10 + key_size)};
+        if (note[1])
+            put_raw(txn, (uint8_t)note[0], &key, &value);
+        else
+            (void)del_raw(txn, (uint8_t)note[0], &key);
+        end = start;
+    }
+    if (txn->undo.log.capacity > 1 << 20) buffer_free(&txn->undo.log);
+}

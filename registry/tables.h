@@ -1,0 +1,24 @@
+/* Numbers of the registry's tables: part of the format of the store, its sums and its copies. Never reused.
+ */
+#ifndef COORD_REGISTRY_TABLES_H
+#define COORD_REGISTRY_TABLES_H
+
+enum registry_table {
+    TABLE_MARKS = 1,     /* space, name -> last change (machine_marks.c) */
+    TABLE_REMOVALS = 2,  /* index, space, name of each removal mark */
+    TABLE_NODES = 3,     /* node -> Node */
+    TABLE_SERVICES = 4,  /* node, service id -> Service */
+    TABLE_CHECKS = 5,    /* node, service id (empty: the node's own), check id -> Check */
+    TABLE_CHECK_IDS = 6, /* node, check id -> service id */
+    TABLE_INSTANCES = 7, /* service name, node, service id -> nothing */
+    TABLE_TAGS = 8,      /* service name -> instances; service name, tag -> instances that have it */
+    TABLE_SPELLINGS = 9, /* kind, name in lower case, name -> name */
+    TABLE_NODE_IDS = 10, /* node id, in lower case -> node */
+    TABLE_STRAYS = 11, /* service name, node, check id -> service id: checks that still carry their service's
+                          former name */
+    TABLE_SETTINGS = 12, /* what operators set, by name (operate.c) */
+    TABLE_STAGED = 13,   /* offset -> bytes: a backup that is being restored */
+    TABLE_CLUSTER = 14,  /* the cluster version; empty in a cluster of version 1 (version.c) */
+};
+
+#endif

@@ -1,0 +1,39 @@
+/* The cluster version: which commands the cluster may use, agreed by all of its servers; and the cluster's
+ * id. One replicated record, which a cluster of version 1 does not have.
+ *
+ * Programs can be members of clusters of versions MACHINE_VERSION_OLDEST to MACHINE_VERSION_NEWEST
+ * (registry/machine.h). The version rises only when every member can follow, by a command that no older
+ * program is ever shown (rpc/version.h), and never falls. A program that meets a version above its own stops:
+ * at start, at a snapshot, at the command.
+ *
+ *   1   catalog, keys, sessions
+ *   2   what operators set, removed servers, restoring backups (registry/operate.h); this record, the
+ * cluster's id
+ *
+ * To add a command: name the next version here, raise MACHINE_VERSION_NEWEST (once a release), and name it in
+ * the module's `since`. */
+#ifndef COORD_REGISTRY_VERSION_H
+#define COORD_REGISTRY_VERSION_H
+
+#include "registry/machine.h"
+#include "registry/version.pb-c.h"
+
+enum version_command { CLUSTER_VERSION = 16 };
+
+extern const struct machine_module version_module;
+
+struct version_now {
+    unsigned version;
+    uint64_t cluster_id;
+}; /* without a record: 1, and no id (0) */
+/* CO_CORRUPT: there is a record that does not decode. */
+int version_read(struct store_txn *txn, struct version_now *now);
+/* Puts the record as it is, for the restore of a backup. Version 1 without an id: removes it. */
+void version_put(struct store_txn *txn, const struct version_now *now, uint64_t index);
+/* Is this record of TABLE_CLUSTER the version? For checking copies. */
+bool version_decode(struct slice key, struct slice value, struct version_now *now);
+/* Can a program that knows versions up to `newest` be a member? CO_UNSUPPORTED, with a line that says why
+ * not. */
+int version_check(const struct version_now *now, unsigned newest, struct fault *fault);
+
+#endif

@@ -1,0 +1,18 @@
+/* Inside the watches: hashes of things, and how touched things are packed. Included by watch*.c only. */
+#ifndef COORD_REGISTRY_WATCH_TABLE_H
+#define COORD_REGISTRY_WATCH_TABLE_H
+
+#include "registry/watch.h"
+
+#define WATCH_PACKED_HEAD 13 /* hash (8), size of the name (4), space (1) */
+
+struct watch_packed {
+    uint64_t hash;
+    uint8_t space;
+    struct slice name;
+};
+uint64_t watch_hash(uint8_t space, struct slice name);
+/* The packed thing at *at, which moves on; false at the end. */
+bool watch_next(const struct watch_touched *touched, size_t *at, struct watch_packed *thing);
+
+#endif

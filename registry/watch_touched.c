@@ -1,0 +1,95 @@
+/* What a batch touched: things packed one after another, each once. */
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include "registry/watch_table.h"
+
+#define SEEN_MIN 256
+
+uint64_t watch_hash(uint8_t space, struct slice name) { return hash64_seed(name.data, name.size, space); }
+
+bool watch_next(const struct watch_touched *touched, size_t *at, struct watch_packed *thing) {
+    if (*at >= touched->things.size) return false;
+    const char *bytes = touched->things.data + *at;
+    uint32_t size;
+    thing->hash = get_le64(bytes);
+    memcpy(&size, bytes + 8, 4);
+    thing->space = (uint8_t)bytes[12];
+    thing->name = slice_make(bytes + WATCH_PACKED_HEAD, size);
+    *at += WATCH_PACKED_HEAD + size;
+    return true;
+}
+
+static void seen_grow(struct watch_touched *touched) {
+    size_t size = touched->seen_size ? touched->seen_size * 2 : SEEN_MIN;
+    free(touched->seen);
+    touched->seen = mem_zalloc(size * sizeof *touched->seen);
+    touched->seen_size = size;
+    touched->stamp = 1;
+    struct watch_packed thing;
+    for (size_t at = 0, next = 0; watch_next(touched, &next, &thing); at = next) {
+        size_t slot = thing.hash & (size - 1);
+        while (touched->seen[slot]) slot = (slot + 1) & (size - 1);
+        touched->seen[slot] = (uint64_t)touched->stamp << 32 | (uint32_t)at;
+    }
+}
+
+/* Finds the thing, or the empty place for it. */
+static bool seen_before(const struct watch_touched *touched, uint64_t hash, struct watch_thing thing,
+                        size_t *slot) {
+    *slot = hash & (touched->seen_size - 1);
+    for (;; *slot = (*slot + 1) & (touched->seen_size - 1)) {
+        uint64_t place = touched->seen[*slot];
+        if (place >> 32 != touched->stamp) return false;
+        size_t at = (uint32_t)place;
+        struct watch_packed there = {0};
+        (void)watch_next(touched, &at, &there);
+        if (there.hash == hash && there.space == thing.space && slice_equal(there.name, thing.name))
+            return true;
+    }
+}
+
+void watch_touch(struct watch_touched *touched, struct watch_thing thing) {
+    CHECK(thing.space < WATCH_PREFIX_BIT); /* prefixes are touched by way of their keys */
+    if (touched->everything) return;
+    if (touched->count * 2 >= touched->seen_size) seen_grow(touched);
+    uint64_t hash = watch_hash(thing.space, thing.name);
+    size_t slot;
+    if (seen_before(touched, hash, thing, &slot)) return;
+    if (touched->things.size > UINT32_MAX / 2) { /* a batch of that size touches everybody */
+        touched->everything = true;
+        return;
+    }
+    touched->seen[slot] = (uint64_t)touched->stamp << 32 | (uint32_t)touched->things.size;
+    char head[WATCH_PACKED_HEAD];
+    put_le64(head, hash);
+    put_le32(head + 8, (uint32_t)thing.name.size);
+    head[12] = (char)thing.space;
+    buffer_append(&touched->things, head, sizeof head);
+    buffer_append(&touched->things, thing.name.data, thing.name.size);
+    touched->count++;
+}
+
+void watch_touched_all(struct watch_touched *touched) { touched->everything = true; }
+
+void watch_touched_reset(struct watch_touched *touched) {
+    if (touched->things.capacity > (1 << 20)) {
+        watch_touched_free(touched);
+        return;
+    }
+    buffer_reset(&touched->things);
+    touched->count = 0;
+    touched->everything = false;
+    if (++touched->stamp == 0) {
+        if (touched->seen) memset(touched->seen, 0, touched->seen_size * sizeof *touched->seen);
+        touched->stamp = 1;
+    }
+}
+
+void watch_touched_free(struct watch_touched *touched) {
+    buffer_free(&touched->things);
+    free(touched->seen);
+    *touched = (struct watch_touched){0};
+}

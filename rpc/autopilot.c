@@ -1,0 +1,62 @@
+#include "rpc/autopilot.h"
+
+#include "base/clock.h"
+#include "registry/operate.h"
+#include "rpc/rpc_internal.h"
+
+uint64_t autopilot_dead(const struct autopilot_rules *rules, const struct autopilot_server *servers, size_t count) {
+    size_t voters = 0, alive = 0;
+    const struct autopilot_server *dead = NULL, *learner = NULL;
+    if (!rules->cleanup) return 0;
+    for (size_t i = 0; i < count; i++) {
+        bool settled = servers[i].stable_ms >= rules->stabilization_ms;
+        voters += servers[i].voter;
+        alive += servers[i].voter && servers[i].connected && settled;
+        if (servers[i].connected || !settled) continue;
+        if (servers[i].voter && !dead) dead = &servers[i];
+        else if (!servers[i].voter && !learner) learner = &servers[i];
+    }
+    if (learner) return learner->id;      /* nothing hangs on it */
+    size_t wanted = rules->servers ? rules->servers : 3;
+    if (!dead || alive < wanted || alive < rules->min_quorum || alive < voters / 2 + 1) return 0;
+    return dead->id;
+}
+
+static struct autopilot_server server_of(struct rpc *rpc, const struct raft_member *member, uint64_t self, uint64_t now_ms) {
+    struct autopilot_server server = {.id = member->id, .voter = member->voter, .connected = member->id == self,
+                                      .stable_ms = member->id == self ? UINT64_MAX : now_ms - rpc->lead_since_ms};
+    for (size_t i = 0; i < ARRAY_COUNT(rpc->heard); i++)
+        if (rpc->heard[i].id == member->id)
+            server.connected = rpc->heard[i].up, server.stable_ms = now_ms - rpc->heard[i].since_ms;
+    return server;
+}
+
+static struct autopilot_rules rules_now(struct rpc *rpc) {
+    struct arena arena = {0};
+    struct query_result result = {0};
+    Pb__AutopilotRequest request = PB__AUTOPILOT_REQUEST__INIT;
+    struct autopilot_rules rules = {.servers = rpc->expect};
+    if (query_autopilot.run(store_read(rpc->loop_reader), &request.base, &arena, &result) == CO_OK) {
+        const Pb__AutopilotConfig *config = (const Pb__AutopilotConfig *)result.message;
+        rules.cleanup = config->cleanup_dead_servers, rules.min_quorum = config->min_quorum;
+        rules.stabilization_ms = (uint64_t)config->server_stabilization_ns / 1000000;
+    }
+    store_read_done(rpc->loop_reader);
+    arena_free(&arena);
+    return rules;
+}
+
+/* A server that was never connected with this one is gone for as long as this one leads. */
+uint64_t autopilot_next_dead(struct rpc *rpc) {
+    const struct raft_members *members = node_members(rpc->node);
+    struct autopilot_server servers[RAFT_MEMBERS_MAX];
+    uint64_t self = atomic_load(&node_view(rpc->node)->id), now_ms = clock_mono_ms();
+    bool all = true;
+    for (uint32_t i = 0; i < members->count; i++) {
+        servers[i] = server_of(rpc, &members->member[i], self, now_ms);
+        all = all && servers[i].connected;
+    }
+    if (all) return 0;
+    struct autopilot_rules rules = rules_now(rpc);
+    return autopilot_dead(&rules, servers, members->count);
+}

@@ -1,0 +1,250 @@
+/* Saving the state into an archive, and restoring it from one. The disk is touched in libuv's pool only. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/random.h"
+#include "base/tar.h"
+#include "registry/operate.h"
+#include "rpc/archive.h"
+#include "rpc/operator.h"
+#include "rpc/rpc_internal.h"
+
+/* What both have, on its way between loop and pool. */
+struct work {
+    uv_work_t uv;
+    struct rpc *rpc;
+    int error;
+};
+
+/* -- saving ----------------------------------------------------------------------------------------------- */
+struct save_impl { struct wish wish; struct work *work; struct rpc_gate gate; };
+_Static_assert(sizeof(struct save_impl) <= sizeof(((struct rpc_save *)0)->impl), "rpc_save.impl is too small");
+static struct save_impl *save_impl(struct rpc_save *save) { return (struct save_impl *)(void *)save->impl; }
+static struct rpc_save *save_of(struct save_impl *impl) { return CONTAINER_OF((char *)impl, struct rpc_save, impl); }
+struct save_work { struct work work; struct rpc_save *save; };
+
+static int copy_state(struct rpc *rpc, struct rpc_save *save, int state, struct archive_meta *meta) {
+    uint64_t index;
+    int rv = machine_copy(rpc->machine, state, &index, &meta->term);
+    off_t size = lseek(state, 0, SEEK_CUR);
+    if (rv != CO_OK || size <= 0 || lseek(state, 0, SEEK_SET) != 0)
+        return fault_set(&save->fault, rv ? rv : CO_IO, "the state cannot be copied: %s", co_strerror(rv ? rv : CO_IO));
+    meta->version = 1, meta->size = (uint64_t)size;
+    /* What cannot be restored is no backup: it is read again before it is handed out. */
+    rv = machine_copy_check(rpc->machine, state, meta->size, &meta->index, &save->fault);
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    snprintf(meta->id, sizeof meta->id, "%" PRIu64 "-%" PRIu64 "-%lld", meta->term, meta->index,
+             (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000);
+    return rv;
+}
+
+static int save_archive(struct rpc *rpc, struct rpc_save *save) {
+    struct archive_meta meta = {0};
+    int state = archive_temporary(save->folder, &save->fault);
+    if (state < 0) return save->fault.code;
+    int rv = copy_state(rpc, save, state, &meta);
+    if (rv == CO_OK && (save->fd = archive_temporary(save->folder, &save->fault)) < 0) rv = save->fault.code;
+    if (rv == CO_OK) rv = archive_write(save->fd, &meta, state, &save->fault);
+    close(state);
+    if (rv == CO_OK) {
+        save->size = (uint64_t)lseek(save->fd, 0, SEEK_CUR), save->index = meta.index;
+        if (lseek(save->fd, 0, SEEK_SET) != 0) rv = CO_IO;
+    }
+    if (rv != CO_OK && save->fd >= 0) close(save->fd), save->fd = -1;
+    return rv;
+}
+
+static void save_run(uv_work_t *uv) {
+    struct save_work *work = CONTAINER_OF(CONTAINER_OF(uv, struct work, uv), struct save_work, work);
+    work->work.error = save_archive(work->work.rpc, work->save);
+}
+
+static void save_end(struct rpc *rpc, struct rpc_save *save, int error) {
+    if (error == CO_OK) log_info("backup", "saved index=%" PRIu64 " bytes=%" PRIu64, save->index, save->size);
+    else log_warn("backup", "not saved: %s", save->fault.code ? save->fault.text : co_strerror(error));
+    save->done(save, error);
+    operator_job_over(rpc);
+}
+
+static void save_over(uv_work_t *uv, int status) {
+    (void)status;
+    struct save_work *work = CONTAINER_OF(CONTAINER_OF(uv, struct work, uv), struct save_work, work);
+    struct rpc *rpc = work->work.rpc;
+    struct rpc_save *save = work->save;
+    int error = work->work.error;
+    free(work);
+    save_end(rpc, save, error);
+}
+
+static void save_confirmed(struct rpc_gate *gate, int error) {
+    struct save_impl *impl = CONTAINER_OF(gate, struct save_impl, gate);
+    struct rpc *rpc = impl->wish.rpc;
+    struct rpc_save *save = save_of(impl);
+    if (error == CO_OK && rpc->stopping) error = CO_CLOSED;
+    if (error != CO_OK) { save_end(rpc, save, error); return; }
+    struct save_work *work = mem_zalloc(sizeof *work);
+    work->work.rpc = rpc, work->save = save;
+    CHECK(uv_queue_work(rpc->loop, &work->work.uv, save_run, save_over) == 0);
+}
+
+static void save_taken(struct wish *wish) {
+    struct save_impl *impl = CONTAINER_OF(wish, struct save_impl, wish);
+    struct rpc *rpc = wish->rpc;
+    struct rpc_save *save = save_of(impl);
+    if (rpc->stopping) { save->done(save, CO_CLOSED); return; }
+    rpc->operator_jobs++;
+    impl->gate.done = save_confirmed;
+    int rv = rpc_confirm(rpc, save->stale ? RPC_STALE : RPC_DEFAULT, &impl->gate);
+    if (rv != CO_AGAIN) save_confirmed(&impl->gate, rv);
+}
+
+void rpc_save(struct rpc *rpc, struct rpc_save *save) {
+    save->fd = -1, save->size = save->index = 0, save->fault = (struct fault){0};
+    operator_wish(rpc, &save_impl(save)->wish, save_taken);
+}
+
+/* -- restoring ----------------------------------------------------------------------------------------------
+ * Pool: unpack, check. Then piece by piece: pool reads it, the loop submits it, the applier says how it went. At last the command that
+ * makes it the state. */
+struct restore_impl { struct wish wish; };
+_Static_assert(sizeof(struct restore_impl) <= sizeof(((struct rpc_restore *)0)->impl), "rpc_restore.impl is too small");
+
+struct restore_work {
+    struct work work;
+    struct rpc_restore *restore;
+    int state;
+    uint64_t size, at;
+    bool ending;                        /* the last command is on its way */
+    size_t piece_size;
+    uint8_t id[OPERATE_RESTORE_ID];
+    struct wish written;
+    struct rpc_write write;
+    uint8_t piece[OPERATE_CHUNK_MAX];
+};
+
+static void restore_end(struct restore_work *work, int error) {
+    struct rpc *rpc = work->work.rpc;
+    struct rpc_restore *restore = work->restore;
+    if (error != CO_OK) log_warn("backup", "not restored: %s", restore->fault.code ? restore->fault.text : co_strerror(error));
+    if (work->state >= 0) close(work->state);
+    free(work);
+    restore->done(restore, error);
+    operator_job_over(rpc);
+}
+
+/* The log takes it, the store keeps it aside, and a new store is filled from that. */
+static uint64_t room_for(const char *folder) {
+    struct statvfs disk;
+    if (statvfs(folder, &disk) != 0) return TAR_SIZE_MAX;
+    uint64_t room = (uint64_t)disk.f_bavail * disk.f_frsize / 4;
+    return room < TAR_SIZE_MAX ? room : TAR_SIZE_MAX;
+}
+
+static int unpack(struct restore_work *work) {
+    struct rpc_restore *restore = work->restore;
+    struct archive_meta meta;
+    uint64_t index;
+    work->state = archive_temporary(restore->folder, &restore->fault);
+    if (work->state < 0) return restore->fault.code;
+    int rv = archive_read(restore->fd, work->state, room_for(restore->folder), &meta, &restore->fault);
+    if (rv == CO_OK && lseek(work->state, 0, SEEK_SET) != 0) rv = CO_IO;
+    if (rv == CO_OK) rv = machine_copy_check(work->work.rpc->machine, work->state, meta.size, &index, &restore->fault);
+    work->size = meta.size;
+    return rv;
+}
+
+static int read_piece(struct restore_work *work) {
+    work->piece_size = work->size - work->at < OPERATE_CHUNK_MAX ? (size_t)(work->size - work->at) : OPERATE_CHUNK_MAX;
+    for (size_t have = 0; have < work->piece_size;) {
+        ssize_t n = pread(work->state, work->piece + have, work->piece_size - have, (off_t)(work->at + have));
+        if (n <= 0 && !(n < 0 && errno == EINTR)) return CO_IO;
+        if (n > 0) have += (size_t)n;
+    }
+    return CO_OK;
+}
+
+static void restore_run(uv_work_t *uv) {
+    struct restore_work *work = CONTAINER_OF(CONTAINER_OF(uv, struct work, uv), struct restore_work, work);
+    if (work->state < 0) work->work.error = unpack(work);
+    if (work->work.error == CO_OK) work->work.error = read_piece(work);
+}
+
+static void submit_end(struct restore_work *work, bool give_up) {
+    Pb__RestoreEndCommand command = PB__RESTORE_END_COMMAND__INIT;
+    command.id = (ProtobufCBinaryData){sizeof work->id, work->id};
+    command.size = work->size, command.give_up = give_up;
+    work->ending = true;
+    rpc_submit(work->work.rpc, &work->write, OPERATE_RESTORE_END, &command.base);
+}
+
+static void restore_ran(uv_work_t *uv, int status) {
+    (void)status;
+    struct restore_work *work = CONTAINER_OF(CONTAINER_OF(uv, struct work, uv), struct restore_work, work);
+    int error = work->work.rpc->stopping ? CO_CLOSED : work->work.error;
+    if (error != CO_OK && work->at > 0 && error != CO_CLOSED) {
+        fault_set(&work->restore->fault, error, "a backup cannot be read: %s", co_strerror(error));
+        submit_end(work, true);
+        return;
+    }
+    if (error != CO_OK) { restore_end(work, error); return; }
+    Pb__RestoreChunkCommand command = PB__RESTORE_CHUNK_COMMAND__INIT;
+    command.id = (ProtobufCBinaryData){sizeof work->id, work->id};
+    command.offset = work->at;
+    command.data = (ProtobufCBinaryData){work->piece_size, work->piece};
+    rpc_submit(work->work.rpc, &work->write, OPERATE_RESTORE_CHUNK, &command.base);
+}
+
+static void written_taken(struct wish *wish) {
+    struct restore_work *work = CONTAINER_OF(wish, struct restore_work, written);
+    int error = work->work.error;
+    if (error != CO_OK || work->restore->fault.code != CO_OK) {
+        restore_end(work, work->restore->fault.code ? work->restore->fault.code : error);
+        return;
+    }
+    if (work->ending) {
+        restore_end(work, CO_OK);
+        return;
+    }
+    work->at += work->piece_size;
+    if (work->work.rpc->stopping) restore_end(work, CO_CLOSED);
+    else if (work->at == work->size) submit_end(work, false);
+    else CHECK(uv_queue_work(work->work.rpc->loop, &work->work.uv, restore_run, restore_ran) == 0);
+}
+
+/* Applier or loop thread. */
+static void written(struct rpc_write *write, int error, const struct machine_result *result) {
+    struct restore_work *work = CONTAINER_OF(write, struct restore_work, write);
+    work->work.error = error;
+    if (error == CO_OK && result->error != CO_OK) {
+        work->work.error = result->error;
+        fault_set(&work->restore->fault, result->error, "%s", result->text ? result->text : co_strerror(result->error));
+    }
+    if (error == CO_OK) work->restore->index = result->index;
+    operator_wish(work->work.rpc, &work->written, written_taken);
+}
+
+static void restore_taken(struct wish *wish) {
+    struct rpc *rpc = wish->rpc;
+    struct rpc_restore *restore = CONTAINER_OF((char *)wish, struct rpc_restore, impl);
+    if (rpc->stopping) { restore->done(restore, CO_CLOSED); return; }
+    rpc->operator_jobs++;
+    struct restore_work *work = mem_zalloc(sizeof *work);
+    work->work.rpc = rpc, work->restore = restore, work->state = -1, work->write.done = written;
+    for (size_t i = 0; i < sizeof work->id; i += 8) {
+        uint64_t part = random_u64();
+        memcpy(work->id + i, &part, sizeof part);
+    }
+    CHECK(uv_queue_work(rpc->loop, &work->work.uv, restore_run, restore_ran) == 0);
+}
+
+void rpc_restore(struct rpc *rpc, struct rpc_restore *restore) {
+    restore->index = 0, restore->fault = (struct fault){0};
+    operator_wish(rpc, &((struct restore_impl *)(void *)restore->impl)->wish, restore_taken);
+}

@@ -1,0 +1,122 @@
+/* The edge of forwarding.h in the program: its frames go over the links of peers.h, what it is asked goes to the node. */
+#include "rpc/forward.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "rpc/forwarding.h"
+#include "rpc/rpc_internal.h"
+
+struct forward {
+    struct rpc *rpc;
+    struct node *node;
+    struct peers *peers;
+    struct forwarding *core;
+    uv_async_t wake;
+    void (*closed)(void *data);
+    void *closed_data;
+};
+
+static bool reach(void *data, uint64_t peer) {
+    struct forward *forward = data;
+    return peers_link(forward->peers, peer) != NULL;
+}
+
+static void send_message(void *data, uint64_t peer, uint8_t type, const ProtobufCMessage *message) {
+    struct forward *forward = data;
+    struct link *link = peers_link(forward->peers, peer);
+    if (!link) return;
+    struct buffer *out = link_frame_begin(link, type);
+    size_t size = protobuf_c_message_get_packed_size(message);
+    buffer_reserve(out, size);
+    protobuf_c_message_pack(message, (uint8_t *)out->data + out->size);
+    out->size += size;
+    link_frame_end(link);
+}
+
+static void flush(void *data, uint64_t peer) {
+    struct forward *forward = data;
+    struct link *link = peer ? peers_link(forward->peers, peer) : NULL;
+    if (link) link_flush(link);
+    else if (!peer) peers_flush(forward->peers);
+}
+
+static void wake(void *data) {
+    struct forward *forward = data;
+    uv_async_send(&forward->wake);
+}
+
+static bool knows(void *data, struct slice command) {
+    struct forward *forward = data;
+    return machine_knows(forward->rpc->machine, command);
+}
+
+static void command(void *data, struct node_proposal *proposal) {
+    struct forward *forward = data;
+    node_propose_again(forward->node, proposal);
+}
+
+static void ask_read(void *data, struct node_read *read) {
+    struct forward *forward = data;
+    node_read(forward->node, read);
+}
+
+static void read_answer(void *data, uint64_t context, uint64_t index, int error) {
+    struct forward *forward = data;
+    node_read_answer(forward->node, context, index, error);
+}
+
+static void renew_here(void *data, struct rpc_renew *renew) {
+    struct forward *forward = data;
+    leases_renew_here(forward->rpc, renew);
+}
+
+static void wake_cb(uv_async_t *async) {
+    struct forward *forward = async->data;
+    forwarding_woken(forward->core);
+}
+
+struct forward *forward_new(struct rpc *rpc, uv_loop_t *loop, struct node *node, struct peers *peers) {
+    struct forward *forward = mem_zalloc(sizeof *forward);
+    forward->rpc = rpc, forward->node = node, forward->peers = peers;
+    struct forwarding_edge edge = {.data = forward, .reach = reach, .send = send_message, .flush = flush, .wake = wake, .knows = knows,
+                                   .command = command, .read = ask_read, .read_answer = read_answer, .renew = renew_here};
+    forward->core = forwarding_new(&edge, random_u64() >> 1);
+    CHECK(uv_async_init(loop, &forward->wake, wake_cb) == 0);
+    forward->wake.data = forward;
+    return forward;
+}
+
+static void handle_closed(uv_handle_t *handle) {
+    struct forward *forward = handle->data;
+    void (*closed)(void *) = forward->closed;
+    void *data = forward->closed_data;
+    forwarding_free(forward->core);
+    free(forward);
+    closed(data);
+}
+
+/* After the node has stopped. */
+void forward_stop(struct forward *forward, void (*closed)(void *data), void *data) {
+    forward->closed = closed, forward->closed_data = data;
+    forwarding_stop(forward->core);
+    uv_close((uv_handle_t *)&forward->wake, handle_closed);
+}
+
+bool forward_writes(struct forward *forward, uint64_t leader, struct node_proposal *list) {
+    return forwarding_writes(forward->core, leader, list);
+}
+bool forward_read(struct forward *forward, uint64_t leader, uint64_t context) { return forwarding_read(forward->core, leader, context); }
+bool forward_renew(struct forward *forward, uint64_t leader, struct rpc_renew *renew) {
+    return forwarding_renew(forward->core, leader, renew);
+}
+
+void forward_frame(struct forward *forward, uint64_t from, uint8_t type, struct slice payload) {
+    if (!forwarding_frame(forward->core, from, type, payload, clock_mono_ms()))
+        log_warn("peer", "a frame of unknown type type=%u from=%016llx", type, (unsigned long long)from);
+}
+
+void forward_down(struct forward *forward, uint64_t peer) { forwarding_down(forward->core, peer); }
+void forward_leader(struct forward *forward, uint64_t leader) { forwarding_leader(forward->core, leader, clock_mono_ms()); }

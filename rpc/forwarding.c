@@ -1,0 +1,402 @@
+#include "rpc/forwarding.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "kv/kv.pb-c.h"
+#include "rpc/peers.h"
+
+#define BUCKETS 1024
+#define FRAME_BYTES_MAX (8u << 20)     /* of commands in one frame */
+
+/* Ours, on their way to a leader. */
+struct sent {
+    struct sent *next;
+    uint64_t number, leader;
+    struct node_proposal *proposal;    /* a command, or */
+    struct rpc_renew *renew;           /* a renewal */
+};
+
+/* Others', being done here. */
+struct served {
+    struct mail mail;
+    struct forwarding *owner;
+    uint64_t from, number;
+    int outcome;
+    uint64_t index;
+    bool yes;
+    int refused;
+    char *text;
+    char *message_type;                /* of the result's message; NULL: none */
+    uint8_t *message;
+    size_t message_size;
+    enum { SERVED_WRITE, SERVED_READ, SERVED_RENEW } type;
+    union { struct node_proposal proposal; struct node_read read; struct rpc_renew renew; } u;
+};
+
+struct forwarding {
+    struct forwarding_edge edge;
+    uint64_t number;
+    struct sent *sent[BUCKETS];
+    struct mailbox done;               /* served ones, from any thread */
+    unsigned serving;
+    uint64_t leader, leader_since_ms;  /* who leads, as forward_leader was told */
+    bool swept;                        /* nothing is with any other */
+    uint64_t read_context, read_leader;/* the question that is with the leader; 0: none */
+    bool stopping;
+};
+
+static void say(struct forwarding *f, uint64_t to, uint8_t type, const ProtobufCMessage *message) {
+    f->edge.send(f->edge.data, to, type, message);
+}
+
+/* -- asking ---------------------------------------------------------------------------------------------------------- */
+static struct sent *sent_new(struct forwarding *f, uint64_t leader) {
+    struct sent *sent = mem_zalloc(sizeof *sent);
+    sent->number = ++f->number, sent->leader = leader;
+    struct sent **bucket = &f->sent[sent->number % BUCKETS];
+    sent->next = *bucket;
+    *bucket = sent;
+    return sent;
+}
+
+static struct sent *sent_take(struct forwarding *f, uint64_t number, uint64_t from) {
+    for (struct sent **at = &f->sent[number % BUCKETS], *sent; (sent = *at) != NULL; at = &sent->next) {
+        if (sent->number != number || sent->leader != from) continue;
+        *at = sent->next;
+        return sent;
+    }
+    return NULL;
+}
+
+static void proposal_answer(struct node_proposal *proposal, int error, const struct machine_result *result) {
+    raft_data_unref(proposal->data);
+    proposal->data = NULL;
+    proposal->done(proposal, error, result);
+}
+
+static void sent_lost(struct forwarding *f, struct sent *sent) {
+    bool again = (f->edge.mutations & FORWARDING_MUTATE_SEND_AGAIN) && sent->proposal && !f->stopping;
+    if (again) f->edge.command(f->edge.data, sent->proposal);
+    else if (sent->proposal) proposal_answer(sent->proposal, CO_UNKNOWN_OUTCOME, NULL);
+    else sent->renew->done(sent->renew, CO_NOLEADER);
+    free(sent);
+}
+
+bool forwarding_writes(struct forwarding *f, uint64_t leader, struct node_proposal *list) {
+    if (f->stopping || !f->edge.reach(f->edge.data, leader)) return false;
+    while (list) {
+        Pb__PeerWrites frame = PB__PEER_WRITES__INIT;
+        Pb__PeerWrite writes[512], *pointers[512];
+        size_t bytes = 0;
+        for (; list && frame.n_writes < ARRAY_COUNT(writes) && bytes < FRAME_BYTES_MAX; list = list->next) {
+            struct sent *sent = sent_new(f, leader);
+            sent->proposal = list;
+            Pb__PeerWrite *write = pointers[frame.n_writes] = &writes[frame.n_writes];
+            *write = (Pb__PeerWrite)PB__PEER_WRITE__INIT;
+            write->number = sent->number;
+            write->command = (ProtobufCBinaryData){list->data->size, (uint8_t *)list->data->bytes};
+            bytes += list->data->size;
+            frame.n_writes++;
+        }
+        frame.writes = pointers;
+        say(f, leader, PEER_WRITES, &frame.base);
+    }
+    f->edge.flush(f->edge.data, leader);
+    return true;
+}
+
+/* What modules' results may carry besides yes or no. */
+static const ProtobufCMessageDescriptor *const messages[] = {&pb__session__descriptor};
+
+static const ProtobufCMessageDescriptor *message_type(const char *name) {
+    for (size_t i = 0; i < ARRAY_COUNT(messages); i++)
+        if (strcmp(messages[i]->name, name) == 0) return messages[i];
+    return NULL;
+}
+
+static void write_answered(struct node_proposal *proposal, const Pb__PeerResult *answer) {
+    struct arena arena = {0};
+    ProtobufCAllocator allocator = ARENA_PROTOBUF(&arena);
+    struct machine_result result = {.error = (int)answer->refused, .index = answer->index, .yes = answer->yes,
+                                    .text = answer->text[0] ? answer->text : NULL};
+    int error = CO_OK;
+    if (answer->message_type[0]) {
+        const ProtobufCMessageDescriptor *type = message_type(answer->message_type);
+        if (type) result.message = protobuf_c_message_unpack(type, &allocator, answer->message.len, answer->message.data);
+        if (!result.message) error = CO_UNKNOWN_OUTCOME;      /* of a newer version: done, but what came of it cannot be said */
+    }
+    proposal_answer(proposal, error, error == CO_OK ? &result : NULL);
+    arena_free(&arena);
+}
+
+static void take_results(struct forwarding *f, uint64_t from, struct slice payload) {
+    Pb__PeerResults *results = pb__peer_results__unpack(NULL, payload.size, (const uint8_t *)payload.data);
+    if (!results) { log_warn("peer", "results that do not decode from=%016llx", (unsigned long long)from); return; }
+    for (size_t i = 0; i < results->n_results; i++) {
+        const Pb__PeerResult *answer = results->results[i];
+        struct sent *sent = sent_take(f, answer->number, from);
+        if (!sent || !sent->proposal) { free(sent); continue; }
+        if (answer->outcome == CO_OK) write_answered(sent->proposal, answer);
+        else if (answer->outcome == CO_NOLEADER) f->edge.command(f->edge.data, sent->proposal);
+        else proposal_answer(sent->proposal, (int)answer->outcome, NULL);
+        free(sent);
+    }
+    pb__peer_results__free_unpacked(results, NULL);
+}
+
+bool forwarding_read(struct forwarding *f, uint64_t leader, uint64_t context) {
+    if (f->stopping || !f->edge.reach(f->edge.data, leader)) return false;
+    Pb__PeerRead read = PB__PEER_READ__INIT;
+    read.context = context;
+    say(f, leader, PEER_READ, &read.base);
+    f->edge.flush(f->edge.data, leader);
+    f->read_context = context, f->read_leader = leader;
+    return true;
+}
+
+static void take_read_answer(struct forwarding *f, uint64_t from, struct slice payload) {
+    Pb__PeerReadAnswer *answer = pb__peer_read_answer__unpack(NULL, payload.size, (const uint8_t *)payload.data);
+    if (!answer) return;
+    if (from == f->read_leader && answer->context == f->read_context) {
+        f->read_leader = 0;
+        f->edge.read_answer(f->edge.data, answer->context, answer->index, answer->outcome == CO_OK ? CO_OK : CO_NOTLEADER);
+    }
+    pb__peer_read_answer__free_unpacked(answer, NULL);
+}
+
+bool forwarding_renew(struct forwarding *f, uint64_t leader, struct rpc_renew *renew) {
+    if (f->stopping || !f->edge.reach(f->edge.data, leader)) return false;
+    struct sent *sent = sent_new(f, leader);
+    sent->renew = renew;
+    Pb__PeerRenew message = PB__PEER_RENEW__INIT;
+    message.number = sent->number, message.session = renew->id;
+    say(f, leader, PEER_RENEW, &message.base);
+    f->edge.flush(f->edge.data, leader);
+    return true;
+}
+
+static void take_renew_answer(struct forwarding *f, uint64_t from, struct slice payload) {
+    Pb__PeerRenewAnswer *answer = pb__peer_renew_answer__unpack(NULL, payload.size, (const uint8_t *)payload.data);
+    if (!answer) return;
+    struct sent *sent = sent_take(f, answer->number, from);
+    if (sent && sent->renew) sent->renew->done(sent->renew, (int)answer->outcome);
+    free(sent);
+    pb__peer_renew_answer__free_unpacked(answer, NULL);
+}
+
+/* -- serving ---------------------------------------------------------------------------------------------------------- */
+static struct served *served_new(struct forwarding *f, uint64_t from, uint64_t number, int type) {
+    struct served *served = mem_zalloc(sizeof *served);
+    served->owner = f, served->from = from, served->number = number, served->type = type;
+    f->serving++;
+    return served;
+}
+
+static void served_done(struct served *served) {
+    struct forwarding *f = served->owner;
+    if (mailbox_put(&f->done, &served->mail)) f->edge.wake(f->edge.data);
+}
+
+/* Applier or loop thread. */
+static void write_done(struct node_proposal *proposal, int error, const void *data) {
+    struct served *served = CONTAINER_OF(proposal, struct served, u.proposal);
+    const struct machine_result *result = data;
+    served->outcome = error;
+    if (error == CO_OK) {
+        served->index = result->index, served->yes = result->yes, served->refused = result->error;
+        served->text = result->text ? mem_strdup(result->text) : NULL;
+        if (result->message) {
+            CHECK(message_type(result->message->descriptor->name));      /* every such type stands in `messages` */
+            served->message_type = mem_strdup(result->message->descriptor->name);
+            served->message_size = protobuf_c_message_get_packed_size(result->message);
+            served->message = mem_alloc(served->message_size + 1);
+            protobuf_c_message_pack(result->message, served->message);
+        }
+    }
+    served_done(served);
+}
+
+static void take_writes(struct forwarding *f, uint64_t from, struct slice payload) {
+    Pb__PeerWrites *writes = pb__peer_writes__unpack(NULL, payload.size, (const uint8_t *)payload.data);
+    if (!writes) { log_warn("peer", "commands that do not decode from=%016llx", (unsigned long long)from); return; }
+    for (size_t i = 0; i < writes->n_writes; i++) {
+        const Pb__PeerWrite *write = writes->writes[i];
+        struct served *served = served_new(f, from, write->number, SERVED_WRITE);
+        if (!f->edge.knows(f->edge.data, slice_make((const char *)write->command.data, write->command.len))) {
+            served->outcome = CO_UNSUPPORTED;      /* of a newer server */
+            served_done(served);
+            continue;
+        }
+        served->u.proposal = (struct node_proposal){.done = write_done, .deadline_ms = UINT64_MAX, .here_only = true,
+                                                    .data = raft_data_new(write->command.data, write->command.len)};
+        f->edge.command(f->edge.data, &served->u.proposal);
+    }
+    pb__peer_writes__free_unpacked(writes, NULL);
+}
+
+static void read_done(struct node_read *read, int error) {
+    struct served *served = CONTAINER_OF(read, struct served, u.read);
+    served->outcome = error, served->index = read->index;
+    served_done(served);
+}
+
+static void take_read(struct forwarding *f, uint64_t from, struct slice payload, uint64_t now_ms) {
+    Pb__PeerRead *ask = pb__peer_read__unpack(NULL, payload.size, (const uint8_t *)payload.data);
+    if (!ask) return;
+    struct served *served = served_new(f, from, ask->context, SERVED_READ);
+    served->u.read = (struct node_read){.done = read_done, .deadline_ms = now_ms + 2000, .here_only = true};
+    f->edge.read(f->edge.data, &served->u.read);
+    pb__peer_read__free_unpacked(ask, NULL);
+}
+
+static void renew_done(struct rpc_renew *renew, int error) {
+    struct served *served = CONTAINER_OF(renew, struct served, u.renew);
+    served->outcome = error;
+    served_done(served);
+}
+
+static void take_renew(struct forwarding *f, uint64_t from, struct slice payload) {
+    Pb__PeerRenew *ask = pb__peer_renew__unpack(NULL, payload.size, (const uint8_t *)payload.data);
+    if (!ask) return;
+    struct served *served = served_new(f, from, ask->number, SERVED_RENEW);
+    served->u.renew.done = renew_done;
+    if (strlen(ask->session) < sizeof served->u.renew.id) {
+        memcpy(served->u.renew.id, ask->session, strlen(ask->session) + 1);
+        f->edge.renew(f->edge.data, &served->u.renew);
+    } else {
+        renew_done(&served->u.renew, CO_NOTFOUND);
+    }
+    pb__peer_renew__free_unpacked(ask, NULL);
+}
+
+/* -- answers to others ----------------------------------------------------------------------------------------------------- */
+static void answer_small(struct forwarding *f, const struct served *served) {
+    if (served->type == SERVED_READ) {
+        Pb__PeerReadAnswer answer = PB__PEER_READ_ANSWER__INIT;
+        answer.context = served->number, answer.index = served->index, answer.outcome = (uint32_t)served->outcome;
+        say(f, served->from, PEER_READ_ANSWER, &answer.base);
+    } else {
+        Pb__PeerRenewAnswer answer = PB__PEER_RENEW_ANSWER__INIT;
+        answer.number = served->number, answer.outcome = (uint32_t)served->outcome;
+        say(f, served->from, PEER_RENEW_ANSWER, &answer.base);
+    }
+}
+
+static void fill_result(Pb__PeerResult *result, const struct served *served) {
+    *result = (Pb__PeerResult)PB__PEER_RESULT__INIT;
+    result->number = served->number, result->outcome = (uint32_t)served->outcome, result->index = served->index;
+    result->yes = served->yes, result->refused = (uint32_t)served->refused;
+    if (served->text) result->text = served->text;
+    if (!served->message_type) return;
+    result->message_type = served->message_type;
+    result->message = (ProtobufCBinaryData){served->message_size, served->message};
+}
+
+static void served_free(struct served *served) {
+    served->owner->serving--;
+    free(served->text), free(served->message_type), free(served->message);
+    free(served);
+}
+
+/* Results of one turn for one server share a frame. */
+static struct mail *answer_results(struct forwarding *f, struct mail *mail) {
+    Pb__PeerResults frame = PB__PEER_RESULTS__INIT;
+    Pb__PeerResult results[256], *pointers[256];
+    struct served *group[256];
+    uint64_t to = CONTAINER_OF(mail, struct served, mail)->from;
+    for (size_t bytes = 0; mail && frame.n_results < ARRAY_COUNT(results) && bytes < FRAME_BYTES_MAX;) {
+        struct served *served = CONTAINER_OF(mail, struct served, mail);
+        if (served->from != to || served->type != SERVED_WRITE) break;
+        pointers[frame.n_results] = &results[frame.n_results];
+        fill_result(&results[frame.n_results], served);
+        group[frame.n_results++] = served;
+        bytes += served->message_size;
+        mail = mail->next;
+    }
+    frame.results = pointers;
+    say(f, to, PEER_RESULTS, &frame.base);
+    for (size_t i = 0; i < frame.n_results; i++) served_free(group[i]);
+    return mail;
+}
+
+
+void forwarding_woken(struct forwarding *f) {
+    struct mail *mail = mailbox_take(&f->done);
+    while (mail) {
+        struct served *served = CONTAINER_OF(mail, struct served, mail);
+        if (served->type == SERVED_WRITE) { mail = answer_results(f, mail); continue; }
+        mail = mail->next;
+        answer_small(f, served);
+        served_free(served);
+    }
+    if (!f->stopping) f->edge.flush(f->edge.data, 0);
+}
+
+/* -- events ----------------------------------------------------------------------------------------------------------------- */
+bool forwarding_frame(struct forwarding *f, uint64_t from, uint8_t type, struct slice payload, uint64_t now_ms) {
+    switch (type) {
+        case PEER_WRITES: take_writes(f, from, payload); return true;
+        case PEER_RESULTS: take_results(f, from, payload); return true;
+        case PEER_READ: take_read(f, from, payload, now_ms); return true;
+        case PEER_READ_ANSWER: take_read_answer(f, from, payload); return true;
+        case PEER_RENEW: take_renew(f, from, payload); return true;
+        case PEER_RENEW_ANSWER: take_renew_answer(f, from, payload); return true;
+        default: return false;
+    }
+}
+
+void forwarding_down(struct forwarding *f, uint64_t peer) {
+    for (size_t i = 0; i < BUCKETS; i++) {
+        for (struct sent **at = &f->sent[i], *sent; (sent = *at) != NULL;) {
+            if (sent->leader != peer) { at = &sent->next; continue; }
+            *at = sent->next;
+            sent_lost(f, sent);
+        }
+    }
+    if (f->read_leader == peer) {
+        f->read_leader = 0;
+        f->edge.read_answer(f->edge.data, f->read_context, 0, CO_NOTLEADER);
+    }
+}
+
+#define DEPOSED_MS 500                 /* for answers of a leader that handed over in order */
+void forwarding_leader(struct forwarding *f, uint64_t leader, uint64_t now_ms) {
+    if (leader != f->leader) f->leader = leader, f->leader_since_ms = now_ms, f->swept = false;
+    if (!leader || f->swept || now_ms - f->leader_since_ms < DEPOSED_MS) return;
+    f->swept = true;             /* from now on things go to this one only */
+    for (size_t i = 0; i < BUCKETS; i++) {
+        for (struct sent **at = &f->sent[i], *sent; (sent = *at) != NULL;) {
+            if (sent->leader == leader) { at = &sent->next; continue; }
+            *at = sent->next;
+            sent_lost(f, sent);
+        }
+    }
+}
+
+/* -- life ------------------------------------------------------------------------------------------------------------------ */
+struct forwarding *forwarding_new(const struct forwarding_edge *edge, uint64_t first_number) {
+    struct forwarding *f = mem_zalloc(sizeof *f);
+    f->edge = *edge;
+    f->number = first_number;
+    return f;
+}
+
+void forwarding_stop(struct forwarding *f) {
+    f->stopping = true;
+    for (size_t i = 0; i < BUCKETS; i++)
+        for (struct sent *sent; (sent = f->sent[i]) != NULL;) {
+            f->sent[i] = sent->next;
+            sent_lost(f, sent);
+        }
+}
+
+void forwarding_free(struct forwarding *f) {
+    for (struct mail *mail = mailbox_take(&f->done), *next; mail; mail = next) {
+        next = mail->next;
+        served_free(CONTAINER_OF(mail, struct served, mail));
+    }
+    CHECK(f->serving == 0);
+    free(f);
+}

@@ -1,0 +1,44 @@
+/* A framed connection between two processes of one cluster: TCP on the loop, with lengths checked before memory is taken. What
+ * frames mean is the business of rpc/peers.h. TLS will go between link and socket without callers noticing.
+ *
+ * A frame: payload size (4 bytes, little-endian), type (1 byte), payload. Loop thread only. */
+#ifndef COORD_RPC_LINK_H
+#define COORD_RPC_LINK_H
+
+#include <sys/socket.h>
+#include <uv.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+#define LINK_FRAME_MAX (16u << 20)
+
+struct link;
+struct link_callbacks {
+    /* A whole frame; the payload is valid during the call. The link may be closed from here. */
+    void (*frame)(void *data, struct link *link, uint8_t type, struct slice payload);
+    /* The connection stands (dialled links only). */
+    void (*connected)(void *data, struct link *link);
+    /* It ended by itself (CO_IO, CO_TIMEOUT, CO_CORRUPT: not our protocol, CO_TOOLARGE) or by link_close (CO_CLOSED). Called exactly
+     * once; the link is freed when it returns. */
+    void (*closed)(void *data, struct link *link, int error);
+};
+
+/* Dials `to` from `from` (NULL: any address). `data` goes to the callbacks. */
+struct link *link_dial(uv_loop_t *loop, const struct sockaddr *to, const struct sockaddr *from, const struct link_callbacks *callbacks,
+                       void *data);
+/* Takes a connection that waits at `server`. NULL when there is none after all. */
+struct link *link_accept(uv_stream_t *server, const struct link_callbacks *callbacks, void *data);
+void link_close(struct link *link);                 /* `closed` comes later, from the loop */
+
+/* Queues a frame. Nothing goes out before link_flush, so that a turn's frames share a write. */
+void link_send(struct link *link, uint8_t type, struct slice payload);
+/* The same in place: begin, append to the buffer, end. */
+struct buffer *link_frame_begin(struct link *link, uint8_t type);
+void link_frame_end(struct link *link);
+void link_flush(struct link *link);
+size_t link_backlog(const struct link *link);       /* bytes not yet taken by the kernel */
+bool link_dialled(const struct link *link);
+void link_remote(const struct link *link, char text[64]);     /* "IP:port" */
+
+#endif

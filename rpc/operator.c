@@ -1,0 +1,271 @@
+/* Operators' questions and changes. They come by a mailbox and are carried out on the loop. */
+#include "rpc/operator.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "registry/operate.h"
+#include "rpc/rpc_internal.h"
+
+#define CHANGE_MOST_MS 7000
+#define POLL_MS 20
+
+/* -- wishes ------------------------------------------------------------------------------------------------------ */
+void operator_wish(struct rpc *rpc, struct wish *wish, void (*taken)(struct wish *wish)) {
+    wish->rpc = rpc, wish->taken = taken;
+    if (mailbox_put(&rpc->wishes, &wish->mail)) uv_async_send(&rpc->operator_wake);
+}
+
+static void wake_cb(uv_async_t *async) {
+    struct rpc *rpc = async->data;
+    for (struct mail *mail = mailbox_take(&rpc->wishes), *next; mail; mail = next) {
+        next = mail->next;
+        struct wish *wish = CONTAINER_OF(mail, struct wish, mail);
+        wish->taken(wish);
+    }
+}
+
+/* -- the cluster as this server knows it ---------------------------------------------------------------------------- */
+struct ask_impl { struct wish wish; };
+_Static_assert(sizeof(struct ask_impl) <= sizeof(((struct rpc_ask_cluster *)0)->impl), "rpc_ask_cluster.impl is too small");
+
+static void fill_contact(struct rpc *rpc, struct rpc_server_state *server, uint64_t now_ms) {
+    server->last_contact_ms = UINT64_MAX;
+    for (size_t i = 0; i < ARRAY_COUNT(rpc->heard); i++) {
+        if (rpc->heard[i].id != server->id) continue;
+        snprintf(server->node, sizeof server->node, "%s", rpc->heard[i].node);
+        server->last_contact_ms = now_ms - rpc->heard[i].ms;
+        server->stable_ms = now_ms - rpc->heard[i].since_ms;
+    }
+}
+
+static void fill_self(struct rpc *rpc, struct rpc_server_state *server) {
+    server->connected = true;
+    server->last_index = atomic_load(&node_view(rpc->node)->last_index);
+    server->last_term = node_last_term(rpc->node);
+    server->match = server->last_index;
+    server->stable_ms = UINT64_MAX;
+    snprintf(server->node, sizeof server->node, "%s", rpc->node_name);
+}
+
+static void fill_peer(struct rpc *rpc, struct rpc_server_state *server, const struct peer_info *peers, size_t count, bool leads) {
+    for (size_t k = 0; k < count; k++)
+        if (peers[k].id == server->id) server->connected = peers[k].connected;
+    fill_contact(rpc, server, clock_mono_ms());
+    if (!leads) return;
+    server->match = server->last_index = node_match(rpc->node, server->id);
+    server->last_term = server->match ? node_last_term(rpc->node) : 0;
+}
+
+void operator_ask_here(struct rpc *rpc, struct rpc_ask_cluster *ask) {
+    const struct raft_members *members = node_members(rpc->node);
+    const struct node_view *view = node_view(rpc->node);
+    uint64_t self = atomic_load(&view->id), leader = atomic_load(&view->leader);
+    struct peer_info peers[PEERS_MAX];
+    size_t count = rpc->others ? peers_list(rpc->others, peers, PEERS_MAX) : 0;
+    struct rpc_server_state servers[RAFT_MEMBERS_MAX] = {{0}};
+    struct rpc_cluster_state state = {.index = node_members_index(rpc->node), .committed = node_members_committed(rpc->node),
+                                      .here_leads = atomic_load(&view->ready), .servers = servers, .count = members->count};
+    for (uint32_t i = 0; i < members->count; i++) {
+        const struct raft_member *member = &members->member[i];
+        servers[i].id = member->id, servers[i].voter = member->voter, servers[i].leader = member->id == leader;
+        snprintf(servers[i].address, sizeof servers[i].address, "%s", member->address);
+        if (servers[i].leader) snprintf(state.leader_address, sizeof state.leader_address, "%s", member->address);
+        if (member->id == self) fill_self(rpc, &servers[i]);
+        else fill_peer(rpc, &servers[i], peers, count, state.here_leads);
+    }
+    ask->done(ask, CO_OK, &state);
+}
+
+static void ask_taken(struct wish *wish) {
+    struct rpc *rpc = wish->rpc;
+    struct rpc_ask_cluster *ask = CONTAINER_OF((char *)wish, struct rpc_ask_cluster, impl);
+    if (rpc->stopping) ask->done(ask, CO_CLOSED, NULL);
+    else if (ask->of_leader && !atomic_load(&node_view(rpc->node)->ready)) operator_far_ask(rpc, ask);
+    else operator_ask_here(rpc, ask);
+}
+
+void rpc_ask_cluster(struct rpc *rpc, struct rpc_ask_cluster *ask) {
+    operator_wish(rpc, &((struct ask_impl *)(void *)ask->impl)->wish, ask_taken);
+}
+
+/* -- changes ---------------------------------------------------------------------------------------------------------
+ * Removing: first the note that it was removed goes into the log (so that no leader takes it in again), then it leaves the
+ * configuration. */
+struct change_impl {
+    struct change_work *work;
+    struct wish wish;
+    struct change_impl *next;
+};
+_Static_assert(sizeof(struct change_impl) <= sizeof(((struct rpc_change *)0)->impl), "rpc_change.impl is too small");
+struct change_work {
+    struct change_impl *impl;
+    struct wish noted;
+    struct rpc_write write;
+    enum { CHANGE_NOTING, CHANGE_WANTED, CHANGE_MADE } stage;
+    int error;
+    uint64_t deadline_ms, target, term;
+};
+static struct rpc_change *change_of(struct change_impl *impl) { return CONTAINER_OF((char *)impl, struct rpc_change, impl); }
+
+static void change_end(struct change_impl *impl, int error) {
+    free(impl->work);
+    struct rpc_change *change = change_of(impl);
+    change->done(change, error);
+}
+
+/* What is left to do; CO_AGAIN: not over yet. */
+static int remove_step(struct rpc *rpc, struct change_work *work) {
+    const struct node_view *view = node_view(rpc->node);
+    if (work->stage == CHANGE_NOTING) return CO_AGAIN;
+    if (work->error != CO_OK) return work->error;
+    bool member = raft_members_find(node_members(rpc->node), work->target) != NULL;
+    if (work->stage == CHANGE_MADE) {
+        if (atomic_load(&view->term) != work->term) return member ? CO_UNKNOWN_OUTCOME : CO_OK;
+        return node_members_committed(rpc->node) ? CO_OK : CO_AGAIN;
+    }
+    if (!atomic_load(&view->ready)) return CO_NOTLEADER;
+    if (!member) return CO_OK;
+    int rv = node_change(rpc->node, RAFT_REMOVE, work->target, NULL);
+    if (rv == CO_BUSY) return CO_AGAIN;
+    if (rv != CO_OK) return rv;
+    log_warn("raft", "a server is removed by an operator id=%016llx", (unsigned long long)work->target);
+    work->stage = CHANGE_MADE, work->term = atomic_load(&view->term);
+    return CO_AGAIN;
+}
+
+static int transfer_step(struct rpc *rpc, struct change_work *work) {
+    const struct node_view *view = node_view(rpc->node);
+    uint64_t leader = atomic_load(&view->leader);
+    if (work->stage == CHANGE_MADE) return leader && leader != atomic_load(&view->id) ? CO_OK : CO_AGAIN;
+    if (!atomic_load(&view->ready)) return CO_NOTLEADER;
+    int rv = node_transfer(rpc->node, work->target);
+    if (rv == CO_BUSY) return CO_AGAIN;
+    if (rv == CO_OK) log_info("raft", "leadership is handed over for an operator");
+    work->stage = CHANGE_MADE;
+    return rv == CO_OK ? CO_AGAIN : rv;
+}
+
+static int change_step(struct rpc *rpc, struct change_impl *impl) {
+    struct change_work *work = impl->work;
+    int rv = change_of(impl)->type == RPC_REMOVE_SERVER ? remove_step(rpc, work) : transfer_step(rpc, work);
+    if (rv == CO_AGAIN && work->stage != CHANGE_NOTING && clock_mono_ms() >= work->deadline_ms)
+        rv = work->stage == CHANGE_WANTED ? CO_BUSY : CO_TIMEOUT;
+    return rv;
+}
+
+static void poll_cb(uv_timer_t *timer) {
+    struct rpc *rpc = timer->data;
+    for (struct change_impl **at = &rpc->changes, *impl; (impl = *at) != NULL;) {
+        int rv = change_step(rpc, impl);
+        if (rv == CO_AGAIN) { at = &impl->next; continue; }
+        *at = impl->next;
+        change_end(impl, rv);
+    }
+    operator_far_poll(rpc);
+    if (!rpc->changes && !rpc->fars) uv_timer_stop(timer);
+}
+
+void operator_poll(struct rpc *rpc) { uv_timer_start(&rpc->operator_timer, poll_cb, 0, POLL_MS); }
+
+static void noted_taken(struct wish *wish) {
+    struct change_work *work = CONTAINER_OF(wish, struct change_work, noted);
+    work->stage = CHANGE_WANTED;
+    /* The cluster's version may be too low for the note, and this very server be the one in the way: once it is gone, nobody is there to be
+     * kept out. */
+    if (work->error == CO_UNSUPPORTED && !peers_connected(work->noted.rpc->others, work->target)) work->error = CO_OK;
+}
+
+/* Another thread. */
+static void noted(struct rpc_write *write, int error, const struct machine_result *result) {
+    struct change_work *work = CONTAINER_OF(write, struct change_work, write);
+    work->error = error == CO_OK ? result->error : error;
+    operator_wish(work->noted.rpc, &work->noted, noted_taken);
+}
+
+static int find_target(struct rpc *rpc, const struct rpc_change *change, uint64_t *target) {
+    const struct raft_members *members = node_members(rpc->node);
+    *target = change->id;
+    if (change->id == 0 && !change->address[0]) return change->type == RPC_REMOVE_SERVER ? CO_INVALID : CO_OK;
+    for (uint32_t i = 0; i < members->count; i++) {
+        const struct raft_member *member = &members->member[i];
+        if (change->id ? member->id != change->id : strcmp(member->address, change->address) != 0) continue;
+        *target = member->id;
+        bool last = member->voter && raft_members_voters(members) == 1;
+        return change->type == RPC_REMOVE_SERVER && last ? CO_INVALID : CO_OK;
+    }
+    return CO_INVALID;
+}
+
+void operator_change_here(struct rpc *rpc, struct rpc_change *change) {
+    struct change_impl *impl = (struct change_impl *)(void *)change->impl;
+    uint64_t target;
+    impl->work = NULL;
+    int rv = rpc->stopping ? CO_CLOSED : !atomic_load(&node_view(rpc->node)->ready) ? CO_NOTLEADER : find_target(rpc, change, &target);
+    if (rv != CO_OK) { change_end(impl, rv); return; }
+    struct change_work *work = impl->work = mem_zalloc(sizeof *work);
+    work->impl = impl, work->target = target, work->deadline_ms = clock_mono_ms() + CHANGE_MOST_MS;
+    work->noted.rpc = rpc, work->write.done = noted, work->stage = CHANGE_WANTED;
+    impl->next = rpc->changes;
+    rpc->changes = impl;
+    if (change->type == RPC_REMOVE_SERVER) {
+        Pb__ServerRemovedCommand command = PB__SERVER_REMOVED_COMMAND__INIT;
+        command.id = target;
+        work->stage = CHANGE_NOTING;
+        rpc_submit(rpc, &work->write, OPERATE_SERVER_REMOVED, &command.base);
+    }
+    operator_poll(rpc);
+}
+
+static void change_taken(struct wish *wish) {
+    struct rpc *rpc = wish->rpc;
+    struct rpc_change *change = change_of(CONTAINER_OF(wish, struct change_impl, wish));
+    if (!rpc->stopping && !atomic_load(&node_view(rpc->node)->ready)) operator_far_change(rpc, change);
+    else operator_change_here(rpc, change);
+}
+
+void rpc_change(struct rpc *rpc, struct rpc_change *change) {
+    operator_wish(rpc, &((struct change_impl *)(void *)change->impl)->wish, change_taken);
+}
+
+/* -- life -------------------------------------------------------------------------------------------------------------- */
+void operator_start(struct rpc *rpc) {
+    CHECK(uv_async_init(rpc->loop, &rpc->operator_wake, wake_cb) == 0);
+    CHECK(uv_timer_init(rpc->loop, &rpc->operator_timer) == 0);
+    rpc->operator_wake.data = rpc->operator_timer.data = rpc;
+}
+
+static void wake_closed(uv_handle_t *handle) {
+    struct rpc *rpc = handle->data;
+    wake_cb(&rpc->operator_wake);      /* what came last is told that it is over */
+    rpc->operator_stopped(rpc);
+}
+
+static void timer_closed(uv_handle_t *handle) {
+    struct rpc *rpc = handle->data;
+    uv_close((uv_handle_t *)&rpc->operator_wake, wake_closed);
+}
+
+static void close_when_idle(struct rpc *rpc) {
+    if (!rpc->operator_stopped || rpc->operator_jobs > 0) return;
+    uv_close((uv_handle_t *)&rpc->operator_timer, timer_closed);
+}
+
+void operator_job_over(struct rpc *rpc) {
+    rpc->operator_jobs--;
+    close_when_idle(rpc);
+}
+
+void operator_stop(struct rpc *rpc, void (*stopped)(void *data)) {
+    uv_timer_stop(&rpc->operator_timer);
+    wake_cb(&rpc->operator_wake);      /* the node has answered every write by now */
+    for (struct change_impl *impl; (impl = rpc->changes) != NULL;) {
+        rpc->changes = impl->next;
+        change_end(impl, impl->work->stage == CHANGE_MADE ? CO_UNKNOWN_OUTCOME : CO_CLOSED);
+    }
+    operator_far_stop(rpc);
+    rpc->operator_stopped = stopped;
+    close_when_idle(rpc);
+}

@@ -1,0 +1,76 @@
+/* The other servers of this cluster: who they are, and one connection with each. Every server dials every address that it
+ * was told (-retry-join) or learned; where both sides dialled, the connection of the lower id stays. A hello in both directions
+ * comes first (rpc/hello.h judges it): another cluster, no protocol version in common, a program that does not support the cluster's version
+ * or our own id end the connection, with a clear log line on both sides, once a minute for each. Who learns which cluster it belongs to says
+ * hello again. A side that is not heard of for some seconds is given up: TCP alone would wait for minutes, and longer after a cut is mended.
+ * Loop thread only. */
+#ifndef COORD_RPC_PEERS_H
+#define COORD_RPC_PEERS_H
+
+#include "rpc/hello.h"
+#include "rpc/link.h"
+#include "rpc/peer.pb-c.h"
+
+#define PEERS_MAX 32
+
+enum peer_frame {
+    PEER_HELLO = 1, PEER_RAFT, PEER_WRITES, PEER_RESULTS, PEER_READ, PEER_READ_ANSWER, PEER_RENEW, PEER_RENEW_ANSWER,
+    PEER_FOUND, PEER_FOUND_ANSWER,
+    PEER_PING,                         /* empty: this side lives; for peers.c alone */
+    PEER_CLUSTER, PEER_CLUSTER_ANSWER, PEER_CHANGE, PEER_CHANGE_ANSWER, PEER_AUDIT, PEER_COPY_ASK, PEER_COPY_PIECE,
+    PEER_REFUSED = 32,                 /* a line that says why the connection ends; for peers.c alone. Since protocol version 2 */
+};
+
+struct peer_info {
+    uint64_t id;
+    char address[128], node[256];
+    uint32_t expect;
+    bool has_log, connected;
+    uint64_t cluster_id;               /* 0: none, or not known to it yet */
+    struct hello_terms terms;
+};
+
+struct peers_config {
+    const char *bind;                  /* IP to listen on and to dial from */
+    uint16_t port;
+    const char *address;               /* what others are told */
+    const char *cluster, *node;
+    uint64_t id;
+    uint32_t expect;
+    unsigned version_least, version_most;      /* cluster versions that this program supports */
+    const char *const *join;           /* "host" or "host:port", NULL-terminated; may be NULL */
+};
+/* What changes about this server, for its hellos. */
+struct peers_self {
+    bool has_log;
+    uint64_t cluster_id;               /* 0: none */
+    unsigned version;                  /* of the cluster; 0: belongs to none yet */
+};
+struct peers_callbacks {
+    void *data;
+    void (*frame)(void *data, uint64_t from, uint8_t type, struct slice payload);
+    void (*up)(void *data, uint64_t id);
+    void (*down)(void *data, uint64_t id);
+    struct peers_self (*self)(void *data);
+};
+
+struct peers;
+int peers_start(uv_loop_t *loop, const struct peers_config *config, const struct peers_callbacks *callbacks, struct peers **out,
+                struct fault *fault);
+void peers_stop(struct peers *peers, void (*closed)(void *data), void *data);
+
+/* An address to keep a connection with (of the cluster's configuration). */
+void peers_know(struct peers *peers, const char *address);
+/* The connection with a server, or NULL. Valid until the loop turns. */
+struct link *peers_link(struct peers *peers, uint64_t id);
+/* A message for a server, sent at once. False: it is not connected (`peers` NULL: nobody is), or speaks a version of the protocol that does
+ * not have this frame. */
+bool peers_tell(struct peers *peers, uint64_t to, uint8_t type, const ProtobufCMessage *message);
+bool peers_connected(struct peers *peers, uint64_t id);      /* NULL: nobody is */
+/* What callbacks.self says has changed: says hello again, ends connections with those that no longer fit. */
+void peers_changed(struct peers *peers);
+/* Sends all that was queued since the last call. */
+void peers_flush(struct peers *peers);
+size_t peers_list(const struct peers *peers, struct peer_info *infos, size_t room);
+
+#endif

@@ -1,0 +1,87 @@
+/* Where a command is taken to and where a read is answered. On a server: its own node and machine; on a
+ * client agent (later): a connection to a server. Callers see commands, queries and records only.
+ *
+ * Threads: submit and read may be called from any thread; each reading thread has its own `rpc_reader`. */
+#ifndef COORD_RPC_RPC_H
+#define COORD_RPC_RPC_H
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "registry/machine.h"
+
+struct rpc;
+
+/* -- writes -------------------------------------------------------------------------------------------------- */
+/* One command on its way. The caller owns the struct until `done`, called exactly once, on another thread
+ * (applier or loop): keep it short, hand over to your own thread. */
+struct rpc_write {
+    /* error: CO_OK: `result` tells (result->error may still refuse); else CO_NOLEADER, CO_UNKNOWN_OUTCOME, CO_DISKFULL, CO_BUSY,
+     * CO_CLOSED and result is NULL. `result` is valid during the call only. */
+    void (*done)(struct rpc_write *write, int error, const struct machine_result *result);
+    _Alignas(16) char impl[128];         /* rpc's own */
+};
+/* Encodes and takes over nothing but `write`. Waits up to 7 s for a leader before failing with CO_NOLEADER. */
+void rpc_submit(struct rpc *rpc, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message);
+
+/* -- reads --------------------------------------------------------------------------------------------------- */
+enum rpc_freshness { RPC_DEFAULT, RPC_STALE };     /* default = linearizable */
+
+/* Confirms that reads on this server are fresh enough from now on. CO_OK: at once (stale, or alone). CO_AGAIN: `done` will be called
+ * (loop thread) with CO_OK or CO_NOLEADER / CO_TIMEOUT. */
+struct rpc_gate {
+    void (*done)(struct rpc_gate *gate, int error);
+    _Alignas(16) char impl[96];
+};
+int rpc_confirm(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_gate *gate);
+
+/* May this server answer from its state? CO_FENCED: the self-audit found it damaged, and it is being rebuilt. Any thread, cheap. */
+int rpc_serves(struct rpc *rpc);
+/* One line about a CO_FENCED of any call here. */
+void rpc_fenced_why(struct rpc *rpc, char line[160]);
+/* A query came back with CO_CORRUPT: the store is read through at once, and fenced if it is damaged. Any thread. */
+void rpc_met_damage(struct rpc *rpc);
+
+/* A read of the local copy. One reader per thread; between begin and end the result's slices are valid.
+ * (Client agents will answer from records fetched over their connection, behind this same interface.) */
+struct rpc_reader;
+struct rpc_reader *rpc_reader_new(struct rpc *rpc);
+void rpc_reader_free(struct rpc_reader *reader);
+struct store_txn *rpc_read_begin(struct rpc_reader *reader);
+void rpc_read_end(struct rpc_reader *reader);
+static inline int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
+                            struct arena *arena, struct query_result *result) {
+    return type->run(rpc_read_begin(reader), request, arena, result);     /* call rpc_read_end when done with the result */
+}
+uint64_t rpc_generation(struct rpc *rpc, struct watch_thing thing);       /* read it before rpc_query when storing answers */
+struct watch_table *rpc_watches(struct rpc *rpc);
+uint64_t rpc_applied(struct rpc *rpc);
+uint64_t rpc_floor(struct rpc *rpc);        /* blocking queries: 0 < index < floor is answered at once */
+
+/* -- the cluster as clients see it ----------------------------------------------------------------------------- */
+struct rpc_status {
+    bool is_server, is_leader, known_leader;
+    uint64_t last_contact_ms;              /* 0 on the leader */
+    uint64_t term, commit, applied, last_index, snapshot_index;
+    uint64_t log_bytes, recovered_index;   /* recovered_index: see consensus/recover.h; 0: never */
+    unsigned voters;
+    bool is_voter, disk_sick, disk_full;
+    char leader_address[128];              /* "" unknown */
+    unsigned cluster_version;              /* as applied here (registry/version.h) */
+    uint64_t cluster_id;                   /* 0: none */
+};
+void rpc_status(struct rpc *rpc, struct rpc_status *status);              /* any thread */
+bool rpc_known_leader(struct rpc *rpc);                                    /* cheap */
+/* Peers' addresses (voters), for /v1/status/peers: a copy in the arena. */
+size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses);
+
+/* -- sessions --------------------------------------------------------------------------------------------------- */
+/* Renews a session's TTL with the leader: acknowledged only after a leadership round that began after it arrived, and
+ * never while its end is proposed. Sessions without TTL: CO_OK. `done` on the loop thread: CO_OK, CO_NOTFOUND, CO_NOLEADER. */
+struct rpc_renew {
+    void (*done)(struct rpc_renew *renew, int error);
+    char id[40];                         /* in */
+    _Alignas(16) char impl[128];
+};
+void rpc_renew(struct rpc *rpc, struct rpc_renew *renew);
+
+#endif

@@ -1,0 +1,105 @@
+/* Inside rpc: server.c (life, apply, snapshots), submit.c (writes and reads), leases.c (sessions' leases on the loop). */
+#ifndef COORD_RPC_INTERNAL_H
+#define COORD_RPC_INTERNAL_H
+
+#include "base/check.h"
+#include "base/mailbox.h"
+#include "consensus/node.h"
+#include "kv/session.h"
+#include "rpc/audit.h"
+#include "rpc/cluster.h"
+#include "rpc/forward.h"
+#include "rpc/founding.h"
+#include "rpc/peers.h"
+#include "rpc/server.h"
+#include "rpc/version.h"
+
+#define RPC_LEADER_WAIT_MS 7000
+
+struct rpc {
+    /* Set at start, constant afterwards. */
+    uv_loop_t *loop;
+    struct machine *machine;
+    struct node *node;
+
+    /* Loop thread: the other servers. */
+    struct peers *others;              /* NULL: alone by configuration */
+    struct forward *forward;
+    struct founding founding;
+    uv_timer_t cluster_timer;
+    void (*peers_stopped)(void *data);
+    uint32_t expect;
+    char *address, *node_name;
+    struct { uint64_t id, ms, since_ms; bool up; char node[256]; } heard[PEERS_MAX];   /* when each was heard last; since when it is up or down */
+
+    /* Loop thread: the cluster version. */
+    struct version version;
+    uint64_t lead_since_ms;            /* ready to lead since; 0: does not lead */
+    struct audit *audit;               /* rpc/audit.h */
+
+    /* Loop thread: operators' wishes. Anybody puts into the box. */
+    struct mailbox wishes;
+    uv_async_t operator_wake;
+    uv_timer_t operator_timer;
+    struct change_impl *changes;       /* under way */
+    struct far *fars;                  /* under way at the leader */
+    uint64_t far_number;
+    unsigned operator_jobs;            /* saves and restores */
+    void (*operator_stopped)(void *data);
+
+    /* Loop thread: leases. */
+    struct lease_keeper *leases;
+    struct session_box *news;
+    struct store_reader *loop_reader;
+    uv_async_t wake;
+    uv_timer_t lease_timer;
+    bool stopping;
+    unsigned closing;
+    void (*closed)(void *data);
+    void *closed_data;
+
+    /* Any thread. */
+    struct mailbox renewals, due_ends;
+    uv_mutex_t peers_lock;
+    struct raft_members peers;
+
+    /* Applier thread. */
+    uint64_t restores;                 /* seen */
+    unsigned version_seen;
+    _Atomic bool restored;             /* the leases are to be read again */
+    _Atomic bool quit;                 /* the applier gives up retrying a failed store */
+};
+
+void leases_start(struct rpc *rpc);
+void leases_role(struct rpc *rpc, uint64_t term, bool ready);
+void leases_free(struct rpc *rpc);
+void leases_wake_cb(uv_async_t *async);
+void leases_timer_cb(uv_timer_t *timer);
+void leases_news_wake(void *data);
+void leases_renew_here(struct rpc *rpc, struct rpc_renew *renew);      /* this server leads, or answers CO_NOLEADER */
+void server_members_note(struct rpc *rpc);                             /* loop thread: for readers on other threads, and the metric */
+/* rpc/server_peers.c */
+int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, struct fault *fault);
+void server_peers_callbacks(struct rpc *rpc, struct node_callbacks *callbacks);
+void server_peers_stop(struct rpc *rpc, void (*closed)(void *data));
+void server_peers_heard(struct rpc *rpc, uint64_t id);
+/* rpc/operator.c: wishes end here, on the loop */
+struct wish { struct mail mail; struct rpc *rpc; void (*taken)(struct wish *wish); };
+void operator_wish(struct rpc *rpc, struct wish *wish, void (*taken)(struct wish *wish));      /* any thread */
+void operator_start(struct rpc *rpc);
+struct rpc_ask_cluster;
+struct rpc_change;
+void operator_ask_here(struct rpc *rpc, struct rpc_ask_cluster *ask);  /* as this server knows it */
+void operator_change_here(struct rpc *rpc, struct rpc_change *change); /* CO_NOTLEADER when it does not lead */
+void operator_poll(struct rpc *rpc);                                   /* soon, and until nothing is under way */
+/* rpc/operator_far.c: the same, done by the leader */
+void operator_far_ask(struct rpc *rpc, struct rpc_ask_cluster *ask);
+void operator_far_change(struct rpc *rpc, struct rpc_change *change);
+void operator_far_poll(struct rpc *rpc);
+void operator_far_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slice payload);
+void operator_far_down(struct rpc *rpc, uint64_t peer);
+void operator_far_stop(struct rpc *rpc);
+void operator_job_over(struct rpc *rpc);                               /* ++operator_jobs when one begins */
+void operator_stop(struct rpc *rpc, void (*stopped)(void *data));      /* after the node; waits for jobs */
+
+#endif

@@ -1,0 +1,285 @@
+/* A server among others: what peers, forward, cluster and node have to do with each other. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "registry/operate.h"
+#include "rpc/autopilot.h"
+#include "rpc/rpc_internal.h"
+
+#define CLUSTER_TICK_MS 100
+#define MISFIT_TELL_MS 60000
+#define BACKLOG_MAX (64u << 20)      /* beyond it Raft's messages to a peer are dropped: it sends them again */
+
+/* -- node's wishes -------------------------------------------------------------------------------------------------- */
+static void send_raft(void *data, const struct raft_message *message) {
+    struct rpc *rpc = data;
+    struct link *link = rpc->others ? peers_link(rpc->others, message->to) : NULL;
+    if (!link || link_backlog(link) > BACKLOG_MAX) return;
+    raft_message_encode(message, link_frame_begin(link, PEER_RAFT));
+    link_frame_end(link);
+}
+
+static bool forward_to(void *data, uint64_t leader, struct node_proposal *list) {
+    struct rpc *rpc = data;
+    return rpc->forward && forward_writes(rpc->forward, leader, list);
+}
+
+static bool ask_read(void *data, uint64_t leader, uint64_t context) {
+    struct rpc *rpc = data;
+    return rpc->forward && forward_read(rpc->forward, leader, context);
+}
+
+static void flush(void *data) {
+    struct rpc *rpc = data;
+    if (rpc->others) peers_flush(rpc->others);
+}
+
+void server_peers_callbacks(struct rpc *rpc, struct node_callbacks *callbacks) {
+    (void)rpc;
+    callbacks->send = send_raft, callbacks->forward = forward_to, callbacks->ask_read = ask_read, callbacks->flush = flush;
+}
+
+/* -- peers' events ----------------------------------------------------------------------------------------------------- */
+static void take_found(struct rpc *rpc, uint64_t from, struct slice payload);
+static void take_found_answer(struct rpc *rpc, uint64_t from, struct slice payload);
+
+static void on_frame(void *data, uint64_t from, uint8_t type, struct slice payload) {
+    struct rpc *rpc = data;
+    if (rpc->stopping) return;
+    server_peers_heard(rpc, from);
+    if (type == PEER_FOUND) { take_found(rpc, from, payload); return; }
+    if (type >= PEER_CLUSTER && type <= PEER_CHANGE_ANSWER) { operator_far_frame(rpc, from, type, payload); return; }
+    if (type == PEER_FOUND_ANSWER) { take_found_answer(rpc, from, payload); return; }
+    if (type == PEER_AUDIT || type == PEER_COPY_ASK || type == PEER_COPY_PIECE) { audit_frame(rpc, from, type, payload); return; }
+    if (type != PEER_RAFT) { forward_frame(rpc->forward, from, type, payload); return; }
+    struct raft_message message;
+    if (raft_message_decode(payload, &message) != CO_OK || message.from != from) {
+        log_warn("peer", "a Raft message that is not one from=%016llx", (unsigned long long)from);
+        return;
+    }
+    node_receive(rpc->node, &message);
+    raft_message_drop(&message);
+}
+
+/* The place of a server in the list of those that were heard; the one silent for longest makes room. */
+static size_t heard_place(struct rpc *rpc, uint64_t id) {
+    size_t oldest = 0;
+    for (size_t i = 0; i < ARRAY_COUNT(rpc->heard); i++) {
+        if (rpc->heard[i].id == id) return i;
+        if (rpc->heard[i].ms < rpc->heard[oldest].ms) oldest = i;
+    }
+    rpc->heard[oldest].id = id, rpc->heard[oldest].up = false, rpc->heard[oldest].node[0] = 0;
+    return oldest;
+}
+
+void server_peers_heard(struct rpc *rpc, uint64_t id) { rpc->heard[heard_place(rpc, id)].ms = clock_mono_ms(); }
+
+static void note_up(struct rpc *rpc, uint64_t id, bool up) {
+    size_t at = heard_place(rpc, id);
+    rpc->heard[at].up = up;
+    rpc->heard[at].since_ms = clock_mono_ms();
+    struct peer_info peers[PEERS_MAX];
+    for (size_t i = 0, count = up ? peers_list(rpc->others, peers, PEERS_MAX) : 0; i < count; i++)
+        if (peers[i].id == id) snprintf(rpc->heard[at].node, sizeof rpc->heard[at].node, "%s", peers[i].node);
+}
+
+static struct peer_info self_info(struct rpc *rpc) {
+    const struct node_view *view = node_view(rpc->node);
+    struct peer_info self = {.id = atomic_load(&view->id), .expect = rpc->expect, .connected = true,
+                             .has_log = atomic_load(&view->last_index) > 0 || node_members(rpc->node)->count > 0};
+    snprintf(self.address, sizeof self.address, "%s", rpc->address);
+    return self;
+}
+
+static struct peers_self self_said(void *data) {
+    struct rpc *rpc = data;
+    return (struct peers_self){.has_log = self_info(rpc).has_log, .cluster_id = machine_cluster(rpc->machine), .version = machine_version(rpc->machine)};
+}
+
+/* What others are told has changed: this server learned its cluster's id, or the version rose. */
+static void tell_changes(struct rpc *rpc) {
+    uint64_t id = machine_cluster(rpc->machine);
+    unsigned version = machine_version(rpc->machine);
+    if (id == rpc->version.id_told && version == rpc->version.version_told) return;
+    rpc->version.id_told = id, rpc->version.version_told = version;
+    peers_changed(rpc->others);
+}
+
+/* Servers that an operator removed are left alone, though they run. */
+static size_t without_removed(struct rpc *rpc, const struct raft_members *members, struct peer_info *peers, size_t count) {
+    size_t kept = 0, strangers = 0;
+    for (size_t i = 0; i < count; i++) strangers += !raft_members_find(members, peers[i].id);
+    if (strangers == 0) return count;
+    struct store_txn *txn = store_read(rpc->loop_reader);
+    for (size_t i = 0; i < count; i++)
+        if (raft_members_find(members, peers[i].id) || !operate_server_removed(txn, peers[i].id)) peers[kept++] = peers[i];
+    store_read_done(rpc->loop_reader);
+    return kept;
+}
+
+static void tell_misfit(struct rpc *rpc, const struct peer_info *peer, const char *why) {
+    uint64_t now_ms = clock_mono_ms();
+    if (rpc->version.misfit_id == peer->id && now_ms - rpc->version.misfit_ms < MISFIT_TELL_MS) return;
+    rpc->version.misfit_id = peer->id, rpc->version.misfit_ms = now_ms;
+    log_warn("raft", "a server is not taken in node=%s address=%s reason=\"%s\"", peer->node, peer->address, why);
+}
+
+static size_t without_misfits(struct rpc *rpc, const struct raft_members *members, struct peer_info *peers, size_t count) {
+    uint64_t cluster_id = machine_cluster(rpc->machine);
+    unsigned version = version_to_be(rpc);
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        const char *why = version_misfit(&peers[i], version, cluster_id, members);
+        if (!why) peers[kept++] = peers[i];
+        else tell_misfit(rpc, &peers[i], why);
+    }
+    return kept;
+}
+
+/* -- founding ----------------------------------------------------------------------------------------------------------- */
+static void ask_all(struct rpc *rpc, uint64_t self, bool release) {
+    Pb__PeerFound ask = PB__PEER_FOUND__INIT;
+    ask.attempt = rpc->founding.attempt, ask.release = release;
+    for (uint32_t i = 0; i < rpc->founding.members.count; i++)
+        if (rpc->founding.members.member[i].id != self) peers_tell(rpc->others, rpc->founding.members.member[i].id, PEER_FOUND, &ask.base);
+}
+
+static void bootstrap(struct rpc *rpc, const struct raft_members *members, const struct peer_info *peers, size_t count) {
+    unsigned version = version_of_founders(members, peers, count, MACHINE_VERSION_NEWEST);
+    struct buffer first = {0};
+    version_first_command(version, &first);
+    if (node_bootstrap(rpc->node, members, buffer_slice(&first)) == CO_OK)
+        log_info("raft", "founding the cluster servers=%u version=%u", members->count, version);
+    buffer_free(&first);
+}
+
+static void found_cluster(struct rpc *rpc, const struct peer_info *self, const struct peer_info *peers, size_t count) {
+    struct cluster_found found = cluster_may_found(self, peers, count);
+    switch (founding_next(&rpc->founding, found.found ? &found.members : NULL, clock_mono_ms(), self->id)) {
+        case FOUNDING_WAIT: return;
+        case FOUNDING_ASK: ask_all(rpc, self->id, false); return;
+        case FOUNDING_RELEASE:
+            ask_all(rpc, self->id, true);
+            founding_released(&rpc->founding);
+            return;
+        case FOUNDING_DONE:
+            bootstrap(rpc, &found.members, peers, count);
+            return;
+    }
+}
+
+/* One of those we are connected with belongs to a cluster, and is about to take us in. */
+static bool sees_cluster(struct rpc *rpc) {
+    struct peer_info peers[PEERS_MAX];
+    size_t count = peers_list(rpc->others, peers, PEERS_MAX);
+    for (size_t i = 0; i < count; i++)
+        if (peers[i].has_log) return true;
+    return false;
+}
+
+static void take_found(struct rpc *rpc, uint64_t from, struct slice payload) {
+    Pb__PeerFound *ask = pb__peer_found__unpack(NULL, payload.size, (const uint8_t *)payload.data);
+    if (!ask) return;
+    bool fresh = !self_info(rpc).has_log && atomic_load(&node_view(rpc->node)->term) == 0 && !sees_cluster(rpc);
+    Pb__PeerFoundAnswer answer = PB__PEER_FOUND_ANSWER__INIT;
+    answer.attempt = ask->attempt;
+    answer.yes = founding_asked(&rpc->founding, from, ask->release, fresh, clock_mono_ms());
+    if (!ask->release) peers_tell(rpc->others, from, PEER_FOUND_ANSWER, &answer.base);
+    pb__peer_found__free_unpacked(ask, NULL);
+}
+
+static void manage(struct rpc *rpc) {
+    if (rpc->stopping) return;
+    struct peer_info peers[PEERS_MAX], self = self_info(rpc);
+    tell_changes(rpc);
+    size_t count = peers_list(rpc->others, peers, PEERS_MAX);
+    const struct raft_members *members = node_members(rpc->node);
+    server_members_note(rpc);
+    for (uint32_t i = 0; i < members->count; i++) peers_know(rpc->others, members->member[i].address);
+    if (!self.has_log) found_cluster(rpc, &self, peers, count);
+    if (!atomic_load(&node_view(rpc->node)->ready)) return;
+    count = without_removed(rpc, members, peers, count);
+    count = without_misfits(rpc, members, peers, count);
+    struct cluster_change change = cluster_next_change(members, self.id, peers, count);
+    uint64_t dead = change.wanted ? 0 : autopilot_next_dead(rpc);
+    if (dead) {
+        if (node_change(rpc->node, RAFT_REMOVE, dead, NULL) == CO_OK)
+            log_warn("raft", "a dead server is removed, others have taken its place id=%016llx", (unsigned long long)dead);
+        return;
+    }
+    if (!change.wanted || node_change(rpc->node, change.type, change.id, change.address) != CO_OK) return;
+    static const char *const names[] = {[RAFT_ADD_LEARNER] = "is taken in as a learner", [RAFT_PROMOTE] = "is promoted to voter",
+                                        [RAFT_REMOVE] = "is removed: another server has its address"};
+    log_info("raft", "a server %s id=%016llx address=%s", names[change.type], (unsigned long long)change.id, change.address ? change.address : "");
+}
+
+static void take_found_answer(struct rpc *rpc, uint64_t from, struct slice payload) {
+    Pb__PeerFoundAnswer *answer = pb__peer_found_answer__unpack(NULL, payload.size, (const uint8_t *)payload.data);
+    if (!answer) return;
+    founding_answered(&rpc->founding, from, answer->attempt, answer->yes);
+    pb__peer_found_answer__free_unpacked(answer, NULL);
+    manage(rpc);
+}
+
+static void on_up(void *data, uint64_t id) {
+    server_peers_heard(data, id);
+    note_up(data, id, true);
+    manage(data);
+}
+
+static void on_down(void *data, uint64_t id) {
+    struct rpc *rpc = data;
+    if (rpc->stopping) return;
+    note_up(rpc, id, false);
+    founding_lost(&rpc->founding, id);
+    node_unreachable(rpc->node, id);
+    forward_down(rpc->forward, id);
+    operator_far_down(rpc, id);
+    audit_down(rpc, id);
+}
+
+static void on_timer(uv_timer_t *timer) {
+    struct rpc *rpc = timer->data;
+    manage(rpc);
+    if (!rpc->stopping) forward_leader(rpc->forward, atomic_load(&node_view(rpc->node)->leader));
+}
+
+/* -- life ---------------------------------------------------------------------------------------------------------------- */
+int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, struct fault *fault) {
+    if (config->port == 0) return CO_OK;
+    struct peers_config peers = {.bind = config->bind, .port = config->port, .address = config->address, .cluster = config->cluster,
+                                 .node = config->node_name, .id = atomic_load(&node_view(rpc->node)->id), .expect = config->expect,
+                                 .version_least = MACHINE_VERSION_OLDEST, .version_most = MACHINE_VERSION_NEWEST, .join = config->join};
+    struct peers_callbacks callbacks = {.data = rpc, .frame = on_frame, .up = on_up, .down = on_down, .self = self_said};
+    int rv = peers_start(rpc->loop, &peers, &callbacks, &rpc->others, fault);
+    rpc->forward = forward_new(rpc, rpc->loop, rpc->node, rpc->others);
+    CHECK(uv_timer_init(rpc->loop, &rpc->cluster_timer) == 0);
+    rpc->cluster_timer.data = rpc;
+    if (rv == CO_OK) uv_timer_start(&rpc->cluster_timer, on_timer, 0, CLUSTER_TICK_MS);
+    return rv;
+}
+
+static void stop_done(void *data) {
+    struct rpc *rpc = data;
+    rpc->others = NULL;
+    rpc->peers_stopped(rpc);
+}
+
+static void forward_closed(void *data) {
+    struct rpc *rpc = data;
+    rpc->forward = NULL;
+    peers_stop(rpc->others, stop_done, rpc);
+}
+
+static void timer_closed(uv_handle_t *handle) {
+    struct rpc *rpc = handle->data;
+    forward_stop(rpc->forward, forward_closed, rpc);
+}
+
+void server_peers_stop(struct rpc *rpc, void (*closed)(void *data)) {
+    if (!rpc->others) { closed(rpc); return; }
+    rpc->peers_stopped = closed;
+    uv_close((uv_handle_t *)&rpc->cluster_timer, timer_closed);
+}

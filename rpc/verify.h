@@ -1,0 +1,23 @@
+/* What a stopped server has on disk, checked from end to end by this binary, and not changed: ids, snapshots,
+ * log, hard state and store, each by itself and against the others (`coord verify`). */
+#ifndef COORD_RPC_VERIFY_H
+#define COORD_RPC_VERIFY_H
+
+#include "base/error.h"
+#include "registry/machine.h"
+
+struct verify_config {
+    const char *folder;                          /* DATA: holds raft/ and store/ */
+    const struct machine_module *const *modules; /* NULL-terminated, the catalog's first */
+    /* Called once per part, in order: what was found, or what is wrong with it. */
+    void (*line)(void *data, const char *part, const char *text);
+    void *data;
+};
+
+/* CO_OK: this binary can start from it, and everything that was acknowledged is there. Else the first thing
+ * that is wrong, with file and (of what has one) offset: CO_CORRUPT, CO_UNSUPPORTED (of a newer version),
+ * CO_NOTFOUND, CO_IO, CO_BUSY (in use). What heals by itself (a torn end of the log, a store that will be
+ * rebuilt) is said and is not wrong. Blocks; forks, so call it while there is one thread. */
+int verify_run(const struct verify_config *config, struct fault *fault);
+
+#endif

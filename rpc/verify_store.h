@@ -1,0 +1,15 @@
+/* For rpc/verify.c: the store, read to its end in a process of its own, because damaged pages can end the one
+ * that reads them. */
+#ifndef COORD_RPC_VERIFY_STORE_H
+#define COORD_RPC_VERIFY_STORE_H
+
+#include "rpc/verify.h"
+
+struct verify_store {
+    struct fault fault; /* code CO_OK: whole */
+    bool there, trusted;
+    uint64_t applied, term, records, sum;
+};
+void verify_store_look(const struct verify_config *config, struct verify_store *out);
+
+#endif

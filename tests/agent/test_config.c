@@ -1,0 +1,485 @@
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/config.h"
+#include "base/check.h"
+
+static struct config config;
+static struct fault fault;
+
+static void begin(void) {
+    config_init(&config);
+    fault = (struct fault){0};
+}
+static void end(void) { config_free(&config); }
+
+TestSuite(config, .init = begin, .fini = end);
+
+static void again(void) {
+    end();
+    begin();
+}
+
+static int add(const char *text) { return config_add_text(&config, "web.json", slice_text(text), &fault); }
+
+static void must(const char *text) { cr_assert_eq(add(text), CO_OK, "%s: %s", text, fault.text); }
+
+Test(config, defaults) {
+    must("{\"data_dir\":\"/d\"}");
+    cr_assert_eq(config_finish(&config, &fault), CO_OK, "%s", fault.text);
+    cr_expect_not(config.server);
+    cr_expect_str_eq(config.datacenter, "dc1");
+    cr_expect_str_eq(config.domain, "coord");
+    cr_expect_eq(config.http_port, 8500);
+    cr_expect_eq(config.dns_port, 8600);
+    cr_expect_eq(config.server_port, 8300);
+    cr_expect_eq(config.http_addresses.count, 1);
+    cr_expect_str_eq(config.http_addresses.items[0], "127.0.0.1");
+    cr_expect_null(config.http_addresses.items[1]);
+    cr_expect_str_eq(config.dns_addresses.items[0], "127.0.0.1");
+    cr_expect_eq(config.kv_max_value_size, 512 * 1024);
+    cr_expect_eq(config.udp_answer_limit, 0, "no limit, unlike Consul");
+    cr_expect_eq(config.http_max_conns_per_client, 200);
+    cr_expect(config.leave_on_terminate);
+    cr_expect_not(config.skip_leave_on_interrupt);
+    cr_expect_eq(config.without_effect.count, 0);
+}
+
+Test(config, dev) {
+    config_dev(&config);
+    cr_assert_eq(config_finish(&config, &fault), CO_OK);
+    cr_expect(config.server && config.bootstrap && config.dev);
+    cr_expect_str_eq(config.bind_addr, "127.0.0.1");
+    cr_expect_null(config.data_dir);
+    cr_expect_not(config.leave_on_terminate);
+    cr_expect(config.skip_leave_on_interrupt);
+}
+
+Test(config, every_field) {
+    must(
+        "{\"server\":true,\"bootstrap_expect\":3,\"node_name\":\"n1\",\"datacenter\":\"DC-2\",\"domain\":\"."
+        "Example.Org.\","
+        "\"alt_domain\":\"alt\",\"node_id\":\"01234567-89AB-cdef-0001-0203040506ff\",\"node_meta\":{\"a\":"
+        "\"1\",\"b\":\"2\"},"
+        "\"bind_addr\":\"[::1]\",\"advertise_addr\":\"10.0.0.1\",\"client_addr\":\" 127.0.0.1  [::1] "
+        "\",\"data_dir\":\"/d\","
+        "\"addresses\":{\"http\":\"0.0.0.0\",\"dns\":\"127.0.0.2 127.0.0.3\"},"
+        "\"ports\":{\"http\":0,\"dns\":-1,\"server\":65535},\"log_level\":\"WARN\","
+        "\"retry_join\":[\"a\",\"b:1\"],\"start_join\":[\"c\"],\"retry_interval\":\"5s\",\"retry_max\":7}");
+    must(
+        "{\"dns_config\":{\"node_ttl\":\"10s\",\"service_ttl\":{\"*\":\"5s\",\"web\":\"1m\"},\"udp_answer_"
+        "limit\":3,"
+        "\"a_record_limit\":4,\"enable_truncate\":false,\"only_passing\":true,\"allow_stale\":false,\"max_"
+        "stale\":\"1h\","
+        "\"soa\":{\"refresh\":1,\"retry\":2,\"expire\":3,\"min_ttl\":4}},\"recursors\":[\"1.1.1.1\"],"
+        "\"limits\":{\"http_max_conns_per_client\":5,\"kv_max_value_size\":1000},\"performance\":{\"raft_"
+        "multiplier\":2,"
+        "\"leave_drain_time\":\"1s\",\"rpc_hold_timeout\":\"2s\"},\"session_ttl_min\":\"3s\",\"default_query_"
+        "time\":\"1m\","
+        "\"max_query_time\":\"2m\",\"reconnect_timeout\":\"8h\",\"leave_on_terminate\":true,\"skip_leave_on_"
+        "interrupt\":false,"
+        "\"enable_script_checks\":true,\"enable_local_script_checks\":true,\"check_output_max_size\":10,"
+        "\"discard_check_output\":true,\"check_update_interval\":\"0s\",\"disable_update_check\":true}");
+    must(
+        "{\"coord\":{\"http_workers\":1,\"http_shards\":2,\"http_connection_memory\":3,\"http_connections_"
+        "max\":4,"
+        "\"http_body_max\":5,\"http_idle_timeout\":\"6s\",\"http_watches_max\":7,\"http_cache_bytes\":8,"
+        "\"dns_workers\":9,"
+        "\"dns_tcp_connections_max\":10,\"store_map_bytes\":11,\"store_reserve_bytes\":12,\"snapshot_log_"
+        "bytes\":13,"
+        "\"snapshot_rate\":14}}");
+    cr_assert_eq(config_finish(&config, &fault), CO_OK, "%s", fault.text);
+    cr_expect(config.server && !config.bootstrap && config.bootstrap_expect == 3);
+    cr_expect_str_eq(config.node_name, "n1");
+    cr_expect_str_eq(config.datacenter, "dc-2");
+    cr_expect_str_eq(config.domain, "Example.Org");
+    cr_expect_str_eq(config.alt_domain, "alt");
+    cr_expect_str_eq(config.node_id, "01234567-89ab-cdef-0001-0203040506ff");
+    cr_expect_eq(config.node_meta.count, 2);
+    cr_expect_str_eq(config.node_meta.items[1].name, "b");
+    cr_expect_str_eq(config.node_meta.items[1].value, "2");
+    cr_expect_str_eq(config.bind_addr, "::1");
+    cr_expect_str_eq(config.advertise_addr, "10.0.0.1");
+    cr_expect_str_eq(config.client_addr, "127.0.0.1 ::1");
+    cr_expect_str_eq(config.data_dir, "/d");
+    cr_expect_eq(config.http_addresses.count, 1);
+    cr_expect_str_eq(config.http_addresses.items[0], "0.0.0.0");
+    cr_expect_eq(config.dns_addresses.count, 2);
+    cr_expect_str_eq(config.dns_addresses.items[1], "127.0.0.3");
+    cr_expect(config.http_port == 0 && config.dns_port == -1 && config.server_port == 65535);
+    cr_expect_str_eq(config.log_level, "WARN");
+    cr_expect_eq(config.retry_join.count, 2);
+    cr_expect_str_eq(config.retry_join.items[1], "b:1");
+    cr_expect_str_eq(config.start_join.items[0], "c");
+    cr_expect(config.retry_interval_ns == 5000000000 && config.retry_max == 7);
+    cr_expect_eq(config.node_ttl_ns, 10000000000);
+    cr_expect_eq(config.service_ttl_count, 2);
+    cr_expect_str_eq(config.service_ttls[1].name, "web");
+    cr_expect_eq(config.service_ttls[1].ttl_ns, 60000000000);
+    cr_expect(config.udp_answer_limit == 3 && config.a_record_limit == 4 && !config.dns_enable_truncate);
+    cr_expect(config.only_passing && !config.dns_allow_stale && config.dns_max_stale_ns == 3600000000000);
+    cr_expect(config.soa_refresh == 1 && config.soa_retry == 2 && config.soa_expire == 3 &&
+              config.soa_min_ttl == 4);
+    cr_expect_str_eq(config.recursors.items[0], "1.1.1.1");
+    cr_expect(config.http_max_conns_per_client == 5 && config.kv_max_value_size == 1000 &&
+              config.raft_multiplier == 2);
+    cr_expect(config.leave_drain_time_ns == 1000000000 && config.rpc_hold_timeout_ns == 2000000000);
+    cr_expect(config.session_ttl_min_ns == 3000000000 && config.default_query_time_ns == 60000000000);
+    cr_expect(config.max_query_time_ns == 120000000000 && config.reconnect_timeout_ns == 28800000000000);
+    cr_expect(config.leave_on_terminate && !config.skip_leave_on_interrupt);
+    cr_expect(config.enable_script_checks && config.enable_local_script_checks &&
+              config.discard_check_output);
+    cr_expect(config.check_output_max_size == 10 && config.check_update_interval_ns == 0 &&
+              config.disable_update_check);
+    cr_expect(config.http_workers == 1 && config.http_shards == 2 && config.http_connection_memory == 3);
+    cr_expect(config.http_connections_max == 4 && config.http_body_max == 5 &&
+              config.http_idle_timeout_ns == 6000000000);
+    cr_expect(config.http_watches_max == 7 && config.http_cache_bytes == 8 && config.dns_workers == 9);
+    cr_expect(config.dns_tcp_connections_max == 10 && config.store_map_bytes == 11 &&
+              config.store_reserve_bytes == 12);
+    cr_expect(config.snapshot_log_bytes == 13 && config.snapshot_rate == 14);
+    cr_expect_eq(config.without_effect.count, 0);
+}
+
+Test(config, later_wins_and_lists_append) {
+    must(
+        "{\"node_name\":\"a\",\"retry_join\":[\"x\"],\"node_meta\":{\"k\":\"1\",\"l\":\"2\"},\"ports\":{"
+        "\"http\":1,\"dns\":2},"
+        "\"dns_config\":{\"service_ttl\":{\"web\":\"1s\"}}}");
+    must(
+        "{\"Node_Name\":\"b\",\"retry_join\":[\"y\",\"z\"],\"node_meta\":{\"k\":\"3\"},\"PORTS\":{\"HTTP\":3}"
+        ","
+        "\"dns_config\":{\"service_ttl\":{\"WEB\":\"2s\"}}}");
+    cr_expect_str_eq(config.node_name, "b");
+    cr_expect_eq(config.retry_join.count, 3);
+    cr_expect_str_eq(config.retry_join.items[0], "x");
+    cr_expect_str_eq(config.retry_join.items[2], "z");
+    cr_expect_null(config.retry_join.items[3]);
+    cr_expect_eq(config.node_meta.count, 2);
+    cr_expect_str_eq(config.node_meta.items[0].value, "3");
+    cr_expect(config.http_port == 3 && config.dns_port == 2);
+    cr_expect_eq(config.service_ttl_count, 1);
+    cr_expect_eq(config.service_ttls[0].ttl_ns, 2000000000);
+}
+
+Test(config, long_lists) {
+    struct buffer text = {0};
+    buffer_append_text(&text, "{\"retry_join\":[\"h0\"");
+    for (int i = 1; i < 1000; i++) buffer_printf(&text, ",\"h%d\"", i);
+    buffer_append_text(&text, "]}");
+    cr_assert_eq(config_add_text(&config, "f", buffer_slice(&text), &fault), CO_OK);
+    cr_expect_eq(config.retry_join.count, 1000);
+    for (int i = 0; i < 1000; i++) cr_assert_eq(atoi(config.retry_join.items[i] + 1), i);
+    cr_expect_null(config.retry_join.items[1000]);
+    buffer_free(&text);
+}
+
+Test(config, null_and_empty_are_not_given) {
+    must(
+        "{\"node_name\":null,\"ports\":null,\"telemetry\":null,\"services\":null,\"advertise_addr\":\"\","
+        "\"node_id\":\"\","
+        "\"alt_domain\":\"\",\"addresses\":{\"http\":\"\"},\"data_dir\":\"/d\"}");
+    cr_assert_eq(config_finish(&config, &fault), CO_OK);
+    cr_expect_null(config.node_name);
+    cr_expect_null(config.node_id);
+    cr_expect_null(config.alt_domain);
+    cr_expect_null(config.advertise_addr);
+    cr_expect_str_eq(config.http_addresses.items[0], "127.0.0.1");
+    cr_expect_eq(config.without_effect.count, 0);
+}
+
+Test(config, definitions_are_kept) {
+    must(
+        "{\"service\":{\"name\":\"a\"},\"services\":[{\"name\":\"b\"},{\"name\":\"c\"}],\"check\":{\"id\":"
+        "\"x\"},"
+        "\"checks\":[{\"id\":\"y\"}]}");
+    cr_assert_eq(
+        config_add_text(&config, "more.json", SLICE_LITERAL("{\"services\":[{\"name\":\"d\"}]}"), &fault),
+        CO_OK);
+    static const char *const keys[] = {"service", "services[0]", "services[1]", "services[0]"};
+    cr_assert_eq(config.services.count, 4);
+    for (size_t i = 0; i < 4; i++) {
+        struct json_object *name;
+        cr_expect_str_eq(config.services.items[i].key, keys[i]);
+        cr_expect_str_eq(config.services.items[i].file, i < 3 ? "web.json" : "more.json");
+        cr_assert(json_object_object_get_ex(config.services.items[i].json, "name", &name));
+        cr_expect_eq(json_object_get_string(name)[0], 'a' + (int)i);
+    }
+    cr_expect_eq(config.checks.count, 2);
+    cr_expect_str_eq(config.checks.items[1].key, "checks[0]");
+}
+
+Test(config, without_effect_is_named_once) {
+    must(
+        "{\"telemetry\":{\"statsd_address\":\"a:1\",\"prefix_filter\":[\"+x\"]},\"ui\":true,\"encrypt\":"
+        "\"x\",\"raft_protocol\":3,"
+        "\"connect\":{\"enabled\":true,\"ca_config\":{\"any\":{\"thing\":1}}},\"segments\":[{\"name\":\"s\","
+        "\"port\":1}],"
+        "\"acl\":{\"tokens\":{\"managed_service_provider\":[{\"accessor_id\":\"a\",\"secret_id\":\"b\"}]}},"
+        "\"audit\":{\"sink\":{\"My "
+        "sink\":{\"type\":\"file\"}}},\"http_config\":{\"response_headers\":{\"A\":\"*\"}},"
+        "\"watches\":[{\"type\":\"key\"}],\"limits\":{\"rpc_rate\":1.5},\"cache\":{\"entry_fetch_rate\":2}}");
+    must("{\"ui\":false}");
+    must("{\"UI\":true}");
+    static const char *const names[] = {"telemetry.statsd_address",
+                                        "telemetry.prefix_filter",
+                                        "ui",
+                                        "encrypt",
+                                        "raft_protocol",
+                                        "connect.enabled",
+                                        "connect.ca_config",
+                                        "segments.[].name",
+                                        "segments.[].port",
+                                        "acl.tokens.managed_service_provider.[].accessor_id",
+                                        "acl.tokens.managed_service_provider.[].secret_id",
+                                        "audit.sink",
+                                        "http_config.response_headers",
+                                        "watches",
+                                        "limits.rpc_rate",
+                                        "cache.entry_fetch_rate"};
+    cr_assert_eq(config.without_effect.count, ARRAY_COUNT(names));
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++)
+        cr_expect_str_eq(config.without_effect.items[i], names[i]);
+}
+
+Test(config, refused) {
+    static const struct {
+        const char *text, *fault;
+    } rows[] = {
+        {"{\"data_dirr\":1}", "web.json: unknown key \"data_dirr\" (nearest: \"data_dir\")"},
+        {"{\"dns_config\":{\"node_tll\":1}}",
+         "web.json: unknown key \"dns_config.node_tll\" (nearest: \"dns_config.node_ttl\")"},
+        {"{\"dns_confg\":{}}", "web.json: unknown key \"dns_confg\" (nearest: \"dns_config\")"},
+        {"{\"udp_answer_limit\":1}",
+         "web.json: unknown key \"udp_answer_limit\" (nearest: \"dns_config.udp_answer_limit\")"},
+        {"{\"ports\":{\"htp\":1}}", "web.json: unknown key \"ports.htp\" (nearest: \"ports.http\")"},
+        {"{\"coord\":{\"http_worker\":1}}",
+         "web.json: unknown key \"coord.http_worker\" (nearest: \"coord.http_workers\")"},
+        {"{\"segments\":[{\"nam\":1}]}",
+         "web.json: unknown key \"segments.[].nam\" (nearest: \"segments.[].name\")"},
+        {"{\"ports.http\":1}", NULL},
+        {"{\"segments.[].name\":1}", NULL},
+        {"{\"\":1}", NULL},
+        {"{\"a\\nb\":1}", NULL},
+        {"{\"ports\":{\"http\":70000}}", "web.json: ports.http: 70000 is above 65535"},
+        {"{\"ports\":{\"http\":-2}}", "web.json: ports.http: -2 is not a port (-1 turns it off)"},
+        {"{\"ports\":{\"http\":\"80\"}}", "web.json: ports.http: a port number is wanted"},
+        {"{\"ports\":{\"http\":80.5}}", "web.json: ports.http: a port number is wanted"},
+        {"{\"ports\":{\"grpc\":70000}}", "web.json: ports.grpc: 70000 is above 65535"},
+        {"{\"ports\":8500}", "web.json: ports: an object is wanted"},
+        {"{\"ports\":[]}", "web.json: ports: an object is wanted"},
+        {"{\"server\":\"true\"}", "web.json: server: true or false is wanted"},
+        {"{\"ui\":1}", "web.json: ui: true or false is wanted"},
+        {"{\"node_name\":5}", "web.json: node_name: a text is wanted"},
+        {"{\"node_name\":\"a\\u0000\"}", "web.json: node_name: a text is wanted"},
+        {"{\"node_name\":\"a/b\"}", "web.json: node_name: \"a/b\" may hold neither / nor control characters"},
+        {"{\"node_id\":\"x\"}", "web.json: node_id: \"x\" is not a UUID"},
+        {"{\"datacenter\":\"a b\"}", "web.json: datacenter: \"a b\" may hold only letters, digits, - and _"},
+        {"{\"datacenter\":\"\"}", NULL},
+        {"{\"domain\":\"\"}", NULL},
+        {"{\"domain\":\"a..b\"}", NULL},
+        {"{\"domain\":\"a b\"}", NULL},
+        {"{\"log_level\":\"loud\"}",
+         "web.json: log_level: \"loud\" is not a level: trace, debug, info, warn or err"},
+        {"{\"retry_interval\":\"30\"}",
+         "web.json: retry_interval: \"30\" is not a duration (write it with a unit: 10s, 1m30s, 200ms)"},
+        {"{\"retry_interval\":30}",
+         "web.json: retry_interval: a text with a duration such as \"10s\" is wanted"},
+        {"{\"retry_interval\":\"-30s\"}", "web.json: retry_interval: \"-30s\" is negative"},
+        {"{\"retry_interval\":\"99999999h\"}",
+         "web.json: retry_interval: \"99999999h\" is too long a duration"},
+        {"{\"acl\":{\"token_ttl\":\"30\"}}", NULL},
+        {"{\"bootstrap_expect\":-1}", "web.json: bootstrap_expect: -1 is negative"},
+        {"{\"bootstrap_expect\":16}", "web.json: bootstrap_expect: 16 is above 15"},
+        {"{\"bootstrap_expect\":18446744073709551615}", NULL},
+        {"{\"performance\":{\"raft_multiplier\":11}}",
+         "web.json: performance.raft_multiplier: 11 is above 10"},
+        {"{\"limits\":{\"kv_max_value_size\":0}}", "web.json: limits.kv_max_value_size: 0 is below 1"},
+        {"{\"limits\":{\"rpc_rate\":-1}}", "web.json: limits.rpc_rate: the number is negative"},
+        {"{\"limits\":{\"rpc_rate\":\"1\"}}", "web.json: limits.rpc_rate: a number is wanted"},
+        {"{\"dns_config\":{\"udp_answer_limit\":-1}}",
+         "web.json: dns_config.udp_answer_limit: -1 is negative"},
+        {"{\"dns_config\":{\"service_ttl\":{\"*\":\"5\"}}}", NULL},
+        {"{\"dns_config\":{\"service_ttl\":{\"*\":5}}}",
+         "web.json: dns_config.service_ttl: an object of durations is wanted"},
+        {"{\"dns_config\":{\"soa\":{\"expire\":4294967296}}}", NULL},
+        {"{\"retry_join\":\"a\"}", "web.json: retry_join: a list of texts is wanted"},
+        {"{\"retry_join\":[1]}", "web.json: retry_join: a list of texts is wanted"},
+        {"{\"retry_join\":[\"\"]}", "web.json: retry_join: an empty text is no member of this list"},
+        {"{\"node_meta\":{\"a\":1}}", "web.json: node_meta: an object of texts is wanted"},
+        {"{\"node_meta\":{\"a b\":\"1\"}}",
+         "web.json: node_meta: \"a b\": a name may hold only letters, digits, - and _"},
+        {"{\"node_meta\":{\"consul-x\":\"1\"}}",
+         "web.json: node_meta: \"consul-x\": names that begin with consul- are reserved"},
+        {"{\"bind_addr\":\"{{ GetPrivateIP }}\"}",
+         "web.json: bind_addr: \"{{ GetPrivateIP }}\" is a go-sockaddr template, which is not supported: "
+         "write the address "
+         "itself"},
+        {"{\"bind_addr\":\"localhost\"}", "web.json: bind_addr: \"localhost\" is not an IP address"},
+        {"{\"bind_addr\":\"\"}", NULL},
+        {"{\"bind_addr\":\"127.0.0.1 127.0.0.2\"}", NULL},
+        {"{\"advertise_addr\":\"0.0.0.0\"}",
+         "web.json: advertise_addr: \"0.0.0.0\" is no address that others can connect to"},
+        {"{\"advertise_addr\":\"::\"}", NULL},
+        {"{\"client_addr\":\"127.0.0.1 x\"}", NULL},
+        {"{\"client_addr\":\" \"}", NULL},
+        {"{\"client_addr\":\"unix:///tmp/x\"}",
+         "web.json: client_addr: \"unix:///tmp/x\" is a Unix socket, which is not supported yet"},
+        {"{\"addresses\":{\"http\":\"127.0.0.1 {{ X }}\"}}", NULL},
+        {"{\"service\":[]}", "web.json: service: an object is wanted"},
+        {"{\"services\":{}}", "web.json: services: a list of objects is wanted"},
+        {"{\"services\":[1]}", "web.json: services: a list of objects is wanted"},
+        {"{\"segments\":1}", "web.json: segments: a list of objects is wanted"},
+        {"{\"segments\":[1]}", "web.json: segments: a list of objects is wanted"},
+        {"{\"watches\":1}", "web.json: watches: an object or a list is wanted"},
+        {"[]", "web.json: an object is wanted"},
+        {"{", NULL},
+        {"", "web.json: JSON: the text is empty"},
+        {"{\"server\":true,}", NULL},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        again();
+        int error = add(rows[i].text);
+        cr_expect_eq(error, CO_INVALID, "%s: %d", rows[i].text, error);
+        cr_expect_eq(fault.code, error, "%s", rows[i].text);
+        if (rows[i].fault) cr_expect_str_eq(fault.text, rows[i].fault, "%s\n  %s", rows[i].text, fault.text);
+        cr_expect_eq(strncmp(fault.text, "web.json: ", 10), 0, "%s", fault.text);
+        for (const char *at = fault.text; *at; at++)
+            cr_expect((unsigned char)*at >= 0x20, "%s", rows[i].text);
+    }
+}
+
+Test(config, too_many_pairs) {
+    struct buffer text = {0};
+    buffer_append_text(&text, "{\"node_meta\":{\"k0\":\"\"");
+    for (int i = 1; i < 65; i++) buffer_printf(&text, ",\"k%d\":\"\"", i);
+    buffer_append_text(&text, "}}");
+    cr_expect_eq(config_add_text(&config, "f", buffer_slice(&text), &fault), CO_INVALID);
+    cr_expect_str_eq(fault.text, "f: node_meta: more than 64 pairs");
+    buffer_free(&text);
+}
+
+Test(config, names_are_bounded) {
+    char text[4000];
+    memset(text, 'a', sizeof text);
+    memcpy(text, "{\"", 2);
+    memcpy(text + sizeof text - 5, "\":1}", 5);
+    cr_expect_eq(add(text), CO_INVALID);
+    char file[2000];
+    memset(file, '/', sizeof file);
+    memcpy(file + sizeof file - 9, "end.json", 9);
+    fault = (struct fault){0};
+    cr_expect_eq(config_add_text(&config, file, SLICE_LITERAL("{\"server\":1}"), &fault), CO_INVALID);
+    cr_expect_not_null(strstr(fault.text, "end.json: server: true or false"), "%s", fault.text);
+}
+
+Test(config, whole) {
+    static const struct {
+        const char *text;
+        bool dev;
+        const char *fault; /* NULL: fine */
+    } rows[] = {
+        {"{}", false, "data_dir: must be given (-data-dir), unless -dev is"},
+        {"{}", true, NULL},
+        {"{\"data_dir\":\"d\",\"server\":true}", false, NULL},
+        {"{\"data_dir\":\"d\",\"bootstrap_expect\":1}", false,
+         "bootstrap_expect: only for a server (-server)"},
+        {"{\"data_dir\":\"d\",\"bootstrap\":true}", false, "bootstrap: only for a server (-server)"},
+        {"{\"data_dir\":\"d\",\"server\":true,\"bootstrap\":true,\"bootstrap_expect\":3}", false,
+         "bootstrap: not together with bootstrap_expect"},
+        {"{\"bootstrap_expect\":3}", true,
+         "bootstrap_expect: not together with -dev, which is a cluster of one"},
+        {"{\"bootstrap\":true}", true, "bootstrap: not together with -dev, which is a cluster of one"},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        again();
+        if (rows[i].dev) config_dev(&config);
+        must(rows[i].text);
+        int error = config_finish(&config, &fault);
+        cr_expect_eq(error, rows[i].fault ? CO_INVALID : CO_OK, "%s", rows[i].text);
+        cr_expect_str_eq(fault.text, rows[i].fault ? rows[i].fault : "", "%s: %s", rows[i].text, fault.text);
+    }
+}
+
+Test(config, derived) {
+    must(
+        "{\"data_dir\":\"d\",\"server\":true,\"bootstrap_expect\":1,\"max_query_time\":\"1m\",\"alt_domain\":"
+        "\"COORD\","
+        "\"performance\":{\"raft_multiplier\":0}}");
+    cr_assert_eq(config_finish(&config, &fault), CO_OK);
+    cr_expect(config.bootstrap);
+    cr_expect_eq(config.default_query_time_ns, config.max_query_time_ns);
+    cr_expect_null(config.alt_domain);
+    cr_expect_eq(config.raft_multiplier, 1);
+}
+
+static void write_file(const char *folder, const char *name, const char *text) {
+    char path[200];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+Test(config, files) {
+    char folder[] = "/tmp/coord-config-XXXXXX", path[100];
+    cr_assert_not_null(mkdtemp(folder));
+    write_file(folder, "20.json", "{\"node_name\":\"late\",\"retry_join\":[\"b\"]}");
+    write_file(folder, "10.json", "{\"node_name\":\"early\",\"retry_join\":[\"a\"]}");
+    write_file(folder, "readme.txt", "not read");
+    write_file(folder, ".30.json", "not read either");
+    snprintf(path, sizeof path, "%s/40.json", folder);
+    cr_assert_eq(mkdir(path, 0700), 0);
+    cr_assert_eq(config_add_path(&config, folder, &fault), CO_OK, "%s", fault.text);
+    cr_expect_str_eq(config.node_name, "late");
+    cr_expect_str_eq(config.retry_join.items[0], "a");
+    rmdir(path);
+
+    snprintf(path, sizeof path, "%s/plain", folder);
+    write_file(folder, "plain", "{\"node_name\":\"x\"}");
+    cr_expect_eq(config_add_path(&config, path, &fault), CO_OK);
+    cr_expect_str_eq(config.node_name, "x");
+    unlink(path);
+
+    write_file(folder, "30.json", "{\"node_nam\":\"x\"}");
+    cr_expect_eq(config_add_path(&config, folder, &fault), CO_INVALID);
+    cr_expect_not_null(strstr(fault.text, "/30.json: unknown key \"node_nam\" (nearest: \"node_name\")"),
+                       "%s", fault.text);
+
+    fault = (struct fault){0};
+    write_file(folder, "05.hcl", "a = 1");
+    cr_expect_eq(config_add_path(&config, folder, &fault), CO_UNSUPPORTED);
+    cr_expect_not_null(strstr(fault.text, "HCL is not supported"), "%s", fault.text);
+
+    fault = (struct fault){0};
+    snprintf(path, sizeof path, "%s/none.json", folder);
+    cr_expect_eq(config_add_path(&config, path, &fault), CO_NOTFOUND);
+    cr_expect_not_null(strstr(fault.text, "/none.json: No such file or directory"), "%s", fault.text);
+
+    static const char *const names[] = {"05.hcl", "10.json", "20.json", "30.json", "readme.txt", ".30.json"};
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        unlink(path);
+    }
+    cr_expect_eq(rmdir(folder), 0);
+}
+
+Test(config, keys_that_stand_twice) {
+    static const char *const rows[] = {
+        "{\"node_name\":\"a\",\"node_name\":\"a\"}",
+        "{\"node_name\":\"a\",\"Node_Name\":\"a\"}",
+        "{\"ports\":{\"http\":1,\"dns\":2,\"HTTP\":3}}",
+        "{\"service\":{\"name\":\"a\",\"name\":\"b\"}}",
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        again();
+        cr_expect_eq(add(rows[i]), CO_INVALID, "%s", rows[i]);
+        cr_expect(strncmp(fault.text, "web.json: ", 10) == 0, "%s", fault.text);
+    }
+    again();
+    must("{\"node_meta\":{\"a\":\"1\",\"A\":\"2\"},\"services\":[{\"name\":\"a\"},{\"name\":\"b\"}]}");
+}

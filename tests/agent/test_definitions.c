@@ -1,0 +1,55 @@
+/* Definitions in files, judged before anything is opened. */
+#include <criterion/criterion.h>
+
+#include "agent/definitions.h"
+#include "base/check.h"
+
+static int judge(const char *first, const char *second, struct fault *fault) {
+    struct config config;
+    config_init(&config);
+    cr_assert_eq(config_add_text(&config, "a.json", slice_text(first), fault), CO_OK, "%s", fault->text);
+    if (second)
+        cr_assert_eq(config_add_text(&config, "b.json", slice_text(second), fault), CO_OK, "%s", fault->text);
+    int rv = definitions_check(&config, fault);
+    config_free(&config);
+    return rv;
+}
+
+Test(definitions, what_is_fine) {
+    static const char *const rows[][2] = {
+        {"{}", NULL},
+        {"{\"service\":{\"name\":\"a\"}}", "{\"service\":{\"name\":\"b\"}}"},
+        {"{\"services\":[{\"name\":\"a\",\"id\":\"a1\"},{\"name\":\"a\",\"id\":\"a2\",\"check\":{\"ttl\":"
+         "\"1m\"}}]}",
+         NULL},
+        {"{\"check\":{\"name\":\"c\",\"ttl\":\"1m\",\"service_id\":\"a\"}}",
+         "{\"service\":{\"name\":\"a\"}}"},
+        {"{\"checks\":[{\"name\":\"c\",\"ttl\":\"1m\"},{\"id\":\"d\",\"name\":\"c\",\"ttl\":\"1m\"}]}", NULL},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        struct fault fault = {0};
+        cr_expect_eq(judge(rows[i][0], rows[i][1], &fault), CO_OK, "%zu: %s", i, fault.text);
+    }
+}
+
+Test(definitions, what_is_wrong_is_named) {
+    static const char *const rows[][4] = {
+        {"{\"service\":{\"nam\":\"a\"}}", NULL, "a.json: service: ", "nam"},
+        {"{\"services\":[{\"name\":\"a\"},{\"name\":\"b\",\"check\":{\"tcp\":\"x:1\"}}]}", NULL,
+         "a.json: services[1]: ", "nterval"},
+        {"{\"check\":{\"name\":\"c\"}}", NULL, "a.json: check: ", ""},
+        {"{\"service\":{\"name\":\"a\"}}", "{\"services\":[{\"name\":\"z\",\"id\":\"a\"}]}",
+         "b.json: services[0]: ", "which a.json (service) has"},
+        {"{\"service\":{\"name\":\"a\",\"check\":{\"id\":\"c\",\"ttl\":\"1m\"}}}",
+         "{\"check\":{\"id\":\"c\",\"name\":\"x\",\"ttl\":\"1m\"}}",
+         "b.json: check: ", "second check with the id \"c\""},
+        {"{\"check\":{\"name\":\"c\",\"ttl\":\"1m\",\"service_id\":\"b\"}}", "{\"service\":{\"name\":\"a\"}}",
+         "a.json: check: ", "no service has the id \"b\""},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        struct fault fault = {0};
+        cr_expect_eq(judge(rows[i][0], rows[i][1], &fault), CO_INVALID, "%zu", i);
+        cr_expect(strncmp(fault.text, rows[i][2], strlen(rows[i][2])) == 0 && strstr(fault.text, rows[i][3]),
+                  "%zu: %s", i, fault.text);
+    }
+}

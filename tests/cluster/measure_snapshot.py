@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""A large state: what a snapshot and its installation cost those who write meanwhile. Not a test: it prints figures.
+
+    measure_snapshot.py [--megabytes N] [--value BYTES]
+
+Three servers get N MB of values. Then one client writes small values one after the other, another overwrites large ones at a
+bounded rate, so that snapshots are taken, and a follower's data folder is emptied: the whole state travels to it. Prints
+latencies of the small writes and RssAnon of each server, at rest and at most.
+"""
+import argparse, http.client, os, random, sys, threading, time
+import harness
+
+now = time.monotonic
+
+
+def rss_anon(server):
+    try:
+        with open("/proc/%d/status" % server.proc.pid) as f:
+            return next(int(line.split()[1]) / 1024 for line in f if line.startswith("RssAnon"))
+    except (OSError, StopIteration):
+        return 0.0
+
+
+class Client(threading.Thread):
+    """Keeps a connection; `work` is called with it until stop."""
+    def __init__(self, server, work, period=0.0):
+        super().__init__(daemon=True)
+        self.server, self.work, self.period, self.over = server, work, period, threading.Event()
+        self.failures = 0
+        self.start()
+
+    def run(self):
+        connection = None
+        while not self.over.is_set():
+            try:
+                if connection is None:
+                    connection = http.client.HTTPConnection(self.server.ip, 8500, timeout=30)
+                begun = now()
+                self.work(connection)
+                left = self.period - (now() - begun)
+                if left > 0:
+                    self.over.wait(left)
+            except (OSError, http.client.HTTPException):
+                self.failures += 1
+                connection = None
+                time.sleep(0.05)
+
+    def stop(self):
+        self.over.set()
+        self.join()
+
+
+def put(connection, key, value):
+    connection.request("PUT", "/v1/kv/" + key, body=value)
+    answer = connection.getresponse()
+    text = answer.read()
+    if answer.status != 200 or text.strip() != b"true":
+        raise http.client.HTTPException("%d %r" % (answer.status, text))
+
+
+def load(cluster, leader, count, size):
+    todo, lock = iter(range(count)), threading.Lock()
+    errors = []
+
+    def one():
+        connection = http.client.HTTPConnection(leader.ip, 8500, timeout=30)
+        while True:
+            with lock:
+                n = next(todo, None)
+            if n is None:
+                return
+            for attempt in range(20):
+                try:
+                    put(connection, "large/%06d" % n, os.urandom(size))
+                    break
+                except (OSError, http.client.HTTPException) as e:
+                    connection.close()
+                    time.sleep(0.2)
+                    last = e
+            else:
+                errors.append(last)
+                return
+    threads = [threading.Thread(target=one) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    if errors:
+        raise SystemExit("loading failed: %s" % errors[0])
+
+
+def show(name, times):
+    times = sorted(t for _, t in times)
+    if times:
+        print("%-44s %6d writes  p50 %6.2f  p99 %6.2f  longest %7.2f ms" %
+              (name, len(times), times[len(times) // 2] * 1e3, times[len(times) * 99 // 100] * 1e3, times[-1] * 1e3), flush=True)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--megabytes", type=int, default=1024)
+    p.add_argument("--value", type=int, default=65536)
+    p.add_argument("--rate", type=float, default=8, help="MB/s of overwriting")
+    options = p.parse_args()
+    harness.tidy_on_signals()
+    with harness.Cluster(3) as cluster:
+        cluster.start()
+        cluster.wait_writable()
+        leader = cluster.leader()
+        count = options.megabytes * (1 << 20) // options.value
+        begun = now()
+        load(cluster, leader, count, options.value)
+        print("%d MB in %d values loaded in %.1f s" % (options.megabytes, count, now() - begun), flush=True)
+        time.sleep(5)                    # what is under way settles
+        leader = cluster.leader()
+        followers = [s for s in cluster.servers if s is not leader]
+        samples, most, over = [], {}, threading.Event()
+        rest = {s.name: rss_anon(s) for s in cluster.servers}
+
+        def watch_memory():
+            while not over.wait(0.02):
+                for s in cluster.servers:
+                    most[s.name] = max(most.get(s.name, 0), rss_anon(s))
+        memory = threading.Thread(target=watch_memory, daemon=True)
+
+        def small(connection):
+            begun = now()
+            put(connection, "small/%d" % random.randrange(1000), b"x" * 100)
+            samples.append((begun, now() - begun))
+
+        def large(connection):
+            put(connection, "large/%06d" % random.randrange(count), os.urandom(options.value))
+        writer = Client(leader, small, 0.001)
+        time.sleep(5)
+        quiet = list(samples)
+        show("small writes alone", quiet)
+        memory.start()
+        churn = Client(leader, large, options.value / (options.rate * (1 << 20)))
+        before = leader.log().count("snapshot")
+        mark = len(samples)
+        time.sleep(20)
+        show("with %g MB/s overwritten" % options.rate, samples[mark:])
+        print("lines about snapshots in the leader's log meanwhile: %d" % (leader.log().count("snapshot") - before))
+        victim = followers[0]
+        victim.kill()
+        harness.shutil.rmtree(victim.data)
+        os.makedirs(victim.data)
+        mark, begun = len(samples), now()
+        victim.start()
+        wanted = "%d" % time.monotonic_ns()
+        cluster_put = leader.put("/v1/kv/_mark", wanted.encode())
+        while now() - begun < 300:
+            try:
+                if cluster_put and victim.request("GET", "/v1/kv/_mark?stale&raw")[2].decode() == wanted:
+                    break
+            except (OSError, http.client.HTTPException):
+                pass
+            time.sleep(0.05)
+        else:
+            raise SystemExit("the emptied server has not caught up in 300 s")
+        took = now() - begun
+        time.sleep(1)
+        show("while %s fetched all in %.1f s" % (victim.name, took), samples[mark:])
+        over.set()
+        churn.stop()
+        writer.stop()
+        gaps = [b[0] - a[0] for a, b in zip(samples, samples[1:])]
+        print("longest time between two small writes that began: %.1f ms; failed: %d small, %d large" % (max(gaps) * 1e3, writer.failures, churn.failures))
+        for s in cluster.servers:
+            role = "leader" if s is leader else "emptied" if s is victim else "follower"
+            print("%s %-9s RssAnon at rest %6.1f MiB, at most %6.1f MiB" % (s.name, role, rest[s.name], most.get(s.name, 0)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""Two of three servers are lost for good: the third goes on alone (coord operator recover), and two new ones join."""
+import functools, hashlib, json, os, shutil, subprocess, sys, threading, time
+import harness
+from harness import check
+
+until = functools.partial(harness.until, within=20.0)
+
+
+def recover(*args, code):
+    r = subprocess.run([harness.COORD, "operator", "recover", *args], capture_output=True, text=True, timeout=60 * harness.SLOW, stdin=subprocess.DEVNULL)
+    check(r.returncode == code, "recover %s: exit %d, wanted %d: %s" % (" ".join(args), r.returncode, code, r.stdout + r.stderr))
+    return r.stdout + r.stderr
+
+
+def contents(folder):
+    """What a data folder holds: the log and snapshots byte for byte, of all files when they were written."""
+    found = {}
+    for base, _, names in os.walk(folder):
+        for path in (os.path.join(base, name) for name in names):
+            found[path] = os.stat(path).st_mtime_ns, os.stat(path).st_size
+            if os.path.basename(base) == "raft":
+                with open(path, "rb") as f:
+                    found[path] += (hashlib.sha256(f.read()).hexdigest(),)
+    return found
+
+
+def voters(server):
+    servers = (server.get("/v1/operator/raft/configuration?stale")[2] or {}).get("Servers", [])
+    return {s["Node"]: s for s in servers if s["Voter"]}
+
+
+def writes_until_killed(cluster, third, lost):
+    """Clients write through the third server all the time; what was acknowledged is to be there afterwards."""
+    acknowledged, over = [], threading.Event()
+
+    def write(number):
+        at = 0
+        while not over.is_set():
+            key = "w/%d/%d" % (number, at)
+            if third.try_put("/v1/kv/" + key, key.encode(), timeout=1):
+                acknowledged.append(key)
+            at += 1
+    threads = [threading.Thread(target=write, args=(n,), daemon=True) for n in range(4)]
+    for t in threads:
+        t.start()
+    until("some writes", lambda: len(acknowledged) > 200)
+    for server in lost:
+        server.kill()
+    over.set()
+    for t in threads:
+        t.join()
+    return acknowledged
+
+
+def leads_alone(third, acknowledged):
+    until("it leads", lambda: third.says_leader().startswith(third.ip + ":"))
+    third.put("/v1/kv/after", b"1")
+    check(sorted(voters(third)) == [third.name], "it votes alone: %r" % voters(third))
+    index = next(int(line.rsplit(" ", 1)[1]) for line in third.log().splitlines() if "recovered by an operator at index" in line)
+    metrics = third.request("GET", "/v1/agent/metrics?format=prometheus")[2].decode()
+    check("coord_raft_recovered_index %d\n" % index in metrics, "the metric says it too")
+    kept = set(third.get("/v1/kv/w/?keys", 20)[2])
+    missing = [key for key in acknowledged if key not in kept]
+    check(not missing, "of %d acknowledged writes %d are gone: %r" % (len(acknowledged), len(missing), missing[:5]))
+    return index
+
+
+def new_ones_join(cluster, third, lost, acknowledged):
+    first, second = lost
+    first.start()                    # with its old data: it is not taken in
+    until("it is connected", lambda: "connected node=" + first.name in third.log().split("recovered by an operator")[1])
+    end = time.monotonic() + 1.5     # the leader looks ten times a second
+    while time.monotonic() < end:
+        servers = third.get("/v1/operator/raft/configuration?stale")[2]["Servers"]
+        check(len(servers) == 1, "what was lost stays out with its old data: %r" % servers)
+        time.sleep(0.1)
+    first.kill()
+    for server in lost:              # and empty it is a new server
+        shutil.rmtree(server.data)
+        os.makedirs(server.data)
+        server.start()
+    until("three voters", lambda: len(voters(third)) == 3, 30)
+    until("each leads or follows", lambda: all(s.says_leader() for s in cluster.servers))
+    for server in lost:
+        until("it has everything", lambda: set(acknowledged) <= set(server.get("/v1/kv/w/?keys&stale", 20)[2] or []))
+        check(server.put("/v1/kv/through/" + server.name, b"1"), "and takes writes")
+    third.kill()                     # the new ones go on without the one that was recovered
+    cluster.wait_writable(lost)
+
+
+def two_go_on():
+    """Of five servers two are left: they go on together."""
+    with harness.Cluster(5) as cluster:
+        cluster.start()
+        cluster.wait_writable()
+        until("five voters", lambda: len(voters(cluster.servers[0])) == 5, 30)
+        one, two = [s for s in cluster.servers if s is not cluster.leader()][:2]
+        ids = {name: s["ID"] for name, s in voters(one).items()}
+        check(one.put("/v1/kv/kept", b"1"), "a write")
+        until("both have it", lambda: all(s.request("GET", "/v1/kv/kept?stale")[0] == 200 for s in (one, two)))
+        for server in cluster.servers:
+            server.kill()
+        shown = recover("-data-dir=" + one.data, "-data-dir=" + two.data, code=1)
+        check("The furthest is" in shown and "Do not recover" not in shown, shown)
+        best, other = (one, two) if "The furthest is " + one.data in shown else (two, one)
+        recover("-data-dir=" + best.data, "-yes", "-voter=%s@%s:8300" % (ids[other.name], other.ip), code=0)
+        best.start()
+        other.start()
+        cluster.wait_writable([one, two])
+        check(all(s.request("GET", "/v1/kv/kept")[0] == 200 for s in (one, two)), "what was acknowledged is there")
+        check(sorted(voters(best)) == sorted([one.name, two.name]), "two vote: %r" % voters(best))
+
+
+def main():
+    harness.tidy_on_signals()
+    with harness.Cluster(3) as cluster:
+        cluster.start()
+        cluster.wait_writable()
+        until("three voters", lambda: len(voters(cluster.servers[0])) == 3)
+        third = next(s for s in cluster.servers if s is not cluster.leader())
+        lost = [s for s in cluster.servers if s is not third]
+        acknowledged = writes_until_killed(cluster, third, lost)
+        status = third.request("PUT", "/v1/kv/alone", b"1", timeout=30)[0]
+        check(status in (500, 503), "no majority, no writes: %d" % status)
+        check("is in use" in recover("-data-dir=" + third.data, code=1), "refused while the server runs")
+        check("is in use" in recover("-data-dir=" + third.data, "-yes", code=1), "refused while the server runs")
+        third.kill()
+        before = contents(third.data)
+        os.rename(third.data + "/lock", third.data + "/lock.away")
+        check("Nothing was changed" in recover("-data-dir=" + third.data, code=1), "a copy without the lock file")
+        os.rename(third.data + "/lock.away", third.data + "/lock")
+        shown = recover("-data-dir=" + third.data, code=1)
+        check("Nothing was changed" in shown and shown.count("votes") >= 3 and "-yes" in shown, shown)
+        check(contents(third.data) == before, "looking changes nothing")
+        both = recover("-data-dir=" + third.data, "-data-dir=" + lost[0].data, code=1)
+        check("The furthest is" in both and "Do not recover" in both, both)
+        check("is for one" in recover("-data-dir=" + third.data, "-data-dir=" + lost[0].data, "-yes", code=2), "-yes is for one")
+        check("not the data folder" in recover("-data-dir=" + cluster.dir, "-yes", code=1), "some folder")
+        check("ID@IP:PORT" in recover("-data-dir=" + third.data, "-yes", "-voter=nobody", code=1), "a wrong voter")
+        done = recover("-data-dir=" + third.data, "-yes", code=0)
+        third.start()
+        index = leads_alone(third, acknowledged)
+        check("Recovered at index %d," % index in done, done)
+        new_ones_join(cluster, third, lost, acknowledged)
+    two_go_on()
+    print("recovered at index %d with %d acknowledged writes; two new servers joined; two of five went on" % (index, len(acknowledged)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""Whatever arrives at the servers' port: they stay up, stay a cluster of three, and go on writing. Two clusters of one name stay two."""
+import json, random, shutil, socket, struct, sys, time
+import harness
+from harness import until
+
+
+def varint(number):
+    out = b""
+    while number > 127:
+        out += bytes([number & 127 | 128])
+        number >>= 7
+    return out + bytes([number])
+
+
+def field(number, value):
+    """One field of a protobuf message: a number or bytes."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def frame(kind, payload):
+    return struct.pack("<IB", len(payload), kind) + payload
+
+
+HELLO, WRITES, KINDS, REFUSED = 1, 3, 16, 32
+
+
+def hello(identity, cluster=b"dc1", cluster_id=0, least=1, most=2):
+    """As a server of this version says it; cluster versions `least` to `most`."""
+    return frame(HELLO, field(1, b"coord-peer") + field(2, 1) + field(3, 2) + field(4, cluster) + field(5, identity) +
+                 field(6, b"10.9.9.9:8300") + field(7, b"stranger") + field(8, 3) + varint(11 << 3 | 1) + struct.pack("<Q", cluster_id) +
+                 field(12, least) + field(13, most))
+
+
+def write(command):
+    return frame(WRITES, field(1, field(1, 7) + field(2, command)))
+
+
+# Registers a node with a field of number 0, written with two bytes: kept as it is, nobody could read the node any more.
+UNREADABLE = b"\x01\x01" + field(1, field(1, b"unreadable") + field(3, b"10.9.9.9") + b"\x85\x00" + b"1234")
+
+
+def junk(rng):
+    """What one stranger says."""
+    known = hello(rng.randrange(1, 1 << 63))
+    return rng.choice([
+        lambda: rng.randbytes(rng.randrange(1, 5000)),
+        lambda: b"\xff" * 9,                                          # a frame of 4 GiB
+        lambda: frame(HELLO, rng.randbytes(50)),
+        lambda: hello(rng.randrange(1, 1 << 63), b"elsewhere"),
+        lambda: hello(rng.randrange(1, 1 << 63), cluster_id=rng.randrange(1, 1 << 63)),
+        lambda: hello(rng.randrange(1, 1 << 63), least=rng.randrange(9), most=rng.randrange(9)),
+        lambda: known + hello(rng.randrange(1, 1 << 63)),             # another server's second hello
+        lambda: known + frame(REFUSED, rng.randbytes(rng.randrange(300))),
+        lambda: known + write(b"\x10\x01\x08\x03\x11" + rng.randbytes(8)),      # raises the cluster version: not theirs to do
+        lambda: write(b"before any hello"),
+        lambda: known + b"".join(frame(kind, rng.randbytes(rng.randrange(40))) for kind in range(KINDS)),
+        lambda: known + write(b""),
+        lambda: known + write(b"\xfe\x01of a newer version"),          # once committed it would stop every server
+        lambda: known + write(rng.randbytes(30)),
+        lambda: known + write(UNREADABLE),
+    ])()
+
+
+def members(server):
+    return (server.get("/v1/operator/raft/configuration?stale")[2] or {}).get("Servers") or []
+
+
+def settings(server, stabilization):
+    body = json.dumps({"CleanupDeadServers": True, "ServerStabilizationTime": stabilization}).encode()
+    until("autopilot's settings", lambda: server.try_put("/v1/operator/autopilot/configuration", body, timeout=5), 10)
+
+
+def learners_go(cluster):
+    """Strangers that said hello, were taken in and vanished leave again, also when the leader that knew them is gone."""
+    rng = random.Random(6)
+    settings(cluster.servers[0], "1h")
+    with socket.create_connection((cluster.leader().ip, 8300), timeout=2) as s:
+        s.sendall(hello(rng.randrange(1, 1 << 63)))
+        until("a stranger is a learner", lambda: len(members(cluster.leader())) > 3, 10)
+    leader = cluster.leader()
+    leader.kill()
+    cluster.wait_writable([s for s in cluster.servers if s is not leader])
+    assert len(members(cluster.leader())) > 3, "it stays for the threshold"
+    leader.start()
+    cluster.wait_writable()
+    settings(cluster.servers[0], "2s")
+    begun = time.monotonic()
+    until("three members are left", lambda: all(len(members(s)) == 3 for s in cluster.servers), 30)
+    print("learners that vanished are gone after %.1f s" % (time.monotonic() - begun), flush=True)
+
+
+def cluster_id(server):
+    return server.get("/v1/agent/self")[2]["Stats"]["consul"]["cluster_id"]
+
+
+def two_clusters():
+    """Two servers that each founded a cluster of the same name and are told to join each other."""
+    with harness.Cluster(2, expect=1) as cluster:
+        a, b = cluster.servers
+        cluster.start()
+        for s in (a, b):
+            cluster.wait_writable([s])
+        until("both sides say why", lambda: all("it belongs to another cluster of the same name" in s.log() for s in (a, b)), 10)
+        time.sleep(3)                    # they go on dialling
+        assert cluster_id(a) and cluster_id(b) and cluster_id(a) != cluster_id(b)
+        for s, other in ((a, b), (b, a)):
+            assert s.put("/v1/kv/mine/" + s.name)
+            assert s.get("/v1/kv/mine/" + other.name)[0] == 404, "two clusters were mixed"
+            assert len(members(s)) == 1, members(s)
+            assert b"\ncoord_cluster_version 2\n" in s.request("GET", "/v1/agent/metrics?format=prometheus")[2], "a new cluster begins at the newest version"
+            assert s.get("/v1/agent/self")[2]["Stats"]["consul"]["cluster_version"] == "2"
+            lines = [line for line in s.log().splitlines() if "another cluster" in line]
+            assert len(lines) <= 4, "refusals are logged too often: %d" % len(lines)
+        b.terminate()                    # without its data it is nobody's, and welcome
+        shutil.rmtree(b.data)
+        cluster.expect = 2
+        b.start()
+        cluster.wait_writable([b])
+        until("it knows where it belongs", lambda: cluster_id(b) == cluster_id(a), 5)
+        until("two members", lambda: len(members(a)) == 2, 10)
+        print("two clusters of one name stayed apart", flush=True)
+
+
+def main():
+    harness.tidy_on_signals()
+    rng = random.Random(5)
+    with harness.Cluster(3) as cluster:
+        cluster.start()
+        cluster.wait_writable()
+        for _ in range(300):
+            server = rng.choice(cluster.servers)
+            try:
+                with socket.create_connection((server.ip, 8300), timeout=2) as s:
+                    s.sendall(junk(rng))
+                    s.settimeout(0.005)
+                    s.recv(1)
+            except OSError:
+                pass
+            dead = cluster.unexpected_ends()
+            if dead:
+                raise AssertionError("%s ended with %s:\n%s" % (dead[0].name, dead[0].proc.returncode, dead[0].log()[-2000:]))
+        took = cluster.wait_writable()
+        end = time.monotonic() + 10 * harness.SLOW
+        while True:                      # strangers are learners at most, and none is left a voter
+            views = [s.get("/v1/status/peers")[2] for s in cluster.servers]
+            if all(len(v or []) == 3 for v in views):
+                break
+            if time.monotonic() > end:
+                raise AssertionError("not three voters: %r" % views)
+            time.sleep(0.05)
+        for s in cluster.servers:
+            status, _, nodes = s.get("/v1/catalog/nodes?stale")
+            names = {n["Node"] for n in nodes or []}
+            if status != 200 or not names >= {"s1", "s2", "s3"}:
+                raise AssertionError("the nodes through %s: %d %r" % (s.name, status, nodes))
+        print("300 strangers, writes again after %.2f s" % took, flush=True)
+        learners_go(cluster)
+        said = cluster.confessions()
+        if said:
+            raise AssertionError("\n".join(said))
+    two_clusters()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,262 @@
+#!/usr/bin/env python3
+"""A rolling upgrade from the release before this one, while clients write and read through all servers: no acknowledged write is lost,
+service goes on, the cluster version rises after the last server and not before, and nobody goes back afterwards.
+
+    test_upgrade.py [--old PROGRAM] [--mixed SECONDS]
+
+The old program is built from history: the newest tag v* below this commit, else the commit below.
+"""
+import argparse, http.client, json, os, re, shutil, subprocess, sys, threading, time
+import harness
+from harness import until
+
+BEFORE = "e3d17fb6cf5400ba3a5a1edddeee8c95521e5f90"
+ROOT = os.path.join(harness.HERE, "../..")
+now = time.monotonic
+
+
+# -- the program before this one ------------------------------------------------------------------------------------
+def git(*words):
+    r = subprocess.run(["git", "-c", "safe.directory=*", "-C", ROOT, *words], capture_output=True, text=True)
+    return r.stdout.strip() if r.returncode == 0 else None
+
+
+def previous():
+    if not shutil.which("git") or git("rev-parse", "HEAD") is None:
+        harness.skip("no git history here")
+    for tag in (git("tag", "--list", "v*", "--merged", "HEAD", "--sort=-v:refname") or "").split():
+        if git("rev-parse", tag + "^{commit}") != git("rev-parse", "HEAD"):
+            return tag
+    if git("cat-file", "-e", BEFORE + "^{commit}") is None:
+        harness.skip("the history does not reach back to " + BEFORE)
+    return BEFORE
+
+
+def build_previous():
+    commit = git("rev-parse", previous() + "^{commit}")
+    if not (shutil.which("cmake") and shutil.which("ninja") and (shutil.which("cc") or shutil.which("gcc"))):
+        harness.skip("no cmake, ninja and C compiler to build the previous release with")
+    base = os.path.join(os.environ.get("COORD_UPGRADE_DIR") or os.path.join(ROOT, "build/upgrade"), commit[:12])
+    program, source = os.path.join(base, "build/coord"), os.path.join(base, "source")
+    if not os.path.exists(program):
+        begun = now()
+        os.makedirs(source, exist_ok=True)
+        archive = subprocess.Popen(["git", "-c", "safe.directory=*", "-C", ROOT, "archive", commit], stdout=subprocess.PIPE)
+        subprocess.run(["tar", "-x", "-C", source], stdin=archive.stdout, check=True)
+        if archive.wait() != 0:
+            harness.skip("git archive of %s failed" % commit)
+        for command in (["cmake", "-G", "Ninja", "-S", source, "-B", os.path.join(base, "build")],
+                        ["ninja", "-C", os.path.join(base, "build"), "coord"]):
+            r = subprocess.run(command, capture_output=True, text=True)
+            if r.returncode != 0:
+                raise AssertionError("%s failed:\n%s" % (" ".join(command), (r.stdout + r.stderr)[-3000:]))
+        print("built %s in %.0f s" % (commit[:12], now() - begun), flush=True)
+    return os.path.abspath(program)
+
+
+# -- clients ------------------------------------------------------------------------------------------------------------
+class Load:
+    """One writer and one reader for each server, one request after the other."""
+
+    def __init__(self, cluster):
+        self.cluster, self.stopping, self.lock = cluster, threading.Event(), threading.Lock()
+        self.acknowledged, self.times, self.reads, self.problems, self.refused = [], [], 0, [], 0
+        self.threads = [threading.Thread(target=work, args=(s,), daemon=True) for s in cluster.servers for work in (self.write, self.read)]
+
+    def start(self):
+        for t in self.threads:
+            t.start()
+        return self
+
+    def write(self, server):
+        number = 0
+        while not self.stopping.is_set():
+            number += 1
+            key = "up/%s/%d" % (server.name, number)
+            if server.try_put("/v1/kv/" + key, key.encode(), timeout=10):
+                with self.lock:
+                    self.acknowledged.append(key)
+                    self.times.append(now())
+            else:
+                self.refused += 1
+                self.stopping.wait(0.02)
+
+    def read(self, server):
+        while not self.stopping.is_set():
+            with self.lock:
+                key = self.acknowledged[-1] if self.acknowledged else None
+            if not key:
+                self.stopping.wait(0.02)
+                continue
+            try:
+                status, _, body = server.request("GET", "/v1/kv/%s?raw" % key, timeout=10)
+            except (OSError, http.client.HTTPException):
+                self.stopping.wait(0.02)
+                continue
+            if status == 404 or (status == 200 and body != key.encode()):
+                self.problems.append("%s was acknowledged, and %s answers %d %r" % (key, server.name, status, body[:60]))
+            self.reads += status == 200
+            self.stopping.wait(0.002)
+
+    def stop(self):
+        self.stopping.set()
+        for t in self.threads:
+            t.join(30)
+        return self
+
+    def gaps(self):
+        """The longest times without an acknowledged write, longest first: (seconds, when it began)."""
+        return sorted(((b - a, a) for a, b in zip(self.times, self.times[1:])), reverse=True)
+
+
+# -- questions to servers ---------------------------------------------------------------------------------------------------
+def version(server):
+    """As the metric says; 0: a program that has none."""
+    _, _, text = server.request("GET", "/v1/agent/metrics?format=prometheus")
+    found = re.search(rb"^coord_cluster_version (\d+)$", text, re.M)
+    return int(found.group(1)) if found else 0
+
+
+AUTOPILOT = json.dumps({"CleanupDeadServers": True, "MaxTrailingLogs": 251}).encode()
+
+
+def new_command(server):
+    """A command of version 2. (status, text)"""
+    status, _, body = server.request("PUT", "/v1/operator/autopilot/configuration", AUTOPILOT, timeout=10)
+    return status, body.decode("utf-8", "replace").strip()
+
+
+def replace(server, program):
+    server.terminate()
+    server.program = program
+    server.start()
+
+
+# -- the story -----------------------------------------------------------------------------------------------------------------
+def mixed(cluster, fresh, seconds):
+    """Old and new programs in one cluster: it works, and does nothing that the old ones do not know."""
+    end = now() + seconds
+    while now() < end:
+        time.sleep(0.2)
+        assert all(version(s) == 1 for s in fresh), "the version rose before the last server was upgraded"
+    for s in fresh:
+        status, text = new_command(s)
+        assert status == 400 and "needs cluster version 2, the cluster is at 1: server s" in text and "supports only 1" in text, (s.name, status, text)
+
+
+def upgrade(cluster, load, old, seconds):
+    fresh, marks = [], []
+    for s in cluster.servers:
+        was = cluster.leader()
+        begun = now()
+        replace(s, harness.COORD)
+        fresh.append(s)
+        took = cluster.wait_writable([s])
+        marks.append((begun, "%s%s" % (s.name, ", the leader," if was is s else "")))
+        print("%s replaced, writes through it after %.2f s" % (marks[-1][1], took), flush=True)
+        if len(fresh) < len(cluster.servers):
+            mixed(cluster, fresh, seconds)
+        if len(fresh) == 1:              # until the version has risen one can go back
+            for program in (old, harness.COORD):
+                replace(s, program)
+                cluster.wait_writable([s])
+            assert version(s) == 1
+    until("version 2 on every server", lambda: all(version(s) == 2 for s in cluster.servers), 10)
+    print("version 2 on every server %.2f s after the last start" % (now() - begun), flush=True)
+    for s in cluster.servers:
+        assert "the cluster version has changed from=1 to=2" in s.log(), s.name
+        status, text = new_command(s)
+        assert (status, text) == (200, "true"), (s.name, status, text)
+    return marks
+
+
+def check_all(cluster, load):
+    """Every acknowledged write is there, on every server's own copy."""
+    for s in cluster.servers:
+        keys = set(s.get("/v1/kv/up/?keys", timeout=30)[2])
+        lost = [k for k in load.acknowledged if k not in keys]
+        assert not lost, "%d acknowledged writes are not on %s: %s" % (len(lost), s.name, lost[:5])
+    assert not load.problems, load.problems[:5]
+
+
+def downgrade(cluster, old):
+    """One server goes back. On its own data the old program does not start; with an empty folder the others have nothing to do with it, say
+    why, and go on. It comes back with the new program."""
+    victim, others = cluster.servers[0], cluster.servers[1:]
+    at = len(victim.log())
+    replace(victim, old)
+    victim.expected_end = True
+    until("the old program does not start", lambda: not victim.alive(), 10)
+    last = victim.log()[at:].strip().splitlines()[-1]
+    assert victim.proc.returncode != 0 and "written by a newer version of coord" in last, (victim.proc.returncode, last)
+    print("downgrade on its own data: " + last[-160:], flush=True)
+    before = [len(s.log()) for s in others]
+    os.rename(victim.data, victim.data + ".kept")
+    victim.start()
+    until("the others refuse the old program", lambda: all(
+        "its program supports only up to 1: it has to be upgraded" in s.log()[at:] for s, at in zip(others, before)), 10)
+    assert not victim.try_put("/v1/kv/from-the-old-one", timeout=3), "a write through a server that went back was acknowledged"
+    cluster.wait_writable(others)
+    lines = [line for s, at in zip(others, before) for line in s.log()[at:].splitlines() if "has to be upgraded" in line]
+    assert len(lines) <= 2 * len(others), "refusals are logged too often: %d" % len(lines)
+    print("downgrade with an empty folder: " + lines[0][:200], flush=True)
+    victim.kill()
+    shutil.rmtree(victim.data)
+    os.rename(victim.data + ".kept", victim.data)
+    victim.program = harness.COORD
+    victim.start()
+    print("the new program again: writes through it after %.2f s" % cluster.wait_writable([victim]), flush=True)
+
+
+def founded_together(old):
+    """Old and new programs found a cluster: it begins at what all of them support, and rises when the old one has gone for good."""
+    with harness.Cluster(3) as cluster:
+        cluster.servers[0].program = old
+        cluster.start()
+        cluster.wait_writable()
+        fresh = cluster.servers[1:]
+        mixed(cluster, fresh, 1)
+        cluster.servers[0].kill()
+        cluster.wait_writable(fresh)
+        status, text = until("what holds it up is named", lambda: (lambda a: a if "is not connected" in a[1] else None)(new_command(fresh[0])), 10)
+        assert status == 400 and "needs cluster version 2" in text, (status, text)
+        print("one is away: " + text, flush=True)
+        leader = cluster.leader()
+        status, _, body = leader.request("DELETE", "/v1/operator/raft/peer?address=%s:8300" % cluster.servers[0].ip, timeout=15)
+        assert status == 200, (status, body)
+        until("version 2", lambda: all(version(s) == 2 for s in fresh), 10)
+        assert new_command(fresh[0]) == (200, "true")
+        print("founded together with an old one: version 1; it was removed: version 2", flush=True)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--old", help="a program built before; else it is built from history")
+    p.add_argument("--mixed", type=float, default=3.0, help="seconds with old and new servers in one cluster, each time")
+    options = p.parse_args()
+    harness.tidy_on_signals()
+    old = options.old or build_previous()
+    with harness.Cluster(3) as cluster:
+        for s in cluster.servers:
+            s.program = old
+        cluster.start()
+        cluster.wait_writable()
+        load = Load(cluster).start()
+        time.sleep(1)
+        marks = upgrade(cluster, load, old, options.mixed)
+        time.sleep(1)
+        load.stop()
+        check_all(cluster, load)
+        gaps = load.gaps()
+        print("%d writes acknowledged, %d reads, %d requests refused or cut off; longest times without a write: %s" % (
+            len(load.acknowledged), load.reads, load.refused, ", ".join("%.2f s" % g for g, _ in gaps[:3])), flush=True)
+        assert gaps[0][0] < 5 * harness.SLOW, "service did not go on: %.1f s without a write" % gaps[0][0]
+        downgrade(cluster, old)
+        dead = cluster.unexpected_ends()
+        assert not dead, [(s.name, s.proc.returncode) for s in dead]
+    founded_together(old)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+/* The core alone: three of them in one room, messages handed over at once, disks that are done at once. Whole clusters with faults
+ * are the simulator's (tests/sim/). */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "consensus/raft.h"
+
+#define SERVERS 3
+
+struct room {
+    struct raft *raft[SERVERS];
+    bool cut[SERVERS];
+    uint64_t now_ms;
+};
+
+static void settle(struct room *room);
+
+static struct raft *core(uint64_t id, uint64_t now_ms) {
+    struct raft_config config = {.id = id, .seed = id * 77, .election_ms = 100, .heartbeat_ms = 20, .append_bytes_max = 1 << 16,
+                                 .append_inflight_max = 8, .cache_bytes_max = 1 << 20, .snapshot_chunk_bytes = 1024, .promote_lag_max = 100};
+    struct raft_start start = {0};
+    return raft_new(&config, &start, now_ms);
+}
+
+static void step(struct room *room, int who, struct raft_event *event) {
+    event->now_ms = room->now_ms;
+    (void)raft_step(room->raft[who], event);
+}
+
+/* Carries out one server's effects; true when there were any. */
+static bool act(struct room *room, int who) {
+    const struct raft_effects *fx = raft_effects(room->raft[who]);
+    struct { struct raft_message m; bool deliver; } out[64];
+    size_t count = 0;
+    uint64_t seq = fx->persist_count ? fx->persists[fx->persist_count - 1].seq : 0;
+    uint64_t applied = fx->committed_count ? fx->committed[fx->committed_count - 1].index : 0;
+    struct buffer bytes[64] = {0};
+    for (size_t i = 0; i < fx->message_count && count < 64; i++) raft_message_encode(&fx->messages[i], &bytes[count++]);
+    raft_effects_done(room->raft[who]);
+    if (seq) step(room, who, &(struct raft_event){.type = RAFT_PERSISTED, .u.persisted.seq = seq});
+    if (applied) step(room, who, &(struct raft_event){.type = RAFT_APPLIED, .u.applied.index = applied});
+    for (size_t i = 0; i < count; i++) {
+        cr_assert_eq(raft_message_decode(buffer_slice(&bytes[i]), &out[i].m), CO_OK);
+        int to = (int)out[i].m.to - 1;
+        if (!room->cut[who] && !room->cut[to]) step(room, to, &(struct raft_event){.type = RAFT_RECEIVE, .u.receive = &out[i].m});
+        raft_message_drop(&out[i].m);
+        buffer_free(&bytes[i]);
+    }
+    return seq || applied || count;
+}
+
+static void settle(struct room *room) {
+    for (bool any = true; any;) {
+        any = false;
+        for (int i = 0; i < SERVERS; i++) any |= act(room, i);
+    }
+}
+
+static void pass(struct room *room, uint64_t ms) {
+    for (uint64_t end = room->now_ms + ms; room->now_ms < end; room->now_ms += 5) {
+        for (int i = 0; i < SERVERS; i++) step(room, i, &(struct raft_event){.type = RAFT_TICK});
+        settle(room);
+    }
+}
+
+static int leader(const struct room *room) {
+    for (int i = 0; i < SERVERS; i++)
+        if (!room->cut[i] && raft_leader_ready(room->raft[i])) return i;
+    return -1;
+}
+
+static struct room *found(void) {
+    struct room *room = calloc(1, sizeof *room);
+    room->now_ms = 1000;
+    struct raft_members members = {.count = SERVERS};
+    for (int i = 0; i < SERVERS; i++) {
+        room->raft[i] = core((uint64_t)i + 1, room->now_ms);
+        members.member[i] = (struct raft_member){.id = (uint64_t)i + 1, .voter = true};
+    }
+    struct raft_event event = {.type = RAFT_BOOTSTRAP, .now_ms = room->now_ms};
+    event.u.bootstrap = &members;
+    cr_assert_eq(raft_step(room->raft[0], &event), CO_OK);
+    cr_assert_eq(raft_step(room->raft[0], &event), CO_EXISTS, "a cluster is founded once");
+    pass(room, 50);
+    cr_assert_eq(leader(room), 0, "the founder leads");
+    return room;
+}
+
+static void leave(struct room *room) {
+    for (int i = 0; i < SERVERS; i++) raft_free(room->raft[i]);
+    free(room);
+}
+
+static void disk(struct room *room, int who, bool sick) { step(room, who, &(struct raft_event){.type = RAFT_DISK, .u.disk.sick = sick}); }
+
+Test(raft, a_leader_with_a_sick_disk_hands_over_to_a_healthy_server) {
+    struct room *room = found();
+    disk(room, 1, true);
+    pass(room, 100);
+    disk(room, 0, true);
+    pass(room, 50);
+    cr_assert_eq(leader(room), 2, "not to the server whose disk is sick too");
+    cr_assert_eq(raft_role(room->raft[0]), RAFT_FOLLOWER);
+    leave(room);
+}
+
+Test(raft, leadership_is_handed_over_at_most_once_in_ten_seconds) {
+    struct room *room = found();
+    disk(room, 0, true);
+    pass(room, 50);
+    int second = leader(room);
+    cr_assert(second > 0);
+    disk(room, 0, false);
+    pass(room, 200);
+    disk(room, second, true);
+    pass(room, 50);
+    int third = leader(room);
+    cr_assert_neq(third, second, "its own first time");
+    disk(room, second, false);
+    pass(room, 100);
+    disk(room, third, true);
+    pass(room, 50);
+    if (third == 0) cr_assert_eq(leader(room), 0, "it gave it away less than ten seconds ago");
+    pass(room, 11000);
+    cr_assert_neq(leader(room), third);
+    leave(room);
+}
+
+Test(raft, with_all_disks_sick_the_leader_stays) {
+    struct room *room = found();
+    for (int i = 0; i < SERVERS; i++) disk(room, i, true);
+    pass(room, 500);
+    cr_assert_eq(leader(room), 0);
+    leave(room);
+}
+
+Test(raft, a_sick_server_does_not_campaign) {
+    struct room *room = found();
+    disk(room, 1, true);
+    room->cut[0] = true;
+    pass(room, 2000);
+    cr_assert_eq(leader(room), 2);
+    leave(room);
+}

@@ -1,0 +1,686 @@
+/* Packet in, packet out, over a real catalog: every form of name and every type; what is kept, and for how
+ * long. */
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "catalog_help.h"
+#include "dns/responder.h"
+#include "dns_help.h"
+
+static struct rpc *rpc;
+static struct dns_setup setup;
+static struct dns_responder *responder;
+static uint8_t out[DNS_TCP_ROOM];
+
+static struct dns_config default_config(void) {
+    return (struct dns_config){.domain = "coord",
+                               .alt_domain = "alt.example",
+                               .datacenter = "dc1",
+                               .node_name = "n1",
+                               .stale = true,
+                               .soa_refresh = 3600,
+                               .soa_retry = 600,
+                               .soa_expire = 86400};
+}
+
+static void use_config(const struct dns_config *config) {
+    struct fault fault = {0};
+    dns_responder_free(responder);
+    dns_setup_free(&setup);
+    cr_assert(eq(int, dns_setup_make(&setup, config, &fault), CO_OK), "%s", fault.text);
+    responder = dns_responder_new(&setup, rpc);
+}
+
+static void fill(void) {
+    help_node(rpc, "n1", "10.0.0.1",
+              (const char *const[]){"k=v", "rfc1035-00=hello world", "a b=c=`d", NULL});
+    help_node(rpc, "n2", "fd00::2", NULL);
+    help_node(rpc, "n3", "host.example.com", NULL);
+    help_node(rpc, "N.4", "10.0.0.4", NULL);
+    help_node(rpc, "not a dns name..", "10.0.0.5", NULL);
+    help_service(rpc, (struct help_service){.node = "n1",
+                                            .id = "db1",
+                                            .name = "db",
+                                            .port = 5432,
+                                            .tags = {"Primary", "v1.2"},
+                                            .passing = 7,
+                                            .warning = 3});
+    help_service(rpc, (struct help_service){.node = "n2",
+                                            .id = "db2",
+                                            .name = "db",
+                                            .port = 5433,
+                                            .tags = {"replica"},
+                                            .passing = 7,
+                                            .warning = 3,
+                                            .status = PB__STATUS__WARNING});
+    help_service(rpc, (struct help_service){.node = "N.4",
+                                            .id = "db3",
+                                            .name = "db",
+                                            .address = "10.9.9.4",
+                                            .port = 5434,
+                                            .tags = {"replica"}});
+    help_service(rpc, (struct help_service){.node = "n1",
+                                            .id = "db4",
+                                            .name = "db",
+                                            .port = 5435,
+                                            .tags = {"dead"},
+                                            .status = PB__STATUS__CRITICAL});
+    help_service(rpc, (struct help_service){
+                          .node = "n1", .id = "six", .name = "six", .address = "fd00::99", .port = 1});
+    help_service(rpc,
+                 (struct help_service){
+                     .node = "n1", .id = "nm", .name = "named", .address = "svc.example.com", .port = 2});
+    help_service(rpc,
+                 (struct help_service){
+                     .node = "n1", .id = "own", .name = "own", .address = "n1.node.dc1.coord", .port = 3});
+    help_service(rpc,
+                 (struct help_service){
+                     .node = "n1", .id = "loop", .name = "loop", .address = "loop.service.coord", .port = 3});
+    help_service(rpc, (struct help_service){.node = "n1",
+                                            .id = "dead",
+                                            .name = "dead",
+                                            .port = 4,
+                                            .tags = {"t"},
+                                            .status = PB__STATUS__CRITICAL});
+    help_service(rpc, (struct help_service){
+                          .node = "n1", .id = "up", .name = "UpperCase", .port = 5, .tags = {"TaG"}});
+    help_service(rpc,
+                 (struct help_service){.node = "not a dns name..", .id = "odd", .name = "odd", .port = 6});
+}
+
+static void set_up(void) {
+    rpc = fake_rpc_open();
+    fill();
+    struct dns_config config = default_config();
+    use_config(&config);
+}
+static void tear_down(void) {
+    dns_responder_free(responder);
+    dns_setup_free(&setup);
+    fake_rpc_close(rpc);
+}
+TestSuite(dns_responder, .init = set_up, .fini = tear_down);
+
+static struct help_answer ask_with(const char *name, unsigned type, unsigned edns,
+                                   enum dns_transport transport) {
+    uint8_t query[512];
+    size_t size = help_query(query, name, type, edns);
+    dns_responder_begin(responder);
+    size_t got = dns_responder_answer(responder, transport, query, size, out);
+    dns_responder_end(responder);
+    cr_assert(gt(sz, got, 0));
+    return help_parse(out, got);
+}
+static struct help_answer ask(const char *name, unsigned type) { return ask_with(name, type, 4096, DNS_UDP); }
+
+#define SOA_START "coord. 0 IN SOA ns.coord. hostmaster.coord. "
+#define SOA_END   " 3600 600 86400 0"
+static void expect_soa(const char *name, const char *authority, const char *domain) {
+    char start[300];
+    snprintf(start, sizeof(start), "%s. 0 IN SOA ns.%s. hostmaster.%s. ", domain, domain, domain);
+    cr_expect(strncmp(authority, start, strlen(start)) == 0, "%s: %s", name, authority);
+    size_t size = strlen(authority), end = strlen(SOA_END);
+    cr_expect(size > end && strcmp(authority + size - end, SOA_END) == 0, "%s: %s", name, authority);
+}
+
+struct row {
+    const char *name;
+    unsigned type;
+    const char *answer, *additional;
+};
+
+static void expect_rows(const struct row *rows, size_t count) {
+    for (unsigned round = 0; round < 2; round++) { /* made, then kept */
+        for (size_t i = 0; i < count; i++) {
+            struct help_answer got = ask(rows[i].name, rows[i].type);
+            cr_expect(eq(int, got.rcode, RCODE_NOERROR), "%s", rows[i].name);
+            cr_expect(got.aa && !got.tc && !got.ra && got.edns, "%s", rows[i].name);
+            cr_expect_str_eq(got.answer, rows[i].answer, "%s %u, got:\n%s", rows[i].name, rows[i].type,
+                             got.answer);
+            if (rows[i].additional) {
+                cr_expect_str_eq(got.additional, rows[i].additional, "%s %u, got:\n%s", rows[i].name,
+                                 rows[i].type, got.additional);
+            }
+            help_free(&got);
+        }
+    }
+}
+
+Test(dns_responder, addresses_of_services) {
+    static const struct row rows[] = {
+        {"db.service.coord", TYPE_A, "db.service.coord. 0 IN A 10.0.0.1\ndb.service.coord. 0 IN A 10.9.9.4",
+         ""},
+        {"DB.Service.Coord", TYPE_A, "DB.Service.Coord. 0 IN A 10.0.0.1\nDB.Service.Coord. 0 IN A 10.9.9.4",
+         ""},
+        {"db.service.coord", TYPE_AAAA, "db.service.coord. 0 IN AAAA fd00::2", ""},
+        {"db.service.coord", TYPE_ANY,
+         "db.service.coord. 0 IN A 10.0.0.1\ndb.service.coord. 0 IN A 10.9.9.4\ndb.service.coord. 0 IN AAAA "
+         "fd00::2",
+         ""},
+        {"primary.db.service.coord", TYPE_A, "primary.db.service.coord. 0 IN A 10.0.0.1", ""},
+        {"v1.2.db.service.dc1.coord", TYPE_A, "v1.2.db.service.dc1.coord. 0 IN A 10.0.0.1", ""},
+        {"db.service.dc1.dc.coord", TYPE_AAAA, "db.service.dc1.dc.coord. 0 IN AAAA fd00::2", ""},
+        {"_db._primary.service.coord", TYPE_A, "_db._primary.service.coord. 0 IN A 10.0.0.1", ""},
+        {"_db._tcp.dc1.coord", TYPE_AAAA, "_db._tcp.dc1.coord. 0 IN AAAA fd00::2", ""},
+        {"_db._v1.2.service.coord", TYPE_A, "_db._v1.2.service.coord. 0 IN A 10.0.0.1", ""},
+        {"uppercase.service.coord", TYPE_A, "uppercase.service.coord. 0 IN A 10.0.0.1", ""},
+        {"tag.UPPERCASE.service.coord", TYPE_A, "tag.UPPERCASE.service.coord. 0 IN A 10.0.0.1", ""},
+        {"six.service.coord", TYPE_AAAA, "six.service.coord. 0 IN AAAA fd00::99", ""},
+        {"odd.service.coord", TYPE_A, "odd.service.coord. 0 IN A 10.0.0.5", ""},
+        {"db.service.alt.example", TYPE_AAAA, "db.service.alt.example. 0 IN AAAA fd00::2", ""},
+    };
+    expect_rows(rows, ARRAY_COUNT(rows));
+}
+
+Test(dns_responder, srv_of_services) {
+    static const char node1[] =
+        "n1.node.dc1.coord. 0 IN A 10.0.0.1\nn1.node.dc1.coord. 0 IN TXT \"a b=c=``d\"\n"
+        "n1.node.dc1.coord. 0 IN TXT \"hello world\"\nn1.node.dc1.coord. 0 IN TXT \"k=v\"";
+    static const struct row rows[] = {
+        {"_db._tcp.service.coord", TYPE_SRV,
+         "_db._tcp.service.coord. 0 IN SRV 1 1 5434 0a090904.addr.dc1.coord.\n"
+         "_db._tcp.service.coord. 0 IN SRV 1 3 5433 n2.node.dc1.coord.\n"
+         "_db._tcp.service.coord. 0 IN SRV 1 7 5432 n1.node.dc1.coord.",
+         "0a090904.addr.dc1.coord. 0 IN A 10.9.9.4\nn1.node.dc1.coord. 0 IN A 10.0.0.1\n"
+         "n1.node.dc1.coord. 0 IN TXT \"a b=c=``d\"\nn1.node.dc1.coord. 0 IN TXT \"hello world\"\n"
+         "n1.node.dc1.coord. 0 IN TXT \"k=v\"\nn2.node.dc1.coord. 0 IN AAAA fd00::2"},
+        {"primary.db.service.coord", TYPE_SRV,
+         "primary.db.service.coord. 0 IN SRV 1 7 5432 n1.node.dc1.coord.", node1},
+        {"primary.db.service.alt.example", TYPE_SRV,
+         "primary.db.service.alt.example. 0 IN SRV 1 7 5432 n1.node.dc1.coord.", node1},
+        {"uppercase.service.coord", TYPE_SRV, "uppercase.service.coord. 0 IN SRV 1 1 5 n1.node.dc1.coord.",
+         node1},
+        {"own.service.coord", TYPE_SRV, "own.service.coord. 0 IN SRV 1 1 3 n1.node.dc1.coord.", node1},
+        {"odd.service.coord", TYPE_SRV, "odd.service.coord. 0 IN SRV 1 1 6 0a000005.addr.dc1.coord.",
+         "0a000005.addr.dc1.coord. 0 IN A 10.0.0.5"},
+        {"named.service.coord", TYPE_SRV, "named.service.coord. 0 IN SRV 1 1 2 svc.example.com.",
+         "n1.node.dc1.coord. 0 IN TXT \"a b=c=``d\"\nn1.node.dc1.coord. 0 IN TXT \"hello world\"\n"
+         "n1.node.dc1.coord. 0 IN TXT \"k=v\""},
+        {"six.service.coord", TYPE_SRV,
+         "six.service.coord. 0 IN SRV 1 1 1 fd000000000000000000000000000099.addr.dc1.coord.", NULL},
+    };
+    expect_rows(rows, ARRAY_COUNT(rows));
+}
+
+/* Both ends of each name that SRV gives lead to its address. */
+Test(dns_responder, targets_resolve) {
+    static const struct row rows[] = {
+        {"0a090904.addr.dc1.coord", TYPE_A, "0a090904.addr.dc1.coord. 0 IN A 10.9.9.4", ""},
+        {"fd000000000000000000000000000099.addr.coord", TYPE_ANY,
+         "fd000000000000000000000000000099.addr.coord. 0 IN AAAA fd00::99", ""},
+        {"n.4.node.dc1.coord", TYPE_A, "n.4.node.dc1.coord. 0 IN A 10.0.0.4", ""},
+        {"n2.node.coord", TYPE_AAAA, "n2.node.coord. 0 IN AAAA fd00::2", ""},
+    };
+    expect_rows(rows, ARRAY_COUNT(rows));
+}
+
+Test(dns_responder, nodes) {
+    static const struct row rows[] = {
+        {"N1.node.coord", TYPE_A, "N1.node.coord. 0 IN A 10.0.0.1",
+         "N1.node.coord. 0 IN TXT \"a b=c=``d\"\nN1.node.coord. 0 IN TXT \"hello world\"\nN1.node.coord. 0 "
+         "IN TXT \"k=v\""},
+        {"n1.node.dc1.coord", TYPE_TXT,
+         "n1.node.dc1.coord. 0 IN TXT \"a b=c=``d\"\nn1.node.dc1.coord. 0 IN TXT \"hello world\"\n"
+         "n1.node.dc1.coord. 0 IN TXT \"k=v\"",
+         ""},
+        {"n1.node.coord", TYPE_ANY,
+         "n1.node.coord. 0 IN A 10.0.0.1\nn1.node.coord. 0 IN TXT \"a b=c=``d\"\nn1.node.coord. 0 IN TXT "
+         "\"hello world\"\n"
+         "n1.node.coord. 0 IN TXT \"k=v\"",
+         ""},
+        {"n3.node.coord", TYPE_A, "n3.node.coord. 0 IN CNAME host.example.com.", ""},
+        {"n3.node.coord", TYPE_ANY, "n3.node.coord. 0 IN CNAME host.example.com.", ""},
+        {"n3.node.coord", TYPE_CNAME, "n3.node.coord. 0 IN CNAME host.example.com.", ""},
+    };
+    expect_rows(rows, ARRAY_COUNT(rows));
+}
+
+Test(dns_responder, names_as_addresses) {
+    static const struct row rows[] = {
+        {"named.service.coord", TYPE_A, "named.service.coord. 0 IN CNAME svc.example.com.", ""},
+        {"named.service.coord", TYPE_AAAA, "named.service.coord. 0 IN CNAME svc.example.com.", ""},
+        {"named.service.coord", TYPE_TXT, "named.service.coord. 0 IN CNAME svc.example.com.", ""},
+        {"own.service.coord", TYPE_A,
+         "n1.node.dc1.coord. 0 IN A 10.0.0.1\nown.service.coord. 0 IN CNAME n1.node.dc1.coord.", ""},
+        {"own.service.coord", TYPE_AAAA, "own.service.coord. 0 IN CNAME n1.node.dc1.coord.", ""},
+    };
+    expect_rows(rows, ARRAY_COUNT(rows));
+    struct help_answer got = ask("loop.service.coord", TYPE_A); /* ends */
+    cr_expect(eq(int, got.rcode, RCODE_NOERROR));
+    help_free(&got);
+    help_service(rpc,
+                 (struct help_service){.node = "n1", .id = "l", .name = "later", .address = "x9.node.coord"});
+    static const unsigned types[] = {TYPE_A, TYPE_SRV};
+    for (size_t i = 0; i < 2; i++) {
+        got = ask("later.service.coord", types[i]);
+        cr_expect(strstr(got.answer, "10.0.0.9") == NULL && strstr(got.additional, "10.0.0.9") == NULL);
+        help_free(&got);
+    }
+    help_node(rpc, "x9", "10.0.0.9", NULL); /* the name that it stands for appears */
+    for (size_t i = 0; i < 2; i++) {
+        got = ask("later.service.coord", types[i]);
+        cr_expect(strstr(got.answer, "10.0.0.9") != NULL || strstr(got.additional, "10.0.0.9") != NULL);
+        help_free(&got);
+    }
+}
+
+Test(dns_responder, nothing_there) {
+    static const struct {
+        const char *name;
+        unsigned type;
+        int rcode;
+        const char *domain;
+    } rows[] = {
+        {"no.service.coord", TYPE_A, RCODE_NXDOMAIN, "coord"},
+        {"no.service.coord", TYPE_SRV, RCODE_NXDOMAIN, "coord"},
+        {"no.service.alt.example", TYPE_A, RCODE_NXDOMAIN, "alt.example"},
+        {"no.node.coord", TYPE_A, RCODE_NXDOMAIN, "coord"},
+        {"dead.service.coord", TYPE_A, RCODE_NXDOMAIN, "coord"},
+        {"dead.service.coord", TYPE_SRV, RCODE_NXDOMAIN, "coord"},
+        {"t.dead.service.coord", TYPE_A, RCODE_NXDOMAIN, "coord"},
+        {"dead.db.service.coord", TYPE_A, RCODE_NXDOMAIN, "coord"}, /* a tag of a critical instance only */
+        {"notag.db.service.coord", TYPE_A, RCODE_NXDOMAIN, "coord"},
+        {"db.service.dc2.coord", TYPE_A, RCODE_NXDOMAIN, "coord"},
+        {"n1.node.dc2.coord", TYPE_A, RCODE_NXDOMAIN, "coord"},
+        {"dc2.coord", TYPE_A, RCODE_NXDOMAIN, "coord"},
+        {"foo.bar.coord", TYPE_A, RCODE_NXDOMAIN, "coord"},
+        {"db.query.coord", TYPE_A, RCODE_NXDOMAIN, "coord"},
+        {"0a00.addr.coord", TYPE_A, RCODE_NXDOMAIN, "coord"},
+        {"six.service.coord", TYPE_A, RCODE_NOERROR, "coord"},
+        {"db.service.coord", TYPE_TXT, RCODE_NOERROR, "coord"},
+        {"db.service.coord", 15, RCODE_NOERROR, "coord"},
+        {"db.service.coord", 65280, RCODE_NOERROR, "coord"},
+        {"n1.node.coord", TYPE_AAAA, RCODE_NOERROR, "coord"},
+        {"n2.node.coord", TYPE_TXT, RCODE_NOERROR, "coord"},
+        {"n1.node.coord", TYPE_SRV, RCODE_NOERROR, "coord"},
+        {"0a000001.addr.coord", TYPE_AAAA, RCODE_NOERROR, "coord"},
+        {"coord", TYPE_A, RCODE_NOERROR, "coord"},
+        {"alt.example", TYPE_A, RCODE_NOERROR, "alt.example"},
+        {"service.coord", TYPE_A, RCODE_NOERROR, "coord"},
+        {"dc1.coord", TYPE_A, RCODE_NOERROR, "coord"},
+        {"_tcp.service.coord", TYPE_A, RCODE_NOERROR, "coord"},
+    };
+    for (unsigned round = 0; round < 2; round++) {
+        for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+            struct help_answer got = ask(rows[i].name, rows[i].type);
+            cr_expect(eq(int, got.rcode, rows[i].rcode), "%s %u", rows[i].name, rows[i].type);
+            cr_expect(got.aa, "%s", rows[i].name);
+            cr_expect(eq(sz, got.answers, 0), "%s: %s", rows[i].name, got.answer);
+            expect_soa(rows[i].name, got.authority, rows[i].domain);
+            help_free(&got);
+        }
+    }
+}
+
+Test(dns_responder, the_domain) {
+    struct help_answer got = ask("coord", TYPE_NS); /* no servers in the catalog: this one */
+    EXPECT_LINES(got.answer, "coord. 0 IN NS n1.node.dc1.coord.");
+    EXPECT_LINES(got.additional, "n1.node.dc1.coord. 0 IN A 10.0.0.1");
+    help_free(&got);
+    got = ask("ns.coord", TYPE_A);
+    EXPECT_LINES(got.answer, "ns.coord. 0 IN A 10.0.0.1");
+    help_free(&got);
+
+    help_service(rpc, (struct help_service){.node = "n1", .id = "consul", .name = "consul", .port = 8300});
+    help_service(rpc, (struct help_service){.node = "n2", .id = "consul", .name = "consul", .port = 8300});
+    static const char *const names[] = {"coord", "db.service.coord", "no.such.name.coord"};
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        got = ask(names[i], TYPE_NS);
+        EXPECT_LINES(got.answer, "coord. 0 IN NS n1.node.dc1.coord.\ncoord. 0 IN NS n2.node.dc1.coord.");
+        EXPECT_LINES(got.additional,
+                     "n1.node.dc1.coord. 0 IN A 10.0.0.1\nn2.node.dc1.coord. 0 IN AAAA fd00::2");
+        help_free(&got);
+        got = ask(names[i], TYPE_SOA);
+        expect_soa(names[i], got.answer, "coord");
+        EXPECT_LINES(got.authority, "coord. 0 IN NS n1.node.dc1.coord.\ncoord. 0 IN NS n2.node.dc1.coord.");
+        EXPECT_LINES(got.additional,
+                     "n1.node.dc1.coord. 0 IN A 10.0.0.1\nn2.node.dc1.coord. 0 IN AAAA fd00::2");
+        help_free(&got);
+    }
+    got = ask("x.alt.example", TYPE_NS);
+    EXPECT_LINES(got.answer,
+                 "alt.example. 0 IN NS n1.node.dc1.coord.\nalt.example. 0 IN NS n2.node.dc1.coord.");
+    help_free(&got);
+    got = ask("ns.coord", TYPE_ANY);
+    EXPECT_LINES(got.answer, "ns.coord. 0 IN A 10.0.0.1\nns.coord. 0 IN AAAA fd00::2");
+    help_free(&got);
+    got = ask("coord", TYPE_ANY);
+    cr_expect(eq(sz, got.answers, 3));
+    help_free(&got);
+}
+
+Test(dns_responder, reverse) {
+    static const struct row rows[] = {
+        {"1.0.0.10.in-addr.arpa", TYPE_PTR, "1.0.0.10.in-addr.arpa. 0 IN PTR n1.node.dc1.coord.", ""},
+        {"4.0.0.10.IN-ADDR.arpa", TYPE_PTR, "4.0.0.10.IN-ADDR.arpa. 0 IN PTR N.4.node.dc1.coord.", ""},
+        {"2.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.d.f.ip6.arpa", TYPE_PTR,
+         "2.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.d.f.ip6.arpa. 0 IN PTR "
+         "n2.node.dc1.coord.",
+         ""},
+        {"1.0.0.10.in-addr.arpa", TYPE_A, "", ""},
+    };
+    expect_rows(rows, ARRAY_COUNT(rows));
+    struct help_answer got = ask("77.0.0.10.in-addr.arpa", TYPE_PTR);
+    cr_expect(eq(int, got.rcode, RCODE_REFUSED));
+    help_free(&got);
+    help_drop_node(rpc, "N.4");
+    got = ask("1.0.0.10.in-addr.arpa", TYPE_PTR);
+    cr_expect(eq(sz, got.answers, 1));
+    help_free(&got);
+}
+
+/* The picture may be a moment behind. */
+static void expect_reverse(const char *name, const char *answer) {
+    uint64_t end_ms = clock_mono_ms() + 5000;
+    for (;;) {
+        struct help_answer got = ask(name, TYPE_PTR);
+        bool good = strcmp(got.answer, answer) == 0 || clock_mono_ms() > end_ms;
+        if (good) EXPECT_LINES(got.answer, answer);
+        help_free(&got);
+        if (good) return;
+    }
+}
+
+Test(dns_responder, reverse_of_services_with_an_address_of_their_own) {
+    help_service(rpc, (struct help_service){.node = "n1", .id = "p2", .name = "Proxy", .address = "10.7.7.7", .port = 1});
+    help_service(rpc, (struct help_service){.node = "n1", .id = "p1", .name = "api", .address = "10.7.7.7", .port = 1});
+    expect_reverse("7.7.7.10.in-addr.arpa", "7.7.7.10.in-addr.arpa. 0 IN PTR api.service.dc1.coord.");
+    help_drop_service(rpc, "n1", "p1");
+    expect_reverse("7.7.7.10.in-addr.arpa", "7.7.7.10.in-addr.arpa. 0 IN PTR Proxy.service.dc1.coord.");
+    /* it moves; its name alone changes; it goes */
+    help_service(rpc, (struct help_service){.node = "n1", .id = "p2", .name = "Proxy", .address = "fd00::7", .port = 1});
+    expect_reverse("7.7.7.10.in-addr.arpa", "");
+    expect_reverse("7.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.d.f.ip6.arpa",
+                   "7.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.d.f.ip6.arpa. 0 IN PTR Proxy.service.dc1.coord.");
+    help_service(rpc, (struct help_service){.node = "n1", .id = "p2", .name = "front", .address = "10.7.7.8", .port = 1});
+    expect_reverse("8.7.7.10.in-addr.arpa", "8.7.7.10.in-addr.arpa. 0 IN PTR front.service.dc1.coord.");
+    help_service(rpc, (struct help_service){.node = "n1", .id = "p2", .name = "back", .address = "10.7.7.8", .port = 1});
+    expect_reverse("8.7.7.10.in-addr.arpa", "8.7.7.10.in-addr.arpa. 0 IN PTR back.service.dc1.coord.");
+    /* a node's address is the node's */
+    help_service(rpc, (struct help_service){.node = "n2", .id = "x", .name = "other", .address = "10.0.0.1", .port = 1});
+    expect_reverse("1.0.0.10.in-addr.arpa", "1.0.0.10.in-addr.arpa. 0 IN PTR n1.node.dc1.coord.");
+    help_drop_service(rpc, "n1", "p2");
+    expect_reverse("8.7.7.10.in-addr.arpa", "");
+}
+
+Test(dns_responder, not_ours) {
+    static const char *const names[] = {"example.com", "coord.com", "coordx", ".", "com", "1.in-addr.arpa"};
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        struct help_answer got = ask(names[i], TYPE_A);
+        cr_expect(eq(int, got.rcode, RCODE_REFUSED), "%s", names[i]);
+        cr_expect(not(got.aa));
+        cr_expect(eq(sz, got.answers + got.authorities + got.additionals, 0));
+        help_free(&got);
+    }
+}
+
+/* A change shows at once, whatever was kept. */
+Test(dns_responder, changes_show_at_once) {
+    struct help_answer got = ask("primary.db.service.coord", TYPE_A);
+    cr_expect(eq(sz, got.answers, 1));
+    help_free(&got);
+
+    help_node_check(rpc, "n1", PB__STATUS__CRITICAL);
+    got = ask("primary.db.service.coord", TYPE_A);
+    cr_expect(eq(int, got.rcode, RCODE_NXDOMAIN));
+    help_free(&got);
+    got = ask("db.service.coord", TYPE_A);
+    EXPECT_LINES(got.answer, "db.service.coord. 0 IN A 10.9.9.4");
+    help_free(&got);
+
+    help_node_check(rpc, "n1", PB__STATUS__WARNING);
+    got = ask("primary.db.service.coord", TYPE_SRV);
+    EXPECT_LINES(got.answer, "primary.db.service.coord. 0 IN SRV 1 3 5432 n1.node.dc1.coord.");
+    help_free(&got);
+
+    help_node(rpc, "n1", "10.0.0.77", NULL);
+    static const char *const names[] = {"primary.db.service.coord", "n1.node.coord", "own.service.coord"};
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        got = ask(names[i], TYPE_A);
+        cr_expect(strstr(got.answer, "10.0.0.77") != NULL, "%s: %s", names[i], got.answer);
+        help_free(&got);
+    }
+    got = ask("own.service.coord", TYPE_SRV);
+    EXPECT_LINES(got.additional, "n1.node.dc1.coord. 0 IN A 10.0.0.77");
+    help_free(&got);
+
+    help_service(
+        rpc, (struct help_service){.node = "n2", .id = "new", .name = "no", .port = 1, .tags = {"notag"}});
+    got = ask("notag.no.service.coord", TYPE_AAAA);
+    cr_expect(eq(sz, got.answers, 1));
+    help_free(&got);
+    help_drop_service(rpc, "n2", "new");
+    got = ask("no.service.coord", TYPE_AAAA);
+    cr_expect(eq(int, got.rcode, RCODE_NXDOMAIN));
+    help_free(&got);
+    help_drop_node(rpc, "n2");
+    got = ask("n2.node.coord", TYPE_AAAA);
+    cr_expect(eq(int, got.rcode, RCODE_NXDOMAIN));
+    help_free(&got);
+}
+
+/* What is kept is not read again; a change elsewhere does not matter. */
+Test(dns_responder, answers_are_kept) {
+    static const char *const names[] = {"db.service.coord", "primary.db.service.coord", "dead.service.coord",
+                                        "n1.node.coord"};
+    static const unsigned types[] = {TYPE_A, TYPE_AAAA, TYPE_SRV, TYPE_ANY, 15};
+    unsigned long reads = 0;
+    for (unsigned round = 0; round < 3; round++) {
+        if (round == 1) reads = fake_rpc_reads(rpc);
+        if (round == 2)
+            help_service(rpc, (struct help_service){.node = "n3", .id = "z", .name = "elsewhere", .port = 1});
+        for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+            for (size_t j = 0; j < ARRAY_COUNT(types); j++) {
+                struct help_answer got = ask(names[i], types[j]);
+                help_free(&got);
+            }
+        }
+    }
+    cr_expect(eq(ulong, fake_rpc_reads(rpc), reads));
+}
+
+/* Made-up names, tags and types leave nothing behind, and cost one look each at most. */
+Test(dns_responder, made_up_names_push_nothing_out) {
+    struct help_answer got = ask("db.service.coord", TYPE_A);
+    help_free(&got);
+    got = ask("x.db.service.coord", TYPE_A);
+    help_free(&got);
+    unsigned long reads = fake_rpc_reads(rpc);
+    for (unsigned i = 0; i < 20000; i++) {
+        char name[80];
+        static const char *const forms[] = {"made-up-%u.service.coord", "made-up-%u.db.service.coord",
+                                            "made-up-%u.node.coord", "%08x.addr.coord", "made-up-%u.coord"};
+        snprintf(name, sizeof(name), forms[i % ARRAY_COUNT(forms)], i);
+        got = ask(name, TYPE_A);
+        help_free(&got);
+        got = ask("db.service.coord", 256 + i % 60000);
+        help_free(&got);
+    }
+    cr_expect(le(ulong, fake_rpc_reads(rpc) - reads, 20000 + 5));
+    reads = fake_rpc_reads(rpc);
+    got = ask("db.service.coord", TYPE_A);
+    cr_expect(eq(sz, got.answers, 2));
+    help_free(&got);
+    cr_expect(eq(ulong, fake_rpc_reads(rpc), reads));
+}
+
+Test(dns_responder, settings) {
+    struct dns_service_ttl ttls[] = {{"*", 10 * INT64_C(1000000000)},
+                                     {"d*", 20 * INT64_C(1000000000)},
+                                     {"db", INT64_C(30500000000)},
+                                     {"six", 0}};
+    struct dns_config config = default_config();
+    config.service_ttls = ttls;
+    config.service_ttl_count = ARRAY_COUNT(ttls);
+    config.node_ttl_ns = INT64_C(40000000000);
+    config.soa_min_ttl = 50;
+    config.only_passing = true;
+    use_config(&config);
+    static const struct row rows[] = {
+        {"db.service.coord", TYPE_A, "db.service.coord. 30 IN A 10.0.0.1\ndb.service.coord. 30 IN A 10.9.9.4",
+         NULL},
+        {"six.service.coord", TYPE_AAAA, "six.service.coord. 0 IN AAAA fd00::99", NULL},
+        {"uppercase.service.coord", TYPE_A, "uppercase.service.coord. 10 IN A 10.0.0.1", NULL},
+        {"n2.node.coord", TYPE_AAAA, "n2.node.coord. 40 IN AAAA fd00::2", NULL},
+        {"own.service.coord", TYPE_A,
+         "n1.node.dc1.coord. 40 IN A 10.0.0.1\nown.service.coord. 10 IN CNAME n1.node.dc1.coord.", NULL},
+    };
+    expect_rows(rows, ARRAY_COUNT(rows));
+    struct help_answer got = ask("db.service.coord", TYPE_AAAA); /* warning only */
+    cr_expect(eq(int, got.rcode, RCODE_NOERROR));
+    cr_expect(strncmp(got.authority, "coord. 50 IN SOA", 16) == 0);
+    help_free(&got);
+    cr_expect(eq(u32, dns_setup_service_ttl(&setup, slice_text("DB")), 30));
+    cr_expect(eq(u32, dns_setup_service_ttl(&setup, slice_text("dx")), 20));
+    cr_expect(eq(u32, dns_setup_service_ttl(&setup, slice_text("d")), 20));
+}
+
+static void hundred(void) {
+    for (unsigned i = 0; i < 100; i++) {
+        char node[20], address[20];
+        snprintf(node, sizeof(node), "m%u", i);
+        snprintf(address, sizeof(address), "10.1.0.%u", i);
+        help_node(rpc, node, address, NULL);
+        help_service(rpc, (struct help_service){.node = node, .id = "big", .name = "big", .port = 1000 + i});
+    }
+}
+
+static void show_weight(unsigned weight, const char *wanted, bool at_once) {
+    help_service(
+        rpc, (struct help_service){
+                 .node = "m0", .id = "big", .name = "big", .port = 1000, .passing = weight, .warning = 1});
+    uint64_t before_ms = clock_mono_ms();
+    for (bool seen = false; !seen;) {
+        struct help_answer got = ask_with("big.service.coord", TYPE_SRV, 0, DNS_TCP);
+        seen = strstr(got.answer, wanted) != NULL;
+        help_free(&got);
+        cr_assert(seen || (!at_once && clock_mono_ms() - before_ms < 20000));
+    }
+}
+
+/* A service of a thousand instances is not made anew at every change, and yet soon; a smaller one is. */
+Test(dns_responder, large_services_rest) {
+    hundred();
+    for (unsigned i = 0; i < 5; i++) {
+        char wanted[40];
+        snprintf(wanted, sizeof(wanted), "SRV 1 %u 1000 m0.", 50 + i);
+        show_weight(50 + i, wanted, true);
+    }
+    for (unsigned i = 0; i < 1000; i++) {
+        char id[20];
+        snprintf(id, sizeof(id), "more%u", i);
+        help_service(rpc, (struct help_service){.node = "m1", .id = id, .name = "big", .port = 2000 + i});
+    }
+    show_weight(60, "SRV 1 60 1000 m0.", false);
+    unsigned long reads = fake_rpc_reads(rpc);
+    for (unsigned i = 0; i < 20; i++) {
+        char wanted[40];
+        snprintf(wanted, sizeof(wanted), "SRV 1 %u 1000 m0.", 70 + i);
+        show_weight(70 + i, wanted, false);
+    }
+    cr_expect(le(ulong, fake_rpc_reads(rpc) - reads, 20 * 2)); /* spelling and instances, once a change */
+    struct dns_config config = default_config();
+    config.stale = false;
+    use_config(&config);
+    for (unsigned i = 0; i < 3; i++) {
+        char wanted[40];
+        snprintf(wanted, sizeof(wanted), "SRV 1 %u 1000 m0.", 90 + i);
+        show_weight(90 + i, wanted, true);
+    }
+}
+
+Test(dns_responder, sizes_and_limits) {
+    hundred();
+    const size_t fixed = 12 + 23;
+    static const struct {
+        unsigned type, edns;
+        enum dns_transport transport;
+        size_t answers;
+    } rows[] = {
+        {TYPE_A, 0, DNS_UDP, (512 - 35) / 16},
+        {TYPE_A, 512, DNS_UDP, (512 - 46) / 16},
+        {TYPE_A, 100, DNS_UDP, (512 - 46) / 16},
+        {TYPE_A, 1232, DNS_UDP, (1232 - 46) / 16},
+        {TYPE_A, 4096, DNS_UDP, 100},
+        {TYPE_A, 0, DNS_TCP, 100},
+        {TYPE_SRV, 0, DNS_TCP, 100},
+        {TYPE_SRV, 8192, DNS_UDP, 100},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        struct help_answer got = ask_with("big.service.coord", rows[i].type, rows[i].edns, rows[i].transport);
+        cr_expect(eq(sz, got.answers, rows[i].answers), "row %zu", i);
+        cr_expect(eq(int, got.tc, rows[i].answers < 100), "row %zu", i);
+        if (rows[i].type == TYPE_A)
+            cr_expect(eq(sz, got.size, fixed + (rows[i].edns ? 11 : 0) + 16 * got.answers), "row %zu", i);
+        help_free(&got);
+    }
+    struct dns_config config = default_config();
+    config.udp_answer_limit = 3;
+    config.a_record_limit = 5;
+    use_config(&config);
+    static const struct {
+        unsigned type, edns;
+        enum dns_transport transport;
+        size_t answers;
+    } limited[] = {
+        {TYPE_A, 0, DNS_UDP, 3},        {TYPE_SRV, 0, DNS_UDP, 3}, {TYPE_A, 512, DNS_UDP, 3},
+        {TYPE_A, 1232, DNS_UDP, 5},     {TYPE_A, 0, DNS_TCP, 5},   {TYPE_SRV, 0, DNS_TCP, 100},
+        {TYPE_SRV, 8192, DNS_UDP, 100},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(limited); i++) {
+        struct help_answer got =
+            ask_with("big.service.coord", limited[i].type, limited[i].edns, limited[i].transport);
+        cr_expect(eq(sz, got.answers, limited[i].answers), "row %zu", i);
+        cr_expect(not(got.tc), "row %zu", i);
+        help_free(&got);
+    }
+}
+
+/* Default reads: one confirmation for a batch, waited for; without a leader there is no answer but SERVFAIL.
+ */
+Test(dns_responder, reads_that_must_be_fresh) {
+    struct dns_config config = default_config();
+    config.stale = false;
+    use_config(&config);
+    static const struct {
+        int confirm, rcode;
+    } rows[] = {{CO_OK, RCODE_NOERROR},
+                {CO_AGAIN, RCODE_NOERROR},
+                {CO_NOLEADER, RCODE_SERVFAIL},
+                {CO_OK, RCODE_NOERROR}};
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        fake_rpc_set_confirm(rpc, rows[i].confirm);
+        struct help_answer got = ask("db.service.coord", TYPE_A);
+        cr_expect(eq(int, got.rcode, rows[i].rcode), "row %zu", i);
+        help_free(&got);
+    }
+}
+
+Test(dns_responder, without_any_server_known) {
+    struct dns_config config = default_config();
+    config.node_name = "not-registered";
+    use_config(&config);
+    struct help_answer got = ask("coord", TYPE_NS);
+    EXPECT_LINES(got.answer, "coord. 0 IN NS ns.coord.");
+    help_free(&got);
+    got = ask("ns.coord", TYPE_A);
+    cr_expect(eq(int, got.rcode, RCODE_NOERROR));
+    cr_expect(eq(sz, got.answers, 0));
+    help_free(&got);
+}
+
+/* A server that knows nothing yet must not deny that names exist. */
+Test(dns_responder, before_anything_is_applied) {
+    struct rpc *empty = fake_rpc_open();
+    struct dns_responder *other = dns_responder_new(&setup, empty);
+    uint8_t query[512];
+    size_t size = help_query(query, "db.service.coord", TYPE_A, 0);
+    dns_responder_begin(other);
+    struct help_answer got = help_parse(out, dns_responder_answer(other, DNS_UDP, query, size, out));
+    cr_expect(eq(int, got.rcode, RCODE_SERVFAIL));
+    help_free(&got);
+    dns_responder_free(other);
+    fake_rpc_close(empty);
+}

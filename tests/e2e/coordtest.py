@@ -1,0 +1,250 @@
+"""Runs the real program for end-to-end tests. Standard library only.
+
+Every agent gets a loopback address of its own (127.x.y.z with the default ports), so that suites can run
+side by side. Tests poll conditions with a deadline; nothing sleeps and hopes.
+"""
+import atexit, errno, json, os, random, re, shutil, signal, socket, subprocess, sys, tempfile, time
+import http.client, urllib.parse
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../lib"))
+from pace import SLOW, server_arguments
+
+COORD = os.environ.get("COORD_BIN") or os.path.join(HERE, "../../build/coord")
+
+
+def free_address():
+    """A loopback address on which nobody listens at our ports."""
+    for _ in range(200):
+        ip = "127.%d.%d.%d" % (random.randint(100, 199), random.randint(1, 254), random.randint(2, 254))
+        try:
+            for port, kind in ((8500, socket.SOCK_STREAM), (8600, socket.SOCK_STREAM), (8600, socket.SOCK_DGRAM), (8300, socket.SOCK_STREAM)):
+                with socket.socket(socket.AF_INET, kind) as s:
+                    s.bind((ip, port))
+            return ip
+        except OSError as e:
+            if e.errno != errno.EADDRINUSE:
+                raise
+    raise RuntimeError("no free loopback address")
+
+
+def until(what, condition, within=10.0, every=0.02):
+    """Polls `condition` until it is true; returns its value."""
+    end = time.monotonic() + within * SLOW
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError("not within %.1f s: %s (last: %r)" % (within * SLOW, what, value))
+        time.sleep(every)
+
+
+def check(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+class Agent:
+    """One `coord agent`. Its data folder outlives kill() and stop()."""
+
+    def __init__(self, *args, server=True, dev=False, ip=None, name="n1"):
+        self.ip = ip or free_address()
+        self.dir = tempfile.mkdtemp(prefix="coord-e2e-")
+        self.data = os.path.join(self.dir, "data")
+        self.log_path = os.path.join(self.dir, "log")
+        self.name = name
+        self.args = list(args)
+        self.dev, self.server = dev, server
+        self.proc = None
+        atexit.register(self.cleanup)
+
+    def argv(self):
+        a = [COORD, "agent", "-node=" + self.name, "-bind=" + self.ip, "-client=" + self.ip]
+        a += ["-dev"] if self.dev else ["-data-dir=" + self.data]
+        if self.server and not self.dev:
+            a += ["-server", "-bootstrap-expect=1"]
+        return a + server_arguments(self.dir) + self.args
+
+    def start(self, wait=True):
+        with open(self.log_path, "ab") as log:
+            self.proc = subprocess.Popen(self.argv(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        if wait:
+            self.wait_leader()
+        return self
+
+    def wait_leader(self, within=15):
+        def ready():
+            if self.proc.poll() is not None:
+                raise AssertionError("coord exited with %s:\n%s" % (self.proc.returncode, self.log()[-3000:]))
+            try:
+                if json.loads(self.request("GET", "/v1/status/leader", timeout=2)[2]) == "":
+                    return False
+                return any(n["Node"] == self.name for n in self.get("/v1/catalog/nodes?stale", timeout=2)[2])
+            except OSError:
+                return False
+        until("a leader", ready, within)
+        return self
+
+    def log(self):
+        with open(self.log_path, "rb") as f:
+            return f.read().decode("utf-8", "replace")
+
+    def kill(self):
+        if self.proc and self.proc.poll() is None:
+            self.proc.kill()
+            self.proc.wait()
+
+    def stop(self, sig=signal.SIGTERM, within=10):
+        """Ends it cleanly; returns (exit code, seconds)."""
+        begun = time.monotonic()
+        self.proc.send_signal(sig)
+        code = self.proc.wait(within * SLOW)
+        return code, time.monotonic() - begun
+
+    def cleanup(self):
+        if self.proc and self.proc.poll() is None:
+            self.proc.terminate()
+            try:
+                self.proc.wait(10 * SLOW)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                print("coord did not stop within 10 s", file=sys.stderr)
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    # -- talking to it ---------------------------------------------------------------------------
+    def request(self, method, path, body=None, timeout=30, headers=None):
+        c = http.client.HTTPConnection(self.ip, 8500, timeout=timeout)
+        try:
+            if body is not None and not isinstance(body, (bytes, str)):
+                body = json.dumps(body)
+            c.request(method, path, body=body, headers=headers or {})
+            r = c.getresponse()
+            return r.status, r.headers, r.read()
+        finally:
+            c.close()
+
+    def get(self, path, **kw):
+        status, headers, body = self.request("GET", path, **kw)
+        return status, headers, json.loads(body) if body else None
+
+    def put(self, path, body=b"", expect=200, **kw):
+        status, _, answer = self.request("PUT", path, body, **kw)
+        if status == 500 and b"outcome unknown" in answer and expect == 200 and path.startswith("/v1/kv/") and "?" not in path:
+            return self.settle(path, body, **kw)
+        check(status == expect, "PUT %s: %d %r" % (path, status, answer))
+        return answer
+
+    def settle(self, path, body, **kw):
+        """The leader was lost with a plain write of a key under way: a confirmed read tells whether it was done. If not, it is done
+        again, which is the same for the only writer of a key."""
+        body = body.encode() if isinstance(body, str) else body
+
+        def read():
+            status, _, value = self.request("GET", path + "?raw", **kw)
+            return (status, value) if status in (200, 404) else None
+        status, value = until("a confirmed read of " + path, read)
+        there = status == 200 and value == body
+        print("     PUT %s: outcome unknown; it was %s" % (path, "done" if there else "not done"), flush=True)
+        if not there:
+            status, _, answer = self.request("PUT", path, body, **kw)
+            check(status == 200, "PUT %s again: %d %r" % (path, status, answer))
+            check(read() == (200, body), "%s is there after the second write" % path)
+        return b"true"
+
+    def raw(self, data, timeout=5, half_close=False):
+        """Sends bytes as they are, reads until the other side closes or the time is up."""
+        with socket.create_connection((self.ip, 8500), timeout=timeout) as s:
+            try:
+                s.sendall(data)
+                if half_close:
+                    s.shutdown(socket.SHUT_WR)
+            except OSError:
+                pass
+            s.settimeout(timeout)
+            out = b""
+            try:
+                while True:
+                    block = s.recv(65536)
+                    if not block:
+                        return out
+                    out += block
+            except (socket.timeout, ConnectionError):
+                return out
+
+    def dig(self, name, rtype="A", *options):
+        """dig's own words; tests look at sections of it."""
+        r = subprocess.run(["dig", "@" + self.ip, "-p", "8600", "+tries=2", "+time=3", name, rtype, *options], capture_output=True, text=True)
+        return r.stdout
+
+    def dig_short(self, name, rtype="A", *options):
+        return [l for l in self.dig(name, rtype, "+short", *options).splitlines() if l and not l.startswith(";")]
+
+    def rss_kib(self):
+        with open("/proc/%d/status" % self.proc.pid) as f:
+            return next(int(l.split()[1]) for l in f if l.startswith("VmRSS"))
+
+    def fd_count(self):
+        return len(os.listdir("/proc/%d/fd" % self.proc.pid))
+
+    def cpu_seconds(self):
+        with open("/proc/%d/stat" % self.proc.pid) as f:
+            p = f.read().rsplit(")", 1)[1].split()
+        return (int(p[11]) + int(p[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Cluster:
+    """Servers that join each other."""
+
+    def __init__(self, servers=3, *args):
+        addresses = [free_address() for _ in range(servers)]
+        self.servers = []
+        for i, ip in enumerate(addresses):
+            joins = ["-retry-join=" + other for other in addresses if other != ip]
+            agent = Agent("-server", "-bootstrap-expect=%d" % servers, *joins, *args, server=False, ip=ip, name="s%d" % (i + 1))
+            self.servers.append(agent)
+
+    def start(self):
+        for agent in self.servers:
+            agent.start(wait=False)
+        for agent in self.servers:
+            agent.wait_leader(30)
+        return self
+
+    def leader(self, within=15):
+        def leader():
+            for agent in self.servers:
+                if agent.proc is None or agent.proc.poll() is not None:
+                    continue
+                try:
+                    named = json.loads(agent.request("GET", "/v1/status/leader", timeout=2)[2])
+                except (OSError, ValueError):
+                    continue
+                for other in self.servers:
+                    if named.startswith(other.ip + ":"):
+                        return other
+            return None
+        return until("a leader", leader, within)
+
+    def followers(self):
+        leader = self.leader()
+        return [agent for agent in self.servers if agent is not leader]
+
+
+def run(tests):
+    """Runs the named stories one after another; any failure is the whole script's."""
+    wanted = sys.argv[1:]
+    failed = 0
+    for test in tests:
+        if wanted and test.__name__ not in wanted:
+            continue
+        begun = time.monotonic()
+        try:
+            test()
+            print("ok   %s (%.1f s)" % (test.__name__, time.monotonic() - begun), flush=True)
+        except Exception:
+            import traceback
+            failed += 1
+            print("FAIL %s (%.1f s)" % (test.__name__, time.monotonic() - begun), flush=True)
+            traceback.print_exc()
+    sys.exit(1 if failed else 0)

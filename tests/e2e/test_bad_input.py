@@ -1,0 +1,279 @@
+"""Whatever a client sends: one line that says what is wrong, nothing lost, the process up and not larger."""
+import os, random, socket, struct, threading, time
+from coordtest import SLOW, Agent, check, run, until
+
+agent = None
+
+
+def status_of(answer):
+    return int(answer.split(b" ", 2)[1]) if answer.startswith(b"HTTP/1.") else None
+
+
+def body_of(answer):
+    return answer.split(b"\r\n\r\n", 1)[1] if b"\r\n\r\n" in answer else b""
+
+
+def refused(what, data, statuses=(400,), one_line=True, **kw):
+    answer = agent.raw(data, **kw)
+    check(status_of(answer) in statuses, "%s: %r" % (what, answer[:300]))
+    if one_line:
+        text = body_of(answer)
+        check(text.strip() and text.strip().count(b"\n") == 0, "%s: not one line that names the fault: %r" % (what, text[:300]))
+    return answer
+
+
+def request(line, headers=(), body=b"", host=True):
+    h = list(headers) + (["Host: x"] if host else []) + ["Connection: close"]
+    return (line + "\r\n" + "".join(x + "\r\n" for x in h) + "\r\n").encode() + body
+
+
+def put(path, body, *headers):
+    return request("PUT %s HTTP/1.1" % path, ["Content-Length: %d" % len(body), *headers], body)
+
+
+def json_bodies():
+    for path in ("/v1/agent/service/register", "/v1/catalog/register", "/v1/session/create", "/v1/agent/check/register", "/v1/catalog/deregister"):
+        for body in (b"{", b"[1", b'{"Name": 1,}', b"nonsense", b'{"a":"\xff\xfe"}', b'{"a":1}{"b":2}', b"[" * 200 + b"]" * 200, b"7", b'"x"', b"[]"):
+            refused("%s %r" % (path, body[:20]), put(path, body))
+    for path, body in (("/v1/agent/service/register", b'{"Name": 7}'), ("/v1/agent/service/register", b'{"Name":"x","Port":"80"}'),
+                       ("/v1/agent/service/register", b'{"Name":"x","Port":70000}'), ("/v1/agent/service/register", b'{"Name":"x","Tags":"a"}'),
+                       ("/v1/agent/service/register", b'{"Name":""}'), ("/v1/agent/service/register", b'{"Name":"x","Check":{"HTTP":"http://127.0.0.1/","Interval":"10"}}'),
+                       ("/v1/agent/service/register", b'{"Name":"x","Check":{"HTTP":"http://127.0.0.1/"}}'), ("/v1/catalog/register", b'{"Node":"n"}'),
+                       ("/v1/catalog/register", b'{"Node":7,"Address":"a"}'), ("/v1/session/create", b'{"TTL":"10"}'), ("/v1/session/create", b'{"TTL":"1s"}'),
+                       ("/v1/session/create", b'{"TTL":"99999999999999h"}'), ("/v1/session/create", b'{"Behavior":"keep"}'),
+                       ("/v1/session/create", b'{"LockDelay":"never"}'), ("/v1/agent/service/register", b'{"Name":"a\\u0000b"}')):
+        refused("%s %r" % (path, body), put(path, body), statuses=(400, 500) if path == "/v1/session/create" else (400,))
+
+
+def parameters():
+    for path in ("/v1/kv/a?index=-1&wait=1s", "/v1/kv/a?index=abc", "/v1/kv/a?index=99999999999999999999999", "/v1/kv/a?index=1&wait=10",
+                 "/v1/kv/a?index=1&wait=-5s", "/v1/kv/a?index=1&wait=forever", "/v1/kv/%zz", "/v1/kv/a%", "/v1/kv/a%00b", "/v1/kv/a?wait=%q",
+                 "/v1/health/service/x?index=1.5", "/v1/health/state/nonsense"):
+        refused(path, request("GET %s HTTP/1.1" % path))
+    for path in ("/v1/kv/a?flags=-1", "/v1/kv/a?cas=x", "/v1/kv/a?flags=18446744073709551616", "/v1/kv/a?acquire=x&release=y", "/v1/kv/a?cas=1&acquire=x"):
+        refused(path, put(path, b"v"))
+    refused("the value limit is named", put("/v1/kv/big", b"x" * (512 * 1024 + 1)), statuses=(413,))
+    refused("an unknown path", request("GET /v1/nothing HTTP/1.1"), statuses=(404,), one_line=False)
+    refused("a method that does not fit", request("DELETE /v1/status/leader HTTP/1.1"), statuses=(405,))
+
+
+def framing():
+    refused("no Host", request("GET /v1/status/leader HTTP/1.1", host=False))
+    refused("two Content-Length", request("PUT /v1/kv/a HTTP/1.1", ["Content-Length: 3", "Content-Length: 3"], b"abc"))
+    refused("differing Content-Length", request("PUT /v1/kv/a HTTP/1.1", ["Content-Length: 3", "Content-Length: 30"], b"abc"))
+    smuggled = b"0\r\n\r\nPUT /v1/kv/smuggled HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx"
+    refused("Content-Length with Transfer-Encoding", request("PUT /v1/kv/a HTTP/1.1", ["Content-Length: 5", "Transfer-Encoding: chunked"], smuggled))
+    check(agent.request("GET", "/v1/kv/smuggled")[0] == 404, "the smuggled request was not served")
+    answer = agent.raw(b"PUT /v1/agent/service/register HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n{", timeout=3)
+    check(status_of(answer) == 413, "an oversized body is refused before it is sent: %r" % answer[:200])
+    for line in (b"\0\0\0\0\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00", b"SSH-2.0-x\r\n"):
+        agent.raw(line, timeout=1, half_close=True)
+
+
+def whole(what, data, status, *words, **kw):
+    """One answer and nothing else: plain text, its length, one line with these words; then the connection ends."""
+    answer = refused(what, data, statuses=(status,), **kw)
+    head, body = answer.split(b"\r\n\r\n", 1)
+    check(answer.count(b"HTTP/1.1 ") == 1, "%s: more than one answer: %r" % (what, answer[:400]))
+    check(b"Content-Type: text/plain; charset=utf-8" in head and b"<" not in body, "%s: not plain text: %r" % (what, answer[:400]))
+    check(b"\r\nContent-Length: %d" % len(body) in head, "%s: the length is wrong: %r" % (what, answer[:400]))
+    for word in words:
+        check(word.encode() in body, "%s: the line does not say %r: %r" % (what, word, body))
+
+
+def refused_by_the_library():
+    """What libmicrohttpd finds by itself is answered like everything else."""
+    for length in ("-3", "+3", "abc", "0x3", "", "3 3", "3,3", "1e3", "3;"):
+        whole("Content-Length %r" % length, b"PUT /v1/kv/a HTTP/1.1\r\nHost: x\r\nContent-Length: %s\r\n\r\nabc" % length.encode(), 400, "Content-Length")
+    whole("an overflow", b"PUT /v1/kv/a HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n\r\n", 413, "Content-Length")
+    for size in (b"zz", b"-1", b"1 1", b"ffffffffffffffffff"):
+        whole("chunk size %r" % size, b"PUT /v1/kv/a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + size + b"\r\nabc\r\n0\r\n\r\n", 400 if len(size) < 9 else 413, "chunk")
+    whole("a chunk without end", b"PUT /v1/kv/a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcdef\r\n0\r\n\r\n", 400, "chunk")
+    for version in ("HTTP/9.9", "HTTP/2.0", "HTTP/0.9"):
+        whole(version, b"GET /v1/kv/a %s\r\nHost: x\r\n\r\n" % version.encode(), 505, "version")
+    for line in (b"GET /v1/kv/a", b"GET /v1/kv/a HTP/1.1", b"GET /v1/kv/a HTTP/1", b"GET /v1/kv/a HTTP/1.1x"):
+        whole("%r" % line, line + b"\r\nHost: x\r\n\r\n", 400, "request line")
+    whole("a header without a colon", b"GET /v1/kv/a HTTP/1.1\r\nHost: x\r\nnonsense\r\n\r\n", 400, "header")
+    for size in (10000, 20000, 200000):
+        whole("a header of %d" % size, request("GET /v1/kv/a HTTP/1.1", ["X-Big: " + "h" * size]), 431, "header", "coord.http_connection_memory")
+    whole("cookies", request("GET /v1/kv/a HTTP/1.1", ["Cookie: " + "; ".join("c%d=1" % i for i in range(500))]), 431, "header")
+    whole("many headers", request("GET /v1/kv/a HTTP/1.1", ["X-%d: 1" % i for i in range(500)]), 431, "header")
+    for size in (30000, 200000):
+        whole("a URL of %d" % size, request("GET /v1/kv/%s HTTP/1.1" % ("k" * size)), 414, "URL", "coord.http_connection_memory")
+    for count in (257, 900):
+        answer = refused("%d parameters" % count, request("GET /v1/kv/a?%s HTTP/1.1" % "&".join("a%d=1" % i for i in range(count))), statuses=(400, 431))
+        check(b"more than 256 parameters" in answer or b"coord.http_connection_memory" in answer, "%d parameters: %r" % (count, answer))
+    big = b"x" * 70000
+    chunked = b"PUT /v1/kv/a HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n" + (b"%x\r\n" % len(big) + big + b"\r\n") * 8 + b"0\r\n\r\n"
+    whole("a chunked body above the limit", chunked, 413, "limits.kv_max_value_size")
+    whole("a body far above the limit", put("/v1/kv/a", b"x" * (8 << 20)), 413, "limits.kv_max_value_size")
+    whole("a body above the limit", put("/v1/session/create", b"x" * ((1 << 20) + 1)), 413, "coord.http_body_max")
+    answer = agent.raw(b"GET /v1/kv/kept?raw HTTP/1.1\r\nHost: x\r\n\r\nPUT /v1/kv/a HTTP/1.1\r\nHost: x\r\nContent-Length: abc\r\n\r\n")
+    check(answer.startswith(b"HTTP/1.1 200") and answer.count(b"HTTP/1.1 ") == 2 and b"\r\n\r\n1HTTP/1.1 400" in answer, "after a good one: %r" % answer)
+    answer = agent.raw(b"PUT /v1/kv/a HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n1")
+    check(b" 200 OK" in answer, "100 Continue passes: %r" % answer)
+    answer = agent.raw(b"PUT /v1/kv/page?raw HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 24\r\n\r\nHTTP/1.1 400 Bad Request\n")
+    answer = agent.raw(request("GET /v1/kv/page?raw HTTP/1.1"))
+    check(body_of(answer) == b"HTTP/1.1 400 Bad Request", "a value that looks like a page: %r" % answer)
+
+
+def long_keys():
+    """Up to the limit they work, above it the line says which limit."""
+    headers = ["User-Agent: Go-http-client/1.1", "Accept-Encoding: gzip", "X-Consul-Token: 01234567-89ab-cdef-0123-456789abcdef", "Accept: */*"]
+    value = os.urandom(100000)
+    for size in (7000, 8000, 8192):
+        key = "k" * size
+        answer = agent.raw(request("PUT /v1/kv/%s HTTP/1.1" % key, headers + ["Content-Length: 100000"], value))
+        check(status_of(answer) == 200 and answer.endswith(b"true"), "a key of %d is stored: %r" % (size, answer[:200]))
+        answer = agent.raw(request("GET /v1/kv/%s?raw&index=1&wait=1s HTTP/1.1" % key, headers))
+        check(status_of(answer) == 200 and answer.endswith(value), "and read: %r" % answer[:200])
+        answer = agent.raw(request("DELETE /v1/kv/%s HTTP/1.1" % key, headers))
+        check(status_of(answer) == 200 and agent.request("GET", "/v1/kv/" + key)[0] == 404, "and removed: %r" % answer[:200])
+    whole("a key that is too long", request("GET /v1/kv/%s HTTP/1.1" % ("k" * 8193)), 400, "8192")
+    answer = agent.raw(request("GET /v1/kv/%s HTTP/1.1" % ("%C3%A9" * 1400), headers))
+    check(status_of(answer) == 404, "escaped: %r" % answer[:200])
+    whole("a long URL, escaped", request("GET /v1/kv/%s HTTP/1.1" % ("%C3%A9" * 4096), headers), 414, "coord.http_connection_memory")
+
+
+def without_acls():
+    """As a Consul without ACLs answers."""
+    for call in ("GET /v1/acl/list", "GET /v1/acl/tokens", "PUT /v1/acl/token", "GET /v1/acl/token/self", "DELETE /v1/acl/token/x", "GET /v1/acl/policies",
+                 "PUT /v1/acl/bootstrap", "GET /v1/acl/roles", "GET /v1/acl/auth-methods", "GET /v1/acl/binding-rules", "POST /v1/acl/login",
+                 "PUT /v1/acl/create", "PUT /v1/acl/destroy/x", "GET /v1/acl/replication", "PUT /v1/agent/token/default"):
+        method, path = call.split(" ")
+        status, _, body = agent.request(method, path, b"{}" if method in ("PUT", "POST") else None)
+        check((status, body) == (401, b"ACL support disabled"), "%s: %r %r" % (call, status, body))
+    check(agent.request("PUT", "/v1/acl/list")[0] == 405 and agent.request("GET", "/v1/acl/nothing")[0] == 404, "other calls")
+
+
+def large_answers():
+    """Who reads hundreds of megabytes waits; nobody else does, and the memory goes back."""
+    value = os.urandom(500000)
+    for i in range(200):
+        check(agent.request("PUT", "/v1/kv/large/%d" % i, value)[0] == 200, "stored")
+    before, stop, sizes, reads = agent.rss_kib(), threading.Event(), [], []
+
+    def reader():
+        while not stop.is_set():
+            began = time.monotonic()
+            with socket.create_connection((agent.ip, 8500)) as s:
+                s.sendall(request("GET /v1/kv/large/?recurse HTTP/1.1"))
+                size = 0
+                while True:
+                    block = s.recv(1 << 20)
+                    if not block:
+                        break
+                    size += len(block)
+                sizes.append(size)
+                reads.append(time.monotonic() - began)
+    readers = [threading.Thread(target=reader) for _ in range(4)]
+    for r in readers:
+        r.start()
+    took = []
+    while len(sizes) < 6 or len(took) < 100:
+        began = time.monotonic()
+        check(agent.request("GET", "/v1/status/leader")[0] == 200, "others are served")
+        took.append(time.monotonic() - began)
+        time.sleep(0.005)
+    stop.set()
+    for r in readers:
+        r.join()
+    check(min(sizes) == max(sizes) and min(sizes) > 200 * 500000 * 4 / 3, "all were whole: %r" % set(sizes))
+    took.sort()
+    longest, read = took[len(took) * 99 // 100], sorted(reads)[len(reads) // 2]
+    check(longest < max(0.25, read / 2), "99 of 100 were answered within %.3f s, while a large answer takes %.3f s" % (longest, read))
+    if SLOW == 1:  # sanitizers keep what is freed
+        until("the memory goes back", lambda: agent.rss_kib() < before + 32 * 1024, within=5)
+    check(agent.request("DELETE", "/v1/kv/large/?recurse")[0] == 200, "removed")
+
+
+def nul_bytes():
+    """Nowhere in a header, in whatever place and with whatever line breaks."""
+    for header in (b"Host: a\0b", b"Host: a\0", b"Host: \0a", b"Host:\0", b"X: 1\r\nHost: a\0\0\0b", b"Host: x\r\nX: a\0", b"Host: x\r\nX: \0\r\nY: 1",
+                   b"Host: x\r\nX: a\0Content-Length: 5", b"Ho\0st: x", b"Host\0: x", b"\0Host: x", b"Host: x\r\n\0"):
+        for end in (b"\r\n", b"\n"):
+            whole("%r, %r" % (header, end), (b"GET /v1/kv/a HTTP/1.1\r\n" + header + b"\r\n\r\n").replace(b"\r\n", end), 400)
+    for line in (b"GET /v1/kv/a\0b HTTP/1.1", b"GET /v1/kv/a\0 HTTP/1.1", b"GET /v1/kv/a?b\0c HTTP/1.1", b"GE\0T /v1/kv/a HTTP/1.1", b"GET\0/v1/kv/a HTTP/1.1",
+                 b"GET /v1/kv/a\0?" + b"&".join(b"a%d=1" % i for i in range(900)) + b" HTTP/1.1", b"GET /v1/kv/a HTTP/1.1\0"):
+        refused("%r" % line[:60], line + b"\r\nHost: x\r\nConnection: close\r\n\r\n", statuses=(400, 405))
+    for end in (b"\r\n", b"\n"):
+        answer = agent.raw(request("PUT /v1/kv/nul HTTP/1.1", ["Content-Length: 3"]).replace(b"\r\n", end) + b"\0\0\0")
+        check(status_of(answer) == 200, "a body may hold them: %r" % answer)
+    check(agent.raw(request("GET /v1/kv/nul?raw HTTP/1.1")).endswith(b"\r\n\r\n\0\0\0"), "and it is stored")
+
+
+def slow_and_half_open():
+    socks = []
+    for i in range(50):
+        s = socket.create_connection((agent.ip, 8500))
+        s.sendall([b"", b"GET /v1/kv/a HT", b"PUT /v1/kv/a HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nab"][i % 3])
+        socks.append(s)
+    check(agent.request("GET", "/v1/status/leader")[0] == 200, "others are served meanwhile")
+    for s in socks:
+        s.close()
+    fds = agent.fd_count()
+    waiting = []
+    for _ in range(100):
+        s = socket.create_connection((agent.ip, 8500))
+        s.sendall(b"GET /v1/kv/none?index=1&wait=300s HTTP/1.1\r\nHost: x\r\n\r\n")
+        waiting.append(s)
+    metrics = lambda: agent.request("GET", "/v1/agent/metrics?format=prometheus")[2]
+    until("all wait", lambda: b"coord_http_blocking_queries 100" in metrics())
+    for s in waiting:
+        s.close()
+    until("clients that hang up are freed", lambda: b"coord_http_blocking_queries 0" in metrics(), within=3)
+    until("their descriptors too", lambda: agent.fd_count() <= fds + 2, within=3)
+
+
+def dns_packets():
+    def ask(packet, timeout=0.3):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+            s.settimeout(timeout * SLOW)
+            s.sendto(packet, (agent.ip, 8600))
+            try:
+                return s.recv(65535)
+            except socket.timeout:
+                return None
+    name = b"\x03api\x07service\x05coord\x00"
+    head = lambda flags=0x0100, qd=1, an=0: struct.pack(">HHHHHH", 77, flags, qd, an, 0, 0)
+    rcode = lambda answer: answer and answer[3] & 15
+    cases = [("a loop", head() + b"\xc0\x0c\x00\x01\x00\x01", (1, None)), ("cut short", head() + name[:6], (1, None)), ("no question", head(qd=0), (1, None)),
+             ("two questions", head(qd=2) + (name + b"\0\1\0\1") * 2, (1, 5, None)), ("an unknown class", head() + name + b"\0\1\0\x63", (4, 5)),
+             ("an unknown opcode", head(flags=0x2800) + name + b"\0\1\0\1", (4,)), ("an answer", head(flags=0x8000) + name + b"\0\1\0\1", (None,)),
+             ("a label of 64", head() + b"\x40" + b"a" * 64 + b"\0\0\1\0\1", (1, None)), ("nothing", b"", (None,)), ("three bytes", b"abc", (None,)),
+             ("another domain", head() + b"\x07example\x03com\0\0\1\0\1", (5, 2, 3))]
+    for what, packet, expected in cases:
+        answer = ask(packet)
+        check(rcode(answer) in expected, "%s: rcode %r" % (what, rcode(answer)))
+    rng = random.Random(7)
+    good = head() + name + b"\0\1\0\1"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        for _ in range(3000):
+            p = bytearray(good if rng.random() < 0.7 else os.urandom(rng.randint(0, 200)))
+            for _ in range(rng.randint(0, 4)):
+                if p:
+                    p[rng.randrange(len(p))] = rng.randrange(256)
+            s.sendto(bytes(p), (agent.ip, 8600))
+    until("DNS still answers", lambda: agent.dig_short("n1.node.coord") == [agent.ip])
+
+
+def nothing_lost_nothing_grown():
+    """Everything above once more, many times: the process is the same one and no larger."""
+    everything = (json_bodies, parameters, framing, refused_by_the_library, nul_bytes, dns_packets)
+    for f in everything:
+        f()
+    rss, fds, pid = agent.rss_kib(), agent.fd_count(), agent.proc.pid
+    for _ in range(3 if SLOW == 1 else 1):
+        for f in everything:
+            f()
+    check(agent.proc.poll() is None and agent.proc.pid == pid, "the process is up")
+    if SLOW == 1:
+        check(agent.rss_kib() <= rss + 1024, "it grew from %d to %d KiB" % (rss, agent.rss_kib()))
+    until("no descriptor is left behind", lambda: agent.fd_count() <= fds + 2, within=5)
+    check(agent.get("/v1/kv/kept")[2][0]["Value"] == "MQ==", "what was written before is there")
+
+
+if __name__ == "__main__":
+    agent = Agent(dev=True).start()
+    agent.put("/v1/kv/kept", b"1")
+    run([json_bodies, parameters, framing, refused_by_the_library, nul_bytes, long_keys, without_acls, slow_and_half_open, dns_packets, nothing_lost_nothing_grown, large_answers])

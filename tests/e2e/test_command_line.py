@@ -1,0 +1,108 @@
+"""As a new user: wrong flags, typos, stopping, starting fast."""
+import json, os, signal, socket, subprocess, tempfile, time
+from coordtest import COORD, SLOW, Agent, check, run, until
+
+
+def words(*args, timeout=20):
+    r = subprocess.run([COORD, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
+    return r.returncode, r.stdout + r.stderr
+
+
+def wrong_flag():
+    code, out = words("agent", "-dev", "-htp-port=1")
+    check(code != 0 and "-htp-port" in out and "-http-port" in out, "names the nearest flag: %r" % out)
+    code, out = words("agnt")
+    check(code != 0 and "agent" in out, "names the nearest command: %r" % out)
+    for args, named in ((("members", "-detailled"), "-detailed"), (("operator", "raft", "list-peers", "-http-add=x"), "-http-addr"),
+                        (("operator", "raft", "list-peer"), "list-peers"), (("operator", "recover", "-data-dr=x"), "-data-dir"),
+                        (("members", "-token"), "-token wants a value"), (("members", "-status=aliv"), "alive, leaving")):
+        code, out = words(*args)
+        check(code == 2 and named in out, "%s: %r" % (" ".join(args), out))
+    code, out = words("operator", "raft")
+    check(code == 2 and all(w in out for w in ("list-peers", "remove-peer", "transfer-leader", "-h")), "the commands are listed: %r" % out)
+    code, out = words("agent", "--http-port=70000", "--dev")
+    check(code != 0 and "70000" in out, "a port out of range: %r" % out)
+
+
+def typo_in_configuration():
+    with tempfile.TemporaryDirectory() as d:
+        path = os.path.join(d, "coord.json")
+        for text, expected in (('{"datacentre": "x"}', ("datacentre", "datacenter", path)), ('{"ports": {"htpp": 1}}', ("htpp", "http", path)),
+                               ('{"datacenter": 7}', ("datacenter", path)), ('{"server": true', (path,)),
+                               ('{"dns_config": {"node_ttl": "5"}}', ("node_ttl", path))):
+            with open(path, "w") as f:
+                f.write(text)
+            code, out = words("agent", "-dev", "-config-file=" + path)
+            check(code != 0 and all(e in out for e in expected), "%s: %r" % (text, out))
+        code, out = words("agent", "-dev", "-config-file=" + path + ".none")
+        check(code != 0 and path + ".none" in out, "a missing file is named: %r" % out)
+
+
+def known_keys_and_definitions():
+    with tempfile.TemporaryDirectory() as d:
+        with open(os.path.join(d, "a.json"), "w") as f:
+            json.dump({"limits": {"http_max_conns_per_client": 15000}, "disable_update_check": True, "performance": {"raft_multiplier": 1},
+                       "telemetry": {"statsd_address": "127.0.0.1:1"}, "connect": {"enabled": True},
+                       "services": [{"name": "one", "port": 1}, {"name": "two", "port": 2, "tags": ["a"]}],
+                       "service": {"name": "three", "port": 3, "check": {"ttl": "30s", "status": "passing"}}}, f)
+        agent = Agent("-config-dir=" + d, dev=True).start()
+        until("the services of the file are found", lambda: set(agent.get("/v1/catalog/services")[2]) >= {"one", "two", "three"})
+        log = agent.log()
+        check("statsd_address" in log or "telemetry" in log, "a key without effect is named in the log")
+
+
+def seconds_of_a_stop(sig):
+    agent = Agent(dev=True).start()
+    with socket.create_connection((agent.ip, 8500)) as waiting:
+        waiting.sendall(b"GET /v1/kv/none?index=1&wait=60s HTTP/1.1\r\nHost: x\r\n\r\n")
+        until("it waits", lambda: b"coord_http_blocking_queries 1" in agent.request("GET", "/v1/agent/metrics?format=prometheus")[2])
+        code, seconds = agent.stop(sig)
+    check(code == 0, "signal %d: exit %s" % (sig, code))
+    return seconds
+
+
+def stops_quickly():
+    """10 ms on an idle machine, and whatever waits is not waited for. A busy machine delays some stops, a slow program all of them."""
+    for sig in (signal.SIGINT, signal.SIGTERM):
+        took = []
+        while not took or took[-1] >= 2 * SLOW:
+            check(len(took) < 5, "signal %d: no stop was quick: %r s" % (sig, took))
+            took.append(seconds_of_a_stop(sig))
+
+
+def seconds_of_a_start():
+    agent = Agent(dev=True)
+    begun = time.monotonic()
+    agent.start(wait=False)
+
+    def answers():
+        try:
+            return agent.request("GET", "/v1/status/leader", timeout=1)[0]
+        except OSError:
+            return None
+    until("the first answer", answers, every=0.002)
+    first = time.monotonic() - begun
+    until("the first write", lambda: agent.put("/v1/kv/first", b"1"), every=0.002)
+    write = time.monotonic() - begun
+    agent.kill()
+    print("     first answer %.0f ms, first write %.0f ms" % (first * 1000, write * 1000))
+    return first, write
+
+
+def answers_at_once():
+    """A busy machine delays some starts, a slow program all of them. The bound is measured by the benchmark; here only sanity."""
+    for _ in range(8):
+        first, write = seconds_of_a_start()
+        if SLOW > 1 or (first < 0.5 and write < 1.0):
+            return
+    check(False, "no start was quick")
+
+
+def port_in_use():
+    agent = Agent(dev=True).start()
+    r = subprocess.run([COORD, "agent", "-dev", "-bind=" + agent.ip, "-client=" + agent.ip], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20)
+    check(r.returncode != 0 and "8500" in r.stdout + r.stderr, "the port in use is named: %r" % (r.stdout + r.stderr)[-400:])
+
+
+if __name__ == "__main__":
+    run([wrong_flag, typo_in_configuration, known_keys_and_definitions, stops_quickly, answers_at_once, port_in_use])

@@ -1,0 +1,387 @@
+"""Operating a cluster: our command line and, where there is one, the consul program, against the same servers."""
+import base64, hashlib, io, json, os, shutil, subprocess, tarfile, tempfile, threading, time
+from coordtest import COORD, SLOW, Agent, Cluster, check, run, until
+
+CONSUL = os.environ.get("COORD_CONSUL") or os.environ.get("CONSUL_BIN") or shutil.which("consul")
+if not CONSUL or not os.path.exists(CONSUL):
+    CONSUL = None
+    print("     no consul program (COORD_CONSUL): only our own command line is driven")
+PROGRAMS = [COORD] + ([CONSUL] if CONSUL else [])
+
+
+def words(program, agent, *args, code=0, stdin=None):
+    """Runs a command against an agent; returns what it printed."""
+    env = dict(os.environ, CONSUL_HTTP_ADDR="%s:8500" % agent.ip)
+    env.pop("COORD_HTTP_ADDR", None)
+    r = subprocess.run([program, *args], input=stdin, stdin=None if stdin is not None else subprocess.DEVNULL, capture_output=True, text=True,
+                       timeout=60 * SLOW, env=env)
+    out = r.stdout + r.stderr
+    check(r.returncode == code, "%s %s: exit %d, wanted %d: %s" % (os.path.basename(program), " ".join(args), r.returncode, code, out))
+    return out
+
+
+def rows(text):
+    lines = [line.split() for line in text.splitlines() if line]
+    return [dict(zip(lines[0], line)) for line in lines[1:]]
+
+
+def peers(agent):
+    return {s["Node"]: s for s in agent.get("/v1/operator/raft/configuration")[2]["Servers"]}
+
+
+def members_and_peers():
+    cluster = Cluster().start()
+    leader = cluster.leader()
+    for agent in cluster.servers:
+        for program in PROGRAMS:
+            members = rows(words(program, agent, "members"))
+            check([m["Node"] for m in members] == ["s1", "s2", "s3"], "members: %r" % members)
+            check(all(m["Status"] == "alive" and m["Type"] == "server" and m["Address"].endswith(":8300") for m in members), "%r" % members)
+            found = rows(words(program, agent, "operator", "raft", "list-peers"))
+            check({p["Node"]: p["State"] for p in found} == {s.name: "leader" if s is leader else "follower" for s in cluster.servers}, "%r" % found)
+            check(all(p["Voter"] == "true" for p in found), "%r" % found)
+    gone = cluster.followers()[0]
+    gone.kill()
+    until("it shows as failed", lambda: {m["Node"]: m["Status"] for m in rows(words(COORD, leader, "members"))}[gone.name] == "failed")
+    until("and as not healthy", lambda: leader.request("GET", "/v1/operator/autopilot/health")[0] == 429)
+    health = leader.get("/v1/operator/autopilot/health")[2]
+    check(health["FailureTolerance"] == 0 and not health["Healthy"], "%r" % health)
+    check({s["Name"]: s["Healthy"] for s in health["Servers"]} == {s.name: s is not gone for s in cluster.servers}, "%r" % health)
+    check("may lose 0 more" in words(COORD, leader, "operator", "autopilot", "health", code=2), "our words for it")
+    gone.start(wait=False)
+    until("healthy again", lambda: leader.request("GET", "/v1/operator/autopilot/health")[0] == 200, 20)
+    told = words(COORD, leader, "info")
+    check(all(line in told for line in ("leader = true", "num_peers = 2", "voter = true", "log_disk = well", "recovered_index = 0")), told)
+    until("info of the one that came back", lambda: "leader_addr = %s:8300" % leader.ip in words(COORD, gone, "info"))
+    check(len(rows(words(COORD, leader, "members", "-status=alive"))) == 3, "all alive")
+    check(words(COORD, leader, "members", "-status=failed", code=2) == "", "none failed")
+    check("role=consul" in words(COORD, leader, "members", "-detailed"), "tags")
+
+
+def leadership_and_removal():
+    cluster = Cluster().start()
+    old = cluster.leader()
+    status, _, body = cluster.followers()[0].request("PUT", "/v1/operator/raft/transfer-leader")
+    check(status == 200 and json.loads(body) == {"Success": True}, "through a follower: %d %r" % (status, body))
+    until("another leads", lambda: cluster.leader() is not old)
+    leader = cluster.leader()
+    wanted = next(a for a in cluster.servers if a not in (old, leader))
+    words(COORD, wanted, "operator", "raft", "transfer-leader", "-id=" + peers(leader)[wanted.name]["ID"])
+    until("the named one leads", lambda: cluster.leader() is wanted)
+    leader, removed = wanted, old
+    for bad in ("id=ffff", "address=1.2.3.4:1"):
+        check(leader.request("DELETE", "/v1/operator/raft/peer?" + bad)[0] == 500, "no such server: " + bad)
+    check(leader.request("DELETE", "/v1/operator/raft/peer")[0] == 400, "nobody named")
+    check(leader.request("DELETE", "/v1/operator/raft/peer?id=xyz")[0] == 400, "not an id")
+    words(PROGRAMS[-1], leader, "operator", "raft", "remove-peer", "-address=%s:8300" % removed.ip)
+    check(removed.name not in peers(leader), "it is gone")
+    # It runs, is connected, and stays out: also for the next leader, and after it was started again.
+    other = next(a for a in cluster.servers if a not in (leader, removed))
+    words(COORD, leader, "operator", "raft", "transfer-leader")
+    until("the other leads", lambda: json.loads(other.request("GET", "/v1/status/leader")[2]).startswith(other.ip))
+    removed.kill()
+    removed.start(wait=False)
+    until("it is connected", lambda: other.log().count("connected node=" + removed.name) >= 2)
+    end = time.monotonic() + 1.5      # the leader looks ten times a second
+    while time.monotonic() < end:
+        check(removed.name not in peers(other), "it is not taken in again")
+        time.sleep(0.1)
+    other.put("/v1/kv/after", b"1")
+    # With an empty folder it is a new server.
+    removed.kill()
+    shutil.rmtree(removed.data)
+    removed.start(wait=False)
+    until("it is taken in as a voter", lambda: peers(other).get(removed.name, {}).get("Voter"), 20)
+    until("and has the data", lambda: removed.request("GET", "/v1/kv/after?stale")[0] == 200, 20)
+
+
+def comes_back_empty():
+    """A server lost its data folder: under its old name and address it is in the catalog again within seconds, with its new id."""
+    cluster = Cluster().start()
+    other, gone = cluster.leader(), cluster.followers()[0]
+    gone.put("/v1/agent/service/register", {"Name": "old", "ID": "old", "Port": 1})
+    until("its service is there", lambda: other.get("/v1/catalog/service/old")[2])
+    before = other.get("/v1/catalog/node/" + gone.name)[2]["Node"]["ID"]
+    check(other.get("/v1/health/node/" + gone.name)[2][0]["Status"] == "passing", "it is taken for alive")
+    gone.kill()
+    shutil.rmtree(gone.data)
+    gone.start(wait=False)
+
+    def registered():
+        found = other.get("/v1/catalog/node/" + gone.name)[2]
+        with_folder = os.path.exists(os.path.join(gone.data, "node-id"))
+        return with_folder and found["Node"]["ID"] == open(os.path.join(gone.data, "node-id")).read() and found
+    found = until("it is in the catalog", registered, 5)
+    check(found["Node"]["ID"] != before and found["Node"]["Address"] == gone.ip, "%r" % found)
+    until("what the one before it had is gone", lambda: other.get("/v1/catalog/service/old")[2] == [], 5)
+    gone.put("/v1/agent/service/register", {"Name": "new", "Port": 2})
+    until("its services too", lambda: other.get("/v1/health/service/new?passing")[2], 5)
+    check("refuses this node" not in gone.log(), "nothing was refused")
+    # Another host with that name is refused as ever.
+    status, _, text = other.request("PUT", "/v1/catalog/register", {"Node": gone.name, "Address": "10.1.1.1", "ID": before})
+    check(status in (400, 500) and b"is reserved by node" in text, "%d %r" % (status, text))
+
+
+def replacement():
+    """A server dies for good, another comes: the dead one leaves by itself."""
+    cluster = Cluster().start()
+    leader, (dead, other) = cluster.leader(), cluster.followers()
+    words(COORD, leader, "operator", "autopilot", "set-config", "-server-stabilization-time=1s")
+    dead.kill()
+    until("it is missed", lambda: leader.request("GET", "/v1/operator/autopilot/health")[0] == 429)
+    end = time.monotonic() + 1.5
+    while time.monotonic() < end:
+        check(dead.name in peers(leader), "without a replacement it stays")
+        time.sleep(0.1)
+    fresh = Agent("-server", "-bootstrap-expect=3", "-retry-join=" + leader.ip, server=False, name="s4")
+    fresh.start(wait=False)
+    until("the new one votes, the dead one is gone", lambda: {n: s["Voter"] for n, s in peers(leader).items()} ==
+          {leader.name: True, other.name: True, "s4": True}, 20)
+    until("all is well", lambda: leader.request("GET", "/v1/operator/autopilot/health")[0] == 200)
+    dead.start(wait=False)      # it may come back
+    until("it is taken in again", lambda: peers(leader).get(dead.name, {}).get("Voter"), 20)
+
+
+def long_elections():
+    """With the longest elections that can be set an idle cluster is as healthy as with the shortest."""
+    folder = tempfile.mkdtemp(prefix="coord-e2e-")
+    try:
+        path = os.path.join(folder, "slow.json")
+        with open(path, "w") as f:
+            json.dump({"performance": {"raft_multiplier": 10}}, f)
+        cluster = Cluster(3, "-config-file=" + path).start()
+        leader = cluster.leader()
+
+        def steady():
+            end = time.monotonic() + 1.5
+            while time.monotonic() < end:
+                if leader.request("GET", "/v1/operator/autopilot/health")[0] != 200:
+                    return False
+                time.sleep(0.01)
+            return True
+        until("healthy for 1.5 s in a row", steady)
+    finally:
+        shutil.rmtree(folder)
+
+
+def autopilot_settings():
+    cluster = Cluster().start()
+    path = "/v1/operator/autopilot/configuration"
+    first, second = cluster.followers()
+    check(first.get(path)[2]["MaxTrailingLogs"] == 250 and first.get(path)[2]["LastContactThreshold"] == "200ms", "the defaults")
+    for number, program in enumerate(PROGRAMS):
+        words(program, first, "operator", "autopilot", "set-config", "-max-trailing-logs=%d" % (300 + number), "-last-contact-threshold=5s")
+        config = second.get(path)[2]
+        check(config["MaxTrailingLogs"] == 300 + number and config["LastContactThreshold"] == "5s", "%r" % config)
+        check("MaxTrailingLogs = %d" % (300 + number) in words(program, second, "operator", "autopilot", "get-config"), "get-config")
+    index = config["ModifyIndex"]
+    check(second.put(path + "?cas=%d" % (index - 1), {"MaxTrailingLogs": 1}) == b"false", "an old cas")
+    check(second.put(path + "?cas=%d" % index, {"MaxTrailingLogs": 77}) == b"true", "the right cas")
+    for wrong in ({"MaxTrailingLog": 1}, {"LastContactThreshold": "fast"}, {"RedundancyZoneTag": "zone"}, {"MaxTrailingLogs": -1}):
+        check(first.request("PUT", path, wrong)[0] == 400, "%r" % wrong)
+    check(first.get(path)[2]["MaxTrailingLogs"] == 77, "nothing of that was stored")
+
+
+def keys_on_the_command_line():
+    agent = Agent().start()
+    for program in PROGRAMS:
+        name = "c/" + os.path.basename(program)
+        words(program, agent, "kv", "put", "-flags=42", name + "/a", "one")
+        words(program, agent, "kv", "put", name + "/b", "-", stdin="two")
+        check(words(program, agent, "kv", "get", name + "/a") == "one\n", "get")
+        check(words(program, agent, "kv", "get", "-recurse", name + "/") == "%s/a:one\n%s/b:two\n" % (name, name), "get -recurse")
+        check(words(program, agent, "kv", "get", "-keys", "-separator=", name) == "%s/a\n%s/b\n" % (name, name), "get -keys")
+        check("Flags            42" in words(program, agent, "kv", "get", "-detailed", name + "/a"), "get -detailed")
+        check("CAS failed" in words(program, agent, "kv", "put", "-cas", "-modify-index=1", name + "/a", "no", code=1), "put -cas")
+        check("No key exists" in words(program, agent, "kv", "get", name + "/none", code=1), "no key")
+    ours, theirs = [json.loads(words(p, agent, "kv", "export", "c/")) for p in (PROGRAMS[0], PROGRAMS[-1])]
+    check(ours == theirs and ours[0]["flags"] == 42 and base64.b64decode(ours[0]["value"]) == b"one", "%r %r" % (ours, theirs))
+    text = words(COORD, agent, "kv", "export", "c/")
+    for program in PROGRAMS:
+        words(program, agent, "kv", "delete", "-recurse", "c/")
+        check(agent.request("GET", "/v1/kv/c/?recurse")[0] == 404, "all deleted")
+        words(program, agent, "kv", "import", "-", stdin=text)
+        check(words(COORD, agent, "kv", "export", "c/") == text, "imported as exported")
+    words(COORD, agent, "kv", "put", "odd/ä b%2F+?#", "@" + os.path.abspath(__file__))
+    check(words(COORD, agent, "kv", "get", "odd/ä b%2F+?#") == open(__file__).read() + "\n", "an odd name")
+    words(COORD, agent, "kv", "delete", "odd/ä b%2F+?#")
+    check(agent.request("GET", "/v1/kv/odd/?keys")[0] == 404, "deleted")
+    # Wrong words name the right ones.
+    for args, wanted in ((["kv", "gett", "x"], "get"), (["kv", "get", "-recurs", "x"], "-recurse"), (["members", "-http-adr=x"], "-http-addr"),
+                         (["snapshot", "sav", "x"], "save"), (["operator", "raft", "list-peer"], "list-peers"), (["kv", "put"], "KEY"),
+                         (["operator", "raft", "remove-peer"], "-id"), (["kv", "put", "-flags=-1", "k", "v"], "-flags")):
+        check(wanted in words(COORD, agent, *args, code=2), "%r names %s" % (args, wanted))
+    check("no answer" in words(COORD, agent, "members", "-http-addr=127.0.0.1:1", code=1), "nobody there")
+
+
+def backup_and_restore():
+    cluster = Cluster().start()
+    folder = tempfile.mkdtemp(prefix="coord-e2e-")
+    try:
+        for program in PROGRAMS:
+            restore_story(cluster, program, os.path.join(folder, os.path.basename(program)))
+        into_another_cluster(cluster, os.path.join(folder, os.path.basename(COORD)))
+    finally:
+        shutil.rmtree(folder)
+
+
+def restore_story(cluster, program, path):
+    agent = cluster.followers()[0]
+    agent.put("/v1/kv/r/kept", os.urandom(300000))
+    for i in range(20):
+        agent.put("/v1/kv/r/%d" % i, b"before")
+    session = json.loads(agent.put("/v1/session/create", {"TTL": "600s", "LockDelay": "0s"}))["ID"]
+    check(agent.put("/v1/kv/r/lock?acquire=" + session) == b"true", "a lock")
+    kept = agent.get("/v1/kv/r/kept")[2]
+    words(program, agent, "snapshot", "save", path)
+    for p in PROGRAMS:
+        check("Index" in words(p, agent, "snapshot", "inspect", path), "inspect")
+    for i in range(20):
+        agent.put("/v1/kv/r/%d" % i, b"after")
+    agent.put("/v1/kv/r/new", b"1")
+    highest = agent.get("/v1/kv/r/new")[2][0]["ModifyIndex"]
+    seen = [int(a.get("/v1/kv/r/0")[1]["X-Consul-Index"]) for a in cluster.servers]
+    waits, answers = [], {}
+    for a in cluster.servers:      # at the newest index: they hear of the restore
+        for stale in ("", "&stale"):
+            wait = threading.Thread(target=lambda a=a, s=stale: answers.__setitem__((a.name, s), a.get("/v1/kv/r/0?wait=60s&index=%d%s" % (highest, s))))
+            wait.start()
+            waits.append(wait)
+    until("they wait", lambda: all(b"coord_http_blocking_queries 2" in a.request("GET", "/v1/agent/metrics?format=prometheus")[2] for a in cluster.servers))
+    words(program, agent, "snapshot", "restore", path)
+    for wait in waits:
+        wait.join(30 * SLOW)
+        check(not wait.is_alive(), "every waiter wakes")
+    for who, (status, headers, value) in answers.items():
+        check(status == 200 and base64.b64decode(value[0]["Value"]) == b"before" and int(headers["X-Consul-Index"]) > highest, "%r %r" % (who, value))
+    for a, index in zip(cluster.servers, seen):
+        status, headers, value = a.get("/v1/kv/r/0")
+        check(base64.b64decode(value[0]["Value"]) == b"before" and int(headers["X-Consul-Index"]) > index, "restored on " + a.name)
+        check(a.get("/v1/kv/r/kept")[2] == kept, "bytes as they were")
+        check(a.request("GET", "/v1/kv/r/new")[0] == 404, "what came later is gone")
+    agent.put("/v1/kv/r/0", b"on")
+    check(agent.get("/v1/kv/r/0")[2][0]["ModifyIndex"] > highest, "indexes go on above")
+    check(agent.get("/v1/kv/r/lock")[2][0].get("Session") == session, "the lock is held")
+    check(agent.put("/v1/session/renew/" + session) and agent.put("/v1/kv/r/lock?release=" + session) == b"true", "its session lives")
+    check(agent.put("/v1/session/destroy/" + session) == b"true", "and ends")
+
+
+def crash_during_restore():
+    """The leader is killed at some moment of a restore: all servers have the old state, or all the new one; and the next restore works."""
+    cluster = Cluster().start()
+    block = os.urandom(400000)
+    agent = cluster.followers()[0]
+    blocks = 40 if SLOW == 1 else 10
+    for i in range(blocks):
+        agent.put("/v1/kv/big/%d" % i, block)
+    agent.put("/v1/kv/which", b"old")
+    status, _, backup = agent.request("GET", "/v1/snapshot")
+    check(status == 200 and len(backup) > blocks * len(block), "a backup of %d bytes" % len(backup))
+    outcomes = set()
+    for number, delay in enumerate((0.02, 0.3, 0.6)):
+        agent.put("/v1/kv/which", b"new%d" % number)
+        leader = cluster.leader()
+        via = cluster.followers()[0]
+        got = []
+
+        def restore():
+            try:
+                got.append(via.request("PUT", "/v1/snapshot", backup, timeout=60 * SLOW)[0])
+            except OSError as e:
+                got.append(e)
+        thread = threading.Thread(target=restore)
+        thread.start()
+        time.sleep(delay)
+        leader.kill()
+        thread.join()
+        leader.start(wait=False)
+        agent = via
+
+        def same():
+            values = [a.request("GET", "/v1/kv/which?raw&stale")[2] if listening(a) else None for a in cluster.servers]
+            return values[0] if values[0] and values.count(values[0]) == 3 else None
+        value = until("all servers agree", same, 20)
+        check(value in (b"old", b"new%d" % number), "%r" % value)
+        check(value == b"old" or got != [200], "an acknowledged restore is there: %r %r" % (value, got))
+        outcomes.add(value[:3])
+        check(agent.get("/v1/kv/big/?keys")[2] == sorted("big/%d" % i for i in range(blocks)), "all keys")
+        check(agent.request("GET", "/v1/kv/big/%d?raw" % (blocks - 1))[2] == block, "bytes as they were")
+    check(agent.request("PUT", "/v1/snapshot", backup, timeout=60 * SLOW)[0] == 200, "the next restore works")
+    print("     the state after a crash was: %s" % b", ".join(sorted(outcomes)).decode())
+
+
+def into_another_cluster(cluster, path):
+    """A backup of a cluster that is further on; then kill -9 and a start from log and snapshot."""
+    fresh = Agent().start()
+    fresh.put("/v1/kv/own", b"1")
+    theirs = int(next(line.split()[1] for line in words(COORD, fresh, "snapshot", "inspect", path).splitlines() if line.startswith("Index")))
+    check(theirs > fresh.get("/v1/kv/own")[2][0]["ModifyIndex"], "it is further on")
+    words(COORD, fresh, "snapshot", "restore", path)
+    check(fresh.request("GET", "/v1/kv/own")[0] == 404 and base64.b64decode(fresh.get("/v1/kv/r/0")[2][0]["Value"]) == b"before", "restored")
+    fresh.put("/v1/kv/next", b"1")
+    index = fresh.get("/v1/kv/next")[2][0]["ModifyIndex"]
+    check(index > theirs, "the index jumped: %d, %d" % (index, theirs))
+    fresh.kill()
+    fresh.start(wait=False)
+    until("it is back", lambda: fresh.request("GET", "/v1/kv/next")[0] == 200 if listening(fresh) else False)
+    fresh.put("/v1/kv/next", b"2")
+    check(fresh.get("/v1/kv/next")[2][0]["ModifyIndex"] > index, "and goes on there")
+    words(COORD, fresh, "snapshot", "save", path + ".again")
+    words(COORD, fresh, "snapshot", "restore", path + ".again")
+    check(fresh.request("GET", "/v1/kv/next")[0] == 200, "a backup of that can be restored too")
+
+
+def listening(agent):
+    try:
+        return json.loads(agent.request("GET", "/v1/status/leader", timeout=2)[2]) != ""
+    except OSError:
+        return False
+
+
+def archive(files, sums=None):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz", format=tarfile.USTAR_FORMAT) as tar:
+        if sums is None:
+            sums = "".join("%s  %s\n" % (hashlib.sha256(data).hexdigest(), name) for name, data in files)
+        for name, data in files + [("SHA256SUMS", sums.encode())]:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+def bad_backups():
+    agent = Agent().start()
+    agent.put("/v1/kv/stays", b"1")
+    good = agent.request("GET", "/v1/snapshot")[2]
+    with tarfile.open(fileobj=io.BytesIO(good)) as tar:
+        names = tar.getnames()
+        meta, state = tar.extractfile("meta.json").read(), tar.extractfile("state.bin").read()
+    check(names == ["meta.json", "state.bin", "SHA256SUMS"], "%r" % names)
+    told = json.loads(meta)
+    check(told["Version"] == 1 and told["Size"] == len(state) and told["Index"] > 0, "%r" % told)
+
+    def with_state(other):
+        return archive([("meta.json", json.dumps(dict(told, Size=len(other))).encode()), ("state.bin", other)])
+    flipped = bytearray(good)
+    flipped[len(flipped) // 2] ^= 1
+    table = bytearray(state)
+    table[8] = 15      # of the first record: no such table
+    for what, body in (("empty", b""), ("not gzip", b"x" * 1000), ("cut off", good[:-20]), ("a bit flipped", bytes(flipped)),
+                       ("wrong sum", archive([("meta.json", meta), ("state.bin", state)], "0" * 64 + "  state.bin\n")),
+                       ("no meta", archive([("state.bin", state)])), ("no state", archive([("meta.json", meta)])),
+                       ("a stranger's file", archive([("meta.json", meta), ("state.bin", state), ("../../etc/passwd", b"x")])),
+                       ("a file twice", archive([("meta.json", meta), ("state.bin", state), ("state.bin", state)])),
+                       ("not JSON", archive([("meta.json", b"{"), ("state.bin", state)])), ("no state at all", with_state(b"")),
+                       ("a state of something else", with_state(b"hello" * 100)), ("half a state", with_state(state[: len(state) // 2])),
+                       ("a state with more behind it", with_state(state + b"x")), ("an unknown table", with_state(bytes(table))),
+                       ("a changed record", with_state(state.replace(b"stays", b"goes!")))):
+        status, _, text = agent.request("PUT", "/v1/snapshot", body)
+        check(status == 400 and len(text) > 10 and b"\n" not in text, "%s: %d %r" % (what, status, text))
+    check(agent.request("PUT", "/v1/snapshot", archive([("meta.json", meta), ("state.bin", state)]))[0] == 200, "the same, as python writes it")
+    check(agent.request("GET", "/v1/kv/stays")[0] == 200, "all is there")
+    left = [n for n in os.listdir(agent.data) if "backup" in n]
+    check(not left, "no temporary files stay: %r" % left)
+
+
+run([members_and_peers, leadership_and_removal, comes_back_empty, replacement, long_elections, autopilot_settings, keys_on_the_command_line, backup_and_restore, crash_during_restore, bad_backups])

@@ -1,0 +1,140 @@
+#include "tests/fuzz/json_grammar.h"
+
+#include "base/check.h"
+
+#define NAMES   "'n1'|'web'|'db'|'c1'|'serfHealth'|''|'a\\u0000b'|'a\\nb'|'\u00e4'|'a\\`b<'|null|7"
+#define NODES   "'n1'|'n1'|'n2'|'N1'|''"
+#define WEB     "'web'|'web'|'db'|''"
+#define IDS     "'web1'|'web'|'c1'|''|'serfHealth'"
+#define PLACES  "'10.0.0.1'|'::1'|'0.0.0.0'|'host'|''"
+#define TIMES   "'10s'|'1m0.5s'|'0'|'-1s'|'10'|''|2500000000|-1|0|1.5|1e30|'9999999h'"
+#define COUNTS  "0|1|2|3|1000000|1000001|-1|18446744073709551615|'1'"
+#define FLAGS   "true|false|null|0|'true'"
+#define STATES  "'passing'|'warning'|'critical'|'maintenance'|''"
+#define TEXTS   "['a','b']|[]|null|['']|[1]|['a\\u0000']|'a'"
+#define MAPS    "{'b':'1','a':'2'}|{}|null|{'':''}|{'a b':''}|{'a':1}|{'consul-x':'y'}"
+#define NOTHING "null|{}|''|[]|false|0"
+
+/* Alternatives stand between bars, ' is ", ` is " within a text, @x an object of kind x. "!": nearly always
+ * there. */
+static const struct row {
+    const char *kinds, *key, *values;
+} rows[] = {
+    {"!RDS", "Node", NODES},
+    {"!R", "Address", PLACES},
+    {"R", "ID", "'00000000-0000-4000-8000-000000000001'|''|'x'"},
+    {"RD", "Datacenter", "'dc1'|''|'dc2'"},
+    {"R", "TaggedAddresses", "{'wan':'10.0.0.1','lan':''}|{}|@t"},
+    {"R", "NodeMeta", MAPS},
+    {"!R", "Service", "@s|@s|null|{}"},
+    {"R", "Check", "@c|{}"},
+    {"R", "Checks", "[@c,@c]|[@c]|[]|[null]"},
+    {"R", "SkipNodeUpdate", FLAGS},
+    {"D", "ServiceID", IDS},
+    {"D", "CheckID", IDS},
+    /* a service, in both spellings */
+    {"!s", "Service", WEB},
+    {"!A", "Name", WEB},
+    {"sA", "ID", IDS},
+    {"sA", "Tags", TEXTS},
+    {"sA", "Meta", MAPS},
+    {"sA", "Address", PLACES},
+    {"sA", "Port", "80|0|65535|65536|-1|'80'"},
+    {"sA", "TaggedAddresses", "@t|{}|null|{'lan':'x'}"},
+    {"sA", "Weights", "@w|{}|null"},
+    {"sA", "EnableTagOverride", FLAGS},
+    {"sA", "Kind", "''|'x'"},
+    {"sA", "Proxy", NOTHING},
+    {"A", "Connect", NOTHING},
+    {"A", "Namespace", "''|'default'|'x'"},
+    {"A", "Check", "@k|{}|{'Interval':'','HTTP':''}"},
+    {"A", "Checks", "[@k,@k]|[@k,{}]|null"},
+    {"w", "Passing", COUNTS},
+    {"w", "Warning", COUNTS},
+    {"t", "lan", "@a|@a|{}"},
+    {"t", "wan_ipv4", "@a"},
+    {"!a", "Address", PLACES},
+    {"!a", "Port", "1|0|65536"},
+    /* a check of the catalog */
+    {"c", "Node", NODES},
+    {"!c", "CheckID", IDS},
+    {"cKk", "Name", NAMES},
+    {"c", "ServiceID", IDS},
+    {"cKk", "Status", STATES},
+    {"cKk", "Notes", NAMES},
+    {"c", "Output", NAMES},
+    {"c", "Type", "'http'|''"},
+    {"c", "Definition", "{'TCP':'x:1','a':[1e5]}|{}|null"},
+    /* and of an agent */
+    {"!K", "Name", "'c'|'c'|'a\\nb'"},
+    {"Kk", "CheckID", IDS},
+    {"Kk", "id", IDS},
+    {"Kk", "service_id", IDS},
+    {"!Kk", "HTTP", "'http://x/'|'http://x/'|''"},
+    {"Kk", "TCP", "'x:1'|''"},
+    {"!Kk", "Interval", "'10s'|'10s'|" TIMES},
+    {"Kk", "TTL", TIMES},
+    {"Kk", "Timeout", TIMES},
+    {"Kk", "DeregisterCriticalServiceAfter", TIMES},
+    {"Kk", "Header", "{'A':['b','c'],'D':[]}|{'A':['b'],'a':['c']}|{}|{'A':'b'}|{'A':[1]}|null"},
+    {"Kk", "Method", "'POST'|''"},
+    {"Kk", "Body", NAMES},
+    {"Kk", "TLSServerName", "'x'"},
+    {"Kk", "TLSSkipVerify", FLAGS},
+    {"Kk", "DisableRedirects", FLAGS},
+    {"Kk", "success_before_passing", COUNTS},
+    {"Kk", "FailuresBeforeWarning", COUNTS},
+    {"Kk", "FailuresBeforeCritical", COUNTS},
+    {"Kk", "OutputMaxSize", COUNTS},
+    {"Kk", "Args", "[]|['x']|null"},
+    {"Kk", "AliasNode", "''|'n1'"},
+    /* a session */
+    {"S", "Name", NAMES},
+    {"S", "TTL", TIMES},
+    {"S", "LockDelay", TIMES},
+    {"S", "Behavior", "'delete'|'release'|''|'x'"},
+    {"S", "NodeChecks", "['serfHealth']|['c1','serfHealth']|[]|null|" TEXTS},
+    {"S", "Checks", "['serfHealth']|['c1']|[]|null"},
+    {"S", "ServiceChecks", "[{'ID':'c1'}]|[{'ID':'c1','Namespace':''},{}]|[]|null|['c1']"},
+};
+
+static void put_value(struct buffer *out, const char *values, struct rng *rng) {
+    unsigned count = 1;
+    for (const char *at = values; *at; at++) count += *at == '|';
+    const char *at = values;
+    for (uint64_t skip = rng_below(rng, count); skip; at++) skip -= *at == '|';
+    for (; *at && *at != '|'; at++) {
+        if (*at == '@') {
+            json_grammar_object(out, *++at, rng);
+        } else {
+            buffer_append_byte(out, *at == '\'' || *at == '`' ? '"' : *at);
+        }
+    }
+}
+
+static void put_member(struct buffer *out, const struct row *row, struct rng *rng) {
+    buffer_printf(out, "\"%s\":", row->key);
+    put_value(out, row->values, rng);
+}
+
+void json_grammar_object(struct buffer *out, char kind, struct rng *rng) {
+    uint64_t rare = rng_between(rng, 2, 12); /* some objects are full, most have a few members */
+    const char *comma = "";
+    if (kind == 'k' && rng_below(rng, 2)) {
+        buffer_append_text(out, "{\"TTL\":\"10s\"}");
+        return;
+    }
+    buffer_append_byte(out, '{');
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        if (!strchr(rows[i].kinds, kind)) continue;
+        if (rows[i].kinds[0] == '!' ? rng_below(rng, 10) == 0 : rng_below(rng, rare) != 0) continue;
+        buffer_append_text(out, comma);
+        put_member(out, &rows[i], rng);
+        comma = ",";
+    }
+    buffer_append_byte(out, '}');
+}
+
+void json_grammar_member(struct buffer *out, struct rng *rng) {
+    put_member(out, &rows[rng_below(rng, ARRAY_COUNT(rows))], rng);
+}

@@ -1,0 +1,192 @@
+#include "tests/fuzz/still_machine.h"
+
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "kv/kv_internal.h"
+#include "registry/catalog.h"
+#include "registry/operate.h"
+#include "registry/tables.h"
+
+#define NODE_ID "00000000-0000-4000-8000-000000000001"
+
+static const struct machine_module *const modules[] = {&catalog_module, &kv_module, NULL};
+static struct machine *machine;
+
+/* -- what is in it -- */
+
+static void applied(void *data, void *origin, const struct machine_result *result) {
+    (void)data, (void)origin;
+    CHECK(result->error == CO_OK);
+}
+
+static void put(uint8_t type, const ProtobufCMessage *message) {
+    struct buffer bytes = {0};
+    uint64_t stopped_at;
+    machine_command(&bytes, type, message);
+    struct machine_input input = {.index = machine_applied(machine) + 1,
+                                  .term = 1,
+                                  .command = buffer_slice(&bytes),
+                                  .is_command = true};
+    CHECK(machine_apply(machine, &input, 1, applied, NULL, &stopped_at) == CO_OK);
+    buffer_free(&bytes);
+}
+
+static void put_service(void) {
+    Pb__Node node = PB__NODE__INIT;
+    node.name = "n1";
+    node.id = NODE_ID;
+    node.address = "10.0.0.1";
+    char *tags[] = {"v1", "v2"};
+    Pb__Service service = PB__SERVICE__INIT;
+    service.id = "web1";
+    service.name = "web";
+    service.tags = tags;
+    service.n_tags = ARRAY_COUNT(tags);
+    service.port = 80;
+    Pb__Check own = PB__CHECK__INIT, nodes = PB__CHECK__INIT, *checks[] = {&own, &nodes};
+    own.check_id = "c1";
+    own.service_id = "web1";
+    own.status = PB__STATUS__PASSING;
+    nodes.check_id = "serfHealth";
+    nodes.status = PB__STATUS__PASSING;
+    Pb__RegisterCommand command = PB__REGISTER_COMMAND__INIT;
+    command.node = &node;
+    command.service = &service;
+    command.checks = checks;
+    command.n_checks = ARRAY_COUNT(checks);
+    put(CATALOG_REGISTER, &command.base);
+}
+
+static void put_key(const char *key, const char *value, const char *session) {
+    Pb__KvCommand command = PB__KV_COMMAND__INIT;
+    command.verb = session ? PB__KV_VERB__KV_LOCK : PB__KV_VERB__KV_SET;
+    command.key = (ProtobufCBinaryData){strlen(key), (uint8_t *)(uintptr_t)key};
+    command.value = (ProtobufCBinaryData){strlen(value), (uint8_t *)(uintptr_t)value};
+    if (session) command.session = (char *)(uintptr_t)session;
+    put(KV_APPLY, &command.base);
+}
+
+static void put_session(void) {
+    char *checks[] = {"serfHealth"};
+    Pb__Session session = PB__SESSION__INIT;
+    session.id = STILL_SESSION;
+    session.node = "n1";
+    session.ttl = "10s";
+    session.ttl_ns = 10000000000;
+    session.lock_delay_ns = 1;
+    session.node_checks = checks;
+    session.n_node_checks = ARRAY_COUNT(checks);
+    Pb__SessionCreateCommand command = PB__SESSION_CREATE_COMMAND__INIT;
+    command.session = &session;
+    put(SESSION_CREATE, &command.base);
+}
+
+static void fill(void) {
+    char long_key[STORE_KEY_PREFIX + 100];
+    memset(long_key, 'k', sizeof long_key - 1);
+    long_key[sizeof long_key - 1] = '\0';
+    put_service();
+    put_session();
+    put_key("a", "1", NULL);
+    put_key("a/b", "some text that goes on for a while, so that it is worth to be packed", NULL);
+    put_key(long_key, "", NULL);
+    put_key("lock", "held", STILL_SESSION);
+}
+
+/* -- life -- */
+
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *walk) {
+    (void)status, (void)type, (void)walk;
+    return remove(path);
+}
+
+struct machine *still_machine(void) {
+    if (machine) return machine;
+    log_level_now = LOG_ERROR;
+    char folder[] = "/tmp/coord-fuzz-XXXXXX";
+    CHECK(mkdtemp(folder));
+    struct machine_config config = {
+        .store = {.folder = folder, .map_bytes = UINT64_C(1) << 28, .reserve_step_bytes = 1 << 20},
+        .modules = modules};
+    struct fault fault = {0};
+    if (machine_open(&config, &machine, &fault) != CO_OK) fprintf(stderr, "%s\n", fault.text);
+    CHECK(machine);
+    nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    fill();
+    return machine;
+}
+
+/* -- applying, and back -- */
+
+static const struct machine_module *module_of(uint8_t type) {
+    for (size_t i = 0; modules[i]; i++) {
+        if (type >= modules[i]->command_first && type <= modules[i]->command_last) return modules[i];
+    }
+    if (type >= operate_module.command_first && type <= operate_module.command_last) return &operate_module;
+    return NULL;
+}
+
+static void check_readable(struct store_txn *txn, uint8_t table, const ProtobufCMessageDescriptor *type,
+                           size_t head) {
+    struct store_cursor cursor;
+    for (store_cursor_open(&cursor, txn, table, slice_make("", 0)); cursor.valid;
+         store_cursor_next(&cursor)) {
+        CHECK(cursor.value.size >= head);
+        ProtobufCMessage *message = protobuf_c_message_unpack(type, NULL, cursor.value.size - head,
+                                                              (const uint8_t *)cursor.value.data + head);
+        CHECK(message);
+        protobuf_c_message_free_unpacked(message, NULL);
+    }
+    store_cursor_close(&cursor);
+}
+
+/* A refused batch was tried and taken back: it may have touched things, in vain. */
+static void check_result(struct machine_tx *tx, uint8_t type, const struct machine_result *result,
+                         uint64_t sum_before) {
+    uint64_t sum = store_sum(tx->store);
+    CHECK(result->error >= CO_OK && result->error < CO_ERROR_COUNT);
+    if (result->error) {
+        CHECK(sum == sum_before && !result->yes);
+        CHECK(tx->touched.count == 0 || type == CATALOG_BATCH);
+    }
+    CHECK(store_scrub(tx->store) == sum);
+    if (sum == sum_before) return;
+    check_readable(tx->store, TABLE_NODES, &pb__node__descriptor, 0);
+    check_readable(tx->store, TABLE_SERVICES, &pb__service__descriptor, 0);
+    check_readable(tx->store, TABLE_CHECKS, &pb__check__descriptor, 0);
+    check_readable(tx->store, KV_TABLE_SESSIONS, &pb__session__descriptor, 8); /* behind the TTL */
+}
+
+int still_apply(struct slice command, void (*done)(void *data, const struct machine_result *result),
+                void *data) {
+    static struct watch_touched touched;
+    static struct arena arena;
+    CHECK(command.size >= 2);
+    uint8_t type = (uint8_t)command.data[0];
+    const struct machine_module *module = command.data[1] == 1 ? module_of(type) : NULL;
+    if (!module) return CO_UNSUPPORTED;
+    still_machine();
+    struct machine_tx tx = {.machine = machine,
+                            .store = store_write(machine_store(machine)),
+                            .arena = &arena,
+                            .index = machine_applied(machine) + 1,
+                            .term = 1,
+                            .touched = touched};
+    uint64_t sum = store_sum(tx.store);
+    struct machine_result result = {.index = tx.index};
+    int rv = module->apply(&tx, type, slice_make(command.data + 2, command.size - 2), &result);
+    CHECK(rv == CO_OK || rv == CO_UNSUPPORTED);
+    if (rv == CO_OK) {
+        check_result(&tx, type, &result, sum);
+        if (done) done(data, &result);
+    }
+    store_abort(tx.store);
+    arena_reset(&arena);
+    touched = tx.touched;
+    watch_touched_reset(&touched);
+    return rv;
+}

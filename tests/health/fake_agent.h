@@ -1,0 +1,27 @@
+/* An agent's local state with its loop on a thread of its own, over a fake rpc that outlives restarts. */
+#ifndef COORD_TESTS_HEALTH_FAKE_AGENT_H
+#define COORD_TESTS_HEALTH_FAKE_AGENT_H
+
+#include <pthread.h>
+
+#include "health/local.h"
+
+#define FAKE_AGENT_NODE "n1"
+
+struct agent {
+    struct rpc *rpc;
+    struct local *local;
+    char folder[64];                     /* "": nothing is kept */
+    int64_t sync_ns, update_ns;          /* as in local_config; set between agent_stop and agent_start */
+    uv_loop_t loop;
+    uv_async_t stop;
+    pthread_t thread;
+    uv_barrier_t ready;
+};
+
+struct agent *agent_new(bool keeps);     /* started */
+void agent_stop(struct agent *agent);
+void agent_start(struct agent *agent);   /* again, with what it kept */
+void agent_free(struct agent *agent);    /* stops it and its rpc, removes its folder */
+
+#endif

@@ -1,0 +1,25 @@
+/* rpc/rpc.h over a real state machine in a temporary folder, without Raft: a thread applies what is submitted. What a
+ * cluster can do to its users is a switch here. */
+#ifndef COORD_TESTS_HEALTH_FAKE_RPC_H
+#define COORD_TESTS_HEALTH_FAKE_RPC_H
+
+#include "registry/catalog.h"
+#include "rpc/rpc.h"
+
+struct rpc *fake_rpc_start(void);
+void fake_rpc_stop(struct rpc *rpc);                       /* what waits ends with CO_CLOSED */
+void fake_rpc_leader(struct rpc *rpc, bool there);         /* there is none: writes end with CO_NOLEADER. True at the start */
+/* The next `count` writes end with CO_UNKNOWN_OUTCOME, done or not. */
+void fake_rpc_lose(struct rpc *rpc, unsigned count, bool done);
+void fake_rpc_hold(struct rpc *rpc, bool hold);            /* writes wait */
+uint64_t fake_rpc_writes(struct rpc *rpc);                 /* applied so far */
+/* Applies a command as somebody else's. */
+void fake_rpc_apply(struct rpc *rpc, uint8_t command, const ProtobufCMessage *message);
+
+/* What the catalog holds now; the result lives in the arena. NULL: no such record. */
+const Pb__Service *fake_rpc_service(struct rpc *rpc, struct arena *arena, const char *node, const char *id);
+const Pb__Check *fake_rpc_check(struct rpc *rpc, struct arena *arena, const char *node, const char *id);
+const Pb__Node *fake_rpc_node(struct rpc *rpc, struct arena *arena, const char *node);
+size_t fake_rpc_count(struct rpc *rpc, const char *node);  /* its services and checks */
+
+#endif

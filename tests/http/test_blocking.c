@@ -1,0 +1,405 @@
+/* Blocking queries: who wakes, when, with what, and what happens to those who leave. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/random.h"
+#include "kv/kv.h"
+#include "registry/catalog.h"
+#include "web_world.h"
+
+#define PARKED(world) watch_count(rpc_watches(world_rpc(world)))
+
+static void put(const struct world *world, const char *key, const char *value) {
+    char target[128];
+    snprintf(target, sizeof target, "PUT /v1/kv/%s", key);
+    free(web_want(world, 200, target, value));
+}
+
+static void set_service(const struct world *world, const char *node, const char *service, const char *tag,
+                        const char *status) {
+    char body[512];
+    snprintf(body, sizeof body,
+             "{\"Node\":\"%s\",\"Address\":\"10.0.0.1\",\"Service\":{\"Service\":\"%s\",\"Port\":80,\"Tags\":"
+             "[\"%s\"]},"
+             "\"Check\":{\"Name\":\"alive\",\"ServiceID\":\"%s\",\"Status\":\"%s\"}}",
+             node, service, tag, service, status);
+    free(web_want(world, 200, "PUT /v1/catalog/register", body));
+}
+
+static int ask(const struct world *world, const char *target) {
+    int fd = web_dial(world);
+    web_say(fd, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", target);
+    return fd;
+}
+
+/* Asks and waits until the query is parked. */
+static int park(struct world *world, const char *target) {
+    size_t before = PARKED(world);
+    int fd = ask(world, target);
+    EVENTUALLY(PARKED(world) == before + 1);
+    return fd;
+}
+
+static uint64_t index_of(const struct world *world, const char *target) {
+    struct web_answer answer = web_ask(world, target, NULL);
+    uint64_t index = web_index(&answer);
+    cr_assert(index > 0);
+    web_free(&answer);
+    return index;
+}
+
+static int park_at(struct world *world, const char *path, const char *more) {
+    char target[256], get[256];
+    snprintf(get, sizeof get, "GET %s", path);
+    uint64_t index = index_of(world, get);
+    snprintf(target, sizeof target, "%s%cindex=%llu%s", path, strchr(path, '?') ? '&' : '?',
+             (unsigned long long)index, more);
+    return park(world, target);
+}
+
+static void expect_answer(int fd, int status, const char *holds) {
+    struct web_answer answer = web_hear(fd);
+    cr_expect(answer.status == status, "%d", answer.status);
+    cr_expect(answer.body && strstr(answer.body, holds), "wanted %s in %s", holds, answer.body);
+    web_free(&answer);
+}
+
+Test(blocking, answers_when_the_thing_changes) {
+    struct world *world = world_start(NULL);
+    put(world, "a", "1");
+    set_service(world, "n1", "web", "v1", "passing");
+    int key = park_at(world, "/v1/kv/a", ""), prefix = park_at(world, "/v1/kv/?recurse", "");
+    int none = park_at(world, "/v1/kv/none/below?keys", ""),
+        service = park_at(world, "/v1/health/service/web?passing", "");
+    int nodes = park_at(world, "/v1/catalog/nodes", ""),
+        absent = park_at(world, "/v1/catalog/service/absent", "");
+    put(world, "b", "2");
+    expect_answer(prefix, 200, "\"Key\":\"b\"");
+    cr_expect(PARKED(world) == 5, "only the prefix was woken");
+    put(world, "a", "3");
+    expect_answer(key, 200, "\"Value\":\"Mw==\"");
+    cr_expect(PARKED(world) == 4);
+    set_service(world, "n1", "web", "v2", "passing");
+    expect_answer(service, 200, "\"v2\"");
+    cr_expect(PARKED(world) == 3);
+    set_service(world, "n2", "other", "x", "passing");
+    expect_answer(nodes, 200, "\"n2\"");
+    cr_expect(PARKED(world) == 2);
+    set_service(world, "n1", "absent", "x", "passing");
+    expect_answer(absent, 200, "\"absent\"");
+    put(world, "none/below/this", "x");
+    expect_answer(none, 200, "none/below/this");
+    cr_expect(PARKED(world) == 0);
+    cr_expect(web_metric(world, "coord_http_blocking_queries") == 0);
+    int fds[] = {key, prefix, none, service, nodes, absent};
+    for (size_t i = 0; i < ARRAY_COUNT(fds); i++) close(fds[i]);
+    world_stop(world);
+}
+
+Test(blocking, an_old_index_is_answered_at_once) {
+    struct world *world = world_start(NULL);
+    put(world, "a", "1");
+    put(world, "a", "2");
+    struct web_answer answer = web_ask(world, "GET /v1/kv/a?index=1&wait=10s", NULL);
+    cr_expect(answer.status == 200 && web_index(&answer) == 2);
+    web_free(&answer);
+    world_stop(world);
+}
+
+Test(blocking, time_is_up) {
+    struct world *world = world_start(NULL);
+    put(world, "a", "1");
+    uint64_t begun = clock_mono_ms();
+    struct web_answer answer = web_ask(world, "GET /v1/kv/a?index=1&wait=200ms", NULL);
+    uint64_t took = clock_mono_ms() - begun;
+    cr_expect(answer.status == 200 && web_index(&answer) == 1);
+    cr_expect(took >= 200 && took < 4000, "%llu ms", (unsigned long long)took);
+    web_free(&answer);
+    answer = web_ask(world, "GET /v1/kv/none?index=1&wait=1ms", NULL);
+    cr_expect(answer.status == 404 && web_index(&answer) == 1, "never below 1");
+    web_free(&answer);
+    cr_expect(PARKED(world) == 0);
+    world_stop(world);
+}
+
+Test(blocking, the_same_answer_is_not_sent_again) {
+    struct world *world = world_start(NULL);
+    set_service(world, "n1", "web", "v1", "passing");
+    set_service(world, "n2", "web", "v1", "critical");
+    int passing = park_at(world, "/v1/health/service/web?passing", ""),
+        all = park_at(world, "/v1/health/service/web", "");
+    set_service(world, "n2", "web", "v2", "critical");
+    expect_answer(all, 200, "\"v2\"");
+    EVENTUALLY(web_metric(world, "coord_http_unchanged_total") == 1);
+    cr_expect(PARKED(world) == 1, "the passing ones are the same");
+    cr_expect(web_silent(passing, 50));
+    set_service(world, "n2", "web", "v2", "passing");
+    expect_answer(passing, 200, "\"n2\"");
+    close(passing);
+    close(all);
+    world_stop(world);
+}
+
+Test(blocking, time_up_after_unchanged_wakes_has_the_newer_index) {
+    struct world *world = world_start(NULL);
+    set_service(world, "n1", "web", "v1", "passing");
+    set_service(world, "n2", "web", "v1", "critical");
+    int fd = park_at(world, "/v1/health/service/web?passing", "&wait=400ms");
+    set_service(world, "n2", "web", "v2", "critical");
+    struct web_answer answer = web_hear(fd);
+    cr_expect(answer.status == 200 && web_index(&answer) == 3, "%llu",
+              (unsigned long long)web_index(&answer));
+    web_free(&answer);
+    close(fd);
+    world_stop(world);
+}
+
+Test(blocking, who_hangs_up_is_freed_at_once) {
+    struct world *world = world_start(NULL);
+    put(world, "a", "1");
+    int fds[100];
+    for (size_t i = 0; i < ARRAY_COUNT(fds); i++) fds[i] = ask(world, "/v1/kv/a?index=1&wait=5m");
+    EVENTUALLY(PARKED(world) == ARRAY_COUNT(fds));
+    for (size_t i = 0; i < ARRAY_COUNT(fds); i++) {
+        if (i % 2)
+            shutdown(fds[i], SHUT_WR);
+        else
+            close(fds[i]);
+    }
+    uint64_t begun = clock_mono_ms();
+    EVENTUALLY(PARKED(world) == 0);
+    EVENTUALLY(web_metric(world, "coord_http_connections") == 1); /* the one that asks for the metric */
+    cr_expect(clock_mono_ms() - begun < 3000);
+    for (size_t i = 1; i < ARRAY_COUNT(fds); i += 2) {
+        cr_expect(web_closed(fds[i]));
+        close(fds[i]);
+    }
+    world_stop(world);
+}
+
+Test(blocking, a_connection_waits_again_and_again) {
+    struct world *world = world_start(NULL);
+    put(world, "a", "1");
+    int fd = web_dial(world);
+    for (unsigned i = 1; i <= 20; i++) {
+        web_say(fd, "GET /v1/kv/a?index=%u&wait=5m HTTP/1.1\r\nHost: x\r\n\r\n", i);
+        EVENTUALLY(PARKED(world) == 1);
+        put(world, "a", i % 2 ? "x" : "y");
+        struct web_answer answer = web_hear(fd);
+        cr_assert(answer.status == 200 && web_index(&answer) == i + 1);
+        web_free(&answer);
+    }
+    web_say(fd, "GET /v1/kv/a?index=21&wait=5m HTTP/1.1\r\nHost: x\r\n\r\n");
+    EVENTUALLY(PARKED(world) == 1);
+    close(fd);
+    EVENTUALLY(PARKED(world) == 0);
+    world_stop(world);
+}
+
+/* Debian starts shells with a soft limit of 1024; both ends of every connection are ours. */
+static void need_descriptors(rlim_t count) {
+    struct rlimit files;
+    CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
+    if (files.rlim_max < count)
+        cr_skip_test("the limit of open files is %llu", (unsigned long long)files.rlim_max);
+    if (files.rlim_cur >= count) return;
+    files.rlim_cur = count;
+    CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+}
+
+Test(blocking, a_thousand_share_one_answer) {
+    enum { WATCHERS = 1000 };
+    need_descriptors(2 * WATCHERS + 500);
+    struct world *world = world_start(NULL);
+    put(world, "a", "1");
+    int fds[WATCHERS];
+    for (size_t i = 0; i < WATCHERS; i++) fds[i] = ask(world, "/v1/kv/a?index=1&wait=5m");
+    EVENTUALLY(PARKED(world) == WATCHERS);
+    uint64_t missed = web_metric(world, "coord_http_cache_misses_total");
+    put(world, "a", "2");
+    for (size_t i = 0; i < WATCHERS; i++) {
+        struct web_answer answer = web_hear(fds[i]);
+        cr_assert(answer.status == 200 && web_index(&answer) == 2);
+        web_free(&answer);
+        close(fds[i]);
+    }
+    cr_expect(web_metric(world, "coord_http_cache_misses_total") - missed <= 2, "the answer is written once");
+    world_stop(world);
+}
+
+/* ---- indexes (decision 5) ---- */
+
+Test(blocking, below_the_floor_is_answered_at_once) {
+    struct world *world = world_start(NULL);
+    put(world, "a", "1");
+    for (int i = 0; i < 9; i++) put(world, "b", i % 2 ? "x" : "y");
+    world_floor(world, 8);
+    struct web_answer answer = web_ask(world, "GET /v1/kv/a?index=5&wait=5m", NULL);
+    cr_expect(answer.status == 200 && web_index(&answer) == 8);
+    web_free(&answer);
+    int fd = park(world, "/v1/kv/a?index=8&wait=5m");
+    put(world, "a", "2");
+    expect_answer(fd, 200, "\"ModifyIndex\":11");
+    close(fd);
+    world_stop(world);
+}
+
+Test(blocking, an_index_of_another_life_is_answered_at_once) {
+    struct world *world = world_start(NULL);
+    put(world, "a", "1");
+    struct web_answer answer = web_ask(world, "GET /v1/kv/a?index=999&wait=5m", NULL);
+    cr_expect(answer.status == 200 && web_index(&answer) == 1, "a default read knows that it has all");
+    web_free(&answer);
+    int fd = park(world, "/v1/kv/a?index=3&wait=5m&stale");
+    put(world, "a", "2");
+    put(world, "a", "3");
+    EVENTUALLY(web_metric(world, "coord_http_unchanged_total") >= 1);
+    cr_expect(PARKED(world) == 1, "a stale one waits for this server to catch up");
+    put(world, "a", "4");
+    expect_answer(fd, 200, "\"ModifyIndex\":4");
+    close(fd);
+    world_stop(world);
+}
+
+/* ---- confirmation ---- */
+
+Test(blocking, default_reads_wait_for_confirmation) {
+    struct world *world = world_start(NULL);
+    put(world, "a", "1");
+    world_hold_confirms(world, true);
+    int fds[20];
+    for (size_t i = 0; i < ARRAY_COUNT(fds); i++) fds[i] = ask(world, "/v1/kv/a");
+    int stale = ask(world, "/v1/kv/a?stale");
+    expect_answer(stale, 200, "MQ==");
+    cr_expect(web_silent(fds[0], 30));
+    world_hold_confirms(world, false);
+    for (size_t i = 0; i < ARRAY_COUNT(fds); i++) {
+        expect_answer(fds[i], 200, "MQ==");
+        close(fds[i]);
+    }
+    close(stale);
+    world_stop(world);
+}
+
+Test(blocking, confirms_before_it_parks_and_before_it_answers) {
+    struct world *world = world_start(NULL);
+    put(world, "a", "1");
+    world_alone(world, false);
+    int fd = park(world, "/v1/kv/a?index=1&wait=5m");
+    unsigned rounds = world_rounds(world);
+    cr_expect(rounds >= 1);
+    world_hold_confirms(world, true);
+    put(world, "a", "2");
+    cr_expect(web_silent(fd, 30));
+    world_hold_confirms(world, false);
+    expect_answer(fd, 200, "Mg==");
+    cr_expect(world_rounds(world) > rounds);
+    close(fd);
+    world_stop(world);
+}
+
+Test(blocking, no_leader) {
+    struct world *world = world_start(NULL);
+    put(world, "a", "1");
+    world_leader(world, false);
+    world_alone(world, false);
+    struct web_answer answer = web_ask(world, "GET /v1/kv/a", NULL);
+    cr_expect(answer.status == 500);
+    cr_expect_str_eq(answer.body, "No cluster leader");
+    cr_expect_str_eq(web_header(&answer, "X-Consul-KnownLeader"), "false");
+    cr_expect(web_index(&answer) == 1);
+    web_free(&answer);
+    answer = web_ask(world, "GET /v1/kv/a?stale", NULL);
+    cr_expect(answer.status == 200);
+    cr_expect_str_eq(web_header(&answer, "X-Consul-KnownLeader"), "false");
+    web_free(&answer);
+    world_stop(world);
+}
+
+Test(blocking, hanging_up_during_confirmation) {
+    struct world *world = world_start(NULL);
+    put(world, "a", "1");
+    world_alone(world, false);
+    int fd = park(world, "/v1/kv/a?index=1&wait=5m");
+    world_hold_confirms(world, true);
+    put(world, "a", "2");
+    close(fd);
+    EVENTUALLY(PARKED(world) == 0);
+    world_hold_confirms(world, false);
+    world_alone(world, true);
+    free(web_want(world, 200, "GET /v1/kv/a", NULL));
+    world_stop(world);
+}
+
+/* ---- limits and the end ---- */
+
+Test(blocking, too_many) {
+    struct http_config config = {.watches_max = 3};
+    struct world *world = world_start(&config);
+    put(world, "a", "1");
+    int fds[3];
+    for (size_t i = 0; i < 3; i++) fds[i] = park(world, "/v1/kv/a?index=1&wait=5m");
+    char *text = web_want(world, 429, "GET /v1/kv/a?index=1&wait=5m", NULL);
+    cr_expect_str_eq(text, "too many blocking queries (limit 3)");
+    free(text);
+    close(fds[0]);
+    EVENTUALLY(PARKED(world) == 2);
+    fds[0] = park(world, "/v1/kv/a?index=1&wait=5m");
+    for (size_t i = 0; i < 3; i++) close(fds[i]);
+    world_stop(world);
+}
+
+Test(blocking, stopping_answers_those_who_wait) {
+    struct world *world = world_start(NULL);
+    put(world, "a", "1");
+    int fds[50];
+    for (size_t i = 0; i < ARRAY_COUNT(fds); i++) fds[i] = ask(world, "/v1/kv/a?index=1&wait=5m");
+    EVENTUALLY(PARKED(world) == ARRAY_COUNT(fds));
+    uint64_t begun = clock_mono_ms();
+    world_stop_http(world);
+    cr_expect(clock_mono_ms() - begun < 2000);
+    for (size_t i = 0; i < ARRAY_COUNT(fds); i++) {
+        expect_answer(fds[i], 200, "MQ==");
+        cr_expect(web_closed(fds[i]));
+        close(fds[i]);
+    }
+    cr_expect(PARKED(world) == 0);
+    world_stop(world);
+}
+
+/* Everything that can happen to a waiter, at once. */
+Test(blocking, storm) {
+    struct world *world = world_start(NULL);
+    put(world, "a", "1");
+    world_alone(world, false);
+    int fds[64];
+    for (size_t i = 0; i < ARRAY_COUNT(fds); i++) fds[i] = -1;
+    struct rng rng;
+    rng_seed(&rng, 7);
+    for (int step = 0; step < 3000; step++) {
+        int *fd = &fds[rng_below(&rng, ARRAY_COUNT(fds))];
+        switch (rng_below(&rng, 4)) {
+            case 0: put(world, "a", step % 2 ? "x" : "y"); break;
+            case 1:
+                if (*fd >= 0) close(*fd);
+                *fd = -1;
+                break;
+            default:
+                if (*fd < 0) *fd = web_dial(world);
+                web_say(*fd, "GET /v1/kv/a?index=%d&wait=%dms%s HTTP/1.1\r\nHost: x\r\n\r\n", 1 + step / 4,
+                        (int)rng_below(&rng, 30) + 1, rng_below(&rng, 2) ? "&stale" : "");
+        }
+    }
+    for (size_t i = 0; i < ARRAY_COUNT(fds); i++) {
+        if (fds[i] >= 0) close(fds[i]);
+    }
+    EVENTUALLY(PARKED(world) == 0);
+    EVENTUALLY(web_metric(world, "coord_http_connections") == 1);
+    world_stop(world);
+}

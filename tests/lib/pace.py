@@ -1,0 +1,16 @@
+"""How slow the program is here. Under sanitizers CMake sets COORD_TEST_SLOW: deadlines stretch by it, figures are not judged, and servers that
+elect each other wait longer for one another (performance.raft_multiplier), else a leader that is only slow is replaced."""
+import json, os
+
+SLOW = float(os.environ.get("COORD_TEST_SLOW", "1"))
+MULTIPLIER = max(1, min(10, round(SLOW)))
+
+
+def server_arguments(folder):
+    """Arguments for each server of a cluster; what they name is written into `folder`."""
+    if MULTIPLIER == 1:
+        return []
+    path = os.path.join(folder, "pace.json")
+    with open(path, "w") as f:
+        json.dump({"performance": {"raft_multiplier": MULTIPLIER}}, f)
+    return ["-config-file=" + path]

@@ -1,0 +1,87 @@
+/* Readers beside the writer, and while the file under them is replaced: each transaction sees one state, and
+ * none goes back. A plain main: runs under tsan. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "registry/store.h"
+#include "scratch.h"
+
+enum { READERS = 3, KEYS = 20, TURNS = 3000, REPLACE_EVERY = 100 };
+
+static const struct store_table tables[] = {{1, "one"}};
+static struct store *store;
+static atomic_bool stopping;
+static _Atomic uint64_t committed, reads;
+
+static void *read_thread(void *argument) {
+    (void)argument;
+    struct store_reader *reader = store_reader_new(store);
+    uint64_t last = 0;
+    while (!atomic_load(&stopping)) {
+        uint64_t least = atomic_load(&committed), first = 0;
+        struct store_txn *txn = store_read(reader);
+        for (char key = 'a'; key < 'a' + KEYS; key++) {
+            struct slice value;
+            CHECK(store_get(txn, 1, slice_make(&key, 1), &value) == CO_OK && value.size == 8);
+            if (key == 'a') first = get_be64(value.data);
+            CHECK(get_be64(value.data) == first);
+        }
+        struct store_cursor cursor;
+        size_t seen = 0;
+        for (store_cursor_open(&cursor, txn, 1, slice_make("", 0)); cursor.valid; store_cursor_next(&cursor))
+            seen++;
+        store_cursor_close(&cursor);
+        CHECK(seen == KEYS && store_sum(txn) == store_scrub(txn));
+        store_read_done(reader);
+        CHECK(first >= least && first >= last);
+        last = first;
+        atomic_fetch_add(&reads, 1);
+        (void)store_has_room(store);
+    }
+    store_reader_free(reader);
+    return NULL;
+}
+
+static void write_turn(uint64_t turn) {
+    struct store_txn *txn = store_write(store);
+    char bytes[8];
+    put_be64(bytes, turn);
+    for (char key = 'a'; key < 'a' + KEYS; key++)
+        store_put(txn, 1, slice_make(&key, 1), slice_make(bytes, sizeof bytes));
+    CHECK(store_commit(txn) == CO_OK);
+    atomic_store(&committed, turn);
+}
+
+static void replace_by_copy(void) {
+    int fd = memfd_create("copy", MFD_CLOEXEC);
+    CHECK(fd >= 0 && store_copy(store, fd) == CO_OK);
+    lseek(fd, 0, SEEK_SET);
+    struct fault fault = {0};
+    CHECK(store_replace(store, fd, 0, &fault) == CO_OK);
+    close(fd);
+}
+
+int main(void) {
+    const char *folder = scratch_folder();
+    struct store_config config = scratch_config(folder, tables, 1);
+    struct fault fault = {0};
+    bool trusted;
+    CHECK(store_open(&config, &store, &trusted, &fault) == CO_OK);
+    write_turn(1);
+    pthread_t threads[READERS];
+    for (int i = 0; i < READERS; i++) CHECK(pthread_create(&threads[i], NULL, read_thread, NULL) == 0);
+    for (uint64_t turn = 2; turn <= TURNS || atomic_load(&reads) < 100; turn++) {
+        write_turn(turn);
+        if (turn % REPLACE_EVERY == 0) replace_by_copy();
+    }
+    atomic_store(&stopping, true);
+    for (int i = 0; i < READERS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+    printf("%llu reads, each of one state\n", (unsigned long long)atomic_load(&reads));
+    store_close(store);
+    scratch_remove(folder);
+    return 0;
+}

@@ -1,0 +1,163 @@
+/* Two servers that meet, over real loopback sockets: who stays connected with whom. */
+#include <criterion/criterion.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "rpc/peers.h"
+
+struct side {
+    struct peers *peers;
+    struct peers_self self;
+    unsigned ups, downs;
+    bool stopped;
+};
+struct world {
+    uv_loop_t loop;
+    uv_timer_t timer;
+    struct side a, b;
+    int ticks;
+    bool (*done)(struct world *world);
+};
+
+static void on_frame(void *data, uint64_t from, uint8_t type, struct slice payload) {
+    (void)data, (void)from, (void)type, (void)payload;
+}
+static void on_up(void *data, uint64_t id) { (void)id, ((struct side *)data)->ups++; }
+static void on_down(void *data, uint64_t id) { (void)id, ((struct side *)data)->downs++; }
+static struct peers_self on_self(void *data) { return ((struct side *)data)->self; }
+static void on_stopped(void *data) { ((struct side *)data)->stopped = true; }
+
+static uint16_t free_port(void) {
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    CHECK(bind(fd, (struct sockaddr *)&at, sizeof at) == 0 &&
+          getsockname(fd, (struct sockaddr *)&at, &size) == 0);
+    close(fd);
+    return ntohs(at.sin_port);
+}
+
+static void start(struct world *world, struct side *side, uint64_t id, unsigned most, uint16_t port,
+                  uint16_t other) {
+    char address[32], node[8], join[32];
+    snprintf(address, sizeof address, "127.0.0.1:%u", port);
+    snprintf(join, sizeof join, "127.0.0.1:%u", other);
+    snprintf(node, sizeof node, "s%u", (unsigned)id);
+    const char *joins[] = {join, NULL};
+    struct peers_config config = {.bind = "127.0.0.1",
+                                  .port = port,
+                                  .address = address,
+                                  .cluster = "dc1",
+                                  .node = node,
+                                  .id = id,
+                                  .expect = 2,
+                                  .version_least = 1,
+                                  .version_most = most,
+                                  .join = joins};
+    struct peers_callbacks callbacks = {
+        .data = side, .frame = on_frame, .up = on_up, .down = on_down, .self = on_self};
+    struct fault fault = {0};
+    cr_assert_eq(peers_start(&world->loop, &config, &callbacks, &side->peers, &fault), CO_OK, "%s",
+                 fault.text);
+}
+
+static void open_world(struct world *world, struct peers_self a, struct peers_self b, unsigned b_most) {
+    *world = (struct world){.a.self = a, .b.self = b};
+    uint16_t port_a = free_port(), port_b = free_port();
+    uv_loop_init(&world->loop);
+    uv_timer_init(&world->loop, &world->timer);
+    world->timer.data = world;
+    start(world, &world->a, 1, 3, port_a, port_b);
+    start(world, &world->b, 2, b_most, port_b, port_a);
+}
+
+static void tick(uv_timer_t *timer) {
+    struct world *world = timer->data;
+    world->ticks++;
+    if (world->done(world)) uv_stop(&world->loop);
+    cr_assert(world->ticks < 1000, "not within ten seconds");
+}
+
+static void run_until(struct world *world, bool (*done)(struct world *world)) {
+    world->done = done, world->ticks = 0;
+    uv_timer_start(&world->timer, tick, 10, 10);
+    uv_run(&world->loop, UV_RUN_DEFAULT);
+}
+
+static void close_world(struct world *world) {
+    uv_close((uv_handle_t *)&world->timer, NULL);
+    peers_stop(world->a.peers, on_stopped, &world->a);
+    peers_stop(world->b.peers, on_stopped, &world->b);
+    uv_run(&world->loop, UV_RUN_DEFAULT);
+    cr_assert(world->a.stopped && world->b.stopped);
+    cr_assert_eq(uv_loop_close(&world->loop), 0);
+}
+
+static bool connected(struct world *world) {
+    struct peer_info info;
+    return peers_list(world->a.peers, &info, 1) == 1 && peers_list(world->b.peers, &info, 1) == 1;
+}
+static bool apart(struct world *world) {
+    struct peer_info info;
+    return peers_list(world->a.peers, &info, 1) == 0 && peers_list(world->b.peers, &info, 1) == 0;
+}
+/* Both sides dial several times meanwhile. */
+static bool a_second(struct world *world) { return world->ticks == 100; }
+
+static const struct peers_self fresh = {0};
+
+Test(peers, one_learns_where_it_belongs_and_says_so) {
+    struct world world;
+    open_world(&world, (struct peers_self){true, 77, 2}, fresh, 3);
+    run_until(&world, connected);
+    struct peer_info info;
+    cr_assert_eq(peers_list(world.b.peers, &info, 1), 1);
+    cr_assert(info.cluster_id == 77 && info.has_log && info.terms.protocol == 2 &&
+              info.terms.version_least == 1 && info.terms.version_most == 3);
+    peers_list(world.a.peers, &info, 1);
+    cr_assert(info.cluster_id == 0 && !info.has_log);
+    world.b.self = (struct peers_self){true, 77, 2};
+    peers_changed(world.b.peers);
+    run_until(&world, a_second);
+    peers_list(world.a.peers, &info, 1);
+    cr_assert(info.cluster_id == 77 && info.has_log);
+    cr_assert(connected(&world));
+    close_world(&world);
+}
+
+Test(peers, another_cluster_of_the_same_name_is_never_let_in) {
+    struct world world;
+    open_world(&world, (struct peers_self){true, 77, 2}, (struct peers_self){true, 78, 2}, 3);
+    run_until(&world, a_second);
+    cr_assert_eq(world.a.ups, 0);
+    cr_assert_eq(world.b.ups, 0);
+    close_world(&world);
+}
+
+Test(peers, who_joins_another_cluster_meanwhile_is_let_go) {
+    struct world world;
+    open_world(&world, (struct peers_self){true, 77, 2}, fresh, 3);
+    run_until(&world, connected);
+    world.b.self = (struct peers_self){true, 78, 2};
+    peers_changed(world.b.peers);
+    run_until(&world, apart);
+    unsigned ups = world.a.ups;
+    run_until(&world, a_second);
+    cr_assert(apart(&world));
+    cr_assert_eq(world.a.ups, ups, "and stays away");
+    close_world(&world);
+}
+
+Test(peers, a_program_that_does_not_support_the_version_is_let_go_when_it_rises) {
+    struct world world;
+    open_world(&world, (struct peers_self){true, 77, 2}, (struct peers_self){true, 77, 2}, 2);
+    run_until(&world, connected);
+    world.a.self.version = 3;
+    peers_changed(world.a.peers);
+    run_until(&world, apart);
+    run_until(&world, a_second);
+    cr_assert(apart(&world));
+    close_world(&world);
+}

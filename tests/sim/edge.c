@@ -1,0 +1,372 @@
+/* What waits at a server and who decides about it: the program's queue of requests, its forwarding and its
+ * lease table, each reached through its edge as node.c, rpc/forward.c and rpc/leases.c do, with the
+ * simulator's time, connections and clients on the other side. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "kv/session.h"
+#include "registry/machine.h"
+#include "rpc/forwarding.h"
+#include "rpc/lease_keeper.h"
+#include "rpc/rpc_internal.h"
+#include "tests/sim/sim.h"
+
+/* -- commands -- */
+
+struct write {
+    struct node_proposal proposal;
+    struct server *server;
+    uint64_t op;           /* a client's, or */
+    struct lease_due *due; /* the lease table's */
+    uint64_t life;
+};
+
+struct decided { /* an outcome on its way to the lease table */
+    struct decided *next;
+    struct lease_due *due;
+    int error;
+};
+
+static void due_decided(struct server *server, struct lease_due *due, int error) {
+    struct decided *decided = mem_zalloc(sizeof *decided);
+    decided->due = due;
+    decided->error = error;
+    struct decided **end = &server->decided;
+    while (*end) end = &(*end)->next;
+    *end = decided;
+    edge_poke(server);
+}
+
+static void take_decided(struct server *server) {
+    for (struct decided *decided = server->decided, *next; decided; decided = next) {
+        next = decided->next;
+        server->decided = next;
+        lease_keeper_decided(server->leases, decided->due, decided->error, server_now_ms(server));
+        free(decided);
+    }
+}
+
+/* What a client is told. A process that dies says nothing. */
+static void write_told(struct server *server, uint64_t id, int error, const struct machine_result *result) {
+    struct op *op = op_get(server->sim, id);
+    bool surely_not = error == CO_NOLEADER || error == CO_DISKFULL || error == CO_BUSY || error == CO_CLOSED;
+    if (error == CO_OK && op->state == OP_WAITING) {
+        op->yes = result->yes;
+        op->error = result->error;
+    }
+    TRACE(server->sim, "command %" PRIu64 " at s%u: %s, %" PRIu64, id, server->slot + 1,
+          error ? co_strerror(error) : "done", error ? 0 : result->index);
+    op_done(server->sim, id,
+            error == CO_OK                 ? OP_DONE
+            : surely_not && !server->dying ? OP_REFUSED
+                                           : OP_UNKNOWN,
+            error == CO_OK ? result->index : 0);
+}
+
+static void write_done(struct node_proposal *proposal, int error, const void *result) {
+    struct write *write = CONTAINER_OF(proposal, struct write, proposal);
+    if (write->due)
+        due_decided(write->server, write->due, error);
+    else
+        write_told(write->server, write->op, error, result);
+    free(write);
+}
+
+static void submit(struct server *server, struct write *write, struct raft_data *data) {
+    write->server = server;
+    write->proposal.done = write_done;
+    write->proposal.data = data;
+    write->proposal.deadline_ms = server_now_ms(server) + RPC_LEADER_WAIT_MS;
+    requests_command(&server->requests, &write->proposal);
+    server_turn(server);
+}
+
+void edge_write(struct server *server, uint64_t op) {
+    struct write *write = mem_zalloc(sizeof *write);
+    write->op = op;
+    submit(server, write, command_make(server->sim, op_get(server->sim, op)));
+}
+
+void edge_applied(struct server *server, struct node_proposal *proposal,
+                  const struct machine_result *result) {
+    (void)server;
+    raft_data_unref(proposal->data);
+    proposal->data = NULL;
+    proposal->done(proposal, CO_OK, result);
+}
+
+void edge_abandon(struct server *server, struct node_proposal *proposal) {
+    (void)server;
+    requests_end(proposal, CO_UNKNOWN_OUTCOME);
+}
+
+static bool has_room(void *data, uint64_t bytes) {
+    struct server *server = data;
+    uint64_t now_ms = server_now_ms(server), ask = bytes;
+    if (!disk_health_may_ask(&server->disk_health, now_ms, &ask)) return false;
+    bool room = wal_has_room(server->wal, ask);
+    if (disk_health_room(&server->disk_health, now_ms, bytes, room))
+        TRACE(server->sim, "s%u: its disk %s", server->slot + 1, room ? "has room again" : "is full");
+    return room;
+}
+
+/* -- reads -- */
+
+struct read {
+    struct node_read read;
+    struct server *server;
+    uint64_t op;             /* a client's, or */
+    struct rpc_renew *renew; /* a renewal that wants a round */
+};
+
+static void read_done(struct node_read *node_read, int error) {
+    struct read *read = CONTAINER_OF(node_read, struct read, read);
+    struct server *server = read->server;
+    if (read->renew) {
+        lease_keeper_confirmed(server->leases, read->renew, error, server_now_ms(server));
+    } else if (error != CO_OK) {
+        op_done(server->sim, read->op, OP_REFUSED, 0);
+        watch_failed(server, read->op);
+    } else { /* by its own thread, a little later */
+        sim_schedule(server->sim, sim_random(server->sim, 0, 300), EVENT_READ, server->slot, read->op, NULL);
+    }
+    free(read);
+}
+
+static bool alone(struct server *server) {
+    return requests_alone(&server->requests, server->raft, server->applied_seen);
+}
+
+/* As rpc_confirm. */
+static int confirm_round(struct server *server, uint64_t op, struct rpc_renew *renew) {
+    if (alone(server)) return CO_OK;
+    struct read *read = mem_zalloc(sizeof *read);
+    read->server = server;
+    read->op = op;
+    read->renew = renew;
+    read->read.done = read_done;
+    read->read.deadline_ms = server_now_ms(server) + RPC_LEADER_WAIT_MS;
+    requests_read(&server->requests, &read->read);
+    server_turn(server);
+    return CO_AGAIN;
+}
+
+void edge_read(struct server *server, uint64_t op) {
+    if (confirm_round(server, op, NULL) == CO_OK) op_read_now(server, op);
+}
+
+static bool forward_commands(void *data, uint64_t leader, struct node_proposal *list) {
+    struct server *server = data;
+    return forwarding_writes(server->forwarding, leader, list);
+}
+
+static bool ask_read(void *data, uint64_t leader, uint64_t context) {
+    struct server *server = data;
+    return forwarding_read(server->forwarding, leader, context);
+}
+
+/* -- forwarding -- */
+
+static bool reach(void *data, uint64_t peer) { return links_up(data, peer); }
+
+static void send_frame(void *data, uint64_t peer, uint8_t type, const ProtobufCMessage *message) {
+    size_t size = protobuf_c_message_get_packed_size(message);
+    char *bytes = mem_alloc(size + 1);
+    protobuf_c_message_pack(message, (uint8_t *)bytes);
+    links_send(data, peer, type, bytes, size);
+    free(bytes);
+}
+
+static void flush(void *data, uint64_t peer) { (void)data, (void)peer; }
+
+static void wake(void *data) { edge_poke(data); }
+
+static bool knows(void *data, struct slice command) {
+    struct server *server = data;
+    return machine_knows(server->machine.machine, command);
+}
+
+static void take_command(void *data, struct node_proposal *proposal) {
+    struct server *server = data;
+    requests_command(&server->requests, proposal);
+    server_turn(server);
+}
+
+static void take_read(void *data, struct node_read *read) {
+    struct server *server = data;
+    requests_read(&server->requests, read);
+    server_turn(server);
+}
+
+static void take_read_answer(void *data, uint64_t context, uint64_t index, int error) {
+    struct server *server = data;
+    requests_read_answered(&server->requests, context, index, error);
+    server_turn(server);
+}
+
+static void renew_here(void *data, struct rpc_renew *renew) {
+    struct server *server = data;
+    lease_keeper_renew(server->leases, renew, true, server_now_ms(server));
+}
+
+/* -- leases -- */
+
+struct renew {
+    struct rpc_renew renew;
+    struct server *server;
+    uint64_t op;
+};
+
+static void renew_done(struct rpc_renew *renew, int error) {
+    struct renew *mine = CONTAINER_OF(renew, struct renew, renew);
+    struct server *server = mine->server;
+    struct op *op = op_get(server->sim, mine->op);
+    if (op->state == OP_WAITING) op->yes = error == CO_OK, op->error = error;
+    bool answered = error == CO_OK || error == CO_NOTFOUND;
+    op_done(server->sim, mine->op, server->dying ? OP_UNKNOWN : answered ? OP_DONE : OP_REFUSED, 0);
+    free(mine);
+}
+
+void edge_renew(struct server *server, uint64_t op) {
+    struct renew *mine = mem_zalloc(sizeof *mine);
+    mine->server = server;
+    mine->op = op;
+    mine->renew.done = renew_done;
+    command_session(op_get(server->sim, op)->session, mine->renew.id);
+    lease_keeper_renew(server->leases, &mine->renew, false, server_now_ms(server));
+}
+
+static struct session_news *take_news(void *data) {
+    struct server *server = data;
+    return session_box_take(server->machine.news);
+}
+
+static struct store_txn *read_begin(void *data) {
+    struct server *server = data;
+    return store_read(server->machine.reader);
+}
+
+static void read_end(void *data) {
+    struct server *server = data;
+    store_read_done(server->machine.reader);
+}
+
+static void propose(void *data, struct lease_due *due, uint8_t command, const ProtobufCMessage *message) {
+    struct write *write = mem_zalloc(sizeof *write);
+    write->due = due;
+    struct buffer bytes = {0};
+    machine_command(&bytes, command, message);
+    TRACE(((struct server *)data)->sim, "s%u ends a lease", ((struct server *)data)->slot + 1);
+    submit(data, write, raft_data_new(bytes.data, bytes.size));
+    buffer_free(&bytes);
+}
+
+static bool elsewhere(void *data, struct rpc_renew *renew) {
+    struct server *server = data;
+    uint64_t leader = raft_leader(server->raft);
+    return leader && leader != server->id && forwarding_renew(server->forwarding, leader, renew);
+}
+
+static int confirm(void *data, struct rpc_renew *renew) { return confirm_round(data, 0, renew); }
+
+/* -- the loop -- */
+
+void edge_poke(struct server *server) {
+    if (server->dying || server->poke_planned) return;
+    server->poke_planned = true;
+    sim_schedule(server->sim, sim_random(server->sim, 1, 100), EVENT_POKE, server->slot, 0, NULL);
+}
+
+void edge_poked(struct server *server) {
+    server->poke_planned = false;
+    forwarding_woken(server->forwarding);
+    lease_keeper_news(server->leases, server_now_ms(server));
+    if (server->restored) lease_keeper_restored(server->leases, server_now_ms(server));
+    server->restored = false;
+    take_decided(server);
+    server_turn(server); /* arms its timer */
+}
+
+void edge_tick(struct server *server) {
+    if (lease_keeper_deadline_ms(server->leases) <= server_now_ms(server))
+        lease_keeper_tick(server->leases, server_now_ms(server));
+}
+
+uint64_t edge_deadline_ms(const struct server *server) {
+    uint64_t at = requests_deadline_ms(&server->requests), leases = lease_keeper_deadline_ms(server->leases);
+    if (leases < at) at = leases;
+    const struct disk_health *disk = &server->disk_health;
+    return disk->sick && disk->sick_until_ms < at ? disk->sick_until_ms : at;
+}
+
+/* As node.c's judge_disk. */
+void edge_judge_disk(struct server *server) {
+    struct disk_health *health = &server->disk_health;
+    uint64_t now_ms = server_now_ms(server);
+    if (health->full) (void)has_room(server, 0);
+    if (!disk_health_judge(health, now_ms, server->write_begun_ms, server->slow_ms)) return;
+    TRACE(server->sim, "s%u: its disk is %s", server->slot + 1, health->sick ? "sick" : "well");
+    struct raft_event event = {.type = RAFT_DISK, .now_ms = now_ms};
+    event.u.disk.sick = health->sick;
+    (void)raft_step(server->raft, &event);
+}
+
+void edge_after_turn(struct server *server) {
+    struct requests *r = &server->requests;
+    uint64_t now_ms = server_now_ms(server), term = r->term, leader = r->leader;
+    requests_serve(r, server->applied_seen);
+    if (requests_role(r, server->raft, server->applied_seen, now_ms)) {
+        if (r->term != term || r->leader != leader) server_turn(server);
+        lease_keeper_role(server->leases, r->term, r->role == RAFT_LEADER && r->ready, now_ms);
+    }
+    requests_give_up(r, server->raft, now_ms);
+}
+
+void edge_open(struct server *server) {
+    struct requests_edge requests = {
+        .data = server, .has_room = has_room, .forward = forward_commands, .ask_read = ask_read};
+    requests_init(&server->requests, &requests, server->id, rng_next(&server->sim->rng) >> 1);
+    struct forwarding_edge forwarding = {.data = server,
+                                         .reach = reach,
+                                         .send = send_frame,
+                                         .flush = flush,
+                                         .wake = wake,
+                                         .knows = knows,
+                                         .command = take_command,
+                                         .read = take_read,
+                                         .read_answer = take_read_answer,
+                                         .renew = renew_here,
+                                         .mutations = server->sim->options.forwarding_mutations};
+    server->forwarding = forwarding_new(&forwarding, rng_next(&server->sim->rng) >> 1);
+    struct lease_keeper_edge leases = {.data = server,
+                                       .news = take_news,
+                                       .read = read_begin,
+                                       .read_done = read_end,
+                                       .propose = propose,
+                                       .elsewhere = elsewhere,
+                                       .confirm = confirm,
+                                       .mutations = server->sim->options.lease_mutations};
+    server->leases = lease_keeper_new(&leases);
+    server->disk_health = (struct disk_health){.room_again = 4096};
+    server->write_begun_ms = server->slow_ms = 0;
+    server->poke_planned = server->restored = false;
+    sim_schedule(server->sim, sim_random(server->sim, 0, 20) * MS, EVENT_BEAT, server->slot, 0, NULL);
+}
+
+/* In the order of the program's own end; what it asks of others meanwhile goes nowhere. */
+void edge_close(struct server *server) {
+    server->dying = true;
+    watches_close(server);
+    requests_fail(&server->requests, CO_UNKNOWN_OUTCOME, CO_CLOSED);
+    requests_end_reads(&server->requests, CO_CLOSED);
+    server_drop_applies(server);
+    forwarding_stop(server->forwarding);
+    forwarding_free(server->forwarding);
+    take_decided(server);
+    lease_keeper_free(server->leases);
+    server->forwarding = NULL;
+    server->leases = NULL;
+    server->dying = false;
+}

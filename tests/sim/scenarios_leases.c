@@ -1,0 +1,192 @@
+/* What the core's servers do for each other and for sessions: consensus-checklist 7, 15, 24, 27. */
+#include "tests/sim/story.h"
+
+#define TTL_MS 1000
+
+/* A session of a registered node, renewed by nobody unless told. 0: failed. */
+static uint64_t session(struct sim *s, const struct server *server) {
+    uint64_t node = ask(s, server, OP_REGISTER, 0, 0);
+    if (!WITHIN(s, 5000, done(s, node))) return 0;
+    uint64_t made = ask(s, server, OP_SESSION, 0, 0);
+    return WITHIN(s, 5000, done(s, made)) && op_get(s, made)->yes ? made : 0;
+}
+
+static bool alive(struct sim *s, uint64_t made) { return op_get(s, made)->ended_index == 0; }
+
+static bool renewed(struct sim *s, uint64_t op) { return done(s, op) && op_get(s, op)->yes; }
+
+/* Renews through `server` every 100 ms, for so long. */
+static bool keep(struct sim *s, const struct server *server, uint64_t made, unsigned ms) {
+    for (unsigned i = 0; i < ms / 100; i++) {
+        uint64_t op = ask(s, server, OP_RENEW, 0, made);
+        sim_run(s, 100 * MS);
+        if (!renewed(s, op)) return false;
+    }
+    return true;
+}
+
+void scenario_lease_lives_while_renewed(struct sim *s) {
+    story_begin(s, 3);
+    struct server *leader = story_leader(s);
+    EXPECT(s, leader != NULL);
+    struct server *other = story_other(s, leader, NULL);
+    uint64_t made = session(s, other), lock;
+    EXPECT(s, made != 0);
+    lock = ask(s, other, OP_LOCK, SIM_KEYS - 1, made);
+    EXPECT(s, WITHIN(s, 1000, done(s, lock)) && op_get(s, lock)->yes);
+    EXPECT(s, keep(s, other, made, 4 * TTL_MS) && alive(s, made));
+    EXPECT(s, NEVER_IN(s, TTL_MS - 100, !alive(s, made)));
+    EXPECT(s, WITHIN(s, TTL_MS + 1000, !alive(s, made)));
+    story_end(s);
+}
+
+/* It still believes that it leads, and its table has not heard of the renewals elsewhere. */
+void scenario_deposed_leader_ends_no_lease(struct sim *s) {
+    story_begin(s, 3);
+    struct server *old = story_leader(s);
+    EXPECT(s, old != NULL);
+    struct server *other = story_other(s, old, NULL);
+    uint64_t made = session(s, other);
+    EXPECT(s, made != 0);
+    story_isolate(s, old);
+    uint64_t stale = ask(s, old, OP_RENEW, 0, made); /* no majority confirms it */
+    EXPECT(s,
+           WITHIN(s, 3000,
+                  sim_leader(s) != NULL && sim_leader(s) != old && raft_leader_ready(sim_leader(s)->raft) &&
+                      raft_leader(other->raft) == sim_leader(s)->id));
+    sim_run(s, 200 * MS);
+    EXPECT(s, keep(s, sim_leader(s), made, 2 * TTL_MS) && !renewed(s, stale));
+    story_join(s, old);
+    EXPECT(s, keep(s, sim_leader(s), made, 3 * TTL_MS) && alive(s, made));
+    story_end(s);
+}
+
+void scenario_new_leader_grants_full_period(struct sim *s) {
+    story_begin(s, 3);
+    struct server *old = story_leader(s);
+    EXPECT(s, old != NULL);
+    uint64_t made = session(s, old);
+    EXPECT(s, made != 0);
+    sim_run(s, (TTL_MS - 300) * MS);
+    server_crash(old, CRASH_KILL);
+    EXPECT(s, WITHIN(s, 5000, sim_leader(s) != NULL && sim_leader(s)->requests.ready));
+    EXPECT(s, NEVER_IN(s, TTL_MS - 100, !alive(s, made)));
+    EXPECT(s, WITHIN(s, TTL_MS + 1000, !alive(s, made)));
+    story_end(s);
+}
+
+/* The loop stood still while renewals waited in its sockets: they count first. */
+void scenario_standstill_ends_no_lease(struct sim *s) {
+    story_begin(s, 1);
+    struct server *leader = story_leader(s);
+    EXPECT(s, leader != NULL);
+    uint64_t made = session(s, leader);
+    EXPECT(s, made != 0);
+    sim_run(s, (TTL_MS - 100) * MS);
+    leader->paused_until_us = s->now_us + 3000 * MS;
+    sim_run(s, 50 * MS);
+    uint64_t op = ask(s, leader, OP_RENEW, 0, made);
+    EXPECT(s, WITHIN(s, 3200, renewed(s, op)) && alive(s, made));
+    EXPECT(s, NEVER_IN(s, TTL_MS - 100, !alive(s, made)));
+    story_end(s);
+}
+
+/* The leader it was handed to dies with it: it may be in the log, so it is not sent again. */
+void scenario_forwarded_once(struct sim *s) {
+    story_begin(s, 3);
+    struct server *leader = story_leader(s);
+    EXPECT(s, leader != NULL && put_many(s, leader, 3));
+    struct server *asker = story_other(s, leader, NULL);
+    EXPECT(s, WITHIN(s, 1000, links_up(asker, leader->id)));
+    uint64_t ops[8];
+    for (unsigned i = 0; i < 8; i++) ops[i] = put(s, asker);
+    sim_run(s, sim_random(s, 500, 8000));
+    server_crash(leader, CRASH_KILL);
+    server_restart_after(leader, 2000 * MS);
+    EXPECT(s, WITHIN(s, 8000, ({
+                         bool all = true;
+                         for (unsigned i = 0; i < 8; i++) all = all && op_get(s, ops[i])->state != OP_WAITING;
+                         all;
+                     })));
+    story_end(s); /* twice would be noticed */
+}
+
+/* Its former life asked, the answer comes when it runs again and has asked something else. */
+void scenario_answer_to_a_former_life(struct sim *s) {
+    story_begin(s, 3);
+    EXPECT(s, story_elect(s, s->servers[0]));
+    struct server *leader = s->servers[0], *asker = s->servers[1], *third = s->servers[2];
+    EXPECT(s, put_many(s, leader, 2) && WITHIN(s, 1000, links_up(asker, leader->id)));
+    story_isolate(s, third);
+    put(s, asker);
+    EXPECT(s, WITHIN(s, 100, leader->requests.pending != NULL || asker->machine.applied > 4));
+    story_slow_disk(asker, 400); /* so that what it asks now is on its way when the old command commits */
+    story_restart(asker, CRASH_KILL);
+    for (unsigned i = 0; i < 4; i++) put(s, asker);
+    sim_run(s, 2000 * MS);
+    story_join(s, third);
+    story_all_may(s);
+    story_end(s);
+}
+
+void scenario_deposed_with_full_disk(struct sim *s) {
+    story_begin(s, 3);
+    struct server *full = story_leader(s);
+    EXPECT(s, full != NULL && put_many(s, full, 5));
+    fake_disk_set_capacity(full->disk, fake_disk_used(full->disk));
+    uint64_t last = 0;
+    for (unsigned i = 0; i < 2000 && full->disk_health.full == false; i++) {
+        last = put(s, full);
+        EXPECT(s, WITHIN(s, 1000, done(s, last) || refused(s, last)));
+    }
+    EXPECT(s, full->disk_health.full);
+    EXPECT(s, WITHIN(s, 3000, !server_leads(full) && sim_leader(s) != NULL)); /* others can: it hands over */
+    EXPECT(s, full->disk_health.sick);
+    fake_disk_set_capacity(full->disk, 0);
+    EXPECT(s, WITHIN(s, DISK_WELL_MS + 2000, !full->disk_health.full && !full->disk_health.sick));
+    EXPECT(s, story_elect(s, full) && put_many(s, full, 5));
+    story_all_may(s);
+    story_end(s);
+}
+
+void scenario_snapshot_meets_full_disk(struct sim *s) {
+    story_begin(s, 3);
+    EXPECT(s, story_elect(s, s->servers[0]));
+    struct server *leader = s->servers[0], *full = s->servers[1];
+    EXPECT(s, put_many(s, leader, 5));
+    fake_disk_set_capacity(full->disk, fake_disk_used(full->disk));
+    EXPECT(s, put_many(s, leader, 200));
+    story_snapshot(s, leader); /* what it lacks is no longer in the log */
+    EXPECT(s, full->machine.applied < leader->machine.applied);
+    EXPECT(s, put_many(s, leader, 100));
+    sim_run(s, sim_random(s, 0, 3000) * MS);
+    fake_disk_set_capacity(full->disk, 0);
+    EXPECT(s, WITHIN(s, 10000, full->machine.applied == leader->machine.applied));
+    story_all_may(s);
+    story_end(s);
+}
+
+/* A change that comes between a reader's look and its entry into the table wakes it all the same. */
+void scenario_watch_between_read_and_apply(struct sim *s) {
+    story_begin(s, 3);
+    struct server *leader = story_leader(s);
+    EXPECT(s, leader != NULL && put_many(s, leader, 20));
+    for (unsigned round = 0; round < 60; round++) {
+        uint64_t look = get(s, leader);
+        EXPECT(s, WITHIN(s, 1000, done(s, look)));
+        uint64_t id = op_make(s, UINT32_MAX, leader->slot, OP_WATCH);
+        struct op *op = op_get(s, id);
+        op->key = op_get(s, look)->key;
+        op->cas = op_get(s, look)->modify_index;
+        op->stale = sim_chance(s, 500);
+        op->wait_us = 1000 * MS;
+        op_send(s, id);
+        sim_run(s, sim_random(s, 0, 2000));
+        uint64_t change = op_make(s, UINT32_MAX, leader->slot, OP_PUT);
+        op_get(s, change)->key = op_get(s, id)->key;
+        op_send(s, change);
+        EXPECT(s, WITHIN(s, 500, done(s, change) && done(s, id)));
+        EXPECT(s, op_get(s, id)->modify_index > op_get(s, id)->cas);
+    }
+    story_end(s);
+}

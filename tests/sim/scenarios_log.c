@@ -1,0 +1,211 @@
+/* Log and disk: consensus-checklist 2, 5, 10-15, 26, 28. */
+#include "tests/sim/story.h"
+
+void scenario_leader_counts_durable_only(struct sim *s) {
+    story_begin(s, 3);
+    EXPECT(s, story_elect(s, s->servers[0]));
+    struct server *leader = s->servers[0], *away = s->servers[2];
+    story_hold_disk(leader, true);
+    story_isolate(s, away);
+    uint64_t before = raft_commit_index(leader->raft), op = put(s, leader);
+    /* One follower's disk has it, and the leader's memory: that is one of three. */
+    EXPECT(s, NEVER_IN(s, 150, raft_commit_index(leader->raft) > before));
+    story_join(s, away);
+    EXPECT(s, WITHIN(s, 1000, raft_commit_index(leader->raft) > before)); /* two followers will do */
+    EXPECT(s, NEVER_IN(s, 100, done(s, op))); /* applied is only what is durable here */
+    story_hold_disk(leader, false);
+    EXPECT(s, WITHIN(s, 1000, done(s, op)));
+    story_all_may(s);
+    story_end(s);
+}
+
+/* The followers get the entry, the leader's own disk refuses it: whoever leads next decides what becomes of
+ * it. */
+void scenario_append_fails_after_send(struct sim *s) {
+    story_begin(s, 3);
+    struct server *leader = story_leader(s);
+    EXPECT(s, leader != NULL && put_many(s, leader, 3));
+    uint64_t lives = leader->restarts;
+    story_slow_disk(leader, 30);
+    fake_disk_fail(leader->disk, sim_chance(s, 500) ? FAKE_SYNC : FAKE_WRITE, 1, CO_IO);
+    uint64_t first = put(s, leader), second = put(s, leader);
+    EXPECT(s, WITHIN(s, 500, !server_leads(leader)));
+    EXPECT(s, !done(s, first) && !done(s, second));
+    EXPECT(s, WITHIN(s, 3000, leader->restarts > lives));
+    leader = story_leader(s);
+    EXPECT(s, leader != NULL && put_many(s, leader, 3));
+    story_end(s);
+}
+
+void scenario_follower_append_fails(struct sim *s) {
+    story_begin(s, 3);
+    EXPECT(s, story_elect(s, s->servers[0]));
+    struct server *leader = s->servers[0], *sick = s->servers[1];
+    story_isolate(s, s->servers[2]);
+    EXPECT(s, put_many(s, leader, 3));
+    uint64_t lives = sick->restarts, before = raft_commit_index(leader->raft);
+    fake_disk_fail(sick->disk, sim_chance(s, 500) ? FAKE_SYNC : FAKE_WRITE, 1, CO_IO);
+    uint64_t op = put(s, leader);
+    EXPECT(s, WITHIN(s, 500, !sick->up));
+    EXPECT(s, raft_commit_index(leader->raft) == before && !done(s, op));
+    EXPECT(s, WITHIN(s, 2000, sick->restarts > lives));
+    EXPECT(s, WITHIN(s, 5000, log_terms_last(&sick->durable) > before));
+    story_all_may(s);
+    story_end(s);
+}
+
+/* The write of an entry of term t is still under way when the server follows the leader of t + 1, who has
+ * another one. */
+void scenario_late_results(struct sim *s) {
+    story_begin(s, 3);
+    struct server *a = s->servers[0], *b = s->servers[1];
+    EXPECT(s, story_elect(s, a) && story_agree(s));
+    story_isolate(s, a);
+    story_slow_disk(a, 1500);
+    uint64_t lost = put(s, a);
+    EXPECT(s, WITHIN(s, 100, a->group != NULL));
+    EXPECT(s, story_elect(s, b));
+    EXPECT(s, put_many(s, b, 3));
+    story_join(s, a);
+    EXPECT(s, WITHIN(s, 1000, raft_term(a->raft) == raft_term(b->raft)));
+    EXPECT(s, NEVER_IN(s, 3000, done(s, lost)));
+    story_all_may(s);
+    story_end(s);
+    EXPECT(s, !done(s, lost));
+}
+
+/* Dies at each of its disk's operations in turn, with the machine or without. */
+void scenario_torn_last_record(struct sim *s) {
+    story_begin(s, 3);
+    EXPECT(s, story_elect(s, s->servers[0]));
+    struct server *leader = s->servers[0], *victim = s->servers[1];
+    for (unsigned round = 0; round < 24; round++) {
+        uint64_t lives = victim->restarts;
+        fake_disk_halt_after(victim->disk, 1 + round % 6);
+        while (!s->failed && victim->restarts == lives) EXPECT(s, put_many(s, leader, 1));
+        EXPECT(s, WITHIN(s, 3000, victim->machine.applied == leader->machine.applied));
+        if (round % 8 == 0) story_snapshot(s, victim);
+    }
+    story_all_may(s);
+    story_end(s);
+}
+
+void scenario_power_loss_of_all(struct sim *s) {
+    story_begin(s, 3);
+    for (unsigned round = 0; round < 10; round++) {
+        struct server *leader = story_leader(s);
+        EXPECT(s, leader != NULL && put_many(s, leader, 5));
+        for (unsigned i = 0; i < 5; i++) put(s, leader);
+        sim_run(s, sim_random(s, 0, 6 * MS));
+        for (uint32_t i = 0; i < 3; i++) server_crash(s->servers[i], CRASH_POWER);
+        for (uint32_t i = 0; i < 3; i++) server_restart_after(s->servers[i], sim_random(s, 0, 400 * MS));
+    }
+    story_end(s);
+}
+
+/* The state machine's store survives a kill at whatever index it had reached. */
+void scenario_replay_once(struct sim *s) {
+    story_begin(s, 3);
+    for (uint32_t i = 0; i < 3; i++) s->servers[i]->apply_delay_us = 20 * MS;
+    for (unsigned round = 0; round < 12; round++) {
+        struct server *leader = story_leader(s);
+        EXPECT(s, leader != NULL);
+        for (unsigned i = 0; i < 20; i++) put(s, leader);
+        sim_run(s, sim_random(s, 1, 40) * MS);
+        story_restart(s->servers[round % 3], CRASH_KILL);
+        if (round == 6) story_snapshot(s, s->servers[round % 3]);
+    }
+    story_end(s);
+}
+
+void scenario_disk_full_leader(struct sim *s) {
+    story_begin(s, 3);
+    struct server *leader = story_leader(s);
+    EXPECT(s, leader != NULL && put_many(s, leader, 5));
+    fake_disk_set_capacity(leader->disk, fake_disk_used(leader->disk));
+    uint64_t last = 0;
+    for (unsigned i = 0; i < 2000 && !(last && refused(s, last));
+         i++) { /* what is reserved may still be used */
+        last = put(s, leader);
+        EXPECT(s, WITHIN(s, 1000, done(s, last) || refused(s, last)));
+    }
+    EXPECT(s, refused(s, last) && server_leads(leader));
+    uint64_t stale = ask(s, leader, OP_STALE, 0, 0), read = get(s, story_other(s, leader, NULL));
+    EXPECT(s, WITHIN(s, 3000, done(s, stale) && done(s, read))); /* it may hand over meanwhile */
+    fake_disk_set_capacity(leader->disk, 0);
+    sim_run(s, 2 * ROOM_LOOK_MS * MS); /* it asks by itself */
+    EXPECT(s, put_many(s, leader, 5));
+    story_end(s);
+}
+
+void scenario_disk_full_follower(struct sim *s) {
+    story_begin(s, 3);
+    EXPECT(s, story_elect(s, s->servers[0]));
+    struct server *leader = s->servers[0], *full = s->servers[1];
+    fake_disk_set_capacity(full->disk, fake_disk_used(full->disk));
+    EXPECT(s, put_many(s, leader, 400));
+    EXPECT(s, full->machine.applied < leader->machine.applied);
+    EXPECT(s, raft_leader(full->raft) == leader->id); /* it still follows, and can vote */
+    fake_disk_set_capacity(full->disk, 0);
+    EXPECT(s, WITHIN(s, 10000, full->machine.applied == leader->machine.applied));
+    story_all_may(s);
+    story_end(s);
+}
+
+void scenario_capped_appends(struct sim *s) {
+    s->raft.append_bytes_max = 2000;
+    s->raft.append_inflight_max = 4;
+    s->raft.heartbeat_ms = 100;
+    story_begin(s, 3);
+    EXPECT(s, story_elect(s, s->servers[0]));
+    struct server *leader = s->servers[0], *lag = s->servers[1];
+    EXPECT(s, put_many(s, leader, 5));
+    story_mute(s, lag, leader, RAFT_MSG_APPEND_REPLY, true);
+    uint64_t before = s->sent_with_entries[leader->slot][lag->slot];
+    EXPECT(s, put_many(s, leader, 40));
+    /* Without answers: so many, and then one with each heartbeat at most (the size is a checker's). */
+    uint64_t sent = s->sent_with_entries[leader->slot][lag->slot] - before;
+    EXPECT(s, sent <= s->raft.append_inflight_max + 40 * 20 / s->raft.heartbeat_ms);
+    story_mute(s, lag, leader, RAFT_MSG_APPEND_REPLY, false);
+    EXPECT(s, WITHIN(s, 3000, lag->machine.applied == leader->machine.applied));
+    story_all_may(s);
+    story_end(s);
+}
+
+void scenario_burst(struct sim *s) {
+    s->raft.cache_bytes_max = 10000;
+    story_begin(s, 3);
+    EXPECT(s, story_elect(s, s->servers[0]));
+    struct server *leader = s->servers[0], *lag = s->servers[2];
+    story_isolate(s, lag);
+    uint64_t first = put(s, leader), last = first;
+    while (last < first + 5000) last = put(s, leader);
+    EXPECT(s, WITHIN(s, 5000,
+                     done(s, first) && done(s, last) &&
+                         leader->machine.applied == raft_last_index(leader->raft)));
+    EXPECT(s, raft_entry_at(leader->raft, leader->machine.applied / 2) == NULL);
+    story_join(s, lag); /* what is not in memory any more comes from the log */
+    EXPECT(s,
+           WITHIN(s, 5000, lag->machine.applied == leader->machine.applied) && lag->snapshots_installed == 0);
+    story_all_may(s);
+    story_end(s);
+}
+
+/* What was sent last is known to the leader although it is not in its memory any more. */
+void scenario_lost_acknowledgement(struct sim *s) {
+    s->raft.cache_bytes_max = 0;
+    s->raft.append_inflight_max = 1;
+    story_begin(s, 3);
+    EXPECT(s, story_elect(s, s->servers[0]));
+    struct server *leader = s->servers[0], *lag = s->servers[2];
+    story_isolate(s, lag);
+    EXPECT(s, put_many(s, leader, 20));
+    story_join(s, lag);
+    EXPECT(s, WITHIN(s, 5000, log_terms_last(&lag->durable) > 5));
+    story_mute(s, lag, leader, RAFT_MSG_APPEND_REPLY, true);
+    sim_run(s, 50 * MS);
+    story_mute(s, lag, leader, RAFT_MSG_APPEND_REPLY, false);
+    EXPECT(s, WITHIN(s, 20 * s->raft.heartbeat_ms, lag->machine.applied == leader->machine.applied));
+    story_all_may(s);
+    story_end(s);
+}

@@ -1,0 +1,166 @@
+/* Blocking queries, in the steps of http/blocking.c: confirm, read, then enter the watch table, and read
+ * again if the thing's generation has moved meanwhile; when woken, arm first, then confirm and read. Between
+ * any two steps the state machine may apply something. */
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "kv/kv.h"
+#include "registry/machine.h"
+#include "tests/sim/sim.h"
+
+enum step { STEP_PARK, STEP_WOKEN, STEP_EXPIRED };
+
+struct watch {
+    struct watch_waiter waiter;
+    struct watch *next;
+    struct server *server;
+    uint64_t op, generation, restores, index; /* index: as it was seen last */
+    bool parked, fired, confirming, expired;
+};
+
+static struct watch *watch_of(struct server *server, uint64_t op) {
+    struct watch *watch = server->watches;
+    while (watch && watch->op != op) watch = watch->next;
+    return watch;
+}
+
+static struct watch_table *table_of(struct server *server) {
+    return machine_watches(server->machine.machine);
+}
+
+static void watch_free(struct watch *watch) {
+    struct watch **at = &watch->server->watches;
+    while (*at != watch) at = &(*at)->next;
+    *at = watch->next;
+    if (watch->parked) watch_remove(table_of(watch->server), &watch->waiter);
+    free(watch);
+}
+
+void watches_close(struct server *server) {
+    while (server->watches) {
+        op_done(server->sim, server->watches->op, OP_REFUSED, 0);
+        watch_free(server->watches);
+    }
+}
+
+static void later(struct watch *watch, enum step step, uint64_t us) {
+    sim_schedule(watch->server->sim, us, EVENT_WATCH, watch->server->slot, watch->op << 2 | step, NULL);
+}
+
+static void fired(struct watch_waiter *waiter) {
+    struct watch *watch = CONTAINER_OF(waiter, struct watch, waiter);
+    watch->fired = true;
+    later(watch, STEP_WOKEN, sim_random(watch->server->sim, 0, 200));
+}
+
+static void answer(struct watch *watch) {
+    uint64_t op = watch->op;
+    struct server *server = watch->server;
+    watch_free(watch);
+    op_done(server->sim, op, OP_DONE, server->machine.applied);
+}
+
+/* -- the first read -- */
+
+void watch_read(struct server *server, uint64_t id) {
+    struct watch *watch = watch_of(server, id);
+    if (watch) { /* not the first */
+        watch->confirming = false;
+        watch_again(server, id);
+        return;
+    }
+    watch = mem_zalloc(sizeof *watch);
+    watch->server = server;
+    watch->op = id;
+    watch->next = server->watches;
+    server->watches = watch;
+    char key[16];
+    command_key(op_get(server->sim, id)->key, key);
+    struct watch_thing thing = {SPACE_KEY, slice_text(key)};
+    watch->generation = watch_generation(table_of(server), thing);
+    watch->restores = machine_restores(server->machine.machine);
+    struct op *op = op_get(server->sim, id);
+    bool foreign = !op->stale && op->cas > machine_index(server->machine.machine);
+    bool blocking = !foreign && op->cas >= machine_floor_now(server->machine.machine);
+    op_look(server, op);
+    watch->index = op->modify_index;
+    if (!blocking || op->modify_index > op->cas)
+        answer(watch);
+    else
+        later(watch, STEP_PARK, sim_random(server->sim, 0, sim_chance(server->sim, 100) ? 20 * MS : 300));
+}
+
+static void confirm_again(struct watch *watch) {
+    struct server *server = watch->server;
+    if (watch->confirming) return;
+    if (op_get(server->sim, watch->op)->stale) {
+        watch_again(server, watch->op);
+    } else {
+        watch->confirming = true;
+        edge_read(server, watch->op);
+    }
+}
+
+static void park(struct watch *watch) {
+    struct server *server = watch->server;
+    struct op *op = op_get(server->sim, watch->op);
+    char key[16];
+    command_key(op->key, key);
+    struct watch_thing thing = {SPACE_KEY, slice_text(key)};
+    watch_add(table_of(server), &watch->waiter, thing, fired);
+    watch->parked = true;
+    later(watch, STEP_EXPIRED, op->wait_us);
+    if (server->sim->options.watch_mutations) return; /* that rule is switched off */
+    if (watch_generation(table_of(server), thing) != watch->generation) confirm_again(watch);
+}
+
+/* -- later ones -- */
+
+void watch_again(struct server *server, uint64_t id) {
+    struct watch *watch = watch_of(server, id);
+    struct op *op = op_get(server->sim, id);
+    op_look(server, op);
+    bool news = op->modify_index > op->cas, fell = watch->fired;
+    watch->fired = false;
+    bool same = op->modify_index == watch->index;
+    watch->index = op->modify_index;
+    if (fell && same && watch->restores == machine_restores(server->machine.machine))
+        sim_violation(server->sim, RULE_WATCH,
+                      "watch %" PRIu64 " at s%u was woken, its key stands at %" PRIu64, id, server->slot + 1,
+                      op->modify_index);
+    watch->restores = machine_restores(server->machine.machine);
+    if (news || watch->expired) answer(watch);
+}
+
+/* Armed, and nothing under way: then nothing may have changed. */
+static void expire(struct watch *watch) {
+    struct server *server = watch->server;
+    struct op *op = op_get(server->sim, watch->op);
+    watch->expired = true;
+    op_look(server, op);
+    if (watch->waiter.armed && !watch->confirming && op->modify_index > op->cas)
+        sim_violation(server->sim, RULE_WATCH,
+                      "watch %" PRIu64 " at s%u was not woken: its key has changed at %" PRIu64
+                      ", it knew %" PRIu64,
+                      op->id, server->slot + 1, op->modify_index, op->cas);
+    confirm_again(watch);
+}
+
+void watch_failed(struct server *server, uint64_t id) { /* not confirmed in time */
+    struct watch *watch = watch_of(server, id);
+    if (watch) watch_free(watch);
+}
+
+void watch_event(struct server *server, uint64_t number) {
+    struct watch *watch = watch_of(server, number >> 2);
+    if (!watch) return;
+    switch ((enum step)(number & 3)) {
+        case STEP_PARK: park(watch); break;
+        case STEP_WOKEN:
+            watch_arm(&watch->waiter);
+            confirm_again(watch);
+            break;
+        case STEP_EXPIRED: expire(watch); break;
+    }
+}
