@@ -3,7 +3,7 @@
 #include "base/mailbox.h"
 
 Test(mailbox, oldest_first) {
-    struct mailbox box = {0};
+    struct mailbox box = {NULL};
     struct mail items[3];
     cr_expect_null(mailbox_take(&box));
     cr_expect(mailbox_put(&box, &items[0]));
