@@ -21,7 +21,7 @@ struct archive_meta {
 int archive_write(int out, const struct archive_meta *meta, int state, struct fault *fault);
 
 /* Reads `in` to its end, writes state.bin to `state` (-1: nowhere), at most `state_max` bytes. CO_OK: the sums are right, and meta.json
- * says the size of state.bin. CO_CORRUPT: not such an archive, or damaged; CO_TOOLARGE; CO_IO, CO_DISKFULL. */
+ * says the size of state.bin. CO_CORRUPT: not such an archive, or damaged; CO_UNSUPPORTED: of a later format; CO_TOOLARGE; CO_IO, CO_DISKFULL. */
 int archive_read(int in, int state, uint64_t state_max, struct archive_meta *meta, struct fault *fault);
 
 /* A file without a name in `folder`, for reading and writing; -1 and a fault. */
