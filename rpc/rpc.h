@@ -1,5 +1,5 @@
 /* Where a command is taken to and where a read is answered. On a server: its own node and machine; on a
- * client agent (later): a connection to a server. Callers see commands, queries and records only.
+ * client agent: its connection to a server. Callers see commands, queries and records only.
  *
  * Threads: submit and read may be called from any thread; each reading thread has its own `rpc_reader`. */
 #ifndef COORD_RPC_RPC_H
@@ -41,8 +41,38 @@ void rpc_fenced_why(struct rpc *rpc, char line[160]);
 /* A query came back with CO_CORRUPT: the store is read through at once, and fenced if it is damaged. Any thread. */
 void rpc_met_damage(struct rpc *rpc);
 
-/* A read of the local copy. One reader per thread; between begin and end the result's slices are valid.
- * (Client agents will answer from records fetched over their connection, behind this same interface.) */
+/* The records of a query, wherever they are: on a server from its own store (a thread of its own reads it), on a client agent from a server,
+ * over its connection. For whoever must not block, or need not know the role.
+ *
+ * `index` 0: at once. Else as blocking queries: once the result is newer than `index` (never because something else changed; the same bytes again
+ * are not a change), at the latest after `wait_ms`. RPC_DEFAULT: confirmed before the first look and again before it is answered. */
+struct rpc_fetched {
+    uint64_t index;                        /* of the result; never below the floor, never 0 */
+    bool found;                            /* as query_result */
+    bool none;                             /* no message at all */
+    struct slice records;                  /* packed type->result; valid during the call */
+    bool known_leader;                     /* of the server that answered */
+    uint64_t last_contact_ms;
+    uint64_t age_ms;                       /* client agents: no server can be reached, this was the answer so long ago. 0: fresh */
+};
+struct rpc_fetch {
+    /* Set by the caller. `request` is packed before rpc_fetch returns. */
+    const struct query_type *type;
+    enum rpc_freshness freshness;
+    uint64_t index, wait_ms;
+    /* Exactly once, on another thread; short. CO_OK, CO_NOLEADER, CO_FENCED, CO_TIMEOUT, CO_CLOSED (cancelled, or the end), CO_BUSY (too many),
+     * CO_CORRUPT, CO_UNSUPPORTED (the server does not know this query). `fetched` is NULL with an error. */
+    void (*done)(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched);
+    _Alignas(16) char impl[256];           /* rpc's own */
+};
+void rpc_fetch(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage *request);      /* any thread */
+/* Any thread, also when it is done already, as long as the struct is there. `done` still comes, soon. */
+void rpc_fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch);
+
+/* Is there a local copy to read? False on client agents: there the functions below are not to be called. Constant. */
+bool rpc_has_copy(const struct rpc *rpc);
+
+/* A read of the local copy. One reader per thread; between begin and end the result's slices are valid. */
 struct rpc_reader;
 struct rpc_reader *rpc_reader_new(struct rpc *rpc);
 void rpc_reader_free(struct rpc_reader *reader);
