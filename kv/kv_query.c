@@ -118,6 +118,7 @@ static int get_run(struct store_txn *txn, const ProtobufCMessage *request, struc
 const struct query_type query_kv_get = {.number = 32,
                                         .name = "kv-get",
                                         .request = &pb__kv_request__descriptor,
+                                        .result = &pb__kv_entry__descriptor,
                                         .thing = key_thing,
                                         .run = get_run};
 
@@ -182,6 +183,7 @@ static int list_run(struct store_txn *txn, const ProtobufCMessage *request, stru
 const struct query_type query_kv_list = {.number = 33,
                                          .name = "kv-list",
                                          .request = &pb__kv_request__descriptor,
+                                         .result = &pb__kv_entries_result__descriptor,
                                          .thing = prefix_thing,
                                          .run = list_run};
 
@@ -225,5 +227,6 @@ static int keys_run(struct store_txn *txn, const ProtobufCMessage *request, stru
 const struct query_type query_kv_keys = {.number = 34,
                                          .name = "kv-keys",
                                          .request = &pb__kv_request__descriptor,
+                                         .result = &pb__kv_keys_result__descriptor,
                                          .thing = prefix_thing,
                                          .run = keys_run};

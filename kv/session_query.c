@@ -29,6 +29,7 @@ static int session_run(struct store_txn *txn, const ProtobufCMessage *request, s
 const struct query_type query_session = {.number = 35,
                                          .name = "session",
                                          .request = &pb__session_request__descriptor,
+                                         .result = &pb__session__descriptor,
                                          .thing = session_thing,
                                          .run = session_run};
 
@@ -113,5 +114,6 @@ static int sessions_run(struct store_txn *txn, const ProtobufCMessage *request, 
 const struct query_type query_sessions = {.number = 36,
                                           .name = "sessions",
                                           .request = &pb__session_list_request__descriptor,
+                                          .result = &pb__sessions_result__descriptor,
                                           .thing = sessions_thing,
                                           .run = sessions_run};

@@ -41,12 +41,16 @@ extern const struct query_type query_service_addresses; /* TableRequest (no filt
                                                          * address of their own, by node, id; thing: table service-addresses, which
                                                          * has no index: 0 */
 
+/* A name as it is stored that equals the given one without regard to case, the exact one before others. found=false: there is none. */
+extern const struct query_type query_node_nocase;       /* NameRequest -> NameResult; thing: table nodes */
+extern const struct query_type query_service_nocase;    /* NameRequest -> NameResult; thing: table services */
+
 /* Worst status of an entry's checks. */
 Pb__Status catalog_entry_status(const Pb__ServiceEntry *entry);
 const char *catalog_status_text(Pb__Status status);                 /* "passing", "warning", "critical", "maintenance" */
 int catalog_status_parse(struct slice text, Pb__Status *status);    /* CO_INVALID */
 
-/* The stored spelling of a service or node name that equals `name` without regard to case (DNS). CO_NOTFOUND. */
+/* The same within a transaction, of a service or a node (DNS). CO_NOTFOUND. */
 int catalog_service_nocase(struct store_txn *txn, struct slice name, struct slice *stored);
 int catalog_node_nocase(struct store_txn *txn, struct slice name, struct slice *stored);
 /* Low-level look-ups for modules (sessions check that node and checks exist). */

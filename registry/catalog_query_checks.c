@@ -153,8 +153,8 @@ static int run_state_checks(struct store_txn *txn, const ProtobufCMessage *messa
 }
 
 const struct query_type query_service_checks = {5, "service-checks", &pb__service_request__descriptor,
-                                                query_service_thing, run_service_checks};
-const struct query_type query_node_checks = {6, "node-checks", &pb__node_request__descriptor, node_thing,
-                                             run_node_checks};
-const struct query_type query_state_checks = {7, "state-checks", &pb__state_request__descriptor, checks_thing,
-                                              run_state_checks};
+                                                &pb__checks_result__descriptor, query_service_thing, run_service_checks};
+const struct query_type query_node_checks = {6, "node-checks", &pb__node_request__descriptor,
+                                             &pb__checks_result__descriptor, node_thing, run_node_checks};
+const struct query_type query_state_checks = {7, "state-checks", &pb__state_request__descriptor,
+                                              &pb__checks_result__descriptor, checks_thing, run_state_checks};

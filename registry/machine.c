@@ -211,7 +211,7 @@ struct watch_table *machine_watches(struct machine *machine) {
     return machine->watches;
 }
 
-const struct query_type *machine_query(struct machine *machine, uint16_t number) {
+const struct query_type *machine_query(const struct machine *machine, uint16_t number) {
     for (size_t i = 0; i < machine->module_count; i++) {
         const struct query_type *const *queries = machine->modules[i]->queries;
         for (size_t j = 0; queries && queries[j]; j++) {

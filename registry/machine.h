@@ -49,9 +49,9 @@ struct query_result {
     const ProtobufCMessage *message;            /* records: in the arena, strings may point into the map (valid while txn lives) */
 };
 struct query_type {
-    uint16_t number;                            /* unique, stable (goes over the wire later) */
+    uint16_t number;                            /* unique, stable: it goes over the wire */
     const char *name;
-    const ProtobufCMessageDescriptor *request;
+    const ProtobufCMessageDescriptor *request, *result;    /* of the request; of query_result.message */
     /* The one thing that the result depends on. The slice points into the request. */
     struct watch_thing (*thing)(const ProtobufCMessage *request);
     int (*run)(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena, struct query_result *result);
@@ -135,7 +135,8 @@ uint64_t machine_applied_term(const struct machine *machine);
 uint64_t machine_floor_now(const struct machine *machine);       /* any thread: machine_floor as published with the applied index */
 struct store *machine_store(struct machine *machine);
 struct watch_table *machine_watches(struct machine *machine);
-const struct query_type *machine_query(struct machine *machine, uint16_t number);     /* NULL: unknown */
+/* Of all modules, for queries that came over the wire. Any thread. NULL: unknown. */
+const struct query_type *machine_query(const struct machine *machine, uint16_t number);
 
 /* Snapshot: (copier thread) copies the state, says as of when; (applier) replaces it, floor and marks included, and wakes every
  * waiter. On an error the old state stays. */

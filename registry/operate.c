@@ -62,6 +62,7 @@ static int autopilot_run(struct store_txn *txn, const ProtobufCMessage *request,
 const struct query_type query_autopilot = {.number = 12,
                                            .name = "autopilot",
                                            .request = &pb__autopilot_request__descriptor,
+                                           .result = &pb__autopilot_config__descriptor,
                                            .thing = autopilot_thing,
                                            .run = autopilot_run};
 

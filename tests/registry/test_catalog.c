@@ -482,6 +482,30 @@ Test(catalog, tables_by_node_meta) {
         ((const Pb__ChecksResult *)fixture_query(&f, &query_state_checks, &state.base).message)->n_checks, 1);
 }
 
+static struct query_result name_query(const struct query_type *type, const char *name) {
+    Pb__NameRequest request = PB__NAME_REQUEST__INIT;
+    request.name = (char *)(uintptr_t)name;
+    return fixture_query(&f, type, &request.base);
+}
+static const char *name_of(struct query_result result) { return ((const Pb__NameResult *)result.message)->name; }
+
+Test(catalog, queries_of_names_in_another_case) {
+    cr_assert_not(name_query(&query_node_nocase, "node-1").found);
+    reg("node=Node-1 service=a:Web:1");
+    struct query_result node = name_query(&query_node_nocase, "nODE-1");
+    cr_assert(node.found);
+    cr_assert_str_eq(name_of(node), "Node-1");
+    uint64_t first = node.index;
+    cr_assert_gt(first, 0);
+    cr_assert_str_eq(name_of(name_query(&query_service_nocase, "wEB")), "Web");
+    cr_assert_not(name_query(&query_service_nocase, "node-1").found, "of the other kind");
+    dereg("Node-1", "", "");
+    node = name_query(&query_node_nocase, "node-1");
+    cr_assert(!node.found && node.index > first);
+    struct query_result service = name_query(&query_service_nocase, "web");
+    cr_assert(!service.found && service.index > first);
+}
+
 Test(catalog, names_in_another_case) {
     reg("node=Node-1 service=a:Web:1");
     store_read_done(f.reader);

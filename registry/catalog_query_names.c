@@ -1,0 +1,44 @@
+/* Queries of names without regard to case. */
+#include "registry/catalog_query.h"
+
+static int run_name(struct store_txn *txn, struct watch_thing thing, int error, struct slice stored,
+                    struct arena *arena, struct query_result *result) {
+    if (error && error != CO_NOTFOUND) return error;
+    Pb__NameResult *record = arena_alloc(arena, sizeof *record);
+    pb__name_result__init(record);
+    if (!error) record->name = arena_strndup(arena, stored.data, stored.size);
+    return query_done(txn, thing, &record->base, error == CO_OK, result);
+}
+
+static struct slice wanted(const ProtobufCMessage *message) {
+    return slice_text(((const Pb__NameRequest *)message)->name);
+}
+
+static struct watch_thing nodes_thing(const ProtobufCMessage *message) {
+    (void)message;
+    return (struct watch_thing){SPACE_TABLE, catalog_table_nodes};
+}
+
+static int run_node(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
+                    struct query_result *result) {
+    struct slice stored = {0};
+    int error = catalog_node_nocase(txn, wanted(message), &stored);
+    return run_name(txn, nodes_thing(message), error, stored, arena, result);
+}
+
+static struct watch_thing services_thing(const ProtobufCMessage *message) {
+    (void)message;
+    return (struct watch_thing){SPACE_TABLE, catalog_table_services};
+}
+
+static int run_service(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
+                       struct query_result *result) {
+    struct slice stored = {0};
+    int error = catalog_service_nocase(txn, wanted(message), &stored);
+    return run_name(txn, services_thing(message), error, stored, arena, result);
+}
+
+const struct query_type query_node_nocase = {9, "node-nocase", &pb__name_request__descriptor,
+                                             &pb__name_result__descriptor, nodes_thing, run_node};
+const struct query_type query_service_nocase = {10, "service-nocase", &pb__name_request__descriptor,
+                                                &pb__name_result__descriptor, services_thing, run_service};

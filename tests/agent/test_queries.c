@@ -1,0 +1,97 @@
+/* All queries of the program: their numbers go over the wire, and so do their requests and results. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "registry/operate.h"
+#include "registry/version.h"
+
+enum { QUERIES_MOST = 256 };
+
+static const struct query_type *all[QUERIES_MOST];
+static size_t count;
+
+static void take(const struct machine_module *module) {
+    for (size_t i = 0; module->queries && module->queries[i]; i++) {
+        cr_assert_lt(count, QUERIES_MOST);
+        all[count++] = module->queries[i];
+    }
+}
+
+static char folder[64];
+static struct machine *machine;
+
+static void begin(void) {
+    struct fault fault = {0};
+    strcpy(folder, "/tmp/coord-test-XXXXXX");
+    cr_assert_not_null(mkdtemp(folder));
+    struct machine_config config = {.store = {.folder = folder, .map_bytes = 64 << 20, .reserve_step_bytes = 1 << 20},
+                                    .modules = agent_modules};
+    cr_assert_eq(machine_open(&config, &machine, &fault), CO_OK, "%s", fault.text);
+    for (size_t i = 0; agent_modules[i]; i++) take(agent_modules[i]);
+    take(&operate_module);
+    take(&version_module);
+}
+
+static void end(void) {
+    char command[100];
+    machine_close(machine);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    cr_assert_eq(system(command), 0);
+}
+TestSuite(queries, .init = begin, .fini = end);
+
+Test(queries, have_numbers_and_messages) {
+    cr_assert_gt(count, 10);
+    for (size_t i = 0; i < count; i++) {
+        cr_expect(all[i]->number > 0 && all[i]->name && all[i]->thing && all[i]->run, "%zu", i);
+        cr_expect(all[i]->request && all[i]->result, "%s: its messages", all[i]->name);
+        cr_expect_eq(machine_query(machine, all[i]->number), all[i], "%s: found by its number", all[i]->name);
+        for (size_t k = 0; k < i; k++)
+            cr_expect(all[k]->number != all[i]->number && strcmp(all[k]->name, all[i]->name) != 0, "%s and %s",
+                      all[k]->name, all[i]->name);
+    }
+    cr_expect_null(machine_query(machine, 0));
+    cr_expect_null(machine_query(machine, UINT16_MAX));
+}
+
+/* One request of each: every field is filled with `text`. */
+static ProtobufCMessage *request_of(const struct query_type *type, const char *text, struct arena *arena) {
+    ProtobufCMessage *request = arena_zalloc(arena, type->request->sizeof_message);
+    protobuf_c_message_init(type->request, request);
+    for (unsigned i = 0; i < type->request->n_fields && text; i++) {
+        const ProtobufCFieldDescriptor *field = &type->request->fields[i];
+        void *at = (char *)request + field->offset;
+        if (field->label == PROTOBUF_C_LABEL_REPEATED) continue;
+        if (field->type == PROTOBUF_C_TYPE_STRING) *(const char **)at = text;
+        if (field->type == PROTOBUF_C_TYPE_BYTES)
+            *(ProtobufCBinaryData *)at = (ProtobufCBinaryData){strlen(text), (uint8_t *)(uintptr_t)text};
+    }
+    return request;
+}
+
+/* What a peer asks is not ours to choose: empty requests, and fields longer than any name. */
+Test(queries, take_any_request_and_give_what_they_say) {
+    static char lengthy[100001];
+    memset(lengthy, 'A', sizeof lengthy - 1);
+    const char *texts[] = {NULL, "", "x", lengthy};
+    struct store_reader *reader = store_reader_new(machine_store(machine));
+    struct arena arena = {0};
+    for (size_t i = 0; i < count * 4; i++) {
+        const struct query_type *type = all[i / 4];
+        ProtobufCMessage *request = request_of(type, texts[i % 4], &arena);
+        struct watch_thing thing = type->thing(request);
+        struct query_result result = {0};
+        (void)watch_generation(machine_watches(machine), thing);
+        cr_expect_eq(type->run(store_read(reader), request, &arena, &result), CO_OK, "%s", type->name);
+        cr_expect(!result.message || result.message->descriptor == type->result, "%s: its result is a %s", type->name,
+                  type->result->name);
+        cr_expect(!result.found || result.message, "%s: found, and there is none", type->name);
+        store_read_done(reader);
+        arena_reset(&arena);
+    }
+    arena_free(&arena);
+    store_reader_free(reader);
+}
