@@ -19,6 +19,7 @@
 #include "http/server.h"
 #include "kv/kv.h"
 #include "registry/catalog.h"
+#include "rpc/client.h"
 #include "rpc/server.h"
 
 struct agent {
@@ -64,6 +65,27 @@ static int start_server(struct agent *agent, struct fault *fault) {
                                        .scrub_interval_ms = (uint64_t)c->scrub_interval_ns / 1000000,
                                        .modules = agent_modules};
     return rpc_server_start(&agent->loop, &config, &agent->rpc, fault);
+}
+
+static int start_client(struct agent *agent, struct fault *fault) {
+    const struct config *c = &agent->config;
+    size_t count = 0;
+    const char **join = arena_alloc(&agent->arena, (c->retry_join.count + c->start_join.count + 1) * sizeof *join);
+    for (size_t i = 0; i < c->retry_join.count; i++) join[count++] = c->retry_join.items[i];
+    for (size_t i = 0; i < c->start_join.count; i++) join[count++] = c->start_join.items[i];
+    join[count] = NULL;
+    struct rpc_client_config config = {.cluster = c->datacenter,
+                                       .node_name = agent->identity.node_name,
+                                       .address = agent->identity.address,
+                                       .node_id = agent->identity.node_id,
+                                       .bind = c->bind_addr,
+                                       .port = c->server_port > 0 ? (uint16_t)c->server_port : 8300,
+                                       .join = join};
+    return rpc_client_start(&agent->loop, &config, &agent->rpc, fault);
+}
+
+static int start_rpc(struct agent *agent, struct fault *fault) {
+    return agent->config.server ? start_server(agent, fault) : start_client(agent, fault);
 }
 
 static Pb__TaggedAddress *tagged(struct agent *agent, const char *name) {
@@ -125,8 +147,8 @@ static int start_local(struct agent *agent, struct fault *fault) {
                                   .node_record = agent->node,
                                   .folder = agent->identity.temporary ? NULL : agent->identity.data_dir,
                                   .output_limit = (uint32_t)agent->config.check_output_max_size,
-                                  .is_server = true,
-                                  .server_port = (uint16_t)(agent->config.server_port < 0 ? 0 : agent->config.server_port),
+                                  .is_server = agent->config.server,
+                                  .server_port = (uint16_t)(agent->config.server && agent->config.server_port > 0 ? agent->config.server_port : 0),
                                   .version = COORD_VERSION,
                                   .check_update_interval_ns = agent->config.check_update_interval_ns};
     int rv = local_start(&agent->loop, &config, agent->rpc, &agent->local, fault);
@@ -159,7 +181,7 @@ static int start_http(struct agent *agent, struct fault *fault) {
                            .version = COORD_VERSION,
                            .address = agent->identity.address,
                            .spool_folder = agent->identity.data_dir,
-                           .is_server = true,
+                           .is_server = c->server,
                            .kv_value_max = c->kv_max_value_size,
                            .session_ttl_min_ns = c->session_ttl_min_ns,
                            .describe = describe_config,
@@ -197,12 +219,17 @@ static int start_dns(struct agent *agent, struct fault *fault) {
 
 /* -- stopping
  * -------------------------------------------------------------------------------------------------------- */
-static void server_stopped(void *data) { (void)data; }
+static void rpc_stopped(void *data) { (void)data; }
+
+static void stop_rpc(struct agent *agent) {
+    if (agent->config.server) rpc_server_stop(agent->rpc, rpc_stopped, agent);
+    else rpc_client_stop(agent->rpc, rpc_stopped, agent);
+}
 
 static void local_stopped(void *data) {
     struct agent *agent = data;
     agent->local = NULL;
-    rpc_server_stop(agent->rpc, server_stopped, agent);
+    stop_rpc(agent);
 }
 
 static void http_stopped(uv_work_t *work, int status) {
@@ -211,7 +238,7 @@ static void http_stopped(uv_work_t *work, int status) {
     if (agent->local)
         local_stop(agent->local, local_stopped, agent);
     else if (agent->rpc)
-        rpc_server_stop(agent->rpc, server_stopped, agent);
+        stop_rpc(agent);
 }
 
 /* In the pool: the loop has to turn meanwhile, so that writes under way are answered with their outcome. */
@@ -247,10 +274,6 @@ static int read_config(struct agent *agent, int argc, char **argv, bool *help, s
     if (rv != CO_OK) return rv;
     const struct config *c = &agent->config;
     log_level_now = log_level_parse(slice_text(c->log_level));
-    if (!c->server)
-        return fault_set(
-            fault, CO_UNSUPPORTED,
-            "this version runs servers only: start it with -server -bootstrap-expect=1, or with -dev");
     return CO_OK;
 }
 
@@ -303,7 +326,7 @@ static void prepare_process(struct agent *agent) {
 }
 
 static int start_parts(struct agent *agent, struct fault *fault) {
-    int rv = start_server(agent, fault);
+    int rv = start_rpc(agent, fault);
     if (rv == CO_OK) rv = start_local(agent, fault);
     if (rv == CO_OK) rv = start_http(agent, fault);
     if (rv == CO_OK) rv = start_dns(agent, fault);

@@ -26,6 +26,19 @@ void dns_lookup_free(struct dns_lookup *lookup) {
     free(lookup);
 }
 
+bool lookup_stored(struct dns_lookup *lookup, const struct query_type *type, struct slice name, struct slice *stored) {
+    Pb__NameRequest request = PB__NAME_REQUEST__INIT;
+    struct query_result result = {0};
+    if (memchr(name.data, 0, name.size)) return false; /* no name of ours */
+    request.name = arena_strndup(&lookup->arena, name.data, name.size);
+    int rv = rpc_query(lookup->reader, type, &request.base, &lookup->arena, &result);
+    lookup_note(lookup, rv);
+    const Pb__NameResult *found = rv == CO_OK && result.found ? (const Pb__NameResult *)(const void *)result.message : NULL;
+    if (found) *stored = slice_make(arena_strndup(&lookup->arena, found->name, strlen(found->name)), strlen(found->name));
+    rpc_read_end(lookup->reader);
+    return found != NULL;
+}
+
 /* -- pieces of answers ---------------------------------------------------------------------------- */
 
 static struct dns_found nothing(int rcode) { return (struct dns_found){.rcode = rcode}; }

@@ -29,6 +29,9 @@ static inline void lookup_note(struct dns_lookup *lookup, int rv) {
     if (rv != CO_OK && rv != CO_NOTFOUND) lookup->failed = true;
 }
 
+/* A name as it is registered, in the arena: one that is equal without case. */
+bool lookup_stored(struct dns_lookup *lookup, const struct query_type *type, struct slice name, struct slice *stored);
+
 /* An address as it stands in the catalog: of one of the two families, or a name. */
 struct host {
     uint8_t address[16], size; /* 0: not an address */

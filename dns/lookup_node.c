@@ -78,14 +78,6 @@ struct slice meta_text(struct arena *arena, const Pb__Pair *pair) {
 
 /* -- nodes ---------------------------------------------------------------------------------------- */
 
-static bool node_stored(struct dns_lookup *lookup, struct slice node, struct slice *stored) {
-    int rv = catalog_node_nocase(rpc_read_begin(lookup->reader), node, stored);
-    lookup_note(lookup, rv);
-    if (rv == CO_OK) stored->data = arena_strndup(&lookup->arena, stored->data, stored->size);
-    rpc_read_end(lookup->reader);
-    return rv == CO_OK;
-}
-
 static void node_copy(struct dns_lookup *lookup, const Pb__Node *node, struct addresses *out) {
     struct host host = host_parse(node->address);
     out->items = arena_alloc(&lookup->arena, sizeof(*out->items));
@@ -103,7 +95,7 @@ static void node_copy(struct dns_lookup *lookup, const Pb__Node *node, struct ad
 void addresses_of_node(struct dns_lookup *lookup, const struct name *name, struct addresses *out) {
     *out = (struct addresses){.ttl = lookup->setup->node_ttl};
     struct slice stored;
-    if (!node_stored(lookup, name->node, &stored)) return;
+    if (!lookup_stored(lookup, &query_node_nocase, name->node, &stored)) return;
     dns_depends_add(lookup->depends, lookup->rpc, (struct watch_thing){SPACE_NODE, stored});
     Pb__NodeRequest request = PB__NODE_REQUEST__INIT;
     request.node = (char *)stored.data;

@@ -15,15 +15,6 @@ struct instances {
 
 /* -- reading the catalog -------------------------------------------------------------------------- */
 
-/* The name as it is registered, in the arena. */
-static bool service_stored(struct dns_lookup *lookup, struct slice service, struct slice *stored) {
-    int rv = catalog_service_nocase(rpc_read_begin(lookup->reader), service, stored);
-    lookup_note(lookup, rv);
-    if (rv == CO_OK) stored->data = arena_strndup(&lookup->arena, stored->data, stored->size);
-    rpc_read_end(lookup->reader);
-    return rv == CO_OK;
-}
-
 static bool healthy(const Pb__ServiceEntry *entry) {
     Pb__Status status = catalog_entry_status(entry);
     return status == PB__STATUS__PASSING || status == PB__STATUS__WARNING;
@@ -121,7 +112,7 @@ static bool tag_known(struct dns_lookup *lookup, struct slice stored, struct sli
 static enum lookup_state service_begin(struct dns_lookup *lookup, const struct name *name,
                                        struct instances *instances) {
     struct slice stored;
-    if (!service_stored(lookup, name->service, &stored)) return LOOKUP_UNKNOWN;
+    if (!lookup_stored(lookup, &query_service_nocase, name->service, &stored)) return LOOKUP_UNKNOWN;
     if (name->tag.size && !tag_known(lookup, stored, name->tag)) return LOOKUP_UNKNOWN;
     dns_depends_add(lookup->depends, lookup->rpc, (struct watch_thing){SPACE_SERVICE, stored});
     *instances = instances_begin(lookup, stored, name->tag, LOOKUP_INSTANCES_MAX);

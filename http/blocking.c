@@ -69,11 +69,6 @@ static struct reading *reading_new(struct http_request *request,
 
 /* ---- one read ---- */
 
-static const char *content_type(const struct http_request *request) {
-    if (request->content_type) return request->content_type;
-    return request->raw ? "text/plain" : "application/json";
-}
-
 static struct answer *answer_write(struct http_request *request, const struct query_result *result) {
     struct buffer *out = &request->output->out;
     const struct reading *reading = request->reading;
@@ -90,7 +85,7 @@ static struct answer *answer_write(struct http_request *request, const struct qu
     answer->cached_asked = http_has(request, "cached");
     answer->thing = reading->thing;
     answer->index = result->index;
-    answer->content_type = out->size || request->raw ? content_type(request) : NULL;
+    answer->content_type = request_content_type(request);
     answer->headers = request->headers;
     answer->plain = bytes_take(out);
     return answer;
@@ -394,6 +389,11 @@ void http_read(struct http_request *request, const struct query_type *type, cons
     reading->thing = type->thing(message);
     request->key_hash = hash64(request->key.data, request->key.size);
     if (!options_parse(request, reading)) return;
+    if (!rpc_has_copy(rpc_of(request))) {
+        request->reading = NULL;
+        remote_read(request, &(struct http_remote){type, message, view, reading->consistency, reading->index, reading->wait_ms});
+        return;
+    }
     int error = CO_OK;
     if (reading->consistency != CONSISTENCY_STALE && !confirmed)
         error = confirm_read(request->worker, &reading->confirm);

@@ -113,7 +113,7 @@ struct worker {
     bool confirm_asked;                   /* a confirmation was asked for in this turn and did not end at once */
     struct gate *spare_gate;
     unsigned gates;                       /* under way */
-    unsigned tickets;                     /* handed out by http_defer */
+    unsigned tickets;                     /* handed out by http_defer, and reads of remote.c */
 
     struct cache *cache;
     struct arena scratch;                 /* results of one query */
@@ -274,7 +274,7 @@ struct http_request {
     struct header *headers;
     const char *content_type;
     struct reading *reading;              /* blocking.c's */
-    void *operation;                      /* submit.c's */
+    struct operation *operation;          /* of submit.c, remote.c */
     struct arena arena;
     struct list late;                     /* worker->late, or empty */
     struct http_request *next_spare;
@@ -434,7 +434,21 @@ int confirm_read(struct worker *worker, struct confirm *confirm);
 void confirm_turn_end(struct worker *worker);
 void confirm_free(struct worker *worker);
 
-void operation_end(struct http_request *request);             /* a ticket forgets its request */
-void operation_hurry(struct http_request *request);
+/* What a request waits for; request->operation. Both may be NULL. */
+struct operation {
+    void (*end)(struct http_request *request);                /* the request goes: it is to be forgotten */
+    void (*hurry)(struct http_request *request);              /* the server stops: answer now */
+};
+
+/* -- remote.c: reads of a process without a copy of the state (rpc_fetch) ------------------------------------------------------ */
+struct http_remote {
+    const struct query_type *type;
+    const ProtobufCMessage *message;
+    http_view view;
+    enum consistency consistency;
+    uint64_t index, wait_ms;
+};
+void remote_read(struct http_request *request, const struct http_remote *read);
+const char *request_content_type(const struct http_request *request);      /* of what a view wrote */
 
 #endif

@@ -165,6 +165,12 @@ struct buffer *http_raw(struct http_request *request) {
     return &request->output->out;
 }
 
+const char *request_content_type(const struct http_request *request) {
+    if (request->output->out.size == 0 && !request->raw) return NULL;
+    if (request->content_type) return request->content_type;
+    return request->raw ? "text/plain" : JSON_TYPE;
+}
+
 void http_content_type(struct http_request *request, const char *content_type) {
     request->content_type = content_type;
 }

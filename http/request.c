@@ -86,7 +86,7 @@ void request_end(struct http_request *request) {
     worker->active--;
     list_remove(&request->late);
     if (request->reading) reading_end(request);
-    if (request->operation) operation_end(request);
+    if (request->operation && request->operation->end) request->operation->end(request);
     request->connection = NULL;
     request->suspended = false;
     request->stage = REQUEST_ORPHAN;
@@ -103,7 +103,7 @@ void request_hung_up(struct http_request *request) {
     if (request->stage != REQUEST_WORK && request->stage != REQUEST_BODY) return;
     request->stage = REQUEST_ABORT;
     if (request->reading) reading_end(request);
-    if (request->operation) operation_end(request);
+    if (request->operation && request->operation->end) request->operation->end(request);
     struct connection *connection = request->connection;
     if (!request->suspended && !request->held) return;
     if (request->suspended) MHD_resume_connection(connection->mhd);

@@ -4,11 +4,6 @@
 
 #include "http/impl.h"
 
-/* What a request waits for; request->operation. */
-struct operation {
-    enum { OPERATION_WRITE, OPERATION_RENEW, OPERATION_CALL, OPERATION_TICKET } kind;
-};
-
 struct writing {
     struct operation operation;
     struct http_request *request;
@@ -85,7 +80,7 @@ static void deliver(struct http_request *request, struct writing *writing) {
 
 static void written(struct worker *worker, struct post *post) {
     struct http_request *request = CONTAINER_OF(post, struct http_request, post);
-    struct writing *writing = request->operation;
+    struct writing *writing = CONTAINER_OF(request->operation, struct writing, operation);
     char *text = (char *)writing->result.text;
     uint8_t *packed = writing->packed;
     struct connection *connection = operation_over(worker, request);
@@ -118,11 +113,10 @@ static void write_done(struct rpc_write *rpc, int error, const struct machine_re
 void http_write(struct http_request *request, uint8_t command, const ProtobufCMessage *message,
                 http_written view) {
     struct writing *writing = arena_zalloc(&request->arena, sizeof *writing);
-    writing->operation.kind = OPERATION_WRITE;
     writing->request = request;
     writing->view = view;
     writing->rpc.done = write_done;
-    request->operation = writing;
+    request->operation = &writing->operation;
     request->busy = true;
     request->post.taken = written;
     request->post.bulk = false;
@@ -133,7 +127,7 @@ void http_write(struct http_request *request, uint8_t command, const ProtobufCMe
 
 static void renewed(struct worker *worker, struct post *post) {
     struct http_request *request = CONTAINER_OF(post, struct http_request, post);
-    struct renewing *renewing = request->operation;
+    struct renewing *renewing = CONTAINER_OF(request->operation, struct renewing, operation);
     struct connection *connection = operation_over(worker, request);
     if (!connection) return;
     renewing->view(request, renewing->error);
@@ -154,11 +148,10 @@ void http_renew_session(struct http_request *request, struct slice id,
         return;
     }
     memcpy(renewing->rpc.id, id.data, id.size);
-    renewing->operation.kind = OPERATION_RENEW;
     renewing->request = request;
     renewing->view = view;
     renewing->rpc.done = renew_done;
-    request->operation = renewing;
+    request->operation = &renewing->operation;
     request->busy = true;
     request->post.taken = renewed;
     request->post.bulk = false;
@@ -174,7 +167,7 @@ struct calling {
 
 static void called(struct worker *worker, struct post *post) {
     struct http_request *request = CONTAINER_OF(post, struct http_request, post);
-    struct http_call *call = ((struct calling *)request->operation)->call;
+    struct http_call *call = CONTAINER_OF(request->operation, struct calling, operation)->call;
     bool gone = request->stage == REQUEST_ORPHAN || request->stage == REQUEST_ABORT;
     if (gone && call->drop) call->drop(call, call->error);
     if (operation_over(worker, request) && !gone) call->view(request, call, call->error);
@@ -182,10 +175,9 @@ static void called(struct worker *worker, struct post *post) {
 
 void http_call(struct http_request *request, struct http_call *call) {
     struct calling *calling = arena_zalloc(&request->arena, sizeof *calling);
-    calling->operation.kind = OPERATION_CALL;
     calling->call = call;
     call->request = request;
-    request->operation = calling;
+    request->operation = &calling->operation;
     request->busy = true;
     request->post.taken = called;
     request->post.bulk = false;
@@ -223,16 +215,24 @@ static void ticket_due(struct worker *worker, struct timer *timer) {
     ticket->view(request, CO_TIMEOUT);
 }
 
+static void ticket_end(struct http_request *request) {
+    ticket_leave(CONTAINER_OF(request->operation, struct http_ticket, operation));
+}
+
+static void ticket_hurry(struct http_request *request) {
+    ticket_due(request->worker, &CONTAINER_OF(request->operation, struct http_ticket, operation)->timer);
+}
+
 struct http_ticket *http_defer(struct http_request *request, uint64_t wait_ms,
                                void (*view)(struct http_request *request, int error)) {
     struct worker *worker = request->worker;
     struct http_ticket *ticket = mem_zalloc(sizeof *ticket);
-    ticket->operation.kind = OPERATION_TICKET;
+    ticket->operation = (struct operation){ticket_end, ticket_hurry};
     ticket->post.taken = ticket_taken;
     ticket->worker = worker;
     ticket->request = request;
     ticket->view = view;
-    request->operation = ticket;
+    request->operation = &ticket->operation;
     worker->tickets++;
     timer_set(worker, &ticket->timer, worker->now_ms + wait_ms, ticket_due);
     connection_watch(request->connection);
@@ -242,18 +242,4 @@ struct http_ticket *http_defer(struct http_request *request, uint64_t wait_ms,
 void http_deferred(struct http_ticket *ticket, int error) {
     ticket->error = error;
     worker_post(ticket->worker, &ticket->post);
-}
-
-/* ---- from outside ---- */
-
-void operation_end(struct http_request *request) {
-    struct operation *operation = request->operation;
-    if (operation && operation->kind == OPERATION_TICKET)
-        ticket_leave(CONTAINER_OF(operation, struct http_ticket, operation));
-}
-
-void operation_hurry(struct http_request *request) {
-    struct operation *operation = request->operation;
-    if (!operation || operation->kind != OPERATION_TICKET) return;
-    ticket_due(request->worker, &CONTAINER_OF(operation, struct http_ticket, operation)->timer);
 }

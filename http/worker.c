@@ -275,7 +275,7 @@ static void wind_down(struct worker *worker) {
         struct http_request *request = LIST_ENTRY(link, struct connection, link)->request;
         if (!request) continue;
         reading_hurry(request);
-        operation_hurry(request);
+        if (request->operation && request->operation->hurry) request->operation->hurry(request);
     }
     uint64_t limit_ms = clock_mono_ms() + STOP_MOST_MS;
     while ((worker->active || worker->orphans) && clock_mono_ms() < limit_ms) turn(worker, limit_ms);
@@ -289,7 +289,7 @@ static bool worker_setup(struct worker *worker) {
     worker->now_ms = clock_mono_ms();
     worker->leader_checked_ms = worker->now_ms - LAST_CONTACT_FRESH_MS;
     rng_seed(&worker->rng, random_u64());
-    worker->reader = rpc_reader_new(worker->server->env.rpc);
+    if (rpc_has_copy(worker->server->env.rpc)) worker->reader = rpc_reader_new(worker->server->env.rpc);
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = &worker->wake};
     worker->wake.kind = SOURCE_WAKE;
     return epoll_ctl(worker->epoll, EPOLL_CTL_ADD, worker->wake_fd, &event) == 0 &&

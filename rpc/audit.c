@@ -48,11 +48,16 @@ static struct metric rebuilds = {
 /* -- any thread
  * -------------------------------------------------------------------------------------------------------- */
 int rpc_serves(struct rpc *rpc) {
+    if (rpc->client) return CO_OK;
     return atomic_load_explicit(&rpc->audit->fenced, memory_order_acquire) ? CO_FENCED : CO_OK;
 }
 
 void rpc_fenced_why(struct rpc *rpc, char line[160]) {
     struct audit *audit = rpc->audit;
+    if (rpc->client) {
+        snprintf(line, 160, "the server that was asked found its state damaged: it is being rebuilt");
+        return;
+    }
     pthread_mutex_lock(&audit->lock);
     if (!atomic_load(&audit->fenced) && atomic_load(&audit->split))
         snprintf(line, 160,
@@ -81,7 +86,9 @@ void audit_fence(struct rpc *rpc, const char *reason) {
     pthread_mutex_unlock(&audit->lock);
 }
 
-void rpc_met_damage(struct rpc *rpc) { audit_look(rpc); }
+void rpc_met_damage(struct rpc *rpc) {
+    if (!rpc->client) audit_look(rpc);
+}
 
 void audit_look(struct rpc *rpc) {
     struct audit *audit = rpc->audit;

@@ -27,13 +27,7 @@ static bool reach(void *data, uint64_t peer) {
 static void send_message(void *data, uint64_t peer, uint8_t type, const ProtobufCMessage *message) {
     struct forward *forward = data;
     struct link *link = peers_link(forward->peers, peer);
-    if (!link) return;
-    struct buffer *out = link_frame_begin(link, type);
-    size_t size = protobuf_c_message_get_packed_size(message);
-    buffer_reserve(out, size);
-    protobuf_c_message_pack(message, (uint8_t *)out->data + out->size);
-    out->size += size;
-    link_frame_end(link);
+    if (link) link_tell(link, type, message);
 }
 
 static void flush(void *data, uint64_t peer) {

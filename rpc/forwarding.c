@@ -218,7 +218,8 @@ static void write_done(struct node_proposal *proposal, int error, const void *da
     served_done(served);
 }
 
-static void take_writes(struct forwarding *f, uint64_t from, struct slice payload) {
+static void take_writes(struct forwarding *f, uint64_t from, struct slice payload, uint64_t now_ms) {
+    uint64_t deadline_ms = f->edge.onward ? now_ms + RPC_LEADER_WAIT_MS : UINT64_MAX;
     Pb__PeerWrites *writes = pb__peer_writes__unpack(NULL, payload.size, (const uint8_t *)payload.data);
     if (!writes) { log_warn("peer", "commands that do not decode from=%016llx", (unsigned long long)from); return; }
     for (size_t i = 0; i < writes->n_writes; i++) {
@@ -229,7 +230,7 @@ static void take_writes(struct forwarding *f, uint64_t from, struct slice payloa
             served_done(served);
             continue;
         }
-        served->u.proposal = (struct node_proposal){.done = write_done, .deadline_ms = UINT64_MAX, .here_only = true,
+        served->u.proposal = (struct node_proposal){.done = write_done, .deadline_ms = deadline_ms, .here_only = !f->edge.onward,
                                                     .data = raft_data_new(write->command.data, write->command.len)};
         f->edge.command(f->edge.data, &served->u.proposal);
     }
@@ -337,7 +338,7 @@ void forwarding_woken(struct forwarding *f) {
 /* -- events ----------------------------------------------------------------------------------------------------------------- */
 bool forwarding_frame(struct forwarding *f, uint64_t from, uint8_t type, struct slice payload, uint64_t now_ms) {
     switch (type) {
-        case PEER_WRITES: take_writes(f, from, payload); return true;
+        case PEER_WRITES: take_writes(f, from, payload, now_ms); return true;
         case PEER_RESULTS: take_results(f, from, payload); return true;
         case PEER_READ: take_read(f, from, payload, now_ms); return true;
         case PEER_READ_ANSWER: take_read_answer(f, from, payload); return true;
@@ -345,6 +346,13 @@ bool forwarding_frame(struct forwarding *f, uint64_t from, uint8_t type, struct 
         case PEER_RENEW_ANSWER: take_renew_answer(f, from, payload); return true;
         default: return false;
     }
+}
+
+bool forwarding_waits(const struct forwarding *f, uint64_t peer) {
+    for (size_t i = 0; i < BUCKETS; i++)
+        for (const struct sent *sent = f->sent[i]; sent; sent = sent->next)
+            if (sent->leader == peer) return true;
+    return false;
 }
 
 void forwarding_down(struct forwarding *f, uint64_t peer) {

@@ -26,6 +26,8 @@ struct forwarding_edge {
     void (*read)(void *data, struct node_read *read);                    /* node_read */
     void (*read_answer)(void *data, uint64_t context, uint64_t index, int error);      /* node_read_answer */
     void (*renew)(void *data, struct rpc_renew *renew);                  /* leases_renew_here */
+    /* What is served is for client agents: it may go on to the server that leads, and waits for one as requests of this server's own do. */
+    bool onward;
     unsigned mutations;                                                  /* enum forwarding_mutation; 0 outside of the simulator */
 };
 /* For the simulator only: rules broken on purpose, to show that its checkers notice. */
@@ -45,6 +47,7 @@ bool forwarding_renew(struct forwarding *forwarding, uint64_t leader, struct rpc
 
 /* False: a frame of another's. */
 bool forwarding_frame(struct forwarding *forwarding, uint64_t from, uint8_t type, struct slice payload, uint64_t now_ms);
+bool forwarding_waits(const struct forwarding *forwarding, uint64_t peer);      /* something asked of it is not answered yet */
 void forwarding_down(struct forwarding *forwarding, uint64_t peer);      /* the connection ended */
 /* A few times a second: who leads (0: nobody). Some time after another leads, what is still with the one before has an unknown outcome:
  * it may stand still or be cut off, and its connection ends much later. */

@@ -48,6 +48,7 @@ static enum hello_verdict judge_cluster(const struct hello_self *self, const Pb_
                  (unsigned long long)hello->cluster_id, (unsigned long long)self->cluster_id);
         return HELLO_OTHER_CLUSTER;
     }
+    if (hello->agent) return HELLO_OK; /* holds no state, and appends nothing by itself */
     return judge_version(self, terms, why);
 }
 

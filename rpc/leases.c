@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "rpc/lease_keeper.h"
-#include "rpc/rpc_internal.h"
+#include "rpc/client_internal.h"
 
 /* -- proposals -------------------------------------------------------------------------------------------------- */
 struct due_write {
@@ -71,6 +71,7 @@ void leases_renew_here(struct rpc *rpc, struct rpc_renew *renew) {
 }
 
 void rpc_renew(struct rpc *rpc, struct rpc_renew *renew) {
+    if (rpc->client) { client_renew(rpc->client, renew); return; }
     struct renew_impl *impl = impl_of(renew);
     impl->rpc = rpc;
     if (mailbox_put(&rpc->renewals, &impl->mail)) uv_async_send(&rpc->wake);

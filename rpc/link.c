@@ -99,6 +99,15 @@ void link_frame_end(struct link *link) {
     put_le32(link->out.data + link->frame_at, (uint32_t)size);
 }
 
+void link_tell(struct link *link, uint8_t type, const ProtobufCMessage *message) {
+    struct buffer *out = link_frame_begin(link, type);
+    size_t size = protobuf_c_message_get_packed_size(message);
+    buffer_reserve(out, size);
+    protobuf_c_message_pack(message, (uint8_t *)out->data + out->size);
+    out->size += size;
+    link_frame_end(link);
+}
+
 void link_send(struct link *link, uint8_t type, struct slice payload) {
     buffer_append(link_frame_begin(link, type), payload.data, payload.size);
     link_frame_end(link);
@@ -170,6 +179,11 @@ struct link *link_accept(uv_stream_t *server, const struct link_callbacks *callb
     link->connected = true;
     start_reading(link);
     return link;
+}
+
+void link_adopt(struct link *link, const struct link_callbacks *callbacks, void *data) {
+    link->callbacks = *callbacks;
+    link->data = data;
 }
 
 bool link_dialled(const struct link *link) { return link->dialled; }

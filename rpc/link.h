@@ -5,6 +5,7 @@
 #ifndef COORD_RPC_LINK_H
 #define COORD_RPC_LINK_H
 
+#include <protobuf-c/protobuf-c.h>
 #include <sys/socket.h>
 #include <uv.h>
 
@@ -29,10 +30,13 @@ struct link *link_dial(uv_loop_t *loop, const struct sockaddr *to, const struct 
                        void *data);
 /* Takes a connection that waits at `server`. NULL when there is none after all. */
 struct link *link_accept(uv_stream_t *server, const struct link_callbacks *callbacks, void *data);
+/* It has another owner from now on; frames that are here already go there too. */
+void link_adopt(struct link *link, const struct link_callbacks *callbacks, void *data);
 void link_close(struct link *link);                 /* `closed` comes later, from the loop */
 
 /* Queues a frame. Nothing goes out before link_flush, so that a turn's frames share a write. */
 void link_send(struct link *link, uint8_t type, struct slice payload);
+void link_tell(struct link *link, uint8_t type, const ProtobufCMessage *message);
 /* The same in place: begin, append to the buffer, end. */
 struct buffer *link_frame_begin(struct link *link, uint8_t type);
 void link_frame_end(struct link *link);

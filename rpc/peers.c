@@ -11,6 +11,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "rpc/address.h"
 
 #define TICK_MS 100
 #define RETRY_LEAST_MS 100
@@ -90,12 +91,7 @@ static void say_hello(struct contact *contact) {
         server->id = other->info.id, server->address = other->info.address;
         hello.n_known++;
     }
-    struct buffer *out = link_frame_begin(contact->wire, PEER_HELLO);
-    size_t size = pb__peer_hello__get_packed_size(&hello);
-    buffer_reserve(out, size);
-    pb__peer_hello__pack(&hello, (uint8_t *)out->data + out->size);
-    out->size += size;
-    link_frame_end(contact->wire);
+    link_tell(contact->wire, PEER_HELLO, &hello.base);
     link_flush(contact->wire);
 }
 
@@ -186,11 +182,24 @@ static void accept_hello(struct contact *contact, const Pb__PeerHello *hello) {
     peers->callbacks.up(peers->callbacks.data, info->id);
 }
 
+/* Its connection is given away. */
+static void take_agent(struct contact *contact, const Pb__PeerHello *hello) {
+    struct peers *peers = contact->peers;
+    if (!peers->callbacks.agent || contact->target || contact->info.id) { refuse(contact, TELL_BAD_HELLO, "it is a client agent"); return; }
+    if (!fits(contact, hello)) return;
+    say_hello(contact);
+    peers->callbacks.agent(peers->callbacks.data, contact->wire, hello);
+    list_remove(&contact->link);
+    free(contact);
+}
+
 static void take_hello(struct contact *contact, struct slice payload) {
     struct peers *peers = contact->peers;
     Pb__PeerHello *hello = payload.size < 64 * 1024 ? pb__peer_hello__unpack(NULL, payload.size, (const uint8_t *)payload.data) : NULL;
     if (!hello) { refuse(contact, TELL_BAD_HELLO, "its hello does not decode"); return; }
-    if (hello->id == peers->id) {
+    if (hello->agent) {
+        take_agent(contact, hello);
+    } else if (hello->id == peers->id) {
         if (contact->target) contact->target->self = true;
         link_close(contact->wire);
     } else if (contact->info.id == hello->id) {      /* again: it has learned where it belongs */
@@ -272,17 +281,6 @@ static void dial(struct peers *peers, struct target *target, const struct sockad
     contact->wire = link_dial(peers->loop, to, to->sa_family == peers->from.ss_family ? (struct sockaddr *)&peers->from : NULL, &link_callbacks, contact);
 }
 
-/* "host:port", "[v6]:port" → host and port. */
-static bool split(const char *name, char host[128], char port[8]) {
-    const char *colon = strrchr(name, ':');
-    size_t size = (size_t)(colon - name);
-    if (!colon || size == 0 || size >= 128 || strlen(colon + 1) >= 8) return false;
-    bool bracket = name[0] == '[' && name[size - 1] == ']';
-    snprintf(host, 128, "%.*s", (int)(bracket ? size - 2 : size), bracket ? name + 1 : name);
-    snprintf(port, 8, "%s", colon + 1);
-    return true;
-}
-
 struct resolve { uv_getaddrinfo_t work; struct peers *peers; struct target *target; };
 
 static void resolved(uv_getaddrinfo_t *work, int status, struct addrinfo *found) {
@@ -298,10 +296,10 @@ static void resolved(uv_getaddrinfo_t *work, int status, struct addrinfo *found)
 
 static void try_target(struct peers *peers, struct target *target) {
     char host[128], port[8];
-    if (!split(target->name, host, port)) { target->self = true; return; }
+    if (!address_split(target->name, host, port)) { target->self = true; return; }
     target->dialling = true;
-    struct sockaddr_storage to = {0};
-    if (uv_ip4_addr(host, atoi(port), (struct sockaddr_in *)&to) == 0 || uv_ip6_addr(host, atoi(port), (struct sockaddr_in6 *)&to) == 0) {
+    struct sockaddr_storage to;
+    if (address_ip(host, port, &to)) {
         dial(peers, target, (struct sockaddr *)&to);
         return;
     }
@@ -384,12 +382,7 @@ struct link *peers_link(struct peers *peers, uint64_t id) {
 bool peers_tell(struct peers *peers, uint64_t to, uint8_t type, const ProtobufCMessage *message) {
     struct contact *contact = peers ? contact_of(peers, to) : NULL;
     if (!contact || contact->info.terms.protocol < (type > PEER_PING ? 2u : 1u)) return false;
-    struct buffer *out = link_frame_begin(contact->wire, type);
-    size_t size = protobuf_c_message_get_packed_size(message);
-    buffer_reserve(out, size);
-    protobuf_c_message_pack(message, (uint8_t *)out->data + out->size);
-    out->size += size;
-    link_frame_end(contact->wire);
+    link_tell(contact->wire, type, message);
     link_flush(contact->wire);
     return true;
 }
@@ -444,13 +437,9 @@ static int listen_on(struct peers *peers, struct fault *fault) {
 }
 
 static void join_all(struct peers *peers, const char *const *join) {
-    for (size_t i = 0; join && join[i]; i++) {
-        char name[128];
-        bool v6 = strchr(join[i], ':') && strchr(join[i], ':') != strrchr(join[i], ':') && join[i][0] != '[';
-        bool port = !v6 && strrchr(join[i], ':') && !(join[i][0] == '[' && join[i][strlen(join[i]) - 1] == ']');
-        snprintf(name, sizeof name, v6 ? "[%s]:%u" : port ? "%s" : "%s:%u", join[i], peers->port);
-        peers_know(peers, name);
-    }
+    char name[ADDRESS_MAX];
+    for (size_t i = 0; join && join[i]; i++)
+        if (address_complete(join[i], peers->port, name)) peers_know(peers, name);
 }
 
 int peers_start(uv_loop_t *loop, const struct peers_config *config, const struct peers_callbacks *callbacks, struct peers **out,

@@ -1,4 +1,5 @@
-/* The other servers of this cluster: who they are, and one connection with each. Every server dials every address that it
+/* The other servers of this cluster: who they are, and one connection with each. (Client agents come to the same port: their
+ * connections are given away, rpc/agents.h.) Every server dials every address that it
  * was told (-retry-join) or learned; where both sides dialled, the connection of the lower id stays. A hello in both directions
  * comes first (rpc/hello.h judges it): another cluster, no protocol version in common, a program that does not support the cluster's version
  * or our own id end the connection, with a clear log line on both sides, once a minute for each. Who learns which cluster it belongs to says
@@ -18,6 +19,7 @@ enum peer_frame {
     PEER_FOUND, PEER_FOUND_ANSWER,
     PEER_PING,                         /* empty: this side lives; for peers.c alone */
     PEER_CLUSTER, PEER_CLUSTER_ANSWER, PEER_CHANGE, PEER_CHANGE_ANSWER, PEER_AUDIT, PEER_COPY_ASK, PEER_COPY_PIECE,
+    PEER_SERVERS, PEER_FETCH, PEER_FETCH_END, PEER_FETCHED,      /* client agents. Since protocol version 3 */
     PEER_REFUSED = 32,                 /* a line that says why the connection ends; for peers.c alone. Since protocol version 2 */
 };
 
@@ -52,6 +54,8 @@ struct peers_callbacks {
     void (*up)(void *data, uint64_t id);
     void (*down)(void *data, uint64_t id);
     struct peers_self (*self)(void *data);
+    /* A client agent said hello, and was answered: its connection is the callee's from now on (link_adopt). NULL: none are taken. */
+    void (*agent)(void *data, struct link *link, const Pb__PeerHello *hello);
 };
 
 struct peers;

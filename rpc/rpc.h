@@ -20,6 +20,7 @@ struct rpc_write {
     void (*done)(struct rpc_write *write, int error, const struct machine_result *result);
     _Alignas(16) char impl[128];         /* rpc's own */
 };
+#define RPC_LEADER_WAIT_MS 7000
 /* Encodes and takes over nothing but `write`. Waits up to 7 s for a leader before failing with CO_NOLEADER. */
 void rpc_submit(struct rpc *rpc, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message);
 
@@ -69,7 +70,7 @@ void rpc_fetch(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage 
 /* Any thread, also when it is done already, as long as the struct is there. `done` still comes, soon. */
 void rpc_fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch);
 
-/* Is there a local copy to read? False on client agents: there the functions below are not to be called. Constant. */
+/* Is there a local copy to read? False on client agents: there no rpc_read_begin. Constant. */
 bool rpc_has_copy(const struct rpc *rpc);
 
 /* A read of the local copy. One reader per thread; between begin and end the result's slices are valid. */
@@ -78,10 +79,10 @@ struct rpc_reader *rpc_reader_new(struct rpc *rpc);
 void rpc_reader_free(struct rpc_reader *reader);
 struct store_txn *rpc_read_begin(struct rpc_reader *reader);
 void rpc_read_end(struct rpc_reader *reader);
-static inline int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
-                            struct arena *arena, struct query_result *result) {
-    return type->run(rpc_read_begin(reader), request, arena, result);     /* call rpc_read_end when done with the result */
-}
+/* Calls the above; rpc_read_end when done with the result. For DNS it works on client agents too, where the records are a copy that the agent keeps
+ * current (rpc/client_mirror.c): whoever asks for something first waits for it, up to 1.5 s. Not on the loop. */
+int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request, struct arena *arena,
+              struct query_result *result);
 uint64_t rpc_generation(struct rpc *rpc, struct watch_thing thing);       /* read it before rpc_query when storing answers */
 struct watch_table *rpc_watches(struct rpc *rpc);
 uint64_t rpc_applied(struct rpc *rpc);

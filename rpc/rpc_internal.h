@@ -6,6 +6,7 @@
 #include "base/mailbox.h"
 #include "consensus/node.h"
 #include "kv/session.h"
+#include "rpc/agents.h"
 #include "rpc/audit.h"
 #include "rpc/cluster.h"
 #include "rpc/forward.h"
@@ -14,10 +15,10 @@
 #include "rpc/server.h"
 #include "rpc/version.h"
 
-#define RPC_LEADER_WAIT_MS 7000
-
+struct client;
 struct rpc {
     /* Set at start, constant afterwards. */
+    struct client *client;             /* rpc/client.h; NULL: this is a server. Else nothing of the rest is used */
     uv_loop_t *loop;
     struct machine *machine;
     struct node *node;
@@ -25,6 +26,7 @@ struct rpc {
     /* Loop thread: the other servers. */
     struct peers *others;              /* NULL: alone by configuration */
     struct forward *forward;
+    struct agents *agents;             /* likewise */
     struct founding founding;
     uv_timer_t cluster_timer;
     void (*peers_stopped)(void *data);
@@ -70,6 +72,7 @@ struct rpc {
     _Atomic bool quit;                 /* the applier gives up retrying a failed store */
 };
 
+struct raft_data *rpc_command(uint8_t command, const ProtobufCMessage *message);      /* its bytes; one reference */
 void leases_start(struct rpc *rpc);
 void leases_role(struct rpc *rpc, uint64_t term, bool ready);
 void leases_free(struct rpc *rpc);

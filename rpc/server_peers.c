@@ -138,6 +138,26 @@ static size_t without_misfits(struct rpc *rpc, const struct raft_members *member
     return kept;
 }
 
+/* -- client agents ------------------------------------------------------------------------------------------------------ */
+static void on_agent(void *data, struct link *link, const Pb__PeerHello *hello) {
+    struct rpc *rpc = data;
+    agents_adopt(rpc->agents, link, hello);
+}
+
+static void tell_agents(struct rpc *rpc, const struct raft_members *members) {
+    Pb__PeerServers servers = PB__PEER_SERVERS__INIT;
+    Pb__PeerServer server[RAFT_MEMBERS_MAX], *pointers[RAFT_MEMBERS_MAX];
+    servers.leader = atomic_load(&node_view(rpc->node)->leader);
+    servers.servers = pointers;
+    for (uint32_t i = 0; i < members->count; i++) {
+        pointers[i] = &server[i];
+        server[i] = (Pb__PeerServer)PB__PEER_SERVER__INIT;
+        server[i].id = members->member[i].id, server[i].address = (char *)members->member[i].address;
+    }
+    servers.n_servers = members->count;
+    agents_servers(rpc->agents, &servers);
+}
+
 /* -- founding ----------------------------------------------------------------------------------------------------------- */
 static void ask_all(struct rpc *rpc, uint64_t self, bool release) {
     Pb__PeerFound ask = PB__PEER_FOUND__INIT;
@@ -197,6 +217,7 @@ static void manage(struct rpc *rpc) {
     size_t count = peers_list(rpc->others, peers, PEERS_MAX);
     const struct raft_members *members = node_members(rpc->node);
     server_members_note(rpc);
+    tell_agents(rpc, members);
     for (uint32_t i = 0; i < members->count; i++) peers_know(rpc->others, members->member[i].address);
     if (!self.has_log) found_cluster(rpc, &self, peers, count);
     if (!atomic_load(&node_view(rpc->node)->ready)) return;
@@ -252,7 +273,8 @@ int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, 
     struct peers_config peers = {.bind = config->bind, .port = config->port, .address = config->address, .cluster = config->cluster,
                                  .node = config->node_name, .id = atomic_load(&node_view(rpc->node)->id), .expect = config->expect,
                                  .version_least = MACHINE_VERSION_OLDEST, .version_most = MACHINE_VERSION_NEWEST, .join = config->join};
-    struct peers_callbacks callbacks = {.data = rpc, .frame = on_frame, .up = on_up, .down = on_down, .self = self_said};
+    struct peers_callbacks callbacks = {.data = rpc, .frame = on_frame, .up = on_up, .down = on_down, .self = self_said, .agent = on_agent};
+    rpc->agents = agents_new(rpc);
     int rv = peers_start(rpc->loop, &peers, &callbacks, &rpc->others, fault);
     rpc->forward = forward_new(rpc, rpc->loop, rpc->node, rpc->others);
     CHECK(uv_timer_init(rpc->loop, &rpc->cluster_timer) == 0);
@@ -273,9 +295,15 @@ static void forward_closed(void *data) {
     peers_stop(rpc->others, stop_done, rpc);
 }
 
+static void agents_closed(void *data) {
+    struct rpc *rpc = data;
+    rpc->agents = NULL;
+    forward_stop(rpc->forward, forward_closed, rpc);
+}
+
 static void timer_closed(uv_handle_t *handle) {
     struct rpc *rpc = handle->data;
-    forward_stop(rpc->forward, forward_closed, rpc);
+    agents_stop(rpc->agents, agents_closed, rpc);
 }
 
 void server_peers_stop(struct rpc *rpc, void (*closed)(void *data)) {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "rpc/rpc_internal.h"
+#include "rpc/client_internal.h"
 
 struct write_impl { struct node_proposal proposal; };
 _Static_assert(sizeof(struct write_impl) <= sizeof(((struct rpc_write *)0)->impl), "rpc_write.impl is too small");
@@ -15,14 +15,19 @@ static void write_done(struct node_proposal *proposal, int error, const void *re
     write->done(write, error, result);
 }
 
-void rpc_submit(struct rpc *rpc, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message) {
-    struct node_proposal *proposal = &((struct write_impl *)(void *)write->impl)->proposal;
-    *proposal = (struct node_proposal){.done = write_done, .deadline_ms = clock_mono_ms() + RPC_LEADER_WAIT_MS};
+struct raft_data *rpc_command(uint8_t command, const ProtobufCMessage *message) {
     size_t size = protobuf_c_message_get_packed_size(message);
-    proposal->data = raft_data_new(NULL, 2 + size);
-    proposal->data->bytes[0] = (char)command;
-    proposal->data->bytes[1] = 1;
-    protobuf_c_message_pack(message, (uint8_t *)proposal->data->bytes + 2);
+    struct raft_data *data = raft_data_new(NULL, 2 + size);
+    data->bytes[0] = (char)command;
+    data->bytes[1] = 1;
+    protobuf_c_message_pack(message, (uint8_t *)data->bytes + 2);
+    return data;
+}
+
+void rpc_submit(struct rpc *rpc, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message) {
+    if (rpc->client) { client_submit(rpc->client, write, command, message); return; }
+    struct node_proposal *proposal = &((struct write_impl *)(void *)write->impl)->proposal;
+    *proposal = (struct node_proposal){.done = write_done, .deadline_ms = clock_mono_ms() + RPC_LEADER_WAIT_MS, .data = rpc_command(command, message)};
     node_propose(rpc->node, proposal);
 }
 
@@ -32,6 +37,7 @@ static void gate_done(struct node_read *read, int error) {
 }
 
 int rpc_confirm(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_gate *gate) {
+    if (rpc->client) return CO_OK;      /* what is read there is confirmed by the server that is asked */
     if (rpc_serves(rpc) != CO_OK) return CO_FENCED;
     if (freshness == RPC_STALE || atomic_load_explicit(&node_view(rpc->node)->alone, memory_order_acquire)) return CO_OK;
     struct node_read *read = &((struct gate_impl *)(void *)gate->impl)->read;
@@ -41,25 +47,37 @@ int rpc_confirm(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_gate *
 }
 
 /* -- readers -------------------------------------------------------------------------------------------------- */
-struct rpc_reader { struct store_reader *reader; };
+struct rpc_reader { struct store_reader *reader; struct mirror *mirror; };
 
 struct rpc_reader *rpc_reader_new(struct rpc *rpc) {
     struct rpc_reader *reader = mem_zalloc(sizeof *reader);
-    reader->reader = store_reader_new(machine_store(rpc->machine));
+    if (rpc->client) reader->mirror = rpc->client->mirror;
+    else reader->reader = store_reader_new(machine_store(rpc->machine));
     return reader;
 }
 void rpc_reader_free(struct rpc_reader *reader) {
     if (!reader) return;
-    store_reader_free(reader->reader);
+    if (reader->reader) store_reader_free(reader->reader);
     free(reader);
 }
-struct store_txn *rpc_read_begin(struct rpc_reader *reader) { return store_read(reader->reader); }
-void rpc_read_end(struct rpc_reader *reader) { store_read_done(reader->reader); }
+struct store_txn *rpc_read_begin(struct rpc_reader *reader) {
+    CHECK(reader->reader);
+    return store_read(reader->reader);
+}
+void rpc_read_end(struct rpc_reader *reader) {
+    if (reader->reader) store_read_done(reader->reader);
+}
 
-uint64_t rpc_generation(struct rpc *rpc, struct watch_thing thing) { return watch_generation(machine_watches(rpc->machine), thing); }
-struct watch_table *rpc_watches(struct rpc *rpc) { return machine_watches(rpc->machine); }
-uint64_t rpc_applied(struct rpc *rpc) { return machine_index(rpc->machine); }
-uint64_t rpc_floor(struct rpc *rpc) { return machine_floor_now(rpc->machine); }
+int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request, struct arena *arena,
+              struct query_result *result) {
+    if (reader->mirror) return mirror_query(reader->mirror, type, request, arena, result);
+    return type->run(rpc_read_begin(reader), request, arena, result);
+}
+
+struct watch_table *rpc_watches(struct rpc *rpc) { return rpc->client ? mirror_watches(rpc->client->mirror) : machine_watches(rpc->machine); }
+uint64_t rpc_generation(struct rpc *rpc, struct watch_thing thing) { return watch_generation(rpc_watches(rpc), thing); }
+uint64_t rpc_applied(struct rpc *rpc) { return rpc->client ? 1 : machine_index(rpc->machine); }
+uint64_t rpc_floor(struct rpc *rpc) { return rpc->client ? 0 : machine_floor_now(rpc->machine); }
 
 /* -- the cluster ---------------------------------------------------------------------------------------------- */
 /* A leader that cannot serve yet is none for clients. */
@@ -69,7 +87,10 @@ static uint64_t serving_leader(const struct node_view *view) {
     return own && !atomic_load_explicit(&view->ready, memory_order_acquire) ? 0 : leader;
 }
 
-bool rpc_known_leader(struct rpc *rpc) { return serving_leader(node_view(rpc->node)) != 0; }
+bool rpc_known_leader(struct rpc *rpc) {
+    if (!rpc->client) return serving_leader(node_view(rpc->node)) != 0;
+    return atomic_load(&rpc->client->connected) && atomic_load(&rpc->client->known_leader);
+}
 
 static void fill_members(struct rpc *rpc, uint64_t leader, struct rpc_status *status) {
     uv_mutex_lock(&rpc->peers_lock);
@@ -83,6 +104,7 @@ static void fill_members(struct rpc *rpc, uint64_t leader, struct rpc_status *st
 }
 
 void rpc_status(struct rpc *rpc, struct rpc_status *status) {
+    if (rpc->client) { client_status(rpc->client, status); return; }
     const struct node_view *view = node_view(rpc->node);
     uint64_t leader = serving_leader(view), contact = atomic_load(&view->last_contact_ms), now = clock_mono_ms();
     *status = (struct rpc_status){.is_server = true, .is_leader = leader != 0 && leader == atomic_load(&view->id), .known_leader = leader != 0,
@@ -97,6 +119,7 @@ void rpc_status(struct rpc *rpc, struct rpc_status *status) {
 }
 
 size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses) {
+    if (rpc->client) return client_peers(rpc->client, arena, addresses);
     uv_mutex_lock(&rpc->peers_lock);
     size_t count = 0;
     *addresses = arena_alloc(arena, RAFT_MEMBERS_MAX * sizeof **addresses);

@@ -1,0 +1,115 @@
+/* Reads of a process that has no copy of the state: asked of a server by rpc_fetch, which does the waiting too; the same views
+ * write the answer. Nothing is kept here: what a server says is as fresh as it was asked to be, and while none can be reached rpc gives out what it
+ * has, with its age.
+ *
+ *     remote_read -> fetched -> answered
+ *          '--client gone, server stops: cancelled--> forgotten when the end is told */
+#include <stdlib.h>
+
+#include "http/impl.h"
+
+struct remote {
+    struct operation operation;
+    struct post post;
+    struct worker *worker;
+    struct http_request *request; /* NULL: nobody waits any more */
+    struct http_remote read;
+    struct rpc_fetch fetch;
+    int error;
+    struct rpc_fetched fetched;
+    char *records; /* a copy */
+};
+
+static void remote_free(struct remote *remote) {
+    remote->worker->tickets--;
+    free(remote->records);
+    free(remote);
+}
+
+/* Loop or another thread. */
+static void fetch_done(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched) {
+    struct remote *remote = CONTAINER_OF(fetch, struct remote, fetch);
+    remote->error = error;
+    if (!error) {
+        remote->fetched = *fetched;
+        remote->records = mem_alloc(fetched->records.size + 1);
+        if (fetched->records.size) memcpy(remote->records, fetched->records.data, fetched->records.size);
+    }
+    worker_post(remote->worker, &remote->post);
+}
+
+static void header_u64(struct http_request *request, const char *name, uint64_t value) {
+    http_header(request, name, arena_printf(&request->arena, "%llu", (unsigned long long)value));
+}
+
+static void put_headers(struct http_request *request, const struct remote *remote) {
+    static const char *const names[] = {"leader", "stale", "consistent"};
+    const struct rpc_fetched *fetched = &remote->fetched;
+    if (http_has(request, "cached")) http_header(request, "X-Cache", "MISS");
+    http_header(request, "X-Consul-Effective-Consistency", names[fetched->age_ms ? CONSISTENCY_STALE : remote->read.consistency]);
+    header_u64(request, "X-Consul-Index", fetched->index);
+    http_header(request, "X-Consul-KnownLeader", fetched->known_leader ? "true" : "false");
+    header_u64(request, "X-Consul-LastContact", fetched->last_contact_ms);
+    if (fetched->age_ms) header_u64(request, "X-Coord-Age", (fetched->age_ms + 999) / 1000);
+}
+
+static void answer(struct http_request *request, const struct remote *remote) {
+    struct query_result result = {.index = remote->fetched.index, .found = remote->fetched.found};
+    if (!remote->fetched.none) {
+        ProtobufCAllocator allocator = ARENA_PROTOBUF(&request->arena);
+        result.message = protobuf_c_message_unpack(remote->read.type->result, &allocator, remote->fetched.records.size, (const uint8_t *)remote->records);
+        if (!result.message) {
+            request_fail_read(request, CO_CORRUPT, "what the server answered does not decode");
+            return;
+        }
+    }
+    request->content_type = NULL;
+    http_out(request);
+    struct buffer *out = &request->output->out;
+    int status = remote->read.view(request, &result);
+    if (request->pretty && !request->raw && out->size) buffer_append_byte(out, '\n');
+    const char *content_type = request_content_type(request);
+    put_headers(request, remote);
+    request_answer_bytes(request, status, bytes_take(out), content_type);
+}
+
+static void taken(struct worker *worker, struct post *post) {
+    struct remote *remote = CONTAINER_OF(post, struct remote, post);
+    struct http_request *request = remote->request;
+    (void)worker;
+    if (request) {
+        request->operation = NULL;
+        if (remote->error) request_fail_read(request, remote->error, NULL);
+        else answer(request, remote);
+    }
+    remote_free(remote);
+}
+
+static struct remote *remote_of(struct http_request *request) { return CONTAINER_OF(request->operation, struct remote, operation); }
+
+static void remote_end(struct http_request *request) {
+    struct remote *remote = remote_of(request);
+    remote->request = NULL;
+    request->operation = NULL;
+    rpc_fetch_cancel(remote->worker->server->env.rpc, &remote->fetch);
+}
+
+static void remote_hurry(struct http_request *request) { rpc_fetch_cancel(request->worker->server->env.rpc, &remote_of(request)->fetch); }
+
+void remote_read(struct http_request *request, const struct http_remote *read) {
+    struct remote *remote = mem_zalloc(sizeof *remote);
+    remote->operation = (struct operation){remote_end, remote_hurry};
+    remote->post.taken = taken;
+    remote->worker = request->worker;
+    remote->request = request;
+    remote->read = *read;
+    remote->fetch.type = read->type;
+    remote->fetch.freshness = read->consistency == CONSISTENCY_STALE ? RPC_STALE : RPC_DEFAULT;
+    remote->fetch.index = read->index;
+    remote->fetch.wait_ms = read->wait_ms;
+    remote->fetch.done = fetch_done;
+    request->operation = &remote->operation;
+    request->worker->tickets++;
+    rpc_fetch(request->worker->server->env.rpc, &remote->fetch, read->message);
+    if (read->index) connection_watch(request->connection);
+}

@@ -1,0 +1,18 @@
+/* "host:port" as people and configurations write it. Pure. */
+#ifndef COORD_RPC_ADDRESS_H
+#define COORD_RPC_ADDRESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#define ADDRESS_MAX 128
+
+/* "host", "host:port", "::1", "[::1]", "[::1]:port" -> with a port, `port` when it names none. False: too long. */
+bool address_complete(const char *text, uint16_t port, char out[ADDRESS_MAX]);
+/* "host:port", "[v6]:port" -> host and port. */
+bool address_split(const char *name, char host[ADDRESS_MAX], char port[8]);
+/* An IP and a port; false: the host is a name. */
+bool address_ip(const char *host, const char *port, struct sockaddr_storage *out);
+
+#endif

@@ -1,0 +1,355 @@
+#include "rpc/agents.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "registry/operate.h"
+#include "registry/version.h"
+#include "rpc/forwarding.h"
+#include "rpc/rpc_internal.h"
+
+#define BUCKETS     4096
+#define ASKED_BUCKETS 16384
+#define TICK_MS     1000
+#define PIECE_BYTES (4u << 20) /* of a large answer, in one frame */
+
+struct agent {
+    struct agents *agents;
+    struct agent *chain; /* in its bucket */
+    struct list link;    /* in agents->all */
+    struct list unsent;  /* in agents->unsent, or by itself */
+    struct list fetches; /* struct asked */
+    size_t fetch_count;
+    struct link *wire;
+    uint64_t number; /* of this connection; never given twice */
+    uint64_t heard_ms;
+    char node[HELLO_NODE_MAX + 1];
+};
+
+/* A read that an agent asked for. `agent` is NULL once its connection ended. */
+struct asked {
+    struct mail mail;
+    struct list link;
+    struct asked *chain; /* in its bucket */
+    struct agents *agents;
+    struct agent *agent;
+    uint64_t place, number;
+    int error;
+    struct rpc_fetched fetched;
+    char *records; /* a copy */
+    struct rpc_fetch fetch;
+};
+
+struct agents {
+    struct rpc *rpc;
+    struct forwarding *forwarding;
+    struct agent *buckets[BUCKETS];
+    struct asked *asked[ASKED_BUCKETS];
+    struct list all, unsent;
+    size_t count, asked_count;
+    uint64_t last_number, ticked_ms;
+    uv_async_t wake;
+    uv_timer_t timer;
+    struct mailbox answered; /* struct asked; from any thread */
+    struct buffer servers;   /* as told last: packed */
+    bool stopping;
+    unsigned closing;
+    void (*closed)(void *data);
+    void *closed_data;
+};
+
+static struct metric connected = {.name = "coord_rpc_agents", .type = METRIC_GAUGE, .help = "Client agents connected with this server"};
+
+static struct agent **agent_find(struct agents *agents, uint64_t number) {
+    struct agent **at = &agents->buckets[number % BUCKETS];
+    while (*at && (*at)->number != number) at = &(*at)->chain;
+    return at;
+}
+
+static void tell(struct agent *agent, uint8_t type, const ProtobufCMessage *message) {
+    link_tell(agent->wire, type, message);
+    if (list_empty(&agent->unsent)) list_append(&agent->agents->unsent, &agent->unsent);
+}
+
+static void flush_all(struct agents *agents) {
+    LIST_FOREACH_SAFE(item, next, &agents->unsent) {
+        struct agent *agent = LIST_ENTRY(item, struct agent, unsent);
+        list_remove(&agent->unsent);
+        link_flush(agent->wire);
+        if (link_backlog(agent->wire) <= AGENTS_BACKLOG_MAX) continue;
+        log_warn("agents", "a client agent does not take its answers, its connection ends node=%s", agent->node);
+        link_close(agent->wire);
+    }
+}
+
+/* -- the edge of forwarding.h ------------------------------------------------------------------------------------ */
+static bool reach(void *data, uint64_t number) { return *agent_find(data, number) != NULL; }
+
+static void send_message(void *data, uint64_t number, uint8_t type, const ProtobufCMessage *message) {
+    struct agent *agent = *agent_find(data, number);
+    if (agent) tell(agent, type, message);
+}
+
+static void flush(void *data, uint64_t number) {
+    (void)number;
+    flush_all(data);
+}
+
+static void wake(void *data) {
+    struct agents *agents = data;
+    uv_async_send(&agents->wake);
+}
+
+/* Not what servers decide among themselves: versions, removed servers, restores. */
+static bool knows(void *data, struct slice command) {
+    struct agents *agents = data;
+    uint8_t type = command.size ? (uint8_t)command.data[0] : 0;
+    bool servers_own = type == CLUSTER_VERSION || (type >= OPERATE_SERVER_REMOVED && type <= OPERATE_RESTORE_END);
+    return !servers_own && machine_knows(agents->rpc->machine, command);
+}
+
+static void command(void *data, struct node_proposal *proposal) {
+    struct agents *agents = data;
+    node_propose(agents->rpc->node, proposal);
+}
+
+static void renew(void *data, struct rpc_renew *renew) {
+    struct agents *agents = data;
+    rpc_renew(agents->rpc, renew);
+}
+
+/* -- reads ----------------------------------------------------------------------------------------------------------- */
+static uint64_t asked_place(const struct agent *agent, uint64_t number) {
+    return (agent->number * 0x9e3779b97f4a7c15u + number) % ASKED_BUCKETS;
+}
+
+static void asked_free(struct asked *asked) {
+    struct asked **at = &asked->agents->asked[asked->place];
+    while (*at != asked) at = &(*at)->chain;
+    *at = asked->chain;
+    if (asked->agent) asked->agent->fetch_count--;
+    list_remove(&asked->link);
+    asked->agents->asked_count--;
+    free(asked->records);
+    free(asked);
+}
+
+/* Another thread. */
+static void fetch_done(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched) {
+    struct asked *asked = CONTAINER_OF(fetch, struct asked, fetch);
+    asked->error = error;
+    if (error == CO_OK) {
+        asked->fetched = *fetched;
+        asked->records = mem_alloc(fetched->records.size + 1);
+        if (fetched->records.size) memcpy(asked->records, fetched->records.data, fetched->records.size);
+        asked->fetched.records.data = asked->records;
+    }
+    if (mailbox_put(&asked->agents->answered, &asked->mail)) uv_async_send(&asked->agents->wake);
+}
+
+static void answer_fetch(struct agent *agent, uint64_t number, int error, const struct rpc_fetched *fetched) {
+    Pb__PeerFetched answer = PB__PEER_FETCHED__INIT;
+    answer.number = number, answer.outcome = (uint32_t)error;
+    if (error == CO_OK) {
+        answer.index = fetched->index, answer.found = fetched->found, answer.none = fetched->none;
+        answer.known_leader = fetched->known_leader, answer.last_contact_ms = fetched->last_contact_ms;
+    }
+    struct slice rest = error == CO_OK ? fetched->records : (struct slice){0};
+    do {
+        size_t size = rest.size < PIECE_BYTES ? rest.size : PIECE_BYTES;
+        answer.records = (ProtobufCBinaryData){size, (uint8_t *)(uintptr_t)rest.data};
+        rest = slice_make(rest.data + size, rest.size - size);
+        answer.more = rest.size > 0;
+        tell(agent, PEER_FETCHED, &answer.base);
+    } while (answer.more);
+}
+
+static void take_answered(struct agents *agents) {
+    for (struct mail *mail = mailbox_take(&agents->answered), *next; mail; mail = next) {
+        next = mail->next;
+        struct asked *asked = CONTAINER_OF(mail, struct asked, mail);
+        if (asked->agent && !agents->stopping) answer_fetch(asked->agent, asked->number, asked->error, &asked->fetched);
+        asked_free(asked);
+    }
+}
+
+static void refuse_fetch(struct agent *agent, uint64_t number, int error) { answer_fetch(agent, number, error, NULL); }
+
+static void take_fetch(struct agent *agent, const Pb__PeerFetch *ask) {
+    struct agents *agents = agent->agents;
+    const struct query_type *type = machine_query(agents->rpc->machine, ask->query);
+    if (!type) { refuse_fetch(agent, ask->number, CO_UNSUPPORTED); return; }
+    if (agent->fetch_count >= AGENTS_FETCHES_MAX) { refuse_fetch(agent, ask->number, CO_BUSY); return; }
+    ProtobufCMessage *request = protobuf_c_message_unpack(type->request, NULL, ask->request.len, ask->request.data);
+    if (!request) { refuse_fetch(agent, ask->number, CO_INVALID); return; }
+    struct asked *asked = mem_zalloc(sizeof *asked);
+    asked->agents = agents, asked->agent = agent, asked->number = ask->number;
+    asked->fetch.type = type, asked->fetch.done = fetch_done;
+    asked->fetch.freshness = ask->stale ? RPC_STALE : RPC_DEFAULT;
+    asked->fetch.index = ask->index, asked->fetch.wait_ms = ask->wait_ms;
+    asked->place = asked_place(agent, ask->number);
+    asked->chain = agents->asked[asked->place];
+    agents->asked[asked->place] = asked;
+    list_append(&agent->fetches, &asked->link);
+    agent->fetch_count++, agents->asked_count++;
+    rpc_fetch(agents->rpc, &asked->fetch, request);
+    protobuf_c_message_free_unpacked(request, NULL);
+}
+
+static void take_fetch_end(struct agent *agent, uint64_t number) {
+    struct asked *asked = agent->agents->asked[asked_place(agent, number)];
+    while (asked && (asked->agent != agent || asked->number != number)) asked = asked->chain;
+    if (asked) rpc_fetch_cancel(agent->agents->rpc, &asked->fetch);
+}
+
+/* -- connections ------------------------------------------------------------------------------------------------------- */
+static void on_frame(void *data, struct link *wire, uint8_t type, struct slice payload) {
+    struct agent *agent = data;
+    struct agents *agents = agent->agents;
+    const uint8_t *bytes = (const uint8_t *)payload.data;
+    (void)wire;
+    agent->heard_ms = clock_mono_ms();
+    if (agents->stopping) return;
+    if (type == PEER_FETCH) {
+        Pb__PeerFetch *ask = pb__peer_fetch__unpack(NULL, payload.size, bytes);
+        if (ask) take_fetch(agent, ask), pb__peer_fetch__free_unpacked(ask, NULL);
+    } else if (type == PEER_FETCH_END) {
+        Pb__PeerFetchEnd *end = pb__peer_fetch_end__unpack(NULL, payload.size, bytes);
+        if (end) take_fetch_end(agent, end->number), pb__peer_fetch_end__free_unpacked(end, NULL);
+    } else if (type == PEER_PING) {
+        link_send(agent->wire, PEER_PING, (struct slice){0});
+        if (list_empty(&agent->unsent)) list_append(&agents->unsent, &agent->unsent);
+    } else if ((type != PEER_WRITES && type != PEER_RENEW) || !forwarding_frame(agents->forwarding, agent->number, type, payload, agent->heard_ms)) {
+        log_warn("agents", "a frame that client agents do not send type=%u node=%s", type, agent->node);
+        link_close(agent->wire);
+        return;
+    }
+    flush_all(agents);
+}
+
+static void finish_stop(struct agents *agents);
+
+static void on_closed(void *data, struct link *wire, int error) {
+    struct agent *agent = data;
+    struct agents *agents = agent->agents;
+    (void)wire;
+    if (!agents->stopping) log_info("agents", "a client agent went node=%s reason=\"%s\"", agent->node, co_strerror(error));
+    LIST_FOREACH_SAFE(item, next, &agent->fetches) {
+        struct asked *asked = LIST_ENTRY(item, struct asked, link);
+        list_remove(&asked->link);
+        asked->agent = NULL;
+        rpc_fetch_cancel(agents->rpc, &asked->fetch);
+    }
+    *agent_find(agents, agent->number) = agent->chain;
+    list_remove(&agent->link);
+    list_remove(&agent->unsent);
+    metric_set(&connected, (int64_t)--agents->count);
+    free(agent);
+    finish_stop(agents);
+}
+
+static const struct link_callbacks callbacks = {.frame = on_frame, .closed = on_closed};
+
+void agents_adopt(struct agents *agents, struct link *wire, const Pb__PeerHello *hello) {
+    struct agent *agent = mem_zalloc(sizeof *agent);
+    agent->agents = agents, agent->wire = wire, agent->number = ++agents->last_number, agent->heard_ms = clock_mono_ms();
+    snprintf(agent->node, sizeof agent->node, "%s", hello->node);
+    list_init(&agent->fetches);
+    list_init(&agent->unsent);
+    list_append(&agents->all, &agent->link);
+    *agent_find(agents, agent->number) = agent;
+    metric_set(&connected, (int64_t)++agents->count);
+    link_adopt(wire, &callbacks, agent);
+    log_info("agents", "a client agent came node=%s address=%s", agent->node, hello->address);
+    if (agents->stopping) { link_close(wire); return; }
+    if (agents->servers.size) {
+        link_send(wire, PEER_SERVERS, buffer_slice(&agents->servers));
+        link_flush(wire);
+    }
+}
+
+void agents_servers(struct agents *agents, const Pb__PeerServers *servers) {
+    size_t size = pb__peer_servers__get_packed_size(servers);
+    struct buffer packed = {0};
+    buffer_reserve(&packed, size + 1);
+    packed.size = pb__peer_servers__pack(servers, (uint8_t *)packed.data);
+    if (slice_equal(buffer_slice(&packed), buffer_slice(&agents->servers))) { buffer_free(&packed); return; }
+    buffer_free(&agents->servers);
+    agents->servers = packed;
+    LIST_FOREACH(item, &agents->all) {
+        struct agent *agent = LIST_ENTRY(item, struct agent, link);
+        link_send(agent->wire, PEER_SERVERS, buffer_slice(&packed));
+        if (list_empty(&agent->unsent)) list_append(&agents->unsent, &agent->unsent);
+    }
+    flush_all(agents);
+}
+
+static void tick(uv_timer_t *timer) {
+    struct agents *agents = timer->data;
+    uint64_t now_ms = clock_mono_ms();
+    bool stood_still = now_ms - agents->ticked_ms > 2 * TICK_MS;
+    LIST_FOREACH_SAFE(item, next, &agents->all) {
+        struct agent *agent = LIST_ENTRY(item, struct agent, link);
+        if (stood_still) agent->heard_ms = now_ms; /* what they sent meanwhile waits to be read */
+        else if (now_ms - agent->heard_ms > AGENTS_QUIET_MS) link_close(agent->wire);
+    }
+    agents->ticked_ms = now_ms;
+}
+
+static void woken(uv_async_t *async) {
+    struct agents *agents = async->data;
+    take_answered(agents);
+    forwarding_woken(agents->forwarding);
+    flush_all(agents);
+    finish_stop(agents);
+}
+
+size_t agents_count(const struct agents *agents) { return agents->count; }
+
+/* -- life ----------------------------------------------------------------------------------------------------------------- */
+struct agents *agents_new(struct rpc *rpc) {
+    metric_register(&connected);
+    struct agents *agents = mem_zalloc(sizeof *agents);
+    agents->rpc = rpc;
+    list_init(&agents->all);
+    list_init(&agents->unsent);
+    struct forwarding_edge edge = {.data = agents, .reach = reach, .send = send_message, .flush = flush, .wake = wake, .knows = knows,
+                                   .command = command, .renew = renew, .onward = true};
+    agents->forwarding = forwarding_new(&edge, 0);
+    CHECK(uv_async_init(rpc->loop, &agents->wake, woken) == 0 && uv_timer_init(rpc->loop, &agents->timer) == 0);
+    agents->wake.data = agents->timer.data = agents;
+    agents->ticked_ms = clock_mono_ms();
+    uv_timer_start(&agents->timer, tick, TICK_MS, TICK_MS);
+    return agents;
+}
+
+static void handle_closed(uv_handle_t *handle) {
+    struct agents *agents = handle->data;
+    if (--agents->closing > 0) return;
+    forwarding_free(agents->forwarding);
+    buffer_free(&agents->servers);
+    void (*closed)(void *) = agents->closed;
+    void *data = agents->closed_data;
+    free(agents);
+    closed(data);
+}
+
+static void finish_stop(struct agents *agents) {
+    if (!agents->stopping || agents->closing || agents->asked_count || !list_empty(&agents->all)) return;
+    agents->closing = 2;
+    uv_close((uv_handle_t *)&agents->wake, handle_closed);
+    uv_close((uv_handle_t *)&agents->timer, handle_closed);
+}
+
+void agents_stop(struct agents *agents, void (*closed)(void *data), void *data) {
+    agents->closed = closed, agents->closed_data = data;
+    agents->stopping = true;
+    forwarding_stop(agents->forwarding);
+    take_answered(agents);
+    LIST_FOREACH_SAFE(item, next, &agents->all) link_close(LIST_ENTRY(item, struct agent, link)->wire);
+    finish_stop(agents);
+}

@@ -1,0 +1,27 @@
+/* Client agents at this server: their connections, and what they ask over them. Commands and renewals are taken as this server's own
+ * would be (rpc/forwarding.h, onward), reads by rpc_fetch. Each agent is told who the servers are, when it comes and whenever that changes.
+ *
+ * An agent that has not been heard of for AGENTS_QUIET_MS is gone (it says something every few seconds); one that does not take its
+ * answers is let go. Nothing here says that an agent is alive to the cluster: that is its lease. Loop thread only. */
+#ifndef COORD_RPC_AGENTS_H
+#define COORD_RPC_AGENTS_H
+
+#include "rpc/link.h"
+#include "rpc/peer.pb-c.h"
+#include "rpc/rpc.h"
+
+#define AGENTS_QUIET_MS    20000
+#define AGENTS_FETCHES_MAX 50000          /* under way for one agent */
+#define AGENTS_BACKLOG_MAX (128u << 20)   /* bytes that one agent does not take */
+
+struct agents;
+struct agents *agents_new(struct rpc *rpc);
+/* The connection is this module's from now on; the agent's hello was accepted and answered. */
+void agents_adopt(struct agents *agents, struct link *link, const Pb__PeerHello *hello);
+/* A few times a second, with the servers as they are now; what is new is told. */
+void agents_servers(struct agents *agents, const Pb__PeerServers *servers);
+size_t agents_count(const struct agents *agents);
+/* After the node and the fetches have answered everything. `closed` is called from the loop. */
+void agents_stop(struct agents *agents, void (*closed)(void *data), void *data);
+
+#endif

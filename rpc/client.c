@@ -1,0 +1,267 @@
+#include "rpc/client.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "rpc/address.h"
+#include "rpc/client_internal.h"
+
+#define TICK_MS 100
+
+void client_post(struct client *client, struct client_mail *mail) {
+    if (mailbox_put(&client->box, &mail->mail)) uv_async_send(&client->wake);
+}
+
+void client_asked(struct client *client) {
+    if (client->current && !client->current->asked_ms) client->current->asked_ms = clock_mono_ms();
+}
+
+/* -- writes --------------------------------------------------------------------------------------------------------------- */
+struct client_write { struct client_mail mail; struct node_proposal proposal; };
+_Static_assert(sizeof(struct client_write) <= sizeof(((struct rpc_write *)0)->impl), "rpc_write.impl is too small");
+
+static void write_done(struct node_proposal *proposal, int error, const void *result) {
+    struct client_write *impl = CONTAINER_OF(proposal, struct client_write, proposal);
+    struct rpc_write *write = CONTAINER_OF((char *)impl, struct rpc_write, impl);
+    write->done(write, error, result);
+}
+
+static void write_fail(struct node_proposal *proposal, int error) {
+    raft_data_unref(proposal->data);
+    proposal->data = NULL;
+    proposal->done(proposal, error, NULL);
+}
+
+static void write_wait(struct client *client, struct node_proposal *proposal) {
+    proposal->next = NULL;
+    *client->waiting_last = proposal;
+    client->waiting_last = &proposal->next;
+}
+
+/* All of this turn in one frame. */
+static void writes_send(struct client *client) {
+    struct node_proposal *list = client->waiting;
+    if (!list || !client->current) return;
+    client->waiting = NULL, client->waiting_last = &client->waiting;
+    client_asked(client);
+    CHECK(forwarding_writes(client->forwarding, client->current->number, list));
+}
+
+static void writes_expire(struct client *client, uint64_t now_ms, int error) {
+    struct node_proposal *list = client->waiting, *next;
+    client->waiting = NULL, client->waiting_last = &client->waiting;
+    for (; list; list = next) {
+        next = list->next;
+        if (now_ms >= list->deadline_ms) write_fail(list, error);
+        else write_wait(client, list);
+    }
+}
+
+static void write_taken(struct client *client, struct client_mail *mail) {
+    struct client_write *impl = CONTAINER_OF(mail, struct client_write, mail);
+    if (client->stopping) write_fail(&impl->proposal, CO_CLOSED);
+    else write_wait(client, &impl->proposal);
+}
+
+void client_submit(struct client *client, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message) {
+    struct client_write *impl = (struct client_write *)(void *)write->impl;
+    *impl = (struct client_write){.mail.taken = write_taken};
+    impl->proposal = (struct node_proposal){.done = write_done, .deadline_ms = clock_mono_ms() + RPC_LEADER_WAIT_MS, .data = rpc_command(command, message)};
+    client_post(client, &impl->mail);
+}
+
+/* -- renewals -------------------------------------------------------------------------------------------------------------- */
+struct client_renewal { struct client_mail mail; struct list link; uint64_t deadline_ms; };
+_Static_assert(sizeof(struct client_renewal) <= sizeof(((struct rpc_renew *)0)->impl), "rpc_renew.impl is too small");
+
+static void renewals_look(struct client *client, uint64_t now_ms, bool stop) {
+    LIST_FOREACH_SAFE(item, next, &client->renewals) {
+        struct client_renewal *impl = LIST_ENTRY(item, struct client_renewal, link);
+        struct rpc_renew *renew = CONTAINER_OF((char *)impl, struct rpc_renew, impl);
+        bool late = now_ms >= impl->deadline_ms;
+        if (!client->current && !late && !stop) continue;
+        list_remove(&impl->link);
+        if (client->current && !stop) client_asked(client);
+        if (stop || !client->current || !forwarding_renew(client->forwarding, client->current->number, renew))
+            renew->done(renew, stop ? CO_CLOSED : CO_NOLEADER);
+    }
+}
+
+static void renewal_taken(struct client *client, struct client_mail *mail) {
+    struct client_renewal *impl = CONTAINER_OF(mail, struct client_renewal, mail);
+    list_append(&client->renewals, &impl->link);
+}
+
+void client_renew(struct client *client, struct rpc_renew *renew) {
+    struct client_renewal *impl = (struct client_renewal *)(void *)renew->impl;
+    *impl = (struct client_renewal){.mail.taken = renewal_taken, .deadline_ms = clock_mono_ms() + RPC_LEADER_WAIT_MS};
+    client_post(client, &impl->mail);
+}
+
+/* -- the edge of forwarding.h ------------------------------------------------------------------------------------------------ */
+static bool reach(void *data, uint64_t conn) { return client_conn_of(data, conn) != NULL; }
+
+static void send_message(void *data, uint64_t number, uint8_t type, const ProtobufCMessage *message) {
+    struct client_conn *conn = client_conn_of(data, number);
+    if (conn) link_tell(conn->wire, type, message);
+}
+
+static void flush(void *data, uint64_t number) {
+    struct client_conn *conn = client_conn_of(data, number);
+    if (conn) link_flush(conn->wire);
+}
+
+/* The servers had no leader for it: surely in no log. */
+static void command(void *data, struct node_proposal *proposal) {
+    struct client *client = data;
+    if (client->stopping || clock_mono_ms() >= proposal->deadline_ms) write_fail(proposal, client->stopping ? CO_CLOSED : CO_NOLEADER);
+    else write_wait(client, proposal);
+}
+
+/* -- events ------------------------------------------------------------------------------------------------------------------- */
+static void send_all(struct client *client) {
+    if (!client->current) return;
+    writes_send(client);
+    renewals_look(client, clock_mono_ms(), false);
+    client_fetch_up(client);
+    link_flush(client->current->wire);
+}
+
+static void woken(uv_async_t *async) {
+    struct client *client = async->data;
+    for (struct mail *mail = mailbox_take(&client->box), *next; mail; mail = next) {
+        next = mail->next;
+        struct client_mail *posted = CONTAINER_OF(mail, struct client_mail, mail);
+        posted->taken(client, posted);
+    }
+    if (client->stopping) renewals_look(client, 0, true);
+    send_all(client);
+}
+
+void client_up(struct client *client) { send_all(client); }
+
+void client_down(struct client *client, struct client_conn *conn) {
+    client_fetch_move(client, conn->number, false);
+    conn->greeted = false;             /* nothing is sent there any more */
+    forwarding_down(client->forwarding, conn->number);
+    send_all(client);
+}
+
+void client_frame(struct client *client, struct client_conn *conn, uint8_t type, struct slice payload) {
+    if (type == PEER_FETCHED) client_fetch_answered(client, payload);
+    else if ((type != PEER_RESULTS && type != PEER_RENEW_ANSWER) || !forwarding_frame(client->forwarding, conn->number, type, payload, clock_mono_ms()))
+        log_warn("client", "a frame of unknown type type=%u", type);
+}
+
+static void tick(uv_timer_t *timer) {
+    struct client *client = timer->data;
+    uint64_t now_ms = clock_mono_ms();
+    if (client->stopping) return;
+    client_link_tick(client, now_ms);
+    writes_expire(client, now_ms, CO_NOLEADER);
+    renewals_look(client, now_ms, false);
+    client_fetch_tick(client, now_ms);
+    mirror_tick(client->mirror, now_ms);
+    send_all(client);
+    client->ticked_ms = now_ms;
+}
+
+/* -- the cluster ---------------------------------------------------------------------------------------------------------------- */
+void client_status(struct client *client, struct rpc_status *status) {
+    *status = (struct rpc_status){.cluster_id = client->cluster_id};
+    uint64_t contact_ms = atomic_load(&client->contact_ms), now_ms = clock_mono_ms();
+    bool connected = atomic_load(&client->connected);
+    status->known_leader = connected && atomic_load(&client->known_leader);
+    status->last_contact_ms = connected || now_ms < contact_ms ? 0 : now_ms - contact_ms;
+    uv_mutex_lock(&client->lock);
+    memcpy(status->leader_address, client->leader_address, sizeof client->leader_address);
+    status->voters = (unsigned)client->peer_count;
+    uv_mutex_unlock(&client->lock);
+}
+
+size_t client_peers(struct client *client, struct arena *arena, const char ***addresses) {
+    uv_mutex_lock(&client->lock);
+    size_t count = client->peer_count;
+    *addresses = arena_alloc(arena, (count + 1) * sizeof **addresses);
+    for (size_t i = 0; i < count; i++) (*addresses)[i] = arena_strndup(arena, client->peers[i], strlen(client->peers[i]));
+    uv_mutex_unlock(&client->lock);
+    return count;
+}
+
+/* -- life -------------------------------------------------------------------------------------------------------------------------- */
+static bool is_wildcard(const char *ip) { return strcmp(ip, "0.0.0.0") == 0 || strcmp(ip, "::") == 0; }
+
+static struct client *client_new(struct rpc *rpc, uv_loop_t *loop, const struct rpc_client_config *config) {
+    struct client *client = mem_zalloc(sizeof *client);
+    client->rpc = rpc, client->loop = loop;
+    client->cluster = mem_strdup(config->cluster), client->node_name = mem_strdup(config->node_name), client->address = mem_strdup(config->address);
+    client->port = config->port;
+    client->seed = hash64(config->node_id, strlen(config->node_id));
+    client->id = random_u64() | 1;
+    client->has_from = config->bind && !is_wildcard(config->bind) && address_ip(config->bind, "0", &client->from);
+    client->waiting_last = &client->waiting;
+    list_init(&client->servers);
+    list_init(&client->conns);
+    list_init(&client->renewals);
+    list_init(&client->unsent);
+    rng_seed(&client->rng, random_u64());
+    client->cache = client_cache_new(CLIENT_CACHE_BYTES);
+    client->mirror = mirror_new(rpc);
+    client->lost_ms = client->ticked_ms = clock_mono_ms();
+    CHECK(uv_mutex_init(&client->lock) == 0);
+    return client;
+}
+
+int rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *config, struct rpc **out, struct fault *fault) {
+    if (!config->join || !config->join[0])
+        return fault_set(fault, CO_INVALID, "a client agent needs the address of a server: -retry-join=ADDRESS (or run a server: -server)");
+    struct rpc *rpc = mem_zalloc(sizeof *rpc);
+    struct client *client = rpc->client = client_new(rpc, loop, config);
+    struct forwarding_edge edge = {.data = client, .reach = reach, .send = send_message, .flush = flush, .command = command};
+    client->forwarding = forwarding_new(&edge, 0);
+    CHECK(uv_async_init(loop, &client->wake, woken) == 0 && uv_timer_init(loop, &client->timer) == 0);
+    client->wake.data = client->timer.data = client;
+    client_join(client, config->join);
+    uv_timer_start(&client->timer, tick, 0, TICK_MS);
+    *out = rpc;
+    return CO_OK;
+}
+
+static void handle_closed(uv_handle_t *handle) {
+    struct client *client = handle->data;
+    if (--client->closing > 0) return;
+    LIST_FOREACH_SAFE(item, next, &client->servers) free(LIST_ENTRY(item, struct client_server, link));
+    forwarding_free(client->forwarding);
+    client_cache_free(client->cache);
+    mirror_free(client->mirror);
+    uv_mutex_destroy(&client->lock);
+    free(client->cluster), free(client->node_name), free(client->address), free(client->peers);
+    void (*closed)(void *) = client->closed;
+    void *data = client->closed_data;
+    free(client->rpc);
+    free(client);
+    closed(data);
+}
+
+void client_finish_stop(struct client *client) {
+    if (!client->stopping || client->closing || client->resolving || !list_empty(&client->conns)) return;
+    client->closing = 2;
+    uv_close((uv_handle_t *)&client->wake, handle_closed);
+    uv_close((uv_handle_t *)&client->timer, handle_closed);
+}
+
+void rpc_client_stop(struct rpc *rpc, void (*closed)(void *data), void *data) {
+    struct client *client = rpc->client;
+    client->closed = closed, client->closed_data = data;
+    client->stopping = true;
+    mirror_stop(client->mirror);
+    woken(&client->wake);
+    forwarding_stop(client->forwarding);
+    writes_expire(client, UINT64_MAX, CO_CLOSED);
+    client_fetch_stop(client);
+    client_link_stop(client);
+    client_finish_stop(client);
+}

@@ -1,0 +1,35 @@
+/* The client agent's side of rpc: no copy of the state, one connection to one of the servers, over which everything goes.
+ *
+ * - It joins through any server (config.join), is told of all of them, and keeps to the one that the agent's id ranks highest (rendezvous
+ *   hashing over addresses): agents spread evenly, each agent's choice is the same after a restart, and when a server comes or goes only the agents
+ *   concerned move. An agent that was pushed away goes back within about a minute, without losing what is under way.
+ * - A connection that ends, or stays silent for CLIENT_SILENT_MS after it was asked something, is left at once for the next server. Reads are asked
+ *   again there; a write that may have been taken has an unknown outcome; what was not sent waits, up to 7 s.
+ * - Answers to queries of the catalog are kept (CLIENT_CACHE_BYTES, least recently used first): while no server can be reached they are given
+ *   out again, with their age.
+ *
+ * A server of another cluster than the first one it met is not talked to. Opened by the agent; everybody else uses rpc/rpc.h. */
+#ifndef COORD_RPC_CLIENT_H
+#define COORD_RPC_CLIENT_H
+
+#include <uv.h>
+
+#include "rpc/rpc.h"
+
+#define CLIENT_SILENT_MS   600
+#define CLIENT_CACHE_BYTES (16u << 20)
+
+struct rpc_client_config {
+    const char *cluster, *node_name, *address;   /* datacenter; this agent's name and IP */
+    const char *node_id;                         /* UUID text: ranks the servers */
+    const char *bind;                            /* IP to dial from; NULL or a wildcard: any */
+    uint16_t port;                               /* of servers whose address names none */
+    const char *const *join;                     /* NULL-terminated; at least one */
+};
+
+/* Loop thread. Starts dialling; nothing has to be reachable yet. */
+int rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *config, struct rpc **out, struct fault *fault);
+/* Loop thread. Everything under way ends (CO_CLOSED; writes that were sent: unknown). `closed` is called from the loop. */
+void rpc_client_stop(struct rpc *rpc, void (*closed)(void *data), void *data);
+
+#endif

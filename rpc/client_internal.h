@@ -1,0 +1,139 @@
+/* Inside the client agent's rpc: client.c (life, writes, what rpc.h asks), client_link.c (servers and connections), client_fetch.c (reads),
+ * client_cache.c (answers that are kept). Loop thread, where nothing else is said. */
+#ifndef COORD_RPC_CLIENT_INTERNAL_H
+#define COORD_RPC_CLIENT_INTERNAL_H
+
+#include "base/list.h"
+#include "base/mailbox.h"
+#include "base/random.h"
+#include "rpc/client.h"
+#include "rpc/forwarding.h"
+#include "rpc/link.h"
+#include "rpc/peers.h"
+#include "rpc/rpc_internal.h"
+
+#define CLIENT_FETCH_BUCKETS 4096
+
+/* What comes in from other threads. */
+struct client_mail {
+    struct mail mail;
+    void (*taken)(struct client *client, struct client_mail *mail);
+};
+
+struct client_server {
+    struct list link;
+    char address[128];                 /* "IP:port", or a name to join by */
+    uint64_t id;                       /* 0: not known yet */
+    uint64_t rank;                     /* the highest is preferred */
+    uint64_t next_ms, backoff_ms;      /* not dialled before */
+    bool listed;                       /* a member of the cluster, as the servers say; else only an address to join by */
+    bool resolving;
+};
+
+struct client_conn {
+    struct list link;                  /* client->conns */
+    struct client *client;
+    struct client_server *server;      /* NULL: gone from the list */
+    struct link *wire;
+    uint64_t number;                   /* of this connection; never given twice */
+    uint64_t server_id;
+    uint64_t since_ms, heard_ms, asked_ms, pinged_ms;      /* asked_ms: the oldest question whose answer is due soon; pinged_ms: unanswered; 0: none */
+    bool greeted, draining;
+};
+
+struct client {
+    struct rpc *rpc;
+    uv_loop_t *loop;
+    char *cluster, *node_name, *address;
+    uint64_t seed, id;                 /* ranks; of this life */
+    uint16_t port;
+
+    /* Any thread. */
+    struct mailbox box;
+    uv_async_t wake;
+    _Atomic uint64_t fetch_number;
+    _Atomic bool connected, known_leader;
+    _Atomic uint64_t contact_ms;       /* when the connection ended last */
+    uv_mutex_t lock;                   /* for: */
+    char leader_address[128];
+    char (*peers)[128];
+    size_t peer_count;
+
+    uv_timer_t timer;
+    struct list servers, conns;
+    struct client_conn *current, *trying;
+    struct sockaddr_storage from;
+    bool has_from;
+    unsigned resolving;
+    uint64_t last_conn, cluster_id, ticked_ms, rebalance_ms, lost_ms;      /* lost_ms: without a connection since */
+    bool told_lost;
+    struct rng rng;
+
+    struct forwarding *forwarding;
+    struct node_proposal *waiting, **waiting_last;         /* writes for a connection */
+    struct list renewals;              /* likewise: struct client_renewal */
+
+    struct list unsent;                /* fetches for a connection */
+    struct client_fetch *fetches[CLIENT_FETCH_BUCKETS];
+    struct client_cache *cache;
+    struct mirror *mirror;
+
+    bool stopping;
+    unsigned closing;
+    void (*closed)(void *data);
+    void *closed_data;
+};
+
+void client_post(struct client *client, struct client_mail *mail);         /* any thread */
+/* Something was asked whose answer is due soon. */
+void client_asked(struct client *client);
+void client_finish_stop(struct client *client);
+
+/* -- client_link.c ---------------------------------------------------------------------------------------------------- */
+void client_join(struct client *client, const char *const *join);
+void client_link_tick(struct client *client, uint64_t now_ms);
+struct client_conn *client_conn_of(struct client *client, uint64_t number);
+void client_leave(struct client *client, uint64_t number, const char *why);      /* that server is of no use now */
+void client_link_stop(struct client *client);
+/* client.c, from there */
+void client_up(struct client *client);                                     /* there is a current connection, another one than before */
+void client_down(struct client *client, struct client_conn *conn);
+void client_frame(struct client *client, struct client_conn *conn, uint8_t type, struct slice payload);
+
+/* -- client_fetch.c ----------------------------------------------------------------------------------------------------- */
+void client_fetch_begin(struct client *client, struct rpc_fetch *fetch, const ProtobufCMessage *request);      /* any thread */
+void client_fetch_cancel(struct client *client, struct rpc_fetch *fetch);                                      /* any thread */
+void client_fetch_answered(struct client *client, struct slice payload);
+void client_fetch_up(struct client *client);                               /* sends what waits */
+void client_fetch_move(struct client *client, uint64_t conn, bool tell);   /* what is there is asked again elsewhere; tell: that it is not wanted */
+void client_fetch_tick(struct client *client, uint64_t now_ms);
+void client_fetch_stop(struct client *client);
+
+/* -- client_cache.c ------------------------------------------------------------------------------------------------------ */
+struct client_cache;
+struct client_cache *client_cache_new(size_t bytes);
+void client_cache_free(struct client_cache *cache);
+struct client_kept {
+    struct rpc_fetched fetched;        /* records stay valid until the next put */
+    uint64_t at_ms;
+};
+void client_cache_put(struct client_cache *cache, uint16_t query, struct slice request, const struct rpc_fetched *fetched, uint64_t now_ms);
+const struct client_kept *client_cache_get(struct client_cache *cache, uint16_t query, struct slice request);
+
+/* -- client_mirror.c ----------------------------------------------------------------------------------------------------- */
+struct mirror *mirror_new(struct rpc *rpc);
+/* Any thread but the loop. The records are copied into the arena. CO_OK, CO_NOLEADER, CO_TIMEOUT, CO_BUSY, CO_CLOSED. */
+int mirror_query(struct mirror *mirror, const struct query_type *type, const ProtobufCMessage *request, struct arena *arena,
+                 struct query_result *result);
+struct watch_table *mirror_watches(struct mirror *mirror);
+void mirror_tick(struct mirror *mirror, uint64_t now_ms);
+void mirror_stop(struct mirror *mirror);                                   /* before the fetches are ended */
+void mirror_free(struct mirror *mirror);                                   /* after that, and after all readers */
+
+/* -- what rpc.h's functions do here (client.c) ------------------------------------------------------------------------------ */
+void client_submit(struct client *client, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message);
+void client_renew(struct client *client, struct rpc_renew *renew);
+void client_status(struct client *client, struct rpc_status *status);
+size_t client_peers(struct client *client, struct arena *arena, const char ***addresses);
+
+#endif

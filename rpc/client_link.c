@@ -1,0 +1,338 @@
+/* The servers that a client agent knows, and its connections with them.
+ *
+ *     no connection --dial the best--> trying --hello--> current
+ *     current, a better one is there --dial it--> trying --hello--> current; the other drains and is closed */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "rpc/address.h"
+#include "rpc/client_internal.h"
+
+#define HELLO_MOST_MS     800
+#define STALLED_MS        300   /* this process stood still longer: nobody else is to blame */
+#define ASK_AGAIN_MS      200   /* no answer for so long: are you there? */
+#define IDLE_MS           5000
+#define BACKOFF_LEAST_MS  100
+#define BACKOFF_MOST_MS   5000
+#define LOST_AGAIN_MS     1000  /* a connection that was lost is not made again before */
+#define DRAIN_MOST_MS     10000
+#define REBALANCE_MS      30000
+#define SERVERS_MAX       64
+#define RESOLVED_AGAIN_MS 1000
+
+static void dial_next(struct client *client);
+
+/* -- servers ----------------------------------------------------------------------------------------------------------- */
+static struct client_server *server_find(struct client *client, const char *address) {
+    LIST_FOREACH(item, &client->servers) {
+        struct client_server *server = LIST_ENTRY(item, struct client_server, link);
+        if (strcmp(server->address, address) == 0) return server;
+    }
+    return NULL;
+}
+
+static struct client_server *server_know(struct client *client, const char *address) {
+    struct client_server *server = server_find(client, address);
+    if (server || !address[0] || strlen(address) >= sizeof server->address) return server;
+    size_t count = 0;
+    LIST_FOREACH(item, &client->servers) count++;
+    if (count >= SERVERS_MAX) return NULL;
+    server = mem_zalloc(sizeof *server);
+    snprintf(server->address, sizeof server->address, "%s", address);
+    server->rank = hash64_seed(address, strlen(address), client->seed);
+    list_append(&client->servers, &server->link);
+    return server;
+}
+
+void client_join(struct client *client, const char *const *join) {
+    char name[ADDRESS_MAX];
+    for (size_t i = 0; join[i]; i++)
+        if (address_complete(join[i], client->port, name)) server_know(client, name);
+}
+
+/* Members of the cluster first, by rank; then addresses to join by. `when_ms`: only those that may be dialled by then. */
+static struct client_server *server_best(struct client *client, uint64_t when_ms) {
+    struct client_server *best = NULL;
+    LIST_FOREACH(item, &client->servers) {
+        struct client_server *server = LIST_ENTRY(item, struct client_server, link);
+        if (server->next_ms > when_ms || server->resolving) continue;
+        if (!best || server->listed > best->listed || (server->listed == best->listed && server->rank > best->rank)) best = server;
+    }
+    return best;
+}
+
+static void server_failed(struct client_server *server, uint64_t least_ms) {
+    server->backoff_ms = server->backoff_ms ? server->backoff_ms * 2 : BACKOFF_LEAST_MS;
+    if (server->backoff_ms < least_ms) server->backoff_ms = least_ms;
+    if (server->backoff_ms > BACKOFF_MOST_MS) server->backoff_ms = BACKOFF_MOST_MS;
+    server->next_ms = clock_mono_ms() + server->backoff_ms;
+}
+
+static void server_forget(struct client *client, struct client_server *server) {
+    LIST_FOREACH(item, &client->conns) {
+        struct client_conn *conn = LIST_ENTRY(item, struct client_conn, link);
+        if (conn->server != server) continue;
+        conn->server = NULL;
+        if (conn == client->current) client->rebalance_ms = 0; /* to one that is a member */
+    }
+    list_remove(&server->link);
+    free(server);
+}
+
+static void note_servers(struct client *client, const Pb__PeerServers *servers) {
+    uv_mutex_lock(&client->lock);
+    client->leader_address[0] = 0;
+    free(client->peers);
+    client->peers = mem_zalloc((servers->n_servers + 1) * sizeof *client->peers);
+    client->peer_count = servers->n_servers;
+    for (size_t i = 0; i < servers->n_servers; i++) {
+        snprintf(client->peers[i], sizeof client->peers[i], "%s", servers->servers[i]->address);
+        if (servers->servers[i]->id == servers->leader)
+            snprintf(client->leader_address, sizeof client->leader_address, "%s", servers->servers[i]->address);
+    }
+    atomic_store(&client->known_leader, client->leader_address[0] != 0);
+    uv_mutex_unlock(&client->lock);
+}
+
+static void take_servers(struct client *client, struct slice payload) {
+    Pb__PeerServers *servers = pb__peer_servers__unpack(NULL, payload.size, (const uint8_t *)payload.data);
+    if (!servers) { log_warn("client", "a list of servers that does not decode"); return; }
+    note_servers(client, servers);
+    LIST_FOREACH_SAFE(item, next, &client->servers) {
+        struct client_server *server = LIST_ENTRY(item, struct client_server, link);
+        bool still = false;
+        for (size_t i = 0; i < servers->n_servers; i++) still = still || strcmp(servers->servers[i]->address, server->address) == 0;
+        if (server->listed && !still && servers->n_servers && !server->resolving) server_forget(client, server);
+    }
+    for (size_t i = 0; i < servers->n_servers; i++) {
+        struct client_server *server = server_know(client, servers->servers[i]->address);
+        if (server) server->listed = true, server->id = servers->servers[i]->id;
+    }
+    pb__peer_servers__free_unpacked(servers, NULL);
+}
+
+/* -- connections --------------------------------------------------------------------------------------------------------- */
+struct client_conn *client_conn_of(struct client *client, uint64_t number) {
+    LIST_FOREACH(item, &client->conns) {
+        struct client_conn *conn = LIST_ENTRY(item, struct client_conn, link);
+        if (conn->number == number && conn->greeted) return conn;
+    }
+    return NULL;
+}
+
+static void say_hello(struct client_conn *conn) {
+    struct client *client = conn->client;
+    Pb__PeerHello hello = PB__PEER_HELLO__INIT;
+    hello.protocol = HELLO_PROTOCOL, hello.version_least = HELLO_VERSION_AGENT, hello.version_most = HELLO_VERSION_MOST;
+    hello.cluster = client->cluster, hello.cluster_id = client->cluster_id, hello.id = client->id;
+    hello.address = client->address, hello.node = client->node_name, hello.agent = true;
+    hello.cluster_version_least = MACHINE_VERSION_OLDEST, hello.cluster_version_most = MACHINE_VERSION_NEWEST;
+    link_tell(conn->wire, PEER_HELLO, &hello.base);
+    link_flush(conn->wire);
+}
+
+static void become_current(struct client_conn *conn) {
+    struct client *client = conn->client;
+    struct client_conn *before = client->current;
+    client->trying = NULL;
+    client->current = conn;
+    client->lost_ms = 0, client->told_lost = false;
+    atomic_store(&client->connected, true);
+    if (before) {
+        before->draining = true, before->since_ms = clock_mono_ms();
+        client_fetch_move(client, before->number, true);
+    }
+    client->rebalance_ms = clock_mono_ms() + REBALANCE_MS + rng_below(&client->rng, REBALANCE_MS);
+    client_up(client);
+}
+
+static void take_hello(struct client_conn *conn, struct slice payload) {
+    struct client *client = conn->client;
+    Pb__PeerHello *hello = payload.size < 64 * 1024 ? pb__peer_hello__unpack(NULL, payload.size, (const uint8_t *)payload.data) : NULL;
+    if (!hello) { link_close(conn->wire); return; }
+    struct hello_self self = {.cluster = client->cluster, .cluster_id = client->cluster_id, .version_most = UINT32_MAX};
+    struct hello_terms terms;
+    char why[HELLO_WHY];
+    if (hello_judge(&self, hello, &terms, why) != HELLO_OK || terms.protocol < HELLO_VERSION_AGENT) {
+        log_warn("client", "a server is not talked to address=%s reason=\"%s\"", conn->server ? conn->server->address : "?",
+                 why[0] ? why : "it is too old for client agents");
+        if (conn->server) server_failed(conn->server, BACKOFF_MOST_MS);
+        link_close(conn->wire);
+    } else if (!conn->greeted) {
+        conn->greeted = true;
+        if (hello->cluster_id) client->cluster_id = hello->cluster_id;
+        if (conn->server) conn->server->backoff_ms = 0;
+        struct client_server *server = server_know(client, hello->address);
+        if (server) conn->server = server, server->id = hello->id, server->backoff_ms = 0;
+        conn->server_id = hello->id;
+        log_info("client", "connected server=%s address=%s", hello->node, hello->address);
+        become_current(conn);
+    }
+    pb__peer_hello__free_unpacked(hello, NULL);
+}
+
+static void refused_by(struct client_conn *conn, struct slice why) {
+    char text[HELLO_WHY];
+    snprintf(text, sizeof text, "%.*s", (int)(why.size < sizeof text ? why.size : sizeof text - 1), why.data);
+    for (char *at = text; *at; at++)
+        if ((unsigned char)*at < ' ' || *at == '"' || *at == 127) *at = '?';
+    log_warn("client", "this agent is refused by=%s reason=\"%s\"", conn->server ? conn->server->address : "?", text);
+    if (conn->server) server_failed(conn->server, BACKOFF_MOST_MS);
+    link_close(conn->wire);
+}
+
+static void on_frame(void *data, struct link *wire, uint8_t type, struct slice payload) {
+    struct client_conn *conn = data;
+    (void)wire;
+    if (conn->client->stopping) return;
+    conn->heard_ms = clock_mono_ms();
+    conn->asked_ms = conn->pinged_ms = 0;
+    if (type == PEER_HELLO) take_hello(conn, payload);
+    else if (type == PEER_REFUSED) refused_by(conn, payload);
+    else if (!conn->greeted) link_close(conn->wire);
+    else if (type == PEER_SERVERS) take_servers(conn->client, payload);
+    else if (type != PEER_PING) client_frame(conn->client, conn, type, payload);
+}
+
+static void on_connected(void *data, struct link *wire) {
+    (void)wire;
+    say_hello(data);
+}
+
+static void on_closed(void *data, struct link *wire, int error) {
+    struct client_conn *conn = data;
+    struct client *client = conn->client;
+    (void)wire;
+    list_remove(&conn->link);
+    if (conn->server && !conn->draining) server_failed(conn->server, conn->greeted ? LOST_AGAIN_MS : 0);
+    if (client->trying == conn) client->trying = NULL;
+    if (client->current == conn) {
+        client->current = NULL;
+        client->lost_ms = clock_mono_ms();
+        atomic_store(&client->contact_ms, conn->heard_ms);
+        atomic_store(&client->connected, false);
+        if (!client->stopping)
+            log_warn("client", "the connection is lost server=%s reason=\"%s\"", conn->server ? conn->server->address : "?", co_strerror(error));
+    }
+    if (conn->greeted) client_down(client, conn);
+    free(conn);
+    if (!client->stopping) dial_next(client);
+    client_finish_stop(client);
+}
+
+static const struct link_callbacks callbacks = {on_frame, on_connected, on_closed};
+
+/* -- dialling --------------------------------------------------------------------------------------------------------------- */
+static void dial(struct client *client, struct client_server *server, const struct sockaddr *to) {
+    struct client_conn *conn = mem_zalloc(sizeof *conn);
+    conn->client = client, conn->server = server, conn->number = ++client->last_conn;
+    conn->since_ms = conn->heard_ms = clock_mono_ms();
+    list_append(&client->conns, &conn->link);
+    client->trying = conn;
+    bool same = client->has_from && to->sa_family == client->from.ss_family;
+    conn->wire = link_dial(client->loop, to, same ? (struct sockaddr *)&client->from : NULL, &callbacks, conn);
+}
+
+struct resolve { uv_getaddrinfo_t work; struct client *client; struct client_server *server; };
+
+static void resolved(uv_getaddrinfo_t *work, int status, struct addrinfo *found) {
+    struct resolve *resolve = CONTAINER_OF(work, struct resolve, work);
+    struct client *client = resolve->client;
+    client->resolving--;
+    resolve->server->resolving = false;
+    if (!client->stopping && !client->trying && status == 0 && found) {
+        dial(client, resolve->server, found->ai_addr);
+    } else {
+        server_failed(resolve->server, RESOLVED_AGAIN_MS);
+        if (!client->stopping && status != 0) log_warn("client", "an address to join does not resolve address=%s reason=\"%s\"", resolve->server->address, uv_strerror(status));
+    }
+    uv_freeaddrinfo(found);
+    free(resolve);
+    client_finish_stop(client);
+}
+
+static void dial_server(struct client *client, struct client_server *server) {
+    char host[ADDRESS_MAX], port[8];
+    struct sockaddr_storage to;
+    if (!address_split(server->address, host, port)) { server_failed(server, BACKOFF_MOST_MS); return; }
+    if (address_ip(host, port, &to)) { dial(client, server, (struct sockaddr *)&to); return; }
+    struct resolve *resolve = mem_zalloc(sizeof *resolve);
+    resolve->client = client, resolve->server = server;
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    if (uv_getaddrinfo(client->loop, &resolve->work, resolved, host, port, &hints) != 0) {
+        free(resolve);
+        server_failed(server, RESOLVED_AGAIN_MS);
+        return;
+    }
+    server->resolving = true;
+    client->resolving++;
+}
+
+static void dial_next(struct client *client) {
+    if (client->current || client->trying || client->stopping) return;
+    struct client_server *server = server_best(client, clock_mono_ms());
+    if (server) dial_server(client, server);
+}
+
+/* -- time ----------------------------------------------------------------------------------------------------------------------- */
+static void watch(struct client *client, struct client_conn *conn, uint64_t now_ms) {
+    if (!conn->greeted) {
+        if (now_ms - conn->since_ms > HELLO_MOST_MS) link_close(conn->wire);
+        return;
+    }
+    if (conn->draining && (now_ms - conn->since_ms > DRAIN_MOST_MS || !forwarding_waits(client->forwarding, conn->number))) {
+        link_close(conn->wire);
+        return;
+    }
+    if (conn->pinged_ms && now_ms - conn->pinged_ms >= CLIENT_SILENT_MS) {
+        log_warn("client", "a server does not answer, its connection is left server=%s ms=%llu", conn->server ? conn->server->address : "?",
+                 (unsigned long long)(now_ms - conn->heard_ms));
+        link_close(conn->wire);
+        return;
+    }
+    bool ask = conn->asked_ms && now_ms - conn->asked_ms >= ASK_AGAIN_MS;
+    if (conn->pinged_ms || (!ask && now_ms - conn->heard_ms < IDLE_MS)) return;
+    conn->pinged_ms = now_ms;
+    link_send(conn->wire, PEER_PING, (struct slice){0});
+    link_flush(conn->wire);
+}
+
+/* Back to the server that this agent belongs to. */
+static void rebalance(struct client *client, uint64_t now_ms) {
+    if (!client->current || client->trying || now_ms < client->rebalance_ms) return;
+    struct client_server *best = server_best(client, now_ms);
+    client->rebalance_ms = now_ms + REBALANCE_MS + rng_below(&client->rng, REBALANCE_MS);
+    if (best && best->listed && best != client->current->server) dial_server(client, best);
+}
+
+void client_link_tick(struct client *client, uint64_t now_ms) {
+    bool stalled = now_ms - client->ticked_ms > STALLED_MS;
+    LIST_FOREACH_SAFE(item, next, &client->conns) {
+        struct client_conn *conn = LIST_ENTRY(item, struct client_conn, link);
+        if (stalled && conn->greeted) {
+            conn->heard_ms = now_ms;
+            if (conn->pinged_ms) conn->pinged_ms = now_ms;
+        }
+        watch(client, conn, now_ms);
+    }
+    dial_next(client);
+    rebalance(client, now_ms);
+    if (client->current || client->told_lost || now_ms - client->lost_ms < 2000) return;
+    client->told_lost = true;
+    log_warn("client", "no server can be reached: answers of before are given, changes wait");
+}
+
+void client_leave(struct client *client, uint64_t number, const char *why) {
+    struct client_conn *conn = client_conn_of(client, number);
+    if (!conn || conn->draining) return;
+    log_warn("client", "a server is left address=%s reason=\"%s\"", conn->server ? conn->server->address : "?", why);
+    if (conn->server) server_failed(conn->server, BACKOFF_MOST_MS);
+    link_close(conn->wire);
+}
+
+void client_link_stop(struct client *client) {
+    LIST_FOREACH_SAFE(item, next, &client->conns) link_close(LIST_ENTRY(item, struct client_conn, link)->wire);
+}

@@ -1,0 +1,227 @@
+/* What DNS on a client agent answers from: the results of the queries that were asked lately, each kept current by a blocking fetch of its
+ * own. Who asks for something new waits for it on his thread, MIRROR_WAIT_MS at most; from then on it is here, and a change at the
+ * servers bumps the generation of its thing, as the applier does on a server. While no server can be reached, it stays as it was.
+ *
+ *     asked --fetch--> ready --changed--> generation + 1, ready --not asked for IDLE_MS--> gone
+ *
+ * Entries and the table: under the lock. Fetches end on the loop. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "rpc/client_internal.h"
+
+#define BUCKETS        1024
+#define ENTRIES_MOST   10000
+#define MIRROR_WAIT_MS 1500
+#define FOLLOW_MS      300000
+#define RETRY_MS       1000
+#define IDLE_MS        600000
+
+struct mirrored {
+    struct mirrored *chain;
+    struct list retry;                  /* mirror->retries, or by itself */
+    struct mirror *mirror;
+    const struct query_type *type;
+    uint64_t hash, since_ms, used_ms, retry_ms;
+    bool ready, found, none, dropped;   /* dropped: nobody finds it any more; freed when its fetch ends */
+    int error;                          /* of the last fetch, while it is not ready */
+    uint64_t index;
+    struct slice request;               /* packed, ours */
+    ProtobufCMessage *message;          /* the same */
+    char *records;
+    size_t records_size;
+    struct rpc_fetch fetch;
+};
+
+struct mirror {
+    struct rpc *rpc;
+    pthread_mutex_t lock;
+    pthread_cond_t news;
+    struct mirrored *buckets[BUCKETS];
+    size_t count, out;                  /* out: fetches under way */
+    struct list retries;
+    struct watch_table *watches;
+    struct watch_touched touched;
+    bool stopping;
+};
+
+/* -- fetches; loop thread, but for the first of an entry ---------------------------------------------------------------- */
+static void follow(struct mirrored *entry, uint64_t index);
+
+static void touch(struct mirror *mirror, const struct mirrored *entry) {
+    watch_touch(&mirror->touched, entry->type->thing(entry->message));
+    watch_bump(mirror->watches, &mirror->touched);
+    watch_wake(mirror->watches, &mirror->touched);
+    watch_touched_reset(&mirror->touched);
+}
+
+static void entry_free(struct mirrored *entry) {
+    list_remove(&entry->retry);
+    protobuf_c_message_free_unpacked(entry->message, NULL);
+    free((char *)(uintptr_t)entry->request.data);
+    free(entry->records);
+    free(entry);
+}
+
+static void entry_drop(struct mirror *mirror, struct mirrored *entry) {
+    struct mirrored **at = &mirror->buckets[entry->hash % BUCKETS];
+    while (*at != entry) at = &(*at)->chain;
+    *at = entry->chain;
+    mirror->count--;
+    touch(mirror, entry); /* nobody will tell of changes any more */
+    entry_free(entry);
+}
+
+static bool same(const struct mirrored *entry, const struct rpc_fetched *fetched) {
+    return entry->ready && entry->found == fetched->found && entry->none == fetched->none &&
+           slice_equal(slice_make(entry->records, entry->records_size), fetched->records);
+}
+
+static void take(struct mirrored *entry, const struct rpc_fetched *fetched) {
+    bool changed = !same(entry, fetched);
+    entry->index = fetched->index;
+    if (!changed) return;
+    free(entry->records);
+    entry->records = mem_alloc(fetched->records.size + 1);
+    if (fetched->records.size) memcpy(entry->records, fetched->records.data, fetched->records.size);
+    entry->records_size = fetched->records.size;
+    entry->found = fetched->found, entry->none = fetched->none, entry->ready = true;
+    touch(entry->mirror, entry);
+}
+
+static void fetched_here(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched) {
+    struct mirrored *entry = CONTAINER_OF(fetch, struct mirrored, fetch);
+    struct mirror *mirror = entry->mirror;
+    uint64_t now_ms = clock_mono_ms();
+    pthread_mutex_lock(&mirror->lock);
+    mirror->out--;
+    if (error == CO_OK) take(entry, fetched);
+    entry->error = error;
+    bool current = error == CO_OK && fetched->age_ms == 0;
+    if (mirror->stopping || (now_ms - entry->used_ms > IDLE_MS) || (!entry->ready && error != CO_OK)) {
+        entry->dropped = true;
+    } else if (current) {
+        follow(entry, entry->index);
+    } else {
+        entry->retry_ms = now_ms + RETRY_MS;
+        list_append(&mirror->retries, &entry->retry);
+    }
+    pthread_cond_broadcast(&mirror->news);
+    if (entry->dropped) entry_drop(mirror, entry);
+    pthread_mutex_unlock(&mirror->lock);
+}
+
+static void follow(struct mirrored *entry, uint64_t index) {
+    entry->fetch = (struct rpc_fetch){.type = entry->type, .freshness = RPC_STALE, .index = index, .wait_ms = FOLLOW_MS, .done = fetched_here};
+    entry->mirror->out++;
+    rpc_fetch(entry->mirror->rpc, &entry->fetch, entry->message);
+}
+
+void mirror_tick(struct mirror *mirror, uint64_t now_ms) {
+    pthread_mutex_lock(&mirror->lock);
+    LIST_FOREACH_SAFE(item, next, &mirror->retries) {
+        struct mirrored *entry = LIST_ENTRY(item, struct mirrored, retry);
+        if (now_ms < entry->retry_ms) continue;
+        list_remove(&entry->retry);
+        follow(entry, entry->index);
+    }
+    pthread_mutex_unlock(&mirror->lock);
+}
+
+/* -- asking; any thread ------------------------------------------------------------------------------------------------------ */
+static struct mirrored *find(struct mirror *mirror, const struct query_type *type, struct slice request, uint64_t hash) {
+    struct mirrored *entry = mirror->buckets[hash % BUCKETS];
+    while (entry && (entry->hash != hash || entry->type != type || !slice_equal(entry->request, request))) entry = entry->chain;
+    return entry;
+}
+
+static struct mirrored *entry_new(struct mirror *mirror, const struct query_type *type, struct slice request, uint64_t hash) {
+    struct mirrored *entry = mem_zalloc(sizeof *entry);
+    entry->mirror = mirror, entry->type = type, entry->hash = hash, entry->since_ms = entry->used_ms = clock_mono_ms();
+    entry->request = slice_make(mem_strndup(request.data, request.size), request.size);
+    entry->message = protobuf_c_message_unpack(type->request, NULL, request.size, (const uint8_t *)request.data);
+    CHECK(entry->message);
+    list_init(&entry->retry);
+    entry->chain = mirror->buckets[hash % BUCKETS];
+    mirror->buckets[hash % BUCKETS] = entry;
+    mirror->count++;
+    follow(entry, 0);
+    return entry;
+}
+
+static int copy_out(const struct mirrored *entry, struct arena *arena, struct query_result *result) {
+    result->index = entry->index, result->found = entry->found;
+    if (entry->none) return CO_OK;
+    ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
+    result->message = protobuf_c_message_unpack(entry->type->result, &allocator, entry->records_size, (const uint8_t *)entry->records);
+    return result->message ? CO_OK : CO_CORRUPT;
+}
+
+static struct timespec monotonic(uint64_t ms) { return (struct timespec){(time_t)(ms / 1000), (long)(ms % 1000) * 1000000l}; }
+
+/* Whoever comes later does not wait longer: names that a server does not answer for must not hold up all others. */
+static int wait_ready(struct mirror *mirror, const struct mirrored *entry) {
+    if (!atomic_load(&mirror->rpc->client->connected)) return CO_NOLEADER;
+    struct timespec until = monotonic(entry->since_ms + MIRROR_WAIT_MS);
+    return pthread_cond_timedwait(&mirror->news, &mirror->lock, &until) == ETIMEDOUT ? CO_TIMEOUT : CO_OK;
+}
+
+int mirror_query(struct mirror *mirror, const struct query_type *type, const ProtobufCMessage *request, struct arena *arena,
+                 struct query_result *result) {
+    size_t size = protobuf_c_message_get_packed_size(request);
+    uint8_t *packed = arena_alloc(arena, size + 1);
+    struct slice wanted = slice_make(packed, protobuf_c_message_pack(request, packed));
+    uint64_t hash = hash64_seed(wanted.data, wanted.size, type->number);
+    *result = (struct query_result){0};
+    pthread_mutex_lock(&mirror->lock);
+    struct mirrored *entry = find(mirror, type, wanted, hash);
+    int rv = mirror->stopping ? CO_CLOSED : entry || mirror->count < ENTRIES_MOST ? CO_OK : CO_BUSY;
+    if (rv == CO_OK && !entry) entry = entry_new(mirror, type, wanted, hash);
+    while (rv == CO_OK && entry && !entry->ready) {
+        rv = wait_ready(mirror, entry);
+        if (rv == CO_OK) entry = find(mirror, type, wanted, hash); /* it may have failed and gone */
+    }
+    if (rv == CO_OK && !entry) rv = CO_NOLEADER;
+    if (rv == CO_OK) {
+        entry->used_ms = clock_mono_ms();
+        rv = copy_out(entry, arena, result);
+    }
+    pthread_mutex_unlock(&mirror->lock);
+    return rv;
+}
+
+struct watch_table *mirror_watches(struct mirror *mirror) { return mirror->watches; }
+
+/* -- life ----------------------------------------------------------------------------------------------------------------------- */
+struct mirror *mirror_new(struct rpc *rpc) {
+    struct mirror *mirror = mem_zalloc(sizeof *mirror);
+    mirror->rpc = rpc;
+    mirror->watches = watch_table_new();
+    list_init(&mirror->retries);
+    pthread_condattr_t monotonic;
+    CHECK(pthread_mutex_init(&mirror->lock, NULL) == 0 && pthread_condattr_init(&monotonic) == 0);
+    CHECK(pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0 && pthread_cond_init(&mirror->news, &monotonic) == 0);
+    pthread_condattr_destroy(&monotonic);
+    return mirror;
+}
+
+void mirror_stop(struct mirror *mirror) {
+    pthread_mutex_lock(&mirror->lock);
+    mirror->stopping = true;
+    LIST_FOREACH_SAFE(item, next, &mirror->retries) entry_drop(mirror, LIST_ENTRY(item, struct mirrored, retry));
+    pthread_cond_broadcast(&mirror->news);
+    pthread_mutex_unlock(&mirror->lock);
+}
+
+void mirror_free(struct mirror *mirror) {
+    CHECK(mirror->out == 0 && mirror->count == 0);
+    watch_table_free(mirror->watches);
+    watch_touched_free(&mirror->touched);
+    pthread_cond_destroy(&mirror->news);
+    pthread_mutex_destroy(&mirror->lock);
+    free(mirror);
+}
