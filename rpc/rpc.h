@@ -62,7 +62,7 @@ struct rpc_fetch {
     enum rpc_freshness freshness;
     uint64_t index, wait_ms;
     /* Exactly once, on another thread; short. CO_OK, CO_NOLEADER, CO_FENCED, CO_TIMEOUT, CO_CLOSED (cancelled, or the end), CO_BUSY (too many),
-     * CO_CORRUPT, CO_UNSUPPORTED (the server does not know this query). `fetched` is NULL with an error. */
+     * CO_CORRUPT, CO_TOOLARGE (a result of more than 512 MiB), CO_UNSUPPORTED (the server does not know this query). `fetched` is NULL with an error. */
     void (*done)(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched);
     _Alignas(16) char impl[256];           /* rpc's own */
 };

@@ -9,6 +9,7 @@
 #include "rpc/agents.h"
 #include "rpc/audit.h"
 #include "rpc/cluster.h"
+#include "rpc/fetch.h"
 #include "rpc/forward.h"
 #include "rpc/founding.h"
 #include "rpc/peers.h"
@@ -22,6 +23,7 @@ struct rpc {
     uv_loop_t *loop;
     struct machine *machine;
     struct node *node;
+    struct fetches *fetches;           /* rpc/fetch.h */
 
     /* Loop thread: the other servers. */
     struct peers *others;              /* NULL: alone by configuration */
@@ -73,6 +75,7 @@ struct rpc {
 };
 
 struct raft_data *rpc_command(uint8_t command, const ProtobufCMessage *message);      /* its bytes; one reference */
+void rpc_contact(struct rpc *rpc, bool *known_leader, uint64_t *last_contact_ms);      /* any thread */
 void leases_start(struct rpc *rpc);
 void leases_role(struct rpc *rpc, uint64_t term, bool ready);
 void leases_free(struct rpc *rpc);

@@ -193,6 +193,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
     operator_start(rpc);
     version_start(rpc);
     server_members_note(rpc);
+    rpc->fetches = fetches_new(rpc);
     audit_start(rpc);
     *out = rpc;
     return server_peers_start(rpc, config, fault);
@@ -202,6 +203,7 @@ static void handle_closed(uv_handle_t *handle) {
     struct rpc *rpc = handle->data;
     if (--rpc->closing > 0) return;
     leases_free(rpc);
+    fetches_free(rpc->fetches);
     audit_free(rpc->audit);
     session_box_free(rpc->news);
     machine_close(rpc->machine);
@@ -231,6 +233,7 @@ void rpc_server_stop(struct rpc *rpc, void (*closed)(void *data), void *data) {
     rpc->closed = closed, rpc->closed_data = data;
     rpc->stopping = true;
     atomic_store(&rpc->quit, true);
+    fetches_stop(rpc->fetches);
     audit_quit(rpc);
     node_stop(rpc->node, node_closed, rpc);
 }

@@ -46,6 +46,16 @@ int rpc_confirm(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_gate *
     return CO_AGAIN;
 }
 
+void rpc_fetch(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage *request) {
+    if (rpc->client) client_fetch_begin(rpc->client, fetch, request);
+    else fetches_take(rpc->fetches, fetch, request);
+}
+void rpc_fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) {
+    if (rpc->client) client_fetch_cancel(rpc->client, fetch);
+    else fetches_cancel(rpc->fetches, fetch);
+}
+bool rpc_has_copy(const struct rpc *rpc) { return rpc->machine != NULL; }
+
 /* -- readers -------------------------------------------------------------------------------------------------- */
 struct rpc_reader { struct store_reader *reader; struct mirror *mirror; };
 
@@ -87,6 +97,14 @@ static uint64_t serving_leader(const struct node_view *view) {
     return own && !atomic_load_explicit(&view->ready, memory_order_acquire) ? 0 : leader;
 }
 
+void rpc_contact(struct rpc *rpc, bool *known_leader, uint64_t *last_contact_ms) {
+    const struct node_view *view = node_view(rpc->node);
+    uint64_t leader = serving_leader(view), contact = atomic_load(&view->last_contact_ms), now = clock_mono_ms();
+    bool leads = leader != 0 && leader == atomic_load(&view->id);
+    *known_leader = leader != 0;
+    *last_contact_ms = leads || now < contact ? 0 : now - contact;
+}
+
 bool rpc_known_leader(struct rpc *rpc) {
     if (!rpc->client) return serving_leader(node_view(rpc->node)) != 0;
     return atomic_load(&rpc->client->connected) && atomic_load(&rpc->client->known_leader);
@@ -106,15 +124,15 @@ static void fill_members(struct rpc *rpc, uint64_t leader, struct rpc_status *st
 void rpc_status(struct rpc *rpc, struct rpc_status *status) {
     if (rpc->client) { client_status(rpc->client, status); return; }
     const struct node_view *view = node_view(rpc->node);
-    uint64_t leader = serving_leader(view), contact = atomic_load(&view->last_contact_ms), now = clock_mono_ms();
-    *status = (struct rpc_status){.is_server = true, .is_leader = leader != 0 && leader == atomic_load(&view->id), .known_leader = leader != 0,
+    uint64_t leader = serving_leader(view);
+    *status = (struct rpc_status){.is_server = true, .is_leader = leader != 0 && leader == atomic_load(&view->id),
                                   .term = atomic_load(&view->term), .commit = atomic_load(&view->commit),
                                   .applied = machine_applied(rpc->machine), .last_index = atomic_load(&view->last_index),
                                   .snapshot_index = atomic_load(&view->snapshot_index),
                                   .cluster_version = machine_version(rpc->machine), .cluster_id = machine_cluster(rpc->machine),
                                   .log_bytes = atomic_load(&view->log_bytes), .disk_sick = atomic_load(&view->disk_sick),
                                   .disk_full = atomic_load(&view->disk_full)};
-    status->last_contact_ms = status->is_leader || now < contact ? 0 : now - contact;
+    rpc_contact(rpc, &status->known_leader, &status->last_contact_ms);
     fill_members(rpc, leader, status);
 }
 

@@ -1,0 +1,123 @@
+#include "servers.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "registry/catalog.h"
+
+static const struct machine_module *const modules[] = {&catalog_module, &kv_module, NULL};
+
+static void on_closed(void *data) { uv_close((uv_handle_t *)&((struct server *)data)->stop, NULL); }
+
+static void on_stop(uv_async_t *stop) {
+    struct server *server = stop->data;
+    rpc_server_stop(server->rpc, on_closed, server);
+}
+
+static void *server_main(void *data) {
+    struct server *server = data;
+    struct fault fault = {0};
+    CHECK(uv_loop_init(&server->loop) == 0);
+    CHECK(uv_async_init(&server->loop, &server->stop, on_stop) == 0);
+    server->stop.data = server;
+    if (rpc_server_start(&server->loop, &server->config, &server->rpc, &fault) != CO_OK) {
+        fprintf(stderr, "a server does not start: %s\n", fault.text);
+        exit(1);
+    }
+    uv_barrier_wait(&server->ready);
+    uv_run(&server->loop, UV_RUN_DEFAULT);
+    CHECK(uv_loop_close(&server->loop) == 0);
+    return NULL;
+}
+
+/* Free ones at this moment. */
+static void ports_find(unsigned count, uint16_t *ports) {
+    int sockets[SERVERS_MOST];
+    for (unsigned i = 0; i < count; i++) {
+        struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        socklen_t size = sizeof address;
+        sockets[i] = socket(AF_INET, SOCK_STREAM, 0);
+        CHECK(bind(sockets[i], (struct sockaddr *)&address, size) == 0);
+        CHECK(getsockname(sockets[i], (struct sockaddr *)&address, &size) == 0);
+        ports[i] = ntohs(address.sin_port);
+    }
+    for (unsigned i = 0; i < count; i++) close(sockets[i]);
+}
+
+static bool all_have_a_leader(struct server *servers, unsigned count) {
+    for (unsigned i = 0; i < count; i++)
+        if (!rpc_known_leader(servers[i].rpc)) return false;
+    return true;
+}
+
+void servers_start(struct server *servers, unsigned count) {
+    static const char *join[SERVERS_MOST + 1];
+    uint16_t ports[SERVERS_MOST];
+    CHECK(count <= SERVERS_MOST);
+    ports_find(count, ports);
+    for (unsigned i = 0; i < count; i++) {
+        struct server *server = &servers[i];
+        *server = (struct server){.folder = "/tmp/coord-test-XXXXXX"};
+        CHECK(mkdtemp(server->folder) != NULL);
+        snprintf(server->address, sizeof server->address, "127.0.0.1:%u", ports[i]);
+        snprintf(server->name, sizeof server->name, "server-%u", i + 1);
+        join[i] = server->address, join[i + 1] = NULL;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        struct server *server = &servers[i];
+        server->config = (struct rpc_server_config){.folder = server->folder, .address = server->address, .expect = count,
+                                                    .bind = "127.0.0.1", .port = count > 1 ? ports[i] : 0, .cluster = "dc1",
+                                                    .node_name = server->name, .join = join, .raft_multiplier = 1,
+                                                    .map_bytes = 1u << 30, .modules = modules};
+        uv_barrier_init(&server->ready, 2);
+        CHECK(pthread_create(&server->thread, NULL, server_main, server) == 0);
+        uv_barrier_wait(&server->ready);
+    }
+    uint64_t deadline = clock_mono_ms() + 60000;
+    while (!all_have_a_leader(servers, count)) {
+        CHECK(clock_mono_ms() < deadline);
+        usleep(2000);
+    }
+}
+
+void servers_stop(struct server *servers, unsigned count) {
+    for (unsigned i = 0; i < count; i++) uv_async_send(&servers[i].stop);
+    for (unsigned i = 0; i < count; i++) {
+        char command[100];
+        pthread_join(servers[i].thread, NULL);
+        uv_barrier_destroy(&servers[i].ready);
+        snprintf(command, sizeof command, "rm -r %s", servers[i].folder);
+        CHECK(system(command) == 0);
+    }
+}
+
+/* -- writes ------------------------------------------------------------------------------------------------------ */
+struct put {
+    struct rpc_write write;
+    uv_sem_t done;
+};
+
+static void on_written(struct rpc_write *write, int error, const struct machine_result *result) {
+    CHECK(error == CO_OK && result->error == CO_OK && result->yes);
+    uv_sem_post(&CONTAINER_OF(write, struct put, write)->done);
+}
+
+void server_put_bytes(struct server *server, const char *key, struct slice value) {
+    Pb__KvCommand command = PB__KV_COMMAND__INIT;
+    command.verb = PB__KV_VERB__KV_SET;
+    command.key = (ProtobufCBinaryData){strlen(key), (uint8_t *)(uintptr_t)key};
+    command.value = (ProtobufCBinaryData){value.size, (uint8_t *)(uintptr_t)value.data};
+    struct put put = {.write.done = on_written};
+    CHECK(uv_sem_init(&put.done, 0) == 0);
+    rpc_submit(server->rpc, &put.write, KV_APPLY, &command.base);
+    uv_sem_wait(&put.done);
+    uv_sem_destroy(&put.done);
+}
+
+void server_put(struct server *server, const char *key, const char *value) {
+    server_put_bytes(server, key, slice_text(value));
+}

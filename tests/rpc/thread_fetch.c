@@ -1,0 +1,368 @@
+/* Fetches on servers: at once, waiting, woken by what they wait for and by nothing else, cancelled at any moment, ended
+ * with their server. A plain main: runs under the sanitizers. */
+#include <malloc.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/random.h"
+#include "registry/catalog.h"
+#include "rpc/fetch.h"
+#include "servers.h"
+
+static struct server server;
+
+/* -- one fetch, waited for --------------------------------------------------------------------------------------- */
+struct asked {
+    struct rpc_fetch fetch;
+    struct server *server;
+    uv_sem_t done;
+    _Atomic unsigned count;                /* how often `done` was called */
+    int error;
+    struct rpc_fetched fetched;            /* its records: `records` */
+    struct buffer records;
+};
+
+static void on_done(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched) {
+    struct asked *asked = CONTAINER_OF(fetch, struct asked, fetch);
+    CHECK((error == CO_OK) == (fetched != NULL));
+    asked->error = error;
+    if (fetched) {
+        asked->fetched = *fetched;
+        buffer_append(&asked->records, fetched->records.data, fetched->records.size);
+    }
+    CHECK(atomic_fetch_add(&asked->count, 1) == 0);
+    uv_sem_post(&asked->done);
+}
+
+struct how { bool stale; uint64_t index, wait_ms; };
+
+static void begin(struct asked *asked, struct server *at, const struct query_type *type, const char *key, struct how how) {
+    Pb__KvRequest request = PB__KV_REQUEST__INIT;
+    request.key = (ProtobufCBinaryData){strlen(key), (uint8_t *)(uintptr_t)key};
+    *asked = (struct asked){.server = at};
+    asked->fetch = (struct rpc_fetch){.type = type, .freshness = how.stale ? RPC_STALE : RPC_DEFAULT, .index = how.index,
+                                      .wait_ms = how.wait_ms, .done = on_done};
+    CHECK(uv_sem_init(&asked->done, 0) == 0);
+    rpc_fetch(at->rpc, &asked->fetch, &request.base);
+}
+
+static void await(struct asked *asked) { uv_sem_wait(&asked->done); }
+
+static void end(struct asked *asked) {
+    uv_sem_destroy(&asked->done);
+    buffer_free(&asked->records);
+}
+
+static void ask(struct asked *asked, struct server *at, const struct query_type *type, const char *key, struct how how) {
+    begin(asked, at, type, key, how);
+    await(asked);
+    CHECK(asked->error == CO_OK);
+}
+
+static bool value_is(const struct asked *asked, const char *value) {
+    if (!asked->fetched.found) return value == NULL;
+    Pb__KvEntry *entry =
+        pb__kv_entry__unpack(NULL, asked->records.size, (const uint8_t *)asked->records.data);
+    CHECK(entry);
+    bool is = value && slice_equal(slice_make(entry->value.data, entry->value.len), slice_text(value));
+    CHECK(entry->modify_index == asked->fetched.index);
+    pb__kv_entry__free_unpacked(entry, NULL);
+    return is;
+}
+
+static uint64_t index_now(struct server *at, const struct query_type *type, const char *key) {
+    struct asked asked;
+    ask(&asked, at, type, key, (struct how){0});
+    end(&asked);
+    return asked.fetched.index;
+}
+
+/* All that was begun or fired before is past its turn when two fetches, one after the other, are done. */
+static void pass_turns(struct server *at) {
+    for (int i = 0; i < 2; i++) (void)index_now(at, &query_kv_get, "turn");
+}
+
+static bool over(struct asked *asked) { return atomic_load(&asked->count) > 0; }
+
+/* -- alone ------------------------------------------------------------------------------------------------------- */
+static void at_once(void) {
+    struct asked asked;
+    ask(&asked, &server, &query_kv_get, "color", (struct how){0});
+    CHECK(!asked.fetched.found && asked.fetched.none && asked.fetched.index > 0 && asked.records.size == 0);
+    end(&asked);
+    server_put(&server, "color", "blue");
+    for (int stale = 0; stale < 2; stale++) {
+        ask(&asked, &server, &query_kv_get, "color", (struct how){.stale = stale});
+        CHECK(value_is(&asked, "blue") && asked.fetched.known_leader && !asked.fetched.none);
+        CHECK(asked.fetched.last_contact_ms == 0 && asked.fetched.age_ms == 0);
+        end(&asked);
+    }
+    uint64_t index = index_now(&server, &query_kv_get, "color");
+    /* Older than what is there, and of another cluster's life. */
+    uint64_t indexes[] = {index - 1, index + 1000000};
+    for (size_t i = 0; i < ARRAY_COUNT(indexes); i++) {
+        ask(&asked, &server, &query_kv_get, "color", (struct how){.index = indexes[i], .wait_ms = 600000});
+        CHECK(value_is(&asked, "blue"));
+        end(&asked);
+    }
+    char longer[2000] = {0}; /* does not fit into the struct */
+    memset(longer, 'k', sizeof longer - 1);
+    server_put(&server, longer, "long");
+    ask(&asked, &server, &query_kv_get, longer, (struct how){0});
+    CHECK(value_is(&asked, "long"));
+    end(&asked);
+}
+
+static void woken_by_its_own(void) {
+    for (int stale = 0; stale < 2; stale++) {
+        struct asked asked;
+        uint64_t index = index_now(&server, &query_kv_get, "color");
+        begin(&asked, &server, &query_kv_get, "color", (struct how){.stale = stale, .index = index, .wait_ms = 600000});
+        server_put(&server, "shape", "round");
+        server_put(&server, "colors", "many");
+        pass_turns(&server);
+        CHECK(!over(&asked));
+        server_put(&server, "color", stale ? "green" : "red");
+        await(&asked);
+        CHECK(asked.error == CO_OK && asked.fetched.index > index && value_is(&asked, stale ? "green" : "red"));
+        end(&asked);
+    }
+}
+
+/* The names below a prefix stay the same although a value changes, and with it the index. */
+static void same_bytes_are_no_change(void) {
+    server_put(&server, "list/a", "1");
+    uint64_t index = index_now(&server, &query_kv_keys, "list/");
+    struct asked asked;
+    begin(&asked, &server, &query_kv_keys, "list/", (struct how){.index = index, .wait_ms = 600000});
+    for (int i = 0; i < 5; i++) {
+        server_put(&server, "list/a", i % 2 ? "1" : "2");
+        pass_turns(&server);
+        CHECK(!over(&asked));
+    }
+    server_put(&server, "list/b", "1");
+    await(&asked);
+    CHECK(asked.fetched.index > index);
+    end(&asked);
+}
+
+static void time_is_up(void) {
+    uint64_t index = index_now(&server, &query_kv_keys, "list/"), before = clock_mono_ms();
+    struct asked asked, longer;
+    begin(&longer, &server, &query_kv_keys, "list/", (struct how){.index = index, .wait_ms = 300});
+    begin(&asked, &server, &query_kv_keys, "list/", (struct how){.index = index, .wait_ms = 100});
+    await(&asked);
+    CHECK(asked.error == CO_OK && asked.fetched.index == index && clock_mono_ms() - before >= 100);
+    end(&asked);
+    server_put(&server, "list/a", "3"); /* a new index, the same bytes */
+    await(&longer);
+    CHECK(longer.fetched.index > index && clock_mono_ms() - before >= 300);
+    end(&longer);
+}
+
+/* -- large reads ------------------------------------------------------------------------------------------------- */
+enum { LARGE = 600, LARGE_BYTES = 4096 };
+
+static size_t listed(const struct asked *asked) {
+    Pb__KvEntriesResult *entries =
+        pb__kv_entries_result__unpack(NULL, asked->records.size, (const uint8_t *)asked->records.data);
+    CHECK(entries);
+    size_t count = entries->n_entries;
+    pb__kv_entries_result__free_unpacked(entries, NULL);
+    return count;
+}
+
+static void large_reads(void) {
+    char value[LARGE_BYTES], key[32];
+    memset(value, 'x', sizeof value);
+    for (int i = 0; i < LARGE; i++) {
+        snprintf(key, sizeof key, "large/%04d", i);
+        server_put_bytes(&server, key, slice_make(value, sizeof value));
+    }
+    struct asked asked[8];
+    for (size_t i = 0; i < ARRAY_COUNT(asked); i++)
+        begin(&asked[i], &server, &query_kv_list, i % 4 ? "large/" : "large/0", (struct how){.stale = i % 2});
+    for (size_t i = 0; i < ARRAY_COUNT(asked); i++) {
+        await(&asked[i]);
+        CHECK(asked[i].error == CO_OK && listed(&asked[i]) == LARGE);
+        end(&asked[i]);
+    }
+    uint64_t index = index_now(&server, &query_kv_list, "large/");
+    for (size_t i = 0; i < ARRAY_COUNT(asked); i++)
+        begin(&asked[i], &server, &query_kv_list, "large/", (struct how){.stale = i % 2, .index = index, .wait_ms = 600000});
+    server_put(&server, "largest", "no");
+    pass_turns(&server);
+    for (size_t i = 0; i < ARRAY_COUNT(asked); i++) CHECK(!over(&asked[i]));
+    server_put(&server, "large/more", "yes");
+    for (size_t i = 0; i < ARRAY_COUNT(asked); i++) {
+        await(&asked[i]);
+        CHECK(asked[i].error == CO_OK && listed(&asked[i]) == LARGE + 1 && asked[i].fetched.index > index);
+        end(&asked[i]);
+    }
+}
+
+/* -- cancelled at any moment ------------------------------------------------------------------------------------- */
+enum { CANCELLERS = 4, WRITERS = 2, SLOTS = 8 };
+static atomic_bool storm_over;
+static _Atomic uint64_t answered, cancelled;
+
+static void *writer_main(void *data) {
+    struct rng rng;
+    rng_seed(&rng, 4711 + (uintptr_t)data);
+    while (!atomic_load(&storm_over)) {
+        char key[32];
+        snprintf(key, sizeof key, "storm/%u", (unsigned)rng_below(&rng, 8));
+        server_put(&server, key, "again");
+    }
+    return NULL;
+}
+
+static void storm_begin(struct asked *asked, struct rng *rng) {
+    char key[32];
+    snprintf(key, sizeof key, "storm/%u", (unsigned)rng_below(rng, 8));
+    bool large = rng_below(rng, 16) == 0;
+    /* The index of what was applied last: it waits, unless a write comes at this moment. */
+    uint64_t index = rng_below(rng, 4) ? rpc_applied(server.rpc) : 0, wait_ms = rng_below(rng, 3) ? 600000 : rng_below(rng, 3);
+    begin(asked, &server, large ? &query_kv_list : &query_kv_get, large ? "large/" : key,
+          (struct how){.stale = rng_below(rng, 2), .index = index, .wait_ms = wait_ms});
+}
+
+static void *canceller_main(void *data) {
+    struct asked *asked = mem_zalloc(SLOTS * sizeof *asked);
+    struct rng rng;
+    rng_seed(&rng, 815 + (uintptr_t)data);
+    while (!atomic_load(&storm_over)) {
+        for (size_t i = 0; i < SLOTS; i++) storm_begin(&asked[i], &rng);
+        for (uint64_t wait = rng_below(&rng, 4) ? rng_below(&rng, 2000) : 0, i = 0; i < wait; i++) __asm__ volatile("" ::: "memory");
+        if (rng_below(&rng, 4) == 0) usleep((unsigned)rng_below(&rng, 2000));
+        for (size_t i = 0; i < SLOTS; i++) rpc_fetch_cancel(server.rpc, &asked[i].fetch);
+        for (size_t i = 0; i < SLOTS; i++) {
+            await(&asked[i]);
+            CHECK(asked[i].error == CO_OK || asked[i].error == CO_CLOSED);
+            atomic_fetch_add(asked[i].error ? &cancelled : &answered, 1);
+            rpc_fetch_cancel(server.rpc, &asked[i].fetch); /* it is over: nothing happens */
+            end(&asked[i]);
+        }
+    }
+    free(asked);
+    return NULL;
+}
+
+static void cancelled_at_any_moment(void) {
+    pthread_t cancellers[CANCELLERS], writers[WRITERS];
+    for (uintptr_t i = 0; i < CANCELLERS; i++) CHECK(pthread_create(&cancellers[i], NULL, canceller_main, (void *)i) == 0);
+    for (uintptr_t i = 0; i < WRITERS; i++) CHECK(pthread_create(&writers[i], NULL, writer_main, (void *)i) == 0);
+    uint64_t begun = clock_mono_ms();
+    while (clock_mono_ms() - begun < 3000 || atomic_load(&answered) < 50 || atomic_load(&cancelled) < 50) usleep(10000);
+    atomic_store(&storm_over, true);
+    for (size_t i = 0; i < CANCELLERS; i++) pthread_join(cancellers[i], NULL);
+    for (size_t i = 0; i < WRITERS; i++) pthread_join(writers[i], NULL);
+    printf("storm: %llu answered, %llu cancelled\n", (unsigned long long)answered, (unsigned long long)cancelled);
+    CHECK(watch_count(rpc_watches(server.rpc)) == 0);
+}
+
+/* -- the end ----------------------------------------------------------------------------------------------------- */
+static struct rpc_fetch *crowd;
+static _Atomic unsigned crowd_done, crowd_wrong, late_done;
+static struct rpc_fetch late[16];
+
+static void on_late(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched) {
+    (void)fetch;
+    if (error != CO_CLOSED || fetched) atomic_fetch_add(&crowd_wrong, 1);
+    atomic_fetch_add(&late_done, 1);
+}
+
+static void on_crowd(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched) {
+    if (error != CO_CLOSED || fetched) atomic_fetch_add(&crowd_wrong, 1);
+    unsigned number = atomic_fetch_add(&crowd_done, 1);
+    if (number >= ARRAY_COUNT(late)) return;
+    /* Whoever asks again when it ends, ends at once. */
+    Pb__KvRequest request = PB__KV_REQUEST__INIT;
+    late[number] = (struct rpc_fetch){.type = fetch->type, .done = on_late};
+    rpc_fetch(server.rpc, &late[number], &request.base);
+    rpc_fetch_cancel(server.rpc, &late[number]);
+}
+
+static void stops_with_many(unsigned count) {
+    uint64_t index = rpc_applied(server.rpc);
+    size_t before = mallinfo2().uordblks;
+    uint64_t begun = clock_mono_ns();
+    crowd = mem_zalloc(count * sizeof *crowd);
+    for (unsigned i = 0; i < count; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "service-%u", i / 10);
+        Pb__ServiceRequest request = PB__SERVICE_REQUEST__INIT;
+        request.service = name;
+        crowd[i] = (struct rpc_fetch){
+            .type = &query_service_entries, .index = index, .wait_ms = FETCH_WAIT_MOST_MS, .done = on_crowd};
+        rpc_fetch(server.rpc, &crowd[i], &request.base);
+    }
+    while (watch_count(rpc_watches(server.rpc)) < count) usleep(1000);
+    uint64_t parked = clock_mono_ns();
+    size_t bytes = mallinfo2().uordblks - before;
+    CHECK(atomic_load(&crowd_done) == 0);
+    servers_stop(&server, 1);
+    CHECK(crowd_done == count && crowd_wrong == 0 && late_done == ARRAY_COUNT(late));
+    printf("%u parked: %.0f bytes each with the struct's %zu, %.2f us each; stopped with its server in %.0f ms\n", count,
+           (double)bytes / count, sizeof *crowd, (double)(parked - begun) / 1e3 / count, (double)(clock_mono_ns() - parked) / 1e6);
+    free(crowd);
+}
+
+/* -- three servers ----------------------------------------------------------------------------------------------- */
+/* What any server has acknowledged, every server's default fetch finds. */
+static void three_agree(void) {
+    struct server servers[3];
+    struct asked asked;
+    servers_start(servers, 3);
+    for (unsigned i = 0; i < 60; i++) {
+        char value[16];
+        snprintf(value, sizeof value, "%u", i);
+        server_put(&servers[i % 3], "agreed", value);
+        ask(&asked, &servers[(i + 1) % 3], &query_kv_get, "agreed", (struct how){0});
+        CHECK(value_is(&asked, value) && asked.fetched.known_leader);
+        end(&asked);
+    }
+    /* Woken on each, by a write to another one. */
+    struct asked waiting[3];
+    for (unsigned i = 0; i < 3; i++) {
+        uint64_t index = index_now(&servers[i], &query_kv_get, "agreed");
+        begin(&waiting[i], &servers[i], &query_kv_get, "agreed", (struct how){.index = index, .wait_ms = 600000});
+    }
+    server_put(&servers[0], "agreed", "at last");
+    for (unsigned i = 0; i < 3; i++) {
+        await(&waiting[i]);
+        CHECK(waiting[i].error == CO_OK && value_is(&waiting[i], "at last"));
+        end(&waiting[i]);
+    }
+    /* Alone, it cannot confirm anything, but knows what it knew. */
+    servers_stop(servers, 2);
+    begin(&asked, &servers[2], &query_kv_get, "agreed", (struct how){0});
+    await(&asked);
+    CHECK(asked.error == CO_NOLEADER || asked.error == CO_TIMEOUT);
+    end(&asked);
+    ask(&asked, &servers[2], &query_kv_get, "agreed", (struct how){.stale = true});
+    CHECK(value_is(&asked, "at last"));
+    end(&asked);
+    begin(&asked, &servers[2], &query_kv_get, "agreed", (struct how){0}); /* waits for a confirmation when it stops */
+    servers_stop(servers + 2, 1);
+    await(&asked);
+    CHECK(asked.error == CO_CLOSED || asked.error == CO_NOLEADER);
+    end(&asked);
+}
+
+int main(int argc, char **argv) {
+    servers_start(&server, 1);
+    at_once();
+    woken_by_its_own();
+    same_bytes_are_no_change();
+    time_is_up();
+    large_reads();
+    cancelled_at_any_moment();
+    stops_with_many(argc > 1 ? (unsigned)atoi(argv[1]) : 20000);
+    three_agree();
+    return 0;
+}
