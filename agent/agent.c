@@ -20,6 +20,7 @@
 #include "kv/kv.h"
 #include "registry/catalog.h"
 #include "rpc/client.h"
+#include "registry/lease.h"
 #include "rpc/server.h"
 
 struct agent {
@@ -39,7 +40,7 @@ struct agent {
 };
 
 /* The state machine's modules: registry does not know them by name. */
-const struct machine_module *const agent_modules[] = {&catalog_module, &kv_module, NULL};
+const struct machine_module *const agent_modules[] = {&catalog_module, &lease_module, &kv_module, NULL};
 
 /* -- parts, started in this order and stopped in reverse
  * ------------------------------------------------------------ */

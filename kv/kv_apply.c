@@ -7,6 +7,9 @@
 
 #include "kv/kv_command.h"
 #include "kv/kv_internal.h"
+#include "registry/lease.h"
+
+static const struct slice no_lease = SLICE_LITERAL("");
 
 /* The key that a command is about, and what stands there now. Slices of `now` end with the next write to the
  * store. */
@@ -36,21 +39,40 @@ static void lock_row_del(struct machine_tx *tx, struct slice session, struct sli
     store_del(tx->store, KV_TABLE_LOCKS, lock_row(session, store_key, room));
 }
 
+/* The key hangs on `after` from now on. The slices are of ids; empty: none. */
+static void rebind(struct machine_tx *tx, struct slice key, struct slice before, struct slice after) {
+    if (slice_equal(before, after)) return;
+    char room[UUID_TEXT_SIZE];
+    if (before.size != 0) { /* of the map: it would not outlive the first write */
+        memcpy(room, before.data, sizeof room);
+        lease_unbind(tx, slice_make(room, sizeof room), LEASE_BINDS_KEY, key);
+    }
+    if (after.size != 0) lease_bind(tx, after, LEASE_BINDS_KEY, key);
+}
+
 /* Stores `next` unless it equals what stands there. Does not touch lock rows. */
 static void record_put(struct machine_tx *tx, struct target *target, struct kv_record *next) {
     const struct kv_record *now = &target->now;
     if (target->exists && now->flags == next->flags && now->lock_index == next->lock_index &&
-        slice_equal(now->session, next->session) && slice_equal(now->value, next->value))
+        slice_equal(now->session, next->session) && slice_equal(now->lease, next->lease) &&
+        slice_equal(now->value, next->value))
         return;
     next->key = target->key;
     next->create_index = target->exists ? now->create_index : tx->index;
     next->modify_index = tx->index;
-    store_put(tx->store, KV_TABLE_KEYS, target->store_key, kv_record_encode(next, tx->arena));
+    struct slice bytes = kv_record_encode(next, tx->arena);
+    if (next->lease.size != 0 || (target->exists && now->lease.size != 0))
+        rebind(tx, target->key, target->exists ? now->lease : no_lease, next->lease);
+    store_put(tx->store, KV_TABLE_KEYS, target->store_key, bytes);
     machine_touch(tx, SPACE_KEY, target->key);
 }
 
 static void record_remove(struct machine_tx *tx, const struct target *target) {
+    char room[UUID_TEXT_SIZE];
+    struct slice lease = target->now.lease;
+    if (lease.size != 0) memcpy(room, lease.data, sizeof room), lease.data = room;
     if (target->now.session.size != 0) lock_row_del(tx, target->now.session, target->store_key);
+    if (lease.size != 0) lease_unbind(tx, lease, LEASE_BINDS_KEY, target->key);
     store_del(tx->store, KV_TABLE_KEYS, target->store_key);
     machine_mark(tx, SPACE_KEY, target->key, true);
 }
@@ -59,7 +81,7 @@ static void record_remove(struct machine_tx *tx, const struct target *target) {
 
 static int verb_set(struct machine_tx *tx, const struct kv_command_view *command, struct target *target,
                     struct machine_result *result) {
-    struct kv_record next = {.flags = command->flags, .value = command->value};
+    struct kv_record next = {.flags = command->flags, .value = command->value, .lease = command->lease};
     if (target->exists) next.session = target->now.session;
     record_put(tx, target, &next);
     result->yes = true;
@@ -104,6 +126,7 @@ static int verb_lock(struct machine_tx *tx, const struct kv_command_view *comman
     struct kv_record next = {.flags = command->flags,
                              .value = command->value,
                              .session = command->session,
+                             .lease = command->lease,
                              .lock_index = held ? before : before + 1};
     record_put(tx, target, &next);
     if (!held) lock_row_put(tx, command->session, target);
@@ -117,7 +140,7 @@ static int verb_unlock(struct machine_tx *tx, const struct kv_command_view *comm
     result->yes = target->exists && slice_equal(target->now.session, command->session);
     if (!result->yes) return CO_OK;
     struct kv_record next = {
-        .flags = command->flags, .value = command->value, .lock_index = target->now.lock_index};
+        .flags = command->flags, .value = command->value, .lease = command->lease, .lock_index = target->now.lock_index};
     record_put(tx, target, &next);
     lock_row_del(tx, command->session, target->store_key);
     return CO_OK;
@@ -203,10 +226,34 @@ int kv_apply(struct machine_tx *tx, struct slice payload, struct machine_result 
     if (command.key.size == 0) return kv_refuse(result, CO_INVALID, "Must provide key");
     if (command.verb >= ARRAY_COUNT(verbs))
         return CO_UNSUPPORTED; /* a newer server's: stop here, as for unknown types */
+    if (command.lease.size != 0) {
+        if (machine_tx_version(tx) < LEASE_SINCE)
+            command.lease = no_lease; /* as programs that do not know the field */
+        else if (!lease_known(tx, command.lease, result))
+            return CO_OK;
+    }
     struct target target;
     int rv;
     if (!target_find(tx, command.key, &target, result, &rv)) return rv;
     return verbs[command.verb](tx, &command, &target, result);
+}
+
+/* -- the end of a lease ------------------------------------------------------------------------- */
+
+void kv_lease_ended(struct machine_tx *tx, struct slice lease) {
+    struct slice key;
+    while (lease_first(tx, lease, LEASE_BINDS_KEY, &key)) {
+        struct machine_result ignored = {0};
+        struct target target;
+        int rv;
+        bool found = target_find(tx, key, &target, &ignored, &rv) && target.exists &&
+                     slice_equal(target.now.lease, lease);
+        if (!found) { /* what the row says is not so */
+            store_fail(tx->store, rv != CO_OK ? rv : CO_CORRUPT);
+            return;
+        }
+        record_remove(tx, &target);
+    }
 }
 
 /* -- the end of a session ----------------------------------------------------------------------- */
@@ -226,7 +273,7 @@ static void delay_begin(struct machine_tx *tx, const struct target *target, int6
     put_le64(bytes + 8, (uint64_t)delay_ns);
     memcpy(bytes + 16, target->key.data, key_size);
     store_put(tx->store, KV_TABLE_DELAYS, target->store_key, slice_make(bytes, 16 + key_size));
-    session_box_put(tx->module_data, SESSION_NEWS_DELAY, target->key, tx->index, delay_ns);
+    lease_box_put(tx->module_data, TIMED_LOCK_DELAY, false, target->key, tx->index, delay_ns);
 }
 
 /* The first key that `session` holds, copied to `key_room`. */
@@ -284,6 +331,6 @@ int lock_delay_end_apply(struct machine_tx *tx, struct slice payload, struct mac
     result->yes = rv == CO_OK && delay.index == command->index && slice_equal(delay.key, key);
     if (!result->yes) return CO_OK;
     store_del(tx->store, KV_TABLE_DELAYS, store_key);
-    session_box_put(tx->module_data, SESSION_NEWS_DELAY_ENDED, key, command->index, 0);
+    lease_box_put(tx->module_data, TIMED_LOCK_DELAY, true, key, command->index, 0);
     return CO_OK;
 }

@@ -44,11 +44,11 @@ static bool read_field(struct slice *from, unsigned wire, uint64_t *number, stru
 
 static const uint8_t field_wire[] = {
     [1] = WIRE_VARINT, [2] = WIRE_BYTES,  [3] = WIRE_BYTES,
-    [4] = WIRE_VARINT, [5] = WIRE_VARINT, [6] = WIRE_BYTES,
+    [4] = WIRE_VARINT, [5] = WIRE_VARINT, [6] = WIRE_BYTES, [7] = WIRE_BYTES,
 };
 
 bool kv_command_decode(struct slice payload, struct kv_command_view *command) {
-    *command = (struct kv_command_view){.key = {"", 0}, .value = {"", 0}, .session = {"", 0}};
+    *command = (struct kv_command_view){.key = {"", 0}, .value = {"", 0}, .session = {"", 0}, .lease = {"", 0}};
     while (payload.size != 0) {
         uint64_t tag, number = 0;
         struct slice bytes = {"", 0};
@@ -65,6 +65,7 @@ bool kv_command_decode(struct slice payload, struct kv_command_view *command) {
             case 4: command->flags = number; break;
             case 5: command->index = number; break;
             case 6: command->session = bytes; break;
+            case 7: command->lease = bytes; break;
             default: UNREACHABLE();
         }
     }

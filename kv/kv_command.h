@@ -7,7 +7,7 @@
 
 struct kv_command_view {
     uint32_t verb;
-    struct slice key, value, session; /* slices of the payload; data is never NULL */
+    struct slice key, value, session, lease; /* slices of the payload; data is never NULL */
     uint64_t flags, index;
 };
 

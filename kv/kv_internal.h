@@ -29,6 +29,7 @@ int kv_apply(struct machine_tx *tx, struct slice payload, struct machine_result 
 int lock_delay_end_apply(struct machine_tx *tx, struct slice payload, struct machine_result *result);
 int session_create_apply(struct machine_tx *tx, struct slice payload, struct machine_result *result);
 int session_destroy_apply(struct machine_tx *tx, struct slice payload, struct machine_result *result);
+void kv_lease_ended(struct machine_tx *tx, struct slice lease); /* everything bound to it is removed */
 void session_on_event(struct machine_tx *tx, const struct machine_event *event);
 
 /* The session ended: its keys are released or deleted, and their lock-delay begins. CO_OK, or the store
@@ -58,9 +59,5 @@ int session_unpack(struct slice bytes, struct arena *arena, Pb__Session **sessio
 int64_t session_record_ttl_ns(struct slice bytes); /* -1: damaged */
 /* Beginning of the index rows of a node (check empty) or of one of its checks; the session's id follows. */
 struct slice session_index_prefix(struct slice node, struct slice check, char room[STORE_KEY_MAX]);
-
-/* -- news (session_box.c) ----------------------------------------------------------------------- */
-void session_box_put(struct session_box *box, int type, struct slice name, uint64_t index,
-                     int64_t duration_ns);
 
 #endif

@@ -11,6 +11,13 @@ static int apply(struct machine_tx *tx, uint8_t type, struct slice payload, stru
     }
 }
 
+static void on_event(struct machine_tx *tx, const struct machine_event *event) {
+    if (event->type == MACHINE_LEASE_ENDED)
+        kv_lease_ended(tx, event->id);
+    else
+        session_on_event(tx, event);
+}
+
 static const struct store_table tables[] = {
     {KV_TABLE_KEYS, "kv"},
     {KV_TABLE_LOCKS, "kv-locks"},
@@ -32,7 +39,7 @@ const struct machine_module kv_module = {
     .since = since,
     .since_count = ARRAY_COUNT(since),
     .apply = apply,
-    .on_event = session_on_event,
+    .on_event = on_event,
     .tables = tables,
     .table_count = ARRAY_COUNT(tables),
     .queries = queries,

@@ -80,6 +80,7 @@ static void entry_fill(Pb__KvEntry *entry, const struct kv_record *record) {
     entry->lock_index = record->lock_index;
     if (record->session.size != 0)
         entry->session = (char *)(uintptr_t)record->session.data; /* ends with a NUL */
+    if (record->lease.size != 0) entry->lease = (char *)(uintptr_t)record->lease.data; /* likewise */
     entry->create_index = record->create_index;
     entry->modify_index = record->modify_index;
 }

@@ -1,4 +1,4 @@
-/* Commands on sessions, and what ends them: destroy, the leader's lease table, and events of the catalog. */
+/* Commands on sessions, and what ends them: destroy, the leader's table, and events of the catalog. */
 #include "kv/kv_internal.h"
 #include "registry/catalog.h"
 
@@ -135,8 +135,7 @@ int session_create_apply(struct machine_tx *tx, struct slice payload, struct mac
     machine_touch(tx, SPACE_SESSION, slice_text(session->id));
     machine_mark(tx, SPACE_SESSION_TABLE, slice_make("", 0), false);
     machine_mark(tx, SPACE_SESSION_NODE, slice_text(session->node), false);
-    session_box_put(tx->module_data, SESSION_NEWS_CREATED, slice_text(session->id), tx->index,
-                    session->ttl_ns);
+    lease_box_put(tx->module_data, TIMED_SESSION, false, slice_text(session->id), 0, session->ttl_ns);
     result->yes = true;
     result->message = &session->base;
     return CO_OK;
@@ -156,7 +155,7 @@ static int session_end(struct machine_tx *tx, const Pb__Session *session) {
     machine_mark(tx, SPACE_SESSION, id, true);
     machine_mark(tx, SPACE_SESSION_TABLE, slice_make("", 0), false);
     machine_mark(tx, SPACE_SESSION_NODE, node, rv == CO_NOTFOUND);
-    session_box_put(tx->module_data, SESSION_NEWS_ENDED, id, tx->index, 0);
+    lease_box_put(tx->module_data, TIMED_SESSION, true, id, 0, 0);
     machine_emit(tx, MACHINE_SESSION_ENDED, node, id);
     return CO_OK;
 }

@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "registry/catalog_apply.h"
+#include "registry/catalog_leases.h"
 #include "registry/catalog_write.h"
 
 static const struct store_table tables[] = {
@@ -27,6 +28,7 @@ const struct machine_module catalog_module = {
     .since = since,
     .since_count = ARRAY_COUNT(since),
     .apply = catalog_apply,
+    .on_event = catalog_on_event,
     .tables = tables,
     .table_count = ARRAY_COUNT(tables),
     .queries = queries,

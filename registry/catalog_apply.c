@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "registry/catalog_leases.h"
 #include "registry/catalog_write.h"
 
 #define SERF_HEALTH "serfHealth"
@@ -179,6 +180,7 @@ static bool apply_register(struct change *change, Pb__RegisterCommand *command,
     struct machine_tx *tx = change->tx;
     struct node_plan plan;
     if (!check_shape(tx->arena, command, result)) return false;
+    if (!catalog_leases_fit(tx, command, result)) return false;
     if (!plan_node(tx, command, &plan, result)) return false;
     if (!checks_have_services(tx, command, result)) return false;
     if (plan.renamed_from) change_remove_node(change, slice_text(plan.renamed_from));
@@ -207,6 +209,9 @@ static bool apply_batch(struct change *change, const Pb__CatalogBatchCommand *co
                         struct machine_result *result) {
     struct store_txn *store = change->tx->store;
     bool good = true;
+    if (command->by_lease[0] && machine_tx_version(change->tx) >= LEASE_SINCE &&
+        !lease_known(change->tx, slice_text(command->by_lease), result))
+        return false;
     store_savepoint(store);
     for (size_t i = 0; i < command->n_registers && good; i++)
         good = apply_register(change, command->registers[i], result);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "registry/catalog_leases.h"
 
 const struct slice catalog_table_nodes = SLICE_LITERAL("nodes"),
                    catalog_table_services = SLICE_LITERAL("services"),
@@ -105,6 +106,7 @@ void change_node(struct change *change, Pb__Node *node, uint64_t base) {
     char room[STORE_KEY_MAX];
     store_put(tx->store, TABLE_NODES, key_node(room, name), record_pack(tx->arena, &node->base));
     set_node_id(change, old ? old->id : "", node->id, name);
+    catalog_rebind(tx, LEASE_BINDS_NODE, old ? old->lease : "", node->lease, name);
     if (!old) change_spelling(change, SPELLING_NODE, name, true);
     machine_mark(tx, SPACE_NODE, name, false);
     machine_mark(tx, SPACE_TABLE, catalog_table_nodes, false);
@@ -248,6 +250,12 @@ static void touch_addresses(struct change *change, const Pb__Service *before, co
     machine_touch(change->tx, SPACE_TABLE, catalog_table_service_addresses);
 }
 
+static void rebind_service(struct change *change, const Pb__Service *service, const char *before, const char *after) {
+    if (!before[0] && !after[0]) return;
+    struct slice name = lease_service_name(change->tx->arena, slice_text(service->node), slice_text(service->id));
+    catalog_rebind(change->tx, LEASE_BINDS_SERVICE, before, after, name);
+}
+
 void change_service(struct change *change, Pb__Service *service) {
     struct machine_tx *tx = change->tx;
     struct slice node = slice_text(service->node), id = slice_text(service->id), stored;
@@ -264,6 +272,7 @@ void change_service(struct change *change, Pb__Service *service) {
     char room[STORE_KEY_MAX];
     store_put(tx->store, TABLE_SERVICES, key_service(room, node, id), record_pack(tx->arena, &service->base));
     change_names(change, old, service);
+    rebind_service(change, service, old ? old->lease : "", service->lease);
     touch_addresses(change, old, service);
     machine_mark(tx, SPACE_NODE, node, false);
     machine_mark(tx, SPACE_SERVICE, slice_text(service->name), false);
@@ -280,6 +289,7 @@ static void remove_service(struct change *change, const Pb__Service *service) {
     for (size_t i = 0; i < checks.count; i++) remove_check(change, checks.items[i]);
     (void)store_del(tx->store, TABLE_SERVICES, key_service(room, node, id));
     change_names(change, service, NULL);
+    rebind_service(change, service, service->lease, "");
     touch_addresses(change, service, NULL);
     machine_mark(tx, SPACE_NODE, node, false);
     change_mark_service(change, slice_text(service->name));
@@ -314,6 +324,7 @@ void change_remove_node(struct change *change, struct slice name) {
     for (size_t i = 0; i < checks.count; i++) remove_check(change, checks.items[i]);
     (void)store_del(tx->store, TABLE_NODES, key_node(room, name));
     set_node_id(change, node->id, "", name);
+    catalog_rebind(tx, LEASE_BINDS_NODE, node->lease, "", name);
     change_spelling(change, SPELLING_NODE, name, false);
     machine_mark(tx, SPACE_NODE, name, true);
     machine_mark(tx, SPACE_TABLE, catalog_table_nodes, false);

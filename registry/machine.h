@@ -17,7 +17,7 @@
 
 /* The cluster versions that this program can be a member at (registry/version.h). */
 #define MACHINE_VERSION_OLDEST 1
-#define MACHINE_VERSION_NEWEST 2
+#define MACHINE_VERSION_NEWEST 3
 
 struct machine;
 struct machine_tx;
@@ -36,10 +36,11 @@ enum machine_event_type {
     MACHINE_NODE_REMOVED, MACHINE_SERVICE_REMOVED, MACHINE_CHECK_REMOVED,
     MACHINE_CHECK_CRITICAL,                     /* it became critical */
     MACHINE_SESSION_ENDED,
+    MACHINE_LEASE_ENDED,                        /* what is bound to it goes (registry/lease.h); `node`: of a node lease, else empty */
 };
 struct machine_event {
     enum machine_event_type type;
-    struct slice node, id;                      /* id: service id, check id or session id */
+    struct slice node, id;                      /* id: service id, check id, session id or lease id */
 };
 
 /* A query: a read of the store for a request, giving records (rpc/rpc.h runs them). */

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "kv/kv.pb-c.h"
+#include "registry/lease.pb-c.h"
 #include "rpc/peers.h"
 
 #define BUCKETS 1024
@@ -108,7 +109,7 @@ bool forwarding_writes(struct forwarding *f, uint64_t leader, struct node_propos
 }
 
 /* What modules' results may carry besides yes or no. */
-static const ProtobufCMessageDescriptor *const messages[] = {&pb__session__descriptor};
+static const ProtobufCMessageDescriptor *const messages[] = {&pb__session__descriptor, &pb__lease__descriptor};
 
 static const ProtobufCMessageDescriptor *message_type(const char *name) {
     for (size_t i = 0; i < ARRAY_COUNT(messages); i++)
@@ -171,7 +172,7 @@ bool forwarding_renew(struct forwarding *f, uint64_t leader, struct rpc_renew *r
     struct sent *sent = sent_new(f, leader);
     sent->renew = renew;
     Pb__PeerRenew message = PB__PEER_RENEW__INIT;
-    message.number = sent->number, message.session = renew->id;
+    message.number = sent->number, message.session = renew->id, message.kind = renew->kind, message.look = renew->look;
     say(f, leader, PEER_RENEW, &message.base);
     f->edge.flush(f->edge.data, leader);
     return true;
@@ -181,7 +182,10 @@ static void take_renew_answer(struct forwarding *f, uint64_t from, struct slice 
     Pb__PeerRenewAnswer *answer = pb__peer_renew_answer__unpack(NULL, payload.size, (const uint8_t *)payload.data);
     if (!answer) return;
     struct sent *sent = sent_take(f, answer->number, from);
-    if (sent && sent->renew) sent->renew->done(sent->renew, (int)answer->outcome);
+    if (sent && sent->renew) {
+        sent->renew->ttl_ns = answer->ttl_ns, sent->renew->left_ms = answer->left_ms;
+        sent->renew->done(sent->renew, (int)answer->outcome);
+    }
     free(sent);
     pb__peer_renew_answer__free_unpacked(answer, NULL);
 }
@@ -263,7 +267,8 @@ static void take_renew(struct forwarding *f, uint64_t from, struct slice payload
     if (!ask) return;
     struct served *served = served_new(f, from, ask->number, SERVED_RENEW);
     served->u.renew.done = renew_done;
-    if (strlen(ask->session) < sizeof served->u.renew.id) {
+    served->u.renew.kind = ask->kind == TIMED_LEASE ? TIMED_LEASE : TIMED_SESSION, served->u.renew.look = ask->look;
+    if (ask->kind <= TIMED_LEASE && strlen(ask->session) < sizeof served->u.renew.id) {
         memcpy(served->u.renew.id, ask->session, strlen(ask->session) + 1);
         f->edge.renew(f->edge.data, &served->u.renew);
     } else {
@@ -281,6 +286,7 @@ static void answer_small(struct forwarding *f, const struct served *served) {
     } else {
         Pb__PeerRenewAnswer answer = PB__PEER_RENEW_ANSWER__INIT;
         answer.number = served->number, answer.outcome = (uint32_t)served->outcome;
+        answer.ttl_ns = served->u.renew.ttl_ns, answer.left_ms = served->u.renew.left_ms;
         say(f, served->from, PEER_RENEW_ANSWER, &answer.base);
     }
 }

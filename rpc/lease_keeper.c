@@ -4,66 +4,79 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "kv/session.h"
+#include "registry/lease.h"
 
 struct lease_keeper {
     struct lease_keeper_edge edge;
-    struct session_timers *timers;
+    struct lease_timers *timers;
     uint64_t term;                       /* of the leadership that the table counts for; 0: none */
-    unsigned dues;
+    unsigned decisions;
 };
 
-struct lease_due {
-    bool is_session;
+struct lease_decision {
+    enum timed kind;
     uint64_t index;
     size_t size;
     char name[];
 };
 
 /* -- proposals -------------------------------------------------------------------------------------------------- */
-static void propose_due(void *data, const struct session_due *item) {
-    struct lease_keeper *keeper = data;
-    struct slice name = item->is_session ? item->id : item->key;
-    struct lease_due *due = mem_zalloc(sizeof *due + name.size + 1);
-    due->is_session = item->is_session, due->index = item->index, due->size = name.size;
-    memcpy(due->name, name.data, name.size);
-    keeper->dues++;
-    uint64_t term = keeper->edge.mutations & LEASE_KEEPER_MUTATE_DEPOSED_EXPIRES ? 0 : keeper->term;
-    if (item->is_session) {
-        Pb__SessionDestroyCommand command = PB__SESSION_DESTROY_COMMAND__INIT;
-        command.id = due->name, command.term = term;
-        log_info("session", "expired id=%s", due->name);
-        keeper->edge.propose(keeper->edge.data, due, SESSION_DESTROY, &command.base);
-    } else {
-        Pb__LockDelayEndCommand command = PB__LOCK_DELAY_END_COMMAND__INIT;
-        command.key = (ProtobufCBinaryData){due->size, (uint8_t *)due->name};
-        command.index = due->index, command.term = keeper->term;
-        keeper->edge.propose(keeper->edge.data, due, LOCK_DELAY_END, &command.base);
-    }
+static void propose_session(struct lease_keeper *keeper, struct lease_decision *decision, uint64_t term) {
+    Pb__SessionDestroyCommand command = PB__SESSION_DESTROY_COMMAND__INIT;
+    command.id = decision->name, command.term = term;
+    keeper->edge.propose(keeper->edge.data, decision, SESSION_DESTROY, &command.base);
 }
 
-void lease_keeper_decided(struct lease_keeper *keeper, struct lease_due *due, int error, uint64_t now_ms) {
-    struct slice name = slice_make(due->name, due->size);
-    struct session_due item = {.is_session = due->is_session, .index = due->index};
-    if (due->is_session) item.id = name; else item.key = name;
+static void propose_lease(struct lease_keeper *keeper, struct lease_decision *decision, uint64_t term) {
+    Pb__LeaseEndCommand command = PB__LEASE_END_COMMAND__INIT;
+    command.id = decision->name, command.term = term;
+    keeper->edge.propose(keeper->edge.data, decision, LEASE_END, &command.base);
+}
+
+static void propose_lock_delay(struct lease_keeper *keeper, struct lease_decision *decision, uint64_t term) {
+    Pb__LockDelayEndCommand command = PB__LOCK_DELAY_END_COMMAND__INIT;
+    command.key = (ProtobufCBinaryData){decision->size, (uint8_t *)decision->name};
+    command.index = decision->index, command.term = term;
+    keeper->edge.propose(keeper->edge.data, decision, LOCK_DELAY_END, &command.base);
+}
+
+static void propose_reap(struct lease_keeper *keeper, struct lease_decision *decision, uint64_t term) {
+    Pb__LeaseReapCommand command = PB__LEASE_REAP_COMMAND__INIT;
+    command.node = decision->name, command.index = decision->index, command.term = term;
+    keeper->edge.propose(keeper->edge.data, decision, LEASE_REAP, &command.base);
+}
+
+static void propose_due(void *data, const struct lease_due *item) {
+    static void (*const propose[TIMED_KINDS])(struct lease_keeper *, struct lease_decision *, uint64_t) = {
+        propose_session, propose_lease, propose_lock_delay, propose_reap};
+    struct lease_keeper *keeper = data;
+    struct lease_decision *decision = mem_zalloc(sizeof *decision + item->name.size + 1);
+    decision->kind = item->kind, decision->index = item->index, decision->size = item->name.size;
+    memcpy(decision->name, item->name.data, item->name.size);
+    keeper->decisions++;
+    bool ends_by_name = item->kind == TIMED_SESSION || item->kind == TIMED_LEASE;
+    bool mutated = ends_by_name && keeper->edge.mutations & LEASE_KEEPER_MUTATE_DEPOSED_EXPIRES;
+    if (item->kind != TIMED_LOCK_DELAY) log_info("lease", "expired kind=\"%s\" id=%s", timed_text(item->kind), decision->name);
+    propose[item->kind](keeper, decision, mutated ? 0 : keeper->term);
+}
+
+void lease_keeper_decided(struct lease_keeper *keeper, struct lease_decision *decision, int error, uint64_t now_ms) {
+    struct lease_due item = {decision->kind, slice_make(decision->name, decision->size), decision->index};
     /* Only what is certainly not in the log may be proposed again, and renewed meanwhile. */
     bool never = error == CO_NOLEADER || error == CO_DISKFULL || error == CO_BUSY;
-    if (never) session_timers_failed(keeper->timers, &item, now_ms);
-    keeper->dues--;
-    free(due);
+    if (never) lease_timers_failed(keeper->timers, &item, now_ms);
+    keeper->decisions--;
+    free(decision);
 }
 
 /* -- news from the applier ----------------------------------------------------------------------------------------- */
 void lease_keeper_news(struct lease_keeper *keeper, uint64_t now_ms) {
-    struct session_timers *timers = keeper->timers;
-    for (struct session_news *news = keeper->edge.news(keeper->edge.data), *next; news; news = next) {
+    for (struct lease_news *news = keeper->edge.news(keeper->edge.data), *next; news; news = next) {
         next = news->next;
         struct slice name = slice_make(news->name, news->size);
-        switch (news->type) {
-            case SESSION_NEWS_CREATED: session_timers_created(timers, name, news->duration_ns, now_ms); break;
-            case SESSION_NEWS_ENDED: session_timers_ended(timers, name); break;
-            case SESSION_NEWS_DELAY: session_timers_delay(timers, name, news->index, news->duration_ns, now_ms); break;
-            case SESSION_NEWS_DELAY_ENDED: session_timers_delay_ended(timers, name, news->index); break;
-        }
+        if (news->ended) lease_timers_ended(keeper->timers, news->kind, name, news->index);
+        else lease_timers_began(keeper->timers, news->kind, name, news->index, news->period_ns, now_ms);
         free(news);
     }
 }
@@ -82,12 +95,23 @@ static int without_ttl(struct lease_keeper *keeper, const char *id) {
     return rv;
 }
 
+static int look_or_renew(struct lease_keeper *keeper, struct rpc_renew *renew, uint64_t now_ms) {
+    struct slice id = slice_text(renew->id);
+    uint64_t left_ms = 0;
+    int rv = CO_OK;
+    if (!renew->look) rv = lease_timers_renew(keeper->timers, renew->kind, id, now_ms, &renew->ttl_ns);
+    if (rv == CO_OK) rv = lease_timers_left(keeper->timers, renew->kind, id, now_ms, &left_ms, &renew->ttl_ns);
+    renew->left_ms = left_ms == UINT64_MAX ? 0 : (int64_t)left_ms;
+    return rv;
+}
+
 void lease_keeper_confirmed(struct lease_keeper *keeper, struct rpc_renew *renew, int error, uint64_t now_ms) {
     if (error != CO_OK) { renew->done(renew, error); return; }
     lease_keeper_news(keeper, now_ms);
-    int rv = session_timers_renew(keeper->timers, slice_text(renew->id), now_ms);
+    int rv = look_or_renew(keeper, renew, now_ms);
     if (rv == CO_NOTLEADER) rv = CO_NOLEADER;
-    if (rv == CO_NOTFOUND) rv = without_ttl(keeper, renew->id);
+    if (rv == CO_NOTFOUND && renew->kind == TIMED_SESSION) rv = without_ttl(keeper, renew->id);
+    if (rv == CO_NOTFOUND && keeper->edge.mutations & LEASE_KEEPER_MUTATE_RENEW_PROPOSED) rv = CO_OK;
     renew->done(renew, rv);
 }
 
@@ -99,7 +123,11 @@ void lease_keeper_renew(struct lease_keeper *keeper, struct rpc_renew *renew, bo
 
 /* -- leading ---------------------------------------------------------------------------------------------------------- */
 static void grant_full_period(struct lease_keeper *keeper, uint64_t now_ms) {
-    session_timers_lead(keeper->timers, keeper->edge.read(keeper->edge.data), keeper->term, now_ms);
+    struct store_txn *txn = keeper->edge.read(keeper->edge.data);
+    lease_timers_lead(keeper->timers, keeper->term, now_ms);
+    int rv = session_timers_read(keeper->timers, txn, now_ms), error = lease_timers_read(keeper->timers, txn, now_ms);
+    if (rv == CO_OK) rv = error;
+    if (rv != CO_OK) log_error("lease", "what ends by itself cannot be read from the store: %s", co_strerror(rv));
     keeper->edge.read_done(keeper->edge.data);
 }
 
@@ -108,33 +136,33 @@ void lease_keeper_role(struct lease_keeper *keeper, uint64_t term, bool ready, u
     keeper->term = ready ? term : 0;
     lease_keeper_news(keeper, now_ms);
     if (ready) grant_full_period(keeper, now_ms);
-    else if (!(keeper->edge.mutations & LEASE_KEEPER_MUTATE_DEPOSED_EXPIRES)) session_timers_follow(keeper->timers);
+    else if (!(keeper->edge.mutations & LEASE_KEEPER_MUTATE_DEPOSED_EXPIRES)) lease_timers_follow(keeper->timers);
 }
 
 void lease_keeper_restored(struct lease_keeper *keeper, uint64_t now_ms) {
     if (keeper->term == 0) return;
-    session_timers_follow(keeper->timers);
+    lease_timers_follow(keeper->timers);
     grant_full_period(keeper, now_ms);
 }
 
 void lease_keeper_tick(struct lease_keeper *keeper, uint64_t now_ms) {
     lease_keeper_news(keeper, now_ms);
-    session_timers_tick(keeper->timers, now_ms, propose_due, keeper);
+    lease_timers_tick(keeper->timers, now_ms, propose_due, keeper);
 }
 
-uint64_t lease_keeper_deadline_ms(const struct lease_keeper *keeper) { return session_timers_deadline_ms(keeper->timers); }
+uint64_t lease_keeper_deadline_ms(const struct lease_keeper *keeper) { return lease_timers_deadline_ms(keeper->timers); }
 
 /* -- life -------------------------------------------------------------------------------------------------------------- */
 struct lease_keeper *lease_keeper_new(const struct lease_keeper_edge *edge) {
     struct lease_keeper *keeper = mem_zalloc(sizeof *keeper);
     keeper->edge = *edge;
-    keeper->timers = session_timers_new();
+    keeper->timers = lease_timers_new();
     return keeper;
 }
 
 void lease_keeper_free(struct lease_keeper *keeper) {
-    CHECK(keeper->dues == 0);
-    for (struct session_news *news = keeper->edge.news(keeper->edge.data), *next; news; news = next) next = news->next, free(news);
-    session_timers_free(keeper->timers);
+    CHECK(keeper->decisions == 0);
+    for (struct lease_news *news = keeper->edge.news(keeper->edge.data), *next; news; news = next) next = news->next, free(news);
+    lease_timers_free(keeper->timers);
     free(keeper);
 }

@@ -1,11 +1,11 @@
-/* What the leader does with sessions' leases: the table of kv/session.h at work. It is fed by the applier's news, asked by renewals, and
- * its decisions become commands. The rules (design, decision 4):
+/* What the leader does with all that ends by itself, sessions, leases, lock-delays and dead nodes: the table of registry/lease_timers.h at
+ * work. It is fed by the applier's news, asked by renewals, and its decisions become commands. The rules (design, decision 4):
  *
- * (1) A renewal is acknowledged only after a leadership round that began after it arrived, and never while an end of its session is
- *     proposed.
+ * (1) A renewal is acknowledged only after a leadership round that began after it arrived, and never while an end of its session or lease
+ *     is proposed.
  * (2) An end is a command that carries the term of the leadership that decided it: in another term it is refused. Who no longer leads
  *     forgets the table.
- * (3) A new leader judges once it is ready (its copy shows all that earlier ones acknowledged), and grants every lease a full period;
+ * (3) A new leader judges once it is ready (its copy shows all that earlier ones acknowledged), and grants everything a full period;
  *     so does one whose loop stood still.
  * (4) What is proposed is proposed again only when it is certainly not in the log.
  *
@@ -13,23 +13,26 @@
 #ifndef COORD_RPC_LEASE_KEEPER_H
 #define COORD_RPC_LEASE_KEEPER_H
 
-#include "kv/session.h"
+#include "registry/machine.h"
 #include "rpc/rpc.h"
 
-struct lease_due;                        /* one decision on its way into the log */
+struct lease_decision;                   /* one decision on its way into the log */
 struct lease_keeper_edge {
     void *data;
-    struct session_news *(*news)(void *data);                              /* what the applier has reported since: session_box_take */
+    struct lease_news *(*news)(void *data);                                /* what the applier has reported since: lease_box_take */
     struct store_txn *(*read)(void *data);                                 /* the state as applied here, until read_done */
     void (*read_done)(void *data);
     /* Submit the command; then, on this thread, lease_keeper_decided with its outcome, exactly once. */
-    void (*propose)(void *data, struct lease_due *due, uint8_t command, const ProtobufCMessage *message);
+    void (*propose)(void *data, struct lease_decision *decision, uint8_t command, const ProtobufCMessage *message);
     bool (*elsewhere)(void *data, struct rpc_renew *renew);                /* taken to the server that leads; false: none, or this one */
     int (*confirm)(void *data, struct rpc_renew *renew);                   /* CO_OK: this server leads, now. CO_AGAIN: lease_keeper_confirmed comes */
     unsigned mutations;                                                    /* enum lease_keeper_mutation; 0 outside of the simulator */
 };
 /* For the simulator only: rules broken on purpose, to show that its checkers notice. */
-enum lease_keeper_mutation { LEASE_KEEPER_MUTATE_DEPOSED_EXPIRES = 1 };    /* against (2) */
+enum lease_keeper_mutation {
+    LEASE_KEEPER_MUTATE_DEPOSED_EXPIRES = 1,                               /* against (2) */
+    LEASE_KEEPER_MUTATE_RENEW_PROPOSED = 2,                                /* against (1): acknowledged while the end is proposed */
+};
 
 struct lease_keeper;
 struct lease_keeper *lease_keeper_new(const struct lease_keeper_edge *edge);
@@ -42,7 +45,7 @@ void lease_keeper_restored(struct lease_keeper *keeper, uint64_t now_ms);  /* a 
  * CO_NOLEADER. */
 void lease_keeper_renew(struct lease_keeper *keeper, struct rpc_renew *renew, bool here, uint64_t now_ms);
 void lease_keeper_confirmed(struct lease_keeper *keeper, struct rpc_renew *renew, int error, uint64_t now_ms);
-void lease_keeper_decided(struct lease_keeper *keeper, struct lease_due *due, int error, uint64_t now_ms);
+void lease_keeper_decided(struct lease_keeper *keeper, struct lease_decision *decision, int error, uint64_t now_ms);
 /* At lease_keeper_deadline_ms, after the renewals that had arrived by then: what came in time counts before anything is judged. */
 void lease_keeper_tick(struct lease_keeper *keeper, uint64_t now_ms);
 uint64_t lease_keeper_deadline_ms(const struct lease_keeper *keeper);      /* UINT64_MAX: nothing */

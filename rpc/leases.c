@@ -10,7 +10,7 @@ struct due_write {
     struct rpc_write write;
     struct rpc *rpc;
     struct mail mail;
-    struct lease_due *due;
+    struct lease_decision *decision;
     int error;
 };
 
@@ -23,11 +23,11 @@ static void due_done(struct rpc_write *write, int error, const struct machine_re
     if (mailbox_put(&rpc->due_ends, &item->mail)) uv_async_send(&rpc->wake);
 }
 
-static void propose(void *data, struct lease_due *due, uint8_t command, const ProtobufCMessage *message) {
+static void propose(void *data, struct lease_decision *decision, uint8_t command, const ProtobufCMessage *message) {
     struct rpc *rpc = data;
     struct due_write *item = mem_zalloc(sizeof *item);
     item->write.done = due_done;
-    item->rpc = rpc, item->due = due;
+    item->rpc = rpc, item->decision = decision;
     rpc_submit(rpc, &item->write, command, message);
 }
 
@@ -35,7 +35,7 @@ static void take_due_ends(struct rpc *rpc, uint64_t now_ms) {
     for (struct mail *mail = mailbox_take(&rpc->due_ends), *next; mail; mail = next) {
         next = mail->next;
         struct due_write *item = CONTAINER_OF(mail, struct due_write, mail);
-        lease_keeper_decided(rpc->leases, item->due, item->error, now_ms);
+        lease_keeper_decided(rpc->leases, item->decision, item->error, now_ms);
         free(item);
     }
 }
@@ -88,9 +88,9 @@ static void take_renewals(struct rpc *rpc) {
 }
 
 /* -- the loop --------------------------------------------------------------------------------------------------------- */
-static struct session_news *take_news(void *data) {
+static struct lease_news *take_news(void *data) {
     struct rpc *rpc = data;
-    return session_box_take(rpc->news);
+    return lease_box_take(rpc->news);
 }
 
 static struct store_txn *read_begin(void *data) {

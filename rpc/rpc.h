@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "registry/lease_timers.h"
 #include "registry/machine.h"
 
 struct rpc;
@@ -105,12 +106,15 @@ bool rpc_known_leader(struct rpc *rpc);                                    /* ch
 /* Peers' addresses (voters), for /v1/status/peers: a copy in the arena. */
 size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses);
 
-/* -- sessions --------------------------------------------------------------------------------------------------- */
-/* Renews a session's TTL with the leader: acknowledged only after a leadership round that began after it arrived, and
+/* -- sessions and leases ------------------------------------------------------------------------------------------ */
+/* Renews a session or a lease with the leader: acknowledged only after a leadership round that began after it arrived, and
  * never while its end is proposed. Sessions without TTL: CO_OK. `done` on the loop thread: CO_OK, CO_NOTFOUND, CO_NOLEADER. */
 struct rpc_renew {
     void (*done)(struct rpc_renew *renew, int error);
     char id[40];                         /* in */
+    enum timed kind;                     /* in: TIMED_SESSION, TIMED_LEASE */
+    bool look;                           /* in: it is not renewed, only looked at */
+    int64_t ttl_ns, left_ms;             /* out, with CO_OK: its TTL, and how much of it the leader has left, as the answer is sent; 0: no TTL */
     _Alignas(16) char impl[128];
 };
 void rpc_renew(struct rpc *rpc, struct rpc_renew *renew);

@@ -1,11 +1,10 @@
-/* Inside rpc: server.c (life, apply, snapshots), submit.c (writes and reads), leases.c (sessions' leases on the loop). */
+/* Inside rpc: server.c (life, apply, snapshots), submit.c (writes and reads), leases.c (the leader's table on the loop). */
 #ifndef COORD_RPC_INTERNAL_H
 #define COORD_RPC_INTERNAL_H
 
 #include "base/check.h"
 #include "base/mailbox.h"
 #include "consensus/node.h"
-#include "kv/session.h"
 #include "rpc/agents.h"
 #include "rpc/audit.h"
 #include "rpc/cluster.h"
@@ -53,7 +52,7 @@ struct rpc {
 
     /* Loop thread: leases. */
     struct lease_keeper *leases;
-    struct session_box *news;
+    struct lease_box *news;
     struct store_reader *loop_reader;
     uv_async_t wake;
     uv_timer_t lease_timer;

@@ -8,6 +8,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "kv/kv.h"
+#include "registry/lease.h"
 #include "rpc/rpc_internal.h"
 
 static struct metric applied_total = {.name = "coord_raft_applied_total", .type = METRIC_COUNTER, .help = "Entries applied"};
@@ -22,7 +24,7 @@ static void input_done(void *data, void *origin, const struct machine_result *re
     if (origin) node_apply_done(origin, result);
 }
 
-/* The whole state was replaced: sessions' leases are to be read from it again. */
+/* The whole state was replaced: what ends by itself is to be read from it again. */
 static void note_restores(struct rpc *rpc) {
     uint64_t restores = machine_restores(rpc->machine);
     if (restores == rpc->restores) return;
@@ -125,7 +127,7 @@ static int open_machine(struct rpc *rpc, const struct rpc_server_config *config,
     while (config->modules[count]) count++;
     void **module_data = mem_zalloc((count + 1) * sizeof *module_data);
     for (size_t i = 0; i < count; i++)
-        if (config->modules[i] == &kv_module) module_data[i] = rpc->news;
+        if (config->modules[i] == &kv_module || config->modules[i] == &lease_module) module_data[i] = rpc->news;
     struct machine_config machine = {.store = {.folder = folder, .map_bytes = config->map_bytes,
                                                .reserve_step_bytes = config->reserve_step_bytes, .distrust = distrust}, .modules = config->modules,
                                      .module_data = module_data};
@@ -172,7 +174,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
     rpc->loop = loop;
     rpc->expect = config->expect;
     rpc->address = mem_strdup(config->address), rpc->node_name = mem_strdup(config->node_name);
-    rpc->news = session_box_new(leases_news_wake, rpc);
+    rpc->news = lease_box_new(leases_news_wake, rpc);
     CHECK(uv_mutex_init(&rpc->peers_lock) == 0);
     rpc->audit = audit_new(rpc, config);
     int rv = open_replica(rpc, config, false, fault);
@@ -183,7 +185,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
     }
     if (rv != CO_OK) {
         audit_free(rpc->audit);
-        session_box_free(rpc->news);
+        lease_box_free(rpc->news);
         uv_mutex_destroy(&rpc->peers_lock);
         free(rpc->address), free(rpc->node_name);
         free(rpc);
@@ -205,7 +207,7 @@ static void handle_closed(uv_handle_t *handle) {
     leases_free(rpc);
     fetches_free(rpc->fetches);
     audit_free(rpc->audit);
-    session_box_free(rpc->news);
+    lease_box_free(rpc->news);
     machine_close(rpc->machine);
     uv_mutex_destroy(&rpc->peers_lock);
     void (*closed)(void *) = rpc->closed;

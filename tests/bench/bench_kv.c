@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "http/views_kv.h"
 #include "kv/kv.h"
+#include "registry/lease.h"
 #include "registry/catalog.h"
 
 enum { KEYS = 10000, VALUE_BYTES = 100, BATCH_MAX = 256 };
@@ -148,7 +149,7 @@ int main(void) {
     char folder[4096];
     snprintf(folder, sizeof folder, "%s/coord-bench-kv-XXXXXX", base ? base : "/tmp");
     CHECK(mkdtemp(folder) != NULL);
-    const struct machine_module *const modules[] = {&catalog_module, &kv_module, NULL};
+    const struct machine_module *const modules[] = {&catalog_module, &lease_module, &kv_module, NULL};
     struct machine_config config = {.store = {.folder = folder}, .modules = modules};
     struct fault fault = {0};
     if (machine_open(&config, &machine, &fault) != CO_OK) {

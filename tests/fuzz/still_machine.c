@@ -7,13 +7,14 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "kv/kv_internal.h"
+#include "registry/lease.h"
 #include "registry/catalog.h"
 #include "registry/operate.h"
 #include "registry/tables.h"
 
 #define NODE_ID "00000000-0000-4000-8000-000000000001"
 
-static const struct machine_module *const modules[] = {&catalog_module, &kv_module, NULL};
+static const struct machine_module *const modules[] = {&catalog_module, &lease_module, &kv_module, NULL};
 static struct machine *machine;
 
 /* -- what is in it -- */

@@ -19,6 +19,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "kv/kv.h"
+#include "registry/lease.h"
 #include "registry/catalog.h"
 
 #define PATIENCE_MS 5000
@@ -206,7 +207,7 @@ size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses) 
 }
 
 static void cluster_start(struct rpc *rpc, const char *folder) {
-    static const struct machine_module *const modules[] = {&catalog_module, &kv_module, NULL};
+    static const struct machine_module *const modules[] = {&catalog_module, &lease_module, &kv_module, NULL};
     struct machine_config config = {.store = {.folder = folder, .map_bytes = (uint64_t)1 << 30},
                                     .modules = modules};
     struct fault fault = {0};

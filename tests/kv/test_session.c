@@ -333,12 +333,11 @@ Test(session, lock_delay, .init = setup, .fini = teardown) {
 
 static void expect_news(const char *expected, unsigned line) {
     struct buffer text = {0};
-    static const char *const names[] = {"created", "ended", "delay", "delay-ended"};
-    struct session_news *next;
-    for (struct session_news *news = session_box_take(world.box); news; news = next) {
+    struct lease_news *next;
+    for (struct lease_news *news = lease_box_take(world.box); news; news = next) {
         next = news->next;
-        buffer_printf(&text, "%s %.*s %lld; ", names[news->type], news->size > 8 ? 8 : (int)news->size,
-                      news->name, (long long)news->duration_ns);
+        buffer_printf(&text, "%s %s %.*s %lld; ", timed_text(news->kind), news->ended ? "ended" : "began",
+                      news->size > 8 ? 8 : (int)news->size, news->name, (long long)news->period_ns);
         free(news);
     }
     buffer_append_byte(&text, '\0');
@@ -355,21 +354,21 @@ Test(session, news, .init = setup, .fini = teardown) {
     (void)kv_acquire(&world, "b", "1", id[1]);
     uint64_t ended = session_drop(&world, id[1]).index;
     cr_expect_eq(world.wakes, 1, "the box was not empty");
-    expect_news("created 00000001 7; delay a 60000000000; delay b 60000000000; ended 00000001 0; ", __LINE__);
+    expect_news("session began 00000001 7; lock-delay began a 60000000000; lock-delay began b 60000000000; session ended 00000001 0; ", __LINE__);
     (void)delay_end("a", ended, 1);
     (void)delay_end("a", ended, 1);
     cr_expect_eq(world.wakes, 2);
-    expect_news("delay-ended a 0; ", __LINE__);
+    expect_news("lock-delay ended a 0; ", __LINE__);
     (void)session_make(&world, id[2], &(struct session_plan){.node = "n1", .node_check = "c1"});
     (void)session_make(&world, "bad", &(struct session_plan){.node = "n1"});
     (void)node_remove(&world, "n1");
-    expect_news("created 00000002 0; ended 00000002 0; ", __LINE__);
+    expect_news("session began 00000002 0; session ended 00000002 0; ", __LINE__);
 }
 
 static unsigned due_count;
-static void on_due(void *data, const struct session_due *item) {
+static void on_due(void *data, const struct lease_due *item) {
     (void)data;
-    cr_expect(item->is_session ? slice_equal(item->id, slice_text(id[1])) : slice_is(item->key, "held"));
+    cr_expect(item->kind == TIMED_SESSION ? slice_is(item->name, id[1]) : slice_is(item->name, "held"));
     due_count++;
 }
 
@@ -381,20 +380,22 @@ Test(session, a_new_leader_reads_leases_from_the_store, .init = setup, .fini = t
     (void)kv_acquire(&world, "held", "1", id[0]);
     (void)session_drop(&world, id[0]);
     world_reopen(&world);
-    struct session_timers *timers = session_timers_new();
-    session_timers_lead(timers, store_read(world.reader), 3, 1000);
+    struct lease_timers *timers = lease_timers_new();
+    int64_t ttl_ns = -1;
+    lease_timers_lead(timers, 3, 1000);
+    cr_assert_eq(session_timers_read(timers, store_read(world.reader), 1000), CO_OK);
     store_read_done(world.reader);
-    cr_expect_eq(session_timers_renew(timers, slice_text(id[0]), 1000), CO_NOTFOUND);
-    cr_expect_eq(session_timers_renew(timers, slice_text(id[1]), 1000), CO_OK);
-    cr_expect_eq(session_timers_renew(timers, slice_text(id[2]), 1000), CO_OK);
+    cr_expect_eq(lease_timers_renew(timers, TIMED_SESSION, slice_text(id[0]), 1000, &ttl_ns), CO_NOTFOUND);
+    cr_expect_eq(lease_timers_renew(timers, TIMED_SESSION, slice_text(id[1]), 1000, &ttl_ns), CO_OK);
+    cr_expect_eq(lease_timers_renew(timers, TIMED_SESSION, slice_text(id[2]), 1000, &ttl_ns), CO_OK);
     unsigned expected = 0;
-    for (uint64_t at_ms; (at_ms = session_timers_deadline_ms(timers)) < 100000;) {
-        session_timers_tick(timers, at_ms, on_due, NULL);
+    for (uint64_t at_ms; (at_ms = lease_timers_deadline_ms(timers)) < 100000;) {
+        lease_timers_tick(timers, at_ms, on_due, NULL);
         if (due_count == expected) continue;
         uint64_t least_ms = due_count == 1 ? 3000 : 11000;
         cr_expect(at_ms > least_ms && at_ms <= least_ms + 1000);
         expected = due_count;
     }
     cr_expect_eq(due_count, 2);
-    session_timers_free(timers);
+    lease_timers_free(timers);
 }

@@ -11,8 +11,8 @@
 static void on_news(void *data) { ((struct world *)data)->wakes++; }
 
 static void machine_begin(struct world *world) {
-    static const struct machine_module *const modules[] = {&catalog_module, &kv_module, NULL};
-    void *const module_data[] = {NULL, world->box};
+    static const struct machine_module *const modules[] = {&catalog_module, &lease_module, &kv_module, NULL};
+    void *const module_data[] = {NULL, world->box, world->box};
     struct machine_config config = {
         .store = {.folder = world->folder, .map_bytes = 64 << 20, .reserve_step_bytes = 1 << 20},
         .modules = modules,
@@ -34,7 +34,7 @@ void world_open(struct world *world) {
     *world = (struct world){.term = 1};
     snprintf(world->folder, sizeof world->folder, "%s/coord-test-kv-XXXXXX", base ? base : "/tmp");
     cr_assert_not_null(mkdtemp(world->folder));
-    world->box = session_box_new(on_news, world);
+    world->box = lease_box_new(on_news, world);
     machine_begin(world);
 }
 
@@ -45,7 +45,7 @@ static int remove_one(const char *path, const struct stat *info, int type, struc
 
 void world_close(struct world *world) {
     machine_end(world);
-    session_box_free(world->box);
+    lease_box_free(world->box);
     arena_free(&world->arena);
     cr_assert_eq(nftw(world->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }

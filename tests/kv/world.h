@@ -6,11 +6,12 @@
 #include "base/text.h"
 #include "kv/session.h"
 #include "registry/catalog.h"
+#include "registry/lease.h"
 
 struct world {
     char folder[256];
     struct machine *machine;
-    struct session_box *box;
+    struct lease_box *box;
     struct store_reader *reader;
     struct arena arena; /* of requests and results: until the next world_query */
     uint64_t term;

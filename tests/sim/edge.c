@@ -19,17 +19,17 @@ struct write {
     struct node_proposal proposal;
     struct server *server;
     uint64_t op;           /* a client's, or */
-    struct lease_due *due; /* the lease table's */
+    struct lease_decision *due; /* the lease table's */
     uint64_t life;
 };
 
 struct decided { /* an outcome on its way to the lease table */
     struct decided *next;
-    struct lease_due *due;
+    struct lease_decision *due;
     int error;
 };
 
-static void due_decided(struct server *server, struct lease_due *due, int error) {
+static void due_decided(struct server *server, struct lease_decision *due, int error) {
     struct decided *decided = mem_zalloc(sizeof *decided);
     decided->due = due;
     decided->error = error;
@@ -238,9 +238,9 @@ void edge_renew(struct server *server, uint64_t op) {
     lease_keeper_renew(server->leases, &mine->renew, false, server_now_ms(server));
 }
 
-static struct session_news *take_news(void *data) {
+static struct lease_news *take_news(void *data) {
     struct server *server = data;
-    return session_box_take(server->machine.news);
+    return lease_box_take(server->machine.news);
 }
 
 static struct store_txn *read_begin(void *data) {
@@ -253,7 +253,7 @@ static void read_end(void *data) {
     store_read_done(server->machine.reader);
 }
 
-static void propose(void *data, struct lease_due *due, uint8_t command, const ProtobufCMessage *message) {
+static void propose(void *data, struct lease_decision *due, uint8_t command, const ProtobufCMessage *message) {
     struct write *write = mem_zalloc(sizeof *write);
     write->due = due;
     struct buffer bytes = {0};

@@ -18,11 +18,12 @@
 #include "kv/kv.h"
 #include "kv/session.h"
 #include "registry/catalog.h"
+#include "registry/lease.h"
 #include "registry/machine.h"
 #include "registry/operate.h"
 #include "tests/sim/sim.h"
 
-static const struct machine_module *const modules[] = {&catalog_module, &kv_module, NULL};
+static const struct machine_module *const modules[] = {&catalog_module, &lease_module, &kv_module, NULL};
 
 /* -- folders, used again by later runs -- */
 
@@ -80,8 +81,8 @@ void replica_open(struct replica *replica, uint32_t slot, bool trusted, void (*n
     char folder[300];
     folder_of(slot, folder, sizeof folder);
     log_level_now = LOG_ERROR;
-    replica->news = session_box_new(news, data);
-    void *const module_data[] = {NULL, replica->news};
+    replica->news = lease_box_new(news, data);
+    void *const module_data[] = {NULL, replica->news, replica->news};
     struct machine_config config = {.store = {.folder = folder,
                                               .map_bytes = UINT64_C(1) << 28,
                                               .reserve_step_bytes = 128 << 10,
@@ -102,7 +103,7 @@ void replica_close(struct replica *replica) {
     if (!replica->machine) return;
     store_reader_free(replica->reader);
     machine_close(replica->machine);
-    session_box_free(replica->news);
+    lease_box_free(replica->news);
     replica->machine = NULL;
 }
 

@@ -120,7 +120,7 @@ struct client;
 struct history;
 struct forwarding;
 struct lease_keeper;
-struct lease_due;
+struct lease_decision;
 
 /* A connection as one of its two servers sees it, and what is on its way to that server. */
 struct frame;
@@ -203,11 +203,11 @@ void network_heal(struct sim *sim);                                      /* all 
 
 struct machine; /* registry/machine.h */
 struct machine_result;
-struct session_box;
+struct lease_box;
 struct store_reader;
 struct replica {
     struct machine *machine;
-    struct session_box *news; /* for the lease table */
+    struct lease_box *news; /* for the lease table */
     struct store_reader *reader;
     uint64_t applied, applied_term;
     uint64_t sum; /* of the store's records */

@@ -2,18 +2,21 @@
  * do. */
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "kv/kv_internal.h"
+#include "base/check.h"
+#include "base/memory.h"
+#include "registry/lease_timers.h"
 
-struct session_box {
+struct lease_box {
     void (*wake)(void *data);
     void *data;
     pthread_mutex_t lock;
-    struct session_news *first, **last;
+    struct lease_news *first, **last;
 };
 
-struct session_box *session_box_new(void (*wake)(void *data), void *data) {
-    struct session_box *box = mem_zalloc(sizeof *box);
+struct lease_box *lease_box_new(void (*wake)(void *data), void *data) {
+    struct lease_box *box = mem_zalloc(sizeof *box);
     box->wake = wake;
     box->data = data;
     box->last = &box->first;
@@ -21,19 +24,19 @@ struct session_box *session_box_new(void (*wake)(void *data), void *data) {
     return box;
 }
 
-struct session_news *session_box_take(struct session_box *box) {
+struct lease_news *lease_box_take(struct lease_box *box) {
     pthread_mutex_lock(&box->lock);
-    struct session_news *news = box->first;
+    struct lease_news *news = box->first;
     box->first = NULL;
     box->last = &box->first;
     pthread_mutex_unlock(&box->lock);
     return news;
 }
 
-void session_box_free(struct session_box *box) {
+void lease_box_free(struct lease_box *box) {
     if (!box) return;
-    struct session_news *next;
-    for (struct session_news *news = session_box_take(box); news; news = next) {
+    struct lease_news *next;
+    for (struct lease_news *news = lease_box_take(box); news; news = next) {
         next = news->next;
         free(news);
     }
@@ -41,12 +44,10 @@ void session_box_free(struct session_box *box) {
     free(box);
 }
 
-void session_box_put(struct session_box *box, int type, struct slice name, uint64_t index,
-                     int64_t duration_ns) {
+void lease_box_put(struct lease_box *box, enum timed kind, bool ended, struct slice name, uint64_t index, int64_t period_ns) {
     if (!box) return;
-    struct session_news *news = mem_alloc(sizeof *news + name.size + 1);
-    *news =
-        (struct session_news){.type = type, .duration_ns = duration_ns, .index = index, .size = name.size};
+    struct lease_news *news = mem_alloc(sizeof *news + name.size + 1);
+    *news = (struct lease_news){.kind = kind, .ended = ended, .period_ns = period_ns, .index = index, .size = name.size};
     memcpy(news->name, name.data, name.size);
     news->name[name.size] = '\0';
     pthread_mutex_lock(&box->lock);

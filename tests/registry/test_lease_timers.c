@@ -6,55 +6,63 @@
 
 #include "base/check.h"
 #include "base/random.h"
-#include "kv/session.h"
+#include "registry/lease_timers.h"
 
 #define SECOND 1000000000ll
 
-static struct session_timers *timers;
+static struct lease_timers *timers;
+static enum timed kind; /* of what the tests are about */
 static uint64_t now_ms;
+static int64_t ttl_ns; /* of what was renewed last */
 static unsigned ticks;
 
 /* What came due, in order. */
 static struct end {
     char name[64];
-    bool is_session;
+    enum timed kind;
     uint64_t index, at_ms;
 } ends[1000];
 static unsigned end_count;
 
 static void setup(void) {
-    timers = session_timers_new();
+    timers = lease_timers_new();
     now_ms = 1000000;
-    session_timers_lead(timers, NULL, 1, now_ms);
+    lease_timers_lead(timers, 1, now_ms);
 }
-static void teardown(void) { session_timers_free(timers); }
+static void teardown(void) { lease_timers_free(timers); }
 
-static void on_due(void *data, const struct session_due *item) {
+static void on_due(void *data, const struct lease_due *item) {
     (void)data;
     cr_assert_lt(end_count, ARRAY_COUNT(ends));
     struct end *end = &ends[end_count++];
-    struct slice name = item->is_session ? item->id : item->key;
-    *end = (struct end){.is_session = item->is_session, .index = item->index, .at_ms = now_ms};
+    struct slice name = item->name;
+    *end = (struct end){.kind = item->kind, .index = item->index, .at_ms = now_ms};
     snprintf(end->name, sizeof end->name, "%.*s", (int)name.size, name.data);
 }
 
 static void tick(void) {
     ticks++;
-    session_timers_tick(timers, now_ms, on_due, NULL);
+    lease_timers_tick(timers, now_ms, on_due, NULL);
 }
 
 /* A loop at work: ticks when it is asked to. */
 static void run_until(uint64_t until_ms) {
-    for (uint64_t at_ms; (at_ms = session_timers_deadline_ms(timers)) <= until_ms;) {
+    for (uint64_t at_ms; (at_ms = lease_timers_deadline_ms(timers)) <= until_ms;) {
         if (at_ms > now_ms) now_ms = at_ms;
         tick();
     }
     now_ms = until_ms;
 }
 
-static int renew(const char *id) { return session_timers_renew(timers, slice_text(id), now_ms); }
-static void create(const char *id, int64_t ttl_ns) {
-    session_timers_created(timers, slice_text(id), ttl_ns, now_ms);
+static int renew(const char *id) {
+    return lease_timers_renew(timers, kind, slice_text(id), now_ms, &ttl_ns);
+}
+static void create(const char *id, int64_t period_ns) {
+    lease_timers_began(timers, kind, slice_text(id), 0, period_ns, now_ms);
+}
+
+static void delay(const char *key, uint64_t index, int64_t delay_ns) {
+    lease_timers_began(timers, TIMED_LOCK_DELAY, slice_text(key), index, delay_ns, now_ms);
 }
 
 /* -- bounds ------------------------------------------------------------------------------------- */
@@ -80,7 +88,7 @@ static const struct bound_row {
     {"the longest TTL", 86400 * SECOND, {80000000}, CO_OK, 80000000},
 };
 
-Test(session_timers, bounds, .init = setup, .fini = teardown) {
+static void check_bounds(void) {
     for (unsigned i = 0; i < ARRAY_COUNT(bound_rows); i++) {
         const struct bound_row *row = &bound_rows[i];
         uint64_t begin_ms = now_ms;
@@ -98,32 +106,77 @@ Test(session_timers, bounds, .init = setup, .fini = teardown) {
         cr_expect(lived_ns > row->ttl_ns, "%s: ended before the TTL", row->what);
         cr_expect(lived_ns <= row->ttl_ns + SECOND, "%s: ended %ld ns after the TTL", row->what,
                   (long)(lived_ns - row->ttl_ns));
-        session_timers_ended(timers, slice_text("s"));
+        lease_timers_ended(timers, kind, slice_text("s"), 0);
     }
 }
 
-Test(session_timers, while_its_end_is_proposed_it_is_not_renewed, .init = setup, .fini = teardown) {
+Test(lease_timers, bounds, .init = setup, .fini = teardown) {
+    for (kind = TIMED_SESSION; kind <= TIMED_LEASE; kind++) check_bounds();
+}
+
+Test(lease_timers, what_a_renewal_and_a_look_tell, .init = setup, .fini = teardown) {
+    uint64_t left_ms = 0;
+    int64_t looked_ns = 0;
+    kind = TIMED_LEASE;
+    create("l", 10 * SECOND);
+    run_until(now_ms + 4000);
+    cr_expect_eq(lease_timers_left(timers, kind, slice_text("l"), now_ms, &left_ms, &looked_ns), CO_OK);
+    cr_expect(left_ms == 6000 && looked_ns == 10 * SECOND, "%lu ms", left_ms);
+    cr_expect_eq(lease_timers_left(timers, TIMED_SESSION, slice_text("l"), now_ms, &left_ms, &looked_ns), CO_NOTFOUND);
+    cr_expect_eq(renew("l"), CO_OK);
+    cr_expect_eq(ttl_ns, 10 * SECOND);
+    cr_expect_eq(lease_timers_left(timers, kind, slice_text("l"), now_ms, &left_ms, &looked_ns), CO_OK);
+    cr_expect_eq(left_ms, 10000);
+    run_until(now_ms + 10100); /* the grace: nothing is left, and it is not over */
+    cr_expect_eq(lease_timers_left(timers, kind, slice_text("l"), now_ms, &left_ms, &looked_ns), CO_OK);
+    cr_expect(left_ms == 0 && end_count == 0);
+    run_until(now_ms + 1000);
+    cr_expect_eq(lease_timers_left(timers, kind, slice_text("l"), now_ms, &left_ms, &looked_ns), CO_NOTFOUND);
+    lease_timers_follow(timers);
+    cr_expect_eq(lease_timers_left(timers, kind, slice_text("l"), now_ms, &left_ms, &looked_ns), CO_NOTLEADER);
+}
+
+/* It died, was granted a lease again, died again: only the last death counts. */
+Test(lease_timers, dead_nodes, .init = setup, .fini = teardown) {
+    struct slice node = slice_text("web1");
+    lease_timers_began(timers, TIMED_DEAD_NODE, node, 20, 72 * 3600 * SECOND, now_ms);
+    cr_expect_eq(lease_timers_renew(timers, TIMED_DEAD_NODE, node, now_ms, &ttl_ns), CO_NOTFOUND);
+    run_until(now_ms + 72 * 3600 * 1000 - 1000);
+    lease_timers_ended(timers, TIMED_DEAD_NODE, node, 20);
+    lease_timers_began(timers, TIMED_DEAD_NODE, node, 30, 2 * SECOND, now_ms);
+    lease_timers_ended(timers, TIMED_DEAD_NODE, node, 20); /* told late */
+    run_until(now_ms + 1999);
+    cr_expect_eq(end_count, 0);
+    cr_expect_eq(lease_timers_count(timers, TIMED_DEAD_NODE), 1);
+    run_until(now_ms + 100);
+    cr_assert_eq(end_count, 1);
+    cr_expect(ends[0].kind == TIMED_DEAD_NODE && ends[0].index == 30);
+    lease_timers_ended(timers, TIMED_DEAD_NODE, node, 30);
+    cr_expect_eq(lease_timers_count(timers, TIMED_DEAD_NODE), 0);
+}
+
+Test(lease_timers, while_its_end_is_proposed_it_is_not_renewed, .init = setup, .fini = teardown) {
     create("s", 10 * SECOND);
     run_until(now_ms + 11000);
     cr_assert_eq(end_count, 1);
     cr_expect_eq(renew("s"), CO_NOTFOUND);
     run_until(now_ms + 60000);
     cr_expect_eq(end_count, 1, "proposed once");
-    session_timers_ended(timers, slice_text("s"));
+    lease_timers_ended(timers, kind, slice_text("s"), 0);
     cr_expect_eq(renew("s"), CO_NOTFOUND);
-    cr_expect_eq(session_timers_deadline_ms(timers), UINT64_MAX);
+    cr_expect_eq(lease_timers_deadline_ms(timers), UINT64_MAX);
 }
 
-Test(session_timers, a_failed_proposal_is_made_again_unless_renewed, .init = setup, .fini = teardown) {
+Test(lease_timers, a_failed_proposal_is_made_again_unless_renewed, .init = setup, .fini = teardown) {
     create("s", 10 * SECOND);
-    struct session_due item = {.is_session = true, .id = slice_text("s")};
+    struct lease_due item = {.kind = kind, .name = slice_text("s")};
     run_until(now_ms + 11000);
     cr_assert_eq(end_count, 1);
-    session_timers_failed(timers, &item, now_ms);
-    session_timers_failed(timers, &item, now_ms); /* said twice: counts once */
+    lease_timers_failed(timers, &item, now_ms);
+    lease_timers_failed(timers, &item, now_ms); /* said twice: counts once */
     run_until(now_ms + 1000);
     cr_assert_eq(end_count, 2);
-    session_timers_failed(timers, &item, now_ms);
+    lease_timers_failed(timers, &item, now_ms);
     cr_expect_eq(renew("s"), CO_OK);
     uint64_t renewed_ms = now_ms;
     run_until(now_ms + 20000);
@@ -131,9 +184,9 @@ Test(session_timers, a_failed_proposal_is_made_again_unless_renewed, .init = set
     cr_expect(ends[2].at_ms > renewed_ms + 10000 && ends[2].at_ms <= renewed_ms + 11000);
 }
 
-Test(session_timers, without_ttl_it_is_known_and_never_ends, .init = setup, .fini = teardown) {
+Test(lease_timers, without_ttl_it_is_known_and_never_ends, .init = setup, .fini = teardown) {
     create("s", 0);
-    cr_expect_eq(session_timers_deadline_ms(timers), UINT64_MAX);
+    cr_expect_eq(lease_timers_deadline_ms(timers), UINT64_MAX);
     cr_expect_eq(renew("s"), CO_OK);
     cr_expect_eq(renew("other"), CO_NOTFOUND);
     run_until(now_ms + 1000000000);
@@ -153,20 +206,20 @@ static const struct {
 };
 
 /* Renewed at 0 with the old leader; the new one has applied its first entry at leads_ms. */
-Test(session_timers, over_a_change_of_leader, .init = setup, .fini = teardown) {
+Test(lease_timers, over_a_change_of_leader, .init = setup, .fini = teardown) {
     for (unsigned i = 0; i < ARRAY_COUNT(change_rows); i++) {
-        struct session_timers *old = timers;
+        struct lease_timers *old = timers;
         uint64_t begin_ms = now_ms, ttl_ms = 10000;
-        session_timers_lead(old, NULL, 1 + 2 * i, now_ms);
+        lease_timers_lead(old, 1 + 2 * i, now_ms);
         create("s", (int64_t)ttl_ms * 1000000);
         run_until(begin_ms + change_rows[i].dies_ms);
         end_count = 0; /* what it proposed last was not committed */
-        session_timers_follow(old);
+        lease_timers_follow(old);
         run_until(begin_ms + change_rows[i].leads_ms);
         cr_expect_eq(renew("s"), CO_NOTLEADER);
-        cr_expect_eq(session_timers_term(old), 0);
-        session_timers_lead(old, NULL, 2 + 2 * i, now_ms);
-        cr_expect_eq(session_timers_term(old), 2 + 2 * i);
+        cr_expect_eq(lease_timers_term(old), 0);
+        lease_timers_lead(old, 2 + 2 * i, now_ms);
+        cr_expect_eq(lease_timers_term(old), 2 + 2 * i);
         create("s", (int64_t)ttl_ms * 1000000); /* found in the store */
         run_until(begin_ms + 10 * ttl_ms);
         cr_assert_eq(end_count, 1, "%s", change_rows[i].what);
@@ -174,35 +227,35 @@ Test(session_timers, over_a_change_of_leader, .init = setup, .fini = teardown) {
                      change_rows[i].what);
         if (change_rows[i].dies_ms <= ttl_ms)
             cr_expect_leq(ends[0].at_ms, begin_ms + 2 * ttl_ms + 2000, "%s: too late", change_rows[i].what);
-        session_timers_follow(old);
+        lease_timers_follow(old);
     }
 }
 
-Test(session_timers, news_for_a_follower_are_forgotten, .init = setup, .fini = teardown) {
-    session_timers_follow(timers);
+Test(lease_timers, news_for_a_follower_are_forgotten, .init = setup, .fini = teardown) {
+    lease_timers_follow(timers);
     create("s", SECOND);
-    session_timers_delay(timers, slice_text("k"), 5, SECOND, now_ms);
-    cr_expect_eq(session_timers_deadline_ms(timers), UINT64_MAX);
+    delay("k", 5, SECOND);
+    cr_expect_eq(lease_timers_deadline_ms(timers), UINT64_MAX);
     tick();
-    session_timers_ended(timers, slice_text("s"));
-    session_timers_delay_ended(timers, slice_text("k"), 5);
-    session_timers_lead(timers, NULL, 2, now_ms);
+    lease_timers_ended(timers, kind, slice_text("s"), 0);
+    lease_timers_ended(timers, TIMED_LOCK_DELAY, slice_text("k"), 5);
+    lease_timers_lead(timers, 2, now_ms);
     cr_expect_eq(renew("s"), CO_NOTFOUND);
 }
 
 /* The store is read when the news of the same entries are still in the box. */
-Test(session_timers, news_that_the_store_told_already, .init = setup, .fini = teardown) {
+Test(lease_timers, news_that_the_store_told_already, .init = setup, .fini = teardown) {
     create("s", 10 * SECOND);
-    session_timers_delay(timers, slice_text("k"), 9, 10 * SECOND, now_ms);
+    delay("k", 9, 10 * SECOND);
     run_until(now_ms + 5000);
     create("s", 10 * SECOND);                                              /* does not count as a renewal */
-    session_timers_delay(timers, slice_text("k"), 5, 10 * SECOND, now_ms); /* an older one: over already */
-    session_timers_delay_ended(timers, slice_text("k"), 5);
-    session_timers_delay(timers, slice_text("k"), 9, 10 * SECOND, now_ms);
+    delay("k", 5, 10 * SECOND); /* an older one: over already */
+    lease_timers_ended(timers, TIMED_LOCK_DELAY, slice_text("k"), 5);
+    delay("k", 9, 10 * SECOND);
     run_until(now_ms + 6500);
     cr_assert_eq(end_count, 2);
-    cr_expect(ends[0].is_session != ends[1].is_session);
-    cr_expect_eq(ends[ends[0].is_session].index, 9);
+    cr_expect(ends[0].kind != ends[1].kind);
+    cr_expect_eq(ends[ends[0].kind == kind].index, 9);
 }
 
 /* -- a loop that stands still ------------------------------------------------------------------- */
@@ -217,7 +270,7 @@ static const struct stall_row {
     {"a paused machine", 3000, 3600000, true},  {"long, until just before the end", 7000, 9990, true},
 };
 
-Test(session_timers, a_loop_that_stood_still, .init = setup, .fini = teardown) {
+Test(lease_timers, a_loop_that_stood_still, .init = setup, .fini = teardown) {
     for (unsigned i = 0; i < ARRAY_COUNT(stall_rows); i++) {
         for (unsigned renews = 0; renews < 2; renews++) {
             const struct stall_row *row = &stall_rows[i];
@@ -238,19 +291,19 @@ Test(session_timers, a_loop_that_stood_still, .init = setup, .fini = teardown) {
             cr_expect_gt(ends[0].at_ms, begin_ms + lives_ms + 10000, "%s", row->what);
             cr_expect_leq(ends[0].at_ms, begin_ms + lives_ms + 11000, "%s: %lu ms", row->what,
                           ends[0].at_ms - begin_ms);
-            session_timers_ended(timers, slice_text("s"));
+            lease_timers_ended(timers, kind, slice_text("s"), 0);
         }
     }
 }
 
-Test(session_timers, leading_again_in_the_same_term_grants_a_period_but_renews_nothing_proposed,
+Test(lease_timers, leading_again_in_the_same_term_grants_a_period_but_renews_nothing_proposed,
      .init = setup, .fini = teardown) {
     create("a", 10 * SECOND);
     run_until(now_ms + 5000);
     create("b", 10 * SECOND);
     run_until(now_ms + 6000);
     cr_assert_eq(end_count, 1);
-    session_timers_lead(timers, NULL, 1, now_ms);
+    lease_timers_lead(timers, 1, now_ms);
     uint64_t granted_ms = now_ms;
     cr_expect_eq(renew("a"), CO_NOTFOUND);
     run_until(now_ms + 20000);
@@ -259,7 +312,7 @@ Test(session_timers, leading_again_in_the_same_term_grants_a_period_but_renews_n
     cr_expect_gt(ends[1].at_ms, granted_ms + 10000);
 }
 
-Test(session_timers, an_idle_lease_costs_few_ticks, .init = setup, .fini = teardown) {
+Test(lease_timers, an_idle_lease_costs_few_ticks, .init = setup, .fini = teardown) {
     create("s", 3600 * SECOND);
     ticks = 0;
     run_until(now_ms + 3590000);
@@ -273,7 +326,7 @@ Test(session_timers, an_idle_lease_costs_few_ticks, .init = setup, .fini = teard
 /* -- lock-delays -------------------------------------------------------------------------------- */
 
 /* Milliseconds of a clock are cut: 3 - 0 may be little more than 2. */
-Test(session_timers, a_lock_delay_is_never_cut_short, .init = setup, .fini = teardown) {
+Test(lease_timers, a_lock_delay_is_never_cut_short, .init = setup, .fini = teardown) {
     static const struct {
         int64_t delay_ns;
         uint64_t least_ms;
@@ -287,37 +340,36 @@ Test(session_timers, a_lock_delay_is_never_cut_short, .init = setup, .fini = tea
     for (unsigned i = 0; i < ARRAY_COUNT(rows); i++) {
         uint64_t begin_ms = now_ms;
         end_count = 0;
-        session_timers_delay(timers, slice_text("k"), 1 + i, rows[i].delay_ns, now_ms);
+        delay("k", 1 + i, rows[i].delay_ns);
         run_until(now_ms + 30000);
         cr_assert_eq(end_count, 1);
         cr_expect_eq(ends[0].at_ms - begin_ms, rows[i].least_ms, "row %u: %lu ms", i,
                      ends[0].at_ms - begin_ms);
-        session_timers_delay_ended(timers, slice_text("k"), 1 + i);
+        lease_timers_ended(timers, TIMED_LOCK_DELAY, slice_text("k"), 1 + i);
     }
 }
 
-Test(session_timers, lock_delays, .init = setup, .fini = teardown) {
+Test(lease_timers, lock_delays, .init = setup, .fini = teardown) {
     uint64_t begin_ms = now_ms;
-    session_timers_delay(timers, slice_text("k"), 7, 15 * SECOND, now_ms);
-    session_timers_delay(timers, slice_text("soon"), 8, 1, now_ms);
+    delay("k", 7, 15 * SECOND);
+    delay("soon", 8, 1);
     create("k", 15 * SECOND); /* a session of the same name is another thing */
     run_until(now_ms + 14999);
     cr_assert_eq(end_count, 1);
     cr_expect_str_eq(ends[0].name, "soon");
     run_until(now_ms + 1001);
     cr_assert_eq(end_count, 3);
-    cr_expect(!ends[1].is_session && ends[1].index == 7 && ends[2].is_session);
+    cr_expect(ends[1].kind == TIMED_LOCK_DELAY && ends[1].index == 7 && ends[2].kind == kind);
     cr_expect(ends[1].at_ms > begin_ms + 15000 && ends[1].at_ms <= begin_ms + 16000);
-    struct session_due other = {.key = slice_text("k"), .index = 6},
-                       same = {.key = slice_text("k"), .index = 7};
-    session_timers_failed(timers, &other, now_ms);
+    struct lease_due other = {TIMED_LOCK_DELAY, slice_text("k"), 6}, same = {TIMED_LOCK_DELAY, slice_text("k"), 7};
+    lease_timers_failed(timers, &other, now_ms);
     run_until(now_ms + 5000);
     cr_expect_eq(end_count, 3);
-    session_timers_failed(timers, &same, now_ms);
+    lease_timers_failed(timers, &same, now_ms);
     run_until(now_ms + 5000);
     cr_expect_eq(end_count, 4);
-    session_timers_delay_ended(timers, slice_text("k"), 7);
-    session_timers_delay(timers, slice_text("k"), 12, 15 * SECOND, now_ms); /* the next holder's */
+    lease_timers_ended(timers, TIMED_LOCK_DELAY, slice_text("k"), 7);
+    delay("k", 12, 15 * SECOND); /* the next holder's */
     run_until(now_ms + 20000);
     cr_expect_eq(end_count, 5);
     cr_expect_eq(ends[4].index, 12);
@@ -327,7 +379,7 @@ Test(session_timers, lock_delays, .init = setup, .fini = teardown) {
 
 enum { MANY = 300 };
 
-Test(session_timers, many_random_leases, .init = setup, .fini = teardown) {
+Test(lease_timers, many_random_leases, .init = setup, .fini = teardown) {
     struct {
         bool there, proposed;
         uint64_t granted_ms, ttl_ms;
@@ -349,7 +401,7 @@ Test(session_timers, many_random_leases, .init = setup, .fini = teardown) {
             case 1:
                 if (rng_below(&rng, 4) != 0) break;
                 model[n].there = false;
-                session_timers_ended(timers, slice_text(id));
+                lease_timers_ended(timers, kind, slice_text(id), 0);
                 break;
             default: {
                 int error = renew(id);

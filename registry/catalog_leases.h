@@ -1,0 +1,24 @@
+/* Inside the registry: what the catalog does when leases come and end (registry/lease.h says when). Applier thread. */
+#ifndef COORD_REGISTRY_CATALOG_LEASES_H
+#define COORD_REGISTRY_CATALOG_LEASES_H
+
+#include "registry/catalog.h"
+#include "registry/lease.h"
+
+/* MACHINE_LEASE_ENDED: what is bound to it goes. */
+void catalog_on_event(struct machine_tx *tx, const struct machine_event *event);
+
+/* The node's agent lives: its serfHealth passes, if it has one. Of a node that stands under another id nothing is changed; false. An empty
+ * id, on either side, is no other. */
+bool catalog_node_lives(struct machine_tx *tx, struct slice node, struct slice node_id);
+/* It died: serfHealth is critical from now on. False: there is no such node. */
+bool catalog_node_died(struct machine_tx *tx, struct slice node, struct slice node_id);
+/* It goes, with all that is on it. `dead_only`: unless its serfHealth says that it lives. */
+void catalog_node_goes(struct machine_tx *tx, struct slice node, struct slice node_id, bool dead_only);
+
+/* A registration's leases: may it bind to them? Settles which lease the node's record names. False: refused. */
+bool catalog_leases_fit(struct machine_tx *tx, Pb__RegisterCommand *command, struct machine_result *result);
+/* A record named the lease `before`, and names `after` from now on; "" each: none. */
+void catalog_rebind(struct machine_tx *tx, enum lease_kind kind, const char *before, const char *after, struct slice name);
+
+#endif

@@ -1,0 +1,75 @@
+/* Leases: a replicated record with a TTL that its owner renews with the leader; what is bound to it goes with it, in one entry.
+ *
+ * - A *free lease* is anybody's: services, nodes and keys hang on it. When it ends (revoked or expired), everything bound is removed in
+ *   that entry; each touched thing wakes its watchers once, with removal marks.
+ * - A *node lease* is the liveness of a node's agent, granted under the node's name (compared without case, as the catalog does). It has
+ *   one owner at a time: while a lease of another node id stands under the name, a grant is refused with CO_EXISTS and a line that says who
+ *   has it (the second agent waits and asks again). The same node id takes over at once; the older lease ends, and nothing is marked.
+ *      granted   the node's check serfHealth passes again, in the same entry, if the node is in the catalog under this node id (or under
+ *                none) and has that check; the note that it is dead goes. A node that is not there yet comes with its registration
+ *      expired, or ended by an operator
+ *                serfHealth of the node becomes critical ("Agent not live or unreachable"), also if it had none: sessions and what hangs on
+ *                them end in the same entry. The note "dead node" stands from now on
+ *      left      (LeaseEndCommand.leave) the node goes, with services and checks
+ *      reaped    reconnect_timeout after it died the leader has the node removed (LEASE_REAP); a change of leader begins the wait anew
+ *   If the node is not in the catalog when the lease ends, nothing is marked and no note is made. A node that is removed takes its note along;
+ *   its lease stays.
+ *   Things may be bound to a node lease too: they are removed whenever that lease ends, by a takeover as well.
+ *
+ * How commands name a lease (all fields of cluster version 3; a lease that does not stand is refused with CO_NOTFOUND, "lease \"ID\" is not
+ * known: it has expired or was revoked; register again"):
+ *   RegisterCommand.service.lease  binds the service, which goes with its checks. Registering it again with another lease, or none, binds
+ *                                anew
+ *   RegisterCommand.node.lease   binds the node, which goes with all that is on it (not together with skip_node_update). A registration
+ *                                of the node alone, without service and checks, binds anew; another that names no lease leaves it as it is
+ *   RegisterCommand.by_lease, CatalogBatchCommand.by_lease
+ *                                binds nothing: the command is of the agent that holds this node lease, and is refused when that is over.
+ *                                What a dead or replaced agent still has on its way can then change nothing
+ *   KvCommand.lease              binds the key; every later write of the key says anew whether, and to which lease it is bound
+ *
+ * Time: the leader counts (registry/lease_timers.h), renewals are no commands (rpc_renew). An expiry carries the term of the leader that
+ * decided it, and is refused in another.
+ *
+ * Commands and fields are of cluster version 3 (registry/version.h). */
+#ifndef COORD_REGISTRY_LEASE_H
+#define COORD_REGISTRY_LEASE_H
+
+#include "registry/lease.pb-c.h"
+#include "registry/machine.h"
+
+enum lease_command { LEASE_GRANT = 20, LEASE_END = 21, LEASE_REAP = 22 };
+enum lease_space {
+    SPACE_LEASE = 4,            /* a lease id: it, and which things are bound to it */
+    SPACE_LEASE_TABLE = 5,      /* name "": all of that */
+    SPACE_DEAD_NODES = 6,       /* name "" */
+};
+#define LEASE_SINCE 3           /* cluster version */
+#define LEASE_RECONNECT_NS 259200000000000 /* 72 h, as Consul: LeaseGrantCommand's reconnect_timeout_ns 0 means this */
+#define LEASE_TTL_MIN_NS   100000000       /* what commands may ask for; the HTTP API has bounds of its own */
+#define LEASE_TTL_MAX_NS   86400000000000
+
+/* LEASE_GRANT: CO_OK with the pb.Lease; CO_EXISTS (see above), CO_INVALID. LEASE_END: yes, also when there was none (term 0), CO_CONFLICT (in
+ * another term). LEASE_REAP: yes: removed; CO_CONFLICT. module_data: NULL, or the struct lease_box that its news go to. */
+extern const struct machine_module lease_module;
+extern const struct query_type query_lease;          /* LeaseRequest -> LeaseEntry; found=false; thing: the lease */
+extern const struct query_type query_leases;         /* LeaseListRequest -> LeaseEntriesResult; thing: table */
+extern const struct query_type query_dead_nodes;     /* DeadNodesRequest -> DeadNodesResult */
+
+/* -- for modules that bind records to leases (applier thread; tx is an entry being applied) ------------------------------ */
+enum lease_kind { LEASE_BINDS_KEY = 1, LEASE_BINDS_SERVICE = 2, LEASE_BINDS_NODE = 3 };
+/* May something be bound to it? False: `result` says that the lease is not known. */
+bool lease_known(struct machine_tx *tx, struct slice lease, struct machine_result *result);
+/* `name`: a key; service: lease_service_name; node. The module keeps the lease's id in its own record too, and unbinds when that changes or
+ * goes. Binding what is bound does nothing. */
+void lease_bind(struct machine_tx *tx, struct slice lease, enum lease_kind kind, struct slice name);
+void lease_unbind(struct machine_tx *tx, struct slice lease, enum lease_kind kind, struct slice name);
+/* The first thing of that kind that is bound to it, in the arena: what a module does at MACHINE_LEASE_ENDED (event.id: the lease) is to take
+ * the first, remove it and unbind it, until there is none. */
+bool lease_first(struct machine_tx *tx, struct slice lease, enum lease_kind kind, struct slice *name);
+struct slice lease_service_name(struct arena *arena, struct slice node, struct slice id);
+
+/* Reads for the leader's table: calls `each` for everything that has a deadline. CO_OK, CO_CORRUPT. */
+struct lease_timers;
+int lease_timers_read(struct lease_timers *timers, struct store_txn *txn, uint64_t now_ms);
+
+#endif

@@ -1,0 +1,222 @@
+/* Commands on leases. Everything is checked before the first write. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "registry/catalog_leases.h"
+#include "registry/catalog_records.h"
+#include "registry/lease_internal.h"
+#include "registry/lease_timers.h"
+#include "registry/tables.h"
+
+static const struct slice nothing = SLICE_LITERAL("");
+
+static int refuse(struct machine_result *result, int error, const char *text) {
+    result->error = error;
+    result->text = text;
+    return CO_OK;
+}
+
+/* -- records ------------------------------------------------------------------------------------------ */
+
+static int unpack(struct slice bytes, const ProtobufCMessageDescriptor *type, struct arena *arena, void *message) {
+    ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
+    void **out = message;
+    *out = protobuf_c_message_unpack(type, &allocator, bytes.size, (const uint8_t *)bytes.data);
+    return *out ? CO_OK : CO_CORRUPT;
+}
+
+int lease_record(struct store_txn *txn, struct slice id, struct arena *arena, Pb__Lease **lease) {
+    struct slice bytes;
+    if (id.size != UUID_TEXT_SIZE) return CO_NOTFOUND;
+    int rv = store_get(txn, TABLE_LEASES, id, &bytes);
+    return rv == CO_OK ? unpack(bytes, &pb__lease__descriptor, arena, lease) : rv;
+}
+
+/* Names that differ in case only are one to the catalog. */
+struct slice lease_node_key(struct slice node, char *room) {
+    char stack[512], *lower = node.size <= sizeof stack ? stack : mem_alloc(node.size);
+    for (size_t i = 0; i < node.size; i++)
+        lower[i] = (char)(node.data[i] >= 'A' && node.data[i] <= 'Z' ? node.data[i] + 32 : node.data[i]);
+    struct slice key = store_key_long(slice_make(lower, node.size), room);
+    if (key.data != room) memcpy(room, key.data, key.size), key.data = room;
+    if (lower != stack) free(lower);
+    return key;
+}
+
+bool lease_known(struct machine_tx *tx, struct slice lease, struct machine_result *result) {
+    struct slice ignored;
+    if (lease.size == UUID_TEXT_SIZE && store_get(tx->store, TABLE_LEASES, lease, &ignored) == CO_OK) return true;
+    refuse(result, CO_NOTFOUND,
+           arena_printf(tx->arena, "lease \"%.*s\" is not known: it has expired or was revoked; register again",
+                        lease.size < 100 ? (int)lease.size : 100, lease.data));
+    return false;
+}
+
+static void mark(struct machine_tx *tx, struct slice id, bool removed) {
+    machine_mark(tx, SPACE_LEASE, id, removed);
+    machine_mark(tx, SPACE_LEASE_TABLE, nothing, false);
+}
+
+/* -- dead nodes --------------------------------------------------------------------------------------- */
+
+static int dead_get(struct machine_tx *tx, struct slice node, Pb__DeadNode **dead) {
+    char room[STORE_KEY_MAX];
+    struct slice bytes;
+    int rv = store_get(tx->store, TABLE_DEAD_NODES, lease_node_key(node, room), &bytes);
+    return rv == CO_OK ? unpack(bytes, &pb__dead_node__descriptor, tx->arena, dead) : rv;
+}
+
+static void dead_put(struct machine_tx *tx, const Pb__Lease *lease) {
+    Pb__DeadNode dead = PB__DEAD_NODE__INIT;
+    dead.node = lease->node, dead.node_id = lease->node_id;
+    dead.reconnect_timeout_ns = lease->reconnect_timeout_ns ? lease->reconnect_timeout_ns : LEASE_RECONNECT_NS;
+    dead.create_index = tx->index;
+    char room[STORE_KEY_MAX];
+    struct slice node = slice_text(lease->node);
+    store_put(tx->store, TABLE_DEAD_NODES, lease_node_key(node, room), record_pack(tx->arena, &dead.base));
+    machine_mark(tx, SPACE_DEAD_NODES, nothing, false);
+    lease_box_put(tx->module_data, TIMED_DEAD_NODE, false, node, tx->index, dead.reconnect_timeout_ns);
+}
+
+static void dead_forget(struct machine_tx *tx, struct slice node) {
+    Pb__DeadNode *dead;
+    char room[STORE_KEY_MAX];
+    if (dead_get(tx, node, &dead) != CO_OK) return;
+    (void)store_del(tx->store, TABLE_DEAD_NODES, lease_node_key(node, room));
+    machine_mark(tx, SPACE_DEAD_NODES, nothing, false);
+    lease_box_put(tx->module_data, TIMED_DEAD_NODE, true, slice_text(dead->node), dead->create_index, 0);
+}
+
+static void on_event(struct machine_tx *tx, const struct machine_event *event) {
+    if (event->type == MACHINE_NODE_REMOVED) dead_forget(tx, event->node);
+}
+
+/* -- the end ------------------------------------------------------------------------------------------ */
+
+enum end { END_OVER, END_LEFT, END_TAKEN_OVER };
+
+static void lease_end(struct machine_tx *tx, const Pb__Lease *lease, enum end how) {
+    struct slice id = slice_text(lease->id), node = slice_text(lease->node), node_id = slice_text(lease->node_id), holder;
+    char room[STORE_KEY_MAX];
+    (void)store_del(tx->store, TABLE_LEASES, id); /* first: those that unbind look whether it stands */
+    machine_emit(tx, MACHINE_LEASE_ENDED, node, id);
+    if (node.size && store_get(tx->store, TABLE_LEASE_NODES, lease_node_key(node, room), &holder) == CO_OK &&
+        slice_equal(holder, id))
+        (void)store_del(tx->store, TABLE_LEASE_NODES, lease_node_key(node, room));
+    if (node.size && how == END_OVER && catalog_node_died(tx, node, node_id)) dead_put(tx, lease);
+    if (node.size && how == END_LEFT) catalog_node_goes(tx, node, node_id, false);
+    mark(tx, id, true);
+    lease_box_put(tx->module_data, TIMED_LEASE, true, id, 0, 0);
+}
+
+static int apply_end(struct machine_tx *tx, const Pb__LeaseEndCommand *command, struct machine_result *result) {
+    if (command->term != 0 && command->term != tx->term) return refuse(result, CO_CONFLICT, "proposed in another term");
+    Pb__Lease *lease;
+    int rv = lease_record(tx->store, slice_text(command->id), tx->arena, &lease);
+    result->yes = true; /* also when there is no such lease */
+    if (rv == CO_NOTFOUND) return CO_OK;
+    if (rv == CO_OK) lease_end(tx, lease, command->leave ? END_LEFT : END_OVER);
+    return rv;
+}
+
+static int apply_reap(struct machine_tx *tx, const Pb__LeaseReapCommand *command, struct machine_result *result) {
+    if (command->term != tx->term) return refuse(result, CO_CONFLICT, "proposed in another term");
+    Pb__DeadNode *dead;
+    int rv = dead_get(tx, slice_text(command->node), &dead);
+    if (rv == CO_NOTFOUND) return CO_OK;
+    if (rv != CO_OK) return rv;
+    result->yes = dead->create_index == command->index;
+    if (!result->yes) return CO_OK; /* it came back and died again meanwhile */
+    dead_forget(tx, slice_text(command->node));
+    catalog_node_goes(tx, slice_text(dead->node), slice_text(dead->node_id), true);
+    return CO_OK;
+}
+
+/* -- granting ----------------------------------------------------------------------------------------- */
+
+/* The lease that stands under the node's name; NULL: none. */
+static int holder_of(struct machine_tx *tx, const Pb__Lease *lease, Pb__Lease **holder) {
+    char room[STORE_KEY_MAX];
+    struct slice id;
+    *holder = NULL;
+    if (!lease->node[0]) return CO_OK;
+    int rv = store_get(tx->store, TABLE_LEASE_NODES, lease_node_key(slice_text(lease->node), room), &id);
+    if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_OK : rv;
+    rv = lease_record(tx->store, id, tx->arena, holder);
+    return rv == CO_NOTFOUND ? CO_CORRUPT : rv;
+}
+
+static const char *wrong(struct arena *arena, const Pb__Lease *lease) {
+    if (!uuid_valid(slice_text(lease->id))) return "the lease's id is not a UUID";
+    if (lease->ttl_ns < LEASE_TTL_MIN_NS || lease->ttl_ns > LEASE_TTL_MAX_NS)
+        return "a lease's TTL must be between 100ms and 24h";
+    if (lease->reconnect_timeout_ns < 0) return "the reconnect timeout must not be negative";
+    if (lease->node[0] && !uuid_valid(slice_text(lease->node_id)))
+        return arena_printf(arena, "Bad node ID: \"%.64s\" is no UUID", lease->node_id);
+    if (!lease->node[0] && lease->node_id[0]) return "a node ID without a node";
+    return NULL;
+}
+
+static int apply_grant(struct machine_tx *tx, Pb__LeaseGrantCommand *command, struct machine_result *result) {
+    Pb__Lease *lease = command->lease, *holder;
+    struct slice ignored;
+    const char *why = lease ? wrong(tx->arena, lease) : "no lease";
+    if (why) return refuse(result, CO_INVALID, why);
+    struct slice id = slice_text(lease->id), node = slice_text(lease->node);
+    if (store_get(tx->store, TABLE_LEASES, id, &ignored) == CO_OK)
+        return refuse(result, CO_EXISTS, "a lease of this id exists already");
+    int rv = holder_of(tx, lease, &holder);
+    if (rv != CO_OK) return rv;
+    if (holder && !slice_equal_nocase(slice_text(holder->node_id), slice_text(lease->node_id)))
+        return refuse(result, CO_EXISTS,
+                      arena_printf(tx->arena,
+                                   "node name \"%s\" is held by the agent with node ID %s (lease %s): wait until "
+                                   "that lease ends",
+                                   holder->node, holder->node_id, holder->id));
+    if (holder) lease_end(tx, holder, END_TAKEN_OVER);
+    lease->create_index = tx->index;
+    store_put(tx->store, TABLE_LEASES, id, record_pack(tx->arena, &lease->base));
+    if (node.size) {
+        char room[STORE_KEY_MAX];
+        store_put(tx->store, TABLE_LEASE_NODES, lease_node_key(node, room), id);
+        dead_forget(tx, node);
+        (void)catalog_node_lives(tx, node, slice_text(lease->node_id));
+    }
+    mark(tx, id, false);
+    lease_box_put(tx->module_data, TIMED_LEASE, false, id, 0, lease->ttl_ns);
+    result->yes = true;
+    result->message = &lease->base;
+    return CO_OK;
+}
+
+/* -- the module --------------------------------------------------------------------------------------- */
+
+static int apply(struct machine_tx *tx, uint8_t type, struct slice payload, struct machine_result *result) {
+    static const ProtobufCMessageDescriptor *const types[] = {
+        &pb__lease_grant_command__descriptor, &pb__lease_end_command__descriptor, &pb__lease_reap_command__descriptor};
+    CHECK(type >= LEASE_GRANT && type <= LEASE_REAP);
+    void *command = machine_decode(types[type - LEASE_GRANT], payload, tx->arena);
+    if (!command) return refuse(result, CO_INVALID, "the command does not decode");
+    if (type == LEASE_GRANT) return apply_grant(tx, command, result);
+    return type == LEASE_END ? apply_end(tx, command, result) : apply_reap(tx, command, result);
+}
+
+static const struct machine_since since[] = {{LEASE_GRANT, LEASE_REAP, LEASE_SINCE}};
+static const struct store_table tables[] = {{TABLE_LEASES, "leases"},
+                                            {TABLE_LEASE_BINDINGS, "lease-bindings"},
+                                            {TABLE_LEASE_NODES, "lease-nodes"},
+                                            {TABLE_DEAD_NODES, "dead-nodes"}};
+static const struct query_type *const queries[] = {&query_lease, &query_leases, &query_dead_nodes, NULL};
+
+const struct machine_module lease_module = {.name = "lease",
+                                            .command_first = LEASE_GRANT,
+                                            .command_last = LEASE_REAP,
+                                            .since = since,
+                                            .since_count = ARRAY_COUNT(since),
+                                            .apply = apply,
+                                            .on_event = on_event,
+                                            .tables = tables,
+                                            .table_count = ARRAY_COUNT(tables),
+                                            .queries = queries};
