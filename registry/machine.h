@@ -17,7 +17,7 @@
 
 /* The cluster versions that this program can be a member at (registry/version.h). */
 #define MACHINE_VERSION_OLDEST 1
-#define MACHINE_VERSION_NEWEST 2
+#define MACHINE_VERSION_NEWEST 3
 
 struct machine;
 struct machine_tx;
@@ -55,6 +55,8 @@ struct query_type {
     /* The one thing that the result depends on. The slice points into the request. */
     struct watch_thing (*thing)(const ProtobufCMessage *request);
     int (*run)(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena, struct query_result *result);
+    /* NULL, or what else the result depends on: when it changes nobody is woken, but answers that were kept are no longer current. */
+    struct watch_thing (*also)(const ProtobufCMessage *request);
 };
 
 /* Commands `first` to `last` came with this cluster version. */
@@ -62,7 +64,7 @@ struct machine_since { uint8_t first, last, version; };
 
 struct machine_module {
     const char *name;
-    uint8_t command_first, command_last;        /* registry 1-31, kv 32-95, lb 96-127 */
+    uint8_t command_first, command_last;        /* registry 1-31, kv 32-63, lb 64-127 */
     const struct machine_since *since;          /* names every command of the module; NULL: all of them are of version 1 */
     size_t since_count;
     /* Applies one command. Sets result (error/yes/text/message). Returns CO_OK unless the *store* failed. */

@@ -10,7 +10,9 @@
 
 #define HELLO_PROTOCOL      "coord-peer"
 #define HELLO_VERSION_LEAST 1
-#define HELLO_VERSION_MOST  2 /* 2: hellos carry cluster ids and versions and come again; PEER_REFUSED */
+/* 2: hellos carry cluster ids and versions and come again; PEER_REFUSED
+ * 3: PEER_ECHO and its answer */
+#define HELLO_VERSION_MOST  3
 #define HELLO_WHY           224
 #define HELLO_ADDRESS_MAX   127
 #define HELLO_NODE_MAX      255

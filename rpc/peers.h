@@ -19,6 +19,7 @@ enum peer_frame {
     PEER_PING,                         /* empty: this side lives; for peers.c alone */
     PEER_CLUSTER, PEER_CLUSTER_ANSWER, PEER_CHANGE, PEER_CHANGE_ANSWER, PEER_AUDIT, PEER_COPY_ASK, PEER_COPY_PIECE,
     PEER_REFUSED = 32,                 /* a line that says why the connection ends; for peers.c alone. Since protocol version 2 */
+    PEER_ECHO, PEER_ECHO_ANSWER,       /* rpc/coordinates.h. Since protocol version 3 */
 };
 
 struct peer_info {
