@@ -113,7 +113,7 @@ static int ascending(const void *a, const void *b) {
     return (one > other) - (one < other);
 }
 
-/* Takes the sample; returns the median of the peer's last ones (of two the longer). */
+/* Takes the sample; returns the median of the peer's last ones (of two the shorter: what goes wrong takes longer). */
 static double filtered(struct vivaldi *vivaldi, struct slice name, double rtt) {
     struct peer *peer = peer_find(vivaldi, name);
     if (!peer) {
@@ -127,7 +127,7 @@ static double filtered(struct vivaldi *vivaldi, struct slice name, double rtt) {
     double sorted[VIVALDI_FILTER];
     memcpy(sorted, peer->samples, peer->count * sizeof *sorted);
     qsort(sorted, peer->count, sizeof *sorted, ascending);
-    return sorted[peer->count / 2];
+    return sorted[(peer->count - 1) / 2];
 }
 
 void vivaldi_forget(struct vivaldi *vivaldi, struct slice name) {
