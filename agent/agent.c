@@ -18,6 +18,7 @@
 #include "health/local.h"
 #include "http/server.h"
 #include "kv/kv.h"
+#include "lb/coordinate.h"
 #include "registry/catalog.h"
 #include "rpc/client.h"
 #include "registry/lease.h"
@@ -40,10 +41,18 @@ struct agent {
 };
 
 /* The state machine's modules: registry does not know them by name. */
-const struct machine_module *const agent_modules[] = {&catalog_module, &lease_module, &kv_module, NULL};
+const struct machine_module *const agent_modules[] = {&catalog_module, &lease_module, &kv_module, &coordinate_module, NULL};
 
 /* -- parts, started in this order and stopped in reverse
  * ------------------------------------------------------------ */
+static struct coordinates_config coordinates_settings(const struct config *c) {
+    return (struct coordinates_config){.disabled = c->disable_coordinates,
+                                       .interval_ms = (uint64_t)c->coordinate_interval_ns / 1000000,
+                                       .batch = {.period_ms = (uint64_t)c->coordinate_period_ns / 1000000,
+                                                 .size = (unsigned)c->coordinate_batch_size,
+                                                 .commands = (unsigned)c->coordinate_batches}};
+}
+
 static int start_server(struct agent *agent, struct fault *fault) {
     const struct config *c = &agent->config;
     char address[96];
@@ -64,6 +73,7 @@ static int start_server(struct agent *agent, struct fault *fault) {
                                        .snapshot_log_bytes = c->snapshot_log_bytes,
                                        .snapshot_rate = c->snapshot_rate,
                                        .scrub_interval_ms = (uint64_t)c->scrub_interval_ns / 1000000,
+                                       .coordinates = coordinates_settings(c),
                                        .modules = agent_modules};
     return rpc_server_start(&agent->loop, &config, &agent->rpc, fault);
 }
@@ -183,6 +193,7 @@ static int start_http(struct agent *agent, struct fault *fault) {
                            .address = agent->identity.address,
                            .spool_folder = agent->identity.data_dir,
                            .is_server = c->server,
+                           .no_coordinates = c->disable_coordinates,
                            .kv_value_max = c->kv_max_value_size,
                            .session_ttl_min_ns = c->session_ttl_min_ns,
                            .describe = describe_config,

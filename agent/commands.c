@@ -19,6 +19,7 @@ static const struct cli_command commands[] = {
     {"kv", "read and write keys", cmd_kv},
     {"members", "list the cluster's members", cmd_members},
     {"operator", "servers of the cluster: list, remove, health", cmd_operator},
+    {"rtt", "estimate the round trip time between two nodes", cmd_rtt},
     {"snapshot", "save, restore and inspect backups", cmd_snapshot},
     {"verify", "check the data folder of a stopped server, without changing it", cmd_verify},
     {"version", "print the version", version_main},

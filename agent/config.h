@@ -107,6 +107,12 @@ struct config {
     bool discard_check_output;
     int64_t check_update_interval_ns; /* 5 min */
 
+    /* network coordinates; 0 leaves the choice to the module */
+    bool disable_coordinates;
+    int64_t coordinate_interval_ns; /* 15 s: between reports of this node's own */
+    int64_t coordinate_period_ns;   /* 5 s: updates are gathered so long */
+    uint64_t coordinate_batch_size, coordinate_batches; /* 128, 5: in one command; commands in a period */
+
     /* the process */
     const char *log_level; /* "info"; valid for log_level_parse */
     bool disable_update_check;

@@ -7,6 +7,7 @@
 #include "agent/config_internal.h"
 #include "base/check.h"
 #include "base/text.h"
+#include "lb/coordinate_batch.h"
 
 /* A value is one log entry; what does not fit into a few of the log's batches is no configuration value. */
 #define KV_VALUE_MOST ((uint64_t)16 << 20)
@@ -78,6 +79,11 @@ static const struct key keys[] = {
     NUMBER("check_output_max_size", check_output_max_size, 1, (1 << 20)),
     BOOL("discard_check_output", discard_check_output),
     FIELD("check_update_interval", KEY_DURATION, check_update_interval_ns),
+    BOOL("disable_coordinates", disable_coordinates),
+    FIELD("sync_coordinate_interval_min", KEY_DURATION, coordinate_interval_ns),
+    FIELD("consul.coordinate.update_period", KEY_DURATION, coordinate_period_ns),
+    NUMBER("consul.coordinate.update_batch_size", coordinate_batch_size, 0, COORDINATE_BATCH_SIZE_MAX),
+    NUMBER("consul.coordinate.update_max_batches", coordinate_batches, 0, COORDINATE_BATCH_COMMANDS_MAX),
     TEXT("log_level", log_level, accept_level),
     BOOL("disable_update_check", disable_update_check),
     NUMBER("coord.http_workers", http_workers, 0, 64),
@@ -114,7 +120,6 @@ static const struct key keys[] = {
     IDLE("connect.enable_mesh_gateway_wan_federation", KEY_BOOL),
     IDLE("connect.enabled", KEY_BOOL),
     IDLE("disable_anonymous_signature", KEY_BOOL),
-    IDLE("disable_coordinates", KEY_BOOL),
     IDLE("disable_host_node_id", KEY_BOOL),
     IDLE("disable_http_unprintable_char_filter", KEY_BOOL),
     IDLE("disable_keyring_file", KEY_BOOL),
@@ -150,8 +155,6 @@ static const struct key keys[] = {
     IDLE("autopilot.max_trailing_logs", KEY_NUMBER),
     IDLE("autopilot.min_quorum", KEY_NUMBER),
     IDLE("cache.entry_fetch_max_burst", KEY_NUMBER),
-    IDLE("consul.coordinate.update_batch_size", KEY_NUMBER),
-    IDLE("consul.coordinate.update_max_batches", KEY_NUMBER),
     IDLE("gossip_lan.gossip_nodes", KEY_NUMBER),
     IDLE("gossip_lan.retransmit_mult", KEY_NUMBER),
     IDLE("gossip_lan.suspicion_mult", KEY_NUMBER),
@@ -203,7 +206,6 @@ static const struct key keys[] = {
     IDLE("check_deregister_interval_min", KEY_DURATION),
     IDLE("check_reap_interval", KEY_DURATION),
     IDLE("connect.test_ca_leaf_root_change_spread", KEY_DURATION),
-    IDLE("consul.coordinate.update_period", KEY_DURATION),
     IDLE("consul.raft.election_timeout", KEY_DURATION),
     IDLE("consul.raft.heartbeat_timeout", KEY_DURATION),
     IDLE("consul.raft.leader_lease_timeout", KEY_DURATION),
@@ -224,7 +226,6 @@ static const struct key keys[] = {
     IDLE("raft_snapshot_interval", KEY_DURATION),
     IDLE("reconnect_timeout_wan", KEY_DURATION),
     IDLE("retry_interval_wan", KEY_DURATION),
-    IDLE("sync_coordinate_interval_min", KEY_DURATION),
     IDLE("telemetry.circonus_submission_interval", KEY_DURATION),
     IDLE("telemetry.prometheus_retention_time", KEY_DURATION),
     /* TEXT */

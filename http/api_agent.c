@@ -11,6 +11,7 @@
 #include "http/operator_views.h"
 #include "http/http.h"
 #include "http/views.h"
+#include "rpc/coordinates.h"
 
 /* ---- self ---- */
 
@@ -47,21 +48,14 @@ static void self_config(struct json_out *json, const struct http_env *env) {
     json_object_end(json);
 }
 
-/* Nobody has measured distances yet: the origin. */
-static void self_coordinate(struct json_out *json) {
+static void self_coordinate(struct json_out *json, const struct http_env *env) {
     json_key(json, "Coord");
-    json_object(json);
-    json_key(json, "Vec");
-    json_array(json);
-    for (int i = 0; i < 8; i++) json_u64(json, 0);
-    json_array_end(json);
-    json_key(json, "Error");
-    json_double(json, 1.5);
-    json_key(json, "Adjustment");
-    json_u64(json, 0);
-    json_key(json, "Height");
-    json_double(json, 0.00001);
-    json_object_end(json);
+    if (env->no_coordinates) {
+        json_null(json);
+        return;
+    }
+    struct vivaldi_coordinate here = rpc_coordinate_here(env->rpc);
+    view_coordinate(json, &here);
 }
 
 /* One member of the cluster. `status`: serf's: 1 alive, 4 failed. */
@@ -200,7 +194,7 @@ static void get_self(struct http_request *request) {
     struct json_out *json = http_out(request);
     json_object(json);
     self_config(json, env);
-    self_coordinate(json);
+    self_coordinate(json, env);
     json_key(json, "Member");
     member(json, env);
     self_stats(json, request);

@@ -30,7 +30,7 @@ static int nodes_view(struct http_request *request, const struct query_result *r
 
 static void catalog_nodes(struct http_request *request) {
     Pb__TableRequest *message = table_request(request);
-    if (message) http_read(request, &query_nodes, &message->base, nodes_view);
+    if (message) http_read_near(request, &query_nodes, &message->base, nodes_view);
 }
 
 static int services_view(struct http_request *request, const struct query_result *result) {
@@ -69,7 +69,7 @@ static void catalog_service(struct http_request *request) {
     message->n_tags = http_parameters(request, "tag", &tags);
     message->tags = arena_alloc(http_arena(request), (message->n_tags + 1) * sizeof(char *));
     for (size_t i = 0; i < message->n_tags; i++) message->tags[i] = (char *)tags[i].data;
-    http_read(request, &query_service_entries, &message->base, service_view);
+    http_read_near(request, &query_service_entries, &message->base, service_view);
 }
 
 /* ---- one node ---- */

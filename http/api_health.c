@@ -27,7 +27,7 @@ static Pb__ServiceRequest *service_request(struct http_request *request) {
 
 static void health_checks(struct http_request *request) {
     Pb__ServiceRequest *message = service_request(request);
-    if (message) http_read(request, &query_service_checks, &message->base, checks_view);
+    if (message) http_read_near(request, &query_service_checks, &message->base, checks_view);
 }
 
 static int service_view(struct http_request *request, const struct query_result *result) {
@@ -65,7 +65,7 @@ static void health_service(struct http_request *request) {
     message->n_tags = http_parameters(request, "tag", &tags);
     message->tags = arena_alloc(http_arena(request), (message->n_tags + 1) * sizeof(char *));
     for (size_t i = 0; i < message->n_tags; i++) message->tags[i] = (char *)tags[i].data;
-    http_read(request, &query_service_entries, &message->base, service_view);
+    http_read_near(request, &query_service_entries, &message->base, service_view);
 }
 
 static void health_state(struct http_request *request) {
@@ -82,7 +82,7 @@ static void health_state(struct http_request *request) {
         return;
     }
     message->n_node_meta = view_node_meta(request, &message->node_meta);
-    http_read(request, &query_state_checks, &message->base, checks_view);
+    http_read_near(request, &query_state_checks, &message->base, checks_view);
 }
 
 #define READ "index wait stale consistent cached dc filter"

@@ -27,7 +27,7 @@ struct reading {
     const struct query_type *type;
     const ProtobufCMessage *message;
     http_view view;
-    struct watch_thing thing;
+    struct depends depends;
     enum consistency consistency;
     bool blocking, parked, expired;
     uint64_t index, wait_ms;
@@ -52,7 +52,7 @@ static uint64_t index_least(const struct http_request *request) {
  * this answer. */
 static uint64_t index_least_for(const struct http_request *request, const struct answer *answer) {
     uint64_t least = index_least(request);
-    return rpc_generation(rpc_of(request), answer->thing) == answer->generation ? least : 1;
+    return depends_generation(rpc_of(request), &answer->depends) == answer->generation ? least : 1;
 }
 
 static struct reading *reading_new(struct http_request *request,
@@ -65,6 +65,12 @@ static struct reading *reading_new(struct http_request *request,
     reading->confirm.done = confirmed;
     request->reading = reading;
     return reading;
+}
+
+static struct depends depends_of(const struct query_type *type, const ProtobufCMessage *message) {
+    struct depends depends = {.thing = type->thing(message)};
+    if (type->also) depends.also = type->also(message);
+    return depends;
 }
 
 /* ---- one read ---- */
@@ -83,7 +89,7 @@ static struct answer *answer_write(struct http_request *request, const struct qu
     answer->route = request->route;
     answer->consistency = reading->consistency;
     answer->cached_asked = http_has(request, "cached");
-    answer->thing = reading->thing;
+    answer->depends = reading->depends;
     answer->index = result->index;
     answer->content_type = request_content_type(request);
     answer->headers = request->headers;
@@ -131,7 +137,7 @@ void reading_copy(struct http_request *copy, const struct http_request *request)
     reading->message = message;
     reading->view = from->view;
     reading->consistency = from->consistency;
-    reading->thing = reading->type->thing(message);
+    reading->depends = depends_of(reading->type, message);
 }
 
 static void fail(struct http_request *request, int error) {
@@ -152,7 +158,7 @@ static struct answer *obtain(struct http_request *request, uint64_t *generation,
     struct worker *worker = request->worker;
     struct reading *reading = request->reading;
     struct rpc *rpc = rpc_of(request);
-    *generation = rpc_generation(rpc, reading->thing);
+    *generation = depends_generation(rpc, &reading->depends);
     if (rpc_serves(rpc) != CO_OK) {
         reading_end(request);
         request_fail_read(request, CO_FENCED, NULL);
@@ -183,7 +189,7 @@ static struct answer *obtain(struct http_request *request, uint64_t *generation,
         return NULL;
     }
     answer->generation = *generation;
-    if (rpc_generation(rpc, reading->thing) == *generation) cache_offer(worker->cache, answer);
+    if (depends_generation(rpc, &reading->depends) == *generation) cache_offer(worker->cache, answer);
     return answer;
 }
 
@@ -226,7 +232,7 @@ static bool park(struct http_request *request) {
     }
     reading->parked = true;
     worker->tally.parked++;
-    watch_add(rpc_watches(server->env.rpc), &reading->waiter, reading->thing, fired);
+    watch_add(rpc_watches(server->env.rpc), &reading->waiter, reading->depends.thing, fired);
     uint64_t jitter_ms = rng_below(&worker->rng, reading->wait_ms / 16 + 1);
     timer_set(worker, &reading->timer, worker->now_ms + reading->wait_ms + jitter_ms, expired);
     return true;
@@ -323,7 +329,7 @@ static void answer_first(struct http_request *request, struct answer *answer, bo
     }
     if (own) put_back(answer);
     if (!wait || !park(request)) return;
-    if (rpc_generation(rpc_of(request), reading->thing) != generation) confirm_again(request);
+    if (depends_generation(rpc_of(request), &reading->depends) != generation) confirm_again(request);
     if (request->stage == REQUEST_WORK) connection_watch(request->connection);
 }
 
@@ -386,7 +392,7 @@ void http_read(struct http_request *request, const struct query_type *type, cons
     reading->type = type;
     reading->message = message;
     reading->view = view;
-    reading->thing = type->thing(message);
+    reading->depends = depends_of(type, message);
     request->key_hash = hash64(request->key.data, request->key.size);
     if (!options_parse(request, reading)) return;
     if (!rpc_has_copy(rpc_of(request))) {
@@ -403,7 +409,7 @@ void http_read(struct http_request *request, const struct query_type *type, cons
 static bool fast_send(struct http_request *request) {
     struct worker *worker = request->worker;
     struct answer *answer = cache_find(worker->cache, request->target, request->key_hash);
-    if (!answer || answer->generation != rpc_generation(rpc_of(request), answer->thing)) return false;
+    if (!answer || answer->generation != depends_generation(rpc_of(request), &answer->depends)) return false;
     if (rpc_serves(rpc_of(request)) != CO_OK) return false;
     worker->tally.cache_hits++;
     answer_send(request, answer, index_least_for(request, answer));

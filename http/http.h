@@ -26,6 +26,7 @@ struct http_env {
     const char *datacenter, *node_name, *node_id, *version;
     const char *address;                  /* advertised */
     bool is_server;
+    bool no_coordinates;                  /* disable_coordinates */
     uint64_t kv_value_max;                /* bytes; 512 KiB */
     int64_t session_ttl_min_ns;           /* 10 s */
     const char *spool_folder;             /* for bodies and answers too large for memory; NULL: /tmp */
@@ -55,7 +56,7 @@ enum http_route_flags {
 /* Tables by topic, gathered in http/routes.c. Each ends with a row of zeros. */
 extern const struct http_route http_routes_kv[], http_routes_session[], http_routes_status[], http_routes_catalog[],
     http_routes_health[], http_routes_agent[], http_routes_agent_check[], http_routes_agent_service[], http_routes_metrics[],
-    http_routes_operator[], http_routes_snapshot[], http_routes_acl[];
+    http_routes_operator[], http_routes_snapshot[], http_routes_acl[], http_routes_coordinate[];
 
 /* -- asking the request ----------------------------------------------------------------------------------------- */
 const struct http_env *http_env(const struct http_request *request);
@@ -99,6 +100,8 @@ typedef int (*http_view)(struct http_request *request, const struct query_result
 void http_content_type(struct http_request *request, const char *content_type);
 /* `message` lives in the request's arena. Handles index, wait, stale, consistent, headers, 404s, ready bytes. */
 void http_read(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message, http_view view);
+/* The same for a query that lb/near.h can sort: as ?near= wants it, if it is there. */
+void http_read_near(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message, http_view view);
 
 /* -- writing ------------------------------------------------------------------------------------------------------- */
 /* Submits; `view` runs on the worker with the outcome (error CO_OK; result copied, its text and message included unless they are

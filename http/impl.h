@@ -347,6 +347,15 @@ void gzip_free(struct worker *worker);
 
 enum consistency { CONSISTENCY_LEADER, CONSISTENCY_STALE, CONSISTENCY_CONSISTENT };
 
+/* What a read depends on: the thing that wakes who waits for it, and, if its space is not 0, one that wakes nobody but makes ready bytes old
+ * (query_type.also; its name stays). */
+struct depends { struct watch_thing thing, also; };
+/* Equal before and after a read: its result is current. The sum of two counters that only grow stays only if both do. */
+static inline uint64_t depends_generation(struct rpc *rpc, const struct depends *depends) {
+    uint64_t generation = rpc_generation(rpc, depends->thing);
+    return depends->also.space ? generation + rpc_generation(rpc, depends->also) : generation;
+}
+
 /* One result in its final form. */
 struct answer {
     struct answer *chain;                 /* of its hash */
@@ -357,7 +366,7 @@ struct answer {
     const struct http_route *route;
     enum consistency consistency;
     bool cached_asked;                    /* ?cached: X-Cache is sent */
-    struct watch_thing thing;
+    struct depends depends;
     uint64_t generation;
     uint64_t index;                       /* of the result */
     int status;

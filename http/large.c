@@ -129,7 +129,7 @@ static void build_taken(struct worker *worker, struct post *post) {
         join->done(join->request, build->error, answer);
     }
     /* Only now, since what the cache has it may drop at any time. */
-    if (answer && rpc_generation(worker->server->env.rpc, answer->thing) == build->generation)
+    if (answer && depends_generation(worker->server->env.rpc, &answer->depends) == build->generation)
         cache_offer(worker->cache, answer);
     if (answer && !answer->kept) ready_answer_free(answer);
     build_free(build);

@@ -57,7 +57,7 @@ static void answer(struct http_request *request, const struct remote *remote) {
     struct query_result result = {.index = remote->fetched.index, .found = remote->fetched.found};
     if (!remote->fetched.none) {
         ProtobufCAllocator allocator = ARENA_PROTOBUF(&request->arena);
-        result.message = protobuf_c_message_unpack(remote->read.type->result, &allocator, remote->fetched.records.size, (const uint8_t *)remote->records);
+        result.message = protobuf_c_message_unpack(query_result_type(remote->read.type, remote->read.message), &allocator, remote->fetched.records.size, (const uint8_t *)remote->records);
         if (!result.message) {
             request_fail_read(request, CO_CORRUPT, "what the server answered does not decode");
             return;

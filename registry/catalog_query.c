@@ -337,15 +337,33 @@ static int run_service_addresses(struct store_txn *txn, const ProtobufCMessage *
 
 /* -- the table --------------------------------------------------------------------------------------- */
 
-const struct query_type query_nodes = {1, "nodes", &pb__table_request__descriptor, &pb__nodes_result__descriptor, nodes_thing,
-                                       run_nodes};
-const struct query_type query_services = {2, "services", &pb__table_request__descriptor, &pb__services_result__descriptor,
-                                          services_thing, run_services};
-const struct query_type query_node_services = {3, "node-services", &pb__node_request__descriptor,
-                                               &pb__node_services_result__descriptor, node_thing, run_node_services};
-const struct query_type query_service_entries = {4, "service-entries", &pb__service_request__descriptor,
-                                                 &pb__service_entries_result__descriptor, query_service_thing,
-                                                 run_service_entries};
-const struct query_type query_service_addresses = {8, "service-addresses", &pb__table_request__descriptor,
-                                                   &pb__service_addresses_result__descriptor, addresses_thing,
-                                                   run_service_addresses};
+const struct query_type query_nodes = {.number = 1,
+                                       .name = "nodes",
+                                       .request = &pb__table_request__descriptor,
+                                       .result = &pb__nodes_result__descriptor,
+                                       .thing = nodes_thing,
+                                       .run = run_nodes};
+const struct query_type query_services = {.number = 2,
+                                          .name = "services",
+                                          .request = &pb__table_request__descriptor,
+                                          .result = &pb__services_result__descriptor,
+                                          .thing = services_thing,
+                                          .run = run_services};
+const struct query_type query_node_services = {.number = 3,
+                                               .name = "node-services",
+                                               .request = &pb__node_request__descriptor,
+                                               .result = &pb__node_services_result__descriptor,
+                                               .thing = node_thing,
+                                               .run = run_node_services};
+const struct query_type query_service_entries = {.number = 4,
+                                                 .name = "service-entries",
+                                                 .request = &pb__service_request__descriptor,
+                                                 .result = &pb__service_entries_result__descriptor,
+                                                 .thing = query_service_thing,
+                                                 .run = run_service_entries};
+const struct query_type query_service_addresses = {.number = 8,
+                                                   .name = "service-addresses",
+                                                   .request = &pb__table_request__descriptor,
+                                                   .result = &pb__service_addresses_result__descriptor,
+                                                   .thing = addresses_thing,
+                                                   .run = run_service_addresses};

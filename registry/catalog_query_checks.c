@@ -152,9 +152,21 @@ static int run_state_checks(struct store_txn *txn, const ProtobufCMessage *messa
     return error ? error : checks_done(txn, arena, checks_thing(message), &checks, result);
 }
 
-const struct query_type query_service_checks = {5, "service-checks", &pb__service_request__descriptor,
-                                                &pb__checks_result__descriptor, query_service_thing, run_service_checks};
-const struct query_type query_node_checks = {6, "node-checks", &pb__node_request__descriptor,
-                                             &pb__checks_result__descriptor, node_thing, run_node_checks};
-const struct query_type query_state_checks = {7, "state-checks", &pb__state_request__descriptor,
-                                              &pb__checks_result__descriptor, checks_thing, run_state_checks};
+const struct query_type query_service_checks = {.number = 5,
+                                                .name = "service-checks",
+                                                .request = &pb__service_request__descriptor,
+                                                .result = &pb__checks_result__descriptor,
+                                                .thing = query_service_thing,
+                                                .run = run_service_checks};
+const struct query_type query_node_checks = {.number = 6,
+                                             .name = "node-checks",
+                                             .request = &pb__node_request__descriptor,
+                                             .result = &pb__checks_result__descriptor,
+                                             .thing = node_thing,
+                                             .run = run_node_checks};
+const struct query_type query_state_checks = {.number = 7,
+                                              .name = "state-checks",
+                                              .request = &pb__state_request__descriptor,
+                                              .result = &pb__checks_result__descriptor,
+                                              .thing = checks_thing,
+                                              .run = run_state_checks};

@@ -38,7 +38,15 @@ static int run_service(struct store_txn *txn, const ProtobufCMessage *message, s
     return run_name(txn, services_thing(message), error, stored, arena, result);
 }
 
-const struct query_type query_node_nocase = {9, "node-nocase", &pb__name_request__descriptor,
-                                             &pb__name_result__descriptor, nodes_thing, run_node};
-const struct query_type query_service_nocase = {10, "service-nocase", &pb__name_request__descriptor,
-                                                &pb__name_result__descriptor, services_thing, run_service};
+const struct query_type query_node_nocase = {.number = 9,
+                                             .name = "node-nocase",
+                                             .request = &pb__name_request__descriptor,
+                                             .result = &pb__name_result__descriptor,
+                                             .thing = nodes_thing,
+                                             .run = run_node};
+const struct query_type query_service_nocase = {.number = 10,
+                                                .name = "service-nocase",
+                                                .request = &pb__name_request__descriptor,
+                                                .result = &pb__name_result__descriptor,
+                                                .thing = services_thing,
+                                                .run = run_service};

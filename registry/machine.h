@@ -52,18 +52,25 @@ struct query_result {
 struct query_type {
     uint16_t number;                            /* unique, stable: it goes over the wire */
     const char *name;
-    const ProtobufCMessageDescriptor *request, *result;    /* of the request; of query_result.message */
+    const ProtobufCMessageDescriptor *request, *result;    /* of the request; of query_result.message (NULL: result_of says it) */
     /* The one thing that the result depends on. The slice points into the request. */
     struct watch_thing (*thing)(const ProtobufCMessage *request);
     int (*run)(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena, struct query_result *result);
+    /* NULL, or what else the result depends on: when it changes nobody is woken, but answers that were kept are no longer current. */
+    struct watch_thing (*also)(const ProtobufCMessage *request);
+    /* Of queries that wrap others: NULL for a request that wraps none. */
+    const ProtobufCMessageDescriptor *(*result_of)(const ProtobufCMessage *request);
 };
+static inline const ProtobufCMessageDescriptor *query_result_type(const struct query_type *type, const ProtobufCMessage *request) {
+    return type->result_of ? type->result_of(request) : type->result;
+}
 
 /* Commands `first` to `last` came with this cluster version. */
 struct machine_since { uint8_t first, last, version; };
 
 struct machine_module {
     const char *name;
-    uint8_t command_first, command_last;        /* registry 1-31, kv 32-95, lb 96-127 */
+    uint8_t command_first, command_last;        /* registry 1-31, kv 32-63, lb 64-127 */
     const struct machine_since *since;          /* names every command of the module; NULL: all of them are of version 1 */
     size_t since_count;
     /* Applies one command. Sets result (error/yes/text/message). Returns CO_OK unless the *store* failed. */

@@ -157,7 +157,7 @@ static int copy_out(const struct mirrored *entry, struct arena *arena, struct qu
     result->index = entry->index, result->found = entry->found;
     if (entry->none) return CO_OK;
     ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
-    result->message = protobuf_c_message_unpack(entry->type->result, &allocator, entry->records_size, (const uint8_t *)entry->records);
+    result->message = protobuf_c_message_unpack(query_result_type(entry->type, entry->message), &allocator, entry->records_size, (const uint8_t *)entry->records);
     return result->message ? CO_OK : CO_CORRUPT;
 }
 

@@ -378,10 +378,12 @@ struct link *peers_link(struct peers *peers, uint64_t id) {
     return contact ? contact->wire : NULL;
 }
 
-/* Frames behind PEER_PING came with version 2. */
+/* The version of the protocol that a frame came with. */
+static unsigned frame_since(uint8_t type) { return type >= PEER_ECHO ? 3 : type > PEER_PING ? 2 : 1; }
+
 bool peers_tell(struct peers *peers, uint64_t to, uint8_t type, const ProtobufCMessage *message) {
     struct contact *contact = peers ? contact_of(peers, to) : NULL;
-    if (!contact || contact->info.terms.protocol < (type > PEER_PING ? 2u : 1u)) return false;
+    if (!contact || contact->info.terms.protocol < frame_since(type)) return false;
     link_tell(contact->wire, type, message);
     link_flush(contact->wire);
     return true;

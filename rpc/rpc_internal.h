@@ -8,6 +8,7 @@
 #include "rpc/agents.h"
 #include "rpc/audit.h"
 #include "rpc/cluster.h"
+#include "rpc/coordinates.h"
 #include "rpc/fetch.h"
 #include "rpc/forward.h"
 #include "rpc/founding.h"
@@ -39,6 +40,9 @@ struct rpc {
     struct version version;
     uint64_t lead_since_ms;            /* ready to lead since; 0: does not lead */
     struct audit *audit;               /* rpc/audit.h */
+
+    struct coordinates *coordinates;   /* rpc/coordinates.h */
+    uv_timer_t coordinate_timer;
 
     /* Loop thread: operators' wishes. Anybody puts into the box. */
     struct mailbox wishes;

@@ -177,6 +177,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
     rpc->news = lease_box_new(leases_news_wake, rpc);
     CHECK(uv_mutex_init(&rpc->peers_lock) == 0);
     rpc->audit = audit_new(rpc, config);
+    rpc->coordinates = coordinates_new(rpc, &config->coordinates, config->node_name);
     int rv = open_replica(rpc, config, false, fault);
     if (rv == CO_CONFLICT) {      /* applied, but no longer in the log: the log is the truth */
         log_warn("store", "%s: it is rebuilt from the log", fault->text);
@@ -185,6 +186,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
     }
     if (rv != CO_OK) {
         audit_free(rpc->audit);
+        coordinates_free(rpc->coordinates);
         lease_box_free(rpc->news);
         uv_mutex_destroy(&rpc->peers_lock);
         free(rpc->address), free(rpc->node_name);
@@ -194,6 +196,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
     leases_start(rpc);
     operator_start(rpc);
     version_start(rpc);
+    coordinates_start(rpc);
     server_members_note(rpc);
     rpc->fetches = fetches_new(rpc);
     audit_start(rpc);
@@ -207,6 +210,7 @@ static void handle_closed(uv_handle_t *handle) {
     leases_free(rpc);
     fetches_free(rpc->fetches);
     audit_free(rpc->audit);
+    coordinates_free(rpc->coordinates);
     lease_box_free(rpc->news);
     machine_close(rpc->machine);
     uv_mutex_destroy(&rpc->peers_lock);
@@ -219,8 +223,9 @@ static void handle_closed(uv_handle_t *handle) {
 
 static void peers_closed(void *data) {
     struct rpc *rpc = data;
-    rpc->closing = 3;
+    rpc->closing = 4;
     uv_close((uv_handle_t *)&rpc->version.timer, handle_closed);
+    uv_close((uv_handle_t *)&rpc->coordinate_timer, handle_closed);
     uv_close((uv_handle_t *)&rpc->wake, handle_closed);
     uv_close((uv_handle_t *)&rpc->lease_timer, handle_closed);
 }

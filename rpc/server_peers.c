@@ -53,6 +53,7 @@ static void on_frame(void *data, uint64_t from, uint8_t type, struct slice paylo
     if (type >= PEER_CLUSTER && type <= PEER_CHANGE_ANSWER) { operator_far_frame(rpc, from, type, payload); return; }
     if (type == PEER_FOUND_ANSWER) { take_found_answer(rpc, from, payload); return; }
     if (type == PEER_AUDIT || type == PEER_COPY_ASK || type == PEER_COPY_PIECE) { audit_frame(rpc, from, type, payload); return; }
+    if (type == PEER_ECHO || type == PEER_ECHO_ANSWER) { coordinates_frame(rpc, from, type, payload); return; }
     if (type != PEER_RAFT) { forward_frame(rpc->forward, from, type, payload); return; }
     struct raft_message message;
     if (raft_message_decode(payload, &message) != CO_OK || message.from != from) {
@@ -259,6 +260,7 @@ static void on_down(void *data, uint64_t id) {
     forward_down(rpc->forward, id);
     operator_far_down(rpc, id);
     audit_down(rpc, id);
+    coordinates_down(rpc, id);
 }
 
 static void on_timer(uv_timer_t *timer) {

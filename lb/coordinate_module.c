@@ -1,0 +1,132 @@
+/* The module: commands, and what nodes take with them. */
+#include "base/check.h"
+#include "lb/coordinate_internal.h"
+#include "lb/near.h"
+#include "registry/catalog.h"
+
+static const struct slice everything = SLICE_LITERAL("");
+
+/* -- records ----------------------------------------------------------------------------------------------------- */
+int coordinate_check(const Pb__Coordinate *record) {
+    if (!record->node[0]) return CO_INVALID;
+    if (strlen(record->segment) > COORDINATE_SEGMENT_SIZE) return CO_TOOLARGE;
+    if (record->n_vec != VIVALDI_DIMENSIONS) return CO_UNSUPPORTED;
+    struct vivaldi_coordinate numbers = coordinate_read(record);
+    return vivaldi_valid(&numbers) ? CO_OK : CO_INVALID;
+}
+
+struct vivaldi_coordinate coordinate_read(const Pb__Coordinate *record) {
+    CHECK(record->n_vec == VIVALDI_DIMENSIONS);
+    struct vivaldi_coordinate numbers = {.error = record->error, .adjustment = record->adjustment, .height = record->height};
+    memcpy(numbers.vec, record->vec, sizeof numbers.vec);
+    return numbers;
+}
+
+Pb__Coordinate coordinate_record(const char *node, const char *segment, struct vivaldi_coordinate *numbers) {
+    Pb__Coordinate record = PB__COORDINATE__INIT;
+    record.node = (char *)(uintptr_t)node, record.segment = (char *)(uintptr_t)segment;
+    record.vec = numbers->vec, record.n_vec = VIVALDI_DIMENSIONS;
+    record.error = numbers->error, record.adjustment = numbers->adjustment, record.height = numbers->height;
+    return record;
+}
+
+struct slice coordinate_key(char *room, struct slice node, struct slice segment) { return store_key_join(room, 2, node, segment); }
+struct slice coordinate_keys(char *room, struct slice node) { return store_key_join(room, 1, node); }
+
+/* -- the command ---------------------------------------------------------------------------------------------------- */
+static size_t segments_of(struct store_txn *txn, struct slice node) {
+    char room[STORE_KEY_MAX];
+    struct slice prefix = coordinate_keys(room, node);
+    struct store_cursor cursor;
+    size_t count = 0;
+    STORE_PREFIX(&cursor, txn, COORDINATE_TABLE, prefix) count++;
+    store_cursor_close(&cursor);
+    return count;
+}
+
+static struct slice packed(struct arena *arena, const Pb__Coordinate *record) {
+    size_t size = pb__coordinate__get_packed_size(record);
+    uint8_t *bytes = arena_alloc(arena, size);
+    pb__coordinate__pack(record, bytes);
+    return slice_make(bytes, size);
+}
+
+/* *bytes: what the record is to become. */
+static bool changes(struct store_txn *txn, const Pb__Coordinate *record, struct arena *arena, struct slice *bytes) {
+    char room[STORE_KEY_MAX];
+    struct slice node = slice_text(record->node), now;
+    *bytes = packed(arena, record);
+    if (store_get(txn, COORDINATE_TABLE, coordinate_key(room, node, slice_text(record->segment)), &now) == CO_OK)
+        return !slice_equal(now, *bytes);
+    return catalog_node_exists(txn, node) && segments_of(txn, node) < COORDINATE_SEGMENTS_MAX;
+}
+
+bool coordinate_changes(struct store_txn *txn, const Pb__Coordinate *record, struct arena *arena) {
+    struct slice bytes;
+    return changes(txn, record, arena, &bytes);
+}
+
+/* Did anything change? */
+static bool update(struct machine_tx *tx, const Pb__Coordinate *record) {
+    char room[STORE_KEY_MAX];
+    struct slice node = slice_text(record->node), bytes;
+    if (!changes(tx->store, record, tx->arena, &bytes)) return false;
+    store_put(tx->store, COORDINATE_TABLE, coordinate_key(room, node, slice_text(record->segment)), bytes);
+    machine_mark(tx, SPACE_COORDINATE_NODE, node, false);
+    return true;
+}
+
+static int refuse(struct machine_result *result, const char *text) {
+    result->error = CO_INVALID;
+    result->text = text;
+    return CO_OK;
+}
+
+static int apply(struct machine_tx *tx, uint8_t type, struct slice payload, struct machine_result *result) {
+    CHECK(type == COORDINATE_UPDATE);
+    const Pb__CoordinateUpdateCommand *command = machine_decode(&pb__coordinate_update_command__descriptor, payload, tx->arena);
+    if (!command) return refuse(result, "the command does not decode");
+    for (size_t i = 0; i < command->n_updates; i++)
+        if (coordinate_check(command->updates[i]) != CO_OK) return refuse(result, "invalid coordinate");
+    bool changed = false;
+    for (size_t i = 0; i < command->n_updates; i++) changed |= update(tx, command->updates[i]);
+    if (changed) machine_mark(tx, SPACE_COORDINATES, everything, false);
+    result->yes = true;
+    return CO_OK;
+}
+
+/* -- events ------------------------------------------------------------------------------------------------------------ */
+static void on_event(struct machine_tx *tx, const struct machine_event *event) {
+    if (event->type != MACHINE_NODE_REMOVED) return;
+    char room[STORE_KEY_MAX];
+    struct slice prefix = coordinate_keys(room, event->node);
+    struct store_cursor cursor;
+    bool had = false;
+    store_cursor_open(&cursor, tx->store, COORDINATE_TABLE, prefix);
+    while (cursor.valid && slice_starts(cursor.key, prefix)) {
+        store_cursor_del(&cursor);
+        had = true;
+    }
+    store_cursor_close(&cursor);
+    if (!had) return;
+    machine_mark(tx, SPACE_COORDINATE_NODE, event->node, true);
+    machine_mark(tx, SPACE_COORDINATES, everything, false);
+}
+
+/* -- the table ---------------------------------------------------------------------------------------------------------- */
+static const struct machine_since since[] = {{COORDINATE_UPDATE, COORDINATE_UPDATE, COORDINATE_SINCE}};
+static const struct store_table tables[] = {{COORDINATE_TABLE, "coordinates"}};
+static const struct query_type *const queries[] = {&query_coordinates, &query_node_coordinates, &query_near, &query_service_coordinates, NULL};
+
+const struct machine_module coordinate_module = {
+    .name = "coordinate",
+    .command_first = COORDINATE_UPDATE,
+    .command_last = COORDINATE_UPDATE,
+    .since = since,
+    .since_count = ARRAY_COUNT(since),
+    .apply = apply,
+    .on_event = on_event,
+    .tables = tables,
+    .table_count = ARRAY_COUNT(tables),
+    .queries = queries,
+};
