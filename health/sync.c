@@ -22,10 +22,6 @@ struct sync_write {
     int error, refused;
     char text[200];
 };
-struct sync_gate {
-    struct rpc_gate gate;
-    struct sync *sync; /* NULL: as above. Loop thread only */
-};
 
 static void sync_act(struct sync *sync);
 
@@ -212,50 +208,35 @@ static bool submit(struct sync *sync, uint64_t now) {
  * ------------------------------------------------------------------------------------------------------------
  */
 
-static void compare_now(struct sync *sync) {
+static void compare_now(struct sync *sync, const struct sync_catalog *catalog) {
     uint64_t period = sync->local->config.sync_interval_ns > 0
                           ? (uint64_t)sync->local->config.sync_interval_ns / 1000000
                           : COMPARE_MS;
     sync->compare_ms = clock_mono_ms() + period + rng_below(&sync->rng, period / 4 + 1);
-    if (sync_compare(sync)) {
-        sync->compare_wanted = false;
-        sync->backoff_ms = 0;
-    } else {
-        later(sync);
-    }
+    sync_compare(sync, catalog);
+    sync->compare_wanted = false;
+    sync->backoff_ms = 0;
     local_waiters_look(sync->local);
 }
 
-static void on_confirmed(struct rpc_gate *gate, int error) {
-    struct sync_gate *out = CONTAINER_OF(gate, struct sync_gate, gate);
-    struct sync *sync = out->sync;
-    free(out);
-    if (!sync) return;
-    sync->gate = NULL;
-    if (error == CO_OK) {
-        compare_now(sync);
-    } else {
-        later(sync);
-    }
-    sync_act(sync);
+/* The catalog as it is, not as an old leader remembers it. Without a leader that waits for one. */
+static void begin_compare(struct sync *sync) {
+    sync->compare_wanted = true;
+    sync_read_begin(sync);
 }
 
-/* The catalog as it is, not as an old leader remembers it. */
-static void begin_compare(struct sync *sync) {
-    sync->compare_wanted = true; /* without a leader the confirmation waits for one */
-    struct sync_gate *gate = mem_zalloc(sizeof *gate);
-    gate->gate.done = on_confirmed;
-    gate->sync = sync;
-    sync->gate = gate;
-    int error = rpc_confirm(sync->local->rpc, RPC_DEFAULT, &gate->gate);
+static void collect_read(struct sync *sync) {
+    struct sync_catalog catalog = {0};
+    if (!sync->read) return;
+    int error = sync_read_take(sync, &catalog);
     if (error == CO_AGAIN) return;
-    sync->gate = NULL;
-    free(gate);
     if (error == CO_OK) {
-        compare_now(sync);
+        compare_now(sync, &catalog);
     } else {
+        log_debug("health", "catalog not read: %s", co_strerror(error));
         later(sync);
     }
+    arena_reset(&sync->arena);
 }
 
 /* -- when
@@ -273,19 +254,22 @@ static void sync_act(struct sync *sync) {
     struct local *local = sync->local;
     if (local->stopping) return;
     collect(sync);
-    if (sync->out || sync->gate) return; /* its end comes by here */
+    collect_read(sync);
+    if (sync->out || sync->read) return; /* its end comes by here */
     uint64_t now = clock_mono_ms();
     if (sync->retry_ms > now) {
         arm(sync, sync->retry_ms, now);
         return;
     }
-    if (sync->compare_wanted || sync->compare_ms <= now) begin_compare(sync);
-    if (sync->gate) return;
-    if (!sync->compare_wanted && submit(sync, now)) return;
+    if (sync->compare_wanted || sync->compare_ms <= now) {
+        begin_compare(sync);
+        return;
+    }
+    if (submit(sync, now)) return;
     local_lock(local);
     uint64_t next = sync->compare_ms < local->output_next_ms ? sync->compare_ms : local->output_next_ms;
     local_unlock(local);
-    arm(sync, sync->retry_ms > now ? sync->retry_ms : next, now);
+    arm(sync, next, now);
 }
 
 void sync_kick(struct sync *sync) { sync_act(sync); }
@@ -293,7 +277,6 @@ void sync_kick(struct sync *sync) { sync_act(sync); }
 struct sync *sync_new(struct local *local) {
     struct sync *sync = mem_zalloc(sizeof *sync);
     sync->local = local;
-    sync->reader = rpc_reader_new(local->rpc);
     sync->compare_wanted = true;
     rng_seed(&sync->rng, random_u64());
     uv_timer_init(local->loop, &sync->timer);
@@ -320,7 +303,6 @@ void sync_close(struct sync *sync) {
         uv_mutex_unlock(&out->lock);
         if (ended) write_free(out);
     }
-    if (sync->gate) sync->gate->sync = NULL;
-    rpc_reader_free(sync->reader);
+    sync_read_drop(sync);
     uv_close((uv_handle_t *)&sync->timer, on_closed);
 }

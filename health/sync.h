@@ -18,22 +18,30 @@ void sync_close(struct sync *sync);
 
 /* -- for sync*.c ------------------------------------------------------------------------------------------------- */
 struct sync_write;
-struct sync_gate;
+struct sync_read;
 struct sync {
     struct local *local;
     uv_timer_t timer;
-    struct rpc_reader *reader;
     struct arena arena;
     struct sync_write *out;              /* the write that is out */
-    struct sync_gate *gate;              /* the confirmation that is out */
+    struct sync_read *read;              /* the reading of the catalog that is out */
     struct item **batch;                 /* what flies */
     size_t batch_count, batch_capacity, batch_units;
     bool node_dirty, node_flying, compare_wanted;
     uint64_t compare_ms, retry_ms, backoff_ms;
     struct rng rng;
 };
-/* sync_compare.c: reads the catalog, marks what differs; sets node_dirty. False: it could not be read. */
-bool sync_compare(struct sync *sync);
+/* sync_read.c: what the catalog has under this node, wherever it is (rpc_fetch). Once it is there, local_wake. */
+void sync_read_begin(struct sync *sync);
+/* CO_AGAIN: it is not there yet. Else it has ended: CO_OK and the records, in the arena, or an error. */
+struct sync_catalog {
+    const Pb__NodeServicesResult *services;      /* NULL: there is no such node */
+    const Pb__ChecksResult *checks;
+};
+int sync_read_take(struct sync *sync, struct sync_catalog *catalog);
+void sync_read_drop(struct sync *sync);      /* nobody wants it any more */
+/* sync_compare.c: marks what differs; sets node_dirty. */
+void sync_compare(struct sync *sync, const struct sync_catalog *catalog);
 /* sync_gather.c: under the lock. The message for what is dirty, in the arena, and its command; NULL: nothing. Fills `batch`. */
 const ProtobufCMessage *sync_gather(struct sync *sync, uint8_t *command);
 /* The record of this node's own: node, its service "consul", its check; in the arena. */

@@ -69,15 +69,10 @@ static const Pb__Check *stored_check(const struct catalog_view *view, const char
 }
 
 /* Sorted copies of the lists; the records stay where they are. */
-static bool read_catalog(struct sync *sync, struct store_txn *txn, struct catalog_view *view) {
-    Pb__NodeRequest request = PB__NODE_REQUEST__INIT;
-    struct query_result services = {0}, checks = {0};
-    request.node = (char *)sync->local->config.node;
-    if (query_node_services.run(txn, &request.base, &sync->arena, &services) != CO_OK) return false;
-    if (query_node_checks.run(txn, &request.base, &sync->arena, &checks) != CO_OK) return false;
-    const Pb__NodeServicesResult *of_node = (const Pb__NodeServicesResult *)services.message;
-    const Pb__ChecksResult *all = (const Pb__ChecksResult *)checks.message;
-    if (services.found && of_node) {
+static void view_make(struct sync *sync, const struct sync_catalog *catalog, struct catalog_view *view) {
+    const Pb__NodeServicesResult *of_node = catalog->services;
+    const Pb__ChecksResult *all = catalog->checks;
+    if (of_node) {
         view->node = of_node->node;
         view->service_count = of_node->n_services;
         view->services = arena_alloc(&sync->arena, (of_node->n_services + 1) * sizeof *view->services);
@@ -86,15 +81,12 @@ static bool read_catalog(struct sync *sync, struct store_txn *txn, struct catalo
             qsort(view->services, view->service_count, sizeof *view->services, service_order);
         }
     }
-    if (all) {
-        view->check_count = all->n_checks;
-        view->checks = arena_alloc(&sync->arena, (all->n_checks + 1) * sizeof *view->checks);
-        if (all->n_checks) {
-            memcpy(view->checks, all->checks, all->n_checks * sizeof *view->checks);
-            qsort(view->checks, view->check_count, sizeof *view->checks, check_order);
-        }
+    view->check_count = all->n_checks;
+    view->checks = arena_alloc(&sync->arena, (all->n_checks + 1) * sizeof *view->checks);
+    if (all->n_checks) {
+        memcpy(view->checks, all->checks, all->n_checks * sizeof *view->checks);
+        qsort(view->checks, view->check_count, sizeof *view->checks, check_order);
     }
-    return true;
 }
 
 /* -- ours against theirs
@@ -214,28 +206,22 @@ static void compare_own(struct sync *sync, const struct catalog_view *view) {
          (!service || service_hash(service, &sync->arena) != service_hash(own->service, &sync->arena)));
 }
 
-bool sync_compare(struct sync *sync) {
+void sync_compare(struct sync *sync, const struct sync_catalog *catalog) {
     struct local *local = sync->local;
     struct catalog_view view = {0};
-    struct store_txn *txn = rpc_read_begin(sync->reader);
-    bool read = txn && read_catalog(sync, txn, &view);
-    if (read) {
-        local_lock(local);
-        compare_own(sync, &view);
-        /* Backwards: settled items that were removed leave the table. */
-        for (size_t i = local->services.count; i-- > 0;) {
-            struct local_service *service = as_service(local->services.items[i]);
-            compare_service(sync, service, stored_service(&view, service->item.id));
-        }
-        for (size_t i = local->checks.count; i-- > 0;) {
-            struct local_check *check = as_check(local->checks.items[i]);
-            compare_check(sync, check, stored_check(&view, check->item.id));
-        }
-        find_strangers(sync, &view);
-        local->compared = true;
-        local_unlock(local);
+    view_make(sync, catalog, &view);
+    local_lock(local);
+    compare_own(sync, &view);
+    /* Backwards: settled items that were removed leave the table. */
+    for (size_t i = local->services.count; i-- > 0;) {
+        struct local_service *service = as_service(local->services.items[i]);
+        compare_service(sync, service, stored_service(&view, service->item.id));
     }
-    rpc_read_end(sync->reader);
-    arena_reset(&sync->arena);
-    return read;
+    for (size_t i = local->checks.count; i-- > 0;) {
+        struct local_check *check = as_check(local->checks.items[i]);
+        compare_check(sync, check, stored_check(&view, check->item.id));
+    }
+    find_strangers(sync, &view);
+    local->compared = true;
+    local_unlock(local);
 }

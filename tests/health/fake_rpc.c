@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/list.h"
+#include "fake_fetch.h"
 
 struct rpc {
     char folder[64];
@@ -16,6 +17,7 @@ struct rpc {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     struct list queue;
+    struct fake_fetches *fetches;
     bool leader, hold, stop, lose_done;
     unsigned lose;
     _Atomic uint64_t writes;
@@ -104,10 +106,12 @@ struct rpc *fake_rpc_start(void) {
     pthread_mutex_init(&rpc->lock, NULL);
     pthread_cond_init(&rpc->wake, NULL);
     CHECK(pthread_create(&rpc->thread, NULL, rpc_main, rpc) == 0);
+    rpc->fetches = fake_fetches_start(rpc);
     return rpc;
 }
 
 void fake_rpc_stop(struct rpc *rpc) {
+    fake_fetches_stop(rpc->fetches);
     pthread_mutex_lock(&rpc->lock);
     rpc->stop = true;
     pthread_cond_broadcast(&rpc->wake);
@@ -184,11 +188,10 @@ bool rpc_known_leader(struct rpc *rpc) {
     return leader;
 }
 
-int rpc_confirm(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_gate *gate) {
-    (void)freshness;
-    (void)gate;
-    return rpc_known_leader(rpc) ? CO_OK : CO_NOLEADER;
+void rpc_fetch(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage *request) {
+    fake_fetches_take(rpc->fetches, fetch, request);
 }
+void rpc_fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) { fake_fetches_cancel(rpc->fetches, fetch); }
 
 struct rpc_reader {
     struct store_reader *reader;
