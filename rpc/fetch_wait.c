@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "rpc/fetch_internal.h"
-#include "rpc/rpc_internal.h"
 
 /* -- deadlines: a binary heap, places count from 1 --------------------------------------------------------------- */
 static void heap_put(struct fetches *fetches, uint32_t place, struct fetch *fetch) {
@@ -115,7 +114,10 @@ static void answer_with(struct fetch *fetch, const struct fetch_answer *answer, 
     uint64_t floor = rpc_floor(rpc), least = floor && rpc_generation(rpc, thing) == answer->generation ? floor : 1;
     struct rpc_fetched fetched = {.index = answer->index > least ? answer->index : least, .found = answer->found,
                                   .none = answer->none, .records = slice_make(answer->bytes, answer->size)};
-    rpc_contact(rpc, &fetched.known_leader, &fetched.last_contact_ms);
+    struct rpc_status status;
+    rpc_status(rpc, &status);
+    fetched.known_leader = status.known_leader;
+    fetched.last_contact_ms = status.last_contact_ms;
     fetch_finish(fetch, CO_OK, &fetched);
 }
 

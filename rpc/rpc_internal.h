@@ -78,7 +78,6 @@ struct rpc {
 };
 
 struct raft_data *rpc_command(uint8_t command, const ProtobufCMessage *message);      /* its bytes; one reference */
-void rpc_contact(struct rpc *rpc, bool *known_leader, uint64_t *last_contact_ms);      /* any thread */
 void leases_start(struct rpc *rpc);
 void leases_role(struct rpc *rpc, uint64_t term, bool ready);
 void leases_free(struct rpc *rpc);

@@ -97,14 +97,6 @@ static uint64_t serving_leader(const struct node_view *view) {
     return own && !atomic_load_explicit(&view->ready, memory_order_acquire) ? 0 : leader;
 }
 
-void rpc_contact(struct rpc *rpc, bool *known_leader, uint64_t *last_contact_ms) {
-    const struct node_view *view = node_view(rpc->node);
-    uint64_t leader = serving_leader(view), contact = atomic_load(&view->last_contact_ms), now = clock_mono_ms();
-    bool leads = leader != 0 && leader == atomic_load(&view->id);
-    *known_leader = leader != 0;
-    *last_contact_ms = leads || now < contact ? 0 : now - contact;
-}
-
 bool rpc_known_leader(struct rpc *rpc) {
     if (!rpc->client) return serving_leader(node_view(rpc->node)) != 0;
     return atomic_load(&rpc->client->connected) && atomic_load(&rpc->client->known_leader);
@@ -124,15 +116,15 @@ static void fill_members(struct rpc *rpc, uint64_t leader, struct rpc_status *st
 void rpc_status(struct rpc *rpc, struct rpc_status *status) {
     if (rpc->client) { client_status(rpc->client, status); return; }
     const struct node_view *view = node_view(rpc->node);
-    uint64_t leader = serving_leader(view);
-    *status = (struct rpc_status){.is_server = true, .is_leader = leader != 0 && leader == atomic_load(&view->id),
+    uint64_t leader = serving_leader(view), contact = atomic_load(&view->last_contact_ms), now = clock_mono_ms();
+    *status = (struct rpc_status){.is_server = true, .is_leader = leader != 0 && leader == atomic_load(&view->id), .known_leader = leader != 0,
                                   .term = atomic_load(&view->term), .commit = atomic_load(&view->commit),
                                   .applied = machine_applied(rpc->machine), .last_index = atomic_load(&view->last_index),
                                   .snapshot_index = atomic_load(&view->snapshot_index),
                                   .cluster_version = machine_version(rpc->machine), .cluster_id = machine_cluster(rpc->machine),
                                   .log_bytes = atomic_load(&view->log_bytes), .disk_sick = atomic_load(&view->disk_sick),
                                   .disk_full = atomic_load(&view->disk_full)};
-    rpc_contact(rpc, &status->known_leader, &status->last_contact_ms);
+    status->last_contact_ms = status->is_leader || now < contact ? 0 : now - contact;
     fill_members(rpc, leader, status);
 }
 

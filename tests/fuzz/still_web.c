@@ -44,6 +44,20 @@ int rpc_confirm(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_gate *
     return CO_AGAIN;
 }
 
+/* Who would fetch is not started. */
+void rpc_fetch(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage *request) {
+    (void)rpc, (void)fetch, (void)request;
+    UNREACHABLE();
+}
+void rpc_fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) {
+    (void)rpc, (void)fetch;
+    UNREACHABLE();
+}
+bool rpc_has_copy(const struct rpc *rpc) {
+    (void)rpc;
+    return true;
+}
+
 struct rpc_reader *rpc_reader_new(struct rpc *rpc) {
     (void)rpc;
     struct rpc_reader *reader = mem_alloc(sizeof *reader);

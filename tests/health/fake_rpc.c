@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/list.h"
-#include "fake_fetch.h"
+#include "rpc/fetch.h"
 
 struct rpc {
     char folder[64];
@@ -17,7 +17,7 @@ struct rpc {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     struct list queue;
-    struct fake_fetches *fetches;
+    struct fetches *fetches;
     bool leader, hold, stop, lose_done;
     unsigned lose;
     _Atomic uint64_t writes;
@@ -106,17 +106,18 @@ struct rpc *fake_rpc_start(void) {
     pthread_mutex_init(&rpc->lock, NULL);
     pthread_cond_init(&rpc->wake, NULL);
     CHECK(pthread_create(&rpc->thread, NULL, rpc_main, rpc) == 0);
-    rpc->fetches = fake_fetches_start(rpc);
+    rpc->fetches = fetches_new(rpc);
     return rpc;
 }
 
 void fake_rpc_stop(struct rpc *rpc) {
-    fake_fetches_stop(rpc->fetches);
+    fetches_stop(rpc->fetches);
     pthread_mutex_lock(&rpc->lock);
     rpc->stop = true;
     pthread_cond_broadcast(&rpc->wake);
     pthread_mutex_unlock(&rpc->lock);
     pthread_join(rpc->thread, NULL);
+    fetches_free(rpc->fetches);
     machine_close(rpc->machine);
     char command[100];
     snprintf(command, sizeof command, "rm -rf %s", rpc->folder);
@@ -189,9 +190,35 @@ bool rpc_known_leader(struct rpc *rpc) {
 }
 
 void rpc_fetch(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage *request) {
-    fake_fetches_take(rpc->fetches, fetch, request);
+    fetches_take(rpc->fetches, fetch, request);
 }
-void rpc_fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) { fake_fetches_cancel(rpc->fetches, fetch); }
+void rpc_fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) { fetches_cancel(rpc->fetches, fetch); }
+bool rpc_has_copy(const struct rpc *rpc) {
+    (void)rpc;
+    return true;
+}
+
+int rpc_confirm(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_gate *gate) {
+    (void)freshness;
+    (void)gate;
+    return rpc_known_leader(rpc) ? CO_OK : CO_NOLEADER;
+}
+int rpc_serves(struct rpc *rpc) {
+    (void)rpc;
+    return CO_OK;
+}
+void rpc_met_damage(struct rpc *rpc) { (void)rpc; }
+void rpc_status(struct rpc *rpc, struct rpc_status *status) {
+    *status = (struct rpc_status){.is_server = true, .known_leader = rpc_known_leader(rpc)};
+}
+uint64_t rpc_generation(struct rpc *rpc, struct watch_thing thing) {
+    return watch_generation(machine_watches(rpc->machine), thing);
+}
+struct watch_table *rpc_watches(struct rpc *rpc) {
+    return machine_watches(rpc->machine);
+}
+uint64_t rpc_applied(struct rpc *rpc) { return machine_applied(rpc->machine); }
+uint64_t rpc_floor(struct rpc *rpc) { return machine_floor_now(rpc->machine); }
 
 struct rpc_reader {
     struct store_reader *reader;

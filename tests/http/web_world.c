@@ -21,6 +21,7 @@
 #include "kv/kv.h"
 #include "registry/lease.h"
 #include "registry/catalog.h"
+#include "rpc/fetch.h"
 
 #define PATIENCE_MS 5000
 
@@ -28,6 +29,7 @@
 
 struct rpc {
     struct machine *machine;
+    struct fetches *fetches;
     pthread_t thread; /* applier and loop in one */
     pthread_mutex_t lock;
     pthread_cond_t news;
@@ -154,6 +156,15 @@ void rpc_renew(struct rpc *rpc, struct rpc_renew *renew) {
     append(rpc, &rpc->renewals, &pending->link);
 }
 
+void rpc_fetch(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage *request) {
+    fetches_take(rpc->fetches, fetch, request);
+}
+void rpc_fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) { fetches_cancel(rpc->fetches, fetch); }
+bool rpc_has_copy(const struct rpc *rpc) {
+    (void)rpc;
+    return true;
+}
+
 struct rpc_reader {
     struct store_reader *reader;
 };
@@ -217,15 +228,18 @@ static void cluster_start(struct rpc *rpc, const char *folder) {
     pthread_cond_init(&rpc->news, NULL);
     rpc->alone = rpc->leader = true;
     cr_assert(pthread_create(&rpc->thread, NULL, cluster_main, rpc) == 0);
+    rpc->fetches = fetches_new(rpc);
 }
 
 static void cluster_stop(struct rpc *rpc) {
+    fetches_stop(rpc->fetches);
     pthread_mutex_lock(&rpc->lock);
     rpc->quit = true;
     rpc->hold_writes = rpc->hold_gates = false;
     pthread_cond_signal(&rpc->news);
     pthread_mutex_unlock(&rpc->lock);
     pthread_join(rpc->thread, NULL);
+    fetches_free(rpc->fetches);
     machine_close(rpc->machine);
 }
 
