@@ -151,17 +151,53 @@ static void same_bytes_are_no_change(void) {
 }
 
 static void time_is_up(void) {
-    uint64_t index = index_now(&server, &query_kv_keys, "list/"), before = clock_mono_ms();
+    uint64_t index = index_now(&server, &query_kv_get, "color"), listed_before = index_now(&server, &query_kv_keys, "list/");
     struct asked asked, longer;
-    begin(&longer, &server, &query_kv_keys, "list/", (struct how){.index = index, .wait_ms = 300});
-    begin(&asked, &server, &query_kv_keys, "list/", (struct how){.index = index, .wait_ms = 100});
+    uint64_t before = clock_mono_ms();
+    begin(&longer, &server, &query_kv_keys, "list/", (struct how){.index = listed_before, .wait_ms = 400});
+    begin(&asked, &server, &query_kv_get, "color", (struct how){.index = index, .wait_ms = 100});
+    server_put(&server, "list/a", "3"); /* a new index, the same bytes */
+    bool in_time = clock_mono_ms() - before < 400;
     await(&asked);
     CHECK(asked.error == CO_OK && asked.fetched.index == index && clock_mono_ms() - before >= 100);
     end(&asked);
-    server_put(&server, "list/a", "3"); /* a new index, the same bytes */
     await(&longer);
-    CHECK(longer.fetched.index > index && clock_mono_ms() - before >= 300);
+    CHECK(longer.error == CO_OK && clock_mono_ms() - before >= 400);
+    CHECK(longer.fetched.index > listed_before || !in_time);
     end(&longer);
+}
+
+/* -- none is lost ------------------------------------------------------------------------------------------------ */
+enum { FOLLOWERS = 6, STEPS = 2000 };
+
+/* From value to value, each time waiting for what comes after the one seen: a change that falls between reading and
+ * waiting, or between waking and waiting again, would leave it waiting for ever. */
+static void *follower_main(void *data) {
+    bool stale = (uintptr_t)data % 2;
+    char last[16];
+    snprintf(last, sizeof last, "%u", STEPS);
+    struct asked asked;
+    uint64_t index = 0;
+    for (bool there = false; !there;) {
+        ask(&asked, &server, &query_kv_get, "step", (struct how){.stale = stale, .index = index, .wait_ms = 600000});
+        CHECK(asked.fetched.index > index);
+        index = asked.fetched.index;
+        there = value_is(&asked, last);
+        end(&asked);
+    }
+    return NULL;
+}
+
+static void none_is_lost(void) {
+    pthread_t followers[FOLLOWERS];
+    server_put(&server, "step", "0");
+    for (uintptr_t i = 0; i < FOLLOWERS; i++) CHECK(pthread_create(&followers[i], NULL, follower_main, (void *)i) == 0);
+    for (unsigned i = 1; i <= STEPS; i++) {
+        char value[16];
+        snprintf(value, sizeof value, "%u", i);
+        server_put(&server, "step", value);
+    }
+    for (size_t i = 0; i < FOLLOWERS; i++) pthread_join(followers[i], NULL);
 }
 
 /* -- large reads ------------------------------------------------------------------------------------------------- */
@@ -287,11 +323,21 @@ static void on_crowd(struct rpc_fetch *fetch, int error, const struct rpc_fetche
     rpc_fetch_cancel(server.rpc, &late[number]);
 }
 
+/* Bytes. */
+static size_t resident(void) {
+    unsigned long all = 0, pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    CHECK(file && fscanf(file, "%lu %lu", &all, &pages) == 2);
+    fclose(file);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
 static void stops_with_many(unsigned count) {
     uint64_t index = rpc_applied(server.rpc);
-    size_t before = mallinfo2().uordblks;
     uint64_t begun = clock_mono_ns();
     crowd = mem_zalloc(count * sizeof *crowd);
+    malloc_trim(0);
+    size_t before = resident();
     for (unsigned i = 0; i < count; i++) {
         char name[40];
         snprintf(name, sizeof name, "service-%u", i / 10);
@@ -303,11 +349,11 @@ static void stops_with_many(unsigned count) {
     }
     while (watch_count(rpc_watches(server.rpc)) < count) usleep(1000);
     uint64_t parked = clock_mono_ns();
-    size_t bytes = mallinfo2().uordblks - before;
+    size_t bytes = resident() - before;
     CHECK(atomic_load(&crowd_done) == 0);
     servers_stop(&server, 1);
     CHECK(crowd_done == count && crowd_wrong == 0 && late_done == ARRAY_COUNT(late));
-    printf("%u parked: %.0f bytes each with the struct's %zu, %.2f us each; stopped with its server in %.0f ms\n", count,
+    printf("%u parked: %.0f resident bytes each, the struct's %zu among them, %.2f us each; stopped with its server in %.0f ms\n", count,
            (double)bytes / count, sizeof *crowd, (double)(parked - begun) / 1e3 / count, (double)(clock_mono_ns() - parked) / 1e6);
     free(crowd);
 }
@@ -360,6 +406,7 @@ int main(int argc, char **argv) {
     woken_by_its_own();
     same_bytes_are_no_change();
     time_is_up();
+    none_is_lost();
     large_reads();
     cancelled_at_any_moment();
     stops_with_many(argc > 1 ? (unsigned)atoi(argv[1]) : 20000);
