@@ -91,6 +91,7 @@ static int lease_run(struct store_txn *txn, const ProtobufCMessage *request, str
 const struct query_type query_lease = {.number = 16,
                                        .name = "lease",
                                        .request = &pb__lease_request__descriptor,
+                                       .result = &pb__lease_entry__descriptor,
                                        .thing = lease_thing,
                                        .run = lease_run};
 
@@ -127,6 +128,7 @@ static int leases_run(struct store_txn *txn, const ProtobufCMessage *request, st
 const struct query_type query_leases = {.number = 17,
                                         .name = "leases",
                                         .request = &pb__lease_list_request__descriptor,
+                                        .result = &pb__lease_entries_result__descriptor,
                                         .thing = leases_thing,
                                         .run = leases_run};
 
@@ -161,6 +163,7 @@ static int dead_run(struct store_txn *txn, const ProtobufCMessage *request, stru
 const struct query_type query_dead_nodes = {.number = 18,
                                             .name = "dead-nodes",
                                             .request = &pb__dead_nodes_request__descriptor,
+                                            .result = &pb__dead_nodes_result__descriptor,
                                             .thing = dead_thing,
                                             .run = dead_run};
 

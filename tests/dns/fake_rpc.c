@@ -152,3 +152,8 @@ void rpc_renew(struct rpc *rpc, struct rpc_renew *renew) {
     (void)rpc;
     renew->done(renew, CO_OK);
 }
+
+int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request, struct arena *arena,
+              struct query_result *result) {
+    return type->run(rpc_read_begin(reader), request, arena, result);
+}

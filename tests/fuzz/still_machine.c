@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "kv/kv_internal.h"
+#include "lb/coordinate.h"
 #include "registry/lease.h"
 #include "registry/catalog.h"
 #include "registry/operate.h"
@@ -14,7 +15,7 @@
 
 #define NODE_ID "00000000-0000-4000-8000-000000000001"
 
-static const struct machine_module *const modules[] = {&catalog_module, &lease_module, &kv_module, NULL};
+static const struct machine_module *const modules[] = {&catalog_module, &lease_module, &kv_module, &coordinate_module, NULL};
 static struct machine *machine;
 
 /* -- what is in it -- */

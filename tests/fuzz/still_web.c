@@ -448,3 +448,8 @@ struct still_reply still_put(const char *method, const char *target, struct slic
                                     .body = body};
     return still_ask(&request);
 }
+
+int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request, struct arena *arena,
+              struct query_result *result) {
+    return type->run(rpc_read_begin(reader), request, arena, result);
+}

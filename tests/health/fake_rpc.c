@@ -295,3 +295,8 @@ size_t fake_rpc_count(struct rpc *rpc, const char *node) {
     arena_free(&arena);
     return count;
 }
+
+int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request, struct arena *arena,
+              struct query_result *result) {
+    return type->run(rpc_read_begin(reader), request, arena, result);
+}

@@ -19,6 +19,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "kv/kv.h"
+#include "lb/coordinate.h"
 #include "registry/lease.h"
 #include "registry/catalog.h"
 #include "rpc/fetch.h"
@@ -218,7 +219,7 @@ size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses) 
 }
 
 static void cluster_start(struct rpc *rpc, const char *folder) {
-    static const struct machine_module *const modules[] = {&catalog_module, &lease_module, &kv_module, NULL};
+    static const struct machine_module *const modules[] = {&catalog_module, &lease_module, &kv_module, &coordinate_module, NULL};
     struct machine_config config = {.store = {.folder = folder, .map_bytes = (uint64_t)1 << 30},
                                     .modules = modules};
     struct fault fault = {0};
@@ -461,4 +462,9 @@ uint64_t web_metric(const struct world *world, const char *name) {
     uint64_t value = at ? strtoull(at + strlen(line), NULL, 10) : 0;
     free(text);
     return value;
+}
+
+int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request, struct arena *arena,
+              struct query_result *result) {
+    return type->run(rpc_read_begin(reader), request, arena, result);
 }

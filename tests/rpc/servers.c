@@ -6,10 +6,13 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "kv/kv.h"
+#include "lb/coordinate.h"
+#include "registry/lease.h"
 #include "base/clock.h"
 #include "registry/catalog.h"
 
-static const struct machine_module *const modules[] = {&catalog_module, &kv_module, NULL};
+static const struct machine_module *const modules[] = {&catalog_module, &lease_module, &kv_module, &coordinate_module, NULL};
 
 static void on_closed(void *data) { uv_close((uv_handle_t *)&((struct server *)data)->stop, NULL); }
 
