@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "kv/kv.h"
 #include "registry/catalog.h"
+#include "rpc/coordinates.h"
 
 #define PATIENCE_MS 5000
 
@@ -188,6 +189,15 @@ void rpc_fenced_why(struct rpc *rpc, char line[160]) {
 }
 uint64_t rpc_floor(struct rpc *rpc) { return rpc->floor; }
 
+struct waited_write {
+    struct rpc_write write;
+    _Atomic bool done;
+};
+static void waited_done(struct rpc_write *write, int error, const struct machine_result *result) {
+    (void)error, (void)result;
+    atomic_store(&CONTAINER_OF(write, struct waited_write, write)->done, true);
+}
+
 bool rpc_known_leader(struct rpc *rpc) {
     pthread_mutex_lock(&rpc->lock);
     bool leader = rpc->leader;
@@ -198,6 +208,22 @@ void rpc_status(struct rpc *rpc, struct rpc_status *status) {
     *status = (struct rpc_status){
         .is_server = true, .is_leader = rpc_known_leader(rpc), .known_leader = rpc_known_leader(rpc)};
 }
+/* Without a batch: applied before it returns. */
+int rpc_coordinate_put(struct rpc *rpc, const Pb__Coordinate *record) {
+    int rv = coordinate_check(record);
+    if (rv != CO_OK) return rv;
+    Pb__CoordinateUpdateCommand command = PB__COORDINATE_UPDATE_COMMAND__INIT;
+    Pb__Coordinate *updates[] = {(Pb__Coordinate *)(uintptr_t)record};
+    command.updates = updates, command.n_updates = 1;
+    struct waited_write waited = {.write.done = waited_done};
+    rpc_submit(rpc, &waited.write, COORDINATE_UPDATE, &command.base);
+    while (!atomic_load(&waited.done)) usleep(100);
+    return CO_OK;
+}
+struct vivaldi_coordinate rpc_coordinate_here(struct rpc *rpc) {
+    (void)rpc;
+    return vivaldi_origin();
+}
 size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses) {
     (void)rpc;
     *addresses = arena_alloc(arena, sizeof **addresses);
@@ -206,7 +232,7 @@ size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses) 
 }
 
 static void cluster_start(struct rpc *rpc, const char *folder) {
-    static const struct machine_module *const modules[] = {&catalog_module, &kv_module, NULL};
+    static const struct machine_module *const modules[] = {&catalog_module, &kv_module, &coordinate_module, NULL};
     struct machine_config config = {.store = {.folder = folder, .map_bytes = (uint64_t)1 << 30},
                                     .modules = modules};
     struct fault fault = {0};

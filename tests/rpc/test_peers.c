@@ -114,7 +114,7 @@ Test(peers, one_learns_where_it_belongs_and_says_so) {
     run_until(&world, connected);
     struct peer_info info;
     cr_assert_eq(peers_list(world.b.peers, &info, 1), 1);
-    cr_assert(info.cluster_id == 77 && info.has_log && info.terms.protocol == 2 &&
+    cr_assert(info.cluster_id == 77 && info.has_log && info.terms.protocol == 3 &&
               info.terms.version_least == 1 && info.terms.version_most == 3);
     peers_list(world.a.peers, &info, 1);
     cr_assert(info.cluster_id == 0 && !info.has_log);
