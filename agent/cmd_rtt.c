@@ -1,5 +1,4 @@
 /* coord rtt */
-#include <math.h>
 #include <stdlib.h>
 
 #include "agent/cmd.h"
@@ -105,12 +104,14 @@ static int own_name(const struct client *client, struct arena *arena, bool wan, 
 }
 
 static int estimate(const struct place *places, bool wan) {
-    double seconds = coordinate_distance(places[0].records, places[0].count, places[1].records, places[1].count);
-    for (size_t k = 0; k < NODES; k++) {
-        if (places[k].count > 0 && (k == 0 || isfinite(seconds))) continue;
-        fprintf(stderr, "Could not find a coordinate for node \"%s\"\n", places[k].name);
+    const Pb__Coordinate *from, *to;
+    coordinate_meet(places[0].records, places[0].count, places[1].records, places[1].count, &from, &to);
+    if (!from || !to) {
+        fprintf(stderr, "Could not find a coordinate for node \"%s\"\n", places[from ? 1 : 0].name);
         return 1;
     }
+    struct vivaldi_coordinate here = coordinate_read(from), there = coordinate_read(to);
+    double seconds = vivaldi_distance(&here, &there);
     printf("Estimated %s <-> %s rtt: %.3f ms (using %s coordinates)\n", places[0].name, places[1].name, seconds * 1000, wan ? "WAN" : "LAN");
     return 0;
 }

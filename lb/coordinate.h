@@ -43,8 +43,11 @@ bool coordinate_changes(struct store_txn *txn, const Pb__Coordinate *record, str
 
 /* Those of one node, by segment: read in a transaction, into the arena. *count 0: none. CO_OK, CO_CORRUPT. */
 int coordinate_of_node(struct store_txn *txn, struct slice node, struct arena *arena, Pb__Coordinate ***records, size_t *count);
-/* The round trip between two nodes by what is known of them, in seconds; INFINITY: unknown. They meet in a common segment: in the one of
+/* The two coordinates to compare of what is known of two nodes; NULL: that one has none there. They meet in a common segment: in the one of
  * whichever has a single one, else in "" (servers are in all segments, others in one). */
+void coordinate_meet(Pb__Coordinate *const *a, size_t a_count, Pb__Coordinate *const *b, size_t b_count, const Pb__Coordinate **of_a,
+                     const Pb__Coordinate **of_b);
+/* The round trip between two that meet, in seconds; INFINITY: they do not. */
 double coordinate_distance(Pb__Coordinate *const *a, size_t a_count, Pb__Coordinate *const *b, size_t b_count);
 
 #endif

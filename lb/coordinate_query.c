@@ -49,11 +49,17 @@ static const Pb__Coordinate *in_segment(Pb__Coordinate *const *records, size_t c
     return NULL;
 }
 
-double coordinate_distance(Pb__Coordinate *const *a, size_t a_count, Pb__Coordinate *const *b, size_t b_count) {
+void coordinate_meet(Pb__Coordinate *const *a, size_t a_count, Pb__Coordinate *const *b, size_t b_count, const Pb__Coordinate **of_a,
+                     const Pb__Coordinate **of_b) {
     const char *segment = "";
     if (a_count == 1) segment = a[0]->segment;
     if (b_count == 1) segment = b[0]->segment;
-    const Pb__Coordinate *one = in_segment(a, a_count, segment), *other = in_segment(b, b_count, segment);
+    *of_a = in_segment(a, a_count, segment), *of_b = in_segment(b, b_count, segment);
+}
+
+double coordinate_distance(Pb__Coordinate *const *a, size_t a_count, Pb__Coordinate *const *b, size_t b_count) {
+    const Pb__Coordinate *one, *other;
+    coordinate_meet(a, a_count, b, b_count, &one, &other);
     if (!one || !other) return INFINITY;
     struct vivaldi_coordinate from = coordinate_read(one), to = coordinate_read(other);
     return vivaldi_distance(&from, &to);

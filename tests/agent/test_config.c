@@ -84,6 +84,9 @@ Test(config, every_field) {
         "\"enable_script_checks\":true,\"enable_local_script_checks\":true,\"check_output_max_size\":10,"
         "\"discard_check_output\":true,\"check_update_interval\":\"0s\",\"disable_update_check\":true}");
     must(
+        "{\"disable_coordinates\":true,\"sync_coordinate_interval_min\":\"9s\",\"consul\":{\"coordinate\":{"
+        "\"update_period\":\"2s\",\"update_batch_size\":64,\"update_max_batches\":3}}}");
+    must(
         "{\"coord\":{\"http_workers\":1,\"http_shards\":2,\"http_connection_memory\":3,\"http_connections_"
         "max\":4,"
         "\"http_body_max\":5,\"http_idle_timeout\":\"6s\",\"http_watches_max\":7,\"http_cache_bytes\":8,"
@@ -134,6 +137,9 @@ Test(config, every_field) {
               config.discard_check_output);
     cr_expect(config.check_output_max_size == 10 && config.check_update_interval_ns == 0 &&
               config.disable_update_check);
+    cr_expect(config.disable_coordinates && config.coordinate_interval_ns == 9000000000 &&
+              config.coordinate_period_ns == 2000000000 && config.coordinate_batch_size == 64 &&
+              config.coordinate_batches == 3);
     cr_expect(config.http_workers == 1 && config.http_shards == 2 && config.http_connection_memory == 3);
     cr_expect(config.http_connections_max == 4 && config.http_body_max == 5 &&
               config.http_idle_timeout_ns == 6000000000);

@@ -27,7 +27,7 @@ def frame(kind, payload):
 HELLO, WRITES, KINDS, REFUSED = 1, 3, 16, 32
 
 
-def hello(identity, cluster=b"dc1", cluster_id=0, least=1, most=2):
+def hello(identity, cluster=b"dc1", cluster_id=0, least=1, most=3):
     """As a server of this version says it; cluster versions `least` to `most`."""
     return frame(HELLO, field(1, b"coord-peer") + field(2, 1) + field(3, 2) + field(4, cluster) + field(5, identity) +
                  field(6, b"10.9.9.9:8300") + field(7, b"stranger") + field(8, 3) + varint(11 << 3 | 1) + struct.pack("<Q", cluster_id) +
@@ -110,8 +110,8 @@ def two_clusters():
             assert s.put("/v1/kv/mine/" + s.name)
             assert s.get("/v1/kv/mine/" + other.name)[0] == 404, "two clusters were mixed"
             assert len(members(s)) == 1, members(s)
-            assert b"\ncoord_cluster_version 2\n" in s.request("GET", "/v1/agent/metrics?format=prometheus")[2], "a new cluster begins at the newest version"
-            assert s.get("/v1/agent/self")[2]["Stats"]["consul"]["cluster_version"] == "2"
+            assert b"\ncoord_cluster_version 3\n" in s.request("GET", "/v1/agent/metrics?format=prometheus")[2], "a new cluster begins at the newest version"
+            assert s.get("/v1/agent/self")[2]["Stats"]["consul"]["cluster_version"] == "3"
             lines = [line for line in s.log().splitlines() if "another cluster" in line]
             assert len(lines) <= 4, "refusals are logged too often: %d" % len(lines)
         b.terminate()                    # without its data it is nobody's, and welcome

@@ -23,6 +23,7 @@
 #include "registry/lease.h"
 #include "registry/catalog.h"
 #include "rpc/fetch.h"
+#include "rpc/coordinates.h"
 
 #define PATIENCE_MS 5000
 
@@ -201,6 +202,15 @@ void rpc_fenced_why(struct rpc *rpc, char line[160]) {
 }
 uint64_t rpc_floor(struct rpc *rpc) { return rpc->floor; }
 
+struct waited_write {
+    struct rpc_write write;
+    _Atomic bool done;
+};
+static void waited_done(struct rpc_write *write, int error, const struct machine_result *result) {
+    (void)error, (void)result;
+    atomic_store(&CONTAINER_OF(write, struct waited_write, write)->done, true);
+}
+
 bool rpc_known_leader(struct rpc *rpc) {
     pthread_mutex_lock(&rpc->lock);
     bool leader = rpc->leader;
@@ -210,6 +220,22 @@ bool rpc_known_leader(struct rpc *rpc) {
 void rpc_status(struct rpc *rpc, struct rpc_status *status) {
     *status = (struct rpc_status){
         .is_server = true, .is_leader = rpc_known_leader(rpc), .known_leader = rpc_known_leader(rpc)};
+}
+/* Without a batch: applied before it returns. */
+int rpc_coordinate_put(struct rpc *rpc, const Pb__Coordinate *record) {
+    int rv = coordinate_check(record);
+    if (rv != CO_OK) return rv;
+    Pb__CoordinateUpdateCommand command = PB__COORDINATE_UPDATE_COMMAND__INIT;
+    Pb__Coordinate *updates[] = {(Pb__Coordinate *)(uintptr_t)record};
+    command.updates = updates, command.n_updates = 1;
+    struct waited_write waited = {.write.done = waited_done};
+    rpc_submit(rpc, &waited.write, COORDINATE_UPDATE, &command.base);
+    while (!atomic_load(&waited.done)) usleep(100);
+    return CO_OK;
+}
+struct vivaldi_coordinate rpc_coordinate_here(struct rpc *rpc) {
+    (void)rpc;
+    return vivaldi_origin();
 }
 size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses) {
     (void)rpc;

@@ -151,3 +151,63 @@ Test(coordinate, nodes_of_a_service_are_at_the_origin_until_they_report, .init =
     request.service = "none";
     cr_expect_text(world_query(&world, &query_service_coordinates, &request.base), "");
 }
+
+/* -- against a model ------------------------------------------------------------------------------------------------------ */
+/* A person can read it: what stands where, and when each node's part changed last. */
+struct model {
+    bool there[3];
+    double at[3][2]; /* by node, segment; 0: none */
+    uint64_t changed[3], changed_all;
+};
+static const char *const model_nodes[] = {"a", "b", "ab"}, *const model_segments[] = {"", "west"};
+
+static void model_compare(const struct model *model, unsigned step) {
+    static const size_t by_name[] = {0, 2, 1};
+    char wanted[400] = "";
+    for (size_t k = 0; k < 3; k++) {
+        size_t n = by_name[k];
+        for (size_t s = 0; s < 2; s++)
+            if (model->at[n][s] != 0)
+                snprintf(wanted + strlen(wanted), sizeof wanted - strlen(wanted), "%s%s:%s=%g", wanted[0] ? " " : "", model_nodes[n],
+                         model_segments[s], model->at[n][s]);
+        struct query_result of_node = coordinates_of(&world, model_nodes[n]);
+        cr_assert_eq(of_node.index, model->changed[n], "step %u, node %s", step, model_nodes[n]);
+        cr_assert_eq(of_node.found, model->at[n][0] != 0 || model->at[n][1] != 0, "step %u, node %s", step, model_nodes[n]);
+    }
+    struct query_result all = coordinates_all(&world);
+    cr_assert_str_eq(coordinates_text(&all), wanted, "step %u: %s, not %s", step, coordinates_text(&all), wanted);
+    cr_assert_eq(all.index, model->changed_all, "step %u", step);
+}
+
+static void model_change(struct model *model, size_t node, uint64_t index) { model->changed[node] = model->changed_all = index; }
+
+static void model_step(struct model *model, struct rng *rng) {
+    size_t n = rng_below(rng, 3), s = rng_below(rng, 2);
+    switch (rng_below(rng, 8)) {
+        case 0:
+            node_add(&world, model_nodes[n]);
+            model->there[n] = true;
+            break;
+        case 1: {
+            uint64_t index = node_remove(&world, model_nodes[n]).index;
+            if (model->at[n][0] != 0 || model->at[n][1] != 0) model_change(model, n, index);
+            model->there[n] = false, model->at[n][0] = model->at[n][1] = 0;
+            break;
+        }
+        default: {
+            double seconds = (double)rng_between(rng, 1, 3) / 8;
+            uint64_t index = coordinate_put(&world, model_nodes[n], model_segments[s], seconds).index;
+            if (model->there[n] && model->at[n][s] != seconds) model_change(model, n, index), model->at[n][s] = seconds;
+        }
+    }
+}
+
+Test(coordinate, random_commands_do_what_a_model_says, .init = setup, .fini = teardown) {
+    struct model model = {.there = {true, true, true}};
+    struct rng rng;
+    rng_seed(&rng, 4711);
+    for (unsigned step = 0; step < 2000; step++) {
+        model_step(&model, &rng);
+        model_compare(&model, step);
+    }
+}

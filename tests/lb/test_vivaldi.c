@@ -94,6 +94,41 @@ Test(vivaldi, finds_the_network_that_is_there) {
     }
 }
 
+/* All at one place behind links of their own: no point in space can say that, heights can. */
+Test(vivaldi, access_links_become_heights) {
+    struct network net;
+    network_open(&net, 11);
+    for (int n = 0; n < NODES; n++) {
+        for (int i = 0; i < 3; i++) net.at[n][i] = 0;
+        net.access[n] = n % 2 ? 0.001 : 0.040;
+    }
+    run(&net, 500);
+    struct errors errors = errors_of(&net);
+    cr_expect_lt(errors.median, 0.05, "median error %f", errors.median);
+    cr_expect_gt(vivaldi_here(net.node[0])->height, 10 * vivaldi_here(net.node[1])->height, "%f and %f", vivaldi_here(net.node[0])->height,
+                 vivaldi_here(net.node[1])->height);
+    network_close(&net);
+}
+
+/* Each of the last samples adds half of what it was off by to the mean. */
+Test(vivaldi, the_adjustment_is_half_of_what_the_last_samples_were_off_by) {
+    struct vivaldi *vivaldi = vivaldi_new(1);
+    struct vivaldi_coordinate there = vivaldi_origin();
+    double window[VIVALDI_WINDOW] = {0}, sum = 0;
+    there.vec[0] = 0.010;
+    for (int i = 0; i < 3 * VIVALDI_WINDOW; i++) {
+        double rtt = 0.010 + 0.002 * (i / 10);
+        cr_assert_eq(vivaldi_sample(vivaldi, SLICE_LITERAL("p"), &there, rtt), CO_OK);
+        vivaldi_forget(vivaldi, SLICE_LITERAL("p"));
+        struct vivaldi_coordinate here = *vivaldi_here(vivaldi), flat = here;
+        flat.adjustment = 0;
+        sum -= window[i % VIVALDI_WINDOW];
+        sum += window[i % VIVALDI_WINDOW] = rtt - vivaldi_distance(&flat, &there);
+        cr_expect(fabs(here.adjustment - sum / (2 * VIVALDI_WINDOW)) < 1e-7, "sample %d: %.9f, not %.9f", i, here.adjustment, sum / (2 * VIVALDI_WINDOW));
+    }
+    vivaldi_free(vivaldi);
+}
+
 Test(vivaldi, noise_and_spikes_do_not_throw_it_off) {
     struct network net;
     network_open(&net, 7);
