@@ -161,10 +161,10 @@ def upgrade(cluster, load, old, seconds):
                 replace(s, program)
                 cluster.wait_writable([s])
             assert version(s) == 1
-    until("version 2 on every server", lambda: all(version(s) == 2 for s in cluster.servers), 10)
-    print("version 2 on every server %.2f s after the last start" % (now() - begun), flush=True)
+    until("the newest version on every server", lambda: all(version(s) == harness.NEWEST for s in cluster.servers), 10)
+    print("version %d on every server %.2f s after the last start" % (harness.NEWEST, now() - begun), flush=True)
     for s in cluster.servers:
-        assert "the cluster version has changed from=1 to=2" in s.log(), s.name
+        assert "the cluster version has changed from=1 to=%d" % harness.NEWEST in s.log(), s.name
         status, text = new_command(s)
         assert (status, text) == (200, "true"), (s.name, status, text)
     return marks
@@ -224,9 +224,9 @@ def founded_together(old):
         leader = cluster.leader()
         status, _, body = leader.request("DELETE", "/v1/operator/raft/peer?address=%s:8300" % cluster.servers[0].ip, timeout=15)
         assert status == 200, (status, body)
-        until("version 2", lambda: all(version(s) == 2 for s in fresh), 10)
+        until("the newest version", lambda: all(version(s) == harness.NEWEST for s in fresh), 10)
         assert new_command(fresh[0]) == (200, "true")
-        print("founded together with an old one: version 1; it was removed: version 2", flush=True)
+        print("founded together with an old one: version 1; it was removed: the newest", flush=True)
 
 
 def main():
