@@ -234,7 +234,9 @@ void edge_renew(struct server *server, uint64_t op) {
     mine->server = server;
     mine->op = op;
     mine->renew.done = renew_done;
-    command_session(op_get(server->sim, op)->session, mine->renew.id);
+    const struct op *renewed = op_get(server->sim, op_get(server->sim, op)->session);
+    mine->renew.kind = renewed->kind == OP_GRANT ? TIMED_LEASE : TIMED_SESSION;
+    (mine->renew.kind == TIMED_LEASE ? command_lease : command_session)(renewed->id, mine->renew.id);
     lease_keeper_renew(server->leases, &mine->renew, false, server_now_ms(server));
 }
 
