@@ -7,8 +7,8 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "kv/kv_internal.h"
-#include "registry/lease.h"
 #include "registry/catalog.h"
+#include "registry/lease.h"
 #include "registry/operate.h"
 #include "registry/tables.h"
 

@@ -19,8 +19,8 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "kv/kv.h"
-#include "registry/lease.h"
 #include "registry/catalog.h"
+#include "registry/lease.h"
 
 #define PATIENCE_MS 5000
 
