@@ -232,6 +232,7 @@ static void node_closed(void *data) { audit_stop(data, audit_closed); }
 void rpc_server_stop(struct rpc *rpc, void (*closed)(void *data), void *data) {
     rpc->closed = closed, rpc->closed_data = data;
     rpc->stopping = true;
+    leases_stop(rpc);
     atomic_store(&rpc->quit, true);
     audit_quit(rpc);
     node_stop(rpc->node, node_closed, rpc);
