@@ -43,6 +43,7 @@ int cmd_read_value(const char *argument, struct buffer *out, struct fault *fault
 int cmd_members(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_kv(int argc, char **argv);
+int cmd_lease(int argc, char **argv);
 int cmd_operator(int argc, char **argv);
 int cmd_recover(int argc, char **argv);      /* operator recover */
 int cmd_rtt(int argc, char **argv);

@@ -135,7 +135,7 @@ struct put {
     struct client client;
     bool cas, base64, acquire, release;
     uint64_t modify_index, flags;
-    const char *session;
+    const char *session, *lease;
 };
 
 static void put_parameters(const struct put *put, struct buffer *path) {
@@ -146,6 +146,7 @@ static void put_parameters(const struct put *put, struct buffer *path) {
     if (put->cas) client_parameter(path, "cas", number);
     if (put->acquire) client_parameter(path, "acquire", put->session);
     if (put->release) client_parameter(path, "release", put->session);
+    if (put->lease) client_parameter(path, "lease", put->lease);
 }
 
 static int put_outcome(const struct put *put, const char *key, bool yes, const struct fault *fault) {
@@ -181,6 +182,7 @@ static int kv_put(int argc, char **argv) {
         {"acquire", CMD_BOOL, &put.acquire, "take the lock of this key for -session"},
         {"release", CMD_BOOL, &put.release, "give the lock back"},
         {"session", CMD_TEXT, &put.session, "for -acquire and -release"},
+        {"lease", CMD_TEXT, &put.lease, "ID of a lease: the key goes when it ends"},
     };
     char **rest;
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &put.client, usage, &rest);

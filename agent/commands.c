@@ -17,6 +17,7 @@ static const struct cli_command commands[] = {
     {"agent", "run an agent or a server", agent_main},
     {"info", "figures of the agent", cmd_info},
     {"kv", "read and write keys", cmd_kv},
+    {"lease", "leases: grant, renew, revoke, list", cmd_lease},
     {"members", "list the cluster's members", cmd_members},
     {"operator", "servers of the cluster: list, remove, health", cmd_operator},
     {"rtt", "estimate the round trip time between two nodes", cmd_rtt},

@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "http/api_catalog.h"
+#include "http/api_lease.h"
 #include "http/views.h"
 
 #define NAME_MOST 4096 /* bytes of a name, id or address */
@@ -247,7 +248,7 @@ static void refuse(struct http_request *request, const struct fault *fault) {
 void catalog_register(struct http_request *request) {
     static const char *const known[] = {"Datacenter", "ID",      "Node",         "Address", "TaggedAddresses",
                                         "NodeMeta",   "Service", "Check",        "Checks",  "SkipNodeUpdate",
-                                        "Namespace",  "Token",   "WriteRequest", NULL};
+                                        "Namespace",  "Token",   "WriteRequest", "Lease",   NULL};
     struct json_object *json = http_json(request);
     if (!json) return;
     struct form form = {.arena = http_arena(request)};
@@ -264,10 +265,13 @@ void catalog_register(struct http_request *request) {
     struct json_object *service = json_get_object(json, "Service", &form.fault);
     if (service) command.service = form_service(&form, service, command.node);
     form_checks(&form, json, &command);
+    const char *lease = form_text(&form, json, "Lease");
     if (form.fault.code) {
         refuse(request, &form.fault);
         return;
     }
+    if (*lease && !lease_id(request, "Lease", slice_text(lease), service ? &command.service->lease : &command.node->lease))
+        return;
     http_write(request, CATALOG_REGISTER, &command.base, NULL);
 }
 

@@ -2,6 +2,7 @@
 #include <ctype.h>
 
 #include "base/text.h"
+#include "http/api_lease.h"
 #include "http/http.h"
 #include "http/views_kv.h"
 #include "kv/kv.h"
@@ -26,6 +27,10 @@ void http_kv_entry(struct json_out *json, const Pb__KvEntry *entry) {
     if (entry->session[0]) {
         json_key(json, "Session");
         json_string(json, entry->session);
+    }
+    if (entry->lease[0]) {
+        json_key(json, "Lease");
+        json_string(json, entry->lease);
     }
     json_key(json, "CreateIndex");
     json_u64(json, entry->create_index);
@@ -196,6 +201,7 @@ static void kv_put(struct http_request *request) {
         if (!number_parse(request, "cas", &command->index)) return;
     }
     if (!lock_parse(request, command)) return;
+    if (http_has(request, "lease") && !lease_id(request, "lease", http_parameter(request, "lease"), &command->lease)) return;
     uint64_t most = http_env(request)->kv_value_max;
     if (body.size > most) {
         http_reply_text(request, 413,
@@ -227,9 +233,9 @@ static void kv_delete(struct http_request *request) {
 const struct http_route http_routes_kv[] = {
     {HTTP_GET, "/v1/kv/*key", kv_get, "key:read", "dc index wait stale consistent recurse keys separator raw",
      "One key, all entries below a prefix (recurse), or their names (keys, separator)", 0},
-    {HTTP_PUT, "/v1/kv/*key", kv_put, "key:write", "dc flags cas acquire release",
+    {HTTP_PUT, "/v1/kv/*key", kv_put, "key:write", "dc flags cas acquire release lease",
      "Stores a value; with cas only over that ModifyIndex (0: only if absent), with acquire or release as a "
-     "lock",
+     "lock, with lease bound to that lease",
      HTTP_BODY_RAW | HTTP_BODY_BIG},
     {HTTP_DELETE, "/v1/kv/*key", kv_delete, "key:write", "dc recurse cas",
      "Removes a key; with recurse all below the prefix, with cas only at that ModifyIndex", HTTP_BODY_RAW},

@@ -158,7 +158,8 @@ static int view_renewed(struct http_request *request, const struct query_result 
     return 404;
 }
 
-static void renewed(struct http_request *request, int error) {
+static void renewed(struct http_request *request, int error, const struct rpc_renew *renew) {
+    (void)renew;
     if (error == CO_NOTFOUND) {
         reply_gone(request);
     } else if (error != CO_OK) {
@@ -171,7 +172,7 @@ static void renewed(struct http_request *request, int error) {
 
 static void session_renew(struct http_request *request) {
     const char *id = path_id(request);
-    if (id) http_renew_session(request, slice_text(id), renewed);
+    if (id) http_renew(request, TIMED_SESSION, false, slice_text(id), renewed);
 }
 
 /* -- create ------------------------------------------------------------------------------------- */

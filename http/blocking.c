@@ -30,6 +30,8 @@ struct reading {
     struct depends depends;
     enum consistency consistency;
     bool blocking, parked, expired;
+    bool fresh; /* not kept */
+    const void *context;
     uint64_t index, wait_ms;
     struct watch_waiter waiter;
     struct timer timer;
@@ -151,6 +153,17 @@ static void fail(struct http_request *request, int error) {
     }
 }
 
+static struct answer *obtain_fresh(struct http_request *request, uint64_t generation) {
+    struct worker *worker = request->worker;
+    struct answer *answer;
+    int error = reading_run(request, worker->reader, &worker->scratch, 0, &answer);
+    if (error)
+        fail(request, error);
+    else
+        answer->generation = generation;
+    return answer;
+}
+
 /* The present answer: kept, or written anew. NULL: an error, which has been answered, or it takes long and
  * `later` will be called. `generation` is that of the thing before the read. Give it back with `put_back`. */
 static struct answer *obtain(struct http_request *request, uint64_t *generation,
@@ -164,6 +177,7 @@ static struct answer *obtain(struct http_request *request, uint64_t *generation,
         request_fail_read(request, CO_FENCED, NULL);
         return NULL;
     }
+    if (reading->fresh) return obtain_fresh(request, *generation);
     struct answer *answer = cache_find(worker->cache, request->key, request->key_hash);
     if (answer && answer->generation == *generation) {
         worker->tally.cache_hits++;
@@ -385,10 +399,12 @@ static bool options_parse(struct http_request *request, struct reading *reading)
     return true;
 }
 
-void http_read(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
-               http_view view) {
+static void read_as(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
+                    http_view view, bool fresh, const void *context) {
     bool confirmed = request->confirmed;
     struct reading *reading = reading_new(request, read_first);
+    reading->fresh = fresh;
+    reading->context = context;
     reading->type = type;
     reading->message = message;
     reading->view = view;
@@ -405,6 +421,18 @@ void http_read(struct http_request *request, const struct query_type *type, cons
         error = confirm_read(request->worker, &reading->confirm);
     if (error != CO_AGAIN) read_first(request, error);
 }
+
+void http_read(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
+               http_view view) {
+    read_as(request, type, message, view, false, NULL);
+}
+
+void http_read_fresh(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
+                     http_view view, const void *context) {
+    read_as(request, type, message, view, true, context);
+}
+
+const void *http_context(const struct http_request *request) { return request->reading->context; }
 
 static bool fast_send(struct http_request *request) {
     struct worker *worker = request->worker;

@@ -56,7 +56,7 @@ enum http_route_flags {
 /* Tables by topic, gathered in http/routes.c. Each ends with a row of zeros. */
 extern const struct http_route http_routes_kv[], http_routes_session[], http_routes_status[], http_routes_catalog[],
     http_routes_health[], http_routes_agent[], http_routes_agent_check[], http_routes_agent_service[], http_routes_metrics[],
-    http_routes_operator[], http_routes_snapshot[], http_routes_acl[], http_routes_coordinate[];
+    http_routes_operator[], http_routes_snapshot[], http_routes_acl[], http_routes_coordinate[], http_routes_lease[];
 
 /* -- asking the request ----------------------------------------------------------------------------------------- */
 const struct http_env *http_env(const struct http_request *request);
@@ -102,14 +102,21 @@ void http_content_type(struct http_request *request, const char *content_type);
 void http_read(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message, http_view view);
 /* The same for a query that lb/near.h can sort: as ?near= wants it, if it is there. */
 void http_read_near(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message, http_view view);
+/* The same, for an answer that is not only of the state: it is not kept, and the view finds `context` (in the request's arena, or NULL)
+ * by http_context. For small results. */
+void http_read_fresh(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message, http_view view,
+                     const void *context);
+const void *http_context(const struct http_request *request);
 
 /* -- writing ------------------------------------------------------------------------------------------------------- */
 /* Submits; `view` runs on the worker with the outcome (error CO_OK; result copied, its text and message included unless they are
  * NULL) and must reply. Other errors are answered by the server (500, 503 disk full). NULL view: true/false by result->yes. */
 typedef void (*http_written)(struct http_request *request, const struct machine_result *result);
 void http_write(struct http_request *request, uint8_t command, const ProtobufCMessage *message, http_written view);
-/* Renews a session, then calls view with CO_OK/CO_NOTFOUND/... on the worker. */
-void http_renew_session(struct http_request *request, struct slice id, void (*view)(struct http_request *request, int error));
+/* Renews a session or a lease, or only looks at it, then calls view with CO_OK/CO_NOTFOUND/... on the worker. `renew` (rpc/rpc.h) is in the
+ * request's arena. */
+typedef void (*http_renewed)(struct http_request *request, int error, const struct rpc_renew *renew);
+void http_renew(struct http_request *request, enum timed kind, bool look, struct slice id, http_renewed view);
 
 /* -- a call that cannot be taken back ----------------------------------------------------------------------------------- */
 /* Lives in the request's arena until http_called (any thread, once), also when the client goes meanwhile. Then on the worker: `view`,

@@ -19,7 +19,7 @@ struct writing {
 struct renewing {
     struct operation operation;
     struct http_request *request;
-    void (*view)(struct http_request *request, int error);
+    http_renewed view;
     int error;
     struct rpc_renew rpc;
 };
@@ -130,7 +130,7 @@ static void renewed(struct worker *worker, struct post *post) {
     struct renewing *renewing = CONTAINER_OF(request->operation, struct renewing, operation);
     struct connection *connection = operation_over(worker, request);
     if (!connection) return;
-    renewing->view(request, renewing->error);
+    renewing->view(request, renewing->error, &renewing->rpc);
     operation_next(connection, request);
 }
 
@@ -140,13 +140,14 @@ static void renew_done(struct rpc_renew *rpc, int error) {
     worker_post(renewing->request->worker, &renewing->request->post);
 }
 
-void http_renew_session(struct http_request *request, struct slice id,
-                        void (*view)(struct http_request *request, int error)) {
+void http_renew(struct http_request *request, enum timed kind, bool look, struct slice id, http_renewed view) {
     struct renewing *renewing = arena_zalloc(&request->arena, sizeof *renewing);
     if (id.size >= sizeof renewing->rpc.id) {
-        view(request, CO_NOTFOUND);
+        view(request, CO_NOTFOUND, &renewing->rpc);
         return;
     }
+    renewing->rpc.kind = kind;
+    renewing->rpc.look = look;
     memcpy(renewing->rpc.id, id.data, id.size);
     renewing->request = request;
     renewing->view = view;

@@ -107,6 +107,8 @@ bool forward_renew(struct forward *forward, uint64_t leader, struct rpc_renew *r
     return forwarding_renew(forward->core, leader, renew);
 }
 
+void forward_flush(struct forward *forward) { forwarding_flush(forward->core); }
+
 void forward_frame(struct forward *forward, uint64_t from, uint8_t type, struct slice payload) {
     if (!forwarding_frame(forward->core, from, type, payload, clock_mono_ms()))
         log_warn("peer", "a frame of unknown type type=%u from=%016llx", type, (unsigned long long)from);

@@ -174,8 +174,11 @@ bool forwarding_renew(struct forwarding *f, uint64_t leader, struct rpc_renew *r
     Pb__PeerRenew message = PB__PEER_RENEW__INIT;
     message.number = sent->number, message.session = renew->id, message.kind = renew->kind, message.look = renew->look;
     say(f, leader, PEER_RENEW, &message.base);
-    f->edge.flush(f->edge.data, leader);
     return true;
+}
+
+void forwarding_flush(struct forwarding *f) {
+    if (!f->stopping) f->edge.flush(f->edge.data, 0);
 }
 
 static void take_renew_answer(struct forwarding *f, uint64_t from, struct slice payload) {
@@ -338,7 +341,7 @@ void forwarding_woken(struct forwarding *f) {
         answer_small(f, served);
         served_free(served);
     }
-    if (!f->stopping) f->edge.flush(f->edge.data, 0);
+    forwarding_flush(f);
 }
 
 /* -- events ----------------------------------------------------------------------------------------------------------------- */

@@ -12,6 +12,9 @@ struct lease_keeper {
     struct lease_timers *timers;
     uint64_t term;                       /* of the leadership that the table counts for; 0: none */
     unsigned decisions;
+    struct rpc_renew *gathered;          /* they wait for a round to begin */
+    uint64_t round_ms;                   /* the last one began */
+    bool stopped;
 };
 
 struct lease_decision {
@@ -105,20 +108,50 @@ static int look_or_renew(struct lease_keeper *keeper, struct rpc_renew *renew, u
     return rv;
 }
 
-void lease_keeper_confirmed(struct lease_keeper *keeper, struct rpc_renew *renew, int error, uint64_t now_ms) {
-    if (error != CO_OK) { renew->done(renew, error); return; }
-    lease_keeper_news(keeper, now_ms);
+static int judge(struct lease_keeper *keeper, struct rpc_renew *renew, uint64_t now_ms) {
     int rv = look_or_renew(keeper, renew, now_ms);
     if (rv == CO_NOTLEADER) rv = CO_NOLEADER;
     if (rv == CO_NOTFOUND && renew->kind == TIMED_SESSION) rv = without_ttl(keeper, renew->id);
     if (rv == CO_NOTFOUND && keeper->edge.mutations & LEASE_KEEPER_MUTATE_RENEW_PROPOSED) rv = CO_OK;
-    renew->done(renew, rv);
+    return rv;
+}
+
+/* `renew` and those behind it. */
+void lease_keeper_confirmed(struct lease_keeper *keeper, struct rpc_renew *renew, int error, uint64_t now_ms) {
+    if (error == CO_OK) lease_keeper_news(keeper, now_ms);
+    for (struct rpc_renew *next; renew; renew = next) {
+        next = renew->next;
+        renew->done(renew, error == CO_OK ? judge(keeper, renew, now_ms) : error);
+    }
+}
+
+static void begin_round(struct lease_keeper *keeper, uint64_t now_ms) {
+    struct rpc_renew *first = keeper->gathered;
+    keeper->gathered = NULL;
+    keeper->round_ms = now_ms;
+    if (keeper->edge.confirm(keeper->edge.data, first) == CO_OK) lease_keeper_confirmed(keeper, first, CO_OK, now_ms);
+}
+
+/* UINT64_MAX: none waits. */
+static uint64_t gather_end_ms(const struct lease_keeper *keeper) {
+    return keeper->gathered ? keeper->round_ms + LEASE_KEEPER_GATHER_MS : UINT64_MAX;
+}
+
+static void drop_gathered(struct lease_keeper *keeper, int error) {
+    struct rpc_renew *first = keeper->gathered;
+    keeper->gathered = NULL;
+    if (first) lease_keeper_confirmed(keeper, first, error, 0);
 }
 
 void lease_keeper_renew(struct lease_keeper *keeper, struct rpc_renew *renew, bool here, uint64_t now_ms) {
     if (!here && keeper->edge.elsewhere(keeper->edge.data, renew)) return;
-    if (keeper->term == 0) renew->done(renew, CO_NOLEADER);
-    else if (keeper->edge.confirm(keeper->edge.data, renew) == CO_OK) lease_keeper_confirmed(keeper, renew, CO_OK, now_ms);
+    if (keeper->stopped || keeper->term == 0) {
+        renew->done(renew, keeper->stopped ? CO_CLOSED : CO_NOLEADER);
+        return;
+    }
+    renew->next = keeper->gathered;
+    keeper->gathered = renew;
+    if (gather_end_ms(keeper) <= now_ms) begin_round(keeper, now_ms);
 }
 
 /* -- leading ---------------------------------------------------------------------------------------------------------- */
@@ -134,6 +167,7 @@ static void grant_full_period(struct lease_keeper *keeper, uint64_t now_ms) {
 void lease_keeper_role(struct lease_keeper *keeper, uint64_t term, bool ready, uint64_t now_ms) {
     if (ready && keeper->term == term) return;
     keeper->term = ready ? term : 0;
+    if (!ready) drop_gathered(keeper, CO_NOLEADER);
     lease_keeper_news(keeper, now_ms);
     if (ready) grant_full_period(keeper, now_ms);
     else if (!(keeper->edge.mutations & LEASE_KEEPER_MUTATE_DEPOSED_EXPIRES)) lease_timers_follow(keeper->timers);
@@ -146,11 +180,15 @@ void lease_keeper_restored(struct lease_keeper *keeper, uint64_t now_ms) {
 }
 
 void lease_keeper_tick(struct lease_keeper *keeper, uint64_t now_ms) {
+    if (gather_end_ms(keeper) <= now_ms) begin_round(keeper, now_ms);
     lease_keeper_news(keeper, now_ms);
-    lease_timers_tick(keeper->timers, now_ms, propose_due, keeper);
+    if (lease_timers_deadline_ms(keeper->timers) <= now_ms) lease_timers_tick(keeper->timers, now_ms, propose_due, keeper);
 }
 
-uint64_t lease_keeper_deadline_ms(const struct lease_keeper *keeper) { return lease_timers_deadline_ms(keeper->timers); }
+uint64_t lease_keeper_deadline_ms(const struct lease_keeper *keeper) {
+    uint64_t table_ms = lease_timers_deadline_ms(keeper->timers), gather_ms = gather_end_ms(keeper);
+    return gather_ms < table_ms ? gather_ms : table_ms;
+}
 
 /* -- life -------------------------------------------------------------------------------------------------------------- */
 struct lease_keeper *lease_keeper_new(const struct lease_keeper_edge *edge) {
@@ -160,8 +198,13 @@ struct lease_keeper *lease_keeper_new(const struct lease_keeper_edge *edge) {
     return keeper;
 }
 
+void lease_keeper_stop(struct lease_keeper *keeper) {
+    keeper->stopped = true;
+    drop_gathered(keeper, CO_CLOSED);
+}
+
 void lease_keeper_free(struct lease_keeper *keeper) {
-    CHECK(keeper->decisions == 0);
+    CHECK(keeper->decisions == 0 && !keeper->gathered);
     for (struct lease_news *news = keeper->edge.news(keeper->edge.data), *next; news; news = next) next = news->next, free(news);
     lease_timers_free(keeper->timers);
     free(keeper);

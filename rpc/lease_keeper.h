@@ -8,6 +8,7 @@
  * (3) A new leader judges once it is ready (its copy shows all that earlier ones acknowledged), and grants everything a full period;
  *     so does one whose loop stood still.
  * (4) What is proposed is proposed again only when it is certainly not in the log.
+ * (5) Renewals share rounds: one that comes within LEASE_KEEPER_GATHER_MS of the last round waits until that is over, and for others.
  *
  * Pure: time is an argument, everything else is reached through the edge (rpc/leases.c is the program's). One thread. */
 #ifndef COORD_RPC_LEASE_KEEPER_H
@@ -15,6 +16,8 @@
 
 #include "registry/machine.h"
 #include "rpc/rpc.h"
+
+#define LEASE_KEEPER_GATHER_MS 10       /* thousands of renewals a second cost a hundred rounds */
 
 struct lease_decision;                   /* one decision on its way into the log */
 struct lease_keeper_edge {
@@ -25,7 +28,8 @@ struct lease_keeper_edge {
     /* Submit the command; then, on this thread, lease_keeper_decided with its outcome, exactly once. */
     void (*propose)(void *data, struct lease_decision *decision, uint8_t command, const ProtobufCMessage *message);
     bool (*elsewhere)(void *data, struct rpc_renew *renew);                /* taken to the server that leads; false: none, or this one */
-    int (*confirm)(void *data, struct rpc_renew *renew);                   /* CO_OK: this server leads, now. CO_AGAIN: lease_keeper_confirmed comes */
+    /* CO_OK: this server leads, now. CO_AGAIN: lease_keeper_confirmed comes, with this renewal, which stands for all that wait with it. */
+    int (*confirm)(void *data, struct rpc_renew *renew);
     unsigned mutations;                                                    /* enum lease_keeper_mutation; 0 outside of the simulator */
 };
 /* For the simulator only: rules broken on purpose, to show that its checkers notice. */
@@ -36,13 +40,14 @@ enum lease_keeper_mutation {
 
 struct lease_keeper;
 struct lease_keeper *lease_keeper_new(const struct lease_keeper_edge *edge);
-void lease_keeper_free(struct lease_keeper *keeper);                       /* all that was proposed is decided */
+void lease_keeper_stop(struct lease_keeper *keeper);                       /* renewals that wait, and all that come, end with CO_CLOSED */
+void lease_keeper_free(struct lease_keeper *keeper);                       /* all that was proposed is decided; stopped */
 
 void lease_keeper_role(struct lease_keeper *keeper, uint64_t term, bool ready, uint64_t now_ms);
 void lease_keeper_news(struct lease_keeper *keeper, uint64_t now_ms);      /* there may be some */
 void lease_keeper_restored(struct lease_keeper *keeper, uint64_t now_ms);  /* a backup took the place of the state */
 /* A renewal has arrived; from another server: `here`, it must not be taken elsewhere. `renew->done` is called with CO_OK, CO_NOTFOUND,
- * CO_NOLEADER. */
+ * CO_NOLEADER, CO_CLOSED. */
 void lease_keeper_renew(struct lease_keeper *keeper, struct rpc_renew *renew, bool here, uint64_t now_ms);
 void lease_keeper_confirmed(struct lease_keeper *keeper, struct rpc_renew *renew, int error, uint64_t now_ms);
 void lease_keeper_decided(struct lease_keeper *keeper, struct lease_decision *decision, int error, uint64_t now_ms);

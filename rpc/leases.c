@@ -40,6 +40,13 @@ static void take_due_ends(struct rpc *rpc, uint64_t now_ms) {
     }
 }
 
+static void rearm(struct rpc *rpc) {
+    uint64_t at = lease_keeper_deadline_ms(rpc->leases), now_ms = clock_mono_ms();
+    if (at == UINT64_MAX) { uv_timer_stop(&rpc->lease_timer); return; }
+    uv_update_time(rpc->loop);
+    uv_timer_start(&rpc->lease_timer, leases_timer_cb, at > now_ms ? at - now_ms : 0, 0);
+}
+
 /* -- renewals ------------------------------------------------------------------------------------------------------- */
 struct renew_impl { struct mail mail; struct rpc *rpc; struct rpc_gate gate; };
 _Static_assert(sizeof(struct renew_impl) <= sizeof(((struct rpc_renew *)0)->impl), "rpc_renew.impl is too small");
@@ -68,6 +75,7 @@ static bool elsewhere(void *data, struct rpc_renew *renew) {
 void leases_renew_here(struct rpc *rpc, struct rpc_renew *renew) {
     impl_of(renew)->rpc = rpc;
     lease_keeper_renew(rpc->leases, renew, true, clock_mono_ms());
+    rearm(rpc);
 }
 
 void rpc_renew(struct rpc *rpc, struct rpc_renew *renew) {
@@ -78,13 +86,16 @@ void rpc_renew(struct rpc *rpc, struct rpc_renew *renew) {
 }
 
 static void take_renewals(struct rpc *rpc) {
+    bool any = false;
     for (struct mail *mail = mailbox_take(&rpc->renewals), *next; mail; mail = next) {
         next = mail->next;
         struct renew_impl *impl = CONTAINER_OF(mail, struct renew_impl, mail);
         struct rpc_renew *renew = CONTAINER_OF((char *)impl, struct rpc_renew, impl);
         if (rpc->stopping) renew->done(renew, CO_CLOSED);
         else lease_keeper_renew(rpc->leases, renew, false, clock_mono_ms());
+        any = true;
     }
+    if (any && rpc->forward && !rpc->stopping) forward_flush(rpc->forward);
 }
 
 /* -- the loop --------------------------------------------------------------------------------------------------------- */
@@ -106,13 +117,6 @@ static void read_done(void *data) {
 void leases_news_wake(void *data) {
     struct rpc *rpc = data;
     uv_async_send(&rpc->wake);
-}
-
-static void rearm(struct rpc *rpc) {
-    uint64_t at = lease_keeper_deadline_ms(rpc->leases), now_ms = clock_mono_ms();
-    if (at == UINT64_MAX) { uv_timer_stop(&rpc->lease_timer); return; }
-    uv_update_time(rpc->loop);
-    uv_timer_start(&rpc->lease_timer, leases_timer_cb, at > now_ms ? at - now_ms : 0, 0);
 }
 
 void leases_timer_cb(uv_timer_t *timer) {
@@ -148,6 +152,8 @@ void leases_start(struct rpc *rpc) {
     rpc->wake.data = rpc->lease_timer.data = rpc;
     rpc->loop_reader = store_reader_new(machine_store(rpc->machine));
 }
+
+void leases_stop(struct rpc *rpc) { lease_keeper_stop(rpc->leases); }
 
 void leases_free(struct rpc *rpc) {
     take_due_ends(rpc, clock_mono_ms());

@@ -115,6 +115,7 @@ struct rpc_renew {
     enum timed kind;                     /* in: TIMED_SESSION, TIMED_LEASE */
     bool look;                           /* in: it is not renewed, only looked at */
     int64_t ttl_ns, left_ms;             /* out, with CO_OK: its TTL, and how much of it the leader has left, as the answer is sent; 0: no TTL */
+    struct rpc_renew *next;              /* rpc's own, as what follows */
     _Alignas(16) char impl[128];
 };
 void rpc_renew(struct rpc *rpc, struct rpc_renew *renew);

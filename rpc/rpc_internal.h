@@ -80,6 +80,7 @@ struct rpc {
 struct raft_data *rpc_command(uint8_t command, const ProtobufCMessage *message);      /* its bytes; one reference */
 void leases_start(struct rpc *rpc);
 void leases_role(struct rpc *rpc, uint64_t term, bool ready);
+void leases_stop(struct rpc *rpc);
 void leases_free(struct rpc *rpc);
 void leases_wake_cb(uv_async_t *async);
 void leases_timer_cb(uv_timer_t *timer);

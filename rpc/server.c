@@ -239,6 +239,7 @@ static void node_closed(void *data) { audit_stop(data, audit_closed); }
 void rpc_server_stop(struct rpc *rpc, void (*closed)(void *data), void *data) {
     rpc->closed = closed, rpc->closed_data = data;
     rpc->stopping = true;
+    leases_stop(rpc);
     atomic_store(&rpc->quit, true);
     fetches_stop(rpc->fetches);
     audit_quit(rpc);

@@ -11,8 +11,8 @@
 #include "base/random.h"
 #include "http/views_kv.h"
 #include "kv/kv.h"
-#include "registry/lease.h"
 #include "registry/catalog.h"
+#include "registry/lease.h"
 
 enum { KEYS = 10000, VALUE_BYTES = 100, BATCH_MAX = 256 };
 

@@ -5,7 +5,7 @@ for each server: what a server sends to another can then be dropped, one way or 
 addresses live in the hub only, so runs go side by side. Where namespaces are not allowed servers get loopback
 addresses of their own and nothing can be cut.
 """
-import atexit, ctypes, http.client, json, os, random, resource, shutil, signal, socket, subprocess, sys, tempfile, time
+import atexit, ctypes, http.client, json, os, random, re, resource, shutil, signal, socket, subprocess, sys, tempfile, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../lib"))
@@ -13,6 +13,8 @@ from pace import MULTIPLIER, SLOW, server_arguments
 
 COORD = os.environ.get("COORD_BIN") or os.path.join(HERE, "../../build/coord")
 PREFIX = "coordw"
+with open(os.path.join(HERE, "../../registry/machine.h")) as f:       # the newest cluster version of this program
+    NEWEST = int(re.search(r"#define MACHINE_VERSION_NEWEST (\d+)", f.read()).group(1))
 CLONE_NEWNET = 0x40000000
 
 

@@ -110,8 +110,8 @@ def two_clusters():
             assert s.put("/v1/kv/mine/" + s.name)
             assert s.get("/v1/kv/mine/" + other.name)[0] == 404, "two clusters were mixed"
             assert len(members(s)) == 1, members(s)
-            assert b"\ncoord_cluster_version 3\n" in s.request("GET", "/v1/agent/metrics?format=prometheus")[2], "a new cluster begins at the newest version"
-            assert s.get("/v1/agent/self")[2]["Stats"]["consul"]["cluster_version"] == "3"
+            assert b"\ncoord_cluster_version %d\n" % harness.NEWEST in s.request("GET", "/v1/agent/metrics?format=prometheus")[2], "a new cluster begins at the newest version"
+            assert s.get("/v1/agent/self")[2]["Stats"]["consul"]["cluster_version"] == str(harness.NEWEST)
             lines = [line for line in s.log().splitlines() if "another cluster" in line]
             assert len(lines) <= 4, "refusals are logged too often: %d" % len(lines)
         b.terminate()                    # without its data it is nobody's, and welcome

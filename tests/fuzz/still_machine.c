@@ -8,8 +8,8 @@
 #include "base/log.h"
 #include "kv/kv_internal.h"
 #include "lb/coordinate.h"
-#include "registry/lease.h"
 #include "registry/catalog.h"
+#include "registry/lease.h"
 #include "registry/operate.h"
 #include "registry/tables.h"
 

@@ -25,11 +25,12 @@ static void ticket_get(struct http_request *request) {
     if (http_parameter_u64(request, "ms", &wait_ms)) ticket = http_defer(request, wait_ms, ticket_view);
 }
 
-static void renew_view(struct http_request *request, int error) {
+static void renew_view(struct http_request *request, int error, const struct rpc_renew *renew) {
+    (void)renew;
     http_reply_text(request, 200, "%s", co_strerror(error));
 }
 static void renew_put(struct http_request *request) {
-    http_renew_session(request, http_path_value(request, "id"), renew_view);
+    http_renew(request, TIMED_SESSION, false, http_path_value(request, "id"), renew_view);
 }
 
 /* Two writes, one after the other. */

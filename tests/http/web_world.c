@@ -20,8 +20,8 @@
 #include "base/log.h"
 #include "kv/kv.h"
 #include "lb/coordinate.h"
-#include "registry/lease.h"
 #include "registry/catalog.h"
+#include "registry/lease.h"
 #include "rpc/fetch.h"
 #include "rpc/coordinates.h"
 

@@ -488,6 +488,9 @@ static void check_seen(struct sim *sim, const struct op *op) {
         sim_violation(sim, RULE_MODEL,
                       "read %" P " at s%u sees %" P " held by %" P ", not %" P " held by %" P, op->id,
                       op->server + 1, op->writer, op->holder, version->writer, version->holder);
+    else if (op->found && op->lease != version->lease)
+        sim_violation(sim, RULE_MODEL, "read %" P " at s%u: the key hangs on lease %" P ", not %" P, op->id,
+                      op->server + 1, op->lease, version->lease);
     else if (op->found && op->lock_index != version->lock_index)
         sim_violation(sim, RULE_FENCE, "read %" P " at s%u: the key's LockIndex is %" P ", not %" P, op->id,
                       op->server + 1, op->lock_index, version->lock_index);
@@ -506,29 +509,36 @@ void check_read(struct sim *sim, const struct op *op) {
 /* -- leases -- */
 
 /* A period as the fastest clock of a server counts it, in virtual time. */
-static uint64_t period_us(const struct sim *sim, const struct op *session) {
+static uint64_t period_us(const struct sim *sim, uint64_t ms) {
     uint64_t rate = 1000;
     for (uint32_t i = 0; i < sim->server_count; i++)
         if (sim->servers[i]->rate > rate) rate = sim->servers[i]->rate;
-    return session->ttl_ms * MS * 1000 / rate;
+    return ms * MS * 1000 / rate;
 }
 
 void check_renewed(struct sim *sim, const struct op *renewal) {
     if (renewal->error != CO_OK) return;
     struct op *session = op_get(sim, renewal->session);
-    if (session->ended_index && renewal->invoked_us + period_us(sim, session) > session->ended_us)
+    if (session->ended_index && !session->cut_short && renewal->invoked_us + period_us(sim, session->ttl_ms) > session->ended_us)
         sim_violation(sim, RULE_LEASE,
-                      "renewal %" P " of session %" P " is acknowledged, it has ended at %" P, renewal->id,
+                      "renewal %" P " of session or lease %" P " is acknowledged, it has ended at %" P, renewal->id,
                       session->id, session->ended_index);
     if (renewal->invoked_us > session->renewed_us) session->renewed_us = renewal->invoked_us;
 }
 
 void check_lease_end(struct sim *sim, const struct op *session) {
-    if (session->renewed_us + period_us(sim, session) > session->ended_us)
+    if (session->renewed_us + period_us(sim, session->ttl_ms) > session->ended_us)
         sim_violation(sim, RULE_LEASE,
-                      "session %" P " of %" P " ms ends at %" P ", %" P " ms after its last renewal was sent",
+                      "session or lease %" P " of %" P " ms ends at %" P ", %" P " ms after its last renewal was sent",
                       session->id, session->ttl_ms, session->ended_index,
                       (session->ended_us - session->renewed_us) / MS);
+}
+
+void check_reap(struct sim *sim, uint32_t node) {
+    uint64_t died_us = sim->history->nodes[node].dead_us;
+    if (died_us + period_us(sim, SIM_REAP_MS) > sim->now_us)
+        sim_violation(sim, RULE_LEASE, "node n%u is removed %" P " ms after its lease expired", node - 1,
+                      (sim->now_us - died_us) / MS);
 }
 
 void check_end(struct sim *sim) {

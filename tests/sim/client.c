@@ -23,6 +23,11 @@ struct client {
     bool lazy;        /* does not renew it */
     uint64_t renewed_us;
     uint32_t lock; /* a key that it holds; 0: none */
+    bool raised;
+    uint64_t lease; /* the op that made it; 0: none */
+    bool lease_lazy;
+    uint64_t lease_us; /* renewed */
+    bool for_lease;    /* what it does next */
 };
 
 /* What an answer means to its client. */
@@ -43,6 +48,11 @@ static void client_learns(struct client *client, struct op *op) {
             if (yes) client->session = op->id, client->lock = 0, client->renewed_us = op->invoked_us;
             return;
         case OP_RENEW:
+            if (op->session == client->lease) {
+                if (yes) client->lease_us = op->invoked_us;
+                if (op->state == OP_DONE && op->error == CO_NOTFOUND) client->lease = 0;
+                return;
+            }
             if (yes) client->renewed_us = op->invoked_us;
             if (op->state == OP_DONE && op->error == CO_NOTFOUND) client->session = 0;
             return;
@@ -52,6 +62,13 @@ static void client_learns(struct client *client, struct op *op) {
             return;
         case OP_UNLOCK:
             if (op->state == OP_DONE) client->lock = 0;
+            return;
+        case OP_RAISE: client->raised = client->raised || op->state == OP_DONE; return;
+        case OP_GRANT:
+            if (yes) client->lease = op->id, client->lease_us = op->invoked_us;
+            return;
+        case OP_LEASED:
+            if (op->state == OP_DONE && op->error != CO_OK) client->lease = 0;
             return;
         default: return;
     }
@@ -146,11 +163,12 @@ void op_look(struct server *server, struct op *op) {
     CHECK(query_kv_get.run(store_read(server->machine.reader), &request.base, &arena, &result) == CO_OK);
     op->found = result.found;
     op->modify_index = result.index;
-    op->writer = op->lock_index = op->holder = 0;
+    op->writer = op->lock_index = op->holder = op->lease = 0;
     if (result.found) {
         const Pb__KvEntry *entry = (const Pb__KvEntry *)result.message;
         op->writer = entry->flags;
         op->lock_index = entry->lock_index;
+        op->lease = entry->lease[0] ? command_lease_op(entry->lease) : 0;
         op->holder = entry->session && entry->session[0] ? command_session_op(entry->session) : 0;
     }
     store_read_done(server->machine.reader);
@@ -220,9 +238,30 @@ static bool client_session(struct sim *sim, struct client *client, enum op_kind 
     return true;
 }
 
+/* Its lease likewise: granted, renewed in time (or not), bound to. */
+static bool client_lease(struct sim *sim, struct client *client, enum op_kind *kind) {
+    if (!client->lease) {
+        if (!sim_chance(sim, 120)) return false;
+        *kind = client->raised ? OP_GRANT : OP_RAISE;
+        client->lease_lazy = sim_chance(sim, 300);
+        return true;
+    }
+    uint64_t ttl_us = op_get(sim, client->lease)->ttl_ms * MS;
+    if (!client->lease_lazy && sim->now_us - client->lease_us > ttl_us / 3) {
+        *kind = OP_RENEW;
+        return true;
+    }
+    if (!client->lease_lazy && sim_chance(sim, 5)) client->lease_lazy = true;
+    if (sim->now_us - client->lease_us > 4 * ttl_us) client->lease = 0;
+    if (!client->lease || !sim_chance(sim, 200)) return false;
+    *kind = sim_chance(sim, 100) ? OP_GRANT : OP_LEASED; /* started again: another lease, perhaps of the same node */
+    return true;
+}
+
 static enum op_kind client_chooses(struct sim *sim, struct client *client) {
     enum op_kind kind;
-    if (client_session(sim, client, &kind)) return kind;
+    client->for_lease = client_lease(sim, client, &kind);
+    if (client->for_lease || client_session(sim, client, &kind)) return kind;
     uint64_t dice = sim_random(sim, 1, 1000);
     if (dice <= 230) return OP_GET;
     if (dice <= 280) return OP_STALE;
@@ -256,7 +295,14 @@ static void client_fills(struct sim *sim, const struct client *client, struct op
             op->session = client->session;
             break;
         case OP_UNLOCK: op->key = client->lock, op->session = client->session; break;
-        case OP_RENEW: op->session = client->session; break;
+        case OP_RENEW: op->session = client->for_lease ? client->lease : client->session; break;
+        case OP_GRANT:
+            op->ttl_ms = pick(sim, ttls, 4);
+            op->renewed_us = sim->now_us;
+            op->owner = op->client + 1;
+            op->node = sim_chance(sim, 500) ? 1 + op->client % SIM_NODES : 0;
+            break;
+        case OP_LEASED: op->session = client->lease, op->size = 30; break;
         default: break;
     }
     /* A node each, so that a client finds the one that it has registered. */
@@ -268,6 +314,8 @@ bool leases_over(const struct sim *sim) {
         if (sim->ops[i].created_index && !sim->ops[i].ended_index) return false;
     for (uint32_t key = 0; key < SIM_KEYS; key++)
         if (sim->history->keys[key].delay_index) return false;
+    for (uint32_t node = 1; node <= SIM_NODES; node++)
+        if (sim->history->nodes[node].dead_index) return false;
     return true;
 }
 

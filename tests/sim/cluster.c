@@ -109,9 +109,10 @@ static void wait_leases(struct sim *sim) {
     uint64_t longest_ms = 0;
     for (size_t i = 0; i < sim->op_count; i++) {
         const struct op *op = &sim->ops[i];
-        if (op->kind == OP_SESSION && op->ttl_ms + op->delay_ms > longest_ms)
+        if ((op->kind == OP_SESSION || op->kind == OP_GRANT) && op->ttl_ms + op->delay_ms > longest_ms)
             longest_ms = op->ttl_ms + op->delay_ms;
     }
+    longest_ms += SIM_REAP_MS; /* a node that dies as the last one */
     uint64_t end = sim->now_us + (longest_ms * 1200 + 2000 * 1000);
     while (!sim->failed && sim->now_us < end && !leases_over(sim)) sim_run(sim, 10 * MS);
     if (!sim->failed && !leases_over(sim))

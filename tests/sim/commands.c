@@ -10,6 +10,8 @@
 #include "kv/kv.h"
 #include "kv/kv_command.h"
 #include "registry/catalog.h"
+#include "registry/lease.h"
+#include "registry/version.h"
 #include "tests/sim/sim.h"
 
 uint64_t command_sum(const struct raft_entry *entry) {
@@ -31,6 +33,14 @@ uint64_t command_session_op(const char *id) {
     return strlen(id) == 36 && strncmp(id, "5e550000-", 9) == 0 ? strtoull(id + 24, NULL, 16) : 0;
 }
 
+void command_lease(uint64_t op, char id[40]) {
+    snprintf(id, 40, "1ea50000-0000-4000-8000-%012" PRIx64, op & 0xffffffffffff);
+}
+
+uint64_t command_lease_op(const char *id) {
+    return strlen(id) == 36 && strncmp(id, "1ea50000-", 9) == 0 ? strtoull(id + 24, NULL, 16) : 0;
+}
+
 static struct raft_data *bytes_of(uint8_t type, const ProtobufCMessage *message) {
     struct buffer bytes = {0};
     machine_command(&bytes, type, message);
@@ -43,7 +53,7 @@ static struct raft_data *make_kv(const struct op *op) {
     static const Pb__KvVerb verbs[] = {
         [OP_PUT] = PB__KV_VERB__KV_SET,       [OP_CAS] = PB__KV_VERB__KV_CAS,
         [OP_DELETE] = PB__KV_VERB__KV_DELETE, [OP_LOCK] = PB__KV_VERB__KV_LOCK,
-        [OP_UNLOCK] = PB__KV_VERB__KV_UNLOCK,
+        [OP_UNLOCK] = PB__KV_VERB__KV_UNLOCK, [OP_LEASED] = PB__KV_VERB__KV_SET,
     };
     char key[16], session[40];
     command_key(op->key, key);
@@ -52,7 +62,10 @@ static struct raft_data *make_kv(const struct op *op) {
     command.key = (ProtobufCBinaryData){strlen(key), (uint8_t *)key};
     command.flags = op->id;
     command.index = op->cas;
-    if (op->session) {
+    if (op->kind == OP_LEASED) {
+        command_lease(op->session, session);
+        command.lease = session;
+    } else if (op->session) {
         command_session(op->session, session);
         command.session = session;
     }
@@ -102,11 +115,35 @@ static struct raft_data *make_register(const struct op *op) {
     return bytes_of(CATALOG_REGISTER, &command.base);
 }
 
+static struct raft_data *make_grant(const struct op *op) {
+    char id[40], node[8], owner[40];
+    command_lease(op->id, id);
+    snprintf(node, sizeof node, "n%u", op->node - 1);
+    command_session(op->owner, owner); /* any UUID of its own */
+    Pb__Lease lease = PB__LEASE__INIT;
+    lease.id = id;
+    lease.ttl_ns = (int64_t)op->ttl_ms * 1000000;
+    if (op->node) lease.node = node, lease.node_id = owner;
+    lease.reconnect_timeout_ns = SIM_REAP_MS * INT64_C(1000000);
+    Pb__LeaseGrantCommand command = PB__LEASE_GRANT_COMMAND__INIT;
+    command.lease = &lease;
+    return bytes_of(LEASE_GRANT, &command.base);
+}
+
+static struct raft_data *make_raise(const struct op *op) {
+    Pb__ClusterVersionCommand command = PB__CLUSTER_VERSION_COMMAND__INIT;
+    command.version = LEASE_SINCE;
+    command.cluster_id = op->id;
+    return bytes_of(CLUSTER_VERSION, &command.base);
+}
+
 struct raft_data *command_make(struct sim *sim, const struct op *op) {
     (void)sim;
     switch (op->kind) {
         case OP_SESSION: return make_session(op);
         case OP_REGISTER: return make_register(op);
+        case OP_GRANT: return make_grant(op);
+        case OP_RAISE: return make_raise(op);
         default: return make_kv(op);
     }
 }
@@ -125,6 +162,20 @@ static uint64_t op_of_register(struct slice payload, struct arena *arena) {
     return command && command->service ? command->service->port : 0;
 }
 
+static uint64_t op_of_grant(struct slice payload, struct arena *arena) {
+    ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
+    const Pb__LeaseGrantCommand *command =
+        pb__lease_grant_command__unpack(&allocator, payload.size, (const uint8_t *)payload.data);
+    return command && command->lease ? command_lease_op(command->lease->id) : 0;
+}
+
+static uint64_t op_of_raise(struct slice payload, struct arena *arena) {
+    ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
+    const Pb__ClusterVersionCommand *command =
+        pb__cluster_version_command__unpack(&allocator, payload.size, (const uint8_t *)payload.data);
+    return command ? command->cluster_id : 0;
+}
+
 uint64_t command_op(const struct raft_entry *entry) {
     struct slice bytes = raft_entry_bytes(entry);
     if (entry->type != RAFT_ENTRY_COMMAND || bytes.size < 2) return 0;
@@ -136,6 +187,8 @@ uint64_t command_op(const struct raft_entry *entry) {
         case KV_APPLY: op = kv_command_decode(payload, &view) ? view.flags : 0; break;
         case SESSION_CREATE: op = op_of_session(payload, &arena); break;
         case CATALOG_REGISTER: op = op_of_register(payload, &arena); break;
+        case LEASE_GRANT: op = op_of_grant(payload, &arena); break;
+        case CLUSTER_VERSION: op = op_of_raise(payload, &arena); break;
         default: break;
     }
     arena_free(&arena);

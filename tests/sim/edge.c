@@ -209,6 +209,7 @@ static void take_read_answer(void *data, uint64_t context, uint64_t index, int e
 static void renew_here(void *data, struct rpc_renew *renew) {
     struct server *server = data;
     lease_keeper_renew(server->leases, renew, true, server_now_ms(server));
+    server_turn(server); /* arms its timer: it may wait for others */
 }
 
 /* -- leases -- */
@@ -234,8 +235,11 @@ void edge_renew(struct server *server, uint64_t op) {
     mine->server = server;
     mine->op = op;
     mine->renew.done = renew_done;
-    command_session(op_get(server->sim, op)->session, mine->renew.id);
+    const struct op *renewed = op_get(server->sim, op_get(server->sim, op)->session);
+    mine->renew.kind = renewed->kind == OP_GRANT ? TIMED_LEASE : TIMED_SESSION;
+    (mine->renew.kind == TIMED_LEASE ? command_lease : command_session)(renewed->id, mine->renew.id);
     lease_keeper_renew(server->leases, &mine->renew, false, server_now_ms(server));
+    server_turn(server);
 }
 
 static struct lease_news *take_news(void *data) {
@@ -359,6 +363,7 @@ void edge_open(struct server *server) {
 void edge_close(struct server *server) {
     server->dying = true;
     watches_close(server);
+    lease_keeper_stop(server->leases);
     requests_fail(&server->requests, CO_UNKNOWN_OUTCOME, CO_CLOSED);
     requests_end_reads(&server->requests, CO_CLOSED);
     server_drop_applies(server);

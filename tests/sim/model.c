@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "kv/kv.h"
+#include "registry/lease.h"
 #include "registry/machine.h"
 #include "tests/sim/sim.h"
 
@@ -49,8 +50,16 @@ struct expected {
 static struct expected do_set(struct sim *sim, const struct op *op, uint64_t index) {
     const struct key_version *now = now_at(sim->history, op->key);
     change(sim->history, op->key,
-           (struct key_version){.index = index, .writer = op->id, .holder = now->gone ? 0 : now->holder});
+           (struct key_version){.index = index,
+                                .writer = op->id,
+                                .holder = now->gone ? 0 : now->holder,
+                                .lease = op->kind == OP_LEASED && sim->history->raised ? op->session : 0});
     return (struct expected){.yes = true};
+}
+
+static struct expected do_leased(struct sim *sim, const struct op *op, uint64_t index) {
+    if (sim->history->raised && !alive(sim, op->session)) return (struct expected){.error = true};
+    return do_set(sim, op, index);
 }
 
 static struct expected do_cas(struct sim *sim, const struct op *op, uint64_t index) {
@@ -96,6 +105,34 @@ static struct expected do_unlock(struct sim *sim, const struct op *op, uint64_t 
     return (struct expected){.yes = true};
 }
 
+/* All that hangs on it is gone at that index, and nothing of it before. */
+static void end_lease(struct sim *sim, struct op *lease, uint64_t index) {
+    lease->ended_index = index;
+    lease->ended_us = sim->now_us;
+    for (uint32_t key = 0; key < SIM_KEYS; key++) {
+        const struct key_version *now = now_at(sim->history, key);
+        if (!now->gone && now->lease == lease->id)
+            change(sim->history, key, (struct key_version){.index = index, .gone = true});
+    }
+}
+
+/* A node's name has one owner at a time; who has it may take it anew. */
+static struct expected do_grant(struct sim *sim, struct op *op, uint64_t index) {
+    uint64_t holder = op->node ? sim->history->nodes[op->node].holder : 0;
+    if (alive(sim, holder)) {
+        struct op *other = op_get(sim, holder);
+        if (other->owner != op->owner) return (struct expected){.error = true};
+        other->cut_short = true;
+        end_lease(sim, other, index);
+    }
+    if (op->node) {
+        sim->history->nodes[op->node].holder = op->id;
+        sim->history->nodes[op->node].dead_index = 0;
+    }
+    op->created_index = index;
+    return (struct expected){.yes = true};
+}
+
 static struct expected do_op(struct sim *sim, struct op *op, uint64_t index, bool yes) {
     switch (op->kind) {
         case OP_PUT: return do_set(sim, op, index);
@@ -103,6 +140,14 @@ static struct expected do_op(struct sim *sim, struct op *op, uint64_t index, boo
         case OP_DELETE: return do_delete(sim, op, index);
         case OP_LOCK: return do_lock(sim, op, index);
         case OP_UNLOCK: return do_unlock(sim, op, index);
+        case OP_LEASED: return do_leased(sim, op, index);
+        case OP_GRANT: return do_grant(sim, op, index);
+        case OP_RAISE:
+            if (yes) sim->history->raised = index;
+            return (struct expected){.yes = yes, .error = !yes};
+        case OP_REGISTER:
+            sim->history->nodes[1 + op->key % SIM_NODES].registered |= yes;
+            return (struct expected){.yes = yes, .error = !yes};
         case OP_SESSION: /* its node may not be registered yet */
             if (yes) op->created_index = index;
             return (struct expected){.yes = yes, .error = !yes};
@@ -116,7 +161,7 @@ static void end_session(struct sim *sim, uint64_t session, uint64_t index) {
     struct op *op = op_get(sim, session);
     op->ended_index = index;
     op->ended_us = sim->now_us;
-    check_lease_end(sim, op);
+    if (!op->cut_short) check_lease_end(sim, op);
     for (uint32_t key = 0; key < SIM_KEYS; key++) {
         struct key_version now = *now_at(sim->history, key);
         if (now.gone || now.holder != session) continue;
@@ -134,6 +179,47 @@ static void destroyed(struct sim *sim, struct slice payload, uint64_t index, boo
     uint64_t session = command_session_op(command->id);
     if (yes && alive(sim, session)) end_session(sim, session, index);
     pb__session_destroy_command__free_unpacked(command, NULL);
+}
+
+static void lease_ended(struct sim *sim, struct slice payload, uint64_t index, bool yes) {
+    Pb__LeaseEndCommand *command =
+        pb__lease_end_command__unpack(NULL, payload.size, (const uint8_t *)payload.data);
+    CHECK(command);
+    uint64_t lease = command_lease_op(command->id);
+    if (yes && alive(sim, lease)) {
+        const struct op *op = op_get(sim, lease);
+        end_lease(sim, op_get(sim, lease), index);
+        check_lease_end(sim, op);
+        if (op->node && sim->history->nodes[op->node].registered) {
+            sim->history->nodes[op->node].dead_index = index;
+            sim->history->nodes[op->node].dead_us = sim->now_us;
+        }
+    }
+    pb__lease_end_command__free_unpacked(command, NULL);
+}
+
+/* A node that has been dead for so long goes, and its sessions with it. */
+static void reaped(struct sim *sim, struct slice payload, uint64_t index, bool yes) {
+    Pb__LeaseReapCommand *command =
+        pb__lease_reap_command__unpack(NULL, payload.size, (const uint8_t *)payload.data);
+    CHECK(command && command->node[0] == 'n');
+    uint32_t node = (uint32_t)(command->node[1] - '0') + 1;
+    bool due = sim->history->nodes[node].dead_index == command->index;
+    if (yes && !due)
+        sim_violation(sim, RULE_MODEL, "node n%u is removed at %" P ": it has not been dead since %" P, node - 1,
+                      index, command->index);
+    if (yes) check_reap(sim, node);
+    for (size_t i = 0; yes && i < sim->op_count; i++) {
+        struct op *op = &sim->ops[i];
+        if (op->kind != OP_SESSION || 1 + op->key % SIM_NODES != node || !alive(sim, op->id)) continue;
+        op->cut_short = true;
+        end_session(sim, op->id, index);
+    }
+    if (yes) {
+        sim->history->nodes[node].registered = false;
+        sim->history->nodes[node].dead_index = 0;
+    }
+    pb__lease_reap_command__free_unpacked(command, NULL);
 }
 
 static void delay_ended(struct sim *sim, struct slice payload, bool yes) {
@@ -166,6 +252,8 @@ static void applied_first(struct sim *sim, const struct raft_entry *entry,
     }
     bool yes = result->yes && result->error == CO_OK;
     if ((uint8_t)bytes.data[0] == SESSION_DESTROY) destroyed(sim, payload, entry->index, yes);
+    if ((uint8_t)bytes.data[0] == LEASE_END) lease_ended(sim, payload, entry->index, yes);
+    if ((uint8_t)bytes.data[0] == LEASE_REAP) reaped(sim, payload, entry->index, yes);
     if ((uint8_t)bytes.data[0] == LOCK_DELAY_END) delay_ended(sim, payload, yes);
 }
 

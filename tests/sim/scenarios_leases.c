@@ -40,13 +40,84 @@ void scenario_lease_lives_while_renewed(struct sim *s) {
     story_end(s);
 }
 
+/* A lease; `node` 0: free. 0: failed. */
+static uint64_t lease(struct sim *s, const struct server *server, uint32_t node, uint32_t owner) {
+    if (!s->history->raised) {
+        uint64_t raise = ask(s, server, OP_RAISE, 0, 0);
+        if (!WITHIN(s, 5000, done(s, raise))) return 0;
+    }
+    uint64_t made = ask(s, server, OP_GRANT, node, owner);
+    return WITHIN(s, 5000, done(s, made)) && op_get(s, made)->yes ? made : 0;
+}
+
+void scenario_all_that_hangs_on_a_lease_goes_at_once(struct sim *s) {
+    story_begin(s, 3);
+    struct server *leader = story_leader(s);
+    EXPECT(s, leader != NULL);
+    struct server *other = story_other(s, leader, NULL);
+    uint64_t made = lease(s, other, 0, 0), bound[4], lost;
+    EXPECT(s, made != 0);
+    for (uint32_t key = 0; key < 4; key++) {
+        bound[key] = ask(s, other, OP_LEASED, key, made);
+        EXPECT(s, WITHIN(s, 1000, done(s, bound[key])) && op_get(s, bound[key])->yes);
+    }
+    EXPECT(s, keep(s, other, made, 3 * TTL_MS) && alive(s, made));
+    EXPECT(s, WITHIN(s, TTL_MS + 1000, !alive(s, made)));
+    for (uint32_t key = 0; key < 4; key++) {
+        const struct story_of_key *story = &s->history->keys[key];
+        EXPECT(s, story->versions[story->count - 1].gone);
+        EXPECT(s, story->versions[story->count - 1].index == op_get(s, made)->ended_index);
+    }
+    lost = ask(s, other, OP_LEASED, 0, made);
+    EXPECT(s, WITHIN(s, 1000, done(s, lost)) && op_get(s, lost)->error == CO_NOTFOUND);
+    story_end(s); /* reads at any index see all four keys, or none */
+}
+
+/* The second agent of a name waits for the first one's lease, also when that is counted anew by a new leader. */
+void scenario_a_node_name_has_one_owner(struct sim *s) {
+    story_begin(s, 3);
+    struct server *old = story_leader(s);
+    EXPECT(s, old != NULL);
+    uint64_t node = ask(s, old, OP_REGISTER, 0, 0);
+    EXPECT(s, WITHIN(s, 5000, done(s, node)));
+    uint64_t first = lease(s, old, 1, 1);
+    EXPECT(s, first != 0 && lease(s, old, 1, 2) == 0 && !s->failed);
+    EXPECT(s, keep(s, story_other(s, old, NULL), first, TTL_MS));
+    server_crash(old, CRASH_KILL);
+    EXPECT(s, WITHIN(s, 5000, sim_leader(s) != NULL && sim_leader(s)->requests.ready));
+    uint64_t again = ask(s, sim_leader(s), OP_GRANT, 1, 2);
+    EXPECT(s, WITHIN(s, 500, done(s, again)) && op_get(s, again)->error == CO_EXISTS && alive(s, first));
+    EXPECT(s, WITHIN(s, 2 * TTL_MS + 2000, !alive(s, first)));
+    EXPECT(s, lease(s, sim_leader(s), 1, 2) != 0);
+    story_end(s);
+}
+
+/* It comes back before it is reaped, or does not. */
+void scenario_dead_nodes_are_removed_in_time(struct sim *s) {
+    story_begin(s, 3);
+    struct server *leader = story_leader(s);
+    EXPECT(s, leader != NULL);
+    uint64_t node = ask(s, leader, OP_REGISTER, 0, 0);
+    EXPECT(s, WITHIN(s, 5000, done(s, node)));
+    uint64_t first = lease(s, leader, 1, 1);
+    EXPECT(s, first != 0 && WITHIN(s, TTL_MS + 1000, !alive(s, first)));
+    EXPECT(s, s->history->nodes[1].dead_index != 0);
+    sim_run(s, (SIM_REAP_MS - 500) * MS);
+    uint64_t second = lease(s, leader, 1, 1);
+    EXPECT(s, second != 0 && keep(s, leader, second, 2 * SIM_REAP_MS) && s->history->nodes[1].registered);
+    EXPECT(s, WITHIN(s, TTL_MS + 1000, !alive(s, second)) && s->history->nodes[1].registered);
+    EXPECT(s, NEVER_IN(s, SIM_REAP_MS - 100, !s->history->nodes[1].registered));
+    EXPECT(s, WITHIN(s, 1000, !s->history->nodes[1].registered));
+    story_end(s);
+}
+
 /* It still believes that it leads, and its table has not heard of the renewals elsewhere. */
-void scenario_deposed_leader_ends_no_lease(struct sim *s) {
+static void deposed_leader(struct sim *s, bool leased) {
     story_begin(s, 3);
     struct server *old = story_leader(s);
     EXPECT(s, old != NULL);
     struct server *other = story_other(s, old, NULL);
-    uint64_t made = session(s, other);
+    uint64_t made = leased ? lease(s, other, 1, 1) : session(s, other);
     EXPECT(s, made != 0);
     story_isolate(s, old);
     uint64_t stale = ask(s, old, OP_RENEW, 0, made); /* no majority confirms it */
@@ -60,6 +131,9 @@ void scenario_deposed_leader_ends_no_lease(struct sim *s) {
     EXPECT(s, keep(s, sim_leader(s), made, 3 * TTL_MS) && alive(s, made));
     story_end(s);
 }
+
+void scenario_deposed_leader_ends_no_session(struct sim *s) { deposed_leader(s, false); }
+void scenario_deposed_leader_ends_no_lease(struct sim *s) { deposed_leader(s, true); }
 
 void scenario_new_leader_grants_full_period(struct sim *s) {
     story_begin(s, 3);

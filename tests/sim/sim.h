@@ -407,6 +407,9 @@ enum op_kind {
     OP_SESSION,
     OP_LOCK,
     OP_UNLOCK,
+    OP_RAISE,  /* the cluster version: leases count from then on */
+    OP_GRANT,  /* a lease */
+    OP_LEASED, /* a key that hangs on one */
     OP_GET,
     OP_STALE,
     OP_WATCH, /* blocks until its key is no longer as of `cas` */
@@ -422,7 +425,7 @@ struct op {
     uint32_t client; /* UINT32_MAX: a story's */
     uint32_t server, size, key;
     uint64_t cas;     /* index that a cas expects */
-    uint64_t session; /* the op that made the session which locks */
+    uint64_t session; /* the op that made the session which locks, the lease that is bound to, or what is renewed */
     uint64_t invoked_us, done_us;
     uint64_t floor; /* highest index known to somebody when it began */
     /* What it was told. Writes: their place; reads: up to where the server had applied. */
@@ -430,11 +433,13 @@ struct op {
     bool yes;
     int error;
     bool found; /* reads: by whom it was written, and the record's own numbers */
-    uint64_t writer, modify_index, lock_index, holder;
-    /* OP_SESSION: the session's life. */
+    uint64_t writer, modify_index, lock_index, holder, lease;
+    /* OP_SESSION, OP_GRANT: the life of the session or lease. */
     uint64_t ttl_ms, delay_ms;
     uint64_t created_index, ended_index, ended_us,
         renewed_us;   /* renewed: when the last acknowledged one was sent */
+    uint32_t node, owner;  /* OP_GRANT: of a node lease, from 1; who asks */
+    bool cut_short;        /* not by its TTL: taken over by its owner, or its node was removed */
     uint64_t wait_us; /* OP_WATCH */
     bool stale;
 };
@@ -456,6 +461,8 @@ uint64_t command_sum(const struct raft_entry *entry); /* of type and bytes */
 void command_key(uint32_t key, char name[16]);
 void command_session(uint64_t op, char id[40]);
 uint64_t command_session_op(const char *id);            /* 0: not one of ours */
+void command_lease(uint64_t op, char id[40]);
+uint64_t command_lease_op(const char *id);
 void op_skipped(struct server *server, uint64_t index); /* a snapshot has jumped over all up to index */
 void op_reads_answered(struct server *server, const struct raft_read_done *reads, size_t count);
 void op_reads_serve(struct server *server);
@@ -463,7 +470,7 @@ void clients_start(struct sim *sim, uint32_t count, uint64_t think_us);
 void clients_stop(struct sim *sim);
 void client_wake(struct sim *sim, uint32_t client, uint64_t op);
 bool clients_idle(const struct sim *sim);
-bool leases_over(const struct sim *sim); /* no session and no lock-delay is left */
+bool leases_over(const struct sim *sim); /* no session, lease, lock-delay or dead node is left */
 
 /* -- checkers -- */
 
@@ -483,6 +490,7 @@ void check_acked(struct sim *sim, const struct op *op);
 void check_read(struct sim *sim, const struct op *op);
 void check_renewed(struct sim *sim, const struct op *renewal); /* it is acknowledged */
 void check_lease_end(struct sim *sim, const struct op *session);
+void check_reap(struct sim *sim, uint32_t node); /* it is dead for long enough */
 void check_end(struct sim *sim); /* after convergence */
 
 /* -- history: what has happened so far, for the checkers -- */
@@ -502,7 +510,7 @@ struct truth { /* one committed entry */
     int error;
 };
 struct key_version { /* of a key, from `index` on */
-    uint64_t index, writer, lock_index, holder;
+    uint64_t index, writer, lock_index, holder, lease;
     bool gone;
 };
 struct story_of_key {
@@ -511,8 +519,16 @@ struct story_of_key {
     uint64_t delay_index; /* a lock-delay is under way since; 0: none */
     uint64_t token;       /* highest LockIndex that a holder was given */
 };
+#define SIM_NODES   3
+#define SIM_REAP_MS 1500 /* reconnect timeout */
 struct history {
     struct story_of_key keys[SIM_KEYS];
+    uint64_t raised;                /* index: leases count */
+    struct {
+        uint64_t holder;             /* the newest lease of this name */
+        uint64_t dead_index, dead_us; /* it expired, and the node is to be removed; 0: not */
+        bool registered;
+    } nodes[SIM_NODES + 1];
     struct seen **seen; /* by index */
     size_t seen_capacity;
     struct truth *committed; /* committed[index - 1] */

@@ -122,7 +122,9 @@ uint64_t ask(struct sim *s, const struct server *server, enum op_kind kind, uint
     op->key = key;
     op->stale = kind == OP_STALE;
     op->session = session;
-    op->ttl_ms = kind == OP_SESSION ? 1000 : 0;
+    op->ttl_ms = kind == OP_SESSION || kind == OP_GRANT ? 1000 : 0;
+    if (kind == OP_LEASED) op->size = 20;
+    if (kind == OP_GRANT) op->node = key, op->owner = (uint32_t)session, op->session = 0;
     op->renewed_us = s->now_us;
     op_send(s, id);
     return id;

@@ -123,7 +123,11 @@ void story_end(struct sim *s); /* all healed: everybody agrees, nothing is lost 
     X(learner_promoted_late, "a learner is promoted only once it has caught up")                             \
     X(lost_disk_is_a_new_member, "a server whose disk is lost comes back under a new name")                  \
     X(lease_lives_while_renewed, "a lease that is renewed in time lives, and ends soon when it is not")      \
+    X(deposed_leader_ends_no_session, "a leader that was cut off neither renews nor ends a session")         \
     X(deposed_leader_ends_no_lease, "a leader that was cut off neither renews nor ends a lease")             \
+    X(all_that_hangs_on_a_lease_goes_at_once, "keys of a lease are all there, or all gone")                  \
+    X(a_node_name_has_one_owner, "a second agent of a name waits for the first one's lease")                 \
+    X(dead_nodes_are_removed_in_time, "a node that stays dead is removed, one that comes back is not")       \
     X(new_leader_grants_full_period, "a new leader grants every lease a full period")                        \
     X(standstill_ends_no_lease, "renewals that waited while the loop stood still count first")               \
     X(forwarded_once, "what was handed to a leader that died is not sent again")                             \

@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Leases on three servers: renewed through any of them, over the loss of the leader; ended in time and not before, in one entry everywhere.
+
+    test_leases.py [--kills N]
+"""
+import argparse, http.client, json, os, sys, threading, time
+import harness
+from harness import SLOW, check, until
+
+now = time.monotonic
+TTL = 3.0
+ROOM = float(os.environ.get("COORD_TEST_ROOM", "2")) - 1 + (SLOW - 1)       # seconds for a machine that is busy with other tests
+
+
+def arguments():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--kills", type=int, default=min(3, int(os.environ.get("COORD_TEST_KILLS", "3"))))
+    return p.parse_args()
+
+
+def ask(server, method, path, body=None, timeout=10):
+    """(status, JSON or text); (0, why) when nobody answers."""
+    try:
+        status, _, text = server.request(method, path, json.dumps(body).encode() if body is not None else None, timeout)
+    except (OSError, http.client.HTTPException) as e:
+        return 0, str(e)
+    return status, json.loads(text) if status == 200 else text.decode()
+
+
+def grant(server):
+    status, lease = ask(server, "PUT", "/v1/lease/grant", {"TTL": "%ds" % TTL})
+    check(status == 200, "granted: %d %s" % (status, lease))
+    id = lease["ID"]
+    for key in ("a", "b", "c"):
+        check(server.put("/v1/kv/%s?lease=%s" % (key, id), b"1"), "a key is bound")
+    body = {"Node": "ext", "Address": "10.0.0.9", "Service": {"Service": "web"}, "Lease": id}
+    check(ask(server, "PUT", "/v1/catalog/register", body) == (200, True), "a service is bound")
+    return id
+
+
+class Owner:
+    """Renews through one server after the other. What counts is when an acknowledged renewal was sent."""
+
+    def __init__(self, cluster, id):
+        self.cluster, self.id, self.sent, self.lost, self.stopping = cluster, id, now(), None, False
+        self.thread = threading.Thread(target=self.work, daemon=True)
+        self.thread.start()
+
+    def work(self):
+        number = 0
+        while not self.stopping:
+            number += 1
+            server = self.cluster.servers[number % len(self.cluster.servers)]
+            if not server.alive():
+                continue
+            begun = now()
+            status, answer = ask(server, "PUT", "/v1/lease/renew/" + self.id, timeout=2)
+            if status == 200:
+                self.sent = begun
+                check(answer == {"ID": self.id, "TTL": "%ds" % TTL}, answer)
+            elif status == 404:
+                self.lost = now()
+                return
+            time.sleep(0.1)
+
+    def stop(self):
+        self.stopping = True
+        self.thread.join(10)
+        check(self.lost is None, "a lease that was renewed in time ended")
+
+
+def everything_there(server, id):
+    status, lease = ask(server, "GET", "/v1/lease/%s?stale" % id)
+    return status == 200 and sorted(lease["Keys"]) == ["a", "b", "c"] and len(lease["Services"]) == 1
+
+
+def gone(server):
+    return ask(server, "GET", "/v1/kv/?keys")[1] == "" or not set(ask(server, "GET", "/v1/kv/?keys")[1]) & {"a", "b", "c"}
+
+
+def ended_between(servers, id, sent, most, what):
+    """Waits for the end as clients see it by blocking queries on each server, and holds it against the bounds."""
+    seen = []
+
+    def wait_for(server, path):
+        index = None
+        while now() - sent < most + 20:
+            try:
+                status, headers, _ = server.request("GET", path + ("?index=%s&wait=20s" % index if index else ""), timeout=40)
+            except (OSError, http.client.HTTPException):
+                time.sleep(0.02)
+                continue
+            text = server.request("GET", path)[2] if status == 200 else b""
+            if status == 404 or text in (b"[]", b"[]\n"):
+                seen.append((now() - sent, server.name, path, headers["X-Consul-Index"]))
+                return
+            index = headers["X-Consul-Index"] if status == 200 else None
+            if status != 200:
+                time.sleep(0.02)
+    threads = [threading.Thread(target=wait_for, args=(s, p), daemon=True)
+               for s in servers for p in ("/v1/kv/a", "/v1/kv/c", "/v1/health/service/web", "/v1/lease/" + id)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60 * SLOW)
+    check(len(seen) == len(threads), "%s: seen by %d of %d" % (what, len(seen), len(threads)))
+    first, last = min(seen), max(seen)
+    print("%s: gone %.2f s to %.2f s after the last acknowledged renewal was sent (TTL %.0f s)" % (what, first[0], last[0], TTL), flush=True)
+    check(first[0] > TTL, "%s: ended before its TTL: %r" % (what, first))
+    check(last[0] < most + ROOM, "%s: ended late: %r" % (what, last))
+    check(len({index for _, _, _, index in seen}) == 1, "%s: in one entry: %r" % (what, seen))
+
+
+def main():
+    options = arguments()
+    harness.tidy_on_signals()
+    with harness.Cluster(3) as cluster:
+        cluster.start()
+        cluster.wait_writable()
+        followers = [s for s in cluster.servers if s is not cluster.leader()]
+        for server in (cluster.leader(), followers[0]):
+            status, text = ask(server, "PUT", "/v1/lease/renew/00000000-0000-4000-8000-000000000000")
+            check(status == 404 and "register again" in text, "%s: %d %s" % (server.name, status, text))
+        id = grant(followers[0])
+        owner = Owner(cluster, id)
+        begun = now()
+        while now() - begun < 2 * TTL:
+            check(everything_there(cluster.leader(), id), "it lives while it is renewed")
+            time.sleep(0.2)
+        for server in cluster.servers:
+            status, lease = ask(server, "GET", "/v1/lease/" + id)
+            check(status == 200 and lease["Remaining"][0] in "12" or lease["Remaining"] == "3s", "%s knows what is left: %r" % (server.name, lease))
+        owner.stop()
+        ended_between(cluster.servers, id, owner.sent, TTL + 1, "all is well")
+
+        for kill in range(options.kills):
+            leader = cluster.leader()
+            others = [s for s in cluster.servers if s is not leader]
+            id = grant(others[0])
+            owner = Owner(cluster, id)
+            leader.kill()
+            until("writes go on", lambda: others[0].try_put("/v1/kv/ready"))
+            begun = now()
+            while now() - begun < TTL + 1:                # beyond what the dead leader had granted
+                check(owner.lost is None, "it lives while it is renewed, over a change of leader")
+                time.sleep(0.1)
+            check(everything_there(others[0], id), "all of it is there")
+            leader.start()
+            cluster.wait_writable()
+            leader = cluster.leader()
+            others = [s for s in cluster.servers if s is not leader]
+            owner.stop()
+            time.sleep(kill % 3 * TTL / 3)                # lost at the beginning, in the middle, before the end of the TTL
+            leader.kill()
+            ended_between(others, id, owner.sent, 2 * TTL + 2, "leader killed %.0f s later" % (kill % 3 * TTL / 3))
+            leader.start()
+            cluster.wait_writable()
+        said = cluster.confessions()
+        check(not said, "\n".join(said))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+"""What hangs on a lease vanishes with it, at once and never before its time."""
+import json, threading, time
+from coordtest import Agent, SLOW, check, run, until
+
+now = time.monotonic
+NOBODY = "00000000-0000-4000-8000-000000000000"
+
+
+def grant(agent, ttl="10s", **more):
+    return json.loads(agent.put("/v1/lease/grant", dict(TTL=ttl, **more)))
+
+
+def register(agent, node, lease=None, service=None, expect=200, **more):
+    body = dict(Node=node, Address="10.0.0.9", **more)
+    if service:
+        body["Service"] = {"Service": service, "Port": 80}
+    if lease:
+        body["Lease"] = lease
+    return agent.put("/v1/catalog/register", body, expect=expect)
+
+
+def raw(agent, method, path, body=None):
+    status, _, answer = agent.request(method, path, body)
+    return status, answer.decode()
+
+
+def granted_renewed_revoked():
+    agent = Agent(dev=True).start()
+    lease = grant(agent, "1m30s", Name="job")
+    check(lease["TTL"] == "1m30s" and lease["CreateIndex"] > 0 and set(lease) == {"ID", "TTL", "CreateIndex"}, lease)
+    id = lease["ID"]
+    index = agent.get("/v1/status/leader") and int(agent.get("/v1/kv/?keys")[1]["X-Consul-Index"])
+    check(json.loads(agent.put("/v1/lease/renew/" + id)) == {"ID": id, "TTL": "1m30s"}, "renewed")
+    check(json.loads(agent.put("/v1/lease/renew/" + id.upper()))["ID"] == id, "an ID in upper case is the same")
+    seen = agent.get("/v1/lease/" + id)[2]
+    check(seen["Name"] == "job" and seen["Keys"] == [] and seen["Services"] == [] and seen["CreateIndex"] == lease["CreateIndex"], seen)
+    check("Remaining" in seen and seen["Remaining"].startswith("1m2"), "what is left of it: %r" % seen)
+    check("Remaining" not in agent.get("/v1/lease/%s?stale" % id)[2], "only the leader knows")
+    agent.put("/v1/kv/a?lease=" + id, b"1")
+    register(agent, "ext1", id, "web")
+    register(agent, "ext2", id)
+    seen = agent.get("/v1/lease/" + id)[2]
+    check(seen["Keys"] == ["a"] and seen["Services"] == [{"Node": "ext1", "ID": "web"}] and seen["Nodes"] == ["ext2"], seen)
+    check([l["ID"] for l in agent.get("/v1/leases")[2]] == [id], "the list")
+    check(agent.get("/v1/kv/a")[2][0]["Lease"] == id, "the key says on what it hangs")
+    check(agent.put("/v1/lease/revoke/" + id).strip() == b"true", "revoked")
+    for path, gone in (("/v1/kv/a", None), ("/v1/catalog/service/web", []), ("/v1/catalog/node/ext2", None), ("/v1/leases", [])):
+        check(agent.get(path)[2] == gone, "%s: %r" % (path, agent.get(path)))
+    for method, path in (("PUT", "/v1/lease/renew/"), ("GET", "/v1/lease/")):
+        status, text = raw(agent, method, path + id)
+        check(status == 404 and "register again" in text, "%s %s: %d %s" % (method, path, status, text))
+    check(agent.put("/v1/lease/revoke/" + id).strip() == b"true", "again")
+
+
+def keys_without_a_lease_look_as_ever():
+    agent = Agent(dev=True).start()
+    id = grant(agent)["ID"]
+    agent.put("/v1/kv/a?lease=" + id, b"1")
+    agent.put("/v1/kv/a", b"1")
+    entry = agent.get("/v1/kv/a")[2][0]
+    check(set(entry) == {"LockIndex", "Key", "Flags", "Value", "CreateIndex", "ModifyIndex"}, entry)
+    agent.put("/v1/lease/revoke/" + id)
+    check(agent.get("/v1/kv/a")[0] == 200, "a write without lease detaches")
+
+
+def bad_input():
+    agent = Agent(dev=True).start()
+    id = grant(agent)["ID"]
+    rows = [("PUT", "/v1/lease/grant", b"", 400, ""), ("PUT", "/v1/lease/grant", b"[]", 400, ""), ("PUT", "/v1/lease/grant", b"{}", 400, "TTL"),
+            ("PUT", "/v1/lease/grant", b'{"TTL":"x"}', 400, "TTL"), ("PUT", "/v1/lease/grant", b'{"TTL":"999ms"}', 400, "TTL"),
+            ("PUT", "/v1/lease/grant", b'{"TTL":"24h1s"}', 400, "TTL"), ("PUT", "/v1/lease/grant", b'{"TTL":"-5s"}', 400, "TTL"),
+            ("PUT", "/v1/lease/grant", b'{"TTL":"5s","Nme":"x"}', 400, "Nme"), ("PUT", "/v1/lease/grant", b'{"TTL":"5s","Name":7}', 400, "Name"),
+            ("PUT", "/v1/lease/grant", b'{"TTL":"5s","Name":"%s"}' % (b"n" * 513), 400, "Name"),
+            ("PUT", "/v1/lease/renew/x", b"", 400, "UUID"), ("PUT", "/v1/lease/revoke/x", b"", 400, "UUID"), ("GET", "/v1/lease/x", None, 400, "UUID"),
+            ("PUT", "/v1/lease/renew/" + NOBODY, b"", 404, "register again"), ("GET", "/v1/lease/" + NOBODY, None, 404, "register again"),
+            ("PUT", "/v1/lease/renew/", b"", 404, ""), ("GET", "/v1/lease/grant", None, 405, ""), ("DELETE", "/v1/lease/" + id, None, 405, ""),
+            ("PUT", "/v1/kv/a?lease=", b"", 400, "lease"), ("PUT", "/v1/kv/a?lease=x", b"", 400, "lease"),
+            ("PUT", "/v1/kv/a?lease=" + NOBODY, b"", 404, "register again"), ("GET", "/v1/lease/%s?index=x" % id, None, 400, "index"),
+            ("PUT", "/v1/catalog/register", b'{"Node":"n","Address":"1.2.3.4","Lease":7}', 400, "Lease"),
+            ("PUT", "/v1/catalog/register", b'{"Node":"n","Address":"1.2.3.4","Lease":"x"}', 400, "Lease"),
+            ("PUT", "/v1/catalog/register", b'{"Node":"n1","SkipNodeUpdate":true,"Lease":"%s"}' % id.encode(), 400, "SkipNodeUpdate"),
+            ("PUT", "/v1/catalog/register", b'{"Node":"n","Address":"1.2.3.4","Lease":"%s"}' % NOBODY.encode(), 404, "register again")]
+    for method, path, body, expected, word in rows:
+        status, text = raw(agent, method, path, body)
+        check(status == expected and word in text and text.count("\n") <= 1, "%s %s %r: %d %s" % (method, path, body, status, text))
+    check(agent.get("/v1/kv/a")[0] == 404 and agent.get("/v1/catalog/node/n")[2] is None, "nothing of that was written")
+
+
+def expires_in_time_and_not_before():
+    agent = Agent(dev=True).start()
+    lease = grant(agent, "2s")
+    register(agent, "ext1", lease["ID"], "web")
+    agent.put("/v1/kv/a?lease=" + lease["ID"], b"1")
+    until_ = now() + 5 * SLOW
+    log_index = lambda: agent.get("/v1/agent/self")[2]["Stats"]["raft"]["last_log_index"]
+    before = log_index()
+    while now() < until_:                                        # renewed: longer than its TTL
+        begun = now()
+        agent.put("/v1/lease/renew/" + lease["ID"])
+        time.sleep(0.2)
+        check(agent.get("/v1/kv/a")[0] == 200, "it lives while it is renewed")
+    check(log_index() == before, "a renewal costs no entry")
+    status, headers, _ = agent.get("/v1/kv/a")
+    woken = []
+
+    def wait_for(path, index):
+        answer = agent.request("GET", "%s?index=%s&wait=30s" % (path, index), timeout=60)
+        woken.append((path, now(), int(answer[1]["X-Consul-Index"]), answer[0], answer[2]))
+    paths = ["/v1/kv/a", "/v1/health/service/web", "/v1/catalog/node/ext1", "/v1/lease/" + lease["ID"], "/v1/leases"]
+    threads = [threading.Thread(target=wait_for, args=(p, agent.request("GET", p)[1]["X-Consul-Index"]), daemon=True) for p in paths]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(40)
+    check(len(woken) == len(paths), "all were woken: %r" % woken)
+    for path, at, index, status, body in woken:
+        check(at - begun > 2.0, "%s: ended %.2f s after its last renewal, before its TTL" % (path, at - begun))
+        check(at - begun < 2.0 + 1.0 * SLOW, "%s: ended %.2f s after its last renewal" % (path, at - begun))
+    check(len({index for _, _, index, _, _ in woken}) == 1, "in one entry: %r" % [(p, i) for p, _, i, _, _ in woken])
+    check(raw(agent, "PUT", "/v1/lease/renew/" + lease["ID"])[0] == 404, "over")
+    print("     gone %.2f s after the last renewal of 2 s" % (min(w[1] for w in woken) - begun))
+
+
+def survives_a_restart():
+    agent = Agent().start()
+    lease = grant(agent, "3s")
+    agent.put("/v1/kv/a?lease=" + lease["ID"], b"1")
+    agent.kill()
+    agent.start()
+    check(agent.get("/v1/kv/a")[2][0]["Lease"] == lease["ID"], "it is there")
+    renewed = now()
+    agent.put("/v1/lease/renew/" + lease["ID"])
+    until("it ends", lambda: agent.get("/v1/kv/a")[0] == 404, 6)
+    check(now() - renewed > 3.0, "not before its TTL")
+
+
+def by_the_command_line():
+    import subprocess
+    from coordtest import COORD
+    agent = Agent(dev=True).start()
+
+    def coord(*words, code=0):
+        r = subprocess.run([COORD, *words, ], capture_output=True, text=True, env={"COORD_HTTP_ADDR": agent.ip + ":8500"})
+        check(r.returncode == code, "coord %s: %d %s%s" % (" ".join(words), r.returncode, r.stdout, r.stderr))
+        return r.stdout.strip() if code == 0 else r.stderr.strip()
+    id = coord("lease", "grant", "-ttl=1m", "-name=nightly job")
+    check(coord("lease", "renew", id) == "1m0s", "renewed")
+    coord("kv", "put", "-lease=" + id, "a", "1")
+    register(agent, "ext1", id, "web")
+    listed = coord("lease", "list")
+    check(id in listed and "nightly job" in listed and "key:a service:ext1/web" in listed, listed)
+    check(coord("lease", "revoke", id) == "true", "revoked")
+    check(agent.get("/v1/kv/a")[0] == 404, "gone")
+    check("register again" in coord("lease", "renew", id, code=1), "unknown")
+    check("UUID" in coord("lease", "renew", "x", code=1), "no id")
+    coord("lease", "renew", code=2)
+    coord("lease", "grant", "-ttl=soon", code=2)
+    coord("lease", "grant", "-ttl=1ms", code=1)
+
+
+if __name__ == "__main__":
+    run([granted_renewed_revoked, keys_without_a_lease_look_as_ever, bad_input, expires_in_time_and_not_before, survives_a_restart,
+         by_the_command_line])
