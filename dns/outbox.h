@@ -25,8 +25,8 @@ void dns_outbox_free(struct dns_outbox *outbox);
 
 /* Room for an answer; until it is added or the box is flushed. Sends what is there when it is full. */
 uint8_t *dns_outbox_room(struct dns_outbox *outbox);
-/* The answer of `size` bytes, 1..DNS_UDP_ROOM, which stands in the room now, goes to where `query` came from, from the address that it
- * was sent to: its name and control as received, which stay until dns_outbox_flush. */
+/* The answer of `size` bytes, 1..DNS_UDP_ROOM, which stands in the room now, goes to where `query` came from,
+ * from the address that it was sent to: its name and control as received, which stay until dns_outbox_flush. */
 void dns_outbox_add(struct dns_outbox *outbox, const struct msghdr *query, size_t size);
 /* Sends all. What one message makes fail (no route, a filter's refusal) is that message's; the others go out. */
 void dns_outbox_flush(struct dns_outbox *outbox);

@@ -1,5 +1,5 @@
-/* Which answers of a batch leave as one message. The kernel cuts a message with UDP_SEGMENT (udp(7), "GSO")
- * into datagrams of one size, the last may be shorter; route, headers and filters are looked at once for all of
+/* Which answers of a batch leave as one message. The kernel cuts a message with UDP_SEGMENT (udp(7); "GSO")
+ * into datagrams of one size, the last may be shorter; it looks at route, headers and filters once for all of
  * them. Pure. */
 #ifndef COORD_DNS_SEGMENTS_H
 #define COORD_DNS_SEGMENTS_H
@@ -32,9 +32,9 @@ size_t segments_plan(const struct segments_answer *answers, size_t count, size_t
                      uint16_t *order, struct segments_group *groups);
 
 /* The largest segments to try from now on, after the kernel refused a message of segments of `size` with
- * `error` (errno): fewer bytes, when they did not fit the path (EMSGSIZE; EINVAL before Linux 6.14); 0, never again,
- * when they cannot be made (EIO: no checksums by the device or the way through IPsec; unknown option);
- * `size_max` as it was when the error was not about segments. */
+ * `error` (errno): smaller ones when these do not fit the path (EMSGSIZE; older kernels say EINVAL); 0, never
+ * again, when they cannot be made (EIO: the device makes no checksums, or IPsec; option unknown); `size_max`
+ * as it was when the error is not about segments. */
 size_t segments_refused(size_t size_max, size_t size, int error);
 
 #endif

@@ -68,9 +68,9 @@ static void answer_one(struct dns_udp *udp, size_t i) {
     if (size) dns_outbox_add(udp->outbox, &in->msg_hdr, size);
 }
 
-/* In a rush the thread does not push aside who runs on its processor as soon as a query comes (SCHED_BATCH, sched(7)): the next ones come
- * meanwhile, and fewer changes of threads leave more for all. Its share of the processor stays the same. Where that is not
- * allowed things stay as they are. */
+/* In a rush the thread does not push aside who runs on its processor as soon as a query comes (SCHED_BATCH,
+ * sched(7)): more come meanwhile, and fewer changes of threads leave more for all. Its share of the processor
+ * stays the same. Where that is not allowed things stay as they are. */
 static void mind_the_rush(struct rush *rush, unsigned queries) {
     if (!rush_note(rush, clock_mono_ns(), queries)) return;
     struct sched_param none = {0};

@@ -12,8 +12,8 @@
 
 enum { CALLS = 200, IDS = 256 };
 
-/* What the kernel does with its next calls: takes at most `take` messages; `error`: refuses the first message, `error_at`: the first that is
- * cut and has segments above that size. */
+/* What the kernel does with its next calls: takes at most `take` messages a call (0: all); refuses the next
+ * `times` ones with `error`; refuses those with segments above a size with `segment_error`. */
 static struct {
     unsigned take;
     int error, times;

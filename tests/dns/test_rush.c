@@ -1,4 +1,4 @@
-/* When a worker is in a rush: by the rate of queries, not by single batches. */
+/* When a worker is in a rush: by the rate of queries and how many come at once. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
@@ -24,14 +24,17 @@ static unsigned come(uint64_t rate_hz, unsigned queries, uint64_t ms) {
 }
 
 Test(rush, begins_and_ends_with_the_rate) {
-    cr_expect(come(29000, 1, 300) == 0 && !rush.on);
-    cr_expect(come(31000, 1, 300) == 1 && rush.on);
-    cr_expect(come(21000, 1, 300) == 0 && rush.on, "no to and fro in between");
-    cr_expect(come(19000, 1, 300) == 1 && !rush.on);
-    cr_expect(come(29000, 1, 300) == 0 && !rush.on);
+    cr_expect(come(29000, 3, 300) == 0 && !rush.on);
+    cr_expect(come(31000, 3, 300) == 1 && rush.on);
+    cr_expect(come(21000, 3, 300) == 0 && rush.on, "no to and fro in between");
+    cr_expect(come(19000, 3, 300) == 1 && !rush.on);
+    cr_expect(come(29000, 64, 300) == 0 && !rush.on);
 }
 
-Test(rush, whatever_the_batches) {
+Test(rush, only_of_several_at_once) {
+    cr_expect(come(90000, 1, 300) == 0 && !rush.on, "one after the other");
+    cr_expect(come(90000, 2, 300) == 1 && rush.on);
+    cr_expect(come(90000, 1, 300) == 1 && !rush.on, "only one is left");
     cr_expect(come(40000, 64, 300) == 1 && rush.on);
     cr_expect(come(5000, 64, 300) == 1 && !rush.on);
 }
@@ -43,7 +46,7 @@ Test(rush, silence) {
         now_ns += silences_ns[i];
         cr_expect(not(rush_note(&rush, now_ns, 64)));
         cr_expect(not(rush.on));
-        cr_expect(come(40000, 1, 100) == 1 && rush.on);
+        cr_expect(come(40000, 2, 100) == 1 && rush.on);
         now_ns += silences_ns[i];
         cr_expect(rush_note(&rush, now_ns, 64));
         cr_expect(not(rush.on));
@@ -51,6 +54,6 @@ Test(rush, silence) {
 }
 
 Test(rush, takes_a_window) {
-    cr_expect(eq(uint, come(100000, 1, RUSH_WINDOW_MS - 1), 0));
-    cr_expect(eq(uint, come(100000, 1, 2), 1));
+    cr_expect(eq(uint, come(100000, 2, RUSH_WINDOW_MS - 1), 0));
+    cr_expect(eq(uint, come(100000, 2, 2), 1));
 }

@@ -16,7 +16,7 @@
 enum {
     SOCKETS = 5,
     BURST = 32, /* of a socket; together what queues of 200 KB take for certain */
-    ROUNDS = 40,
+    ROUNDS = 16,
     WAIT_MS = 20000,
 };
 
