@@ -3,8 +3,8 @@ also where answers that could leave together are longer than a packet.
 
 Server and client are in namespaces of their own, between them a veth. The server stands still (SIGSTOP) while a burst is sent, so
 that it finds all of it at once. Where namespaces are not allowed, the test is skipped."""
-import atexit, os, signal, socket, struct, subprocess, sys
-from coordtest import Agent, check, run, until
+import atexit, os, signal, socket, struct, subprocess, sys, time
+from coordtest import SLOW, Agent, check, run, until
 
 V4, V4_SECOND, V6, V6_SECOND = "10.99.0.2", "10.99.0.3", "fd99::2", "fd99::3"
 BURST = 64
@@ -158,9 +158,46 @@ def without_edns():
         burst(AGENT, address, [("most", "A", None), ("few", "A", 3)] * (BURST // 2), sockets=2, edns=0)
 
 
+def policy():
+    """How the thread that answers is scheduled."""
+    tasks = "/proc/%d/task" % AGENT.proc.pid
+    for task in os.listdir(tasks):
+        with open("%s/%s/comm" % (tasks, task)) as f:
+            if f.read().strip() == "dns-udp":
+                return os.sched_getscheduler(int(task))
+    raise AssertionError("no thread dns-udp")
+
+
+def a_rush_and_its_end():
+    """While queries stream in the worker lets others finish first; afterwards it is as before."""
+    if SLOW > 1:
+        print("     left out: too slow here for a rush", flush=True)
+        return
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.connect((V4, 8600))
+        one = query(1, "few.service.coord", "A", 0)
+
+        def streaming():
+            for _ in range(30):
+                AGENT.proc.send_signal(signal.SIGSTOP)
+                for _ in range(250):         # what the smallest of queues takes
+                    s.send(one)
+                AGENT.proc.send_signal(signal.SIGCONT)
+                time.sleep(0.001)
+                if policy() == os.SCHED_BATCH:
+                    return True
+
+        def trickling():
+            s.send(one)
+            return policy() == os.SCHED_OTHER
+        until("nothing special at first", trickling)
+        until("a rush", streaming)
+        until("its end", trickling)
+
+
 if __name__ == "__main__":
     enter_namespace()
     AGENT = FarAgent().start()
     for service, count in (("few", 3), ("some", 10), ("most", 74), ("long", 120)):
         AGENT.service(service, count)
-    run([over_a_network, longer_than_a_packet, without_edns])
+    run([over_a_network, longer_than_a_packet, without_edns, a_rush_and_its_end])
