@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <netinet/udp.h>
 #include <unistd.h>
 
 enum {
@@ -95,4 +96,9 @@ int dns_socket_port(int fd, uint16_t *port) {
     if (getsockname(fd, &address.as.any, &size) != 0) return co_from_errno(errno);
     *port = ntohs(address.as.any.sa_family == AF_INET ? address.as.v4.sin_port : address.as.v6.sin6_port);
     return CO_OK;
+}
+
+bool dns_socket_segments(int fd) {
+    int none = 0; /* of the socket itself: each message says it for itself */
+    return setsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &none, sizeof(none)) == 0;
 }

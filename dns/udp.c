@@ -1,28 +1,30 @@
 /* A UDP worker: one socket, one thread. It sleeps in recvmmsg, answers what has come in the meantime, and
- * sends the answers together. */
+ * sends the answers together (outbox.h). */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "dns/outbox.h"
+#include "dns/rush.h"
 #include "dns/socket.h"
 
 enum {
-    BATCH = 64,
+    BATCH = OUTBOX_ANSWERS,
     QUERY_ROOM = PACKET_UDP_RECEIVE + 48, /* longer ones are cut, and so do not parse */
-    OUT_ROOM = 256 * 1024, /* answers of a batch, one behind the other; sent early when it is full */
-    CONTROL_ROOM = 64,
     ERROR_PAUSE_US = 10000,
 };
 
-struct place { /* of one query and its answer */
+struct place { /* of one query */
     struct sockaddr_storage peer;
-    struct iovec query, answer;
-    _Alignas(16) uint8_t control[CONTROL_ROOM];
+    struct iovec query;
+    _Alignas(16) uint8_t control[OUTBOX_CONTROL];
     uint8_t data[QUERY_ROOM];
 };
 
@@ -32,17 +34,16 @@ struct dns_udp {
     _Atomic bool stopping;
     pthread_t thread;
     struct dns_responder *responder;
-    struct mmsghdr in[BATCH], out[BATCH];
+    struct dns_outbox *outbox;
+    struct mmsghdr in[BATCH];
     struct place places[BATCH];
-    size_t out_count, out_size;
-    uint8_t *out_data;
 };
 
 static void prepare(struct dns_udp *udp, size_t count) {
     for (size_t i = 0; i < count; i++) {
         struct msghdr *in = &udp->in[i].msg_hdr;
         in->msg_namelen = sizeof(udp->places[i].peer);
-        in->msg_controllen = udp->wildcard ? CONTROL_ROOM : 0;
+        in->msg_controllen = udp->wildcard ? OUTBOX_CONTROL : 0;
         in->msg_flags = 0;
     }
 }
@@ -60,38 +61,26 @@ static void prepare_first(struct dns_udp *udp) {
     prepare(udp, BATCH);
 }
 
-/* What one message makes fail (no route, a filter's refusal) is that message's; the others go out. */
-static void send_all(struct dns_udp *udp) {
-    size_t sent = 0;
-    while (sent < udp->out_count) {
-        int n = sendmmsg(udp->fd, udp->out + sent, (unsigned)(udp->out_count - sent), 0);
-        if (n > 0)
-            sent += (size_t)n;
-        else if (errno != EINTR)
-            sent++;
-    }
-    udp->out_count = udp->out_size = 0;
+static void answer_one(struct dns_udp *udp, size_t i) {
+    const struct mmsghdr *in = &udp->in[i];
+    uint8_t *out = dns_outbox_room(udp->outbox);
+    size_t size = dns_responder_answer(udp->responder, DNS_UDP, udp->places[i].data, in->msg_len, out);
+    if (size) dns_outbox_add(udp->outbox, &in->msg_hdr, size);
 }
 
-static void answer_one(struct dns_udp *udp, size_t i) {
-    struct mmsghdr *in = &udp->in[i];
-    if (udp->out_size + DNS_UDP_ROOM > OUT_ROOM) send_all(udp);
-    uint8_t *out = udp->out_data + udp->out_size;
-    size_t size = dns_responder_answer(udp->responder, DNS_UDP, udp->places[i].data, in->msg_len, out);
-    if (size == 0) return;
-    udp->out_size += (size + 15) & ~(size_t)15;
-    udp->places[i].answer = (struct iovec){out, size};
-    /* The kernel takes the same words about the destination back as the source to use. */
-    udp->out[udp->out_count++].msg_hdr = (struct msghdr){.msg_name = in->msg_hdr.msg_name,
-                                                         .msg_namelen = in->msg_hdr.msg_namelen,
-                                                         .msg_iov = &udp->places[i].answer,
-                                                         .msg_iovlen = 1,
-                                                         .msg_control = in->msg_hdr.msg_control,
-                                                         .msg_controllen = in->msg_hdr.msg_controllen};
+/* In a rush the thread does not push aside who runs on its processor as soon as a query comes (SCHED_BATCH,
+ * sched(7)): more come meanwhile, and fewer changes of threads leave more for all. Its share of the processor
+ * stays the same. Where that is not allowed things stay as they are. */
+static void mind_the_rush(struct rush *rush, unsigned queries) {
+    if (!rush_note(rush, clock_mono_ns(), queries)) return;
+    struct sched_param none = {0};
+    (void)sched_setscheduler(0, rush->on ? SCHED_BATCH : SCHED_OTHER, &none); /* 0: this thread */
 }
 
 static void *udp_run(void *data) {
     struct dns_udp *udp = data;
+    struct rush rush = {0};
+    bool may_wait = sched_getscheduler(0) == SCHED_OTHER; /* else someone has decided already */
     prepare_first(udp);
     for (;;) {
         int count = recvmmsg(udp->fd, udp->in, BATCH, MSG_WAITFORONE, NULL);
@@ -105,9 +94,10 @@ static void *udp_run(void *data) {
         }
         dns_responder_begin(udp->responder);
         for (int i = 0; i < count; i++) answer_one(udp, (size_t)i);
-        send_all(udp);
+        dns_outbox_flush(udp->outbox);
         dns_responder_end(udp->responder);
         prepare(udp, (size_t)count);
+        if (may_wait) mind_the_rush(&rush, (unsigned)count);
     }
 }
 
@@ -117,12 +107,12 @@ int dns_udp_start(const struct dns_setup *setup, struct rpc *rpc, int fd, bool w
     udp->fd = fd;
     udp->wildcard = wildcard;
     udp->responder = dns_responder_new(setup, rpc);
-    udp->out_data = mem_alloc(OUT_ROOM);
+    udp->outbox = dns_outbox_new(fd, dns_socket_segments(fd), sendmmsg);
     int rv = pthread_create(&udp->thread, NULL, udp_run, udp);
     if (rv != 0) {
         dns_responder_free(udp->responder);
+        dns_outbox_free(udp->outbox);
         close(fd);
-        free(udp->out_data);
         free(udp);
         return fault_set(fault, co_from_errno(rv), "cannot start a DNS thread");
     }
@@ -138,6 +128,6 @@ void dns_udp_stop(struct dns_udp *udp) {
     pthread_join(udp->thread, NULL);
     close(udp->fd);
     dns_responder_free(udp->responder);
-    free(udp->out_data);
+    dns_outbox_free(udp->outbox);
     free(udp);
 }
