@@ -168,34 +168,65 @@ static void time_is_up(void) {
 }
 
 /* -- none is lost ------------------------------------------------------------------------------------------------ */
-enum { FOLLOWERS = 6, STEPS = 2000 };
+enum { FOLLOWERS = 6, ROUNDS = 150, STEPS = 4, PADDINGS = 4, PADDING_BYTES = 50000 };
+static _Atomic unsigned at_step[FOLLOWERS];
 
-/* From value to value, each time waiting for what comes after the one seen: a change that falls between reading and
- * waiting, or between waking and waiting again, would leave it waiting for ever. */
+/* Of a listing, whose last key it is, or of the key. */
+static unsigned step_in(const struct asked *asked, bool listing) {
+    const uint8_t *bytes = (const uint8_t *)asked->records.data;
+    Pb__KvEntriesResult *entries = listing ? pb__kv_entries_result__unpack(NULL, asked->records.size, bytes) : NULL;
+    Pb__KvEntry *entry = listing ? NULL : pb__kv_entry__unpack(NULL, asked->records.size, bytes);
+    CHECK(listing ? entries && entries->n_entries > 0 : entry != NULL);
+    const ProtobufCBinaryData *value = listing ? &entries->entries[entries->n_entries - 1]->value : &entry->value;
+    char text[16] = {0};
+    CHECK(value->len < sizeof text);
+    memcpy(text, value->data, value->len);
+    if (entries) pb__kv_entries_result__free_unpacked(entries, NULL);
+    if (entry) pb__kv_entry__free_unpacked(entry, NULL);
+    return (unsigned)atoi(text);
+}
+
+/* From value to value, each time waiting for what comes after the one seen. Two read much, so that changes do fall
+ * between reading and waiting. */
 static void *follower_main(void *data) {
-    bool stale = (uintptr_t)data % 2;
-    char last[16];
-    snprintf(last, sizeof last, "%u", STEPS);
+    size_t number = (uintptr_t)data;
+    bool much = number < 2;
     struct asked asked;
     uint64_t index = 0;
-    for (bool there = false; !there;) {
-        ask(&asked, &server, &query_kv_get, "step", (struct how){.stale = stale, .index = index, .wait_ms = 600000});
+    while (at_step[number] < ROUNDS * STEPS) {
+        ask(&asked, &server, much ? &query_kv_list : &query_kv_get, much ? "step" : "step/last",
+            (struct how){.stale = number % 2, .index = index, .wait_ms = 600000});
         CHECK(asked.fetched.index > index);
         index = asked.fetched.index;
-        there = value_is(&asked, last);
+        atomic_store(&at_step[number], step_in(&asked, much));
         end(&asked);
     }
     return NULL;
 }
 
+/* A change that was lost would leave somebody behind: nothing else comes before all have seen it. */
+static void await_followers(unsigned step) {
+    uint64_t deadline = clock_mono_ms() + 60000;
+    for (size_t i = 0; i < FOLLOWERS; i++) {
+        while (atomic_load(&at_step[i]) < step) {
+            CHECK(clock_mono_ms() < deadline);
+            usleep(100);
+        }
+    }
+}
+
 static void none_is_lost(void) {
     pthread_t followers[FOLLOWERS];
-    server_put(&server, "step", "0");
+    char padding[PADDING_BYTES] = {0};
+    for (char name[] = "step/0"; name[5] < '0' + PADDINGS; name[5]++)
+        server_put_bytes(&server, name, slice_make(padding, sizeof padding));
+    server_put(&server, "step/last", "0");
     for (uintptr_t i = 0; i < FOLLOWERS; i++) CHECK(pthread_create(&followers[i], NULL, follower_main, (void *)i) == 0);
-    for (unsigned i = 1; i <= STEPS; i++) {
+    for (unsigned step = 1; step <= ROUNDS * STEPS; step++) {
         char value[16];
-        snprintf(value, sizeof value, "%u", i);
-        server_put(&server, "step", value);
+        snprintf(value, sizeof value, "%u", step);
+        server_put(&server, "step/last", value);
+        if (step % STEPS == 0) await_followers(step);
     }
     for (size_t i = 0; i < FOLLOWERS; i++) pthread_join(followers[i], NULL);
 }
@@ -260,11 +291,16 @@ static void *writer_main(void *data) {
 static void storm_begin(struct asked *asked, struct rng *rng) {
     char key[32];
     snprintf(key, sizeof key, "storm/%u", (unsigned)rng_below(rng, 8));
-    bool large = rng_below(rng, 16) == 0;
+    /* Of the names every write is news, and changes nothing: one that is cancelled while it waits ends by that alone. */
+    const struct query_type *type = &query_kv_get;
+    unsigned kind = (unsigned)rng_below(rng, 16);
+    if (kind == 0) type = &query_kv_list;
+    if (kind > 10) type = &query_kv_keys;
     /* The index of what was applied last: it waits, unless a write comes at this moment. */
     uint64_t index = rng_below(rng, 4) ? rpc_applied(server.rpc) : 0, wait_ms = rng_below(rng, 3) ? 600000 : rng_below(rng, 3);
-    begin(asked, &server, large ? &query_kv_list : &query_kv_get, large ? "large/" : key,
-          (struct how){.stale = rng_below(rng, 2), .index = index, .wait_ms = wait_ms});
+    bool stale = kind > 10 || rng_below(rng, 2); /* only those wait for what is far ahead */
+    begin(asked, &server, type, kind == 0 ? "large/" : kind > 10 ? "storm/" : key,
+          (struct how){.stale = stale, .index = index + (kind > 10 ? 1000000000 : 0), .wait_ms = wait_ms});
 }
 
 static void *canceller_main(void *data) {
@@ -290,6 +326,7 @@ static void *canceller_main(void *data) {
 
 static void cancelled_at_any_moment(void) {
     pthread_t cancellers[CANCELLERS], writers[WRITERS];
+    for (char name[] = "storm/0"; name[6] < '8'; name[6]++) server_put(&server, name, "first");
     for (uintptr_t i = 0; i < CANCELLERS; i++) CHECK(pthread_create(&cancellers[i], NULL, canceller_main, (void *)i) == 0);
     for (uintptr_t i = 0; i < WRITERS; i++) CHECK(pthread_create(&writers[i], NULL, writer_main, (void *)i) == 0);
     uint64_t begun = clock_mono_ms();
@@ -400,8 +437,14 @@ static void three_agree(void) {
     end(&asked);
 }
 
+/* With a number: only so many that wait, for their memory. */
 int main(int argc, char **argv) {
     servers_start(&server, 1);
+    if (argc > 1) {
+        (void)index_now(&server, &query_kv_get, "any");
+        stops_with_many((unsigned)atoi(argv[1]));
+        return 0;
+    }
     at_once();
     woken_by_its_own();
     same_bytes_are_no_change();
@@ -409,7 +452,7 @@ int main(int argc, char **argv) {
     none_is_lost();
     large_reads();
     cancelled_at_any_moment();
-    stops_with_many(argc > 1 ? (unsigned)atoi(argv[1]) : 20000);
+    stops_with_many(20000);
     three_agree();
     return 0;
 }
