@@ -7,6 +7,7 @@
 #include "agent/config_internal.h"
 #include "base/check.h"
 #include "base/text.h"
+#include "health/flap.h"
 
 /* A value is one log entry; what does not fit into a few of the log's batches is no configuration value. */
 #define KV_VALUE_MOST ((uint64_t)16 << 20)
@@ -78,6 +79,8 @@ static const struct key keys[] = {
     NUMBER("check_output_max_size", check_output_max_size, 1, (1 << 20)),
     BOOL("discard_check_output", discard_check_output),
     FIELD("check_update_interval", KEY_DURATION, check_update_interval_ns),
+    NUMBER("coord.check_flap_limit", check_flap_limit, 0, FLAP_LIMIT_MOST),
+    FIELD("coord.check_flap_window", KEY_DURATION, check_flap_window_ns),
     TEXT("log_level", log_level, accept_level),
     BOOL("disable_update_check", disable_update_check),
     NUMBER("coord.http_workers", http_workers, 0, 64),
