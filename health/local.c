@@ -234,7 +234,7 @@ void local_stop(struct local *local, void (*closed)(void *data), void *data) {
     watchers_close(local);
     dismiss_waiters(local);
     sync_close(local->sync);
-    rpc_reader_free(local->alias_reader);
+    if (local->alias_reader) rpc_reader_free(local->alias_reader);
     local->alias_reader = NULL;
     runners_close(&local->runners, on_runners_closed);
     uv_close((uv_handle_t *)&local->wake, on_handle_closed);
