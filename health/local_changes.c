@@ -77,6 +77,7 @@ void check_publish(struct local *local, struct local_check *check, Pb__Status be
                  check->item.id, check->shared->definition->service_id);
         check->held_shown = held;
         item_touch(local, &check->item);
+        restart(local, check); /* its timer does not know when it is let go */
     }
     if (check->core.status != before) {
         log_info("health", "check is now %s check=%s service=%s", status_text(check->core.status),

@@ -271,7 +271,8 @@ Test(script, settings_of_all_checks_apply) {
     check(agent, "{\"Name\":\"slow\",\"Args\":[\"/bin/sh\",\"-c\",\"exit 2\"],\"Interval\":\"1s\",\"Status\":\"passing\","
                  "\"FailuresBeforeWarning\":1,\"FailuresBeforeCritical\":3}");
     check(agent, "{\"Name\":\"short\",\"Args\":[\"echo\",\"0123456789\"],\"Interval\":\"1s\",\"OutputMaxSize\":4}");
-    service(agent, "{\"Name\":\"gone\",\"Check\":{\"Args\":[\"false\"],\"Interval\":\"1s\",\"DeregisterCriticalServiceAfter\":\"1s\"}}");
+    service(agent, "{\"Name\":\"gone\",\"Check\":{\"Args\":[\"false\"],\"Interval\":\"1s\",\"Status\":\"passing\","
+                   "\"DeregisterCriticalServiceAfter\":\"1s\"}}");
     service(agent, "{\"Name\":\"lost\",\"Check\":{\"AliasService\":\"nowhere\",\"DeregisterCriticalServiceAfter\":\"1500ms\"}}");
     UNTIL(is(agent, "slow", PB__STATUS__WARNING, ""));
     UNTIL(is(agent, "slow", PB__STATUS__CRITICAL, ""));
@@ -295,6 +296,7 @@ Test(damping, is_seen_and_ends) {
     agent->flap_window_ns = 2 * SECOND;
     agent_start(agent);
     check(agent, "{\"Name\":\"f\",\"TTL\":\"10m\",\"Status\":\"passing\"}");
+    UNTIL(local_synced(agent->local)); /* its timer is set */
     for (int i = 0; i < 6; i++) tell(agent, "f", i % 2 ? PB__STATUS__PASSING : PB__STATUS__CRITICAL, i % 2 ? "up" : "down");
     const char *held = "Held as critical: more than 3 changes of state within 2s (check_flap_limit). "
                        "It is passing now. Output: up";
