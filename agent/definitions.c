@@ -43,7 +43,8 @@ static int check_seen(struct judge *judge, const struct config_block *block,
                       const struct check_definition *check) {
     struct check_permission permission = config_check_permission(judge->config);
     struct fault inner = {0};
-    if (check_definition_permit(check, &permission, true, &inner) != CO_OK) return wrong(judge, block, inner.text);
+    if (check_definition_permit(check, &permission, true, &inner) != CO_OK)
+        return wrong(judge, block, inner.text);
     if (!check->check_id[0]) return CO_OK;
     const struct seen *first = find(judge->checks, judge->check_count, check->check_id);
     if (first) return again(judge, block, "check", first);

@@ -162,7 +162,9 @@ struct check_definition *check_definition_blank(const char *check_id, const char
     struct check_definition *blank = mem_zalloc(sizeof *blank);
     for (size_t i = 0; i < ARRAY_COUNT(text_fields); i++) {
         char **text = text_at(blank, &text_fields[i]);
-        *text = mem_strdup(text == &blank->check_id ? check_id : text == &blank->service_id ? service_id : "");
+        *text = mem_strdup(text == &blank->check_id     ? check_id
+                           : text == &blank->service_id ? service_id
+                                                        : "");
     }
     blank->initial_status = PB__STATUS__CRITICAL;
     return blank;
@@ -298,24 +300,26 @@ static void read_fields(struct json_object *json, bool inside, struct check_defi
 static void check_kinds(struct json_object *json, struct check_definition *definition, struct fault *fault) {
     for (size_t i = 0; i < ARRAY_COUNT(not_here); i++) {
         struct json_object *value = json_get(json, not_here[i].key);
-        if (value && asks_for_something(value)) fault_set(fault, CO_INVALID, "Invalid check: %s", not_here[i].what);
+        if (value && asks_for_something(value))
+            fault_set(fault, CO_INVALID, "Invalid check: %s", not_here[i].what);
     }
     /* Where several are asked for: the one that Consul runs. */
-    definition->kind = *definition->http                                         ? CHECK_HTTP
-                       : *definition->tcp                                        ? CHECK_TCP
-                       : *definition->udp                                        ? CHECK_UDP
-                       : *definition->grpc                                       ? CHECK_GRPC
-                       : definition->arg_count > 0                               ? CHECK_SCRIPT
-                       : *definition->h2ping                                     ? CHECK_H2PING
-                       : *definition->os_service                                 ? CHECK_OS_SERVICE
+    definition->kind = *definition->http                                       ? CHECK_HTTP
+                       : *definition->tcp                                      ? CHECK_TCP
+                       : *definition->udp                                      ? CHECK_UDP
+                       : *definition->grpc                                     ? CHECK_GRPC
+                       : definition->arg_count > 0                             ? CHECK_SCRIPT
+                       : *definition->h2ping                                   ? CHECK_H2PING
+                       : *definition->os_service                               ? CHECK_OS_SERVICE
                        : *definition->alias_node || *definition->alias_service ? CHECK_ALIAS
-                                                                                 : CHECK_TTL;
+                                                                               : CHECK_TTL;
 }
 
 static const char *interval_missing(enum check_kind kind) {
     bool later = kind == CHECK_UDP || kind == CHECK_H2PING || kind == CHECK_OS_SERVICE;
-    return later ? "Invalid check: Interval must be > 0 for Script, HTTP, H2PING, TCP, UDP or OSService checks"
-                 : "Invalid check: Interval must be > 0 for Script, HTTP, or TCP checks";
+    return later
+               ? "Invalid check: Interval must be > 0 for Script, HTTP, H2PING, TCP, UDP or OSService checks"
+               : "Invalid check: Interval must be > 0 for Script, HTTP, or TCP checks";
 }
 
 static void check_values(struct check_definition *definition, struct fault *fault) {
@@ -327,7 +331,8 @@ static void check_values(struct check_definition *definition, struct fault *faul
     if (polled && definition->interval_ns <= 0) {
         fault_set(fault, CO_INVALID, "%s", interval_missing(definition->kind));
     }
-    if (polled && alias) fault_set(fault, CO_INVALID, "Invalid check: Interval cannot be set for Alias checks");
+    if (polled && alias)
+        fault_set(fault, CO_INVALID, "Invalid check: Interval cannot be set for Alias checks");
     if (alias && definition->ttl_ns > 0) {
         fault_set(fault, CO_INVALID, "Invalid check: TTL must be not be set for Alias checks");
     }

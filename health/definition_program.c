@@ -43,7 +43,8 @@ void check_unit_judge(const char *unit, struct fault *fault) {
         bool digit = unit[i] >= '0' && unit[i] <= '9';
         fine = fine && (letter || digit || strchr(":-_.\\@", unit[i]));
     }
-    if (!fine) fault_set(fault, CO_INVALID, "Invalid check: OSService: \"%.100s\" is no name of a unit", unit);
+    if (!fine)
+        fault_set(fault, CO_INVALID, "Invalid check: OSService: \"%.100s\" is no name of a unit", unit);
 }
 
 int check_definition_permit(const struct check_definition *definition,
@@ -51,9 +52,10 @@ int check_definition_permit(const struct check_definition *definition,
     if (runner_pending_refuses(definition->kind, fault)) return CO_INVALID;
     if (definition->arg_count == 0 || permission->scripts) return CO_OK;
     if (local && permission->local_scripts) return CO_OK;
-    return fault_set(fault, CO_DENIED, "%s",
-                     local ? "Scripts are disabled on this agent; to enable, configure 'enable_script_checks' or "
-                             "'enable_local_script_checks' to true"
-                           : "Scripts are disabled on this agent from remote calls; to enable, configure "
-                             "'enable_script_checks' to true");
+    return fault_set(
+        fault, CO_DENIED, "%s",
+        local ? "Scripts are disabled on this agent; to enable, configure 'enable_script_checks' or "
+                "'enable_local_script_checks' to true"
+              : "Scripts are disabled on this agent from remote calls; to enable, configure "
+                "'enable_script_checks' to true");
 }

@@ -193,8 +193,8 @@ static struct slice check_output(struct local *local, const struct local_check *
     buffer_printf(&text, "Held as %s: more than %u changes of state within ",
                   catalog_status_text(check->core.status), check->core.flap.limit);
     duration_format(&text, local->config.flap_window_ns);
-    buffer_printf(&text, " (check_flap_limit). It is %s now. Output: ",
-                  catalog_status_text(check->core.flap.said));
+    buffer_printf(&text,
+                  " (check_flap_limit). It is %s now. Output: ", catalog_status_text(check->core.flap.said));
     buffer_append(&text, check->output.data, check->output.size);
     struct slice copy = slice_make(arena_strndup(arena, text.data, text.size), text.size);
     buffer_free(&text);

@@ -26,7 +26,8 @@ void alias_judge(const struct check_definition *definition, const struct alias_t
     if (!target->found) {
         *status = PB__STATUS__CRITICAL;
         if (*definition->alias_service) {
-            buffer_printf(text, "Service %s could not be found on node %s", definition->alias_service, target->node);
+            buffer_printf(text, "Service %s could not be found on node %s", definition->alias_service,
+                          target->node);
         } else {
             buffer_printf(text, "Node %s could not be found", target->node);
         }

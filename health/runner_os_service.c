@@ -53,12 +53,14 @@ static void judge(const struct program *program, const struct program_end *end, 
     size_t last = 0;
     while (program->argv[last + 1]) last++;
     *status = PB__STATUS__CRITICAL;
-    if (end->error) buffer_printf(text, "systemd cannot be asked about service \"%s\": ", program->argv[last]);
+    if (end->error)
+        buffer_printf(text, "systemd cannot be asked about service \"%s\": ", program->argv[last]);
     if (!program_failed(program, end, text)) os_service_judge(program->argv[last], end, status, text);
 }
 
 struct run *run_os_service_start(struct runners *runners, const struct check_definition *definition) {
-    char *argv[] = {(char *)"systemctl", (char *)"show", (char *)"--property=LoadState,ActiveState,SubState",
-                    (char *)"--",        definition->os_service, NULL};
+    char *argv[] = {
+        (char *)"systemctl", (char *)"show",         (char *)"--property=LoadState,ActiveState,SubState",
+        (char *)"--",        definition->os_service, NULL};
     return run_program_start(runners, definition, argv, OUTPUT_MOST, judge);
 }

@@ -131,7 +131,8 @@ static void report(struct program *program, struct program_end *end) {
 static void on_late(uv_timer_t *timer) {
     struct program *program = timer->data;
     if (program->state == PROGRAM_RUNNING && program->run.runners->closed) {
-        log_warn("health", "a program of a check is left behind: it was killed and does not end check=%s pid=%d",
+        log_warn("health",
+                 "a program of a check is left behind: it was killed and does not end check=%s pid=%d",
                  program->owner, (int)program->pid);
         program_release(program);
     }

@@ -13,9 +13,7 @@ static void judge(const struct program *program, const struct program_end *end, 
     program_append_output(end, text);
     if (WIFEXITED(end->wait_status)) {
         int code = WEXITSTATUS(end->wait_status);
-        *status = code == 0   ? PB__STATUS__PASSING
-                  : code == 1 ? PB__STATUS__WARNING
-                              : PB__STATUS__CRITICAL;
+        *status = code == 0 ? PB__STATUS__PASSING : code == 1 ? PB__STATUS__WARNING : PB__STATUS__CRITICAL;
     } else if (text->size == 0) {
         buffer_printf(text, "The program was ended by signal %d (%s)", WTERMSIG(end->wait_status),
                       strsignal(WTERMSIG(end->wait_status)));

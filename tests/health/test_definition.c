@@ -236,17 +236,22 @@ Test(check, refused) {
         {"{\"Name\":\"n\",\"OSService\":\"a\",\"TTL\":\"1s\"}",
          "Interval must be > 0 for Script, HTTP, H2PING, TCP, UDP or OSService checks"},
         {"{\"Name\":\"n\",\"Args\":\"a\",\"Interval\":\"1s\"}", "Args: an array is wanted"},
-        {"{\"Name\":\"n\",\"ScriptArgs\":[\"a\",null],\"Interval\":\"1s\"}", "ScriptArgs: strings of text are wanted"},
+        {"{\"Name\":\"n\",\"ScriptArgs\":[\"a\",null],\"Interval\":\"1s\"}",
+         "ScriptArgs: strings of text are wanted"},
         {"{\"Name\":\"n\",\"Args\":[\"a\\u0000b\"],\"Interval\":\"1s\"}", "Args: strings of text are wanted"},
-        {"{\"Name\":\"n\",\"Args\":[\"\",\"x\"],\"Interval\":\"1s\"}", "Args: the first is the program, and it is empty"},
+        {"{\"Name\":\"n\",\"Args\":[\"\",\"x\"],\"Interval\":\"1s\"}",
+         "Args: the first is the program, and it is empty"},
         {"{\"Name\":\"n\",\"Script\":\"true\",\"Interval\":\"1s\"}", "there is no Script; give the program"},
-        {"{\"Name\":\"n\",\"DockerContainerID\":\"f\",\"Args\":[\"a\"],\"Interval\":\"1s\"}", "Docker checks"},
-        {"{\"Name\":\"n\",\"OSService\":\"-H\",\"Interval\":\"1s\"}", "OSService: \"-H\" is no name of a unit"},
+        {"{\"Name\":\"n\",\"DockerContainerID\":\"f\",\"Args\":[\"a\"],\"Interval\":\"1s\"}",
+         "Docker checks"},
+        {"{\"Name\":\"n\",\"OSService\":\"-H\",\"Interval\":\"1s\"}",
+         "OSService: \"-H\" is no name of a unit"},
         {"{\"Name\":\"n\",\"OSService\":\"a*\",\"Interval\":\"1s\"}", "is no name of a unit"},
         {"{\"Name\":\"n\",\"OSService\":\"a b\",\"Interval\":\"1s\"}", "is no name of a unit"},
         {"{\"Name\":\"n\",\"GRPC\":7,\"Interval\":\"1s\"}", "GRPC: "},
         {"{\"Name\":\"n\",\"H2PING\":\"a:1\",\"H2PingUseTLS\":\"no\",\"Interval\":\"1s\"}", "H2PingUseTLS: "},
-        {"{\"Name\":\"n\",\"Args\":[\"a\"],\"Interval\":\"1s\",\"FailuresBeforeWarning\":3,\"FailuresBeforeCritical\":2}",
+        {"{\"Name\":\"n\",\"Args\":[\"a\"],\"Interval\":\"1s\",\"FailuresBeforeWarning\":3,"
+         "\"FailuresBeforeCritical\":2}",
          "FailuresBeforeWarning can't be higher than FailuresBeforeCritical"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
@@ -278,7 +283,8 @@ Test(check, kinds) {
         {"\"AliasService\":\"x\"", CHECK_ALIAS, "alias", 10},
         {"\"alias_node\":\"x\"", CHECK_ALIAS, "alias", 10},
         {"\"AliasService\":\"x\",\"Interval\":\"9s\"", CHECK_ALIAS, "alias", 10},
-        {"\"HTTP\":\"http://a\",\"TCP\":\"a:1\",\"GRPC\":\"a:1\",\"Interval\":\"9s\"", CHECK_HTTP, "http", 10},
+        {"\"HTTP\":\"http://a\",\"TCP\":\"a:1\",\"GRPC\":\"a:1\",\"Interval\":\"9s\"", CHECK_HTTP, "http",
+         10},
         {"\"GRPC\":\"a:1\",\"Args\":[\"x\"],\"Interval\":\"9s\"", CHECK_GRPC, "grpc", 10},
         {"\"Shell\":\"sh\",\"TTL\":\"9s\"", CHECK_TTL, "ttl", 10},
     };
@@ -297,10 +303,11 @@ Test(check, kinds) {
 
 Test(check, parts_of_the_kinds) {
     struct fault fault = {0};
-    struct check_definition *d =
-        check("{\"Name\":\"n\",\"args\":[\"/bin/x\",\"-v\",\"\"],\"interval\":\"9s\",\"timeout\":\"2s\",\"output_max_size\":7,"
-              "\"grpc\":\"\",\"grpc_use_tls\":true,\"h2ping\":\"\"}",
-              &fault);
+    struct check_definition *d = check(
+        "{\"Name\":\"n\",\"args\":[\"/bin/"
+        "x\",\"-v\",\"\"],\"interval\":\"9s\",\"timeout\":\"2s\",\"output_max_size\":7,"
+        "\"grpc\":\"\",\"grpc_use_tls\":true,\"h2ping\":\"\"}",
+        &fault);
     cr_assert_not_null(d, "%s", fault.text);
     cr_assert_eq(d->arg_count, 3);
     cr_assert_str_eq(d->args[0], "/bin/x");
@@ -324,9 +331,12 @@ Test(check, scripts_run_only_where_they_may) {
         const char *text;
         bool scripts, local_scripts, from_file, may;
     } rows[] = {
-        {"\"Args\":[\"x\"]", false, false, false, false}, {"\"Args\":[\"x\"]", false, false, true, false},
-        {"\"Args\":[\"x\"]", false, true, false, false},  {"\"Args\":[\"x\"]", false, true, true, true},
-        {"\"Args\":[\"x\"]", true, false, false, true},   {"\"Args\":[\"x\"]", true, false, true, true},
+        {"\"Args\":[\"x\"]", false, false, false, false},
+        {"\"Args\":[\"x\"]", false, false, true, false},
+        {"\"Args\":[\"x\"]", false, true, false, false},
+        {"\"Args\":[\"x\"]", false, true, true, true},
+        {"\"Args\":[\"x\"]", true, false, false, true},
+        {"\"Args\":[\"x\"]", true, false, true, true},
         {"\"HTTP\":\"http://a\",\"ScriptArgs\":[\"x\"]", false, false, false, false},
         {"\"OSService\":\"x\"", false, false, false, true},
     };
@@ -340,12 +350,13 @@ Test(check, scripts_run_only_where_they_may) {
         int error = check_definition_permit(d, &permission, rows[i].from_file, &fault);
         cr_assert_eq(error, rows[i].may ? CO_OK : CO_DENIED, "row %zu", i);
         if (!rows[i].may) {
-            cr_assert_str_eq(fault.text,
-                             rows[i].from_file
-                                 ? "Scripts are disabled on this agent; to enable, configure 'enable_script_checks' or "
-                                   "'enable_local_script_checks' to true"
-                                 : "Scripts are disabled on this agent from remote calls; to enable, configure "
-                                   "'enable_script_checks' to true");
+            cr_assert_str_eq(
+                fault.text,
+                rows[i].from_file
+                    ? "Scripts are disabled on this agent; to enable, configure 'enable_script_checks' or "
+                      "'enable_local_script_checks' to true"
+                    : "Scripts are disabled on this agent from remote calls; to enable, configure "
+                      "'enable_script_checks' to true");
         }
         check_definition_free(d);
     }
@@ -380,7 +391,8 @@ Test(service, written_and_read_again) {
         "\"failuresbeforewarning\":2,\"deregistercriticalserviceafter\":\"36h\",\"status\":\"warning\"},{"
         "\"ttl\":\"1500ms\"},"
         "{\"tcp\":\"[::1]:80\",\"interval\":\"2s\",\"outputmaxsize\":9},"
-        "{\"args\":[\"a\",\"\",\"\\u00e4\\n\"],\"interval\":\"2s\"},{\"alias_node\":\"n\",\"alias_service\":\"s\"},"
+        "{\"args\":[\"a\",\"\",\"\\u00e4\\n\"],\"interval\":\"2s\"},{\"alias_node\":\"n\",\"alias_service\":"
+        "\"s\"},"
         "{\"os_service\":\"u\",\"interval\":\"2s\"},{\"udp\":\"a:1\",\"interval\":\"2s\"},"
         "{\"grpc\":\"a:1/s\",\"grpc_use_tls\":true,\"interval\":\"2s\"},"
         "{\"h2ping\":\"a:1\",\"h2pingusetls\":false,\"interval\":\"2s\"}]}",

@@ -36,7 +36,8 @@ Test(flap, stories) {
             uint64_t now = START + at * SECOND;
             Pb__Status told = rows[i].said[at] == '.' ? flap_look(&flap, now)
                                                       : flap_say(&flap, status_of(rows[i].said[at]), now);
-            cr_assert_eq(letters[told], rows[i].told[at], "%s: second %zu: %c", rows[i].name, at, letters[told]);
+            cr_assert_eq(letters[told], rows[i].told[at], "%s: second %zu: %c", rows[i].name, at,
+                         letters[told]);
         }
         flap_end(&flap);
     }

@@ -65,7 +65,8 @@ static bool is(struct agent *agent, const char *id, Pb__Status status, const cha
     arena_free(&arena);
     return found;
 }
-static bool catalog_is(struct agent *agent, const char *node, const char *id, Pb__Status status, const char *output) {
+static bool catalog_is(struct agent *agent, const char *node, const char *id, Pb__Status status,
+                       const char *output) {
     struct arena arena = {0};
     bool yes = record_is(fake_rpc_check(agent->rpc, &arena, node, id), status, output);
     arena_free(&arena);
@@ -122,7 +123,9 @@ Test(alias, the_worst_counts) {
 
 Test(alias, follows_a_local_service_at_once) {
     struct agent *agent = agent_new(false);
-    service(agent, "{\"Name\":\"front\",\"Check\":{\"Name\":\"behind\",\"CheckID\":\"a\",\"AliasService\":\"back\"}}");
+    service(
+        agent,
+        "{\"Name\":\"front\",\"Check\":{\"Name\":\"behind\",\"CheckID\":\"a\",\"AliasService\":\"back\"}}");
     UNTIL(is(agent, "a", PB__STATUS__CRITICAL, "Service back could not be found on node " NODE));
     service(agent, "{\"Name\":\"back\"}");
     UNTIL(is(agent, "a", PB__STATUS__PASSING, "No checks found."));
@@ -150,7 +153,9 @@ Test(alias, follows_a_local_service_at_once) {
 /* Two that look at each other do not keep each other down, and what one of them rests on counts for both. */
 Test(alias, circles_come_up_again) {
     struct agent *agent = agent_new(false);
-    service(agent, "{\"Name\":\"x\",\"Checks\":[{\"CheckID\":\"ax\",\"AliasService\":\"y\"},{\"CheckID\":\"bx\",\"TTL\":\"10m\"}]}");
+    service(agent,
+            "{\"Name\":\"x\",\"Checks\":[{\"CheckID\":\"ax\",\"AliasService\":\"y\"},{\"CheckID\":\"bx\","
+            "\"TTL\":\"10m\"}]}");
     service(agent, "{\"Name\":\"y\",\"Checks\":[{\"CheckID\":\"ay\",\"AliasService\":\"z\"}]}");
     service(agent, "{\"Name\":\"z\",\"Checks\":[{\"CheckID\":\"az\",\"AliasService\":\"x\"}]}");
     service(agent, "{\"Name\":\"self\",\"Checks\":[{\"CheckID\":\"as\",\"AliasService\":\"self\"}]}");
@@ -208,7 +213,8 @@ Test(alias, keeps_its_state_over_a_restart) {
     service(agent, "{\"Name\":\"back\",\"Check\":{\"CheckID\":\"b\",\"TTL\":\"10m\"}}");
     service(agent, "{\"Name\":\"front\",\"Check\":{\"CheckID\":\"a\",\"AliasService\":\"back\"}}");
     tell(agent, "b", PB__STATUS__PASSING, "");
-    UNTIL(catalog_is(agent, NODE, "a", PB__STATUS__PASSING, "") && catalog_is(agent, NODE, "b", PB__STATUS__PASSING, ""));
+    UNTIL(catalog_is(agent, NODE, "a", PB__STATUS__PASSING, "") &&
+          catalog_is(agent, NODE, "b", PB__STATUS__PASSING, ""));
     UNTIL(local_synced(agent->local));
     agent_stop(agent);
     uint64_t writes = fake_rpc_writes(agent->rpc);
@@ -225,15 +231,20 @@ Test(alias, keeps_its_state_over_a_restart) {
  * -------------------------------------------------------------------------------------------------------- */
 
 Test(script, runs_only_where_it_may) {
-    static const char text[] = "{\"Name\":\"s\",\"Args\":[\"/bin/sh\",\"-c\",\"echo ran; exit 1\"],\"Interval\":\"1s\"}";
+    static const char text[] =
+        "{\"Name\":\"s\",\"Args\":[\"/bin/sh\",\"-c\",\"echo ran; exit 1\"],\"Interval\":\"1s\"}";
     struct agent *agent = agent_new(true);
     struct fault fault = {0};
     cr_assert_eq(put_check(agent, text, true, &fault), CO_DENIED);
-    cr_assert_str_eq(fault.text, "Scripts are disabled on this agent from remote calls; to enable, configure "
-                                 "'enable_script_checks' to true");
+    cr_assert_str_eq(fault.text,
+                     "Scripts are disabled on this agent from remote calls; to enable, configure "
+                     "'enable_script_checks' to true");
     fault = (struct fault){0};
-    cr_assert_eq(put_service(agent, "{\"Name\":\"w\",\"Checks\":[{\"TTL\":\"9s\"},{\"Args\":[\"x\"],\"Interval\":\"9s\"}]}", true, &fault),
-                 CO_DENIED);
+    cr_assert_eq(
+        put_service(agent,
+                    "{\"Name\":\"w\",\"Checks\":[{\"TTL\":\"9s\"},{\"Args\":[\"x\"],\"Interval\":\"9s\"}]}",
+                    true, &fault),
+        CO_DENIED);
     fault = (struct fault){0};
     cr_assert_eq(put_check(agent, text, false, &fault), CO_DENIED);
     agent_stop(agent);
@@ -268,20 +279,27 @@ Test(script, settings_of_all_checks_apply) {
     agent_stop(agent);
     agent->permission.scripts = true;
     agent_start(agent);
-    check(agent, "{\"Name\":\"slow\",\"Args\":[\"/bin/sh\",\"-c\",\"exit 2\"],\"Interval\":\"1s\",\"Status\":\"passing\","
-                 "\"FailuresBeforeWarning\":1,\"FailuresBeforeCritical\":3}");
-    check(agent, "{\"Name\":\"short\",\"Args\":[\"echo\",\"0123456789\"],\"Interval\":\"1s\",\"OutputMaxSize\":4}");
-    service(agent, "{\"Name\":\"gone\",\"Check\":{\"Args\":[\"false\"],\"Interval\":\"1s\",\"Status\":\"passing\","
-                   "\"DeregisterCriticalServiceAfter\":\"1s\"}}");
-    service(agent, "{\"Name\":\"lost\",\"Check\":{\"AliasService\":\"nowhere\",\"DeregisterCriticalServiceAfter\":\"1500ms\"}}");
+    check(agent,
+          "{\"Name\":\"slow\",\"Args\":[\"/bin/sh\",\"-c\",\"exit "
+          "2\"],\"Interval\":\"1s\",\"Status\":\"passing\","
+          "\"FailuresBeforeWarning\":1,\"FailuresBeforeCritical\":3}");
+    check(agent,
+          "{\"Name\":\"short\",\"Args\":[\"echo\",\"0123456789\"],\"Interval\":\"1s\",\"OutputMaxSize\":4}");
+    service(agent,
+            "{\"Name\":\"gone\",\"Check\":{\"Args\":[\"false\"],\"Interval\":\"1s\",\"Status\":\"passing\","
+            "\"DeregisterCriticalServiceAfter\":\"1s\"}}");
+    service(agent,
+            "{\"Name\":\"lost\",\"Check\":{\"AliasService\":\"nowhere\",\"DeregisterCriticalServiceAfter\":"
+            "\"1500ms\"}}");
     UNTIL(is(agent, "slow", PB__STATUS__WARNING, ""));
     UNTIL(is(agent, "slow", PB__STATUS__CRITICAL, ""));
     UNTIL(is(agent, "short", PB__STATUS__PASSING, "Captured 4 of 11 bytes\n...\n789\n"));
     UNTIL(is(agent, "service:gone", PB__STATUS__WARNING, "")); /* exit 1: not critical, so it stays */
     UNTIL(local_service_hash(agent->local, slice_text("lost")) == 0);
     cr_assert_neq(local_service_hash(agent->local, slice_text("gone")), 0);
-    service(agent, "{\"Name\":\"gone\",\"Check\":{\"Args\":[\"/bin/sh\",\"-c\",\"exit 2\"],\"Interval\":\"1s\","
-                   "\"DeregisterCriticalServiceAfter\":\"1s\"}}");
+    service(agent,
+            "{\"Name\":\"gone\",\"Check\":{\"Args\":[\"/bin/sh\",\"-c\",\"exit 2\"],\"Interval\":\"1s\","
+            "\"DeregisterCriticalServiceAfter\":\"1s\"}}");
     UNTIL(local_service_hash(agent->local, slice_text("gone")) == 0);
     agent_free(agent);
 }
@@ -297,9 +315,11 @@ Test(damping, is_seen_and_ends) {
     agent_start(agent);
     check(agent, "{\"Name\":\"f\",\"TTL\":\"10m\",\"Status\":\"passing\"}");
     UNTIL(local_synced(agent->local)); /* its timer is set */
-    for (int i = 0; i < 6; i++) tell(agent, "f", i % 2 ? PB__STATUS__PASSING : PB__STATUS__CRITICAL, i % 2 ? "up" : "down");
-    const char *held = "Held as critical: more than 3 changes of state within 2s (check_flap_limit). "
-                       "It is passing now. Output: up";
+    for (int i = 0; i < 6; i++)
+        tell(agent, "f", i % 2 ? PB__STATUS__PASSING : PB__STATUS__CRITICAL, i % 2 ? "up" : "down");
+    const char *held =
+        "Held as critical: more than 3 changes of state within 2s (check_flap_limit). "
+        "It is passing now. Output: up";
     cr_assert(is(agent, "f", PB__STATUS__CRITICAL, held));
     UNTIL(catalog_is(agent, NODE, "f", PB__STATUS__CRITICAL, held));
     UNTIL(is(agent, "f", PB__STATUS__PASSING, "up"));

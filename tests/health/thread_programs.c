@@ -47,7 +47,9 @@ static void on_beat(uv_timer_t *timer) {
     scene->last_ns = now;
 }
 
-static void on_closed(struct runners *runners) { CONTAINER_OF(runners, struct scene, runners)->all_closed = true; }
+static void on_closed(struct runners *runners) {
+    CONTAINER_OF(runners, struct scene, runners)->all_closed = true;
+}
 
 static void scene_begin(struct scene *scene) {
     *scene = (struct scene){.begun_ms = clock_mono_ms()};
@@ -66,8 +68,8 @@ static void scene_end(struct scene *scene) {
     CHECK(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD); /* no zombie, no child */
 }
 
-static struct run *start(struct scene *scene, const char *const *args, int64_t timeout_ms, uint32_t output_max,
-                         struct outcome *outcome) {
+static struct run *start(struct scene *scene, const char *const *args, int64_t timeout_ms,
+                         uint32_t output_max, struct outcome *outcome) {
     struct check_definition *d = check_definition_blank("c", "");
     size_t count = 0;
     while (args[count]) count++;
@@ -176,7 +178,7 @@ static void exit_codes(void) {
         {"kill -9 $$", "The program was ended by signal 9 (Killed)", PB__STATUS__CRITICAL},
         {"echo x; kill -15 $$", "x\n", PB__STATUS__CRITICAL},
         {"cat; echo end of input", "end of input\n", PB__STATUS__PASSING},
-        {"test $(ps -o pgid= -p $$) -eq $$ && echo own group", "own group\n", PB__STATUS__PASSING},
+        {"set -- $(cat /proc/$$/stat); test $5 -eq $$ && echo own group", "own group\n", PB__STATUS__PASSING},
         {"ls /proc/self/fd | tr '\\n' ' '", "0 1 2 3 ", PB__STATUS__PASSING}, /* 3: ls reads the folder */
         {"yes | head -1", "y\n", PB__STATUS__PASSING}, /* by SIGPIPE; where that is ignored, yes complains */
         {"grep SigBlk: /proc/self/status | tr -d '\\t'", "SigBlk:0000000000000000\n", PB__STATUS__PASSING},
@@ -202,7 +204,8 @@ static void what_cannot_be_started(void) {
 static void the_last_bytes_are_kept(void) {
     static const uint32_t sizes[] = {1, 7, 4096};
     for (size_t i = 0; i < ARRAY_COUNT(sizes); i++) {
-        struct outcome outcome = run_shell("i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done", 60000, sizes[i]);
+        struct outcome outcome =
+            run_shell("i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done", 60000, sizes[i]);
         char head[100];
         int size = snprintf(head, sizeof head, "Captured %u of 18890 bytes\n...\n", sizes[i]);
         CHECK(outcome.status == PB__STATUS__PASSING && strncmp(outcome.output, head, (size_t)size) == 0);
@@ -231,9 +234,11 @@ static void a_gigabyte_costs_nothing(void) {
     (void)start(&scene, (const char *const[]){"/bin/sh", "-c", text, NULL}, 120000, 4096, &outcome);
     until_ended(&scene, &outcome);
     size_t after = resident_kib();
-    printf("%llu MB of output: %llu ms, %.0f ms of CPU here, %zu KiB more, longest turn of the loop %.1f ms\n", megabytes,
-           (unsigned long long)(clock_mono_ms() - scene.begun_ms), (double)(clock() - cpu) * 1e3 / CLOCKS_PER_SEC,
-           after > before ? after - before : 0, (double)scene.longest_ns / 1e6);
+    printf(
+        "%llu MB of output: %llu ms, %.0f ms of CPU here, %zu KiB more, longest turn of the loop %.1f ms\n",
+        megabytes, (unsigned long long)(clock_mono_ms() - scene.begun_ms),
+        (double)(clock() - cpu) * 1e3 / CLOCKS_PER_SEC, after > before ? after - before : 0,
+        (double)scene.longest_ns / 1e6);
     CHECK(outcome.status == PB__STATUS__PASSING && strncmp(outcome.output, head, strlen(head)) == 0);
     CHECK(after < before + 4096);
     scene_end(&scene);
@@ -279,7 +284,8 @@ static void children_are_left_behind(void) {
         gone(rows[i].mark);
     }
     /* One in a session of its own holds the pipe: it is not ours any more, and blocks nothing. */
-    struct outcome outcome = run_shell("setsid sh -c 'echo $$; exec sleep 7405' & sleep 0.1; echo done", 60000, 4096);
+    struct outcome outcome =
+        run_shell("setsid sh -c 'echo $$; exec sleep 7405' & sleep 0.1; echo done", 60000, 4096);
     int pid = atoi(outcome.output);
     CHECK(outcome.status == PB__STATUS__PASSING && strstr(outcome.output, "done\n") && pid > 1);
     CHECK(outcome.after_ms < 30000 && is_running("sleep 7405"));
@@ -293,7 +299,8 @@ static void attempts_of_one_check_do_not_overlap(void) {
     struct outcome first = {0}, second = {0};
     char folder[] = "/tmp/coord-test-XXXXXX", text[300], clean[80];
     CHECK(mkdtemp(folder) != NULL);
-    snprintf(text, sizeof text, "mkdir %s/lock || exit 2; trap 'rmdir %s/lock' EXIT; sleep 0.2", folder, folder);
+    snprintf(text, sizeof text, "mkdir %s/lock || exit 2; trap 'rmdir %s/lock' EXIT; sleep 0.2", folder,
+             folder);
     scene_begin(&scene);
     (void)start(&scene, (const char *const[]){"/bin/sh", "-c", text, NULL}, 20000, 100, &first);
     (void)start(&scene, (const char *const[]){"/bin/sh", "-c", text, NULL}, 20000, 100, &second);
@@ -312,7 +319,8 @@ static void cancelled_at_any_moment(void) {
         struct scene scene;
         struct outcome outcome = {0};
         scene_begin(&scene);
-        struct run *run = start(&scene, (const char *const[]){"/bin/sh", "-c", "echo x; sleep 7501", NULL}, 60000, 100, &outcome);
+        struct run *run = start(&scene, (const char *const[]){"/bin/sh", "-c", "echo x; sleep 7501", NULL},
+                                60000, 100, &outcome);
         for (unsigned i = 0; i < turns; i++) uv_run(&scene.loop, UV_RUN_ONCE);
         run_cancel(run);
         scene_end(&scene);
@@ -351,7 +359,8 @@ static void units(void) {
         Pb__Status status;
         const char *text;
     } rows[] = {
-        {"LoadState=loaded\nActiveState=active\nSubState=running\n", 0, PB__STATUS__PASSING, "Service \"u\" is healthy"},
+        {"LoadState=loaded\nActiveState=active\nSubState=running\n", 0, PB__STATUS__PASSING,
+         "Service \"u\" is healthy"},
         {"LoadState=loaded\nActiveState=inactive\nSubState=dead\n", 0, PB__STATUS__CRITICAL,
          "service status: inactive (dead) - OS Service unhealthy"},
         {"LoadState=loaded\nActiveState=failed\nSubState=failed", 0, PB__STATUS__CRITICAL,
@@ -362,8 +371,10 @@ static void units(void) {
          "service status: reloading (reload)"},
         {"LoadState=not-found\nActiveState=inactive\nSubState=dead\n", 0, PB__STATUS__CRITICAL,
          "service \"u\" is not known to systemd - OS Service unhealthy"},
-        {"System has not been booted with systemd as init system (PID 1). Can't operate.\n", 256, PB__STATUS__CRITICAL,
-         "systemd cannot be asked about service \"u\": System has not been booted with systemd as init system (PID 1). "
+        {"System has not been booted with systemd as init system (PID 1). Can't operate.\n", 256,
+         PB__STATUS__CRITICAL,
+         "systemd cannot be asked about service \"u\": System has not been booted with systemd as init "
+         "system (PID 1). "
          "Can't operate."},
         {"ActiveState=active\n", 256, PB__STATUS__CRITICAL,
          "systemd cannot be asked about service \"u\": ActiveState=active"},
@@ -386,8 +397,10 @@ static void systemctl_is_asked(void) {
     char folder[] = "/tmp/coord-test-XXXXXX", command[600], *path = mem_strdup(getenv("PATH"));
     CHECK(mkdtemp(folder) != NULL);
     snprintf(command, sizeof command,
-             "printf '#!/bin/sh\\n[ \"$*\" = \"show --property=LoadState,ActiveState,SubState -- web@1.service\" ] || exit 3\\n"
-             "echo LoadState=loaded\\necho ActiveState=active\\necho SubState=running\\n' > %s/systemctl; chmod +x %s/systemctl",
+             "printf '#!/bin/sh\\n[ \"$*\" = \"show --property=LoadState,ActiveState,SubState -- "
+             "web@1.service\" ] || exit 3\\n"
+             "echo LoadState=loaded\\necho ActiveState=active\\necho SubState=running\\n' > %s/systemctl; "
+             "chmod +x %s/systemctl",
              folder, folder);
     CHECK(system(command) == 0);
     for (int there = 1; there >= 0; there--) {
@@ -406,7 +419,8 @@ static void systemctl_is_asked(void) {
         scene_end(&scene);
         expect(&outcome, "systemctl", there ? PB__STATUS__PASSING : PB__STATUS__CRITICAL,
                there ? "Service \"web@1.service\" is healthy"
-                     : "systemd cannot be asked about service \"web@1.service\": exec: \"systemctl\": executable file not "
+                     : "systemd cannot be asked about service \"web@1.service\": exec: \"systemctl\": "
+                       "executable file not "
                        "found in $PATH");
     }
     CHECK(setenv("PATH", path, 1) == 0);
@@ -419,7 +433,7 @@ int main(void) {
     log_level_now = LOG_ERROR + 1;
     snprintf(own_mark, sizeof own_mark, "COORD_TEST_PROGRAMS=%d ", getpid());
     CHECK(setenv("COORD_TEST_PROGRAMS", strchr(own_mark, '=') + 1, 1) == 0);
-    signal(SIGPIPE, SIG_IGN); /* as in the agent: programs are not to inherit it */
+    signal(SIGPIPE, SIG_IGN);           /* as in the agent: programs are not to inherit it */
     (void)run_shell("true", 20000, 10); /* the pool's threads, the loop's descriptors */
     size_t descriptors = open_descriptors();
     exit_codes();
