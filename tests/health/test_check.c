@@ -235,6 +235,7 @@ Test(damping, does_not_deregister) {
         enum check_action action = check_step(&check, &d, now, &next);
         cr_assert_eq(action, CHECK_DO_RUN, "%u", i);
         check_result(&check, &d, i % 2 ? PB__STATUS__PASSING : PB__STATUS__CRITICAL, now);
+        cr_assert_eq(check_step(&check, &d, now, &next), CHECK_DO_NOTHING, "%u", i);
     }
     cr_assert_eq(check.status, PB__STATUS__CRITICAL);
     for (unsigned i = 0; i < 5; i++, now += SECOND) {

@@ -137,6 +137,8 @@ Test(alias, follows_a_local_service_at_once) {
     UNTIL(is(agent, "a", PB__STATUS__WARNING, "Aliased check \"b\" failing: hm"));
     tell(agent, "b", PB__STATUS__WARNING, "well");
     UNTIL(is(agent, "a", PB__STATUS__WARNING, "Aliased check \"b\" failing: well"));
+    tell(agent, "b", PB__STATUS__WARNING, "so so");
+    UNTIL(is(agent, "a", PB__STATUS__WARNING, "Aliased check \"b\" failing: so so"));
     UNTIL(catalog_is(agent, NODE, "a", PB__STATUS__WARNING, ""));
     tell(agent, "b", PB__STATUS__PASSING, "");
     check(agent, "{\"Name\":\"other\",\"TTL\":\"10m\"}");
