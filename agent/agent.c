@@ -161,7 +161,10 @@ static int start_local(struct agent *agent, struct fault *fault) {
                                   .is_server = agent->config.server,
                                   .server_port = (uint16_t)(agent->config.server && agent->config.server_port > 0 ? agent->config.server_port : 0),
                                   .version = COORD_VERSION,
-                                  .check_update_interval_ns = agent->config.check_update_interval_ns};
+                                  .check_update_interval_ns = agent->config.check_update_interval_ns,
+                                  .permission = config_check_permission(&agent->config),
+                                  .flap_limit = (uint32_t)agent->config.check_flap_limit,
+                                  .flap_window_ns = agent->config.check_flap_window_ns};
     int rv = local_start(&agent->loop, &config, agent->rpc, &agent->local, fault);
     return rv == CO_OK ? register_blocks(agent, fault) : rv;
 }

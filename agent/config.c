@@ -44,6 +44,7 @@ void config_init(struct config *config) {
         .reconnect_timeout_ns = 72 * 3600 * SECOND,
         .check_output_max_size = 4096,
         .check_update_interval_ns = 300 * SECOND,
+        .check_flap_window_ns = 60 * SECOND,
         .log_level = "info",
     };
 }

@@ -106,6 +106,8 @@ struct config {
     uint64_t check_output_max_size; /* 4096 */
     bool discard_check_output;
     int64_t check_update_interval_ns; /* 5 min */
+    uint64_t check_flap_limit;        /* changes of state within the window above which it is held; 0: off */
+    int64_t check_flap_window_ns;     /* 1 min */
 
     /* network coordinates; 0 leaves the choice to the module */
     bool disable_coordinates;

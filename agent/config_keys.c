@@ -7,6 +7,7 @@
 #include "agent/config_internal.h"
 #include "base/check.h"
 #include "base/text.h"
+#include "health/flap.h"
 #include "lb/coordinate_batch.h"
 
 /* A value is one log entry; what does not fit into a few of the log's batches is no configuration value. */
@@ -84,6 +85,8 @@ static const struct key keys[] = {
     FIELD("consul.coordinate.update_period", KEY_DURATION, coordinate_period_ns),
     NUMBER("consul.coordinate.update_batch_size", coordinate_batch_size, 0, COORDINATE_BATCH_SIZE_MAX),
     NUMBER("consul.coordinate.update_max_batches", coordinate_batches, 0, COORDINATE_BATCH_COMMANDS_MAX),
+    NUMBER("coord.check_flap_limit", check_flap_limit, 0, FLAP_LIMIT_MOST),
+    FIELD("coord.check_flap_window", KEY_DURATION, check_flap_window_ns),
     TEXT("log_level", log_level, accept_level),
     BOOL("disable_update_check", disable_update_check),
     NUMBER("coord.http_workers", http_workers, 0, 64),

@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "health/local.h"
-
 /* Ids seen so far, with the block that had them. */
 struct seen {
     const char *id;
@@ -37,8 +35,16 @@ static int again(struct judge *judge, const struct config_block *block, const ch
     return wrong(judge, block, text.text);
 }
 
+struct check_permission config_check_permission(const struct config *config) {
+    return (struct check_permission){config->enable_script_checks, config->enable_local_script_checks};
+}
+
 static int check_seen(struct judge *judge, const struct config_block *block,
                       const struct check_definition *check) {
+    struct check_permission permission = config_check_permission(judge->config);
+    struct fault inner = {0};
+    if (check_definition_permit(check, &permission, true, &inner) != CO_OK)
+        return wrong(judge, block, inner.text);
     if (!check->check_id[0]) return CO_OK;
     const struct seen *first = find(judge->checks, judge->check_count, check->check_id);
     if (first) return again(judge, block, "check", first);

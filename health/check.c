@@ -3,34 +3,70 @@
 #include "base/check.h"
 
 #define SECOND 1000000000ull
+/* How often an alias is looked at without a cause: others' nodes tell nobody; what is local does, and this is for the case that a
+ * cause was missed. */
+#define ALIAS_REMOTE (1 * (int64_t)SECOND)
+#define ALIAS_LOCAL  (60 * (int64_t)SECOND)
 
 static uint64_t later(uint64_t now_ns, int64_t by_ns) {
     uint64_t by = by_ns > 0 ? (uint64_t)by_ns : 0;
     return by > CHECK_NEVER - 1 - now_ns ? CHECK_NEVER - 1 : now_ns + by;
 }
 
+static int64_t period_of(const struct check_definition *definition) {
+    if (definition->kind != CHECK_ALIAS) return definition->interval_ns;
+    return *definition->alias_node ? ALIAS_REMOTE : ALIAS_LOCAL;
+}
+
 static void set_status(struct check *check, Pb__Status status, uint64_t now_ns) {
+    if (status > PB__STATUS__CRITICAL) status = PB__STATUS__CRITICAL;
     if (status != PB__STATUS__CRITICAL) {
         check->critical_since_ns = CHECK_NEVER;
     } else if (check->critical_since_ns == CHECK_NEVER) {
         check->critical_since_ns = now_ns;
     }
-    check->status = status;
+    check->status = flap_say(&check->flap, status, now_ns);
+    check->held = flap_holds(&check->flap, now_ns);
+}
+
+/* Time alone lets go of what is held. */
+static bool settle(struct check *check, uint64_t now_ns) {
+    if (!check->held) return false;
+    Pb__Status before = check->status;
+    check->status = flap_look(&check->flap, now_ns);
+    check->held = flap_holds(&check->flap, now_ns);
+    return !check->held || check->status != before;
 }
 
 void check_init(struct check *check, const struct check_definition *definition, uint64_t now_ns,
                 uint64_t delay_ns) {
     *check = (struct check){.due_ns = CHECK_NEVER, .critical_since_ns = CHECK_NEVER};
+    flap_begin(&check->flap, 0, 0, definition->initial_status);
     set_status(check, definition->initial_status, now_ns);
     switch (definition->kind) {
         case CHECK_NONE: break;
         case CHECK_TTL: check->due_ns = later(now_ns, definition->ttl_ns); break;
         case CHECK_HTTP:
-        case CHECK_TCP: check->due_ns = later(now_ns, (int64_t)delay_ns); break;
+        case CHECK_TCP:
+        case CHECK_UDP:
+        case CHECK_GRPC:
+        case CHECK_H2PING:
+        case CHECK_SCRIPT:
+        case CHECK_ALIAS:
+        case CHECK_OS_SERVICE: check->due_ns = later(now_ns, (int64_t)delay_ns); break;
     }
 }
 
+void check_damp(struct check *check, uint32_t flap_limit, uint64_t window_ns) {
+    flap_end(&check->flap);
+    flap_begin(&check->flap, flap_limit, window_ns, check->status);
+    check->held = false;
+}
+
+void check_end(struct check *check) { flap_end(&check->flap); }
+
 uint64_t check_first_delay_ns(const struct check_definition *definition, bool fresh, uint64_t random) {
+    if (definition->kind == CHECK_ALIAS) return 0;
     uint64_t most = definition->interval_ns > 0 ? (uint64_t)definition->interval_ns : 0;
     if (fresh && most > SECOND) most = SECOND;
     return most ? random % most : 0;
@@ -58,27 +94,35 @@ enum check_action check_step(struct check *check, const struct check_definition 
             action = CHECK_DO_RUN;
         }
     }
+    if (action == CHECK_DO_NOTHING && settle(check, now_ns)) action = CHECK_DO_SETTLE;
     uint64_t gone = deregister_at(check, definition);
     if (gone <= now_ns && action == CHECK_DO_NOTHING) {
         action = CHECK_DO_DEREGISTER;
         check->critical_since_ns = now_ns; /* should it stay after all, another period begins */
         gone = deregister_at(check, definition);
     }
+    uint64_t free_ns = flap_due_ns(&check->flap, now_ns);
     *next_ns = gone < check->due_ns ? gone : check->due_ns;
+    if (free_ns < *next_ns) *next_ns = free_ns;
     return action;
 }
 
 static void run_ended(struct check *check, const struct check_definition *definition, uint64_t now_ns) {
     CHECK(check->running);
     check->running = false;
-    uint64_t due = later(check->started_ns, definition->interval_ns);
-    check->due_ns = due < now_ns ? now_ns : due;
+    uint64_t due = later(check->started_ns, period_of(definition));
+    check->due_ns = due < now_ns || check->hurried ? now_ns : due;
+    check->hurried = false;
 }
 
 bool check_result(struct check *check, const struct check_definition *definition, Pb__Status status,
                   uint64_t now_ns) {
     run_ended(check, definition, now_ns);
     check->has_result = true;
+    if (definition->kind == CHECK_ALIAS) {
+        set_status(check, status, now_ns);
+        return true;
+    }
     if (status != PB__STATUS__CRITICAL) {
         check->successes++;
         check->failures = 0;
@@ -93,12 +137,26 @@ bool check_result(struct check *check, const struct check_definition *definition
         return true;
     }
     if (check->failures < definition->failures_before_warning) return false;
-    if (check->status == PB__STATUS__CRITICAL) return false; /* failing does not make it better */
+    if (check->flap.said == PB__STATUS__CRITICAL) return false; /* failing does not make it better */
     set_status(check, PB__STATUS__WARNING, now_ns);
     return true;
 }
 
 void check_abandon(struct check *check) { check->running = false; }
+
+void check_postpone(struct check *check, uint64_t due_ns) {
+    CHECK(check->running);
+    check->running = check->hurried = false;
+    check->due_ns = due_ns;
+}
+
+void check_hurry(struct check *check, uint64_t now_ns) {
+    if (check->running) {
+        check->hurried = true;
+    } else if (check->due_ns > now_ns) {
+        check->due_ns = now_ns;
+    }
+}
 
 void check_set(struct check *check, const struct check_definition *definition, Pb__Status status,
                uint64_t now_ns) {

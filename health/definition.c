@@ -8,11 +8,12 @@
 
 #define SECOND          ((int64_t)1000000000)
 #define TIMEOUT_DEFAULT (10 * SECOND)
+#define TIMEOUT_PROGRAM (30 * SECOND)
 #define OUTPUT_DEFAULT  4096
 #define OUTPUT_MOST     (1 << 20)
 #define COUNT_MOST      1000000
 
-/* Every key that a check may have; what is not built yet is known, so that the refusal can say so. */
+/* Every key that a check may have; what is not supported is known, so that the refusal can say so. */
 static const char *const check_keys[] = {
     "ID",
     "CheckID",
@@ -56,21 +57,13 @@ static const char *const check_keys[] = {
     NULL,
 };
 
-/* Keys that ask for a kind of check which this version does not run. */
+/* Keys that ask for what this version does not do. */
 static const struct {
     const char *key, *what;
-} kinds_missing[] = {
-    {"Args", "script"},
-    {"ScriptArgs", "script"},
-    {"Script", "script"},
-    {"UDP", "UDP"},
-    {"GRPC", "gRPC"},
-    {"H2PING", "HTTP/2 ping"},
-    {"DockerContainerID", "Docker"},
-    {"AliasNode", "alias"},
-    {"AliasService", "alias"},
-    {"OSService", "OS service"},
-    {"TCPUseTLS", "TCP over TLS"},
+} not_here[] = {
+    {"Script", "there is no Script; give the program and its arguments as Args"},
+    {"DockerContainerID", "Docker checks (DockerContainerID) are not supported by this version"},
+    {"TCPUseTLS", "TCP over TLS (TCPUseTLS) is not supported by this version"},
 };
 
 static const struct {
@@ -95,8 +88,40 @@ const char *check_kind_text(enum check_kind kind) {
         case CHECK_TTL: return "ttl";
         case CHECK_HTTP: return "http";
         case CHECK_TCP: return "tcp";
+        case CHECK_UDP: return "udp";
+        case CHECK_GRPC: return "grpc";
+        case CHECK_H2PING: return "h2ping";
+        case CHECK_SCRIPT: return "script";
+        case CHECK_ALIAS: return "alias";
+        case CHECK_OS_SERVICE: return "os_service";
     }
     return "";
+}
+
+/* All fields that are plain text, by the key that gives them. */
+static const struct text_field {
+    const char *key;
+    size_t offset;
+} text_fields[] = {
+    {"CheckID", offsetof(struct check_definition, check_id)},
+    {"Name", offsetof(struct check_definition, name)},
+    {"Notes", offsetof(struct check_definition, notes)},
+    {"ServiceID", offsetof(struct check_definition, service_id)},
+    {"HTTP", offsetof(struct check_definition, http)},
+    {"Method", offsetof(struct check_definition, method)},
+    {"Body", offsetof(struct check_definition, body)},
+    {"TCP", offsetof(struct check_definition, tcp)},
+    {"UDP", offsetof(struct check_definition, udp)},
+    {"GRPC", offsetof(struct check_definition, grpc)},
+    {"H2PING", offsetof(struct check_definition, h2ping)},
+    {"AliasNode", offsetof(struct check_definition, alias_node)},
+    {"AliasService", offsetof(struct check_definition, alias_service)},
+    {"OSService", offsetof(struct check_definition, os_service)},
+    {"TLSServerName", offsetof(struct check_definition, tls_server_name)},
+};
+
+static char **text_at(struct check_definition *definition, const struct text_field *field) {
+    return (char **)((char *)definition + field->offset);
 }
 
 /* -- sharing and freeing
@@ -127,25 +152,20 @@ void check_definition_free(struct check_definition *definition) {
         free(definition->headers[i].value);
     }
     free(definition->headers);
-    free(definition->check_id);
-    free(definition->name);
-    free(definition->notes);
-    free(definition->service_id);
-    free(definition->http);
-    free(definition->method);
-    free(definition->body);
-    free(definition->tcp);
-    free(definition->tls_server_name);
+    for (size_t i = 0; i < definition->arg_count; i++) free(definition->args[i]);
+    free(definition->args);
+    for (size_t i = 0; i < ARRAY_COUNT(text_fields); i++) free(*text_at(definition, &text_fields[i]));
     free(definition);
 }
 
 struct check_definition *check_definition_blank(const char *check_id, const char *service_id) {
     struct check_definition *blank = mem_zalloc(sizeof *blank);
-    blank->check_id = mem_strdup(check_id);
-    blank->service_id = mem_strdup(service_id);
-    char **empty[] = {&blank->name, &blank->notes, &blank->http,           &blank->method,
-                      &blank->body, &blank->tcp,   &blank->tls_server_name};
-    for (size_t i = 0; i < ARRAY_COUNT(empty); i++) *empty[i] = mem_strdup("");
+    for (size_t i = 0; i < ARRAY_COUNT(text_fields); i++) {
+        char **text = text_at(blank, &text_fields[i]);
+        *text = mem_strdup(text == &blank->check_id     ? check_id
+                           : text == &blank->service_id ? service_id
+                                                        : "");
+    }
     blank->initial_status = PB__STATUS__CRITICAL;
     return blank;
 }
@@ -248,19 +268,16 @@ static void read_status(struct json_object *json, bool inside, struct check_defi
 
 static void read_fields(struct json_object *json, bool inside, struct check_definition *definition,
                         struct fault *fault) {
-    definition->check_id = text_of(json, "CheckID", "", fault);
+    for (size_t i = 0; i < ARRAY_COUNT(text_fields); i++) {
+        *text_at(definition, &text_fields[i]) = text_of(json, text_fields[i].key, "", fault);
+    }
     if (*definition->check_id == '\0') {
         free(definition->check_id);
         definition->check_id = text_of(json, "ID", "", fault);
     }
-    definition->name = text_of(json, "Name", "", fault);
-    definition->notes = text_of(json, "Notes", "", fault);
-    definition->service_id = text_of(json, "ServiceID", "", fault);
-    definition->http = text_of(json, "HTTP", "", fault);
-    definition->method = text_of(json, "Method", "", fault);
-    definition->body = text_of(json, "Body", "", fault);
-    definition->tcp = text_of(json, "TCP", "", fault);
-    definition->tls_server_name = text_of(json, "TLSServerName", "", fault);
+    definition->h2ping_use_tls = *definition->h2ping != '\0';
+    json_get_bool(json, "H2PingUseTLS", &definition->h2ping_use_tls, fault);
+    json_get_bool(json, "GRPCUseTLS", &definition->grpc_use_tls, fault);
     json_get_bool(json, "TLSSkipVerify", &definition->tls_skip_verify, fault);
     json_get_bool(json, "DisableRedirects", &definition->disable_redirects, fault);
     definition->interval_ns = duration_of(json, "Interval", fault);
@@ -274,30 +291,52 @@ static void read_fields(struct json_object *json, bool inside, struct check_defi
         definition->failures_before_warning = count_of(json, "FailuresBeforeWarning", fault);
     }
     read_headers(json, definition, fault);
+    check_args_read(json, definition, fault);
+    check_unit_judge(definition->os_service, fault);
     read_output_size(json, definition, fault);
     read_status(json, inside, definition, fault);
 }
 
 static void check_kinds(struct json_object *json, struct check_definition *definition, struct fault *fault) {
-    for (size_t i = 0; i < ARRAY_COUNT(kinds_missing); i++) {
-        struct json_object *value = json_get(json, kinds_missing[i].key);
-        if (value && asks_for_something(value)) {
-            fault_set(fault, CO_INVALID, "Invalid check: %s checks (%s) are not supported by this version",
-                      kinds_missing[i].what, kinds_missing[i].key);
-        }
+    for (size_t i = 0; i < ARRAY_COUNT(not_here); i++) {
+        struct json_object *value = json_get(json, not_here[i].key);
+        if (value && asks_for_something(value))
+            fault_set(fault, CO_INVALID, "Invalid check: %s", not_here[i].what);
     }
-    definition->kind = *definition->http ? CHECK_HTTP : *definition->tcp ? CHECK_TCP : CHECK_TTL;
+    /* Where several are asked for: the one that Consul runs. */
+    definition->kind = *definition->http                                       ? CHECK_HTTP
+                       : *definition->tcp                                      ? CHECK_TCP
+                       : *definition->udp                                      ? CHECK_UDP
+                       : *definition->grpc                                     ? CHECK_GRPC
+                       : definition->arg_count > 0                             ? CHECK_SCRIPT
+                       : *definition->h2ping                                   ? CHECK_H2PING
+                       : *definition->os_service                               ? CHECK_OS_SERVICE
+                       : *definition->alias_node || *definition->alias_service ? CHECK_ALIAS
+                                                                               : CHECK_TTL;
+}
+
+static const char *interval_missing(enum check_kind kind) {
+    bool later = kind == CHECK_UDP || kind == CHECK_H2PING || kind == CHECK_OS_SERVICE;
+    return later
+               ? "Invalid check: Interval must be > 0 for Script, HTTP, H2PING, TCP, UDP or OSService checks"
+               : "Invalid check: Interval must be > 0 for Script, HTTP, or TCP checks";
 }
 
 static void check_values(struct check_definition *definition, struct fault *fault) {
-    bool polled = definition->kind != CHECK_TTL;
+    bool alias = *definition->alias_node || *definition->alias_service;
+    bool polled = definition->kind != CHECK_TTL && definition->kind != CHECK_ALIAS;
     if (definition->interval_ns > 0 && definition->ttl_ns > 0) {
         fault_set(fault, CO_INVALID, "Invalid check: Interval and TTL cannot both be specified");
     }
     if (polled && definition->interval_ns <= 0) {
-        fault_set(fault, CO_INVALID, "Invalid check: Interval must be > 0 for Script, HTTP, or TCP checks");
+        fault_set(fault, CO_INVALID, "%s", interval_missing(definition->kind));
     }
-    if (!polled && definition->ttl_ns <= 0) {
+    if (polled && alias)
+        fault_set(fault, CO_INVALID, "Invalid check: Interval cannot be set for Alias checks");
+    if (alias && definition->ttl_ns > 0) {
+        fault_set(fault, CO_INVALID, "Invalid check: TTL must be not be set for Alias checks");
+    }
+    if (definition->kind == CHECK_TTL && definition->ttl_ns <= 0) {
         fault_set(fault, CO_INVALID, "Invalid check: TTL must be > 0 for TTL checks");
     }
     if (definition->failures_before_warning > definition->failures_before_critical) {
@@ -305,7 +344,9 @@ static void check_values(struct check_definition *definition, struct fault *faul
                   "Invalid check: FailuresBeforeWarning can't be higher than FailuresBeforeCritical");
     }
     if (polled && definition->interval_ns < SECOND) definition->interval_ns = SECOND;
-    if (definition->timeout_ns <= 0) definition->timeout_ns = TIMEOUT_DEFAULT;
+    if (definition->timeout_ns <= 0) {
+        definition->timeout_ns = check_kind_is_program(definition->kind) ? TIMEOUT_PROGRAM : TIMEOUT_DEFAULT;
+    }
     if (definition->deregister_after_ns < 0) definition->deregister_after_ns = 0;
     if (definition->deregister_after_ns > 0 && definition->deregister_after_ns < SECOND) {
         definition->deregister_after_ns = SECOND;

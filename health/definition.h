@@ -18,14 +18,24 @@ void check_shared_drop(struct check_shared *shared);                            
 /* For a record that nobody defined here: ids, otherwise empty. */
 struct check_definition *check_definition_blank(const char *check_id, const char *service_id);
 
-/* "http", "tcp", "ttl"; "" for CHECK_NONE. */
+/* "http", "tcp", "ttl", "os_service"; "" for CHECK_NONE. Consul's Type. */
 const char *check_kind_text(enum check_kind kind);
+/* Runs a program: a script, or systemctl. */
+static inline bool check_kind_is_program(enum check_kind kind) {
+    return kind == CHECK_SCRIPT || kind == CHECK_OS_SERVICE;
+}
 /* NULL: not one of "passing", "warning", "critical". */
 const Pb__Status *check_status_parse(const char *text);
 
 /* A check inside a service definition, or by itself. `inside`: ids and names may be missing, faults begin as those of services.
  * NULL without a fault: an empty object, no check at all. */
 struct check_definition *check_definition_read(struct json_object *json, bool inside, struct fault *fault);
+
+/* -- for definition.c: what it says of programs (definition_program.c) */
+/* Args or ScriptArgs; neither: none. */
+void check_args_read(struct json_object *json, struct check_definition *definition, struct fault *fault);
+/* A name that systemctl takes for a unit, and neither for an option nor for a pattern; or empty. Else a fault. */
+void check_unit_judge(const char *unit, struct fault *fault);
 
 /* In the spelling of the API: what *_parse reads back to an equal definition. */
 void check_definition_write(struct json_out *json, const struct check_definition *definition);

@@ -41,6 +41,13 @@ static void write_headers(struct json_out *json, const struct check_definition *
     json_object_end(json);
 }
 
+static void write_args(struct json_out *json, const struct check_definition *definition) {
+    json_key(json, "Args");
+    json_array(json);
+    for (size_t i = 0; i < definition->arg_count; i++) json_string(json, definition->args[i]);
+    json_array_end(json);
+}
+
 static const char *status_text(Pb__Status status) {
     return status == PB__STATUS__PASSING ? "passing" : status == PB__STATUS__WARNING ? "warning" : "critical";
 }
@@ -55,6 +62,17 @@ void check_definition_write(struct json_out *json, const struct check_definition
     write_text(json, "Method", definition->method);
     write_text(json, "Body", definition->body);
     write_text(json, "TCP", definition->tcp);
+    write_text(json, "UDP", definition->udp);
+    write_text(json, "GRPC", definition->grpc);
+    write_text(json, "H2PING", definition->h2ping);
+    write_text(json, "AliasNode", definition->alias_node);
+    write_text(json, "AliasService", definition->alias_service);
+    write_text(json, "OSService", definition->os_service);
+    if (definition->arg_count > 0) write_args(json, definition);
+    json_key(json, "GRPCUseTLS");
+    json_bool(json, definition->grpc_use_tls);
+    json_key(json, "H2PingUseTLS");
+    json_bool(json, definition->h2ping_use_tls);
     write_text(json, "TLSServerName", definition->tls_server_name);
     if (definition->header_count > 0) write_headers(json, definition);
     json_key(json, "TLSSkipVerify");

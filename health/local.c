@@ -17,6 +17,7 @@ void local_wake(struct local *local) { uv_async_send(&local->wake); }
 static void on_wake(uv_async_t *wake) {
     struct local *local = wake->data;
     if (local->stopping) return;
+    local_aliases_refresh(local);
     watchers_refresh(local);
     if (local->files) store_files_kick(local->files);
     sync_kick(local->sync);
@@ -170,9 +171,11 @@ int local_start(uv_loop_t *loop, const struct local_config *config, struct rpc *
     struct local *local = mem_zalloc(sizeof *local);
     local->loop = loop;
     local->rpc = rpc;
+    local->begun_ns = clock_mono_ns();
     keep_config(local, config);
     CHECK(uv_mutex_init(&local->lock) == 0);
-    struct list *lists[] = {&local->dirty, &local->saves, &local->restarts, &local->waiters, &local->waiting};
+    struct list *lists[] = {&local->dirty,   &local->saves,   &local->restarts,
+                            &local->waiters, &local->waiting, &local->aliases};
     for (size_t i = 0; i < ARRAY_COUNT(lists); i++) list_init(lists[i]);
     local->flying_first = local->output_next_ms = UINT64_MAX;
     rng_seed(&local->rng, random_u64());
@@ -186,6 +189,8 @@ int local_start(uv_loop_t *loop, const struct local_config *config, struct rpc *
     uv_timer_init(loop, &local->clock);
     local->clock.data = local;
     runners_init(&local->runners, loop);
+    local->runners.look = local_alias_look;
+    local->runners.look_data = local;
     local->sync = sync_new(local);
     *out = local;
     return CO_OK;
@@ -229,6 +234,8 @@ void local_stop(struct local *local, void (*closed)(void *data), void *data) {
     watchers_close(local);
     dismiss_waiters(local);
     sync_close(local->sync);
+    if (local->alias_reader) rpc_reader_free(local->alias_reader);
+    local->alias_reader = NULL;
     runners_close(&local->runners, on_runners_closed);
     uv_close((uv_handle_t *)&local->wake, on_handle_closed);
     uv_close((uv_handle_t *)&local->clock, on_handle_closed);
@@ -243,9 +250,15 @@ const struct local_config *local_configuration(const struct local *local) { retu
 
 int local_service_register(struct local *local, struct service_definition *definition, bool replace,
                            bool persist, struct fault *fault) {
-    (void)fault;
+    int error = CO_OK;
+    for (size_t i = 0; i < definition->check_count && error == CO_OK; i++)
+        error = check_definition_permit(definition->checks[i], &local->config.permission, !persist, fault);
+    if (error != CO_OK) {
+        service_definition_free(definition);
+        return error;
+    }
     local_lock(local);
-    int error = service_put(local, definition, replace, persist, false);
+    error = service_put(local, definition, replace, persist, false);
     local_unlock(local);
     return error;
 }
@@ -260,8 +273,13 @@ int local_service_deregister(struct local *local, struct slice id) {
 
 int local_check_register(struct local *local, struct check_definition *definition, bool persist,
                          struct fault *fault) {
+    int error = check_definition_permit(definition, &local->config.permission, !persist, fault);
+    if (error != CO_OK) {
+        check_definition_free(definition);
+        return error;
+    }
     local_lock(local);
-    int error = check_put(local, definition, persist, false, fault);
+    error = check_put(local, definition, persist, false, fault);
     local_unlock(local);
     return error;
 }

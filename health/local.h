@@ -16,18 +16,35 @@
 #include "registry/catalog.h"
 #include "rpc/rpc.h"
 
-enum check_kind { CHECK_NONE, CHECK_TTL, CHECK_HTTP, CHECK_TCP };   /* later: UDP, GRPC, H2PING, SCRIPT, ALIAS, OS_SERVICE */
+enum check_kind {
+    CHECK_NONE,
+    CHECK_TTL,
+    CHECK_HTTP,
+    CHECK_TCP,
+    CHECK_UDP,
+    CHECK_GRPC,
+    CHECK_H2PING,
+    CHECK_SCRIPT,
+    CHECK_ALIAS,
+    CHECK_OS_SERVICE
+};
 
 /* A check's definition as the API and configuration files give it, with defaults filled in. Strings belong to the struct. */
 struct check_definition {
     char *check_id, *name, *notes, *service_id;     /* service_id "": a node check */
     enum check_kind kind;
     char *http, *method, *body, *tcp;
+    char *udp, *grpc, *h2ping;                      /* grpc: "host:port" or "host:port/service" */
+    bool grpc_use_tls, h2ping_use_tls;              /* h2ping_use_tls: true unless given, where there is an h2ping */
+    char **args;                                    /* script: the program and its arguments, no shell; not NULL-terminated */
+    size_t arg_count;
+    char *alias_node, *alias_service;               /* alias_node "": this agent's; alias_service: an id; "": the node's checks */
+    char *os_service;                               /* a systemd unit */
     struct check_header { char *name, *value; } *headers;     /* one per value */
     size_t header_count;
     bool tls_skip_verify, disable_redirects;
     char *tls_server_name;
-    int64_t interval_ns, timeout_ns, ttl_ns, deregister_after_ns;   /* timeout default 10 s; interval required for HTTP, TCP */
+    int64_t interval_ns, timeout_ns, ttl_ns, deregister_after_ns;   /* timeout default 10 s, 30 s for programs; interval required but for TTL and alias */
     uint32_t success_before_passing, failures_before_critical, failures_before_warning;
     uint32_t output_max_size;                       /* 4096 */
     Pb__Status initial_status;                      /* critical unless given */
@@ -40,6 +57,11 @@ struct service_definition {
     size_t check_count;
 };
 void service_definition_free(struct service_definition *definition);
+
+/* Which definitions with programs in them are taken: those of anybody, or only those of configuration files. */
+struct check_permission { bool scripts, local_scripts; };
+/* CO_DENIED and a fault, with Consul's words, for what may not be registered here. `local`: from a configuration file. */
+int check_definition_permit(const struct check_definition *definition, const struct check_permission *permission, bool local, struct fault *fault);
 
 /* From JSON as PUT /v1/agent/service/register takes it (or a "service" block of a configuration file; both spellings), keys in any case; unknown keys are a
  * fault. Old-style top-level "check" and "checks" included. NULL and a fault (CO_INVALID, one line as Consul says it where clients look at it). */
@@ -57,6 +79,9 @@ struct local_config {
     const char *version;                                    /* its meta "version"; NULL: none */
     int64_t check_update_interval_ns;                       /* 0: 5 min; about how late a change of output alone travels */
     int64_t sync_interval_ns;                               /* 0: 60 s; full comparisons with the catalog (jittered) */
+    struct check_permission permission;
+    uint32_t flap_limit;                                    /* at most FLAP_LIMIT_MOST (health/flap.h); 0: off */
+    int64_t flap_window_ns;
 };
 
 struct local;
@@ -65,7 +90,7 @@ int local_start(uv_loop_t *loop, const struct local_config *config, struct rpc *
 /* Stops runners and the sync, frees everything; `closed` is called on the loop. */
 void local_stop(struct local *local, void (*closed)(void *data), void *data);
 
-/* Takes over the definition (also on error). `replace`: ?replace-existing-checks. `persist`: false for configuration files. */
+/* Takes over the definition (also on error; CO_DENIED: check_definition_permit). `replace`: ?replace-existing-checks. `persist`: false for configuration files. */
 int local_service_register(struct local *local, struct service_definition *definition, bool replace, bool persist, struct fault *fault);
 int local_service_deregister(struct local *local, struct slice id);                /* CO_NOTFOUND */
 int local_check_register(struct local *local, struct check_definition *definition, bool persist, struct fault *fault);

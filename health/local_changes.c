@@ -22,6 +22,7 @@ static void check_gone(struct local *local, struct local_check *check) {
     check->item.removed = true;
     check->item.hash = 0; /* should it come back, it has to travel */
     list_remove(&check->of_service);
+    list_remove(&check->of_aliases);
     if (check->item.has_file) item_save(local, &check->item);
     item_touch(local, &check->item);
     restart(local, check);
@@ -67,6 +68,16 @@ void check_publish(struct local *local, struct local_check *check, Pb__Status be
         buffer_reset(&check->output);
         buffer_append(&check->output, output.data, output.size);
         local->generation++;
+        if (!list_empty(&local->aliases)) local_wake(local); /* they show it */
+    }
+    bool held = check_held(&check->core);
+    if (held != check->held_shown) {
+        log_info("health", "%s check=%s service=%s",
+                 held ? "check changes its state too often, it is held" : "check is not held any more",
+                 check->item.id, check->shared->definition->service_id);
+        check->held_shown = held;
+        item_touch(local, &check->item);
+        restart(local, check); /* its timer does not know when it is let go */
     }
     if (check->core.status != before) {
         log_info("health", "check is now %s check=%s service=%s", status_text(check->core.status),
@@ -109,6 +120,8 @@ static struct local_check *check_install(struct local *local, struct check_defin
     check->item.removed = false;
     check->is_maintenance = false;
     list_remove(&check->of_service);
+    list_remove(&check->of_aliases);
+    if (definition->kind == CHECK_ALIAS) list_append(&local->aliases, &check->of_aliases);
     if (*definition->service_id) {
         struct local_service *service = live_service(local, slice_text(definition->service_id));
         CHECK(service != NULL);
@@ -125,9 +138,12 @@ static struct local_check *check_install(struct local *local, struct check_defin
         check->shared = check_shared_new(definition);
         check->restored = restored;
         if (!known) buffer_reset(&check->output);
+        check_end(&check->core);
         check_init(&check->core, definition, now,
                    check_first_delay_ns(definition, !restored, rng_next(&local->rng)));
         if (known) check_set(&check->core, definition, status, now);
+        check_damp(&check->core, local->config.flap_limit, (uint64_t)local->config.flap_window_ns);
+        check->held_shown = false;
         restart(local, check);
     }
     if (!restored) item_save(local, &check->item);
@@ -240,7 +256,10 @@ int maintenance_put(struct local *local, struct slice service_id, struct slice r
         check->is_maintenance = true;
         if (restored) check->item.has_file = true;
         buffer_reset(&check->output);
+        check_end(&check->core);
         check_init(&check->core, definition, clock_mono_ns(), 0);
+        check->held_shown = false;
+        list_remove(&check->of_aliases);
         if (service) list_append(&service->checks, &check->of_service);
         if (!restored) item_save(local, &check->item);
         item_changed(local, &check->item);

@@ -56,7 +56,9 @@ struct local_check {
     struct check core;
     struct buffer output;
     uint64_t output_due_ms;          /* when changed output is to travel though the status is the same; 0: nothing to send */
+    bool held_shown;                 /* the record that is on its way says that it is held */
     struct list of_service;
+    struct list of_aliases;          /* in local->aliases, where it is one */
     struct list restart;             /* in local->restarts: the loop is to look at it */
     struct watcher *watcher;
 };
@@ -75,11 +77,13 @@ struct local {
     struct arena strings;            /* of config */
     uv_loop_t *loop;
     struct rpc *rpc;
+    uint64_t begun_ns;
 
     /* Any thread, under `lock`. */
     uv_mutex_t lock;
     struct item_table services, checks;
     struct list dirty, saves, restarts, waiters;
+    struct list aliases;             /* alias checks that are not removed */
     struct list waiting;             /* struct waiting_check: saved checks of services from configuration files not seen yet */
     uint64_t sequence, generation;
     uint64_t flying_first;           /* lowest sequence of what flies; UINT64_MAX: nothing does */
@@ -95,6 +99,8 @@ struct local {
     uv_async_t wake;
     uv_timer_t clock;                /* waiters' deadlines */
     struct runners runners;
+    struct rpc_reader *alias_reader; /* NULL until there is an alias of another node */
+    uint64_t alias_generation;       /* what the aliases have seen */
     struct sync *sync;
     struct store_files *files;       /* NULL: nothing is kept */
     bool stopping;
@@ -133,6 +139,7 @@ bool check_has_own_file(struct local *local, const struct local_check *check);
 Pb__Check *check_record(struct local *local, const struct local_check *check, struct arena *arena);
 /* Deep copies in the arena. */
 Pb__Check *check_record_copy(struct local *local, const struct local_check *check, struct arena *arena);
+Pb__Check *check_copy(const Pb__Check *check, struct arena *arena);
 Pb__Service *service_record_copy(const Pb__Service *service, struct arena *arena);
 
 /* -- changes (local_changes.c); under the lock -------------------------------------------------------------------------- */
@@ -155,6 +162,11 @@ struct waiting_check {
 /* -- watchers (local_watch.c); loop thread ---------------------------------------------------------------------------------- */
 void watchers_refresh(struct local *local);      /* what was put, changed or removed since */
 void watchers_close(struct local *local);        /* all; the runners are idle afterwards */
+
+/* -- alias checks (local_alias.c); loop thread ------------------------------------------------------------------------------ */
+/* As runner.h's alias_look; `data` is the struct local. */
+int local_alias_look(void *data, const struct check_definition *definition, struct arena *arena, struct alias_target *target, struct fault *fault);
+void local_aliases_refresh(struct local *local); /* before watchers_refresh: those that may care about a change are to run */
 
 /* -- the whole (local.c) -------------------------------------------------------------------------------------------------------- */
 void local_wake(struct local *local);            /* any thread, with or without the lock */

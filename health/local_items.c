@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/text.h"
 #include "health/local_internal.h"
 
 /* -- tables
@@ -81,6 +82,7 @@ struct local_check *check_take(struct local *local, const char *id) {
     struct local_check *check = mem_zalloc(sizeof *check);
     item_init(&check->item, id, true);
     list_init(&check->of_service);
+    list_init(&check->of_aliases);
     list_init(&check->restart);
     table_insert(&local->checks, &check->item);
     return check;
@@ -94,6 +96,7 @@ static void service_free(struct local_service *service) {
 
 static void check_free(struct local_check *check) {
     check_shared_drop(check->shared);
+    check_end(&check->core);
     buffer_free(&check->output);
     free(check->item.id);
     free(check);
@@ -183,6 +186,21 @@ void item_save(struct local *local, struct item *item) {
  * ------------------------------------------------------------------------------------------------------------------
  */
 
+/* What it printed; where damping holds its state, after a line that says so. */
+static struct slice check_output(struct local *local, const struct local_check *check, struct arena *arena) {
+    if (!check_held(&check->core)) return buffer_slice(&check->output);
+    struct buffer text = {0};
+    buffer_printf(&text, "Held as %s: more than %u changes of state within ",
+                  catalog_status_text(check->core.status), check->core.flap.limit);
+    duration_format(&text, local->config.flap_window_ns);
+    buffer_printf(&text,
+                  " (check_flap_limit). It is %s now. Output: ", catalog_status_text(check->core.flap.said));
+    buffer_append(&text, check->output.data, check->output.size);
+    struct slice copy = slice_make(arena_strndup(arena, text.data, text.size), text.size);
+    buffer_free(&text);
+    return copy;
+}
+
 Pb__Check *check_record(struct local *local, const struct local_check *check, struct arena *arena) {
     const struct check_definition *definition = check->shared->definition;
     struct local_service *service =
@@ -194,7 +212,8 @@ Pb__Check *check_record(struct local *local, const struct local_check *check, st
     record->name = definition->name;
     record->notes = definition->notes;
     record->status = check->core.status;
-    record->output = (ProtobufCBinaryData){.data = (uint8_t *)check->output.data, .len = check->output.size};
+    struct slice output = check_output(local, check, arena);
+    record->output = (ProtobufCBinaryData){.data = (uint8_t *)output.data, .len = output.size};
     record->service_id = definition->service_id;
     record->type = (char *)(check->is_maintenance ? "maintenance" : check_kind_text(definition->kind));
     if (service) {
@@ -215,8 +234,12 @@ static ProtobufCMessage *copy_message(const ProtobufCMessage *message, struct ar
     return copy;
 }
 
+Pb__Check *check_copy(const Pb__Check *check, struct arena *arena) {
+    return (Pb__Check *)copy_message(&check->base, arena);
+}
+
 Pb__Check *check_record_copy(struct local *local, const struct local_check *check, struct arena *arena) {
-    return (Pb__Check *)copy_message(&check_record(local, check, arena)->base, arena);
+    return check_copy(check_record(local, check, arena), arena);
 }
 
 Pb__Service *service_record_copy(const Pb__Service *service, struct arena *arena) {

@@ -6,6 +6,9 @@
 #include "base/log.h"
 #include "health/local_internal.h"
 
+#define AGAIN_NS        200000000ull /* until what has to come first is looked for again */
+#define CATALOG_WAIT_NS (10 * 1000000000ull)
+
 static void watcher_act(struct watcher *watcher);
 
 static void on_timer(uv_timer_t *timer) { watcher_act(timer->data); }
@@ -69,6 +72,13 @@ static void deregister(struct local *local, struct local_check *check) {
     service_remove(local, service);
 }
 
+/* An alias that the catalog remembers, and whose target it remembers too: first that is taken over, or else it would
+ * fall with every start of the agent. */
+static bool too_early(const struct local *local, const struct local_check *check, uint64_t now) {
+    bool waits = check->shared->definition->kind == CHECK_ALIAS && check->restored;
+    return waits && !local->compared && now - local->begun_ns < CATALOG_WAIT_NS;
+}
+
 /* Under the lock. Does what is due except running; returns the definition that is to be run now, if any. */
 static struct check_shared *decide(struct watcher *watcher, uint64_t now, uint64_t *next) {
     struct local *local = watcher->local;
@@ -78,8 +88,14 @@ static struct check_shared *decide(struct watcher *watcher, uint64_t now, uint64
         Pb__Status before = check->core.status;
         switch (check_step(&check->core, check->shared->definition, now, next)) {
             case CHECK_DO_NOTHING: return NULL;
-            case CHECK_DO_RUN: return check_shared_take(check->shared);
+            case CHECK_DO_RUN:
+                if (too_early(local, check, now)) {
+                    check_postpone(&check->core, now + AGAIN_NS);
+                    break;
+                }
+                return check_shared_take(check->shared);
             case CHECK_DO_EXPIRE: expire(local, check, before); break;
+            case CHECK_DO_SETTLE: check_publish(local, check, before, buffer_slice(&check->output)); break;
             case CHECK_DO_DEREGISTER: deregister(local, check); break;
         }
     }
@@ -94,17 +110,27 @@ static void watcher_restart(struct watcher *watcher) {
     watcher->run = NULL;
 }
 
+/* What was saved while it was allowed may not be so any more: the check stays, critical, and nothing is run. */
+static struct run *begin(struct watcher *watcher, const struct check_definition *definition, bool from_file) {
+    struct local *local = watcher->local;
+    struct fault fault = {0};
+    if (check_definition_permit(definition, &local->config.permission, from_file, &fault) != CO_OK) {
+        return run_refused_start(&local->runners, fault.text, on_result, watcher);
+    }
+    return run_start(&local->runners, definition, output_most(local, definition), on_result, watcher);
+}
+
 static void watcher_act(struct watcher *watcher) {
     struct local *local = watcher->local;
     uint64_t now = clock_mono_ns(), next;
     local_lock(local);
     watcher_restart(watcher);
     struct check_shared *shared = decide(watcher, now, &next);
+    bool persist = watcher->check && watcher->check->item.persist;
     local_unlock(local);
     if (shared) {
         CHECK(watcher->run == NULL);
-        watcher->run = run_start(&local->runners, shared->definition, output_most(local, shared->definition),
-                                 on_result, watcher);
+        watcher->run = begin(watcher, shared->definition, !persist);
         check_shared_drop(shared);
         local_lock(local); /* when to look next, now that it runs */
         shared = decide(watcher, now, &next);

@@ -5,6 +5,7 @@
 void runners_init(struct runners *runners, uv_loop_t *loop) {
     /* One for the user itself: `open` cannot reach 0 before runners_close. */
     *runners = (struct runners){.loop = loop, .open = 1};
+    list_init(&runners->programs);
 }
 
 void runners_left(struct runners *runners) {
@@ -27,6 +28,12 @@ struct run *run_start(struct runners *runners, const struct check_definition *de
         case CHECK_TTL: return NULL;
         case CHECK_HTTP: run = run_http_start(runners, definition, output_max); break;
         case CHECK_TCP: run = run_tcp_start(runners, definition); break;
+        case CHECK_UDP: run = run_udp_start(runners, definition); break;
+        case CHECK_GRPC: run = run_grpc_start(runners, definition); break;
+        case CHECK_H2PING: run = run_h2ping_start(runners, definition); break;
+        case CHECK_SCRIPT: run = run_script_start(runners, definition, output_max); break;
+        case CHECK_ALIAS: run = run_alias_start(runners, definition, output_max); break;
+        case CHECK_OS_SERVICE: run = run_os_service_start(runners, definition); break;
     }
     run->done = done;
     run->data = data;

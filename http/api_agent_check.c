@@ -15,7 +15,7 @@ static void put_register(struct http_request *request) {
     int error = local_check_register(http_env(request)->local, definition, true, &fault);
     if (error == CO_OK) {
         agent_reply_synced(request);
-    } else if (error == CO_NOTFOUND) { /* its service */
+    } else if (error == CO_NOTFOUND || error == CO_DENIED) { /* its service; a script */
         http_reply_text(request, 500, "%s", fault.text);
     } else {
         http_reply_fault(request, &fault);

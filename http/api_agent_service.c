@@ -21,10 +21,13 @@ static void put_register(struct http_request *request) {
     struct slice value = http_parameter(request, "replace-existing-checks");
     bool replace =
         http_has(request, "replace-existing-checks") && (value.size == 0 || slice_is(value, "true"));
-    if (local_service_register(http_env(request)->local, definition, replace, true, &fault) != CO_OK) {
+    int error = local_service_register(http_env(request)->local, definition, replace, true, &fault);
+    if (error == CO_DENIED) { /* a script; clients of this API see 500 */
+        http_reply_text(request, 500, "%s", fault.text);
+    } else if (error != CO_OK) {
         http_reply_fault(request, &fault);
-        return;
     }
+    if (error != CO_OK) return;
     agent_reply_synced(request);
 }
 

@@ -93,7 +93,7 @@ Test(config, every_field) {
         "\"dns_workers\":9,"
         "\"dns_tcp_connections_max\":10,\"store_map_bytes\":11,\"store_reserve_bytes\":12,\"snapshot_log_"
         "bytes\":13,"
-        "\"snapshot_rate\":14}}");
+        "\"snapshot_rate\":14,\"check_flap_limit\":15,\"check_flap_window\":\"16s\"}}");
     cr_assert_eq(config_finish(&config, &fault), CO_OK, "%s", fault.text);
     cr_expect(config.server && !config.bootstrap && config.bootstrap_expect == 3);
     cr_expect_str_eq(config.node_name, "n1");
@@ -147,6 +147,7 @@ Test(config, every_field) {
     cr_expect(config.dns_tcp_connections_max == 10 && config.store_map_bytes == 11 &&
               config.store_reserve_bytes == 12);
     cr_expect(config.snapshot_log_bytes == 13 && config.snapshot_rate == 14);
+    cr_expect(config.check_flap_limit == 15 && config.check_flap_window_ns == 16000000000);
     cr_expect_eq(config.without_effect.count, 0);
 }
 

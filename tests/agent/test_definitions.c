@@ -24,6 +24,10 @@ Test(definitions, what_is_fine) {
          NULL},
         {"{\"check\":{\"name\":\"c\",\"ttl\":\"1m\",\"service_id\":\"a\"}}",
          "{\"service\":{\"name\":\"a\"}}"},
+        {"{\"enable_local_script_checks\":true}",
+         "{\"check\":{\"name\":\"c\",\"args\":[\"x\"],\"interval\":\"1m\"}}"},
+        {"{\"enable_script_checks\":true}",
+         "{\"service\":{\"name\":\"s\",\"check\":{\"args\":[\"x\"],\"interval\":\"1m\"}}}"},
         {"{\"checks\":[{\"name\":\"c\",\"ttl\":\"1m\"},{\"id\":\"d\",\"name\":\"c\",\"ttl\":\"1m\"}]}", NULL},
     };
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
@@ -45,6 +49,10 @@ Test(definitions, what_is_wrong_is_named) {
          "b.json: check: ", "second check with the id \"c\""},
         {"{\"check\":{\"name\":\"c\",\"ttl\":\"1m\",\"service_id\":\"b\"}}", "{\"service\":{\"name\":\"a\"}}",
          "a.json: check: ", "no service has the id \"b\""},
+        {"{\"check\":{\"name\":\"c\",\"args\":[\"x\"],\"interval\":\"1m\"}}", NULL,
+         "a.json: check: ", "configure 'enable_script_checks' or 'enable_local_script_checks' to true"},
+        {"{\"services\":[{\"name\":\"s\",\"check\":{\"args\":[\"x\"],\"interval\":\"1m\"}}]}", NULL,
+         "a.json: services[0]: ", "Scripts are disabled on this agent; to enable"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         struct fault fault = {0};

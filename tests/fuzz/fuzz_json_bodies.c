@@ -45,8 +45,11 @@ static void write_check(struct buffer *out, const struct check_definition *check
 }
 
 static void check_ranges(const struct check_definition *check) {
-    CHECK(check->kind == CHECK_TTL || check->kind == CHECK_HTTP || check->kind == CHECK_TCP);
-    CHECK(check->kind == CHECK_TTL ? check->ttl_ns > 0 : check->interval_ns >= 1000000000);
+    CHECK(check->kind != CHECK_NONE && *check_kind_text(check->kind));
+    CHECK(check->kind != CHECK_TTL || check->ttl_ns > 0);
+    CHECK(check->kind == CHECK_TTL || check->kind == CHECK_ALIAS || check->interval_ns >= 1000000000);
+    CHECK(check->kind != CHECK_SCRIPT || (check->arg_count > 0 && *check->args[0]));
+    CHECK(check->kind != CHECK_ALIAS || *check->alias_node || *check->alias_service);
     CHECK(check->timeout_ns > 0 && check->deregister_after_ns >= 0 && check->output_max_size > 0);
     CHECK(check->check_id[0] && check->name[0]);
     CHECK(check->initial_status <= PB__STATUS__CRITICAL);
@@ -60,7 +63,9 @@ static bool same_check(const struct check_definition *a, const struct check_defi
            a->success_before_passing == b->success_before_passing &&
            a->failures_before_critical == b->failures_before_critical &&
            a->failures_before_warning == b->failures_before_warning &&
-           a->output_max_size == b->output_max_size && a->initial_status == b->initial_status;
+           a->output_max_size == b->output_max_size && a->initial_status == b->initial_status &&
+           a->arg_count == b->arg_count && a->grpc_use_tls == b->grpc_use_tls &&
+           a->h2ping_use_tls == b->h2ping_use_tls && strcmp(a->os_service, b->os_service) == 0;
 }
 
 static void check_written(const struct check_definition *check) {

@@ -40,7 +40,10 @@ static void *agent_main(void *data) {
                                   .server_port = 8300,
                                   .version = "1",
                                   .sync_interval_ns = agent->sync_ns,
-                                  .check_update_interval_ns = agent->update_ns};
+                                  .check_update_interval_ns = agent->update_ns,
+                                  .permission = agent->permission,
+                                  .flap_limit = agent->flap_limit,
+                                  .flap_window_ns = agent->flap_window_ns};
     uv_loop_init(&agent->loop);
     agent->stop.data = agent;
     uv_async_init(&agent->loop, &agent->stop, on_stop);

@@ -13,6 +13,9 @@ struct agent {
     struct local *local;
     char folder[64];                     /* "": nothing is kept */
     int64_t sync_ns, update_ns;          /* as in local_config; set between agent_stop and agent_start */
+    struct check_permission permission;
+    uint32_t flap_limit;
+    int64_t flap_window_ns;
     uv_loop_t loop;
     uv_async_t stop;
     pthread_t thread;

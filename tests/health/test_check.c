@@ -165,6 +165,89 @@ Test(deregister, never_for_node_checks_or_without_a_period) {
     cr_assert_eq(check_step(&check, &d, START + 1000000 * SECOND, &next), CHECK_DO_NOTHING);
 }
 
+Test(alias, looks_at_once_and_when_something_changed) {
+    struct check_definition d = polled();
+    d.kind = CHECK_ALIAS;
+    d.interval_ns = 0;
+    d.alias_node = nothing;
+    d.success_before_passing = d.failures_before_critical = d.failures_before_warning = 3;
+    struct check check;
+    uint64_t next;
+    check_init(&check, &d, START, check_first_delay_ns(&d, false, 12345));
+    cr_assert_eq(check_step(&check, &d, START, &next), CHECK_DO_RUN);
+    cr_assert(check_result(&check, &d, PB__STATUS__PASSING, START), "thresholds do not apply");
+    cr_assert_eq(check.status, PB__STATUS__PASSING);
+    cr_assert_eq(check_step(&check, &d, START, &next), CHECK_DO_NOTHING);
+    cr_assert_eq(next, START + 60 * SECOND, "and should it miss a change, once a minute");
+    check_hurry(&check, START + SECOND);
+    cr_assert_eq(check_step(&check, &d, START + SECOND, &next), CHECK_DO_RUN);
+    check_hurry(&check, START + SECOND);
+    cr_assert_eq(check_step(&check, &d, START + SECOND, &next), CHECK_DO_NOTHING, "it runs");
+    check_result(&check, &d, PB__STATUS__CRITICAL, START + SECOND);
+    cr_assert_eq(check.status, PB__STATUS__CRITICAL);
+    cr_assert_eq(check_step(&check, &d, START + SECOND, &next), CHECK_DO_RUN, "the change came while it ran");
+    check_postpone(&check, START + 2 * SECOND);
+    cr_assert_eq(check_step(&check, &d, START + SECOND, &next), CHECK_DO_NOTHING);
+    cr_assert_eq(next, START + 2 * SECOND);
+    char node[] = "n2";
+    d.alias_node = node;
+    cr_assert_eq(check_step(&check, &d, START + 2 * SECOND, &next), CHECK_DO_RUN);
+    check_result(&check, &d, PB__STATUS__PASSING, START + 2 * SECOND);
+    (void)check_step(&check, &d, START + 2 * SECOND, &next);
+    cr_assert_eq(next, START + 3 * SECOND, "nobody tells when another node changes");
+}
+
+Test(damping, holds_and_lets_go_by_itself) {
+    struct check_definition d = ttl();
+    struct check check;
+    uint64_t now = START, next;
+    d.ttl_ns = 1000 * (int64_t)SECOND;
+    check_init(&check, &d, now, 0);
+    check_set(&check, &d, PB__STATUS__PASSING, now);
+    check_damp(&check, 3, 30 * SECOND);
+    static const char said[] = "cpcp";
+    for (size_t i = 0; said[i]; i++) {
+        check_set(&check, &d, said[i] == 'p' ? PB__STATUS__PASSING : PB__STATUS__CRITICAL, now += SECOND);
+    }
+    cr_assert(check_held(&check));
+    cr_assert_eq(check.status, PB__STATUS__CRITICAL);
+    cr_assert_eq(check.flap.said, PB__STATUS__PASSING);
+    cr_assert_eq(check_step(&check, &d, now, &next), CHECK_DO_NOTHING);
+    cr_assert_eq(next, START + 31 * SECOND, "30 s after the first of the four");
+    cr_assert_eq(check_step(&check, &d, next, &next), CHECK_DO_SETTLE);
+    cr_assert_eq(check.status, PB__STATUS__PASSING);
+    cr_assert_not(check_held(&check));
+    cr_assert_eq(check_step(&check, &d, START + 31 * SECOND, &next), CHECK_DO_NOTHING, "said once");
+    check_end(&check);
+}
+
+/* Held as critical is not critical: only without a break does a service go. */
+Test(damping, does_not_deregister) {
+    struct check_definition d = polled();
+    struct check check;
+    uint64_t now = START, next;
+    d.deregister_after_ns = 5 * (int64_t)SECOND;
+    d.interval_ns = (int64_t)SECOND;
+    d.initial_status = PB__STATUS__PASSING;
+    check_init(&check, &d, now, 0);
+    check_damp(&check, 2, 60 * SECOND);
+    for (unsigned i = 0; i < 30; i++, now += SECOND) {
+        enum check_action action = check_step(&check, &d, now, &next);
+        cr_assert_eq(action, CHECK_DO_RUN, "%u", i);
+        check_result(&check, &d, i % 2 ? PB__STATUS__PASSING : PB__STATUS__CRITICAL, now);
+        cr_assert_eq(check_step(&check, &d, now, &next), CHECK_DO_NOTHING, "%u", i);
+    }
+    cr_assert_eq(check.status, PB__STATUS__CRITICAL);
+    for (unsigned i = 0; i < 5; i++, now += SECOND) {
+        cr_assert_eq(check_step(&check, &d, now, &next), CHECK_DO_RUN);
+        check_result(&check, &d, PB__STATUS__CRITICAL, now);
+    }
+    (void)check_step(&check, &d, now, &next);
+    check_result(&check, &d, PB__STATUS__CRITICAL, now);
+    cr_assert_eq(check_step(&check, &d, now, &next), CHECK_DO_DEREGISTER);
+    check_end(&check);
+}
+
 Test(times, huge_durations_do_not_wrap) {
     struct check_definition d = ttl();
     d.ttl_ns = INT64_MAX;

@@ -149,9 +149,8 @@ Test(service, refused) {
          "Invalid check: Interval and TTL cannot both be specified"},
         {"{\"Name\":\"x\",\"Check\":{\"TTL\":\"5s\",\"Status\":\"bogus\"}}",
          "Status for checks must 'passing', 'warning', 'critical'"},
-        {"{\"Name\":\"x\",\"Check\":{\"Args\":[\"true\"],\"Interval\":\"10s\"}}",
-         "Invalid check: script checks (Args)"},
-        {"{\"Name\":\"x\",\"Check\":{\"GRPC\":\"a:1\",\"Interval\":\"10s\"}}", "Invalid check: gRPC checks"},
+        {"{\"Name\":\"x\",\"Check\":{\"Args\":[1],\"Interval\":\"10s\"}}", "Check: Args: strings of text"},
+        {"{\"Name\":\"x\",\"Check\":{\"GRPC\":\"a:1\"}}", "Invalid check: Interval must be > 0"},
         {"{\"Name\":\"x\",\"Check\":{\"HTTP\":\"http://x\",\"Interval\":\"10s\",\"Header\":{\"a\":\"b\"}}}",
          "Check: Header: "},
         {"{\"Name\":\"x\",\"Check\":{\"HTTP\":\"http://x\",\"Interval\":\"10s\",\"OutputMaxSize\":-1}}",
@@ -225,12 +224,141 @@ Test(check, refused) {
         {"{\"Name\":\"n\",\"TTL\":\"5s\",\"Status\":\"maintenance\"}", "Bad check status"},
         {"{\"Check\":{\"Name\":\"n\",\"TTL\":\"5s\"}}", "unknown key \"Check\""},
         {"{\"Name\":\"n\",\"TTL\":\"5s\",\"Timeout\":\"x\"}", "Timeout: \"x\""},
-        {"{\"Name\":\"n\",\"Alias_Node\":\"x\",\"Interval\":\"5s\"}", "alias checks"},
+        {"{\"Name\":\"n\",\"Alias_Node\":\"x\",\"TTL\":\"5s\"}", "TTL must be not be set for Alias checks"},
+        {"{\"Name\":\"n\",\"AliasService\":\"x\",\"HTTP\":\"http://a\",\"Interval\":\"5s\"}",
+         "Interval cannot be set for Alias checks"},
+        {"{\"Name\":\"n\",\"AliasService\":\"x\",\"Args\":[\"a\"],\"Interval\":\"5s\"}",
+         "Interval cannot be set for Alias checks"},
+        {"{\"Name\":\"n\",\"Args\":[\"a\"]}",
+         "Invalid check: Interval must be > 0 for Script, HTTP, or TCP checks"},
+        {"{\"Name\":\"n\",\"UDP\":\"a:1\"}",
+         "Interval must be > 0 for Script, HTTP, H2PING, TCP, UDP or OSService checks"},
+        {"{\"Name\":\"n\",\"OSService\":\"a\",\"TTL\":\"1s\"}",
+         "Interval must be > 0 for Script, HTTP, H2PING, TCP, UDP or OSService checks"},
+        {"{\"Name\":\"n\",\"Args\":\"a\",\"Interval\":\"1s\"}", "Args: an array is wanted"},
+        {"{\"Name\":\"n\",\"ScriptArgs\":[\"a\",null],\"Interval\":\"1s\"}",
+         "ScriptArgs: strings of text are wanted"},
+        {"{\"Name\":\"n\",\"Args\":[\"a\\u0000b\"],\"Interval\":\"1s\"}", "Args: strings of text are wanted"},
+        {"{\"Name\":\"n\",\"Args\":[\"\",\"x\"],\"Interval\":\"1s\"}",
+         "Args: the first is the program, and it is empty"},
+        {"{\"Name\":\"n\",\"Script\":\"true\",\"Interval\":\"1s\"}", "there is no Script; give the program"},
+        {"{\"Name\":\"n\",\"DockerContainerID\":\"f\",\"Args\":[\"a\"],\"Interval\":\"1s\"}",
+         "Docker checks"},
+        {"{\"Name\":\"n\",\"OSService\":\"-H\",\"Interval\":\"1s\"}",
+         "OSService: \"-H\" is no name of a unit"},
+        {"{\"Name\":\"n\",\"OSService\":\"a*\",\"Interval\":\"1s\"}", "is no name of a unit"},
+        {"{\"Name\":\"n\",\"OSService\":\"a b\",\"Interval\":\"1s\"}", "is no name of a unit"},
+        {"{\"Name\":\"n\",\"GRPC\":7,\"Interval\":\"1s\"}", "GRPC: "},
+        {"{\"Name\":\"n\",\"H2PING\":\"a:1\",\"H2PingUseTLS\":\"no\",\"Interval\":\"1s\"}", "H2PingUseTLS: "},
+        {"{\"Name\":\"n\",\"Args\":[\"a\"],\"Interval\":\"1s\",\"FailuresBeforeWarning\":3,"
+         "\"FailuresBeforeCritical\":2}",
+         "FailuresBeforeWarning can't be higher than FailuresBeforeCritical"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         struct fault fault = {0};
         cr_assert_null(check(rows[i].text, &fault), "%s", rows[i].text);
         cr_assert_not_null(strstr(fault.text, rows[i].says), "%s: %s", rows[i].text, fault.text);
+    }
+}
+
+/* Every kind, as the API and as configuration files spell it; where several are asked for, the one that Consul runs. */
+Test(check, kinds) {
+    static const struct {
+        const char *text;
+        enum check_kind kind;
+        const char *type;
+        int64_t timeout;
+    } rows[] = {
+        {"\"TTL\":\"9s\"", CHECK_TTL, "ttl", 10},
+        {"\"HTTP\":\"http://a\",\"Interval\":\"9s\"", CHECK_HTTP, "http", 10},
+        {"\"tcp\":\"a:1\",\"interval\":\"9s\"", CHECK_TCP, "tcp", 10},
+        {"\"UDP\":\"a:1\",\"Interval\":\"9s\"", CHECK_UDP, "udp", 10},
+        {"\"GRPC\":\"a:1/s\",\"Interval\":\"9s\"", CHECK_GRPC, "grpc", 10},
+        {"\"h2ping\":\"a:1\",\"interval\":\"9s\"", CHECK_H2PING, "h2ping", 10},
+        {"\"Args\":[\"x\"],\"Interval\":\"9s\"", CHECK_SCRIPT, "script", 30},
+        {"\"ScriptArgs\":[\"x\"],\"Interval\":\"9s\"", CHECK_SCRIPT, "script", 30},
+        {"\"script_args\":[\"x\"],\"args\":[],\"interval\":\"9s\"", CHECK_SCRIPT, "script", 30},
+        {"\"os_service\":\"x\",\"interval\":\"9s\"", CHECK_OS_SERVICE, "os_service", 30},
+        {"\"OSService\":\"a@b\\\\x2d.service\",\"Interval\":\"9s\"", CHECK_OS_SERVICE, "os_service", 30},
+        {"\"AliasService\":\"x\"", CHECK_ALIAS, "alias", 10},
+        {"\"alias_node\":\"x\"", CHECK_ALIAS, "alias", 10},
+        {"\"AliasService\":\"x\",\"Interval\":\"9s\"", CHECK_ALIAS, "alias", 10},
+        {"\"HTTP\":\"http://a\",\"TCP\":\"a:1\",\"GRPC\":\"a:1\",\"Interval\":\"9s\"", CHECK_HTTP, "http",
+         10},
+        {"\"GRPC\":\"a:1\",\"Args\":[\"x\"],\"Interval\":\"9s\"", CHECK_GRPC, "grpc", 10},
+        {"\"Shell\":\"sh\",\"TTL\":\"9s\"", CHECK_TTL, "ttl", 10},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        char text[300];
+        struct fault fault = {0};
+        snprintf(text, sizeof text, "{\"Name\":\"n\",%s}", rows[i].text);
+        struct check_definition *d = check(text, &fault);
+        cr_assert_not_null(d, "%s: %s", text, fault.text);
+        cr_assert_eq(d->kind, rows[i].kind, "%s: %s", text, check_kind_text(d->kind));
+        cr_assert_str_eq(check_kind_text(d->kind), rows[i].type);
+        cr_assert_eq(d->timeout_ns, rows[i].timeout * SECOND, "%s", text);
+        check_definition_free(d);
+    }
+}
+
+Test(check, parts_of_the_kinds) {
+    struct fault fault = {0};
+    struct check_definition *d = check(
+        "{\"Name\":\"n\",\"args\":[\"/bin/"
+        "x\",\"-v\",\"\"],\"interval\":\"9s\",\"timeout\":\"2s\",\"output_max_size\":7,"
+        "\"grpc\":\"\",\"grpc_use_tls\":true,\"h2ping\":\"\"}",
+        &fault);
+    cr_assert_not_null(d, "%s", fault.text);
+    cr_assert_eq(d->arg_count, 3);
+    cr_assert_str_eq(d->args[0], "/bin/x");
+    cr_assert_str_eq(d->args[2], "", "an empty argument is one");
+    cr_assert(d->grpc_use_tls && !d->h2ping_use_tls);
+    cr_assert(d->timeout_ns == 2 * SECOND && d->output_max_size == 7);
+    check_definition_free(d);
+    d = check("{\"Name\":\"n\",\"H2PING\":\"a:1\",\"Interval\":\"9s\"}", &fault);
+    cr_assert_not_null(d, "%s", fault.text);
+    cr_assert(d->h2ping_use_tls, "TLS unless told otherwise");
+    check_definition_free(d);
+    d = check("{\"Name\":\"n\",\"H2PING\":\"a:1\",\"h2ping_use_tls\":false,\"Interval\":\"9s\"}", &fault);
+    cr_assert_not_null(d, "%s", fault.text);
+    cr_assert(!d->h2ping_use_tls);
+    check_definition_free(d);
+}
+
+/* Whatever has arguments in it, whether they would be run or not. */
+Test(check, scripts_run_only_where_they_may) {
+    static const struct {
+        const char *text;
+        bool scripts, local_scripts, from_file, may;
+    } rows[] = {
+        {"\"Args\":[\"x\"]", false, false, false, false},
+        {"\"Args\":[\"x\"]", false, false, true, false},
+        {"\"Args\":[\"x\"]", false, true, false, false},
+        {"\"Args\":[\"x\"]", false, true, true, true},
+        {"\"Args\":[\"x\"]", true, false, false, true},
+        {"\"Args\":[\"x\"]", true, false, true, true},
+        {"\"HTTP\":\"http://a\",\"ScriptArgs\":[\"x\"]", false, false, false, false},
+        {"\"OSService\":\"x\"", false, false, false, true},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        char text[300];
+        struct fault fault = {0};
+        struct check_permission permission = {rows[i].scripts, rows[i].local_scripts};
+        snprintf(text, sizeof text, "{\"Name\":\"n\",\"Interval\":\"9s\",%s}", rows[i].text);
+        struct check_definition *d = check(text, &fault);
+        cr_assert_not_null(d, "%s: %s", text, fault.text);
+        int error = check_definition_permit(d, &permission, rows[i].from_file, &fault);
+        cr_assert_eq(error, rows[i].may ? CO_OK : CO_DENIED, "row %zu", i);
+        if (!rows[i].may) {
+            cr_assert_str_eq(
+                fault.text,
+                rows[i].from_file
+                    ? "Scripts are disabled on this agent; to enable, configure 'enable_script_checks' or "
+                      "'enable_local_script_checks' to true"
+                    : "Scripts are disabled on this agent from remote calls; to enable, configure "
+                      "'enable_script_checks' to true");
+        }
+        check_definition_free(d);
     }
 }
 
@@ -262,7 +390,12 @@ Test(service, written_and_read_again) {
         "\"failuresbeforecritical\":5,"
         "\"failuresbeforewarning\":2,\"deregistercriticalserviceafter\":\"36h\",\"status\":\"warning\"},{"
         "\"ttl\":\"1500ms\"},"
-        "{\"tcp\":\"[::1]:80\",\"interval\":\"2s\",\"outputmaxsize\":9}]}",
+        "{\"tcp\":\"[::1]:80\",\"interval\":\"2s\",\"outputmaxsize\":9},"
+        "{\"args\":[\"a\",\"\",\"\\u00e4\\n\"],\"interval\":\"2s\"},{\"alias_node\":\"n\",\"alias_service\":"
+        "\"s\"},"
+        "{\"os_service\":\"u\",\"interval\":\"2s\"},{\"udp\":\"a:1\",\"interval\":\"2s\"},"
+        "{\"grpc\":\"a:1/s\",\"grpc_use_tls\":true,\"interval\":\"2s\"},"
+        "{\"h2ping\":\"a:1\",\"h2pingusetls\":false,\"interval\":\"2s\"}]}",
         &fault);
     cr_assert_not_null(d, "%s", fault.text);
     struct buffer once = {0}, twice = {0};
@@ -271,7 +404,10 @@ Test(service, written_and_read_again) {
     cr_assert_not_null(again, "%s in %s", fault.text, once.data);
     write_out(&twice, again);
     cr_assert_str_eq(once.data, twice.data);
-    cr_assert_eq(again->check_count, 3);
+    cr_assert_eq(again->check_count, 9);
+    for (size_t i = 0; i < d->check_count; i++) cr_assert_eq(again->checks[i]->kind, d->checks[i]->kind);
+    cr_assert_eq(again->checks[3]->arg_count, 3);
+    cr_assert(again->checks[7]->grpc_use_tls && !again->checks[8]->h2ping_use_tls);
     cr_assert_eq(again->checks[0]->timeout_ns, 1);
     cr_assert_eq(again->checks[0]->header_count, 2);
     cr_assert_str_eq(again->checks[1]->check_id, d->checks[1]->check_id);

@@ -1,0 +1,145 @@
+"""Checks of every kind on a real agent: scripts only where they are allowed, aliases, units of systemd, damping."""
+import json, os, subprocess
+from coordtest import Agent, check, run, until
+
+REMOTE = "Scripts are disabled on this agent from remote calls; to enable, configure 'enable_script_checks' to true"
+LOCAL = "Scripts are disabled on this agent; to enable, configure 'enable_script_checks' or 'enable_local_script_checks' to true"
+
+
+def shell(text, **more):
+    return dict({"Name": "script", "Args": ["/bin/sh", "-c", text], "Interval": "1s"}, **more)
+
+
+def state(agent, check_id):
+    """Status and output of a local check."""
+    found = agent.get("/v1/agent/checks")[2].get(check_id)
+    return (found["Status"], found["Output"]) if found else None
+
+
+def until_state(agent, check_id, status, output, within=15):
+    until("%s is %s: %s" % (check_id, status, output), lambda: state(agent, check_id) == (status, output) or None, within)
+
+
+def config_file(agent, content):
+    path = os.path.join(agent.dir, "checks.json")
+    with open(path, "w") as f:
+        json.dump(content, f)
+    return "-config-file=" + path
+
+
+def scripts_are_refused_unless_enabled():
+    agent = Agent().start()
+    answer = agent.put("/v1/agent/check/register", shell("exit 0"), expect=500)
+    check(answer.decode().strip() == REMOTE, "the refusal: %r" % answer)
+    answer = agent.put("/v1/agent/service/register", {"Name": "web", "Check": {"ScriptArgs": ["true"], "Interval": "1s"}}, expect=500)
+    check(answer.decode().strip() == REMOTE, "the refusal of a service: %r" % answer)
+    check(agent.get("/v1/agent/services")[2] == {} and agent.get("/v1/agent/checks")[2] == {}, "nothing was registered")
+    agent.stop()
+
+    agent.args = [config_file(agent, {"check": {"name": "file", "args": ["true"], "interval": "1s"}})]
+    r = subprocess.run(agent.argv(), capture_output=True, text=True, timeout=60)
+    lines = (r.stdout + r.stderr).strip().splitlines()
+    check(r.returncode == 1 and lines and "checks.json: check: " + LOCAL in lines[-1], "the start is refused: %d %r" % (r.returncode, lines))
+
+
+def scripts_from_files_only():
+    agent = Agent("-enable-local-script-checks")
+    agent.args.append(config_file(agent, {"check": {"id": "file", "name": "file", "args": ["/bin/sh", "-c", "echo from a file; exit 1"], "interval": "1s"}}))
+    agent.start()
+    until_state(agent, "file", "warning", "from a file\n")
+    answer = agent.put("/v1/agent/check/register", shell("exit 0"), expect=500)
+    check(answer.decode().strip() == REMOTE, "over the API still refused: %r" % answer)
+
+
+def scripts_run_and_survive_a_restart():
+    agent = Agent("-enable-script-checks").start()
+    mood = os.path.join(agent.dir, "mood")
+    agent.put("/v1/agent/service/register", {"Name": "web", "Check": dict(shell("cat %s; exit $(cat %s)" % (mood, mood)), CheckID="c", Timeout="5s")})
+    for code, status in (("0", "passing"), ("1", "warning"), ("2", "critical"), ("0", "passing")):
+        with open(mood + ".new", "w") as f:
+            f.write(code)
+        os.rename(mood + ".new", mood)
+        until_state(agent, "c", status, code)
+        until("the catalog has it", lambda: [c["Status"] for c in agent.get("/v1/health/checks/web")[2]] == [status])
+    check(agent.get("/v1/agent/checks")[2]["c"]["Type"] == "script", "its type")
+    agent.stop()
+    agent.start()
+    with open(mood, "w") as f:
+        f.write("1")
+    until_state(agent, "c", "warning", "1")
+
+    descriptors = agent.fd_count()
+    agent.put("/v1/agent/check/register", shell("echo stuck; trap '' TERM; sleep 7601 & sleep 7601", CheckID="nasty", Timeout="300ms"))
+    until_state(agent, "nasty", "critical", "Timed out (300ms) running check\n\nstuck\n")
+    agent.put("/v1/agent/check/deregister/nasty")
+
+    def children():
+        with open("/proc/%d/task/%d/children" % (agent.proc.pid, agent.proc.pid)) as f:
+            return f.read().split()
+    until("nothing is left of its programs", lambda: children() == [] and agent.fd_count() <= descriptors)
+    check(agent.stop()[0] == 0, "a clean end")
+
+    agent.args = []
+    agent.start()
+    until_state(agent, "c", "critical", REMOTE)
+    check("web" in agent.get("/v1/agent/services")[2], "the service stays")
+
+
+def aliases_follow():
+    agent = Agent(dev=True).start()
+    agent.put("/v1/agent/service/register", {"Name": "front", "Check": {"CheckID": "a", "Name": "behind", "AliasService": "back"}})
+    until_state(agent, "a", "critical", "Service back could not be found on node " + agent.name)
+    agent.put("/v1/agent/service/register", {"Name": "back", "Check": {"CheckID": "b", "Name": "beat", "TTL": "10m"}})
+    until_state(agent, "a", "critical", 'Aliased check "beat" failing: ')
+    agent.put("/v1/agent/check/pass/b")
+    until_state(agent, "a", "passing", "All checks passing.")
+    until("DNS has it", lambda: agent.dig_short("front.service.coord") != [])
+    agent.put("/v1/agent/check/fail/b?note=out+of+beer")
+    until_state(agent, "a", "critical", 'Aliased check "beat" failing: out of beer')
+    until("DNS drops it", lambda: agent.dig_short("front.service.coord") == [])
+    agent.put("/v1/catalog/register", {"Node": "far", "Address": "10.0.0.7", "Service": {"Service": "db"}, "Check": {"CheckID": "d", "Name": "d", "ServiceID": "db", "Status": "warning", "Output": "slow"}})
+    agent.put("/v1/agent/check/register", {"Name": "far", "AliasNode": "far", "AliasService": "db"})
+    until_state(agent, "far", "warning", 'Aliased check "d" failing: slow')
+
+
+def units_are_asked_of_systemd():
+    agent = Agent(dev=True)
+    folder = os.path.join(agent.dir, "bin")
+    os.mkdir(folder)
+    with open(os.path.join(folder, "systemctl"), "w") as f:
+        f.write('#!/bin/sh\nfor unit; do :; done\ncat %s/$unit\n' % folder)
+    os.chmod(os.path.join(folder, "systemctl"), 0o755)
+    with open(os.path.join(folder, "web"), "w") as f:
+        f.write("LoadState=loaded\nActiveState=active\nSubState=running\n")
+    os.environ["PATH"], path = folder + ":" + os.environ["PATH"], os.environ["PATH"]
+    try:
+        agent.start()
+    finally:
+        os.environ["PATH"] = path
+    agent.put("/v1/agent/check/register", {"Name": "u", "OSService": "web", "Interval": "1s"})
+    until_state(agent, "u", "passing", 'Service "web" is healthy')
+    with open(os.path.join(folder, "web"), "w") as f:
+        f.write("LoadState=loaded\nActiveState=failed\nSubState=failed\n")
+    until_state(agent, "u", "critical", "service status: failed (failed) - OS Service unhealthy")
+    os.remove(os.path.join(folder, "web"))
+    until("systemd is gone", lambda: state(agent, "u")[1].startswith('systemd cannot be asked about service "web": cat: '))
+    answer = agent.put("/v1/agent/check/register", {"Name": "u", "OSService": "-H", "Interval": "1s"}, expect=400)
+    check(b'OSService: "-H" is no name of a unit' in answer, "the refusal: %r" % answer)
+
+
+def flapping_is_held():
+    agent = Agent(dev=True)
+    agent.args = [config_file(agent, {"coord": {"check_flap_limit": 3, "check_flap_window": "4s"}})]
+    agent.start()
+    agent.put("/v1/agent/check/register", {"Name": "f", "TTL": "10m", "Status": "passing"})
+    for _ in range(3):
+        agent.put("/v1/agent/check/fail/f?note=down")
+        agent.put("/v1/agent/check/pass/f?note=up")
+    held = "Held as critical: more than 3 changes of state within 4s (check_flap_limit). It is passing now. Output: up"
+    check(state(agent, "f") == ("critical", held), "held: %r" % (state(agent, "f"),))
+    until("the catalog says why", lambda: [(c["Status"], c["Output"]) for c in agent.get("/v1/health/node/" + agent.name)[2] if c["CheckID"] == "f"] == [("critical", held)])
+    until_state(agent, "f", "passing", "up")
+
+
+if __name__ == "__main__":
+    run([scripts_are_refused_unless_enabled, scripts_from_files_only, scripts_run_and_survive_a_restart, aliases_follow, units_are_asked_of_systemd, flapping_is_held])
