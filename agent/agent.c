@@ -147,6 +147,7 @@ static int start_http(struct agent *agent, struct fault *fault) {
                                  .connections_max = (unsigned)c->http_connections_max,
                                  .body_max = c->http_body_max,
                                  .idle_timeout_ms = (uint64_t)(c->http_idle_timeout_ns / 1000000),
+                                 .wait_default_ms = (uint64_t)(c->default_query_time_ns / 1000000),
                                  .wait_max_ms = (uint64_t)(c->max_query_time_ns / 1000000),
                                  .watches_max = c->http_watches_max,
                                  .cache_bytes = c->http_cache_bytes};
