@@ -306,6 +306,8 @@ static void cut(struct connection *connection, const char *status, const char *w
     if (why) say_plainly(connection, status, why);
     connection->hung_up = true;
     shutdown(connection->fd, SHUT_RDWR);
+    /* What reads no further may have missed it. */
+    if (connection->mhd) MHD_set_connection_option(connection->mhd, MHD_CONNECTION_OPTION_TIMEOUT, 1U);
 }
 
 /* libmicrohttpd 0.9 looks in vain, again and again, for the end of a chunk's line that its memory cannot hold,

@@ -126,6 +126,12 @@ def endless_chunk_lines():
     for size in (5000, 9000):
         answer = agent.raw(head.replace(b"Host: x", b"Host: x\r\nConnection: close") + b"3;" + b"a" * size + tail)
         check(status_of(answer) == 200, "an extension of %d is skipped: %r" % (size, answer))
+    fds = agent.fd_count()
+    for _ in range(10):  # gone before it is found out
+        with socket.create_connection((agent.ip, 8500)) as s:
+            s.sendall(head + b"3;" + b"a" * 9640)
+            time.sleep(0.05)
+    until("their descriptors are freed", lambda: agent.fd_count() <= fds + 2, within=10)
     socks = []
     for size in range(9000, 9700, 8):  # one of them fills the memory to the last byte
         s = socket.create_connection((agent.ip, 8500))
