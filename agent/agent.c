@@ -80,18 +80,13 @@ static int start_server(struct agent *agent, struct fault *fault) {
 
 static int start_client(struct agent *agent, struct fault *fault) {
     const struct config *c = &agent->config;
-    size_t count = 0;
-    const char **join = arena_alloc(&agent->arena, (c->retry_join.count + c->start_join.count + 1) * sizeof *join);
-    for (size_t i = 0; i < c->retry_join.count; i++) join[count++] = c->retry_join.items[i];
-    for (size_t i = 0; i < c->start_join.count; i++) join[count++] = c->start_join.items[i];
-    join[count] = NULL;
     struct rpc_client_config config = {.cluster = c->datacenter,
                                        .node_name = agent->identity.node_name,
                                        .address = agent->identity.address,
                                        .node_id = agent->identity.node_id,
                                        .bind = c->bind_addr,
                                        .port = c->server_port > 0 ? (uint16_t)c->server_port : 8300,
-                                       .join = join};
+                                       .join = c->retry_join.items};
     return rpc_client_start(&agent->loop, &config, &agent->rpc, fault);
 }
 
@@ -183,6 +178,7 @@ static int start_http(struct agent *agent, struct fault *fault) {
                                  .connections_max = (unsigned)c->http_connections_max,
                                  .body_max = c->http_body_max,
                                  .idle_timeout_ms = (uint64_t)(c->http_idle_timeout_ns / 1000000),
+                                 .wait_default_ms = (uint64_t)(c->default_query_time_ns / 1000000),
                                  .wait_max_ms = (uint64_t)(c->max_query_time_ns / 1000000),
                                  .watches_max = c->http_watches_max,
                                  .cache_bytes = c->http_cache_bytes};
