@@ -186,3 +186,17 @@ void raft_message_drop(struct raft_message *message) {
     message->entries = NULL;
     message->entry_count = 0;
 }
+
+uint64_t raft_message_room(const struct raft_message *append) {
+    uint64_t bytes = 0;
+    bool commands = false;
+    for (size_t i = 0; i < append->entry_count; i++) {
+        bytes += raft_entry_bytes(&append->entries[i]).size + RAFT_ENTRY_OVERHEAD;
+        commands |= append->entries[i].type == RAFT_ENTRY_COMMAND;
+    }
+    return commands ? bytes : 0;
+}
+
+struct raft_message raft_message_heard(const struct raft_message *append) {
+    return (struct raft_message){.type = append->type, .from = append->from, .to = append->to, .term = append->term, .round = append->round};
+}

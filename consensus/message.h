@@ -46,4 +46,11 @@ void raft_message_encode(const struct raft_message *message, struct buffer *out)
 int raft_message_decode(struct slice bytes, struct raft_message *message);
 void raft_message_drop(struct raft_message *message);    /* drops entry references and frees the entry array */
 
+/* An APPEND whose entries there is no room for. What its commands take in the log, about (0: it has none, and is always to be taken); and
+ * what is left of it without its entries: a heartbeat for the beginning of the log, which the core itself sends where it knows no better.
+ * The leader is heard and its round echoed, nothing is promised, and it sends again with its next heartbeat. Owns nothing. */
+#define RAFT_ENTRY_OVERHEAD 64      /* in the log, besides its data */
+uint64_t raft_message_room(const struct raft_message *append);
+struct raft_message raft_message_heard(const struct raft_message *append);
+
 #endif

@@ -35,6 +35,7 @@ struct write_job {
     struct job job;
     enum { WRITE_PERSIST, WRITE_CHUNK, WRITE_DROP } type;
     struct raft_persist persist;
+    uint64_t bytes;                           /* its entries in the log, about */
     struct raft_chunk_write chunk;            /* data copied behind the struct */
     uint64_t drop_index;
 };
@@ -95,6 +96,8 @@ struct node {
     struct wal *wal;
     _Atomic uint64_t write_begun_ms;                    /* the log writer waits for the disk since; 0: it does not */
     _Atomic uint64_t slow_ms;                           /* when a write ended that had taken too long */
+    _Atomic uint64_t write_bytes;                       /* of entries that the log writer has yet to write */
+    _Atomic bool applier_busy;                          /* it is doing what it took */
 
     /* Any thread puts. */
     struct mailbox proposals, read_box, news;

@@ -284,7 +284,7 @@ void commit_advance(struct raft *raft) {
 /* -- follower ----------------------------------------------------------------------------------------------------- */
 static void reject(struct raft *raft, const struct raft_message *m) {
     struct raft_message reply = {.type = RAFT_MSG_APPEND_REPLY, .from = raft->config.id, .to = m->from, .term = raft->term,
-                                 .round = m->round, .rejected = true, .match = m->last_index};
+                                 .round = m->round, .rejected = true, .match = m->last_index, .sick = raft->disk_sick};
     uint64_t hint = m->last_index < log_last_index(raft) ? m->last_index : log_last_index(raft), term = 0;
     while (hint > raft->commit && log_term_at(raft, hint, &term) && term > m->last_term) hint--;
     if (!log_term_at(raft, hint, &term)) term = 0;

@@ -86,7 +86,7 @@ static void propose_allowed(struct requests *r, struct raft *raft, uint64_t now_
     if (raft_role(raft) != RAFT_LEADER || raft_failed(raft)) { forward_waiting(r, raft); return; }
     size_t count = 0;
     uint64_t bytes = 0;
-    for (struct node_proposal *p = r->waiting; p; p = p->next) count++, bytes += p->data->size + 64;
+    for (struct node_proposal *p = r->waiting; p; p = p->next) count++, bytes += p->data->size + RAFT_ENTRY_OVERHEAD;
     if (!r->edge.has_room(r->edge.data, bytes)) { waiting_fail(r, CO_DISKFULL); return; }
     struct raft_entry *entries = mem_alloc(count * sizeof *entries);
     size_t i = 0;

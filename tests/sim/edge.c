@@ -102,14 +102,26 @@ void edge_abandon(struct server *server, struct node_proposal *proposal) {
     requests_end(proposal, CO_UNKNOWN_OUTCOME);
 }
 
+static void note_room(struct server *server, uint64_t now_ms, uint64_t bytes, bool room) {
+    if (disk_health_room(&server->disk_health, now_ms, bytes, room))
+        TRACE(server->sim, "s%u: its disk %s", server->slot + 1, room ? "has room again" : "is full");
+}
+
 static bool has_room(void *data, uint64_t bytes) {
     struct server *server = data;
     uint64_t now_ms = server_now_ms(server), ask = bytes;
     if (!disk_health_may_ask(&server->disk_health, now_ms, &ask)) return false;
-    bool room = wal_has_room(server->wal, ask);
-    if (disk_health_room(&server->disk_health, now_ms, bytes, room))
-        TRACE(server->sim, "s%u: its disk %s", server->slot + 1, room ? "has room again" : "is full");
+    bool room = wal_has_room(server->wal, ask + storage_waiting(server));
+    note_room(server, now_ms, bytes, room);
     return room;
+}
+
+/* As node.c's. */
+bool edge_takes_in(struct server *server, const struct raft_message *message) {
+    uint64_t bytes = raft_message_room(message);
+    if (bytes == 0 || wal_has_room(server->wal, bytes + storage_waiting(server))) return true;
+    note_room(server, server_now_ms(server), bytes, false);
+    return false;
 }
 
 /* -- reads -- */
