@@ -42,6 +42,7 @@ static void encode_head(const struct raft_message *message, Pb__RaftMessage *hea
     head->transfer = message->transfer;
     head->rejected = message->rejected;
     head->sick = message->sick;
+    head->full = message->full;
     head->match = message->match;
     head->hint_index = message->hint_index;
     head->hint_term = message->hint_term;
@@ -133,6 +134,7 @@ static void decode_head(const Pb__RaftMessage *head, struct raft_message *messag
     message->transfer = head->transfer;
     message->rejected = head->rejected;
     message->sick = head->sick;
+    message->full = head->full;
     message->match = head->match;
     message->hint_index = head->hint_index;
     message->hint_term = head->hint_term;

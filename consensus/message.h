@@ -24,6 +24,7 @@ struct raft_message {
     bool granted;                     /* *VOTE_REPLY */
     bool transfer;                    /* VOTE: campaign by transfer, the usual "there is a leader" refusal does not hold */
     bool sick;                        /* APPEND_REPLY: the sender's disk is sick: it is no one to hand leadership to */
+    bool full;                        /* APPEND_REPLY: it has no room for commands, and takes none in */
     bool rejected;                    /* APPEND_REPLY: prev did not match */
     uint64_t match;                   /* APPEND_REPLY: durable up to here; when rejected: the prev that was refused */
     uint64_t hint_index, hint_term;   /* APPEND_REPLY rejected: where to try next. SNAPSHOT_REPLY: hint_index = bytes stored */

@@ -215,10 +215,10 @@ static void judge_disk(struct node *node, uint64_t now_ms) {
     bool changed = disk_health_judge(health, now_ms, atomic_load(&node->write_begun_ms), atomic_load(&node->slow_ms));
     if (changed) tell_sick(node, health->sick, health->full);
     bool behind = health->sick || node->requests.fenced;
-    if (behind == node->behind_told) return;
-    node->behind_told = behind;
+    if (behind == node->behind_told && health->full == node->full_told) return;
+    node->behind_told = behind, node->full_told = health->full;
     struct raft_event event = {.type = RAFT_DISK, .now_ms = now_ms};
-    event.u.disk.sick = node->behind_told;
+    event.u.disk.sick = behind, event.u.disk.full = health->full;
     (void)raft_step(node->raft, &event);
 }
 

@@ -89,7 +89,7 @@ struct node {
     void (*closed)(void *data);
     void *closed_data;
     unsigned closing;
-    bool behind_told;                                   /* what the core was told: others should lead */
+    bool behind_told, full_told;                        /* what the core was told: others should lead; no room for commands */
     bool snapshot_wanted;                               /* whatever the log's size: the old one may have what was wrong */
 
     /* Shared: the log writer appends; pool jobs read. */

@@ -318,10 +318,12 @@ void edge_judge_disk(struct server *server) {
     struct disk_health *health = &server->disk_health;
     uint64_t now_ms = server_now_ms(server);
     if (health->full) (void)has_room(server, 0);
-    if (!disk_health_judge(health, now_ms, server->write_begun_ms, server->slow_ms)) return;
-    TRACE(server->sim, "s%u: its disk is %s", server->slot + 1, health->sick ? "sick" : "well");
+    bool changed = disk_health_judge(health, now_ms, server->write_begun_ms, server->slow_ms);
+    if (changed) TRACE(server->sim, "s%u: its disk is %s", server->slot + 1, health->sick ? "sick" : "well");
+    if (!changed && health->full == server->full_told) return;
+    server->full_told = health->full;
     struct raft_event event = {.type = RAFT_DISK, .now_ms = now_ms};
-    event.u.disk.sick = health->sick;
+    event.u.disk.sick = health->sick, event.u.disk.full = health->full;
     (void)raft_step(server->raft, &event);
 }
 
@@ -362,6 +364,7 @@ void edge_open(struct server *server) {
                                        .mutations = server->sim->options.lease_mutations};
     server->leases = lease_keeper_new(&leases);
     server->disk_health = (struct disk_health){.room_again = 4096};
+    server->full_told = false;
     server->write_begun_ms = server->slow_ms = 0;
     server->poke_planned = server->restored = false;
     sim_schedule(server->sim, sim_random(server->sim, 0, 20) * MS, EVENT_BEAT, server->slot, 0, NULL);

@@ -163,6 +163,8 @@ void scenario_disk_full_follower_answers(struct sim *s) {
     unsigned restarts = full->restarts;
     uint64_t begun = s->sent_with_entries[leader->slot][full->slot];
     story_isolate(s, third);
+    uint64_t early = put(s, leader); /* it does not know yet, and cannot say what becomes of this */
+    EXPECT(s, WITHIN(s, 3000, op_get(s, early)->state != OP_WAITING) && !done(s, early));
     for (unsigned i = 0; i < 30; i++) {
         uint64_t read = get(s, leader);
         EXPECT(s, WITHIN(s, 1000, done(s, read)));
@@ -171,10 +173,12 @@ void scenario_disk_full_follower_answers(struct sim *s) {
     EXPECT(s, server_leads(leader) && full->restarts == restarts && full->disk_health.sick);
     /* What it cannot take is sent again with heartbeats only. */
     EXPECT(s, s->sent_with_entries[leader->slot][full->slot] - begun <= 3000 / s->raft.heartbeat_ms + 40);
-    uint64_t write = put(s, leader);
-    EXPECT(s, NEVER_IN(s, 500, done(s, write)));
+    uint64_t write = put(s, leader); /* there is room, but on no majority */
+    EXPECT(s, WITHIN(s, 500, refused(s, write)));
     fake_disk_set_capacity(full->disk, 0);
-    EXPECT(s, WITHIN(s, 2000, done(s, write) && full->machine.applied == leader->machine.applied));
+    EXPECT(s, WITHIN(s, 2000, full->machine.applied == leader->machine.applied));
+    sim_run(s, 2 * ROOM_LOOK_MS * MS); /* it asks, and the leader hears of it */
+    EXPECT(s, put_many(s, leader, 5));
     story_join(s, third);
     story_all_may(s);
     story_end(s);

@@ -308,6 +308,7 @@ struct server {
     /* what waits here, for whom, and who knows what to do: the program's own code (edge.c) */
     struct requests requests;
     struct disk_health disk_health;
+    bool full_told; /* what the core was told of it */
     struct forwarding *forwarding;
     struct lease_keeper *leases;
     uint64_t applied_seen, write_begun_ms, slow_ms;
