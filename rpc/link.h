@@ -31,6 +31,9 @@ struct link *link_dial(uv_loop_t *loop, const struct sockaddr *to, const struct 
 struct link *link_accept(uv_stream_t *server, const struct link_callbacks *callbacks, void *data);
 void link_close(struct link *link);                 /* `closed` comes later, from the loop */
 
+/* A larger frame ends the link (CO_TOOLARGE) before memory is taken for it; LINK_FRAME_MAX unless said, and at most. */
+void link_limit(struct link *link, uint32_t frame_max);
+
 /* Queues a frame. Nothing goes out before link_flush, so that a turn's frames share a write. */
 void link_send(struct link *link, uint8_t type, struct slice payload);
 /* The same in place: begin, append to the buffer, end. */
