@@ -26,7 +26,10 @@ void check_init(struct check *check, const struct check_definition *definition, 
         case CHECK_NONE: break;
         case CHECK_TTL: check->due_ns = later(now_ns, definition->ttl_ns); break;
         case CHECK_HTTP:
-        case CHECK_TCP: check->due_ns = later(now_ns, (int64_t)delay_ns); break;
+        case CHECK_TCP:
+        case CHECK_UDP:
+        case CHECK_GRPC:
+        case CHECK_H2PING: check->due_ns = later(now_ns, (int64_t)delay_ns); break;
     }
 }
 

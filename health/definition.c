@@ -95,6 +95,9 @@ const char *check_kind_text(enum check_kind kind) {
         case CHECK_TTL: return "ttl";
         case CHECK_HTTP: return "http";
         case CHECK_TCP: return "tcp";
+        case CHECK_UDP: return "udp";
+        case CHECK_GRPC: return "grpc";
+        case CHECK_H2PING: return "h2ping";
     }
     return "";
 }
@@ -135,6 +138,9 @@ void check_definition_free(struct check_definition *definition) {
     free(definition->method);
     free(definition->body);
     free(definition->tcp);
+    free(definition->udp);
+    free(definition->grpc);
+    free(definition->h2ping);
     free(definition->tls_server_name);
     free(definition);
 }
@@ -143,8 +149,8 @@ struct check_definition *check_definition_blank(const char *check_id, const char
     struct check_definition *blank = mem_zalloc(sizeof *blank);
     blank->check_id = mem_strdup(check_id);
     blank->service_id = mem_strdup(service_id);
-    char **empty[] = {&blank->name, &blank->notes, &blank->http,           &blank->method,
-                      &blank->body, &blank->tcp,   &blank->tls_server_name};
+    char **empty[] = {&blank->name, &blank->notes, &blank->http, &blank->method, &blank->body,
+                      &blank->tcp,  &blank->udp,   &blank->grpc, &blank->h2ping, &blank->tls_server_name};
     for (size_t i = 0; i < ARRAY_COUNT(empty); i++) *empty[i] = mem_strdup("");
     blank->initial_status = PB__STATUS__CRITICAL;
     return blank;

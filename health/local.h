@@ -16,13 +16,15 @@
 #include "registry/catalog.h"
 #include "rpc/rpc.h"
 
-enum check_kind { CHECK_NONE, CHECK_TTL, CHECK_HTTP, CHECK_TCP };   /* later: UDP, GRPC, H2PING, SCRIPT, ALIAS, OS_SERVICE */
+enum check_kind { CHECK_NONE, CHECK_TTL, CHECK_HTTP, CHECK_TCP, CHECK_UDP, CHECK_GRPC, CHECK_H2PING };   /* later: SCRIPT, ALIAS, OS_SERVICE */
 
 /* A check's definition as the API and configuration files give it, with defaults filled in. Strings belong to the struct. */
 struct check_definition {
     char *check_id, *name, *notes, *service_id;     /* service_id "": a node check */
     enum check_kind kind;
     char *http, *method, *body, *tcp;
+    char *udp, *grpc, *h2ping;       /* "host:port"; grpc: "host:port" or "host:port/service" */
+    bool grpc_use_tls, h2ping_use_tls;
     struct check_header { char *name, *value; } *headers;     /* one per value */
     size_t header_count;
     bool tls_skip_verify, disable_redirects;

@@ -27,6 +27,9 @@ struct run *run_start(struct runners *runners, const struct check_definition *de
         case CHECK_TTL: return NULL;
         case CHECK_HTTP: run = run_http_start(runners, definition, output_max); break;
         case CHECK_TCP: run = run_tcp_start(runners, definition); break;
+        case CHECK_UDP: run = run_udp_start(runners, definition); break;
+        case CHECK_GRPC: run = run_grpc_start(runners, definition); break;
+        case CHECK_H2PING: run = run_h2ping_start(runners, definition); break;
     }
     run->done = done;
     run->data = data;

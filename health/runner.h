@@ -39,6 +39,9 @@ struct run {
 void runners_left(struct runners *runners);      /* one of `open` is gone */
 struct run *run_http_start(struct runners *runners, const struct check_definition *definition, uint32_t output_max);
 struct run *run_tcp_start(struct runners *runners, const struct check_definition *definition);
+struct run *run_udp_start(struct runners *runners, const struct check_definition *definition);
+struct run *run_grpc_start(struct runners *runners, const struct check_definition *definition);
+struct run *run_h2ping_start(struct runners *runners, const struct check_definition *definition);
 void runner_http_close(struct runner_http *http);    /* NULL allowed */
 
 #endif
