@@ -16,6 +16,7 @@ struct tls {
     gnutls_certificate_credentials_t credentials;
     char *host;
     bool skip_verify, ready;
+    bool starved;       /* during a call: it asked for more than has come */
     struct slice in;    /* not read yet; empty between calls */
     struct buffer *out; /* during a call */
 };
@@ -23,6 +24,7 @@ struct tls {
 static ssize_t pull(gnutls_transport_ptr_t pointer, void *to, size_t size) {
     struct tls *tls = pointer;
     if (tls->in.size == 0) {
+        tls->starved = true;
         gnutls_transport_set_errno(tls->session, EAGAIN);
         return -1;
     }
@@ -78,6 +80,10 @@ void tls_free(struct tls *tls) {
 
 static bool waits(int result) { return result == GNUTLS_E_AGAIN || result == GNUTLS_E_INTERRUPTED; }
 
+/* GnuTLS says "again" after a session ticket or an update of keys too, with more to read: it waits only once it has
+ * asked for bytes that are not there. */
+static bool waits_for_more(const struct tls *tls, int result) { return waits(result) && tls->starved; }
+
 static int failed(struct tls *tls, int error, struct fault *fault) {
     if (error == GNUTLS_E_FATAL_ALERT_RECEIVED) {
         const char *alert = gnutls_alert_get_name(gnutls_alert_get(tls->session));
@@ -98,7 +104,7 @@ static int check_protocol(struct tls *tls, struct fault *fault) {
 static int handshake(struct tls *tls, struct fault *fault) {
     int result;
     do result = gnutls_handshake(tls->session);
-    while (result < 0 && !waits(result) && !gnutls_error_is_fatal(result));
+    while (result < 0 && !gnutls_error_is_fatal(result) && !waits_for_more(tls, result));
     if (waits(result)) return CO_OK;
     if (result < 0) return failed(tls, result, fault);
     if (!tls->skip_verify && !trust_verify(tls->session, tls->host, fault)) return fault->code;
@@ -115,7 +121,7 @@ static int receive(struct tls *tls, struct buffer *plain, struct fault *fault) {
             buffer_append(plain, block, (size_t)got);
         } else if (got == 0) {
             return CO_CLOSED;
-        } else if (waits((int)got)) {
+        } else if (waits_for_more(tls, (int)got)) {
             return CO_OK;
         } else if (gnutls_error_is_fatal((int)got) || got == GNUTLS_E_REHANDSHAKE) {
             return failed(tls, (int)got, fault);
@@ -126,6 +132,7 @@ static int receive(struct tls *tls, struct buffer *plain, struct fault *fault) {
 int tls_receive(struct tls *tls, struct slice came, struct buffer *plain, struct buffer *out,
                 struct fault *fault) {
     tls->in = came;
+    tls->starved = false;
     tls->out = out;
     int rv = tls->ready ? CO_OK : handshake(tls, fault);
     if (rv == CO_OK && tls->ready) rv = receive(tls, plain, fault);

@@ -1,5 +1,6 @@
 #include "attempt.h"
 
+#include <signal.h>
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -52,6 +53,7 @@ struct outcome attempt_given_up(struct check_definition *definition, uint64_t af
     struct runners runners;
     uv_loop_t loop;
     uint64_t begun_ms = clock_mono_ms();
+    signal(SIGPIPE, SIG_IGN); /* as the agent has it */
     CHECK(uv_loop_init(&loop) == 0);
     runners_init(&runners, &loop);
     stage.run = run_start(&runners, definition, 4096, on_done, &stage);
