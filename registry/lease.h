@@ -48,8 +48,8 @@ enum lease_space {
 #define LEASE_TTL_MIN_NS   100000000       /* what commands may ask for; the HTTP API has bounds of its own */
 #define LEASE_TTL_MAX_NS   86400000000000
 
-/* LEASE_GRANT: CO_OK with the pb.Lease; CO_EXISTS (see above), CO_INVALID. LEASE_END: yes, also when there was none (term 0), CO_CONFLICT (in
- * another term). LEASE_REAP: yes: removed; CO_CONFLICT. module_data: NULL, or the struct lease_box that its news go to. */
+/* LEASE_GRANT: CO_OK with the pb.Lease; CO_EXISTS (see above), CO_INVALID. LEASE_END: yes, also when there was none, but for
+ * `leave`: who leaves in order and hears no has been given up already, and deregisters its node; CO_CONFLICT (in another term). LEASE_REAP: yes: removed; CO_CONFLICT. module_data: NULL, or the struct lease_box that its news go to. */
 extern const struct machine_module lease_module;
 extern const struct query_type query_lease;          /* LeaseRequest -> LeaseEntry; found=false; thing: the lease */
 extern const struct query_type query_leases;         /* LeaseListRequest -> LeaseEntriesResult; thing: table */

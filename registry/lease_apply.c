@@ -126,7 +126,7 @@ static int apply_end(struct machine_tx *tx, const Pb__LeaseEndCommand *command, 
     if (command->term != 0 && command->term != tx->term) return refuse(result, CO_CONFLICT, "proposed in another term");
     Pb__Lease *lease;
     int rv = lease_record(tx->store, slice_text(command->id), tx->arena, &lease);
-    result->yes = true; /* also when there is no such lease */
+    result->yes = rv == CO_OK || !command->leave;
     if (rv == CO_NOTFOUND) return CO_OK;
     if (rv == CO_OK) lease_end(tx, lease, command->leave ? END_LEFT : END_OVER);
     return rv;

@@ -27,7 +27,7 @@ def frame(kind, payload):
 HELLO, WRITES, KINDS, REFUSED = 1, 3, 16, 32
 
 
-def hello(identity, cluster=b"dc1", cluster_id=0, least=1, most=3):
+def hello(identity, cluster=b"dc1", cluster_id=0, least=1, most=harness.NEWEST):
     """As a server of this version says it; cluster versions `least` to `most`."""
     return frame(HELLO, field(1, b"coord-peer") + field(2, 1) + field(3, 2) + field(4, cluster) + field(5, identity) +
                  field(6, b"10.9.9.9:8300") + field(7, b"stranger") + field(8, 3) + varint(11 << 3 | 1) + struct.pack("<Q", cluster_id) +
