@@ -36,7 +36,7 @@ struct agent {
     struct dns_server *dns;
     Pb__Node *node;
     struct arena arena;
-    bool stopping;
+    bool stopping, leaving;
     int exit_code;
 };
 
@@ -156,6 +156,8 @@ static int start_local(struct agent *agent, struct fault *fault) {
                                   .is_server = agent->config.server,
                                   .server_port = (uint16_t)(agent->config.server && agent->config.server_port > 0 ? agent->config.server_port : 0),
                                   .version = COORD_VERSION,
+                                  .lease_ttl_ns = agent->config.node_lease_ttl_ns,
+                                  .reconnect_timeout_ns = agent->config.reconnect_timeout_ns,
                                   .check_update_interval_ns = agent->config.check_update_interval_ns,
                                   .permission = config_check_permission(&agent->config),
                                   .flap_limit = (uint32_t)agent->config.check_flap_limit,
@@ -268,10 +270,17 @@ static void stop(struct agent *agent) {
     CHECK(uv_queue_work(&agent->loop, &agent->stop_work, stop_http, http_stopped) == 0);
 }
 
+static void left(void *data) { stop(data); }
+
+/* Leaves in order where the settings say so; a second signal does not wait for it. */
 static void on_signal(uv_signal_t *handle, int number) {
     struct agent *agent = handle->data;
-    log_info("agent", "stopping signal=%s", number == SIGINT ? "SIGINT" : "SIGTERM");
-    stop(agent);
+    const struct config *c = &agent->config;
+    bool leave = agent->local && !agent->leaving && (number == SIGINT ? !c->skip_leave_on_interrupt : c->leave_on_terminate);
+    log_info("agent", "%s signal=%s", leave ? "leaving" : "stopping", number == SIGINT ? "SIGINT" : "SIGTERM");
+    agent->leaving = true;
+    if (leave) local_leave(agent->local, left, agent);
+    else stop(agent);
 }
 
 /* -- life

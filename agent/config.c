@@ -42,6 +42,7 @@ void config_init(struct config *config) {
         .raft_multiplier = 1,
         .scrub_interval_ns = 3600 * SECOND,
         .reconnect_timeout_ns = 72 * 3600 * SECOND,
+        .node_lease_ttl_ns = 10 * SECOND,
         .check_output_max_size = 4096,
         .check_update_interval_ns = 300 * SECOND,
         .check_flap_window_ns = 60 * SECOND,
@@ -279,6 +280,8 @@ int config_finish(struct config *config, struct fault *fault) {
     if (!config->data_dir && !config->dev) {
         return fault_set(fault, CO_INVALID, "data_dir: must be given (-data-dir), unless -dev is");
     }
+    if (config->node_lease_ttl_ns < SECOND || config->node_lease_ttl_ns > 24 * 3600 * SECOND)
+        return fault_set(fault, CO_INVALID, "coord.node_lease_ttl: must be between 1s and 24h");
     if (config->alt_domain && strcasecmp(config->alt_domain, config->domain) == 0) config->alt_domain = NULL;
     if (config->default_query_time_ns > config->max_query_time_ns) {
         config->default_query_time_ns = config->max_query_time_ns;

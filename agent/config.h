@@ -95,6 +95,7 @@ struct config {
     uint64_t raft_multiplier;                         /* 1 */
     int64_t scrub_interval_ns;                        /* 1 h; 0: never */
     int64_t reconnect_timeout_ns;                     /* 72 h */
+    int64_t node_lease_ttl_ns;                        /* 10 s; coord.node_lease_ttl */
     bool leave_on_terminate;      /* false on servers, true on client agents (config_finish) */
     bool skip_leave_on_interrupt; /* true on servers, false on client agents (config_finish) */
     bool leave_on_terminate_given, skip_leave_on_interrupt_given;
