@@ -34,7 +34,7 @@ def granted_renewed_revoked():
     check(json.loads(agent.put("/v1/lease/renew/" + id.upper()))["ID"] == id, "an ID in upper case is the same")
     seen = agent.get("/v1/lease/" + id)[2]
     check(seen["Name"] == "job" and seen["Keys"] == [] and seen["Services"] == [] and seen["CreateIndex"] == lease["CreateIndex"], seen)
-    check("Remaining" in seen and seen["Remaining"].startswith("1m2"), "what is left of it: %r" % seen)
+    check(seen.get("Remaining", "").startswith(("1m2", "1m30s")), "what is left of it: %r" % seen)
     check("Remaining" not in agent.get("/v1/lease/%s?stale" % id)[2], "only the leader knows")
     agent.put("/v1/kv/a?lease=" + id, b"1")
     register(agent, "ext1", id, "web")
@@ -115,7 +115,7 @@ def expires_in_time_and_not_before():
     check(len(woken) == len(paths), "all were woken: %r" % woken)
     for path, at, index, status, body in woken:
         check(at - begun > 2.0, "%s: ended %.2f s after its last renewal, before its TTL" % (path, at - begun))
-        check(at - begun < 2.0 + 1.0 * SLOW, "%s: ended %.2f s after its last renewal" % (path, at - begun))
+        check(at - begun < 2.0 + 2.0 * SLOW, "%s: ended %.2f s after its last renewal" % (path, at - begun))
     check(len({index for _, _, index, _, _ in woken}) == 1, "in one entry: %r" % [(p, i) for p, _, i, _, _ in woken])
     check(raw(agent, "PUT", "/v1/lease/renew/" + lease["ID"])[0] == 404, "over")
     print("     gone %.2f s after the last renewal of 2 s" % (min(w[1] for w in woken) - begun))
