@@ -1,5 +1,4 @@
-/* The definitions of services and checks in configuration files, judged before anything is opened or founded.
- */
+/* The definitions of services and checks in configuration files: judged before anything is opened or founded, and replaced by others later. */
 #ifndef COORD_AGENT_DEFINITIONS_H
 #define COORD_AGENT_DEFINITIONS_H
 
@@ -8,5 +7,10 @@
 /* Each by itself, ids that stand twice, and checks of services that are nowhere (where the data folder holds
  * none that were saved). CO_INVALID; the fault names file and key. Changes nothing. */
 int definitions_check(const struct config *config, struct fault *fault);
+
+struct local;
+/* Loop thread. What `now` defines is registered, what `was` defined and `now` does not goes, unless it was registered over HTTP meanwhile; what both
+ * say alike is not touched. Both were judged. With a fault (a check of a service that is nowhere) nothing has changed. */
+int definitions_replace(struct local *local, const struct config *was, const struct config *now, struct fault *fault);
 
 #endif

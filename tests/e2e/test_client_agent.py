@@ -111,4 +111,5 @@ def all_members():
     until("what is known is shown without servers", lambda: {m["Node"] for m in rows(words(agents[0], "members"))} >= {"a1"}, 20)
 
 
-run([every_route, operators_on_a_client_agent, all_members])
+if __name__ == "__main__":
+    run([every_route, operators_on_a_client_agent, all_members])
