@@ -130,6 +130,13 @@ struct http_call {
 void http_call(struct http_request *request, struct http_call *call);     /* parks the request; then start what will end by http_called */
 void http_called(struct http_call *call, int error);
 
+/* -- records for an answer that is made of more than one thing ------------------------------------------------------------ */
+/* Asks once, without waiting for a change and without its headers; then `view`, on the worker, with CO_OK and the records (in the request's
+ * arena), or why there are none (NULL). It must reply, or go on with another call. `message` lives in the request's arena. */
+typedef void (*http_fetched)(struct http_request *request, int error, const struct query_result *result);
+void http_fetch(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message, enum rpc_freshness freshness,
+                http_fetched view);
+
 /* -- waiting for something else --------------------------------------------------------------------------------------- */
 /* Parks the request until http_deferred is called (any thread, once); then `view` runs on the worker and must reply. At most
  * `wait_ms`: then view is called with CO_TIMEOUT, and the ticket stays valid until http_deferred. */
