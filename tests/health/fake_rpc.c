@@ -24,6 +24,7 @@ struct rpc {
     unsigned lose;
     _Atomic uint64_t writes, renewals, fetched, cancelled, fenced;
     _Atomic bool fence;
+    _Atomic unsigned slow_us;
 };
 
 struct job {
@@ -192,6 +193,7 @@ void fake_rpc_apply(struct rpc *rpc, uint8_t command, const ProtobufCMessage *me
 uint64_t fake_rpc_fetched(struct rpc *rpc) { return rpc->fetched; }
 uint64_t fake_rpc_cancelled(struct rpc *rpc) { return rpc->cancelled; }
 void fake_rpc_fence(struct rpc *rpc, bool fence) { rpc->fence = fence; }
+void fake_rpc_slow(struct rpc *rpc, unsigned us) { rpc->slow_us = us; }
 uint64_t fake_rpc_fenced(struct rpc *rpc) { return rpc->fenced; }
 void fake_rpc_version(struct rpc *rpc, unsigned version) {
     Pb__ClusterVersionCommand command = PB__CLUSTER_VERSION_COMMAND__INIT;
@@ -221,6 +223,7 @@ void rpc_renew(struct rpc *rpc, struct rpc_renew *renewal) {
 }
 
 int rpc_serves(struct rpc *rpc) {
+    if (rpc->slow_us) usleep(rpc->slow_us);
     if (!rpc->fence) return CO_OK;
     atomic_fetch_add(&rpc->fenced, 1);
     return CO_FENCED;

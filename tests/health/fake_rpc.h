@@ -19,6 +19,7 @@ uint64_t fake_rpc_fetched(struct rpc *rpc);                /* so often something
 uint64_t fake_rpc_cancelled(struct rpc *rpc);
 /* Fetches that are read from now on end with CO_FENCED; those that wait, when their thing changes. */
 void fake_rpc_fence(struct rpc *rpc, bool fence);
+void fake_rpc_slow(struct rpc *rpc, unsigned us);          /* each of them is read so much after the one before */
 uint64_t fake_rpc_fenced(struct rpc *rpc);                 /* so often that was so */
 /* Raises the cluster version, which is 1: commands that came later are refused with CO_UNSUPPORTED, leases among them. */
 void fake_rpc_version(struct rpc *rpc, unsigned version);
