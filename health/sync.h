@@ -2,7 +2,11 @@
  *
  * One write is out at a time, with everything that was dirty when it left (in one CATALOG_BATCH), so changes arrive in order. A whole
  * comparison with the catalog is made at the start, when an outcome is unknown, and about once a minute; it finds what others
- * changed or lost, and what stands there under our node that we do not know (which goes).
+ * changed or lost, and what this agent wrote there and does not know any more (which goes).
+ *
+ * Whose a record is: while this agent holds its node lease (so nobody else is this node, and the cluster knows the label) all that it
+ * writes is labelled by_agent. Under its node it removes only what is labelled; what others registered there stays as they left it, unless
+ * a service or check of the same id is registered here: then that one stands.
  *
  * Loop thread only. */
 #ifndef COORD_HEALTH_SYNC_H
@@ -48,6 +52,7 @@ void sync_compare(struct sync *sync, const struct sync_catalog *catalog);
 const ProtobufCMessage *sync_gather(struct sync *sync, uint8_t *command);
 /* The record of this node's own: node, its service "consul", its check; in the arena. */
 Pb__RegisterCommand *sync_own(struct sync *sync);
+bool sync_labels(const struct sync *sync);   /* what is written carries by_agent */
 
 #define SYNC_OWN_SERVICE "consul"
 #define SYNC_OWN_CHECK "serfHealth"
