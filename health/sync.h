@@ -17,6 +17,8 @@
 struct sync *sync_new(struct local *local);
 /* The catalog may hold something else than it did (a new node lease: it may have been reaped meanwhile): it is compared next. */
 void sync_compare_soon(struct sync *sync);
+/* Every agent has reason to compare: each does at a moment of its own within so long. */
+void sync_compare_within(struct sync *sync, uint64_t most_ms);
 /* Something became dirty, or may have. */
 void sync_kick(struct sync *sync);
 /* Lets go of what is out, closes its timer, then calls local_part_closed. */
