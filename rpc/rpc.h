@@ -106,6 +106,10 @@ bool rpc_known_leader(struct rpc *rpc);                                    /* ch
 /* Peers' addresses (voters), for /v1/status/peers: a copy in the arena. */
 size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses);
 
+/* -- the mass-removal brake ----------------------------------------------------------------------------------------- */
+/* What a leader decides by (registry/brake.h). hold_ms 0: off. */
+struct rpc_brake { uint32_t percent, instances, nodes; uint64_t window_ms, hold_ms; };
+
 /* -- sessions and leases ------------------------------------------------------------------------------------------ */
 /* Renews a session or a lease with the leader: acknowledged only after a leadership round that began after it arrived, and
  * never while its end is proposed. Sessions without TTL: CO_OK. `done` on the loop thread: CO_OK, CO_NOTFOUND, CO_NOLEADER. */
