@@ -220,11 +220,7 @@ static const struct machine_since since[] = {{LEASE_GRANT, BRAKE_RELEASE, LEASE_
 static const struct store_table tables[] = {{TABLE_LEASES, "leases"},
                                             {TABLE_LEASE_BINDINGS, "lease-bindings"},
                                             {TABLE_LEASE_NODES, "lease-nodes"},
-                                            {TABLE_DEAD_NODES, "dead-nodes"},
-                                            {TABLE_LOST, "lost"},
-                                            {TABLE_LOST_RECENT, "lost-recent"},
-                                            {TABLE_BRAKE, "brake"},
-                                            {TABLE_HELD, "held"}};
+                                            {TABLE_DEAD_NODES, "dead-nodes"}};
 static const struct query_type *const queries[] = {&query_lease, &query_leases, &query_dead_nodes, NULL};
 
 const struct machine_module lease_module = {.name = "lease",
