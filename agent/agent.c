@@ -36,7 +36,7 @@ struct agent {
     struct dns_server *dns;
     Pb__Node *node;
     struct arena arena;
-    bool stopping;
+    bool stopping, leaving;
     int exit_code;
 };
 
@@ -85,18 +85,13 @@ static int start_server(struct agent *agent, struct fault *fault) {
 
 static int start_client(struct agent *agent, struct fault *fault) {
     const struct config *c = &agent->config;
-    size_t count = 0;
-    const char **join = arena_alloc(&agent->arena, (c->retry_join.count + c->start_join.count + 1) * sizeof *join);
-    for (size_t i = 0; i < c->retry_join.count; i++) join[count++] = c->retry_join.items[i];
-    for (size_t i = 0; i < c->start_join.count; i++) join[count++] = c->start_join.items[i];
-    join[count] = NULL;
     struct rpc_client_config config = {.cluster = c->datacenter,
                                        .node_name = agent->identity.node_name,
                                        .address = agent->identity.address,
                                        .node_id = agent->identity.node_id,
                                        .bind = c->bind_addr,
                                        .port = c->server_port > 0 ? (uint16_t)c->server_port : 8300,
-                                       .join = join};
+                                       .join = c->retry_join.items};
     return rpc_client_start(&agent->loop, &config, &agent->rpc, fault);
 }
 
@@ -166,6 +161,8 @@ static int start_local(struct agent *agent, struct fault *fault) {
                                   .is_server = agent->config.server,
                                   .server_port = (uint16_t)(agent->config.server && agent->config.server_port > 0 ? agent->config.server_port : 0),
                                   .version = COORD_VERSION,
+                                  .lease_ttl_ns = agent->config.node_lease_ttl_ns,
+                                  .reconnect_timeout_ns = agent->config.reconnect_timeout_ns,
                                   .check_update_interval_ns = agent->config.check_update_interval_ns,
                                   .permission = config_check_permission(&agent->config),
                                   .flap_limit = (uint32_t)agent->config.check_flap_limit,
@@ -188,6 +185,7 @@ static int start_http(struct agent *agent, struct fault *fault) {
                                  .connections_max = (unsigned)c->http_connections_max,
                                  .body_max = c->http_body_max,
                                  .idle_timeout_ms = (uint64_t)(c->http_idle_timeout_ns / 1000000),
+                                 .wait_default_ms = (uint64_t)(c->default_query_time_ns / 1000000),
                                  .wait_max_ms = (uint64_t)(c->max_query_time_ns / 1000000),
                                  .watches_max = c->http_watches_max,
                                  .cache_bytes = c->http_cache_bytes};
@@ -277,10 +275,17 @@ static void stop(struct agent *agent) {
     CHECK(uv_queue_work(&agent->loop, &agent->stop_work, stop_http, http_stopped) == 0);
 }
 
+static void left(void *data) { stop(data); }
+
+/* Leaves in order where the settings say so; a second signal does not wait for it. */
 static void on_signal(uv_signal_t *handle, int number) {
     struct agent *agent = handle->data;
-    log_info("agent", "stopping signal=%s", number == SIGINT ? "SIGINT" : "SIGTERM");
-    stop(agent);
+    const struct config *c = &agent->config;
+    bool leave = agent->local && !agent->leaving && (number == SIGINT ? !c->skip_leave_on_interrupt : c->leave_on_terminate);
+    log_info("agent", "%s signal=%s", leave ? "leaving" : "stopping", number == SIGINT ? "SIGINT" : "SIGTERM");
+    agent->leaving = true;
+    if (leave) local_leave(agent->local, left, agent);
+    else stop(agent);
 }
 
 /* -- life

@@ -91,13 +91,13 @@ static void lease_row(struct cmd_table *table, struct json_object *lease) {
     append_list(&bound, lease, "Nodes", "node");
     buffer_append_byte(&bound, '\0');
     const char *node = text_of(lease, "Node");
-    const char *cells[] = {text_of(lease, "ID"), text_of(lease, "TTL"), text_of(lease, "Name"), node[0] ? node : "-", bound.data};
+    const char *cells[] = {text_of(lease, "ID"), text_of(lease, "TTL"), text_of(lease, "Remaining"), text_of(lease, "Name"), node[0] ? node : "-", bound.data};
     for (size_t i = 0; i < ARRAY_COUNT(cells); i++) cmd_cell(table, cells[i]);
     buffer_free(&bound);
 }
 
 static int lease_list(int argc, char **argv) {
-    static const char usage[] = "coord lease list [FLAGS]", *const heads[] = {"ID", "TTL", "Name", "Node", "Bound"};
+    static const char usage[] = "coord lease list [FLAGS]", *const heads[] = {"ID", "TTL", "Remaining", "Name", "Node", "Bound"};
     struct client client = {0};
     char **rest;
     int code = cmd_flags(argc, argv, NULL, 0, &client, usage, &rest);
@@ -105,7 +105,7 @@ static int lease_list(int argc, char **argv) {
     if (rest[0]) return cmd_wrong(usage, "no argument is wanted");
     struct client_answer answer = {0};
     struct fault fault = {0};
-    int rv = client_want(&client, "GET", "/v1/leases", NULL, false, &answer, &fault);
+    int rv = client_want(&client, "GET", "/v1/leases?remaining", NULL, false, &answer, &fault);
     struct json_object *list = rv == CO_OK ? json_parse(buffer_slice(&answer.body), &fault) : NULL;
     if (list && !json_object_is_type(list, json_type_array)) fault_set(&fault, CO_INVALID, "not a list of leases");
     struct cmd_table table = {.columns = ARRAY_COUNT(heads)};

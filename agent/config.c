@@ -42,6 +42,7 @@ void config_init(struct config *config) {
         .raft_multiplier = 1,
         .scrub_interval_ns = 3600 * SECOND,
         .reconnect_timeout_ns = 72 * 3600 * SECOND,
+        .node_lease_ttl_ns = 10 * SECOND,
         .brake_percent = 85,
         .brake_instances = 10,
         .brake_nodes = 3,
@@ -126,7 +127,7 @@ static int walk_value(const struct origin *parent, const char *folder, const cha
     if (!key && kind == FOLDER_NONE) return unknown_key(parent, folder, name);
     if (!value) return CO_OK; /* null: as if it were not there */
     if (key) {
-        if (key->field == NO_FIELD) note_without_effect(origin.config, key->path);
+        if (key->field == NO_FIELD || key->inert) note_without_effect(origin.config, key->path);
         return key_set_json(&origin, key, value);
     }
     if (kind == FOLDER_ARRAY) return walk_array(&origin, value, path);
@@ -178,7 +179,7 @@ int config_set(struct config *config, const char *source, const char *key_path, 
     CHECK(key);
     struct origin origin = {.config = config, .fault = fault, .source = source};
     if (memchr(text.data, '\0', text.size)) return origin_fault(&origin, CO_INVALID, "holds a NUL byte");
-    if (key->field == NO_FIELD) note_without_effect(config, source);
+    if (key->field == NO_FIELD || key->inert) note_without_effect(config, source);
     return key_set_text(&origin, key, text);
 }
 
@@ -284,9 +285,14 @@ int config_finish(struct config *config, struct fault *fault) {
     if (!config->data_dir && !config->dev) {
         return fault_set(fault, CO_INVALID, "data_dir: must be given (-data-dir), unless -dev is");
     }
+    if (config->node_lease_ttl_ns < SECOND || config->node_lease_ttl_ns > 24 * 3600 * SECOND)
+        return fault_set(fault, CO_INVALID, "coord.node_lease_ttl: must be between 1s and 24h");
     if (config->alt_domain && strcasecmp(config->alt_domain, config->domain) == 0) config->alt_domain = NULL;
     if (config->default_query_time_ns > config->max_query_time_ns) {
         config->default_query_time_ns = config->max_query_time_ns;
+    }
+    for (size_t i = 0; i < config->start_join.count; i++) {
+        texts_append(config, &config->retry_join, config->start_join.items[i]);
     }
     if (config->dev || config->bootstrap_expect == 1) config->bootstrap = true;
     if (config->raft_multiplier == 0) config->raft_multiplier = 1;

@@ -95,6 +95,7 @@ struct config {
     uint64_t raft_multiplier;                         /* 1 */
     int64_t scrub_interval_ns;                        /* 1 h; 0: never */
     int64_t reconnect_timeout_ns;                     /* 72 h */
+    int64_t node_lease_ttl_ns;                        /* 10 s; coord.node_lease_ttl */
     uint64_t brake_percent, brake_instances, brake_nodes; /* 85, 10, 3: the mass-removal brake */
     int64_t brake_window_ns, brake_hold_ns;           /* 15 s, 60 s; hold 0: off */
     bool leave_on_terminate;      /* false on servers, true on client agents (config_finish) */

@@ -33,6 +33,7 @@ struct key {
     size_t field; /* offset in struct config, or NO_FIELD: known, without effect yet */
     uint64_t least, most;
     key_accept accept;
+    bool inert; /* its value is kept, but nobody uses it yet */
 };
 
 /* The key of this path, whatever its case; NULL when there is none. */

@@ -14,14 +14,17 @@
 #define KV_VALUE_MOST ((uint64_t)16 << 20)
 
 #define FIELD(path, kind, member) \
-    { path, kind, offsetof(struct config, member), 0, UINT64_MAX, NULL }
+    { path, kind, offsetof(struct config, member), 0, UINT64_MAX, NULL, false }
 #define BOOL(path, member) FIELD(path, KEY_BOOL, member)
 #define TEXT(path, member, accept) \
-    { path, KEY_TEXT, offsetof(struct config, member), 0, UINT64_MAX, accept }
+    { path, KEY_TEXT, offsetof(struct config, member), 0, UINT64_MAX, accept, false }
 #define NUMBER(path, member, least, most) \
-    { path, KEY_NUMBER, offsetof(struct config, member), least, most, NULL }
+    { path, KEY_NUMBER, offsetof(struct config, member), least, most, NULL, false }
+/* As IDLE, but the value is kept. */
+#define KEPT(path, kind, member, most) \
+    { path, kind, offsetof(struct config, member), 0, most, NULL, true }
 #define IDLE(path, kind) \
-    { path, kind, NO_FIELD, 0, INT64_MAX, NULL }
+    { path, kind, NO_FIELD, 0, INT64_MAX, NULL, false }
 
 static const struct key keys[] = {
     BOOL("bootstrap", bootstrap),
@@ -42,30 +45,30 @@ static const struct key keys[] = {
     FIELD("ports.server", KEY_PORT, server_port),
     FIELD("start_join", KEY_TEXTS, start_join),
     FIELD("retry_join", KEY_TEXTS, retry_join),
-    FIELD("retry_interval", KEY_DURATION, retry_interval_ns),
-    NUMBER("retry_max", retry_max, 0, 1000000000),
+    KEPT("retry_interval", KEY_DURATION, retry_interval_ns, UINT64_MAX),
+    KEPT("retry_max", KEY_NUMBER, retry_max, 1000000000),
     TEXT("domain", domain, accept_domain),
     TEXT("alt_domain", alt_domain, accept_no_domain),
     FIELD("dns_config.node_ttl", KEY_DURATION, node_ttl_ns),
     FIELD("dns_config.service_ttl", KEY_TTLS, service_ttls),
     NUMBER("dns_config.udp_answer_limit", udp_answer_limit, 0, 65535),
     NUMBER("dns_config.a_record_limit", a_record_limit, 0, 65535),
-    BOOL("dns_config.enable_truncate", dns_enable_truncate),
+    KEPT("dns_config.enable_truncate", KEY_BOOL, dns_enable_truncate, UINT64_MAX),
     BOOL("dns_config.only_passing", only_passing),
     BOOL("dns_config.allow_stale", dns_allow_stale),
-    FIELD("dns_config.max_stale", KEY_DURATION, dns_max_stale_ns),
+    KEPT("dns_config.max_stale", KEY_DURATION, dns_max_stale_ns, UINT64_MAX),
     NUMBER("dns_config.soa.refresh", soa_refresh, 0, INT32_MAX),
     NUMBER("dns_config.soa.retry", soa_retry, 0, INT32_MAX),
     NUMBER("dns_config.soa.expire", soa_expire, 0, INT32_MAX),
     NUMBER("dns_config.soa.min_ttl", soa_min_ttl, 0, INT32_MAX),
-    FIELD("recursors", KEY_TEXTS, recursors),
+    KEPT("recursors", KEY_TEXTS, recursors, UINT64_MAX),
     NUMBER("limits.http_max_conns_per_client", http_max_conns_per_client, 0, 1000000000),
     NUMBER("limits.kv_max_value_size", kv_max_value_size, 1, KV_VALUE_MOST),
     FIELD("session_ttl_min", KEY_DURATION, session_ttl_min_ns),
     FIELD("default_query_time", KEY_DURATION, default_query_time_ns),
     FIELD("max_query_time", KEY_DURATION, max_query_time_ns),
-    FIELD("performance.leave_drain_time", KEY_DURATION, leave_drain_time_ns),
-    FIELD("performance.rpc_hold_timeout", KEY_DURATION, rpc_hold_timeout_ns),
+    KEPT("performance.leave_drain_time", KEY_DURATION, leave_drain_time_ns, UINT64_MAX),
+    KEPT("performance.rpc_hold_timeout", KEY_DURATION, rpc_hold_timeout_ns, UINT64_MAX),
     NUMBER("performance.raft_multiplier", raft_multiplier, 0, 10),
     FIELD("performance.scrub_interval", KEY_DURATION, scrub_interval_ns),
     FIELD("reconnect_timeout", KEY_DURATION, reconnect_timeout_ns),
@@ -78,7 +81,7 @@ static const struct key keys[] = {
     BOOL("enable_script_checks", enable_script_checks),
     BOOL("enable_local_script_checks", enable_local_script_checks),
     NUMBER("check_output_max_size", check_output_max_size, 1, (1 << 20)),
-    BOOL("discard_check_output", discard_check_output),
+    KEPT("discard_check_output", KEY_BOOL, discard_check_output, UINT64_MAX),
     FIELD("check_update_interval", KEY_DURATION, check_update_interval_ns),
     BOOL("disable_coordinates", disable_coordinates),
     FIELD("sync_coordinate_interval_min", KEY_DURATION, coordinate_interval_ns),
@@ -87,6 +90,7 @@ static const struct key keys[] = {
     NUMBER("consul.coordinate.update_max_batches", coordinate_batches, 0, COORDINATE_BATCH_COMMANDS_MAX),
     NUMBER("coord.check_flap_limit", check_flap_limit, 0, FLAP_LIMIT_MOST),
     FIELD("coord.check_flap_window", KEY_DURATION, check_flap_window_ns),
+    FIELD("coord.node_lease_ttl", KEY_DURATION, node_lease_ttl_ns),
     TEXT("log_level", log_level, accept_level),
     BOOL("disable_update_check", disable_update_check),
     NUMBER("coord.brake_percent", brake_percent, 1, 100),

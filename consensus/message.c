@@ -42,6 +42,7 @@ static void encode_head(const struct raft_message *message, Pb__RaftMessage *hea
     head->transfer = message->transfer;
     head->rejected = message->rejected;
     head->sick = message->sick;
+    head->full = message->full;
     head->match = message->match;
     head->hint_index = message->hint_index;
     head->hint_term = message->hint_term;
@@ -133,6 +134,7 @@ static void decode_head(const Pb__RaftMessage *head, struct raft_message *messag
     message->transfer = head->transfer;
     message->rejected = head->rejected;
     message->sick = head->sick;
+    message->full = head->full;
     message->match = head->match;
     message->hint_index = head->hint_index;
     message->hint_term = head->hint_term;
@@ -185,4 +187,18 @@ void raft_message_drop(struct raft_message *message) {
     free(message->entries);
     message->entries = NULL;
     message->entry_count = 0;
+}
+
+uint64_t raft_message_room(const struct raft_message *append) {
+    uint64_t bytes = 0;
+    bool commands = false;
+    for (size_t i = 0; i < append->entry_count; i++) {
+        bytes += raft_entry_bytes(&append->entries[i]).size + RAFT_ENTRY_OVERHEAD;
+        commands |= append->entries[i].type == RAFT_ENTRY_COMMAND;
+    }
+    return commands ? bytes : 0;
+}
+
+struct raft_message raft_message_heard(const struct raft_message *append) {
+    return (struct raft_message){.type = append->type, .from = append->from, .to = append->to, .term = append->term, .round = append->round};
 }

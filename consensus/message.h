@@ -24,6 +24,7 @@ struct raft_message {
     bool granted;                     /* *VOTE_REPLY */
     bool transfer;                    /* VOTE: campaign by transfer, the usual "there is a leader" refusal does not hold */
     bool sick;                        /* APPEND_REPLY: the sender's disk is sick: it is no one to hand leadership to */
+    bool full;                        /* APPEND_REPLY: it has no room for commands, and takes none in */
     bool rejected;                    /* APPEND_REPLY: prev did not match */
     uint64_t match;                   /* APPEND_REPLY: durable up to here; when rejected: the prev that was refused */
     uint64_t hint_index, hint_term;   /* APPEND_REPLY rejected: where to try next. SNAPSHOT_REPLY: hint_index = bytes stored */
@@ -45,5 +46,12 @@ void raft_message_encode(const struct raft_message *message, struct buffer *out)
  * into `bytes`. CO_CORRUPT on anything that is not a sane message (limits on counts and sizes included). */
 int raft_message_decode(struct slice bytes, struct raft_message *message);
 void raft_message_drop(struct raft_message *message);    /* drops entry references and frees the entry array */
+
+/* An APPEND whose entries there is no room for. What its commands take in the log, about (0: it has none, and is always to be taken); and
+ * what is left of it without its entries: a heartbeat for the beginning of the log, which the core itself sends where it knows no better.
+ * The leader is heard and its round echoed, nothing is promised, and it sends again with its next heartbeat. Owns nothing. */
+#define RAFT_ENTRY_OVERHEAD 64      /* in the log, besides its data */
+uint64_t raft_message_room(const struct raft_message *append);
+struct raft_message raft_message_heard(const struct raft_message *append);
 
 #endif

@@ -48,8 +48,18 @@ void node_propose_again(struct node *node, struct node_proposal *proposal) {
     node->dirty = true;
 }
 
+/* Besides what is on its way to the log. */
+static bool log_fits(struct node *node, uint64_t bytes) { return wal_has_room(node->wal, bytes + atomic_load(&node->write_bytes)); }
+
 static bool fits(struct node *node, uint64_t bytes) {
-    return wal_has_room(node->wal, bytes) && (!node->callbacks.has_room || node->callbacks.has_room(node->callbacks.data));
+    return log_fits(node, bytes) && (!node->callbacks.has_room || node->callbacks.has_room(node->callbacks.data));
+}
+
+static void note_room(struct node *node, uint64_t now_ms, uint64_t bytes, bool room) {
+    if (!disk_health_room(&node->disk_health, now_ms, bytes, room)) return;
+    if (room) log_info("raft", "space is back, writes are accepted again");
+    else log_error("raft", "disk full: writes are refused until there is space folder=%s", node->folder);
+    atomic_store(&node->view.disk_full, !room);
 }
 
 bool node_has_room(void *data, uint64_t bytes) {
@@ -57,12 +67,17 @@ bool node_has_room(void *data, uint64_t bytes) {
     uint64_t now_ms = clock_mono_ms(), ask = bytes;
     if (!disk_health_may_ask(&node->disk_health, now_ms, &ask)) return false;
     bool room = fits(node, ask);
-    if (disk_health_room(&node->disk_health, now_ms, bytes, room)) {
-        if (room) log_info("raft", "space is back, writes are accepted again");
-        else log_error("raft", "disk full: writes are refused until there is space folder=%s", node->folder);
-        atomic_store(&node->view.disk_full, !room);
-    }
+    note_room(node, now_ms, bytes, room);
     return room;
+}
+
+/* What a leader has accepted is taken in as long as the log itself has room, also while commands are refused here: a majority may
+ * depend on it. */
+static bool takes_in(struct node *node, const struct raft_message *message) {
+    uint64_t bytes = raft_message_room(message);
+    if (bytes == 0 || log_fits(node, bytes)) return true;
+    note_room(node, clock_mono_ms(), bytes, false);
+    return false;
 }
 
 const void *node_judge(void *data, uint64_t leader, const struct node_proposal *proposal) {
@@ -92,7 +107,9 @@ static void hand_to_writer(struct node *node, const struct raft_persist *persist
     for (size_t i = 0; i < persist->entry_count; i++) {
         job->persist.entries[i] = persist->entries[i];
         raft_data_ref(persist->entries[i].data);
+        job->bytes += raft_entry_bytes(&persist->entries[i]).size + RAFT_ENTRY_OVERHEAD;
     }
+    atomic_fetch_add(&node->write_bytes, job->bytes);
     jobs_put(&node->write_jobs, &job->job);
 }
 
@@ -198,10 +215,10 @@ static void judge_disk(struct node *node, uint64_t now_ms) {
     bool changed = disk_health_judge(health, now_ms, atomic_load(&node->write_begun_ms), atomic_load(&node->slow_ms));
     if (changed) tell_sick(node, health->sick, health->full);
     bool behind = health->sick || node->requests.fenced;
-    if (behind == node->behind_told) return;
-    node->behind_told = behind;
+    if (behind == node->behind_told && health->full == node->full_told) return;
+    node->behind_told = behind, node->full_told = health->full;
     struct raft_event event = {.type = RAFT_DISK, .now_ms = now_ms};
-    event.u.disk.sick = node->behind_told;
+    event.u.disk.sick = behind, event.u.disk.full = health->full;
     (void)raft_step(node->raft, &event);
 }
 
@@ -275,6 +292,8 @@ void node_timer_cb(uv_timer_t *timer) {
 
 void node_receive(struct node *node, const struct raft_message *message) {
     struct raft_event event = {.type = RAFT_RECEIVE};
+    struct raft_message heard = {0};
+    if (!takes_in(node, message)) heard = raft_message_heard(message), message = &heard;
     event.u.receive = message;
     step(node, &event);
 }

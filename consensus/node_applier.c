@@ -208,6 +208,7 @@ void node_applier_main(void *arg) {
     struct job *list;
     pthread_setname_np(pthread_self(), "applier");
     while ((list = jobs_take_all(&node->apply_jobs)) != NULL) {
+        atomic_store(&node->applier_busy, true);
         for (struct job *next; list; list = next) {
             next = list->next;
             struct apply_job *job = CONTAINER_OF(list, struct apply_job, job);
@@ -220,6 +221,7 @@ void node_applier_main(void *arg) {
                 take_entries(node, job);
             }
         }
+        atomic_store(&node->applier_busy, false);
     }
     for (struct job *next; node->held; node->held = next) {      /* stopping, or the log is opened again */
         next = node->held->next;

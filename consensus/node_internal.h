@@ -35,6 +35,7 @@ struct write_job {
     struct job job;
     enum { WRITE_PERSIST, WRITE_CHUNK, WRITE_DROP } type;
     struct raft_persist persist;
+    uint64_t bytes;                           /* its entries in the log, about */
     struct raft_chunk_write chunk;            /* data copied behind the struct */
     uint64_t drop_index;
 };
@@ -88,13 +89,15 @@ struct node {
     void (*closed)(void *data);
     void *closed_data;
     unsigned closing;
-    bool behind_told;                                   /* what the core was told: others should lead */
+    bool behind_told, full_told;                        /* what the core was told: others should lead; no room for commands */
     bool snapshot_wanted;                               /* whatever the log's size: the old one may have what was wrong */
 
     /* Shared: the log writer appends; pool jobs read. */
     struct wal *wal;
     _Atomic uint64_t write_begun_ms;                    /* the log writer waits for the disk since; 0: it does not */
     _Atomic uint64_t slow_ms;                           /* when a write ended that had taken too long */
+    _Atomic uint64_t write_bytes;                       /* of entries that the log writer has yet to write */
+    _Atomic bool applier_busy;                          /* it is doing what it took */
 
     /* Any thread puts. */
     struct mailbox proposals, read_box, news;

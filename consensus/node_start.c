@@ -138,7 +138,7 @@ static void start_core(struct node *node, const struct raft_snapshot_meta *snaps
     node->applied_seen = node->applier_at = applied;
     node->applier_stopped = 0;
     atomic_store(&node->view.handed, applied);
-    node->disk_health.sick = node->behind_told = false;
+    node->disk_health.sick = node->behind_told = node->full_told = false;
     uint64_t members_index;
     const struct raft_members *members = raft_members_at(node->raft, applied, &members_index);
     node_applier_note(node, members_index, members);
@@ -281,8 +281,9 @@ err_disk:
 static void reopen_cb(uv_timer_t *timer) {
     struct node *node = timer->data;
     if (node->stopping) return;
-    if (node->pool_jobs > 0) { node_reopen_later(node); return; }
-    /* The threads finish what they have; nothing new comes while the core is poisoned. */
+    /* The threads finish what they have; nothing new comes while the core is poisoned. The applier may wait for space itself, or rebuild
+     * the state: this thread does not wait for it. */
+    if (node->pool_jobs > 0 || jobs_waiting(&node->apply_jobs) || atomic_load(&node->applier_busy)) { node_reopen_later(node); return; }
     jobs_stop(&node->write_jobs);
     uv_thread_join(&node->writer);
     jobs_stop(&node->apply_jobs);

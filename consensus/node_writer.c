@@ -122,7 +122,10 @@ void node_writer_main(void *arg) {
                 list = list->next;
             }
             if (count > 0 && well) well = write_group(node, group, count);
-            for (size_t i = 0; i < count; i++) write_job_free(group[i]);
+            for (size_t i = 0; i < count; i++) {
+                atomic_fetch_sub(&node->write_bytes, group[i]->bytes);
+                write_job_free(group[i]);
+            }
             if (list && !groups(CONTAINER_OF(list, struct write_job, job))) {
                 struct write_job *job = CONTAINER_OF(list, struct write_job, job);
                 list = list->next;

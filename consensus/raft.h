@@ -114,7 +114,7 @@ struct raft_event {
         struct { uint64_t from, snapshot_index, offset; int error; } chunk_written;   /* offset: bytes of it now stored */
         struct { uint64_t peer; } unreachable;
         struct { uint64_t quiet_ms; } step_down;
-        struct { bool sick; } disk;
+        struct { bool sick, full; } disk;   /* full: no room for commands; sick as well */
         const struct raft_members *bootstrap;
     } u;
 };
@@ -185,6 +185,9 @@ bool raft_members_committed(const struct raft *raft);
 /* The configuration as of log index `index` (snapshot index <= index <= last): for the meta of a snapshot. */
 const struct raft_members *raft_members_at(const struct raft *raft, uint64_t index, uint64_t *members_index);
 bool raft_disk_sick(const struct raft *raft);
+/* Leader: false while peers are known to have no room for commands and those that answer and have room, this one counted, are no
+ * majority: what is proposed now would wait for space elsewhere. */
+bool raft_quorum_has_room(const struct raft *raft);
 /* Leader: some peer that answers is being sent one; do not replace it now. (A dead one must not keep the log from being cut.) */
 bool raft_sending_snapshot(const struct raft *raft);
 uint64_t raft_match_index(const struct raft *raft, uint64_t peer);  /* leader only; 0: unknown */

@@ -197,8 +197,8 @@ void disk_handover(struct raft *raft) {
     if (transfer_start(raft, 0) == CO_OK) raft->handover_ms = raft->now_ms;      /* nobody healthy: stay, and serve reads */
 }
 
-void disk_changed(struct raft *raft, bool sick) {
-    raft->disk_sick = sick;
+void disk_changed(struct raft *raft, bool sick, bool full) {
+    raft->disk_sick = sick, raft->disk_full = full;
     disk_handover(raft);
 }
 

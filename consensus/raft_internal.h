@@ -37,7 +37,7 @@ struct progress {
     uint64_t round_acked;
     bool probe_sent;                /* PROBE: one message on its way */
     bool heartbeat_due;
-    bool sick;                      /* its disk, as it says */
+    bool sick, full;                /* its disk, as it says */
     bool load_pending;              /* entries are being read from the log for it */
     uint64_t load_from;
     uint64_t prev_index, prev_term;  /* term of an entry that was read from the log for it */
@@ -87,7 +87,7 @@ struct raft {
     uint64_t leader_contact_ms;
     bool leader_heard;               /* leader_contact_ms counts */
     uint64_t election_deadline_ms, quiet_until_ms;
-    bool disk_sick;
+    bool disk_sick, disk_full;
     uint64_t handover_ms;            /* when leadership was last handed over for a sick disk */
     bool votes_granted[RAFT_MEMBERS_MAX], votes_answered[RAFT_MEMBERS_MAX];
     uint64_t self_vote_seq;          /* own vote counts once this is durable; 0: it counts */
@@ -163,7 +163,7 @@ void receive_vote_reply(struct raft *raft, const struct raft_message *m);
 void receive_timeout_now(struct raft *raft, const struct raft_message *m);
 int transfer_start(struct raft *raft, uint64_t target);
 void transfer_advance(struct raft *raft);
-void disk_changed(struct raft *raft, bool sick);
+void disk_changed(struct raft *raft, bool sick, bool full);
 void disk_handover(struct raft *raft);
 
 /* raft_replication.c */

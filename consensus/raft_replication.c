@@ -154,13 +154,25 @@ void entries_loaded(struct raft *raft, struct raft_event *event) {
     sent_entries(raft, peer, &m->entries[count - 1]);
 }
 
+static bool voter_heard(const struct raft *raft, const struct progress *peer) {
+    return members_is_voter(raft, peer->id) && raft->now_ms - peer->contact_ms <= raft->config.election_ms;
+}
+
 static bool quorum_heard(const struct raft *raft) {
     unsigned heard = members_is_voter(raft, raft->config.id);
-    for (size_t i = 0; i < raft->peer_count; i++) {
-        const struct progress *peer = &raft->peers[i];
-        if (members_is_voter(raft, peer->id) && raft->now_ms - peer->contact_ms <= raft->config.election_ms) heard++;
-    }
+    for (size_t i = 0; i < raft->peer_count; i++) heard += voter_heard(raft, &raft->peers[i]);
     return heard >= members_quorum(raft);
+}
+
+bool raft_quorum_has_room(const struct raft *raft) {
+    unsigned room = members_is_voter(raft, raft->config.id);
+    bool full = false;
+    for (size_t i = 0; i < raft->peer_count; i++) {
+        if (!voter_heard(raft, &raft->peers[i])) continue;
+        if (raft->peers[i].full) full = true;
+        else room++;
+    }
+    return !full || room >= members_quorum(raft);
 }
 
 void leader_tick(struct raft *raft) {
@@ -199,7 +211,7 @@ void receive_append_reply(struct raft *raft, const struct raft_message *m) {
     struct progress *peer = progress_find(raft, m->from);
     if (!peer) return;
     peer->contact_ms = raft->now_ms;
-    peer->sick = m->sick;
+    peer->sick = m->sick, peer->full = m->full;
     if (m->round > peer->round_acked) {
         peer->round_acked = m->round;
         read_round_acked(raft);
@@ -284,7 +296,7 @@ void commit_advance(struct raft *raft) {
 /* -- follower ----------------------------------------------------------------------------------------------------- */
 static void reject(struct raft *raft, const struct raft_message *m) {
     struct raft_message reply = {.type = RAFT_MSG_APPEND_REPLY, .from = raft->config.id, .to = m->from, .term = raft->term,
-                                 .round = m->round, .rejected = true, .match = m->last_index};
+                                 .round = m->round, .rejected = true, .match = m->last_index, .sick = raft->disk_sick, .full = raft->disk_full};
     uint64_t hint = m->last_index < log_last_index(raft) ? m->last_index : log_last_index(raft), term = 0;
     while (hint > raft->commit && log_term_at(raft, hint, &term) && term > m->last_term) hint--;
     if (!log_term_at(raft, hint, &term)) term = 0;
@@ -351,7 +363,7 @@ void receive_append(struct raft *raft, const struct raft_message *m) {
     uint64_t known = m->commit < match ? m->commit : match;      /* only what this message verified */
     commit_to(raft, known);
     struct raft_message reply = {.type = RAFT_MSG_APPEND_REPLY, .from = raft->config.id, .to = m->from, .term = raft->term,
-                                 .round = m->round, .match = match, .sick = raft->disk_sick};
+                                 .round = m->round, .match = match, .sick = raft->disk_sick, .full = raft->disk_full};
     if (m->entry_count == 0 && log_hard_state_durable(raft)) {
         if (match > raft->stable) reply.match = raft->stable;      /* answered at once, promising only what is durable */
         *vector_push(&raft->out) = reply;

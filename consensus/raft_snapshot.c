@@ -71,7 +71,8 @@ static void reply_stored(struct raft *raft, uint64_t to, const struct raft_snaps
 
 static void reply_match(struct raft *raft, uint64_t to, uint64_t index) {
     struct raft_message reply = {.type = RAFT_MSG_APPEND_REPLY, .from = raft->config.id, .to = to, .term = raft->term,
-                                 .match = index < raft->stable ? index : raft->stable};
+                                 .match = index < raft->stable ? index : raft->stable, .sick = raft->disk_sick,
+                                 .full = raft->disk_full};
     send_durable(raft, &reply);
 }
 

@@ -86,8 +86,8 @@ static void propose_allowed(struct requests *r, struct raft *raft, uint64_t now_
     if (raft_role(raft) != RAFT_LEADER || raft_failed(raft)) { forward_waiting(r, raft); return; }
     size_t count = 0;
     uint64_t bytes = 0;
-    for (struct node_proposal *p = r->waiting; p; p = p->next) count++, bytes += p->data->size + 64;
-    if (!r->edge.has_room(r->edge.data, bytes)) { waiting_fail(r, CO_DISKFULL); return; }
+    for (struct node_proposal *p = r->waiting; p; p = p->next) count++, bytes += p->data->size + RAFT_ENTRY_OVERHEAD;
+    if (!r->edge.has_room(r->edge.data, bytes) || !raft_quorum_has_room(raft)) { waiting_fail(r, CO_DISKFULL); return; }
     struct raft_entry *entries = mem_alloc(count * sizeof *entries);
     size_t i = 0;
     for (struct node_proposal *p = r->waiting; p; p = p->next)
@@ -162,7 +162,9 @@ static void pending_fail(struct requests *r, int error) {
 }
 
 void requests_give_up(struct requests *r, struct raft *raft, uint64_t now_ms) {
-    if (!r->pending || raft_role(raft) == RAFT_LEADER || now_ms - r->deposed_ms < DEPOSED_MS) return;
+    bool leads = raft_role(raft) == RAFT_LEADER;
+    if (!leads || raft_quorum_has_room(raft)) r->room_ms = now_ms;
+    if (!r->pending || now_ms - (leads ? r->room_ms : r->deposed_ms) < DEPOSED_MS) return;
     pending_fail(r, CO_UNKNOWN_OUTCOME);
 }
 

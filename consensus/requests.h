@@ -6,7 +6,7 @@
  * (2) Once appended or handed over it is never taken back to the waiting ones, unless the edge gives it back
  *     because it is surely in no log.
  * (3) An appended one is answered when the entry of its index and term is applied; when another entry stands there, or its
- *     leader was deposed and nothing is heard of it for DEPOSED_MS, its outcome is unknown.
+ *     leader was deposed and nothing is heard of it for DEPOSED_MS, or a majority has no room for it for so long, its outcome is unknown.
  * (4) What the edge refuses is answered before anybody appends it; a leader that does not know yet what was committed before it does
  *     not judge, what would be refused waits for that. A fenced server appends nothing, and hands over what it can.
  * (5) One question for a read index is under way at a time, and serves the reads that came before it was asked. When the leader
@@ -40,6 +40,7 @@ struct requests {
     uint64_t term, leader;
     bool ready;
     uint64_t deposed_ms;                                /* when it last ceased to lead */
+    uint64_t room_ms;                                   /* when a majority last had room for commands, as far as this leader knew */
     bool fenced, refusing;                              /* node_fence, node_refuse */
     uint64_t fenced_ms;                                 /* since when */
     uint64_t ready_index;                               /* applied up to here, a leader is ready; 0: does not lead */
@@ -65,8 +66,8 @@ bool requests_ready(struct requests *r, struct raft *raft, uint64_t applied);
 bool requests_alone(struct requests *r, struct raft *raft, uint64_t applied);
 /* True: role, term, leader or readiness are not what they were (see the fields). */
 bool requests_role(struct requests *r, struct raft *raft, uint64_t applied, uint64_t now_ms);
-/* A leader that was deposed (cut off from the majority) may not hear of what became of its last entries for long: their clients are
- * told that it is unknown. What is committed and reached the applier has left this list. */
+/* A leader that was deposed (cut off from the majority) may not hear of what became of its last entries for long, nor one whose majority has
+ * full disks: their clients are told that it is unknown. What is committed and reached the applier has left this list. */
 void requests_give_up(struct requests *r, struct raft *raft, uint64_t now_ms);
 
 uint64_t requests_deadline_ms(const struct requests *r);                         /* a turn is wanted by then; UINT64_MAX: none */

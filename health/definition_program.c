@@ -49,7 +49,6 @@ void check_unit_judge(const char *unit, struct fault *fault) {
 
 int check_definition_permit(const struct check_definition *definition,
                             const struct check_permission *permission, bool local, struct fault *fault) {
-    if (runner_pending_refuses(definition->kind, fault)) return CO_INVALID;
     if (definition->arg_count == 0 || permission->scripts) return CO_OK;
     if (local && permission->local_scripts) return CO_OK;
     return fault_set(

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "health/local_internal.h"
+#include "health/liveness.h"
 #include "health/store_files.h"
 #include "health/sync.h"
 
@@ -164,6 +165,11 @@ static void free_memory(struct local *local) {
     free(local);
 }
 
+/* What the node lease allows has changed: all of it is looked at again. */
+static void liveness_changed(struct local *local) {
+    sync_compare_soon(local->sync);
+}
+
 static void on_broken_closed(uv_handle_t *handle) { free_memory(handle->data); }
 
 int local_start(uv_loop_t *loop, const struct local_config *config, struct rpc *rpc, struct local **out,
@@ -192,6 +198,7 @@ int local_start(uv_loop_t *loop, const struct local_config *config, struct rpc *
     local->runners.look = local_alias_look;
     local->runners.look_data = local;
     local->sync = sync_new(local);
+    if (config->lease_ttl_ns > 0) local->liveness = liveness_new(local, liveness_changed);
     *out = local;
     return CO_OK;
 }
@@ -230,7 +237,8 @@ void local_stop(struct local *local, void (*closed)(void *data), void *data) {
     local->closed = closed;
     local->closed_data = data;
     local->stopping = true;
-    local->closing += 4 + (local->files != NULL);
+    local->closing += 4 + (local->files != NULL) + (local->liveness != NULL);
+    if (local->liveness) liveness_close(local->liveness);
     watchers_close(local);
     dismiss_waiters(local);
     sync_close(local->sync);
@@ -240,6 +248,11 @@ void local_stop(struct local *local, void (*closed)(void *data), void *data) {
     uv_close((uv_handle_t *)&local->wake, on_handle_closed);
     uv_close((uv_handle_t *)&local->clock, on_handle_closed);
     if (local->files) store_files_close(local->files);
+}
+
+void local_leave(struct local *local, void (*done)(void *data), void *data) {
+    if (local->liveness) liveness_leave(local->liveness, done, data);
+    else done(data);
 }
 
 const struct local_config *local_configuration(const struct local *local) { return &local->config; }

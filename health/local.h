@@ -78,6 +78,8 @@ struct local_config {
     uint16_t server_port;                                   /* servers: of the service "consul" in the catalog; 0: none is registered */
     const char *version;                                    /* its meta "version"; NULL: none */
     int64_t check_update_interval_ns;                       /* 0: 5 min; about how late a change of output alone travels */
+    int64_t lease_ttl_ns;                                   /* of the node lease (liveness.h); 0: there is none, for tests */
+    int64_t reconnect_timeout_ns;                           /* a dead node is removed after so long; 0: 72 h */
     int64_t sync_interval_ns;                               /* 0: 60 s; full comparisons with the catalog (jittered) */
     struct check_permission permission;
     uint32_t flap_limit;                                    /* at most FLAP_LIMIT_MOST (health/flap.h); 0: off */
@@ -107,6 +109,8 @@ size_t local_checks(struct local *local, struct arena *arena, Pb__Check ***check
 bool local_service(struct local *local, struct slice id, struct arena *arena, Pb__Service **service, Pb__Check ***checks, size_t *check_count);
 /* Rises with every change of a local record. */
 uint64_t local_generation(struct local *local);
+/* Loop thread, once: this node leaves in order, and goes from the catalog at once. `done` on the loop, after 5 s at the latest. */
+void local_leave(struct local *local, void (*done)(void *data), void *data);
 /* True once everything local has been delivered to the servers and nothing is dirty (tests, leave). */
 bool local_synced(struct local *local);
 /* The copy of the configuration that it runs with; constant. */

@@ -24,6 +24,7 @@
 
 struct watcher;
 struct sync;
+struct liveness;
 struct store_files;
 
 struct item {
@@ -102,6 +103,7 @@ struct local {
     struct rpc_reader *alias_reader; /* NULL until there is an alias of another node */
     uint64_t alias_generation;       /* what the aliases have seen */
     struct sync *sync;
+    struct liveness *liveness;       /* NULL: there is no node lease */
     struct store_files *files;       /* NULL: nothing is kept */
     bool stopping;
     unsigned closing;                /* parts that have to report before the end */

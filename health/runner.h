@@ -61,8 +61,6 @@ struct run *run_os_service_start(struct runners *runners, const struct check_def
 struct run *run_alias_start(struct runners *runners, const struct check_definition *definition, uint32_t output_max);
 /* No attempt at all: critical, with this text. */
 struct run *run_refused_start(struct runners *runners, const char *text, run_done done, void *data);
-/* Where a runner is still missing: true and a fault. */
-bool runner_pending_refuses(enum check_kind kind, struct fault *fault);
 /* What the checks of its target make of an alias check. */
 void alias_judge(const struct check_definition *definition, const struct alias_target *target, Pb__Status *status, struct buffer *text);
 void runner_http_close(struct runner_http *http);    /* NULL allowed */

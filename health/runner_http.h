@@ -30,8 +30,7 @@ void http_request_prepare(struct http_run *http, const struct check_definition *
 
 /* Whether this libcurl lets us look at its TLS sessions. If not, it has to verify by itself. */
 bool http_tls_can_verify(void);
-/* `easy`: connected, nothing sent yet. Whether the server is `host` according to the trusted certificates: those of the file that
- * the environment names in SSL_CERT_FILE, or the system's. Else a fault. Loop thread. */
+/* `easy`: connected, nothing sent yet. As trust_verify (health/runner_trust.h). Loop thread. */
 bool http_tls_verify(CURL *easy, const char *host, struct fault *fault);
 
 #endif

@@ -1,3 +1,4 @@
+#include "health/liveness.h"
 #include "health/sync.h"
 
 #include <inttypes.h>
@@ -18,7 +19,7 @@ struct sync_write {
     struct rpc_write write;
     uv_mutex_t lock;
     struct sync *sync; /* NULL: nobody wants to know any more */
-    bool ended;
+    bool ended, by_lease;
     int error, refused;
     char text[200];
 };
@@ -115,6 +116,11 @@ static void failed(struct sync *sync, int error) {
 /* The servers do not take it. Of a batch it is not known which part: each goes by itself. */
 static void refused(struct sync *sync, const struct sync_write *out) {
     land(sync);
+    if (out->refused == CO_NOTFOUND && out->by_lease) { /* this node's lease is over: nothing is wrong with what it wrote */
+        put_back(sync);
+        sync->lease_lost = true;
+        return;
+    }
     tried(sync, out->refused);
     const char *text = *out->text ? out->text : co_strerror(out->refused);
     if (sync->node_flying || sync->batch_units > 1) {
@@ -155,6 +161,8 @@ static void collect(struct sync *sync) {
     local_unlock(sync->local);
     write_free(out);
     local_waiters_look(sync->local);
+    if (sync->lease_lost) liveness_lost(sync->local->liveness);
+    sync->lease_lost = false;
 }
 
 /* Output that has waited long enough travels now, a few at a time. */
@@ -195,6 +203,7 @@ static bool submit(struct sync *sync, uint64_t now) {
     struct sync_write *out = mem_zalloc(sizeof *out);
     out->write.done = on_written;
     out->sync = sync;
+    out->by_lease = local->liveness && liveness_lease(local->liveness);
     CHECK(uv_mutex_init(&out->lock) == 0);
     sync->out = out;
     /* The message points into records that only change under the lock; rpc encodes it before it returns. */
@@ -256,6 +265,7 @@ static void sync_act(struct sync *sync) {
     collect(sync);
     collect_read(sync);
     if (sync->out || sync->read) return; /* its end comes by here */
+    if (local->liveness && !liveness_may_write(local->liveness)) return; /* sync_compare_soon comes */
     uint64_t now = clock_mono_ms();
     if (sync->retry_ms > now) {
         arm(sync, sync->retry_ms, now);
@@ -273,6 +283,12 @@ static void sync_act(struct sync *sync) {
 }
 
 void sync_kick(struct sync *sync) { sync_act(sync); }
+
+void sync_compare_soon(struct sync *sync) {
+    sync->compare_wanted = true;
+    sync->retry_ms = sync->backoff_ms = 0;
+    sync_act(sync);
+}
 
 struct sync *sync_new(struct local *local) {
     struct sync *sync = mem_zalloc(sizeof *sync);

@@ -11,6 +11,8 @@
 #include "health/local_internal.h"
 
 struct sync *sync_new(struct local *local);
+/* The catalog may hold something else than it did (a new node lease: it may have been reaped meanwhile): it is compared next. */
+void sync_compare_soon(struct sync *sync);
 /* Something became dirty, or may have. */
 void sync_kick(struct sync *sync);
 /* Lets go of what is out, closes its timer, then calls local_part_closed. */
@@ -27,7 +29,7 @@ struct sync {
     struct sync_read *read;              /* the reading of the catalog that is out */
     struct item **batch;                 /* what flies */
     size_t batch_count, batch_capacity, batch_units;
-    bool node_dirty, node_flying, compare_wanted;
+    bool node_dirty, node_flying, compare_wanted, lease_lost;
     uint64_t compare_ms, retry_ms, backoff_ms;
     struct rng rng;
 };

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "health/liveness.h"
 #include "health/sync.h"
 
 #define BATCH_ITEMS_MOST 512
@@ -36,6 +37,12 @@ static Pb__Service *own_service(struct sync *sync) {
     return service;
 }
 
+/* Of the agent that holds the node lease, while it does. */
+static char *by_lease(struct sync *sync) {
+    const char *lease = sync->local->liveness ? liveness_lease(sync->local->liveness) : NULL;
+    return lease ? (char *)lease : (char *)"";
+}
+
 Pb__RegisterCommand *sync_own(struct sync *sync) {
     struct local *local = sync->local;
     Pb__RegisterCommand *command = arena_alloc(&sync->arena, sizeof *command);
@@ -44,6 +51,7 @@ Pb__RegisterCommand *sync_own(struct sync *sync) {
     pb__check__init(check);
     command->node = (Pb__Node *)local->config.node_record;
     command->own = true;
+    command->by_lease = by_lease(sync);
     if (local->config.is_server && local->config.server_port &&
         !live_service(local, SLICE_LITERAL(SYNC_OWN_SERVICE))) {
         command->service = own_service(sync);
@@ -157,6 +165,7 @@ const ProtobufCMessage *sync_gather(struct sync *sync, uint8_t *command) {
     struct gathering g = {.sync = sync};
     g.command = arena_alloc(&sync->arena, sizeof *g.command);
     pb__catalog_batch_command__init(g.command);
+    g.command->by_lease = by_lease(sync);
     g.command->registers = arena_alloc(&sync->arena, (BATCH_ITEMS_MOST + 2) * sizeof *g.command->registers);
     g.command->deregisters =
         arena_alloc(&sync->arena, (BATCH_ITEMS_MOST + 2) * sizeof *g.command->deregisters);

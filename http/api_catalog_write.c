@@ -151,6 +151,10 @@ static Pb__Service *form_service(struct form *form, struct json_object *json, co
     if (!*service->name) fault_set(&form->fault, CO_INVALID, "Must provide service name");
     if (!*service->id) service->id = service->name;
     service->address = form_text(form, json, "Address");
+    if (!strcmp(service->address, "0.0.0.0") || !strcmp(service->address, "::") ||
+        !strcmp(service->address, "[::]")) {
+        fault_set(&form->fault, CO_INVALID, "Invalid service address");
+    }
     service->kind = form_text(form, json, "Kind");
     service->port = form_u32(form, json, "Port", UINT16_MAX, 0);
     service->tags = form_strings(form, json, "Tags", &service->n_tags);
@@ -169,10 +173,13 @@ static Pb__Service *form_service(struct form *form, struct json_object *json, co
 static void form_definition(struct form *form, struct json_object *json, Pb__Check *check) {
     struct json_object *definition = json_get_object(json, "Definition", &form->fault);
     if (!definition || json_object_object_length(definition) == 0) return;
-    const char *text =
-        json_object_to_json_string_ext(definition, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
-    check->definition.len = strlen(text);
-    check->definition.data = (uint8_t *)arena_strndup(form->arena, text, check->definition.len);
+    struct buffer text = {0};
+    catalog_definition_write(&text, definition, &form->fault);
+    if (text.size > strlen("{}")) {
+        check->definition.len = text.size;
+        check->definition.data = (uint8_t *)arena_strndup(form->arena, text.data, text.size);
+    }
+    buffer_free(&text);
 }
 
 static void form_status(struct form *form, struct json_object *json, Pb__Check *check) {
@@ -246,9 +253,11 @@ static void refuse(struct http_request *request, const struct fault *fault) {
 }
 
 void catalog_register(struct http_request *request) {
-    static const char *const known[] = {"Datacenter", "ID",      "Node",         "Address", "TaggedAddresses",
-                                        "NodeMeta",   "Service", "Check",        "Checks",  "SkipNodeUpdate",
-                                        "Namespace",  "Token",   "WriteRequest", "Lease",   NULL};
+    static const char *const known[] = {
+        "Datacenter", "ID",      "Node",         "Address",     "TaggedAddresses",
+        "NodeMeta",   "Service", "Check",        "Checks",      "SkipNodeUpdate",
+        "Namespace",  "Token",   "WriteRequest", "CreateIndex", "ModifyIndex", "Lease",
+        NULL};
     struct json_object *json = http_json(request);
     if (!json) return;
     struct form form = {.arena = http_arena(request)};

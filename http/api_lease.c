@@ -2,6 +2,7 @@
 #include "http/api_lease.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/random.h"
@@ -74,8 +75,8 @@ static void bound_write(struct json_out *json, const Pb__LeaseEntry *entry) {
     json_array_end(json);
 }
 
-/* `looked`: what the leader says; NULL: it was not asked. */
-static void entry_write(struct json_out *json, const Pb__LeaseEntry *entry, const struct rpc_renew *looked) {
+/* `left_ms`: what the leader says; -1: it was not asked. */
+static void entry_write(struct json_out *json, const Pb__LeaseEntry *entry, int64_t left_ms) {
     const Pb__Lease *lease = entry->lease;
     json_object(json);
     json_key(json, "ID");
@@ -83,7 +84,7 @@ static void entry_write(struct json_out *json, const Pb__LeaseEntry *entry, cons
     json_key(json, "Name");
     json_string(json, lease->name);
     duration_write(json, "TTL", lease->ttl_ns);
-    if (looked) duration_write(json, "Remaining", looked->left_ms * 1000000);
+    if (left_ms >= 0) duration_write(json, "Remaining", left_ms * 1000000);
     if (lease->node[0]) {
         json_key(json, "Node");
         json_string(json, lease->node);
@@ -98,7 +99,8 @@ static void entry_write(struct json_out *json, const Pb__LeaseEntry *entry, cons
 
 static int view_lease(struct http_request *request, const struct query_result *result) {
     if (result->found) {
-        entry_write(http_out(request), (const Pb__LeaseEntry *)result->message, http_context(request));
+        const struct rpc_renew *looked = http_context(request);
+        entry_write(http_out(request), (const Pb__LeaseEntry *)result->message, looked ? looked->left_ms : -1);
         return 200;
     }
     struct slice id = http_path_value(request, "id");
@@ -106,11 +108,22 @@ static int view_lease(struct http_request *request, const struct query_result *r
     return 404;
 }
 
+static int by_id(const void *a, const void *b) {
+    return strcmp((*(Pb__LeaseLeft *const *)a)->id, (*(Pb__LeaseLeft *const *)b)->id);
+}
+
+/* Context: pb.LeasesLeft, sorted; NULL: the leader was not asked. One that it does not know of (its end is proposed) has nothing left. */
 static int view_leases(struct http_request *request, const struct query_result *result) {
     const Pb__LeaseEntriesResult *leases = (const Pb__LeaseEntriesResult *)result->message;
+    const Pb__LeasesLeft *left = http_context(request);
     struct json_out *json = http_out(request);
     json_array(json);
-    for (size_t i = 0; i < leases->n_leases; i++) entry_write(json, leases->leases[i], NULL);
+    for (size_t i = 0, at = 0; i < leases->n_leases; i++) {
+        const char *id = leases->leases[i]->lease->id;
+        while (left && at < left->n_leases && strcmp(left->leases[at]->id, id) < 0) at++;
+        bool known = left && at < left->n_leases && strcmp(left->leases[at]->id, id) == 0;
+        entry_write(json, leases->leases[i], !left ? -1 : known ? left->leases[at]->left_ms : 0);
+    }
     json_array_end(json);
     return 200;
 }
@@ -144,10 +157,34 @@ static void lease_get(struct http_request *request) {
         http_renew(request, TIMED_LEASE, true, slice_text(id), looked);
 }
 
-static void lease_list(struct http_request *request) {
+static const ProtobufCMessage *list_message(struct http_request *request) {
     Pb__LeaseListRequest *message = arena_alloc(http_arena(request), sizeof *message);
     pb__lease_list_request__init(message);
-    http_read(request, &query_leases, &message->base, view_leases);
+    return &message->base;
+}
+
+static void looked_at_all(struct http_request *request, int error, const struct rpc_renew *renew) {
+    if (error == CO_TOOLARGE) {
+        http_reply_text(request, 400, "remaining: there are more than %d leases, ask for one", RPC_LOOK_MAX);
+        return;
+    }
+    ProtobufCAllocator allocator = ARENA_PROTOBUF(http_arena(request));
+    Pb__LeasesLeft *left = error ? NULL : pb__leases_left__unpack(&allocator, renew->all.size, (const uint8_t *)renew->all.data);
+    if (!left) {
+        http_reply_error(request, error ? error : CO_CORRUPT);
+        return;
+    }
+    if (left->n_leases) qsort(left->leases, left->n_leases, sizeof *left->leases, by_id);
+    http_read_fresh(request, &query_leases, list_message(request), view_leases, left);
+}
+
+static void lease_list(struct http_request *request) {
+    if (!http_has(request, "remaining"))
+        http_read(request, &query_leases, list_message(request), view_leases);
+    else if (http_has(request, "index") || http_has(request, "stale"))
+        http_reply_text(request, 400, "remaining: not together with index or stale, the leader is asked for it");
+    else
+        http_renew(request, TIMED_LEASE, true, slice_make("", 0), looked_at_all);
 }
 
 /* -- writing ------------------------------------------------------------------------------------ */
@@ -245,7 +282,7 @@ const struct http_route http_routes_lease[] = {
      "Ends a lease; all that is bound to it is removed in one entry", 0},
     {HTTP_GET, "/v1/lease/:id", lease_get, "lease:read", "dc index wait stale consistent",
      "One lease and what is bound to it; Remaining is asked of the leader, and left out with index or stale", 0},
-    {HTTP_GET, "/v1/leases", lease_list, "lease:read", "dc index wait stale consistent",
-     "All leases, without Remaining", 0},
+    {HTTP_GET, "/v1/leases", lease_list, "lease:read", "dc index wait stale consistent remaining",
+     "All leases; with remaining the leader is asked for Remaining", 0},
     {0},
 };

@@ -17,7 +17,6 @@
 #include "base/hash.h"
 #include "http/impl.h"
 
-#define WAIT_DEFAULT_MS 300000
 #define WALK_MOST       (1u << 20) /* bytes of records that a worker reads at a time; more is for large.c */
 #define ANSWERS_MOST \
     (512u << 20) /* bytes of answers under way: clients that never read are not to fill the memory */
@@ -392,8 +391,9 @@ static bool options_parse(struct http_request *request, struct reading *reading)
         !http_parameter_duration(request, "wait", &wait_ns)) {
         return false;
     }
-    uint64_t most_ms = request->worker->server->config.wait_max_ms;
-    reading->wait_ms = wait_ns ? ((uint64_t)wait_ns + 999999) / 1000000 : WAIT_DEFAULT_MS;
+    const struct http_config *config = &request->worker->server->config;
+    uint64_t most_ms = config->wait_max_ms;
+    reading->wait_ms = wait_ns ? ((uint64_t)wait_ns + 999999) / 1000000 : config->wait_default_ms;
     if (reading->wait_ms > most_ms) reading->wait_ms = most_ms;
     reading->blocking = reading->index > 0;
     return true;

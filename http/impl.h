@@ -93,7 +93,7 @@ struct worker {
     struct list runnable;                 /* shards to run in this turn */
     struct list late;                     /* requests to handle once the shards have run */
     uint64_t run_serial;                  /* counts MHD_run calls */
-    uint64_t progress;                    /* counts what libmicrohttpd called us for */
+    uint64_t progress;                    /* counts what libmicrohttpd called us for, and its sends */
     struct connection **by_fd;            /* library_faults.c: of all connections */
     size_t by_fd_size;
     unsigned told;                        /* connections whose fault was told and that are not closed yet */
@@ -181,6 +181,8 @@ struct shard {
     struct MHD_Daemon *daemon;
     unsigned connections;
     unsigned held;                        /* requests that wait in place */
+    unsigned idle_runs;                   /* the last ones: pending, and yet nothing was done */
+    struct timer rest;                    /* after too many of those */
     struct list link;                     /* in worker->runnable, or empty */
 };
 

@@ -153,6 +153,7 @@ static bool say_instead(struct connection *connection, int status, struct slice 
 /* True: the page is dealt with: all of it is sent, or the C library's -1. */
 static bool send_instead(int fd, const struct iovec *parts, size_t count, ssize_t *sent) {
     int status;
+    here->progress++;
     struct connection *connection = own_page(fd, parts, count, &status);
     if (!connection) return false;
     size_t size = 0;

@@ -188,6 +188,8 @@ struct refused {
 static void linger_close(struct worker *worker, struct refused *client) {
     list_remove(&client->link);
     worker->lingering_count--;
+    epoll_ctl(worker->epoll, EPOLL_CTL_DEL, client->fd,
+              NULL); /* libmicrohttpd may still have the socket open */
     close(client->fd);
     free(client);
 }

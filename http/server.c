@@ -41,6 +41,7 @@ static void fill_defaults(struct http_server *server) {
     DEFAULT(config->connections_max, connections_default());
     DEFAULT(config->body_max, (size_t)1 << 20);
     DEFAULT(config->idle_timeout_ms, 120000);
+    DEFAULT(config->wait_default_ms, 300000);
     DEFAULT(config->wait_max_ms, 600000);
     DEFAULT(config->watches_max, 100000);
     DEFAULT(config->cache_bytes, (size_t)16 << 20);

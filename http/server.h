@@ -25,7 +25,8 @@ struct http_config {
     size_t body_max;                      /* 0: 1 MiB; KV has its own */
     uint64_t idle_timeout_ms;             /* 0: 120 s for connections without a request. Headers get at most 10 s, bodies 30 s and one
                                            * more for each 64 KiB; looked at every 5 s */
-    uint64_t wait_max_ms;                 /* 0: 10 min; default wait 5 min; + up to wait/16 */
+    uint64_t wait_default_ms;             /* of a query that names none; 0: 5 min */
+    uint64_t wait_max_ms;                 /* 0: 10 min; + up to wait/16 */
     uint64_t watches_max;                 /* 0: 100,000 */
     size_t cache_bytes;                   /* ready answers; 0: 16 MiB across workers */
 };

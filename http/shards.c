@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,6 +18,8 @@
 #include "http/impl.h"
 
 #define RUNS_MOST      32    /* of a shard in one turn */
+#define BUFFER_STEP    64    /* libmicrohttpd's buffer grows by twice as many bytes in a run, at least */
+#define REST_MS        50    /* of a shard that is busy with nothing */
 #define SEND_MOST_MS   30000 /* to take an answer */
 #define SLOWEST        65536 /* bodies and answers get one more second for so many bytes */
 #define CLOCK_SLACK_MS 200   /* between a turn's clock and the kernel's */
@@ -298,6 +301,59 @@ static bool shard_pending(struct shard *shard) {
     return MHD_get_timeout(shard->daemon, &timeout) == MHD_YES && timeout == 0;
 }
 
+/* Ends it from outside: libmicrohttpd finds the socket closed. */
+static void cut(struct connection *connection, const char *status, const char *why) {
+    if (why) say_plainly(connection, status, why);
+    connection->hung_up = true;
+    shutdown(connection->fd, SHUT_RDWR);
+    /* What reads no further may have missed it. */
+    if (connection->mhd) MHD_set_connection_option(connection->mhd, MHD_CONNECTION_OPTION_TIMEOUT, 1U);
+}
+
+/* libmicrohttpd 0.9 looks in vain, again and again, for the end of a chunk's line that its memory cannot hold,
+ * and reads no further. What is left unread shows whose line it is; without that it is left to the time limit
+ * of bodies. */
+static void shard_stuck(struct shard *shard) {
+    LIST_FOREACH(link, &shard->worker->connections) {
+        struct connection *connection = LIST_ENTRY(link, struct connection, link);
+        struct http_request *request = connection->request;
+        int unread = 0;
+        if (connection->shard != shard || connection->stage != CONNECTION_BODY || connection->hung_up)
+            continue;
+        if (!request || !request->chunked || request->held) continue;
+        if (ioctl(connection->fd, FIONREAD, &unread) != 0 || unread == 0) continue;
+        say_plainly(connection, "400 Bad Request",
+                    "Bad request: a line of the body's chunked encoding is too long "
+                    "(coord.http_connection_memory)");
+        linger(shard->worker, connection->fd);
+        cut(connection, NULL, NULL);
+    }
+}
+
+static unsigned idle_most(const struct shard *shard) {
+    return RUNS_MOST + (unsigned)(shard->worker->server->config.connection_memory / BUFFER_STEP);
+}
+
+static void shard_rested(struct worker *worker, struct timer *timer) {
+    (void)worker;
+    struct shard *shard = CONTAINER_OF(timer, struct shard, rest);
+    shard->idle_runs = idle_most(shard) - RUNS_MOST;
+    shard_wake(shard);
+}
+
+/* Is there more to do at once? Those that wait in place look pending to libmicrohttpd for as long as they
+ * wait; and so does what is stuck, beside which others may have something to do. */
+static bool shard_again(struct shard *shard, uint64_t before) {
+    struct worker *worker = shard->worker;
+    bool pending = shard_pending(shard), done = worker->progress != before;
+    shard->idle_runs = pending && !done ? shard->idle_runs + 1 : 0;
+    if (!pending || (!done && shard->held)) return false;
+    if (shard->idle_runs < idle_most(shard)) return true;
+    if (shard->idle_runs == idle_most(shard)) shard_stuck(shard);
+    if (!shard->rest.place) timer_set(worker, &shard->rest, worker->now_ms + REST_MS, shard_rested);
+    return false;
+}
+
 void shards_run_once(struct worker *worker) {
     struct list turn;
     list_init(&turn);
@@ -308,8 +364,7 @@ void shards_run_once(struct worker *worker) {
         uint64_t before = worker->progress;
         worker->run_serial++;
         MHD_run(shard->daemon);
-        /* Those that wait in place look pending to libmicrohttpd for as long as they wait. */
-        if (shard_pending(shard) && (!shard->held || worker->progress != before)) shard_wake(shard);
+        if (shard_again(shard, before)) shard_wake(shard);
     }
     run_late(worker);
 }
@@ -341,14 +396,7 @@ void connection_watch(struct connection *connection) {
     if (connection->hung_up) request_hung_up(connection->request);
 }
 
-/* Ends it from outside: libmicrohttpd finds the socket closed. */
-static void cut(struct connection *connection, const char *late) {
-    if (late) say_plainly(connection, "408 Request Timeout", late);
-    connection->hung_up = true;
-    shutdown(connection->fd, SHUT_RDWR);
-}
-
-#define LATE(what) "Request timeout: the " what " did not come in time"
+#define LATE(what) "408 Request Timeout", "Request timeout: the " what " did not come in time"
 
 /* Has part of a header come since the last answer? The kernel knows; asking is cheap since it is done for
  * connections only that were silent for long. */
@@ -372,14 +420,14 @@ static void connection_check(struct connection *connection, uint64_t now_ms) {
             if (request || header_begun(connection, now_ms)) {
                 cut(connection, LATE("header"));
             } else if (age >= server->config.idle_timeout_ms) {
-                cut(connection, NULL);
+                cut(connection, NULL, NULL);
             }
             return;
         case CONNECTION_BODY:
             if (age >= server->body_timeout_ms + received / SLOWEST * 1000) cut(connection, LATE("body"));
             return;
         case CONNECTION_SEND:
-            if (age >= SEND_MOST_MS + connection->sending / SLOWEST * 1000) cut(connection, NULL);
+            if (age >= SEND_MOST_MS + connection->sending / SLOWEST * 1000) cut(connection, NULL, NULL);
             return;
         case CONNECTION_WORK: return;
     }
@@ -406,6 +454,7 @@ void shards_stop(struct worker *worker) {
     shards_run(worker);
     for (unsigned i = 0; i < worker->shard_count; i++) {
         MHD_stop_daemon(worker->shards[i]->daemon);
+        timer_clear(worker, &worker->shards[i]->rest);
         free(worker->shards[i]);
     }
     worker->shard_count = 0;

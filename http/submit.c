@@ -128,7 +128,10 @@ void http_write(struct http_request *request, uint8_t command, const ProtobufCMe
 static void renewed(struct worker *worker, struct post *post) {
     struct http_request *request = CONTAINER_OF(post, struct http_request, post);
     struct renewing *renewing = CONTAINER_OF(request->operation, struct renewing, operation);
+    struct buffer all = renewing->rpc.all;
     struct connection *connection = operation_over(worker, request);
+    if (connection && all.size) renewing->rpc.all.data = arena_strndup(&request->arena, all.data, all.size);
+    buffer_free(&all);
     if (!connection) return;
     renewing->view(request, renewing->error, &renewing->rpc);
     operation_next(connection, request);

@@ -231,7 +231,10 @@ static void take_event(struct worker *worker, const struct epoll_event *event) {
     struct source *source = event->data.ptr;
     switch (source->kind) {
         case SOURCE_LISTENER: listen_ready(worker, CONTAINER_OF(source, struct listener, source)); break;
-        case SOURCE_SHARD: shard_wake(CONTAINER_OF(source, struct shard, source)); break;
+        case SOURCE_SHARD:
+            CONTAINER_OF(source, struct shard, source)->idle_runs = 0; /* there is something new to look at */
+            shard_wake(CONTAINER_OF(source, struct shard, source));
+            break;
         case SOURCE_CONNECTION:
             connection_event(worker, CONTAINER_OF(source, struct connection, source), event->events);
             break;

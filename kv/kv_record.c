@@ -18,16 +18,22 @@ struct slice kv_store_key(struct slice key, char room[KV_STORE_KEY_MAX]) {
 
 int kv_record_decode(struct slice store_key, struct slice bytes, struct kv_record *record) {
     if (bytes.size < RECORD_HEADER || bytes.data[0] != RECORD_VERSION) return CO_CORRUPT;
+    record->create_index = get_le64(bytes.data + 8);
+    record->modify_index = get_le64(bytes.data + 16);
+    record->lock_index = get_le64(bytes.data + 24);
+    record->flags = get_le64(bytes.data + 32);
     unsigned parts = (unsigned char)bytes.data[1];
+    if (parts == 0 && !kv_is_long(store_key)) { /* most are such */
+        record->session = record->lease = slice_make(bytes.data, 0);
+        record->key = store_key;
+        record->value = slice_make(bytes.data + RECORD_HEADER, bytes.size - RECORD_HEADER);
+        return CO_OK;
+    }
     size_t at = RECORD_HEADER,
            key_size = (size_t)(unsigned char)bytes.data[2] | (size_t)(unsigned char)bytes.data[3] << 8;
     size_t session_size = parts & PART_SESSION ? ID_BYTES : 0, lease_size = parts & PART_LEASE ? ID_BYTES : 0;
     if (bytes.size - at < session_size + lease_size + key_size) return CO_CORRUPT;
     if (kv_is_long(store_key) != ((parts & PART_KEY) != 0)) return CO_CORRUPT;
-    record->create_index = get_le64(bytes.data + 8);
-    record->modify_index = get_le64(bytes.data + 16);
-    record->lock_index = get_le64(bytes.data + 24);
-    record->flags = get_le64(bytes.data + 32);
     record->session = slice_make(bytes.data + at, session_size ? UUID_TEXT_SIZE : 0);
     at += session_size;
     record->lease = slice_make(bytes.data + at, lease_size ? UUID_TEXT_SIZE : 0);

@@ -1,8 +1,8 @@
 /* A node's own part: it takes samples, and says when its coordinate is to be reported to the catalog. The same for servers, which measure
  * each other (rpc/coordinates.h), and for agents on other hosts, which measure the servers that they speak with.
  *
- * How an agent uses it: whenever it has a round trip to another node and the coordinate that node said it has, it calls
- * coordinate_observe. When coordinate_agent_deadline_ms has come it calls coordinate_report, and takes the record to a server, for
+ * How an agent uses it: whenever it has a round trip to another node and the coordinate that node said it has (a server's:
+ * rpc_coordinate_here), it calls coordinate_observe. When coordinate_agent_deadline_ms has come it calls coordinate_report, and takes the record to a server, for
  * rpc_coordinate_put there (or PUT /v1/coordinate/update). Reports that get lost are made up for by the next.
  *
  * Pure: time is an argument. Not thread-safe. */

@@ -48,8 +48,9 @@ enum lease_space {
 #define LEASE_TTL_MIN_NS   100000000       /* what commands may ask for; the HTTP API has bounds of its own */
 #define LEASE_TTL_MAX_NS   86400000000000
 
-/* LEASE_GRANT: CO_OK with the pb.Lease; CO_EXISTS (see above), CO_INVALID. LEASE_END: yes, also when there was none (term 0), CO_CONFLICT (in
- * another term). LEASE_REAP: yes: removed; CO_CONFLICT. module_data: NULL, or the struct lease_box that its news go to. */
+/* LEASE_GRANT: CO_OK with the pb.Lease; CO_EXISTS (see above), CO_INVALID. LEASE_END: yes, also when there was none, but for `leave`: who
+ * leaves in order and hears no has been given up already, and deregisters its node; CO_CONFLICT: in another term. LEASE_REAP: yes: the note
+ * is gone, and the node too unless somebody says that it lives; CO_CONFLICT. module_data: NULL, or the struct lease_box that its news go to. */
 extern const struct machine_module lease_module;
 extern const struct query_type query_lease;          /* LeaseRequest -> LeaseEntry; found=false; thing: the lease */
 extern const struct query_type query_leases;         /* LeaseListRequest -> LeaseEntriesResult; thing: table */
@@ -68,7 +69,8 @@ void lease_unbind(struct machine_tx *tx, struct slice lease, enum lease_kind kin
 bool lease_first(struct machine_tx *tx, struct slice lease, enum lease_kind kind, struct slice *name);
 struct slice lease_service_name(struct arena *arena, struct slice node, struct slice id);
 
-/* Reads for the leader's table: calls `each` for everything that has a deadline. CO_OK, CO_CORRUPT. */
+/* The leader's table (registry/lease_timers.h) learns of every lease and every dead node in the store. CO_OK, CO_CORRUPT: of a record that
+ * makes no sense; the others are read. */
 struct lease_timers;
 int lease_timers_read(struct lease_timers *timers, struct store_txn *txn, uint64_t now_ms);
 

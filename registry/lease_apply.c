@@ -29,26 +29,37 @@ static int unpack(struct slice bytes, const ProtobufCMessageDescriptor *type, st
 }
 
 int lease_record(struct store_txn *txn, struct slice id, struct arena *arena, Pb__Lease **lease) {
+    char room[STORE_KEY_MAX];
     struct slice bytes;
     if (id.size != UUID_TEXT_SIZE) return CO_NOTFOUND;
-    int rv = store_get(txn, TABLE_LEASES, id, &bytes);
+    int rv = store_get(txn, TABLE_LEASES, lease_key(id, room), &bytes);
     return rv == CO_OK ? unpack(bytes, &pb__lease__descriptor, arena, lease) : rv;
 }
 
+struct slice lease_key(struct slice id, char *room) {
+    CHECK(id.size == UUID_TEXT_SIZE);
+    room[0] = ROW_LEASE;
+    memcpy(room + 1, id.data, UUID_TEXT_SIZE);
+    return slice_make(room, 1 + UUID_TEXT_SIZE);
+}
+
 /* Names that differ in case only are one to the catalog. */
-struct slice lease_node_key(struct slice node, char *room) {
-    char stack[512], *lower = node.size <= sizeof stack ? stack : mem_alloc(node.size);
+struct slice lease_node_key(enum lease_row row, struct slice node, char *room) {
+    char stack[512], *whole = 1 + node.size <= sizeof stack ? stack : mem_alloc(1 + node.size);
+    whole[0] = (char)row;
     for (size_t i = 0; i < node.size; i++)
-        lower[i] = (char)(node.data[i] >= 'A' && node.data[i] <= 'Z' ? node.data[i] + 32 : node.data[i]);
-    struct slice key = store_key_long(slice_make(lower, node.size), room);
+        whole[1 + i] = (char)(node.data[i] >= 'A' && node.data[i] <= 'Z' ? node.data[i] + 32 : node.data[i]);
+    struct slice key = store_key_long(slice_make(whole, 1 + node.size), room);
     if (key.data != room) memcpy(room, key.data, key.size), key.data = room;
-    if (lower != stack) free(lower);
+    if (whole != stack) free(whole);
     return key;
 }
 
 bool lease_known(struct machine_tx *tx, struct slice lease, struct machine_result *result) {
+    char room[STORE_KEY_MAX];
     struct slice ignored;
-    if (lease.size == UUID_TEXT_SIZE && store_get(tx->store, TABLE_LEASES, lease, &ignored) == CO_OK) return true;
+    if (lease.size == UUID_TEXT_SIZE && store_get(tx->store, TABLE_LEASES, lease_key(lease, room), &ignored) == CO_OK)
+        return true;
     refuse(result, CO_NOTFOUND,
            arena_printf(tx->arena, "lease \"%.*s\" is not known: it has expired or was revoked; register again",
                         lease.size < 100 ? (int)lease.size : 100, lease.data));
@@ -65,7 +76,7 @@ static void mark(struct machine_tx *tx, struct slice id, bool removed) {
 static int dead_get(struct machine_tx *tx, struct slice node, Pb__DeadNode **dead) {
     char room[STORE_KEY_MAX];
     struct slice bytes;
-    int rv = store_get(tx->store, TABLE_DEAD_NODES, lease_node_key(node, room), &bytes);
+    int rv = store_get(tx->store, TABLE_LEASES, lease_node_key(ROW_DEAD, node, room), &bytes);
     return rv == CO_OK ? unpack(bytes, &pb__dead_node__descriptor, tx->arena, dead) : rv;
 }
 
@@ -76,7 +87,7 @@ static void dead_put(struct machine_tx *tx, const Pb__Lease *lease) {
     dead.create_index = tx->index;
     char room[STORE_KEY_MAX];
     struct slice node = slice_text(lease->node);
-    store_put(tx->store, TABLE_DEAD_NODES, lease_node_key(node, room), record_pack(tx->arena, &dead.base));
+    store_put(tx->store, TABLE_LEASES, lease_node_key(ROW_DEAD, node, room), record_pack(tx->arena, &dead.base));
     machine_mark(tx, SPACE_DEAD_NODES, nothing, false);
     lease_box_put(tx->module_data, TIMED_DEAD_NODE, false, node, tx->index, dead.reconnect_timeout_ns);
 }
@@ -85,7 +96,7 @@ static void dead_forget(struct machine_tx *tx, struct slice node) {
     Pb__DeadNode *dead;
     char room[STORE_KEY_MAX];
     if (dead_get(tx, node, &dead) != CO_OK) return;
-    (void)store_del(tx->store, TABLE_DEAD_NODES, lease_node_key(node, room));
+    (void)store_del(tx->store, TABLE_LEASES, lease_node_key(ROW_DEAD, node, room));
     machine_mark(tx, SPACE_DEAD_NODES, nothing, false);
     lease_box_put(tx->module_data, TIMED_DEAD_NODE, true, slice_text(dead->node), dead->create_index, 0);
 }
@@ -111,11 +122,11 @@ static void node_died(struct machine_tx *tx, const Pb__Lease *lease, const Pb__B
 static void lease_end(struct machine_tx *tx, const Pb__Lease *lease, enum end how, const Pb__BrakeOrder *brake) {
     struct slice id = slice_text(lease->id), node = slice_text(lease->node), node_id = slice_text(lease->node_id), holder;
     char room[STORE_KEY_MAX];
-    (void)store_del(tx->store, TABLE_LEASES, id); /* first: those that unbind look whether it stands */
+    (void)store_del(tx->store, TABLE_LEASES, lease_key(id, room)); /* first: those that unbind look whether it stands */
     machine_emit(tx, MACHINE_LEASE_ENDED, node, id);
-    if (node.size && store_get(tx->store, TABLE_LEASE_NODES, lease_node_key(node, room), &holder) == CO_OK &&
+    if (node.size && store_get(tx->store, TABLE_LEASES, lease_node_key(ROW_NODE, node, room), &holder) == CO_OK &&
         slice_equal(holder, id))
-        (void)store_del(tx->store, TABLE_LEASE_NODES, lease_node_key(node, room));
+        (void)store_del(tx->store, TABLE_LEASES, lease_node_key(ROW_NODE, node, room));
     if (node.size && how == END_OVER) node_died(tx, lease, brake);
     if (node.size && how == END_LEFT) catalog_node_goes(tx, node, node_id, false);
     mark(tx, id, true);
@@ -126,7 +137,7 @@ static int apply_end(struct machine_tx *tx, const Pb__LeaseEndCommand *command, 
     if (command->term != 0 && command->term != tx->term) return refuse(result, CO_CONFLICT, "proposed in another term");
     Pb__Lease *lease;
     int rv = lease_record(tx->store, slice_text(command->id), tx->arena, &lease);
-    result->yes = true; /* also when there is no such lease */
+    result->yes = rv == CO_OK || !command->leave;
     if (rv == CO_NOTFOUND) return CO_OK;
     if (rv == CO_OK) lease_end(tx, lease, command->leave ? END_LEFT : END_OVER, command->term ? command->brake : NULL);
     return rv;
@@ -153,7 +164,7 @@ static int holder_of(struct machine_tx *tx, const Pb__Lease *lease, Pb__Lease **
     struct slice id;
     *holder = NULL;
     if (!lease->node[0]) return CO_OK;
-    int rv = store_get(tx->store, TABLE_LEASE_NODES, lease_node_key(slice_text(lease->node), room), &id);
+    int rv = store_get(tx->store, TABLE_LEASES, lease_node_key(ROW_NODE, slice_text(lease->node), room), &id);
     if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_OK : rv;
     rv = lease_record(tx->store, id, tx->arena, holder);
     return rv == CO_NOTFOUND ? CO_CORRUPT : rv;
@@ -172,11 +183,12 @@ static const char *wrong(struct arena *arena, const Pb__Lease *lease) {
 
 static int apply_grant(struct machine_tx *tx, Pb__LeaseGrantCommand *command, struct machine_result *result) {
     Pb__Lease *lease = command->lease, *holder;
+    char room[STORE_KEY_MAX];
     struct slice ignored;
     const char *why = lease ? wrong(tx->arena, lease) : "no lease";
     if (why) return refuse(result, CO_INVALID, why);
     struct slice id = slice_text(lease->id), node = slice_text(lease->node);
-    if (store_get(tx->store, TABLE_LEASES, id, &ignored) == CO_OK)
+    if (store_get(tx->store, TABLE_LEASES, lease_key(id, room), &ignored) == CO_OK)
         return refuse(result, CO_EXISTS, "a lease of this id exists already");
     int rv = holder_of(tx, lease, &holder);
     if (rv != CO_OK) return rv;
@@ -188,10 +200,9 @@ static int apply_grant(struct machine_tx *tx, Pb__LeaseGrantCommand *command, st
                                    holder->node, holder->node_id, holder->id));
     if (holder) lease_end(tx, holder, END_TAKEN_OVER, NULL);
     lease->create_index = tx->index;
-    store_put(tx->store, TABLE_LEASES, id, record_pack(tx->arena, &lease->base));
+    store_put(tx->store, TABLE_LEASES, lease_key(id, room), record_pack(tx->arena, &lease->base));
     if (node.size) {
-        char room[STORE_KEY_MAX];
-        store_put(tx->store, TABLE_LEASE_NODES, lease_node_key(node, room), id);
+        store_put(tx->store, TABLE_LEASES, lease_node_key(ROW_NODE, node, room), id);
         dead_forget(tx, node);
         if (catalog_node_lives(tx, node, slice_text(lease->node_id))) brake_node_back(tx, node);
     }
@@ -217,10 +228,7 @@ static int apply(struct machine_tx *tx, uint8_t type, struct slice payload, stru
 }
 
 static const struct machine_since since[] = {{LEASE_GRANT, BRAKE_RELEASE, LEASE_SINCE}};
-static const struct store_table tables[] = {{TABLE_LEASES, "leases"},
-                                            {TABLE_LEASE_BINDINGS, "lease-bindings"},
-                                            {TABLE_LEASE_NODES, "lease-nodes"},
-                                            {TABLE_DEAD_NODES, "dead-nodes"}};
+static const struct store_table tables[] = {{TABLE_LEASES, "leases"}};
 static const struct query_type *const queries[] = {&query_lease, &query_leases, &query_dead_nodes, NULL};
 
 const struct machine_module lease_module = {.name = "lease",

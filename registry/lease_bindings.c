@@ -1,4 +1,4 @@
-/* What hangs on which lease. A row is the lease's id, the kind, and the name: shortened as a key of the store when it is long, and then it
+/* What hangs on which lease. A row is ROW_BINDING, the lease's id, the kind, and the name: shortened as a key of the store when it is long, and then it
  * stands whole in the value. */
 #include <string.h>
 
@@ -9,8 +9,9 @@
 
 struct slice lease_binding_head(struct slice lease, enum lease_kind kind, char *room) {
     CHECK(lease.size == UUID_TEXT_SIZE);
-    memcpy(room, lease.data, UUID_TEXT_SIZE);
-    room[UUID_TEXT_SIZE] = (char)kind;
+    room[0] = ROW_BINDING;
+    memcpy(room + 1, lease.data, UUID_TEXT_SIZE);
+    room[1 + UUID_TEXT_SIZE] = (char)kind;
     return slice_make(room, LEASE_BINDING_HEAD);
 }
 
@@ -30,8 +31,9 @@ static struct slice row(struct slice lease, enum lease_kind kind, struct slice n
 
 /* Of a lease that ends nobody needs to hear more than that. */
 static void changed(struct machine_tx *tx, struct slice lease) {
+    char room[STORE_KEY_MAX];
     struct slice ignored;
-    if (store_get(tx->store, TABLE_LEASES, lease, &ignored) != CO_OK) return;
+    if (store_get(tx->store, TABLE_LEASES, lease_key(lease, room), &ignored) != CO_OK) return;
     machine_mark(tx, SPACE_LEASE, lease, false);
     machine_mark(tx, SPACE_LEASE_TABLE, slice_make("", 0), false);
 }
@@ -39,8 +41,8 @@ static void changed(struct machine_tx *tx, struct slice lease) {
 void lease_bind(struct machine_tx *tx, struct slice lease, enum lease_kind kind, struct slice name) {
     char room[STORE_KEY_MAX];
     struct slice value, ignored, key = row(lease, kind, name, room, &value);
-    if (store_get(tx->store, TABLE_LEASE_BINDINGS, key, &ignored) == CO_OK) return;
-    store_put(tx->store, TABLE_LEASE_BINDINGS, key, value);
+    if (store_get(tx->store, TABLE_LEASES, key, &ignored) == CO_OK) return;
+    store_put(tx->store, TABLE_LEASES, key, value);
     changed(tx, lease);
 }
 
@@ -48,14 +50,14 @@ void lease_unbind(struct machine_tx *tx, struct slice lease, enum lease_kind kin
     char room[STORE_KEY_MAX];
     struct slice value;
     if (lease.size != UUID_TEXT_SIZE) return; /* carried along since before leases counted */
-    if (store_del(tx->store, TABLE_LEASE_BINDINGS, row(lease, kind, name, room, &value))) changed(tx, lease);
+    if (store_del(tx->store, TABLE_LEASES, row(lease, kind, name, room, &value))) changed(tx, lease);
 }
 
 bool lease_first(struct machine_tx *tx, struct slice lease, enum lease_kind kind, struct slice *name) {
     char room[LEASE_BINDING_HEAD];
     struct slice head = lease_binding_head(lease, kind, room);
     struct store_cursor cursor;
-    store_cursor_open(&cursor, tx->store, TABLE_LEASE_BINDINGS, head);
+    store_cursor_open(&cursor, tx->store, TABLE_LEASES, head);
     bool found = cursor.valid && slice_starts(cursor.key, head);
     if (found) {
         struct slice at = lease_binding_name(cursor.key, cursor.value);

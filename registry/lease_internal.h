@@ -7,12 +7,24 @@
 
 /* The record, unpacked into the arena. CO_NOTFOUND, CO_CORRUPT. */
 int lease_record(struct store_txn *txn, struct slice id, struct arena *arena, Pb__Lease **lease);
-/* Key of a node's rows, in `room` of STORE_KEY_MAX bytes. */
-struct slice lease_node_key(struct slice node, char *room);
+/* The rows of TABLE_LEASES by their first byte. One table: each costs every transaction a little. */
+enum lease_row {
+    ROW_BINDING = 'b', /* lease_bindings.c */
+    ROW_DEAD = 'd',    /* node in lower case -> DeadNode */
+    ROW_LEASE = 'l',   /* id -> Lease */
+    ROW_NODE = 'n',    /* node in lower case -> id of the lease that stands under this name */
+};
+/* Keys in `room`, of STORE_KEY_MAX bytes. Ids have UUID_TEXT_SIZE bytes. */
+struct slice lease_key(struct slice id, char *room);
+struct slice lease_node_key(enum lease_row row, struct slice node, char *room);
+static inline struct slice lease_row_head(enum lease_row row, char *room) {
+    room[0] = (char)row;
+    return slice_make(room, 1);
+}
 
 /* -- bindings (lease_bindings.c) */
 /* Beginning of the rows of one lease and kind; `room`: LEASE_BINDING_HEAD bytes. */
-#define LEASE_BINDING_HEAD 37
+#define LEASE_BINDING_HEAD 38
 struct slice lease_binding_head(struct slice lease, enum lease_kind kind, char *room);
 /* The name in a row. */
 struct slice lease_binding_name(struct slice key, struct slice value);

@@ -22,7 +22,7 @@ static struct pointers bound(struct store_txn *txn, struct slice lease, enum lea
     struct slice head = lease_binding_head(lease, kind, room);
     struct pointers list = {0};
     struct store_cursor cursor;
-    STORE_PREFIX(&cursor, txn, TABLE_LEASE_BINDINGS, head) {
+    STORE_PREFIX(&cursor, txn, TABLE_LEASES, head) {
         pointers_add(&list, arena, make(arena, lease_binding_name(cursor.key, cursor.value)));
     }
     store_cursor_close(&cursor);
@@ -105,10 +105,12 @@ static struct watch_thing leases_thing(const ProtobufCMessage *request) {
 static int leases_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
                       struct query_result *result) {
     (void)request;
+    char room[1];
+    struct slice head = lease_row_head(ROW_LEASE, room);
     struct pointers list = {0};
     struct store_cursor cursor;
     int rv = CO_OK;
-    STORE_PREFIX(&cursor, txn, TABLE_LEASES, all) {
+    STORE_PREFIX(&cursor, txn, TABLE_LEASES, head) {
         Pb__Lease *lease = unpack(&pb__lease__descriptor, cursor.value, arena);
         if (!lease) {
             rv = CO_CORRUPT;
@@ -140,10 +142,12 @@ static struct watch_thing dead_thing(const ProtobufCMessage *request) {
 static int dead_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
                     struct query_result *result) {
     (void)request;
+    char room[1];
+    struct slice head = lease_row_head(ROW_DEAD, room);
     struct pointers list = {0};
     struct store_cursor cursor;
     int rv = CO_OK;
-    STORE_PREFIX(&cursor, txn, TABLE_DEAD_NODES, all) {
+    STORE_PREFIX(&cursor, txn, TABLE_LEASES, head) {
         Pb__DeadNode *dead = unpack(&pb__dead_node__descriptor, cursor.value, arena);
         if (!dead) {
             rv = CO_CORRUPT;
@@ -171,7 +175,7 @@ const struct query_type query_dead_nodes = {.number = 18,
 
 static bool read_lease(struct lease_timers *timers, const struct store_cursor *cursor, struct arena *arena, uint64_t now_ms) {
     const Pb__Lease *lease = unpack(&pb__lease__descriptor, cursor->value, arena);
-    if (lease) lease_timers_began(timers, TIMED_LEASE, cursor->key, 0, lease->ttl_ns, now_ms);
+    if (lease) lease_timers_began(timers, TIMED_LEASE, slice_text(lease->id), 0, lease->ttl_ns, now_ms);
     return lease;
 }
 
@@ -185,14 +189,16 @@ static bool read_dead(struct lease_timers *timers, const struct store_cursor *cu
 
 int lease_timers_read(struct lease_timers *timers, struct store_txn *txn, uint64_t now_ms) {
     static const struct {
-        uint8_t table;
+        enum lease_row row;
         bool (*read)(struct lease_timers *, const struct store_cursor *, struct arena *, uint64_t);
-    } parts[] = {{TABLE_LEASES, read_lease}, {TABLE_DEAD_NODES, read_dead}};
+    } parts[] = {{ROW_LEASE, read_lease}, {ROW_DEAD, read_dead}};
     struct arena arena = {0};
     int rv = CO_OK;
     for (size_t i = 0; i < 2; i++) {
+        char room[1];
+        struct slice head = lease_row_head(parts[i].row, room);
         struct store_cursor cursor;
-        STORE_PREFIX(&cursor, txn, parts[i].table, all) {
+        STORE_PREFIX(&cursor, txn, TABLE_LEASES, head) {
             if (!parts[i].read(timers, &cursor, &arena, now_ms)) rv = CO_CORRUPT;
             arena_reset(&arena);
         }

@@ -275,13 +275,25 @@ int lease_timers_renew(struct lease_timers *t, enum timed kind, struct slice nam
     return CO_OK;
 }
 
+static uint64_t left_of(const struct lease *lease, uint64_t now_ms) {
+    uint64_t end_ms = lease->deadline_ms - slack_ms(lease);
+    return lease->place == 0 ? UINT64_MAX : end_ms > now_ms ? end_ms - now_ms : 0;
+}
+
+void lease_timers_each(const struct lease_timers *t, enum timed kind, uint64_t now_ms,
+                       void (*each)(void *data, struct slice name, uint64_t left_ms), void *data) {
+    for (size_t i = 1; i <= t->heap_count; i++) {
+        const struct lease *lease = t->heap[i];
+        if (lease->kind == kind) each(data, slice_make(lease->name, lease->size), left_of(lease, now_ms));
+    }
+}
+
 int lease_timers_left(const struct lease_timers *t, enum timed kind, struct slice name, uint64_t now_ms, uint64_t *left_ms,
                       int64_t *ttl_ns) {
     if (t->term == 0) return CO_NOTLEADER;
     const struct lease *lease = lease_get(t, kind, name);
     if (!lease || lease->proposed) return CO_NOTFOUND;
-    uint64_t end_ms = lease->deadline_ms - slack_ms(lease);
-    *left_ms = lease->place == 0 ? UINT64_MAX : end_ms > now_ms ? end_ms - now_ms : 0;
+    *left_ms = left_of(lease, now_ms);
     *ttl_ns = lease->period_ns;
     return CO_OK;
 }

@@ -43,6 +43,9 @@ int lease_timers_renew(struct lease_timers *timers, enum timed kind, struct slic
 /* How much of its TTL is left; nothing is renewed. The same errors; of what has no TTL: UINT64_MAX. */
 int lease_timers_left(const struct lease_timers *timers, enum timed kind, struct slice name, uint64_t now_ms, uint64_t *left_ms,
                       int64_t *ttl_ns);
+/* The same of all of a kind whose end is not proposed, in no order. Nothing unless leading. */
+void lease_timers_each(const struct lease_timers *timers, enum timed kind, uint64_t now_ms,
+                       void (*each)(void *data, struct slice name, uint64_t left_ms), void *data);
 size_t lease_timers_count(const struct lease_timers *timers, enum timed kind);
 
 struct lease_due { enum timed kind; struct slice name; uint64_t index; };       /* valid during the call */

@@ -19,15 +19,9 @@ enum registry_table {
     TABLE_SETTINGS = 12, /* what operators set, by name (operate.c) */
     TABLE_STAGED = 13,   /* offset -> bytes: a backup that is being restored */
     TABLE_CLUSTER = 14,  /* the cluster version; empty in a cluster of version 1 (version.c) */
-    TABLE_LEASES = 15,   /* id -> Lease (lease_apply.c, as those below) */
-    TABLE_LEASE_BINDINGS = 48, /* lease id, kind, name -> nothing; or the name, when the key had to be shortened */
-    TABLE_LEASE_NODES = 49,    /* node in lower case -> id of the lease that stands under this name */
-    TABLE_DEAD_NODES = 50,     /* node in lower case -> DeadNode */
-    TABLE_LOST = 51,           /* service name, node, service id of an instance whose node is dead -> when it was lost, 0: no loss
-                                  (brake.c, as those below) */
-    TABLE_LOST_RECENT = 52,    /* service name, when, node -> instances: losses in the window, oldest first */
-    TABLE_BRAKE = 53,          /* service name -> BrakeTally; "clock" -> BrakeClock */
-    TABLE_HELD = 54,           /* service name -> HeldService */
+    TABLE_LEASES = 15,   /* by the first byte (enum lease_row): id -> Lease; lease id, kind, name -> what hangs on it;
+                          * node in lower case -> id of its lease; node in lower case -> DeadNode */
+    TABLE_BRAKE = 48,    /* by the first byte (enum brake_row in brake.c) */
 };
 
 #endif

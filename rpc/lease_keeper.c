@@ -113,8 +113,33 @@ static int without_ttl(struct lease_keeper *keeper, const char *id) {
     return rv;
 }
 
+struct looking { struct arena arena; Pb__LeasesLeft list; };
+
+static void look_at(void *data, struct slice name, uint64_t left_ms) {
+    struct looking *looking = data;
+    Pb__LeaseLeft *left = arena_alloc(&looking->arena, sizeof *left);
+    pb__lease_left__init(left);
+    left->id = arena_strndup(&looking->arena, name.data, name.size);
+    left->left_ms = (int64_t)left_ms;
+    looking->list.leases[looking->list.n_leases++] = left;
+}
+
+static int look_at_all(struct lease_keeper *keeper, struct rpc_renew *renew, uint64_t now_ms) {
+    size_t count = lease_timers_count(keeper->timers, TIMED_LEASE);
+    if (lease_timers_term(keeper->timers) == 0) return CO_NOTLEADER;
+    if (count > RPC_LOOK_MAX) return CO_TOOLARGE;
+    struct looking looking = {.list = PB__LEASES_LEFT__INIT};
+    looking.list.leases = arena_alloc(&looking.arena, (count + 1) * sizeof *looking.list.leases);
+    lease_timers_each(keeper->timers, TIMED_LEASE, now_ms, look_at, &looking);
+    buffer_reserve(&renew->all, pb__leases_left__get_packed_size(&looking.list) + 1);
+    renew->all.size = pb__leases_left__pack(&looking.list, (uint8_t *)renew->all.data);
+    arena_free(&looking.arena);
+    return CO_OK;
+}
+
 static int look_or_renew(struct lease_keeper *keeper, struct rpc_renew *renew, uint64_t now_ms) {
     struct slice id = slice_text(renew->id);
+    if (renew->look && id.size == 0) return look_at_all(keeper, renew, now_ms);
     uint64_t left_ms = 0;
     int rv = CO_OK;
     if (!renew->look) rv = lease_timers_renew(keeper->timers, renew->kind, id, now_ms, &renew->ttl_ns);
@@ -127,7 +152,7 @@ static int judge(struct lease_keeper *keeper, struct rpc_renew *renew, uint64_t 
     int rv = look_or_renew(keeper, renew, now_ms);
     if (rv == CO_NOTLEADER) rv = CO_NOLEADER;
     if (rv == CO_NOTFOUND && renew->kind == TIMED_SESSION) rv = without_ttl(keeper, renew->id);
-    if (rv == CO_NOTFOUND && keeper->edge.mutations & LEASE_KEEPER_MUTATE_RENEW_PROPOSED) rv = CO_OK;
+    if (rv == CO_NOTFOUND && !renew->look && keeper->edge.mutations & LEASE_KEEPER_MUTATE_RENEW_PROPOSED) rv = CO_OK;
     return rv;
 }
 

@@ -45,6 +45,7 @@ static void take_due_ends(struct rpc *rpc, uint64_t now_ms) {
 
 static void rearm(struct rpc *rpc) {
     uint64_t at = lease_keeper_deadline_ms(rpc->leases), now_ms = clock_mono_ms();
+    if (rpc->renewals_held && rpc->renewals_sent_ms + LEASE_KEEPER_GATHER_MS < at) at = rpc->renewals_sent_ms + LEASE_KEEPER_GATHER_MS;
     if (at == UINT64_MAX) { uv_timer_stop(&rpc->lease_timer); return; }
     uv_update_time(rpc->loop);
     uv_timer_start(&rpc->lease_timer, leases_timer_cb, at > now_ms ? at - now_ms : 0, 0);
@@ -72,7 +73,17 @@ static bool elsewhere(void *data, struct rpc_renew *renew) {
     struct rpc *rpc = data;
     const struct node_view *view = node_view(rpc->node);
     uint64_t leader = atomic_load(&view->leader);
-    return rpc->forward && leader && leader != atomic_load(&view->id) && forward_renew(rpc->forward, leader, renew);
+    bool sent = rpc->forward && leader && leader != atomic_load(&view->id) && forward_renew(rpc->forward, leader, renew);
+    rpc->renewals_held |= sent;
+    return sent;
+}
+
+static void send_held(struct rpc *rpc) {
+    uint64_t now_ms = clock_mono_ms();
+    if (!rpc->renewals_held || now_ms < rpc->renewals_sent_ms + LEASE_KEEPER_GATHER_MS) return;
+    rpc->renewals_held = false;
+    rpc->renewals_sent_ms = now_ms;
+    forward_flush(rpc->forward);
 }
 
 void leases_renew_here(struct rpc *rpc, struct rpc_renew *renew) {
@@ -89,16 +100,14 @@ void rpc_renew(struct rpc *rpc, struct rpc_renew *renew) {
 }
 
 static void take_renewals(struct rpc *rpc) {
-    bool any = false;
     for (struct mail *mail = mailbox_take(&rpc->renewals), *next; mail; mail = next) {
         next = mail->next;
         struct renew_impl *impl = CONTAINER_OF(mail, struct renew_impl, mail);
         struct rpc_renew *renew = CONTAINER_OF((char *)impl, struct rpc_renew, impl);
         if (rpc->stopping) renew->done(renew, CO_CLOSED);
         else lease_keeper_renew(rpc->leases, renew, false, clock_mono_ms());
-        any = true;
     }
-    if (any && rpc->forward && !rpc->stopping) forward_flush(rpc->forward);
+    if (!rpc->stopping) send_held(rpc);
 }
 
 /* -- the loop --------------------------------------------------------------------------------------------------------- */

@@ -17,6 +17,7 @@ struct link {
     struct link_callbacks callbacks;
     void *data;
     bool dialled, connected, writing, closing;
+    uint32_t frame_max;
     int error;
     struct buffer in;               /* bytes that are not a whole frame yet */
     struct buffer out, sending;     /* queued; with the kernel */
@@ -41,6 +42,8 @@ static void end(struct link *link, int error) {
 
 void link_close(struct link *link) { end(link, CO_CLOSED); }
 
+void link_limit(struct link *link, uint32_t frame_max) { link->frame_max = frame_max; }
+
 /* -- in -------------------------------------------------------------------------------------------------------- */
 static void allocate(uv_handle_t *handle, size_t suggested, uv_buf_t *room) {
     struct link *link = handle->data;
@@ -59,13 +62,13 @@ static void take_frames(struct link *link) {
     size_t at = 0;
     while (!link->closing && link->in.size - at >= HEAD) {
         uint32_t size = get_le32(link->in.data + at);
-        if (size > LINK_FRAME_MAX) { end(link, CO_TOOLARGE); return; }
+        if (size > link->frame_max) { end(link, CO_TOOLARGE); return; }
         if (link->in.size - at < HEAD + (size_t)size) break;
         uint8_t type = (uint8_t)link->in.data[at + 4];
         link->callbacks.frame(link->data, link, type, slice_make(link->in.data + at + HEAD, size));
         at += HEAD + (size_t)size;
     }
-    memmove(link->in.data, link->in.data + at, link->in.size - at);
+    if (at > 0) memmove(link->in.data, link->in.data + at, link->in.size - at);
     link->in.size -= at;
     if (link->in.size == 0 && link->in.capacity > 4 * READ_ROOM) buffer_free(&link->in);      /* after a big one */
 }
@@ -144,6 +147,7 @@ static struct link *link_new(uv_loop_t *loop, const struct link_callbacks *callb
     struct link *link = mem_zalloc(sizeof *link);
     link->callbacks = *callbacks;
     link->data = data;
+    link->frame_max = LINK_FRAME_MAX;
     CHECK(uv_tcp_init(loop, &link->tcp) == 0);
     link->tcp.data = link;
     return link;

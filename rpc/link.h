@@ -34,6 +34,9 @@ struct link *link_accept(uv_stream_t *server, const struct link_callbacks *callb
 void link_adopt(struct link *link, const struct link_callbacks *callbacks, void *data);
 void link_close(struct link *link);                 /* `closed` comes later, from the loop */
 
+/* A larger frame ends the link (CO_TOOLARGE) before memory is taken for it; LINK_FRAME_MAX unless said, and at most. */
+void link_limit(struct link *link, uint32_t frame_max);
+
 /* Queues a frame. Nothing goes out before link_flush, so that a turn's frames share a write. */
 void link_send(struct link *link, uint8_t type, struct slice payload);
 void link_tell(struct link *link, uint8_t type, const ProtobufCMessage *message);

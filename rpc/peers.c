@@ -17,6 +17,7 @@
 #define RETRY_LEAST_MS 100
 #define RETRY_MOST_MS 1000
 #define HELLO_MOST_MS 2000
+#define HELLO_FRAME_MAX (64 * 1024)    /* nobody sends more before the hellos */
 #define PING_MS 500
 #define QUIET_MS 1000                  /* not heard for so long: may be half a connection, a new one replaces it */
 #define TELL_AGAIN_MS 60000            /* a refusal is logged so often */
@@ -173,6 +174,7 @@ static void accept_hello(struct contact *contact, const Pb__PeerHello *hello) {
     peers_know(peers, hello->address);
     if (other && !replaces(contact, other)) { link_close(contact->wire); return; }
     contact->greeted = true;
+    link_limit(contact->wire, LINK_FRAME_MAX);
     if (other) {                       /* what was on its way there is lost */
         other->greeted = false;
         link_close(other->wire);
@@ -195,7 +197,7 @@ static void take_agent(struct contact *contact, const Pb__PeerHello *hello) {
 
 static void take_hello(struct contact *contact, struct slice payload) {
     struct peers *peers = contact->peers;
-    Pb__PeerHello *hello = payload.size < 64 * 1024 ? pb__peer_hello__unpack(NULL, payload.size, (const uint8_t *)payload.data) : NULL;
+    Pb__PeerHello *hello = payload.size <= HELLO_FRAME_MAX ? pb__peer_hello__unpack(NULL, payload.size, (const uint8_t *)payload.data) : NULL;
     if (!hello) { refuse(contact, TELL_BAD_HELLO, "its hello does not decode"); return; }
     if (hello->agent) {
         take_agent(contact, hello);
@@ -270,7 +272,7 @@ static void on_connection(uv_stream_t *server, int status) {
     if (status != 0 || peers->stopping) return;
     struct contact *contact = contact_new(peers, NULL);
     contact->wire = link_accept(server, &link_callbacks, contact);
-    if (contact->wire) return;
+    if (contact->wire) { link_limit(contact->wire, HELLO_FRAME_MAX); return; }
     list_remove(&contact->link);
     free(contact);
 }
@@ -279,6 +281,7 @@ static void on_connection(uv_stream_t *server, int status) {
 static void dial(struct peers *peers, struct target *target, const struct sockaddr *to) {
     struct contact *contact = contact_new(peers, target);
     contact->wire = link_dial(peers->loop, to, to->sa_family == peers->from.ss_family ? (struct sockaddr *)&peers->from : NULL, &link_callbacks, contact);
+    link_limit(contact->wire, HELLO_FRAME_MAX);
 }
 
 struct resolve { uv_getaddrinfo_t work; struct peers *peers; struct target *target; };

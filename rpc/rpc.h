@@ -112,13 +112,15 @@ struct rpc_brake { uint32_t percent, instances, nodes; uint64_t window_ms, hold_
 
 /* -- sessions and leases ------------------------------------------------------------------------------------------ */
 /* Renews a session or a lease with the leader: acknowledged only after a leadership round that began after it arrived, and
- * never while its end is proposed. Sessions without TTL: CO_OK. `done` on the loop thread: CO_OK, CO_NOTFOUND, CO_NOLEADER. */
+ * never while its end is proposed. Sessions without TTL: CO_OK. `done` on the loop thread: CO_OK, CO_NOTFOUND, CO_NOLEADER, CO_CLOSED. */
+#define RPC_LOOK_MAX 20000
 struct rpc_renew {
     void (*done)(struct rpc_renew *renew, int error);
     char id[40];                         /* in */
     enum timed kind;                     /* in: TIMED_SESSION, TIMED_LEASE */
-    bool look;                           /* in: it is not renewed, only looked at */
+    bool look;                           /* in: it is not renewed, only looked at; with an empty id: at all leases */
     int64_t ttl_ns, left_ms;             /* out, with CO_OK: its TTL, and how much of it the leader has left, as the answer is sent; 0: no TTL */
+    struct buffer all;                   /* out, of a look at all: pb.LeasesLeft, packed; whoever asked frees it. RPC_LOOK_MAX leases: CO_TOOLARGE */
     struct rpc_renew *next;              /* rpc's own, as what follows */
     _Alignas(16) char impl[128];
 };

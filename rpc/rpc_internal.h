@@ -60,6 +60,8 @@ struct rpc {
     struct store_reader *loop_reader;
     uv_async_t wake;
     uv_timer_t lease_timer;
+    bool renewals_held;                /* some are queued for the leader; they go out together, at most LEASE_KEEPER_GATHER_MS after the last ones */
+    uint64_t renewals_sent_ms;
     bool stopping;
     unsigned closing;
     void (*closed)(void *data);

@@ -114,9 +114,9 @@ Test(config, every_field) {
     cr_expect_str_eq(config.dns_addresses.items[1], "127.0.0.3");
     cr_expect(config.http_port == 0 && config.dns_port == -1 && config.server_port == 65535);
     cr_expect_str_eq(config.log_level, "WARN");
-    cr_expect_eq(config.retry_join.count, 2);
+    cr_expect_eq(config.retry_join.count, 3);
     cr_expect_str_eq(config.retry_join.items[1], "b:1");
-    cr_expect_str_eq(config.start_join.items[0], "c");
+    cr_expect_str_eq(config.retry_join.items[2], "c"); /* of start_join */
     cr_expect(config.retry_interval_ns == 5000000000 && config.retry_max == 7);
     cr_expect_eq(config.node_ttl_ns, 10000000000);
     cr_expect_eq(config.service_ttl_count, 2);
@@ -148,7 +148,27 @@ Test(config, every_field) {
               config.store_reserve_bytes == 12);
     cr_expect(config.snapshot_log_bytes == 13 && config.snapshot_rate == 14);
     cr_expect(config.check_flap_limit == 15 && config.check_flap_window_ns == 16000000000);
-    cr_expect_eq(config.without_effect.count, 0);
+    /* Kept, but nobody uses them: the log says so. */
+    static const char *const unused[] = {"retry_interval",
+                                         "retry_max",
+                                         "dns_config.enable_truncate",
+                                         "dns_config.max_stale",
+                                         "recursors",
+                                         "performance.leave_drain_time",
+                                         "performance.rpc_hold_timeout",
+                                         "reconnect_timeout",
+                                         "leave_on_terminate",
+                                         "skip_leave_on_interrupt",
+                                         "enable_script_checks",
+                                         "enable_local_script_checks",
+                                         "discard_check_output"};
+    cr_expect_eq(config.without_effect.count, ARRAY_COUNT(unused));
+    for (size_t i = 0; i < ARRAY_COUNT(unused); i++) {
+        bool named = false;
+        for (size_t j = 0; j < config.without_effect.count; j++)
+            named |= strcmp(config.without_effect.items[j], unused[i]) == 0;
+        cr_expect(named, "%s", unused[i]);
+    }
 }
 
 Test(config, later_wins_and_lists_append) {

@@ -85,16 +85,17 @@ Test(flags, all_with_effect) {
     cr_expect_str_eq(config.data_dir, "/d");
     cr_expect(config.dns_port == -1 && config.server_port == 0);
     cr_expect_str_eq(config.log_level, "err");
-    cr_expect_eq(config.retry_join.count, 2);
+    cr_expect_eq(config.retry_join.count, 3);
     cr_expect_str_eq(config.retry_join.items[1], "b");
-    cr_expect_str_eq(config.start_join.items[0], "c");
+    cr_expect_str_eq(config.retry_join.items[2], "c"); /* of -join */
     cr_expect_eq(config.node_meta.count, 2);
     cr_expect_str_eq(config.node_meta.items[0].value, "v:w");
     cr_expect_str_eq(config.node_meta.items[1].value, "");
     cr_expect_str_eq(config.recursors.items[0], "1.1.1.1");
     cr_expect(config.default_query_time_ns == 60000000000 && config.max_query_time_ns == 120000000000);
     cr_expect_eq(config.check_output_max_size, 9);
-    cr_expect_eq(config.without_effect.count, 0);
+    cr_assert_eq(config.without_effect.count, 1);
+    cr_expect_str_eq(config.without_effect.items[0], "-recursor");
 }
 
 Test(flags, known_without_effect) {

@@ -130,6 +130,8 @@ def main():
         for server in cluster.servers:
             status, lease = ask(server, "GET", "/v1/lease/" + id)
             check(status == 200 and lease["Remaining"][0] in "12" or lease["Remaining"] == "3s", "%s knows what is left: %r" % (server.name, lease))
+            status, leases = ask(server, "GET", "/v1/leases?remaining")
+            check(status == 200 and [l["ID"] for l in leases] == [id] and leases[0]["Remaining"] > "1", "%s: %r" % (server.name, leases))
         owner.stop()
         ended_between(cluster.servers, id, owner.sent, TTL + 1, "all is well")
 

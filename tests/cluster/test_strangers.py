@@ -27,7 +27,7 @@ def frame(kind, payload):
 HELLO, WRITES, KINDS, REFUSED = 1, 3, 16, 32
 
 
-def hello(identity, cluster=b"dc1", cluster_id=0, least=1, most=3):
+def hello(identity, cluster=b"dc1", cluster_id=0, least=1, most=harness.NEWEST):
     """As a server of this version says it; cluster versions `least` to `most`."""
     return frame(HELLO, field(1, b"coord-peer") + field(2, 1) + field(3, 2) + field(4, cluster) + field(5, identity) +
                  field(6, b"10.9.9.9:8300") + field(7, b"stranger") + field(8, 3) + varint(11 << 3 | 1) + struct.pack("<Q", cluster_id) +
@@ -124,6 +124,17 @@ def two_clusters():
         print("two clusters of one name stayed apart", flush=True)
 
 
+def announces_much(server):
+    """Who has not said hello may announce no more than one needs: the connection ends then, not after the time for a hello."""
+    with socket.create_connection((server.ip, 8300), timeout=2) as s:
+        s.sendall(struct.pack("<IB", 1 << 20, HELLO))
+        s.settimeout(1.5 * harness.SLOW)
+        try:
+            harness.check(s.recv(1) == b"", "nothing is said to it")
+        except ConnectionError:
+            pass                         # ended all the same
+
+
 def main():
     harness.tidy_on_signals()
     rng = random.Random(5)
@@ -142,6 +153,7 @@ def main():
             dead = cluster.unexpected_ends()
             if dead:
                 raise AssertionError("%s ended with %s:\n%s" % (dead[0].name, dead[0].proc.returncode, dead[0].log()[-2000:]))
+        announces_much(cluster.servers[0])
         took = cluster.wait_writable()
         end = time.monotonic() + 10 * harness.SLOW
         while True:                      # strangers are learners at most, and none is left a voter

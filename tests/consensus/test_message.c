@@ -10,7 +10,7 @@
 static bool same(const struct raft_message *a, const struct raft_message *b) {
     bool scalars = a->type == b->type && a->from == b->from && a->to == b->to && a->term == b->term &&
                    a->last_index == b->last_index && a->last_term == b->last_term && a->commit == b->commit &&
-                   a->round == b->round && a->granted == b->granted && a->transfer == b->transfer &&
+                   a->round == b->round && a->granted == b->granted && a->transfer == b->transfer && a->full == b->full &&
                    a->rejected == b->rejected && a->match == b->match && a->hint_index == b->hint_index &&
                    a->hint_term == b->hint_term && a->offset == b->offset && a->last == b->last &&
                    a->entry_count == b->entry_count && slice_equal(a->data, b->data);
@@ -69,6 +69,7 @@ static struct raft_message random_message(struct rng *rng) {
     m.round = rng_next(rng) >> shift;
     m.granted = rng_below(rng, 2);
     m.transfer = rng_below(rng, 2);
+    m.full = rng_below(rng, 2);
     m.rejected = rng_below(rng, 2);
     m.match = rng_next(rng) >> shift;
     m.hint_index = rng_next(rng) >> shift;

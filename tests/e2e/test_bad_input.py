@@ -117,6 +117,36 @@ def refused_by_the_library():
     check(body_of(answer) == b"HTTP/1.1 400 Bad Request", "a value that looks like a page: %r" % answer)
 
 
+def endless_chunk_lines():
+    """The size line of a chunk may carry an extension of any length: one that no memory holds is refused at once, and keeps no thread busy."""
+    head = b"PUT /v1/kv/a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    tail = b"\r\nabc\r\n0\r\n\r\n"
+    for size in (9700, 20000, 200000):
+        whole("an extension of %d" % size, head + b"3;" + b"a" * size + tail, 400, "chunked", "coord.http_connection_memory", timeout=5)
+    for size in (5000, 9000):
+        answer = agent.raw(head.replace(b"Host: x", b"Host: x\r\nConnection: close") + b"3;" + b"a" * size + tail)
+        check(status_of(answer) == 200, "an extension of %d is skipped: %r" % (size, answer))
+    fds = agent.fd_count()
+    for _ in range(10):  # gone before it is found out
+        with socket.create_connection((agent.ip, 8500)) as s:
+            s.sendall(head + b"3;" + b"a" * 9640)
+            time.sleep(0.05)
+    until("their descriptors are freed", lambda: agent.fd_count() <= fds + 2, within=10)
+    socks = []
+    for size in range(9000, 9700, 8):  # one of them fills the memory to the last byte
+        s = socket.create_connection((agent.ip, 8500))
+        s.sendall(head + b"3;" + b"a" * size)
+        socks.append(s)
+    agent.request("GET", "/v1/kv/kept", headers={"X-Long": "h" * 8000}, timeout=2 * SLOW)  # served by the same thread
+    time.sleep(0.5)
+    before = agent.cpu_seconds()
+    time.sleep(1)
+    used = agent.cpu_seconds() - before
+    for s in socks:
+        s.close()
+    check(used < 0.2 * SLOW, "connections on which nothing happens use %.2f s of CPU a second" % used)
+
+
 def long_keys():
     """Up to the limit they work, above it the line says which limit."""
     headers = ["User-Agent: Go-http-client/1.1", "Accept-Encoding: gzip", "X-Consul-Token: 01234567-89ab-cdef-0123-456789abcdef", "Accept: */*"]
@@ -276,4 +306,4 @@ def nothing_lost_nothing_grown():
 if __name__ == "__main__":
     agent = Agent(dev=True).start()
     agent.put("/v1/kv/kept", b"1")
-    run([json_bodies, parameters, framing, refused_by_the_library, nul_bytes, long_keys, without_acls, slow_and_half_open, dns_packets, nothing_lost_nothing_grown, large_answers])
+    run([json_bodies, parameters, framing, refused_by_the_library, nul_bytes, endless_chunk_lines, long_keys, without_acls, slow_and_half_open, dns_packets, nothing_lost_nothing_grown, large_answers])

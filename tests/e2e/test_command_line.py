@@ -104,5 +104,20 @@ def port_in_use():
     check(r.returncode != 0 and "8500" in r.stdout + r.stderr, "the port in use is named: %r" % (r.stdout + r.stderr)[-400:])
 
 
+def nothing_is_ignored_in_silence():
+    """What a flag says happens, or the log names it."""
+    a = Agent("-server", "-bootstrap-expect=2", "-default-query-time=300ms", "-recursor=127.0.0.1", server=False, name="a").start(wait=False)
+    b = Agent("-server", "-bootstrap-expect=2", "-join=" + a.ip, server=False, name="b").start(wait=False)
+    a.wait_leader()
+    b.wait_leader()
+    index = a.get("/v1/kv/none?index=0")[1]["X-Consul-Index"]
+    begun = time.monotonic()
+    a.request("GET", "/v1/kv/none?index=" + index, timeout=60)
+    took = time.monotonic() - begun
+    check(0.3 <= took < 10 * SLOW, "-default-query-time: %.1f s" % took)
+    check("without effect in this version key=-recursor" in a.log(), "-recursor is named: %s" % a.log())
+    check("without effect" not in b.log(), "-join has an effect: %s" % b.log())
+
+
 if __name__ == "__main__":
-    run([wrong_flag, typo_in_configuration, known_keys_and_definitions, stops_quickly, answers_at_once, port_in_use])
+    run([wrong_flag, typo_in_configuration, known_keys_and_definitions, stops_quickly, answers_at_once, port_in_use, nothing_is_ignored_in_silence])

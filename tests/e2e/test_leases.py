@@ -34,14 +34,18 @@ def granted_renewed_revoked():
     check(json.loads(agent.put("/v1/lease/renew/" + id.upper()))["ID"] == id, "an ID in upper case is the same")
     seen = agent.get("/v1/lease/" + id)[2]
     check(seen["Name"] == "job" and seen["Keys"] == [] and seen["Services"] == [] and seen["CreateIndex"] == lease["CreateIndex"], seen)
-    check("Remaining" in seen and seen["Remaining"].startswith("1m2"), "what is left of it: %r" % seen)
+    check(seen.get("Remaining", "").startswith(("1m2", "1m30s")), "what is left of it: %r" % seen)
     check("Remaining" not in agent.get("/v1/lease/%s?stale" % id)[2], "only the leader knows")
     agent.put("/v1/kv/a?lease=" + id, b"1")
     register(agent, "ext1", id, "web")
     register(agent, "ext2", id)
     seen = agent.get("/v1/lease/" + id)[2]
     check(seen["Keys"] == ["a"] and seen["Services"] == [{"Node": "ext1", "ID": "web"}] and seen["Nodes"] == ["ext2"], seen)
-    check([l["ID"] for l in agent.get("/v1/leases")[2]] == [id], "the list")
+    other = grant(agent, "20s")["ID"]
+    left = {l["ID"]: l["Remaining"] for l in agent.get("/v1/leases?remaining")[2]}
+    check(set(left) == {id, other} and left[id].startswith(("1m2", "1m30s")) and left[other].startswith(("19", "20")), left)
+    agent.put("/v1/lease/revoke/" + other)
+    check([(l["ID"], "Remaining" in l) for l in agent.get("/v1/leases")[2]] == [(id, False)], "the list")
     check(agent.get("/v1/kv/a")[2][0]["Lease"] == id, "the key says on what it hangs")
     check(agent.put("/v1/lease/revoke/" + id).strip() == b"true", "revoked")
     for path, gone in (("/v1/kv/a", None), ("/v1/catalog/service/web", []), ("/v1/catalog/node/ext2", None), ("/v1/leases", [])):
@@ -74,6 +78,7 @@ def bad_input():
             ("PUT", "/v1/lease/renew/x", b"", 400, "UUID"), ("PUT", "/v1/lease/revoke/x", b"", 400, "UUID"), ("GET", "/v1/lease/x", None, 400, "UUID"),
             ("PUT", "/v1/lease/renew/" + NOBODY, b"", 404, "register again"), ("GET", "/v1/lease/" + NOBODY, None, 404, "register again"),
             ("PUT", "/v1/lease/renew/", b"", 404, ""), ("GET", "/v1/lease/grant", None, 405, ""), ("DELETE", "/v1/lease/" + id, None, 405, ""),
+            ("GET", "/v1/leases?remaining&index=3", None, 400, "remaining"),
             ("PUT", "/v1/kv/a?lease=", b"", 400, "lease"), ("PUT", "/v1/kv/a?lease=x", b"", 400, "lease"),
             ("PUT", "/v1/kv/a?lease=" + NOBODY, b"", 404, "register again"), ("GET", "/v1/lease/%s?index=x" % id, None, 400, "index"),
             ("PUT", "/v1/catalog/register", b'{"Node":"n","Address":"1.2.3.4","Lease":7}', 400, "Lease"),
@@ -115,7 +120,7 @@ def expires_in_time_and_not_before():
     check(len(woken) == len(paths), "all were woken: %r" % woken)
     for path, at, index, status, body in woken:
         check(at - begun > 2.0, "%s: ended %.2f s after its last renewal, before its TTL" % (path, at - begun))
-        check(at - begun < 2.0 + 1.0 * SLOW, "%s: ended %.2f s after its last renewal" % (path, at - begun))
+        check(at - begun < 2.0 + 2.0 * SLOW, "%s: ended %.2f s after its last renewal" % (path, at - begun))
     check(len({index for _, _, index, _, _ in woken}) == 1, "in one entry: %r" % [(p, i) for p, _, i, _, _ in woken])
     check(raw(agent, "PUT", "/v1/lease/renew/" + lease["ID"])[0] == 404, "over")
     print("     gone %.2f s after the last renewal of 2 s" % (min(w[1] for w in woken) - begun))

@@ -198,6 +198,7 @@ static void read_as(uint8_t kind, struct slice text) {
         case 'R': ask("/v1/catalog/register", text, json); break;
         case 'D': ask("/v1/catalog/deregister", text, json); break;
         case 'S': ask("/v1/session/create", text, json); break;
+        case 'G': ask("/v1/lease/grant", text, json); break;
         case 'A':
             if (json) read_service(json);
             break;

@@ -20,7 +20,7 @@ static bool inside(struct slice part, struct slice whole) {
 
 static bool same_record(const struct kv_record *a, const struct kv_record *b) {
     return a->create_index == b->create_index && a->modify_index == b->modify_index &&
-           a->lock_index == b->lock_index && a->flags == b->flags && slice_equal(a->session, b->session) &&
+           a->lock_index == b->lock_index && a->flags == b->flags && slice_equal(a->session, b->session) && slice_equal(a->lease, b->lease) &&
            slice_equal(a->key, b->key) && slice_equal(a->value, b->value);
 }
 
@@ -32,6 +32,7 @@ static void check_record(struct slice store_key, struct slice bytes) {
     CHECK(inside(record.value, bytes) && (inside(record.key, bytes) || inside(record.key, store_key)));
     CHECK(record.session.size == 0 ||
           (record.session.size == UUID_TEXT_SIZE && inside(record.session, bytes)));
+    CHECK(record.lease.size == 0 || (record.lease.size == UUID_TEXT_SIZE && inside(record.lease, bytes)));
     /* Only what a server could have written can be written again. */
     char room[KV_STORE_KEY_MAX];
     if (record.key.size > KV_KEY_MAX || !slice_equal(kv_store_key(record.key, room), store_key)) return;
@@ -53,6 +54,7 @@ static void check_written(struct slice text, struct slice value) {
                      again;
     record.key = slice_make(key, size);
     if (size & 1) record.session = slice_text(STILL_SESSION);
+    if (size & 2) record.lease = slice_text(STILL_LEASE);
     char room[KV_STORE_KEY_MAX];
     struct arena arena = {0};
     struct slice store_key = kv_store_key(record.key, room), written = kv_record_encode(&record, &arena);
@@ -80,6 +82,7 @@ static void check_command(struct slice bytes) {
               view.index == command->index);
         CHECK(slice_equal(view.key, bytes_of(command->key)) &&
               slice_equal(view.value, bytes_of(command->value)));
+        CHECK(inside(view.lease, bytes) && slice_starts(view.lease, slice_text(command->lease)));
         CHECK(slice_starts(view.session, slice_text(command->session))); /* protobuf's text ends at a NUL */
     }
     arena_free(&arena);

@@ -30,6 +30,9 @@ static const struct row {
     {"R", "Check", "@c|{}"},
     {"R", "Checks", "[@c,@c]|[@c]|[]|[null]"},
     {"R", "SkipNodeUpdate", FLAGS},
+    {"R", "Lease", "'1ea51000-0000-4000-8000-000000000001'|'00000000-0000-4000-8000-000000000000'|'x'|''|7"},
+    {"!G", "TTL", TIMES},
+    {"G", "Name", NAMES},
     {"D", "ServiceID", IDS},
     {"D", "CheckID", IDS},
     /* a service, in both spellings */

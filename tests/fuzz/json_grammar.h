@@ -8,7 +8,7 @@
 
 /* Kinds of objects: R catalog/register, D catalog/deregister, S session/create, A an agent's service, K an
  * agent's check; those inside: s a service, c a check, w weights, t tagged addresses, a an address. */
-#define JSON_GRAMMAR_BODIES "RDSAK"
+#define JSON_GRAMMAR_BODIES "RDSAKG"
 
 void json_grammar_object(struct buffer *out, char kind, struct rng *rng);
 /* One member of a body of some kind: "key":value. */

@@ -12,6 +12,7 @@
 #include "registry/lease.h"
 #include "registry/operate.h"
 #include "registry/tables.h"
+#include "registry/version.h"
 
 #define NODE_ID "00000000-0000-4000-8000-000000000001"
 
@@ -87,16 +88,70 @@ static void put_session(void) {
     put(SESSION_CREATE, &command.base);
 }
 
+static void put_version(void) {
+    Pb__ClusterVersionCommand command = PB__CLUSTER_VERSION_COMMAND__INIT;
+    command.version = MACHINE_VERSION_NEWEST;
+    command.cluster_id = 1;
+    put(CLUSTER_VERSION, &command.base);
+}
+
+static void put_lease(const char *id, char *node) {
+    Pb__Lease lease = PB__LEASE__INIT;
+    lease.id = (char *)(uintptr_t)id;
+    lease.ttl_ns = 10000000000;
+    if (node) lease.node = node, lease.node_id = NODE_ID;
+    Pb__LeaseGrantCommand command = PB__LEASE_GRANT_COMMAND__INIT;
+    command.lease = &lease;
+    put(LEASE_GRANT, &command.base);
+}
+
+static void put_leased(const char *key) {
+    Pb__KvCommand command = PB__KV_COMMAND__INIT;
+    command.key = (ProtobufCBinaryData){strlen(key), (uint8_t *)(uintptr_t)key};
+    command.lease = STILL_LEASE;
+    put(KV_APPLY, &command.base);
+}
+
+/* A free lease with all that can hang on one; one of the node "n1"; and one of "n3" that has died. */
+static void put_leases(const char *long_key) {
+    static const char dead[] = "1ea53000-0000-4000-8000-000000000001";
+    Pb__Node node = PB__NODE__INIT;
+    node.name = "n2";
+    node.address = "10.0.0.2";
+    Pb__Service service = PB__SERVICE__INIT;
+    service.id = service.name = "job";
+    service.lease = STILL_LEASE;
+    Pb__RegisterCommand registration = PB__REGISTER_COMMAND__INIT;
+    registration.node = &node;
+    registration.service = &service;
+    put_lease(STILL_LEASE, NULL);
+    put(CATALOG_REGISTER, &registration.base);
+    put_leased("leased");
+    put_leased(long_key);
+    put_lease("1ea52000-0000-4000-8000-000000000001", "n1");
+    node.name = "n3";
+    node.lease = STILL_LEASE;
+    registration.service = NULL;
+    put(CATALOG_REGISTER, &registration.base);
+    put_lease(dead, "n3");
+    Pb__LeaseEndCommand end = PB__LEASE_END_COMMAND__INIT;
+    end.id = (char *)(uintptr_t)dead;
+    put(LEASE_END, &end.base);
+}
+
 static void fill(void) {
     char long_key[STORE_KEY_PREFIX + 100];
     memset(long_key, 'k', sizeof long_key - 1);
     long_key[sizeof long_key - 1] = '\0';
+    put_version();
     put_service();
     put_session();
     put_key("a", "1", NULL);
     put_key("a/b", "some text that goes on for a while, so that it is worth to be packed", NULL);
     put_key(long_key, "", NULL);
     put_key("lock", "held", STILL_SESSION);
+    long_key[0] = 'l';
+    put_leases(long_key);
 }
 
 /* -- life -- */
@@ -132,11 +187,12 @@ static const struct machine_module *module_of(uint8_t type) {
     return NULL;
 }
 
-static void check_readable(struct store_txn *txn, uint8_t table, const ProtobufCMessageDescriptor *type,
-                           size_t head) {
+/* Those whose keys begin with `prefix`. */
+static void check_readable(struct store_txn *txn, uint8_t table, const char *prefix,
+                           const ProtobufCMessageDescriptor *type, size_t head) {
     struct store_cursor cursor;
-    for (store_cursor_open(&cursor, txn, table, slice_make("", 0)); cursor.valid;
-         store_cursor_next(&cursor)) {
+    struct slice wanted = slice_text(prefix);
+    STORE_PREFIX(&cursor, txn, table, wanted) {
         CHECK(cursor.value.size >= head);
         ProtobufCMessage *message = protobuf_c_message_unpack(type, NULL, cursor.value.size - head,
                                                               (const uint8_t *)cursor.value.data + head);
@@ -157,10 +213,12 @@ static void check_result(struct machine_tx *tx, uint8_t type, const struct machi
     }
     CHECK(store_scrub(tx->store) == sum);
     if (sum == sum_before) return;
-    check_readable(tx->store, TABLE_NODES, &pb__node__descriptor, 0);
-    check_readable(tx->store, TABLE_SERVICES, &pb__service__descriptor, 0);
-    check_readable(tx->store, TABLE_CHECKS, &pb__check__descriptor, 0);
-    check_readable(tx->store, KV_TABLE_SESSIONS, &pb__session__descriptor, 8); /* behind the TTL */
+    check_readable(tx->store, TABLE_NODES, "", &pb__node__descriptor, 0);
+    check_readable(tx->store, TABLE_SERVICES, "", &pb__service__descriptor, 0);
+    check_readable(tx->store, TABLE_CHECKS, "", &pb__check__descriptor, 0);
+    check_readable(tx->store, TABLE_LEASES, "l", &pb__lease__descriptor, 0);
+    check_readable(tx->store, TABLE_LEASES, "d", &pb__dead_node__descriptor, 0);
+    check_readable(tx->store, KV_TABLE_SESSIONS, "", &pb__session__descriptor, 8); /* behind the TTL */
 }
 
 int still_apply(struct slice command, void (*done)(void *data, const struct machine_result *result),

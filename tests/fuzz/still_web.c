@@ -102,7 +102,7 @@ bool rpc_known_leader(struct rpc *rpc) {
 }
 void rpc_status(struct rpc *rpc, struct rpc_status *status) {
     *status = (struct rpc_status){
-        .is_server = true, .is_leader = true, .known_leader = true, .applied = rpc_applied(rpc)};
+        .is_server = true, .is_leader = true, .known_leader = true, .applied = rpc_applied(rpc), .cluster_version = MACHINE_VERSION_NEWEST};
     strcpy(status->leader_address, "10.0.0.1:8300");
 }
 size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses) {
@@ -114,7 +114,9 @@ size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses) 
 void rpc_renew(struct rpc *rpc, struct rpc_renew *renew) {
     (void)rpc;
     CHECK(strlen(renew->id) < sizeof renew->id);
-    renew->done(renew, strcmp(renew->id, STILL_SESSION) == 0 ? CO_OK : CO_NOTFOUND);
+    bool lease = renew->kind == TIMED_LEASE;
+    renew->ttl_ns = 10000000000, renew->left_ms = 5000;
+    renew->done(renew, strcmp(renew->id, lease ? STILL_LEASE : STILL_SESSION) == 0 ? CO_OK : CO_NOTFOUND);
 }
 
 /* Operators' calls. */

@@ -208,10 +208,6 @@ int rpc_confirm(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_gate *
     (void)gate;
     return rpc_known_leader(rpc) ? CO_OK : CO_NOLEADER;
 }
-int rpc_serves(struct rpc *rpc) {
-    (void)rpc;
-    return CO_OK;
-}
 void rpc_met_damage(struct rpc *rpc) { (void)rpc; }
 void rpc_status(struct rpc *rpc, struct rpc_status *status) {
     *status = (struct rpc_status){.is_server = true, .known_leader = rpc_known_leader(rpc)};

@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <gnutls/gnutls.h>
-#include <gnutls/x509.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/buffer.h"
 #include "base/check.h"
 #include "base/memory.h"
+#include "certificate.h"
 
 struct web {
     int listener, stop_pipe[2];
@@ -25,8 +24,7 @@ struct web {
     _Atomic int status;
     _Atomic unsigned requests;
     bool tls;
-    gnutls_certificate_credentials_t credentials;
-    gnutls_datum_t pem;
+    struct certificate certificate;
 };
 
 /* One connection; each has a thread. */
@@ -35,29 +33,6 @@ struct client {
     int fd;
     gnutls_session_t session;
 };
-
-static void make_certificate(struct web *web) {
-    gnutls_x509_privkey_t key;
-    gnutls_x509_crt_t certificate;
-    unsigned char serial = 1;
-    CHECK(gnutls_x509_privkey_init(&key) == 0 && gnutls_x509_crt_init(&certificate) == 0);
-    CHECK(gnutls_x509_privkey_generate(key, GNUTLS_PK_ECDSA, GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1),
-                                       0) == 0);
-    CHECK(gnutls_x509_crt_set_version(certificate, 3) == 0);
-    CHECK(gnutls_x509_crt_set_serial(certificate, &serial, 1) == 0);
-    CHECK(gnutls_x509_crt_set_activation_time(certificate, time(NULL) - 3600) == 0);
-    CHECK(gnutls_x509_crt_set_expiration_time(certificate, time(NULL) + 36000) == 0);
-    CHECK(gnutls_x509_crt_set_dn_by_oid(certificate, GNUTLS_OID_X520_COMMON_NAME, 0, "check.test", 10) == 0);
-    CHECK(gnutls_x509_crt_set_subject_alt_name(certificate, GNUTLS_SAN_DNSNAME, "check.test", 10,
-                                               GNUTLS_FSAN_SET) == 0);
-    CHECK(gnutls_x509_crt_set_key(certificate, key) == 0);
-    CHECK(gnutls_x509_crt_sign2(certificate, certificate, key, GNUTLS_DIG_SHA256, 0) == 0);
-    CHECK(gnutls_certificate_allocate_credentials(&web->credentials) == 0);
-    CHECK(gnutls_certificate_set_x509_key(web->credentials, &certificate, 1, key) == 0);
-    CHECK(gnutls_x509_crt_export2(certificate, GNUTLS_X509_FMT_PEM, &web->pem) == 0);
-    gnutls_x509_crt_deinit(certificate);
-    gnutls_x509_privkey_deinit(key);
-}
 
 static ssize_t client_read(struct client *client, void *to, size_t size) {
     if (client->web->tls) return gnutls_record_recv(client->session, to, size);
@@ -161,7 +136,7 @@ static void *client_main(void *data) {
     if (client->web->tls) {
         CHECK(gnutls_init(&client->session, GNUTLS_SERVER) == 0);
         gnutls_set_default_priority(client->session);
-        gnutls_credentials_set(client->session, GNUTLS_CRD_CERTIFICATE, client->web->credentials);
+        gnutls_credentials_set(client->session, GNUTLS_CRD_CERTIFICATE, client->web->certificate.credentials);
         gnutls_transport_set_int(client->session, client->fd);
         int result;
         do result = gnutls_handshake(client->session);
@@ -218,7 +193,7 @@ struct web *web_start(bool tls) {
     struct web *web = mem_zalloc(sizeof *web);
     web->tls = tls;
     web->status = 200;
-    if (tls) make_certificate(web);
+    if (tls) certificate_make(&web->certificate);
     web->listener = listen_anywhere(&web->port);
     CHECK(pipe(web->stop_pipe) == 0);
     CHECK(pthread_create(&web->thread, NULL, web_main, web) == 0);
@@ -230,14 +205,12 @@ void web_stop(struct web *web) {
     pthread_join(web->thread, NULL);
     close(web->stop_pipe[0]);
     close(web->listener);
-    if (web->tls) gnutls_certificate_free_credentials(web->credentials);
-    gnutls_free(web->pem.data);
+    certificate_free(&web->certificate);
     free(web);
 }
 
 void web_write_certificate(const struct web *web, const char *path) {
-    FILE *file = fopen(path, "w");
-    CHECK(file && fwrite(web->pem.data, web->pem.size, 1, file) == 1 && fclose(file) == 0);
+    certificate_write(&web->certificate, path, NULL);
 }
 
 uint16_t web_port(const struct web *web) { return web->port; }

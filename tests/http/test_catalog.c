@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "web_world.h"
@@ -212,6 +213,62 @@ Test(catalog, comes_and_goes) {
                  "{\"Node\":\"n\",\"Address\":\"a\",\"Check\":{\"Name\":\"c\",\"ServiceID\":\"nosuch\"}}");
     cr_expect(strstr(refused, "nosuch") || strstr(refused, "service"), "%s", refused);
     free(refused);
+    world_stop(world);
+}
+
+/* Stored as Consul 1.8 shows it; what a typed client could not read is refused. */
+Test(catalog, definition) {
+    static const struct {
+        const char *in, *out; /* out: NULL, refused */
+    } cases[] = {
+        {"{\"TTL\":\"15s\",\"http\":\"http://"
+         "x\",\"Interval\":\"90s\",\"Timeout\":100000000,\"tls_skip_verify\":true,"
+         "\"Header\":{\"b\":[\"1\",\"2\"],\"a\":null},\"OutputMaxSize\":5,\"ScriptArgs\":[\"s\"],\"Unknown\":"
+         "1}",
+         "{\"Interval\":\"1m30s\",\"OutputMaxSize\":5,\"Timeout\":\"100ms\",\"HTTP\":\"http://"
+         "x\",\"TLSSkipVerify\":true,"
+         "\"Header\":{\"b\":[\"1\",\"2\"],\"a\":null},\"ScriptArgs\":[\"s\"],\"TTL\":15000000000}"},
+        {"{\"Interval\":0,\"HTTP\":\"\",\"Header\":{},\"TLSSkipVerify\":false,\"Body\":null}", "{}"},
+        {"{\"HTTP\":5}", NULL},
+        {"{\"Interval\":\"nonsense\"}", NULL},
+        {"{\"Interval\":[1]}", NULL},
+        {"{\"Timeout\":\"10\"}", NULL},
+        {"{\"Header\":\"x\"}", NULL},
+        {"{\"Header\":{\"a\":\"x\"}}", NULL},
+        {"{\"Header\":{\"a\":[1]}}", NULL},
+        {"{\"TLSSkipVerify\":\"yes\"}", NULL},
+        {"{\"OutputMaxSize\":-1}", NULL},
+        {"{\"ScriptArgs\":[null]}", NULL},
+    };
+    struct world *world = world_start(NULL);
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        char body[1024];
+        snprintf(body, sizeof body,
+                 "{\"Node\":\"d\",\"Address\":\"a\",\"Check\":{\"CheckID\":\"c\",\"Definition\":%s}}",
+                 cases[i].in);
+        free(web_want(world, cases[i].out ? 200 : 400, "PUT /v1/catalog/register", body));
+        if (!cases[i].out) continue;
+        char *shown = web_want(world, 200, "GET /v1/health/node/d", NULL);
+        snprintf(body, sizeof body, "\"Definition\":%s,", cases[i].out);
+        cr_expect(strstr(shown, body), "%s is not in %s", body, shown);
+        free(shown);
+    }
+    world_stop(world);
+}
+
+/* What was read from the catalog may be written back; an address that nobody can reach may not. */
+Test(catalog, written_back) {
+    struct world *world = world_start(NULL);
+    free(web_want(world, 200, "PUT /v1/catalog/register",
+                  "{\"Node\":\"d\",\"Address\":\"a\",\"CreateIndex\":1,\"ModifyIndex\":2}"));
+    for (int i = 0; i < 3; i++) {
+        static const char *const addresses[] = {"0.0.0.0", "::", "[::]"};
+        char body[256];
+        snprintf(body, sizeof body,
+                 "{\"Node\":\"d\",\"Address\":\"a\",\"Service\":{\"Service\":\"s\",\"Address\":\"%s\"}}",
+                 addresses[i]);
+        free(web_want(world, 400, "PUT /v1/catalog/register", body));
+    }
     world_stop(world);
 }
 

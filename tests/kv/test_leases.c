@@ -239,7 +239,9 @@ Test(leases, a_dead_agent, .init = setup, .fini = teardown) {
     cr_assert(lease_register(&world, &(struct registration){.node = "n1", .service = "web", .skip = true, .by = id[0]}).yes);
     cr_assert(session_make(&world, session, &(struct session_plan){.node = "n1", .node_check = "serfHealth"}).yes);
     cr_assert(kv_acquire(&world, "lock", "1", session).yes);
-    cr_expect_eq(lease_expire(&world, id[0], world.term + 1).error, CO_CONFLICT, "a deposed leader's");
+    world.term = 7;
+    cr_expect_eq(lease_expire(&world, id[0], 6).error, CO_CONFLICT, "a deposed leader's");
+    cr_expect_eq(lease_expire(&world, id[0], 8).error, CO_CONFLICT);
     cr_expect_str_eq(node_state(&world, "n1"), "serfHealth=passing ");
     uint64_t died = lease_expire(&world, id[0], world.term).index;
     cr_expect_str_eq(node_state(&world, "n1"), "serfHealth=critical ");
@@ -254,7 +256,8 @@ Test(leases, a_dead_agent, .init = setup, .fini = teardown) {
     cr_expect(lease_reap(&world, "n1", died, world.term).error == CO_OK, "it came back");
     cr_expect_str_eq(node_state(&world, "n1"), "serfHealth=passing ");
     uint64_t again = lease_revoke(&world, id[1]).index;
-    cr_expect_eq(lease_reap(&world, "n1", again, world.term - 1).error, CO_CONFLICT);
+    cr_expect_eq(lease_reap(&world, "n1", again, 6).error, CO_CONFLICT);
+    cr_expect_eq(lease_reap(&world, "n1", again, 0).error, CO_CONFLICT, "nobody but a leader");
     cr_expect_not(lease_reap(&world, "n1", died, world.term).yes);
     cr_expect_str_eq(node_state(&world, "n1"), "serfHealth=critical ");
     uint64_t reaped = lease_reap(&world, "n1", again, world.term).index;
@@ -269,6 +272,8 @@ Test(leases, a_node_that_leaves_goes_at_once, .init = setup, .fini = teardown) {
     cr_assert(lease_leave(&world, id[0]).yes);
     cr_expect_str_eq(node_state(&world, "n1"), "gone");
     cr_expect_str_eq(dead_nodes(&world), "");
+    struct outcome again = lease_leave(&world, id[0]);
+    cr_expect(again.error == CO_OK && !again.yes, "it has no lease to leave by");
 }
 
 Test(leases, a_node_that_never_registered, .init = setup, .fini = teardown) {

@@ -102,14 +102,26 @@ void edge_abandon(struct server *server, struct node_proposal *proposal) {
     requests_end(proposal, CO_UNKNOWN_OUTCOME);
 }
 
+static void note_room(struct server *server, uint64_t now_ms, uint64_t bytes, bool room) {
+    if (disk_health_room(&server->disk_health, now_ms, bytes, room))
+        TRACE(server->sim, "s%u: its disk %s", server->slot + 1, room ? "has room again" : "is full");
+}
+
 static bool has_room(void *data, uint64_t bytes) {
     struct server *server = data;
     uint64_t now_ms = server_now_ms(server), ask = bytes;
     if (!disk_health_may_ask(&server->disk_health, now_ms, &ask)) return false;
-    bool room = wal_has_room(server->wal, ask);
-    if (disk_health_room(&server->disk_health, now_ms, bytes, room))
-        TRACE(server->sim, "s%u: its disk %s", server->slot + 1, room ? "has room again" : "is full");
+    bool room = wal_has_room(server->wal, ask + storage_waiting(server));
+    note_room(server, now_ms, bytes, room);
     return room;
+}
+
+/* As node.c's. */
+bool edge_takes_in(struct server *server, const struct raft_message *message) {
+    uint64_t bytes = raft_message_room(message);
+    if (bytes == 0 || wal_has_room(server->wal, bytes + storage_waiting(server))) return true;
+    note_room(server, server_now_ms(server), bytes, false);
+    return false;
 }
 
 /* -- reads -- */
@@ -315,10 +327,12 @@ void edge_judge_disk(struct server *server) {
     struct disk_health *health = &server->disk_health;
     uint64_t now_ms = server_now_ms(server);
     if (health->full) (void)has_room(server, 0);
-    if (!disk_health_judge(health, now_ms, server->write_begun_ms, server->slow_ms)) return;
-    TRACE(server->sim, "s%u: its disk is %s", server->slot + 1, health->sick ? "sick" : "well");
+    bool changed = disk_health_judge(health, now_ms, server->write_begun_ms, server->slow_ms);
+    if (changed) TRACE(server->sim, "s%u: its disk is %s", server->slot + 1, health->sick ? "sick" : "well");
+    if (!changed && health->full == server->full_told) return;
+    server->full_told = health->full;
     struct raft_event event = {.type = RAFT_DISK, .now_ms = now_ms};
-    event.u.disk.sick = health->sick;
+    event.u.disk.sick = health->sick, event.u.disk.full = health->full;
     (void)raft_step(server->raft, &event);
 }
 
@@ -361,6 +375,7 @@ void edge_open(struct server *server) {
                                        .mutations = server->sim->options.lease_mutations};
     server->leases = lease_keeper_new(&leases);
     server->disk_health = (struct disk_health){.room_again = 4096};
+    server->full_told = false;
     server->write_begun_ms = server->slow_ms = 0;
     server->poke_planned = server->restored = false;
     sim_schedule(server->sim, sim_random(server->sim, 0, 20) * MS, EVENT_BEAT, server->slot, 0, NULL);

@@ -152,6 +152,61 @@ void scenario_disk_full_follower(struct sim *s) {
     story_end(s);
 }
 
+/* The third server is away: without the answers of the one that takes nothing in, nobody would lead. */
+void scenario_disk_full_follower_answers(struct sim *s) {
+    story_begin(s, 3);
+    EXPECT(s, story_elect(s, s->servers[0]));
+    struct server *leader = s->servers[0], *full = s->servers[1], *third = s->servers[2];
+    fake_disk_set_capacity(full->disk, fake_disk_used(full->disk));
+    EXPECT(s, put_many(s, leader, 400));
+    EXPECT(s, full->machine.applied < leader->machine.applied);
+    unsigned restarts = full->restarts;
+    uint64_t begun = s->sent_with_entries[leader->slot][full->slot];
+    story_isolate(s, third);
+    uint64_t early = put(s, leader); /* it does not know yet, and cannot say what becomes of this */
+    EXPECT(s, WITHIN(s, 3000, op_get(s, early)->state != OP_WAITING) && !done(s, early));
+    for (unsigned i = 0; i < 30; i++) {
+        uint64_t read = get(s, leader);
+        EXPECT(s, WITHIN(s, 1000, done(s, read)));
+        sim_run(s, 100 * MS);
+    }
+    EXPECT(s, server_leads(leader) && full->restarts == restarts && full->disk_health.sick);
+    /* What it cannot take is sent again with heartbeats only. */
+    EXPECT(s, s->sent_with_entries[leader->slot][full->slot] - begun <= 3000 / s->raft.heartbeat_ms + 40);
+    uint64_t write = put(s, leader); /* there is room, but on no majority */
+    EXPECT(s, WITHIN(s, 500, refused(s, write)));
+    fake_disk_set_capacity(full->disk, 0);
+    EXPECT(s, WITHIN(s, 2000, full->machine.applied == leader->machine.applied));
+    sim_run(s, 2 * ROOM_LOOK_MS * MS); /* it asks, and the leader hears of it */
+    EXPECT(s, put_many(s, leader, 5));
+    story_join(s, third);
+    story_all_may(s);
+    story_end(s);
+}
+
+/* More than there is room for, while the disk has not yet written the first of it. */
+void scenario_disk_full_burst(struct sim *s) {
+    story_begin(s, 3);
+    EXPECT(s, story_elect(s, s->servers[0]));
+    struct server *leader = s->servers[0];
+    EXPECT(s, put_many(s, leader, 5));
+    unsigned restarts = leader->restarts;
+    fake_disk_set_capacity(leader->disk, fake_disk_used(leader->disk));
+    story_hold_disk(leader, true);
+    uint64_t first = put(s, leader), last = first;
+    for (unsigned i = 0; i < 500; i++) {
+        last = put(s, leader);
+        sim_run(s, 200);
+    }
+    story_hold_disk(leader, false);
+    EXPECT(s, WITHIN(s, 3000, done(s, first) && refused(s, last)));
+    sim_run(s, 1000 * MS);
+    EXPECT(s, leader->restarts == restarts);
+    fake_disk_set_capacity(leader->disk, 0);
+    story_all_may(s);
+    story_end(s);
+}
+
 void scenario_capped_appends(struct sim *s) {
     s->raft.append_bytes_max = 2000;
     s->raft.append_inflight_max = 4;

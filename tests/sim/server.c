@@ -290,15 +290,6 @@ static const char *const message_names[] = {
     "?",      "prevote",      "prevote-reply", "vote",           "vote-reply",
     "append", "append-reply", "snapshot",      "snapshot-reply", "timeout-now"};
 
-/* As the design has it: what the disk has no room for is not taken in. (The program's follower appends,
- * fails, and opens its log again until there is room: harder on itself, with the same end.) */
-static bool server_has_room(struct server *server, const struct raft_message *message) {
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < message->entry_count; i++)
-        bytes += raft_entry_bytes(&message->entries[i]).size + 64;
-    return message->entry_count == 0 || wal_has_room(server->wal, bytes + 512);
-}
-
 static void server_deliver(struct server *server, struct raft_data *packet) {
     struct sim *sim = server->sim;
     struct raft_message message;
@@ -316,12 +307,12 @@ static void server_deliver(struct server *server, struct raft_data *packet) {
           message.last_term, message.entry_count, message.commit, message.match,
           message.granted ? " granted" : "", message.rejected ? " rejected" : "", message.round,
           message.snapshot.index, message.offset);
-    if (server_has_room(server, &message)) {
-        struct raft_event event = {.type = RAFT_RECEIVE, .u.receive = &message};
-        server_step(server, &event);
-        if (message.type == RAFT_MSG_APPEND_REPLY && !message.rejected && server_leads(server))
-            fate_acknowledged(sim, server);
-    }
+    struct raft_message heard = raft_message_heard(&message);
+    struct raft_event event = {.type = RAFT_RECEIVE};
+    event.u.receive = edge_takes_in(server, &message) ? &message : &heard;
+    server_step(server, &event);
+    if (message.type == RAFT_MSG_APPEND_REPLY && !message.rejected && server_leads(server))
+        fate_acknowledged(sim, server);
     raft_message_drop(&message);
 }
 

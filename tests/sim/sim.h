@@ -308,6 +308,7 @@ struct server {
     /* what waits here, for whom, and who knows what to do: the program's own code (edge.c) */
     struct requests requests;
     struct disk_health disk_health;
+    bool full_told; /* what the core was told of it */
     struct forwarding *forwarding;
     struct lease_keeper *leases;
     uint64_t applied_seen, write_begun_ms, slow_ms;
@@ -351,6 +352,7 @@ void edge_write(struct server *server, uint64_t op);
 void edge_read(struct server *server, uint64_t op);
 void edge_renew(struct server *server, uint64_t op);
 void edge_judge_disk(struct server *server);
+bool edge_takes_in(struct server *server, const struct raft_message *message); /* there is room for its entries */
 void edge_after_turn(struct server *server);
 void edge_applied(struct server *server, struct node_proposal *proposal, const struct machine_result *result);
 void edge_abandon(struct server *server, struct node_proposal *proposal); /* it will not be heard of here */
@@ -381,6 +383,7 @@ int storage_open(struct server *server, struct raft_start *start, struct wal_rec
 void storage_close(struct server *server); /* all but the group that was being written */
 void storage_drop_group(struct server *server);
 void storage_persist(struct server *server, const struct raft_persist *op);
+uint64_t storage_waiting(const struct server *server); /* bytes of entries on their way to the log */
 void storage_kick(struct server *server); /* the log writer looks at its queue */
 void storage_write(struct server *server);
 void storage_written(struct server *server);

@@ -48,6 +48,18 @@ void storage_persist(struct server *server, const struct raft_persist *op) {
     server->queue_end = &persist->next;
 }
 
+static uint64_t persists_bytes(const struct persist *list) {
+    uint64_t bytes = 0;
+    for (; list; list = list->next)
+        for (size_t i = 0; i < list->op.entry_count; i++)
+            bytes += raft_entry_bytes(&list->op.entries[i]).size + RAFT_ENTRY_OVERHEAD;
+    return bytes;
+}
+
+uint64_t storage_waiting(const struct server *server) {
+    return persists_bytes(server->queue) + persists_bytes(server->group);
+}
+
 /* The next group: an installation alone, else what follows each other up to one. */
 void storage_kick(struct server *server) {
     if (server->group || !server->queue || server->mood.held) return;

@@ -98,6 +98,8 @@ void story_end(struct sim *s); /* all healed: everybody agrees, nothing is lost 
     X(replay_once, "after a restart no entry is applied twice or left out")                                  \
     X(disk_full_leader, "a full disk refuses writes, reads go on, and room brings all back")                 \
     X(disk_full_follower, "a follower with a full disk catches up once there is room")                       \
+    X(disk_full_follower_answers, "with one of two disks full reads go on, and writes are refused")           \
+    X(disk_full_burst, "what is on its way to the log counts before more is accepted")                       \
     X(capped_appends, "a laggard is sent a bounded number of bounded messages")                              \
     X(burst, "a burst of writes is kept no longer than it is needed")                                        \
     X(lost_acknowledgement, "an answer that was lost holds a follower up for a moment only")                 \

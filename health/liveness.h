@@ -1,0 +1,30 @@
+/* This agent's node lease (registry/lease.h): what says to the cluster that this node is alive. It is granted under the node's name, renewed a
+ * few times in each of its periods, and granted anew when it has ended (this host was cut off, or stood still, for longer than its TTL).
+ *
+ *     ASKING --granted--> HELD --ended--> ASKING
+ *        '--another agent has the name--> WAITING: asks every second, says so once a minute
+ *        '--the cluster is too old for leases--> WITHOUT: asks now and then
+ *
+ * While it is ASKING or WAITING nothing of this node is written to the catalog (sync.h): it may be another's. Only a monotonic clock is looked at.
+ * Loop thread only. */
+#ifndef COORD_HEALTH_LIVENESS_H
+#define COORD_HEALTH_LIVENESS_H
+
+#include "health/local_internal.h"
+
+struct liveness;
+/* `changed` is called on the loop when liveness_lease or liveness_may_write may say something else. */
+struct liveness *liveness_new(struct local *local, void (*changed)(struct local *local));
+/* What is under way is let go of; then local_part_closed. */
+void liveness_close(struct liveness *liveness);
+
+bool liveness_may_write(const struct liveness *liveness);
+/* The id of the lease that is held; NULL: none (WITHOUT), or nothing may be written. */
+const char *liveness_lease(const struct liveness *liveness);
+/* The servers refused a write because the lease does not stand. */
+void liveness_lost(struct liveness *liveness);
+/* The node leaves in order: it is removed from the catalog at once. `done` on the loop, also when that failed or took longer than 5 s.
+ * Nothing is renewed or asked for afterwards. */
+void liveness_leave(struct liveness *liveness, void (*done)(void *data), void *data);
+
+#endif
