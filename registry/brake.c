@@ -196,6 +196,7 @@ static void release(struct change *change, const Pb__HeldService *held) {
     (void)store_del(change->tx->store, TABLE_BRAKE, service_key(ROW_HELD, service, room));
     Pb__BrakeState *state = state_of(change->tx);
     if (state->held) state->held--;
+    state->now_ms++; /* what is lost from now on is later than all that was held */
     state_put(change->tx, state);
     change_mark_service(change, service);
     change_event(change, MACHINE_BRAKE_RELEASED, slice_make("", 0), service);
