@@ -91,7 +91,9 @@ static int start_client(struct agent *agent, struct fault *fault) {
                                        .node_id = agent->identity.node_id,
                                        .bind = c->bind_addr,
                                        .port = c->server_port > 0 ? (uint16_t)c->server_port : 8300,
-                                       .join = c->retry_join.items};
+                                       .join = c->retry_join.items,
+                                       .no_coordinates = c->disable_coordinates,
+                                       .coordinate_interval_ms = (uint64_t)c->coordinate_interval_ns / 1000000};
     return rpc_client_start(&agent->loop, &config, &agent->rpc, fault);
 }
 
