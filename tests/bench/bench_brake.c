@@ -7,13 +7,14 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "registry/brake.h"
 #include "registry/lease.h"
 #include "registry/version.h"
 
 enum { NODES = 1000 };
 
-static const struct machine_module *const modules[] = {&catalog_module, &lease_module, &version_module, NULL};
+static const struct machine_module *const modules[] = {&catalog_module, &lease_module, NULL};
 static struct machine *machine;
 
 static uint64_t cpu_ns(void) {
