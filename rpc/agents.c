@@ -99,6 +99,11 @@ static void flush(void *data, uint64_t number) {
     flush_all(data);
 }
 
+void agents_tell(struct agents *agents, uint64_t number, uint8_t type, const ProtobufCMessage *message) {
+    send_message(agents, number, type, message);
+    flush_all(agents);
+}
+
 static void wake(void *data) {
     struct agents *agents = data;
     uv_async_send(&agents->wake);
@@ -241,6 +246,8 @@ static void on_frame(void *data, struct link *wire, uint8_t type, struct slice p
     } else if (type == PEER_PING) {
         link_send(agent->wire, PEER_PING, (struct slice){0});
         if (list_empty(&agent->unsent)) list_append(&agents->unsent, &agent->unsent);
+    } else if (agents_operator_frame(agents->rpc, agent->number, type, payload)) {
+        /* answered by agents_tell */
     } else if ((type != PEER_WRITES && type != PEER_RENEW) || !forwarding_frame(agents->forwarding, agent->number, type, payload, agent->heard_ms)) {
         log_warn("agents", "a frame that client agents do not send type=%u node=%s", type, agent->node);
         link_close(agent->wire);

@@ -80,6 +80,9 @@ struct client {
     struct mirror *mirror;
     struct client_coordinates *coordinates;      /* NULL: disabled */
 
+    struct list asks, changes;         /* client_operator.c */
+    uint64_t wish_number;
+
     bool stopping;
     unsigned closing;
     void (*closed)(void *data);
@@ -110,6 +113,17 @@ void client_fetch_up(struct client *client);                               /* se
 void client_fetch_move(struct client *client, uint64_t conn, bool tell);   /* what is there is asked again elsewhere; tell: that it is not wanted */
 void client_fetch_tick(struct client *client, uint64_t now_ms);
 void client_fetch_stop(struct client *client);
+
+/* -- client_operator.c -------------------------------------------------------------------------------------------------- */
+struct rpc_ask_cluster;
+struct rpc_change;
+void client_ask_cluster(struct client *client, struct rpc_ask_cluster *ask);                                   /* any thread */
+void client_change(struct client *client, struct rpc_change *change);                                          /* any thread */
+void client_operator_up(struct client *client);
+void client_operator_down(struct client *client, uint64_t conn);
+bool client_operator_frame(struct client *client, uint64_t conn, uint8_t type, struct slice payload);          /* false: it is none of these, or does not decode */
+void client_operator_tick(struct client *client, uint64_t now_ms);
+void client_operator_stop(struct client *client);
 
 /* -- client_cache.c ------------------------------------------------------------------------------------------------------ */
 struct client_cache;

@@ -106,6 +106,9 @@ bool rpc_known_leader(struct rpc *rpc);                                    /* ch
 /* Peers' addresses (voters), for /v1/status/peers: a copy in the arena. */
 size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses);
 
+/* Loop thread. One more address to join the cluster by ("host:port"). CO_UNSUPPORTED: this server is alone by configuration. */
+int rpc_join(struct rpc *rpc, const char *address);
+
 /* -- the mass-removal brake ----------------------------------------------------------------------------------------- */
 /* What a leader decides by (registry/brake.h). hold_ms 0: off. */
 struct rpc_brake { uint32_t percent, instances, nodes; uint64_t window_ms, hold_ms; };
