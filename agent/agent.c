@@ -77,6 +77,11 @@ static int start_server(struct agent *agent, struct fault *fault) {
                                        .snapshot_log_bytes = c->snapshot_log_bytes,
                                        .snapshot_rate = c->snapshot_rate,
                                        .scrub_interval_ms = (uint64_t)c->scrub_interval_ns / 1000000,
+                                       .brake = {.percent = (uint32_t)c->brake_percent,
+                                                 .instances = (uint32_t)c->brake_instances,
+                                                 .nodes = (uint32_t)c->brake_nodes,
+                                                 .window_ms = (uint64_t)c->brake_window_ns / 1000000,
+                                                 .hold_ms = (uint64_t)c->brake_hold_ns / 1000000},
                                        .coordinates = coordinates_settings(c),
                                        .modules = agent_modules};
     return rpc_server_start(&agent->loop, &config, &agent->rpc, fault);
