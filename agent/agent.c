@@ -18,6 +18,7 @@
 #include "dns/dns.h"
 #include "health/local.h"
 #include "http/server.h"
+#include "kv/event.h"
 #include "kv/kv.h"
 #include "lb/coordinate.h"
 #include "registry/catalog.h"
@@ -48,7 +49,7 @@ struct agent {
 };
 
 /* The state machine's modules: registry does not know them by name. */
-const struct machine_module *const agent_modules[] = {&catalog_module, &lease_module, &kv_module, &coordinate_module, NULL};
+const struct machine_module *const agent_modules[] = {&catalog_module, &lease_module, &kv_module, &coordinate_module, &event_module, NULL};
 
 /* -- parts, started in this order and stopped in reverse
  * ------------------------------------------------------------ */

@@ -40,6 +40,7 @@ int cmd_read_file(const char *path, struct buffer *out, struct fault *fault);
 int cmd_read_value(const char *argument, struct buffer *out, struct fault *fault);
 
 /* The commands. */
+int cmd_event(int argc, char **argv);
 int cmd_force_leave(int argc, char **argv);
 int cmd_join(int argc, char **argv);
 int cmd_leave(int argc, char **argv);

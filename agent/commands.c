@@ -15,6 +15,7 @@ static int version_main(int argc, char **argv) {
 
 static const struct cli_command commands[] = {
     {"agent", "run an agent or a server", agent_main},
+    {"event", "fire an event for all agents", cmd_event},
     {"force-leave", "remove a node whose agent has failed", cmd_force_leave},
     {"info", "figures of the agent", cmd_info},
     {"join", "one more address for an agent to join by", cmd_join},
