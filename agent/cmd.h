@@ -55,5 +55,6 @@ int cmd_recover(int argc, char **argv);      /* operator recover */
 int cmd_rtt(int argc, char **argv);
 int cmd_snapshot(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
+int cmd_watch(int argc, char **argv);
 
 #endif

@@ -30,6 +30,7 @@ static const struct cli_command commands[] = {
     {"snapshot", "save, restore and inspect backups", cmd_snapshot},
     {"verify", "check the data folder of a stopped server, without changing it", cmd_verify},
     {"version", "print the version", version_main},
+    {"watch", "watch something, and run a program when it changes", cmd_watch},
 };
 
 int cli_main(int argc, char **argv) { return cli_run(commands, ARRAY_COUNT(commands), argc, argv); }
