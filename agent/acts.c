@@ -165,7 +165,7 @@ static void was_read(uv_work_t *work, int status) {
     if (rv == CO_OK) {
         watch_anew(acts, now, acts->next);
         acts->loaded = acts->next;
-        log_level_now = log_level_parse(slice_text(acts->loaded->log_level));
+        log_level_set(log_level_parse(slice_text(acts->loaded->log_level)));
         log_info("agent", "the configuration was read again services=%zu checks=%zu", acts->loaded->services.count, acts->loaded->checks.count);
     } else {
         log_error("agent", "the configuration is not read again, all stays as it was: %s", acts->fault.text);

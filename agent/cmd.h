@@ -46,6 +46,7 @@ int cmd_join(int argc, char **argv);
 int cmd_leave(int argc, char **argv);
 int cmd_maint(int argc, char **argv);
 int cmd_members(int argc, char **argv);
+int cmd_monitor(int argc, char **argv);
 int cmd_reload(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_kv(int argc, char **argv);

@@ -24,6 +24,7 @@ static const struct cli_command commands[] = {
     {"leave", "have an agent leave and end", cmd_leave},
     {"maint", "maintenance mode of a node or a service", cmd_maint},
     {"members", "list the cluster's members", cmd_members},
+    {"monitor", "the lines of an agent's log, as they come", cmd_monitor},
     {"operator", "servers of the cluster: list, remove, health", cmd_operator},
     {"reload", "have an agent read its configuration files again", cmd_reload},
     {"rtt", "estimate the round trip time between two nodes", cmd_rtt},

@@ -1,6 +1,6 @@
 """Everyday work on any agent: join, leave, force-leave, maintenance, reload, on servers and client agents alike."""
-import base64, json, os, re, signal, threading
-from coordtest import Agent, Cluster, check, free_address, run, until
+import base64, json, os, re, signal, socket, subprocess, threading
+from coordtest import COORD, SLOW, Agent, Cluster, check, free_address, run, until
 from test_client_agent import client_agent, rows, words
 
 
@@ -142,4 +142,40 @@ def events():
     check(names(agents[0]) == ["n%d" % i for i in range(4, 260)], "the newest 256 are kept")
 
 
-run([joining, leaving, maintenance, reloading, events])
+def monitoring():
+    """Lines as they come, also of levels that the log leaves out; one that hangs up or does not read harms nobody."""
+    agent = Agent().start()
+    p = subprocess.Popen([COORD, "monitor", "-log-level=debug", "-http-addr=%s:8500" % agent.ip], stdout=subprocess.PIPE, text=True)
+    try:
+        seen = []
+        threading.Thread(target=lambda: [seen.append(line) for line in p.stdout], daemon=True).start()
+
+        def hup():
+            agent.proc.send_signal(signal.SIGHUP)
+            return any("the configuration was read again" in line for line in list(seen))
+        until("a line", hup, every=0.1)
+        check(agent.request("GET", "/v1/agent/monitor?loglevel=bogus")[::2] == (400, b"Bad request: Unknown log level: bogus"), "a wrong level")
+        check("Unknown log level: bogus" in words(agent, "monitor", "-log-level=bogus", code=1), "also by the command line")
+        before = agent.fd_count()
+        lazy = [socket.create_connection((agent.ip, 8500)) for _ in range(5)]
+        for s in lazy:
+            s.sendall(b"GET /v1/agent/monitor?loglevel=trace HTTP/1.1\r\nHost: x\r\n\r\n")
+            check(s.recv(1000).startswith(b"HTTP/1.1 200"), "it begins at once")
+        for s in lazy[:4]:
+            s.close()
+        until("those that hung up are gone", lambda: agent.fd_count() <= before + 1)
+        count = len(seen)
+        for i in range(200):
+            agent.proc.send_signal(signal.SIGHUP)
+            check(agent.request("GET", "/v1/kv/x")[0] == 404, "it serves")
+        until("the one that reads has more", lambda: len(seen) > count)
+        code, seconds = agent.stop()
+        check(code == 0 and seconds < 5 * SLOW, "it ends with monitors: %d, %.1f s" % (code, seconds))
+        check(p.wait(10) == 0, "and so do they")
+        lazy[4].close()
+    finally:
+        p.kill()
+        p.wait()
+
+
+run([joining, leaving, maintenance, reloading, events, monitoring])
