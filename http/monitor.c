@@ -4,6 +4,7 @@
  *
  * Lines come from any thread and never wait: what a slow client has not taken lies in a ring of MONITOR_BYTES; what does not fit there any
  * more is counted, and the client is told how much it missed. The worker owns everything else. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
