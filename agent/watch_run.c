@@ -257,7 +257,14 @@ static void log_output(const struct watch *watch, const struct program *program)
         if (size) log_info("watch", "output watch=\"%s\": %.*s", watch->what, (int)size, line);
         at += size + 1;
     }
-    if (program->total > program->text.size) log_info("watch", "output watch=\"%s\": ... %llu bytes more", watch->what, (unsigned long long)(program->total - program->text.size));
+    uint64_t more = program->total - program->text.size;
+    if (more) log_info("watch", "output watch=\"%s\": ... %llu bytes more", watch->what, (unsigned long long)more);
+}
+
+static void log_end(const struct watch *watch, bool expected, bool ended, int status) {
+    if (!expected) log_warn("watch", "a handler took too long and was killed watch=\"%s\" seconds=%d", watch->what, WATCH_HANDLER_MS / 1000);
+    else if (ended && WIFSIGNALED(status)) log_warn("watch", "a handler failed watch=\"%s\" signal=%d", watch->what, WTERMSIG(status));
+    else if (ended && WEXITSTATUS(status) != 0) log_warn("watch", "a handler failed watch=\"%s\" exit=%d", watch->what, WEXITSTATUS(status));
 }
 
 static void run_program(const struct watch *watch, const struct client *client, const struct watch_stop *stop, struct slice result, uint64_t index,
@@ -273,13 +280,13 @@ static void run_program(const struct watch *watch, const struct client *client, 
         return;
     }
     bool ended = await(&program, stop);
-    (void)kill(-program.pid, SIGKILL);
+    (void)kill(-program.pid, SIGKILL); /* before it is reaped: the number is still its own */
     while (waitpid(program.pid, &status, 0) < 0 && errno == EINTR) {}
     if (program.output >= 0) fcntl(program.output, F_SETFL, O_NONBLOCK);
-    while (program.output >= 0 && program.total < 2 * WATCH_OUTPUT_MAX && poll(&(struct pollfd){.fd = program.output, .events = POLLIN}, 1, 0) > 0 && read_output(&program)) {}
+    struct pollfd rest = {.fd = program.output, .events = POLLIN};
+    while (program.output >= 0 && program.total < 2 * WATCH_OUTPUT_MAX && poll(&rest, 1, 0) > 0 && read_output(&program)) {}
     log_output(watch, &program);
-    if (!ended && !stopped(stop, 0)) log_warn("watch", "a handler took too long and was killed watch=\"%s\" seconds=%d", watch->what, WATCH_HANDLER_MS / 1000);
-    else if (ended && (!WIFEXITED(status) || WEXITSTATUS(status) != 0)) log_warn("watch", "a handler failed watch=\"%s\" %s=%d", watch->what, WIFEXITED(status) ? "exit" : "signal", WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+    log_end(watch, ended || stopped(stop, 0), ended, status);
     if (program.output >= 0) close(program.output);
     if (program.pidfd >= 0) close(program.pidfd);
     buffer_free(&program.text);
