@@ -62,6 +62,7 @@ static void blocks_free(struct config_blocks *blocks) {
 void config_free(struct config *config) {
     blocks_free(&config->services);
     blocks_free(&config->checks);
+    blocks_free(&config->watches);
     struct arena arena = config->arena;
     *config = (struct config){0};
     arena_free(&arena);

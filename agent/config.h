@@ -105,6 +105,7 @@ struct config {
     /* checks */
     struct config_blocks services,
         checks; /* "service" and "services", "check" and "checks", of all files in order */
+    struct config_blocks watches; /* agent/watch.h */
     bool enable_script_checks, enable_local_script_checks;
     uint64_t check_output_max_size; /* 4096 */
     bool discard_check_output;

@@ -78,6 +78,7 @@ static const struct key keys[] = {
     FIELD("services", KEY_BLOCKS, services),
     FIELD("check", KEY_BLOCK, checks),
     FIELD("checks", KEY_BLOCKS, checks),
+    FIELD("watches", KEY_BLOCKS, watches),
     BOOL("enable_script_checks", enable_script_checks),
     BOOL("enable_local_script_checks", enable_local_script_checks),
     NUMBER("check_output_max_size", check_output_max_size, 1, (1 << 20)),
@@ -346,7 +347,6 @@ static const struct key keys[] = {
     IDLE("config_entries.bootstrap", KEY_ANY),
     IDLE("connect.ca_config", KEY_ANY),
     IDLE("snapshot_agent", KEY_ANY),
-    IDLE("watches", KEY_ANY),
 };
 
 const struct key *key_find(const char *path) {

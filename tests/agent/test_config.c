@@ -243,7 +243,7 @@ Test(config, without_effect_is_named_once) {
         "\"acl\":{\"tokens\":{\"managed_service_provider\":[{\"accessor_id\":\"a\",\"secret_id\":\"b\"}]}},"
         "\"audit\":{\"sink\":{\"My "
         "sink\":{\"type\":\"file\"}}},\"http_config\":{\"response_headers\":{\"A\":\"*\"}},"
-        "\"watches\":[{\"type\":\"key\"}],\"limits\":{\"rpc_rate\":1.5},\"cache\":{\"entry_fetch_rate\":2}}");
+        "\"limits\":{\"rpc_rate\":1.5},\"cache\":{\"entry_fetch_rate\":2}}");
     must("{\"ui\":false}");
     must("{\"UI\":true}");
     static const char *const names[] = {"telemetry.statsd_address",
@@ -259,7 +259,6 @@ Test(config, without_effect_is_named_once) {
                                         "acl.tokens.managed_service_provider.[].secret_id",
                                         "audit.sink",
                                         "http_config.response_headers",
-                                        "watches",
                                         "limits.rpc_rate",
                                         "cache.entry_fetch_rate"};
     cr_assert_eq(config.without_effect.count, ARRAY_COUNT(names));
@@ -356,7 +355,7 @@ Test(config, refused) {
         {"{\"services\":[1]}", "web.json: services: a list of objects is wanted"},
         {"{\"segments\":1}", "web.json: segments: a list of objects is wanted"},
         {"{\"segments\":[1]}", "web.json: segments: a list of objects is wanted"},
-        {"{\"watches\":1}", "web.json: watches: an object or a list is wanted"},
+        {"{\"watches\":1}", "web.json: watches: a list of objects is wanted"},
         {"[]", "web.json: an object is wanted"},
         {"{", NULL},
         {"", "web.json: JSON: the text is empty"},
