@@ -305,6 +305,14 @@ int local_check_deregister(struct local *local, struct slice check_id) {
     return check ? CO_OK : CO_NOTFOUND;
 }
 
+bool local_from_file(struct local *local, struct slice id, bool check) {
+    local_lock(local);
+    const struct item *item = item_find(check ? &local->checks : &local->services, id);
+    bool yes = item && !item->removed && !item->persist;
+    local_unlock(local);
+    return yes;
+}
+
 /* Text beyond the limit is cut, and says so. */
 static void cut_output(struct buffer *out, struct slice text, size_t most) {
     if (text.size <= most) {

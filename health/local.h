@@ -96,6 +96,8 @@ int local_service_register(struct local *local, struct service_definition *defin
 int local_service_deregister(struct local *local, struct slice id);                /* CO_NOTFOUND */
 int local_check_register(struct local *local, struct check_definition *definition, bool persist, struct fault *fault);
 int local_check_deregister(struct local *local, struct slice check_id);            /* CO_NOTFOUND */
+/* It stands, and came from a configuration file. */
+bool local_from_file(struct local *local, struct slice id, bool check);
 /* TTL checks: pass, warn, fail, update. CO_NOTFOUND, or CO_INVALID (not a TTL check) with a fault. */
 int local_check_update(struct local *local, struct slice check_id, Pb__Status status, struct slice output, struct fault *fault);
 int local_service_maintenance(struct local *local, struct slice id, bool enable, struct slice reason);    /* CO_NOTFOUND */
