@@ -33,9 +33,6 @@ struct agent {
     int argc;
     char **argv;
     struct acts *acts;
-    bool leaving;
-    struct rpc_write leave_write;
-    uv_async_t left;
     uv_work_t stop_work;
     struct rpc *rpc;
     struct local *local;
@@ -250,32 +247,10 @@ static void stop_rpc(struct agent *agent) {
     else rpc_client_stop(agent->rpc, rpc_stopped, agent);
 }
 
-static void left_closed(uv_handle_t *handle) { stop_rpc(handle->data); }
-
-static void left_cb(uv_async_t *async) { uv_close((uv_handle_t *)async, left_closed); }
-
-/* Any thread. */
-static void node_gone(struct rpc_write *write, int error, const struct machine_result *result) {
-    struct agent *agent = CONTAINER_OF(write, struct agent, leave_write);
-    if (error != CO_OK || result->error != CO_OK)
-        log_warn("agent", "the servers were not told that this node leaves reason=\"%s\"", co_strerror(error ? error : result->error));
-    uv_async_send(&agent->left);
-}
-
-/* The node goes with all that is on it; nothing here registers it again. */
-static void leave_cluster(struct agent *agent) {
-    Pb__DeregisterCommand command = PB__DEREGISTER_COMMAND__INIT;
-    command.node = agent->identity.node_name;
-    CHECK(uv_async_init(&agent->loop, &agent->left, left_cb) == 0);
-    agent->left.data = agent, agent->leave_write.done = node_gone;
-    rpc_submit(agent->rpc, &agent->leave_write, CATALOG_DEREGISTER, &command.base);
-}
-
 static void local_stopped(void *data) {
     struct agent *agent = data;
     agent->local = NULL;
-    if (agent->leaving && !agent->config.server) leave_cluster(agent);
-    else stop_rpc(agent);
+    stop_rpc(agent);
 }
 
 static void acts_stopped(void *data) {
@@ -312,14 +287,24 @@ static void stop(struct agent *agent) {
 
 static void left(void *data) { stop(data); }
 
-/* Leaves in order where the settings say so; a second signal does not wait for it. */
+/* In order: the node goes from the catalog at once, with all that is on it. */
+static void leave(void *data) {
+    struct agent *agent = data;
+    if (agent->leaving || !agent->local) {
+        stop(agent);
+        return;
+    }
+    agent->leaving = true;
+    local_leave(agent->local, left, agent);
+}
+
+/* A second signal does not wait for it. */
 static void on_signal(uv_signal_t *handle, int number) {
     struct agent *agent = handle->data;
     const struct config *c = &agent->config;
-    bool leave = agent->local && !agent->leaving && (number == SIGINT ? !c->skip_leave_on_interrupt : c->leave_on_terminate);
-    log_info("agent", "%s signal=%s", leave ? "leaving" : "stopping", number == SIGINT ? "SIGINT" : "SIGTERM");
-    agent->leaving = true;
-    if (leave) local_leave(agent->local, left, agent);
+    bool wanted = !agent->leaving && (number == SIGINT ? !c->skip_leave_on_interrupt : c->leave_on_terminate);
+    log_info("agent", "%s signal=%s", wanted ? "leaving" : "stopping", number == SIGINT ? "SIGINT" : "SIGTERM");
+    if (wanted) leave(agent);
     else stop(agent);
 }
 
@@ -328,12 +313,6 @@ static void on_hangup(uv_signal_t *handle, int number) {
     (void)number;
     log_info("agent", "reading the configuration again signal=SIGHUP");
     if (agent->acts) acts_reload(agent->acts);
-}
-
-static void leave(void *data) {
-    struct agent *agent = data;
-    agent->leaving = true;
-    stop(agent);
 }
 
 static int start_acts(struct agent *agent) {
