@@ -83,6 +83,7 @@ struct local_config {
     struct check_permission permission;
     uint32_t flap_limit;                                    /* at most FLAP_LIMIT_MOST (health/flap.h); 0: off */
     int64_t flap_window_ns;
+    int64_t alias_lost_ns;                                  /* 0: 15 s (local_follow.h) */
 };
 
 struct local;

@@ -63,6 +63,7 @@ struct agents {
 };
 
 static struct metric connected = {.name = "coord_rpc_agents", .type = METRIC_GAUGE, .help = "Client agents connected with this server"};
+static struct metric fetching = {.name = "coord_rpc_agent_fetches", .type = METRIC_GAUGE, .help = "Reads of client agents under way here, those that wait for a change included"};
 
 static struct agent **agent_find(struct agents *agents, uint64_t number) {
     struct agent **at = &agents->buckets[number % BUCKETS];
@@ -138,7 +139,7 @@ static void asked_free(struct asked *asked) {
     *at = asked->chain;
     if (asked->agent) asked->agent->fetch_count--;
     list_remove(&asked->link);
-    asked->agents->asked_count--;
+    metric_set(&fetching, (int64_t)--asked->agents->asked_count);
     free(asked->records);
     free(asked);
 }
@@ -200,7 +201,8 @@ static void take_fetch(struct agent *agent, const Pb__PeerFetch *ask) {
     asked->chain = agents->asked[asked->place];
     agents->asked[asked->place] = asked;
     list_append(&agent->fetches, &asked->link);
-    agent->fetch_count++, agents->asked_count++;
+    agent->fetch_count++;
+    metric_set(&fetching, (int64_t)++agents->asked_count);
     rpc_fetch(agents->rpc, &asked->fetch, request);
     protobuf_c_message_free_unpacked(request, NULL);
 }
@@ -338,6 +340,7 @@ size_t agents_count(const struct agents *agents) { return agents->count; }
 /* -- life ----------------------------------------------------------------------------------------------------------------- */
 struct agents *agents_new(struct rpc *rpc) {
     metric_register(&connected);
+    metric_register(&fetching);
     struct agents *agents = mem_zalloc(sizeof *agents);
     agents->rpc = rpc;
     list_init(&agents->all);

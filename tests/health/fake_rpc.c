@@ -22,7 +22,9 @@ struct rpc {
     struct fetches *fetches;
     bool leader, hold, stop, lose_done;
     unsigned lose;
-    _Atomic uint64_t writes, renewals;
+    _Atomic uint64_t writes, renewals, fetched, cancelled, fenced;
+    _Atomic bool fence;
+    _Atomic unsigned slow_us;
 };
 
 struct job {
@@ -188,6 +190,11 @@ void fake_rpc_apply(struct rpc *rpc, uint8_t command, const ProtobufCMessage *me
     pthread_mutex_unlock(&rpc->lock);
 }
 
+uint64_t fake_rpc_fetched(struct rpc *rpc) { return rpc->fetched; }
+uint64_t fake_rpc_cancelled(struct rpc *rpc) { return rpc->cancelled; }
+void fake_rpc_fence(struct rpc *rpc, bool fence) { rpc->fence = fence; }
+void fake_rpc_slow(struct rpc *rpc, unsigned us) { rpc->slow_us = us; }
+uint64_t fake_rpc_fenced(struct rpc *rpc) { return rpc->fenced; }
 void fake_rpc_version(struct rpc *rpc, unsigned version) {
     Pb__ClusterVersionCommand command = PB__CLUSTER_VERSION_COMMAND__INIT;
     command.version = version, command.cluster_id = 7;
@@ -216,8 +223,10 @@ void rpc_renew(struct rpc *rpc, struct rpc_renew *renewal) {
 }
 
 int rpc_serves(struct rpc *rpc) {
-    (void)rpc;
-    return CO_OK;
+    if (rpc->slow_us) usleep(rpc->slow_us);
+    if (!rpc->fence) return CO_OK;
+    atomic_fetch_add(&rpc->fenced, 1);
+    return CO_FENCED;
 }
 
 bool rpc_known_leader(struct rpc *rpc) {
@@ -228,9 +237,13 @@ bool rpc_known_leader(struct rpc *rpc) {
 }
 
 void rpc_fetch(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage *request) {
+    atomic_fetch_add(&rpc->fetched, 1);
     fetches_take(rpc->fetches, fetch, request);
 }
-void rpc_fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) { fetches_cancel(rpc->fetches, fetch); }
+void rpc_fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) {
+    atomic_fetch_add(&rpc->cancelled, 1);
+    fetches_cancel(rpc->fetches, fetch);
+}
 bool rpc_has_copy(const struct rpc *rpc) {
     (void)rpc;
     return true;

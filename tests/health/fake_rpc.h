@@ -15,6 +15,12 @@ void fake_rpc_lose(struct rpc *rpc, unsigned count, bool done);
 void fake_rpc_hold(struct rpc *rpc, bool hold);            /* writes wait */
 uint64_t fake_rpc_writes(struct rpc *rpc);                 /* applied so far */
 uint64_t fake_rpc_renewals(struct rpc *rpc);               /* that succeeded */
+uint64_t fake_rpc_fetched(struct rpc *rpc);                /* so often something was asked for */
+uint64_t fake_rpc_cancelled(struct rpc *rpc);
+/* Fetches that are read from now on end with CO_FENCED; those that wait, when their thing changes. */
+void fake_rpc_fence(struct rpc *rpc, bool fence);
+void fake_rpc_slow(struct rpc *rpc, unsigned us);          /* each of them is read so much after the one before */
+uint64_t fake_rpc_fenced(struct rpc *rpc);                 /* so often that was so */
 /* Raises the cluster version, which is 1: commands that came later are refused with CO_UNSUPPORTED, leases among them. */
 void fake_rpc_version(struct rpc *rpc, unsigned version);
 /* Applies a command as somebody else's. */
