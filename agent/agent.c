@@ -26,11 +26,15 @@
 #include "registry/lease.h"
 #include "rpc/server.h"
 
+#define TIDY_FIRST_MS 15000
+#define TIDY_MS       300000
+
 struct agent {
     struct config config;
     struct identity identity;
     uv_loop_t loop;
     uv_signal_t interrupt, terminate, hangup;
+    uv_timer_t tidy;
     int argc;
     char **argv;
     struct acts *acts;
@@ -297,6 +301,7 @@ static void stop(struct agent *agent) {
     uv_close((uv_handle_t *)&agent->interrupt, NULL);
     uv_close((uv_handle_t *)&agent->terminate, NULL);
     uv_close((uv_handle_t *)&agent->hangup, NULL);
+    uv_close((uv_handle_t *)&agent->tidy, NULL);
     dns_stop(agent->dns);
     acts_hurry(agent->acts);
     agent->stop_work.data = agent;
@@ -331,6 +336,11 @@ static void on_hangup(uv_signal_t *handle, int number) {
     (void)number;
     log_info("agent", "reading the configuration again signal=SIGHUP");
     if (agent->acts) acts_reload(agent->acts);
+}
+
+static void on_tidy(uv_timer_t *timer) {
+    (void)timer;
+    mem_release_code();
 }
 
 static int start_acts(struct agent *agent) {
@@ -398,13 +408,20 @@ static void prepare_process(struct agent *agent) {
     uv_signal_init(&agent->loop, &agent->interrupt);
     uv_signal_init(&agent->loop, &agent->terminate);
     uv_signal_init(&agent->loop, &agent->hangup);
+    uv_timer_init(&agent->loop, &agent->tidy);
     agent->interrupt.data = agent->terminate.data = agent->hangup.data = agent;
     uv_signal_start(&agent->hangup, on_hangup, SIGHUP);
     uv_signal_start(&agent->interrupt, on_signal, SIGINT);
     uv_signal_start(&agent->terminate, on_signal, SIGTERM);
 }
 
+/* A client agent is one of many processes on its host: it gives back what it does not use. */
+static void start_tidying(struct agent *agent) {
+    if (!agent->config.server) uv_timer_start(&agent->tidy, on_tidy, TIDY_FIRST_MS, TIDY_MS);
+}
+
 static int start_parts(struct agent *agent, struct fault *fault) {
+    start_tidying(agent);
     int rv = start_rpc(agent, fault);
     if (rv == CO_OK) rv = start_local(agent, fault);
     if (rv == CO_OK) rv = start_acts(agent);

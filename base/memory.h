@@ -14,6 +14,11 @@ void *mem_realloc(void *pointer, size_t size);
 char *mem_strdup(const char *text);
 char *mem_strndup(const char *text, size_t size);
 
+/* Pages of the program's and its libraries' code and constants that this process has touched are no longer mapped; those that are needed again
+ * come back from the page cache. What starting needed once (the dynamic linker, libraries' beginnings, and the pages that the kernel maps around each)
+ * is else counted as this process's memory for ever. Any thread. */
+void mem_release_code(void);
+
 /* Arena: many small allocations, freed together. Not thread-safe. Zero-initialise. The first chunk is
  * taken on first use; arena_reset keeps one chunk (of at most 64 KiB) for reuse. Results are 16-byte aligned. */
 struct arena_chunk;

@@ -2,8 +2,7 @@
  * servers' catalog equal to it. Registration never needs a server.
  *
  * Threads: every function here may be called from any thread (one lock, held briefly; nothing blocks on a disk while it is held).
- * Definitions are kept in the data folder (one JSON file each, written aside, synced, renamed by a background
- * write) and survive a restart; those from configuration files are not written, and win over saved ones of the same id. */
+ * Definitions are kept in the data folder (health/store_files.h; written and synced in the background) and survive a restart; those from configuration files are not written, and win over saved ones of the same id. */
 #ifndef COORD_HEALTH_LOCAL_H
 #define COORD_HEALTH_LOCAL_H
 

@@ -1,113 +1,36 @@
 #include "health/store_files.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/log.h"
+#include "health/store_log.h"
 
-#define VERSION   1
-#define FILE_MOST ((off_t)4 << 20)
-#define RETRY_MS  5000
-
-/* One file to be written, or removed (content NULL). */
-struct save {
-    struct save *next;
-    bool is_check, failed;
-    char *id, *content;
-    size_t size;
-};
+#define VERSION  1
+#define RETRY_MS 5000
 
 struct store_files {
     struct local *local;
-    char *folders[2]; /* services, checks */
+    struct store_log log; /* the thread's while busy */
     uv_work_t work;
     uv_timer_t retry;
-    struct save *batch; /* what the thread works on */
+    struct buffer lines; /* what the thread works on */
     uint64_t batch_sequence;
+    bool anew;   /* lines: all there is; else they are appended */
+    bool failed; /* the last batch */
     bool busy, closing;
 };
 
-/* -- one file (any thread)
- * ------------------------------------------------------------------------------------------------ */
-
-static char *path_of(const struct store_files *files, bool is_check, const char *id, const char *suffix) {
-    uint8_t hash[16];
-    struct buffer path = {0};
-    hash128(id, strlen(id), hash);
-    buffer_printf(&path, "%s/", files->folders[is_check]);
-    for (size_t i = 0; i < sizeof hash; i++) buffer_printf(&path, "%02x", hash[i]);
-    buffer_printf(&path, ".json%s%c", suffix, '\0');
-    return buffer_take(&path, NULL);
-}
-
-static int write_whole(int fd, const char *data, size_t size) {
-    while (size > 0) {
-        ssize_t wrote = write(fd, data, size);
-        if (wrote < 0 && errno == EINTR) continue;
-        if (wrote < 0) return errno;
-        data += wrote;
-        size -= (size_t)wrote;
-    }
-    return 0;
-}
-
-/* Returns an errno value. */
-static int write_file(const char *aside, const char *path, const struct save *save) {
-    int fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0) return errno;
-    int error = write_whole(fd, save->content, save->size);
-    if (error == 0 && fdatasync(fd) != 0) error = errno;
-    if (close(fd) != 0 && error == 0) error = errno;
-    if (error == 0 && rename(aside, path) != 0) error = errno;
-    if (error != 0) unlink(aside);
-    return error;
-}
-
-static void carry_out(const struct store_files *files, struct save *save) {
-    char *path = path_of(files, save->is_check, save->id, "");
-    int error = 0;
-    if (save->content) {
-        char *aside = path_of(files, save->is_check, save->id, ".new");
-        error = write_file(aside, path, save);
-        free(aside);
-    } else if (unlink(path) != 0 && errno != ENOENT) {
-        error = errno;
-    }
-    save->failed = error != 0;
-    if (error) {
-        log_error("health", "definition not saved: %s file=%s %s=%s", strerror(error), path,
-                  save->is_check ? "check" : "service", save->id);
-    }
-    free(path);
-}
-
-static void sync_folder(const char *folder) {
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 || fsync(fd) != 0)
-        log_error("health", "folder not synced: %s folder=%s", strerror(errno), folder);
-    if (fd >= 0) close(fd);
-}
-
 static void work(uv_work_t *request) {
     struct store_files *files = request->data;
-    bool used[2] = {false, false};
-    for (struct save *save = files->batch; save; save = save->next) {
-        carry_out(files, save);
-        used[save->is_check] = true;
-    }
-    for (int i = 0; i < 2; i++) {
-        if (used[i]) sync_folder(files->folders[i]);
-    }
+    struct slice lines = buffer_slice(&files->lines);
+    int error = files->anew ? store_log_rewrite(&files->log, lines) : store_log_append(&files->log, lines);
+    files->failed = error != 0;
+    if (error) log_error("health", "definitions not saved: %s file=%s", strerror(error), files->log.path);
 }
 
-/* -- batches (loop thread)
+/* -- what is to be written (loop thread, under the lock)
  * -------------------------------------------------------------------------------------------------------- */
 
 static void write_service(struct json_out *json, const struct local_service *service) {
@@ -141,53 +64,58 @@ static void write_check(struct json_out *json, const struct local_check *check) 
     json_object_end(json);
 }
 
-/* Under the lock. NULL: nothing to be done. */
-static struct save *plan(struct local *local, struct item *item) {
-    bool keep = item->is_check ? check_has_own_file(local, as_check(item)) : !item->removed && item->persist;
-    if (!keep && !item->has_file) return NULL;
-    struct save *save = mem_zalloc(sizeof *save);
-    save->is_check = item->is_check;
-    save->id = mem_strdup(item->id);
-    item->has_file = keep;
-    if (!keep) return save;
-    struct buffer text = {0};
-    struct json_out json;
-    json_out_init(&json, &text, false);
-    json_object(&json);
-    json_key(&json, "Version");
-    json_u64(&json, VERSION);
-    if (item->is_check) {
-        write_check(&json, as_check(item));
-    } else {
-        write_service(&json, as_service(item));
-    }
-    json_object_end(&json);
-    buffer_append_byte(&text, '\n');
-    save->content = buffer_take(&text, &save->size);
-    return save;
+static bool is_kept(struct local *local, const struct item *item) {
+    if (item->is_check) return check_has_own_file(local, CONTAINER_OF(item, struct local_check, item));
+    return !item->removed && item->persist;
 }
 
-/* A file that could not be written is tried again while its item stands. */
-static bool batch_free(struct store_files *files) {
-    struct local *local = files->local;
-    bool failed = false;
-    for (struct save *save = files->batch, *next; save; save = next) {
-        next = save->next;
-        struct item *item =
-            save->failed ? item_find(save->is_check ? &local->checks : &local->services, slice_text(save->id))
-                         : NULL;
-        if (item) {
-            item->has_file = true; /* perhaps an old one */
-            if (list_empty(&item->save)) list_append(&local->saves, &item->save);
-            failed = true;
-        }
-        free(save->id);
-        free(save->content);
-        free(save);
+static void add_line(struct store_files *files, struct item *item) {
+    struct buffer text = {0};
+    struct json_out json;
+    bool keep = is_kept(files->local, item);
+    if (keep) {
+        json_out_init(&json, &text, false);
+        json_object(&json);
+        json_key(&json, "Version");
+        json_u64(&json, VERSION);
+        if (item->is_check) write_check(&json, as_check(item));
+        else write_service(&json, as_service(item));
+        json_object_end(&json);
     }
-    files->batch = NULL;
-    return failed;
+    if (keep || item->has_file) store_log_line(&files->lines, item->is_check, item->id, buffer_slice(&text));
+    item->has_file = keep;
+    buffer_free(&text);
 }
+
+static void add_all(struct store_files *files, struct item_table *table) {
+    for (size_t i = 0; i < table->count; i++) {
+        struct item *item = table->items[i];
+        item->has_file = false;
+        if (is_kept(files->local, item)) add_line(files, item);
+    }
+}
+
+/* False: nothing is to be written. */
+static bool gather(struct store_files *files) {
+    struct local *local = files->local;
+    bool wanted = files->failed;
+    files->anew = store_log_anew(&files->log);
+    LIST_FOREACH_SAFE(link, next, &local->saves) {
+        struct item *item = LIST_ENTRY(link, struct item, save);
+        list_remove(&item->save);
+        wanted = wanted || is_kept(local, item) || item->has_file;
+        if (!files->anew) add_line(files, item);
+        else if (!is_kept(local, item)) item->has_file = false;
+        item_release(local, item);
+    }
+    if (!wanted || !files->anew) return wanted;
+    add_all(files, &local->services);
+    add_all(files, &local->checks);
+    return true;
+}
+
+/* -- batches (loop thread)
+ * -------------------------------------------------------------------------------------------------------- */
 
 static void finish(struct store_files *files);
 
@@ -197,16 +125,16 @@ static void after_work(uv_work_t *request, int status) {
     struct store_files *files = request->data;
     (void)status;
     files->busy = false;
+    if (files->anew) buffer_free(&files->lines);
     local_lock(files->local);
-    bool failed = batch_free(files);
     files->local->saved_sequence = files->batch_sequence;
-    files->local->unsaved = failed;
+    files->local->unsaved = files->failed;
     local_unlock(files->local);
     local_waiters_look(files->local);
-    if (failed && files->closing) {
+    if (files->failed && files->closing) {
         log_error("health", "definitions are lost: they could not be saved before the end");
         finish(files);
-    } else if (failed) {
+    } else if (files->failed) {
         uv_timer_start(&files->retry, on_retry, RETRY_MS, 0);
     } else {
         store_files_kick(files);
@@ -217,19 +145,13 @@ void store_files_kick(struct store_files *files) {
     struct local *local = files->local;
     if (files->busy) return;
     uv_timer_stop(&files->retry);      /* whoever changes something does not wait for the next try */
-    struct save **end = &files->batch;
+    buffer_reset(&files->lines);
     local_lock(local);
-    LIST_FOREACH_SAFE(link, next, &local->saves) {
-        struct item *item = LIST_ENTRY(link, struct item, save);
-        list_remove(&item->save);
-        if ((*end = plan(local, item))) end = &(*end)->next;
-        item_release(local, item);
-    }
+    files->busy = gather(files);
     files->batch_sequence = local->sequence;
-    if (!files->batch) local->saved_sequence = local->sequence;
+    if (!files->busy) local->saved_sequence = local->sequence;
     local_unlock(local);
-    if (files->batch) {
-        files->busy = true;
+    if (files->busy) {
         CHECK(uv_queue_work(local->loop, &files->work, work, after_work) == 0);
     } else {
         local_waiters_look(local);
@@ -241,8 +163,8 @@ static void on_closed(uv_handle_t *handle) {
     struct store_files *files = handle->data;
     struct local *local = files->local;
     local->files = NULL;
-    free(files->folders[0]);
-    free(files->folders[1]);
+    store_log_free(&files->log);
+    buffer_free(&files->lines);
     free(files);
     local_part_closed(local);
 }
@@ -260,34 +182,6 @@ void store_files_close(struct store_files *files) {
 /* -- loading
  * ------------------------------------------------------------------------------------------------------------------------------
  */
-
-static char *read_file(const char *path, size_t *size, struct fault *fault) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat info;
-    if (fd < 0 || fstat(fd, &info) != 0) {
-        fault_set(fault, co_from_errno(errno), "%s", strerror(errno));
-        if (fd >= 0) close(fd);
-        return NULL;
-    }
-    if (!S_ISREG(info.st_mode) || info.st_size > FILE_MOST) {
-        fault_set(fault, CO_TOOLARGE, "not a file of definitions");
-        close(fd);
-        return NULL;
-    }
-    char *text = mem_alloc((size_t)info.st_size + 1);
-    size_t at = 0;
-    for (ssize_t got; at < (size_t)info.st_size; at += (size_t)got) {
-        got = read(fd, text + at, (size_t)info.st_size - at);
-        if (got < 0 && errno == EINTR) {
-            got = 0;
-        } else if (got <= 0) {
-            break;
-        }
-    }
-    close(fd);
-    *size = at;
-    return text;
-}
 
 static int later_check(struct local *local, struct check_definition *definition, const char *service_id,
                        const char *reason) {
@@ -333,53 +227,30 @@ static int load_json(struct local *local, struct json_object *json, struct fault
     return fault_set(fault, CO_INVALID, "neither Service nor Check nor Maintenance in it");
 }
 
-static void load_file(struct local *local, const char *path) {
+static bool load_record(struct store_files *files, const struct store_record *record) {
     struct fault fault = {0};
-    size_t size = 0;
-    char *text = read_file(path, &size, &fault);
-    struct json_object *json = text ? json_parse(slice_make(text, size), &fault) : NULL;
-    if (json) load_json(local, json, &fault);
-    if (fault.code != CO_OK) log_error("health", "saved definition left out: %s file=%s", fault.text, path);
+    struct json_object *json = json_parse(record->json, &fault);
+    if (json) load_json(files->local, json, &fault);
     json_object_put(json);
-    free(text);
-}
-
-static int load_folder(struct local *local, const char *folder, struct fault *fault) {
-    DIR *dir = opendir(folder);
-    if (!dir) return fault_set(fault, co_from_errno(errno), "%s: %s", folder, strerror(errno));
-    for (struct dirent *entry; (entry = readdir(dir));) {
-        size_t length = strlen(entry->d_name);
-        struct buffer path = {0};
-        buffer_printf(&path, "%s/%s%c", folder, entry->d_name, '\0');
-        if (length > 9 && strcmp(entry->d_name + length - 9, ".json.new") == 0) {
-            unlink(path.data); /* a write that a crash cut short: the whole file was not there yet */
-        } else if (length > 5 && strcmp(entry->d_name + length - 5, ".json") == 0) {
-            load_file(local, path.data);
-        }
-        buffer_free(&path);
-    }
-    closedir(dir);
-    return CO_OK;
+    if (fault.code == CO_OK) return true;
+    log_error("health", "saved definition left out: %s file=%s line=%zu", fault.text, files->log.path, record->number);
+    return false;
 }
 
 int store_files_open(struct local *local, struct fault *fault) {
-    static const char *const names[2] = {"services", "checks"};
     struct store_files *files = mem_zalloc(sizeof *files);
+    struct buffer text = {0};
+    struct store_record *records;
+    size_t count, left_out = 0;
     files->local = local;
-    int error = CO_OK;
-    for (int i = 0; i < 2; i++) {
-        struct buffer path = {0};
-        buffer_printf(&path, "%s/%s%c", local->config.folder, names[i], '\0');
-        files->folders[i] = buffer_take(&path, NULL);
-        if (error == CO_OK && mkdir(files->folders[i], 0700) != 0 && errno != EEXIST) {
-            error = fault_set(fault, co_from_errno(errno), "%s: %s", files->folders[i], strerror(errno));
-        }
-    }
+    int error = store_log_open(&files->log, local->config.folder, &text, &records, &count, fault);
     /* Not yet local->files: what is loaded need not be saved again. */
-    for (int i = 0; i < 2 && error == CO_OK; i++) error = load_folder(local, files->folders[i], fault);
+    for (size_t i = 0; i < count && error == CO_OK; i++) left_out += !load_record(files, &records[i]);
+    if (left_out) store_log_keep(&files->log);
+    free(records);
+    buffer_free(&text);
     if (error != CO_OK) {
-        free(files->folders[0]);
-        free(files->folders[1]);
+        store_log_free(&files->log);
         free(files);
         return error;
     }

@@ -1,4 +1,5 @@
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -80,4 +81,22 @@ Test(arena, texts) {
     for (int i = 0; i < 4000; i++) cr_assert_eq(zeroed[i], 0);
     arena_protobuf_free(&arena, arena_protobuf_alloc(&arena, 12));
     arena_free(&arena);
+}
+
+static unsigned long file_memory(void) {
+    char line[200];
+    unsigned long kib = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file && fgets(line, sizeof line, file)) (void)sscanf(line, "RssFile: %lu", &kib);
+    if (file) fclose(file);
+    return kib;
+}
+
+Test(memory, code_that_is_not_used_is_not_held) {
+    char *text = mem_strdup("kept");
+    unsigned long before = file_memory();
+    mem_release_code();
+    cr_assert_lt(file_memory(), before);
+    cr_assert_str_eq(text, "kept");
+    free(text);
 }

@@ -87,7 +87,7 @@ def registration_survives_restart():
 def unsaved_registration_is_not_acknowledged():
     agent = Agent().start()
     agent.put("/v1/agent/service/register", {"Name": "before", "Port": 1})
-    folder = agent.data + "/services"
+    folder = agent.data + "/local"
     os.rename(folder, folder + ".away")
     with open(folder, "w"):                                   # nothing can be written below a file, not even by root
         pass
@@ -96,7 +96,7 @@ def unsaved_registration_is_not_acknowledged():
     os.remove(folder)
     os.rename(folder + ".away", folder)
     agent.put("/v1/agent/service/register", {"Name": "after", "Port": 1})
-    until("all are saved", lambda: len(os.listdir(folder)) >= 3)
+    until("all are saved", lambda: open(folder + "/definitions").read().count("\"Name\"") >= 3)
     agent.kill()
     agent.start()
     check(set(agent.get("/v1/agent/services")[2]) == {"before", "during", "after"}, "all three are known after kill -9")

@@ -1,6 +1,6 @@
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -9,6 +9,7 @@
 #include "fake_agent.h"
 #include "fake_rpc.h"
 #include "health/definition.h"
+#include "health/store_log.h"
 #include "web.h"
 
 #define DEADLINE_MS 15000
@@ -538,15 +539,39 @@ Test(checks, maintenance) {
  * ---------------------------------------------------------------------------------------------------------------------
  */
 
-static unsigned files_in(const struct agent *agent, const char *folder) {
-    char path[100];
-    unsigned count = 0;
-    snprintf(path, sizeof path, "%s/%s", agent->folder, folder);
-    DIR *dir = opendir(path);
-    cr_assert_not_null(dir);
-    for (struct dirent *entry; (entry = readdir(dir));) count += entry->d_name[0] != '.';
-    closedir(dir);
-    return count;
+static void definitions_path(const struct agent *agent, char path[150]) { snprintf(path, 150, "%s/local/definitions", agent->folder); }
+
+/* Definitions of services ('s') or checks ('c') that a restart would find. */
+static unsigned saved(const struct agent *agent, char kind) {
+    char path[150], keys[50][33], line[4096];
+    bool there[50];
+    unsigned count = 0, sum = 0;
+    definitions_path(agent, path);
+    FILE *file = fopen(path, "r");
+    cr_assert_not_null(file);
+    cr_assert_not_null(fgets(line, sizeof line, file));
+    cr_assert_str_eq(line, "coord definitions 1\n");
+    while (fgets(line, sizeof line, file)) {
+        cr_assert(strlen(line) > 51 && count < 50);
+        if (line[17] != kind) continue;
+        snprintf(keys[count], sizeof keys[count], "%.32s", line + 19);
+        unsigned at = 0;
+        while (strcmp(keys[at], keys[count]) != 0) at++;
+        there[at] = line[52] != '-';
+        count += at == count;
+    }
+    fclose(file);
+    for (unsigned i = 0; i < count; i++) sum += there[i];
+    return sum;
+}
+
+static void append_to_definitions(const struct agent *agent, const char *text) {
+    char path[150];
+    definitions_path(agent, path);
+    FILE *file = fopen(path, "a");
+    cr_assert_not_null(file);
+    fputs(text, file);
+    fclose(file);
 }
 
 Test(restart, definitions_and_states_survive) {
@@ -566,22 +591,18 @@ Test(restart, definitions_and_states_survive) {
     cr_assert_eq(wait_synced(agent, 10000), CO_OK);
     cr_assert_eq(local_service_deregister(agent->local, slice_text("db3")), CO_OK);
     cr_assert_eq(wait_synced(agent, 10000), CO_OK);
-    cr_assert_eq(files_in(agent, "services"), 2);
-    cr_assert_eq(files_in(agent, "checks"), 2);
+    cr_assert_eq(saved(agent, 's'), 2);
+    cr_assert_eq(saved(agent, 'c'), 2);
     uint64_t writes = fake_rpc_writes(agent->rpc);
     agent_stop(agent);
 
-    char path[150]; /* a broken file and one that was not finished */
-    snprintf(path, sizeof path, "%s/services/broken.json", agent->folder);
-    FILE *file = fopen(path, "w");
-    fputs("{\"Version\":1,\"Service\":{\"Nam", file);
-    fclose(file);
-    snprintf(path, sizeof path, "%s/services/newer.json", agent->folder);
-    file = fopen(path, "w");
-    fputs("{\"Version\":2,\"Service\":{\"Name\":\"newer\"}}", file);
-    fclose(file);
-    snprintf(path, sizeof path, "%s/checks/0123.json.new", agent->folder);
-    fclose(fopen(path, "w"));
+    struct buffer lines = {0}; /* one that is damaged, one of a newer version, and a torn end */
+    append_to_definitions(agent, "0123456789abcdef s 0123456789abcdef0123456789abcdef {\"Version\":1,\"Service\":{\"Name\":\"damaged\"}}\n");
+    store_log_line(&lines, false, "newer", slice_text("{\"Version\":2,\"Service\":{\"Name\":\"newer\"}}"));
+    store_log_line(&lines, false, "torn", slice_text("{\"Version\":1,\"Service\":{\"Name\":\"torn\"}}"));
+    lines.data[lines.size - 3] = 0;
+    append_to_definitions(agent, lines.data);
+    buffer_free(&lines);
 
     agent_start(agent);
     UNTIL(local_synced(agent->local));
@@ -599,8 +620,17 @@ Test(restart, definitions_and_states_survive) {
     cr_assert_eq(local_status(agent, "node check"), PB__STATUS__CRITICAL);
     cr_assert_str_eq(local_one(agent, &arena, "_service_maintenance:db2")->notes, "fix it");
     cr_assert_eq(fake_rpc_writes(agent->rpc), writes, "and nothing had to travel");
-    cr_assert_eq(files_in(agent, "services"), 4, "the broken one and the one of a newer version are left alone");
-    cr_assert_eq(files_in(agent, "checks"), 2);
+    char path[150];
+    snprintf(path, sizeof path, "%s/local/definitions.left-out", agent->folder);
+    cr_assert_eq(access(path, R_OK), 0, "the damaged one and the one of a newer version are not lost");
+    register_service(agent, "{\"Name\":\"after\"}");
+    cr_assert_eq(wait_synced(agent, 10000), CO_OK);
+    cr_assert_eq(saved(agent, 's'), 3, "written anew");
+    cr_assert_eq(saved(agent, 'c'), 2);
+    agent_stop(agent);
+    agent_start(agent);
+    UNTIL(local_synced(agent->local));
+    cr_assert(has_service(agent, "after") && has_service(agent, "db1"));
     arena_free(&arena);
     agent_free(agent);
 }
@@ -630,8 +660,8 @@ Test(restart, configuration_files_win) {
     cr_assert_eq(register_check(agent, "{\"Name\":\"hung\",\"TTL\":\"60s\",\"ServiceID\":\"conf\"}"), CO_OK);
     cr_assert_eq(local_service_maintenance(agent->local, slice_text("conf"), true, slice_text("why")), CO_OK);
     cr_assert_eq(wait_synced(agent, 10000), CO_OK);
-    cr_assert_eq(files_in(agent, "services"), 1);
-    cr_assert_eq(files_in(agent, "checks"), 2);
+    cr_assert_eq(saved(agent, 's'), 1);
+    cr_assert_eq(saved(agent, 'c'), 2);
     agent_stop(agent);
     agent_start(agent);
     cr_assert_eq(register_service_as(agent, "{\"Name\":\"conf\"}", false, false), CO_OK);
@@ -639,7 +669,7 @@ Test(restart, configuration_files_win) {
     cr_assert_eq(wait_synced(agent, 10000), CO_OK);
     cr_assert_eq(catalog_status(agent, "hung"), PB__STATUS__CRITICAL);
     cr_assert_eq(catalog_status(agent, "_service_maintenance:conf"), PB__STATUS__CRITICAL);
-    cr_assert_eq(files_in(agent, "services"), 0, "the saved one is gone");
+    cr_assert_eq(saved(agent, 's'), 0, "the saved one is gone");
     struct arena arena = {0};
     cr_assert_eq(fake_rpc_service(agent->rpc, &arena, NODE, "both")->port, 2);
     arena_free(&arena);
