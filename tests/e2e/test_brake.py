@@ -115,6 +115,7 @@ def held_marked_and_over():
     agents[0].start(wait=False)     # it has what it knew, and registers it again
     back = {id: held and not id.startswith("web-0-") for id, held in all_held.items()}
     until("one host is back", lambda: answer(other, "web") == back, 15)
+    until("client agents say the same", lambda: answer(agents[0], "web") == back)
     leader.kill()
     until("another leads", lambda: other.get("/v1/status/leader")[2] not in ("", leader.ip + ":8300"), 15)
     check(answer(other, "web") == back and addresses(third) == everybody, "the hold outlives its leader")

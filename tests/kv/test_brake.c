@@ -349,6 +349,11 @@ Test(brake, across_a_change_of_leader_the_clock_stands_still, .init = setup, .fi
     expire(26, 7000000);
     for (unsigned i = 27; i < 32; i++) expire(i, 7015001);
     expect_answers("slow", 0u, 0u);
+    nodes_with(40, 52, "later");
+    for (unsigned i = 40; i < 46; i++) expire(i, 7020000);
+    world.term = 4;
+    for (unsigned i = 46; i < 51; i++) expire(i, 90000000);
+    expect_answers("later", 12u, 11u);
 }
 
 Test(brake, a_new_leader_holds_for_what_is_left_of_it, .init = setup, .fini = teardown) {
