@@ -8,7 +8,7 @@
 
 #define WAIT_MS        120000
 #define AGAIN_LEAST_MS 500
-#define AGAIN_MOST_MS  5000
+#define AGAIN_MOST_MS  2000
 #define ROUNDS_MOST    8 /* a node that never stands still is shown as it is then */
 
 enum { OF_SERVICES, OF_CHECKS, PARTS };
