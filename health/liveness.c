@@ -1,5 +1,6 @@
 #include "health/liveness.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -7,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "health/sync.h"
 #include "registry/lease.h"
 
 #define RENEWALS      3 /* in a TTL */
@@ -16,6 +18,7 @@
 #define OLD_AGAIN_MS   5000
 #define TELL_MS        60000
 #define LEAVE_MOST_MS  5000
+#define COMPARED_WITHIN_MS 10000      /* all agents of a cluster have the same reason */
 
 enum state { ASKING, WAITING, HELD, WITHOUT, LEFT };
 
@@ -39,7 +42,7 @@ struct liveness {
     enum state state;
     char id[UUID_TEXT_SIZE + 1], asked[UUID_TEXT_SIZE + 1];
     struct question *out;
-    uint64_t next_ms, again_ms, told_ms, leave_by_ms;
+    uint64_t next_ms, again_ms, told_ms, leave_by_ms, restored;
     struct rng rng;
     void (*left)(void *data);
     void *left_data;
@@ -171,6 +174,15 @@ static void granted(struct liveness *liveness, const struct question *question) 
     }
 }
 
+/* The leader says when it took in a backup last. What that lacks nobody would miss: the lease may well stand in it. */
+static void renewed(struct liveness *liveness, uint64_t restored) {
+    renew_later(liveness);
+    if (restored == 0 || restored == liveness->restored) return;
+    liveness->restored = restored;
+    log_info("health", "the servers have taken in a backup: the catalog is compared with what is here index=%" PRIu64, restored);
+    sync_compare_within(liveness->local->sync, COMPARED_WITHIN_MS);
+}
+
 static void ended(struct liveness *liveness) {
     log_warn("health", "the lease of this node has ended, a new one is asked for node=%s", liveness->local->config.node);
     liveness->next_ms = 0;
@@ -194,7 +206,7 @@ static void collect(struct liveness *liveness) {
     liveness->out = NULL;
     if (question->what == GRANT) granted(liveness, question);
     else if (question->what == LEAVE) left(liveness);
-    else if (question->error == CO_OK) renew_later(liveness);
+    else if (question->error == CO_OK) renewed(liveness, question->renew.restored);
     else if (question->error == CO_NOTFOUND) ended(liveness);
     else later(liveness);
     question_free(question);

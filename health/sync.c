@@ -290,6 +290,12 @@ void sync_compare_soon(struct sync *sync) {
     sync_act(sync);
 }
 
+void sync_compare_within(struct sync *sync, uint64_t most_ms) {
+    uint64_t at = clock_mono_ms() + rng_below(&sync->rng, most_ms);
+    if (at < sync->compare_ms) sync->compare_ms = at;
+    sync_act(sync);
+}
+
 struct sync *sync_new(struct local *local) {
     struct sync *sync = mem_zalloc(sizeof *sync);
     sync->local = local;

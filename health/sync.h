@@ -2,7 +2,11 @@
  *
  * One write is out at a time, with everything that was dirty when it left (in one CATALOG_BATCH), so changes arrive in order. A whole
  * comparison with the catalog is made at the start, when an outcome is unknown, and about once a minute; it finds what others
- * changed or lost, and what stands there under our node that we do not know (which goes).
+ * changed or lost, and what this agent wrote there and does not know any more (which goes).
+ *
+ * Whose a record is: while this agent holds its node lease (so nobody else is this node, and the cluster knows the label) all that it
+ * writes is labelled by_agent. Under its node it removes only what is labelled; what others registered there stays as they left it, unless
+ * a service or check of the same id is registered here: then that one stands.
  *
  * Loop thread only. */
 #ifndef COORD_HEALTH_SYNC_H
@@ -13,6 +17,8 @@
 struct sync *sync_new(struct local *local);
 /* The catalog may hold something else than it did (a new node lease: it may have been reaped meanwhile): it is compared next. */
 void sync_compare_soon(struct sync *sync);
+/* Every agent has reason to compare: each does at a moment of its own within so long. */
+void sync_compare_within(struct sync *sync, uint64_t most_ms);
 /* Something became dirty, or may have. */
 void sync_kick(struct sync *sync);
 /* Lets go of what is out, closes its timer, then calls local_part_closed. */
@@ -48,6 +54,7 @@ void sync_compare(struct sync *sync, const struct sync_catalog *catalog);
 const ProtobufCMessage *sync_gather(struct sync *sync, uint8_t *command);
 /* The record of this node's own: node, its service "consul", its check; in the arena. */
 Pb__RegisterCommand *sync_own(struct sync *sync);
+bool sync_labels(const struct sync *sync);   /* what is written carries by_agent */
 
 #define SYNC_OWN_SERVICE "consul"
 #define SYNC_OWN_CHECK "serfHealth"

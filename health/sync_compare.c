@@ -19,12 +19,14 @@ static uint64_t message_hash(const ProtobufCMessage *message, struct arena *aren
 static uint64_t service_hash(const Pb__Service *stored, struct arena *arena) {
     Pb__Service service = *stored;
     service.create_index = service.modify_index = 0;
+    service.by_agent = false; /* looked at by itself */
     return message_hash(&service.base, arena);
 }
 
 static uint64_t check_hash(const Pb__Check *stored, struct arena *arena) {
     Pb__Check check = *stored;
     check.create_index = check.modify_index = 0;
+    check.by_agent = false;
     check.output = (ProtobufCBinaryData){0};
     return message_hash(&check.base, arena);
 }
@@ -133,7 +135,8 @@ static void compare_service(struct sync *sync, struct local_service *service, co
     if (stored && service->record->enable_tag_override && list_empty(&service->item.dirty)) {
         take_tags(local, service, stored);
     }
-    if (stored && service_hash(stored, &sync->arena) == service->item.hash) {
+    if (stored && (stored->by_agent || !sync_labels(sync)) &&
+        service_hash(stored, &sync->arena) == service->item.hash) {
         settle(local, &service->item);
     } else {
         differ(local, &service->item);
@@ -161,19 +164,22 @@ static void compare_check(struct sync *sync, struct local_check *check, const Pb
         return;
     }
     if (stored && check->restored && !check->is_maintenance) take_state(local, check, stored);
-    if (stored && check_hash(stored, &sync->arena) == check->item.hash) {
+    if (stored && (stored->by_agent || !sync_labels(sync)) &&
+        check_hash(stored, &sync->arena) == check->item.hash) {
         settle(local, &check->item);
     } else {
         differ(local, &check->item);
     }
 }
 
-/* What stands there under our node although nobody here knows it: it goes. */
+/* What this agent wrote once, although nobody here knows it any more: it goes. What others wrote under our node
+ * is theirs; in a cluster without labels nobody can tell, and all of it goes. */
 static void find_strangers(struct sync *sync, const struct catalog_view *view) {
     struct local *local = sync->local;
-    bool own_service = local->config.is_server && local->config.server_port;
+    bool own_service = local->config.is_server && local->config.server_port, labels = sync_labels(sync);
     for (size_t i = 0; i < view->service_count; i++) {
         const char *id = view->services[i]->id;
+        if (labels && !view->services[i]->by_agent) continue;
         if ((own_service && strcmp(id, SYNC_OWN_SERVICE) == 0) || item_find(&local->services, slice_text(id)))
             continue;
         log_info("health", "removing an unknown service from the catalog id=%s", id);
@@ -184,6 +190,7 @@ static void find_strangers(struct sync *sync, const struct catalog_view *view) {
     for (size_t i = 0; i < view->check_count; i++) {
         const char *id = view->checks[i]->check_id, *service_id = view->checks[i]->service_id;
         struct item *service = *service_id ? item_find(&local->services, slice_text(service_id)) : NULL;
+        if (labels && !view->checks[i]->by_agent) continue;
         if (strcmp(id, SYNC_OWN_CHECK) == 0 || item_find(&local->checks, slice_text(id))) continue;
         if (service && service->removed) continue; /* goes along with it */
         if (own_service && strcmp(service_id, SYNC_OWN_SERVICE) == 0) continue;

@@ -43,6 +43,10 @@ static char *by_lease(struct sync *sync) {
     return lease ? (char *)lease : (char *)"";
 }
 
+bool sync_labels(const struct sync *sync) {
+    return sync->local->liveness && liveness_lease(sync->local->liveness);
+}
+
 Pb__RegisterCommand *sync_own(struct sync *sync) {
     struct local *local = sync->local;
     Pb__RegisterCommand *command = arena_alloc(&sync->arena, sizeof *command);
@@ -108,7 +112,9 @@ static Pb__DeregisterCommand *add_deregister(struct gathering *g) {
 }
 
 static void add_check(struct gathering *g, Pb__RegisterCommand *command, struct local_check *check) {
-    command->checks[command->n_checks++] = check_record(g->sync->local, check, &g->sync->arena);
+    Pb__Check *record = check_record(g->sync->local, check, &g->sync->arena);
+    record->by_agent = sync_labels(g->sync);
+    command->checks[command->n_checks++] = record;
     g->bytes += 128 + check->output.size;
     fly(g, &check->item);
 }
@@ -122,7 +128,9 @@ static void add_service(struct gathering *g, struct local_service *service) {
     size_t checks = 1;
     LIST_FOREACH(link, &service->checks) checks++;
     Pb__RegisterCommand *command = add_register(g, checks);
-    command->service = service->record;
+    command->service = arena_alloc(&g->sync->arena, sizeof *command->service);
+    *command->service = *service->record;
+    command->service->by_agent = sync_labels(g->sync);
     g->bytes += pb__service__get_packed_size(service->record);
     fly(g, &service->item);
     LIST_FOREACH(link, &service->checks) {

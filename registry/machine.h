@@ -138,6 +138,8 @@ uint64_t machine_applied(const struct machine *machine);         /* any thread; 
 /* The same as clients see it: the index of what was applied last, as it stands in records and answers. It is machine_applied
  * until a backup of a cluster that was further on has been restored (registry/operate.h). */
 uint64_t machine_index(const struct machine *machine);
+/* The index at which a backup became the state last; 0: never, or in a cluster below version 3. */
+uint64_t machine_restored(struct store_txn *txn);
 uint64_t machine_restores(const struct machine *machine);        /* any thread: how often the whole state was replaced */
 uint64_t machine_applied_term(const struct machine *machine);
 uint64_t machine_floor_now(const struct machine *machine);       /* any thread: machine_floor as published with the applied index */

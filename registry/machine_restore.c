@@ -8,7 +8,10 @@
 #include "registry/tables.h"
 #include "registry/version.h"
 
-static const struct slice applied_key = SLICE_LITERAL("applied"), floor_key = SLICE_LITERAL("floor"), offset_key = SLICE_LITERAL("offset");
+static const struct slice applied_key = SLICE_LITERAL("applied"), floor_key = SLICE_LITERAL("floor"), offset_key = SLICE_LITERAL("offset"),
+                          restored_key = SLICE_LITERAL("restored");
+
+#define RESTORED_SINCE 3 /* cluster version; older programs do not write it */
 
 static uint64_t number(struct store_txn *txn, struct slice key) {
     struct slice value;
@@ -22,6 +25,8 @@ static void number_put(struct store_txn *txn, struct slice key, uint64_t value) 
 }
 
 uint64_t restore_offset(struct store_txn *txn) { return number(txn, offset_key); }
+
+uint64_t machine_restored(struct store_txn *txn) { return number(txn, restored_key); }
 
 /* -- becoming the state ------------------------------------------------------------------------------- */
 struct place { uint64_t index, term, offset; struct version_now version; };      /* of the command; offset, version: until now */
@@ -57,6 +62,7 @@ static int take_place(struct store_txn *txn, void *data, struct fault *fault) {
     store_put(txn, STORE_TABLE_META, applied_key, slice_make(applied, sizeof applied));
     number_put(txn, offset_key, now - place->index);
     number_put(txn, floor_key, now);
+    if (place->version.version >= RESTORED_SINCE) number_put(txn, restored_key, now);
     operate_staged_clear(txn);      /* of a backup taken while another was restored */
     return CO_OK;
 }

@@ -63,6 +63,7 @@ struct agents {
 };
 
 static struct metric connected = {.name = "coord_rpc_agents", .type = METRIC_GAUGE, .help = "Client agents connected with this server"};
+static struct metric fetching = {.name = "coord_rpc_agent_fetches", .type = METRIC_GAUGE, .help = "Reads of client agents under way here, those that wait for a change included"};
 
 static struct agent **agent_find(struct agents *agents, uint64_t number) {
     struct agent **at = &agents->buckets[number % BUCKETS];
@@ -138,7 +139,7 @@ static void asked_free(struct asked *asked) {
     *at = asked->chain;
     if (asked->agent) asked->agent->fetch_count--;
     list_remove(&asked->link);
-    asked->agents->asked_count--;
+    metric_set(&fetching, (int64_t)--asked->agents->asked_count);
     free(asked->records);
     free(asked);
 }
@@ -200,7 +201,8 @@ static void take_fetch(struct agent *agent, const Pb__PeerFetch *ask) {
     asked->chain = agents->asked[asked->place];
     agents->asked[asked->place] = asked;
     list_append(&agent->fetches, &asked->link);
-    agent->fetch_count++, agents->asked_count++;
+    agent->fetch_count++;
+    metric_set(&fetching, (int64_t)++agents->asked_count);
     rpc_fetch(agents->rpc, &asked->fetch, request);
     protobuf_c_message_free_unpacked(request, NULL);
 }
@@ -209,6 +211,19 @@ static void take_fetch_end(struct agent *agent, uint64_t number) {
     struct asked *asked = agent->agents->asked[asked_place(agent, number)];
     while (asked && (asked->agent != agent || asked->number != number)) asked = asked->chain;
     if (asked) rpc_fetch_cancel(agent->agents->rpc, &asked->fetch);
+}
+
+/* -- coordinates --------------------------------------------------------------------------------------------------------- */
+static void answer_echo(struct agent *agent, struct slice payload) {
+    struct rpc *rpc = agent->agents->rpc;
+    Pb__PeerEcho *echo = pb__peer_echo__unpack(NULL, payload.size, (const uint8_t *)payload.data);
+    if (!echo) return;
+    struct vivaldi_coordinate here = rpc_coordinate_here(rpc);
+    Pb__Coordinate record = coordinate_record(rpc->node_name, "", &here);
+    Pb__PeerEchoAnswer answer = PB__PEER_ECHO_ANSWER__INIT;
+    answer.number = echo->number, answer.coordinate = &record;
+    tell(agent, PEER_ECHO_ANSWER, &answer.base);
+    pb__peer_echo__free_unpacked(echo, NULL);
 }
 
 /* -- connections ------------------------------------------------------------------------------------------------------- */
@@ -225,6 +240,11 @@ static void on_frame(void *data, struct link *wire, uint8_t type, struct slice p
     } else if (type == PEER_FETCH_END) {
         Pb__PeerFetchEnd *end = pb__peer_fetch_end__unpack(NULL, payload.size, bytes);
         if (end) take_fetch_end(agent, end->number), pb__peer_fetch_end__free_unpacked(end, NULL);
+    } else if (type == PEER_ECHO) {
+        answer_echo(agent, payload);
+    } else if (type == PEER_COORDINATE) {
+        Pb__Coordinate *record = pb__coordinate__unpack(NULL, payload.size, bytes);
+        if (record) (void)rpc_coordinate_put(agents->rpc, record), pb__coordinate__free_unpacked(record, NULL);
     } else if (type == PEER_PING) {
         link_send(agent->wire, PEER_PING, (struct slice){0});
         if (list_empty(&agent->unsent)) list_append(&agents->unsent, &agent->unsent);
@@ -320,6 +340,7 @@ size_t agents_count(const struct agents *agents) { return agents->count; }
 /* -- life ----------------------------------------------------------------------------------------------------------------- */
 struct agents *agents_new(struct rpc *rpc) {
     metric_register(&connected);
+    metric_register(&fetching);
     struct agents *agents = mem_zalloc(sizeof *agents);
     agents->rpc = rpc;
     list_init(&agents->all);

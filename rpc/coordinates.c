@@ -7,7 +7,7 @@
 #include "base/metrics.h"
 #include "lb/coordinate_agent.h"
 #include "registry/tables.h"
-#include "rpc/rpc_internal.h"
+#include "rpc/client_internal.h"
 
 #define ECHO_MOST_MS  1000      /* between two echoes */
 #define ECHO_LEAST_MS 50
@@ -48,36 +48,8 @@ struct coordinates {
 /* -- updates ------------------------------------------------------------------------------------------------------- */
 static bool cluster_ready(struct rpc *rpc) { return machine_version(rpc->machine) >= COORDINATE_SINCE; }
 
-/* -- on client agents: there is nothing to gather, each goes by itself ----------------------------------------------- */
-#define CLIENT_SENT_MAX 1000
-
-static _Atomic unsigned client_sent;
-
-/* Another thread. */
-static void client_written(struct rpc_write *write, int error, const struct machine_result *result) {
-    if (error != CO_OK || result->error != CO_OK) metric_add(&dropped_total, 1);
-    atomic_fetch_sub(&client_sent, 1);
-    free(write);
-}
-
-static int client_put(struct rpc *rpc, const Pb__Coordinate *record) {
-    int rv = coordinate_check(record);
-    if (rv != CO_OK) return rv;
-    if (atomic_fetch_add(&client_sent, 1) >= CLIENT_SENT_MAX) {
-        atomic_fetch_sub(&client_sent, 1);
-        return CO_BUSY;
-    }
-    struct rpc_write *write = mem_zalloc(sizeof *write);
-    Pb__Coordinate copy = *record, *list = &copy;
-    Pb__CoordinateUpdateCommand command = PB__COORDINATE_UPDATE_COMMAND__INIT;
-    command.updates = &list, command.n_updates = 1;
-    write->done = client_written;
-    rpc_submit(rpc, write, COORDINATE_UPDATE, &command.base);
-    return CO_OK;
-}
-
 int rpc_coordinate_put(struct rpc *rpc, const Pb__Coordinate *record) {
-    if (rpc->client) return client_put(rpc, record);
+    if (rpc->client) return client_coordinate_put(rpc->client, record);
     struct coordinates *coordinates = rpc->coordinates;
     if (coordinates->config.disabled) return CO_NOTFOUND;
     if (!cluster_ready(rpc)) return CO_AGAIN;
@@ -89,7 +61,7 @@ int rpc_coordinate_put(struct rpc *rpc, const Pb__Coordinate *record) {
 }
 
 struct vivaldi_coordinate rpc_coordinate_here(struct rpc *rpc) {
-    if (rpc->client) return vivaldi_origin();
+    if (rpc->client) return client_coordinate_here(rpc->client);
     struct coordinates *coordinates = rpc->coordinates;
     uv_mutex_lock(&coordinates->lock);
     struct vivaldi_coordinate here = coordinates->here;

@@ -187,6 +187,7 @@ static void take_renew_answer(struct forwarding *f, uint64_t from, struct slice 
     struct sent *sent = sent_take(f, answer->number, from);
     if (sent && sent->renew) {
         sent->renew->ttl_ns = answer->ttl_ns, sent->renew->left_ms = answer->left_ms;
+        sent->renew->restored = answer->restored;
         if (answer->all.len) buffer_append(&sent->renew->all, answer->all.data, answer->all.len);
         sent->renew->done(sent->renew, (int)answer->outcome);
     }
@@ -291,6 +292,7 @@ static void answer_small(struct forwarding *f, const struct served *served) {
         Pb__PeerRenewAnswer answer = PB__PEER_RENEW_ANSWER__INIT;
         answer.number = served->number, answer.outcome = (uint32_t)served->outcome;
         answer.ttl_ns = served->u.renew.ttl_ns, answer.left_ms = served->u.renew.left_ms;
+        answer.restored = served->u.renew.restored;
         answer.all = (ProtobufCBinaryData){served->u.renew.all.size, (uint8_t *)served->u.renew.all.data};
         say(f, served->from, PEER_RENEW_ANSWER, &answer.base);
     }

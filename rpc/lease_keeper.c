@@ -14,6 +14,7 @@ struct lease_keeper {
     unsigned decisions;
     struct rpc_renew *gathered;          /* they wait for a round to begin */
     uint64_t round_ms;                   /* the last one began */
+    uint64_t restored;                   /* machine_restored, when the table was read */
     bool stopped;
 };
 
@@ -146,6 +147,7 @@ void lease_keeper_confirmed(struct lease_keeper *keeper, struct rpc_renew *renew
     if (error == CO_OK) lease_keeper_news(keeper, now_ms);
     for (struct rpc_renew *next; renew; renew = next) {
         next = renew->next;
+        renew->restored = keeper->restored;
         renew->done(renew, error == CO_OK ? judge(keeper, renew, now_ms) : error);
     }
 }
@@ -154,7 +156,8 @@ static void begin_round(struct lease_keeper *keeper, uint64_t now_ms) {
     struct rpc_renew *first = keeper->gathered;
     keeper->gathered = NULL;
     keeper->round_ms = now_ms;
-    if (keeper->edge.confirm(keeper->edge.data, first) == CO_OK) lease_keeper_confirmed(keeper, first, CO_OK, now_ms);
+    int rv = keeper->edge.confirm(keeper->edge.data, first);
+    if (rv != CO_AGAIN) lease_keeper_confirmed(keeper, first, rv, now_ms);
 }
 
 /* UINT64_MAX: none waits. */
@@ -185,6 +188,7 @@ static void grant_full_period(struct lease_keeper *keeper, uint64_t now_ms) {
     lease_timers_lead(keeper->timers, keeper->term, now_ms);
     int rv = session_timers_read(keeper->timers, txn, now_ms), error = lease_timers_read(keeper->timers, txn, now_ms);
     if (rv == CO_OK) rv = error;
+    keeper->restored = machine_restored(txn);
     if (rv != CO_OK) log_error("lease", "what ends by itself cannot be read from the store: %s", co_strerror(rv));
     keeper->edge.read_done(keeper->edge.data);
 }

@@ -106,6 +106,9 @@ bool rpc_known_leader(struct rpc *rpc);                                    /* ch
 /* Peers' addresses (voters), for /v1/status/peers: a copy in the arena. */
 size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses);
 
+/* Loop thread. One more address to join the cluster by ("host:port"). CO_UNSUPPORTED: this server is alone by configuration. */
+int rpc_join(struct rpc *rpc, const char *address);
+
 /* -- sessions and leases ------------------------------------------------------------------------------------------ */
 /* Renews a session or a lease with the leader: acknowledged only after a leadership round that began after it arrived, and
  * never while its end is proposed. Sessions without TTL: CO_OK. `done` on the loop thread: CO_OK, CO_NOTFOUND, CO_NOLEADER, CO_CLOSED. */
@@ -116,6 +119,7 @@ struct rpc_renew {
     enum timed kind;                     /* in: TIMED_SESSION, TIMED_LEASE */
     bool look;                           /* in: it is not renewed, only looked at; with an empty id: at all leases */
     int64_t ttl_ns, left_ms;             /* out, with CO_OK: its TTL, and how much of it the leader has left, as the answer is sent; 0: no TTL */
+    uint64_t restored;                   /* out: machine_restored, as the leader knows it; 0: not known, or none */
     struct buffer all;                   /* out, of a look at all: pb.LeasesLeft, packed; whoever asked frees it. RPC_LOOK_MAX leases: CO_TOOLARGE */
     struct rpc_renew *next;              /* rpc's own, as what follows */
     _Alignas(16) char impl[128];

@@ -141,33 +141,36 @@ def tidy_on_signals():
         signal.signal(number, end)
 
 
-# -- one server --------------------------------------------------------------------------------------------------------
-class Server:
-    def __init__(self, cluster, number, ip_address, namespace):
-        self.cluster, self.number, self.ip, self.namespace = cluster, number, ip_address, namespace
-        self.name = "s%d" % number
+# -- one server, one client agent ----------------------------------------------------------------------------------------
+class Process:
+    """What servers and client agents have in common: one program with an address and a folder of its own."""
+
+    def __init__(self, cluster, name, ip_address, namespace):
+        self.cluster, self.name, self.ip, self.namespace = cluster, name, ip_address, namespace
+        self.environment = None          # None: this process's
         self.program = COORD             # what start() runs: a test of upgrades changes it
         self.dir = os.path.join(cluster.dir, self.name)
+        while os.path.exists(self.dir):  # two agents may have one name
+            self.dir += "-"
         self.data = os.path.join(self.dir, "data")
         self.log_path = os.path.join(self.dir, "log")
         os.makedirs(self.data)
         self.proc = None
         self.paused = False
         self.expected_end = True         # somebody of us ended it
-        self.life = 0                    # rises when its state may begin anew
 
     def argv(self):
         others = ["-retry-join=" + s.ip for s in self.cluster.servers if s is not self]
-        a = [self.program, "agent", "-node=" + self.name, "-bind=" + self.ip, "-client=" + self.ip, "-data-dir=" + self.data, "-server",
-             "-bootstrap-expect=%d" % self.cluster.expect, "-log-level=" + self.cluster.log_level, *others,
-             *server_arguments(self.dir), *self.cluster.args]
+        a = [self.program, "agent", "-node=" + self.name, "-bind=" + self.ip, "-client=" + self.ip, "-data-dir=" + self.data,
+             "-log-level=" + self.cluster.log_level, *others, *self.arguments()]
         if shutil.which("setpriv"):      # should this process be killed, they go with it
             a = ["setpriv", "--pdeathsig", "KILL", *a]
         return ["nsenter", "--net=/run/netns/" + self.namespace, *a] if self.namespace else a
 
     def start(self):
         with open(self.log_path, "ab") as log:
-            self.proc = subprocess.Popen(self.argv(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.dir)
+            self.proc = subprocess.Popen(self.argv(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.dir,
+                                         env=self.environment)
         self.paused = self.expected_end = False
         return self
 
@@ -228,6 +231,38 @@ class Server:
             return ""
 
 
+class Server(Process):
+    def __init__(self, cluster, number, ip_address, namespace):
+        super().__init__(cluster, "s%d" % number, ip_address, namespace)
+        self.number = number
+        self.life = 0                    # rises when its state may begin anew
+
+    def arguments(self):
+        return ["-server", "-bootstrap-expect=%d" % self.cluster.expect, *server_arguments(self.dir), *self.cluster.args]
+
+
+class Agent(Process):
+    """A client agent; `settings` as a configuration file has them."""
+
+    def __init__(self, cluster, name, ip_address, namespace, settings=None):
+        super().__init__(cluster, name, ip_address, namespace)
+        self.settings = settings
+
+    def arguments(self):
+        if not self.settings:
+            return []
+        path = os.path.join(self.dir, "settings.json")
+        with open(path, "w") as f:
+            json.dump(self.settings, f)
+        return ["-config-file=" + path]
+
+    def server(self):
+        """The server that it is connected with, by its log; None: with none."""
+        said = re.findall(r"client: (?:connected server=(\S+)|(the connection is lost))", self.log())
+        name = said[-1][0] if said else ""
+        return next((s for s in self.cluster.servers if s.name == name), None)
+
+
 # -- a cluster ---------------------------------------------------------------------------------------------------------
 def _loopback():
     for _ in range(200):
@@ -251,7 +286,8 @@ class Cluster:
         self.log_level = log_level or os.environ.get("COORD_TEST_LOG", "info")
         self.dir = tempfile.mkdtemp(prefix="coord-cluster-")
         self.mounts = []
-        self.servers = []
+        self.servers, self.agents = [], []
+        self.plugged = 100               # numbers of agents' hosts begin behind it
         self.over = False
         hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
         resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))      # a server that crashes leaves its core in its folder
@@ -273,17 +309,25 @@ class Cluster:
             s.start()
         return self
 
+    def agent(self, name, settings=None):
+        """A host of its own with a client agent, not started."""
+        self.plugged += 1
+        namespace, address = self.hub.plug(self.plugged) if self.hub else (None, _loopback())
+        agent = Agent(self, name, address, namespace, settings)
+        self.agents.append(agent)
+        return agent
+
     def close(self):
         if self.over:
             return
         self.over = True
-        for s in self.servers:
+        for s in self.servers + self.agents:
             if s.alive():
                 s.proc.send_signal(signal.SIGCONT)
             s.kill()
         if self.hub:
             self.hub.heal()
-            for s in self.servers:
+            for s in self.servers + self.agents:
                 self.hub.unplug(s.namespace)
         for folder in self.mounts:
             subprocess.run(["umount", "-l", folder], capture_output=True)
@@ -313,12 +357,12 @@ class Cluster:
         raise AssertionError("no leader within %.0f s" % (within * SLOW))
 
     def unexpected_ends(self):
-        return [s for s in self.servers if s.proc is not None and not s.expected_end and not s.alive()]
+        return [s for s in self.servers + self.agents if s.proc is not None and not s.expected_end and not s.alive()]
 
     def confessions(self):
         """What servers said that none may say. One that was killed could not say so by its exit code."""
         words = ("ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "WARNING: ThreadSanitizer", "runtime error:", "internal error at")
-        return ["%s: %s" % (s.name, line) for s in self.servers for line in s.log().splitlines() if any(word in line for word in words)]
+        return ["%s: %s" % (s.name, line) for s in self.servers + self.agents for line in s.log().splitlines() if any(word in line for word in words)]
 
     def wait_writable(self, servers=None, within=20):
         """A write through each of `servers` succeeds; seconds that took."""

@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""Hosts of client agents die, hang, are cut off, leave, come back, share a name, have clocks that jump: what the cluster says of them, and when.
+
+    test_agent_hosts.py
+"""
+import json, os, shutil, struct, subprocess, sys, time
+import harness
+from agents import ROOM, ask, do, finish, get, life, now, ready, resolve, wait_equal
+from harness import SLOW, check, until
+
+TTL = 3.0 * max(1, min(SLOW, 4))
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def settings(**more):
+    return dict({"coord": {"node_lease_ttl": "%dms" % (TTL * 1000)}}, **more)
+
+
+def serve(agent, name="web"):
+    do(agent, "/v1/agent/service/register", {"Name": name, "Port": 80, "Check": {"CheckID": name, "TTL": "1h", "Status": "passing"}})
+
+
+class Host:
+    """An agent with a service, and a session that hangs on it."""
+
+    def __init__(self, agent, servers):
+        self.agent, self.servers = agent, servers
+        self.session = do(agent, "/v1/session/create", {"LockDelay": "0s", "Checks": ["serfHealth"]})["ID"]
+        check(do(agent, "/v1/kv/lock/%s?acquire=%s" % (agent.name, self.session), "1") is True, "it locks a key")
+
+    def in_dns(self, server):
+        found = resolve(server, "web.service.coord")
+        return found is None or isinstance(found, list) and self.agent.ip in found
+
+    def gone(self, server):
+        return (not self.in_dns(server) and life(server, self.agent.name) == "critical"
+                and get(server, "/v1/session/info/%s?stale" % self.session, 3) == [])
+
+    def ends(self, what, least, most):
+        """Out of DNS, critical, without its session between these seconds from now, at each server."""
+        begun = now()
+        while not all(self.gone(s) for s in self.servers):
+            if now() - begun < least:
+                check(self.in_dns(self.servers[0]), "%s: out of DNS after %.2f s already" % (what, now() - begun))
+            check(now() - begun < most + ROOM, "%s: still there after %.1f s: %s" % (what, now() - begun, [
+                (s.name, self.in_dns(s), life(s, self.agent.name)) for s in self.servers]))
+            time.sleep(0.02)
+        print("%s: gone after %.2f s (TTL %.0f s)" % (what, now() - begun, TTL), flush=True)
+
+    def returns(self, what, within):
+        begun = now()
+        until("%s: it is back" % what, lambda: all(life(s, self.agent.name) == "passing" and self.in_dns(s) for s in self.servers), within)
+        print("%s: back after %.2f s" % (what, now() - begun), flush=True)
+
+
+def killed(cluster, agent, servers):
+    host = Host(agent, servers)
+    agent.kill()
+    host.ends("killed", TTL / 2, TTL + 1)              # TTL/2: the last renewal is at most a third of a TTL ago
+    agent.start()
+    host.returns("after a kill", 5)
+
+
+def hangs(cluster, agent, servers):
+    host = Host(agent, servers)
+    agent.pause()
+    host.ends("stopped by SIGSTOP", TTL / 2, TTL + 1)
+    agent.resume()
+    host.returns("goes on", 5)
+
+
+def cut_off(cluster, agent, servers):
+    if not cluster.hub:
+        return
+    for what, sources, destinations in (("nothing from it arrives", [agent], servers), ("nothing arrives at it", servers, [agent])):
+        host = Host(agent, servers)
+        cluster.cut_one_way(sources, destinations)
+        host.ends(what, TTL / 2, TTL + 1)
+        serve(agent, "meanwhile")                      # what is local goes on
+        cluster.heal()
+        host.returns(what, 10)
+        until("what came meanwhile is there", lambda: get(servers[0], "/v1/catalog/service/meanwhile"), 10)
+        do(agent, "/v1/agent/service/deregister/meanwhile")
+
+
+def leaves(cluster, agent, servers):
+    begun = now()
+    check(agent.terminate() == 0, "it ends well")
+    until("the node is gone at once", lambda: all(get(s, "/v1/catalog/node/%s?stale" % agent.name) is None for s in servers), 1)
+    print("left by SIGTERM: gone after %.2f s" % (now() - begun), flush=True)
+    check(agent.ip not in (resolve(servers[0], "web.service.coord") or []), "its services as well")
+    agent.start()
+    ready([agent])
+    until("its services come again", lambda: agent.ip in (resolve(servers[0], "web.service.coord") or []), 5)
+
+
+def reaped(cluster, agent, servers):
+    """Its reconnect_timeout is 2 s."""
+    serve(agent, "short")
+    until("it is there", lambda: get(servers[0], "/v1/catalog/service/short"), 5)
+    agent.kill()
+    begun = now()
+    until("dead first", lambda: life(servers[0], agent.name) == "critical", TTL + 2)
+    dead = now() - begun
+    until("then removed", lambda: all(get(s, "/v1/catalog/node/%s?stale" % agent.name) is None for s in servers), 6)
+    print("killed: critical after %.2f s, reaped after %.2f s (reconnect_timeout 2 s)" % (dead, now() - begun), flush=True)
+    check(now() - begun - dead > 1, "not before its time")
+    agent.start()
+    ready([agent])
+    wait_equal("after it was reaped", [agent], servers, 5)
+
+
+def two_of_a_name(cluster, first, servers):
+    second = cluster.agent(first.name, settings())
+    second.start()
+    words = "another agent has this node's name: waiting until its lease has ended"
+    until("the second says that it waits", lambda: words in second.log(), 10)
+    do(second, "/v1/agent/service/register", {"Name": "seconds", "Port": 2})
+    begun = now()
+    while now() - begun < TTL + 1:
+        check(get(servers[0], "/v1/catalog/node/" + first.name)["Node"]["Address"] == first.ip, "the first keeps the name")
+        check(life(servers[0], first.name) == "passing", "the first is well")
+        check(not get(servers[0], "/v1/catalog/service/seconds"), "the second writes nothing")
+        time.sleep(0.1)
+    check(second.log().count(words) == 1, "it says so once")
+    first.kill()
+    begun = now()
+    until("the second has the name", lambda: (get(servers[0], "/v1/catalog/node/" + first.name) or {"Node": {"Address": ""}})["Node"]["Address"] == second.ip, TTL + 4)
+    print("the second of a name took over %.2f s after the first was killed" % (now() - begun), flush=True)
+    wait_equal("the second of a name", [second], servers, 5)
+    first.start()
+    until("now the first waits", lambda: first.log().count(words) == 1, 10)
+    check(life(servers[0], first.name) == "passing" and get(servers[0], "/v1/catalog/service/seconds"), "the second is well")
+    second.terminate()
+    until("and has it again", lambda: (get(servers[0], "/v1/catalog/node/" + first.name) or {"Node": {"Address": ""}})["Node"]["Address"] == first.ip, 5)
+    wait_equal("the first of a name", [first], servers, 5)
+
+
+def clocks(cluster, agent, servers):
+    """An hour either way: nothing happens. Through a library that is preloaded."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if not compiler:
+        print("no compiler: clocks are not shifted", flush=True)
+        return
+    library, shift = os.path.join(cluster.dir, "clock.so"), os.path.join(cluster.dir, "shift")
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, os.path.join(HERE, "shifted_clock.c")], check=True)
+
+    def jump(seconds):
+        with open(shift, "r+b" if os.path.exists(shift) else "wb") as f:
+            f.write(struct.pack("=q", seconds))
+    jump(0)
+    agent.kill()
+    agent.environment = dict(os.environ, LD_PRELOAD=library, SHIFTED_CLOCK=shift,
+                             ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0")
+    agent.start()
+    ready([agent])
+    do(agent, "/v1/agent/check/register", {"CheckID": "alive", "Name": "alive", "TTL": "20s", "Status": "passing"})
+    host = Host(agent, servers)
+    until("all is well", lambda: host.in_dns(servers[0]), 5)
+    index = get(servers[0], "/v1/session/info/" + host.session)[0]["ModifyIndex"]
+    for seconds in (3600, -3600, 0):
+        jump(seconds)
+        begun, lines = now(), len(agent.log().splitlines())
+        while now() - begun < TTL + 1:
+            check(life(servers[0], agent.name) == "passing", "%+d s: it is passing" % seconds)
+            check(host.in_dns(servers[0]), "%+d s: in DNS" % seconds)
+            statuses = {c["CheckID"]: c["Status"] for c in get(servers[0], "/v1/health/node/" + agent.name)}
+            check(statuses["alive"] == "passing", "%+d s: its TTL check is passing" % seconds)
+            time.sleep(0.1)
+        check(do(agent, "/v1/kv/clock", "1") is True and get(agent, "/v1/kv/clock"), "%+d s: it reads and writes" % seconds)
+        said = agent.log().splitlines()[lines:]
+        check(not [l for l in said if "WARN" in l or "ERROR" in l], "%+d s: it has nothing to say: %s" % (seconds, said))
+    check(get(servers[0], "/v1/session/info/" + host.session)[0]["ModifyIndex"] == index, "its session lives")
+    year = time.strftime("%H")
+    print("the clock of an agent jumped by an hour, and back by two: nothing happened (%s h here)" % year, flush=True)
+
+
+def main():
+    harness.tidy_on_signals()
+    with harness.Cluster(3) as cluster:
+        cluster.start()
+        cluster.wait_writable()
+        agents = [cluster.agent("a%d" % n, settings(**({"reconnect_timeout": "2s"} if n == 3 else {}))) for n in (1, 2, 3)]
+        for agent in agents:
+            agent.start()
+        ready(agents)
+        for agent in agents[:2]:
+            serve(agent)
+        servers = cluster.servers
+        until("both are in DNS", lambda: all(resolve(s, "web.service.coord") == sorted(a.ip for a in agents[:2]) for s in servers), 5)
+        killed(cluster, agents[0], servers)
+        hangs(cluster, agents[0], servers)
+        cut_off(cluster, agents[0], servers)
+        leaves(cluster, agents[0], servers)
+        reaped(cluster, agents[2], servers)
+        two_of_a_name(cluster, agents[0], servers)
+        clocks(cluster, agents[1], servers)
+        finish(cluster)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

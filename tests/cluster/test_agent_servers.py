@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""Client agents when servers die, all of them or the one that matters, come back, or are set back to an old backup.
+
+    test_agent_servers.py [--agents N]
+"""
+import argparse, http.client, json, os, select, subprocess, sys, time
+import harness
+from agents import ROOM, ask, do, equal, finish, get, metric, now, ready, resolve, wait_equal
+from harness import MULTIPLIER, SLOW, check, until
+
+
+def arguments():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--agents", type=int, default=12)
+    return p.parse_args()
+
+
+def spread(agents):
+    return {a.name: a.server() and a.server().name for a in agents}
+
+
+def written_within(agent, what, most):
+    """The next write through the agent: seconds until one succeeded. Each is asked for once more when it was refused."""
+    begun = now()
+    until(what, lambda: agent.try_put("/v1/kv/through/" + agent.name, timeout=8), most)
+    took = now() - begun
+    print("%s: written after %.2f s" % (what, took), flush=True)
+    check(took < most + ROOM, "%s: %.2f s" % (what, took))
+    return took
+
+
+def their_server_dies(cluster, agents):
+    """The one that an agent is connected with, a follower; then the leader."""
+    leader = cluster.leader()
+    agent = next(a for a in agents if a.server() is not leader)
+    victim = agent.server()
+    victim.kill()
+    written_within(agent, "its server was killed", 1.2)
+    check(agent.server() is not victim, "it moved")
+    victim.start()
+    cluster.wait_writable()
+    leader = cluster.leader()
+    on_leader, elsewhere = next(a for a in agents if a.server() is leader), next(a for a in agents if a.server() is not leader)
+    leader.kill()
+    for agent in (on_leader, elsewhere):
+        written_within(agent, "the leader was killed, %s" % ("its own server" if agent is on_leader else "not its server"), 4)
+    leader.start()
+    cluster.wait_writable()
+
+
+class Waiting:
+    """Blocking queries at one agent, each on a key of its own, one connection each. Written down: what came, when."""
+
+    def __init__(self, agent, count, index):
+        self.agent, self.open, self.came = agent, {}, {}
+        for number in range(count):
+            c = http.client.HTTPConnection(agent.ip, 8500, timeout=60 * SLOW)
+            c.request("GET", "/v1/kv/wait/%d?index=%d&wait=120s" % (number, index))
+            self.open[number] = c
+
+    def collect(self, numbers):
+        for number in numbers:
+            answer = self.open.pop(number).getresponse()
+            check(answer.status == 200, "the query for %d: %d" % (number, answer.status))
+            self.came[number] = (int(answer.headers["X-Consul-Index"]), json.loads(answer.read())[0]["ModifyIndex"])
+
+    def hang_up(self):
+        for c in self.open.values():
+            c.close()
+        self.open = {}
+
+
+def waiting(servers):
+    return sum(metric(s, "coord_rpc_agent_fetches") for s in servers if s.alive())
+
+
+def wait_for_keys(cluster, agents, count=1000):
+    """1,000 at once through one agent; each is woken by its own key, also after the loss of the server; hanging up frees them."""
+    agent = agents[1]
+    do(agent, "/v1/kv/wait/first", "1")
+    index = int(ask(agent, "GET", "/v1/kv/wait/first")[1]["X-Consul-Index"])
+    before = waiting(cluster.servers)
+    queries = Waiting(agent, count, index)
+    until("all wait at a server", lambda: waiting(cluster.servers) - before >= count, 15)
+    touched = list(range(0, count, 10))
+    for number in touched[:50]:
+        do(agent, "/v1/kv/wait/%d" % number, "2")
+    queries.collect(touched[:50])
+    victim = agent.server()
+    victim.kill()
+    until("the agent moved", lambda: agent.server() not in (None, victim), 5)
+    begun = now()
+    for number in touched[50:]:
+        until("writes go on", lambda: agent.try_put("/v1/kv/wait/%d" % number), 10)
+    queries.collect(touched[50:])
+    print("woken after the loss of the server: %d of %d queries, %.2f s" % (len(touched) - 50, count, now() - begun), flush=True)
+    check(all(at == modified for at, modified in queries.came.values()), "each by its own key")
+    victim.start()
+    cluster.wait_writable()
+    early = select.poll()
+    for c in queries.open.values():
+        early.register(c.sock, select.POLLIN)
+    check(not early.poll(300), "nobody else was woken: %d" % len(early.poll(0)))
+    queries.hang_up()
+    until("those that hung up are forgotten", lambda: waiting(cluster.servers) <= before + 5, 10)
+
+
+def all_servers_gone(cluster, agents):
+    """Discovery goes on from what was asked before, marked with its age; a key is not read, and that is said in time."""
+    agent = agents[0]
+    do(agent, "/v1/agent/service/register", {"Name": "web", "Port": 80, "Check": {"TTL": "1h", "Status": "passing"}})
+    path = "/v1/health/service/web?passing"
+    until("DNS and HTTP know it", lambda: resolve(agent, "web.service.coord") == [agent.ip] and len(get(agent, path) or []) == 1, 5)
+    status, headers, fresh = ask(agent, "GET", path)
+    check("X-Coord-Age" not in headers and headers["X-Consul-KnownLeader"] == "true", "fresh: %s" % dict(headers))
+    for s in cluster.servers:
+        s.kill()
+    killed = now()
+    until("old answers are given", lambda: ask(agent, "GET", path)[1].get("X-Coord-Age"), 5)
+    for _ in range(5):
+        asked = now()
+        status, headers, kept = ask(agent, "GET", path)
+        check(status == 200 and kept == fresh, "what was: %d %s" % (status, kept))
+        check(0 < int(headers["X-Coord-Age"]) <= now() - killed + 10 * SLOW and int(headers["X-Consul-LastContact"]) > 0, dict(headers))
+        check(now() - asked < 1.5 * SLOW, "without delay: %.2f s" % (now() - asked))
+        check(resolve(agent, "web.service.coord") == [agent.ip], "DNS goes on: %r" % resolve(agent, "web.service.coord"))
+        time.sleep(0.3)
+    begun = now()
+    status, headers, why = ask(agent, "GET", "/v1/kv/through", timeout=20 * SLOW)
+    print("a key without servers: %d %r after %.1f s" % (status, why.strip(), now() - begun), flush=True)
+    check(status == 500 and "leader" in why.lower() and now() - begun < 7.5 + ROOM, "a key: %d %s" % (status, why))
+    check(not agent.try_put("/v1/kv/through/x", timeout=20 * SLOW), "no write is said to have been done")
+    for s in cluster.servers:
+        s.start()
+    cluster.wait_writable()
+    until("fresh again", lambda: "X-Coord-Age" not in ask(agent, "GET", path)[1] and ask(agent, "GET", path)[0] == 200, 10)
+    do(agent, "/v1/agent/service/deregister/web")
+    until("and DNS follows", lambda: resolve(agent, "web.service.coord") == 3, 5)
+    until("and keys are read", lambda: ask(agent, "GET", "/v1/kv/?keys")[0] == 200, 5)
+
+
+def old_backup(cluster, agents):
+    """Restored to a time before half of what there is: every agent asserts itself again, once."""
+    for agent in agents:
+        do(agent, "/v1/agent/service/register", {"Name": "before", "Port": 1, "Check": {"CheckID": "before", "TTL": "1h", "Status": "passing"}})
+    wait_equal("before the backup", agents, cluster.servers, 5)
+    server, path = cluster.leader(), os.path.join(cluster.dir, "backup")
+
+    def snapshot(word):
+        argv = [harness.COORD, "snapshot", word, "-http-addr=%s:8500" % server.ip, path]
+        r = subprocess.run(argv, capture_output=True, text=True, timeout=60 * SLOW)
+        check(r.returncode == 0, "snapshot %s: %s%s" % (word, r.stdout, r.stderr))
+    snapshot("save")
+    for number, agent in enumerate(agents):
+        do(agent, "/v1/agent/service/deregister/before")
+        for port in range(3):
+            do(agent, "/v1/agent/service/register", {"Name": "after%d" % port, "Port": port + 1, "Check": {"CheckID": "after%d" % port, "TTL": "1h"}})
+    wait_equal("before the restore", agents, cluster.servers, 5)
+    applied = metric(server, "coord_raft_applied_total")
+    snapshot("restore")
+    took = wait_equal("after the restore of an old backup", agents, cluster.servers, 30)
+    until("all nodes are passing", lambda: all(c["Status"] == "passing" for c in get(server, "/v1/health/state/any")
+                                               if c["CheckID"] == "serfHealth"), 30)
+    entries = metric(server, "coord_raft_applied_total") - applied
+    print("%d agents asserted themselves within %.1f s, %d entries" % (len(agents), took, entries), flush=True)
+    check(entries < 10 * (len(agents) + 3) + 20, "no stampede: %d entries" % entries)
+
+
+def main():
+    options = arguments()
+    harness.tidy_on_signals()
+    with harness.Cluster(3) as cluster:
+        cluster.start()
+        cluster.wait_writable()
+        agents = [cluster.agent("a%d" % n, {"node_id": "%08d-0000-4000-8000-000000000000" % n, "coord": {"node_lease_ttl": "%ds" % (4 * MULTIPLIER)}})
+                  for n in range(1, options.agents + 1)]
+        for agent in agents:
+            agent.start()
+        ready(agents)
+        at_first = spread(agents)
+        print("%d agents: %s" % (len(agents), {s.name: list(at_first.values()).count(s.name) for s in cluster.servers}), flush=True)
+        check(len(set(at_first.values())) == 3 or not cluster.hub, "no server is without any")
+        agents[3].kill()
+        agents[3].start()
+        until("the same server after a restart", lambda: agents[3].server() and (SLOW > 1 or agents[3].server().name == at_first["a4"]), 5)
+        their_server_dies(cluster, agents)
+        returned = now()
+        old_backup(cluster, agents)
+        # A sanitizer's build may have been late for its own server at first.
+        until("agents go back where they belong",
+              lambda: spread(agents) == at_first if SLOW == 1 else set(spread(agents).values()) == {s.name for s in cluster.servers}, 75)
+        print("the agents were spread as at first %.0f s after the servers' return" % (now() - returned), flush=True)
+        wait_for_keys(cluster, agents)
+        all_servers_gone(cluster, agents)
+        finish(cluster)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
