@@ -8,7 +8,7 @@ import harness
 from agents import ROOM, ask, do, finish, get, life, now, ready, resolve, wait_equal
 from harness import SLOW, check, until
 
-TTL = 3.0 * max(1, min(SLOW, 4))
+TTL = 3.0 * min(SLOW, 2)
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
