@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "agent/acts.h"
 #include "agent/definitions.h"
 #include "agent/describe.h"
 #include "agent/flags.h"
@@ -28,7 +29,10 @@ struct agent {
     struct config config;
     struct identity identity;
     uv_loop_t loop;
-    uv_signal_t interrupt, terminate;
+    uv_signal_t interrupt, terminate, hangup;
+    int argc;
+    char **argv;
+    struct acts *acts;
     uv_work_t stop_work;
     struct rpc *rpc;
     struct local *local;
@@ -86,7 +90,9 @@ static int start_client(struct agent *agent, struct fault *fault) {
                                        .node_id = agent->identity.node_id,
                                        .bind = c->bind_addr,
                                        .port = c->server_port > 0 ? (uint16_t)c->server_port : 8300,
-                                       .join = c->retry_join.items};
+                                       .join = c->retry_join.items,
+                                       .no_coordinates = c->disable_coordinates,
+                                       .coordinate_interval_ms = (uint64_t)c->coordinate_interval_ns / 1000000};
     return rpc_client_start(&agent->loop, &config, &agent->rpc, fault);
 }
 
@@ -198,7 +204,9 @@ static int start_http(struct agent *agent, struct fault *fault) {
                            .kv_value_max = c->kv_max_value_size,
                            .session_ttl_min_ns = c->session_ttl_min_ns,
                            .describe = describe_config,
-                           .describe_data = &agent->config};
+                           .describe_data = &agent->config,
+                           .act = acts_take,
+                           .act_data = agent->acts};
     return http_start(&config, &env, &agent->http, fault);
 }
 
@@ -245,13 +253,19 @@ static void local_stopped(void *data) {
     stop_rpc(agent);
 }
 
-static void http_stopped(uv_work_t *work, int status) {
-    struct agent *agent = work->data;
-    (void)status;
+static void acts_stopped(void *data) {
+    struct agent *agent = data;
+    agent->acts = NULL;
     if (agent->local)
         local_stop(agent->local, local_stopped, agent);
     else if (agent->rpc)
         stop_rpc(agent);
+}
+
+static void http_stopped(uv_work_t *work, int status) {
+    struct agent *agent = work->data;
+    (void)status;
+    acts_stop(agent->acts, acts_stopped, agent);
 }
 
 /* In the pool: the loop has to turn meanwhile, so that writes under way are answered with their outcome. */
@@ -265,6 +279,7 @@ static void stop(struct agent *agent) {
     agent->stopping = true;
     uv_close((uv_handle_t *)&agent->interrupt, NULL);
     uv_close((uv_handle_t *)&agent->terminate, NULL);
+    uv_close((uv_handle_t *)&agent->hangup, NULL);
     dns_stop(agent->dns);
     agent->stop_work.data = agent;
     CHECK(uv_queue_work(&agent->loop, &agent->stop_work, stop_http, http_stopped) == 0);
@@ -272,15 +287,39 @@ static void stop(struct agent *agent) {
 
 static void left(void *data) { stop(data); }
 
-/* Leaves in order where the settings say so; a second signal does not wait for it. */
+/* In order: the node goes from the catalog at once, with all that is on it. */
+static void leave(void *data) {
+    struct agent *agent = data;
+    if (agent->leaving || !agent->local) {
+        stop(agent);
+        return;
+    }
+    agent->leaving = true;
+    local_leave(agent->local, left, agent);
+}
+
+/* A second signal does not wait for it. */
 static void on_signal(uv_signal_t *handle, int number) {
     struct agent *agent = handle->data;
     const struct config *c = &agent->config;
-    bool leave = agent->local && !agent->leaving && (number == SIGINT ? !c->skip_leave_on_interrupt : c->leave_on_terminate);
-    log_info("agent", "%s signal=%s", leave ? "leaving" : "stopping", number == SIGINT ? "SIGINT" : "SIGTERM");
-    agent->leaving = true;
-    if (leave) local_leave(agent->local, left, agent);
+    bool wanted = !agent->leaving && (number == SIGINT ? !c->skip_leave_on_interrupt : c->leave_on_terminate);
+    log_info("agent", "%s signal=%s", wanted ? "leaving" : "stopping", number == SIGINT ? "SIGINT" : "SIGTERM");
+    if (wanted) leave(agent);
     else stop(agent);
+}
+
+static void on_hangup(uv_signal_t *handle, int number) {
+    struct agent *agent = handle->data;
+    (void)number;
+    log_info("agent", "reading the configuration again signal=SIGHUP");
+    if (agent->acts) acts_reload(agent->acts);
+}
+
+static int start_acts(struct agent *agent) {
+    struct acts_config config = {.loop = &agent->loop, .rpc = agent->rpc, .local = agent->local, .config = &agent->config, .argc = agent->argc,
+                                 .argv = agent->argv, .leave = leave, .data = agent};
+    agent->acts = acts_new(&config);
+    return CO_OK;
 }
 
 /* -- life
@@ -340,7 +379,9 @@ static void prepare_process(struct agent *agent) {
     CHECK(uv_loop_init(&agent->loop) == 0);
     uv_signal_init(&agent->loop, &agent->interrupt);
     uv_signal_init(&agent->loop, &agent->terminate);
-    agent->interrupt.data = agent->terminate.data = agent;
+    uv_signal_init(&agent->loop, &agent->hangup);
+    agent->interrupt.data = agent->terminate.data = agent->hangup.data = agent;
+    uv_signal_start(&agent->hangup, on_hangup, SIGHUP);
     uv_signal_start(&agent->interrupt, on_signal, SIGINT);
     uv_signal_start(&agent->terminate, on_signal, SIGTERM);
 }
@@ -348,6 +389,7 @@ static void prepare_process(struct agent *agent) {
 static int start_parts(struct agent *agent, struct fault *fault) {
     int rv = start_rpc(agent, fault);
     if (rv == CO_OK) rv = start_local(agent, fault);
+    if (rv == CO_OK) rv = start_acts(agent);
     if (rv == CO_OK) rv = start_http(agent, fault);
     if (rv == CO_OK) rv = start_dns(agent, fault);
     return rv;
@@ -394,6 +436,7 @@ int agent_main(int argc, char **argv) {
         return 0;
     }
     struct agent *agent = mem_zalloc(sizeof *agent);
+    agent->argc = argc, agent->argv = argv;
     if (!ready_to_run(agent, argc, argv)) return agent_free(agent);
     struct fault fault = {0};
     int rv;

@@ -40,7 +40,12 @@ int cmd_read_file(const char *path, struct buffer *out, struct fault *fault);
 int cmd_read_value(const char *argument, struct buffer *out, struct fault *fault);
 
 /* The commands. */
+int cmd_force_leave(int argc, char **argv);
+int cmd_join(int argc, char **argv);
+int cmd_leave(int argc, char **argv);
+int cmd_maint(int argc, char **argv);
 int cmd_members(int argc, char **argv);
+int cmd_reload(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_kv(int argc, char **argv);
 int cmd_lease(int argc, char **argv);

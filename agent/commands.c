@@ -15,11 +15,16 @@ static int version_main(int argc, char **argv) {
 
 static const struct cli_command commands[] = {
     {"agent", "run an agent or a server", agent_main},
+    {"force-leave", "remove a node whose agent has failed", cmd_force_leave},
     {"info", "figures of the agent", cmd_info},
+    {"join", "one more address for an agent to join by", cmd_join},
     {"kv", "read and write keys", cmd_kv},
     {"lease", "leases: grant, renew, revoke, list", cmd_lease},
+    {"leave", "have an agent leave and end", cmd_leave},
+    {"maint", "maintenance mode of a node or a service", cmd_maint},
     {"members", "list the cluster's members", cmd_members},
     {"operator", "servers of the cluster: list, remove, health", cmd_operator},
+    {"reload", "have an agent read its configuration files again", cmd_reload},
     {"rtt", "estimate the round trip time between two nodes", cmd_rtt},
     {"snapshot", "save, restore and inspect backups", cmd_snapshot},
     {"verify", "check the data folder of a stopped server, without changing it", cmd_verify},

@@ -3,10 +3,8 @@
 #include "base/check.h"
 
 #define SECOND 1000000000ull
-/* How often an alias is looked at without a cause: others' nodes tell nobody; what is local does, and this is for the case that a
- * cause was missed. */
-#define ALIAS_REMOTE (1 * (int64_t)SECOND)
-#define ALIAS_LOCAL  (60 * (int64_t)SECOND)
+/* How often an alias is looked at without a cause, for the case that one was missed. */
+#define ALIAS_PERIOD (60 * (int64_t)SECOND)
 
 static uint64_t later(uint64_t now_ns, int64_t by_ns) {
     uint64_t by = by_ns > 0 ? (uint64_t)by_ns : 0;
@@ -14,8 +12,7 @@ static uint64_t later(uint64_t now_ns, int64_t by_ns) {
 }
 
 static int64_t period_of(const struct check_definition *definition) {
-    if (definition->kind != CHECK_ALIAS) return definition->interval_ns;
-    return *definition->alias_node ? ALIAS_REMOTE : ALIAS_LOCAL;
+    return definition->kind == CHECK_ALIAS ? ALIAS_PERIOD : definition->interval_ns;
 }
 
 static void set_status(struct check *check, Pb__Status status, uint64_t now_ns) {

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "health/local_internal.h"
+#include "health/local_follow.h"
 #include "health/liveness.h"
 #include "health/store_files.h"
 #include "health/sync.h"
@@ -197,6 +197,7 @@ int local_start(uv_loop_t *loop, const struct local_config *config, struct rpc *
     runners_init(&local->runners, loop);
     local->runners.look = local_alias_look;
     local->runners.look_data = local;
+    local->follows = follows_new(local);
     local->sync = sync_new(local);
     if (config->lease_ttl_ns > 0) local->liveness = liveness_new(local, liveness_changed);
     *out = local;
@@ -237,13 +238,12 @@ void local_stop(struct local *local, void (*closed)(void *data), void *data) {
     local->closed = closed;
     local->closed_data = data;
     local->stopping = true;
-    local->closing += 4 + (local->files != NULL) + (local->liveness != NULL);
+    local->closing += 5 + (local->files != NULL) + (local->liveness != NULL);
     if (local->liveness) liveness_close(local->liveness);
     watchers_close(local);
     dismiss_waiters(local);
     sync_close(local->sync);
-    if (local->alias_reader) rpc_reader_free(local->alias_reader);
-    local->alias_reader = NULL;
+    follows_close(local->follows);
     runners_close(&local->runners, on_runners_closed);
     uv_close((uv_handle_t *)&local->wake, on_handle_closed);
     uv_close((uv_handle_t *)&local->clock, on_handle_closed);
@@ -303,6 +303,14 @@ int local_check_deregister(struct local *local, struct slice check_id) {
     if (check) check_remove(local, check);
     local_unlock(local);
     return check ? CO_OK : CO_NOTFOUND;
+}
+
+bool local_from_file(struct local *local, struct slice id, bool check) {
+    local_lock(local);
+    const struct item *item = item_find(check ? &local->checks : &local->services, id);
+    bool yes = item && !item->removed && !item->persist;
+    local_unlock(local);
+    return yes;
 }
 
 /* Text beyond the limit is cut, and says so. */

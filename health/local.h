@@ -84,6 +84,7 @@ struct local_config {
     struct check_permission permission;
     uint32_t flap_limit;                                    /* at most FLAP_LIMIT_MOST (health/flap.h); 0: off */
     int64_t flap_window_ns;
+    int64_t alias_lost_ns;                                  /* 0: 15 s (local_follow.h) */
 };
 
 struct local;
@@ -97,6 +98,8 @@ int local_service_register(struct local *local, struct service_definition *defin
 int local_service_deregister(struct local *local, struct slice id);                /* CO_NOTFOUND */
 int local_check_register(struct local *local, struct check_definition *definition, bool persist, struct fault *fault);
 int local_check_deregister(struct local *local, struct slice check_id);            /* CO_NOTFOUND */
+/* It stands, and came from a configuration file. */
+bool local_from_file(struct local *local, struct slice id, bool check);
 /* TTL checks: pass, warn, fail, update. CO_NOTFOUND, or CO_INVALID (not a TTL check) with a fault. */
 int local_check_update(struct local *local, struct slice check_id, Pb__Status status, struct slice output, struct fault *fault);
 int local_service_maintenance(struct local *local, struct slice id, bool enable, struct slice reason);    /* CO_NOTFOUND */

@@ -1,7 +1,7 @@
-/* What alias checks look at: local checks at once, other nodes' as this server's catalog has them. */
+/* What alias checks look at: local checks as they are here, other nodes' as the servers have them (local_follow.h). */
 #include "base/check.h"
 #include "base/clock.h"
-#include "health/local_internal.h"
+#include "health/local_follow.h"
 
 #define STEPS_MOST 1000 /* of a walk along aliases of aliases */
 
@@ -50,40 +50,33 @@ static void look_here(struct local *local, const struct check_definition *alias,
 /* -- elsewhere
  * -------------------------------------------------------------------------------------------------------- */
 
-/* The records that count, copied out of the store. */
-static int read_node(struct store_txn *txn, const struct check_definition *alias, struct arena *arena,
-                     struct alias_target *target) {
-    Pb__NodeRequest request = PB__NODE_REQUEST__INIT;
-    struct query_result services = {0}, checks = {0};
-    request.node = alias->alias_node;
-    int error = query_node_services.run(txn, &request.base, arena, &services);
-    if (error == CO_OK) error = query_node_checks.run(txn, &request.base, arena, &checks);
-    if (error != CO_OK) return error;
-    const Pb__NodeServicesResult *node = (const Pb__NodeServicesResult *)services.message;
-    const Pb__ChecksResult *all = (const Pb__ChecksResult *)checks.message;
-    target->found = services.found && *alias->alias_service == '\0';
-    for (size_t i = 0; services.found && node && i < node->n_services; i++) {
+/* The records that count. */
+static int look_there(struct local *local, const struct check_definition *alias, struct arena *arena,
+                      struct alias_target *target, struct fault *fault) {
+    ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
+    struct follow_seen seen;
+    int error = follow_see(local->follows, alias->alias_node, &seen);
+    if (error != CO_OK) return fault_set(fault, error, "%s", co_strerror(error));
+    const Pb__NodeServicesResult *node =
+        pb__node_services_result__unpack(&allocator, seen.services.size, (const uint8_t *)seen.services.data);
+    const Pb__ChecksResult *all =
+        pb__checks_result__unpack(&allocator, seen.checks.size, (const uint8_t *)seen.checks.data);
+    if (!node || !all) return fault_set(fault, CO_CORRUPT, "%s", co_strerror(CO_CORRUPT));
+    target->found = seen.found && *alias->alias_service == '\0';
+    for (size_t i = 0; seen.found && i < node->n_services; i++) {
         if (strcmp(node->services[i]->id, alias->alias_service) == 0) target->found = true;
     }
-    target->checks = arena_alloc(arena, ((all ? all->n_checks : 0) + 1) * sizeof *target->checks);
-    for (size_t i = 0; all && i < all->n_checks; i++) {
+    target->checks = arena_alloc(arena, (all->n_checks + 1) * sizeof *target->checks);
+    for (size_t i = 0; i < all->n_checks; i++) {
         const char *of = all->checks[i]->service_id;
-        if (*of && strcmp(of, alias->alias_service) != 0) continue;
-        target->checks[target->count++] = check_copy(all->checks[i], arena);
+        if (*of == '\0' || strcmp(of, alias->alias_service) == 0) target->checks[target->count++] = all->checks[i];
     }
     return CO_OK;
 }
 
-static int look_there(struct local *local, const struct check_definition *alias, struct arena *arena,
-                      struct alias_target *target, struct fault *fault) {
-    int error = rpc_serves(local->rpc);
-    if (error == CO_OK) {
-        if (!local->alias_reader) local->alias_reader = rpc_reader_new(local->rpc);
-        struct store_txn *txn = rpc_read_begin(local->alias_reader);
-        error = txn ? read_node(txn, alias, arena, target) : CO_IO;
-        rpc_read_end(local->alias_reader);
-    }
-    return error == CO_OK ? CO_OK : fault_set(fault, error, "%s", co_strerror(error));
+bool local_alias_known(struct local *local, const struct check_definition *alias) {
+    struct follow_seen seen;
+    return is_local(local, alias) || follow_see(local->follows, alias->alias_node, &seen) != CO_AGAIN;
 }
 
 int local_alias_look(void *data, const struct check_definition *definition, struct arena *arena,
@@ -101,14 +94,31 @@ int local_alias_look(void *data, const struct check_definition *definition, stru
 /* -- when
  * ----------------------------------------------------------------------------------------------------------- */
 
+/* Under the lock. */
+static void follow_what_is_aliased(struct local *local) {
+    follows_want_begin(local->follows);
+    LIST_FOREACH(link, &local->aliases) {
+        const struct check_definition *alias = LIST_ENTRY(link, struct local_check, of_aliases)->shared->definition;
+        if (!is_local(local, alias)) follows_want(local->follows, alias->alias_node);
+    }
+    follows_want_end(local->follows);
+}
+
 /* An alias that changes is a change as well: those that look at it look again, until nothing changes any more. */
 void local_aliases_refresh(struct local *local) {
     local_lock(local);
     bool changed = local->alias_generation != local->generation;
+    if (local->aliases_changed) follow_what_is_aliased(local);
     local->alias_generation = local->generation;
+    local->aliases_changed = false;
+    local_unlock(local);
+    follows_look(local->follows);
+    local_lock(local);
     LIST_FOREACH(link, &local->aliases) {
         struct local_check *alias = LIST_ENTRY(link, struct local_check, of_aliases);
-        if (!changed || !is_local(local, alias->shared->definition)) continue;
+        const struct check_definition *definition = alias->shared->definition;
+        bool concerned = is_local(local, definition) ? changed : follow_changed(local->follows, definition->alias_node);
+        if (!concerned) continue;
         check_hurry(&alias->core, clock_mono_ns());
         if (list_empty(&alias->restart)) list_append(&local->restarts, &alias->restart);
     }

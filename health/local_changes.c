@@ -18,11 +18,22 @@ static void restart(struct local *local, struct local_check *check) {
     local_wake(local);
 }
 
+static void alias_note(struct local *local, struct local_check *check) {
+    list_append(&local->aliases, &check->of_aliases);
+    local->aliases_changed = true;
+}
+
+static void alias_forget(struct local *local, struct local_check *check) {
+    if (list_empty(&check->of_aliases)) return;
+    list_remove(&check->of_aliases);
+    local->aliases_changed = true;
+}
+
 static void check_gone(struct local *local, struct local_check *check) {
     check->item.removed = true;
     check->item.hash = 0; /* should it come back, it has to travel */
     list_remove(&check->of_service);
-    list_remove(&check->of_aliases);
+    alias_forget(local, check);
     if (check->item.has_file) item_save(local, &check->item);
     item_touch(local, &check->item);
     restart(local, check);
@@ -120,8 +131,8 @@ static struct local_check *check_install(struct local *local, struct check_defin
     check->item.removed = false;
     check->is_maintenance = false;
     list_remove(&check->of_service);
-    list_remove(&check->of_aliases);
-    if (definition->kind == CHECK_ALIAS) list_append(&local->aliases, &check->of_aliases);
+    alias_forget(local, check);
+    if (definition->kind == CHECK_ALIAS) alias_note(local, check);
     if (*definition->service_id) {
         struct local_service *service = live_service(local, slice_text(definition->service_id));
         CHECK(service != NULL);
@@ -259,7 +270,7 @@ int maintenance_put(struct local *local, struct slice service_id, struct slice r
         check_end(&check->core);
         check_init(&check->core, definition, clock_mono_ns(), 0);
         check->held_shown = false;
-        list_remove(&check->of_aliases);
+        alias_forget(local, check);
         if (service) list_append(&service->checks, &check->of_service);
         if (!restored) item_save(local, &check->item);
         item_changed(local, &check->item);

@@ -26,6 +26,7 @@ struct watcher;
 struct sync;
 struct liveness;
 struct store_files;
+struct follows;
 
 struct item {
     char *id;
@@ -85,6 +86,7 @@ struct local {
     struct item_table services, checks;
     struct list dirty, saves, restarts, waiters;
     struct list aliases;             /* alias checks that are not removed */
+    bool aliases_changed;            /* since the loop looked which nodes they are of */
     struct list waiting;             /* struct waiting_check: saved checks of services from configuration files not seen yet */
     uint64_t sequence, generation;
     uint64_t flying_first;           /* lowest sequence of what flies; UINT64_MAX: nothing does */
@@ -100,7 +102,7 @@ struct local {
     uv_async_t wake;
     uv_timer_t clock;                /* waiters' deadlines */
     struct runners runners;
-    struct rpc_reader *alias_reader; /* NULL until there is an alias of another node */
+    struct follows *follows;         /* other nodes, for aliases of them */
     uint64_t alias_generation;       /* what the aliases have seen */
     struct sync *sync;
     struct liveness *liveness;       /* NULL: there is no node lease */
@@ -141,7 +143,6 @@ bool check_has_own_file(struct local *local, const struct local_check *check);
 Pb__Check *check_record(struct local *local, const struct local_check *check, struct arena *arena);
 /* Deep copies in the arena. */
 Pb__Check *check_record_copy(struct local *local, const struct local_check *check, struct arena *arena);
-Pb__Check *check_copy(const Pb__Check *check, struct arena *arena);
 Pb__Service *service_record_copy(const Pb__Service *service, struct arena *arena);
 
 /* -- changes (local_changes.c); under the lock -------------------------------------------------------------------------- */
@@ -166,6 +167,8 @@ void watchers_refresh(struct local *local);      /* what was put, changed or rem
 void watchers_close(struct local *local);        /* all; the runners are idle afterwards */
 
 /* -- alias checks (local_alias.c); loop thread ------------------------------------------------------------------------------ */
+/* Has it anything to look at yet? Not before the servers have answered once; then it is looked at at once. With or without the lock. */
+bool local_alias_known(struct local *local, const struct check_definition *alias);
 /* As runner.h's alias_look; `data` is the struct local. */
 int local_alias_look(void *data, const struct check_definition *definition, struct arena *arena, struct alias_target *target, struct fault *fault);
 void local_aliases_refresh(struct local *local); /* before watchers_refresh: those that may care about a change are to run */

@@ -234,7 +234,7 @@ static ProtobufCMessage *copy_message(const ProtobufCMessage *message, struct ar
     return copy;
 }
 
-Pb__Check *check_copy(const Pb__Check *check, struct arena *arena) {
+static Pb__Check *check_copy(const Pb__Check *check, struct arena *arena) {
     return (Pb__Check *)copy_message(&check->base, arena);
 }
 

@@ -79,6 +79,12 @@ static bool too_early(const struct local *local, const struct local_check *check
     return waits && !local->compared && now - local->begun_ns < CATALOG_WAIT_NS;
 }
 
+/* An alias of another node about which the servers have said nothing yet. */
+static bool nothing_known(struct local *local, const struct local_check *check) {
+    const struct check_definition *definition = check->shared->definition;
+    return definition->kind == CHECK_ALIAS && !local_alias_known(local, definition);
+}
+
 /* Under the lock. Does what is due except running; returns the definition that is to be run now, if any. */
 static struct check_shared *decide(struct watcher *watcher, uint64_t now, uint64_t *next) {
     struct local *local = watcher->local;
@@ -91,6 +97,10 @@ static struct check_shared *decide(struct watcher *watcher, uint64_t now, uint64
             case CHECK_DO_RUN:
                 if (too_early(local, check, now)) {
                     check_postpone(&check->core, now + AGAIN_NS);
+                    break;
+                }
+                if (nothing_known(local, check)) {
+                    check_postpone(&check->core, CHECK_NEVER);
                     break;
                 }
                 return check_shared_take(check->shared);

@@ -58,17 +58,18 @@ static void self_coordinate(struct json_out *json, const struct http_env *env) {
     view_coordinate(json, &here);
 }
 
-/* One member of the cluster. `status`: serf's: 1 alive, 4 failed. */
+/* One member of the cluster. */
 struct member_view {
-    const char *name, *address, *id;
-    unsigned port, status;
+    const char *name, *address, *id, *version;
+    unsigned port;
+    enum { MEMBER_ALIVE = 1, MEMBER_FAILED = 4 } status; /* serf's numbers */
     bool is_server;
 };
 
 static void member_tags(struct json_out *json, const struct http_env *env, const struct member_view *view) {
     char port[8], build[80];
     snprintf(port, sizeof port, "%u", view->port);
-    snprintf(build, sizeof build, "%s:", env->version);
+    snprintf(build, sizeof build, "%.60s:", view->version);
     json_key(json, "Tags");
     json_object(json);
     pair(json, "acls", "0");
@@ -107,7 +108,7 @@ static void member_write(struct json_out *json, const struct http_env *env, cons
 }
 
 static void member(struct json_out *json, const struct http_env *env) {
-    const struct member_view view = {.name = env->node_name, .address = env->address, .id = env->node_id, .status = 1,
+    const struct member_view view = {.name = env->node_name, .address = env->address, .id = env->node_id, .status = MEMBER_ALIVE, .version = env->version,
                                      .port = local_configuration(env->local)->server_port, .is_server = env->is_server};
     member_write(json, env, &view);
 }
@@ -204,6 +205,7 @@ static void get_self(struct http_request *request) {
     http_reply_json(request, 200);
 }
 
+/* -- all members: nodes with agents as the catalog has them, and of the servers what Raft knows ---------------------- */
 /* "IP:port", "[IP]:port". */
 static void member_address(struct arena *arena, const char *text, struct member_view *view) {
     const char *colon = strrchr(text, ':');
@@ -213,27 +215,66 @@ static void member_address(struct arena *arena, const char *text, struct member_
     view->port = colon ? (unsigned)strtoul(colon + 1, NULL, 10) : 0;
 }
 
-static void view_members(struct http_request *request, const struct rpc_cluster_state *state) {
+static bool in_catalog(const Pb__MembersResult *known, const char *name) {
+    for (size_t i = 0; known && i < known->n_members; i++)
+        if (strcmp(known->members[i]->name, name) == 0) return true;
+    return false;
+}
+
+static const struct rpc_server_state *in_cluster(const struct rpc_cluster_state *state, const char *name) {
+    for (size_t i = 0; state && i < state->count; i++)
+        if (strcmp(state->servers[i].node, name) == 0) return &state->servers[i];
+    return NULL;
+}
+
+/* Of the catalog. A server that is not connected with the one that was asked has failed before its check says so. */
+static void member_known(struct json_out *json, const struct http_env *env, const Pb__Member *known, const struct rpc_cluster_state *state) {
+    const struct rpc_server_state *server = in_cluster(state, known->name);
+    bool here = strcmp(known->name, env->node_name) == 0, failed = !here && (known->failed || (server && !server->connected));
+    struct member_view view = {.name = known->name, .address = known->address, .id = known->id, .port = known->server_port,
+                               .status = failed ? MEMBER_FAILED : MEMBER_ALIVE, .is_server = server || known->server_port,
+                               .version = here ? env->version : known->server_version[0] ? known->server_version : "unknown"};
+    member_write(json, env, &view);
+}
+
+/* Of Raft's configuration, and not in the catalog (yet). */
+static void member_of_raft(struct http_request *request, struct json_out *json, const struct rpc_server_state *server) {
     const struct http_env *env = http_env(request);
+    struct member_view view = {.name = server->node[0] ? server->node : "(unknown)", .status = server->connected ? MEMBER_ALIVE : MEMBER_FAILED,
+                               .id = arena_printf(http_arena(request), "%016llx", (unsigned long long)server->id), .is_server = true,
+                               .version = "unknown"};
+    member_address(http_arena(request), server->address, &view);
+    member_write(json, env, &view);
+}
+
+static void view_members(struct http_request *request, int error, const struct rpc_cluster_state *state, const void *context) {
+    const struct http_env *env = http_env(request);
+    const Pb__MembersResult *known = context;
     struct json_out *json = http_out(request);
-    bool self_seen = false;
+    if (error) state = NULL;      /* then the catalog alone says it */
     json_array(json);
-    for (size_t i = 0; i < state->count; i++) {
-        const struct rpc_server_state *server = &state->servers[i];
-        struct member_view view = {.name = server->node[0] ? server->node : "(unknown)", .status = server->connected ? 1 : 4,
-                                   .id = arena_printf(http_arena(request), "%016llx", (unsigned long long)server->id), .is_server = true};
-        member_address(http_arena(request), server->address, &view);
-        bool self = strcmp(server->node, env->node_name) == 0;
-        self_seen = self_seen || self;
-        if (self) view.id = env->node_id, view.address = env->address;
-        member_write(json, env, &view);
-    }
-    if (!self_seen) member(json, env);
+    for (size_t i = 0; known && i < known->n_members; i++) member_known(json, env, known->members[i], state);
+    for (size_t i = 0; state && i < state->count; i++)
+        if (!in_catalog(known, state->servers[i].node) && strcmp(state->servers[i].node, env->node_name) != 0)
+            member_of_raft(request, json, &state->servers[i]);
+    if (!in_catalog(known, env->node_name)) member(json, env);
     json_array_end(json);
     http_reply_json(request, 200);
 }
 
-static void get_members(struct http_request *request) { http_ask_cluster(request, false, view_members); }
+static void members_known(struct http_request *request, int error, const struct query_result *result) {
+    const void *known = error ? NULL : result->message;
+    struct rpc_status status;
+    rpc_status(http_env(request)->rpc, &status);
+    if (http_env(request)->is_server || status.last_contact_ms == 0) http_ask_cluster(request, false, view_members, known);
+    else view_members(request, CO_NOLEADER, NULL, known);
+}
+
+static void get_members(struct http_request *request) {
+    Pb__TableRequest *message = arena_alloc(http_arena(request), sizeof *message);
+    pb__table_request__init(message);
+    http_fetch(request, &query_members, &message->base, RPC_STALE, members_known);
+}
 
 /* ---- what is registered here ---- */
 

@@ -18,6 +18,7 @@ struct asking {
     struct rpc_cluster_state state;
     struct rpc_server_state servers[32];
     http_cluster_view view;
+    const void *context;
 };
 
 /* Loop thread. */
@@ -34,13 +35,12 @@ static void cluster_known(struct rpc_ask_cluster *ask, int error, const struct r
 
 static void cluster_view(struct http_request *request, struct http_call *call, int error) {
     struct asking *asking = CONTAINER_OF(call, struct asking, call);
-    if (error) http_reply_error(request, error);
-    else asking->view(request, &asking->state);
+    asking->view(request, error, error ? NULL : &asking->state, asking->context);
 }
 
-void http_ask_cluster(struct http_request *request, bool of_leader, http_cluster_view view) {
+void http_ask_cluster(struct http_request *request, bool of_leader, http_cluster_view view, const void *context) {
     struct asking *asking = arena_zalloc(http_arena(request), sizeof *asking);
-    asking->view = view;
+    asking->view = view, asking->context = context;
     asking->call.view = cluster_view;
     asking->ask.done = cluster_known, asking->ask.of_leader = of_leader;
     http_call(request, &asking->call);
@@ -65,7 +65,12 @@ static void raft_server(struct json_out *json, const struct rpc_server_state *se
     json_object_end(json);
 }
 
-static void view_raft(struct http_request *request, const struct rpc_cluster_state *state) {
+static void view_raft(struct http_request *request, int error, const struct rpc_cluster_state *state, const void *context) {
+    (void)context;
+    if (error) {
+        http_reply_error(request, error);
+        return;
+    }
     struct json_out *json = http_out(request);
     json_object(json);
     json_key(json, "Servers");
@@ -77,7 +82,7 @@ static void view_raft(struct http_request *request, const struct rpc_cluster_sta
     http_reply_json(request, 200);
 }
 
-static void get_raft(struct http_request *request) { http_ask_cluster(request, !http_has(request, "stale"), view_raft); }
+static void get_raft(struct http_request *request) { http_ask_cluster(request, !http_has(request, "stale"), view_raft, NULL); }
 
 /* -- raft: changes --------------------------------------------------------------------------------------------- */
 struct changing {
@@ -259,21 +264,12 @@ static void health_server(struct http_request *request, struct json_out *json, c
     json_object_end(json);
 }
 
-static const Pb__AutopilotConfig *autopilot_now(struct http_request *request) {
-    Pb__AutopilotRequest message = PB__AUTOPILOT_REQUEST__INIT;
-    struct query_result result = {0};
-    struct rpc_reader *reader = rpc_reader_new(http_env(request)->rpc);
-    Pb__AutopilotConfig *config = arena_alloc(http_arena(request), sizeof *config);
-    operate_autopilot_default(config);
-    if (rpc_query(reader, &query_autopilot, &message.base, http_arena(request), &result) == CO_OK)
-        *config = *(const Pb__AutopilotConfig *)result.message;
-    rpc_read_end(reader);
-    rpc_reader_free(reader);
-    return config;
-}
-
-static void view_health(struct http_request *request, const struct rpc_cluster_state *state) {
-    const Pb__AutopilotConfig *config = autopilot_now(request);
+static void view_health(struct http_request *request, int error, const struct rpc_cluster_state *state, const void *context) {
+    const Pb__AutopilotConfig *config = context;
+    if (error) {
+        http_reply_error(request, error);
+        return;
+    }
     uint64_t last_index = 0;
     size_t voters = 0, good_voters = 0, good_all = 0;
     for (size_t i = 0; i < state->count; i++)
@@ -296,7 +292,17 @@ static void view_health(struct http_request *request, const struct rpc_cluster_s
     http_reply_json(request, good_all == state->count ? 200 : 429);
 }
 
-static void get_health(struct http_request *request) { http_ask_cluster(request, true, view_health); }
+/* Both are needed: the settings come first, and stay in the arena. */
+static void health_settings(struct http_request *request, int error, const struct query_result *result) {
+    if (error) http_reply_error(request, error);
+    else http_ask_cluster(request, true, view_health, result->message);
+}
+
+static void get_health(struct http_request *request) {
+    Pb__AutopilotRequest *message = arena_alloc(http_arena(request), sizeof *message);
+    pb__autopilot_request__init(message);
+    http_fetch(request, &query_autopilot, &message->base, RPC_STALE, health_settings);
+}
 
 const struct http_route http_routes_operator[] = {
     {HTTP_GET, "/v1/operator/raft/configuration", get_raft, "operator:read", "dc stale",

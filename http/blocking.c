@@ -413,7 +413,7 @@ static void read_as(struct http_request *request, const struct query_type *type,
     if (!options_parse(request, reading)) return;
     if (!rpc_has_copy(rpc_of(request))) {
         request->reading = NULL;
-        remote_read(request, &(struct http_remote){type, message, view, reading->consistency, reading->index, reading->wait_ms});
+        remote_read(request, &(struct http_remote){type, message, view, reading->consistency, reading->index, reading->wait_ms, context});
         return;
     }
     int error = CO_OK;
@@ -432,7 +432,9 @@ void http_read_fresh(struct http_request *request, const struct query_type *type
     read_as(request, type, message, view, true, context);
 }
 
-const void *http_context(const struct http_request *request) { return request->reading->context; }
+const void *http_context(const struct http_request *request) {
+    return request->reading ? request->reading->context : request->context;
+}
 
 static bool fast_send(struct http_request *request) {
     struct worker *worker = request->worker;

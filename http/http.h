@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json_in.h"
+#include "base/mailbox.h"
 #include "base/json_out.h"
 #include "base/memory.h"
 #include "rpc/rpc.h"
@@ -17,6 +18,17 @@ struct http_request;
 struct local;
 
 enum http_method { HTTP_GET = 1, HTTP_PUT = 2, HTTP_POST = 4, HTTP_DELETE = 8, HTTP_HEAD = 16, HTTP_OPTIONS = 32, HTTP_OTHER = 64 };
+
+/* What may be asked of the process. The caller owns the struct until `done` (loop thread, once), with CO_OK or why not; then `fault` says more. */
+enum http_act_kind { HTTP_ACT_JOIN, HTTP_ACT_LEAVE, HTTP_ACT_RELOAD };
+struct http_act {
+    enum http_act_kind kind;
+    const char *address;                  /* to join by */
+    struct fault fault;
+    void (*done)(struct http_act *act, int error);
+    struct mail mail;                     /* the rest is the process's */
+    struct http_act *next;
+};
 
 /* What handlers may ask about the process. Set before the server starts, constant afterwards. */
 struct http_env {
@@ -34,6 +46,8 @@ struct http_env {
     void (*describe)(void *data, struct json_out *json, bool debug);
     /* agent/members; later the cluster's. */
     void *describe_data;
+    void (*act)(void *data, struct http_act *act);        /* any thread */
+    void *act_data;
 };
 
 /* One row. `path`: literal segments; ":name" one segment; "*name" the rest (may hold '/', may be empty). Decoded. */
@@ -55,7 +69,7 @@ enum http_route_flags {
 };
 /* Tables by topic, gathered in http/routes.c. Each ends with a row of zeros. */
 extern const struct http_route http_routes_kv[], http_routes_session[], http_routes_status[], http_routes_catalog[],
-    http_routes_health[], http_routes_agent[], http_routes_agent_check[], http_routes_agent_service[], http_routes_metrics[],
+    http_routes_health[], http_routes_agent[], http_routes_agent_cluster[], http_routes_agent_check[], http_routes_agent_service[], http_routes_metrics[],
     http_routes_operator[], http_routes_snapshot[], http_routes_acl[], http_routes_coordinate[], http_routes_lease[];
 
 /* -- asking the request ----------------------------------------------------------------------------------------- */
@@ -129,6 +143,13 @@ struct http_call {
 };
 void http_call(struct http_request *request, struct http_call *call);     /* parks the request; then start what will end by http_called */
 void http_called(struct http_call *call, int error);
+
+/* -- records for an answer that is made of more than one thing ------------------------------------------------------------ */
+/* Asks once, without waiting for a change and without its headers; then `view`, on the worker, with CO_OK and the records (in the request's
+ * arena), or why there are none (NULL). It must reply, or go on with another call. `message` lives in the request's arena. */
+typedef void (*http_fetched)(struct http_request *request, int error, const struct query_result *result);
+void http_fetch(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message, enum rpc_freshness freshness,
+                http_fetched view);
 
 /* -- waiting for something else --------------------------------------------------------------------------------------- */
 /* Parks the request until http_deferred is called (any thread, once); then `view` runs on the worker and must reply. At most

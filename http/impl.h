@@ -276,6 +276,7 @@ struct http_request {
     struct header *headers;
     const char *content_type;
     struct reading *reading;              /* blocking.c's */
+    const void *context;                  /* of a read by remote.c, for its view */
     struct operation *operation;          /* of submit.c, remote.c */
     struct arena arena;
     struct list late;                     /* worker->late, or empty */
@@ -458,6 +459,7 @@ struct http_remote {
     http_view view;
     enum consistency consistency;
     uint64_t index, wait_ms;
+    const void *context;                  /* for http_context */
 };
 void remote_read(struct http_request *request, const struct http_remote *read);
 const char *request_content_type(const struct http_request *request);      /* of what a view wrote */

@@ -64,6 +64,7 @@ static void answer(struct http_request *request, const struct remote *remote) {
         }
     }
     request->content_type = NULL;
+    request->context = remote->read.context;
     http_out(request);
     struct buffer *out = &request->output->out;
     int status = remote->read.view(request, &result);

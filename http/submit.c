@@ -174,7 +174,10 @@ static void called(struct worker *worker, struct post *post) {
     struct http_call *call = CONTAINER_OF(request->operation, struct calling, operation)->call;
     bool gone = request->stage == REQUEST_ORPHAN || request->stage == REQUEST_ABORT;
     if (gone && call->drop) call->drop(call, call->error);
-    if (operation_over(worker, request) && !gone) call->view(request, call, call->error);
+    struct connection *connection = operation_over(worker, request);
+    if (!connection || gone) return;
+    call->view(request, call, call->error);
+    operation_next(connection, request);
 }
 
 void http_call(struct http_request *request, struct http_call *call) {

@@ -15,7 +15,7 @@ static const struct store_table tables[] = {
 static const struct query_type *const queries[] = {
     &query_nodes,          &query_services,    &query_node_services, &query_service_entries,
     &query_service_checks, &query_node_checks, &query_state_checks,  &query_service_addresses,
-    &query_node_nocase,    &query_service_nocase,
+    &query_node_nocase,    &query_service_nocase, &query_members,
     NULL,
 };
 

@@ -41,6 +41,9 @@ extern const struct query_type query_service_addresses; /* TableRequest (no filt
                                                          * address of their own, by node, id; thing: table service-addresses, which
                                                          * has no index: 0 */
 
+extern const struct query_type query_members;           /* TableRequest (no filter) -> MembersResult; thing: table nodes (their status is
+                                                         * not waited for) */
+
 /* A name as it is stored that equals the given one without regard to case, the exact one before others. found=false: there is none. */
 extern const struct query_type query_node_nocase;       /* NameRequest -> NameResult; thing: table nodes */
 extern const struct query_type query_service_nocase;    /* NameRequest -> NameResult; thing: table services */

@@ -100,6 +100,11 @@ static void flush(void *data, uint64_t number) {
     flush_all(data);
 }
 
+void agents_tell(struct agents *agents, uint64_t number, uint8_t type, const ProtobufCMessage *message) {
+    send_message(agents, number, type, message);
+    flush_all(agents);
+}
+
 static void wake(void *data) {
     struct agents *agents = data;
     uv_async_send(&agents->wake);
@@ -209,6 +214,19 @@ static void take_fetch_end(struct agent *agent, uint64_t number) {
     if (asked) rpc_fetch_cancel(agent->agents->rpc, &asked->fetch);
 }
 
+/* -- coordinates --------------------------------------------------------------------------------------------------------- */
+static void answer_echo(struct agent *agent, struct slice payload) {
+    struct rpc *rpc = agent->agents->rpc;
+    Pb__PeerEcho *echo = pb__peer_echo__unpack(NULL, payload.size, (const uint8_t *)payload.data);
+    if (!echo) return;
+    struct vivaldi_coordinate here = rpc_coordinate_here(rpc);
+    Pb__Coordinate record = coordinate_record(rpc->node_name, "", &here);
+    Pb__PeerEchoAnswer answer = PB__PEER_ECHO_ANSWER__INIT;
+    answer.number = echo->number, answer.coordinate = &record;
+    tell(agent, PEER_ECHO_ANSWER, &answer.base);
+    pb__peer_echo__free_unpacked(echo, NULL);
+}
+
 /* -- connections ------------------------------------------------------------------------------------------------------- */
 static void on_frame(void *data, struct link *wire, uint8_t type, struct slice payload) {
     struct agent *agent = data;
@@ -223,9 +241,16 @@ static void on_frame(void *data, struct link *wire, uint8_t type, struct slice p
     } else if (type == PEER_FETCH_END) {
         Pb__PeerFetchEnd *end = pb__peer_fetch_end__unpack(NULL, payload.size, bytes);
         if (end) take_fetch_end(agent, end->number), pb__peer_fetch_end__free_unpacked(end, NULL);
+    } else if (type == PEER_ECHO) {
+        answer_echo(agent, payload);
+    } else if (type == PEER_COORDINATE) {
+        Pb__Coordinate *record = pb__coordinate__unpack(NULL, payload.size, bytes);
+        if (record) (void)rpc_coordinate_put(agents->rpc, record), pb__coordinate__free_unpacked(record, NULL);
     } else if (type == PEER_PING) {
         link_send(agent->wire, PEER_PING, (struct slice){0});
         if (list_empty(&agent->unsent)) list_append(&agents->unsent, &agent->unsent);
+    } else if (agents_operator_frame(agents->rpc, agent->number, type, payload)) {
+        /* answered by agents_tell */
     } else if ((type != PEER_WRITES && type != PEER_RENEW) || !forwarding_frame(agents->forwarding, agent->number, type, payload, agent->heard_ms)) {
         log_warn("agents", "a frame that client agents do not send type=%u node=%s", type, agent->node);
         link_close(agent->wire);

@@ -24,4 +24,10 @@ size_t agents_count(const struct agents *agents);
 /* After the node and the fetches have answered everything. `closed` is called from the loop. */
 void agents_stop(struct agents *agents, void (*closed)(void *data), void *data);
 
+/* -- inside rpc: agents_operator.c -------------------------------------------------------------------------------- */
+/* A message for an agent, sent at once; nothing when its connection has ended. */
+void agents_tell(struct agents *agents, uint64_t agent, uint8_t type, const ProtobufCMessage *message);
+/* PEER_CLUSTER, PEER_CHANGE. False: another frame, or one that does not decode. */
+bool agents_operator_frame(struct rpc *rpc, uint64_t agent, uint8_t type, struct slice payload);
+
 #endif

@@ -127,6 +127,7 @@ static void send_all(struct client *client) {
     writes_send(client);
     renewals_look(client, clock_mono_ms(), false);
     client_fetch_up(client);
+    client_operator_up(client);
     link_flush(client->current->wire);
 }
 
@@ -147,12 +148,16 @@ void client_down(struct client *client, struct client_conn *conn) {
     client_fetch_move(client, conn->number, false);
     conn->greeted = false;             /* nothing is sent there any more */
     forwarding_down(client->forwarding, conn->number);
+    client_operator_down(client, conn->number);
     send_all(client);
 }
 
 void client_frame(struct client *client, struct client_conn *conn, uint8_t type, struct slice payload) {
     if (type == PEER_FETCHED) client_fetch_answered(client, payload);
-    else if ((type != PEER_RESULTS && type != PEER_RENEW_ANSWER) || !forwarding_frame(client->forwarding, conn->number, type, payload, clock_mono_ms()))
+    else if (type == PEER_ECHO_ANSWER) client_coordinates_answered(client, conn->number, payload);
+    else if (type == PEER_CLUSTER_ANSWER || type == PEER_CHANGE_ANSWER) {
+        if (!client_operator_frame(client, conn->number, type, payload)) log_warn("client", "an operator's answer that does not decode type=%u", type);
+    } else if ((type != PEER_RESULTS && type != PEER_RENEW_ANSWER) || !forwarding_frame(client->forwarding, conn->number, type, payload, clock_mono_ms()))
         log_warn("client", "a frame of unknown type type=%u", type);
 }
 
@@ -164,7 +169,9 @@ static void tick(uv_timer_t *timer) {
     writes_expire(client, now_ms, CO_NOLEADER);
     renewals_look(client, now_ms, false);
     client_fetch_tick(client, now_ms);
+    client_operator_tick(client, now_ms);
     mirror_tick(client->mirror, now_ms);
+    client_coordinates_tick(client, now_ms);
     send_all(client);
     client->ticked_ms = now_ms;
 }
@@ -207,9 +214,12 @@ static struct client *client_new(struct rpc *rpc, uv_loop_t *loop, const struct 
     list_init(&client->conns);
     list_init(&client->renewals);
     list_init(&client->unsent);
+    list_init(&client->asks);
+    list_init(&client->changes);
     rng_seed(&client->rng, random_u64());
     client->cache = client_cache_new(CLIENT_CACHE_BYTES);
     client->mirror = mirror_new(rpc);
+    if (!config->no_coordinates) client->coordinates = client_coordinates_new(config->node_name, config->coordinate_interval_ms);
     client->lost_ms = client->ticked_ms = clock_mono_ms();
     CHECK(uv_mutex_init(&client->lock) == 0);
     return client;
@@ -237,6 +247,7 @@ static void handle_closed(uv_handle_t *handle) {
     forwarding_free(client->forwarding);
     client_cache_free(client->cache);
     mirror_free(client->mirror);
+    client_coordinates_free(client->coordinates);
     uv_mutex_destroy(&client->lock);
     free(client->cluster), free(client->node_name), free(client->address), free(client->peers);
     void (*closed)(void *) = client->closed;
@@ -262,6 +273,7 @@ void rpc_client_stop(struct rpc *rpc, void (*closed)(void *data), void *data) {
     forwarding_stop(client->forwarding);
     writes_expire(client, UINT64_MAX, CO_CLOSED);
     client_fetch_stop(client);
+    client_operator_stop(client);
     client_link_stop(client);
     client_finish_stop(client);
 }

@@ -25,6 +25,8 @@ struct rpc_client_config {
     const char *bind;                            /* IP to dial from; NULL or a wildcard: any */
     uint16_t port;                               /* of servers whose address names none */
     const char *const *join;                     /* NULL-terminated; at least one */
+    bool no_coordinates;
+    uint64_t coordinate_interval_ms;             /* between reports; 0: see lb/coordinate_agent.h */
 };
 
 /* Loop thread. Starts dialling; nothing has to be reachable yet. */

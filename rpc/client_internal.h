@@ -7,6 +7,7 @@
 #include "base/mailbox.h"
 #include "base/random.h"
 #include "rpc/client.h"
+#include "rpc/coordinates.h"
 #include "rpc/forwarding.h"
 #include "rpc/link.h"
 #include "rpc/peers.h"
@@ -77,6 +78,10 @@ struct client {
     struct client_fetch *fetches[CLIENT_FETCH_BUCKETS];
     struct client_cache *cache;
     struct mirror *mirror;
+    struct client_coordinates *coordinates;      /* NULL: disabled */
+
+    struct list asks, changes;         /* client_operator.c */
+    uint64_t wish_number;
 
     bool stopping;
     unsigned closing;
@@ -109,6 +114,17 @@ void client_fetch_move(struct client *client, uint64_t conn, bool tell);   /* wh
 void client_fetch_tick(struct client *client, uint64_t now_ms);
 void client_fetch_stop(struct client *client);
 
+/* -- client_operator.c -------------------------------------------------------------------------------------------------- */
+struct rpc_ask_cluster;
+struct rpc_change;
+void client_ask_cluster(struct client *client, struct rpc_ask_cluster *ask);                                   /* any thread */
+void client_change(struct client *client, struct rpc_change *change);                                          /* any thread */
+void client_operator_up(struct client *client);
+void client_operator_down(struct client *client, uint64_t conn);
+bool client_operator_frame(struct client *client, uint64_t conn, uint8_t type, struct slice payload);          /* false: it is none of these, or does not decode */
+void client_operator_tick(struct client *client, uint64_t now_ms);
+void client_operator_stop(struct client *client);
+
 /* -- client_cache.c ------------------------------------------------------------------------------------------------------ */
 struct client_cache;
 struct client_cache *client_cache_new(size_t bytes);
@@ -129,6 +145,14 @@ struct watch_table *mirror_watches(struct mirror *mirror);
 void mirror_tick(struct mirror *mirror, uint64_t now_ms);
 void mirror_stop(struct mirror *mirror);                                   /* before the fetches are ended */
 void mirror_free(struct mirror *mirror);                                   /* after that, and after all readers */
+
+/* -- client_coordinates.c ---------------------------------------------------------------------------------------------------- */
+struct client_coordinates *client_coordinates_new(const char *node, uint64_t interval_ms);
+void client_coordinates_free(struct client_coordinates *coordinates);                      /* NULL allowed */
+void client_coordinates_tick(struct client *client, uint64_t now_ms);
+void client_coordinates_answered(struct client *client, uint64_t conn, struct slice payload);
+struct vivaldi_coordinate client_coordinate_here(struct client *client);                   /* any thread */
+int client_coordinate_put(struct client *client, const Pb__Coordinate *record);            /* any thread; as rpc_coordinate_put */
 
 /* -- what rpc.h's functions do here (client.c) ------------------------------------------------------------------------------ */
 void client_submit(struct client *client, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message);

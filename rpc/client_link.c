@@ -53,6 +53,13 @@ void client_join(struct client *client, const char *const *join) {
         if (address_complete(join[i], client->port, name)) server_know(client, name);
 }
 
+int rpc_join(struct rpc *rpc, const char *address) {
+    if (!rpc->client && !rpc->others) return CO_UNSUPPORTED;
+    if (rpc->client) (void)server_know(rpc->client, address);
+    else peers_know(rpc->others, address);
+    return CO_OK;
+}
+
 /* Members of the cluster first, by rank; then addresses to join by. `when_ms`: only those that may be dialled by then. */
 static struct client_server *server_best(struct client *client, uint64_t when_ms) {
     struct client_server *best = NULL;

@@ -7,7 +7,7 @@
 #include "base/metrics.h"
 #include "lb/coordinate_agent.h"
 #include "registry/tables.h"
-#include "rpc/rpc_internal.h"
+#include "rpc/client_internal.h"
 
 #define ECHO_MOST_MS  1000      /* between two echoes */
 #define ECHO_LEAST_MS 50
@@ -49,6 +49,7 @@ struct coordinates {
 static bool cluster_ready(struct rpc *rpc) { return machine_version(rpc->machine) >= COORDINATE_SINCE; }
 
 int rpc_coordinate_put(struct rpc *rpc, const Pb__Coordinate *record) {
+    if (rpc->client) return client_coordinate_put(rpc->client, record);
     struct coordinates *coordinates = rpc->coordinates;
     if (coordinates->config.disabled) return CO_NOTFOUND;
     if (!cluster_ready(rpc)) return CO_AGAIN;
@@ -60,6 +61,7 @@ int rpc_coordinate_put(struct rpc *rpc, const Pb__Coordinate *record) {
 }
 
 struct vivaldi_coordinate rpc_coordinate_here(struct rpc *rpc) {
+    if (rpc->client) return client_coordinate_here(rpc->client);
     struct coordinates *coordinates = rpc->coordinates;
     uv_mutex_lock(&coordinates->lock);
     struct vivaldi_coordinate here = coordinates->here;

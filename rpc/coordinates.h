@@ -28,7 +28,7 @@ struct coordinates_config {
  * CO_INVALID, CO_TOOLARGE (coordinate_check); CO_BUSY: there are too many; CO_NOTFOUND: coordinates are disabled here; CO_AGAIN: the
  * cluster is not ready for them, see above. */
 int rpc_coordinate_put(struct rpc *rpc, const Pb__Coordinate *record);
-/* Any thread. Where this server is. */
+/* Any thread. Where this server is; the origin on client agents. */
 struct vivaldi_coordinate rpc_coordinate_here(struct rpc *rpc);
 
 /* -- inside rpc: loop thread ---------------------------------------------------------------------------------- */

@@ -156,7 +156,8 @@ static void begin_round(struct lease_keeper *keeper, uint64_t now_ms) {
     struct rpc_renew *first = keeper->gathered;
     keeper->gathered = NULL;
     keeper->round_ms = now_ms;
-    if (keeper->edge.confirm(keeper->edge.data, first) == CO_OK) lease_keeper_confirmed(keeper, first, CO_OK, now_ms);
+    int rv = keeper->edge.confirm(keeper->edge.data, first);
+    if (rv != CO_AGAIN) lease_keeper_confirmed(keeper, first, rv, now_ms);
 }
 
 /* UINT64_MAX: none waits. */

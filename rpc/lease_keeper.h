@@ -28,7 +28,8 @@ struct lease_keeper_edge {
     /* Submit the command; then, on this thread, lease_keeper_decided with its outcome, exactly once. */
     void (*propose)(void *data, struct lease_decision *decision, uint8_t command, const ProtobufCMessage *message);
     bool (*elsewhere)(void *data, struct rpc_renew *renew);                /* taken to the server that leads; false: none, or this one */
-    /* CO_OK: this server leads, now. CO_AGAIN: lease_keeper_confirmed comes, with this renewal, which stands for all that wait with it. */
+    /* CO_OK: this server leads, now. CO_AGAIN: lease_keeper_confirmed comes, with this renewal, which stands for all that wait with it. Else an
+     * error (CO_FENCED), now. */
     int (*confirm)(void *data, struct rpc_renew *renew);
     unsigned mutations;                                                    /* enum lease_keeper_mutation; 0 outside of the simulator */
 };
@@ -47,7 +48,7 @@ void lease_keeper_role(struct lease_keeper *keeper, uint64_t term, bool ready, u
 void lease_keeper_news(struct lease_keeper *keeper, uint64_t now_ms);      /* there may be some */
 void lease_keeper_restored(struct lease_keeper *keeper, uint64_t now_ms);  /* a backup took the place of the state */
 /* A renewal has arrived; from another server: `here`, it must not be taken elsewhere. `renew->done` is called with CO_OK, CO_NOTFOUND,
- * CO_NOLEADER, CO_CLOSED. */
+ * CO_NOLEADER, CO_CLOSED, CO_FENCED. */
 void lease_keeper_renew(struct lease_keeper *keeper, struct rpc_renew *renew, bool here, uint64_t now_ms);
 void lease_keeper_confirmed(struct lease_keeper *keeper, struct rpc_renew *renew, int error, uint64_t now_ms);
 void lease_keeper_decided(struct lease_keeper *keeper, struct lease_decision *decision, int error, uint64_t now_ms);

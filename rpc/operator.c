@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "registry/operate.h"
-#include "rpc/rpc_internal.h"
+#include "rpc/client_internal.h"
 
 #define CHANGE_MOST_MS 7000
 #define POLL_MS 20
@@ -88,7 +88,8 @@ static void ask_taken(struct wish *wish) {
 }
 
 void rpc_ask_cluster(struct rpc *rpc, struct rpc_ask_cluster *ask) {
-    operator_wish(rpc, &((struct ask_impl *)(void *)ask->impl)->wish, ask_taken);
+    if (rpc->client) client_ask_cluster(rpc->client, ask);
+    else operator_wish(rpc, &((struct ask_impl *)(void *)ask->impl)->wish, ask_taken);
 }
 
 /* -- changes ---------------------------------------------------------------------------------------------------------
@@ -227,7 +228,8 @@ static void change_taken(struct wish *wish) {
 }
 
 void rpc_change(struct rpc *rpc, struct rpc_change *change) {
-    operator_wish(rpc, &((struct change_impl *)(void *)change->impl)->wish, change_taken);
+    if (rpc->client) client_change(rpc->client, change);
+    else operator_wish(rpc, &((struct change_impl *)(void *)change->impl)->wish, change_taken);
 }
 
 /* -- life -------------------------------------------------------------------------------------------------------------- */

@@ -2,12 +2,12 @@
  *
  * A question is asked again of the next leader. A change that may have reached a leader is not: when that one
  * is lost, its outcome is unknown. */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "rpc/operator.h"
+#include "rpc/operator_frames.h"
 #include "rpc/rpc_internal.h"
 
 #define FAR_WAIT_MS   RPC_LEADER_WAIT_MS /* for a leader */
@@ -118,20 +118,6 @@ static void far_again(struct rpc *rpc, struct far *far) {
     rpc->fars = far;
 }
 
-static void server_of(const Pb__PeerClusterServer *from, struct rpc_server_state *to) {
-    *to = (struct rpc_server_state){.id = from->id,
-                                    .leader = from->leader,
-                                    .voter = from->voter,
-                                    .connected = from->connected,
-                                    .match = from->match,
-                                    .last_index = from->last_index,
-                                    .last_term = from->last_term,
-                                    .last_contact_ms = from->last_contact_ms,
-                                    .stable_ms = from->stable_ms};
-    snprintf(to->address, sizeof to->address, "%s", from->address);
-    snprintf(to->node, sizeof to->node, "%s", from->node);
-}
-
 static void take_cluster_answer(struct rpc *rpc, uint64_t from, const Pb__PeerClusterAnswer *answer) {
     struct far *far = far_take(rpc, from, answer->number, true);
     if (!far) return;
@@ -139,13 +125,11 @@ static void take_cluster_answer(struct rpc *rpc, uint64_t from, const Pb__PeerCl
         far_again(rpc, far);
         return;
     }
-    struct rpc_server_state servers[RAFT_MEMBERS_MAX];
-    struct rpc_cluster_state state = {
-        .index = answer->index, .committed = answer->committed, .here_leads = true, .servers = servers};
-    snprintf(state.leader_address, sizeof state.leader_address, "%s", answer->leader_address);
-    for (; state.count < answer->n_servers && state.count < ARRAY_COUNT(servers); state.count++)
-        server_of(answer->servers[state.count], &servers[state.count]);
+    struct arena arena = {0};
+    struct rpc_cluster_state state;
+    operator_state_unpack(answer, &arena, &state);
     far->ask->done(far->ask, CO_OK, &state);
+    arena_free(&arena);
     free(far);
 }
 
@@ -198,23 +182,12 @@ static struct far_served *served_new(struct rpc *rpc, uint64_t from, uint64_t nu
 static void cluster_known(struct rpc_ask_cluster *ask, int error, const struct rpc_cluster_state *state) {
     struct far_served *served = CONTAINER_OF(ask, struct far_served, ask);
     Pb__PeerClusterAnswer answer = PB__PEER_CLUSTER_ANSWER__INIT;
-    Pb__PeerClusterServer servers[RAFT_MEMBERS_MAX], *list[RAFT_MEMBERS_MAX];
+    struct arena arena = {0};
     answer.number = served->number;
     answer.outcome = error != CO_OK ? (uint32_t)error : state->here_leads ? CO_OK : CO_NOTLEADER;
-    if (answer.outcome == CO_OK) {
-        answer.index = state->index, answer.committed = state->committed;
-        answer.leader_address = (char *)state->leader_address, answer.servers = list;
-        for (; answer.n_servers < state->count; answer.n_servers++) {
-            const struct rpc_server_state *from = &state->servers[answer.n_servers];
-            Pb__PeerClusterServer *to = list[answer.n_servers] = &servers[answer.n_servers];
-            *to = (Pb__PeerClusterServer)PB__PEER_CLUSTER_SERVER__INIT;
-            to->id = from->id, to->address = (char *)from->address, to->node = (char *)from->node;
-            to->leader = from->leader, to->voter = from->voter, to->connected = from->connected;
-            to->match = from->match, to->last_index = from->last_index, to->last_term = from->last_term;
-            to->last_contact_ms = from->last_contact_ms, to->stable_ms = from->stable_ms;
-        }
-    }
+    if (answer.outcome == CO_OK) operator_state_pack(state, &arena, &answer);
     peers_tell(served->rpc->others, served->from, PEER_CLUSTER_ANSWER, &answer.base);
+    arena_free(&arena);
     free(served);
 }
 
@@ -228,11 +201,8 @@ static void changed(struct rpc_change *change, int error) {
 
 static void serve_change(struct rpc *rpc, uint64_t from, const Pb__PeerChange *wanted) {
     struct far_served *served = served_new(rpc, from, wanted->number);
-    served->change.done = changed, served->change.id = wanted->id;
-    served->change.type = wanted->type == RPC_TRANSFER_LEADER ? RPC_TRANSFER_LEADER : RPC_REMOVE_SERVER;
-    bool fits = strlen(wanted->address) < sizeof served->change.address;
-    if (fits) memcpy(served->change.address, wanted->address, strlen(wanted->address) + 1);
-    if (!fits || wanted->type > RPC_TRANSFER_LEADER)
+    served->change.done = changed;
+    if (operator_change_unpack(wanted, &served->change) != CO_OK)
         changed(&served->change, CO_INVALID);
     else
         operator_change_here(rpc, &served->change);

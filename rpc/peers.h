@@ -22,6 +22,7 @@ enum peer_frame {
     PEER_SERVERS, PEER_FETCH, PEER_FETCH_END, PEER_FETCHED,      /* client agents. Since protocol version 3 */
     PEER_REFUSED = 32,                 /* a line that says why the connection ends; for peers.c alone. Since protocol version 2 */
     PEER_ECHO, PEER_ECHO_ANSWER,       /* rpc/coordinates.h. Since protocol version 3 */
+    PEER_COORDINATE,                   /* a client agent's report: a pb.Coordinate */
 };
 
 struct peer_info {

@@ -106,6 +106,9 @@ bool rpc_known_leader(struct rpc *rpc);                                    /* ch
 /* Peers' addresses (voters), for /v1/status/peers: a copy in the arena. */
 size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses);
 
+/* Loop thread. One more address to join the cluster by ("host:port"). CO_UNSUPPORTED: this server is alone by configuration. */
+int rpc_join(struct rpc *rpc, const char *address);
+
 /* -- sessions and leases ------------------------------------------------------------------------------------------ */
 /* Renews a session or a lease with the leader: acknowledged only after a leadership round that began after it arrived, and
  * never while its end is proposed. Sessions without TTL: CO_OK. `done` on the loop thread: CO_OK, CO_NOTFOUND, CO_NOLEADER, CO_CLOSED. */

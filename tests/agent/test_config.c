@@ -156,11 +156,6 @@ Test(config, every_field) {
                                          "recursors",
                                          "performance.leave_drain_time",
                                          "performance.rpc_hold_timeout",
-                                         "reconnect_timeout",
-                                         "leave_on_terminate",
-                                         "skip_leave_on_interrupt",
-                                         "enable_script_checks",
-                                         "enable_local_script_checks",
                                          "discard_check_output"};
     cr_expect_eq(config.without_effect.count, ARRAY_COUNT(unused));
     for (size_t i = 0; i < ARRAY_COUNT(unused); i++) {

@@ -211,6 +211,10 @@ class Cluster:
             agent.wait_leader(30)
         return self
 
+    def agent(self, name, *args, **kw):
+        """A client agent of this cluster, not started yet."""
+        return Agent(*["-retry-join=" + s.ip for s in self.servers], *args, server=False, name=name, **kw)
+
     def leader(self, within=15):
         def leader():
             for agent in self.servers:

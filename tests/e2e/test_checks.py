@@ -1,5 +1,5 @@
 """Checks of every kind on a real agent: scripts only where they are allowed, aliases, units of systemd, damping."""
-import json, os, subprocess
+import json, os, subprocess, time
 from coordtest import Agent, check, run, until
 
 REMOTE = "Scripts are disabled on this agent from remote calls; to enable, configure 'enable_script_checks' to true"
@@ -102,6 +102,36 @@ def aliases_follow():
     until_state(agent, "far", "warning", 'Aliased check "d" failing: slow')
 
 
+def aliases_follow_other_nodes_from_a_client_agent():
+    server = Agent().start()
+    server.put("/v1/agent/service/register", {"Name": "db", "Check": {"CheckID": "d", "Name": "beat", "TTL": "10m", "Status": "passing"}})
+    client = Agent("-retry-join=" + server.ip, server=False, name="c1").start()
+    client.put("/v1/agent/service/register", {"Name": "front", "Check": {"CheckID": "a", "AliasNode": server.name, "AliasService": "db", "Status": "passing"}})
+    until_state(client, "a", "passing", "All checks passing.")
+    passing = lambda agent: [c["Status"] for c in agent.get("/v1/health/checks/front")[2]] == ["passing"]
+    until("the catalog has it", lambda: passing(server))
+    took = []
+    for _ in range(5):
+        for word, status, output in (("fail", "critical", 'Aliased check "beat" failing: '), ("pass", "passing", "All checks passing.")):
+            begun = time.monotonic()
+            server.put("/v1/agent/check/%s/d" % word)
+            until_state(client, "a", status, output, within=1)
+            until("the servers have it", lambda: passing(server) == (status == "passing"), within=1)
+            took.append(time.monotonic() - begun)
+    print("     an alias followed within %.0f to %.0f ms" % (1000 * min(took), 1000 * max(took)), flush=True)
+
+    server.put("/v1/agent/service/deregister/db")
+    until_state(client, "a", "critical", "Service db could not be found on node " + server.name, within=1)
+    server.put("/v1/agent/service/register", {"Name": "db", "Check": {"CheckID": "d", "Name": "beat", "TTL": "10m", "Status": "passing"}})
+    until_state(client, "a", "passing", "All checks passing.", within=1)
+    server.stop()
+    server.start()                                               # for the alias it was never away
+    server.put("/v1/agent/check/fail/d?note=again")
+    until_state(client, "a", "critical", 'Aliased check "beat" failing: again')
+    check(client.proc.poll() is None, "the client agent lives")
+    check(client.stop()[0] == 0, "a clean end with the question out")
+
+
 def units_are_asked_of_systemd():
     agent = Agent(dev=True)
     folder = os.path.join(agent.dir, "bin")
@@ -142,4 +172,5 @@ def flapping_is_held():
 
 
 if __name__ == "__main__":
-    run([scripts_are_refused_unless_enabled, scripts_from_files_only, scripts_run_and_survive_a_restart, aliases_follow, units_are_asked_of_systemd, flapping_is_held])
+    run([scripts_are_refused_unless_enabled, scripts_from_files_only, scripts_run_and_survive_a_restart, aliases_follow, aliases_follow_other_nodes_from_a_client_agent,
+         units_are_asked_of_systemd, flapping_is_held])

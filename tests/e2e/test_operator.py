@@ -111,7 +111,7 @@ def comes_back_empty():
         found = other.get("/v1/catalog/node/" + gone.name)[2]
         with_folder = os.path.exists(os.path.join(gone.data, "node-id"))
         return with_folder and found["Node"]["ID"] == open(os.path.join(gone.data, "node-id")).read() and found
-    found = until("it is in the catalog", registered, 5)
+    found = until("it is in the catalog, once the lease of the one before it has ended", registered, 15)
     check(found["Node"]["ID"] != before and found["Node"]["Address"] == gone.ip, "%r" % found)
     until("what the one before it had is gone", lambda: other.get("/v1/catalog/service/old")[2] == [], 5)
     gone.put("/v1/agent/service/register", {"Name": "new", "Port": 2})

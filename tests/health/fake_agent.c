@@ -14,9 +14,15 @@ static void on_local_closed(void *data) {
     uv_close((uv_handle_t *)&agent->stop, NULL);
 }
 
+static void on_left(void *data) {
+    struct agent *agent = data;
+    local_stop(agent->local, on_local_closed, agent);
+}
+
 static void on_stop(uv_async_t *stop) {
     struct agent *agent = stop->data;
-    local_stop(agent->local, on_local_closed, agent);
+    if (agent->leave) local_leave(agent->local, on_left, agent);
+    else local_stop(agent->local, on_local_closed, agent);
 }
 
 static void *agent_main(void *data) {
@@ -25,7 +31,7 @@ static void *agent_main(void *data) {
     Pb__Pair pair = PB__PAIR__INIT, *pairs[] = {&pair};
     pair.key = pair.value = (char *)"rack";
     node.name = (char *)FAKE_AGENT_NODE;
-    node.id = (char *)"aa8b5fd8-2166-fa20-21b1-516072ab0089";
+    node.id = (char *)FAKE_AGENT_ID;
     node.address = (char *)"10.0.0.9";
     node.datacenter = (char *)"dc1";
     node.meta = pairs;
@@ -43,7 +49,9 @@ static void *agent_main(void *data) {
                                   .check_update_interval_ns = agent->update_ns,
                                   .permission = agent->permission,
                                   .flap_limit = agent->flap_limit,
-                                  .flap_window_ns = agent->flap_window_ns};
+                                  .flap_window_ns = agent->flap_window_ns,
+                                  .lease_ttl_ns = agent->lease_ttl_ns,
+                                  .alias_lost_ns = agent->alias_lost_ns};
     uv_loop_init(&agent->loop);
     agent->stop.data = agent;
     uv_async_init(&agent->loop, &agent->stop, on_stop);

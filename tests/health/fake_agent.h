@@ -7,6 +7,7 @@
 #include "health/local.h"
 
 #define FAKE_AGENT_NODE "n1"
+#define FAKE_AGENT_ID   "aa8b5fd8-2166-fa20-21b1-516072ab0089"
 
 struct agent {
     struct rpc *rpc;
@@ -16,6 +17,8 @@ struct agent {
     struct check_permission permission;
     uint32_t flap_limit;
     int64_t flap_window_ns;
+    int64_t lease_ttl_ns, alias_lost_ns; /* likewise */
+    bool leave;                          /* agent_stop leaves first */
     uv_loop_t loop;
     uv_async_t stop;
     pthread_t thread;

@@ -8,6 +8,8 @@
 
 #include "base/check.h"
 #include "base/list.h"
+#include "registry/lease.h"
+#include "registry/version.h"
 #include "rpc/fetch.h"
 
 struct rpc {
@@ -20,12 +22,15 @@ struct rpc {
     struct fetches *fetches;
     bool leader, hold, stop, lose_done;
     unsigned lose;
-    _Atomic uint64_t writes;
+    _Atomic uint64_t writes, renewals, fetched, cancelled, fenced;
+    _Atomic bool fence;
+    _Atomic unsigned slow_us;
 };
 
 struct job {
     struct list link;
     struct rpc_write *write; /* NULL: fake_rpc_apply */
+    struct rpc_renew *renew; /* or this, without a command */
     struct buffer command;
     bool *applied; /* fake_rpc_apply waits for it */
 };
@@ -47,14 +52,27 @@ static void apply(struct rpc *rpc, struct job *job, struct rpc_write *write) {
     atomic_fetch_add(&rpc->writes, 1);
 }
 
+/* Nothing ends by itself here: what stands is renewed. */
+static void renew(struct rpc *rpc, struct rpc_renew *renewal, bool leader) {
+    struct arena arena = {0};
+    int error = !leader ? CO_NOLEADER : fake_rpc_lease(rpc, &arena, renewal->id) ? CO_OK : CO_NOTFOUND;
+    arena_free(&arena);
+    if (error == CO_OK) atomic_fetch_add(&rpc->renewals, 1);
+    renewal->done(renewal, error);
+}
+
 static void carry_out(struct rpc *rpc, struct job *job, bool leader, bool lose, bool lose_done) {
-    if (!job->write) {
+    if (job->renew) {
+        renew(rpc, job->renew, leader);
+    } else if (!job->write) {
         apply(rpc, job, NULL);
     } else if (lose) {
         if (lose_done) apply(rpc, job, NULL);
         job->write->done(job->write, CO_UNKNOWN_OUTCOME, NULL);
     } else if (!leader) {
         job->write->done(job->write, CO_NOLEADER, NULL);
+    } else if (machine_needs(rpc->machine, buffer_slice(&job->command)) > machine_version(rpc->machine)) {
+        job->write->done(job->write, CO_UNSUPPORTED, NULL);
     } else {
         apply(rpc, job, job->write);
     }
@@ -84,6 +102,7 @@ static void *rpc_main(void *data) {
         list_remove(&job->link);
         pthread_mutex_unlock(&rpc->lock);
         if (job->write) job->write->done(job->write, CO_CLOSED, NULL);
+        if (job->renew) job->renew->done(job->renew, CO_CLOSED);
         pthread_mutex_lock(&rpc->lock);
         buffer_free(&job->command);
         free(job);
@@ -93,7 +112,7 @@ static void *rpc_main(void *data) {
 }
 
 struct rpc *fake_rpc_start(void) {
-    static const struct machine_module *const modules[] = {&catalog_module, NULL};
+    static const struct machine_module *const modules[] = {&catalog_module, &lease_module, NULL};
     struct rpc *rpc = mem_zalloc(sizeof *rpc);
     struct fault fault = {0};
     strcpy(rpc->folder, "/tmp/coord-test-XXXXXX");
@@ -153,6 +172,7 @@ void fake_rpc_hold(struct rpc *rpc, bool hold) {
 }
 
 uint64_t fake_rpc_writes(struct rpc *rpc) { return rpc->writes; }
+uint64_t fake_rpc_renewals(struct rpc *rpc) { return rpc->renewals; }
 
 static struct job *new_job(uint8_t command, const ProtobufCMessage *message) {
     struct job *job = mem_zalloc(sizeof *job);
@@ -170,6 +190,18 @@ void fake_rpc_apply(struct rpc *rpc, uint8_t command, const ProtobufCMessage *me
     pthread_mutex_unlock(&rpc->lock);
 }
 
+uint64_t fake_rpc_fetched(struct rpc *rpc) { return rpc->fetched; }
+uint64_t fake_rpc_cancelled(struct rpc *rpc) { return rpc->cancelled; }
+void fake_rpc_fence(struct rpc *rpc, bool fence) { rpc->fence = fence; }
+void fake_rpc_slow(struct rpc *rpc, unsigned us) { rpc->slow_us = us; }
+uint64_t fake_rpc_fenced(struct rpc *rpc) { return rpc->fenced; }
+void fake_rpc_version(struct rpc *rpc, unsigned version) {
+    Pb__ClusterVersionCommand command = PB__CLUSTER_VERSION_COMMAND__INIT;
+    command.version = version, command.cluster_id = 7;
+    fake_rpc_apply(rpc, CLUSTER_VERSION, &command.base);
+    CHECK(machine_version(rpc->machine) == version);
+}
+
 /* -- rpc.h
  * -------------------------------------------------------------------------------------------------------------
  */
@@ -182,9 +214,19 @@ void rpc_submit(struct rpc *rpc, struct rpc_write *write, uint8_t command, const
     pthread_mutex_unlock(&rpc->lock);
 }
 
+void rpc_renew(struct rpc *rpc, struct rpc_renew *renewal) {
+    struct job *job = mem_zalloc(sizeof *job);
+    job->renew = renewal;
+    pthread_mutex_lock(&rpc->lock);
+    put(rpc, job);
+    pthread_mutex_unlock(&rpc->lock);
+}
+
 int rpc_serves(struct rpc *rpc) {
-    (void)rpc;
-    return CO_OK;
+    if (rpc->slow_us) usleep(rpc->slow_us);
+    if (!rpc->fence) return CO_OK;
+    atomic_fetch_add(&rpc->fenced, 1);
+    return CO_FENCED;
 }
 
 bool rpc_known_leader(struct rpc *rpc) {
@@ -195,9 +237,13 @@ bool rpc_known_leader(struct rpc *rpc) {
 }
 
 void rpc_fetch(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage *request) {
+    atomic_fetch_add(&rpc->fetched, 1);
     fetches_take(rpc->fetches, fetch, request);
 }
-void rpc_fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) { fetches_cancel(rpc->fetches, fetch); }
+void rpc_fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) {
+    atomic_fetch_add(&rpc->cancelled, 1);
+    fetches_cancel(rpc->fetches, fetch);
+}
 bool rpc_has_copy(const struct rpc *rpc) {
     (void)rpc;
     return true;
@@ -251,17 +297,22 @@ static ProtobufCMessage *copy(const ProtobufCMessage *message, struct arena *are
     return protobuf_c_message_unpack(message->descriptor, &allocator, size, bytes);
 }
 
-static const ProtobufCMessage *ask(struct rpc *rpc, const struct query_type *type, struct arena *arena,
-                                   const char *node) {
+static const ProtobufCMessage *ask_for(struct rpc *rpc, const struct query_type *type, struct arena *arena,
+                                       const ProtobufCMessage *request) {
     struct rpc_reader *reader = rpc_reader_new(rpc);
-    Pb__NodeRequest request = PB__NODE_REQUEST__INIT;
     struct query_result result = {0};
-    request.node = (char *)node;
-    CHECK(type->run(rpc_read_begin(reader), &request.base, arena, &result) == CO_OK);
+    CHECK(type->run(rpc_read_begin(reader), request, arena, &result) == CO_OK);
     const ProtobufCMessage *message = result.message ? copy(result.message, arena) : NULL;
     rpc_read_end(reader);
     rpc_reader_free(reader);
     return message;
+}
+
+static const ProtobufCMessage *ask(struct rpc *rpc, const struct query_type *type, struct arena *arena,
+                                   const char *node) {
+    Pb__NodeRequest request = PB__NODE_REQUEST__INIT;
+    request.node = (char *)node;
+    return ask_for(rpc, type, arena, &request.base);
 }
 
 const Pb__Service *fake_rpc_service(struct rpc *rpc, struct arena *arena, const char *node, const char *id) {
@@ -285,6 +336,27 @@ const Pb__Node *fake_rpc_node(struct rpc *rpc, struct arena *arena, const char *
     const Pb__NodeServicesResult *all =
         (const Pb__NodeServicesResult *)ask(rpc, &query_node_services, arena, node);
     return all ? all->node : NULL;
+}
+
+static const Pb__LeaseEntriesResult *leases(struct rpc *rpc, struct arena *arena) {
+    Pb__LeaseListRequest request = PB__LEASE_LIST_REQUEST__INIT;
+    return (const Pb__LeaseEntriesResult *)ask_for(rpc, &query_leases, arena, &request.base);
+}
+
+const Pb__Lease *fake_rpc_lease(struct rpc *rpc, struct arena *arena, const char *id) {
+    const Pb__LeaseEntriesResult *all = leases(rpc, arena);
+    for (size_t i = 0; all && i < all->n_leases; i++) {
+        if (strcmp(all->leases[i]->lease->id, id) == 0) return all->leases[i]->lease;
+    }
+    return NULL;
+}
+
+const Pb__Lease *fake_rpc_node_lease(struct rpc *rpc, struct arena *arena, const char *node) {
+    const Pb__LeaseEntriesResult *all = leases(rpc, arena);
+    for (size_t i = 0; all && i < all->n_leases; i++) {
+        if (strcmp(all->leases[i]->lease->node, node) == 0) return all->leases[i]->lease;
+    }
+    return NULL;
 }
 
 size_t fake_rpc_count(struct rpc *rpc, const char *node) {

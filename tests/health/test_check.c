@@ -194,7 +194,14 @@ Test(alias, looks_at_once_and_when_something_changed) {
     cr_assert_eq(check_step(&check, &d, START + 2 * SECOND, &next), CHECK_DO_RUN);
     check_result(&check, &d, PB__STATUS__PASSING, START + 2 * SECOND);
     (void)check_step(&check, &d, START + 2 * SECOND, &next);
-    cr_assert_eq(next, START + 3 * SECOND, "nobody tells when another node changes");
+    cr_assert_eq(next, START + 62 * SECOND, "another node is no other matter");
+    check_hurry(&check, START + 3 * SECOND);
+    cr_assert_eq(check_step(&check, &d, START + 3 * SECOND, &next), CHECK_DO_RUN);
+    check_postpone(&check, CHECK_NEVER);
+    cr_assert_eq(check_step(&check, &d, START + 1000 * SECOND, &next), CHECK_DO_NOTHING, "nothing is known yet");
+    cr_assert_eq(next, CHECK_NEVER);
+    check_hurry(&check, START + 1001 * SECOND);
+    cr_assert_eq(check_step(&check, &d, START + 1001 * SECOND, &next), CHECK_DO_RUN);
 }
 
 Test(damping, holds_and_lets_go_by_itself) {

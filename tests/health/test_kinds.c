@@ -174,41 +174,6 @@ Test(alias, circles_come_up_again) {
     agent_free(agent);
 }
 
-static void other_node(struct agent *agent, Pb__Status status) {
-    Pb__RegisterCommand command = PB__REGISTER_COMMAND__INIT;
-    Pb__Node node = PB__NODE__INIT;
-    Pb__Service there = PB__SERVICE__INIT;
-    Pb__Check one = PB__CHECK__INIT, *checks[] = {&one};
-    node.name = there.node = one.node = (char *)"n2";
-    node.address = (char *)"10.0.0.2";
-    there.id = there.name = one.service_id = one.service_name = (char *)"db";
-    there.weight_passing = there.weight_warning = 1;
-    one.check_id = one.name = (char *)"dbc";
-    one.status = status;
-    one.output = (ProtobufCBinaryData){4, (uint8_t *)"tail"};
-    command.node = &node;
-    command.service = &there;
-    command.checks = checks;
-    command.n_checks = 1;
-    fake_rpc_apply(agent->rpc, CATALOG_REGISTER, &command.base);
-}
-
-Test(alias, follows_another_node_through_the_catalog) {
-    struct agent *agent = agent_new(false);
-    check(agent, "{\"Name\":\"s\",\"AliasNode\":\"n2\",\"AliasService\":\"db\"}");
-    check(agent, "{\"Name\":\"m\",\"AliasNode\":\"n2\",\"AliasService\":\"nosuch\"}");
-    check(agent, "{\"Name\":\"n\",\"AliasNode\":\"n2\"}");
-    UNTIL(is(agent, "s", PB__STATUS__CRITICAL, "Service db could not be found on node n2"));
-    UNTIL(is(agent, "n", PB__STATUS__CRITICAL, "Node n2 could not be found"));
-    other_node(agent, PB__STATUS__PASSING);
-    UNTIL(is(agent, "s", PB__STATUS__PASSING, "All checks passing."));
-    UNTIL(is(agent, "n", PB__STATUS__PASSING, "No checks found.")); /* those of its services do not count */
-    other_node(agent, PB__STATUS__CRITICAL);
-    UNTIL(is(agent, "s", PB__STATUS__CRITICAL, "Aliased check \"dbc\" failing: tail"));
-    cr_assert(is(agent, "m", PB__STATUS__CRITICAL, "Service nosuch could not be found on node n2"));
-    agent_free(agent);
-}
-
 /* A restart is no reason for a fall. */
 Test(alias, keeps_its_state_over_a_restart) {
     struct agent *agent = agent_new(true);

@@ -1,0 +1,219 @@
+#include "agent/acts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "agent/definitions.h"
+#include "agent/flags.h"
+#include "base/check.h"
+#include "base/log.h"
+#include "rpc/address.h"
+
+#define JOIN_MS 5000
+
+struct acts {
+    struct acts_config config;
+    uv_async_t wake;
+    struct mailbox box;
+    struct http_act *first, **last;      /* first: being done while `busy` */
+    bool busy;
+    void (*closed)(void *data);
+    void *closed_data;
+
+    /* joining */
+    uv_getaddrinfo_t resolve;
+    uv_tcp_t socket;
+    uv_timer_t timer;
+    uv_connect_t connecting;
+    char address[ADDRESS_MAX];
+    unsigned handles;
+    int joined;                          /* 0 or a libuv error */
+
+    /* reloading: the configuration that definitions are of; NULL: the one that it was started with */
+    uv_work_t work;
+    struct config *loaded, *next;
+    struct fault fault;
+    struct http_act own;
+    bool own_taken;
+};
+
+static void begin(struct acts *acts);
+
+static void finish(struct acts *acts, int error) {
+    struct http_act *act = acts->first;
+    acts->first = act->next;
+    if (!acts->first) acts->last = &acts->first;
+    acts->busy = false;
+    act->done(act, error);
+    begin(acts);
+}
+
+/* -- joining: somebody has to listen there; the rest is said between the servers and this agent, and logged ------- */
+static void join_over(uv_handle_t *handle) {
+    struct acts *acts = handle->data;
+    if (--acts->handles > 0) return;
+    struct http_act *act = acts->first;
+    int rv = CO_OK;
+    if (acts->joined) rv = fault_set(&act->fault, CO_IO, "Failed to join %s: %s", act->address, uv_strerror(acts->joined));
+    else if (rpc_join(acts->config.rpc, acts->address) != CO_OK)
+        rv = fault_set(&act->fault, CO_UNSUPPORTED, "Failed to join %s: this server is alone by configuration", act->address);
+    else log_info("agent", "joined address=%s", acts->address);
+    finish(acts, rv);
+}
+
+static void connected(uv_connect_t *connect, int status) {
+    struct acts *acts = connect->data;
+    if (!acts->joined) acts->joined = status;
+    if (!uv_is_closing((uv_handle_t *)&acts->socket)) uv_close((uv_handle_t *)&acts->socket, join_over);
+    if (!uv_is_closing((uv_handle_t *)&acts->timer)) uv_close((uv_handle_t *)&acts->timer, join_over);
+}
+
+static void join_late(uv_timer_t *timer) {
+    struct acts *acts = timer->data;
+    acts->joined = UV_ETIMEDOUT;
+    uv_close((uv_handle_t *)&acts->socket, join_over);
+    uv_close((uv_handle_t *)&acts->timer, join_over);
+}
+
+static void join_dial(struct acts *acts, const struct sockaddr *to) {
+    acts->joined = 0, acts->handles = 2;
+    CHECK(uv_tcp_init(acts->config.loop, &acts->socket) == 0 && uv_timer_init(acts->config.loop, &acts->timer) == 0);
+    acts->socket.data = acts->timer.data = acts->connecting.data = acts;
+    uv_timer_start(&acts->timer, join_late, JOIN_MS, 0);
+    int rv = uv_tcp_connect(&acts->connecting, &acts->socket, to, connected);
+    if (rv != 0) connected(&acts->connecting, rv);
+}
+
+static void resolved(uv_getaddrinfo_t *work, int status, struct addrinfo *found) {
+    struct acts *acts = CONTAINER_OF(work, struct acts, resolve);
+    if (status == 0 && found) join_dial(acts, found->ai_addr);
+    else finish(acts, fault_set(&acts->first->fault, CO_IO, "Failed to join %s: %s", acts->first->address, uv_strerror(status)));
+    uv_freeaddrinfo(found);
+}
+
+static void join(struct acts *acts, struct http_act *act) {
+    char host[ADDRESS_MAX], port[8];
+    const struct config *c = acts->config.config;
+    uint16_t server_port = c->server_port > 0 ? (uint16_t)c->server_port : 8300;
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    if (!address_complete(act->address, server_port, acts->address) || !address_split(acts->address, host, port) ||
+        uv_getaddrinfo(acts->config.loop, &acts->resolve, resolved, host, port, &hints) != 0)
+        finish(acts, fault_set(&act->fault, CO_INVALID, "Failed to join %.100s: not an address", act->address));
+}
+
+/* -- reloading: read in the pool, made so on the loop ---------------------------------------------------------------- */
+static void read_again(uv_work_t *work) {
+    struct acts *acts = CONTAINER_OF(work, struct acts, work);
+    bool help = false;
+    config_init(acts->next);
+    int rv = flags_parse(acts->config.argc, acts->config.argv, acts->next, &help, &acts->fault);
+    if (rv == CO_OK) rv = config_finish(acts->next, &acts->fault);
+    if (rv == CO_OK) (void)definitions_check(acts->next, &acts->fault);
+}
+
+static void config_drop(struct config *config) {
+    if (!config) return;
+    config_free(config);
+    free(config);
+}
+
+static void was_read(uv_work_t *work, int status) {
+    struct acts *acts = CONTAINER_OF(work, struct acts, work);
+    const struct config *now = acts->loaded ? acts->loaded : acts->config.config;
+    CHECK(status == 0);
+    int rv = acts->fault.code;
+    if (rv == CO_OK) rv = definitions_replace(acts->config.local, now, acts->next, &acts->fault);
+    struct config *drop = rv == CO_OK ? acts->loaded : acts->next;
+    if (rv == CO_OK) {
+        acts->loaded = acts->next;
+        log_level_now = log_level_parse(slice_text(acts->loaded->log_level));
+        log_info("agent", "the configuration was read again services=%zu checks=%zu", acts->loaded->services.count, acts->loaded->checks.count);
+    } else {
+        log_error("agent", "the configuration is not read again, all stays as it was: %s", acts->fault.text);
+    }
+    acts->next = NULL;
+    acts->first->fault = acts->fault;
+    config_drop(drop);
+    finish(acts, rv);
+}
+
+static void reload(struct acts *acts) {
+    acts->fault = (struct fault){0};
+    acts->next = mem_zalloc(sizeof *acts->next);
+    CHECK(uv_queue_work(acts->config.loop, &acts->work, read_again, was_read) == 0);
+}
+
+/* -- one after the other ------------------------------------------------------------------------------------------------ */
+static void wake_closed(uv_handle_t *handle) {
+    struct acts *acts = handle->data;
+    void (*closed)(void *) = acts->closed;
+    void *data = acts->closed_data;
+    config_drop(acts->loaded);
+    free(acts);
+    closed(data);
+}
+
+static void begin(struct acts *acts) {
+    if (acts->busy) return;
+    if (!acts->first) {
+        if (acts->closed && !uv_is_closing((uv_handle_t *)&acts->wake)) uv_close((uv_handle_t *)&acts->wake, wake_closed);
+        return;
+    }
+    struct http_act *act = acts->first;
+    acts->busy = true;
+    if (acts->closed) {
+        finish(acts, CO_CLOSED);
+    } else if (act->kind == HTTP_ACT_JOIN) {
+        join(acts, act);
+    } else if (act->kind == HTTP_ACT_RELOAD) {
+        reload(acts);
+    } else {
+        finish(acts, CO_OK);
+        log_info("agent", "leaving: asked to");
+        acts->config.leave(acts->config.data);
+    }
+}
+
+static void woken(uv_async_t *async) {
+    struct acts *acts = async->data;
+    for (struct mail *mail = mailbox_take(&acts->box), *next; mail; mail = next) {
+        next = mail->next;
+        struct http_act *act = CONTAINER_OF(mail, struct http_act, mail);
+        act->next = NULL;
+        *acts->last = act;
+        acts->last = &act->next;
+    }
+    begin(acts);
+}
+
+void acts_take(void *data, struct http_act *act) {
+    struct acts *acts = data;
+    if (mailbox_put(&acts->box, &act->mail)) uv_async_send(&acts->wake);
+}
+
+static void own_done(struct http_act *act, int error) {
+    (void)error;
+    CONTAINER_OF(act, struct acts, own)->own_taken = false;
+}
+
+void acts_reload(struct acts *acts) {
+    if (acts->own_taken) return;
+    acts->own_taken = true;
+    acts->own = (struct http_act){.kind = HTTP_ACT_RELOAD, .done = own_done};
+    acts_take(acts, &acts->own);
+}
+
+struct acts *acts_new(const struct acts_config *config) {
+    struct acts *acts = mem_zalloc(sizeof *acts);
+    acts->config = *config;
+    acts->last = &acts->first;
+    CHECK(uv_async_init(config->loop, &acts->wake, woken) == 0);
+    acts->wake.data = acts;
+    return acts;
+}
+
+void acts_stop(struct acts *acts, void (*closed)(void *data), void *data) {
+    if (!acts) { closed(data); return; }
+    acts->closed = closed, acts->closed_data = data;
+    woken(&acts->wake);
+}

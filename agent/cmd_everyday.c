@@ -1,0 +1,146 @@
+/* coord join, leave, force-leave, maint, reload: what is asked of one agent. */
+#include "agent/cmd.h"
+#include "base/check.h"
+#include "base/json_in.h"
+
+static int complain(const char *line) {
+    fprintf(stderr, "%s\n", line);
+    return 1;
+}
+
+/* PUTs to `path` (ended here, and freed). */
+static int put(const struct client *client, struct buffer *path, struct fault *fault) {
+    struct client_answer answer = {0};
+    buffer_append_byte(path, '\0');
+    int rv = client_want(client, "PUT", path->data, NULL, false, &answer, fault);
+    client_answer_free(&answer);
+    buffer_free(path);
+    return rv;
+}
+
+static int put_plain(const struct client *client, const char *where, const char *doing, const char *done) {
+    struct buffer path = {0};
+    struct fault fault = {0};
+    buffer_append_text(&path, where);
+    if (put(client, &path, &fault) != CO_OK) return cmd_failed(doing, &fault);
+    puts(done);
+    return 0;
+}
+
+int cmd_join(int argc, char **argv) {
+    static const char usage[] = "coord join [FLAGS] ADDRESS ...";
+    struct client client = {0};
+    bool wan = false;
+    const struct cmd_flag flags[] = {{"wan", CMD_BOOL, &wan, "joins another datacenter"}};
+    char **rest;
+    int code = cmd_flags(argc, argv, flags, 1, &client, usage, &rest);
+    if (code >= 0) return code;
+    if (!*rest) return complain("At least one address to join must be specified.\n\nusage: coord join [FLAGS] ADDRESS ...");
+    unsigned joined = 0;
+    for (; *rest; rest++) {
+        struct buffer path = {0};
+        struct fault fault = {0};
+        buffer_append_text(&path, "/v1/agent/join/");
+        client_encode(&path, *rest, true);
+        if (wan) client_parameter(&path, "wan", "1");
+        if (put(&client, &path, &fault) == CO_OK) joined++;
+        else fprintf(stderr, "Error joining address '%s': %s\n", *rest, fault.text);
+    }
+    if (!joined) return complain("Failed to join any nodes.");
+    printf("Successfully joined cluster by contacting %u nodes.\n", joined);
+    return 0;
+}
+
+static int plain(int argc, char **argv, const char *usage, const char *where, const char *doing, const char *done) {
+    struct client client = {0};
+    char **rest;
+    int code = cmd_flags(argc, argv, NULL, 0, &client, usage, &rest);
+    if (code >= 0) return code;
+    if (*rest) return cmd_wrong(usage, "no argument is wanted");
+    return put_plain(&client, where, doing, done);
+}
+
+int cmd_leave(int argc, char **argv) { return plain(argc, argv, "coord leave [FLAGS]", "/v1/agent/leave", "leaving", "Graceful leave complete"); }
+int cmd_reload(int argc, char **argv) {
+    return plain(argc, argv, "coord reload [FLAGS]", "/v1/agent/reload", "reloading", "Configuration reload triggered");
+}
+
+int cmd_force_leave(int argc, char **argv) {
+    static const char usage[] = "coord force-leave [FLAGS] NODE";
+    struct client client = {0};
+    bool prune = false;
+    const struct cmd_flag flags[] = {{"prune", CMD_BOOL, &prune, "remove it from the list of members too"}};
+    char **rest;
+    int code = cmd_flags(argc, argv, flags, 1, &client, usage, &rest);
+    if (code >= 0) return code;
+    if (!rest[0] || rest[1]) return complain("A single node name must be specified to force leave.\n\nusage: coord force-leave [FLAGS] NODE");
+    struct buffer path = {0};
+    struct fault fault = {0};
+    buffer_append_text(&path, "/v1/agent/force-leave/");
+    client_encode(&path, rest[0], false);
+    if (prune) client_parameter(&path, "prune", NULL);
+    return put(&client, &path, &fault) == CO_OK ? 0 : cmd_failed("force leaving", &fault);
+}
+
+/* -- maint ------------------------------------------------------------------------------------------------------------ */
+static const char *text_of(struct json_object *object, const char *name) {
+    const char *text = "";
+    json_get_string(object, name, &text, NULL);
+    return text;
+}
+
+/* Nodes after services, as Consul prints them. */
+static void print_maintained(struct json_object *checks, bool nodes) {
+    static const char service_prefix[] = "_service_maintenance:";
+    json_object_object_foreach(checks, id, check) {
+        bool node = strcmp(id, "_node_maintenance") == 0;
+        if (node && nodes) printf("Node:\n  Name:   %s\n  Reason: %s\n\n", text_of(check, "Node"), text_of(check, "Notes"));
+        if (strncmp(id, service_prefix, sizeof service_prefix - 1) == 0 && !nodes)
+            printf("Service:\n  ID:     %s\n  Reason: %s\n\n", text_of(check, "ServiceID"), text_of(check, "Notes"));
+    }
+}
+
+static int list_maintained(const struct client *client) {
+    struct client_answer answer = {0};
+    struct fault fault = {0};
+    int rv = client_want(client, "GET", "/v1/agent/checks", NULL, false, &answer, &fault);
+    struct json_object *checks = rv == CO_OK ? json_parse(buffer_slice(&answer.body), &fault) : NULL;
+    if (checks && json_object_is_type(checks, json_type_object)) print_maintained(checks, false), print_maintained(checks, true);
+    if (checks) json_object_put(checks);
+    client_answer_free(&answer);
+    return fault.code ? cmd_failed("getting checks", &fault) : 0;
+}
+
+static int maintain(const struct client *client, bool enable, const char *service, const char *reason) {
+    struct buffer path = {0};
+    struct fault fault = {0};
+    char doing[64];
+    buffer_append_text(&path, service ? "/v1/agent/service/maintenance/" : "/v1/agent/maintenance");
+    if (service) client_encode(&path, service, false);
+    client_parameter(&path, "enable", enable ? "true" : "false");
+    if (reason) client_parameter(&path, "reason", reason);
+    snprintf(doing, sizeof doing, "%s %s maintenance", enable ? "enabling" : "disabling", service ? "service" : "node");
+    if (put(client, &path, &fault) != CO_OK) return cmd_failed(doing, &fault);
+    if (service) printf("Service maintenance is now %s for \"%s\"\n", enable ? "enabled" : "disabled", service);
+    else printf("Node maintenance is now %s\n", enable ? "enabled" : "disabled");
+    return 0;
+}
+
+int cmd_maint(int argc, char **argv) {
+    static const char usage[] = "coord maint [FLAGS]";
+    struct client client = {0};
+    bool enable = false, disable = false;
+    const char *service = NULL, *reason = NULL;
+    const struct cmd_flag flags[] = {{"enable", CMD_BOOL, &enable, "turns it on"},
+                                     {"disable", CMD_BOOL, &disable, "turns it off"},
+                                     {"service", CMD_TEXT, &service, "of this service alone, by its id; else of the node"},
+                                     {"reason", CMD_TEXT, &reason, "why, with -enable"}};
+    char **rest;
+    int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
+    if (code >= 0) return code;
+    if (*rest) return cmd_wrong(usage, "no argument is wanted");
+    if (enable && disable) return complain("Only one of -enable or -disable may be provided");
+    if (!enable && reason) return complain("Reason may only be provided with -enable");
+    if (!enable && !disable && service) return complain("Service requires either -enable or -disable");
+    return enable || disable ? maintain(&client, enable, service, reason) : list_maintained(&client);
+}

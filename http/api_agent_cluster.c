@@ -1,0 +1,90 @@
+/* /v1/agent: joining, leaving, having others leave, reading the configuration again. */
+#include <string.h>
+
+#include "base/check.h"
+#include "http/http.h"
+#include "http/operator_views.h"
+#include "registry/catalog.h"
+
+/* -- what the process itself does ------------------------------------------------------------------------------ */
+struct acting {
+    struct http_call call;
+    struct http_act act;
+};
+
+/* Loop thread. */
+static void act_done(struct http_act *act, int error) { http_called(&CONTAINER_OF(act, struct acting, act)->call, error); }
+
+static void view_act(struct http_request *request, struct http_call *call, int error) {
+    const struct acting *acting = CONTAINER_OF(call, struct acting, call);
+    const char *text = acting->act.fault.text[0] ? acting->act.fault.text : co_strerror(error);
+    if (error) http_reply_text(request, 500, "%s", text);
+    else http_reply_text(request, 200, "%s", "");
+}
+
+static void act(struct http_request *request, enum http_act_kind kind, const char *address) {
+    const struct http_env *env = http_env(request);
+    struct acting *acting = arena_zalloc(http_arena(request), sizeof *acting);
+    acting->call.view = view_act;
+    acting->act.kind = kind, acting->act.address = address, acting->act.done = act_done;
+    http_call(request, &acting->call);
+    env->act(env->act_data, &acting->act);
+}
+
+static void put_join(struct http_request *request) {
+    struct slice address = http_path_value(request, "address");
+    if (slice_is(http_parameter(request, "wan"), "1")) {
+        http_reply_text(request, 400, "wan: other datacenters are not joined by agents in this version");
+        return;
+    }
+    act(request, HTTP_ACT_JOIN, arena_strndup(http_arena(request), address.data, address.size));
+}
+
+static void put_leave(struct http_request *request) { act(request, HTTP_ACT_LEAVE, NULL); }
+static void put_reload(struct http_request *request) { act(request, HTTP_ACT_RELOAD, NULL); }
+
+/* -- others leave -------------------------------------------------------------------------------------------------
+ * A node whose agent lives is left alone, as with Consul, where it would contradict at once. One that failed goes with all that is on it. */
+static void deregister(struct http_request *request, struct slice node) {
+    Pb__DeregisterCommand *command = arena_alloc(http_arena(request), sizeof *command);
+    pb__deregister_command__init(command);
+    command->node = arena_strndup(http_arena(request), node.data, node.size);
+    command->service_id = command->check_id = (char *)(uintptr_t)"";
+    http_write(request, CATALOG_DEREGISTER, &command->base, NULL);
+}
+
+static void view_force_leave(struct http_request *request, int error, const struct rpc_cluster_state *state, const void *context) {
+    const Pb__Member *member = context;
+    bool failed = member->failed;
+    for (size_t i = 0; error == CO_OK && i < state->count; i++)
+        failed = failed || (strcmp(state->servers[i].node, member->name) == 0 && !state->servers[i].connected);
+    if (error) http_reply_error(request, error);
+    else if (failed) deregister(request, slice_text(member->name));
+    else http_reply_text(request, 200, "%s", "");
+}
+
+static void members_known(struct http_request *request, int error, const struct query_result *result) {
+    struct slice name = http_path_value(request, "node");
+    const Pb__MembersResult *known = error ? NULL : (const Pb__MembersResult *)result->message;
+    for (size_t i = 0; known && i < known->n_members; i++) {
+        if (!slice_is(name, known->members[i]->name)) continue;
+        http_ask_cluster(request, false, view_force_leave, known->members[i]);
+        return;
+    }
+    if (error) http_reply_error(request, error);
+    else http_reply_text(request, 500, "agent: No node found with name '%.*s'", (int)(name.size < 150 ? name.size : 150), name.data);
+}
+
+static void put_force_leave(struct http_request *request) {
+    Pb__TableRequest *message = arena_alloc(http_arena(request), sizeof *message);
+    pb__table_request__init(message);
+    http_fetch(request, &query_members, &message->base, RPC_DEFAULT, members_known);
+}
+
+const struct http_route http_routes_agent_cluster[] = {
+    {HTTP_PUT, "/v1/agent/join/*address", put_join, "agent:write", "wan", "One more address to join the cluster by", HTTP_LOCAL},
+    {HTTP_PUT, "/v1/agent/leave", put_leave, "agent:write", "", "Leaves the cluster in order, and ends", HTTP_LOCAL},
+    {HTTP_PUT, "/v1/agent/force-leave/*node", put_force_leave, "agent:write", "prune", "Removes a node whose agent has failed", HTTP_LOCAL},
+    {HTTP_PUT, "/v1/agent/reload", put_reload, "agent:write", "", "Reads the configuration files again", HTTP_LOCAL},
+    {0},
+};

@@ -1,0 +1,60 @@
+/* Nodes with agents: those that have the check serfHealth. */
+#include "registry/catalog_query.h"
+
+#define SERF_HEALTH    "serfHealth"
+#define SERVER_SERVICE "consul"
+
+static struct watch_thing nodes_thing(const ProtobufCMessage *request) {
+    (void)request;
+    return (struct watch_thing){SPACE_TABLE, catalog_table_nodes};
+}
+
+static int add_server(struct store_txn *txn, struct arena *arena, Pb__Member *member) {
+    char room[STORE_KEY_MAX];
+    struct slice bytes;
+    if (store_get(txn, TABLE_SERVICES, key_service(room, slice_text(member->name), SLICE_LITERAL(SERVER_SERVICE)), &bytes) != CO_OK) return CO_OK;
+    const Pb__Service *service = record_service(txn, arena, bytes);
+    if (!service) return CO_CORRUPT;
+    member->server_port = service->port;
+    for (size_t i = 0; i < service->n_meta; i++)
+        if (strcmp(service->meta[i]->key, "version") == 0) member->server_version = service->meta[i]->value;
+    return CO_OK;
+}
+
+static int add_node(struct store_txn *txn, struct arena *arena, struct slice record, struct pointers *members) {
+    char room[STORE_KEY_MAX];
+    struct slice bytes;
+    const Pb__Node *node = record_node(txn, arena, record);
+    if (!node) return CO_CORRUPT;
+    struct slice key = key_check(room, slice_text(node->name), slice_make("", 0), SLICE_LITERAL(SERF_HEALTH));
+    if (store_get(txn, TABLE_CHECKS, key, &bytes) != CO_OK) return CO_OK;
+    Pb__Member *member = arena_alloc(arena, sizeof *member);
+    pb__member__init(member);
+    member->name = node->name, member->id = node->id, member->address = node->address;
+    member->failed = record_number(bytes, CHECK_STATUS_FIELD) == (uint64_t)PB__STATUS__CRITICAL;
+    pointers_add(members, arena, member);
+    return add_server(txn, arena, member);
+}
+
+static int run_members(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena, struct query_result *result) {
+    struct pointers members = {0};
+    struct store_cursor cursor;
+    struct slice all = slice_make("", 0);
+    int error = CO_OK;
+    STORE_PREFIX(&cursor, txn, TABLE_NODES, all) {
+        if (error == CO_OK) error = add_node(txn, arena, cursor.value, &members);
+    }
+    store_cursor_close(&cursor);
+    if (error) return error;
+    Pb__MembersResult *records = arena_alloc(arena, sizeof *records);
+    pb__members_result__init(records);
+    records->members = (Pb__Member **)members.items, records->n_members = members.count;
+    return query_done(txn, nodes_thing(message), &records->base, true, result);
+}
+
+const struct query_type query_members = {.number = 11,
+                                         .name = "members",
+                                         .request = &pb__table_request__descriptor,
+                                         .result = &pb__members_result__descriptor,
+                                         .thing = nodes_thing,
+                                         .run = run_members};

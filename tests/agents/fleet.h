@@ -1,0 +1,58 @@
+/* Many client agents in one process: each has a connection of its own to a server, a node lease, services, TTL checks and the anti-entropy of a
+ * real one (rpc/client.h, health/local.h). Only what stands around those is missing: no process, no HTTP, no DNS, no data folder.
+ *
+ * The agents are dealt out to a few loops, one thread each. Functions here: the main thread, unless said. */
+#ifndef COORD_TESTS_AGENTS_FLEET_H
+#define COORD_TESTS_AGENTS_FLEET_H
+
+#include <stdatomic.h>
+
+#include "health/local.h"
+#include "rpc/client.h"
+
+struct fleet_config {
+    const char *const *servers;          /* NULL-terminated addresses of servers' rpc ports */
+    const char *datacenter, *prefix;     /* nodes are PREFIX-0, PREFIX-1, ... */
+    unsigned agents, services, checks;   /* services and checks of each agent */
+    unsigned names;                      /* of services, in all */
+    unsigned threads, watched;           /* the first `watched` agents' changes are timed */
+    unsigned repeat_s;                   /* each check reports what it said before once in so long; 0: never */
+    int64_t lease_ttl_ns;
+};
+
+/* What the tool knows of a check: the truth that the servers have to arrive at. */
+struct fleet_check {
+    char id[48];
+    Pb__Status status;
+    uint64_t number;                     /* of its last change; its output names it */
+    uint64_t changed_ns;                 /* when that was; 0: it was seen in the catalog, or nobody watches */
+};
+
+struct fleet_loop;
+struct fleet_agent {
+    struct fleet_loop *loop;
+    unsigned number;
+    char node[64], node_id[40];
+    struct rpc *rpc;
+    struct local *local;
+    uv_mutex_t lock;                     /* for `checks`, of watched agents */
+    struct fleet_check *checks;
+};
+
+struct fleet {
+    struct fleet_config config;
+    struct fleet_loop *loops;
+    struct fleet_agent *agents;
+    _Atomic unsigned started;
+    _Atomic uint64_t changes, overtaken;       /* overtaken: changed again before it was seen */
+};
+
+struct fleet *fleet_start(const struct fleet_config *config);
+/* Agents whose services and checks are all in the catalog. */
+unsigned fleet_synced(struct fleet *fleet);
+/* Changes of status from now on; 0: no more. */
+void fleet_rate(struct fleet *fleet, unsigned changes_per_minute);
+void fleet_stop(struct fleet *fleet);
+const char *fleet_status_name(Pb__Status status);
+
+#endif

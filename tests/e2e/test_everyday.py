@@ -1,0 +1,103 @@
+"""Everyday work on any agent: join, leave, force-leave, maintenance, reload, on servers and client agents alike."""
+import json, os, signal
+from coordtest import Agent, Cluster, check, free_address, run, until
+from test_client_agent import client_agent, rows, words
+
+
+def members(agent):
+    return {m["Node"]: m["Status"] for m in rows(words(agent, "members"))}
+
+
+def joining():
+    cluster = Cluster().start()
+    nobody = free_address()
+    agent = Agent("-retry-join=" + nobody, server=False, name="a1").start(wait=False)
+    until("it answers", lambda: listening(agent))
+    told = words(agent, "join", nobody, code=1)
+    check("Error joining address '%s'" % nobody in told and "Failed to join any nodes." in told, told)
+    check(words(agent, "join", cluster.servers[1].ip) == "Successfully joined cluster by contacting 1 nodes.\n", "joined")
+    agent.wait_leader(20)
+    check("At least one address" in words(agent, "join", code=1), "an address is wanted")
+    until("members", lambda: members(cluster.servers[0]).get("a1") == "alive")
+
+
+def listening(agent):
+    try:
+        return agent.request("GET", "/v1/agent/self", timeout=2)[0] == 200
+    except OSError:
+        return False
+
+
+def leaving():
+    cluster = Cluster().start()
+    agents = [client_agent(cluster, "a%d" % i).start(wait=False) for i in (1, 2)]
+    for agent in agents:
+        agent.wait_leader(30)
+    agents[0].put("/v1/agent/service/register", {"Name": "web"})
+    server = cluster.servers[0]
+    check(words(agents[0], "leave") == "Graceful leave complete\n", "left")
+    check(agents[0].proc.wait(20) == 0, "the process ended well")
+    until("the node is gone", lambda: "a1" not in members(server))
+    check(server.get("/v1/catalog/service/web")[2] == [], "with its services")
+    words(server, "force-leave", "a2")
+    check(members(server).get("a2") == "alive", "one that lives is left alone")
+    check("No node found with name 'nosuch'" in words(server, "force-leave", "nosuch", code=1), "unknown")
+    server.put("/v1/catalog/register", {"Node": "dead", "Address": "10.0.0.9", "Service": {"Service": "old"},
+                                        "Check": {"Name": "Serf Health Status", "CheckID": "serfHealth", "Status": "critical"}})
+    until("it is failed", lambda: members(agents[1]).get("dead") == "failed")
+    check(words(agents[1], "force-leave", "-prune", "dead") == "", "nothing is said")
+    check("dead" not in members(server) and server.get("/v1/catalog/service/old")[2] == [], "it is gone")
+
+
+def maintenance():
+    agent = Agent().start()
+    agent.put("/v1/agent/service/register", {"Name": "w"})
+    check(words(agent, "maint") == "", "nothing")
+    check(words(agent, "maint", "-enable", "-service=w", "-reason", "bad disk") == 'Service maintenance is now enabled for "w"\n', "service")
+    check(words(agent, "maint", "-enable") == "Node maintenance is now enabled\n", "node")
+    check(words(agent, "maint") == "Service:\n  ID:     w\n  Reason: bad disk\n\nNode:\n  Name:   n1\n  Reason: Maintenance mode is enabled for this "
+          "node, but no reason was provided. This is a default message.\n\n", "as Consul prints it")
+    check(words(agent, "maint", "-disable", "-service=w") == 'Service maintenance is now disabled for "w"\n', "off")
+    check(words(agent, "maint", "-disable") == "Node maintenance is now disabled\n", "off")
+    check(words(agent, "maint") == "", "nothing")
+    for args in (["-enable", "-disable"], ["-reason=x"], ["-service=w"], ["-enable", "-service=none"]):
+        words(agent, "maint", *args, code=1)
+
+
+def reloading():
+    agent = Agent()
+    folder = os.path.join(agent.dir, "conf")
+    os.mkdir(folder)
+
+    def write(name, value):
+        with open(os.path.join(folder, name), "w") as f:
+            f.write(value if isinstance(value, str) else json.dumps(value))
+    write("a.json", {"services": [{"name": "stays", "check": {"ttl": "1h", "status": "passing"}}, {"name": "goes", "port": 1}],
+                     "check": {"name": "c", "ttl": "1h"}})
+    agent.args.append("-config-dir=" + folder)
+    agent.start()
+    agent.put("/v1/agent/service/register", {"Name": "api"})
+    agent.put("/v1/agent/check/warn/service:stays?note=careful")
+    check(sorted(agent.get("/v1/agent/services")[2]) == ["api", "goes", "stays"], "at the start")
+    write("a.json", {"services": [{"name": "stays", "check": {"ttl": "1h", "status": "passing"}, "tags": ["new"]}, {"name": "comes"}]})
+    check(words(agent, "reload") == "Configuration reload triggered\n", "reload")
+    check(sorted(agent.get("/v1/agent/services")[2]) == ["api", "comes", "stays"], "what went is gone, what came over HTTP stays")
+    checks = agent.get("/v1/agent/checks")[2]
+    check(list(checks) == ["service:stays"] and checks["service:stays"]["Status"] == "warning", "a check keeps its state: %r" % checks)
+    until("in the catalog too", lambda: sorted(agent.get("/v1/catalog/services")[2]) == ["api", "comes", "consul", "stays"])
+    until("tags", lambda: agent.get("/v1/catalog/services")[2]["stays"] == ["new"])
+    before = agent.get("/v1/agent/services")[2]
+    for wrong, says in (('{"service":', "a.json"), ({"service": {"name": "x", "port": "many"}}, "Port"), ({"servce": {}}, "servce"),
+                        ({"services": [{"name": "y"}], "check": {"name": "k", "ttl": "1s", "service_id": "stays"}}, "no service has the id"),
+                        ({"check": {"name": "k", "service_id": "api"}}, "a.json")):
+        write("a.json", wrong)
+        status, _, text = agent.request("PUT", "/v1/agent/reload")
+        check(status == 500 and says.encode() in text and b"\n" not in text, "%r: %d %r" % (wrong, status, text))
+        check(agent.get("/v1/agent/services")[2] == before, "all stays as it was")
+    check("Error reloading" in words(agent, "reload", code=1), "and so does the command line say")
+    write("a.json", {"service": {"name": "hup"}})
+    agent.proc.send_signal(signal.SIGHUP)
+    until("SIGHUP does the same", lambda: sorted(agent.get("/v1/agent/services")[2]) == ["api", "hup"])
+
+
+run([joining, leaving, maintenance, reloading])

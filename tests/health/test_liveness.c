@@ -1,0 +1,275 @@
+/* The node lease of an agent: nothing is said in the catalog under a name that may be another's. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "fake_agent.h"
+#include "fake_rpc.h"
+#include "health/definition.h"
+
+#define DEADLINE_MS 15000
+#define NODE        FAKE_AGENT_NODE
+#define OTHER_ID    "bb8b5fd8-2166-fa20-21b1-516072ab0089"
+#define OTHER_LEASE "0c8b5fd8-2166-4a20-a1b1-516072ab0089"
+#define TTL_NS      INT64_C(300000000)
+
+#define UNTIL(condition)                                                        \
+    do {                                                                        \
+        uint64_t end_ = clock_mono_ms() + DEADLINE_MS;                          \
+        while (!(condition)) {                                                  \
+            cr_assert_lt(clock_mono_ms(), end_, "not in time: %s", #condition); \
+            usleep(2000);                                                       \
+        }                                                                       \
+    } while (0)
+
+/* -- the agent
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* Not started; the cluster has leases, or is too old for them. */
+static struct agent *stopped(bool leases) {
+    struct agent *agent = agent_new(false);
+    agent_stop(agent);
+    Pb__DeregisterCommand command = PB__DEREGISTER_COMMAND__INIT;
+    command.node = (char *)NODE;
+    fake_rpc_apply(agent->rpc, CATALOG_DEREGISTER, &command.base); /* what it said before */
+    if (leases) fake_rpc_version(agent->rpc, LEASE_SINCE);
+    agent->lease_ttl_ns = TTL_NS;
+    return agent;
+}
+
+static struct agent *started(void) {
+    struct agent *agent = stopped(true);
+    agent_start(agent);
+    return agent;
+}
+
+static void service(struct agent *agent, const char *name) {
+    struct fault fault = {0};
+    char text[100];
+    snprintf(text, sizeof text, "{\"Name\":\"%s\"}", name);
+    struct json_object *json = json_parse(slice_text(text), &fault);
+    struct service_definition *definition = json ? service_definition_parse(json, &fault) : NULL;
+    cr_assert_not_null(definition, "%s", fault.text);
+    json_object_put(json);
+    cr_assert_eq(local_service_register(agent->local, definition, false, false, &fault), CO_OK, "%s", fault.text);
+}
+
+/* -- the catalog
+ * -------------------------------------------------------------------------------------------------------- */
+
+static bool node_there(struct agent *agent) {
+    struct arena arena = {0};
+    bool yes = fake_rpc_node(agent->rpc, &arena, NODE) != NULL;
+    arena_free(&arena);
+    return yes;
+}
+
+static bool service_there(struct agent *agent, const char *id) {
+    struct arena arena = {0};
+    bool yes = fake_rpc_service(agent->rpc, &arena, NODE, id) != NULL;
+    arena_free(&arena);
+    return yes;
+}
+
+static bool alive(struct agent *agent) {
+    struct arena arena = {0};
+    const Pb__Check *check = fake_rpc_check(agent->rpc, &arena, NODE, "serfHealth");
+    bool yes = check && check->status == PB__STATUS__PASSING;
+    arena_free(&arena);
+    return yes;
+}
+
+/* The lease under the node's name; false: there is none, or it is another agent's. */
+static bool lease(struct agent *agent, char id[40]) {
+    struct arena arena = {0};
+    const Pb__Lease *found = fake_rpc_node_lease(agent->rpc, &arena, NODE);
+    bool yes = found && strcmp(found->node_id, FAKE_AGENT_ID) == 0;
+    if (yes) snprintf(id, 40, "%s", found->id);
+    arena_free(&arena);
+    return yes;
+}
+
+static void end_lease(struct agent *agent, const char *id) {
+    Pb__LeaseEndCommand command = PB__LEASE_END_COMMAND__INIT;
+    command.id = (char *)id;
+    fake_rpc_apply(agent->rpc, LEASE_END, &command.base);
+}
+
+static void other_takes_the_name(struct agent *agent) {
+    Pb__LeaseGrantCommand command = PB__LEASE_GRANT_COMMAND__INIT;
+    Pb__Lease other = PB__LEASE__INIT;
+    other.id = (char *)OTHER_LEASE, other.ttl_ns = TTL_NS;
+    other.node = (char *)NODE, other.node_id = (char *)OTHER_ID;
+    command.lease = &other;
+    fake_rpc_apply(agent->rpc, LEASE_GRANT, &command.base);
+}
+
+/* -- what is said in the log
+ * ------------------------------------------------------------------------------------------------ */
+
+static _Atomic unsigned warnings;
+
+static void count_warnings(void *data, enum log_level level, const char *line, size_t size) {
+    (void)data, (void)size;
+    if (level == LOG_WARN && strstr(line, "another agent has this node's name")) warnings++;
+}
+
+/* -- stories
+ * ------------------------------------------------------------------------------------------------------------ */
+
+Test(liveness, is_granted_and_renewed) {
+    struct agent *agent = started();
+    char id[40], later[40];
+    UNTIL(lease(agent, id) && alive(agent));
+    service(agent, "web");
+    UNTIL(service_there(agent, "web"));
+    uint64_t writes = fake_rpc_writes(agent->rpc), begun_ms = clock_mono_ms();
+    UNTIL(fake_rpc_renewals(agent->rpc) >= 4);
+    cr_assert_geq(clock_mono_ms() - begun_ms, 200, "three in a TTL of 300 ms");
+    cr_assert(lease(agent, later) && strcmp(id, later) == 0, "the same lease");
+    cr_assert_eq(fake_rpc_writes(agent->rpc), writes, "a renewal is no write");
+    agent_free(agent);
+}
+
+/* The very first thing that the servers apply of this agent is its lease. */
+Test(liveness, comes_before_everything_else) {
+    struct agent *agent = stopped(true);
+    char id[40];
+    fake_rpc_leader(agent->rpc, false);
+    agent_start(agent);
+    service(agent, "web");
+    uint64_t writes = fake_rpc_writes(agent->rpc);
+    fake_rpc_leader(agent->rpc, true);
+    UNTIL(fake_rpc_writes(agent->rpc) > writes);
+    cr_assert(lease(agent, id));
+    UNTIL(service_there(agent, "web"));
+    agent_free(agent);
+}
+
+Test(liveness, that_the_servers_ended_is_asked_for_anew) {
+    struct agent *agent = started();
+    char first[40], second[40];
+    service(agent, "web");
+    UNTIL(lease(agent, first) && service_there(agent, "web") && local_synced(agent->local));
+    Pb__DeregisterCommand gone = PB__DEREGISTER_COMMAND__INIT;
+    gone.node = (char *)NODE, gone.service_id = (char *)"web";
+    fake_rpc_apply(agent->rpc, CATALOG_DEREGISTER, &gone.base); /* nobody tells the agent */
+    cr_assert_not(service_there(agent, "web"));
+    end_lease(agent, first);
+    UNTIL(lease(agent, second) && strcmp(first, second) != 0);
+    UNTIL(alive(agent));
+    UNTIL(service_there(agent, "web")); /* compared at once, not after a minute */
+    agent_free(agent);
+}
+
+/* A write tells it too, between two renewals. */
+Test(liveness, a_refused_write_is_noticed) {
+    struct agent *agent = stopped(true);
+    char first[40], second[40];
+    agent->lease_ttl_ns = 1000 * TTL_NS; /* it is not renewed here */
+    agent_start(agent);
+    UNTIL(lease(agent, first) && alive(agent) && local_synced(agent->local));
+    end_lease(agent, first);
+    service(agent, "web");
+    UNTIL(lease(agent, second) && service_there(agent, "web"));
+    cr_assert_str_neq(first, second);
+    cr_assert_eq(fake_rpc_renewals(agent->rpc), 0);
+    agent_free(agent);
+}
+
+Test(liveness, waits_while_another_has_the_name) {
+    struct agent *agent = stopped(true);
+    char id[40];
+    other_takes_the_name(agent);
+    int level = log_level_now;
+    warnings = 0;
+    log_set_sink(count_warnings, NULL);
+    log_level_now = LOG_WARN;
+    uint64_t writes = fake_rpc_writes(agent->rpc);
+    agent_start(agent);
+    service(agent, "web");
+    UNTIL(fake_rpc_writes(agent->rpc) >= writes + 3); /* it asked again, */
+    cr_assert_eq(warnings, 1, "said so once");
+    cr_assert_not(node_there(agent), "and nothing of it stands there");
+    cr_assert_not(local_synced(agent->local));
+    end_lease(agent, OTHER_LEASE);
+    UNTIL(lease(agent, id) && alive(agent) && service_there(agent, "web"));
+    log_level_now = level;
+    agent_free(agent);
+    log_set_sink(NULL, NULL);
+}
+
+/* As before there were leases; and once the cluster knows them it gets one. */
+Test(liveness, is_not_needed_in_an_old_cluster) {
+    struct agent *agent = stopped(false);
+    char id[40];
+    agent_start(agent);
+    service(agent, "web");
+    UNTIL(service_there(agent, "web"));
+    cr_assert_not(lease(agent, id));
+    fake_rpc_version(agent->rpc, LEASE_SINCE);
+    UNTIL(lease(agent, id));
+    UNTIL(fake_rpc_renewals(agent->rpc) > 0);
+    agent_free(agent);
+}
+
+Test(liveness, survives_a_time_without_leader) {
+    struct agent *agent = started();
+    char first[40], later[40];
+    UNTIL(lease(agent, first) && alive(agent));
+    fake_rpc_leader(agent->rpc, false);
+    uint64_t renewals = fake_rpc_renewals(agent->rpc);
+    service(agent, "web");
+    fake_rpc_leader(agent->rpc, true);
+    UNTIL(fake_rpc_renewals(agent->rpc) > renewals && service_there(agent, "web"));
+    cr_assert(lease(agent, later) && strcmp(first, later) == 0, "nothing ended it");
+    agent_free(agent);
+}
+
+/* The same agent after a restart takes over from itself at once. */
+Test(liveness, a_restart_takes_over) {
+    struct agent *agent = started();
+    char first[40], second[40];
+    UNTIL(lease(agent, first) && alive(agent));
+    agent_stop(agent);
+    cr_assert(lease(agent, second) && strcmp(first, second) == 0, "it just stopped");
+    agent_start(agent);
+    UNTIL(lease(agent, second) && strcmp(first, second) != 0);
+    UNTIL(alive(agent));
+    agent_free(agent);
+}
+
+Test(liveness, who_leaves_goes_at_once) {
+    struct agent *agent = started();
+    char id[40];
+    service(agent, "web");
+    UNTIL(lease(agent, id) && service_there(agent, "web"));
+    agent->leave = true;
+    agent_stop(agent);
+    cr_assert_not(node_there(agent));
+    cr_assert_not(lease(agent, id));
+    agent->leave = false;
+    agent_start(agent);
+    UNTIL(lease(agent, id) && node_there(agent));
+    agent_free(agent);
+}
+
+/* Nobody answers: the end of the program does not wait for ever. */
+Test(liveness, leaving_without_an_answer_ends) {
+    struct agent *agent = started();
+    char id[40];
+    UNTIL(lease(agent, id) && alive(agent) && local_synced(agent->local));
+    fake_rpc_hold(agent->rpc, true);
+    agent->leave = true;
+    uint64_t begun_ms = clock_mono_ms();
+    agent_stop(agent);
+    cr_assert_lt(clock_mono_ms() - begun_ms, 10000);
+    agent->leave = false;
+    fake_rpc_hold(agent->rpc, false);
+    agent_start(agent);
+    agent_free(agent);
+}
