@@ -60,8 +60,7 @@ void service_remove(struct local *local, struct local_service *service) {
 
 static const char *status_text(Pb__Status status) { return catalog_status_text(status); }
 
-/* Text alone travels rarely, and not at the same time from everywhere. */
-static void output_later(struct local *local, struct local_check *check) {
+void check_output_later(struct local *local, struct local_check *check) {
     if (check->output_due_ms || !list_empty(&check->item.dirty)) return;
     uint64_t period = local->config.check_update_interval_ns > 0
                           ? (uint64_t)local->config.check_update_interval_ns / 1000000
@@ -95,7 +94,7 @@ void check_publish(struct local *local, struct local_check *check, Pb__Status be
                  check->item.id, check->shared->definition->service_id);
         item_changed(local, &check->item);
     } else if (!same_text) {
-        output_later(local, check);
+        check_output_later(local, check);
     }
 }
 

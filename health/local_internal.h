@@ -150,6 +150,8 @@ void service_remove(struct local *local, struct local_service *service);
 void check_remove(struct local *local, struct local_check *check);
 /* After a result: what it means for the catalog. `before`: the status it had. */
 void check_publish(struct local *local, struct local_check *check, Pb__Status before, struct slice output);
+/* Text alone travels rarely, and not at the same time from everywhere; what is dirty takes it along. */
+void check_output_later(struct local *local, struct local_check *check);
 /* Takes over the definitions. `restored`: from the data folder. */
 int service_put(struct local *local, struct service_definition *definition, bool replace, bool persist, bool restored);
 int check_put(struct local *local, struct check_definition *definition, bool persist, bool restored, struct fault *fault);

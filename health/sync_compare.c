@@ -153,6 +153,11 @@ static void take_state(struct local *local, struct local_check *check, const Pb_
     item_changed(local, &check->item);
 }
 
+static bool same_output(struct sync *sync, const struct local_check *check, const Pb__Check *stored) {
+    const Pb__Check *record = check_record(sync->local, check, &sync->arena);
+    return slice_equal(slice_make((char *)record->output.data, record->output.len), slice_make((char *)stored->output.data, stored->output.len));
+}
+
 static void compare_check(struct sync *sync, struct local_check *check, const Pb__Check *stored) {
     struct local *local = sync->local;
     if (check->item.removed) {
@@ -164,11 +169,12 @@ static void compare_check(struct sync *sync, struct local_check *check, const Pb
         return;
     }
     if (stored && check->restored && !check->is_maintenance) take_state(local, check, stored);
-    if (stored && (stored->by_agent || !sync_labels(sync)) &&
-        check_hash(stored, &sync->arena) == check->item.hash) {
+    if (!stored || (!stored->by_agent && sync_labels(sync)) || check_hash(stored, &sync->arena) != check->item.hash) {
+        differ(local, &check->item);
+    } else if (same_output(sync, check, stored)) {
         settle(local, &check->item);
     } else {
-        differ(local, &check->item);
+        check_output_later(local, check); /* unless it is on its way: there and back again while the catalog was read */
     }
 }
 

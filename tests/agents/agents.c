@@ -37,7 +37,8 @@ static void usage(void) {
     puts("usage: agents --servers HOST:PORT[,HOST:PORT...] --http HOST:PORT [--agents 2000] [--services 10] [--checks 20]\n"
          "  [--changes-per-minute 0] [--seconds 60] [--idle 0] [--names N: of services in all, a twentieth of the instances]\n"
          "  [--watched 20: agents whose changes are timed] [--repeat 10: seconds after which a check says the same again; 0: never]\n"
-         "  [--lease-ttl 10] [--threads 2] [--prefix sim] [--datacenter dc1] [--patience 120: seconds for all to be delivered] [--hold]\n"
+         "  [--lease-ttl 10] [--threads 2] [--prefix sim] [--datacenter dc1] [--patience 120: seconds for all to be delivered]\n"
+         "  [--coordinates: network coordinates are measured and reported, too] [--hold]\n"
          "--servers: rpc ports (8300); --http: what is asked whether the catalog is right");
 }
 
@@ -63,15 +64,16 @@ static void parse(struct options *o, int argc, char **argv) {
         {"threads", &o->fleet.threads}, {"watched", &o->fleet.watched}, {"repeat", &o->fleet.repeat_s}, {"lease-ttl", &lease_ttl_s},
         {"changes-per-minute", &o->rate}, {"seconds", &o->seconds}, {"idle", &o->idle}, {"patience", &o->patience}};
     enum { NUMBERS = sizeof numbers / sizeof numbers[0] };
-    struct option all[NUMBERS + 7] = {{"servers", 1, NULL, 's'}, {"http", 1, NULL, 'h'}, {"prefix", 1, NULL, 'p'}, {"datacenter", 1, NULL, 'd'},
-                                      {"hold", 0, NULL, 'o'}, {"help", 0, NULL, '?'}};
-    for (int i = 0; i < NUMBERS; i++) all[i + 6] = (struct option){numbers[i].name, 1, NULL, 256 + i};
+    struct option all[NUMBERS + 8] = {{"servers", 1, NULL, 's'}, {"http", 1, NULL, 'h'}, {"prefix", 1, NULL, 'p'}, {"datacenter", 1, NULL, 'd'},
+                                      {"hold", 0, NULL, 'o'}, {"coordinates", 0, NULL, 'c'}, {"help", 0, NULL, '?'}};
+    for (int i = 0; i < NUMBERS; i++) all[i + 7] = (struct option){numbers[i].name, 1, NULL, 256 + i};
     for (int code; (code = getopt_long(argc, argv, "", all, NULL)) != -1;) {
         if (code == 's') split_servers(o, optarg);
         else if (code == 'h') o->http = optarg;
         else if (code == 'p') o->fleet.prefix = optarg;
         else if (code == 'd') o->fleet.datacenter = optarg;
         else if (code == 'o') o->hold = true;
+        else if (code == 'c') o->fleet.coordinates = true;
         else if (code >= 256) *numbers[code - 256].to = number(numbers[code - 256].name, optarg);
         else { usage(); exit(2); }
     }

@@ -12,7 +12,7 @@
 
 #define TURN_MS         10
 #define STARTS_A_TURN   10
-#define REGISTRY_PORT   8300
+#define SERVER_PORT   8300
 
 struct fleet_loop {
     struct fleet *fleet;
@@ -124,7 +124,7 @@ static void agent_begin(struct fleet_loop *at, struct fleet_agent *agent) {
     char address[32];
     snprintf(address, sizeof address, "10.%u.%u.%u", 100 + agent->number / 65536 % 100, agent->number / 256 % 256, agent->number % 256);
     struct rpc_client_config client = {.cluster = config->datacenter, .node_name = agent->node, .address = address, .node_id = agent->node_id,
-                                       .port = REGISTRY_PORT, .join = config->servers};
+                                       .port = SERVER_PORT, .join = config->servers, .no_coordinates = !config->coordinates};
     struct fault fault = {0};
     if (rpc_client_start(&at->loop, &client, &agent->rpc, &fault) != CO_OK) die(&fault);
     Pb__Node node = PB__NODE__INIT;

@@ -17,6 +17,7 @@ struct fleet_config {
     unsigned names;                      /* of services, in all */
     unsigned threads, watched;           /* the first `watched` agents' changes are timed */
     unsigned repeat_s;                   /* each check reports what it said before once in so long; 0: never */
+    bool coordinates;                    /* they measure round trips and report them (rpc/client.h) */
     int64_t lease_ttl_ns;
 };
 

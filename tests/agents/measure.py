@@ -85,7 +85,7 @@ def idle_and_changes(o):
         first, begun = cpu(pid), now()
         time.sleep(10)
         alone = (cpu(pid) - first) / (now() - begun)
-        with Fleet(cluster, "--agents", o.agents, "--idle", o.seconds + 20, "--seconds", o.seconds, "--changes-per-minute", o.rate, "--hold") as fleet:
+        with Fleet(cluster, "--agents", o.agents, "--idle", o.seconds + 20, "--seconds", o.seconds, "--changes-per-minute", o.rate, "--hold", *(["--coordinates"] if o.coordinates else [])) as fleet:
             first = cpu(pid)
             line = fleet.line("registered")
             print("one server, %s agents, %s services, %s checks" % (line["agents"], line["services"], line["checks"]))
@@ -279,6 +279,7 @@ def main():
     p.add_argument("suites", nargs="*", choices=[[], *suites], default=[])
     p.add_argument("--agents", type=int, default=2000)
     p.add_argument("--rate", type=int, default=40000, help="changes a minute")
+    p.add_argument("--coordinates", action="store_true", help="of the simulated agents too: they go to the log, a few entries in 5 s")
     p.add_argument("--seconds", type=int, default=60, help="of each part of idle-and-changes, and of client")
     p.add_argument("--register-seconds", type=int, default=5)
     p.add_argument("--instances", type=int, default=100000)
