@@ -5,6 +5,7 @@
 
 #include "agent/definitions.h"
 #include "agent/flags.h"
+#include "agent/watch.h"
 #include "base/check.h"
 #include "base/log.h"
 #include "rpc/address.h"
@@ -16,7 +17,9 @@ struct acts {
     uv_async_t wake;
     struct mailbox box;
     struct http_act *first, **last;      /* first: being done while `busy` */
-    bool busy;
+    bool busy, hurry;
+    struct watches *watches, *before;    /* before: they end */
+    char *own_address;
     void (*closed)(void *data);
     void *closed_data;
 
@@ -105,6 +108,8 @@ static void join(struct acts *acts, struct http_act *act) {
 static void read_again(uv_work_t *work) {
     struct acts *acts = CONTAINER_OF(work, struct acts, work);
     bool help = false;
+    watches_stop(acts->before);
+    acts->before = NULL;
     config_init(acts->next);
     int rv = flags_parse(acts->config.argc, acts->config.argv, acts->next, &help, &acts->fault);
     if (rv == CO_OK) rv = config_finish(acts->next, &acts->fault);
@@ -117,16 +122,50 @@ static void config_drop(struct config *config) {
     free(config);
 }
 
+static bool same_blocks(const struct config_blocks *a, const struct config_blocks *b) {
+    bool same = a->count == b->count;
+    for (size_t i = 0; same && i < a->count; i++) same = json_object_equal(a->items[i].json, b->items[i].json);
+    return same;
+}
+
+/* Those of before end by themselves, and are waited for on another thread. */
+static void watch_anew(struct acts *acts, const struct config *was, const struct config *now) {
+    if (!acts->own_address || same_blocks(&was->watches, &now->watches)) return;
+    CHECK(!acts->before);
+    watches_hurry(acts->watches);
+    acts->before = acts->watches;
+    acts->watches = watches_start(&now->watches, acts->own_address, NULL);
+}
+
+void acts_watch(struct acts *acts, const char *address) {
+    acts->own_address = mem_strdup(address);
+    acts->watches = watches_start(&acts->config.config->watches, address, NULL);
+}
+
+void acts_hurry(struct acts *acts) {
+    if (acts) acts->hurry = true;
+}
+
+void acts_unwatch(struct acts *acts) {
+    if (!acts) return;
+    watches_hurry(acts->before);
+    watches_stop(acts->watches);
+    watches_stop(acts->before);
+    acts->watches = acts->before = NULL;
+}
+
 static void was_read(uv_work_t *work, int status) {
     struct acts *acts = CONTAINER_OF(work, struct acts, work);
     const struct config *now = acts->loaded ? acts->loaded : acts->config.config;
     CHECK(status == 0);
     int rv = acts->fault.code;
+    if (acts->hurry) rv = fault_set(&acts->fault, CO_CLOSED, "this agent stops");
     if (rv == CO_OK) rv = definitions_replace(acts->config.local, now, acts->next, &acts->fault);
     struct config *drop = rv == CO_OK ? acts->loaded : acts->next;
     if (rv == CO_OK) {
+        watch_anew(acts, now, acts->next);
         acts->loaded = acts->next;
-        log_level_now = log_level_parse(slice_text(acts->loaded->log_level));
+        log_level_set(log_level_parse(slice_text(acts->loaded->log_level)));
         log_info("agent", "the configuration was read again services=%zu checks=%zu", acts->loaded->services.count, acts->loaded->checks.count);
     } else {
         log_error("agent", "the configuration is not read again, all stays as it was: %s", acts->fault.text);
@@ -149,6 +188,7 @@ static void wake_closed(uv_handle_t *handle) {
     void (*closed)(void *) = acts->closed;
     void *data = acts->closed_data;
     config_drop(acts->loaded);
+    free(acts->own_address);
     free(acts);
     closed(data);
 }
@@ -161,7 +201,7 @@ static void begin(struct acts *acts) {
     }
     struct http_act *act = acts->first;
     acts->busy = true;
-    if (acts->closed) {
+    if (acts->closed || acts->hurry) {
         finish(acts, CO_CLOSED);
     } else if (act->kind == HTTP_ACT_JOIN) {
         join(acts, act);

@@ -23,6 +23,11 @@ struct acts;
 struct acts *acts_new(const struct acts_config *config);
 /* Any thread; http_env.act. `acts`: what acts_new gave. */
 void acts_take(void *acts, struct http_act *act);
+/* Loop thread: the watches of the configuration begin; `address`: of the own API, "host:port". */
+void acts_watch(struct acts *acts, const char *address);
+/* Loop thread: nothing is read again from now on. Then, on any thread but the loop: all watches have ended. NULL: nothing. */
+void acts_hurry(struct acts *acts);
+void acts_unwatch(struct acts *acts);
 /* SIGHUP: as PUT /v1/agent/reload, the outcome goes to the log. */
 void acts_reload(struct acts *acts);
 /* Loop thread, once nobody calls acts_take any more: what waits is refused. Then `closed`. NULL: at once. */

@@ -18,6 +18,7 @@
 #include "dns/dns.h"
 #include "health/local.h"
 #include "http/server.h"
+#include "kv/event.h"
 #include "kv/kv.h"
 #include "lb/coordinate.h"
 #include "registry/catalog.h"
@@ -49,7 +50,7 @@ struct agent {
 };
 
 /* The state machine's modules: registry does not know them by name. */
-const struct machine_module *const agent_modules[] = {&catalog_module, &lease_module, &kv_module, &coordinate_module, NULL};
+const struct machine_module *const agent_modules[] = {&catalog_module, &lease_module, &kv_module, &coordinate_module, &event_module, NULL};
 
 /* -- parts, started in this order and stopped in reverse
  * ------------------------------------------------------------ */
@@ -81,6 +82,11 @@ static int start_server(struct agent *agent, struct fault *fault) {
                                        .snapshot_log_bytes = c->snapshot_log_bytes,
                                        .snapshot_rate = c->snapshot_rate,
                                        .scrub_interval_ms = (uint64_t)c->scrub_interval_ns / 1000000,
+                                       .brake = {.percent = (uint32_t)c->brake_percent,
+                                                 .instances = (uint32_t)c->brake_instances,
+                                                 .nodes = (uint32_t)c->brake_nodes,
+                                                 .window_ms = (uint64_t)c->brake_window_ns / 1000000,
+                                                 .hold_ms = (uint64_t)c->brake_hold_ns / 1000000},
                                        .coordinates = coordinates_settings(c),
                                        .modules = agent_modules};
     return rpc_server_start(&agent->loop, &config, &agent->rpc, fault);
@@ -214,6 +220,16 @@ static int start_http(struct agent *agent, struct fault *fault) {
     return http_start(&config, &env, &agent->http, fault);
 }
 
+/* Of the own API, for watches: the first address that is listened on. */
+static void start_watches(struct agent *agent) {
+    const char *first = agent->config.http_addresses.count ? agent->config.http_addresses.items[0] : "127.0.0.1";
+    char address[160];
+    if (strcmp(first, "0.0.0.0") == 0) first = "127.0.0.1";
+    if (strcmp(first, "::") == 0) first = "::1";
+    snprintf(address, sizeof address, strchr(first, ':') ? "[%s]:%u" : "%s:%u", first, agent->http ? http_port(agent->http) : 0u);
+    if (agent->http) acts_watch(agent->acts, address);
+}
+
 static int start_dns(struct agent *agent, struct fault *fault) {
     const struct config *c = &agent->config;
     if (c->dns_port < 0) return CO_OK;
@@ -275,6 +291,7 @@ static void http_stopped(uv_work_t *work, int status) {
 /* In the pool: the loop has to turn meanwhile, so that writes under way are answered with their outcome. */
 static void stop_http(uv_work_t *work) {
     struct agent *agent = work->data;
+    acts_unwatch(agent->acts);
     http_stop(agent->http);
 }
 
@@ -286,6 +303,7 @@ static void stop(struct agent *agent) {
     uv_close((uv_handle_t *)&agent->hangup, NULL);
     uv_close((uv_handle_t *)&agent->tidy, NULL);
     dns_stop(agent->dns);
+    acts_hurry(agent->acts);
     agent->stop_work.data = agent;
     CHECK(uv_queue_work(&agent->loop, &agent->stop_work, stop_http, http_stopped) == 0);
 }
@@ -408,6 +426,7 @@ static int start_parts(struct agent *agent, struct fault *fault) {
     if (rv == CO_OK) rv = start_local(agent, fault);
     if (rv == CO_OK) rv = start_acts(agent);
     if (rv == CO_OK) rv = start_http(agent, fault);
+    if (rv == CO_OK) start_watches(agent);
     if (rv == CO_OK) rv = start_dns(agent, fault);
     return rv;
 }

@@ -40,11 +40,13 @@ int cmd_read_file(const char *path, struct buffer *out, struct fault *fault);
 int cmd_read_value(const char *argument, struct buffer *out, struct fault *fault);
 
 /* The commands. */
+int cmd_event(int argc, char **argv);
 int cmd_force_leave(int argc, char **argv);
 int cmd_join(int argc, char **argv);
 int cmd_leave(int argc, char **argv);
 int cmd_maint(int argc, char **argv);
 int cmd_members(int argc, char **argv);
+int cmd_monitor(int argc, char **argv);
 int cmd_reload(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_kv(int argc, char **argv);
@@ -54,5 +56,6 @@ int cmd_recover(int argc, char **argv);      /* operator recover */
 int cmd_rtt(int argc, char **argv);
 int cmd_snapshot(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
+int cmd_watch(int argc, char **argv);
 
 #endif

@@ -15,6 +15,7 @@ static int version_main(int argc, char **argv) {
 
 static const struct cli_command commands[] = {
     {"agent", "run an agent or a server", agent_main},
+    {"event", "fire an event for all agents", cmd_event},
     {"force-leave", "remove a node whose agent has failed", cmd_force_leave},
     {"info", "figures of the agent", cmd_info},
     {"join", "one more address for an agent to join by", cmd_join},
@@ -23,12 +24,14 @@ static const struct cli_command commands[] = {
     {"leave", "have an agent leave and end", cmd_leave},
     {"maint", "maintenance mode of a node or a service", cmd_maint},
     {"members", "list the cluster's members", cmd_members},
+    {"monitor", "the lines of an agent's log, as they come", cmd_monitor},
     {"operator", "servers of the cluster: list, remove, health", cmd_operator},
     {"reload", "have an agent read its configuration files again", cmd_reload},
     {"rtt", "estimate the round trip time between two nodes", cmd_rtt},
     {"snapshot", "save, restore and inspect backups", cmd_snapshot},
     {"verify", "check the data folder of a stopped server, without changing it", cmd_verify},
     {"version", "print the version", version_main},
+    {"watch", "watch something, and run a program when it changes", cmd_watch},
 };
 
 int cli_main(int argc, char **argv) { return cli_run(commands, ARRAY_COUNT(commands), argc, argv); }

@@ -43,6 +43,11 @@ void config_init(struct config *config) {
         .scrub_interval_ns = 3600 * SECOND,
         .reconnect_timeout_ns = 72 * 3600 * SECOND,
         .node_lease_ttl_ns = 10 * SECOND,
+        .brake_percent = 85,
+        .brake_instances = 10,
+        .brake_nodes = 3,
+        .brake_window_ns = 15 * SECOND,
+        .brake_hold_ns = 60 * SECOND,
         .check_output_max_size = 4096,
         .check_update_interval_ns = 300 * SECOND,
         .check_flap_window_ns = 60 * SECOND,
@@ -57,6 +62,7 @@ static void blocks_free(struct config_blocks *blocks) {
 void config_free(struct config *config) {
     blocks_free(&config->services);
     blocks_free(&config->checks);
+    blocks_free(&config->watches);
     struct arena arena = config->arena;
     *config = (struct config){0};
     arena_free(&arena);

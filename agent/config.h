@@ -96,6 +96,8 @@ struct config {
     int64_t scrub_interval_ns;                        /* 1 h; 0: never */
     int64_t reconnect_timeout_ns;                     /* 72 h */
     int64_t node_lease_ttl_ns;                        /* 10 s; coord.node_lease_ttl */
+    uint64_t brake_percent, brake_instances, brake_nodes; /* 85, 10, 3: the mass-removal brake */
+    int64_t brake_window_ns, brake_hold_ns;           /* 15 s, 60 s; hold 0: off */
     bool leave_on_terminate;      /* false on servers, true on client agents (config_finish) */
     bool skip_leave_on_interrupt; /* true on servers, false on client agents (config_finish) */
     bool leave_on_terminate_given, skip_leave_on_interrupt_given;
@@ -103,6 +105,7 @@ struct config {
     /* checks */
     struct config_blocks services,
         checks; /* "service" and "services", "check" and "checks", of all files in order */
+    struct config_blocks watches; /* agent/watch.h */
     bool enable_script_checks, enable_local_script_checks;
     uint64_t check_output_max_size; /* 4096 */
     bool discard_check_output;

@@ -78,6 +78,7 @@ static const struct key keys[] = {
     FIELD("services", KEY_BLOCKS, services),
     FIELD("check", KEY_BLOCK, checks),
     FIELD("checks", KEY_BLOCKS, checks),
+    FIELD("watches", KEY_BLOCKS, watches),
     BOOL("enable_script_checks", enable_script_checks),
     BOOL("enable_local_script_checks", enable_local_script_checks),
     NUMBER("check_output_max_size", check_output_max_size, 1, (1 << 20)),
@@ -93,6 +94,11 @@ static const struct key keys[] = {
     FIELD("coord.node_lease_ttl", KEY_DURATION, node_lease_ttl_ns),
     TEXT("log_level", log_level, accept_level),
     BOOL("disable_update_check", disable_update_check),
+    NUMBER("coord.brake_percent", brake_percent, 1, 100),
+    NUMBER("coord.brake_instances", brake_instances, 1, 1000000000),
+    NUMBER("coord.brake_nodes", brake_nodes, 1, 1000000000),
+    FIELD("coord.brake_window", KEY_DURATION, brake_window_ns),
+    FIELD("coord.brake_hold", KEY_DURATION, brake_hold_ns),
     NUMBER("coord.http_workers", http_workers, 0, 64),
     NUMBER("coord.http_shards", http_shards, 0, 1024),
     NUMBER("coord.http_connection_memory", http_connection_memory, 0, (1 << 20)),
@@ -341,7 +347,6 @@ static const struct key keys[] = {
     IDLE("config_entries.bootstrap", KEY_ANY),
     IDLE("connect.ca_config", KEY_ANY),
     IDLE("snapshot_agent", KEY_ANY),
-    IDLE("watches", KEY_ANY),
 };
 
 const struct key *key_find(const char *path) {

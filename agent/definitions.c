@@ -3,6 +3,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "agent/watch.h"
+#include "health/local.h"
+
 /* Ids seen so far, with the block that had them. */
 struct seen {
     const char *id;
@@ -106,6 +109,15 @@ static int judge_check(struct judge *judge, const struct config_block *block) {
     return rv;
 }
 
+static int judge_watch(struct judge *judge, const struct config_block *block) {
+    struct fault inner = {0};
+    struct watch *watch = watch_parse(block->json, true, &inner);
+    if (!watch) return wrong(judge, block, inner.text);
+    watch_free(watch);
+    if (judge->config->http_port < 0) return wrong(judge, block, "watches ask this agent's HTTP API, which is off");
+    return CO_OK;
+}
+
 int definitions_check(const struct config *config, struct fault *fault) {
     struct judge judge = {.config = config, .fault = fault};
     judge.services = mem_alloc((config->services.count + 1) * sizeof *judge.services);
@@ -114,6 +126,7 @@ int definitions_check(const struct config *config, struct fault *fault) {
         rv = judge_service(&judge, &config->services.items[i]);
     for (size_t i = 0; i < config->checks.count && rv == CO_OK; i++)
         rv = judge_check(&judge, &config->checks.items[i]);
+    for (size_t i = 0; i < config->watches.count && rv == CO_OK; i++) rv = judge_watch(&judge, &config->watches.items[i]);
     free(judge.services);
     free(judge.checks);
     arena_free(&judge.arena);

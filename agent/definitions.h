@@ -1,4 +1,4 @@
-/* The definitions of services and checks in configuration files: judged before anything is opened or founded, and replaced by others later. */
+/* The definitions of services, checks and watches in configuration files: judged before anything is opened or founded, and replaced by others later. */
 #ifndef COORD_AGENT_DEFINITIONS_H
 #define COORD_AGENT_DEFINITIONS_H
 

@@ -23,6 +23,8 @@ static const char *const level_names[] = {
 static pthread_mutex_t sink_lock = PTHREAD_MUTEX_INITIALIZER;
 static void (*sink_now)(void *data, enum log_level level, const char *line, size_t size);
 static void *sink_data;
+static struct log_tap *taps;
+static int own_level;                 /* while there are taps; else log_level_now is it */
 
 int log_level_parse(struct slice text) {
     if (slice_equal_nocase(text, SLICE_LITERAL("err"))) return LOG_ERROR;
@@ -36,6 +38,44 @@ void log_set_sink(void (*sink)(void *data, enum log_level level, const char *lin
     pthread_mutex_lock(&sink_lock);
     sink_now = sink;
     sink_data = data;
+    pthread_mutex_unlock(&sink_lock);
+}
+
+/* Under the lock. */
+static void levels_again(void) {
+    int least = own_level;
+    for (const struct log_tap *tap = taps; tap; tap = tap->next)
+        if ((int)tap->level < least) least = (int)tap->level;
+    log_level_now = least;
+}
+
+void log_tap_add(struct log_tap *tap) {
+    pthread_mutex_lock(&sink_lock);
+    if (!taps) own_level = log_level_now;
+    tap->next = taps;
+    taps = tap;
+    levels_again();
+    pthread_mutex_unlock(&sink_lock);
+}
+
+void log_tap_remove(struct log_tap *tap) {
+    pthread_mutex_lock(&sink_lock);
+    struct log_tap **at = &taps;
+    while (*at && *at != tap) at = &(*at)->next;
+    CHECK(*at);
+    *at = tap->next;
+    levels_again();
+    pthread_mutex_unlock(&sink_lock);
+}
+
+void log_level_set(int level) {
+    pthread_mutex_lock(&sink_lock);
+    if (taps) {
+        own_level = level;
+        levels_again();
+    } else {
+        log_level_now = level;
+    }
     pthread_mutex_unlock(&sink_lock);
 }
 
@@ -69,7 +109,11 @@ void log_write(enum log_level level, const char *subsystem, const char *format, 
     line[size++] = '\n';
 
     pthread_mutex_lock(&sink_lock);
-    if (sink_now) {
+    for (struct log_tap *tap = taps; tap; tap = tap->next)
+        if (level >= tap->level) tap->line(tap, line, size);
+    if (taps && (int)level < own_level) {
+        /* for them alone */
+    } else if (sink_now) {
         sink_now(sink_data, level, line, size);
     } else {
         ssize_t ignored = write(STDERR_FILENO, line, size); /* nowhere left to report to */

@@ -13,6 +13,17 @@ int log_level_parse(struct slice text);                 /* trace debug info warn
 /* Redirects lines (tests; /v1/agent/monitor later). NULL: standard error. `line` ends with a newline. */
 void log_set_sink(void (*sink)(void *data, enum log_level level, const char *line, size_t size), void *data);
 
+/* Who listens besides: lines from `level` on, also of levels that the log itself leaves out. `line` is called within the log, on any thread: it
+ * neither waits nor logs. Any thread; after log_tap_remove it is not called any more. */
+struct log_tap {
+    enum log_level level;
+    void (*line)(struct log_tap *tap, const char *line, size_t size);
+    struct log_tap *next;              /* the log's */
+};
+void log_tap_add(struct log_tap *tap);
+void log_tap_remove(struct log_tap *tap);
+/* The log's own level, while somebody may listen. */
+void log_level_set(int level);
 void log_write(enum log_level level, const char *subsystem, const char *format, ...) __attribute__((format(printf, 3, 4)));
 #define LOG_AT(level, ...) do { if ((level) >= log_level_now) log_write((level), __VA_ARGS__); } while (0)
 /* log_info("raft", "became leader term=%" PRIu64, term); */

@@ -30,6 +30,7 @@ static struct instances instances_begin(struct dns_lookup *lookup, struct slice 
     request.tags = tags;
     request.n_tags = tag.size ? 1 : 0;
     request.passing_only = lookup->setup->only_passing;
+    request.held = true;
     struct query_result result = {0};
     int rv = rpc_query(lookup->reader, &query_service_entries, &request.base, &lookup->arena, &result);
     lookup_note(lookup, rv);

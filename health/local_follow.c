@@ -8,7 +8,7 @@
 
 #define WAIT_MS        120000
 #define AGAIN_LEAST_MS 500
-#define AGAIN_MOST_MS  5000
+#define AGAIN_MOST_MS  2000
 #define ROUNDS_MOST    8 /* a node that never stands still is shown as it is then */
 
 enum { OF_SERVICES, OF_CHECKS, PARTS };
@@ -166,6 +166,7 @@ static void show(struct follower *follower) {
     struct part *services = &follower->parts[OF_SERVICES], *checks = &follower->parts[OF_CHECKS];
     if (!services->known || !checks->known || services->failed || checks->failed) return;
     if (services->index != checks->index && follower->rounds < ROUNDS_MOST) return;
+    if (services->index == checks->index) follower->rounds = 0;
     follower->failing_ms = follower->again_ms = follower->next_ms = 0;
     bool differs = !follower->shown || follower->lost || follower->found != services->found;
     for (unsigned i = 0; i < PARTS; i++) {

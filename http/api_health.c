@@ -61,6 +61,7 @@ static bool passing(struct http_request *request, protobuf_c_boolean *only) {
 static void health_service(struct http_request *request) {
     Pb__ServiceRequest *message = service_request(request);
     if (!message || !passing(request, &message->passing_only)) return;
+    message->held = true;
     struct slice *tags;
     message->n_tags = http_parameters(request, "tag", &tags);
     message->tags = arena_alloc(http_arena(request), (message->n_tags + 1) * sizeof(char *));

@@ -37,9 +37,9 @@ struct reading {
     struct confirm confirm;
     struct join join; /* waits for a build */
     bool again;       /* it changed meanwhile */
-    int seen_status;  /* what the client has */
+    int seen_status;  /* what the client has; 0: not known */
     size_t seen_size;
-    uint8_t seen[16];
+    uint8_t seen_digest[16];
 };
 
 static struct rpc *rpc_of(const struct http_request *request) { return request->worker->server->env.rpc; }
@@ -220,15 +220,20 @@ static void send_answer(struct http_request *request, struct answer *answer) {
 static void fired(struct watch_waiter *waiter);
 static void expired(struct worker *worker, struct timer *timer);
 
-static void remember(struct reading *reading, struct answer *answer) {
+/* What the client has: what was read just now, if this server knew all up to the client's index. One that is behind, as ?stale may
+ * find it, read what was before: when a thing is as it was again, to the client that is a change. */
+static void remember(struct http_request *request, struct answer *answer) {
+    struct reading *reading = request->reading;
+    bool all = rpc_applied(rpc_of(request)) >= reading->index;
+    if (!all || depends_generation(rpc_of(request), &reading->depends) != answer->generation) return;
     reading->seen_status = answer->status;
     reading->seen_size = answer->plain->size;
-    memcpy(reading->seen, bytes_digest(answer->plain), sizeof reading->seen);
+    memcpy(reading->seen_digest, bytes_digest(answer->plain), sizeof reading->seen_digest);
 }
 
 static bool seen_before(const struct reading *reading, struct answer *answer) {
     return reading->seen_status == answer->status && reading->seen_size == answer->plain->size &&
-           memcmp(reading->seen, bytes_digest(answer->plain), sizeof reading->seen) == 0;
+           memcmp(reading->seen_digest, bytes_digest(answer->plain), sizeof reading->seen_digest) == 0;
 }
 
 /* Enters the watch table. False: there are too many; answered. */
@@ -254,7 +259,8 @@ static bool park(struct http_request *request) {
 /* Answers, unless the answer is none yet: false. */
 static bool answer_again(struct http_request *request, struct answer *answer) {
     struct reading *reading = request->reading;
-    bool same = answer->index <= reading->index || seen_before(reading, answer);
+    bool older = answer->index <= reading->index, same = older || seen_before(reading, answer);
+    if (older && !reading->seen_status) remember(request, answer);
     if (same && !reading->expired && !request->worker->stop) {
         request->worker->tally.unchanged++;
         return false;
@@ -336,7 +342,7 @@ static void answer_first(struct http_request *request, struct answer *answer, bo
     uint64_t generation = answer->generation;
     bool wait = reading->blocking && answer->index <= reading->index;
     if (wait) {
-        remember(reading, answer);
+        remember(request, answer);
     } else {
         send_answer(request, answer);
     }

@@ -70,7 +70,7 @@ enum http_route_flags {
 /* Tables by topic, gathered in http/routes.c. Each ends with a row of zeros. */
 extern const struct http_route http_routes_kv[], http_routes_session[], http_routes_status[], http_routes_catalog[],
     http_routes_health[], http_routes_agent[], http_routes_agent_cluster[], http_routes_agent_check[], http_routes_agent_service[], http_routes_metrics[],
-    http_routes_operator[], http_routes_snapshot[], http_routes_acl[], http_routes_coordinate[], http_routes_lease[];
+    http_routes_operator[], http_routes_snapshot[], http_routes_acl[], http_routes_coordinate[], http_routes_lease[], http_routes_event[], http_routes_monitor[];
 
 /* -- asking the request ----------------------------------------------------------------------------------------- */
 const struct http_env *http_env(const struct http_request *request);

@@ -100,6 +100,13 @@ void request_end(struct http_request *request) {
 void request_hung_up(struct http_request *request) {
     /* What was handed to the cluster cannot be taken back: wait for the outcome, unless the server stops. */
     if (request->busy && !request->worker->stop) return;
+    if (request->stage == REQUEST_ANSWERED && request->suspended) { /* monitor.c: it waits for more to send */
+        if (request->operation) request->operation->end(request);
+        request->suspended = false;
+        MHD_resume_connection(request->connection->mhd);
+        shard_wake(request->connection->shard);
+        return;
+    }
     if (request->stage != REQUEST_WORK && request->stage != REQUEST_BODY) return;
     request->stage = REQUEST_ABORT;
     if (request->reading) reading_end(request);

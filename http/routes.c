@@ -16,7 +16,7 @@ static const struct http_route *const tables[] = {
     http_routes_root,          http_routes_kv,      http_routes_session,  http_routes_status,
     http_routes_catalog,       http_routes_health,  http_routes_agent,    http_routes_agent_check, http_routes_agent_cluster,
     http_routes_agent_service, http_routes_metrics, http_routes_operator, http_routes_snapshot,
-    http_routes_acl,           http_routes_coordinate, http_routes_lease,
+    http_routes_acl,           http_routes_coordinate, http_routes_lease, http_routes_event, http_routes_monitor,
 };
 
 #define SEGMENTS_MOST 16

@@ -199,6 +199,10 @@ void view_service_entry(struct json_out *json, const Pb__ServiceEntry *entry) {
     view_service(json, entry->service);
     json_key(json, "Checks");
     view_checks(json, entry->checks, entry->n_checks);
+    if (entry->held) {
+        json_key(json, "Held");
+        json_bool(json, true);
+    }
     json_object_end(json);
 }
 

@@ -10,6 +10,7 @@ static const struct store_table tables[] = {
     {TABLE_NODES, "nodes"},         {TABLE_SERVICES, "services"},   {TABLE_CHECKS, "checks"},
     {TABLE_CHECK_IDS, "check-ids"}, {TABLE_INSTANCES, "instances"}, {TABLE_TAGS, "tags"},
     {TABLE_SPELLINGS, "spellings"}, {TABLE_NODE_IDS, "node-ids"},   {TABLE_STRAYS, "strays"},
+    {TABLE_BRAKE, "brake"},
 };
 
 static const struct query_type *const queries[] = {

@@ -31,7 +31,8 @@ extern const struct query_type query_services;          /* TableRequest -> Servi
 extern const struct query_type query_node_services;     /* NodeRequest -> NodeServicesResult; found=false: no such node */
 extern const struct query_type query_service_entries;   /* ServiceRequest -> ServiceEntriesResult; thing: the service. Filters: all
                                                          * tags (without regard to case), passing_only, node meta. Ordered by node, id.
-                                                         * checks = the node's own, then the service's */
+                                                         * checks = the node's own, then the service's. held: with what the mass-removal
+                                                         * brake holds (registry/brake.h); else the truth */
 extern const struct query_type query_service_checks;    /* ServiceRequest -> ChecksResult: checks that carry the service's name (not the
                                                          * nodes'). Of the filters node meta only. All checks: by node, check id */
 extern const struct query_type query_node_checks;       /* NodeRequest -> ChecksResult */

@@ -100,6 +100,11 @@ bool catalog_node_lives(struct machine_tx *tx, struct slice node, struct slice n
     return true;
 }
 
+bool catalog_node_alive(struct machine_tx *tx, struct slice node) {
+    Pb__Status status;
+    return catalog_check_status(tx->store, node, SLICE_LITERAL(SERF_HEALTH), &status) != CO_OK || status != PB__STATUS__CRITICAL;
+}
+
 bool catalog_node_died(struct machine_tx *tx, struct slice node, struct slice node_id) {
     if (!is_node(tx, node, node_id)) return false;
     Pb__Check *check = health_of(tx, node);

@@ -11,6 +11,8 @@ void catalog_on_event(struct machine_tx *tx, const struct machine_event *event);
 /* The node's agent lives: its serfHealth passes, if it has one. Of a node that stands under another id nothing is changed; false. An empty
  * id, on either side, is no other. */
 bool catalog_node_lives(struct machine_tx *tx, struct slice node, struct slice node_id);
+/* Is its serfHealth, if it has one, not critical? */
+bool catalog_node_alive(struct machine_tx *tx, struct slice node);
 /* It died: serfHealth is critical from now on. False: there is no such node. */
 bool catalog_node_died(struct machine_tx *tx, struct slice node, struct slice node_id);
 /* It goes, with all that is on it. `dead_only`: unless its serfHealth says that it lives. */

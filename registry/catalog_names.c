@@ -106,11 +106,13 @@ void change_names(struct change *change, const Pb__Service *before, const Pb__Se
     if (differ) machine_mark(change->tx, SPACE_TABLE, catalog_table_service_nodes, false);
 }
 
-bool catalog_service_exists(struct store_txn *txn, struct slice name) {
+uint64_t catalog_service_instances(struct store_txn *txn, struct slice name) {
     char room[STORE_KEY_MAX];
     struct slice value;
-    return store_get(txn, TABLE_TAGS, key_name(room, name), &value) == CO_OK;
+    return store_get(txn, TABLE_TAGS, key_name(room, name), &value) == CO_OK ? get_be64(value.data) : 0;
 }
+
+bool catalog_service_exists(struct store_txn *txn, struct slice name) { return catalog_service_instances(txn, name) != 0; }
 
 void change_spelling(struct change *change, enum spelling_kind kind, struct slice name, bool there) {
     char room[STORE_KEY_MAX];

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "registry/brake.h"
 
 /* -- shared ------------------------------------------------------------------------------------------ */
 
@@ -231,7 +232,35 @@ struct entry_node {
     size_t key_size;
     Pb__Node *node;
     struct pointers checks;
+    struct pointers held_checks; /* the same as the brake shows them; empty: not made yet */
 };
+
+#define SERF_HEALTH "serfHealth"
+#define HELD_OUTPUT "Held: agent not live or unreachable, as most of the service's"
+
+/* The node's serfHealth passes, as long as the brake holds (registry/brake.h). */
+static void make_held_checks(struct arena *arena, struct entry_node *entry) {
+    for (size_t i = 0; i < entry->checks.count; i++) {
+        Pb__Check *check = entry->checks.items[i];
+        if (strcmp(check->check_id, SERF_HEALTH) == 0) {
+            Pb__Check *copy = arena_alloc(arena, sizeof *copy);
+            *copy = *check;
+            copy->status = PB__STATUS__PASSING;
+            copy->output = (ProtobufCBinaryData){sizeof HELD_OUTPUT - 1, (uint8_t *)(uintptr_t)HELD_OUTPUT};
+            check = copy;
+        }
+        pointers_add(&entry->held_checks, arena, check);
+    }
+}
+
+/* Somebody may have said meanwhile that the node lives. */
+static bool node_is_dead(const struct entry_node *entry) {
+    for (size_t i = 0; i < entry->checks.count; i++) {
+        const Pb__Check *check = entry->checks.items[i];
+        if (strcmp(check->check_id, SERF_HEALTH) == 0) return check->status == PB__STATUS__CRITICAL;
+    }
+    return false;
+}
 
 /* `rest`: the instance's key without the service's name, which is its key in TABLE_SERVICES. */
 static int load_node(struct store_txn *txn, struct arena *arena, struct slice rest,
@@ -250,12 +279,12 @@ static int load_node(struct store_txn *txn, struct arena *arena, struct slice re
     char prefix[STORE_KEY_MAX]; /* node, no service */
     memcpy(prefix, rest.data, size);
     prefix[size] = '\0';
-    entry->checks = (struct pointers){0};
+    entry->checks = entry->held_checks = (struct pointers){0};
     return query_checks_below(txn, arena, slice_make(prefix, size + 1), &entry->checks);
 }
 
-/* NULL in *out: filtered away. */
-static int load_entry(struct store_txn *txn, struct arena *arena, struct slice rest,
+/* NULL in *out: filtered away. `held`: by the brake, if its node is dead. */
+static int load_entry(struct store_txn *txn, struct arena *arena, struct slice rest, bool held,
                       const Pb__ServiceRequest *request, struct entry_node *node, Pb__ServiceEntry **out) {
     struct slice bytes;
     *out = NULL;
@@ -267,7 +296,10 @@ static int load_entry(struct store_txn *txn, struct arena *arena, struct slice r
     if (error) return error;
     if (!query_meta_fits(node->node, request->node_meta, request->n_node_meta)) return CO_OK;
     struct pointers checks = {0};
-    for (size_t i = 0; i < node->checks.count; i++) pointers_add(&checks, arena, node->checks.items[i]);
+    held = held && node_is_dead(node);
+    if (held && node->held_checks.count == 0) make_held_checks(arena, node);
+    const struct pointers *shown = held ? &node->held_checks : &node->checks;
+    for (size_t i = 0; i < shown->count; i++) pointers_add(&checks, arena, shown->items[i]);
     error = query_checks_below(txn, arena, rest, &checks);
     if (error) return error;
     Pb__ServiceEntry *entry = arena_alloc(arena, sizeof *entry);
@@ -276,6 +308,7 @@ static int load_entry(struct store_txn *txn, struct arena *arena, struct slice r
     entry->service = service;
     entry->checks = (Pb__Check **)checks.items;
     entry->n_checks = checks.count;
+    entry->held = held;
     if (!request->passing_only || catalog_entry_status(entry) == PB__STATUS__PASSING) *out = entry;
     return CO_OK;
 }
@@ -288,11 +321,13 @@ static int run_service_entries(struct store_txn *txn, const ProtobufCMessage *me
     struct pointers entries = {0};
     struct entry_node node = {.node = NULL};
     struct store_cursor cursor;
-    int error = CO_OK;
+    Pb__HeldService *held = NULL;
+    int error = request->held ? brake_held(txn, slice_text(request->service), arena, &held) : CO_OK;
+    if (error) return error;
     STORE_PREFIX(&cursor, txn, TABLE_INSTANCES, prefix) {
         struct slice rest = slice_make(cursor.key.data + prefix.size, cursor.key.size - prefix.size);
         Pb__ServiceEntry *entry;
-        error = load_entry(txn, arena, rest, request, &node, &entry);
+        error = load_entry(txn, arena, rest, held && brake_holds(txn, held, cursor.key), request, &node, &entry);
         if (error) break;
         if (entry) pointers_add(&entries, arena, entry);
     }

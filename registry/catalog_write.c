@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "registry/brake.h"
 #include "registry/catalog_leases.h"
 
 const struct slice catalog_table_nodes = SLICE_LITERAL("nodes"),
@@ -269,6 +270,7 @@ void change_service(struct change *change, Pb__Service *service) {
         old = record_service(tx->store, tx->arena, stored);
         if (!old) return;
     }
+    if (old && strcmp(old->name, service->name) != 0) brake_instance_gone(change, old);
     char room[STORE_KEY_MAX];
     store_put(tx->store, TABLE_SERVICES, key_service(room, node, id), record_pack(tx->arena, &service->base));
     change_names(change, old, service);
@@ -287,6 +289,7 @@ static void remove_service(struct change *change, const Pb__Service *service) {
     struct slice node = slice_text(service->node), id = slice_text(service->id);
     struct pointers checks = collect_checks(change, key_service(room, node, id));
     for (size_t i = 0; i < checks.count; i++) remove_check(change, checks.items[i]);
+    brake_instance_gone(change, service);
     (void)store_del(tx->store, TABLE_SERVICES, key_service(room, node, id));
     change_names(change, service, NULL);
     rebind_service(change, service, service->lease, "");

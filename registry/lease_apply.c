@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "registry/brake.h"
 #include "registry/catalog_leases.h"
 #include "registry/catalog_records.h"
 #include "registry/lease_internal.h"
@@ -102,13 +103,23 @@ static void dead_forget(struct machine_tx *tx, struct slice node) {
 
 static void on_event(struct machine_tx *tx, const struct machine_event *event) {
     if (event->type == MACHINE_NODE_REMOVED) dead_forget(tx, event->node);
+    if (event->type == MACHINE_BRAKE_RELEASED) lease_box_put(tx->module_data, TIMED_HELD, true, event->id, tx->index, 0);
 }
 
 /* -- the end ------------------------------------------------------------------------------------------ */
 
 enum end { END_OVER, END_LEFT, END_TAKEN_OVER };
 
-static void lease_end(struct machine_tx *tx, const Pb__Lease *lease, enum end how) {
+/* `brake`: NULL unless it expired. */
+static void node_died(struct machine_tx *tx, const Pb__Lease *lease, const Pb__BrakeOrder *brake) {
+    struct slice node = slice_text(lease->node);
+    bool lived = catalog_node_alive(tx, node);
+    if (!catalog_node_died(tx, node, slice_text(lease->node_id))) return;
+    dead_put(tx, lease);
+    brake_node_lost(tx, node, lived ? brake : NULL);
+}
+
+static void lease_end(struct machine_tx *tx, const Pb__Lease *lease, enum end how, const Pb__BrakeOrder *brake) {
     struct slice id = slice_text(lease->id), node = slice_text(lease->node), node_id = slice_text(lease->node_id), holder;
     char room[STORE_KEY_MAX];
     (void)store_del(tx->store, TABLE_LEASES, lease_key(id, room)); /* first: those that unbind look whether it stands */
@@ -116,7 +127,7 @@ static void lease_end(struct machine_tx *tx, const Pb__Lease *lease, enum end ho
     if (node.size && store_get(tx->store, TABLE_LEASES, lease_node_key(ROW_NODE, node, room), &holder) == CO_OK &&
         slice_equal(holder, id))
         (void)store_del(tx->store, TABLE_LEASES, lease_node_key(ROW_NODE, node, room));
-    if (node.size && how == END_OVER && catalog_node_died(tx, node, node_id)) dead_put(tx, lease);
+    if (node.size && how == END_OVER) node_died(tx, lease, brake);
     if (node.size && how == END_LEFT) catalog_node_goes(tx, node, node_id, false);
     mark(tx, id, true);
     lease_box_put(tx->module_data, TIMED_LEASE, true, id, 0, 0);
@@ -128,7 +139,7 @@ static int apply_end(struct machine_tx *tx, const Pb__LeaseEndCommand *command, 
     int rv = lease_record(tx->store, slice_text(command->id), tx->arena, &lease);
     result->yes = rv == CO_OK || !command->leave;
     if (rv == CO_NOTFOUND) return CO_OK;
-    if (rv == CO_OK) lease_end(tx, lease, command->leave ? END_LEFT : END_OVER);
+    if (rv == CO_OK) lease_end(tx, lease, command->leave ? END_LEFT : END_OVER, command->term ? command->brake : NULL);
     return rv;
 }
 
@@ -187,13 +198,13 @@ static int apply_grant(struct machine_tx *tx, Pb__LeaseGrantCommand *command, st
                                    "node name \"%s\" is held by the agent with node ID %s (lease %s): wait until "
                                    "that lease ends",
                                    holder->node, holder->node_id, holder->id));
-    if (holder) lease_end(tx, holder, END_TAKEN_OVER);
+    if (holder) lease_end(tx, holder, END_TAKEN_OVER, NULL);
     lease->create_index = tx->index;
     store_put(tx->store, TABLE_LEASES, lease_key(id, room), record_pack(tx->arena, &lease->base));
     if (node.size) {
         store_put(tx->store, TABLE_LEASES, lease_node_key(ROW_NODE, node, room), id);
         dead_forget(tx, node);
-        (void)catalog_node_lives(tx, node, slice_text(lease->node_id));
+        if (catalog_node_lives(tx, node, slice_text(lease->node_id))) brake_node_back(tx, node);
     }
     mark(tx, id, false);
     lease_box_put(tx->module_data, TIMED_LEASE, false, id, 0, lease->ttl_ns);
@@ -206,21 +217,23 @@ static int apply_grant(struct machine_tx *tx, Pb__LeaseGrantCommand *command, st
 
 static int apply(struct machine_tx *tx, uint8_t type, struct slice payload, struct machine_result *result) {
     static const ProtobufCMessageDescriptor *const types[] = {
-        &pb__lease_grant_command__descriptor, &pb__lease_end_command__descriptor, &pb__lease_reap_command__descriptor};
-    CHECK(type >= LEASE_GRANT && type <= LEASE_REAP);
+        &pb__lease_grant_command__descriptor, &pb__lease_end_command__descriptor, &pb__lease_reap_command__descriptor,
+        &pb__brake_release_command__descriptor};
+    CHECK(type >= LEASE_GRANT && type <= BRAKE_RELEASE);
     void *command = machine_decode(types[type - LEASE_GRANT], payload, tx->arena);
     if (!command) return refuse(result, CO_INVALID, "the command does not decode");
     if (type == LEASE_GRANT) return apply_grant(tx, command, result);
+    if (type == BRAKE_RELEASE) return brake_apply_release(tx, command, result);
     return type == LEASE_END ? apply_end(tx, command, result) : apply_reap(tx, command, result);
 }
 
-static const struct machine_since since[] = {{LEASE_GRANT, LEASE_REAP, LEASE_SINCE}};
+static const struct machine_since since[] = {{LEASE_GRANT, BRAKE_RELEASE, LEASE_SINCE}};
 static const struct store_table tables[] = {{TABLE_LEASES, "leases"}};
 static const struct query_type *const queries[] = {&query_lease, &query_leases, &query_dead_nodes, NULL};
 
 const struct machine_module lease_module = {.name = "lease",
                                             .command_first = LEASE_GRANT,
-                                            .command_last = LEASE_REAP,
+                                            .command_last = BRAKE_RELEASE,
                                             .since = since,
                                             .since_count = ARRAY_COUNT(since),
                                             .apply = apply,

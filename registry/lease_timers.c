@@ -180,7 +180,8 @@ static void lease_grant(struct lease *lease, uint64_t now_ms) {
 }
 
 static void grant_all(struct lease_timers *t, uint64_t now_ms) {
-    for (size_t i = 1; i <= t->heap_count; i++) lease_grant(t->heap[i], now_ms);
+    for (size_t i = 1; i <= t->heap_count; i++)
+        if (t->heap[i]->kind != TIMED_HELD) lease_grant(t->heap[i], now_ms);
     for (size_t i = t->heap_count / 2; i >= 1; i--) heap_down(t, i);
     t->ticked_ms = now_ms;
 }
@@ -188,7 +189,7 @@ static void grant_all(struct lease_timers *t, uint64_t now_ms) {
 /* -- the table ---------------------------------------------------------------------------------- */
 
 const char *timed_text(enum timed kind) {
-    static const char *const texts[TIMED_KINDS] = {"session", "lease", "lock-delay", "dead node"};
+    static const char *const texts[TIMED_KINDS] = {"session", "lease", "lock-delay", "dead node", "held service"};
     CHECK((size_t)kind < ARRAY_COUNT(texts));
     return texts[kind];
 }

@@ -1,4 +1,4 @@
-/* The leader's table of everything that ends by itself: sessions, leases, lock-delays, dead nodes. It decides, it does not act: time comes
+/* The leader's table of everything that ends by itself: sessions, leases, lock-delays, dead nodes, held services. It decides, it does not act: time comes
  * in, proposals come out. rpc/lease_keeper.h puts it to work; modules feed it, from the store and by news from the applier.
  *
  * Bounds (design, decision 4): an end is proposed never before the full period after the last acknowledged renewal, at most 1 s after it on a
@@ -17,9 +17,10 @@ enum timed {
     TIMED_LEASE = 1,            /* id; likewise */
     TIMED_LOCK_DELAY = 2,       /* key; index: of the entry that began it */
     TIMED_DEAD_NODE = 3,        /* node; index: of the entry in which its lease expired */
+    TIMED_HELD = 4,             /* service; index: of the entry since which it is held (registry/brake.h). Of this nobody is granted more */
     TIMED_KINDS
 };
-const char *timed_text(enum timed kind);                /* "session", "lease", "lock-delay", "dead node" */
+const char *timed_text(enum timed kind);                /* "session", "lease", "lock-delay", "dead node", "held service" */
 
 struct lease_timers;
 struct lease_timers *lease_timers_new(void);

@@ -36,6 +36,7 @@ enum machine_event_type {
     MACHINE_NODE_REMOVED, MACHINE_SERVICE_REMOVED, MACHINE_CHECK_REMOVED,
     MACHINE_CHECK_CRITICAL,                     /* it became critical */
     MACHINE_SESSION_ENDED,
+    MACHINE_BRAKE_RELEASED,                     /* `id`: the service, held no longer (registry/brake.h) */
     MACHINE_LEASE_ENDED,                        /* what is bound to it goes (registry/lease.h); `node`: of a node lease, else empty */
 };
 struct machine_event {

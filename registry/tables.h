@@ -21,6 +21,7 @@ enum registry_table {
     TABLE_CLUSTER = 14,  /* the cluster version; empty in a cluster of version 1 (version.c) */
     TABLE_LEASES = 15,   /* by the first byte (enum lease_row): id -> Lease; lease id, kind, name -> what hangs on it;
                           * node in lower case -> id of its lease; node in lower case -> DeadNode */
+    TABLE_BRAKE = 48,    /* by the first byte (enum brake_row in brake.c) */
 };
 
 #endif

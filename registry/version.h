@@ -9,7 +9,7 @@
  *   1   catalog, keys, sessions
  *   2   what operators set, removed servers, restoring backups (registry/operate.h); this record, the
  * cluster's id
- *   3   leases (registry/lease.h), network coordinates (lb/coordinate.h)
+ *   3   leases (registry/lease.h), network coordinates (lb/coordinate.h), events (kv/event.h)
  *
  * To add a command: name the next version here, raise MACHINE_VERSION_NEWEST (once a release), and name it in
  * the module's `since`. */

@@ -147,6 +147,7 @@ static void asked_free(struct asked *asked) {
 /* Another thread. */
 static void fetch_done(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched) {
     struct asked *asked = CONTAINER_OF(fetch, struct asked, fetch);
+    struct agents *agents = asked->agents; /* once it is put the loop may free it */
     asked->error = error;
     if (error == CO_OK) {
         asked->fetched = *fetched;
@@ -154,7 +155,7 @@ static void fetch_done(struct rpc_fetch *fetch, int error, const struct rpc_fetc
         if (fetched->records.size) memcpy(asked->records, fetched->records.data, fetched->records.size);
         asked->fetched.records.data = asked->records;
     }
-    if (mailbox_put(&asked->agents->answered, &asked->mail)) uv_async_send(&asked->agents->wake);
+    if (mailbox_put(&agents->answered, &asked->mail)) uv_async_send(&agents->wake);
 }
 
 static void answer_fetch(struct agent *agent, uint64_t number, int error, const struct rpc_fetched *fetched) {

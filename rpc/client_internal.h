@@ -66,7 +66,8 @@ struct client {
     struct sockaddr_storage from;
     bool has_from;
     unsigned resolving;
-    uint64_t last_conn, cluster_id, ticked_ms, rebalance_ms, lost_ms;      /* lost_ms: without a connection since */
+    uint64_t last_conn, ticked_ms, rebalance_ms, lost_ms;      /* lost_ms: without a connection since */
+    _Atomic uint64_t cluster_id;     /* of the first server that was met; read by any thread */
     bool told_lost;
     struct rng rng;
 

@@ -27,9 +27,9 @@ struct fetch {
 
     bool parked, expired, again;       /* again: it fired while it was being read on the pool */
     bool building;                     /* in the queue for the pool, or there */
-    bool seen_found, seen_none;        /* what was read when it was parked */
+    bool seen, seen_found, seen_none;  /* what the client has, when that is known */
     uint32_t seen_size;
-    uint8_t seen[16];
+    uint8_t seen_digest[16];
     uint32_t place;                    /* in the heap, from 1; 0: not in it */
     uint32_t request_size;
     uint64_t deadline_ms;

@@ -3,7 +3,7 @@
  * (1) What is parked is in the watch table under its thing and in the heap of deadlines. (2) It entered the table
  * before the thing's generation, taken before the read, was found unchanged: no change falls between reading and
  * waiting. (3) It is armed before it is read again, so a change after that read fires again. (4) A result that equals,
- * byte for byte, what was read when it was parked is no answer while the wait lasts. */
+ * byte for byte, what the client has is no answer while the wait lasts. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -70,16 +70,23 @@ static void fired(struct watch_waiter *waiter) {
     uv_mutex_unlock(&fetches->lock);
 }
 
-static void remember(struct fetch *fetch, struct fetch_answer *answer) {
+/* What the client has: what was read just now, if this server knew all up to the client's index. One that is behind, as a stale read
+ * may find it, read what was before: when a thing is as it was again, to the client that is a change. */
+static void remember(struct fetch *fetch, struct fetch_answer *answer, struct watch_thing thing) {
+    struct rpc *rpc = fetch->fetches->rpc;
+    bool all = rpc_applied(rpc) >= fetch_outer(fetch)->index;
+    fetch->seen = all && rpc_generation(rpc, thing) == answer->generation;
+    if (!fetch->seen) return;
     fetch->seen_found = answer->found;
     fetch->seen_none = answer->none;
     fetch->seen_size = (uint32_t)answer->size;
-    memcpy(fetch->seen, fetch_digest(answer), sizeof fetch->seen);
+    memcpy(fetch->seen_digest, fetch_digest(answer), sizeof fetch->seen_digest);
 }
 
 static bool seen_before(const struct fetch *fetch, struct fetch_answer *answer) {
-    return fetch->seen_found == answer->found && fetch->seen_none == answer->none &&
-           fetch->seen_size == answer->size && memcmp(fetch->seen, fetch_digest(answer), sizeof fetch->seen) == 0;
+    return fetch->seen && fetch->seen_found == answer->found && fetch->seen_none == answer->none &&
+           fetch->seen_size == answer->size &&
+           memcmp(fetch->seen_digest, fetch_digest(answer), sizeof fetch->seen_digest) == 0;
 }
 
 /* False: there are too many; it is over. */
@@ -132,12 +139,13 @@ static void deliver_first(struct fetch *fetch, struct fetch_answer *answer, stru
         answer_with(fetch, answer, thing);
         return;
     }
-    remember(fetch, answer);
+    remember(fetch, answer, thing);
     if (park(fetch, thing) && rpc_generation(rpc, thing) != answer->generation) fetch_again(fetch);
 }
 
 static void deliver_again(struct fetch *fetch, struct fetch_answer *answer, struct watch_thing thing) {
-    bool same = answer->index <= fetch_outer(fetch)->index || seen_before(fetch, answer);
+    bool older = answer->index <= fetch_outer(fetch)->index, same = older || seen_before(fetch, answer);
+    if (older && !fetch->seen) remember(fetch, answer, thing);
     if (!same || fetch->expired)
         answer_with(fetch, answer, thing);
     else if (fetch->again)

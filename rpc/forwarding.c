@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "kv/event.pb-c.h"
 #include "kv/kv.pb-c.h"
 #include "registry/lease.pb-c.h"
 #include "rpc/peers.h"
@@ -109,7 +110,7 @@ bool forwarding_writes(struct forwarding *f, uint64_t leader, struct node_propos
 }
 
 /* What modules' results may carry besides yes or no. */
-static const ProtobufCMessageDescriptor *const messages[] = {&pb__session__descriptor, &pb__lease__descriptor};
+static const ProtobufCMessageDescriptor *const messages[] = {&pb__session__descriptor, &pb__lease__descriptor, &pb__event__descriptor};
 
 static const ProtobufCMessageDescriptor *message_type(const char *name) {
     for (size_t i = 0; i < ARRAY_COUNT(messages); i++)

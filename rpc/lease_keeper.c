@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "kv/session.h"
+#include "registry/brake.h"
 #include "registry/lease.h"
 
 struct lease_keeper {
@@ -15,6 +16,7 @@ struct lease_keeper {
     struct rpc_renew *gathered;          /* they wait for a round to begin */
     uint64_t round_ms;                   /* the last one began */
     uint64_t restored;                   /* machine_restored, when the table was read */
+    uint64_t tick_ms;                    /* the present one */
     bool stopped;
 };
 
@@ -34,7 +36,13 @@ static void propose_session(struct lease_keeper *keeper, struct lease_decision *
 
 static void propose_lease(struct lease_keeper *keeper, struct lease_decision *decision, uint64_t term) {
     Pb__LeaseEndCommand command = PB__LEASE_END_COMMAND__INIT;
+    Pb__BrakeOrder brake = PB__BRAKE_ORDER__INIT;
+    const struct rpc_brake *settings = &keeper->edge.brake;
     command.id = decision->name, command.term = term;
+    brake.at_ms = keeper->tick_ms, brake.unix_ms = keeper->edge.unix_ms(keeper->edge.data);
+    brake.percent = settings->percent, brake.instances = settings->instances, brake.nodes = settings->nodes;
+    brake.window_ms = settings->window_ms, brake.hold_ms = settings->hold_ms;
+    if (settings->hold_ms) command.brake = &brake;
     keeper->edge.propose(keeper->edge.data, decision, LEASE_END, &command.base);
 }
 
@@ -51,9 +59,15 @@ static void propose_reap(struct lease_keeper *keeper, struct lease_decision *dec
     keeper->edge.propose(keeper->edge.data, decision, LEASE_REAP, &command.base);
 }
 
+static void propose_release(struct lease_keeper *keeper, struct lease_decision *decision, uint64_t term) {
+    Pb__BrakeReleaseCommand command = PB__BRAKE_RELEASE_COMMAND__INIT;
+    command.service = decision->name, command.index = decision->index, command.term = term;
+    keeper->edge.propose(keeper->edge.data, decision, BRAKE_RELEASE, &command.base);
+}
+
 static void propose_due(void *data, const struct lease_due *item) {
     static void (*const propose[TIMED_KINDS])(struct lease_keeper *, struct lease_decision *, uint64_t) = {
-        propose_session, propose_lease, propose_lock_delay, propose_reap};
+        propose_session, propose_lease, propose_lock_delay, propose_reap, propose_release};
     struct lease_keeper *keeper = data;
     struct lease_decision *decision = mem_zalloc(sizeof *decision + item->name.size + 1);
     decision->kind = item->kind, decision->index = item->index, decision->size = item->name.size;
@@ -61,7 +75,7 @@ static void propose_due(void *data, const struct lease_due *item) {
     keeper->decisions++;
     bool ends_by_name = item->kind == TIMED_SESSION || item->kind == TIMED_LEASE;
     bool mutated = ends_by_name && keeper->edge.mutations & LEASE_KEEPER_MUTATE_DEPOSED_EXPIRES;
-    if (item->kind != TIMED_LOCK_DELAY) log_info("lease", "expired kind=\"%s\" id=%s", timed_text(item->kind), decision->name);
+    if (item->kind != TIMED_LOCK_DELAY && item->kind != TIMED_HELD) log_info("lease", "expired kind=\"%s\" id=%s", timed_text(item->kind), decision->name);
     propose[item->kind](keeper, decision, mutated ? 0 : keeper->term);
 }
 
@@ -79,6 +93,7 @@ void lease_keeper_news(struct lease_keeper *keeper, uint64_t now_ms) {
     for (struct lease_news *news = keeper->edge.news(keeper->edge.data), *next; news; news = next) {
         next = news->next;
         struct slice name = slice_make(news->name, news->size);
+        if (news->kind == TIMED_HELD && keeper->edge.held) keeper->edge.held(keeper->edge.data, news);
         if (news->ended) lease_timers_ended(keeper->timers, news->kind, name, news->index);
         else lease_timers_began(keeper->timers, news->kind, name, news->index, news->period_ns, now_ms);
         free(news);
@@ -189,6 +204,7 @@ static void grant_full_period(struct lease_keeper *keeper, uint64_t now_ms) {
     int rv = session_timers_read(keeper->timers, txn, now_ms), error = lease_timers_read(keeper->timers, txn, now_ms);
     if (rv == CO_OK) rv = error;
     keeper->restored = machine_restored(txn);
+    if (rv == CO_OK) rv = brake_timers_read(keeper->timers, txn, now_ms, keeper->edge.unix_ms(keeper->edge.data));
     if (rv != CO_OK) log_error("lease", "what ends by itself cannot be read from the store: %s", co_strerror(rv));
     keeper->edge.read_done(keeper->edge.data);
 }
@@ -211,6 +227,7 @@ void lease_keeper_restored(struct lease_keeper *keeper, uint64_t now_ms) {
 void lease_keeper_tick(struct lease_keeper *keeper, uint64_t now_ms) {
     if (gather_end_ms(keeper) <= now_ms) begin_round(keeper, now_ms);
     lease_keeper_news(keeper, now_ms);
+    keeper->tick_ms = now_ms;
     if (lease_timers_deadline_ms(keeper->timers) <= now_ms) lease_timers_tick(keeper->timers, now_ms, propose_due, keeper);
 }
 

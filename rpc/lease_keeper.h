@@ -1,4 +1,4 @@
-/* What the leader does with all that ends by itself, sessions, leases, lock-delays and dead nodes: the table of registry/lease_timers.h at
+/* What the leader does with all that ends by itself, sessions, leases, lock-delays, dead nodes and held services: the table of registry/lease_timers.h at
  * work. It is fed by the applier's news, asked by renewals, and its decisions become commands. The rules (design, decision 4):
  *
  * (1) A renewal is acknowledged only after a leadership round that began after it arrived, and never while an end of its session or lease
@@ -14,6 +14,7 @@
 #ifndef COORD_RPC_LEASE_KEEPER_H
 #define COORD_RPC_LEASE_KEEPER_H
 
+#include "registry/lease.h"
 #include "registry/machine.h"
 #include "rpc/rpc.h"
 
@@ -31,6 +32,9 @@ struct lease_keeper_edge {
     /* CO_OK: this server leads, now. CO_AGAIN: lease_keeper_confirmed comes, with this renewal, which stands for all that wait with it. Else an
      * error (CO_FENCED), now. */
     int (*confirm)(void *data, struct rpc_renew *renew);
+    int64_t (*unix_ms)(void *data);                                        /* the wall clock, for the brake (registry/brake.h) */
+    void (*held)(void *data, const struct lease_news *news);               /* a service is held, or no longer; on every server. May be NULL */
+    struct rpc_brake brake;
     unsigned mutations;                                                    /* enum lease_keeper_mutation; 0 outside of the simulator */
 };
 /* For the simulator only: rules broken on purpose, to show that its checkers notice. */

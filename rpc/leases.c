@@ -2,6 +2,9 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "registry/brake.h"
 #include "rpc/lease_keeper.h"
 #include "rpc/client_internal.h"
 
@@ -123,6 +126,32 @@ static void read_done(void *data) {
     store_read_done(rpc->loop_reader);
 }
 
+static int64_t unix_ms(void *data) {
+    (void)data;
+    return clock_wall_ns() / 1000000;
+}
+
+/* -- what the brake holds --------------------------------------------------------------------------------------------- */
+static struct metric held_metric = {.name = "coord_brake_held_services", .type = METRIC_GAUGE,
+                                    .help = "Services whose lost instances are held in answers"};
+static struct metric held_total = {.name = "coord_brake_held_total", .type = METRIC_COUNTER,
+                                   .help = "How often a service's lost instances were held in answers"};
+
+static void count_held(struct rpc *rpc) {
+    metric_set(&held_metric, brake_count(store_read(rpc->loop_reader)));
+    store_read_done(rpc->loop_reader);
+}
+
+static void note_held(void *data, const struct lease_news *news) {
+    if (news->ended)
+        log_info("brake", "released service=\"%s\"", news->name);
+    else
+        log_warn("brake", "held service=\"%s\" for=%.1fs: most of it was lost at once, with the leases of its nodes", news->name,
+                 (double)news->period_ns / 1e9);
+    if (!news->ended) metric_add(&held_total, 1);
+    count_held(data);
+}
+
 void leases_news_wake(void *data) {
     struct rpc *rpc = data;
     uv_async_send(&rpc->wake);
@@ -141,7 +170,10 @@ void leases_wake_cb(uv_async_t *async) {
     struct rpc *rpc = async->data;
     uint64_t now_ms = clock_mono_ms();
     lease_keeper_news(rpc->leases, now_ms);
-    if (atomic_exchange(&rpc->restored, false)) lease_keeper_restored(rpc->leases, now_ms);
+    if (atomic_exchange(&rpc->restored, false)) {
+        lease_keeper_restored(rpc->leases, now_ms);
+        count_held(rpc);
+    }
     take_due_ends(rpc, now_ms);
     take_renewals(rpc);
     rearm(rpc);
@@ -152,14 +184,17 @@ void leases_role(struct rpc *rpc, uint64_t term, bool ready) {
     rearm(rpc);
 }
 
-void leases_start(struct rpc *rpc) {
+void leases_start(struct rpc *rpc, const struct rpc_brake *brake) {
     struct lease_keeper_edge edge = {.data = rpc, .news = take_news, .read = read_begin, .read_done = read_done, .propose = propose,
-                                     .elsewhere = elsewhere, .confirm = confirm};
+                                     .elsewhere = elsewhere, .confirm = confirm, .unix_ms = unix_ms, .held = note_held, .brake = *brake};
     rpc->leases = lease_keeper_new(&edge);
     CHECK(uv_async_init(rpc->loop, &rpc->wake, leases_wake_cb) == 0);
     CHECK(uv_timer_init(rpc->loop, &rpc->lease_timer) == 0);
     rpc->wake.data = rpc->lease_timer.data = rpc;
     rpc->loop_reader = store_reader_new(machine_store(rpc->machine));
+    metric_register(&held_metric);
+    metric_register(&held_total);
+    count_held(rpc);
 }
 
 void leases_stop(struct rpc *rpc) { lease_keeper_stop(rpc->leases); }

@@ -109,6 +109,10 @@ size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses);
 /* Loop thread. One more address to join the cluster by ("host:port"). CO_UNSUPPORTED: this server is alone by configuration. */
 int rpc_join(struct rpc *rpc, const char *address);
 
+/* -- the mass-removal brake ----------------------------------------------------------------------------------------- */
+/* What a leader decides by (registry/brake.h). hold_ms 0: off. */
+struct rpc_brake { uint32_t percent, instances, nodes; uint64_t window_ms, hold_ms; };
+
 /* -- sessions and leases ------------------------------------------------------------------------------------------ */
 /* Renews a session or a lease with the leader: acknowledged only after a leadership round that began after it arrived, and
  * never while its end is proposed. Sessions without TTL: CO_OK. `done` on the loop thread: CO_OK, CO_NOTFOUND, CO_NOLEADER, CO_CLOSED. */

@@ -21,6 +21,7 @@ struct rpc_server_config {
     uint64_t reserve_step_bytes, snapshot_log_bytes, snapshot_rate;      /* 0: what store.h and node.h say */
     uint64_t scrub_interval_ms;                        /* the store is read through for damage so often; 0: never */
     struct coordinates_config coordinates;
+    struct rpc_brake brake;
     const struct machine_module *const *modules;       /* NULL-terminated, the catalog's first */
 };
 

@@ -93,7 +93,8 @@ Test(config, every_field) {
         "\"dns_workers\":9,"
         "\"dns_tcp_connections_max\":10,\"store_map_bytes\":11,\"store_reserve_bytes\":12,\"snapshot_log_"
         "bytes\":13,"
-        "\"snapshot_rate\":14,\"check_flap_limit\":15,\"check_flap_window\":\"16s\"}}");
+        "\"snapshot_rate\":14,\"check_flap_limit\":15,\"check_flap_window\":\"16s\",\"brake_percent\":17,"
+        "\"brake_instances\":18,\"brake_nodes\":19,\"brake_window\":\"20s\",\"brake_hold\":\"21s\"}}");
     cr_assert_eq(config_finish(&config, &fault), CO_OK, "%s", fault.text);
     cr_expect(config.server && !config.bootstrap && config.bootstrap_expect == 3);
     cr_expect_str_eq(config.node_name, "n1");
@@ -148,6 +149,8 @@ Test(config, every_field) {
               config.store_reserve_bytes == 12);
     cr_expect(config.snapshot_log_bytes == 13 && config.snapshot_rate == 14);
     cr_expect(config.check_flap_limit == 15 && config.check_flap_window_ns == 16000000000);
+    cr_expect(config.brake_percent == 17 && config.brake_instances == 18 && config.brake_nodes == 19);
+    cr_expect(config.brake_window_ns == 20000000000 && config.brake_hold_ns == 21000000000);
     /* Kept, but nobody uses them: the log says so. */
     static const char *const unused[] = {"retry_interval",
                                          "retry_max",
@@ -243,7 +246,7 @@ Test(config, without_effect_is_named_once) {
         "\"acl\":{\"tokens\":{\"managed_service_provider\":[{\"accessor_id\":\"a\",\"secret_id\":\"b\"}]}},"
         "\"audit\":{\"sink\":{\"My "
         "sink\":{\"type\":\"file\"}}},\"http_config\":{\"response_headers\":{\"A\":\"*\"}},"
-        "\"watches\":[{\"type\":\"key\"}],\"limits\":{\"rpc_rate\":1.5},\"cache\":{\"entry_fetch_rate\":2}}");
+        "\"limits\":{\"rpc_rate\":1.5},\"cache\":{\"entry_fetch_rate\":2}}");
     must("{\"ui\":false}");
     must("{\"UI\":true}");
     static const char *const names[] = {"telemetry.statsd_address",
@@ -259,7 +262,6 @@ Test(config, without_effect_is_named_once) {
                                         "acl.tokens.managed_service_provider.[].secret_id",
                                         "audit.sink",
                                         "http_config.response_headers",
-                                        "watches",
                                         "limits.rpc_rate",
                                         "cache.entry_fetch_rate"};
     cr_assert_eq(config.without_effect.count, ARRAY_COUNT(names));
@@ -356,7 +358,7 @@ Test(config, refused) {
         {"{\"services\":[1]}", "web.json: services: a list of objects is wanted"},
         {"{\"segments\":1}", "web.json: segments: a list of objects is wanted"},
         {"{\"segments\":[1]}", "web.json: segments: a list of objects is wanted"},
-        {"{\"watches\":1}", "web.json: watches: an object or a list is wanted"},
+        {"{\"watches\":1}", "web.json: watches: a list of objects is wanted"},
         {"[]", "web.json: an object is wanted"},
         {"{", NULL},
         {"", "web.json: JSON: the text is empty"},

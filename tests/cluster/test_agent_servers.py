@@ -172,7 +172,8 @@ def main():
     with harness.Cluster(3) as cluster:
         cluster.start()
         cluster.wait_writable()
-        agents = [cluster.agent("a%d" % n, {"node_id": "%08d-0000-4000-8000-000000000000" % n, "coord": {"node_lease_ttl": "%ds" % (4 * MULTIPLIER)}})
+        agents = [cluster.agent("a%d" % n, {"node_id": "%08d-0000-4000-8000-000000000000" % n, "limits": {"http_max_conns_per_client": 2000},
+                                              "coord": {"node_lease_ttl": "%ds" % (4 * MULTIPLIER)}})
                   for n in range(1, options.agents + 1)]
         for agent in agents:
             agent.start()

@@ -34,8 +34,8 @@ def routes():
 
 
 # What cannot be told by asking twice: it ends the process, or does not end.
-NOT_HERE = {"/v1/agent/leave", "/v1/agent/monitor"}
-BODIES = {"/v1/catalog/register": {"Node": "x1", "Address": "10.0.0.1"}, "/v1/catalog/deregister": {"Node": "x1"},
+NOT_HERE = {"/v1/agent/leave", "/v1/agent/monitor", "/v1/operator/raft/transfer-leader"}
+BODIES = {"/v1/event/fire/*name": "payload", "/v1/catalog/register": {"Node": "x1", "Address": "10.0.0.1"}, "/v1/catalog/deregister": {"Node": "x1"},
           "/v1/agent/service/register": {"Name": "w"}, "/v1/agent/check/register": {"Name": "c", "TTL": "1h"},
           "/v1/session/create": {"TTL": "600s"}, "/v1/operator/autopilot/configuration": {"MaxTrailingLogs": 250},
           "/v1/coordinate/update": {"Node": "x1", "Coord": {"Vec": [0] * 8, "Error": 1.5, "Adjustment": 0, "Height": 1e-5}},

@@ -1,6 +1,6 @@
 """Everyday work on any agent: join, leave, force-leave, maintenance, reload, on servers and client agents alike."""
-import json, os, signal
-from coordtest import Agent, Cluster, check, free_address, run, until
+import base64, json, os, re, signal, socket, subprocess, threading
+from coordtest import COORD, SLOW, Agent, Cluster, check, free_address, run, until
 from test_client_agent import client_agent, rows, words
 
 
@@ -100,4 +100,82 @@ def reloading():
     until("SIGHUP does the same", lambda: sorted(agent.get("/v1/agent/services")[2]) == ["api", "hup"])
 
 
-run([joining, leaving, maintenance, reloading])
+def events():
+    """Fired at one agent, told to all that the filters take; waited for."""
+    cluster = Cluster().start()
+    agents = [client_agent(cluster, "a%d" % i).start(wait=False) for i in (1, 2)]
+    for agent in agents:
+        agent.wait_leader(30)
+    everybody = cluster.servers + agents
+    agents[1].put("/v1/agent/service/register", {"Name": "web", "Tags": ["blue", "v2"]})
+
+    def names(agent, query=""):
+        return [e["Name"] for e in agent.get("/v1/event/list" + query)[2]]
+    check(names(agents[0]) == [], "none yet")
+    index = int(agents[0].get("/v1/event/list")[1]["X-Consul-Index"])
+    check(index > 0, "an index to wait from")
+    waited = []
+    thread = threading.Thread(target=lambda: waited.append(agents[0].get("/v1/event/list?wait=60s&index=%d" % index, timeout=90)))
+    thread.start()
+    told = words(agents[1], "event", "-name=deploy", "pay load")
+    check(re.fullmatch(r"Event ID: [0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\n", told), told)
+    thread.join(30)
+    check(waited and [e["Name"] for e in waited[0][2]] == ["deploy"] and int(waited[0][1]["X-Consul-Index"]) > index, "%r" % waited)
+    event = waited[0][2][0]
+    check(base64.b64decode(event["Payload"]) == b"pay load" and event["ID"] == told.split()[2] and event["Version"] == 1 and event["LTime"] > 0, "%r" % event)
+    for agent in everybody:
+        check(names(agent) == ["deploy"], agent.name)
+    agents[0].put("/v1/event/fire/some?node=^s[12]$")
+    agents[0].put("/v1/event/fire/blue?service=^web$&tag=^bl")
+    agents[0].put("/v1/event/fire/red?service=^web$&tag=^red")
+    check({a.name: names(a) for a in everybody} == {"s1": ["deploy", "some"], "s2": ["deploy", "some"], "s3": ["deploy"], "a1": ["deploy"],
+                                                   "a2": ["deploy", "blue"]}, "filters: %r" % {a.name: names(a) for a in everybody})
+    check(names(agents[1], "?name=blue") == ["blue"] and names(agents[1], "?name=bl") == [], "by name")
+    for query, says in (("q?node=(", "Invalid node filter"), ("q?tag=x", "Cannot provide tag filter without service filter"),
+                        ("q?node=" + "a" * 129, "longer than"), ("q?node=(a{200}){200}", "Invalid node filter"), ("n" * 513, "exceeds configured limit")):
+        status, _, text = agents[0].request("PUT", "/v1/event/fire/" + query)
+        check(status == 500 and says.encode() in text, "%s: %d %r" % (query, status, text))
+    check(agents[0].request("PUT", "/v1/event/fire/")[0] == 400, "a name is wanted")
+    check("Event name must be specified" in words(agents[0], "event", code=1), "also by the command line")
+    for i in range(260):
+        cluster.servers[0].put("/v1/event/fire/n%d" % i)
+    check(names(agents[0]) == ["n%d" % i for i in range(4, 260)], "the newest 256 are kept")
+
+
+def monitoring():
+    """Lines as they come, also of levels that the log leaves out; one that hangs up or does not read harms nobody."""
+    agent = Agent().start()
+    p = subprocess.Popen([COORD, "monitor", "-log-level=debug", "-http-addr=%s:8500" % agent.ip], stdout=subprocess.PIPE, text=True)
+    try:
+        seen = []
+        threading.Thread(target=lambda: [seen.append(line) for line in p.stdout], daemon=True).start()
+
+        def hup():
+            agent.proc.send_signal(signal.SIGHUP)
+            return any("the configuration was read again" in line for line in list(seen))
+        until("a line", hup, every=0.1)
+        check(agent.request("GET", "/v1/agent/monitor?loglevel=bogus")[::2] == (400, b"Bad request: Unknown log level: bogus"), "a wrong level")
+        check("Unknown log level: bogus" in words(agent, "monitor", "-log-level=bogus", code=1), "also by the command line")
+        before = agent.fd_count()
+        lazy = [socket.create_connection((agent.ip, 8500)) for _ in range(5)]
+        for s in lazy:
+            s.sendall(b"GET /v1/agent/monitor?loglevel=trace HTTP/1.1\r\nHost: x\r\n\r\n")
+            check(s.recv(1000).startswith(b"HTTP/1.1 200"), "it begins at once")
+        for s in lazy[:4]:
+            s.close()
+        until("those that hung up are gone", lambda: agent.fd_count() <= before + 1)
+        count = len(seen)
+        for i in range(200):
+            agent.proc.send_signal(signal.SIGHUP)
+            check(agent.request("GET", "/v1/kv/x")[0] == 404, "it serves")
+        until("the one that reads has more", lambda: len(seen) > count)
+        code, seconds = agent.stop()
+        check(code == 0 and seconds < 5 * SLOW, "it ends with monitors: %d, %.1f s" % (code, seconds))
+        check(p.wait(10) == 0, "and so do they")
+        lazy[4].close()
+    finally:
+        p.kill()
+        p.wait()
+
+
+run([joining, leaving, maintenance, reloading, events, monitoring])

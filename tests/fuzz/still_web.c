@@ -346,7 +346,7 @@ static void run(struct http_request *request, const struct still_request *asked)
     pump();
     if (request->stage == REQUEST_WORK) { /* it waits for a change; none will come */
         reading_hurry(request);
-        operation_hurry(request);
+        if (request->operation && request->operation->hurry) request->operation->hurry(request);
         pump();
     }
 }

@@ -273,3 +273,63 @@ Test(liveness, leaving_without_an_answer_ends) {
     agent_start(agent);
     agent_free(agent);
 }
+
+/* -- whose a record is
+ * -------------------------------------------------------------------------------------------------- */
+
+static void write_by_others(struct agent *agent, const char *service_id, uint32_t port) {
+    Pb__RegisterCommand command = PB__REGISTER_COMMAND__INIT;
+    Pb__Node node = PB__NODE__INIT;
+    Pb__Service service = PB__SERVICE__INIT;
+    Pb__Check check = PB__CHECK__INIT, *checks[] = {&check};
+    node.name = (char *)NODE;
+    service.id = service.name = check.check_id = check.name = (char *)service_id;
+    service.port = port;
+    check.service_id = (char *)service_id;
+    command.node = &node, command.skip_node_update = true, command.service = &service;
+    command.checks = checks, command.n_checks = 1;
+    fake_rpc_apply(agent->rpc, CATALOG_REGISTER, &command.base);
+}
+
+static bool labelled(struct agent *agent, const char *id) {
+    struct arena arena = {0};
+    const Pb__Service *service = fake_rpc_service(agent->rpc, &arena, NODE, id);
+    bool yes = service && service->by_agent;
+    arena_free(&arena);
+    return yes;
+}
+
+/* What this agent wrote and has forgotten goes; what others wrote under its node stays; one id for both: the agent's stands. */
+Test(liveness, an_agent_removes_only_what_it_wrote) {
+    struct agent *agent = stopped(true);
+    agent->sync_ns = 50000000;
+    agent_start(agent);
+    char id[40];
+    service(agent, "forgotten"), service(agent, "both"); /* not kept: gone with this life */
+    UNTIL(lease(agent, id) && labelled(agent, "forgotten") && labelled(agent, "both"));
+    agent_stop(agent);
+    write_by_others(agent, "guest", 1);
+    write_by_others(agent, "both", 1);
+    cr_assert(!labelled(agent, "guest") && !labelled(agent, "both"));
+    agent_start(agent);
+    service(agent, "both");
+    UNTIL(!service_there(agent, "forgotten") && labelled(agent, "both"));
+    usleep(200000); /* a few comparisons */
+    cr_assert(service_there(agent, "guest"));
+    agent_free(agent);
+}
+
+/* A cluster that is too old for leases has no labels: as in Consul all goes that is not known. Once it is not, all is labelled. */
+Test(liveness, without_a_lease_nothing_is_labelled) {
+    struct agent *agent = stopped(false);
+    agent->sync_ns = 50000000;
+    agent_start(agent);
+    service(agent, "own");
+    UNTIL(service_there(agent, "own"));
+    cr_assert(!labelled(agent, "own"), "servers that are too old would not know the field");
+    write_by_others(agent, "guest", 1);
+    UNTIL(!service_there(agent, "guest"));
+    fake_rpc_version(agent->rpc, LEASE_SINCE);
+    UNTIL(labelled(agent, "own"));
+    agent_free(agent);
+}

@@ -146,6 +146,26 @@ Test(blocking, the_same_answer_is_not_sent_again) {
     world_stop(world);
 }
 
+/* As on a server that is behind: the client has seen a later state elsewhere. When the thing is as it was again, that is a change. */
+Test(blocking, what_is_read_behind_the_client_is_not_what_it_has) {
+    struct world *world = world_start(NULL);
+    put(world, "other", "1");
+    for (int slowly = 0; slowly < 2; slowly++) {
+        char target[128];
+        uint64_t before = web_metric(world, "coord_http_unchanged_total");
+        uint64_t index = index_of(world, "GET /v1/kv/other");
+        snprintf(target, sizeof target, "/v1/kv/a?keys&stale&index=%llu&wait=5m", (unsigned long long)index + 1);
+        int fd = park(world, target);
+        put(world, "a", "what it has seen");
+        if (slowly) EVENTUALLY(web_metric(world, "coord_http_unchanged_total") > before);
+        free(web_want(world, 200, "DELETE /v1/kv/a", NULL));
+        expect_answer(fd, 404, "");
+        close(fd);
+        put(world, "other", "2");
+    }
+    world_stop(world);
+}
+
 Test(blocking, time_up_after_unchanged_wakes_has_the_newer_index) {
     struct world *world = world_start(NULL);
     set_service(world, "n1", "web", "v1", "passing");

@@ -114,6 +114,20 @@ Test(lease_timers, bounds, .init = setup, .fini = teardown) {
     for (kind = TIMED_SESSION; kind <= TIMED_LEASE; kind++) check_bounds();
 }
 
+/* Answers must not be wrong for longer because the loop stood still, or the same leader began anew. */
+Test(lease_timers, what_is_held_is_granted_no_second_period, .init = setup, .fini = teardown) {
+    lease_timers_began(timers, TIMED_HELD, slice_text("web"), 7, 60 * SECOND, now_ms);
+    create("s", 60 * SECOND);
+    uint64_t begun_ms = now_ms, left_ms;
+    now_ms += 50000;
+    lease_timers_lead(timers, lease_timers_term(timers), now_ms);
+    cr_assert_eq(lease_timers_left(timers, TIMED_HELD, slice_text("web"), now_ms, &left_ms, &ttl_ns), CO_OK);
+    cr_expect_eq(left_ms, 10000);
+    run_until(begun_ms + 60500);
+    cr_assert_eq(end_count, 1, "not the session");
+    cr_expect(ends[0].kind == TIMED_HELD && ends[0].index == 7 && ends[0].at_ms <= begun_ms + 60002);
+}
+
 Test(lease_timers, what_a_renewal_and_a_look_tell, .init = setup, .fini = teardown) {
     uint64_t left_ms = 0;
     int64_t looked_ns = 0;

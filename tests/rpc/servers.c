@@ -109,9 +109,9 @@ static void on_written(struct rpc_write *write, int error, const struct machine_
     uv_sem_post(&CONTAINER_OF(write, struct put, write)->done);
 }
 
-void server_put_bytes(struct server *server, const char *key, struct slice value) {
+static void write_wait(struct server *server, Pb__KvVerb verb, const char *key, struct slice value) {
     Pb__KvCommand command = PB__KV_COMMAND__INIT;
-    command.verb = PB__KV_VERB__KV_SET;
+    command.verb = verb;
     command.key = (ProtobufCBinaryData){strlen(key), (uint8_t *)(uintptr_t)key};
     command.value = (ProtobufCBinaryData){value.size, (uint8_t *)(uintptr_t)value.data};
     struct put put = {.write.done = on_written};
@@ -119,6 +119,14 @@ void server_put_bytes(struct server *server, const char *key, struct slice value
     rpc_submit(server->rpc, &put.write, KV_APPLY, &command.base);
     uv_sem_wait(&put.done);
     uv_sem_destroy(&put.done);
+}
+
+void server_put_bytes(struct server *server, const char *key, struct slice value) {
+    write_wait(server, PB__KV_VERB__KV_SET, key, value);
+}
+
+void server_delete(struct server *server, const char *key) {
+    write_wait(server, PB__KV_VERB__KV_DELETE, key, (struct slice){0});
 }
 
 void server_put(struct server *server, const char *key, const char *value) {

@@ -25,5 +25,6 @@ void servers_stop(struct server *servers, unsigned count);     /* and removes th
 /* Waits for the write. */
 void server_put(struct server *server, const char *key, const char *value);
 void server_put_bytes(struct server *server, const char *key, struct slice value);
+void server_delete(struct server *server, const char *key);
 
 #endif

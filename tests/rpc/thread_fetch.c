@@ -150,6 +150,23 @@ static void same_bytes_are_no_change(void) {
     end(&asked);
 }
 
+/* As on a server that is behind: the client has seen a later state elsewhere. When the thing is as it was again, that is a change. */
+static void behind_the_client(void) {
+    for (int slowly = 0; slowly < 2; slowly++) {
+        struct asked asked;
+        uint64_t index = rpc_applied(server.rpc) + 1;
+        begin(&asked, &server, &query_kv_keys, "back/", (struct how){.stale = true, .index = index, .wait_ms = 600000});
+        if (slowly) pass_turns(&server);
+        server_put(&server, "back/a", "what it has seen");
+        if (slowly) pass_turns(&server);
+        CHECK(!over(&asked) && rpc_applied(server.rpc) == index);
+        server_delete(&server, "back/a");
+        await(&asked);
+        CHECK(asked.error == CO_OK && asked.fetched.index > index);
+        end(&asked);
+    }
+}
+
 static void time_is_up(void) {
     uint64_t index = index_now(&server, &query_kv_get, "color"), listed_before = index_now(&server, &query_kv_keys, "list/");
     struct asked asked, longer;
@@ -448,6 +465,7 @@ int main(int argc, char **argv) {
     at_once();
     woken_by_its_own();
     same_bytes_are_no_change();
+    behind_the_client();
     time_is_up();
     none_is_lost();
     large_reads();

@@ -264,6 +264,11 @@ static struct store_txn *read_begin(void *data) {
     return store_read(server->machine.reader);
 }
 
+static int64_t unix_ms(void *data) {
+    struct server *server = data;
+    return (int64_t)server_now_ms(server);
+}
+
 static void read_end(void *data) {
     struct server *server = data;
     store_read_done(server->machine.reader);
@@ -365,6 +370,8 @@ void edge_open(struct server *server) {
                                        .propose = propose,
                                        .elsewhere = elsewhere,
                                        .confirm = confirm,
+                                       .unix_ms = unix_ms,
+                                       .brake = {85, 10, 3, 15000, 60000},
                                        .mutations = server->sim->options.lease_mutations};
     server->leases = lease_keeper_new(&leases);
     server->disk_health = (struct disk_health){.room_again = 4096};

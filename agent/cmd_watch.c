@@ -1,0 +1,112 @@
+/* coord watch */
+#include <stdlib.h>
+
+#include "agent/cmd.h"
+#include "agent/watch.h"
+#include "base/check.h"
+#include "base/json_in.h"
+
+static int complain(const char *line) {
+    fprintf(stderr, "%s\n", line);
+    return 1;
+}
+
+/* As a "watches" block, which is parsed and judged in one place. */
+struct flags {
+    const char *type, *key, *prefix, *service, *state, *name, *passing_only;
+    struct cmd_list tags;
+    bool shell;
+};
+
+static void put_text(struct json_object *json, const char *name, const char *value) {
+    if (value) json_object_object_add(json, name, json_object_new_string(value));
+}
+
+static void put_handler(struct json_object *json, char **words, bool shell) {
+    struct buffer line = {0};
+    struct json_object *args = json_object_new_array();
+    for (size_t i = 0; words[i]; i++) {
+        json_object_array_add(args, json_object_new_string(words[i]));
+        buffer_printf(&line, "%s%s", i ? " " : "", words[i]);
+    }
+    buffer_append_byte(&line, '\0');
+    if (words[0] && shell) put_text(json, "handler", line.data);
+    if (words[0] && !shell) json_object_object_add(json, "args", json_object_get(args));
+    json_object_put(args);
+    buffer_free(&line);
+}
+
+static struct watch *watch_of(const struct flags *flags, char **words, struct fault *fault) {
+    struct json_object *json = json_object_new_object(), *tags = json_object_new_array();
+    put_text(json, "type", flags->type), put_text(json, "key", flags->key), put_text(json, "prefix", flags->prefix);
+    put_text(json, "service", flags->service), put_text(json, "state", flags->state), put_text(json, "name", flags->name);
+    if (flags->passing_only) json_object_object_add(json, "passingonly", json_object_new_boolean(strcmp(flags->passing_only, "true") == 0));
+    for (size_t i = 0; i < flags->tags.count; i++) json_object_array_add(tags, json_object_new_string(flags->tags.items[i]));
+    if (flags->tags.count) json_object_object_add(json, "tag", json_object_get(tags));
+    put_handler(json, words, flags->shell);
+    struct watch *watch = watch_parse(json, false, fault);
+    json_object_put(tags);
+    json_object_put(json);
+    return watch;
+}
+
+/* The values as they are now, indented. */
+static int print_once(const struct watch *watch, const struct client *client) {
+    struct buffer path = {0}, result = {0};
+    struct client_answer answer = {0};
+    struct fault fault = {0};
+    uint64_t since = 0;
+    buffer_append_text(&path, watch->path);
+    client_parameter(&path, "pretty", NULL);
+    buffer_append_byte(&path, '\0');
+    if (client_want(client, "GET", path.data, NULL, true, &answer, &fault) == CO_OK) watch_result(watch, &answer, &since, &result);
+    bool none = slice_is(buffer_slice(&result), "null");
+    struct json_object *json = result.size && !none ? json_parse(buffer_slice(&result), &fault) : NULL;
+    if (fault.code == CO_OK)
+        printf("%s\n", json ? json_object_to_json_string_ext(json, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE) : "null");
+    if (json) json_object_put(json);
+    client_answer_free(&answer);
+    buffer_free(&path);
+    buffer_free(&result);
+    return fault.code ? cmd_failed("querying agent", &fault) : 0;
+}
+
+static const char *address_or_default(const char *address) {
+    if (!address || !address[0]) address = getenv("COORD_HTTP_ADDR");
+    if (!address || !address[0]) address = getenv("CONSUL_HTTP_ADDR");
+    return address && address[0] ? address : "127.0.0.1:8500";
+}
+
+int cmd_watch(int argc, char **argv) {
+    static const char usage[] = "coord watch [FLAGS] [PROGRAM ...]";
+    struct client client = {0};
+    struct flags of = {0};
+    const struct cmd_flag flags[] = {{"type", CMD_TEXT, &of.type, "key, keyprefix, services, nodes, service, checks or event"},
+                                     {"key", CMD_TEXT, &of.key, "the key, for type key"},
+                                     {"prefix", CMD_TEXT, &of.prefix, "the prefix, for type keyprefix"},
+                                     {"service", CMD_TEXT, &of.service, "the service, for types service and checks"},
+                                     {"tag", CMD_LIST, &of.tags, "with this tag, for type service; repeatable"},
+                                     {"passingonly", CMD_TEXT, &of.passing_only, "true: instances whose checks pass, for type service"},
+                                     {"state", CMD_TEXT, &of.state, "of this state, for type checks"},
+                                     {"name", CMD_TEXT, &of.name, "of this name, for type event"},
+                                     {"shell", CMD_BOOL, &of.shell, "the program is a line for the shell"}};
+    char **rest;
+    of.shell = true;
+    int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
+    if (code >= 0) return code;
+    if (!of.type) return complain("Watch type must be specified\n\nusage: coord watch [FLAGS] [PROGRAM ...]");
+    struct fault fault = {0};
+    struct watch *watch = watch_of(&of, rest, &fault);
+    if (!watch) return complain(fault.text);
+    if (!*rest) {
+        code = print_once(watch, &client);
+    } else {
+        struct watch_stop *stop = watch_stop_new();
+        client.address = address_or_default(client.address);
+        watch_run(watch, &client, stop, true, false);
+        watch_stop_free(stop);
+        code = 0;
+    }
+    watch_free(watch);
+    return code;
+}

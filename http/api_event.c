@@ -1,0 +1,86 @@
+/* /v1/event: telling all agents, and what this one was told. */
+#include "base/random.h"
+#include "base/text.h"
+#include "http/event_views.h"
+#include "http/http.h"
+
+/* -- firing ---------------------------------------------------------------------------------------------------- */
+static char *new_id(struct http_request *request) {
+    uint8_t bytes[16];
+    char *id = arena_zalloc(http_arena(request), UUID_TEXT_SIZE + 1);
+    random_bytes(bytes, sizeof bytes);
+    uuid_format(bytes, id);
+    return id;
+}
+
+static void view_fired(struct http_request *request, const struct machine_result *result) {
+    if (result->error) {
+        http_reply_text(request, 500, "%s", result->text ? result->text : co_strerror(result->error));
+        return;
+    }
+    view_event(http_out(request), (const Pb__Event *)result->message);
+    http_reply_json(request, 200);
+}
+
+static char *text_of(struct http_request *request, const char *parameter) {
+    struct slice text = http_parameter(request, parameter);
+    return arena_strndup(http_arena(request), text.size ? text.data : "", text.size);
+}
+
+/* As Consul refuses it, but for the regular expressions: POSIX's. */
+static int judge(const Pb__Event *event, struct fault *fault) {
+    static const char *const names[] = {"node", "service", "tag"};
+    const char *const filters[] = {event->node_filter, event->service_filter, event->tag_filter};
+    if (event->tag_filter[0] && !event->service_filter[0]) return fault_set(fault, CO_INVALID, "Cannot provide tag filter without service filter");
+    for (size_t i = 0; i < 3; i++)
+        if (view_event_filter_check(names[i], filters[i], fault) != CO_OK) return fault->code;
+    if (event_check(event) != CO_OK) return fault_set(fault, CO_INVALID, "user event exceeds configured limit of %d bytes before encoding", EVENT_SIZE_MAX);
+    return CO_OK;
+}
+
+static void put_fire(struct http_request *request) {
+    struct slice name = http_path_value(request, "name"), body = http_body(request);
+    Pb__EventFireCommand *command = arena_alloc(http_arena(request), sizeof *command);
+    Pb__Event *event = arena_alloc(http_arena(request), sizeof *event);
+    struct fault fault = {0};
+    pb__event_fire_command__init(command);
+    pb__event__init(event);
+    command->event = event;
+    if (!name.size) {
+        http_reply_text(request, 400, "Missing name");
+        return;
+    }
+    event->id = new_id(request), event->name = arena_strndup(http_arena(request), name.data, name.size);
+    event->payload = (ProtobufCBinaryData){body.size, (uint8_t *)(uintptr_t)body.data};
+    event->node_filter = text_of(request, "node"), event->service_filter = text_of(request, "service"), event->tag_filter = text_of(request, "tag");
+    if (judge(event, &fault) != CO_OK) http_reply_text(request, 500, "%s", fault.text);
+    else http_write(request, EVENT_FIRE, &command->base, view_fired);
+}
+
+/* -- what came --------------------------------------------------------------------------------------------------- */
+static int view_list(struct http_request *request, const struct query_result *result) {
+    const struct http_env *env = http_env(request);
+    const Pb__EventsResult *records = (const Pb__EventsResult *)result->message;
+    struct slice name = http_parameter(request, "name");
+    struct json_out *json = http_out(request);
+    json_array(json);
+    for (size_t i = 0; i < records->n_events; i++) {
+        const Pb__Event *event = records->events[i];
+        if (name.size && !slice_is(name, event->name)) continue;
+        if (view_event_is_ours(event, env->node_name, env->local)) view_event(json, event);
+    }
+    json_array_end(json);
+    return 200;
+}
+
+static void get_list(struct http_request *request) {
+    Pb__EventsRequest *message = arena_alloc(http_arena(request), sizeof *message);
+    pb__events_request__init(message);
+    http_read_fresh(request, &query_events, &message->base, view_list, NULL);
+}
+
+const struct http_route http_routes_event[] = {
+    {HTTP_PUT, "/v1/event/fire/*name", put_fire, "event:write", "dc node service tag", "Fires an event for all agents", HTTP_BODY_RAW},
+    {HTTP_GET, "/v1/event/list", get_list, "event:read", "index wait stale consistent name node service tag", "The newest events that are for this agent", 0},
+    {0},
+};

@@ -1,0 +1,58 @@
+/* "host:port" as people write it. Tables. */
+#include <criterion/criterion.h>
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <string.h>
+
+#include "rpc/address.h"
+
+Test(address, a_port_is_added_where_none_is_named) {
+    static const struct { const char *text, *complete; } table[] = {
+        {"10.0.0.1", "10.0.0.1:8300"},  {"10.0.0.1:99", "10.0.0.1:99"}, {"host", "host:8300"},          {"host.example:1", "host.example:1"},
+        {"::1", "[::1]:8300"},          {"fe80::1:2", "[fe80::1:2]:8300"}, {"[::1]", "[::1]:8300"}, {"[::1]:99", "[::1]:99"},
+    };
+    char out[ADDRESS_MAX];
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        cr_expect(address_complete(table[i].text, 8300, out));
+        cr_expect_str_eq(out, table[i].complete, "%s", table[i].text);
+    }
+    char longest[ADDRESS_MAX + 1];
+    memset(longest, 'a', sizeof longest);
+    longest[ADDRESS_MAX - 6] = 0;
+    cr_expect(address_complete(longest, 8300, out) && strlen(out) == ADDRESS_MAX - 1);
+    longest[ADDRESS_MAX - 6] = 'a', longest[ADDRESS_MAX - 5] = 0;
+    cr_expect(!address_complete(longest, 8300, out), "one byte too long");
+    cr_expect(address_complete("", 8300, out), "what is empty is no host: %s", out);
+    cr_expect_str_eq(out, ":8300");
+}
+
+Test(address, host_and_port_are_split) {
+    static const struct { const char *name, *host, *port; } table[] = {
+        {"10.0.0.1:8300", "10.0.0.1", "8300"}, {"[::1]:1", "::1", "1"}, {"host:65535", "host", "65535"}, {"host:", "host", ""},
+    };
+    static const char *const wrong[] = {"", "host", ":8300", "host:12345678", ":"};
+    char host[ADDRESS_MAX], port[8];
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        cr_expect(address_split(table[i].name, host, port), "%s", table[i].name);
+        cr_expect(strcmp(host, table[i].host) == 0 && strcmp(port, table[i].port) == 0, "%s: %s %s", table[i].name, host, port);
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) cr_expect(!address_split(wrong[i], host, port), "\"%s\"", wrong[i]);
+    char longest[ADDRESS_MAX + 3];
+    memset(longest, 'a', sizeof longest);
+    strcpy(longest + ADDRESS_MAX, ":1");
+    cr_expect(!address_split(longest, host, port), "a host that does not fit");
+    strcpy(longest + ADDRESS_MAX - 1, ":1");
+    cr_expect(address_split(longest, host, port) && strlen(host) == ADDRESS_MAX - 1);
+}
+
+Test(address, an_ip_or_a_name) {
+    struct sockaddr_storage out;
+    cr_expect(address_ip("10.0.0.1", "8300", &out));
+    const struct sockaddr_in *v4 = (const void *)&out;
+    cr_expect(v4->sin_family == AF_INET && ntohs(v4->sin_port) == 8300 && ntohl(v4->sin_addr.s_addr) == 0x0a000001);
+    cr_expect(address_ip("::1", "65535", &out));
+    const struct sockaddr_in6 *v6 = (const void *)&out;
+    cr_expect(v6->sin6_family == AF_INET6 && ntohs(v6->sin6_port) == 65535);
+    static const char *const names[] = {"host", "10.0.0", "10.0.0.256", "", "1.2.3.4.5", ":::"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) cr_expect(!address_ip(names[i], "1", &out), "%s", names[i]);
+}

@@ -1,0 +1,249 @@
+/* A client agent's rpc beside servers, used by many threads: reads for DNS that are kept current (client_mirror.c), fetches that wait, are
+ * cancelled or meet the loss of their server, writes, and the end in the middle of it all. A plain main: runs under the sanitizers. */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/random.h"
+#include "base/text.h"
+#include "registry/catalog.h"
+#include "rpc/client.h"
+#include "servers.h"
+
+#define SERVERS  3
+#define SERVICES 8
+#define READERS  4
+
+static struct server servers[SERVERS];
+
+/* -- the agent --------------------------------------------------------------------------------------------------- */
+struct agent {
+    struct rpc *rpc;
+    uv_loop_t loop;
+    uv_async_t stop;
+    uv_barrier_t ready;
+    pthread_t thread;
+    const char *const *join;
+};
+
+static void on_closed(void *data) { uv_close((uv_handle_t *)&((struct agent *)data)->stop, NULL); }
+static void on_stop(uv_async_t *stop) { rpc_client_stop(((struct agent *)stop->data)->rpc, on_closed, stop->data); }
+
+static void *agent_main(void *data) {
+    struct agent *agent = data;
+    struct rpc_client_config config = {.cluster = "dc1", .node_name = "agent", .address = "127.0.0.1", .node_id = "77777777-0000-4000-8000-000000000000",
+                                       .port = 8300, .join = agent->join};
+    struct fault fault = {0};
+    CHECK(uv_loop_init(&agent->loop) == 0 && uv_async_init(&agent->loop, &agent->stop, on_stop) == 0);
+    agent->stop.data = agent;
+    CHECK(rpc_client_start(&agent->loop, &config, &agent->rpc, &fault) == CO_OK);
+    uv_barrier_wait(&agent->ready);
+    uv_run(&agent->loop, UV_RUN_DEFAULT);
+    CHECK(uv_loop_close(&agent->loop) == 0);
+    return NULL;
+}
+
+static void agent_start(struct agent *agent, const char *const *join) {
+    *agent = (struct agent){.join = join};
+    uv_barrier_init(&agent->ready, 2);
+    CHECK(pthread_create(&agent->thread, NULL, agent_main, agent) == 0);
+    uv_barrier_wait(&agent->ready);
+}
+
+static void agent_begin_stop(struct agent *agent) { uv_async_send(&agent->stop); }
+
+static void agent_end(struct agent *agent) {
+    pthread_join(agent->thread, NULL);
+    uv_barrier_destroy(&agent->ready);
+}
+
+/* -- writes through it ------------------------------------------------------------------------------------------------ */
+struct put { struct rpc_write write; uv_sem_t done; int error; };
+
+static void on_written(struct rpc_write *write, int error, const struct machine_result *result) {
+    struct put *put = CONTAINER_OF(write, struct put, write);
+    CHECK(error != CO_OK || result->error == CO_OK);
+    put->error = error;
+    uv_sem_post(&put->done);
+}
+
+static int set_port(struct rpc *rpc, unsigned number, uint32_t port) {
+    char name[16];
+    snprintf(name, sizeof name, "s%u", number);
+    Pb__RegisterCommand command = PB__REGISTER_COMMAND__INIT;
+    Pb__Node node = PB__NODE__INIT;
+    Pb__Service service = PB__SERVICE__INIT;
+    node.name = (char *)"n", node.address = (char *)"10.0.0.1";
+    service.id = service.name = name, service.port = port, service.weight_passing = service.weight_warning = 1;
+    command.node = &node, command.service = &service;
+    struct put put = {.write.done = on_written};
+    CHECK(uv_sem_init(&put.done, 0) == 0);
+    rpc_submit(rpc, &put.write, CATALOG_REGISTER, &command.base);
+    uv_sem_wait(&put.done);
+    uv_sem_destroy(&put.done);
+    return put.error;
+}
+
+/* -- reads as DNS makes them --------------------------------------------------------------------------------------------- */
+/* Its port; 0: no such service; -1: no answer (`error`). */
+static int64_t port_of(struct rpc_reader *reader, unsigned number, int *error) {
+    char name[16];
+    snprintf(name, sizeof name, "s%u", number);
+    Pb__ServiceRequest request = PB__SERVICE_REQUEST__INIT;
+    request.service = name;
+    struct arena arena = {0};
+    struct query_result result;
+    *error = rpc_query(reader, &query_service_entries, &request.base, &arena, &result);
+    int64_t port = -1;
+    if (*error == CO_OK) {
+        const Pb__ServiceEntriesResult *entries = (const void *)result.message;
+        port = entries && entries->n_entries ? (int64_t)entries->entries[0]->service->port : 0;
+    }
+    arena_free(&arena);
+    return port;
+}
+
+static struct agent agent;
+static _Atomic uint32_t written[SERVICES];      /* acknowledged */
+static _Atomic bool over;
+static _Atomic uint64_t reads;
+
+/* Ports only rise, so what is read does, too. */
+static void *read_all(void *data) {
+    struct rpc_reader *reader = rpc_reader_new(agent.rpc);
+    int64_t last[SERVICES] = {0};
+    struct rng rng;
+    rng_seed(&rng, (uint64_t)(uintptr_t)data);
+    while (!atomic_load(&over)) {
+        unsigned number = (unsigned)rng_below(&rng, SERVICES + 2);
+        int error;
+        int64_t port = port_of(reader, number, &error);
+        CHECK(error == CO_OK || error == CO_CLOSED || error == CO_NOLEADER || error == CO_TIMEOUT);
+        if (error != CO_OK) continue;
+        atomic_fetch_add(&reads, 1);
+        CHECK(number < SERVICES || port == 0);
+        if (number >= SERVICES) continue;
+        CHECK(port >= last[number]);
+        last[number] = port;
+    }
+    rpc_reader_free(reader);
+    return NULL;
+}
+
+/* A fetch that waits for what may never come, and is cancelled at any moment. */
+struct asked { struct rpc_fetch fetch; uv_sem_t done; _Atomic unsigned count; int error; };
+static void on_fetched(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched) {
+    struct asked *asked = CONTAINER_OF(fetch, struct asked, fetch);
+    CHECK((error == CO_OK) == (fetched != NULL) && atomic_fetch_add(&asked->count, 1) == 0);
+    asked->error = error;
+    uv_sem_post(&asked->done);
+}
+
+static void *cancel_some(void *data) {
+    struct rng rng;
+    rng_seed(&rng, (uint64_t)(uintptr_t)data);
+    while (!atomic_load(&over)) {
+        Pb__NodeRequest request = PB__NODE_REQUEST__INIT;
+        request.node = (char *)"n";
+        struct asked asked = {.fetch = {.type = &query_node_services, .freshness = RPC_STALE, .index = UINT32_MAX, .wait_ms = 20000, .done = on_fetched}};
+        CHECK(uv_sem_init(&asked.done, 0) == 0);
+        rpc_fetch(agent.rpc, &asked.fetch, &request.base);
+        usleep((useconds_t)rng_below(&rng, 3000));
+        rpc_fetch_cancel(agent.rpc, &asked.fetch);
+        uv_sem_wait(&asked.done);
+        CHECK(asked.error == CO_CLOSED || asked.error == CO_OK);
+        uv_sem_destroy(&asked.done);
+    }
+    return NULL;
+}
+
+static void write_some(unsigned first, unsigned last) {
+    for (unsigned port = first; port <= last; port++) {
+        for (unsigned number = 0; number < SERVICES; number++) {
+            int error;
+            do error = set_port(agent.rpc, number, port);
+            while (error == CO_NOLEADER || error == CO_UNKNOWN_OUTCOME);
+            CHECK(error == CO_OK);
+            atomic_store(&written[number], port);
+        }
+    }
+}
+
+static void until_current(struct rpc_reader *reader) {
+    uint64_t deadline = clock_mono_ms() + 30000;
+    for (unsigned number = 0; number < SERVICES; number++) {
+        int error;
+        while (port_of(reader, number, &error) != (int64_t)atomic_load(&written[number])) {
+            CHECK(clock_mono_ms() < deadline);
+            usleep(1000);
+        }
+    }
+}
+
+static void many_threads(void) {
+    pthread_t threads[READERS + 1];
+    struct rpc_reader *reader = rpc_reader_new(agent.rpc);
+    for (uintptr_t i = 0; i < READERS; i++) CHECK(pthread_create(&threads[i], NULL, read_all, (void *)(i + 1)) == 0);
+    CHECK(pthread_create(&threads[READERS], NULL, cancel_some, (void *)99) == 0);
+    write_some(1, 10);
+    until_current(reader);
+    int error;
+    CHECK(port_of(reader, SERVICES, &error) == 0 && error == CO_OK);
+    printf("%llu reads while %u writes went by\n", (unsigned long long)atomic_load(&reads), 10 * SERVICES);
+    rpc_reader_free(reader);
+    atomic_store(&over, true);
+    for (unsigned i = 0; i <= READERS; i++) pthread_join(threads[i], NULL);
+}
+
+/* What waits when it stops is ended. */
+static void stop_while_some_wait(void) {
+    enum { COUNT = 100 };
+    static struct asked asked[COUNT];
+    Pb__NodeRequest request = PB__NODE_REQUEST__INIT;
+    request.node = (char *)"n";
+    for (unsigned i = 0; i < COUNT; i++) {
+        asked[i].fetch = (struct rpc_fetch){.type = &query_node_services, .freshness = RPC_STALE, .index = UINT32_MAX, .wait_ms = 60000, .done = on_fetched};
+        CHECK(uv_sem_init(&asked[i].done, 0) == 0);
+        rpc_fetch(agent.rpc, &asked[i].fetch, &request.base);
+    }
+    agent_begin_stop(&agent);
+    for (unsigned i = 0; i < COUNT; i++) {
+        uv_sem_wait(&asked[i].done);
+        CHECK(asked[i].error == CO_CLOSED);
+        uv_sem_destroy(&asked[i].done);
+    }
+}
+
+/* -- nobody there -------------------------------------------------------------------------------------------------------------- */
+static void nobody_answers(void) {
+    static const char *const join[] = {"127.0.0.1:1", "nowhere.invalid", "[::1]:1", NULL};
+    int error;
+    agent_start(&agent, join);
+    struct rpc_reader *reader = rpc_reader_new(agent.rpc);
+    uint64_t begun = clock_mono_ms();
+    CHECK(port_of(reader, 1, &error) == -1 && error == CO_NOLEADER);
+    CHECK(clock_mono_ms() - begun < 1000);     /* nobody to wait for */
+    rpc_reader_free(reader);
+    begun = clock_mono_ms();
+    CHECK(set_port(agent.rpc, 1, 1) == CO_NOLEADER);
+    uint64_t took = clock_mono_ms() - begun;
+    CHECK(took >= RPC_LEADER_WAIT_MS && took < RPC_LEADER_WAIT_MS + 5000);
+    agent_begin_stop(&agent);
+    agent_end(&agent);
+}
+
+int main(void) {
+    static const char *join[SERVERS + 1];
+    nobody_answers();
+    servers_start(servers, SERVERS);
+    for (unsigned i = 0; i < SERVERS; i++) join[i] = servers[i].address;
+    agent_start(&agent, join);
+    many_threads();
+    stop_while_some_wait();
+    agent_end(&agent);
+    servers_stop(servers, SERVERS);
+    return 0;
+}
