@@ -166,6 +166,28 @@ Test(sync, nothing_travels_that_is_there_already) {
     agent_free(agent);
 }
 
+/* The comparison sees the status that it had before and has again: the text that belongs to it travels all the same. */
+Test(sync, there_and_back_while_the_catalog_is_compared) {
+    struct agent *agent = agent_new(false);
+    agent_stop(agent);
+    agent->sync_ns = 1000000;
+    agent_start(agent);
+    register_service(agent, "{\"Name\":\"web\",\"Check\":{\"TTL\":\"60s\",\"Status\":\"passing\"}}");
+    cr_assert_eq(wait_synced(agent, 10000), CO_OK);
+    fake_rpc_slow(agent->rpc, 5000);
+    for (int i = 0; i < 40; i++) {
+        char text[20];
+        snprintf(text, sizeof text, "back %d", i);
+        cr_assert(update(agent, "service:web", PB__STATUS__CRITICAL, "there"));
+        cr_assert(update(agent, "service:web", PB__STATUS__PASSING, text));
+        cr_assert_eq(wait_synced(agent, 10000), CO_OK);
+        cr_assert_eq(catalog_status(agent, "service:web"), PB__STATUS__PASSING);
+        cr_assert(catalog_output_is(agent, "service:web", text));
+        usleep(1000);
+    }
+    agent_free(agent);
+}
+
 Test(sync, removal_and_return) {
     struct agent *agent = agent_new(false);
     cr_assert_eq(local_service_deregister(agent->local, slice_text("web")), CO_NOTFOUND);
