@@ -87,7 +87,7 @@ static int judge_service(struct judge *judge, const struct config_block *block) 
 static bool may_be_saved(const struct judge *judge) {
     if (!judge->config->data_dir) return false;
     struct buffer path = {0};
-    buffer_printf(&path, "%s/services", judge->config->data_dir);
+    buffer_printf(&path, "%s/local/definitions", judge->config->data_dir);
     buffer_append_byte(&path, '\0');
     bool there = access(path.data, F_OK) == 0;
     buffer_free(&path);

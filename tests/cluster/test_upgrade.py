@@ -10,7 +10,7 @@ import argparse, http.client, json, os, re, shutil, subprocess, sys, threading, 
 import harness
 from harness import until
 
-BEFORE = "e3d17fb6cf5400ba3a5a1edddeee8c95521e5f90"
+BEFORE = "988230fa22b112d1010a2e2d0fc54ed656a5a949"      # cluster version 2
 ROOT = os.path.join(harness.HERE, "../..")
 now = time.monotonic
 
@@ -117,13 +117,14 @@ def version(server):
     return int(found.group(1)) if found else 0
 
 
-AUTOPILOT = json.dumps({"CleanupDeadServers": True, "MaxTrailingLogs": 251}).encode()
-
-
 def new_command(server):
-    """A command of version 2. (status, text)"""
-    status, _, body = server.request("PUT", "/v1/operator/autopilot/configuration", AUTOPILOT, timeout=10)
+    """A command of the newest version: a lease. (status, text)"""
+    status, _, body = server.request("PUT", "/v1/lease/grant", b'{"TTL":"10s"}', timeout=10)
     return status, body.decode("utf-8", "replace").strip()
+
+
+def held_up(answer, before):
+    return answer[0] == 400 and "needs cluster version %d, the cluster is at %d" % (harness.NEWEST, before) in answer[1]
 
 
 def replace(server, program):
@@ -133,19 +134,19 @@ def replace(server, program):
 
 
 # -- the story -----------------------------------------------------------------------------------------------------------------
-def mixed(cluster, fresh, seconds):
+def mixed(cluster, fresh, seconds, before):
     """Old and new programs in one cluster: it works, and does nothing that the old ones do not know."""
     end = now() + seconds
     while now() < end:
         time.sleep(0.2)
-        assert all(version(s) == 1 for s in fresh), "the version rose before the last server was upgraded"
+        assert all(version(s) == before for s in fresh), "the version rose before the last server was upgraded"
     for s in fresh:
-        status, text = new_command(s)
-        assert status == 400 and "needs cluster version 2, the cluster is at 1: server s" in text and "supports only 1" in text, (s.name, status, text)
+        answer = new_command(s)
+        assert held_up(answer, before) and ": server s" in answer[1] and "supports only %d" % before in answer[1], (s.name, answer)
 
 
 def upgrade(cluster, load, old, seconds):
-    fresh, marks = [], []
+    fresh, marks, before = [], [], version(cluster.servers[0])
     for s in cluster.servers:
         was = cluster.leader()
         begun = now()
@@ -155,19 +156,18 @@ def upgrade(cluster, load, old, seconds):
         marks.append((begun, "%s%s" % (s.name, ", the leader," if was is s else "")))
         print("%s replaced, writes through it after %.2f s" % (marks[-1][1], took), flush=True)
         if len(fresh) < len(cluster.servers):
-            mixed(cluster, fresh, seconds)
+            mixed(cluster, fresh, seconds, before)
         if len(fresh) == 1:              # until the version has risen one can go back
             for program in (old, harness.COORD):
                 replace(s, program)
                 cluster.wait_writable([s])
-            assert version(s) == 1
+            assert version(s) == before
     until("the newest version on every server", lambda: all(version(s) == harness.NEWEST for s in cluster.servers), 10)
     print("version %d on every server %.2f s after the last start" % (harness.NEWEST, now() - begun), flush=True)
     for s in cluster.servers:
-        assert "the cluster version has changed from=1 to=%d" % harness.NEWEST in s.log(), s.name
-        status, text = new_command(s)
-        assert (status, text) == (200, "true"), (s.name, status, text)
-    return marks
+        assert "the cluster version has changed from=%d to=%d" % (before, harness.NEWEST) in s.log(), s.name
+        until("a command of the newest version at " + s.name, lambda: new_command(s)[0] == 200, 5)
+    return marks, before
 
 
 def check_all(cluster, load):
@@ -179,7 +179,7 @@ def check_all(cluster, load):
     assert not load.problems, load.problems[:5]
 
 
-def downgrade(cluster, old):
+def downgrade(cluster, old, before_version):
     """One server goes back. On its own data the old program does not start; with an empty folder the others have nothing to do with it, say
     why, and go on. It comes back with the new program."""
     victim, others = cluster.servers[0], cluster.servers[1:]
@@ -188,13 +188,13 @@ def downgrade(cluster, old):
     victim.expected_end = True
     until("the old program does not start", lambda: not victim.alive(), 10)
     last = victim.log()[at:].strip().splitlines()[-1]
-    assert victim.proc.returncode != 0 and "written by a newer version of coord" in last, (victim.proc.returncode, last)
+    assert victim.proc.returncode != 0 and ("newer version of coord" in last or "cluster version" in last), (victim.proc.returncode, last)
     print("downgrade on its own data: " + last[-160:], flush=True)
     before = [len(s.log()) for s in others]
     os.rename(victim.data, victim.data + ".kept")
     victim.start()
     until("the others refuse the old program", lambda: all(
-        "its program supports only up to 1: it has to be upgraded" in s.log()[at:] for s, at in zip(others, before)), 10)
+        "its program supports only up to %d: it has to be upgraded" % before_version in s.log()[at:] for s, at in zip(others, before)), 10)
     assert not victim.try_put("/v1/kv/from-the-old-one", timeout=3), "a write through a server that went back was acknowledged"
     cluster.wait_writable(others)
     lines = [line for s, at in zip(others, before) for line in s.log()[at:].splitlines() if "has to be upgraded" in line]
@@ -215,18 +215,19 @@ def founded_together(old):
         cluster.start()
         cluster.wait_writable()
         fresh = cluster.servers[1:]
-        mixed(cluster, fresh, 1)
+        before = version(cluster.servers[0])
+        mixed(cluster, fresh, 1, before)
         cluster.servers[0].kill()
         cluster.wait_writable(fresh)
-        status, text = until("what holds it up is named", lambda: (lambda a: a if "is not connected" in a[1] else None)(new_command(fresh[0])), 10)
-        assert status == 400 and "needs cluster version 2" in text, (status, text)
-        print("one is away: " + text, flush=True)
+        answer = until("what holds it up is named", lambda: (lambda a: a if "is not connected" in a[1] else None)(new_command(fresh[0])), 10)
+        assert held_up(answer, before), answer
+        print("one is away: " + answer[1], flush=True)
         leader = cluster.leader()
         status, _, body = leader.request("DELETE", "/v1/operator/raft/peer?address=%s:8300" % cluster.servers[0].ip, timeout=15)
         assert status == 200, (status, body)
         until("the newest version", lambda: all(version(s) == harness.NEWEST for s in fresh), 10)
-        assert new_command(fresh[0]) == (200, "true")
-        print("founded together with an old one: version 1; it was removed: the newest", flush=True)
+        until("a command of the newest version", lambda: new_command(fresh[0])[0] == 200, 5)
+        print("founded together with an old one: version %d; it was removed: the newest" % before, flush=True)
 
 
 def main():
@@ -243,7 +244,7 @@ def main():
         cluster.wait_writable()
         load = Load(cluster).start()
         time.sleep(1)
-        marks = upgrade(cluster, load, old, options.mixed)
+        marks, before = upgrade(cluster, load, old, options.mixed)
         time.sleep(1)
         load.stop()
         check_all(cluster, load)
@@ -251,7 +252,7 @@ def main():
         print("%d writes acknowledged, %d reads, %d requests refused or cut off; longest times without a write: %s" % (
             len(load.acknowledged), load.reads, load.refused, ", ".join("%.2f s" % g for g, _ in gaps[:3])), flush=True)
         assert gaps[0][0] < 5 * harness.SLOW, "service did not go on: %.1f s without a write" % gaps[0][0]
-        downgrade(cluster, old)
+        downgrade(cluster, old, before)
         dead = cluster.unexpected_ends()
         assert not dead, [(s.name, s.proc.returncode) for s in dead]
     founded_together(old)
