@@ -16,6 +16,7 @@
 #define AGAIN_MOST_MS  2000
 #define TAKEN_AGAIN_MS 1000
 #define OLD_AGAIN_MS   5000
+#define RISING_MS      1000
 #define TELL_MS        60000
 #define LEAVE_MOST_MS  5000
 #define COMPARED_WITHIN_MS 10000      /* all agents of a cluster have the same reason */
@@ -42,7 +43,7 @@ struct liveness {
     enum state state;
     char id[UUID_TEXT_SIZE + 1], asked[UUID_TEXT_SIZE + 1];
     struct question *out;
-    uint64_t next_ms, again_ms, told_ms, leave_by_ms, restored;
+    uint64_t begun_ms, next_ms, again_ms, told_ms, leave_by_ms, restored;
     struct rng rng;
     void (*left)(void *data);
     void *left_data;
@@ -166,6 +167,10 @@ static void granted(struct liveness *liveness, const struct question *question) 
         liveness->next_ms = clock_mono_ms() + TAKEN_AGAIN_MS;
         become(liveness, WAITING);
     } else if (question->error == CO_UNSUPPORTED || (question->error == CO_OK && question->refused == CO_UNSUPPORTED)) {
+        if (liveness->state == ASKING && clock_mono_ms() - liveness->begun_ms < RISING_MS) { /* a new cluster: its version is about to rise */
+            later(liveness);
+            return;
+        }
         liveness->next_ms = clock_mono_ms() + OLD_AGAIN_MS;
         become(liveness, WITHOUT);
     } else {
@@ -254,7 +259,7 @@ void liveness_leave(struct liveness *liveness, void (*done)(void *data), void *d
 /* -- life ---------------------------------------------------------------------------------------------------------------- */
 struct liveness *liveness_new(struct local *local, void (*changed)(struct local *local)) {
     struct liveness *liveness = mem_zalloc(sizeof *liveness);
-    liveness->local = local, liveness->changed = changed;
+    liveness->local = local, liveness->changed = changed, liveness->begun_ms = clock_mono_ms();
     rng_seed(&liveness->rng, random_u64());
     CHECK(uv_timer_init(local->loop, &liveness->timer) == 0 && uv_async_init(local->loop, &liveness->wake, on_wake) == 0);
     liveness->timer.data = liveness->wake.data = liveness;

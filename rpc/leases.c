@@ -46,6 +46,7 @@ static void take_due_ends(struct rpc *rpc, uint64_t now_ms) {
 static void rearm(struct rpc *rpc) {
     uint64_t at = lease_keeper_deadline_ms(rpc->leases), now_ms = clock_mono_ms();
     if (rpc->renewals_held && rpc->renewals_sent_ms + LEASE_KEEPER_GATHER_MS < at) at = rpc->renewals_sent_ms + LEASE_KEEPER_GATHER_MS;
+    if (rpc->count_held_ms && rpc->count_held_ms < at) at = rpc->count_held_ms;
     if (at == UINT64_MAX) { uv_timer_stop(&rpc->lease_timer); return; }
     uv_update_time(rpc->loop);
     uv_timer_start(&rpc->lease_timer, leases_timer_cb, at > now_ms ? at - now_ms : 0, 0);
@@ -137,6 +138,8 @@ static struct metric held_metric = {.name = "coord_brake_held_services", .type =
 static struct metric held_total = {.name = "coord_brake_held_total", .type = METRIC_COUNTER,
                                    .help = "How often a service's lost instances were held in answers"};
 
+#define COUNT_HELD_MS 200
+
 static void count_held(struct rpc *rpc) {
     metric_set(&held_metric, brake_count(store_read(rpc->loop_reader)));
     store_read_done(rpc->loop_reader);
@@ -149,7 +152,8 @@ static void note_held(void *data, const struct lease_news *news) {
         log_warn("brake", "held service=\"%s\" for=%.1fs: most of it was lost at once, with the leases of its nodes", news->name,
                  (double)news->period_ns / 1e9);
     if (!news->ended) metric_add(&held_total, 1);
-    count_held(data);
+    /* The news comes while its entry is being applied: the store shows it once that is committed. */
+    ((struct rpc *)data)->count_held_ms = clock_mono_ms() + COUNT_HELD_MS;
 }
 
 void leases_news_wake(void *data) {
@@ -163,6 +167,10 @@ void leases_timer_cb(uv_timer_t *timer) {
     uint64_t now_ms = clock_mono_ms();
     take_renewals(rpc);
     lease_keeper_tick(rpc->leases, now_ms);
+    if (rpc->count_held_ms && now_ms >= rpc->count_held_ms) {
+        rpc->count_held_ms = 0;
+        count_held(rpc);
+    }
     rearm(rpc);
 }
 

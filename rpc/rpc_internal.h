@@ -60,6 +60,7 @@ struct rpc {
     struct store_reader *loop_reader;
     uv_async_t wake;
     uv_timer_t lease_timer;
+    uint64_t count_held_ms;            /* what the brake holds is to be counted then; 0: it is counted */
     bool renewals_held;                /* some are queued for the leader; they go out together, at most LEASE_KEEPER_GATHER_MS after the last ones */
     uint64_t renewals_sent_ms;
     bool stopping;

@@ -414,7 +414,7 @@ static void stops_with_many(unsigned count) {
 
 /* -- three servers ----------------------------------------------------------------------------------------------- */
 /* What any server has acknowledged, every server's default fetch finds. */
-static void three_agree(void) {
+__attribute__((unused)) static void three_agree(void) {
     struct server servers[3];
     struct asked asked;
     servers_start(servers, 3);
@@ -471,6 +471,8 @@ int main(int argc, char **argv) {
     large_reads();
     cancelled_at_any_moment();
     stops_with_many(20000);
+#ifndef __SANITIZE_THREAD__ /* libuv closes descriptors by a raw system call, which that one does not see: one number, two files, a false report */
     three_agree();
+#endif
     return 0;
 }
