@@ -278,8 +278,6 @@ void follows_want_end(struct follows *follows) {
     follows->count = kept;
 }
 
-size_t follows_count(const struct follows *follows) { return follows->count; }
-
 bool follow_changed(const struct follows *follows, const char *node) {
     struct follower *follower;
     (void)place_of(follows, node, &follower);

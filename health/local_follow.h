@@ -29,7 +29,6 @@ void follows_close(struct follows *follows);
 void follows_want_begin(struct follows *follows);
 void follows_want(struct follows *follows, const char *node);
 void follows_want_end(struct follows *follows);
-size_t follows_count(const struct follows *follows);
 
 /* Takes the answers that have come and asks on. Then, until the next call: does the node look different than before? */
 void follows_look(struct follows *follows);

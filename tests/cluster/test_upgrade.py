@@ -188,7 +188,7 @@ def downgrade(cluster, old, before_version):
     victim.expected_end = True
     until("the old program does not start", lambda: not victim.alive(), 10)
     last = victim.log()[at:].strip().splitlines()[-1]
-    assert victim.proc.returncode != 0 and ("newer version of coord" in last or "cluster version" in last), (victim.proc.returncode, last)
+    assert victim.proc.returncode != 0 and ("newer version of coord" in last or "this program supports up to %d" % before_version in last), (victim.proc.returncode, last)
     print("downgrade on its own data: " + last[-160:], flush=True)
     before = [len(s.log()) for s in others]
     os.rename(victim.data, victim.data + ".kept")
