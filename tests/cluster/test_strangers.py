@@ -24,7 +24,7 @@ def frame(kind, payload):
     return struct.pack("<IB", len(payload), kind) + payload
 
 
-HELLO, WRITES, KINDS, REFUSED = 1, 3, 16, 32
+HELLO, WRITES, RESULTS, KINDS, FETCH, FETCH_END, REFUSED, COORDINATE, AGENT_KINDS = 1, 3, 4, 16, 20, 21, 32, 35, 40
 
 
 def hello(identity, cluster=b"dc1", cluster_id=0, least=1, most=harness.NEWEST):
@@ -32,6 +32,48 @@ def hello(identity, cluster=b"dc1", cluster_id=0, least=1, most=harness.NEWEST):
     return frame(HELLO, field(1, b"coord-peer") + field(2, 1) + field(3, 2) + field(4, cluster) + field(5, identity) +
                  field(6, b"10.9.9.9:8300") + field(7, b"stranger") + field(8, 3) + varint(11 << 3 | 1) + struct.pack("<Q", cluster_id) +
                  field(12, least) + field(13, most))
+
+
+def agent_hello(identity, cluster=b"dc1"):
+    """As a client agent says it."""
+    return frame(HELLO, field(1, b"coord-peer") + field(2, 3) + field(3, 3) + field(4, cluster) + field(5, identity) + field(6, b"10.9.9.8") +
+                 field(7, b"strange-agent") + field(15, 1))
+
+
+def agents_junk(rng):
+    """What one stranger says who is taken for a client agent."""
+    known = agent_hello(rng.randrange(1, 1 << 63))
+    fetch = lambda request: frame(FETCH, field(1, rng.randrange(4)) + field(2, rng.randrange(70)) + field(3, request) + field(5, rng.randrange(1 << 64)) + field(6, rng.randrange(1 << 64)))
+    return rng.choice([
+        lambda: known + b"".join(frame(kind, rng.randbytes(rng.randrange(40))) for kind in range(AGENT_KINDS)),
+        lambda: known + b"".join(fetch(rng.randbytes(rng.randrange(30))) for _ in range(50)),
+        lambda: known + b"".join(fetch(field(1, rng.randbytes(rng.randrange(20000)))) for _ in range(20)),
+        lambda: known + b"".join(fetch(b"") + frame(FETCH_END, field(1, rng.randrange(4))) for _ in range(200)),
+        lambda: known + frame(COORDINATE, field(1, b"s1") + field(3, rng.randbytes(64))),
+        lambda: known + known,
+        lambda: known + write(rng.choice([b"", b"\xfe\x01of a newer version", UNREADABLE, rng.randbytes(30)])),
+        lambda: agent_hello(0),
+        lambda: agent_hello(7, b"elsewhere"),
+        lambda: frame(FETCH, b"before any hello"),
+    ])()
+
+
+def servers_own_commands(server):
+    """A client agent may not raise the cluster's version, remove a server or restore a backup: CO_UNSUPPORTED, and nothing is in the log."""
+    for command in (b"\x10\x01\x08\x63", b"\x09\x01\x09" + b"\x01" * 8, b"\x0a\x01", b"\x0b\x01"):
+        with socket.create_connection((server.ip, 8300), timeout=5 * harness.SLOW) as s:
+            s.sendall(agent_hello(77) + write(command))
+            data = b""
+            while True:
+                while len(data) < 5 or len(data) < 5 + struct.unpack("<I", data[:4])[0]:
+                    more = s.recv(65536)
+                    assert more, "the connection ended after %r" % command
+                    data += more
+                size, kind = struct.unpack("<IB", data[:5])
+                payload, data = data[5:5 + size], data[5 + size:]
+                if kind == RESULTS:
+                    break
+            assert payload == field(1, field(1, 7) + field(2, 8)), "%r was answered %r" % (command, payload)
 
 
 def write(command):
@@ -141,11 +183,11 @@ def main():
     with harness.Cluster(3) as cluster:
         cluster.start()
         cluster.wait_writable()
-        for _ in range(300):
+        for _ in range(400):
             server = rng.choice(cluster.servers)
             try:
                 with socket.create_connection((server.ip, 8300), timeout=2) as s:
-                    s.sendall(junk(rng))
+                    s.sendall(agents_junk(rng) if rng.random() < 0.4 else junk(rng))
                     s.settimeout(0.005)
                     s.recv(1)
             except OSError:
@@ -154,6 +196,8 @@ def main():
             if dead:
                 raise AssertionError("%s ended with %s:\n%s" % (dead[0].name, dead[0].proc.returncode, dead[0].log()[-2000:]))
         announces_much(cluster.servers[0])
+        for s in cluster.servers:
+            servers_own_commands(s)
         took = cluster.wait_writable()
         end = time.monotonic() + 10 * harness.SLOW
         while True:                      # strangers are learners at most, and none is left a voter
@@ -168,7 +212,7 @@ def main():
             names = {n["Node"] for n in nodes or []}
             if status != 200 or not names >= {"s1", "s2", "s3"}:
                 raise AssertionError("the nodes through %s: %d %r" % (s.name, status, nodes))
-        print("300 strangers, writes again after %.2f s" % took, flush=True)
+        print("400 strangers, writes again after %.2f s" % took, flush=True)
         learners_go(cluster)
         said = cluster.confessions()
         if said:
