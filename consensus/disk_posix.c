@@ -88,6 +88,11 @@ static int posix_sync(struct disk *disk, disk_file file) {
     return fdatasync(file) == 0 ? CO_OK : co_from_errno(errno);
 }
 
+static int posix_write_out(struct disk *disk, disk_file file) {
+    (void)disk;
+    return sync_file_range(file, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE) == 0 ? CO_OK : co_from_errno(errno);
+}
+
 static int posix_allocate(struct disk *disk, disk_file file, uint64_t size) {
     (void)disk;
     int error;
@@ -151,6 +156,7 @@ static const struct disk_ops posix_ops = {
     .read = posix_read,
     .write = posix_write,
     .sync = posix_sync,
+    .write_out = posix_write_out,
     .allocate = posix_allocate,
     .truncate = posix_truncate,
     .rename = posix_rename,

@@ -98,7 +98,7 @@ struct node_config {
     uint64_t applied;                   /* the state machine's applied index at start (0: empty, restore from snapshot/log) */
     uint64_t snapshot_log_bytes;        /* take a snapshot when the log has grown by this much, and by the
                                          * size of the last one; 0: 64 MiB */
-    uint64_t snapshot_rate;             /* bytes a second of copying; 0: 128 MiB */
+    uint64_t snapshot_rate;             /* bytes a second of copying, and of sending to a peer; 0: 128 MiB */
 };
 
 /* Opens the folder, recovers, starts the threads. On CO_CORRUPT `fault` names file and offset. When config.applied is beyond

@@ -146,6 +146,7 @@ void write_job_free(struct write_job *job);
 void node_load(struct node *node, const struct raft_load *load);
 void node_chunk_read(struct node *node, const struct raft_chunk_read *chunk);
 void node_snapshot(struct node *node);
+uint64_t node_snapshot_rate(const struct node *node);                            /* bytes a second */
 int node_take_snapshot(struct node *node, struct raft_snapshot_meta *meta);      /* blocks; pool, or at start */
 
 #endif

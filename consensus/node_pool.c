@@ -106,9 +106,11 @@ static void members_as_of(struct node *node, uint64_t index, struct raft_snapsho
     uv_mutex_unlock(&node->members_lock);
 }
 
+uint64_t node_snapshot_rate(const struct node *node) { return node->config.snapshot_rate ? node->config.snapshot_rate : 128 << 20; }
+
 /* Copies the pipe into the file, no faster than the configured rate. */
 static int drain(struct node *node, int fd, struct snapshot_writer *writer, char *block, size_t have, size_t room) {
-    uint64_t rate = node->config.snapshot_rate ? node->config.snapshot_rate : 128 << 20, begun = clock_mono_ns(), total = 0;
+    uint64_t rate = node_snapshot_rate(node), begun = clock_mono_ns(), total = 0;
     while (have > 0) {
         int rv = snapshot_write(writer, block, have);
         if (rv != CO_OK) return rv;

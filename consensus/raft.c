@@ -244,7 +244,7 @@ uint64_t raft_deadline_ms(const struct raft *raft) {
     uint64_t at = UINT64_MAX;
     if (raft->peer_count > 0) at = sooner(raft->heartbeat_due_ms, raft->quorum_check_ms);
     if (raft->transfer_target) at = sooner(at, raft->transfer_deadline_ms);
-    return at;
+    return sooner(at, snapshot_send_due_ms(raft));
 }
 enum raft_role raft_role(const struct raft *raft) { return raft->role; }
 bool raft_failed(const struct raft *raft) { return raft->failed; }

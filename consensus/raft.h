@@ -48,6 +48,7 @@ struct raft_config {
     uint32_t append_inflight_max;    /* append messages on their way to one peer */
     uint64_t cache_bytes_max;        /* applied entries kept in memory for laggards; older ones are read from the log */
     uint32_t snapshot_chunk_bytes;
+    uint64_t snapshot_rate;          /* bytes a second of a snapshot to one peer; 0: as fast as it takes them */
     uint64_t promote_lag_max;        /* a learner this close to the end of the log may be promoted */
     unsigned mutations;              /* enum raft_mutation; 0 outside of the simulator */
 };

@@ -46,6 +46,8 @@ struct progress {
     /* SNAPSHOT */
     uint64_t snapshot_index, snapshot_offset, snapshot_sent_ms;
     bool chunk_pending;             /* a chunk is being read, or on its way */
+    bool chunk_waits;               /* the next one is not due yet: */
+    uint64_t chunk_due_us;
 };
 
 struct persist_op { uint64_t seq, last_index; bool snapshot; };
@@ -183,7 +185,9 @@ void commit_to(struct raft *raft, uint64_t index);
 
 /* raft_snapshot.c */
 void snapshot_start_sending(struct raft *raft, struct progress *peer);
-void snapshot_send_tick(struct raft *raft, struct progress *peer);
+void snapshot_send_tick(struct raft *raft, struct progress *peer);       /* at heartbeats: what was lost, again */
+void snapshot_send_due(struct raft *raft);
+uint64_t snapshot_send_due_ms(const struct raft *raft);                  /* UINT64_MAX: nothing waits */
 void chunk_read_done(struct raft *raft, const struct raft_event *event);
 void receive_snapshot(struct raft *raft, const struct raft_message *m);
 void receive_snapshot_reply(struct raft *raft, const struct raft_message *m);

@@ -5,10 +5,40 @@
 /* -- leader ---------------------------------------------------------------------------------------------------- */
 static void request_chunk(struct raft *raft, struct progress *peer) {
     peer->chunk_pending = true;
+    peer->chunk_waits = false;
     peer->snapshot_sent_ms = raft->now_ms;
     *vector_push(&raft->chunk_reads) = (struct raft_chunk_read){.peer = peer->id, .snapshot_index = peer->snapshot_index,
                                                                 .offset = peer->snapshot_offset,
                                                                 .size_max = raft->config.snapshot_chunk_bytes};
+}
+
+/* No faster than the rate. What a slow answer took is made up for by one chunk at most. */
+static void next_chunk(struct raft *raft, struct progress *peer) {
+    uint64_t now_us = raft->now_ms * 1000, step_us = 0;
+    if (raft->config.snapshot_rate) step_us = (uint64_t)raft->config.snapshot_chunk_bytes * 1000000 / raft->config.snapshot_rate;
+    if (peer->chunk_due_us + step_us < now_us) peer->chunk_due_us = now_us - step_us;
+    peer->chunk_due_us += step_us;
+    peer->chunk_waits = peer->chunk_due_us > now_us;
+    if (peer->chunk_waits) peer->chunk_pending = false;
+    else request_chunk(raft, peer);
+}
+
+void snapshot_send_due(struct raft *raft) {
+    for (size_t i = 0; i < raft->peer_count; i++) {
+        struct progress *peer = &raft->peers[i];
+        if (peer->state == PROGRESS_SNAPSHOT && peer->chunk_waits && peer->chunk_due_us <= raft->now_ms * 1000) request_chunk(raft, peer);
+    }
+}
+
+uint64_t snapshot_send_due_ms(const struct raft *raft) {
+    uint64_t at = UINT64_MAX;
+    for (size_t i = 0; i < raft->peer_count; i++) {
+        const struct progress *peer = &raft->peers[i];
+        if (peer->state != PROGRESS_SNAPSHOT || !peer->chunk_waits) continue;
+        uint64_t due = (peer->chunk_due_us + 999) / 1000;
+        if (due < at) at = due;
+    }
+    return at;
 }
 
 void snapshot_start_sending(struct raft *raft, struct progress *peer) {
@@ -21,6 +51,7 @@ void snapshot_start_sending(struct raft *raft, struct progress *peer) {
 }
 
 void snapshot_send_tick(struct raft *raft, struct progress *peer) {
+    if (peer->chunk_waits) return;
     bool late = raft->now_ms - peer->snapshot_sent_ms >= 2 * (uint64_t)raft->config.election_ms;
     if (!peer->chunk_pending || late) request_chunk(raft, peer);
 }
@@ -49,9 +80,10 @@ void receive_snapshot_reply(struct raft *raft, const struct raft_message *m) {
     if (!peer) return;
     peer->contact_ms = raft->now_ms;
     if (peer->state != PROGRESS_SNAPSHOT || m->snapshot.index != peer->snapshot_index) return;
-    if (m->hint_index == peer->snapshot_offset && peer->chunk_pending) return;      /* an echo; the tick repeats what was lost */
+    bool asked = peer->chunk_pending || peer->chunk_waits;
+    if (m->hint_index == peer->snapshot_offset && asked) return;      /* an echo; the tick repeats what was lost */
     peer->snapshot_offset = m->hint_index;
-    request_chunk(raft, peer);
+    next_chunk(raft, peer);
 }
 
 void snapshot_taken(struct raft *raft, const struct raft_snapshot_meta *meta) {

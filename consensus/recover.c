@@ -64,6 +64,7 @@ static const struct disk_ops looking_ops = {
     .read = look_read,
     .write = look_write,
     .sync = look_sync,
+    .write_out = look_sync,
     .allocate = look_resize,
     .truncate = look_resize,
     .rename = look_rename,

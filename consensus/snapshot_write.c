@@ -1,4 +1,4 @@
-/* Writing snapshots: a part file, whole blocks at a time, made durable bit by bit, so that the last sync has
+/* Writing snapshots: a part file, whole blocks at a time, written out bit by bit, so that the sync at the end has
  * little left to do and the log's own syncs do not wait behind it. */
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "consensus/snapshot_format.h"
 
-#define SYNC_BYTES (4u << 20)
+#define WRITE_OUT_BYTES (1u << 20)
 
 struct snapshot_writer {
     struct disk *disk;
@@ -17,7 +17,7 @@ struct snapshot_writer {
     struct raft_snapshot_meta meta;
     uint64_t blocks; /* whole ones, in the file */
     uint32_t chain;
-    uint64_t unsynced;
+    uint64_t waiting; /* bytes since the last write_out */
     int error;   /* the first; nothing is written after it */
     size_t have; /* in `block` */
     char block[SNAPSHOT_BLOCK + 4];
@@ -30,10 +30,10 @@ static bool same_snapshot(const struct raft_snapshot_meta *a, const struct raft_
 }
 
 static int written(struct snapshot_writer *writer, size_t size) {
-    writer->unsynced += size;
-    if (writer->unsynced < SYNC_BYTES) return CO_OK;
-    writer->unsynced = 0;
-    return writer->disk->ops->sync(writer->disk, writer->file);
+    writer->waiting += size;
+    if (writer->waiting < WRITE_OUT_BYTES) return CO_OK;
+    writer->waiting = 0;
+    return writer->disk->ops->write_out(writer->disk, writer->file);
 }
 
 /* Counts the whole blocks that the part has, as far as their checksums fit. They are written again: after a

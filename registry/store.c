@@ -119,6 +119,7 @@ static int open_data(struct store *store, bool *trusted, struct fault *fault) {
 
 static void store_free(struct store *store) {
     if (store->lock_fd >= 0) close(store->lock_fd);
+    store_flush_free(store);
     pthread_mutex_destroy(&store->lock);
     pthread_cond_destroy(&store->changed);
     buffer_free(&store->write.undo.log);
@@ -138,6 +139,7 @@ struct store *store_make(const struct store_config *config) {
     store->config.tables = tables;
     pthread_mutex_init(&store->lock, NULL);
     pthread_cond_init(&store->changed, NULL);
+    store_flush_init(store);
     list_init(&store->readers);
     return store;
 }
@@ -168,6 +170,7 @@ void store_close(struct store *store) {
         store_free(store);
         return;
     }
+    store_flush_stop(store);
     struct fault fault = {0};
     int error = store_file_close(store->file);
     if (error)

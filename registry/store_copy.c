@@ -19,7 +19,7 @@
 #define END_SIZE          17
 #define BLOCK_BYTES       ((size_t)256 * 1024)
 #define VALUE_MAX         ((size_t)256 << 20)
-#define LOAD_COMMIT_BYTES ((size_t)8 << 20)
+#define LOAD_COMMIT_BYTES ((size_t)2 << 20)
 #define NEXT              "next.mdb"
 
 /* -- writing ----------------------------------------------------------------------------------------- */
@@ -183,6 +183,8 @@ static int load_failed(struct loader *load) {
 static int load_commit(struct loader *load) {
     load->pending = 0;
     if (store_txn_commit(&load->txn) != CO_OK) return load_failed(load);
+    int error = store_flush_behind(load->file);
+    if (error) return fault_set(load->in->fault, error, "store: %s: a copy cannot be written: %s", load->file->path, co_strerror(error));
     return store_file_begin(load->file, &load->txn) == CO_OK ? CO_OK : load_failed(load);
 }
 

@@ -10,6 +10,7 @@
  *   store_copy.c    copies and replacing
  *   store_examine.c reading a file without LMDB, for damage
  *   store_fence.c   marks of a store that must not be trusted
+ *   store_flush.c   writing the file out bit by bit
  *   store_look.c    looking without changing anything */
 #ifndef COORD_REGISTRY_STORE_FILE_H
 #define COORD_REGISTRY_STORE_FILE_H
@@ -74,6 +75,7 @@ struct store_need {
     bool looked;
     uint64_t last_pages, since_pages; /* of all trees at the last look; op_pages since then */
     uint64_t peak_pages;              /* what all trees had at most up to the last look */
+    uint64_t changed_bytes;           /* of pages, about: a leaf for each change, and the large values */
 };
 void store_need_begin(struct store_txn *txn);
 int store_need_op(struct store_txn *txn, MDB_dbi table,
@@ -127,6 +129,14 @@ struct store {
     pthread_cond_t changed;
     _Atomic bool gate; /* closed: no reader may begin */
     struct list readers;
+    /* store_flush.c */
+    pthread_t flush_thread;
+    bool flush_runs;                /* applier thread */
+    pthread_mutex_t flush_lock;     /* stop, going to sleep */
+    pthread_cond_t flush_wake;
+    bool flush_stop;
+    _Atomic bool flush_idle;        /* sleeps until something changes */
+    _Atomic uint64_t changed_bytes; /* since the last tick */
 };
 
 struct store *store_make(const struct store_config *config);      /* nothing is open yet */
@@ -136,6 +146,14 @@ bool store_has_table(const struct store *store, uint8_t table);   /* of this ver
  * switched. */
 void store_gate_close(struct store *store);
 void store_gate_open(struct store *store);
+
+/* -- writing out (store_flush.c explains) --------------------------------------------------------------- */
+void store_flush_init(struct store *store);
+void store_flush_note(struct store *store, uint64_t bytes);  /* applier thread, after a commit that changed so many bytes of pages */
+void store_flush_stop(struct store *store);                  /* before the file is closed; again does nothing */
+void store_flush_free(struct store *store);
+int store_flush_behind(struct store_file *file);             /* a file that is being loaded */
+uint64_t store_flush_round_ms(uint64_t file_bytes, uint64_t rate);
 
 /* -- examining (store_examine.c) ---------------------------------------------------------------------- */
 /* The file as of transaction `txnid` (0: the newest); `config` names the tables. See store_examine. */

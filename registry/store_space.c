@@ -195,6 +195,7 @@ int store_need_op(struct store_txn *txn, MDB_dbi table, size_t value_bytes) {
     uint64_t pages = 4 * ((uint64_t)depth + 1) + 4;
     need->op_pages += pages;
     need->since_pages += pages;
+    need->changed_bytes += file->page_bytes + (value_bytes > SMALL_VALUE ? value_bytes : 0);
     if (value_bytes > SMALL_VALUE) need->value_pages += value_bytes / file->page_bytes + 2;
     if (need_pages(need) <= need->covered_pages) return CO_OK;
     uint64_t bytes = need_pages(need) * file->page_bytes;

@@ -117,8 +117,10 @@ static struct store *store_of(struct store_txn *txn) {
 }
 
 int store_commit(struct store_txn *txn) {
-    (void)store_of(txn);
-    return store_txn_commit(txn);
+    struct store *store = store_of(txn);
+    int error = store_txn_commit(txn);
+    if (!error) store_flush_note(store, txn->need.changed_bytes);
+    return error;
 }
 
 void store_txn_abort(struct store_txn *txn) {

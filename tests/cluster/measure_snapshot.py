@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A large state: what a snapshot and its installation cost those who write meanwhile. Not a test: it prints figures.
 
-    measure_snapshot.py [--megabytes N] [--value BYTES]
+    measure_snapshot.py [--megabytes N] [--value BYTES] [--rate MB] [--slow MS]
 
 Three servers get N MB of values. Then one client writes small values one after the other, another overwrites large ones at a
 bounded rate, so that snapshots are taken, and a follower's data folder is emptied: the whole state travels to it. Prints
@@ -101,6 +101,7 @@ def main():
     p.add_argument("--megabytes", type=int, default=1024)
     p.add_argument("--value", type=int, default=65536)
     p.add_argument("--rate", type=float, default=8, help="MB/s of overwriting")
+    p.add_argument("--slow", type=float, help="also print each small write that took longer than so many ms, and when")
     options = p.parse_args()
     harness.tidy_on_signals()
     with harness.Cluster(3) as cluster:
@@ -161,6 +162,8 @@ def main():
         took = now() - begun
         time.sleep(1)
         show("while %s fetched all in %.1f s" % (victim.name, took), samples[mark:])
+        for at, ms in ((at - begun, took * 1e3) for at, took in samples if options.slow and took * 1e3 > options.slow):
+            print("    %7.1f ms, %.2f s after %s was emptied" % (ms, at, victim.name))
         over.set()
         churn.stop()
         writer.stop()

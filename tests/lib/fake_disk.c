@@ -172,20 +172,24 @@ static int fake_write(struct disk *disk, disk_file handle, uint64_t offset, cons
     return rv;
 }
 
-static int fake_sync(struct disk *disk, disk_file handle) {
+static int put_out(struct disk *disk, disk_file handle, bool all) {
     struct fake_disk *fake = fake_of(disk);
     struct fake_file *file = handle_file(fake, handle);
     if (!file) return CO_IO;
     bool part;
     int rv = fault_next(fake, FAKE_SYNC, &part);
     if (rv != CO_OK && !part) return rv;
-    fake->stats.syncs++;
+    fake->stats.syncs += all;
     if (rv == CO_OK)
-        fake_file_sync(file, NULL, false);
+        fake_file_sync(file, all ? NULL : &fake->rng, false);
     else
         fake_file_sync(file, &fake->rng, !fake->halted);
     return rv;
 }
+
+static int fake_sync(struct disk *disk, disk_file handle) { return put_out(disk, handle, true); }
+
+static int fake_write_out(struct disk *disk, disk_file handle) { return put_out(disk, handle, false); }
 
 static int fake_allocate(struct disk *disk, disk_file handle, uint64_t size) {
     struct fake_disk *fake = fake_of(disk);
@@ -263,6 +267,7 @@ static const struct disk_ops fake_ops = {
     .read = fake_read,
     .write = fake_write,
     .sync = fake_sync,
+    .write_out = fake_write_out,
     .allocate = fake_allocate,
     .truncate = fake_truncate,
     .rename = fake_rename,

@@ -234,3 +234,22 @@ void scenario_slow_follower_no_snapshot_loop(struct sim *s) {
     story_all_may(s);
     story_end(s);
 }
+
+/* 30,000 bytes at 20,000 a second, whatever the chunks; who writes meanwhile does not notice. */
+void scenario_snapshot_keeps_its_rate(struct sim *s) {
+    no_way_back(s);
+    s->raft.snapshot_chunk_bytes = (uint32_t)sim_random(s, 300, 1500);
+    s->raft.snapshot_rate = 20000;
+    story_begin(s, 3);
+    EXPECT(s, story_elect(s, s->servers[0]));
+    struct server *leader = s->servers[0], *lag = s->servers[2];
+    story_isolate(s, lag);
+    EXPECT(s, leave_behind(s, leader));
+    story_join(s, lag);
+    EXPECT(s, WITHIN(s, 5000, lag->receiver != NULL));
+    sim_run(s, 1000 * MS);
+    EXPECT(s, lag->snapshots_installed == 0 && put_many(s, leader, 5));
+    EXPECT(s, WITHIN(s, 1800, lag->snapshots_installed == 1));
+    story_all_may(s);
+    story_end(s);
+}

@@ -1,0 +1,150 @@
+/* Writing the file out bit by bit.
+ *
+ * The store is never synced: the kernel writes what changed through the map when it is 30 s old, or when there is too much
+ * of it, and then a gigabyte at once; the log's syncs on the same disk wait behind that (measured: 60 to 220 ms). So
+ * a thread of the store's own begins the writing (sync_file_range) before that, piece by piece: it walks over the file
+ * again and again, the faster the more is changed, so that about FLUSH_DIRTY_BYTES are waiting at a time. It promises nothing
+ * about what is on disk. A file below FLUSH_FILE_BYTES is left to the kernel, and gets no thread. */
+#include <errno.h>
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "registry/store_file.h"
+
+#define FLUSH_FILE_BYTES  ((uint64_t)16 << 20)
+#define FLUSH_DIRTY_BYTES ((uint64_t)16 << 20)
+#define PIECE_BYTES       ((uint64_t)1 << 20)
+#define TICK_MS           100
+#define ROUND_MS_LEAST    2000          /* a page that changes all the time is not written more often */
+#define ROUND_MS_MOST     20000         /* below the kernel's 30 s */
+#define RATE_MOST         ((uint64_t)256 << 20) /* of a file that changes everywhere faster than it can be written */
+
+/* One round over the file takes so long while `rate` bytes a second are changed. */
+uint64_t store_flush_round_ms(uint64_t file_bytes, uint64_t rate) {
+    uint64_t ms = rate ? FLUSH_DIRTY_BYTES * 1000 / rate : ROUND_MS_MOST;
+    if (ms < ROUND_MS_LEAST) ms = ROUND_MS_LEAST;
+    if (ms > ROUND_MS_MOST) ms = ROUND_MS_MOST;
+    uint64_t least = file_bytes * 1000 / RATE_MOST;
+    return rate > RATE_MOST && ms < least ? least : ms;
+}
+
+/* Writes out [from, from + bytes) of the store's file, which may be another one next time. Piece by piece: what changed lately
+ * may lie close together, and a sync of the log is to find one piece before it, not all of them. */
+static int write_out(struct store *store, uint64_t from, uint64_t bytes) {
+    pthread_mutex_lock(&store->lock);
+    int fd = fcntl(store->file->fd, F_DUPFD_CLOEXEC, 0), error = fd >= 0 ? CO_OK : co_from_errno(errno);
+    pthread_mutex_unlock(&store->lock);
+    for (uint64_t end = from + bytes; !error && from < end; from += PIECE_BYTES) {
+        uint64_t before = from > PIECE_BYTES ? PIECE_BYTES : from, size = end - from < PIECE_BYTES ? end - from : PIECE_BYTES;
+        int how = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE;
+        if (sync_file_range(fd, (off_t)(from - before), (off_t)(before + size), how) != 0) error = co_from_errno(errno);
+    }
+    if (fd >= 0) close(fd);
+    return error;
+}
+
+struct round {
+    uint64_t at;     /* of the file */
+    uint64_t rate;   /* bytes changed a second while there are changes, smoothed */
+    uint64_t clean;  /* bytes walked over since the last change */
+    bool warned;
+};
+
+static void tick(struct store *store, struct round *round, uint64_t passed_ms) {
+    uint64_t changed = atomic_exchange(&store->changed_bytes, 0), file_bytes = store_bytes(store);
+    if (file_bytes == 0 || passed_ms == 0) return;
+    if (changed) {
+        round->rate = (round->rate * 7 + changed * 1000 / passed_ms) / 8;
+        round->clean = 0;
+    }
+    uint64_t part = file_bytes * passed_ms / store_flush_round_ms(file_bytes, round->rate);
+    if (round->at >= file_bytes) round->at = 0;
+    if (part >= file_bytes - round->at) part = file_bytes - round->at;
+    int error = write_out(store, round->at, part);
+    if (error && !round->warned) log_warn("store", "cannot be written out ahead of the kernel, syncs of the log may wait for it error=\"%s\"", co_strerror(error));
+    round->warned |= error != CO_OK;
+    round->at += part;
+    round->clean += part;
+}
+
+/* Until the next tick; or, all being written, until something changes. False: the store is closed. */
+static bool wait_tick(struct store *store, const struct round *round) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += TICK_MS * 1000000L;
+    if (until.tv_nsec >= 1000000000L) until.tv_sec++, until.tv_nsec -= 1000000000L;
+    bool idle = round->clean > store_bytes(store);
+    pthread_mutex_lock(&store->flush_lock);
+    store->flush_idle = idle;
+    while (!store->flush_stop) {
+        if (idle && atomic_load(&store->changed_bytes) > 0) idle = false;
+        if (idle)
+            pthread_cond_wait(&store->flush_wake, &store->flush_lock);
+        else if (pthread_cond_timedwait(&store->flush_wake, &store->flush_lock, &until) == ETIMEDOUT)
+            break;
+    }
+    store->flush_idle = false;
+    bool stop = store->flush_stop;
+    pthread_mutex_unlock(&store->flush_lock);
+    return !stop;
+}
+
+static void *flush_main(void *arg) {
+    struct store *store = arg;
+    pthread_setname_np(pthread_self(), "store-flush");
+    struct round round = {0};
+    uint64_t last = clock_mono_ms();
+    while (wait_tick(store, &round)) {
+        uint64_t now = clock_mono_ms(), passed = now - last;
+        last = now;
+        tick(store, &round, passed < 10 * TICK_MS ? passed : TICK_MS);
+    }
+    return NULL;
+}
+
+void store_flush_init(struct store *store) {
+    pthread_mutex_init(&store->flush_lock, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&store->flush_wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+void store_flush_note(struct store *store, uint64_t bytes) {
+    atomic_fetch_add(&store->changed_bytes, bytes);
+    if (!store->flush_runs) {
+        if (store->file->used_bytes < FLUSH_FILE_BYTES) return;
+        CHECK(pthread_create(&store->flush_thread, NULL, flush_main, store) == 0);
+        store->flush_runs = true;
+    }
+    if (!store->flush_idle) return;
+    pthread_mutex_lock(&store->flush_lock);
+    pthread_cond_signal(&store->flush_wake);
+    pthread_mutex_unlock(&store->flush_lock);
+}
+
+void store_flush_stop(struct store *store) {
+    if (!store->flush_runs) return;
+    pthread_mutex_lock(&store->flush_lock);
+    store->flush_stop = true;
+    pthread_cond_signal(&store->flush_wake);
+    pthread_mutex_unlock(&store->flush_lock);
+    pthread_join(store->flush_thread, NULL);
+    store->flush_runs = false;
+}
+
+void store_flush_free(struct store *store) {
+    store_flush_stop(store);
+    pthread_mutex_destroy(&store->flush_lock);
+    pthread_cond_destroy(&store->flush_wake);
+}
+
+/* What was loaded so far; the piece before it is on the disk when this returns. */
+int store_flush_behind(struct store_file *file) {
+    return sync_file_range(file->fd, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE) == 0 ? CO_OK : co_from_errno(errno);
+}
