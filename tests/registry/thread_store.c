@@ -1,13 +1,15 @@
-/* Readers beside the writer, and while the file under them is replaced: each transaction sees one state, and
- * none goes back. A plain main: runs under tsan. */
+/* Readers and the thread that writes the file out beside the writer, and while the file under them is replaced: each transaction sees
+ * one state, and none goes back. A plain main: runs under tsan. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/check.h"
-#include "registry/store.h"
+#include "base/memory.h"
+#include "registry/store_file.h"
 #include "scratch.h"
 
 enum { READERS = 3, KEYS = 20, TURNS = 3000, REPLACE_EVERY = 100 };
@@ -56,6 +58,19 @@ static void write_turn(uint64_t turn) {
     atomic_store(&committed, turn);
 }
 
+/* A file that is no longer left to the kernel (store_flush.c). */
+static void grow_file(void) {
+    size_t size = (size_t)17 << 20;
+    char *value = mem_zalloc(size);
+    struct store_txn *txn = store_write(store);
+    store_put(txn, 1, slice_make("large", 5), slice_make(value, size));
+    CHECK(store_commit(txn) == CO_OK);
+    txn = store_write(store);
+    CHECK(store_del(txn, 1, slice_make("large", 5)) && store_commit(txn) == CO_OK);
+    CHECK(store->flush_runs);
+    free(value);
+}
+
 static void replace_by_copy(void) {
     int fd = memfd_create("copy", MFD_CLOEXEC);
     CHECK(fd >= 0 && store_copy(store, fd) == CO_OK);
@@ -71,6 +86,7 @@ int main(void) {
     struct fault fault = {0};
     bool trusted;
     CHECK(store_open(&config, &store, &trusted, &fault) == CO_OK);
+    grow_file();
     write_turn(1);
     pthread_t threads[READERS];
     for (int i = 0; i < READERS; i++) CHECK(pthread_create(&threads[i], NULL, read_thread, NULL) == 0);
