@@ -190,6 +190,7 @@ static void take_agent(struct contact *contact, const Pb__PeerHello *hello) {
     if (!peers->callbacks.agent || contact->target || contact->info.id) { refuse(contact, TELL_BAD_HELLO, "it is a client agent"); return; }
     if (!fits(contact, hello)) return;
     say_hello(contact);
+    link_limit(contact->wire, LINK_FRAME_MAX);
     peers->callbacks.agent(peers->callbacks.data, contact->wire, hello);
     list_remove(&contact->link);
     free(contact);

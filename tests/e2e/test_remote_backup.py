@@ -21,7 +21,7 @@ def nameless(agent, least=1):
     for fd in os.listdir(folder):
         try:
             name = os.readlink(os.path.join(folder, fd))
-            if name.startswith(agent.data) and name.endswith(" (deleted)"):
+            if re.match(re.escape(agent.data) + r"/(#\d+|backup-\w+) \(deleted\)$", name):
                 sizes.append(os.stat(os.path.join(folder, fd)).st_size)
         except OSError:
             continue
