@@ -121,6 +121,12 @@ static bool knows(void *data, struct slice command) {
 
 static void command(void *data, struct node_proposal *proposal) {
     struct agents *agents = data;
+    if (agents->rpc->stopping) {           /* the node answers no more, and may be gone */
+        raft_data_unref(proposal->data);
+        proposal->data = NULL;
+        proposal->done(proposal, CO_NOLEADER, NULL);
+        return;
+    }
     node_propose(agents->rpc->node, proposal);
 }
 

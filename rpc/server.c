@@ -234,7 +234,12 @@ static void operator_closed(void *data) { server_peers_stop(data, peers_closed);
 
 static void audit_closed(void *data) { operator_stop(data, operator_closed); }
 
-static void node_closed(void *data) { audit_stop(data, audit_closed); }
+/* What was sent to a leader is answered now too: a restore waits for it, and who stops waits for the restore. */
+static void node_closed(void *data) {
+    struct rpc *rpc = data;
+    if (rpc->forward) forward_end(rpc->forward);
+    audit_stop(rpc, audit_closed);
+}
 
 void rpc_server_stop(struct rpc *rpc, void (*closed)(void *data), void *data) {
     rpc->closed = closed, rpc->closed_data = data;
