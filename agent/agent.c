@@ -122,6 +122,7 @@ static Pb__Node *node_record(struct agent *agent) {
     *node = (Pb__Node)PB__NODE__INIT;
     node->name = agent->identity.node_name, node->id = agent->identity.node_id;
     node->address = agent->identity.address, node->datacenter = (char *)agent->config.datacenter;
+    node->version = (char *)COORD_VERSION;
     bool v6 = strchr(agent->identity.address, ':') != NULL;
     node->tagged_addresses = arena_alloc(&agent->arena, 4 * sizeof *node->tagged_addresses);
     node->tagged_addresses[node->n_tagged_addresses++] = tagged(agent, "lan");

@@ -227,13 +227,18 @@ static const struct rpc_server_state *in_cluster(const struct rpc_cluster_state 
     return NULL;
 }
 
+/* Agents of older programs say none in their node's record; servers among them say it in that of their service. */
+static const char *member_version(const Pb__Member *known) {
+    return known->version[0] ? known->version : known->server_version[0] ? known->server_version : "unknown";
+}
+
 /* Of the catalog. A server that is not connected with the one that was asked has failed before its check says so. */
 static void member_known(struct json_out *json, const struct http_env *env, const Pb__Member *known, const struct rpc_cluster_state *state) {
     const struct rpc_server_state *server = in_cluster(state, known->name);
     bool here = strcmp(known->name, env->node_name) == 0, failed = !here && (known->failed || (server && !server->connected));
     struct member_view view = {.name = known->name, .address = known->address, .id = known->id, .port = known->server_port,
                                .status = failed ? MEMBER_FAILED : MEMBER_ALIVE, .is_server = server || known->server_port,
-                               .version = here ? env->version : known->server_version[0] ? known->server_version : "unknown"};
+                               .version = here ? env->version : member_version(known)};
     member_write(json, env, &view);
 }
 

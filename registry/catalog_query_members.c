@@ -1,8 +1,11 @@
 /* Nodes with agents: those that have the check serfHealth. */
+#include <string.h>
+
 #include "registry/catalog_query.h"
 
 #define SERF_HEALTH    "serfHealth"
 #define SERVER_SERVICE "consul"
+#define VERSION_MOST   60
 
 static struct watch_thing nodes_thing(const ProtobufCMessage *request) {
     (void)request;
@@ -21,6 +24,14 @@ static int add_server(struct store_txn *txn, struct arena *arena, Pb__Member *me
     return CO_OK;
 }
 
+/* Agents say what they like, and nothing refuses it: what is no version is left out. */
+static bool is_version(const char *text) {
+    size_t size = strnlen(text, VERSION_MOST + 1);
+    for (size_t i = 0; i < size; i++)
+        if (text[i] <= ' ' || text[i] > '~') return false;
+    return size > 0 && size <= VERSION_MOST;
+}
+
 static int add_node(struct store_txn *txn, struct arena *arena, struct slice record, struct pointers *members) {
     char room[STORE_KEY_MAX];
     struct slice bytes;
@@ -31,6 +42,7 @@ static int add_node(struct store_txn *txn, struct arena *arena, struct slice rec
     Pb__Member *member = arena_alloc(arena, sizeof *member);
     pb__member__init(member);
     member->name = node->name, member->id = node->id, member->address = node->address;
+    if (is_version(node->version)) member->version = node->version;
     member->failed = record_number(bytes, CHECK_STATUS_FIELD) == (uint64_t)PB__STATUS__CRITICAL;
     pointers_add(members, arena, member);
     return add_server(txn, arena, member);

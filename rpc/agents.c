@@ -9,6 +9,7 @@
 #include "base/metrics.h"
 #include "registry/operate.h"
 #include "registry/version.h"
+#include "rpc/backup_far.h"
 #include "rpc/forwarding.h"
 #include "rpc/rpc_internal.h"
 
@@ -120,6 +121,12 @@ static bool knows(void *data, struct slice command) {
 
 static void command(void *data, struct node_proposal *proposal) {
     struct agents *agents = data;
+    if (agents->rpc->stopping) {           /* the node answers no more, and may be gone */
+        raft_data_unref(proposal->data);
+        proposal->data = NULL;
+        proposal->done(proposal, CO_NOLEADER, NULL);
+        return;
+    }
     node_propose(agents->rpc->node, proposal);
 }
 
@@ -249,7 +256,8 @@ static void on_frame(void *data, struct link *wire, uint8_t type, struct slice p
     } else if (type == PEER_PING) {
         link_send(agent->wire, PEER_PING, (struct slice){0});
         if (list_empty(&agent->unsent)) list_append(&agents->unsent, &agent->unsent);
-    } else if (agents_operator_frame(agents->rpc, agent->number, type, payload)) {
+    } else if (agents_operator_frame(agents->rpc, agent->number, type, payload) ||
+               agents_backup_frame(agents->rpc, agent->number, agent->node, type, payload)) {
         /* answered by agents_tell */
     } else if ((type != PEER_WRITES && type != PEER_RENEW) || !forwarding_frame(agents->forwarding, agent->number, type, payload, agent->heard_ms)) {
         log_warn("agents", "a frame that client agents do not send type=%u node=%s", type, agent->node);
@@ -272,6 +280,7 @@ static void on_closed(void *data, struct link *wire, int error) {
         asked->agent = NULL;
         rpc_fetch_cancel(agents->rpc, &asked->fetch);
     }
+    agents_backup_down(agents->rpc, agent->number);
     *agent_find(agents, agent->number) = agent->chain;
     list_remove(&agent->link);
     list_remove(&agent->unsent);
@@ -325,6 +334,7 @@ static void tick(uv_timer_t *timer) {
         if (stood_still) agent->heard_ms = now_ms; /* what they sent meanwhile waits to be read */
         else if (now_ms - agent->heard_ms > AGENTS_QUIET_MS) link_close(agent->wire);
     }
+    agents_backup_tick(agents->rpc, now_ms);
     agents->ticked_ms = now_ms;
 }
 

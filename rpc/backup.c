@@ -12,6 +12,7 @@
 #include "base/tar.h"
 #include "registry/operate.h"
 #include "rpc/archive.h"
+#include "rpc/backup_far.h"
 #include "rpc/operator.h"
 #include "rpc/rpc_internal.h"
 
@@ -107,7 +108,7 @@ static void save_taken(struct wish *wish) {
 
 void rpc_save(struct rpc *rpc, struct rpc_save *save) {
     save->fd = -1, save->size = save->index = 0, save->fault = (struct fault){0};
-    if (rpc->client) save->done(save, fault_set(&save->fault, CO_UNSUPPORTED, "this agent is not a server: ask one of the servers for a backup"));
+    if (rpc->client) client_save(rpc->client, save);
     else operator_wish(rpc, &save_impl(save)->wish, save_taken);
 }
 
@@ -247,6 +248,6 @@ static void restore_taken(struct wish *wish) {
 
 void rpc_restore(struct rpc *rpc, struct rpc_restore *restore) {
     restore->index = 0, restore->fault = (struct fault){0};
-    if (rpc->client) restore->done(restore, fault_set(&restore->fault, CO_UNSUPPORTED, "this agent is not a server: restore a backup at one of the servers"));
+    if (rpc->client) client_restore(rpc->client, restore);
     else operator_wish(rpc, &((struct restore_impl *)(void *)restore->impl)->wish, restore_taken);
 }

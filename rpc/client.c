@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "rpc/address.h"
+#include "rpc/backup_far.h"
 #include "rpc/client_internal.h"
 
 #define TICK_MS 100
@@ -128,6 +129,7 @@ static void send_all(struct client *client) {
     renewals_look(client, clock_mono_ms(), false);
     client_fetch_up(client);
     client_operator_up(client);
+    client_backup_up(client);
     link_flush(client->current->wire);
 }
 
@@ -149,6 +151,7 @@ void client_down(struct client *client, struct client_conn *conn) {
     conn->greeted = false;             /* nothing is sent there any more */
     forwarding_down(client->forwarding, conn->number);
     client_operator_down(client, conn->number);
+    client_backup_down(client, conn->number);
     send_all(client);
 }
 
@@ -157,6 +160,8 @@ void client_frame(struct client *client, struct client_conn *conn, uint8_t type,
     else if (type == PEER_ECHO_ANSWER) client_coordinates_answered(client, conn->number, payload);
     else if (type == PEER_CLUSTER_ANSWER || type == PEER_CHANGE_ANSWER) {
         if (!client_operator_frame(client, conn->number, type, payload)) log_warn("client", "an operator's answer that does not decode type=%u", type);
+    } else if (type == PEER_BACKUP_PIECE) {
+        client_backup_answered(client, conn->number, payload);
     } else if ((type != PEER_RESULTS && type != PEER_RENEW_ANSWER) || !forwarding_frame(client->forwarding, conn->number, type, payload, clock_mono_ms()))
         log_warn("client", "a frame of unknown type type=%u", type);
 }
@@ -170,6 +175,7 @@ static void tick(uv_timer_t *timer) {
     renewals_look(client, now_ms, false);
     client_fetch_tick(client, now_ms);
     client_operator_tick(client, now_ms);
+    client_backup_tick(client, now_ms);
     mirror_tick(client->mirror, now_ms);
     client_coordinates_tick(client, now_ms);
     send_all(client);
@@ -216,6 +222,7 @@ static struct client *client_new(struct rpc *rpc, uv_loop_t *loop, const struct 
     list_init(&client->unsent);
     list_init(&client->asks);
     list_init(&client->changes);
+    list_init(&client->backups);
     rng_seed(&client->rng, random_u64());
     client->cache = client_cache_new(CLIENT_CACHE_BYTES);
     client->mirror = mirror_new(rpc);
@@ -258,7 +265,7 @@ static void handle_closed(uv_handle_t *handle) {
 }
 
 void client_finish_stop(struct client *client) {
-    if (!client->stopping || client->closing || client->resolving || !list_empty(&client->conns)) return;
+    if (!client->stopping || client->closing || client->resolving || !list_empty(&client->conns) || !list_empty(&client->backups)) return;
     client->closing = 2;
     uv_close((uv_handle_t *)&client->wake, handle_closed);
     uv_close((uv_handle_t *)&client->timer, handle_closed);
@@ -274,6 +281,7 @@ void rpc_client_stop(struct rpc *rpc, void (*closed)(void *data), void *data) {
     writes_expire(client, UINT64_MAX, CO_CLOSED);
     client_fetch_stop(client);
     client_operator_stop(client);
+    client_backup_stop(client);
     client_link_stop(client);
     client_finish_stop(client);
 }

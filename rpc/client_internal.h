@@ -1,5 +1,5 @@
 /* Inside the client agent's rpc: client.c (life, writes, what rpc.h asks), client_link.c (servers and connections), client_fetch.c (reads),
- * client_cache.c (answers that are kept). Loop thread, where nothing else is said. */
+ * client_cache.c (answers that are kept), client_backup.c (backups: backup_far.h). Loop thread, where nothing else is said. */
 #ifndef COORD_RPC_CLIENT_INTERNAL_H
 #define COORD_RPC_CLIENT_INTERNAL_H
 
@@ -38,6 +38,7 @@ struct client_conn {
     struct link *wire;
     uint64_t number;                   /* of this connection; never given twice */
     uint64_t server_id;
+    unsigned protocol;                 /* the version that both speak */
     uint64_t since_ms, heard_ms, asked_ms, pinged_ms;      /* asked_ms: the oldest question whose answer is due soon; pinged_ms: unanswered; 0: none */
     bool greeted, draining;
 };
@@ -82,6 +83,7 @@ struct client {
     struct client_coordinates *coordinates;      /* NULL: disabled */
 
     struct list asks, changes;         /* client_operator.c */
+    struct list backups;               /* client_backup.c */
     uint64_t wish_number;
 
     bool stopping;

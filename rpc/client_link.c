@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "rpc/address.h"
+#include "rpc/backup_far.h"
 #include "rpc/client_internal.h"
 
 #define HELLO_MOST_MS     800
@@ -169,7 +170,7 @@ static void take_hello(struct client_conn *conn, struct slice payload) {
         if (conn->server) server_failed(conn->server, BACKOFF_MOST_MS);
         link_close(conn->wire);
     } else if (!conn->greeted) {
-        conn->greeted = true;
+        conn->greeted = true, conn->protocol = terms.protocol;
         if (hello->cluster_id) client->cluster_id = hello->cluster_id;
         if (conn->server) conn->server->backoff_ms = 0;
         struct client_server *server = server_know(client, hello->address);
@@ -290,7 +291,8 @@ static void watch(struct client *client, struct client_conn *conn, uint64_t now_
         if (now_ms - conn->since_ms > HELLO_MOST_MS) link_close(conn->wire);
         return;
     }
-    if (conn->draining && (now_ms - conn->since_ms > DRAIN_MOST_MS || !forwarding_waits(client->forwarding, conn->number))) {
+    bool drained = now_ms - conn->since_ms > DRAIN_MOST_MS || !forwarding_waits(client->forwarding, conn->number);
+    if (conn->draining && drained && !client_backup_on(client, conn->number)) {
         link_close(conn->wire);
         return;
     }

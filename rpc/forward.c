@@ -49,6 +49,12 @@ static bool knows(void *data, struct slice command) {
 
 static void command(void *data, struct node_proposal *proposal) {
     struct forward *forward = data;
+    if (forward->rpc->stopping) {           /* the node answers no more, and may be gone */
+        raft_data_unref(proposal->data);
+        proposal->data = NULL;
+        proposal->done(proposal, CO_NOLEADER, NULL);
+        return;
+    }
     node_propose_again(forward->node, proposal);
 }
 
@@ -93,6 +99,8 @@ static void handle_closed(uv_handle_t *handle) {
 }
 
 /* After the node has stopped. */
+void forward_end(struct forward *forward) { forwarding_stop(forward->core); }
+
 void forward_stop(struct forward *forward, void (*closed)(void *data), void *data) {
     forward->closed = closed, forward->closed_data = data;
     forwarding_stop(forward->core);

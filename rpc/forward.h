@@ -9,6 +9,7 @@
 struct forward;
 struct forward *forward_new(struct rpc *rpc, uv_loop_t *loop, struct node *node, struct peers *peers);
 /* Everything pending is answered with CO_UNKNOWN_OUTCOME. `closed` is called from the loop. */
+void forward_end(struct forward *forward);        /* after the node: what is under way ends (CO_UNKNOWN_OUTCOME) */
 void forward_stop(struct forward *forward, void (*closed)(void *data), void *data);
 
 /* For node_callbacks. */

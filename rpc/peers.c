@@ -190,6 +190,7 @@ static void take_agent(struct contact *contact, const Pb__PeerHello *hello) {
     if (!peers->callbacks.agent || contact->target || contact->info.id) { refuse(contact, TELL_BAD_HELLO, "it is a client agent"); return; }
     if (!fits(contact, hello)) return;
     say_hello(contact);
+    link_limit(contact->wire, LINK_FRAME_MAX);
     peers->callbacks.agent(peers->callbacks.data, contact->wire, hello);
     list_remove(&contact->link);
     free(contact);
@@ -382,7 +383,7 @@ struct link *peers_link(struct peers *peers, uint64_t id) {
 }
 
 /* The version of the protocol that a frame came with. */
-static unsigned frame_since(uint8_t type) { return type >= PEER_ECHO ? 3 : type > PEER_PING ? 2 : 1; }
+static unsigned frame_since(uint8_t type) { return type >= PEER_BACKUP ? 4 : type >= PEER_ECHO ? 3 : type > PEER_PING ? 2 : 1; }
 
 bool peers_tell(struct peers *peers, uint64_t to, uint8_t type, const ProtobufCMessage *message) {
     struct contact *contact = peers ? contact_of(peers, to) : NULL;

@@ -23,6 +23,7 @@ enum peer_frame {
     PEER_REFUSED = 32,                 /* a line that says why the connection ends; for peers.c alone. Since protocol version 2 */
     PEER_ECHO, PEER_ECHO_ANSWER,       /* rpc/coordinates.h. Since protocol version 3 */
     PEER_COORDINATE,                   /* a client agent's report: a pb.Coordinate */
+    PEER_BACKUP, PEER_BACKUP_PIECE,    /* client agents: rpc/backup_far.h. Since protocol version 4 */
 };
 
 struct peer_info {

@@ -29,11 +29,12 @@ struct rpc {
     struct peers *others;              /* NULL: alone by configuration */
     struct forward *forward;
     struct agents *agents;             /* likewise */
+    struct agent_backup *agent_backups;      /* rpc/backup_far.h */
     struct founding founding;
     uv_timer_t cluster_timer;
     void (*peers_stopped)(void *data);
     uint32_t expect;
-    char *address, *node_name;
+    char *folder, *address, *node_name;
     struct { uint64_t id, ms, since_ms; bool up; char node[256]; } heard[PEERS_MAX];   /* when each was heard last; since when it is up or down */
 
     /* Loop thread: the cluster version. */

@@ -173,7 +173,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
     struct rpc *rpc = mem_zalloc(sizeof *rpc);
     rpc->loop = loop;
     rpc->expect = config->expect;
-    rpc->address = mem_strdup(config->address), rpc->node_name = mem_strdup(config->node_name);
+    rpc->folder = mem_strdup(config->folder), rpc->address = mem_strdup(config->address), rpc->node_name = mem_strdup(config->node_name);
     rpc->news = lease_box_new(leases_news_wake, rpc);
     CHECK(uv_mutex_init(&rpc->peers_lock) == 0);
     rpc->audit = audit_new(rpc, config);
@@ -189,7 +189,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
         coordinates_free(rpc->coordinates);
         lease_box_free(rpc->news);
         uv_mutex_destroy(&rpc->peers_lock);
-        free(rpc->address), free(rpc->node_name);
+        free(rpc->folder), free(rpc->address), free(rpc->node_name);
         free(rpc);
         return rv;
     }
@@ -216,7 +216,7 @@ static void handle_closed(uv_handle_t *handle) {
     uv_mutex_destroy(&rpc->peers_lock);
     void (*closed)(void *) = rpc->closed;
     void *data = rpc->closed_data;
-    free(rpc->address), free(rpc->node_name);
+    free(rpc->folder), free(rpc->address), free(rpc->node_name);
     free(rpc);
     closed(data);
 }
@@ -234,7 +234,12 @@ static void operator_closed(void *data) { server_peers_stop(data, peers_closed);
 
 static void audit_closed(void *data) { operator_stop(data, operator_closed); }
 
-static void node_closed(void *data) { audit_stop(data, audit_closed); }
+/* What was sent to a leader is answered now too: a restore waits for it, and who stops waits for the restore. */
+static void node_closed(void *data) {
+    struct rpc *rpc = data;
+    if (rpc->forward) forward_end(rpc->forward);
+    audit_stop(rpc, audit_closed);
+}
 
 void rpc_server_stop(struct rpc *rpc, void (*closed)(void *data), void *data) {
     rpc->closed = closed, rpc->closed_data = data;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Whatever arrives at the servers' port: they stay up, stay a cluster of three, and go on writing. Two clusters of one name stay two."""
-import json, random, shutil, socket, struct, sys, time
+import json, os, random, shutil, socket, struct, sys, time
 import harness
 from harness import until
 
@@ -24,7 +24,7 @@ def frame(kind, payload):
     return struct.pack("<IB", len(payload), kind) + payload
 
 
-HELLO, WRITES, RESULTS, KINDS, FETCH, FETCH_END, REFUSED, COORDINATE, AGENT_KINDS = 1, 3, 4, 16, 20, 21, 32, 35, 40
+HELLO, WRITES, RESULTS, KINDS, FETCH, FETCH_END, REFUSED, COORDINATE, BACKUP, BACKUP_PIECE, AGENT_KINDS = 1, 3, 4, 16, 20, 21, 32, 35, 36, 37, 40
 
 
 def hello(identity, cluster=b"dc1", cluster_id=0, least=1, most=harness.NEWEST):
@@ -74,6 +74,114 @@ def servers_own_commands(server):
                 if kind == RESULTS:
                     break
             assert payload == field(1, field(1, 7) + field(2, 8)), "%r was answered %r" % (command, payload)
+
+
+class Backups:
+    """A client agent's backups, by hand."""
+    SAVE, RESTORE, END = 1, 2, 3
+    INVALID, TOOLARGE, TIMEOUT, BUSY, CORRUPT = 4, 5, 12, 14, 16      # enum co_error
+
+    def __init__(self, server):
+        self.socket, self.data = socket.create_connection((server.ip, 8300), timeout=10 * harness.SLOW), b""
+        self.socket.sendall(agent_hello(78))
+
+    def send(self, number, kind, offset=0, size=0, data=b""):
+        self.socket.sendall(frame(BACKUP, field(1, number) + field(2, kind) + field(4, offset) + field(5, size) + field(6, data)))
+
+    def answer(self):
+        """The next one: its fields, by number."""
+        while True:
+            while len(self.data) < 5 or len(self.data) < 5 + struct.unpack("<I", self.data[:4])[0]:
+                more = self.socket.recv(65536)
+                assert more, "the connection ended"
+                self.data += more
+            size, kind = struct.unpack("<IB", self.data[:5])
+            payload, self.data = self.data[5:5 + size], self.data[5 + size:]
+            if kind == BACKUP_PIECE:
+                return fields(payload)
+
+    def refused(self, outcome, *args, **kw):
+        self.send(*args, **kw)
+        answer = self.answer()
+        assert answer[1] == args[0] and answer.get(2) == outcome, "wanted %d: %r" % (outcome, answer)
+
+
+def fields(payload):
+    found, at = {}, 0
+
+    def number():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = payload[at]
+            value, shift, at = value | (byte & 127) << shift, shift + 7, at + 1
+            if byte < 128:
+                return value
+    while at < len(payload):
+        key = number()
+        value = number()
+        if key & 7 == 2:
+            value, at = payload[at:at + value], at + value
+        found[key >> 3] = value
+    return found
+
+
+def files_of(server):
+    """Files without a name that it has open in its data folder."""
+    folder = "/proc/%d/fd" % server.proc.pid
+    names = []
+    for fd in os.listdir(folder):
+        try:
+            names.append(os.readlink(os.path.join(folder, fd)))
+        except OSError:
+            continue
+    return [name for name in names if name.startswith(server.data + "/#") and name.endswith("(deleted)")]
+
+
+def backups_that_do_not_fit(server):
+    """Pieces of backups that no agent of ours sends: refused, and nothing is kept of them. Whole ones are checked as everybody's."""
+    b, piece = Backups(server), b"x" * 1000
+    for number, (outcome, args) in enumerate([
+            (b.TIMEOUT, dict(kind=b.RESTORE, offset=5, size=10, data=b"12345")), (b.TIMEOUT, dict(kind=b.SAVE, offset=5)), (b.INVALID, dict(kind=9)),
+            (b.INVALID, dict(kind=0)), (b.INVALID, dict(kind=b.RESTORE)), (b.INVALID, dict(kind=b.RESTORE, size=9, data=piece)),
+            (b.INVALID, dict(kind=b.RESTORE, size=1000)), (b.INVALID, dict(kind=b.RESTORE, size=1 << 30, data=b"x" * 131073)),
+            (b.TOOLARGE, dict(kind=b.RESTORE, size=1 << 60, data=piece)), (b.TOOLARGE, dict(kind=b.RESTORE, size=(1 << 64) - 1, data=piece)),
+            (b.CORRUPT, dict(kind=b.RESTORE, size=1000, data=piece))], 1):
+        b.refused(outcome, number, **args)
+    for what in (dict(offset=999, size=5000, data=piece), dict(offset=1000, size=5001, data=piece), dict(offset=1000, size=5000, data=piece * 5),
+                 dict(kind=b.SAVE, offset=1000)):
+        b.send(50, b.RESTORE, size=5000, data=piece)
+        assert b.answer()[4] == 1000, "it wants what follows"
+        b.refused(b.INVALID, 50, **dict(dict(kind=b.RESTORE), **what))
+    b.send(60, b.SAVE)
+    first = b.answer()
+    assert first.get(2, 0) == 0 and len(first[6]) > 0 and first[7] > 0, "%r" % first
+    if first[5] > len(first[6]):
+        b.refused(b.INVALID, 60, b.SAVE, offset=1)
+    until("nothing is kept", lambda: not files_of(server), 5)
+    for number in range(70, 74):
+        b.send(number, b.RESTORE, size=5000, data=piece)
+        b.answer()
+    b.refused(b.BUSY, 74, b.RESTORE, size=5000, data=piece)
+    b.send(73, b.END)
+    b.send(74, b.RESTORE, size=5000, data=piece)
+    assert b.answer()[4] == 1000, "there is room again"
+    assert len(files_of(server)) == 4, files_of(server)
+    b.send(1, b.SAVE)
+    b.socket.close()
+    until("what its connection brought goes with it", lambda: not files_of(server), 10)
+    b = Backups(server)
+    b.send(1, b.SAVE)
+    b.socket.close()
+    until("and what it asked for", lambda: not files_of(server), 10)
+    whole = server.request("GET", "/v1/snapshot")[2]
+    b = Backups(server)
+    b.send(1, b.RESTORE, size=len(whole), data=whole[:1000])
+    assert b.answer()[4] == 1000
+    b.send(1, b.RESTORE, offset=1000, size=len(whole), data=whole[1000:])
+    answer = b.answer()
+    assert answer.get(2, 0) == 0 and answer[7] > 0, "restored: %r" % answer
+    b.socket.close()
 
 
 def write(command):
@@ -198,6 +306,7 @@ def main():
         announces_much(cluster.servers[0])
         for s in cluster.servers:
             servers_own_commands(s)
+            backups_that_do_not_fit(s)
         took = cluster.wait_writable()
         end = time.monotonic() + 10 * harness.SLOW
         while True:                      # strangers are learners at most, and none is left a voter

@@ -384,4 +384,5 @@ def bad_backups():
     check(not left, "no temporary files stay: %r" % left)
 
 
-run([members_and_peers, leadership_and_removal, comes_back_empty, replacement, long_elections, autopilot_settings, keys_on_the_command_line, backup_and_restore, crash_during_restore, bad_backups])
+if __name__ == "__main__":
+    run([members_and_peers, leadership_and_removal, comes_back_empty, replacement, long_elections, autopilot_settings, keys_on_the_command_line, backup_and_restore, crash_during_restore, bad_backups])

@@ -1,5 +1,5 @@
 /* A client agent's rpc beside servers, used by many threads: reads for DNS that are kept current (client_mirror.c), fetches that wait, are
- * cancelled or meet the loss of their server, writes, and the end in the middle of it all. A plain main: runs under the sanitizers. */
+ * cancelled or meet the loss of their server, writes, backups, and the end in the middle of it all. A plain main: runs under the sanitizers. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "registry/catalog.h"
 #include "rpc/client.h"
+#include "rpc/operator.h"
 #include "servers.h"
 
 #define SERVERS  3
@@ -198,6 +199,83 @@ static void many_threads(void) {
     for (unsigned i = 0; i <= READERS; i++) pthread_join(threads[i], NULL);
 }
 
+/* -- backups ------------------------------------------------------------------------------------------------------------- */
+struct backup { struct rpc_save save; struct rpc_restore restore; uv_sem_t done; int error; };
+
+static void on_saved(struct rpc_save *save, int error) {
+    struct backup *backup = CONTAINER_OF(save, struct backup, save);
+    backup->error = error;
+    uv_sem_post(&backup->done);
+}
+
+static void on_restored(struct rpc_restore *restore, int error) {
+    struct backup *backup = CONTAINER_OF(restore, struct backup, restore);
+    backup->error = error;
+    uv_sem_post(&backup->done);
+}
+
+/* `from` NULL: saves; else brings that one back. */
+static void backup_begin(struct backup *backup, const struct backup *from) {
+    *backup = (struct backup){.save = {.done = on_saved, .folder = "/tmp", .fd = -1}, .restore = {.done = on_restored, .folder = "/tmp"}};
+    CHECK(uv_sem_init(&backup->done, 0) == 0);
+    if (from) backup->restore.fd = from->save.fd, rpc_restore(agent.rpc, &backup->restore);
+    else rpc_save(agent.rpc, &backup->save);
+}
+
+static int backup_end(struct backup *backup) {
+    uv_sem_wait(&backup->done);
+    uv_sem_destroy(&backup->done);
+    if (backup->error) CHECK(backup->save.fd < 0);
+    return backup->error;
+}
+
+static struct backup whole;
+
+/* Several at once: as many as a server takes. */
+static void backups(void) {
+    static struct backup several[6];
+    char value[300000];
+    for (unsigned i = 0; i < 8; i++) {
+        for (size_t k = 0; k < sizeof value; k += 8) memcpy(value + k, &(uint64_t){random_u64()}, 8);
+        char key[16];
+        snprintf(key, sizeof key, "big/%u", i);
+        server_put_bytes(&servers[i % SERVERS], key, slice_make(value, sizeof value));
+    }
+    backup_begin(&whole, NULL);
+    CHECK(backup_end(&whole) == CO_OK);
+    CHECK(whole.save.size > 8 * sizeof value && (uint64_t)lseek(whole.save.fd, 0, SEEK_END) == whole.save.size && whole.save.index > 0);
+    for (unsigned i = 0; i < ARRAY_COUNT(several); i++) backup_begin(&several[i], NULL);
+    unsigned saved = 0;
+    for (unsigned i = 0; i < ARRAY_COUNT(several); i++) {
+        int error = backup_end(&several[i]);
+        CHECK(error == CO_OK || error == CO_BUSY);
+        if (error != CO_OK) continue;
+        saved++;
+        CHECK(close(several[i].save.fd) == 0);
+    }
+    CHECK(saved >= 4);
+    struct backup restored;
+    backup_begin(&restored, &whole);
+    CHECK(backup_end(&restored) == CO_OK && restored.restore.index > whole.save.index);
+}
+
+/* They end, whatever they are at. */
+static void stop_in_the_middle(void (*stop)(void)) {
+    struct backup two[2];
+    backup_begin(&two[0], NULL);
+    backup_begin(&two[1], &whole);
+    usleep(random_u64() % 100000);
+    stop();
+    for (unsigned i = 0; i < 2; i++)
+        if (backup_end(&two[i]) == CO_OK && i == 0) CHECK(close(two[0].save.fd) == 0);
+}
+
+static void stop_agent(void) {
+    agent_begin_stop(&agent);
+    agent_end(&agent);
+}
+static void stop_servers(void) { servers_stop(servers, SERVERS); }
+
 /* What waits when it stops is ended. */
 static void stop_while_some_wait(void) {
     enum { COUNT = 100 };
@@ -244,6 +322,12 @@ int main(void) {
     many_threads();
     stop_while_some_wait();
     agent_end(&agent);
-    servers_stop(servers, SERVERS);
+    agent_start(&agent, join);
+    backups();
+    stop_in_the_middle(stop_agent);
+    agent_start(&agent, join);
+    stop_in_the_middle(stop_servers);
+    stop_agent();
+    CHECK(close(whole.save.fd) == 0);
     return 0;
 }
