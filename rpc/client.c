@@ -153,7 +153,7 @@ void client_down(struct client *client, struct client_conn *conn) {
 }
 
 void client_frame(struct client *client, struct client_conn *conn, uint8_t type, struct slice payload) {
-    if (type == PEER_FETCHED) client_fetch_answered(client, payload);
+    if (type == PEER_FETCHED) client_fetch_answered(client, conn->number, payload);
     else if (type == PEER_ECHO_ANSWER) client_coordinates_answered(client, conn->number, payload);
     else if (type == PEER_CLUSTER_ANSWER || type == PEER_CHANGE_ANSWER) {
         if (!client_operator_frame(client, conn->number, type, payload)) log_warn("client", "an operator's answer that does not decode type=%u", type);

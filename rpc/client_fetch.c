@@ -132,11 +132,11 @@ static void take_piece(struct client *client, struct client_fetch *impl, const P
     end(client, impl, CO_OK, &fetched);
 }
 
-void client_fetch_answered(struct client *client, struct slice payload) {
+void client_fetch_answered(struct client *client, uint64_t conn, struct slice payload) {
     Pb__PeerFetched *answer = pb__peer_fetched__unpack(NULL, payload.size, (const uint8_t *)payload.data);
     if (!answer) return;
     struct client_fetch *impl = *find(client, answer->number);
-    if (!impl || impl->conn == 0) { /* ended meanwhile, or asked again elsewhere */
+    if (!impl || impl->conn != conn) { /* ended meanwhile, or asked again elsewhere */
     } else if (answer->outcome == CO_OK) {
         take_piece(client, impl, answer);
     } else if (answer->outcome == CO_FENCED || answer->outcome == CO_CLOSED) {

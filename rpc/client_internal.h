@@ -109,7 +109,7 @@ void client_frame(struct client *client, struct client_conn *conn, uint8_t type,
 /* -- client_fetch.c ----------------------------------------------------------------------------------------------------- */
 void client_fetch_begin(struct client *client, struct rpc_fetch *fetch, const ProtobufCMessage *request);      /* any thread */
 void client_fetch_cancel(struct client *client, struct rpc_fetch *fetch);                                      /* any thread */
-void client_fetch_answered(struct client *client, struct slice payload);
+void client_fetch_answered(struct client *client, uint64_t conn, struct slice payload);      /* conn: where it comes from */
 void client_fetch_up(struct client *client);                               /* sends what waits */
 void client_fetch_move(struct client *client, uint64_t conn, bool tell);   /* what is there is asked again elsewhere; tell: that it is not wanted */
 void client_fetch_tick(struct client *client, uint64_t now_ms);
