@@ -5,6 +5,8 @@
  *   concerned move. An agent that was pushed away goes back within about a minute, without losing what is under way.
  * - A connection that ends, or stays silent for CLIENT_SILENT_MS after it was asked something, is left at once for the next server. Reads are asked
  *   again there; a write that may have been taken has an unknown outcome; what was not sent waits, up to 7 s.
+ * - A server that knows no leader for longer than an election takes (0.5 to 0.8 s) is left for one that does, and not gone back to before it knows
+ *   one; without such a one it is kept.
  * - Answers to queries of the catalog are kept (CLIENT_CACHE_BYTES, least recently used first): while no server can be reached they are given
  *   out again, with their age.
  *

@@ -39,6 +39,7 @@ struct client_conn {
     uint64_t number;                   /* of this connection; never given twice */
     uint64_t server_id;
     uint64_t since_ms, heard_ms, asked_ms, pinged_ms;      /* asked_ms: the oldest question whose answer is due soon; pinged_ms: unanswered; 0: none */
+    uint64_t leave_ms;                 /* it knows no leader, and is left from then on if another does; 0: it knows one */
     bool greeted, draining;
 };
 

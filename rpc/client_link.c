@@ -1,7 +1,8 @@
 /* The servers that a client agent knows, and its connections with them.
  *
  *     no connection --dial the best--> trying --hello--> current
- *     current, a better one is there --dial it--> trying --hello--> current; the other drains and is closed */
+ *     current, a better one is there, or it knows no leader --dial another--> trying --hello, SERVERS with a leader--> current; the other drains
+ *                                                                                '--SERVERS without--> closed, tried again later */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,6 +21,9 @@
 #define LOST_AGAIN_MS     1000  /* a connection that was lost is not made again before */
 #define DRAIN_MOST_MS     10000
 #define REBALANCE_MS      30000
+#define LEADERLESS_MS     500   /* so long a server may know no leader: longer than an election */
+#define LEADERLESS_JITTER_MS 300
+#define LEADERLESS_AGAIN_MS  2000
 #define SERVERS_MAX       64
 #define RESOLVED_AGAIN_MS 1000
 
@@ -61,11 +65,11 @@ int rpc_join(struct rpc *rpc, const char *address) {
 }
 
 /* Members of the cluster first, by rank; then addresses to join by. `when_ms`: only those that may be dialled by then. */
-static struct client_server *server_best(struct client *client, uint64_t when_ms) {
+static struct client_server *server_best(struct client *client, uint64_t when_ms, const struct client_server *but) {
     struct client_server *best = NULL;
     LIST_FOREACH(item, &client->servers) {
         struct client_server *server = LIST_ENTRY(item, struct client_server, link);
-        if (server->next_ms > when_ms || server->resolving) continue;
+        if (server->next_ms > when_ms || server->resolving || server == but) continue;
         if (!best || server->listed > best->listed || (server->listed == best->listed && server->rank > best->rank)) best = server;
     }
     return best;
@@ -104,9 +108,7 @@ static void note_servers(struct client *client, const Pb__PeerServers *servers) 
     uv_mutex_unlock(&client->lock);
 }
 
-static void take_servers(struct client *client, struct slice payload) {
-    Pb__PeerServers *servers = pb__peer_servers__unpack(NULL, payload.size, (const uint8_t *)payload.data);
-    if (!servers) { log_warn("client", "a list of servers that does not decode"); return; }
+static void learn_servers(struct client *client, const Pb__PeerServers *servers) {
     note_servers(client, servers);
     LIST_FOREACH_SAFE(item, next, &client->servers) {
         struct client_server *server = LIST_ENTRY(item, struct client_server, link);
@@ -118,7 +120,6 @@ static void take_servers(struct client *client, struct slice payload) {
         struct client_server *server = server_know(client, servers->servers[i]->address);
         if (server) server->listed = true, server->id = servers->servers[i]->id;
     }
-    pb__peer_servers__free_unpacked(servers, NULL);
 }
 
 /* -- connections --------------------------------------------------------------------------------------------------------- */
@@ -156,6 +157,27 @@ static void become_current(struct client_conn *conn) {
     client_up(client);
 }
 
+static bool names_leader(const Pb__PeerServers *servers) {
+    for (size_t i = 0; i < servers->n_servers; i++)
+        if (servers->leader && servers->servers[i]->id == servers->leader) return true;
+    return false;
+}
+
+static void take_servers(struct client_conn *conn, struct slice payload) {
+    struct client *client = conn->client;
+    Pb__PeerServers *servers = pb__peer_servers__unpack(NULL, payload.size, (const uint8_t *)payload.data);
+    if (!servers) { log_warn("client", "a list of servers that does not decode"); return; }
+    bool leads = names_leader(servers);
+    if (leads) conn->leave_ms = 0;
+    else if (!conn->leave_ms) conn->leave_ms = clock_mono_ms() + LEADERLESS_MS + rng_below(&client->rng, LEADERLESS_JITTER_MS);
+    if (conn == client->trying) {
+        if (leads || !client->current) become_current(conn);
+        else link_close(conn->wire);
+    }
+    if (conn == client->current) learn_servers(client, servers);
+    pb__peer_servers__free_unpacked(servers, NULL);
+}
+
 static void take_hello(struct client_conn *conn, struct slice payload) {
     struct client *client = conn->client;
     Pb__PeerHello *hello = payload.size < 64 * 1024 ? pb__peer_hello__unpack(NULL, payload.size, (const uint8_t *)payload.data) : NULL;
@@ -176,7 +198,7 @@ static void take_hello(struct client_conn *conn, struct slice payload) {
         if (server) conn->server = server, server->id = hello->id, server->backoff_ms = 0;
         conn->server_id = hello->id;
         log_info("client", "connected server=%s address=%s", hello->node, hello->address);
-        become_current(conn);
+        if (!client->current) become_current(conn);
     }
     pb__peer_hello__free_unpacked(hello, NULL);
 }
@@ -200,7 +222,7 @@ static void on_frame(void *data, struct link *wire, uint8_t type, struct slice p
     if (type == PEER_HELLO) take_hello(conn, payload);
     else if (type == PEER_REFUSED) refused_by(conn, payload);
     else if (!conn->greeted) link_close(conn->wire);
-    else if (type == PEER_SERVERS) take_servers(conn->client, payload);
+    else if (type == PEER_SERVERS) take_servers(conn, payload);
     else if (type != PEER_PING) client_frame(conn->client, conn, type, payload);
 }
 
@@ -214,7 +236,7 @@ static void on_closed(void *data, struct link *wire, int error) {
     struct client *client = conn->client;
     (void)wire;
     list_remove(&conn->link);
-    if (conn->server && !conn->draining) server_failed(conn->server, conn->greeted ? LOST_AGAIN_MS : 0);
+    if (conn->server && !conn->draining) server_failed(conn->server, conn->leave_ms ? LEADERLESS_AGAIN_MS : conn->greeted ? LOST_AGAIN_MS : 0);
     if (client->trying == conn) client->trying = NULL;
     if (client->current == conn) {
         client->current = NULL;
@@ -280,13 +302,13 @@ static void dial_server(struct client *client, struct client_server *server) {
 
 static void dial_next(struct client *client) {
     if (client->current || client->trying || client->stopping) return;
-    struct client_server *server = server_best(client, clock_mono_ms());
+    struct client_server *server = server_best(client, clock_mono_ms(), NULL);
     if (server) dial_server(client, server);
 }
 
 /* -- time ----------------------------------------------------------------------------------------------------------------------- */
 static void watch(struct client *client, struct client_conn *conn, uint64_t now_ms) {
-    if (!conn->greeted) {
+    if (!conn->greeted || conn == client->trying) {
         if (now_ms - conn->since_ms > HELLO_MOST_MS) link_close(conn->wire);
         return;
     }
@@ -310,9 +332,16 @@ static void watch(struct client *client, struct client_conn *conn, uint64_t now_
 /* Back to the server that this agent belongs to. */
 static void rebalance(struct client *client, uint64_t now_ms) {
     if (!client->current || client->trying || now_ms < client->rebalance_ms) return;
-    struct client_server *best = server_best(client, now_ms);
+    struct client_server *best = server_best(client, now_ms, NULL);
     client->rebalance_ms = now_ms + REBALANCE_MS + rng_below(&client->rng, REBALANCE_MS);
     if (best && best->listed && best != client->current->server) dial_server(client, best);
+}
+
+static void seek_leader(struct client *client, uint64_t now_ms) {
+    const struct client_conn *current = client->current;
+    if (!current || client->trying || !current->leave_ms || now_ms < current->leave_ms) return;
+    struct client_server *best = server_best(client, now_ms, current->server);
+    if (best && best->listed) dial_server(client, best);
 }
 
 void client_link_tick(struct client *client, uint64_t now_ms) {
@@ -326,6 +355,7 @@ void client_link_tick(struct client *client, uint64_t now_ms) {
         watch(client, conn, now_ms);
     }
     dial_next(client);
+    seek_leader(client, now_ms);
     rebalance(client, now_ms);
     if (client->current || client->told_lost || now_ms - client->lost_ms < 2000) return;
     client->told_lost = true;
