@@ -40,6 +40,7 @@ struct client_conn {
     uint64_t server_id;
     uint64_t since_ms, heard_ms, asked_ms, pinged_ms;      /* asked_ms: the oldest question whose answer is due soon; pinged_ms: unanswered; 0: none */
     uint64_t leave_ms;                 /* it knows no leader, and is left from then on if another does; 0: it knows one */
+    uint64_t received, delivered, ping_at;                 /* as link.h counts them; ping_at: where the ping lies that is unanswered */
     bool greeted, draining;
 };
 
@@ -77,6 +78,7 @@ struct client {
     struct list renewals;              /* likewise: struct client_renewal */
 
     struct list unsent;                /* fetches for a connection */
+    size_t fetch_count;                /* these, and those that a server has */
     struct client_fetch *fetches[CLIENT_FETCH_BUCKETS];
     struct client_cache *cache;
     struct mirror *mirror;
@@ -105,6 +107,7 @@ void client_link_stop(struct client *client);
 /* client.c, from there */
 void client_up(struct client *client);                                     /* there is a current connection, another one than before */
 void client_down(struct client *client, struct client_conn *conn);
+void client_drained(struct client *client);                                /* the current connection has room */
 void client_frame(struct client *client, struct client_conn *conn, uint8_t type, struct slice payload);
 
 /* -- client_fetch.c ----------------------------------------------------------------------------------------------------- */

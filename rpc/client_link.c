@@ -15,7 +15,8 @@
 #define HELLO_MOST_MS     800
 #define STALLED_MS        300   /* this process stood still longer: nobody else is to blame */
 #define ASK_AGAIN_MS      200   /* no answer for so long: are you there? */
-#define IDLE_MS           5000
+#define IDLE_MS           300   /* nothing heard for so long: likewise */
+#define UNUSED_MS         1000  /* and while nobody waits for anything */
 #define BACKOFF_LEAST_MS  100
 #define BACKOFF_MOST_MS   5000
 #define LOST_AGAIN_MS     1000  /* a connection that was lost is not made again before */
@@ -215,9 +216,9 @@ static void refused_by(struct client_conn *conn, struct slice why) {
 
 static void on_frame(void *data, struct link *wire, uint8_t type, struct slice payload) {
     struct client_conn *conn = data;
-    (void)wire;
     if (conn->client->stopping) return;
     conn->heard_ms = clock_mono_ms();
+    conn->received = link_received(wire);
     conn->asked_ms = conn->pinged_ms = 0;
     if (type == PEER_HELLO) take_hello(conn, payload);
     else if (type == PEER_REFUSED) refused_by(conn, payload);
@@ -227,8 +228,14 @@ static void on_frame(void *data, struct link *wire, uint8_t type, struct slice p
 }
 
 static void on_connected(void *data, struct link *wire) {
-    (void)wire;
+    link_keep_short(wire);
     say_hello(data);
+}
+
+static void on_drained(void *data, struct link *wire) {
+    struct client_conn *conn = data;
+    (void)wire;
+    if (conn == conn->client->current) client_drained(conn->client);
 }
 
 static void on_closed(void *data, struct link *wire, int error) {
@@ -252,7 +259,7 @@ static void on_closed(void *data, struct link *wire, int error) {
     client_finish_stop(client);
 }
 
-static const struct link_callbacks callbacks = {on_frame, on_connected, on_closed};
+static const struct link_callbacks callbacks = {on_frame, on_connected, on_closed, on_drained};
 
 /* -- dialling --------------------------------------------------------------------------------------------------------------- */
 static void dial(struct client *client, struct client_server *server, const struct sockaddr *to) {
@@ -307,6 +314,22 @@ static void dial_next(struct client *client) {
 }
 
 /* -- time ----------------------------------------------------------------------------------------------------------------------- */
+/* Bytes of a large frame count as much as whole ones. */
+static void hear(struct client_conn *conn, uint64_t now_ms) {
+    uint64_t received = link_received(conn->wire);
+    if (received == conn->received) return;
+    conn->received = received;
+    conn->heard_ms = now_ms;
+    conn->asked_ms = conn->pinged_ms = 0;
+}
+
+/* The ping is still behind others of this agent's bytes, and these are on their way: nobody can have answered it. */
+static bool ping_moves(struct client_conn *conn) {
+    uint64_t before = conn->delivered;
+    conn->delivered = link_delivered(conn->wire);
+    return conn->delivered < conn->ping_at && conn->delivered > before;
+}
+
 static void watch(struct client *client, struct client_conn *conn, uint64_t now_ms) {
     if (!conn->greeted || conn == client->trying) {
         if (now_ms - conn->since_ms > HELLO_MOST_MS) link_close(conn->wire);
@@ -316,6 +339,8 @@ static void watch(struct client *client, struct client_conn *conn, uint64_t now_
         link_close(conn->wire);
         return;
     }
+    hear(conn, now_ms);
+    if (conn->pinged_ms && ping_moves(conn)) conn->pinged_ms = now_ms;
     if (conn->pinged_ms && now_ms - conn->pinged_ms >= CLIENT_SILENT_MS) {
         log_warn("client", "a server does not answer, its connection is left server=%s ms=%llu", conn->server ? conn->server->address : "?",
                  (unsigned long long)(now_ms - conn->heard_ms));
@@ -323,9 +348,11 @@ static void watch(struct client *client, struct client_conn *conn, uint64_t now_
         return;
     }
     bool ask = conn->asked_ms && now_ms - conn->asked_ms >= ASK_AGAIN_MS;
-    if (conn->pinged_ms || (!ask && now_ms - conn->heard_ms < IDLE_MS)) return;
+    if (conn->pinged_ms || (!ask && now_ms - conn->heard_ms < (client->fetch_count ? IDLE_MS : UNUSED_MS))) return;
     conn->pinged_ms = now_ms;
+    conn->delivered = link_delivered(conn->wire);
     link_send(conn->wire, PEER_PING, (struct slice){0});
+    conn->ping_at = link_queued(conn->wire);
     link_flush(conn->wire);
 }
 

@@ -258,7 +258,7 @@ static void on_closed(void *data, struct link *wire, int error) {
     finish_stop(peers);
 }
 
-static const struct link_callbacks link_callbacks = {on_frame, on_connected, on_closed};
+static const struct link_callbacks link_callbacks = {.frame = on_frame, .connected = on_connected, .closed = on_closed};
 
 static struct contact *contact_new(struct peers *peers, struct target *target) {
     struct contact *contact = mem_zalloc(sizeof *contact);

@@ -327,3 +327,88 @@ Test(client_link, a_server_that_soon_knows_a_leader_again_is_kept) {
     cr_assert_eq(world.fakes[1].agents + world.fakes[2].agents, 0);
     close_world(&world);
 }
+
+/* Nothing is asked that would be answered soon. */
+Test(client_link, a_server_lost_silently_is_noticed_while_something_waits_for_a_change) {
+    struct world world;
+    open_world(&world);
+    run_until(&world, 5000, at_first);
+    fetch(&world, 5);
+    run_until(&world, 5000, first_asked);
+    run_for(&world, 1500);
+    cr_assert(world.fakes[0].pings >= 3 && world.fakes[0].agents == 1);
+    world.fakes[0].mute = true;
+    run_until(&world, 1500, elsewhere);
+    run_until(&world, 500, asked_again);
+    close_world(&world);
+}
+
+/* -- slow links ---------------------------------------------------------------------------------------------------------- */
+#define SLOW_BYTES (256u << 10)
+static char bulk[SLOW_BYTES + 1];
+
+Test(client_link, a_large_frame_that_takes_long_is_heard) {
+    struct world world;
+    open_world(&world);
+    run_until(&world, 5000, at_first);
+    fetch(&world, 0);
+    run_until(&world, 5000, first_asked);
+    world.fakes[0].mute = true;        /* answers to pings are behind the bulk */
+    memset(bulk, 'x', SLOW_BYTES);
+    Pb__PeerFetched answer = PB__PEER_FETCHED__INIT;
+    answer.number = world.fakes[0].fetch, answer.index = 7, answer.found = true;
+    answer.records = (ProtobufCBinaryData){SLOW_BYTES, (uint8_t *)bulk};
+    struct buffer frame = frame_of(PEER_FETCHED, &answer.base);
+    for (size_t at = 0, step = frame.size / 10 + 1; at < frame.size; at += step) {
+        send_bytes(world.fakes[0].sessions, frame.data + at, frame.size - at < step ? frame.size - at : step);
+        run_for(&world, 200);
+        cr_assert_eq(world.fakes[0].agents, 1);
+    }
+    run_until(&world, 1000, fetched);
+    cr_assert(world.error == CO_OK && world.records.size == SLOW_BYTES);
+    buffer_free(&frame);
+    close_world(&world);
+}
+
+/* The agent's own commands are taken slowly: its ping waits behind them. */
+struct put { struct rpc_write write; };
+static unsigned puts_done;
+static void on_put(struct rpc_write *write, int error, const struct machine_result *result) {
+    (void)write, (void)error, (void)result;
+    puts_done++;
+}
+static bool never_read(struct world *world) { return world->fakes[0].sessions && never(world); }
+
+Test(client_link, a_ping_behind_slow_writes_is_not_unanswered) {
+    enum { PUTS = 40 };
+    struct world world;
+    static struct put puts[PUTS];
+    open_world(&world);
+    run_until(&world, 5000, at_first);
+    struct session *session = world.fakes[0].sessions;
+    int small = 4096, fd;
+    cr_assert_eq(uv_fileno((uv_handle_t *)&session->tcp, &fd), 0);
+    cr_assert_eq(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
+    uv_read_stop((uv_stream_t *)&session->tcp);
+    memset(bulk, 'x', SLOW_BYTES);
+    Pb__Service service = PB__SERVICE__INIT;
+    Pb__Node node = PB__NODE__INIT;
+    Pb__RegisterCommand command = PB__REGISTER_COMMAND__INIT;
+    service.id = bulk, service.name = "s", node.name = "n", command.node = &node, command.service = &service;
+    for (unsigned i = 0; i < PUTS; i++) {
+        puts[i].write.done = on_put;
+        rpc_submit(world.rpc, &puts[i].write, CATALOG_REGISTER, &command.base);
+    }
+    for (unsigned i = 0; i < 12; i++) {      /* a little is read every 200 ms */
+        char room[65536];
+        run_until(&world, 1200, never_read);
+        ssize_t size = 0;
+        for (unsigned k = 0; k < 4 && size >= 0; k++) size = recv(fd, room, sizeof room, MSG_DONTWAIT);
+        cr_assert_eq(world.fakes[0].agents, 1);
+    }
+    cr_assert_eq(world.fakes[1].agents + world.fakes[2].agents, 0);
+    uv_read_start((uv_stream_t *)&session->tcp, allocate, arrived);      /* it lost its place: the agent ends anyway */
+    session_close(session);
+    close_world(&world);
+    cr_assert_eq(puts_done, PUTS);
+}
