@@ -6,6 +6,7 @@
 #include "base/list.h"
 #include "base/mailbox.h"
 #include "base/random.h"
+#include "rpc/address.h"
 #include "rpc/client.h"
 #include "rpc/coordinates.h"
 #include "rpc/forwarding.h"
@@ -27,6 +28,7 @@ struct client_server {
     uint64_t id;                       /* 0: not known yet */
     uint64_t rank;                     /* the highest is preferred */
     uint64_t next_ms, backoff_ms;      /* not dialled before */
+    struct address_turn turn;          /* of a name's addresses */
     bool listed;                       /* a member of the cluster, as the servers say; else only an address to join by */
     bool resolving;
 };

@@ -77,6 +77,7 @@ static struct client_server *server_best(struct client *client, uint64_t when_ms
 }
 
 static void server_failed(struct client_server *server, uint64_t least_ms) {
+    if (address_failed(&server->turn)) return;
     server->backoff_ms = server->backoff_ms ? server->backoff_ms * 2 : BACKOFF_LEAST_MS;
     if (server->backoff_ms < least_ms) server->backoff_ms = least_ms;
     if (server->backoff_ms > BACKOFF_MOST_MS) server->backoff_ms = BACKOFF_MOST_MS;
@@ -280,7 +281,7 @@ static void resolved(uv_getaddrinfo_t *work, int status, struct addrinfo *found)
     client->resolving--;
     resolve->server->resolving = false;
     if (!client->stopping && !client->trying && status == 0 && found) {
-        dial(client, resolve->server, found->ai_addr);
+        dial(client, resolve->server, address_next(&resolve->server->turn, found));
     } else {
         server_failed(resolve->server, RESOLVED_AGAIN_MS);
         if (!client->stopping && status != 0) log_warn("client", "an address to join does not resolve address=%s reason=\"%s\"", resolve->server->address, uv_strerror(status));
