@@ -12,7 +12,8 @@
  * - Answers to queries of the catalog are kept (CLIENT_CACHE_BYTES, least recently used first): while no server can be reached they are given
  *   out again, with their age.
  *
- * A server of another cluster than the first one it met is not talked to. Opened by the agent; everybody else uses rpc/rpc.h. */
+ * A server of another cluster than the first one it met is not talked to; only when every server that its cluster had tells it that it belongs to
+ * another one now (all were founded anew), for some seconds, the agent goes with them. Opened by the agent; everybody else uses rpc/rpc.h. */
 #ifndef COORD_RPC_CLIENT_H
 #define COORD_RPC_CLIENT_H
 

@@ -112,6 +112,10 @@ void client_fetch_move(struct client *client, uint64_t conn, bool tell) {
     }
 }
 
+void client_fetch_anew(struct client *client) {
+    LIST_FOREACH(item, &client->unsent) fetch_of(LIST_ENTRY(item, struct client_fetch, link))->index = 0;
+}
+
 /* This server cannot answer; the next one may. */
 static void ask_elsewhere(struct client *client, struct client_fetch *impl, int error) {
     uint64_t conn = impl->conn;

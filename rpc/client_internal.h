@@ -28,6 +28,7 @@ struct client_server {
     uint64_t id;                       /* 0: not known yet */
     uint64_t rank;                     /* the highest is preferred */
     uint64_t next_ms, backoff_ms;      /* not dialled before */
+    uint64_t other_cluster;            /* the id of another cluster, as it said last; 0: none */
     struct address_turn turn;          /* of a name's addresses */
     bool listed;                       /* a member of the cluster, as the servers say; else only an address to join by */
     bool resolving;
@@ -118,6 +119,7 @@ void client_fetch_cancel(struct client *client, struct rpc_fetch *fetch);       
 void client_fetch_answered(struct client *client, uint64_t conn, struct slice payload);      /* conn: where it comes from */
 void client_fetch_up(struct client *client);                               /* sends what waits */
 void client_fetch_move(struct client *client, uint64_t conn, bool tell);   /* what is there is asked again elsewhere; tell: that it is not wanted */
+void client_fetch_anew(struct client *client);                             /* without a connection: indexes of before mean nothing any more */
 void client_fetch_tick(struct client *client, uint64_t now_ms);
 void client_fetch_stop(struct client *client);
 

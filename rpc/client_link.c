@@ -27,6 +27,7 @@
 #define LEADERLESS_AGAIN_MS  2000
 #define SERVERS_MAX       64
 #define RESOLVED_AGAIN_MS 1000
+#define OTHER_CLUSTER_MS  3000  /* without a server of its own for so long: is it another cluster now? */
 
 static void dial_next(struct client *client);
 
@@ -187,7 +188,9 @@ static void take_hello(struct client_conn *conn, struct slice payload) {
     struct hello_self self = {.cluster = client->cluster, .cluster_id = client->cluster_id, .version_most = UINT32_MAX};
     struct hello_terms terms;
     char why[HELLO_WHY];
-    if (hello_judge(&self, hello, &terms, why) != HELLO_OK || terms.protocol < HELLO_VERSION_AGENT) {
+    enum hello_verdict verdict = hello_judge(&self, hello, &terms, why);
+    if (conn->server) conn->server->other_cluster = verdict == HELLO_OTHER_CLUSTER ? hello->cluster_id : 0;
+    if (verdict != HELLO_OK || terms.protocol < HELLO_VERSION_AGENT) {
         log_warn("client", "a server is not talked to address=%s reason=\"%s\"", conn->server ? conn->server->address : "?",
                  why[0] ? why : "it is too old for client agents");
         if (conn->server) server_failed(conn->server, BACKOFF_MOST_MS);
@@ -372,6 +375,36 @@ static void seek_leader(struct client *client, uint64_t now_ms) {
     if (best && best->listed) dial_server(client, best);
 }
 
+/* The other cluster that all the servers belong to now, as they said themselves: those that the agent was told of by its cluster, or, without
+ * any, those to join by. 0: none. */
+static uint64_t other_cluster(struct client *client) {
+    bool listed = false;
+    uint64_t id = 0;
+    LIST_FOREACH(item, &client->servers) listed = listed || LIST_ENTRY(item, struct client_server, link)->listed;
+    LIST_FOREACH(item, &client->servers) {
+        const struct client_server *server = LIST_ENTRY(item, struct client_server, link);
+        if (server->listed != listed) continue;
+        if (!server->other_cluster || (id && server->other_cluster != id)) return 0;
+        id = server->other_cluster;
+    }
+    return id;
+}
+
+/* The servers were founded anew, with empty folders: this agent goes with them. */
+static void change_cluster(struct client *client, uint64_t now_ms) {
+    if (client->current || !client->cluster_id || now_ms - client->lost_ms < OTHER_CLUSTER_MS) return;
+    uint64_t id = other_cluster(client);
+    if (!id) return;
+    log_warn("client", "every server known belongs to another cluster of the same name now, and so does this agent from now on before=%016llx now=%016llx",
+             (unsigned long long)client->cluster_id, (unsigned long long)id);
+    client->cluster_id = id;
+    LIST_FOREACH(item, &client->servers) {
+        struct client_server *server = LIST_ENTRY(item, struct client_server, link);
+        server->next_ms = server->backoff_ms = server->other_cluster = 0;
+    }
+    client_fetch_anew(client);
+}
+
 void client_link_tick(struct client *client, uint64_t now_ms) {
     bool stalled = now_ms - client->ticked_ms > STALLED_MS;
     LIST_FOREACH_SAFE(item, next, &client->conns) {
@@ -382,6 +415,7 @@ void client_link_tick(struct client *client, uint64_t now_ms) {
         }
         watch(client, conn, now_ms);
     }
+    change_cluster(client, now_ms);
     dial_next(client);
     seek_leader(client, now_ms);
     rebalance(client, now_ms);

@@ -159,6 +159,7 @@ static bool fits(struct contact *contact, const Pb__PeerHello *hello) {
     char why[HELLO_WHY];
     enum hello_verdict verdict = hello_judge(&self, hello, &contact->info.terms, why);
     if (verdict == HELLO_OK) return true;
+    if (verdict == HELLO_OTHER_CLUSTER && hello->agent) say_hello(contact); /* it learns which */
     if (hello->node != contact->info.node) snprintf(contact->info.node, sizeof contact->info.node, "%.64s", hello->node);
     refuse(contact, (int)verdict, why);
     return false;

@@ -27,7 +27,7 @@ struct fake {
     struct session *sessions;
     char address[32];
     uint64_t id, cluster_id;
-    bool leads, mute;                  /* leads: it knows a leader; mute: it answers nothing */
+    bool leads, mute, silent;          /* leads: it knows a leader; mute: it answers no pings; silent: nor hellos */
     unsigned agents, pings, fetches, ends;
     uint64_t fetch;                    /* number of the last one */
 };
@@ -111,17 +111,19 @@ static void take_hello(struct session *session, const uint8_t *payload, size_t s
     struct fake *fake = session->fake;
     Pb__PeerHello *hello = pb__peer_hello__unpack(NULL, size, payload);
     cr_assert(hello && hello->agent);
-    say_hello(session);
+    if (!fake->silent) say_hello(session);
     if (hello->cluster_id && hello->cluster_id != fake->cluster_id) {
         struct buffer frame = frame_of(PEER_REFUSED, NULL);
         send_bytes(session, frame.data, frame.size);
         buffer_free(&frame);
-    } else {
+    } else if (!fake->silent) {
         say_servers(session);
         session->greeted = true, fake->agents++;
     }
     pb__peer_hello__free_unpacked(hello, NULL);
 }
+
+static uint64_t last_index;
 
 static void take_frame(struct session *session, uint8_t type, const uint8_t *payload, size_t size) {
     struct fake *fake = session->fake;
@@ -133,7 +135,7 @@ static void take_frame(struct session *session, uint8_t type, const uint8_t *pay
     } else if (type == PEER_FETCH) {
         Pb__PeerFetch *ask = pb__peer_fetch__unpack(NULL, size, payload);
         cr_assert_not_null(ask);
-        fake->fetches++, fake->fetch = ask->number;
+        fake->fetches++, fake->fetch = ask->number, last_index = ask->index;
         pb__peer_fetch__free_unpacked(ask, NULL);
     } else if (type == PEER_FETCH_END) {
         fake->ends++;
@@ -255,6 +257,7 @@ static void fetch(struct world *world, uint64_t index) {
 
 static bool at_first(struct world *world) { return world->fakes[0].agents == 1; }
 static bool first_asked(struct world *world) { return world->fakes[0].fetches == 1; }
+static bool one_asked(struct world *world) { return world->fakes[0].fetches + world->fakes[1].fetches + world->fakes[2].fetches == 1; }
 static bool fetched(struct world *world) { return world->fetched; }
 static bool elsewhere(struct world *world) { return world->fakes[0].agents == 0 && world->fakes[1].agents + world->fakes[2].agents == 1; }
 
@@ -411,4 +414,41 @@ Test(client_link, a_ping_behind_slow_writes_is_not_unanswered) {
     session_close(session);
     close_world(&world);
     cr_assert_eq(puts_done, PUTS);
+}
+
+/* -- another cluster ------------------------------------------------------------------------------------------------------ */
+static void founded_anew(struct world *world, unsigned number) {
+    struct fake *fake = &world->fakes[number];
+    fake->cluster_id = 78;
+    while (fake->sessions) session_close(fake->sessions);
+}
+
+Test(client_link, an_agent_goes_with_its_servers_when_all_of_them_were_founded_anew) {
+    struct world world;
+    open_world(&world);
+    run_until(&world, 5000, at_first);
+    founded_anew(&world, 2);
+    founded_anew(&world, 1);
+    founded_anew(&world, 0);
+    fetch(&world, 1000000);            /* beyond what the new ones have */
+    run_for(&world, 2000);
+    for (unsigned i = 0; i < FAKES; i++) cr_assert_eq(world.fakes[i].agents, 0, "not at once");
+    run_until(&world, 8000, one_asked);
+    cr_assert_eq(last_index, 0);
+    close_world(&world);
+}
+
+Test(client_link, it_does_not_while_one_of_them_says_nothing) {
+    struct world world;
+    open_world(&world);
+    run_until(&world, 5000, at_first);
+    founded_anew(&world, 1);
+    founded_anew(&world, 2);
+    world.fakes[0].silent = true;
+    while (world.fakes[0].sessions) session_close(world.fakes[0].sessions);
+    run_for(&world, 4500);
+    for (unsigned i = 0; i < FAKES; i++) cr_assert_eq(world.fakes[i].agents, 0);
+    world.fakes[0].silent = false;
+    run_until(&world, 8000, at_first);
+    close_world(&world);
 }
