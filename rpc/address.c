@@ -29,3 +29,19 @@ bool address_ip(const char *host, const char *port, struct sockaddr_storage *out
     memset(out, 0, sizeof *out);
     return uv_ip4_addr(host, atoi(port), (struct sockaddr_in *)out) == 0 || uv_ip6_addr(host, atoi(port), (struct sockaddr_in6 *)out) == 0;
 }
+
+const struct sockaddr *address_next(struct address_turn *turn, const struct addrinfo *found) {
+    unsigned count = 0;
+    for (const struct addrinfo *at = found; at; at = at->ai_next) count++;
+    if (turn->next >= count) turn->next = 0;
+    for (unsigned i = 0; i < turn->next; i++) found = found->ai_next;
+    turn->next++;
+    turn->left = count - turn->next;
+    return found->ai_addr;
+}
+
+bool address_failed(struct address_turn *turn) {
+    bool left = turn->left > 0;
+    turn->left = 0;
+    return left;
+}

@@ -16,7 +16,7 @@
 #define BUCKETS     4096
 #define ASKED_BUCKETS 16384
 #define TICK_MS     1000
-#define PIECE_BYTES (4u << 20) /* of a large answer, in one frame */
+#define PIECE_BYTES (128u << 10) /* of a large answer, in one frame */
 
 struct agent {
     struct agents *agents;
@@ -24,10 +24,12 @@ struct agent {
     struct list link;    /* in agents->all */
     struct list unsent;  /* in agents->unsent, or by itself */
     struct list fetches; /* struct asked */
-    size_t fetch_count;
+    struct list held;    /* those whose large answer goes out piece by piece, each in turn */
+    size_t fetch_count, held_bytes;
     struct link *wire;
     uint64_t number; /* of this connection; never given twice */
     uint64_t heard_ms;
+    uint64_t received, delivered, taken_ms; /* as link.h counts them, when last looked; taken_ms: when it took some of what is held */
     char node[HELLO_NODE_MAX + 1];
 };
 
@@ -40,8 +42,10 @@ struct asked {
     struct agent *agent;
     uint64_t place, number;
     int error;
+    bool held;
     struct rpc_fetched fetched;
     char *records; /* a copy */
+    size_t sent;   /* of them, while it is held */
     struct rpc_fetch fetch;
 };
 
@@ -144,7 +148,10 @@ static void asked_free(struct asked *asked) {
     struct asked **at = &asked->agents->asked[asked->place];
     while (*at != asked) at = &(*at)->chain;
     *at = asked->chain;
-    if (asked->agent) asked->agent->fetch_count--;
+    if (asked->agent) {
+        asked->agent->fetch_count--;
+        if (asked->held) asked->agent->held_bytes -= asked->fetched.records.size;
+    }
     list_remove(&asked->link);
     metric_set(&fetching, (int64_t)--asked->agents->asked_count);
     free(asked->records);
@@ -165,33 +172,70 @@ static void fetch_done(struct rpc_fetch *fetch, int error, const struct rpc_fetc
     if (mailbox_put(&agents->answered, &asked->mail)) uv_async_send(&agents->wake);
 }
 
-static void answer_fetch(struct agent *agent, uint64_t number, int error, const struct rpc_fetched *fetched) {
+/* From `sent` on, a piece of it at most. */
+static size_t answer_piece(struct agent *agent, const struct asked *asked) {
+    const struct rpc_fetched *fetched = &asked->fetched;
+    Pb__PeerFetched answer = PB__PEER_FETCHED__INIT;
+    size_t size = fetched->records.size - asked->sent;
+    answer.more = size > PIECE_BYTES;
+    if (answer.more) size = PIECE_BYTES;
+    answer.number = asked->number;
+    answer.index = fetched->index, answer.found = fetched->found, answer.none = fetched->none;
+    answer.known_leader = fetched->known_leader, answer.last_contact_ms = fetched->last_contact_ms;
+    answer.records = (ProtobufCBinaryData){size, (uint8_t *)asked->records + asked->sent};
+    tell(agent, PEER_FETCHED, &answer.base);
+    return size;
+}
+
+static void refuse_fetch(struct agent *agent, uint64_t number, int error) {
     Pb__PeerFetched answer = PB__PEER_FETCHED__INIT;
     answer.number = number, answer.outcome = (uint32_t)error;
-    if (error == CO_OK) {
-        answer.index = fetched->index, answer.found = fetched->found, answer.none = fetched->none;
-        answer.known_leader = fetched->known_leader, answer.last_contact_ms = fetched->last_contact_ms;
+    tell(agent, PEER_FETCHED, &answer.base);
+}
+
+/* Only as the agent takes them: what else it is told goes out between two pieces. */
+static void send_pieces(struct agent *agent) {
+    while (!list_empty(&agent->held) && link_backlog(agent->wire) < PIECE_BYTES) {
+        struct asked *asked = LIST_ENTRY(agent->held.next, struct asked, link);
+        list_remove(&asked->link);
+        asked->sent += answer_piece(agent, asked);
+        if (asked->sent == asked->fetched.records.size) asked_free(asked);
+        else list_append(&agent->held, &asked->link);
     }
-    struct slice rest = error == CO_OK ? fetched->records : (struct slice){0};
-    do {
-        size_t size = rest.size < PIECE_BYTES ? rest.size : PIECE_BYTES;
-        answer.records = (ProtobufCBinaryData){size, (uint8_t *)(uintptr_t)rest.data};
-        rest = slice_make(rest.data + size, rest.size - size);
-        answer.more = rest.size > 0;
-        tell(agent, PEER_FETCHED, &answer.base);
-    } while (answer.more);
+}
+
+/* One answer of any size; of several, only what has room. False: it is done with. */
+static bool hold(struct agent *agent, struct asked *asked) {
+    size_t size = asked->fetched.records.size;
+    if (agent->held_bytes && agent->held_bytes + size > AGENTS_HELD_MAX) {
+        refuse_fetch(agent, asked->number, CO_BUSY);
+        return false;
+    }
+    if (list_empty(&agent->held)) agent->taken_ms = clock_mono_ms();
+    list_remove(&asked->link);
+    list_append(&agent->held, &asked->link);
+    asked->held = true;
+    agent->held_bytes += size;
+    send_pieces(agent);
+    return true;
+}
+
+/* False: it is to be freed. */
+static bool answer_fetch(struct agent *agent, struct asked *asked) {
+    if (asked->error != CO_OK) refuse_fetch(agent, asked->number, asked->error);
+    else if (asked->fetched.records.size > PIECE_BYTES) return hold(agent, asked);
+    else (void)answer_piece(agent, asked);
+    return false;
 }
 
 static void take_answered(struct agents *agents) {
     for (struct mail *mail = mailbox_take(&agents->answered), *next; mail; mail = next) {
         next = mail->next;
         struct asked *asked = CONTAINER_OF(mail, struct asked, mail);
-        if (asked->agent && !agents->stopping) answer_fetch(asked->agent, asked->number, asked->error, &asked->fetched);
-        asked_free(asked);
+        bool held = asked->agent && !agents->stopping && answer_fetch(asked->agent, asked);
+        if (!held) asked_free(asked);
     }
 }
-
-static void refuse_fetch(struct agent *agent, uint64_t number, int error) { answer_fetch(agent, number, error, NULL); }
 
 static void take_fetch(struct agent *agent, const Pb__PeerFetch *ask) {
     struct agents *agents = agent->agents;
@@ -218,7 +262,9 @@ static void take_fetch(struct agent *agent, const Pb__PeerFetch *ask) {
 static void take_fetch_end(struct agent *agent, uint64_t number) {
     struct asked *asked = agent->agents->asked[asked_place(agent, number)];
     while (asked && (asked->agent != agent || asked->number != number)) asked = asked->chain;
-    if (asked) rpc_fetch_cancel(agent->agents->rpc, &asked->fetch);
+    if (!asked) return;
+    if (asked->held) asked_free(asked);
+    else rpc_fetch_cancel(agent->agents->rpc, &asked->fetch);
 }
 
 /* -- coordinates --------------------------------------------------------------------------------------------------------- */
@@ -281,6 +327,7 @@ static void on_closed(void *data, struct link *wire, int error) {
         rpc_fetch_cancel(agents->rpc, &asked->fetch);
     }
     agents_backup_down(agents->rpc, agent->number);
+    LIST_FOREACH_SAFE(item, next, &agent->held) asked_free(LIST_ENTRY(item, struct asked, link));
     *agent_find(agents, agent->number) = agent->chain;
     list_remove(&agent->link);
     list_remove(&agent->unsent);
@@ -289,18 +336,28 @@ static void on_closed(void *data, struct link *wire, int error) {
     finish_stop(agents);
 }
 
-static const struct link_callbacks callbacks = {.frame = on_frame, .closed = on_closed};
+static void on_drained(void *data, struct link *wire) {
+    struct agent *agent = data;
+    (void)wire;
+    if (agent->agents->stopping || list_empty(&agent->held)) return;
+    send_pieces(agent);
+    flush_all(agent->agents);
+}
+
+static const struct link_callbacks callbacks = {.frame = on_frame, .closed = on_closed, .drained = on_drained};
 
 void agents_adopt(struct agents *agents, struct link *wire, const Pb__PeerHello *hello) {
     struct agent *agent = mem_zalloc(sizeof *agent);
     agent->agents = agents, agent->wire = wire, agent->number = ++agents->last_number, agent->heard_ms = clock_mono_ms();
     snprintf(agent->node, sizeof agent->node, "%s", hello->node);
     list_init(&agent->fetches);
+    list_init(&agent->held);
     list_init(&agent->unsent);
     list_append(&agents->all, &agent->link);
     *agent_find(agents, agent->number) = agent;
     metric_set(&connected, (int64_t)++agents->count);
     link_adopt(wire, &callbacks, agent);
+    link_keep_short(wire);
     log_info("agents", "a client agent came node=%s address=%s", agent->node, hello->address);
     if (agents->stopping) { link_close(wire); return; }
     if (agents->servers.size) {
@@ -325,14 +382,24 @@ void agents_servers(struct agents *agents, const Pb__PeerServers *servers) {
     flush_all(agents);
 }
 
+/* It says nothing, or takes nothing of what it asked for. */
+static bool is_gone(struct agent *agent, uint64_t now_ms) {
+    uint64_t received = link_received(agent->wire);
+    if (received != agent->received) agent->received = received, agent->heard_ms = now_ms;
+    if (list_empty(&agent->held)) return now_ms - agent->heard_ms > AGENTS_QUIET_MS;
+    uint64_t delivered = link_delivered(agent->wire);
+    if (delivered != agent->delivered) agent->delivered = delivered, agent->taken_ms = now_ms;
+    return now_ms - agent->heard_ms > AGENTS_QUIET_MS || now_ms - agent->taken_ms > AGENTS_QUIET_MS;
+}
+
 static void tick(uv_timer_t *timer) {
     struct agents *agents = timer->data;
     uint64_t now_ms = clock_mono_ms();
     bool stood_still = now_ms - agents->ticked_ms > 2 * TICK_MS;
     LIST_FOREACH_SAFE(item, next, &agents->all) {
         struct agent *agent = LIST_ENTRY(item, struct agent, link);
-        if (stood_still) agent->heard_ms = now_ms; /* what they sent meanwhile waits to be read */
-        else if (now_ms - agent->heard_ms > AGENTS_QUIET_MS) link_close(agent->wire);
+        if (stood_still) agent->heard_ms = agent->taken_ms = now_ms; /* what they sent meanwhile waits to be read */
+        else if (is_gone(agent, now_ms)) link_close(agent->wire);
     }
     agents_backup_tick(agents->rpc, now_ms);
     agents->ticked_ms = now_ms;

@@ -1,8 +1,10 @@
 /* Client agents at this server: their connections, and what they ask over them. Commands and renewals are taken as this server's own
  * would be (rpc/forwarding.h, onward), reads by rpc_fetch. Each agent is told who the servers are, when it comes and whenever that changes.
  *
- * An agent that has not been heard of for AGENTS_QUIET_MS is gone (it says something every few seconds); one that does not take its
- * answers is let go. Nothing here says that an agent is alive to the cluster: that is its lease. Loop thread only. */
+ * Large answers are held and go out in small pieces, as the agent takes them; whatever else it is told goes between two pieces.
+ *
+ * An agent that has not been heard of for AGENTS_QUIET_MS is gone (it says something every second); one that does not take its
+ * answers for so long is let go. Nothing here says that an agent is alive to the cluster: that is its lease. Loop thread only. */
 #ifndef COORD_RPC_AGENTS_H
 #define COORD_RPC_AGENTS_H
 
@@ -12,7 +14,8 @@
 
 #define AGENTS_QUIET_MS    20000
 #define AGENTS_FETCHES_MAX 50000          /* under way for one agent */
-#define AGENTS_BACKLOG_MAX (128u << 20)   /* bytes that one agent does not take */
+#define AGENTS_BACKLOG_MAX (128u << 20)   /* bytes that one agent does not take, held answers aside */
+#define AGENTS_HELD_MAX    (256u << 20)   /* of large answers for one agent at a time, unless it is a single one; CO_BUSY beyond */
 
 struct agents;
 struct agents *agents_new(struct rpc *rpc);

@@ -11,6 +11,8 @@
 #include "rpc/client_internal.h"
 
 #define TICK_MS 100
+#define WRITES_BATCH (128u << 10)      /* bytes of commands given to the connection at a time, so that renewals and reads get between */
+#define WRITES_AHEAD (256u << 10)      /* so much of it waits there at most */
 
 void client_post(struct client *client, struct client_mail *mail) {
     if (mailbox_put(&client->box, &mail->mail)) uv_async_send(&client->wake);
@@ -42,13 +44,25 @@ static void write_wait(struct client *client, struct node_proposal *proposal) {
     client->waiting_last = &proposal->next;
 }
 
-/* All of this turn in one frame. */
+/* The next of them, as many as go at a time. */
+static struct node_proposal *writes_take(struct client *client) {
+    struct node_proposal *list = client->waiting, **at = &client->waiting;
+    for (size_t bytes = 0; *at && bytes < WRITES_BATCH; at = &(*at)->next) bytes += (*at)->data->size;
+    client->waiting = *at;
+    *at = NULL;
+    if (!client->waiting) client->waiting_last = &client->waiting;
+    return list;
+}
+
 static void writes_send(struct client *client) {
-    struct node_proposal *list = client->waiting;
-    if (!list || !client->current) return;
-    client->waiting = NULL, client->waiting_last = &client->waiting;
-    client_asked(client);
-    CHECK(forwarding_writes(client->forwarding, client->current->number, list));
+    while (client->waiting && client->current && link_backlog(client->current->wire) < WRITES_AHEAD) {
+        client_asked(client);
+        CHECK(forwarding_writes(client->forwarding, client->current->number, writes_take(client)));
+    }
+}
+
+void client_drained(struct client *client) {
+    if (!client->stopping) writes_send(client);
 }
 
 static void writes_expire(struct client *client, uint64_t now_ms, int error) {
@@ -125,9 +139,9 @@ static void command(void *data, struct node_proposal *proposal) {
 /* -- events ------------------------------------------------------------------------------------------------------------------- */
 static void send_all(struct client *client) {
     if (!client->current) return;
-    writes_send(client);
     renewals_look(client, clock_mono_ms(), false);
     client_fetch_up(client);
+    writes_send(client);
     client_operator_up(client);
     client_backup_up(client);
     link_flush(client->current->wire);
@@ -156,7 +170,7 @@ void client_down(struct client *client, struct client_conn *conn) {
 }
 
 void client_frame(struct client *client, struct client_conn *conn, uint8_t type, struct slice payload) {
-    if (type == PEER_FETCHED) client_fetch_answered(client, payload);
+    if (type == PEER_FETCHED) client_fetch_answered(client, conn->number, payload);
     else if (type == PEER_ECHO_ANSWER) client_coordinates_answered(client, conn->number, payload);
     else if (type == PEER_CLUSTER_ANSWER || type == PEER_CHANGE_ANSWER) {
         if (!client_operator_frame(client, conn->number, type, payload)) log_warn("client", "an operator's answer that does not decode type=%u", type);

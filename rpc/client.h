@@ -3,12 +3,17 @@
  * - It joins through any server (config.join), is told of all of them, and keeps to the one that the agent's id ranks highest (rendezvous
  *   hashing over addresses): agents spread evenly, each agent's choice is the same after a restart, and when a server comes or goes only the agents
  *   concerned move. An agent that was pushed away goes back within about a minute, without losing what is under way.
- * - A connection that ends, or stays silent for CLIENT_SILENT_MS after it was asked something, is left at once for the next server. Reads are asked
+ * - A connection that ends, or stays silent for CLIENT_SILENT_MS after it was asked something, is left at once for the next server; it is asked
+ *   when an answer is late, and when nothing was heard for 0.3 s (while nobody waits for anything: a second). Each byte that arrives is heard, and
+ *   a question that is still behind this agent's own bytes on a slow link is not unanswered. Reads are asked
  *   again there; a write that may have been taken has an unknown outcome; what was not sent waits, up to 7 s.
+ * - A server that knows no leader for longer than an election takes (0.5 to 0.8 s) is left for one that does, and not gone back to before it knows
+ *   one; without such a one it is kept.
  * - Answers to queries of the catalog are kept (CLIENT_CACHE_BYTES, least recently used first): while no server can be reached they are given
  *   out again, with their age.
  *
- * A server of another cluster than the first one it met is not talked to. Opened by the agent; everybody else uses rpc/rpc.h. */
+ * A server of another cluster than the first one it met is not talked to; only when every server that its cluster had tells it that it belongs to
+ * another one now (all were founded anew), for some seconds, the agent goes with them. Opened by the agent; everybody else uses rpc/rpc.h. */
 #ifndef COORD_RPC_CLIENT_H
 #define COORD_RPC_CLIENT_H
 

@@ -39,6 +39,7 @@ static struct client_fetch **find(struct client *client, uint64_t number) {
 /* It is over; the struct is the caller's again. */
 static void end(struct client *client, struct client_fetch *impl, int error, const struct rpc_fetched *fetched) {
     *find(client, impl->number) = impl->chain;
+    client->fetch_count--;
     list_remove(&impl->link);
     struct buffer pieces = impl->pieces;
     free(impl->request);
@@ -111,6 +112,10 @@ void client_fetch_move(struct client *client, uint64_t conn, bool tell) {
     }
 }
 
+void client_fetch_anew(struct client *client) {
+    LIST_FOREACH(item, &client->unsent) fetch_of(LIST_ENTRY(item, struct client_fetch, link))->index = 0;
+}
+
 /* This server cannot answer; the next one may. */
 static void ask_elsewhere(struct client *client, struct client_fetch *impl, int error) {
     uint64_t conn = impl->conn;
@@ -132,11 +137,11 @@ static void take_piece(struct client *client, struct client_fetch *impl, const P
     end(client, impl, CO_OK, &fetched);
 }
 
-void client_fetch_answered(struct client *client, struct slice payload) {
+void client_fetch_answered(struct client *client, uint64_t conn, struct slice payload) {
     Pb__PeerFetched *answer = pb__peer_fetched__unpack(NULL, payload.size, (const uint8_t *)payload.data);
     if (!answer) return;
     struct client_fetch *impl = *find(client, answer->number);
-    if (!impl || impl->conn == 0) { /* ended meanwhile, or asked again elsewhere */
+    if (!impl || impl->conn != conn) { /* ended meanwhile, or asked again elsewhere */
     } else if (answer->outcome == CO_OK) {
         take_piece(client, impl, answer);
     } else if (answer->outcome == CO_FENCED || answer->outcome == CO_CLOSED) {
@@ -153,6 +158,7 @@ static void taken(struct client *client, struct client_mail *mail) {
     struct client_fetch **at = find(client, impl->number);
     impl->chain = *at;
     *at = impl;
+    client->fetch_count++;
     list_append(&client->unsent, &impl->link);
     if (client->stopping) end(client, impl, CO_CLOSED, NULL);
     else if (client->current) send_one(client, impl, clock_mono_ms());

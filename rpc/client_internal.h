@@ -6,6 +6,7 @@
 #include "base/list.h"
 #include "base/mailbox.h"
 #include "base/random.h"
+#include "rpc/address.h"
 #include "rpc/client.h"
 #include "rpc/coordinates.h"
 #include "rpc/forwarding.h"
@@ -27,6 +28,8 @@ struct client_server {
     uint64_t id;                       /* 0: not known yet */
     uint64_t rank;                     /* the highest is preferred */
     uint64_t next_ms, backoff_ms;      /* not dialled before */
+    uint64_t other_cluster;            /* the id of another cluster, as it said last; 0: none */
+    struct address_turn turn;          /* of a name's addresses */
     bool listed;                       /* a member of the cluster, as the servers say; else only an address to join by */
     bool resolving;
 };
@@ -40,6 +43,8 @@ struct client_conn {
     uint64_t server_id;
     unsigned protocol;                 /* the version that both speak */
     uint64_t since_ms, heard_ms, asked_ms, pinged_ms;      /* asked_ms: the oldest question whose answer is due soon; pinged_ms: unanswered; 0: none */
+    uint64_t leave_ms;                 /* it knows no leader, and is left from then on if another does; 0: it knows one */
+    uint64_t received, delivered, ping_at;                 /* as link.h counts them; ping_at: where the ping lies that is unanswered */
     bool greeted, draining;
 };
 
@@ -77,6 +82,7 @@ struct client {
     struct list renewals;              /* likewise: struct client_renewal */
 
     struct list unsent;                /* fetches for a connection */
+    size_t fetch_count;                /* these, and those that a server has */
     struct client_fetch *fetches[CLIENT_FETCH_BUCKETS];
     struct client_cache *cache;
     struct mirror *mirror;
@@ -106,14 +112,16 @@ void client_link_stop(struct client *client);
 /* client.c, from there */
 void client_up(struct client *client);                                     /* there is a current connection, another one than before */
 void client_down(struct client *client, struct client_conn *conn);
+void client_drained(struct client *client);                                /* the current connection has room */
 void client_frame(struct client *client, struct client_conn *conn, uint8_t type, struct slice payload);
 
 /* -- client_fetch.c ----------------------------------------------------------------------------------------------------- */
 void client_fetch_begin(struct client *client, struct rpc_fetch *fetch, const ProtobufCMessage *request);      /* any thread */
 void client_fetch_cancel(struct client *client, struct rpc_fetch *fetch);                                      /* any thread */
-void client_fetch_answered(struct client *client, struct slice payload);
+void client_fetch_answered(struct client *client, uint64_t conn, struct slice payload);      /* conn: where it comes from */
 void client_fetch_up(struct client *client);                               /* sends what waits */
 void client_fetch_move(struct client *client, uint64_t conn, bool tell);   /* what is there is asked again elsewhere; tell: that it is not wanted */
+void client_fetch_anew(struct client *client);                             /* without a connection: indexes of before mean nothing any more */
 void client_fetch_tick(struct client *client, uint64_t now_ms);
 void client_fetch_stop(struct client *client);
 

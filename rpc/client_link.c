@@ -1,7 +1,8 @@
 /* The servers that a client agent knows, and its connections with them.
  *
  *     no connection --dial the best--> trying --hello--> current
- *     current, a better one is there --dial it--> trying --hello--> current; the other drains and is closed */
+ *     current, a better one is there, or it knows no leader --dial another--> trying --hello, SERVERS with a leader--> current; the other drains
+ *                                                                                '--SERVERS without--> closed, tried again later */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,14 +16,19 @@
 #define HELLO_MOST_MS     800
 #define STALLED_MS        300   /* this process stood still longer: nobody else is to blame */
 #define ASK_AGAIN_MS      200   /* no answer for so long: are you there? */
-#define IDLE_MS           5000
+#define IDLE_MS           300   /* nothing heard for so long: likewise */
+#define UNUSED_MS         1000  /* and while nobody waits for anything */
 #define BACKOFF_LEAST_MS  100
 #define BACKOFF_MOST_MS   5000
 #define LOST_AGAIN_MS     1000  /* a connection that was lost is not made again before */
 #define DRAIN_MOST_MS     10000
 #define REBALANCE_MS      30000
+#define LEADERLESS_MS     500   /* so long a server may know no leader: longer than an election */
+#define LEADERLESS_JITTER_MS 300
+#define LEADERLESS_AGAIN_MS  2000
 #define SERVERS_MAX       64
 #define RESOLVED_AGAIN_MS 1000
+#define OTHER_CLUSTER_MS  3000  /* without a server of its own for so long: is it another cluster now? */
 
 static void dial_next(struct client *client);
 
@@ -62,17 +68,18 @@ int rpc_join(struct rpc *rpc, const char *address) {
 }
 
 /* Members of the cluster first, by rank; then addresses to join by. `when_ms`: only those that may be dialled by then. */
-static struct client_server *server_best(struct client *client, uint64_t when_ms) {
+static struct client_server *server_best(struct client *client, uint64_t when_ms, const struct client_server *but) {
     struct client_server *best = NULL;
     LIST_FOREACH(item, &client->servers) {
         struct client_server *server = LIST_ENTRY(item, struct client_server, link);
-        if (server->next_ms > when_ms || server->resolving) continue;
+        if (server->next_ms > when_ms || server->resolving || server == but) continue;
         if (!best || server->listed > best->listed || (server->listed == best->listed && server->rank > best->rank)) best = server;
     }
     return best;
 }
 
 static void server_failed(struct client_server *server, uint64_t least_ms) {
+    if (address_failed(&server->turn)) return;
     server->backoff_ms = server->backoff_ms ? server->backoff_ms * 2 : BACKOFF_LEAST_MS;
     if (server->backoff_ms < least_ms) server->backoff_ms = least_ms;
     if (server->backoff_ms > BACKOFF_MOST_MS) server->backoff_ms = BACKOFF_MOST_MS;
@@ -105,9 +112,7 @@ static void note_servers(struct client *client, const Pb__PeerServers *servers) 
     uv_mutex_unlock(&client->lock);
 }
 
-static void take_servers(struct client *client, struct slice payload) {
-    Pb__PeerServers *servers = pb__peer_servers__unpack(NULL, payload.size, (const uint8_t *)payload.data);
-    if (!servers) { log_warn("client", "a list of servers that does not decode"); return; }
+static void learn_servers(struct client *client, const Pb__PeerServers *servers) {
     note_servers(client, servers);
     LIST_FOREACH_SAFE(item, next, &client->servers) {
         struct client_server *server = LIST_ENTRY(item, struct client_server, link);
@@ -119,7 +124,6 @@ static void take_servers(struct client *client, struct slice payload) {
         struct client_server *server = server_know(client, servers->servers[i]->address);
         if (server) server->listed = true, server->id = servers->servers[i]->id;
     }
-    pb__peer_servers__free_unpacked(servers, NULL);
 }
 
 /* -- connections --------------------------------------------------------------------------------------------------------- */
@@ -157,6 +161,27 @@ static void become_current(struct client_conn *conn) {
     client_up(client);
 }
 
+static bool names_leader(const Pb__PeerServers *servers) {
+    for (size_t i = 0; i < servers->n_servers; i++)
+        if (servers->leader && servers->servers[i]->id == servers->leader) return true;
+    return false;
+}
+
+static void take_servers(struct client_conn *conn, struct slice payload) {
+    struct client *client = conn->client;
+    Pb__PeerServers *servers = pb__peer_servers__unpack(NULL, payload.size, (const uint8_t *)payload.data);
+    if (!servers) { log_warn("client", "a list of servers that does not decode"); return; }
+    bool leads = names_leader(servers);
+    if (leads) conn->leave_ms = 0;
+    else if (!conn->leave_ms) conn->leave_ms = clock_mono_ms() + LEADERLESS_MS + rng_below(&client->rng, LEADERLESS_JITTER_MS);
+    if (conn == client->trying) {
+        if (leads || !client->current) become_current(conn);
+        else link_close(conn->wire);
+    }
+    if (conn == client->current) learn_servers(client, servers);
+    pb__peer_servers__free_unpacked(servers, NULL);
+}
+
 static void take_hello(struct client_conn *conn, struct slice payload) {
     struct client *client = conn->client;
     Pb__PeerHello *hello = payload.size < 64 * 1024 ? pb__peer_hello__unpack(NULL, payload.size, (const uint8_t *)payload.data) : NULL;
@@ -164,7 +189,9 @@ static void take_hello(struct client_conn *conn, struct slice payload) {
     struct hello_self self = {.cluster = client->cluster, .cluster_id = client->cluster_id, .version_most = UINT32_MAX};
     struct hello_terms terms;
     char why[HELLO_WHY];
-    if (hello_judge(&self, hello, &terms, why) != HELLO_OK || terms.protocol < HELLO_VERSION_AGENT) {
+    enum hello_verdict verdict = hello_judge(&self, hello, &terms, why);
+    if (conn->server) conn->server->other_cluster = verdict == HELLO_OTHER_CLUSTER ? hello->cluster_id : 0;
+    if (verdict != HELLO_OK || terms.protocol < HELLO_VERSION_AGENT) {
         log_warn("client", "a server is not talked to address=%s reason=\"%s\"", conn->server ? conn->server->address : "?",
                  why[0] ? why : "it is too old for client agents");
         if (conn->server) server_failed(conn->server, BACKOFF_MOST_MS);
@@ -177,7 +204,7 @@ static void take_hello(struct client_conn *conn, struct slice payload) {
         if (server) conn->server = server, server->id = hello->id, server->backoff_ms = 0;
         conn->server_id = hello->id;
         log_info("client", "connected server=%s address=%s", hello->node, hello->address);
-        become_current(conn);
+        if (!client->current) become_current(conn);
     }
     pb__peer_hello__free_unpacked(hello, NULL);
 }
@@ -194,20 +221,26 @@ static void refused_by(struct client_conn *conn, struct slice why) {
 
 static void on_frame(void *data, struct link *wire, uint8_t type, struct slice payload) {
     struct client_conn *conn = data;
-    (void)wire;
     if (conn->client->stopping) return;
     conn->heard_ms = clock_mono_ms();
+    conn->received = link_received(wire);
     conn->asked_ms = conn->pinged_ms = 0;
     if (type == PEER_HELLO) take_hello(conn, payload);
     else if (type == PEER_REFUSED) refused_by(conn, payload);
     else if (!conn->greeted) link_close(conn->wire);
-    else if (type == PEER_SERVERS) take_servers(conn->client, payload);
+    else if (type == PEER_SERVERS) take_servers(conn, payload);
     else if (type != PEER_PING) client_frame(conn->client, conn, type, payload);
 }
 
 static void on_connected(void *data, struct link *wire) {
-    (void)wire;
+    link_keep_short(wire);
     say_hello(data);
+}
+
+static void on_drained(void *data, struct link *wire) {
+    struct client_conn *conn = data;
+    (void)wire;
+    if (conn == conn->client->current) client_drained(conn->client);
 }
 
 static void on_closed(void *data, struct link *wire, int error) {
@@ -215,7 +248,7 @@ static void on_closed(void *data, struct link *wire, int error) {
     struct client *client = conn->client;
     (void)wire;
     list_remove(&conn->link);
-    if (conn->server && !conn->draining) server_failed(conn->server, conn->greeted ? LOST_AGAIN_MS : 0);
+    if (conn->server && !conn->draining) server_failed(conn->server, conn->leave_ms ? LEADERLESS_AGAIN_MS : conn->greeted ? LOST_AGAIN_MS : 0);
     if (client->trying == conn) client->trying = NULL;
     if (client->current == conn) {
         client->current = NULL;
@@ -231,7 +264,7 @@ static void on_closed(void *data, struct link *wire, int error) {
     client_finish_stop(client);
 }
 
-static const struct link_callbacks callbacks = {on_frame, on_connected, on_closed};
+static const struct link_callbacks callbacks = {on_frame, on_connected, on_closed, on_drained};
 
 /* -- dialling --------------------------------------------------------------------------------------------------------------- */
 static void dial(struct client *client, struct client_server *server, const struct sockaddr *to) {
@@ -252,7 +285,7 @@ static void resolved(uv_getaddrinfo_t *work, int status, struct addrinfo *found)
     client->resolving--;
     resolve->server->resolving = false;
     if (!client->stopping && !client->trying && status == 0 && found) {
-        dial(client, resolve->server, found->ai_addr);
+        dial(client, resolve->server, address_next(&resolve->server->turn, found));
     } else {
         server_failed(resolve->server, RESOLVED_AGAIN_MS);
         if (!client->stopping && status != 0) log_warn("client", "an address to join does not resolve address=%s reason=\"%s\"", resolve->server->address, uv_strerror(status));
@@ -281,13 +314,29 @@ static void dial_server(struct client *client, struct client_server *server) {
 
 static void dial_next(struct client *client) {
     if (client->current || client->trying || client->stopping) return;
-    struct client_server *server = server_best(client, clock_mono_ms());
+    struct client_server *server = server_best(client, clock_mono_ms(), NULL);
     if (server) dial_server(client, server);
 }
 
 /* -- time ----------------------------------------------------------------------------------------------------------------------- */
+/* Bytes of a large frame count as much as whole ones. */
+static void hear(struct client_conn *conn, uint64_t now_ms) {
+    uint64_t received = link_received(conn->wire);
+    if (received == conn->received) return;
+    conn->received = received;
+    conn->heard_ms = now_ms;
+    conn->asked_ms = conn->pinged_ms = 0;
+}
+
+/* The ping is still behind others of this agent's bytes, and these are on their way: nobody can have answered it. */
+static bool ping_moves(struct client_conn *conn) {
+    uint64_t before = conn->delivered;
+    conn->delivered = link_delivered(conn->wire);
+    return conn->delivered < conn->ping_at && conn->delivered > before;
+}
+
 static void watch(struct client *client, struct client_conn *conn, uint64_t now_ms) {
-    if (!conn->greeted) {
+    if (!conn->greeted || conn == client->trying) {
         if (now_ms - conn->since_ms > HELLO_MOST_MS) link_close(conn->wire);
         return;
     }
@@ -296,6 +345,8 @@ static void watch(struct client *client, struct client_conn *conn, uint64_t now_
         link_close(conn->wire);
         return;
     }
+    hear(conn, now_ms);
+    if (conn->pinged_ms && ping_moves(conn)) conn->pinged_ms = now_ms;
     if (conn->pinged_ms && now_ms - conn->pinged_ms >= CLIENT_SILENT_MS) {
         log_warn("client", "a server does not answer, its connection is left server=%s ms=%llu", conn->server ? conn->server->address : "?",
                  (unsigned long long)(now_ms - conn->heard_ms));
@@ -303,18 +354,57 @@ static void watch(struct client *client, struct client_conn *conn, uint64_t now_
         return;
     }
     bool ask = conn->asked_ms && now_ms - conn->asked_ms >= ASK_AGAIN_MS;
-    if (conn->pinged_ms || (!ask && now_ms - conn->heard_ms < IDLE_MS)) return;
+    if (conn->pinged_ms || (!ask && now_ms - conn->heard_ms < (client->fetch_count ? IDLE_MS : UNUSED_MS))) return;
     conn->pinged_ms = now_ms;
+    conn->delivered = link_delivered(conn->wire);
     link_send(conn->wire, PEER_PING, (struct slice){0});
+    conn->ping_at = link_queued(conn->wire);
     link_flush(conn->wire);
 }
 
 /* Back to the server that this agent belongs to. */
 static void rebalance(struct client *client, uint64_t now_ms) {
     if (!client->current || client->trying || now_ms < client->rebalance_ms) return;
-    struct client_server *best = server_best(client, now_ms);
+    struct client_server *best = server_best(client, now_ms, NULL);
     client->rebalance_ms = now_ms + REBALANCE_MS + rng_below(&client->rng, REBALANCE_MS);
     if (best && best->listed && best != client->current->server) dial_server(client, best);
+}
+
+static void seek_leader(struct client *client, uint64_t now_ms) {
+    const struct client_conn *current = client->current;
+    if (!current || client->trying || !current->leave_ms || now_ms < current->leave_ms) return;
+    struct client_server *best = server_best(client, now_ms, current->server);
+    if (best && best->listed) dial_server(client, best);
+}
+
+/* The other cluster that all the servers belong to now, as they said themselves: those that the agent was told of by its cluster, or, without
+ * any, those to join by. 0: none. */
+static uint64_t other_cluster(struct client *client) {
+    bool listed = false;
+    uint64_t id = 0;
+    LIST_FOREACH(item, &client->servers) listed = listed || LIST_ENTRY(item, struct client_server, link)->listed;
+    LIST_FOREACH(item, &client->servers) {
+        const struct client_server *server = LIST_ENTRY(item, struct client_server, link);
+        if (server->listed != listed) continue;
+        if (!server->other_cluster || (id && server->other_cluster != id)) return 0;
+        id = server->other_cluster;
+    }
+    return id;
+}
+
+/* The servers were founded anew, with empty folders: this agent goes with them. */
+static void change_cluster(struct client *client, uint64_t now_ms) {
+    if (client->current || !client->cluster_id || now_ms - client->lost_ms < OTHER_CLUSTER_MS) return;
+    uint64_t id = other_cluster(client);
+    if (!id) return;
+    log_warn("client", "every server known belongs to another cluster of the same name now, and so does this agent from now on before=%016llx now=%016llx",
+             (unsigned long long)client->cluster_id, (unsigned long long)id);
+    client->cluster_id = id;
+    LIST_FOREACH(item, &client->servers) {
+        struct client_server *server = LIST_ENTRY(item, struct client_server, link);
+        server->next_ms = server->backoff_ms = server->other_cluster = 0;
+    }
+    client_fetch_anew(client);
 }
 
 void client_link_tick(struct client *client, uint64_t now_ms) {
@@ -327,7 +417,9 @@ void client_link_tick(struct client *client, uint64_t now_ms) {
         }
         watch(client, conn, now_ms);
     }
+    change_cluster(client, now_ms);
     dial_next(client);
+    seek_leader(client, now_ms);
     rebalance(client, now_ms);
     if (client->current || client->told_lost || now_ms - client->lost_ms < 2000) return;
     client->told_lost = true;

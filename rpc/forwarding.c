@@ -11,6 +11,7 @@
 
 #define BUCKETS 1024
 #define FRAME_BYTES_MAX (8u << 20)     /* of commands in one frame */
+#define ONWARD_WAIT_MS 1000            /* for a leader: a client agent, told that there is none, may try another server */
 
 /* Ours, on their way to a leader. */
 struct sent {
@@ -229,7 +230,7 @@ static void write_done(struct node_proposal *proposal, int error, const void *da
 }
 
 static void take_writes(struct forwarding *f, uint64_t from, struct slice payload, uint64_t now_ms) {
-    uint64_t deadline_ms = f->edge.onward ? now_ms + RPC_LEADER_WAIT_MS : UINT64_MAX;
+    uint64_t deadline_ms = f->edge.onward ? now_ms + ONWARD_WAIT_MS : UINT64_MAX;
     Pb__PeerWrites *writes = pb__peer_writes__unpack(NULL, payload.size, (const uint8_t *)payload.data);
     if (!writes) { log_warn("peer", "commands that do not decode from=%016llx", (unsigned long long)from); return; }
     for (size_t i = 0; i < writes->n_writes; i++) {

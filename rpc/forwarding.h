@@ -26,7 +26,8 @@ struct forwarding_edge {
     void (*read)(void *data, struct node_read *read);                    /* node_read */
     void (*read_answer)(void *data, uint64_t context, uint64_t index, int error);      /* node_read_answer */
     void (*renew)(void *data, struct rpc_renew *renew);                  /* leases_renew_here */
-    /* What is served is for client agents: it may go on to the server that leads, and waits for one as requests of this server's own do. */
+    /* What is served is for client agents: it may go on to the server that leads, and waits a second for one; CO_NOLEADER then, which lets the
+     * agent ask another server. */
     bool onward;
     unsigned mutations;                                                  /* enum forwarding_mutation; 0 outside of the simulator */
 };

@@ -1,14 +1,18 @@
 #include "rpc/link.h"
 
+#include <linux/sockios.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 
 #include "base/check.h"
 #include "base/memory.h"
 
 #define HEAD 5
 #define READ_ROOM (64 * 1024)
+#define SHORT_BYTES (128 * 1024)
 
 struct link {
     uv_tcp_t tcp;
@@ -22,6 +26,7 @@ struct link {
     struct buffer in;               /* bytes that are not a whole frame yet */
     struct buffer out, sending;     /* queued; with the kernel */
     size_t frame_at;                /* of the frame being built in `out` */
+    uint64_t received, flushed;     /* flushed: given to libuv */
 };
 
 static void freed(uv_handle_t *handle) {
@@ -78,6 +83,7 @@ static void arrived(uv_stream_t *stream, ssize_t size, const uv_buf_t *room) {
     (void)room;
     if (size < 0) { end(link, CO_IO); return; }
     link->in.size += (size_t)size;
+    link->received += (uint64_t)size;
     take_frames(link);
 }
 
@@ -121,8 +127,9 @@ static void written(uv_write_t *write, int status) {
     link->writing = false;
     if (link->sending.capacity > (1 << 20)) buffer_free(&link->sending);
     if (link->closing) return;
-    if (status != 0) end(link, CO_IO);
-    else link_flush(link);
+    if (status != 0) { end(link, CO_IO); return; }
+    link_flush(link);
+    if (!link->writing && !link->closing && link->callbacks.drained) link->callbacks.drained(link->data, link);
 }
 
 void link_flush(struct link *link) {
@@ -134,6 +141,7 @@ void link_flush(struct link *link) {
     uv_buf_t bytes = uv_buf_init(link->sending.data, (unsigned)link->sending.size);
     link->write.data = link;
     link->writing = true;
+    link->flushed += link->sending.size;
     if (uv_write(&link->write, (uv_stream_t *)&link->tcp, &bytes, 1, written) != 0) {
         link->writing = false;
         end(link, CO_IO);
@@ -141,6 +149,20 @@ void link_flush(struct link *link) {
 }
 
 size_t link_backlog(const struct link *link) { return link->out.size + (link->writing ? link->sending.size : 0); }
+
+void link_keep_short(struct link *link) {
+    int fd, bytes = SHORT_BYTES;
+    if (uv_fileno((uv_handle_t *)&link->tcp, &fd) == 0) (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
+}
+
+uint64_t link_received(const struct link *link) { return link->received; }
+uint64_t link_queued(const struct link *link) { return link->flushed + link->out.size; }
+
+uint64_t link_delivered(const struct link *link) {
+    int fd, waits = 0;
+    if (uv_fileno((const uv_handle_t *)&link->tcp, &fd) != 0 || ioctl(fd, SIOCOUTQ, &waits) != 0) return 0;
+    return link->flushed - uv_stream_get_write_queue_size((const uv_stream_t *)&link->tcp) - (uint64_t)waits;
+}
 
 /* -- life -------------------------------------------------------------------------------------------------------- */
 static struct link *link_new(uv_loop_t *loop, const struct link_callbacks *callbacks, void *data) {

@@ -23,6 +23,8 @@ struct link_callbacks {
     /* It ended by itself (CO_IO, CO_TIMEOUT, CO_CORRUPT: not our protocol, CO_TOOLARGE) or by link_close (CO_CLOSED). Called exactly
      * once; the link is freed when it returns. */
     void (*closed)(void *data, struct link *link, int error);
+    /* The kernel has taken what was queued: there is room for more. NULL: not wanted. */
+    void (*drained)(void *data, struct link *link);
 };
 
 /* Dials `to` from `from` (NULL: any address). `data` goes to the callbacks. */
@@ -45,6 +47,13 @@ struct buffer *link_frame_begin(struct link *link, uint8_t type);
 void link_frame_end(struct link *link);
 void link_flush(struct link *link);
 size_t link_backlog(const struct link *link);       /* bytes not yet taken by the kernel */
+/* The kernel keeps little that is not sent yet, so that a frame that is queued now is not long behind those before. Where bulk and urgent share a link. */
+void link_keep_short(struct link *link);
+/* Counted since the link began, frames' heads included: what arrived, whole frames or not; what was queued; of that, what the other side's kernel
+ * has acknowledged (a system call). */
+uint64_t link_received(const struct link *link);
+uint64_t link_queued(const struct link *link);
+uint64_t link_delivered(const struct link *link);
 bool link_dialled(const struct link *link);
 void link_remote(const struct link *link, char text[64]);     /* "IP:port" */
 

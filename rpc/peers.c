@@ -30,6 +30,8 @@ struct target {
     char name[128];                    /* as given, with port */
     uint64_t id;                       /* who answers there; 0: not known yet */
     bool self, dialling;
+    struct address_turn turn;          /* of a name's addresses */
+    bool others;                       /* somebody else than this server may be there, too */
     uint64_t next_ms, backoff_ms;
 };
 
@@ -157,6 +159,7 @@ static bool fits(struct contact *contact, const Pb__PeerHello *hello) {
     char why[HELLO_WHY];
     enum hello_verdict verdict = hello_judge(&self, hello, &contact->info.terms, why);
     if (verdict == HELLO_OK) return true;
+    if (verdict == HELLO_OTHER_CLUSTER && hello->agent) say_hello(contact); /* it learns which */
     if (hello->node != contact->info.node) snprintf(contact->info.node, sizeof contact->info.node, "%.64s", hello->node);
     refuse(contact, (int)verdict, why);
     return false;
@@ -203,7 +206,7 @@ static void take_hello(struct contact *contact, struct slice payload) {
     if (hello->agent) {
         take_agent(contact, hello);
     } else if (hello->id == peers->id) {
-        if (contact->target) contact->target->self = true;
+        if (contact->target) contact->target->self = !contact->target->others;
         link_close(contact->wire);
     } else if (contact->info.id == hello->id) {      /* again: it has learned where it belongs */
         if (fits(contact, hello)) contact->info.has_log = hello->has_log || contact->info.has_log, contact->info.cluster_id = hello->cluster_id;
@@ -245,7 +248,7 @@ static void on_closed(void *data, struct link *wire, int error) {
         target->dialling = false;
         target->backoff_ms = target->backoff_ms ? target->backoff_ms * 2 : RETRY_LEAST_MS;
         if (target->backoff_ms > RETRY_MOST_MS) target->backoff_ms = RETRY_MOST_MS;
-        target->next_ms = clock_mono_ms() + target->backoff_ms;
+        target->next_ms = address_failed(&target->turn) ? 0 : clock_mono_ms() + target->backoff_ms;
     }
     if (contact->greeted) {
         if (!peers->stopping) log_warn("peer", "connection lost node=%s address=%s reason=\"%s\"", contact->info.node, contact->info.address, co_strerror(error));
@@ -259,7 +262,7 @@ static void on_closed(void *data, struct link *wire, int error) {
     finish_stop(peers);
 }
 
-static const struct link_callbacks link_callbacks = {on_frame, on_connected, on_closed};
+static const struct link_callbacks link_callbacks = {.frame = on_frame, .connected = on_connected, .closed = on_closed};
 
 static struct contact *contact_new(struct peers *peers, struct target *target) {
     struct contact *contact = mem_zalloc(sizeof *contact);
@@ -291,7 +294,8 @@ static void resolved(uv_getaddrinfo_t *work, int status, struct addrinfo *found)
     struct resolve *resolve = CONTAINER_OF(work, struct resolve, work);
     struct peers *peers = resolve->peers;
     peers->resolving--;
-    if (status == 0 && found && !peers->stopping) dial(peers, resolve->target, found->ai_addr);
+    resolve->target->others = found && found->ai_next;
+    if (status == 0 && found && !peers->stopping) dial(peers, resolve->target, address_next(&resolve->target->turn, found));
     else resolve->target->dialling = false, resolve->target->next_ms = clock_mono_ms() + RETRY_MOST_MS;
     uv_freeaddrinfo(found);
     free(resolve);

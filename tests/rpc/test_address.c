@@ -56,3 +56,22 @@ Test(address, an_ip_or_a_name) {
     static const char *const names[] = {"host", "10.0.0", "10.0.0.256", "", "1.2.3.4.5", ":::"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) cr_expect(!address_ip(names[i], "1", &out), "%s", names[i]);
 }
+
+Test(address, all_addresses_of_a_name_are_tried_in_turn) {
+    struct sockaddr addresses[3];
+    struct addrinfo found[3] = {{.ai_addr = &addresses[0], .ai_next = &found[1]}, {.ai_addr = &addresses[1], .ai_next = &found[2]}, {.ai_addr = &addresses[2]}};
+    struct address_turn turn = {0};
+    for (unsigned round = 0; round < 2; round++) {
+        for (unsigned i = 0; i < 3; i++) {
+            cr_expect_eq(address_next(&turn, found), &addresses[i]);
+            cr_expect_eq(address_failed(&turn), i < 2, "the round is over after the last");
+        }
+    }
+    /* What it resolves to changes. */
+    cr_expect_eq(address_next(&turn, found), &addresses[0]);
+    cr_expect_eq(address_next(&turn, &found[1]), &addresses[2]);
+    cr_expect_eq(address_next(&turn, &found[2]), &addresses[2]);
+    cr_expect(!address_failed(&turn));
+    struct address_turn no_name = {0};
+    cr_expect(!address_failed(&no_name));
+}

@@ -5,13 +5,21 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <arpa/inet.h>
+
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "kv/kv.h"
 #include "registry/catalog.h"
+#include "rpc/agents.h"
 #include "rpc/client.h"
 #include "rpc/operator.h"
+#include "rpc/hello.h"
+#include "rpc/link.h"
+#include "rpc/peer.pb-c.h"
+#include "rpc/peers.h"
 #include "servers.h"
 
 #define SERVERS  3
@@ -313,6 +321,82 @@ static void nobody_answers(void) {
     agent_end(&agent);
 }
 
+/* -- large answers ------------------------------------------------------------------------------------------------------------- */
+/* More than a server queues for an agent. */
+#define LARGE_VALUE (8u << 20)
+#define LARGE_COUNT 17
+static_assert((size_t)LARGE_VALUE * LARGE_COUNT > AGENTS_BACKLOG_MAX, "more than may wait in a connection");
+
+static const Pb__KvRequest all_of_it = {.base = PROTOBUF_C_MESSAGE_INIT(&pb__kv_request__descriptor), .key = {5, (uint8_t *)(uintptr_t)"large"}};
+
+static void write_large(void) {
+    char *value = mem_zalloc(LARGE_VALUE), key[16];
+    for (unsigned i = 0; i < LARGE_COUNT; i++) {
+        snprintf(key, sizeof key, "large%02u", i);
+        server_put_bytes(&servers[0], key, slice_make(value, LARGE_VALUE));
+    }
+    free(value);
+}
+
+static size_t large_size;
+static void on_large(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched) {
+    if (fetched) large_size = fetched->records.size;
+    on_fetched(fetch, error, fetched);
+}
+
+static void a_large_answer_arrives_whole(void) {
+    struct asked asked = {.fetch = {.type = &query_kv_list, .freshness = RPC_DEFAULT, .done = on_large}};
+    CHECK(uv_sem_init(&asked.done, 0) == 0);
+    rpc_fetch(agent.rpc, &asked.fetch, &all_of_it.base);
+    uv_sem_wait(&asked.done);
+    CHECK(asked.error == CO_OK && large_size > (size_t)LARGE_VALUE * LARGE_COUNT);
+    uv_sem_destroy(&asked.done);
+}
+
+static void say(int fd, uint8_t type, const ProtobufCMessage *message) {
+    uint8_t frame[512];
+    size_t size = message ? protobuf_c_message_get_packed_size(message) : 0;
+    CHECK(size + 5 <= sizeof frame);
+    put_le32((char *)frame, (uint32_t)size);
+    frame[4] = type;
+    if (message) protobuf_c_message_pack(message, frame + 5);
+    CHECK(send(fd, frame, size + 5, 0) == (ssize_t)size + 5);
+}
+
+static size_t hear(int fd, uint8_t *type) {
+    static char room[1 << 20];
+    char head[5];
+    CHECK(recv(fd, head, sizeof head, MSG_WAITALL) == sizeof head);
+    size_t size = get_le32(head);
+    CHECK(size <= sizeof room && (size == 0 || recv(fd, room, size, MSG_WAITALL) == (ssize_t)size));
+    *type = (uint8_t)head[4];
+    return size;
+}
+
+/* An agent that reads slowly is answered its ping in the middle of a large answer. */
+static void a_ping_is_answered_between_two_pieces(void) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    to.sin_port = htons((uint16_t)atoi(strchr(servers[0].address, ':') + 1));
+    int fd = socket(AF_INET, SOCK_STREAM, 0), small = 65536;
+    CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small) == 0 && connect(fd, (struct sockaddr *)&to, sizeof to) == 0);
+    Pb__PeerHello hello = PB__PEER_HELLO__INIT;
+    hello.protocol = (char *)HELLO_PROTOCOL, hello.version_least = HELLO_VERSION_AGENT, hello.version_most = HELLO_VERSION_MOST;
+    hello.cluster = (char *)"dc1", hello.id = 99, hello.address = (char *)"127.0.0.1", hello.node = (char *)"slow", hello.agent = true;
+    say(fd, PEER_HELLO, &hello.base);
+    uint8_t request[64], type = 0;
+    Pb__PeerFetch ask = PB__PEER_FETCH__INIT;
+    ask.number = 1, ask.query = query_kv_list.number;
+    ask.request = (ProtobufCBinaryData){protobuf_c_message_pack(&all_of_it.base, request), request};
+    say(fd, PEER_FETCH, &ask.base);
+    while (type != PEER_FETCHED) hear(fd, &type);
+    say(fd, PEER_PING, NULL);
+    size_t before = 0;
+    while (type != PEER_PING) before += hear(fd, &type);
+    printf("a ping was answered after %zu KiB of a large answer\n", before >> 10);
+    CHECK(before < (4u << 20));
+    close(fd);
+}
+
 int main(void) {
     static const char *join[SERVERS + 1];
     nobody_answers();
@@ -320,6 +404,9 @@ int main(void) {
     for (unsigned i = 0; i < SERVERS; i++) join[i] = servers[i].address;
     agent_start(&agent, join);
     many_threads();
+    write_large();
+    a_large_answer_arrives_whole();
+    a_ping_is_answered_between_two_pieces();
     stop_while_some_wait();
     agent_end(&agent);
     agent_start(&agent, join);
