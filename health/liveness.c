@@ -47,6 +47,7 @@ struct liveness {
     struct rng rng;
     void (*left)(void *data);
     void *left_data;
+    bool stands;                         /* ASKING, though `id` is not known to have ended: it is to be replaced */
     unsigned closing;
 };
 
@@ -158,6 +159,7 @@ static void tell_taken(struct liveness *liveness, const char *text) {
 static void granted(struct liveness *liveness, const struct question *question) {
     if (question->error == CO_OK && question->refused == CO_OK) {
         memcpy(liveness->id, liveness->asked, sizeof liveness->id);
+        liveness->stands = false;
         if (liveness->told_ms) log_info("health", "this node's name is free, its lease is granted node=%s", liveness->local->config.node);
         liveness->told_ms = 0;
         renew_later(liveness);
@@ -181,7 +183,7 @@ static void granted(struct liveness *liveness, const struct question *question) 
 
 /* The leader says when it took in a backup last. What that lacks nobody would miss: the lease may well stand in it. */
 static void renewed(struct liveness *liveness, uint64_t restored) {
-    renew_later(liveness);
+    if (liveness->state == HELD) renew_later(liveness);
     if (restored == 0 || restored == liveness->restored) return;
     liveness->restored = restored;
     log_info("health", "the servers have taken in a backup: the catalog is compared with what is here index=%" PRIu64, restored);
@@ -191,7 +193,17 @@ static void renewed(struct liveness *liveness, uint64_t restored) {
 static void ended(struct liveness *liveness) {
     log_warn("health", "the lease of this node has ended, a new one is asked for node=%s", liveness->local->config.node);
     liveness->next_ms = 0;
+    liveness->stands = false;
     become(liveness, ASKING);
+}
+
+void liveness_replace(struct liveness *liveness, const char *lease) {
+    if (liveness->state != HELD || strcmp(lease, liveness->id) != 0) return; /* it is void, or will be */
+    log_debug("health", "a write may be on its way yet: this node's lease is granted anew node=%s", liveness->local->config.node);
+    liveness->next_ms = 0;
+    liveness->stands = true;
+    become(liveness, ASKING);
+    uv_async_send(&liveness->wake);
 }
 
 static void left(struct liveness *liveness) {
@@ -212,8 +224,8 @@ static void collect(struct liveness *liveness) {
     if (question->what == GRANT) granted(liveness, question);
     else if (question->what == LEAVE) left(liveness);
     else if (question->error == CO_OK) renewed(liveness, question->renew.restored);
-    else if (question->error == CO_NOTFOUND) ended(liveness);
-    else later(liveness);
+    else if (liveness->state == HELD && question->error == CO_NOTFOUND) ended(liveness);
+    else if (liveness->state == HELD) later(liveness);
     question_free(question);
 }
 
@@ -225,7 +237,7 @@ static void act(struct liveness *liveness) {
     collect(liveness);
     uint64_t now_ms = clock_mono_ms(), at_ms = liveness->next_ms;
     if (liveness->left) {
-        if (!liveness->out && liveness->state == HELD) ask_leave(liveness);
+        if (!liveness->out && (liveness->state == HELD || liveness->stands)) ask_leave(liveness);
         else if (!liveness->out || now_ms >= liveness->leave_by_ms) left(liveness);
         at_ms = liveness->leave_by_ms;
     } else if (!liveness->out && liveness->state != LEFT && now_ms >= liveness->next_ms) {

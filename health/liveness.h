@@ -2,6 +2,7 @@
  * few times in each of its periods, and granted anew when it has ended (this host was cut off, or stood still, for longer than its TTL).
  *
  *     ASKING --granted--> HELD --ended--> ASKING
+ *      |                 '--replaced--> ASKING: what still goes by the lease before becomes void
  *        '--another agent has the name--> WAITING: asks every second, says so once a minute
  *        '--the cluster is too old for leases--> WITHOUT: asks now and then
  *
@@ -23,6 +24,9 @@ bool liveness_may_write(const struct liveness *liveness);
 const char *liveness_lease(const struct liveness *liveness);
 /* The servers refused a write because the lease does not stand. */
 void liveness_lost(struct liveness *liveness);
+/* A write that went by this lease may still arrive, nobody knows when: a new lease takes the place of that one, if it is held, so that the servers
+ * refuse the write. The node stays alive all the while; nothing is written until the new lease stands. */
+void liveness_replace(struct liveness *liveness, const char *lease);
 /* The node leaves in order: it is removed from the catalog at once. `done` on the loop, also when that failed or took longer than 5 s.
  * Nothing is renewed or asked for afterwards. */
 void liveness_leave(struct liveness *liveness, void (*done)(void *data), void *data);

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 
 #define COMPARE_MS       60000
 #define BACKOFF_LEAST_MS 20
@@ -19,7 +20,8 @@ struct sync_write {
     struct rpc_write write;
     uv_mutex_t lock;
     struct sync *sync; /* NULL: nobody wants to know any more */
-    bool ended, by_lease;
+    bool ended;
+    char lease[UUID_TEXT_SIZE + 1]; /* that it goes by; empty: none */
     int error, refused;
     char text[200];
 };
@@ -116,7 +118,7 @@ static void failed(struct sync *sync, int error) {
 /* The servers do not take it. Of a batch it is not known which part: each goes by itself. */
 static void refused(struct sync *sync, const struct sync_write *out) {
     land(sync);
-    if (out->refused == CO_NOTFOUND && out->by_lease) { /* this node's lease is over: nothing is wrong with what it wrote */
+    if (out->refused == CO_NOTFOUND && *out->lease) { /* this node's lease is over: nothing is wrong with what it wrote */
         put_back(sync);
         sync->lease_lost = true;
         return;
@@ -159,8 +161,13 @@ static void collect(struct sync *sync) {
     sync->batch_count = 0;
     sync->node_flying = false;
     local_unlock(sync->local);
+    char lease[sizeof out->lease];
+    memcpy(lease, out->lease, sizeof lease);
+    bool on_its_way = out->error == CO_UNKNOWN_OUTCOME;
     write_free(out);
     local_waiters_look(sync->local);
+    /* It may arrive yet, after the comparison: not before it is void is the catalog looked at. */
+    if (on_its_way && *lease) liveness_replace(sync->local->liveness, lease);
     if (sync->lease_lost) liveness_lost(sync->local->liveness);
     sync->lease_lost = false;
 }
@@ -203,7 +210,8 @@ static bool submit(struct sync *sync, uint64_t now) {
     struct sync_write *out = mem_zalloc(sizeof *out);
     out->write.done = on_written;
     out->sync = sync;
-    out->by_lease = local->liveness && liveness_lease(local->liveness);
+    const char *lease = local->liveness ? liveness_lease(local->liveness) : NULL;
+    if (lease) memcpy(out->lease, lease, UUID_TEXT_SIZE);
     CHECK(uv_mutex_init(&out->lock) == 0);
     sync->out = out;
     /* The message points into records that only change under the lock; rpc encodes it before it returns. */
@@ -239,7 +247,9 @@ static void collect_read(struct sync *sync) {
     if (!sync->read) return;
     int error = sync_read_take(sync, &catalog);
     if (error == CO_AGAIN) return;
-    if (error == CO_OK) {
+    if (sync->local->liveness && !liveness_may_write(sync->local->liveness)) {
+        sync->compare_wanted = true; /* whose the records are cannot be told now */
+    } else if (error == CO_OK) {
         compare_now(sync, &catalog);
     } else {
         log_debug("health", "catalog not read: %s", co_strerror(error));

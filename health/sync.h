@@ -4,6 +4,10 @@
  * comparison with the catalog is made at the start, when an outcome is unknown, and about once a minute; it finds what others
  * changed or lost, and what this agent wrote there and does not know any more (which goes).
  *
+ * A write of unknown outcome may arrive much later (its server stood still, the kernel sends again what a closed connection still had), and
+ * would undo what was written after it. So the node lease is replaced first (liveness_replace): then all that names the one before is
+ * refused, and only then is the catalog compared. That is one entry for each such write.
+ *
  * Whose a record is: while this agent holds its node lease (so nobody else is this node, and the cluster knows the label) all that it
  * writes is labelled by_agent. Under its node it removes only what is labelled; what others registered there stays as they left it, unless
  * a service or check of the same id is registered here: then that one stands.

@@ -14,7 +14,8 @@
  *      reaped    reconnect_timeout after it died the leader has the node removed (LEASE_REAP); a change of leader begins the wait anew
  *   If the node is not in the catalog when the lease ends, nothing is marked and no note is made. A node that is removed takes its note along;
  *   its lease stays.
- *   Things may be bound to a node lease too: they are removed whenever that lease ends, by a takeover as well.
+ *   Things may be bound to a node lease too: they are removed whenever that lease ends, by a takeover as well, and agents
+ *   take over from themselves whenever they lost a write.
  *
  * How commands name a lease (all fields of cluster version 3; a lease that does not stand is refused with CO_NOTFOUND, "lease \"ID\" is not
  * known: it has expired or was revoked; register again"):
@@ -24,7 +25,8 @@
  *                                of the node alone, without service and checks, binds anew; another that names no lease leaves it as it is
  *   RegisterCommand.by_lease, CatalogBatchCommand.by_lease
  *                                binds nothing: the command is of the agent that holds this node lease, and is refused when that is over.
- *                                What a dead or replaced agent still has on its way can then change nothing
+ *                                What a dead or replaced agent still has on its way can then change nothing; nor can what an agent has lost
+ *                                sight of, once its lease was granted anew (health/sync.h). It is the id that counts, not the node
  *   KvCommand.lease              binds the key; every later write of the key says anew whether, and to which lease it is bound
  *
  * Time: the leader counts (registry/lease_timers.h), renewals are no commands (rpc_renew). An expiry carries the term of the leader that

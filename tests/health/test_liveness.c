@@ -181,6 +181,46 @@ Test(liveness, a_refused_write_is_noticed) {
     agent_free(agent);
 }
 
+static uint64_t health_index(struct agent *agent) {
+    struct arena arena = {0};
+    const Pb__Check *check = fake_rpc_check(agent->rpc, &arena, NODE, "serfHealth");
+    uint64_t index = check ? check->modify_index : 0;
+    arena_free(&arena);
+    return index;
+}
+
+/* What was lost on its way arrives after it was written anew, and after that was changed again: it comes to nothing. */
+Test(liveness, a_late_write_undoes_nothing) {
+    struct agent *agent = stopped(true);
+    char first[40], second[40], third[40];
+    agent->lease_ttl_ns = 1000 * TTL_NS;
+    agent_start(agent);
+    service(agent, "web");
+    UNTIL(lease(agent, first) && alive(agent) && service_there(agent, "web") && local_synced(agent->local));
+    uint64_t alive_since = health_index(agent), writes = fake_rpc_writes(agent->rpc);
+    fake_rpc_delay(agent->rpc, 1);
+    cr_assert_eq(local_service_deregister(agent->local, slice_text("web")), CO_OK);
+    UNTIL(!service_there(agent, "web") && local_synced(agent->local));
+    cr_assert_eq(fake_rpc_writes(agent->rpc), writes + 2, "a lease, and the write again");
+    cr_assert(lease(agent, second) && strcmp(first, second) != 0);
+    service(agent, "web");
+    UNTIL(service_there(agent, "web") && local_synced(agent->local));
+    fake_rpc_delay(agent->rpc, 1);
+    service(agent, "ghost");
+    UNTIL(service_there(agent, "ghost") && local_synced(agent->local));
+    cr_assert_eq(local_service_deregister(agent->local, slice_text("ghost")), CO_OK);
+    UNTIL(!service_there(agent, "ghost") && local_synced(agent->local));
+    fake_rpc_late(agent->rpc);
+    cr_assert(service_there(agent, "web") && !service_there(agent, "ghost"));
+    cr_assert_eq(health_index(agent), alive_since, "nobody is told that it lives");
+    writes = fake_rpc_writes(agent->rpc);
+    cr_assert(lease(agent, third));
+    service(agent, "more");
+    UNTIL(service_there(agent, "more") && local_synced(agent->local));
+    cr_assert_eq(fake_rpc_writes(agent->rpc), writes + 1, "the same lease for what is not lost");
+    agent_free(agent);
+}
+
 Test(liveness, waits_while_another_has_the_name) {
     struct agent *agent = stopped(true);
     char id[40];

@@ -223,6 +223,9 @@ Test(leases, a_node_name_has_one_owner, .init = setup, .fini = teardown) {
     cr_assert(lease_grant(&world, id[2], "n1", 1).yes, "the same agent, started again");
     cr_expect_str_eq(lease_holds(&world, id[0]), "gone");
     cr_expect_str_eq(node_state(&world, "n1"), "serfHealth=passing ");
+    cr_expect_eq(lease_register(&world, &(struct registration){.node = "n1", .service = "late", .skip = true, .by = id[0]}).error, CO_NOTFOUND,
+                 "what the lease before had on its way");
+    cr_expect(lease_register(&world, &(struct registration){.node = "n1", .service = "now", .skip = true, .by = id[2]}).yes);
     cr_expect_not(is_there("a"));
     cr_expect_str_eq(dead_nodes(&world), "");
     cr_expect_eq(lease_grant(&world, id[3], "n1", 2).error, CO_EXISTS);
