@@ -303,6 +303,17 @@ Test(sync, tags_are_the_catalogs_where_it_may_override_them) {
         usleep(2000);
     }
     cr_assert_str_eq(fake_rpc_service(agent->rpc, &arena, NODE, "eto")->tags[0], "theirs");
+    /* They survive the agent, whose definitions still say something else. */
+    agent_stop(agent);
+    fake_rpc_leader(agent->rpc, false);
+    agent_start(agent);
+    register_service(agent, "{\"Name\":\"eto\",\"Tags\":[\"mine\"],\"EnableTagOverride\":true}");
+    fake_rpc_leader(agent->rpc, true);
+    UNTIL(local_synced(agent->local));
+    cr_assert_str_eq(fake_rpc_service(agent->rpc, &arena, NODE, "eto")->tags[0], "theirs");
+    register_service(agent, "{\"Name\":\"eto\",\"Tags\":[\"new\"],\"EnableTagOverride\":true}");
+    cr_assert_eq(wait_synced(agent, 10000), CO_OK);
+    cr_assert_str_eq(fake_rpc_service(agent->rpc, &arena, NODE, "eto")->tags[0], "new", "said here after that");
     arena_free(&arena);
     agent_free(agent);
 }
