@@ -15,6 +15,9 @@
 #define AGAIN_LEAST_MS 100
 #define AGAIN_MOST_MS  2000
 #define TAKEN_AGAIN_MS 1000
+#define TAKEN_MOST_MS  3000
+#define SHORT_MS       60000          /* whoever loses the lease again and again after such a time is not alone with its name */
+#define LOST_MOST_MS   30000
 #define OLD_AGAIN_MS   5000
 #define RISING_MS      1000
 #define TELL_MS        60000
@@ -43,7 +46,8 @@ struct liveness {
     enum state state;
     char id[UUID_TEXT_SIZE + 1], asked[UUID_TEXT_SIZE + 1];
     struct question *out;
-    uint64_t begun_ms, next_ms, again_ms, told_ms, leave_by_ms, restored;
+    uint64_t begun_ms, next_ms, again_ms, told_ms, leave_by_ms, restored, taken_ms, granted_ms, process;
+    unsigned lost;                       /* so often in a row soon after it was granted */
     struct rng rng;
     void (*left)(void *data);
     void *left_data;
@@ -108,6 +112,7 @@ static void ask_grant(struct liveness *liveness) {
     liveness->asked[UUID_TEXT_SIZE] = 0;
     lease.id = liveness->asked, lease.name = (char *)"node", lease.ttl_ns = config->lease_ttl_ns;
     lease.node = (char *)config->node, lease.node_id = (char *)config->node_id;
+    lease.address = (char *)config->address, lease.process = liveness->process;
     lease.reconnect_timeout_ns = config->reconnect_timeout_ns;
     command.lease = &lease;
     rpc_submit(liveness->local->rpc, &question->write, LEASE_GRANT, &command.base);
@@ -161,12 +166,15 @@ static void granted(struct liveness *liveness, const struct question *question) 
         memcpy(liveness->id, liveness->asked, sizeof liveness->id);
         liveness->stands = false;
         if (liveness->told_ms) log_info("health", "this node's name is free, its lease is granted node=%s", liveness->local->config.node);
-        liveness->told_ms = 0;
+        liveness->told_ms = liveness->taken_ms = 0;
+        liveness->granted_ms = clock_mono_ms();
         renew_later(liveness);
         become(liveness, HELD);
     } else if (question->error == CO_OK && question->refused == CO_EXISTS) {
         tell_taken(liveness, question->text);
-        liveness->next_ms = clock_mono_ms() + TAKEN_AGAIN_MS;
+        liveness->taken_ms = liveness->taken_ms ? liveness->taken_ms * 3 / 2 : TAKEN_AGAIN_MS; /* each time costs an entry */
+        if (liveness->taken_ms > TAKEN_MOST_MS) liveness->taken_ms = TAKEN_MOST_MS;
+        liveness->next_ms = clock_mono_ms() + liveness->taken_ms;
         become(liveness, WAITING);
     } else if (question->error == CO_UNSUPPORTED || (question->error == CO_OK && question->refused == CO_UNSUPPORTED)) {
         if (liveness->state == ASKING && clock_mono_ms() - liveness->begun_ms < RISING_MS) { /* a new cluster: its version is about to rise */
@@ -190,9 +198,18 @@ static void renewed(struct liveness *liveness, uint64_t restored) {
     sync_compare_within(liveness->local->sync, COMPARED_WITHIN_MS);
 }
 
+uint64_t liveness_lost_wait_ms(unsigned lost) {
+    uint64_t wait_ms = TAKEN_AGAIN_MS;
+    if (lost <= 2) return 0;
+    for (unsigned i = 3; i < lost && wait_ms < LOST_MOST_MS; i++) wait_ms *= 2;
+    return wait_ms < LOST_MOST_MS ? wait_ms : LOST_MOST_MS;
+}
+
 static void ended(struct liveness *liveness) {
     log_warn("health", "the lease of this node has ended, a new one is asked for node=%s", liveness->local->config.node);
-    liveness->next_ms = 0;
+    uint64_t now_ms = clock_mono_ms();
+    liveness->lost = now_ms - liveness->granted_ms < SHORT_MS ? liveness->lost + 1 : 1;
+    liveness->next_ms = now_ms + liveness_lost_wait_ms(liveness->lost);
     liveness->stands = false;
     become(liveness, ASKING);
 }
@@ -273,6 +290,7 @@ struct liveness *liveness_new(struct local *local, void (*changed)(struct local 
     struct liveness *liveness = mem_zalloc(sizeof *liveness);
     liveness->local = local, liveness->changed = changed, liveness->begun_ms = clock_mono_ms();
     rng_seed(&liveness->rng, random_u64());
+    liveness->process = random_u64() | 1;
     CHECK(uv_timer_init(local->loop, &liveness->timer) == 0 && uv_async_init(local->loop, &liveness->wake, on_wake) == 0);
     liveness->timer.data = liveness->wake.data = liveness;
     uv_async_send(&liveness->wake);

@@ -3,8 +3,11 @@
  *
  *     ASKING --granted--> HELD --ended--> ASKING
  *      |                 '--replaced--> ASKING: what still goes by the lease before becomes void
- *        '--another agent has the name--> WAITING: asks every second, says so once a minute
+ *        '--another agent has the name--> WAITING: asks every 1 to 3 s, says so once a minute
  *        '--the cluster is too old for leases--> WITHOUT: asks now and then
+ *
+ * Another agent is one with another node id, or with the same one at another address (registry/lease.h). Two on one host that share everything take the
+ * lease from each other: who loses it again and again soon after it was granted asks later and later, up to 30 s.
  *
  * While it is ASKING or WAITING nothing of this node is written to the catalog (sync.h): it may be another's. Only a monotonic clock is looked at.
  * Loop thread only. */
@@ -30,5 +33,8 @@ void liveness_replace(struct liveness *liveness, const char *lease);
 /* The node leaves in order: it is removed from the catalog at once. `done` on the loop, also when that failed or took longer than 5 s.
  * Nothing is renewed or asked for afterwards. */
 void liveness_leave(struct liveness *liveness, void (*done)(void *data), void *data);
+
+/* How long it is not asked for after it was lost so often in a row, each time soon after it was granted. Pure. */
+uint64_t liveness_lost_wait_ms(unsigned lost);
 
 #endif

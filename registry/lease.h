@@ -4,7 +4,10 @@
  *   that entry; each touched thing wakes its watchers once, with removal marks.
  * - A *node lease* is the liveness of a node's agent, granted under the node's name (compared without case, as the catalog does). It has
  *   one owner at a time: while a lease of another node id stands under the name, a grant is refused with CO_EXISTS and a line that says who
- *   has it (the second agent waits and asks again). The same node id takes over at once; the older lease ends, and nothing is marked.
+ *   has it (the second agent waits and asks again). The same node id takes over at once from the same address (the agent
+ *   was started again) or the same process (Lease.process: it replaces its own lease, health/sync.h); the older lease ends, and nothing is
+ *   marked. The same node id from elsewhere waits like any other: images of hosts are copied with their ids. Who says no process (programs
+ *   before it was there) takes over by node id alone, and is taken over from.
  *      granted   the node's check serfHealth passes again, in the same entry, if the node is in the catalog under this node id (or under
  *                none) and has that check; the note that it is dead goes. A node that is not there yet comes with its registration
  *      expired, or ended by an operator

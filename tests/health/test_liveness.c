@@ -10,6 +10,7 @@
 #include "fake_agent.h"
 #include "fake_rpc.h"
 #include "health/definition.h"
+#include "health/liveness.h"
 
 #define DEADLINE_MS 15000
 #define NODE        FAKE_AGENT_NODE
@@ -241,6 +242,26 @@ Test(liveness, waits_while_another_has_the_name) {
     log_level_now = level;
     agent_free(agent);
     log_set_sink(NULL, NULL);
+}
+
+Test(liveness, lost_again_and_again_is_asked_for_later_and_later) {
+    cr_assert_eq(liveness_lost_wait_ms(1), 0);
+    cr_assert_eq(liveness_lost_wait_ms(2), 0);
+    cr_assert_eq(liveness_lost_wait_ms(3), 1000);
+    cr_assert_eq(liveness_lost_wait_ms(5), 4000);
+    cr_assert_eq(liveness_lost_wait_ms(100), 30000);
+    struct agent *agent = stopped(true);
+    char id[40];
+    agent->lease_ttl_ns = TTL_NS / 3;
+    agent_start(agent);
+    for (int i = 0; i < 3; i++) {
+        UNTIL(lease(agent, id));
+        end_lease(agent, id);
+    }
+    uint64_t begun_ms = clock_mono_ms();
+    UNTIL(lease(agent, id));
+    cr_assert_geq(clock_mono_ms() - begun_ms, 900, "another one may have the same idea");
+    agent_free(agent);
 }
 
 /* As before there were leases; and once the cluster knows them it gets one. */
