@@ -12,6 +12,7 @@
 #include "registry/lease.h"
 
 #define RENEWALS      3 /* in a TTL */
+#define RENEWAL_MOST_MS 10000
 #define AGAIN_LEAST_MS 100
 #define AGAIN_MOST_MS  2000
 #define TAKEN_AGAIN_MS 1000
@@ -147,9 +148,14 @@ static void later(struct liveness *liveness) {
     liveness->next_ms = clock_mono_ms() + liveness->again_ms / 2 + rng_below(&liveness->rng, liveness->again_ms);
 }
 
+uint64_t liveness_period_ms(int64_t ttl_ns) {
+    uint64_t period_ms = (uint64_t)ttl_ns / 1000000 / RENEWALS;
+    return period_ms < RENEWAL_MOST_MS ? period_ms : RENEWAL_MOST_MS;
+}
+
 /* A tenth more or less: agents that were started together do not stay together. */
 static void renew_later(struct liveness *liveness) {
-    uint64_t period_ms = (uint64_t)liveness->local->config.lease_ttl_ns / 1000000 / RENEWALS;
+    uint64_t period_ms = liveness_period_ms(liveness->local->config.lease_ttl_ns);
     liveness->again_ms = 0;
     liveness->next_ms = clock_mono_ms() + period_ms - period_ms / 10 + rng_below(&liveness->rng, period_ms / 10 + 1);
 }

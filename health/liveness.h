@@ -1,5 +1,5 @@
-/* This agent's node lease (registry/lease.h): what says to the cluster that this node is alive. It is granted under the node's name, renewed a
- * few times in each of its periods, and granted anew when it has ended (this host was cut off, or stood still, for longer than its TTL).
+/* This agent's node lease (registry/lease.h): what says to the cluster that this node is alive. It is granted under the node's name, renewed
+ * three times in each of its periods, and every 10 s at least (the answer says whether a backup was taken in: then the catalog is compared), and granted anew when it has ended (this host was cut off, or stood still, for longer than its TTL).
  *
  *     ASKING --granted--> HELD --ended--> ASKING
  *      |                 '--replaced--> ASKING: what still goes by the lease before becomes void
@@ -35,6 +35,7 @@ void liveness_replace(struct liveness *liveness, const char *lease);
 void liveness_leave(struct liveness *liveness, void (*done)(void *data), void *data);
 
 /* How long it is not asked for after it was lost so often in a row, each time soon after it was granted. Pure. */
+uint64_t liveness_period_ms(int64_t ttl_ns);     /* from one renewal to the next */
 uint64_t liveness_lost_wait_ms(unsigned lost);
 
 #endif

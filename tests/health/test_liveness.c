@@ -136,6 +136,13 @@ Test(liveness, is_granted_and_renewed) {
     agent_free(agent);
 }
 
+/* However long it lives: by a renewal an agent learns that a backup was taken in. */
+Test(liveness, a_renewal_is_never_far) {
+    cr_assert_eq(liveness_period_ms(TTL_NS), 100);
+    cr_assert_eq(liveness_period_ms(INT64_C(30000000000)), 10000);
+    cr_assert_eq(liveness_period_ms(INT64_C(86400000000000)), 10000);
+}
+
 /* The very first thing that the servers apply of this agent is its lease. */
 Test(liveness, comes_before_everything_else) {
     struct agent *agent = stopped(true);
