@@ -14,6 +14,11 @@
 #define BACKOFF_MOST_MS  1000
 #define REFUSED_AGAIN_MS 5000
 #define OUTPUTS_AT_ONCE  32
+#define LOST_ALONE       2
+#define LOST_ASIDE       3
+#define ASIDE_LEAST_MS   2000
+#define ASIDE_MOST_MS    120000
+#define ASIDE_CHANGED_MS 10000
 
 /* A write on its way. It outlives the sync when that goes first. */
 struct sync_write {
@@ -81,10 +86,14 @@ static void land(struct sync *sync) {
 }
 
 static void delivered(struct sync *sync) {
-    if (sync->node_flying) sync->node_dirty = false;
+    if (sync->node_flying) {
+        sync->node_dirty = false;
+        sync->node_lost = 0;
+        sync->node_due_ms = 0;
+    }
     land(sync);
     for (size_t i = 0; i < sync->batch_count; i++) {
-        sync->batch[i]->alone = false;
+        sync_item_arrived(sync->batch[i]);
         item_release(sync->local, sync->batch[i]);
     }
     sync->backoff_ms = 0;
@@ -106,12 +115,54 @@ static void tried(struct sync *sync, int error) {
     local->failed_error = error;
 }
 
+uint64_t sync_aside_period_ms(unsigned lost) {
+    uint64_t period_ms = ASIDE_LEAST_MS;
+    if (lost < LOST_ASIDE) return 0;
+    for (unsigned i = LOST_ASIDE; i < lost && period_ms < ASIDE_MOST_MS; i++) period_ms *= 4;
+    return period_ms < ASIDE_MOST_MS ? period_ms : ASIDE_MOST_MS;
+}
+
+uint64_t sync_aside_until_ms(const struct item *item) {
+    if (!item->lost_ms) return 0;
+    uint64_t period_ms = sync_aside_period_ms(item->lost);
+    if (item->sequence != item->lost_sequence && period_ms > ASIDE_CHANGED_MS) period_ms = ASIDE_CHANGED_MS;
+    return item->lost_ms + period_ms;
+}
+
+void sync_item_arrived(struct item *item) {
+    item->alone = false;
+    item->lost = 0;
+    item->lost_ms = item->lost_sequence = 0;
+}
+
+/* Did the connection go because of what was in it? Between two losses the servers have answered a comparison. */
+static void lost(struct sync *sync) {
+    uint64_t now = clock_mono_ms();
+    if (sync->node_flying && ++sync->node_lost >= LOST_ASIDE) { /* nothing goes before it */
+        log_warn("health", "the connection is lost whenever this node is written times=%u", sync->node_lost);
+        sync->node_due_ms = now + ASIDE_CHANGED_MS;
+    }
+    for (size_t i = 0; i < sync->batch_count; i++) {
+        struct item *item = sync->batch[i];
+        item->lost++;
+        if (item->lost >= LOST_ALONE) item->alone = true;
+        if (item->lost < LOST_ASIDE || sync->batch_units > 1) continue;
+        item->lost_ms = now;
+        item->lost_sequence = item->flying_sequence;
+        log_warn("health", "the connection is lost whenever this is written, it is set aside: %s id=%s times=%u again_s=%" PRIu64,
+                 item->is_check ? "check" : "service", item->id, item->lost, sync_aside_period_ms(item->lost) / 1000);
+    }
+}
+
 static void failed(struct sync *sync, int error) {
     log_debug("health", "catalog not reached: %s", co_strerror(error));
     land(sync);
     put_back(sync);
     tried(sync, error);
-    if (error == CO_UNKNOWN_OUTCOME) sync->compare_wanted = true;
+    if (error == CO_UNKNOWN_OUTCOME) {
+        lost(sync);
+        sync->compare_wanted = true;
+    }
     later(sync);
 }
 
@@ -205,6 +256,7 @@ static bool submit(struct sync *sync, uint64_t now) {
     local->flying_first = first;
     if (!message) {
         local_unlock(local);
+        arena_reset(&sync->arena);
         return false;
     }
     struct sync_write *out = mem_zalloc(sizeof *out);
@@ -285,10 +337,15 @@ static void sync_act(struct sync *sync) {
         begin_compare(sync);
         return;
     }
+    if (sync->node_dirty && sync->node_due_ms > now) {
+        arm(sync, sync->node_due_ms < sync->compare_ms ? sync->node_due_ms : sync->compare_ms, now);
+        return;
+    }
     if (submit(sync, now)) return;
     local_lock(local);
     uint64_t next = sync->compare_ms < local->output_next_ms ? sync->compare_ms : local->output_next_ms;
     local_unlock(local);
+    if (sync->aside_ms < next) next = sync->aside_ms;
     arm(sync, next, now);
 }
 
@@ -310,6 +367,7 @@ struct sync *sync_new(struct local *local) {
     struct sync *sync = mem_zalloc(sizeof *sync);
     sync->local = local;
     sync->compare_wanted = true;
+    sync->aside_ms = UINT64_MAX;
     rng_seed(&sync->rng, random_u64());
     uv_timer_init(local->loop, &sync->timer);
     sync->timer.data = sync;

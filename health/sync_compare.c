@@ -97,7 +97,7 @@ static void view_make(struct sync *sync, const struct sync_catalog *catalog, str
 /* In sync: need not travel. An item may go away by this. */
 static void settle(struct local *local, struct item *item) {
     list_remove(&item->dirty);
-    item->alone = false;
+    sync_item_arrived(item);
     item_release(local, item);
 }
 

@@ -21,7 +21,8 @@ struct rpc {
     struct list queue, late;
     struct fetches *fetches;
     bool leader, hold, stop, lose_done;
-    unsigned lose, delay;
+    unsigned lose, delay, poisoned;
+    const char *poison;
     _Atomic uint64_t writes, renewals, fetched, cancelled, fenced;
     _Atomic bool fence;
     _Atomic unsigned slow_us;
@@ -89,6 +90,10 @@ static void *rpc_main(void *data) {
         list_remove(&job->link);
         bool leader = rpc->leader, lose = rpc->lose > 0 && job->write, lose_done = rpc->lose_done;
         if (lose) rpc->lose--;
+        if (job->write && rpc->poison && memmem(job->command.data, job->command.size, rpc->poison, strlen(rpc->poison))) {
+            lose = true, lose_done = false;
+            rpc->poisoned++;
+        }
         bool delay = rpc->delay > 0 && job->write;
         if (delay) {
             struct rpc_write *write = job->write;
@@ -178,6 +183,15 @@ void fake_rpc_lose(struct rpc *rpc, unsigned count, bool done) {
     rpc->lose = count;
     rpc->lose_done = done;
     pthread_mutex_unlock(&rpc->lock);
+}
+
+unsigned fake_rpc_poison(struct rpc *rpc, const char *text) {
+    pthread_mutex_lock(&rpc->lock);
+    unsigned count = rpc->poisoned;
+    rpc->poison = text;
+    rpc->poisoned = 0;
+    pthread_mutex_unlock(&rpc->lock);
+    return count;
 }
 
 void fake_rpc_delay(struct rpc *rpc, unsigned count) {
