@@ -12,9 +12,13 @@
 #include "registry/lease.h"
 
 #define RENEWALS      3 /* in a TTL */
+#define RENEWAL_MOST_MS 10000
 #define AGAIN_LEAST_MS 100
 #define AGAIN_MOST_MS  2000
 #define TAKEN_AGAIN_MS 1000
+#define TAKEN_MOST_MS  3000
+#define SHORT_MS       60000          /* whoever loses the lease again and again after such a time is not alone with its name */
+#define LOST_MOST_MS   30000
 #define OLD_AGAIN_MS   5000
 #define RISING_MS      1000
 #define TELL_MS        60000
@@ -43,10 +47,12 @@ struct liveness {
     enum state state;
     char id[UUID_TEXT_SIZE + 1], asked[UUID_TEXT_SIZE + 1];
     struct question *out;
-    uint64_t begun_ms, next_ms, again_ms, told_ms, leave_by_ms, restored;
+    uint64_t begun_ms, next_ms, again_ms, told_ms, leave_by_ms, restored, taken_ms, granted_ms, process;
+    unsigned lost;                       /* so often in a row soon after it was granted */
     struct rng rng;
     void (*left)(void *data);
     void *left_data;
+    bool stands;                         /* ASKING, though `id` is not known to have ended: it is to be replaced */
     unsigned closing;
 };
 
@@ -107,6 +113,7 @@ static void ask_grant(struct liveness *liveness) {
     liveness->asked[UUID_TEXT_SIZE] = 0;
     lease.id = liveness->asked, lease.name = (char *)"node", lease.ttl_ns = config->lease_ttl_ns;
     lease.node = (char *)config->node, lease.node_id = (char *)config->node_id;
+    lease.address = (char *)config->address, lease.process = liveness->process;
     lease.reconnect_timeout_ns = config->reconnect_timeout_ns;
     command.lease = &lease;
     rpc_submit(liveness->local->rpc, &question->write, LEASE_GRANT, &command.base);
@@ -141,9 +148,14 @@ static void later(struct liveness *liveness) {
     liveness->next_ms = clock_mono_ms() + liveness->again_ms / 2 + rng_below(&liveness->rng, liveness->again_ms);
 }
 
+uint64_t liveness_period_ms(int64_t ttl_ns) {
+    uint64_t period_ms = (uint64_t)ttl_ns / 1000000 / RENEWALS;
+    return period_ms < RENEWAL_MOST_MS ? period_ms : RENEWAL_MOST_MS;
+}
+
 /* A tenth more or less: agents that were started together do not stay together. */
 static void renew_later(struct liveness *liveness) {
-    uint64_t period_ms = (uint64_t)liveness->local->config.lease_ttl_ns / 1000000 / RENEWALS;
+    uint64_t period_ms = liveness_period_ms(liveness->local->config.lease_ttl_ns);
     liveness->again_ms = 0;
     liveness->next_ms = clock_mono_ms() + period_ms - period_ms / 10 + rng_below(&liveness->rng, period_ms / 10 + 1);
 }
@@ -158,13 +170,17 @@ static void tell_taken(struct liveness *liveness, const char *text) {
 static void granted(struct liveness *liveness, const struct question *question) {
     if (question->error == CO_OK && question->refused == CO_OK) {
         memcpy(liveness->id, liveness->asked, sizeof liveness->id);
+        liveness->stands = false;
         if (liveness->told_ms) log_info("health", "this node's name is free, its lease is granted node=%s", liveness->local->config.node);
-        liveness->told_ms = 0;
+        liveness->told_ms = liveness->taken_ms = 0;
+        liveness->granted_ms = clock_mono_ms();
         renew_later(liveness);
         become(liveness, HELD);
     } else if (question->error == CO_OK && question->refused == CO_EXISTS) {
         tell_taken(liveness, question->text);
-        liveness->next_ms = clock_mono_ms() + TAKEN_AGAIN_MS;
+        liveness->taken_ms = liveness->taken_ms ? liveness->taken_ms * 3 / 2 : TAKEN_AGAIN_MS; /* each time costs an entry */
+        if (liveness->taken_ms > TAKEN_MOST_MS) liveness->taken_ms = TAKEN_MOST_MS;
+        liveness->next_ms = clock_mono_ms() + liveness->taken_ms;
         become(liveness, WAITING);
     } else if (question->error == CO_UNSUPPORTED || (question->error == CO_OK && question->refused == CO_UNSUPPORTED)) {
         if (liveness->state == ASKING && clock_mono_ms() - liveness->begun_ms < RISING_MS) { /* a new cluster: its version is about to rise */
@@ -181,17 +197,36 @@ static void granted(struct liveness *liveness, const struct question *question) 
 
 /* The leader says when it took in a backup last. What that lacks nobody would miss: the lease may well stand in it. */
 static void renewed(struct liveness *liveness, uint64_t restored) {
-    renew_later(liveness);
+    if (liveness->state == HELD) renew_later(liveness);
     if (restored == 0 || restored == liveness->restored) return;
     liveness->restored = restored;
     log_info("health", "the servers have taken in a backup: the catalog is compared with what is here index=%" PRIu64, restored);
     sync_compare_within(liveness->local->sync, COMPARED_WITHIN_MS);
 }
 
+uint64_t liveness_lost_wait_ms(unsigned lost) {
+    uint64_t wait_ms = TAKEN_AGAIN_MS;
+    if (lost <= 2) return 0;
+    for (unsigned i = 3; i < lost && wait_ms < LOST_MOST_MS; i++) wait_ms *= 2;
+    return wait_ms < LOST_MOST_MS ? wait_ms : LOST_MOST_MS;
+}
+
 static void ended(struct liveness *liveness) {
     log_warn("health", "the lease of this node has ended, a new one is asked for node=%s", liveness->local->config.node);
-    liveness->next_ms = 0;
+    uint64_t now_ms = clock_mono_ms();
+    liveness->lost = now_ms - liveness->granted_ms < SHORT_MS ? liveness->lost + 1 : 1;
+    liveness->next_ms = now_ms + liveness_lost_wait_ms(liveness->lost);
+    liveness->stands = false;
     become(liveness, ASKING);
+}
+
+void liveness_replace(struct liveness *liveness, const char *lease) {
+    if (liveness->state != HELD || strcmp(lease, liveness->id) != 0) return; /* it is void, or will be */
+    log_debug("health", "a write may be on its way yet: this node's lease is granted anew node=%s", liveness->local->config.node);
+    liveness->next_ms = 0;
+    liveness->stands = true;
+    become(liveness, ASKING);
+    uv_async_send(&liveness->wake);
 }
 
 static void left(struct liveness *liveness) {
@@ -212,8 +247,8 @@ static void collect(struct liveness *liveness) {
     if (question->what == GRANT) granted(liveness, question);
     else if (question->what == LEAVE) left(liveness);
     else if (question->error == CO_OK) renewed(liveness, question->renew.restored);
-    else if (question->error == CO_NOTFOUND) ended(liveness);
-    else later(liveness);
+    else if (liveness->state == HELD && question->error == CO_NOTFOUND) ended(liveness);
+    else if (liveness->state == HELD) later(liveness);
     question_free(question);
 }
 
@@ -225,7 +260,7 @@ static void act(struct liveness *liveness) {
     collect(liveness);
     uint64_t now_ms = clock_mono_ms(), at_ms = liveness->next_ms;
     if (liveness->left) {
-        if (!liveness->out && liveness->state == HELD) ask_leave(liveness);
+        if (!liveness->out && (liveness->state == HELD || liveness->stands)) ask_leave(liveness);
         else if (!liveness->out || now_ms >= liveness->leave_by_ms) left(liveness);
         at_ms = liveness->leave_by_ms;
     } else if (!liveness->out && liveness->state != LEFT && now_ms >= liveness->next_ms) {
@@ -261,6 +296,7 @@ struct liveness *liveness_new(struct local *local, void (*changed)(struct local 
     struct liveness *liveness = mem_zalloc(sizeof *liveness);
     liveness->local = local, liveness->changed = changed, liveness->begun_ms = clock_mono_ms();
     rng_seed(&liveness->rng, random_u64());
+    liveness->process = random_u64() | 1;
     CHECK(uv_timer_init(local->loop, &liveness->timer) == 0 && uv_async_init(local->loop, &liveness->wake, on_wake) == 0);
     liveness->timer.data = liveness->wake.data = liveness;
     uv_async_send(&liveness->wake);

@@ -36,6 +36,15 @@ static void waiter_end(struct local_waiter *waiter, int error) {
     waiter->done(waiter, error);
 }
 
+/* What was set aside holds nobody but those who wait for a change of it. */
+static uint64_t dirty_first(const struct local *local) {
+    LIST_FOREACH(link, &local->dirty) {
+        const struct item *item = LIST_ENTRY(link, struct item, dirty);
+        if (!item->lost_ms || item->sequence != item->lost_sequence) return item->sequence;
+    }
+    return UINT64_MAX;
+}
+
 /* Under the lock. Whether the waiter has what it waits for; *error says how that went. */
 static bool has_come(struct local *local, const struct local_waiter *waiter, int *error) {
     *error = CO_OK;
@@ -45,8 +54,7 @@ static bool has_come(struct local *local, const struct local_waiter *waiter, int
         *error = CO_IO;
         return true;
     }
-    uint64_t first =
-        list_empty(&local->dirty) ? UINT64_MAX : LIST_ENTRY(local->dirty.next, struct item, dirty)->sequence;
+    uint64_t first = dirty_first(local);
     if (local->flying_first < first) first = local->flying_first;
     if (local->compared && first > waiter->target) return true;
     if (local->failed_sequence >= waiter->target && local->compared) {

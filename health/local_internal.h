@@ -34,6 +34,8 @@ struct item {
     bool persist;                    /* belongs into the data folder (not from a configuration file) */
     bool has_file;                   /* may have one of its own there */
     bool flying, alone;              /* alone: a batch with it was refused, so it travels by itself */
+    unsigned lost;                   /* so often in a row nobody knows what became of a write with it (sync.h) */
+    uint64_t lost_ms, lost_sequence; /* when it was set aside for that, and its sequence then; 0: it was not */
     struct list dirty, save;         /* in local->dirty, local->saves; or by itself */
     uint64_t sequence;               /* of its last change */
     uint64_t flying_sequence;

@@ -7,19 +7,26 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 
 #define COMPARE_MS       60000
 #define BACKOFF_LEAST_MS 20
 #define BACKOFF_MOST_MS  1000
 #define REFUSED_AGAIN_MS 5000
 #define OUTPUTS_AT_ONCE  32
+#define LOST_ALONE       2
+#define LOST_ASIDE       3
+#define ASIDE_LEAST_MS   2000
+#define ASIDE_MOST_MS    120000
+#define ASIDE_CHANGED_MS 10000
 
 /* A write on its way. It outlives the sync when that goes first. */
 struct sync_write {
     struct rpc_write write;
     uv_mutex_t lock;
     struct sync *sync; /* NULL: nobody wants to know any more */
-    bool ended, by_lease;
+    bool ended;
+    char lease[UUID_TEXT_SIZE + 1]; /* that it goes by; empty: none */
     int error, refused;
     char text[200];
 };
@@ -79,10 +86,14 @@ static void land(struct sync *sync) {
 }
 
 static void delivered(struct sync *sync) {
-    if (sync->node_flying) sync->node_dirty = false;
+    if (sync->node_flying) {
+        sync->node_dirty = false;
+        sync->node_lost = 0;
+        sync->node_due_ms = 0;
+    }
     land(sync);
     for (size_t i = 0; i < sync->batch_count; i++) {
-        sync->batch[i]->alone = false;
+        sync_item_arrived(sync->batch[i]);
         item_release(sync->local, sync->batch[i]);
     }
     sync->backoff_ms = 0;
@@ -104,19 +115,61 @@ static void tried(struct sync *sync, int error) {
     local->failed_error = error;
 }
 
+uint64_t sync_aside_period_ms(unsigned lost) {
+    uint64_t period_ms = ASIDE_LEAST_MS;
+    if (lost < LOST_ASIDE) return 0;
+    for (unsigned i = LOST_ASIDE; i < lost && period_ms < ASIDE_MOST_MS; i++) period_ms *= 4;
+    return period_ms < ASIDE_MOST_MS ? period_ms : ASIDE_MOST_MS;
+}
+
+uint64_t sync_aside_until_ms(const struct item *item) {
+    if (!item->lost_ms) return 0;
+    uint64_t period_ms = sync_aside_period_ms(item->lost);
+    if (item->sequence != item->lost_sequence && period_ms > ASIDE_CHANGED_MS) period_ms = ASIDE_CHANGED_MS;
+    return item->lost_ms + period_ms;
+}
+
+void sync_item_arrived(struct item *item) {
+    item->alone = false;
+    item->lost = 0;
+    item->lost_ms = item->lost_sequence = 0;
+}
+
+/* Did the connection go because of what was in it? Between two losses the servers have answered a comparison. */
+static void lost(struct sync *sync) {
+    uint64_t now = clock_mono_ms();
+    if (sync->node_flying && ++sync->node_lost >= LOST_ASIDE) { /* nothing goes before it */
+        log_warn("health", "the connection is lost whenever this node is written times=%u", sync->node_lost);
+        sync->node_due_ms = now + ASIDE_CHANGED_MS;
+    }
+    for (size_t i = 0; i < sync->batch_count; i++) {
+        struct item *item = sync->batch[i];
+        item->lost++;
+        if (item->lost >= LOST_ALONE) item->alone = true;
+        if (item->lost < LOST_ASIDE || sync->batch_units > 1) continue;
+        item->lost_ms = now;
+        item->lost_sequence = item->flying_sequence;
+        log_warn("health", "the connection is lost whenever this is written, it is set aside: %s id=%s times=%u again_s=%" PRIu64,
+                 item->is_check ? "check" : "service", item->id, item->lost, sync_aside_period_ms(item->lost) / 1000);
+    }
+}
+
 static void failed(struct sync *sync, int error) {
     log_debug("health", "catalog not reached: %s", co_strerror(error));
     land(sync);
     put_back(sync);
     tried(sync, error);
-    if (error == CO_UNKNOWN_OUTCOME) sync->compare_wanted = true;
+    if (error == CO_UNKNOWN_OUTCOME) {
+        lost(sync);
+        sync->compare_wanted = true;
+    }
     later(sync);
 }
 
 /* The servers do not take it. Of a batch it is not known which part: each goes by itself. */
 static void refused(struct sync *sync, const struct sync_write *out) {
     land(sync);
-    if (out->refused == CO_NOTFOUND && out->by_lease) { /* this node's lease is over: nothing is wrong with what it wrote */
+    if (out->refused == CO_NOTFOUND && *out->lease) { /* this node's lease is over: nothing is wrong with what it wrote */
         put_back(sync);
         sync->lease_lost = true;
         return;
@@ -159,8 +212,13 @@ static void collect(struct sync *sync) {
     sync->batch_count = 0;
     sync->node_flying = false;
     local_unlock(sync->local);
+    char lease[sizeof out->lease];
+    memcpy(lease, out->lease, sizeof lease);
+    bool on_its_way = out->error == CO_UNKNOWN_OUTCOME;
     write_free(out);
     local_waiters_look(sync->local);
+    /* It may arrive yet, after the comparison: not before it is void is the catalog looked at. */
+    if (on_its_way && *lease) liveness_replace(sync->local->liveness, lease);
     if (sync->lease_lost) liveness_lost(sync->local->liveness);
     sync->lease_lost = false;
 }
@@ -198,12 +256,14 @@ static bool submit(struct sync *sync, uint64_t now) {
     local->flying_first = first;
     if (!message) {
         local_unlock(local);
+        arena_reset(&sync->arena);
         return false;
     }
     struct sync_write *out = mem_zalloc(sizeof *out);
     out->write.done = on_written;
     out->sync = sync;
-    out->by_lease = local->liveness && liveness_lease(local->liveness);
+    const char *lease = local->liveness ? liveness_lease(local->liveness) : NULL;
+    if (lease) memcpy(out->lease, lease, UUID_TEXT_SIZE);
     CHECK(uv_mutex_init(&out->lock) == 0);
     sync->out = out;
     /* The message points into records that only change under the lock; rpc encodes it before it returns. */
@@ -239,7 +299,9 @@ static void collect_read(struct sync *sync) {
     if (!sync->read) return;
     int error = sync_read_take(sync, &catalog);
     if (error == CO_AGAIN) return;
-    if (error == CO_OK) {
+    if (sync->local->liveness && !liveness_may_write(sync->local->liveness)) {
+        sync->compare_wanted = true; /* whose the records are cannot be told now */
+    } else if (error == CO_OK) {
         compare_now(sync, &catalog);
     } else {
         log_debug("health", "catalog not read: %s", co_strerror(error));
@@ -275,10 +337,15 @@ static void sync_act(struct sync *sync) {
         begin_compare(sync);
         return;
     }
+    if (sync->node_dirty && sync->node_due_ms > now) {
+        arm(sync, sync->node_due_ms < sync->compare_ms ? sync->node_due_ms : sync->compare_ms, now);
+        return;
+    }
     if (submit(sync, now)) return;
     local_lock(local);
     uint64_t next = sync->compare_ms < local->output_next_ms ? sync->compare_ms : local->output_next_ms;
     local_unlock(local);
+    if (sync->aside_ms < next) next = sync->aside_ms;
     arm(sync, next, now);
 }
 
@@ -300,6 +367,7 @@ struct sync *sync_new(struct local *local) {
     struct sync *sync = mem_zalloc(sizeof *sync);
     sync->local = local;
     sync->compare_wanted = true;
+    sync->aside_ms = UINT64_MAX;
     rng_seed(&sync->rng, random_u64());
     uv_timer_init(local->loop, &sync->timer);
     sync->timer.data = sync;

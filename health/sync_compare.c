@@ -97,7 +97,7 @@ static void view_make(struct sync *sync, const struct sync_catalog *catalog, str
 /* In sync: need not travel. An item may go away by this. */
 static void settle(struct local *local, struct item *item) {
     list_remove(&item->dirty);
-    item->alone = false;
+    sync_item_arrived(item);
     item_release(local, item);
 }
 
@@ -132,7 +132,9 @@ static void compare_service(struct sync *sync, struct local_service *service, co
         }
         return;
     }
-    if (stored && service->record->enable_tag_override && list_empty(&service->item.dirty)) {
+    /* What was changed here since goes there. After a start all is dirty, and nothing of it was changed. */
+    bool changed = !list_empty(&service->item.dirty) && local->compared;
+    if (stored && service->record->enable_tag_override && !changed) {
         take_tags(local, service, stored);
     }
     if (stored && (stored->by_agent || !sync_labels(sync)) &&

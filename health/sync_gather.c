@@ -1,6 +1,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "health/liveness.h"
 #include "health/sync.h"
 
@@ -12,6 +13,7 @@ struct gathering {
     Pb__CatalogBatchCommand *command;
     Pb__RegisterCommand *lone_checks; /* checks whose service does not travel with them */
     size_t bytes;
+    uint64_t now_ms;
 };
 
 /* -- the node itself
@@ -135,7 +137,7 @@ static void add_service(struct gathering *g, struct local_service *service) {
     fly(g, &service->item);
     LIST_FOREACH(link, &service->checks) {
         struct local_check *check = LIST_ENTRY(link, struct local_check, of_service);
-        if (!full(g) && !list_empty(&check->item.dirty)) add_check(g, command, check);
+        if (!full(g) && !list_empty(&check->item.dirty) && sync_aside_until_ms(&check->item) <= g->now_ms) add_check(g, command, check);
     }
 }
 
@@ -161,16 +163,28 @@ static void add_item(struct gathering *g, struct item *item) {
     add_check(g, g->lone_checks, as_check(item));
 }
 
+/* When it may travel: not while it is set aside, nor before a service of its own that is. */
+static uint64_t due_ms(struct local *local, const struct item *item) {
+    uint64_t due = sync_aside_until_ms(item);
+    if (!item->is_check || item->removed) return due;
+    const char *service_id = as_check((struct item *)(uintptr_t)item)->shared->definition->service_id;
+    struct local_service *service = *service_id ? live_service(local, slice_text(service_id)) : NULL;
+    if (!service || list_empty(&service->item.dirty)) return due;
+    uint64_t of_service = sync_aside_until_ms(&service->item);
+    return of_service > due ? of_service : due;
+}
+
 const ProtobufCMessage *sync_gather(struct sync *sync, uint8_t *command) {
     struct local *local = sync->local;
     sync->batch_count = sync->batch_units = 0;
+    sync->aside_ms = UINT64_MAX;
     if (sync->node_dirty) {
         sync->node_flying = true;
         *command = CATALOG_REGISTER;
         return &sync_own(sync)->base;
     }
     if (list_empty(&local->dirty)) return NULL;
-    struct gathering g = {.sync = sync};
+    struct gathering g = {.sync = sync, .now_ms = clock_mono_ms()};
     g.command = arena_alloc(&sync->arena, sizeof *g.command);
     pb__catalog_batch_command__init(g.command);
     g.command->by_lease = by_lease(sync);
@@ -179,6 +193,11 @@ const ProtobufCMessage *sync_gather(struct sync *sync, uint8_t *command) {
         arena_alloc(&sync->arena, (BATCH_ITEMS_MOST + 2) * sizeof *g.command->deregisters);
     LIST_FOREACH_SAFE(link, next, &local->dirty) {
         struct item *item = LIST_ENTRY(link, struct item, dirty);
+        uint64_t due = due_ms(local, item);
+        if (due > g.now_ms) {
+            if (due < sync->aside_ms) sync->aside_ms = due;
+            continue;
+        }
         if (item->alone && sync->batch_units > 0) break;
         bool alone = item->alone;
         /* The loop's `next` may fly along with this one: begin at the front again. */
@@ -187,6 +206,7 @@ const ProtobufCMessage *sync_gather(struct sync *sync, uint8_t *command) {
         next = local->dirty.next;
         if (alone || full(&g)) break;
     }
+    if (sync->batch_units == 0) return NULL;
     *command = CATALOG_BATCH;
     return &g.command->base;
 }

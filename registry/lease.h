@@ -4,7 +4,10 @@
  *   that entry; each touched thing wakes its watchers once, with removal marks.
  * - A *node lease* is the liveness of a node's agent, granted under the node's name (compared without case, as the catalog does). It has
  *   one owner at a time: while a lease of another node id stands under the name, a grant is refused with CO_EXISTS and a line that says who
- *   has it (the second agent waits and asks again). The same node id takes over at once; the older lease ends, and nothing is marked.
+ *   has it (the second agent waits and asks again). The same node id takes over at once from the same address (the agent
+ *   was started again) or the same process (Lease.process: it replaces its own lease, health/sync.h); the older lease ends, and nothing is
+ *   marked. The same node id from elsewhere waits like any other: images of hosts are copied with their ids. Who says no process (programs
+ *   before it was there) takes over by node id alone, and is taken over from.
  *      granted   the node's check serfHealth passes again, in the same entry, if the node is in the catalog under this node id (or under
  *                none) and has that check; the note that it is dead goes. A node that is not there yet comes with its registration
  *      expired, or ended by an operator
@@ -14,7 +17,8 @@
  *      reaped    reconnect_timeout after it died the leader has the node removed (LEASE_REAP); a change of leader begins the wait anew
  *   If the node is not in the catalog when the lease ends, nothing is marked and no note is made. A node that is removed takes its note along;
  *   its lease stays.
- *   Things may be bound to a node lease too: they are removed whenever that lease ends, by a takeover as well.
+ *   Things may be bound to a node lease too: they are removed whenever that lease ends, by a takeover as well, and agents
+ *   take over from themselves whenever they lost a write.
  *
  * How commands name a lease (all fields of cluster version 3; a lease that does not stand is refused with CO_NOTFOUND, "lease \"ID\" is not
  * known: it has expired or was revoked; register again"):
@@ -24,7 +28,8 @@
  *                                of the node alone, without service and checks, binds anew; another that names no lease leaves it as it is
  *   RegisterCommand.by_lease, CatalogBatchCommand.by_lease
  *                                binds nothing: the command is of the agent that holds this node lease, and is refused when that is over.
- *                                What a dead or replaced agent still has on its way can then change nothing
+ *                                What a dead or replaced agent still has on its way can then change nothing; nor can what an agent has lost
+ *                                sight of, once its lease was granted anew (health/sync.h). It is the id that counts, not the node
  *   KvCommand.lease              binds the key; every later write of the key says anew whether, and to which lease it is bound
  *
  * Time: the leader counts (registry/lease_timers.h), renewals are no commands (rpc_renew). An expiry carries the term of the leader that

@@ -170,6 +170,19 @@ static int holder_of(struct machine_tx *tx, const Pb__Lease *lease, Pb__Lease **
     return rv == CO_NOTFOUND ? CO_CORRUPT : rv;
 }
 
+/* NULL: `lease` may take its place at once. The same process replaces its own; the same address is the agent started again. A node id alone
+ * says little: it is copied along with the image of a host. */
+static const char *in_the_way(struct arena *arena, const Pb__Lease *holder, const Pb__Lease *lease) {
+    if (!slice_equal_nocase(slice_text(holder->node_id), slice_text(lease->node_id)))
+        return arena_printf(arena, "node name \"%s\" is held by the agent with node ID %s (lease %s): wait until that lease ends", holder->node,
+                            holder->node_id, holder->id);
+    if (holder->process == 0 || lease->process == 0 || holder->process == lease->process || strcmp(holder->address, lease->address) == 0) return NULL;
+    return arena_printf(arena,
+                        "node name \"%s\" is held by an agent with the same node ID %s at address %s (lease %s): two agents need two names and "
+                        "node IDs; wait until that lease ends",
+                        holder->node, holder->node_id, holder->address, holder->id);
+}
+
 static const char *wrong(struct arena *arena, const Pb__Lease *lease) {
     if (!uuid_valid(slice_text(lease->id))) return "the lease's id is not a UUID";
     if (lease->ttl_ns < LEASE_TTL_MIN_NS || lease->ttl_ns > LEASE_TTL_MAX_NS)
@@ -192,12 +205,7 @@ static int apply_grant(struct machine_tx *tx, Pb__LeaseGrantCommand *command, st
         return refuse(result, CO_EXISTS, "a lease of this id exists already");
     int rv = holder_of(tx, lease, &holder);
     if (rv != CO_OK) return rv;
-    if (holder && !slice_equal_nocase(slice_text(holder->node_id), slice_text(lease->node_id)))
-        return refuse(result, CO_EXISTS,
-                      arena_printf(tx->arena,
-                                   "node name \"%s\" is held by the agent with node ID %s (lease %s): wait until "
-                                   "that lease ends",
-                                   holder->node, holder->node_id, holder->id));
+    if (holder && (why = in_the_way(tx->arena, holder, lease)) != NULL) return refuse(result, CO_EXISTS, why);
     if (holder) lease_end(tx, holder, END_TAKEN_OVER, NULL);
     lease->create_index = tx->index;
     store_put(tx->store, TABLE_LEASES, lease_key(id, room), record_pack(tx->arena, &lease->base));

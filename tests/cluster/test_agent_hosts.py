@@ -5,7 +5,7 @@
 """
 import datetime, os, shutil, struct, subprocess, sys, time
 import harness
-from agents import ROOM, ask, do, finish, get, life, now, ready, resolve, wait_equal
+from agents import ROOM, ask, do, finish, get, life, log_index, now, ready, resolve, wait_equal
 from harness import SLOW, check, until
 
 TTL = 3.0 * min(SLOW, 2)
@@ -136,6 +136,25 @@ def two_of_a_name(cluster, first, servers):
     wait_equal("the first of a name", [first], servers, 5)
 
 
+def twins(cluster, first, servers):
+    """The image of a host was copied, with the node ID: the second waits like any other, and costs little."""
+    node_id = get(first, "/v1/agent/self")["Config"]["NodeID"]
+    second = cluster.agent(first.name, settings(node_id=node_id))
+    second.start()
+    words = "is held by an agent with the same node ID"
+    until("the twin says that it waits", lambda: words in second.log(), 10)
+    begun, index = now(), log_index(servers[0])
+    while now() - begun < TTL:
+        check(get(servers[0], "/v1/catalog/node/" + first.name)["Node"]["Address"] == first.ip, "the first keeps the name")
+        time.sleep(0.05)
+    check(log_index(servers[0]) - index < 5 * (TTL + 1), "%d entries in %.0f s" % (log_index(servers[0]) - index, TTL))
+    first.kill()
+    until("the twin has the name", lambda: (get(servers[0], "/v1/catalog/node/" + first.name) or {"Node": {"Address": ""}})["Node"]["Address"] == second.ip, TTL + 4)
+    second.terminate()
+    first.start()
+    ready([first])
+
+
 def clocks(cluster, agent, servers):
     """An hour either way: nothing happens. Through a library that is preloaded."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
@@ -198,6 +217,7 @@ def main():
         leaves(cluster, agents[0], servers)
         reaped(cluster, agents[2], servers)
         two_of_a_name(cluster, agents[0], servers)
+        twins(cluster, agents[2], servers)
         clocks(cluster, agents[1], servers)
         finish(cluster)
     return 0

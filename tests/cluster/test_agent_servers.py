@@ -48,6 +48,37 @@ def their_server_dies(cluster, agents):
     cluster.wait_writable()
 
 
+def late_writes(cluster, agents):
+    """Its server stands still with writes of the agent, which are written through another and changed again: they come too late."""
+    leader = cluster.leader()
+    agent = next(a for a in agents if a.server() is not leader)
+    victim = agent.server()
+    other = next(s for s in cluster.servers if s is not victim)
+
+    def there(name):
+        return bool(get(other, "/v1/catalog/service/%s?stale" % name))
+
+    def alive_since():
+        return next(c["ModifyIndex"] for c in get(other, "/v1/health/node/%s?stale" % agent.name) if c["CheckID"] == "serfHealth")
+    do(agent, "/v1/agent/service/register", {"Name": "late"})
+    until("it is registered", lambda: there("late"), 5)
+    since = alive_since()
+    victim.pause()
+    ask(agent, "PUT", "/v1/agent/service/deregister/late", timeout=20)
+    until("it is deregistered through another server", lambda: not there("late"), 10)
+    check(agent.server() is not victim, "it moved")
+    do(agent, "/v1/agent/service/register", {"Name": "late"})
+    until("it is registered again", lambda: there("late"), 5)
+    victim.resume()
+    begun = now()
+    while now() - begun < 1.5 * MULTIPLIER:
+        check(there("late"), "gone %.2f s after the server went on" % (now() - begun))
+        time.sleep(0.02)
+    check(alive_since() == since, "its node was well all the while")
+    do(agent, "/v1/agent/service/deregister/late")
+    wait_equal("after late writes", agents, [other], 5)
+
+
 class Waiting:
     """Blocking queries at one agent, each on a key of its own, one connection each. Written down: what came, when."""
 
@@ -184,6 +215,7 @@ def main():
         agents[3].kill()
         agents[3].start()
         until("the same server after a restart", lambda: agents[3].server() and (SLOW > 1 or agents[3].server().name == at_first["a4"]), 5)
+        late_writes(cluster, agents)
         their_server_dies(cluster, agents)
         returned = now()
         old_backup(cluster, agents)

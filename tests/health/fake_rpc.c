@@ -18,10 +18,11 @@ struct rpc {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    struct list queue;
+    struct list queue, late;
     struct fetches *fetches;
     bool leader, hold, stop, lose_done;
-    unsigned lose;
+    unsigned lose, delay, poisoned;
+    const char *poison;
     _Atomic uint64_t writes, renewals, fetched, cancelled, fenced;
     _Atomic bool fence;
     _Atomic unsigned slow_us;
@@ -89,6 +90,21 @@ static void *rpc_main(void *data) {
         list_remove(&job->link);
         bool leader = rpc->leader, lose = rpc->lose > 0 && job->write, lose_done = rpc->lose_done;
         if (lose) rpc->lose--;
+        if (job->write && rpc->poison && memmem(job->command.data, job->command.size, rpc->poison, strlen(rpc->poison))) {
+            lose = true, lose_done = false;
+            rpc->poisoned++;
+        }
+        bool delay = rpc->delay > 0 && job->write;
+        if (delay) {
+            struct rpc_write *write = job->write;
+            rpc->delay--;
+            job->write = NULL;
+            list_append(&rpc->late, &job->link);
+            pthread_mutex_unlock(&rpc->lock);
+            write->done(write, CO_UNKNOWN_OUTCOME, NULL);
+            pthread_mutex_lock(&rpc->lock);
+            continue;
+        }
         pthread_mutex_unlock(&rpc->lock);
         carry_out(rpc, job, leader, lose, lose_done);
         pthread_mutex_lock(&rpc->lock);
@@ -96,6 +112,10 @@ static void *rpc_main(void *data) {
         pthread_cond_broadcast(&rpc->wake);
         buffer_free(&job->command);
         free(job);
+    }
+    LIST_FOREACH_SAFE(link, next, &rpc->late) {
+        list_remove(link);
+        list_append(&rpc->queue, link);
     }
     while (!list_empty(&rpc->queue)) {
         struct job *job = LIST_ENTRY(rpc->queue.next, struct job, link);
@@ -121,6 +141,7 @@ struct rpc *fake_rpc_start(void) {
                                     .modules = modules};
     CHECK(machine_open(&config, &rpc->machine, &fault) == CO_OK);
     list_init(&rpc->queue);
+    list_init(&rpc->late);
     rpc->leader = true;
     pthread_mutex_init(&rpc->lock, NULL);
     pthread_cond_init(&rpc->wake, NULL);
@@ -161,6 +182,34 @@ void fake_rpc_lose(struct rpc *rpc, unsigned count, bool done) {
     pthread_mutex_lock(&rpc->lock);
     rpc->lose = count;
     rpc->lose_done = done;
+    pthread_mutex_unlock(&rpc->lock);
+}
+
+unsigned fake_rpc_poison(struct rpc *rpc, const char *text) {
+    pthread_mutex_lock(&rpc->lock);
+    unsigned count = rpc->poisoned;
+    rpc->poison = text;
+    rpc->poisoned = 0;
+    pthread_mutex_unlock(&rpc->lock);
+    return count;
+}
+
+void fake_rpc_delay(struct rpc *rpc, unsigned count) {
+    pthread_mutex_lock(&rpc->lock);
+    rpc->delay = count;
+    pthread_mutex_unlock(&rpc->lock);
+}
+
+void fake_rpc_late(struct rpc *rpc) {
+    bool applied = false;
+    pthread_mutex_lock(&rpc->lock);
+    CHECK(!list_empty(&rpc->late));
+    LIST_ENTRY(rpc->late.prev, struct job, link)->applied = &applied;
+    LIST_FOREACH_SAFE(link, next, &rpc->late) {
+        list_remove(link);
+        put(rpc, LIST_ENTRY(link, struct job, link));
+    }
+    while (!applied) pthread_cond_wait(&rpc->wake, &rpc->lock);
     pthread_mutex_unlock(&rpc->lock);
 }
 

@@ -12,6 +12,11 @@ void fake_rpc_stop(struct rpc *rpc);                       /* what waits ends wi
 void fake_rpc_leader(struct rpc *rpc, bool there);         /* there is none: writes end with CO_NOLEADER. True at the start */
 /* The next `count` writes end with CO_UNKNOWN_OUTCOME, done or not. */
 void fake_rpc_lose(struct rpc *rpc, unsigned count, bool done);
+/* The next `count` writes end with CO_UNKNOWN_OUTCOME, and are on their way until fake_rpc_late, which applies them. */
+void fake_rpc_delay(struct rpc *rpc, unsigned count);
+void fake_rpc_late(struct rpc *rpc);
+/* Writes with this text in them end with CO_UNKNOWN_OUTCOME, not done. NULL: no more. Returns how many there were. */
+unsigned fake_rpc_poison(struct rpc *rpc, const char *text);
 void fake_rpc_hold(struct rpc *rpc, bool hold);            /* writes wait */
 uint64_t fake_rpc_writes(struct rpc *rpc);                 /* applied so far */
 uint64_t fake_rpc_renewals(struct rpc *rpc);               /* that succeeded */

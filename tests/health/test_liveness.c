@@ -10,6 +10,7 @@
 #include "fake_agent.h"
 #include "fake_rpc.h"
 #include "health/definition.h"
+#include "health/liveness.h"
 
 #define DEADLINE_MS 15000
 #define NODE        FAKE_AGENT_NODE
@@ -135,6 +136,13 @@ Test(liveness, is_granted_and_renewed) {
     agent_free(agent);
 }
 
+/* However long it lives: by a renewal an agent learns that a backup was taken in. */
+Test(liveness, a_renewal_is_never_far) {
+    cr_assert_eq(liveness_period_ms(TTL_NS), 100);
+    cr_assert_eq(liveness_period_ms(INT64_C(30000000000)), 10000);
+    cr_assert_eq(liveness_period_ms(INT64_C(86400000000000)), 10000);
+}
+
 /* The very first thing that the servers apply of this agent is its lease. */
 Test(liveness, comes_before_everything_else) {
     struct agent *agent = stopped(true);
@@ -181,6 +189,46 @@ Test(liveness, a_refused_write_is_noticed) {
     agent_free(agent);
 }
 
+static uint64_t health_index(struct agent *agent) {
+    struct arena arena = {0};
+    const Pb__Check *check = fake_rpc_check(agent->rpc, &arena, NODE, "serfHealth");
+    uint64_t index = check ? check->modify_index : 0;
+    arena_free(&arena);
+    return index;
+}
+
+/* What was lost on its way arrives after it was written anew, and after that was changed again: it comes to nothing. */
+Test(liveness, a_late_write_undoes_nothing) {
+    struct agent *agent = stopped(true);
+    char first[40], second[40], third[40];
+    agent->lease_ttl_ns = 1000 * TTL_NS;
+    agent_start(agent);
+    service(agent, "web");
+    UNTIL(lease(agent, first) && alive(agent) && service_there(agent, "web") && local_synced(agent->local));
+    uint64_t alive_since = health_index(agent), writes = fake_rpc_writes(agent->rpc);
+    fake_rpc_delay(agent->rpc, 1);
+    cr_assert_eq(local_service_deregister(agent->local, slice_text("web")), CO_OK);
+    UNTIL(!service_there(agent, "web") && local_synced(agent->local));
+    cr_assert_eq(fake_rpc_writes(agent->rpc), writes + 2, "a lease, and the write again");
+    cr_assert(lease(agent, second) && strcmp(first, second) != 0);
+    service(agent, "web");
+    UNTIL(service_there(agent, "web") && local_synced(agent->local));
+    fake_rpc_delay(agent->rpc, 1);
+    service(agent, "ghost");
+    UNTIL(service_there(agent, "ghost") && local_synced(agent->local));
+    cr_assert_eq(local_service_deregister(agent->local, slice_text("ghost")), CO_OK);
+    UNTIL(!service_there(agent, "ghost") && local_synced(agent->local));
+    fake_rpc_late(agent->rpc);
+    cr_assert(service_there(agent, "web") && !service_there(agent, "ghost"));
+    cr_assert_eq(health_index(agent), alive_since, "nobody is told that it lives");
+    writes = fake_rpc_writes(agent->rpc);
+    cr_assert(lease(agent, third));
+    service(agent, "more");
+    UNTIL(service_there(agent, "more") && local_synced(agent->local));
+    cr_assert_eq(fake_rpc_writes(agent->rpc), writes + 1, "the same lease for what is not lost");
+    agent_free(agent);
+}
+
 Test(liveness, waits_while_another_has_the_name) {
     struct agent *agent = stopped(true);
     char id[40];
@@ -201,6 +249,26 @@ Test(liveness, waits_while_another_has_the_name) {
     log_level_now = level;
     agent_free(agent);
     log_set_sink(NULL, NULL);
+}
+
+Test(liveness, lost_again_and_again_is_asked_for_later_and_later) {
+    cr_assert_eq(liveness_lost_wait_ms(1), 0);
+    cr_assert_eq(liveness_lost_wait_ms(2), 0);
+    cr_assert_eq(liveness_lost_wait_ms(3), 1000);
+    cr_assert_eq(liveness_lost_wait_ms(5), 4000);
+    cr_assert_eq(liveness_lost_wait_ms(100), 30000);
+    struct agent *agent = stopped(true);
+    char id[40];
+    agent->lease_ttl_ns = TTL_NS / 3;
+    agent_start(agent);
+    for (int i = 0; i < 3; i++) {
+        UNTIL(lease(agent, id));
+        end_lease(agent, id);
+    }
+    uint64_t begun_ms = clock_mono_ms();
+    UNTIL(lease(agent, id));
+    cr_assert_geq(clock_mono_ms() - begun_ms, 900, "another one may have the same idea");
+    agent_free(agent);
 }
 
 /* As before there were leases; and once the cluster knows them it gets one. */

@@ -9,6 +9,7 @@
 #include "fake_agent.h"
 #include "fake_rpc.h"
 #include "health/definition.h"
+#include "health/sync.h"
 #include "health/store_log.h"
 #include "web.h"
 
@@ -303,6 +304,17 @@ Test(sync, tags_are_the_catalogs_where_it_may_override_them) {
         usleep(2000);
     }
     cr_assert_str_eq(fake_rpc_service(agent->rpc, &arena, NODE, "eto")->tags[0], "theirs");
+    /* They survive the agent, whose definitions still say something else. */
+    agent_stop(agent);
+    fake_rpc_leader(agent->rpc, false);
+    agent_start(agent);
+    register_service(agent, "{\"Name\":\"eto\",\"Tags\":[\"mine\"],\"EnableTagOverride\":true}");
+    fake_rpc_leader(agent->rpc, true);
+    UNTIL(local_synced(agent->local));
+    cr_assert_str_eq(fake_rpc_service(agent->rpc, &arena, NODE, "eto")->tags[0], "theirs");
+    register_service(agent, "{\"Name\":\"eto\",\"Tags\":[\"new\"],\"EnableTagOverride\":true}");
+    cr_assert_eq(wait_synced(agent, 10000), CO_OK);
+    cr_assert_str_eq(fake_rpc_service(agent->rpc, &arena, NODE, "eto")->tags[0], "new", "said here after that");
     arena_free(&arena);
     agent_free(agent);
 }
@@ -393,6 +405,34 @@ Test(trouble, a_refused_record_travels_alone) {
     fake_rpc_hold(agent->rpc, false);
     UNTIL(has_service(agent, "after") && catalog_status(agent, "c2") >= 0);
     UNTIL(catalog_status(agent, "c1") >= 0 && has_service(agent, "bad"));
+    agent_free(agent);
+}
+
+/* One whose writes lose the connection does not keep the others back either, and is not tried all the time. */
+Test(trouble, a_record_that_loses_connections_is_set_aside) {
+    cr_assert_eq(sync_aside_period_ms(2), 0);
+    cr_assert_eq(sync_aside_period_ms(3), 2000);
+    cr_assert_eq(sync_aside_period_ms(4), 8000);
+    cr_assert_eq(sync_aside_period_ms(50), 120000);
+    struct agent *agent = agent_new(false);
+    UNTIL(local_synced(agent->local));
+    (void)fake_rpc_poison(agent->rpc, "venom");
+    fake_rpc_hold(agent->rpc, true);
+    register_service(agent, "{\"Name\":\"first\"}");
+    (void)wait_synced(agent, 20);
+    register_service(agent, "{\"Name\":\"before\"}");
+    register_service(agent, "{\"Name\":\"bad\",\"Tags\":[\"venom\"],\"Check\":{\"TTL\":\"60s\"}}");
+    register_service(agent, "{\"Name\":\"after\",\"Check\":{\"TTL\":\"60s\"}}");
+    fake_rpc_hold(agent->rpc, false);
+    uint64_t begun_ms = clock_mono_ms();
+    UNTIL(has_service(agent, "before") && catalog_status(agent, "service:after") >= 0);
+    cr_assert_lt(clock_mono_ms() - begun_ms, 1500, "they do not wait until its time has come again");
+    register_service(agent, "{\"Name\":\"more\"}");
+    cr_assert_eq(wait_synced(agent, 1000), CO_OK);
+    cr_assert(has_service(agent, "more") && !has_service(agent, "bad") && !local_synced(agent->local));
+    cr_assert_leq(fake_rpc_poison(agent->rpc, NULL), 4, "three times, perhaps once more by now");
+    register_service(agent, "{\"Name\":\"bad\",\"Check\":{\"TTL\":\"60s\"}}");
+    UNTIL(has_service(agent, "bad") && catalog_status(agent, "service:bad") >= 0 && local_synced(agent->local));
     agent_free(agent);
 }
 

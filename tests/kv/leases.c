@@ -19,6 +19,10 @@ void lease_id(unsigned number, char id[UUID_TEXT_SIZE + 1]) {
 }
 
 struct outcome lease_grant(struct world *world, const char *id, const char *node, unsigned node_id) {
+    return lease_grant_to(world, id, node, node_id, "", 0);
+}
+
+struct outcome lease_grant_to(struct world *world, const char *id, const char *node, unsigned node_id, const char *address, uint64_t process) {
     Pb__Lease lease = PB__LEASE__INIT;
     Pb__LeaseGrantCommand command = PB__LEASE_GRANT_COMMAND__INIT;
     char node_text[UUID_TEXT_SIZE + 1];
@@ -29,6 +33,7 @@ struct outcome lease_grant(struct world *world, const char *id, const char *node
         lease.node = (char *)(uintptr_t)node;
         lease.node_id = node_text;
         lease.reconnect_timeout_ns = 7000000000;
+        lease.address = (char *)(uintptr_t)address, lease.process = process;
     }
     command.lease = &lease;
     return world_do(world, LEASE_GRANT, &command.base);

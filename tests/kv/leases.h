@@ -11,6 +11,8 @@ void leases_open(struct world *world);
 void lease_id(unsigned number, char id[UUID_TEXT_SIZE + 1]);
 /* node NULL: a free lease. node_id by number. */
 struct outcome lease_grant(struct world *world, const char *id, const char *node, unsigned node_id);
+/* As an agent of today asks for it. */
+struct outcome lease_grant_to(struct world *world, const char *id, const char *node, unsigned node_id, const char *address, uint64_t process);
 struct outcome lease_revoke(struct world *world, const char *id);
 struct outcome lease_expire(struct world *world, const char *id, uint64_t term);
 struct outcome lease_leave(struct world *world, const char *id);

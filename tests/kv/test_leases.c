@@ -223,11 +223,29 @@ Test(leases, a_node_name_has_one_owner, .init = setup, .fini = teardown) {
     cr_assert(lease_grant(&world, id[2], "n1", 1).yes, "the same agent, started again");
     cr_expect_str_eq(lease_holds(&world, id[0]), "gone");
     cr_expect_str_eq(node_state(&world, "n1"), "serfHealth=passing ");
+    cr_expect_eq(lease_register(&world, &(struct registration){.node = "n1", .service = "late", .skip = true, .by = id[0]}).error, CO_NOTFOUND,
+                 "what the lease before had on its way");
+    cr_expect(lease_register(&world, &(struct registration){.node = "n1", .service = "now", .skip = true, .by = id[2]}).yes);
     cr_expect_not(is_there("a"));
     cr_expect_str_eq(dead_nodes(&world), "");
     cr_expect_eq(lease_grant(&world, id[3], "n1", 2).error, CO_EXISTS);
     cr_assert(lease_expire(&world, id[2], world.term).yes);
     cr_expect(lease_grant(&world, id[3], "n1", 2).yes, "nobody has it now");
+    sums_hold();
+}
+
+/* The image of a host was copied, with its node id. */
+Test(leases, a_node_id_does_not_make_two_agents_one, .init = setup, .fini = teardown) {
+    cr_assert(lease_grant(&world, id[0], "n1", 1).yes, "by a program that says no process");
+    cr_assert(lease_grant_to(&world, id[1], "n1", 1, "10.0.0.1", 1).yes);
+    struct outcome o = lease_grant_to(&world, id[2], "n1", 1, "10.0.0.2", 2);
+    cr_expect_eq(o.error, CO_EXISTS);
+    cr_expect(strstr(o.text, "same node ID") && strstr(o.text, "10.0.0.1") && strstr(o.text, id[1]), "%s", o.text);
+    cr_expect(lease_grant_to(&world, id[2], "n1", 1, "10.0.0.9", 1).yes, "the same process, which has moved");
+    cr_expect(lease_grant_to(&world, id[3], "n1", 1, "10.0.0.9", 3).yes, "the same address, started again");
+    cr_expect_eq(lease_grant_to(&world, id[4], "n1", 1, "10.0.0.1", 1).error, CO_EXISTS);
+    cr_assert(lease_expire(&world, id[3], world.term).yes);
+    cr_expect(lease_grant_to(&world, id[4], "n1", 1, "10.0.0.1", 1).yes);
     sums_hold();
 }
 
