@@ -218,7 +218,7 @@ static struct client *client_new(struct rpc *rpc, uv_loop_t *loop, const struct 
     list_init(&client->changes);
     rng_seed(&client->rng, random_u64());
     client->cache = client_cache_new(CLIENT_CACHE_BYTES);
-    client->mirror = mirror_new(rpc);
+    client->mirror = mirror_new(rpc, config->dns_queries ? config->dns_queries : CLIENT_DNS_QUERIES);
     if (!config->no_coordinates) client->coordinates = client_coordinates_new(config->node_name, config->coordinate_interval_ms);
     client->lost_ms = client->ticked_ms = clock_mono_ms();
     CHECK(uv_mutex_init(&client->lock) == 0);

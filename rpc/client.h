@@ -18,6 +18,7 @@
 
 #define CLIENT_SILENT_MS   600
 #define CLIENT_CACHE_BYTES (16u << 20)
+#define CLIENT_DNS_QUERIES 10000                 /* kept current for DNS (client_mirror.c) */
 
 struct rpc_client_config {
     const char *cluster, *node_name, *address;   /* datacenter; this agent's name and IP */
@@ -27,6 +28,7 @@ struct rpc_client_config {
     const char *const *join;                     /* NULL-terminated; at least one */
     bool no_coordinates;
     uint64_t coordinate_interval_ms;             /* between reports; 0: see lb/coordinate_agent.h */
+    size_t dns_queries;                          /* kept current for DNS at most; 0: CLIENT_DNS_QUERIES */
 };
 
 /* Loop thread. Starts dialling; nothing has to be reachable yet. */

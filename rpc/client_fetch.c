@@ -51,7 +51,7 @@ static void end(struct client *client, struct client_fetch *impl, int error, con
 static bool end_with_kept(struct client *client, struct client_fetch *impl, uint64_t now_ms) {
     const struct rpc_fetch *fetch = fetch_of(impl);
     const struct client_kept *kept = client_cache_get(client->cache, fetch->type->number, request_of(impl));
-    if (!kept) return false;
+    if (!kept || fetch->unkept) return false;
     if (fetch->index && kept->fetched.index <= fetch->index && now_ms < impl->until_ms) return false;      /* it has that */
     struct rpc_fetched fetched = kept->fetched;
     fetched.age_ms = now_ms > kept->at_ms ? now_ms - kept->at_ms : 1;
@@ -127,8 +127,8 @@ static void take_piece(struct client *client, struct client_fetch *impl, const P
     struct rpc_fetched fetched = {.index = answer->index, .found = answer->found, .none = answer->none, .known_leader = answer->known_leader,
                                   .last_contact_ms = answer->last_contact_ms};
     fetched.records = whole ? slice_make(answer->records.data, answer->records.len) : buffer_slice(&impl->pieces);
-    uint16_t query = fetch_of(impl)->type->number;
-    if (query < CATALOG_QUERIES) client_cache_put(client->cache, query, request_of(impl), &fetched, clock_mono_ms());
+    const struct rpc_fetch *fetch = fetch_of(impl);
+    if (fetch->type->number < CATALOG_QUERIES && !fetch->unkept) client_cache_put(client->cache, fetch->type->number, request_of(impl), &fetched, clock_mono_ms());
     end(client, impl, CO_OK, &fetched);
 }
 

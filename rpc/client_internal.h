@@ -138,8 +138,10 @@ void client_cache_put(struct client_cache *cache, uint16_t query, struct slice r
 const struct client_kept *client_cache_get(struct client_cache *cache, uint16_t query, struct slice request);
 
 /* -- client_mirror.c ----------------------------------------------------------------------------------------------------- */
-struct mirror *mirror_new(struct rpc *rpc);
-/* Any thread but the loop. The records are copied into the arena. CO_OK, CO_NOLEADER, CO_TIMEOUT, CO_BUSY, CO_CLOSED. */
+/* Of at most so many queries. */
+struct mirror *mirror_new(struct rpc *rpc, size_t most);
+/* Any thread but the loop. The records are copied into the arena. CO_OK, CO_NOLEADER, CO_TIMEOUT, CO_CLOSED; CO_BUSY: somebody waits for each of all
+ * that it has room for. */
 int mirror_query(struct mirror *mirror, const struct query_type *type, const ProtobufCMessage *request, struct arena *arena,
                  struct query_result *result);
 struct watch_table *mirror_watches(struct mirror *mirror);
