@@ -5,8 +5,8 @@
  *   concerned move. An agent that was pushed away goes back within about a minute, without losing what is under way.
  * - A connection that ends, or stays silent for CLIENT_SILENT_MS after it was asked something, is left at once for the next server. Reads are asked
  *   again there; a write that may have been taken has an unknown outcome; what was not sent waits, up to 7 s.
- * - Answers to queries of the catalog are kept (CLIENT_CACHE_BYTES, least recently used first): while no server can be reached they are given
- *   out again, with their age.
+ * - Answers to queries of catalog, health and coordinates, sorted by distance or not, are kept (CLIENT_CACHE_BYTES in all, the least recently used
+ *   make room): while no server can be reached they are given out again, with their age, except to reads with RPC_CONSISTENT.
  *
  * A server of another cluster than the first one it met is not talked to. Opened by the agent; everybody else uses rpc/rpc.h. */
 #ifndef COORD_RPC_CLIENT_H

@@ -1,5 +1,5 @@
 /* Reads of a client agent: asked of the server that it is connected with, and again of the next one when that goes. While there is none,
- * what is kept of the catalog is given out with its age.
+ * what is kept of catalog, health and coordinates (query_type.discovery) is given out with its age.
  *
  *     posted --> unsent --connection--> with a server --answer (in pieces)--> done
  *                  ^  '--nobody to ask for REACH_MS: kept answer, or too late--> done */
@@ -9,7 +9,6 @@
 #include "rpc/client_internal.h"
 
 #define REACH_MS        1000        /* so long another server is looked for before an old answer is given */
-#define CATALOG_QUERIES 32          /* numbers below: the registry's own, whose answers are kept */
 #define ANSWER_MOST     (512u << 20)
 
 struct client_fetch {
@@ -128,7 +127,7 @@ static void take_piece(struct client *client, struct client_fetch *impl, const P
                                   .last_contact_ms = answer->last_contact_ms};
     fetched.records = whole ? slice_make(answer->records.data, answer->records.len) : buffer_slice(&impl->pieces);
     const struct rpc_fetch *fetch = fetch_of(impl);
-    if (fetch->type->number < CATALOG_QUERIES && !fetch->unkept) client_cache_put(client->cache, fetch->type->number, request_of(impl), &fetched, clock_mono_ms());
+    if (fetch->type->discovery && !fetch->unkept) client_cache_put(client->cache, fetch->type->number, request_of(impl), &fetched, clock_mono_ms());
     end(client, impl, CO_OK, &fetched);
 }
 
