@@ -181,10 +181,12 @@ void client_status(struct client *client, struct rpc_status *status) {
     *status = (struct rpc_status){.cluster_id = client->cluster_id};
     uint64_t contact_ms = atomic_load(&client->contact_ms), now_ms = clock_mono_ms();
     bool connected = atomic_load(&client->connected);
+    uint64_t lost_ms = atomic_load(&client->lost_ms);
+    status->unreachable = lost_ms && now_ms >= lost_ms + CLIENT_REACH_MS;
     status->known_leader = connected && atomic_load(&client->known_leader);
     status->last_contact_ms = connected || now_ms < contact_ms ? 0 : now_ms - contact_ms;
     uv_mutex_lock(&client->lock);
-    memcpy(status->leader_address, client->leader_address, sizeof client->leader_address);
+    if (!status->unreachable) memcpy(status->leader_address, client->leader_address, sizeof client->leader_address);
     status->voters = (unsigned)client->peer_count;
     uv_mutex_unlock(&client->lock);
 }

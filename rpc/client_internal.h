@@ -14,6 +14,7 @@
 #include "rpc/rpc_internal.h"
 
 #define CLIENT_FETCH_BUCKETS 4096
+#define CLIENT_REACH_MS      1000      /* so long another server is looked for before what is of before is given out, or said to be unknown */
 
 /* What comes in from other threads. */
 struct client_mail {
@@ -66,7 +67,8 @@ struct client {
     struct sockaddr_storage from;
     bool has_from;
     unsigned resolving;
-    uint64_t last_conn, ticked_ms, rebalance_ms, lost_ms;      /* lost_ms: without a connection since */
+    uint64_t last_conn, ticked_ms, rebalance_ms;
+    _Atomic uint64_t lost_ms;          /* without a connection since; 0: with one. Read by any thread */
     _Atomic uint64_t cluster_id;     /* of the first server that was met; read by any thread */
     bool told_lost;
     struct rng rng;

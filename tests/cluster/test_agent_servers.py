@@ -3,7 +3,7 @@
 
     test_agent_servers.py [--agents N]
 """
-import argparse, http.client, json, os, select, subprocess, sys, time
+import argparse, concurrent.futures, http.client, json, os, select, subprocess, sys, time
 import harness
 from agents import ROOM, ask, do, equal, finish, get, metric, now, ready, resolve, wait_equal
 from harness import MULTIPLIER, SLOW, check, until
@@ -136,8 +136,15 @@ def all_servers_gone(cluster, agents):
         status, headers, kept = ask(agent, "GET", p)
         check(status == 200 and kept == known and int(headers["X-Coord-Age"]) > 0, "%s: %d %s" % (p, status, kept))
         check(now() - asked < 1.5 * SLOW, "%s without delay: %.2f s" % (p, now() - asked))
+    for p in ("/v1/status/leader", "/v1/status/peers"):
+        status, _, why = ask(agent, "GET", p)
+        check(status == 500 and "leader" in why.lower(), "%s: %d %s" % (p, status, why))
     begun = now()
-    status, headers, why = ask(agent, "GET", "/v1/kv/through", timeout=20 * SLOW)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        consistent = pool.submit(ask, agent, "GET", path + "&consistent", timeout=20 * SLOW)
+        status, headers, why = ask(agent, "GET", "/v1/kv/through", timeout=20 * SLOW)
+        refused = consistent.result()
+    check(refused[0] == 500 and "leader" in refused[2].lower(), "?consistent is no answer of before: %r" % (refused,))
     print("a key without servers: %d %r after %.1f s" % (status, why.strip(), now() - begun), flush=True)
     check(status == 500 and "leader" in why.lower() and now() - begun < 7.5 + ROOM, "a key: %d %s" % (status, why))
     check(not agent.try_put("/v1/kv/through/x", timeout=20 * SLOW), "no write is said to have been done")
