@@ -1,6 +1,6 @@
 /* Reads of a process that has no copy of the state: asked of a server by rpc_fetch, which does the waiting too; the same views
  * write the answer. Nothing is kept here: what a server says is as fresh as it was asked to be, and while none can be reached rpc gives out what it
- * has, with its age.
+ * has, with its age; ?consistent is an error then, as in Consul.
  *
  *     remote_read -> fetched -> answered
  *          '--client gone, server stops: cancelled--> forgotten when the end is told */
@@ -97,6 +97,10 @@ static void remote_end(struct http_request *request) {
 
 static void remote_hurry(struct http_request *request) { rpc_fetch_cancel(request->worker->server->env.rpc, &remote_of(request)->fetch); }
 
+static enum rpc_freshness freshness_of(enum consistency consistency) {
+    return consistency == CONSISTENCY_STALE ? RPC_STALE : consistency == CONSISTENCY_CONSISTENT ? RPC_CONSISTENT : RPC_DEFAULT;
+}
+
 void remote_read(struct http_request *request, const struct http_remote *read) {
     struct remote *remote = mem_zalloc(sizeof *remote);
     remote->operation = (struct operation){remote_end, remote_hurry};
@@ -105,7 +109,7 @@ void remote_read(struct http_request *request, const struct http_remote *read) {
     remote->request = request;
     remote->read = *read;
     remote->fetch.type = read->type;
-    remote->fetch.freshness = read->consistency == CONSISTENCY_STALE ? RPC_STALE : RPC_DEFAULT;
+    remote->fetch.freshness = freshness_of(read->consistency);
     remote->fetch.index = read->index;
     remote->fetch.wait_ms = read->wait_ms;
     remote->fetch.done = fetch_done;

@@ -109,12 +109,14 @@ static int run_node(struct store_txn *txn, const ProtobufCMessage *message, stru
 
 const struct query_type query_coordinates = {.number = 64,
                                              .name = "coordinates",
+                                             .discovery = true,
                                              .request = &pb__coordinates_request__descriptor,
                                              .result = &pb__coordinates_result__descriptor,
                                              .thing = all_thing,
                                              .run = run_all};
 const struct query_type query_node_coordinates = {.number = 65,
                                                   .name = "node-coordinates",
+                                                  .discovery = true,
                                                   .request = &pb__coordinates_request__descriptor,
                                              .result = &pb__coordinates_result__descriptor,
                                                   .thing = node_thing,
@@ -155,6 +157,7 @@ static int run_service(struct store_txn *txn, const ProtobufCMessage *message, s
 
 const struct query_type query_service_coordinates = {.number = 67,
                                                      .name = "service-coordinates",
+                                                     .discovery = true,
                                                      .request = &pb__service_request__descriptor,
                                                      .result = &pb__coordinates_result__descriptor,
                                                      .thing = service_thing,

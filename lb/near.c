@@ -130,6 +130,7 @@ static int run(struct store_txn *txn, const ProtobufCMessage *message, struct ar
 
 const struct query_type query_near = {.number = 66,
                                       .name = "near",
+                                      .discovery = true,
                                       .request = &pb__near_request__descriptor,
                                       .thing = thing,
                                       .run = run,

@@ -154,18 +154,21 @@ static int run_state_checks(struct store_txn *txn, const ProtobufCMessage *messa
 
 const struct query_type query_service_checks = {.number = 5,
                                                 .name = "service-checks",
+                                                .discovery = true,
                                                 .request = &pb__service_request__descriptor,
                                                 .result = &pb__checks_result__descriptor,
                                                 .thing = query_service_thing,
                                                 .run = run_service_checks};
 const struct query_type query_node_checks = {.number = 6,
                                              .name = "node-checks",
+                                             .discovery = true,
                                              .request = &pb__node_request__descriptor,
                                              .result = &pb__checks_result__descriptor,
                                              .thing = node_thing,
                                              .run = run_node_checks};
 const struct query_type query_state_checks = {.number = 7,
                                               .name = "state-checks",
+                                              .discovery = true,
                                               .request = &pb__state_request__descriptor,
                                               .result = &pb__checks_result__descriptor,
                                               .thing = checks_thing,

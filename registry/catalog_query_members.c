@@ -66,6 +66,7 @@ static int run_members(struct store_txn *txn, const ProtobufCMessage *message, s
 
 const struct query_type query_members = {.number = 11,
                                          .name = "members",
+                                         .discovery = true,
                                          .request = &pb__table_request__descriptor,
                                          .result = &pb__members_result__descriptor,
                                          .thing = nodes_thing,

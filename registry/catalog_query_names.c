@@ -40,12 +40,14 @@ static int run_service(struct store_txn *txn, const ProtobufCMessage *message, s
 
 const struct query_type query_node_nocase = {.number = 9,
                                              .name = "node-nocase",
+                                             .discovery = true,
                                              .request = &pb__name_request__descriptor,
                                              .result = &pb__name_result__descriptor,
                                              .thing = nodes_thing,
                                              .run = run_node};
 const struct query_type query_service_nocase = {.number = 10,
                                                 .name = "service-nocase",
+                                                .discovery = true,
                                                 .request = &pb__name_request__descriptor,
                                                 .result = &pb__name_result__descriptor,
                                                 .thing = services_thing,

@@ -53,6 +53,8 @@ struct query_result {
 struct query_type {
     uint16_t number;                            /* unique, stable: it goes over the wire */
     const char *name;
+    bool discovery;                             /* a read of the catalog, health or coordinates: client agents keep its last answers for the time when
+                                                 * no server can be reached (rpc/client_cache.c) */
     const ProtobufCMessageDescriptor *request, *result;    /* of the request; of query_result.message (NULL: result_of says it) */
     /* The one thing that the result depends on. The slice points into the request. */
     struct watch_thing (*thing)(const ProtobufCMessage *request);

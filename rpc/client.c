@@ -201,10 +201,12 @@ void client_status(struct client *client, struct rpc_status *status) {
     *status = (struct rpc_status){.cluster_id = client->cluster_id};
     uint64_t contact_ms = atomic_load(&client->contact_ms), now_ms = clock_mono_ms();
     bool connected = atomic_load(&client->connected);
+    uint64_t lost_ms = atomic_load(&client->lost_ms);
+    status->unreachable = lost_ms && now_ms >= lost_ms + CLIENT_REACH_MS;
     status->known_leader = connected && atomic_load(&client->known_leader);
     status->last_contact_ms = connected || now_ms < contact_ms ? 0 : now_ms - contact_ms;
     uv_mutex_lock(&client->lock);
-    memcpy(status->leader_address, client->leader_address, sizeof client->leader_address);
+    if (!status->unreachable) memcpy(status->leader_address, client->leader_address, sizeof client->leader_address);
     status->voters = (unsigned)client->peer_count;
     uv_mutex_unlock(&client->lock);
 }
@@ -239,7 +241,7 @@ static struct client *client_new(struct rpc *rpc, uv_loop_t *loop, const struct 
     list_init(&client->backups);
     rng_seed(&client->rng, random_u64());
     client->cache = client_cache_new(CLIENT_CACHE_BYTES);
-    client->mirror = mirror_new(rpc);
+    client->mirror = mirror_new(rpc, config->dns_queries ? config->dns_queries : CLIENT_DNS_QUERIES);
     if (!config->no_coordinates) client->coordinates = client_coordinates_new(config->node_name, config->coordinate_interval_ms);
     client->lost_ms = client->ticked_ms = clock_mono_ms();
     CHECK(uv_mutex_init(&client->lock) == 0);

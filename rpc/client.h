@@ -9,8 +9,8 @@
  *   again there; a write that may have been taken has an unknown outcome; what was not sent waits, up to 7 s.
  * - A server that knows no leader for longer than an election takes (0.5 to 0.8 s) is left for one that does, and not gone back to before it knows
  *   one; without such a one it is kept.
- * - Answers to queries of the catalog are kept (CLIENT_CACHE_BYTES, least recently used first): while no server can be reached they are given
- *   out again, with their age.
+ * - Answers to queries of catalog, health and coordinates, sorted by distance or not, are kept (CLIENT_CACHE_BYTES in all, the least recently used
+ *   make room): while no server can be reached they are given out again, with their age, except to reads with RPC_CONSISTENT.
  *
  * A server of another cluster than the first one it met is not talked to; only when every server that its cluster had tells it that it belongs to
  * another one now (all were founded anew), for some seconds, the agent goes with them. Opened by the agent; everybody else uses rpc/rpc.h. */
@@ -23,6 +23,7 @@
 
 #define CLIENT_SILENT_MS   600
 #define CLIENT_CACHE_BYTES (16u << 20)
+#define CLIENT_DNS_QUERIES 10000                 /* kept current for DNS (client_mirror.c) */
 
 struct rpc_client_config {
     const char *cluster, *node_name, *address;   /* datacenter; this agent's name and IP */
@@ -32,6 +33,7 @@ struct rpc_client_config {
     const char *const *join;                     /* NULL-terminated; at least one */
     bool no_coordinates;
     uint64_t coordinate_interval_ms;             /* between reports; 0: see lb/coordinate_agent.h */
+    size_t dns_queries;                          /* kept current for DNS at most; 0: CLIENT_DNS_QUERIES */
 };
 
 /* Loop thread. Starts dialling; nothing has to be reachable yet. */

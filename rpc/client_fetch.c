@@ -1,15 +1,13 @@
 /* Reads of a client agent: asked of the server that it is connected with, and again of the next one when that goes. While there is none,
- * what is kept of the catalog is given out with its age.
+ * what is kept of catalog, health and coordinates (query_type.discovery) is given out with its age.
  *
  *     posted --> unsent --connection--> with a server --answer (in pieces)--> done
- *                  ^  '--nobody to ask for REACH_MS: kept answer, or too late--> done */
+ *                  ^  '--nobody to ask for CLIENT_REACH_MS: kept answer, or too late--> done */
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "rpc/client_internal.h"
 
-#define REACH_MS        1000        /* so long another server is looked for before an old answer is given */
-#define CATALOG_QUERIES 32          /* numbers below: the registry's own, whose answers are kept */
 #define ANSWER_MOST     (512u << 20)
 
 struct client_fetch {
@@ -52,7 +50,7 @@ static void end(struct client *client, struct client_fetch *impl, int error, con
 static bool end_with_kept(struct client *client, struct client_fetch *impl, uint64_t now_ms) {
     const struct rpc_fetch *fetch = fetch_of(impl);
     const struct client_kept *kept = client_cache_get(client->cache, fetch->type->number, request_of(impl));
-    if (!kept) return false;
+    if (!kept || fetch->unkept || fetch->freshness == RPC_CONSISTENT) return false;
     if (fetch->index && kept->fetched.index <= fetch->index && now_ms < impl->until_ms) return false;      /* it has that */
     struct rpc_fetched fetched = kept->fetched;
     fetched.age_ms = now_ms > kept->at_ms ? now_ms - kept->at_ms : 1;
@@ -62,7 +60,7 @@ static bool end_with_kept(struct client *client, struct client_fetch *impl, uint
 }
 
 static void wait_on(struct client *client, struct client_fetch *impl, uint64_t now_ms) {
-    if (now_ms - client->lost_ms >= REACH_MS && end_with_kept(client, impl, now_ms)) return;
+    if (now_ms - client->lost_ms >= CLIENT_REACH_MS && end_with_kept(client, impl, now_ms)) return;
     uint64_t last_ms = impl->begun_ms + RPC_LEADER_WAIT_MS;
     if (now_ms >= last_ms && now_ms >= impl->until_ms) end(client, impl, CO_NOLEADER, NULL);
 }
@@ -132,8 +130,8 @@ static void take_piece(struct client *client, struct client_fetch *impl, const P
     struct rpc_fetched fetched = {.index = answer->index, .found = answer->found, .none = answer->none, .known_leader = answer->known_leader,
                                   .last_contact_ms = answer->last_contact_ms};
     fetched.records = whole ? slice_make(answer->records.data, answer->records.len) : buffer_slice(&impl->pieces);
-    uint16_t query = fetch_of(impl)->type->number;
-    if (query < CATALOG_QUERIES) client_cache_put(client->cache, query, request_of(impl), &fetched, clock_mono_ms());
+    const struct rpc_fetch *fetch = fetch_of(impl);
+    if (fetch->type->discovery && !fetch->unkept) client_cache_put(client->cache, fetch->type->number, request_of(impl), &fetched, clock_mono_ms());
     end(client, impl, CO_OK, &fetched);
 }
 

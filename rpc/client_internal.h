@@ -15,6 +15,7 @@
 #include "rpc/rpc_internal.h"
 
 #define CLIENT_FETCH_BUCKETS 4096
+#define CLIENT_REACH_MS      1000      /* so long another server is looked for before what is of before is given out, or said to be unknown */
 
 /* What comes in from other threads. */
 struct client_mail {
@@ -72,7 +73,8 @@ struct client {
     struct sockaddr_storage from;
     bool has_from;
     unsigned resolving;
-    uint64_t last_conn, ticked_ms, rebalance_ms, lost_ms;      /* lost_ms: without a connection since */
+    uint64_t last_conn, ticked_ms, rebalance_ms;
+    _Atomic uint64_t lost_ms;          /* without a connection since; 0: with one. Read by any thread */
     _Atomic uint64_t cluster_id;     /* of the first server that was met; read by any thread */
     bool told_lost;
     struct rng rng;
@@ -148,8 +150,10 @@ void client_cache_put(struct client_cache *cache, uint16_t query, struct slice r
 const struct client_kept *client_cache_get(struct client_cache *cache, uint16_t query, struct slice request);
 
 /* -- client_mirror.c ----------------------------------------------------------------------------------------------------- */
-struct mirror *mirror_new(struct rpc *rpc);
-/* Any thread but the loop. The records are copied into the arena. CO_OK, CO_NOLEADER, CO_TIMEOUT, CO_BUSY, CO_CLOSED. */
+/* Of at most so many queries. */
+struct mirror *mirror_new(struct rpc *rpc, size_t most);
+/* Any thread but the loop. The records are copied into the arena. CO_OK, CO_NOLEADER, CO_TIMEOUT, CO_CLOSED; CO_BUSY: somebody waits for each of all
+ * that it has room for. */
 int mirror_query(struct mirror *mirror, const struct query_type *type, const ProtobufCMessage *request, struct arena *arena,
                  struct query_result *result);
 struct watch_table *mirror_watches(struct mirror *mirror);

@@ -151,7 +151,8 @@ static void become_current(struct client_conn *conn) {
     struct client_conn *before = client->current;
     client->trying = NULL;
     client->current = conn;
-    client->lost_ms = 0, client->told_lost = false;
+    client->lost_ms = 0;
+    client->told_lost = false;
     atomic_store(&client->connected, true);
     if (before) {
         before->draining = true, before->since_ms = clock_mono_ms();

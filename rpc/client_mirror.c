@@ -2,9 +2,13 @@
  * own. Who asks for something new waits for it on his thread, MIRROR_WAIT_MS at most; from then on it is here, and a change at the
  * servers bumps the generation of its thing, as the applier does on a server. While no server can be reached, it stays as it was.
  *
- *     asked --fetch--> ready --changed--> generation + 1, ready --not asked for IDLE_MS--> gone
+ *     asked --fetch--> ready --changed--> generation + 1, ready --not asked for IDLE_MS, or pushed out by another--> gone
  *
- * Entries and the table: under the lock. Fetches end on the loop. */
+ * There are a bounded number of them, and made-up names must not keep out those that exist: when it is full, a new one takes the place of the
+ * one that was asked for least recently, and of what is not there (or not known yet) before what is. Whoever waits for one keeps it. Without
+ * a server nothing is pushed out, since nothing new would come.
+ *
+ * Entries, the table and the lists: under the lock. Fetches end on the loop. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -15,7 +19,6 @@
 #include "rpc/client_internal.h"
 
 #define BUCKETS        1024
-#define ENTRIES_MOST   10000
 #define MIRROR_WAIT_MS 1500
 #define FOLLOW_MS      300000
 #define RETRY_MS       1000
@@ -23,12 +26,14 @@
 
 struct mirrored {
     struct mirrored *chain;
+    struct list use;                    /* mirror->there or mirror->missing, the least recently asked first; while somebody waits, or dropped: by itself */
     struct list retry;                  /* mirror->retries, or by itself */
     struct mirror *mirror;
     const struct query_type *type;
     uint64_t hash, since_ms, used_ms, retry_ms;
-    bool ready, found, none, dropped;   /* dropped: nobody finds it any more; freed when its fetch ends */
-    int error;                          /* of the last fetch, while it is not ready */
+    unsigned waiters;                   /* threads */
+    bool ready, found, none;
+    bool fetching, dropped;             /* dropped: nobody finds it any more; freed when its fetch has ended and nobody waits */
     uint64_t index;
     struct slice request;               /* packed, ours */
     ProtobufCMessage *message;          /* the same */
@@ -42,8 +47,8 @@ struct mirror {
     pthread_mutex_t lock;
     pthread_cond_t news;
     struct mirrored *buckets[BUCKETS];
-    size_t count, out;                  /* out: fetches under way */
-    struct list retries;
+    size_t count, most, out;            /* in the table, at most; fetches under way */
+    struct list there, missing, retries;
     struct watch_table *watches;
     struct watch_touched touched;
     bool stopping;
@@ -51,6 +56,8 @@ struct mirror {
 
 /* -- fetches; loop thread, but for the first of an entry ---------------------------------------------------------------- */
 static void follow(struct mirrored *entry, uint64_t index);
+
+static bool connected(const struct mirror *mirror) { return atomic_load(&mirror->rpc->client->connected); }
 
 static void touch(struct mirror *mirror, const struct mirrored *entry) {
     watch_touch(&mirror->touched, entry->type->thing(entry->message));
@@ -60,7 +67,7 @@ static void touch(struct mirror *mirror, const struct mirrored *entry) {
 }
 
 static void entry_free(struct mirrored *entry) {
-    list_remove(&entry->retry);
+    if (entry->fetching || entry->waiters) return; /* whoever ends it frees it */
     protobuf_c_message_free_unpacked(entry->message, NULL);
     free((char *)(uintptr_t)entry->request.data);
     free(entry->records);
@@ -72,8 +79,20 @@ static void entry_drop(struct mirror *mirror, struct mirrored *entry) {
     while (*at != entry) at = &(*at)->chain;
     *at = entry->chain;
     mirror->count--;
+    list_remove(&entry->use);
+    list_remove(&entry->retry);
+    entry->dropped = true;
     touch(mirror, entry); /* nobody will tell of changes any more */
+    if (entry->fetching) rpc_fetch_cancel(mirror->rpc, &entry->fetch);
     entry_free(entry);
+}
+
+static bool is_there(const struct mirrored *entry) { return entry->ready && entry->found && !entry->none; }
+
+/* The newest of its list. */
+static void entry_used(struct mirror *mirror, struct mirrored *entry) {
+    list_remove(&entry->use);
+    if (!entry->waiters) list_append(is_there(entry) ? &mirror->there : &mirror->missing, &entry->use);
 }
 
 static bool same(const struct mirrored *entry, const struct rpc_fetched *fetched) {
@@ -82,7 +101,7 @@ static bool same(const struct mirrored *entry, const struct rpc_fetched *fetched
 }
 
 static void take(struct mirrored *entry, const struct rpc_fetched *fetched) {
-    bool changed = !same(entry, fetched);
+    bool changed = !same(entry, fetched), was_there = is_there(entry);
     entry->index = fetched->index;
     if (!changed) return;
     free(entry->records);
@@ -90,6 +109,7 @@ static void take(struct mirrored *entry, const struct rpc_fetched *fetched) {
     if (fetched->records.size) memcpy(entry->records, fetched->records.data, fetched->records.size);
     entry->records_size = fetched->records.size;
     entry->found = fetched->found, entry->none = fetched->none, entry->ready = true;
+    if (is_there(entry) != was_there) entry_used(entry->mirror, entry);
     touch(entry->mirror, entry);
 }
 
@@ -99,25 +119,26 @@ static void fetched_here(struct rpc_fetch *fetch, int error, const struct rpc_fe
     uint64_t now_ms = clock_mono_ms();
     pthread_mutex_lock(&mirror->lock);
     mirror->out--;
-    if (error == CO_OK) take(entry, fetched);
-    entry->error = error;
-    bool current = error == CO_OK && fetched->age_ms == 0;
-    if (mirror->stopping || (now_ms - entry->used_ms > IDLE_MS) || (!entry->ready && error != CO_OK)) {
-        entry->dropped = true;
-    } else if (current) {
+    entry->fetching = false;
+    if (error == CO_OK && !entry->dropped) take(entry, fetched);
+    if (entry->dropped) {
+        entry_free(entry);
+    } else if (mirror->stopping || !entry->ready || (now_ms - entry->used_ms > IDLE_MS && connected(mirror))) {
+        entry_drop(mirror, entry);
+    } else if (error == CO_OK) {
         follow(entry, entry->index);
     } else {
         entry->retry_ms = now_ms + RETRY_MS;
         list_append(&mirror->retries, &entry->retry);
     }
     pthread_cond_broadcast(&mirror->news);
-    if (entry->dropped) entry_drop(mirror, entry);
     pthread_mutex_unlock(&mirror->lock);
 }
 
 static void follow(struct mirrored *entry, uint64_t index) {
-    entry->fetch = (struct rpc_fetch){.type = entry->type, .freshness = RPC_STALE, .index = index, .wait_ms = FOLLOW_MS, .done = fetched_here};
+    entry->fetch = (struct rpc_fetch){.type = entry->type, .freshness = RPC_STALE, .unkept = true, .index = index, .wait_ms = FOLLOW_MS, .done = fetched_here};
     entry->mirror->out++;
+    entry->fetching = true;
     rpc_fetch(entry->mirror->rpc, &entry->fetch, entry->message);
 }
 
@@ -145,12 +166,24 @@ static struct mirrored *entry_new(struct mirror *mirror, const struct query_type
     entry->request = slice_make(mem_strndup(request.data, request.size), request.size);
     entry->message = protobuf_c_message_unpack(type->request, NULL, request.size, (const uint8_t *)request.data);
     CHECK(entry->message);
+    list_init(&entry->use);
     list_init(&entry->retry);
     entry->chain = mirror->buckets[hash % BUCKETS];
     mirror->buckets[hash % BUCKETS] = entry;
     mirror->count++;
+    entry_used(mirror, entry);
     follow(entry, 0);
     return entry;
+}
+
+/* Room for one more. */
+static int make_room(struct mirror *mirror) {
+    if (mirror->count < mirror->most) return CO_OK;
+    if (!connected(mirror)) return CO_NOLEADER;
+    struct list *from = list_empty(&mirror->missing) ? &mirror->there : &mirror->missing;
+    if (list_empty(from)) return CO_BUSY; /* somebody waits for each */
+    entry_drop(mirror, LIST_ENTRY(from->next, struct mirrored, use));
+    return CO_OK;
 }
 
 static int copy_out(const struct mirrored *entry, struct arena *arena, struct query_result *result) {
@@ -164,10 +197,18 @@ static int copy_out(const struct mirrored *entry, struct arena *arena, struct qu
 static struct timespec monotonic(uint64_t ms) { return (struct timespec){(time_t)(ms / 1000), (long)(ms % 1000) * 1000000l}; }
 
 /* Whoever comes later does not wait longer: names that a server does not answer for must not hold up all others. */
-static int wait_ready(struct mirror *mirror, const struct mirrored *entry) {
-    if (!atomic_load(&mirror->rpc->client->connected)) return CO_NOLEADER;
+static int wait_ready(struct mirror *mirror, struct mirrored *entry) {
     struct timespec until = monotonic(entry->since_ms + MIRROR_WAIT_MS);
-    return pthread_cond_timedwait(&mirror->news, &mirror->lock, &until) == ETIMEDOUT ? CO_TIMEOUT : CO_OK;
+    int rv = CO_OK;
+    entry->waiters++;
+    list_remove(&entry->use);
+    while (rv == CO_OK && !entry->ready && !entry->dropped) {
+        if (!connected(mirror)) rv = CO_NOLEADER;
+        else if (pthread_cond_timedwait(&mirror->news, &mirror->lock, &until) == ETIMEDOUT) rv = CO_TIMEOUT;
+    }
+    entry->waiters--;
+    if (entry->ready) return CO_OK;
+    return rv == CO_OK ? CO_NOLEADER : rv;
 }
 
 int mirror_query(struct mirror *mirror, const struct query_type *type, const ProtobufCMessage *request, struct arena *arena,
@@ -179,16 +220,13 @@ int mirror_query(struct mirror *mirror, const struct query_type *type, const Pro
     *result = (struct query_result){0};
     pthread_mutex_lock(&mirror->lock);
     struct mirrored *entry = find(mirror, type, wanted, hash);
-    int rv = mirror->stopping ? CO_CLOSED : entry || mirror->count < ENTRIES_MOST ? CO_OK : CO_BUSY;
+    int rv = mirror->stopping ? CO_CLOSED : entry ? CO_OK : make_room(mirror);
     if (rv == CO_OK && !entry) entry = entry_new(mirror, type, wanted, hash);
-    while (rv == CO_OK && entry && !entry->ready) {
-        rv = wait_ready(mirror, entry);
-        if (rv == CO_OK) entry = find(mirror, type, wanted, hash); /* it may have failed and gone */
-    }
-    if (rv == CO_OK && !entry) rv = CO_NOLEADER;
     if (rv == CO_OK) {
-        entry->used_ms = clock_mono_ms();
-        rv = copy_out(entry, arena, result);
+        if (!entry->ready) rv = wait_ready(mirror, entry);
+        if (rv == CO_OK) rv = copy_out(entry, arena, result);
+        if (entry->dropped) entry_free(entry);
+        else entry->used_ms = clock_mono_ms(), entry_used(mirror, entry);
     }
     pthread_mutex_unlock(&mirror->lock);
     return rv;
@@ -197,10 +235,12 @@ int mirror_query(struct mirror *mirror, const struct query_type *type, const Pro
 struct watch_table *mirror_watches(struct mirror *mirror) { return mirror->watches; }
 
 /* -- life ----------------------------------------------------------------------------------------------------------------------- */
-struct mirror *mirror_new(struct rpc *rpc) {
+struct mirror *mirror_new(struct rpc *rpc, size_t most) {
     struct mirror *mirror = mem_zalloc(sizeof *mirror);
-    mirror->rpc = rpc;
+    mirror->rpc = rpc, mirror->most = most;
     mirror->watches = watch_table_new();
+    list_init(&mirror->there);
+    list_init(&mirror->missing);
     list_init(&mirror->retries);
     pthread_condattr_t monotonic;
     CHECK(pthread_mutex_init(&mirror->lock, NULL) == 0 && pthread_condattr_init(&monotonic) == 0);

@@ -26,7 +26,8 @@ struct rpc_write {
 void rpc_submit(struct rpc *rpc, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message);
 
 /* -- reads --------------------------------------------------------------------------------------------------- */
-enum rpc_freshness { RPC_DEFAULT, RPC_STALE };     /* default = linearizable */
+/* Default = linearizable. RPC_CONSISTENT: the same, and never an answer of before, as client agents give it while no server can be reached. */
+enum rpc_freshness { RPC_DEFAULT, RPC_STALE, RPC_CONSISTENT };
 
 /* Confirms that reads on this server are fresh enough from now on. CO_OK: at once (stale, or alone). CO_AGAIN: `done` will be called
  * (loop thread) with CO_OK or CO_NOLEADER / CO_TIMEOUT. */
@@ -61,6 +62,7 @@ struct rpc_fetch {
     /* Set by the caller. `request` is packed before rpc_fetch returns. */
     const struct query_type *type;
     enum rpc_freshness freshness;
+    bool unkept;                           /* client agents: its answer is neither kept for the time without servers, nor one of then given */
     uint64_t index, wait_ms;
     /* Exactly once, on another thread; short. CO_OK, CO_NOLEADER, CO_FENCED, CO_TIMEOUT, CO_CLOSED (cancelled, or the end), CO_BUSY (too many),
      * CO_CORRUPT, CO_TOOLARGE (a result of more than 512 MiB), CO_UNSUPPORTED (the server does not know this query). `fetched` is NULL with an error. */
@@ -98,6 +100,7 @@ struct rpc_status {
     unsigned voters;
     bool is_voter, disk_sick, disk_full;
     char leader_address[128];              /* "" unknown */
+    bool unreachable;                      /* client agents: no server has been reached for a second or more; `voters` is of before */
     unsigned cluster_version;              /* as applied here (registry/version.h) */
     uint64_t cluster_id;                   /* 0: none */
 };

@@ -3,7 +3,7 @@
 
     test_agent_servers.py [--agents N]
 """
-import argparse, http.client, json, os, select, subprocess, sys, time
+import argparse, concurrent.futures, http.client, json, os, select, subprocess, sys, time
 import harness
 from agents import ROOM, ask, do, equal, finish, get, metric, now, ready, resolve, wait_equal
 from harness import MULTIPLIER, SLOW, check, until
@@ -136,12 +136,18 @@ def wait_for_keys(cluster, agents, count=1000):
     until("those that hung up are forgotten", lambda: waiting(cluster.servers) <= before + 5, 10)
 
 
+DISCOVERY = ["/v1/health/service/web?near=_agent", "/v1/health/checks/web?near=_agent", "/v1/health/state/any?near=_agent", "/v1/health/node/a1",
+             "/v1/catalog/nodes?near=_agent", "/v1/catalog/service/web?near=_agent", "/v1/catalog/services", "/v1/coordinate/nodes"]
+
+
 def all_servers_gone(cluster, agents):
     """Discovery goes on from what was asked before, marked with its age; a key is not read, and that is said in time."""
     agent = agents[0]
     do(agent, "/v1/agent/service/register", {"Name": "web", "Port": 80, "Check": {"TTL": "1h", "Status": "passing"}})
     path = "/v1/health/service/web?passing"
     until("DNS and HTTP know it", lambda: resolve(agent, "web.service.coord") == [agent.ip] and len(get(agent, path) or []) == 1, 5)
+    before = {p: ask(agent, "GET", p) for p in DISCOVERY}
+    check(all(status == 200 for status, _, _ in before.values()), "asked before: %r" % before)
     status, headers, fresh = ask(agent, "GET", path)
     check("X-Coord-Age" not in headers and headers["X-Consul-KnownLeader"] == "true", "fresh: %s" % dict(headers))
     for s in cluster.servers:
@@ -156,8 +162,20 @@ def all_servers_gone(cluster, agents):
         check(now() - asked < 1.5 * SLOW, "without delay: %.2f s" % (now() - asked))
         check(resolve(agent, "web.service.coord") == [agent.ip], "DNS goes on: %r" % resolve(agent, "web.service.coord"))
         time.sleep(0.3)
+    for p, (_, _, known) in before.items():
+        asked = now()
+        status, headers, kept = ask(agent, "GET", p)
+        check(status == 200 and kept == known and int(headers["X-Coord-Age"]) > 0, "%s: %d %s" % (p, status, kept))
+        check(now() - asked < 1.5 * SLOW, "%s without delay: %.2f s" % (p, now() - asked))
+    for p in ("/v1/status/leader", "/v1/status/peers"):
+        status, _, why = ask(agent, "GET", p)
+        check(status == 500 and "leader" in why.lower(), "%s: %d %s" % (p, status, why))
     begun = now()
-    status, headers, why = ask(agent, "GET", "/v1/kv/through", timeout=20 * SLOW)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        consistent = pool.submit(ask, agent, "GET", path + "&consistent", timeout=20 * SLOW)
+        status, headers, why = ask(agent, "GET", "/v1/kv/through", timeout=20 * SLOW)
+        refused = consistent.result()
+    check(refused[0] == 500 and "leader" in refused[2].lower(), "?consistent is no answer of before: %r" % (refused,))
     print("a key without servers: %d %r after %.1f s" % (status, why.strip(), now() - begun), flush=True)
     check(status == 500 and "leader" in why.lower() and now() - begun < 7.5 + ROOM, "a key: %d %s" % (status, why))
     check(not agent.try_put("/v1/kv/through/x", timeout=20 * SLOW), "no write is said to have been done")

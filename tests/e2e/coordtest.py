@@ -81,7 +81,7 @@ class Agent:
                 if json.loads(self.request("GET", "/v1/status/leader", timeout=2)[2]) == "":
                     return False
                 return any(n["Node"] == self.name for n in self.get("/v1/catalog/nodes?stale", timeout=2)[2])
-            except OSError:
+            except (OSError, ValueError):          # an error is a line of text
                 return False
         until("a leader", ready, within)
         return self

@@ -115,7 +115,7 @@ def backends_by_srv():
     until("who is well again comes back, and who is new comes in", lambda: proxy.who() == everyone, 15)
     for server in cluster.servers:
         server.kill()
-    until("the agent knows", lambda: one.get("/v1/status/leader")[2] == "" or "no server can be reached" in one.log(), 15)
+    until("the agent knows", lambda: one.request("GET", "/v1/status/leader")[0] == 500 or "no server can be reached" in one.log(), 15)
     begun, count = time.monotonic(), 0
     while time.monotonic() - begun < 3:        # ten times as long as HAProxy holds what is not answered again
         who, count = proxy.who(), count + 1

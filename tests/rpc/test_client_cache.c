@@ -4,7 +4,25 @@
 #include <stdlib.h>
 
 #include "base/text.h"
+#include "kv/kv.h"
+#include "lb/coordinate.h"
+#include "registry/catalog.h"
+#include "registry/lease.h"
+#include "registry/operate.h"
 #include "rpc/client_internal.h"
+
+static void each_is(const struct machine_module *module, bool discovery) {
+    for (const struct query_type *const *query = module->queries; query && *query; query++)
+        cr_assert_eq((*query)->discovery, discovery, "%s of %s", (*query)->name, module->name);
+}
+
+Test(client_cache, what_is_kept_is_discovery_and_nothing_that_coordinates) {
+    each_is(&catalog_module, true);
+    each_is(&coordinate_module, true);
+    each_is(&lease_module, false);
+    each_is(&kv_module, false);
+    each_is(&operate_module, false);
+}
 
 static void put(struct client_cache *cache, uint16_t query, const char *request, struct slice records, uint64_t index) {
     struct rpc_fetched fetched = {.index = index, .records = records, .found = true};

@@ -1,5 +1,6 @@
-/* A client agent's rpc beside servers, used by many threads: reads for DNS that are kept current (client_mirror.c), fetches that wait, are
- * cancelled or meet the loss of their server, writes, backups, and the end in the middle of it all. A plain main: runs under the sanitizers. */
+/* A client agent's rpc beside servers, used by many threads: reads for DNS that are kept current (client_mirror.c), more of them than it
+ * keeps, fetches that wait, are cancelled or meet the loss of their server, writes, backups, and the end in the middle of it all. A plain main:
+ * runs under the sanitizers. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,7 @@ struct agent {
     uv_barrier_t ready;
     pthread_t thread;
     const char *const *join;
+    size_t dns_queries;
 };
 
 static void on_closed(void *data) { uv_close((uv_handle_t *)&((struct agent *)data)->stop, NULL); }
@@ -44,7 +46,7 @@ static void on_stop(uv_async_t *stop) { rpc_client_stop(((struct agent *)stop->d
 static void *agent_main(void *data) {
     struct agent *agent = data;
     struct rpc_client_config config = {.cluster = "dc1", .node_name = "agent", .address = "127.0.0.1", .node_id = "77777777-0000-4000-8000-000000000000",
-                                       .port = 8300, .join = agent->join};
+                                       .port = 8300, .join = agent->join, .dns_queries = agent->dns_queries};
     struct fault fault = {0};
     CHECK(uv_loop_init(&agent->loop) == 0 && uv_async_init(&agent->loop, &agent->stop, on_stop) == 0);
     agent->stop.data = agent;
@@ -55,8 +57,8 @@ static void *agent_main(void *data) {
     return NULL;
 }
 
-static void agent_start(struct agent *agent, const char *const *join) {
-    *agent = (struct agent){.join = join};
+static void agent_start(struct agent *agent, const char *const *join, size_t dns_queries) {
+    *agent = (struct agent){.join = join, .dns_queries = dns_queries};
     uv_barrier_init(&agent->ready, 2);
     CHECK(pthread_create(&agent->thread, NULL, agent_main, agent) == 0);
     uv_barrier_wait(&agent->ready);
@@ -97,12 +99,12 @@ static int set_port(struct rpc *rpc, unsigned number, uint32_t port) {
 }
 
 /* -- reads as DNS makes them --------------------------------------------------------------------------------------------- */
-/* Its port; 0: no such service; -1: no answer (`error`). */
-static int64_t port_of(struct rpc_reader *reader, unsigned number, int *error) {
+/* Its port; 0: no such service; -1: no answer (`error`). The questions of different kinds (0-3) are kept apart. */
+static int64_t port_as(struct rpc_reader *reader, unsigned number, unsigned kind, int *error) {
     char name[16];
     snprintf(name, sizeof name, "s%u", number);
     Pb__ServiceRequest request = PB__SERVICE_REQUEST__INIT;
-    request.service = name;
+    request.service = name, request.held = kind & 1, request.passing_only = kind & 2;
     struct arena arena = {0};
     struct query_result result;
     *error = rpc_query(reader, &query_service_entries, &request.base, &arena, &result);
@@ -114,6 +116,8 @@ static int64_t port_of(struct rpc_reader *reader, unsigned number, int *error) {
     arena_free(&arena);
     return port;
 }
+
+static int64_t port_of(struct rpc_reader *reader, unsigned number, int *error) { return port_as(reader, number, 0, error); }
 
 static struct agent agent;
 static _Atomic uint32_t written[SERVICES];      /* acknowledged */
@@ -303,11 +307,74 @@ static void stop_while_some_wait(void) {
     }
 }
 
+/* -- more questions than are kept current ------------------------------------------------------------------------------------ */
+#define QUERIES 16
+
+static bool passing(int error) { return error == CO_NOLEADER || error == CO_TIMEOUT; } /* a server is looked for */
+
+/* CO_OK: it is not there. */
+static int made_up(struct rpc_reader *reader, unsigned number) {
+    char name[32];
+    snprintf(name, sizeof name, "nobody-%u", number);
+    Pb__NameRequest request = PB__NAME_REQUEST__INIT;
+    request.name = name;
+    struct arena arena = {0};
+    struct query_result result;
+    int error = rpc_query(reader, &query_service_nocase, &request.base, &arena, &result);
+    CHECK(error != CO_OK || !result.found);
+    arena_free(&arena);
+    return error;
+}
+
+/* Made-up names, and more of those that exist than there is room for. */
+static void *ask_for_many(void *data) {
+    struct rpc_reader *reader = rpc_reader_new(agent.rpc);
+    unsigned own = (unsigned)(uintptr_t)data;
+    for (unsigned i = 0; i < 300; i++) {
+        int error;
+        do error = made_up(reader, i % 2 ? i : own * 1000 + i);
+        while (passing(error));
+        CHECK(error == CO_OK);
+        unsigned number = i % SERVICES;
+        int64_t port = (int64_t)atomic_load(&written[number]);
+        while (i % 5 == 0 && port_as(reader, number, (i / SERVICES + own) % 4, &error) != port) CHECK(passing(error));
+    }
+    rpc_reader_free(reader);
+    return NULL;
+}
+
+/* All are answered; and when the servers go, what exists is still there, whatever was made up since. Ends with the servers stopped. */
+static void more_than_are_kept(const char *const *join) {
+    pthread_t threads[READERS];
+    int error;
+    agent_start(&agent, join, QUERIES);
+    struct rpc_reader *reader = rpc_reader_new(agent.rpc);
+    uint64_t deadline = clock_mono_ms() + 30000;
+    while (made_up(reader, 0) != CO_OK) CHECK(clock_mono_ms() < deadline);
+    for (uintptr_t i = 0; i < READERS; i++) CHECK(pthread_create(&threads[i], NULL, ask_for_many, (void *)(i + 1)) == 0);
+    for (unsigned i = 0; i < READERS; i++) pthread_join(threads[i], NULL);
+    CHECK(set_port(agent.rpc, SERVICES, 77) == CO_OK);         /* new, registered here */
+    while (port_of(reader, SERVICES, &error) != 77) CHECK((error == CO_OK || passing(error)) && clock_mono_ms() < deadline);
+    for (unsigned number = 0; number < SERVICES; number++)
+        while (port_of(reader, number, &error) <= 0) CHECK(passing(error));
+    for (unsigned i = 0; i < 3 * QUERIES; i++)
+        while ((error = made_up(reader, 100000 + i)) != CO_OK) CHECK(passing(error));
+    servers_stop(servers, SERVERS);
+    while (made_up(reader, 200000) != CO_NOLEADER) CHECK(clock_mono_ms() < deadline);
+    for (unsigned i = 0; i < 3 * QUERIES; i++) CHECK(made_up(reader, 300000 + i) == CO_NOLEADER);
+    for (unsigned number = 0; number <= SERVICES; number++)
+        CHECK(port_of(reader, number, &error) == (number < SERVICES ? (int64_t)atomic_load(&written[number]) : 77));
+    CHECK(made_up(reader, 100000 + 3 * QUERIES - 1) == CO_OK);         /* that of the last one, too */
+    rpc_reader_free(reader);
+    agent_begin_stop(&agent);
+    agent_end(&agent);
+}
+
 /* -- nobody there -------------------------------------------------------------------------------------------------------------- */
 static void nobody_answers(void) {
     static const char *const join[] = {"127.0.0.1:1", "nowhere.invalid", "[::1]:1", NULL};
     int error;
-    agent_start(&agent, join);
+    agent_start(&agent, join, 0);
     struct rpc_reader *reader = rpc_reader_new(agent.rpc);
     uint64_t begun = clock_mono_ms();
     CHECK(port_of(reader, 1, &error) == -1 && error == CO_NOLEADER);
@@ -402,19 +469,22 @@ int main(void) {
     nobody_answers();
     servers_start(servers, SERVERS);
     for (unsigned i = 0; i < SERVERS; i++) join[i] = servers[i].address;
-    agent_start(&agent, join);
+    agent_start(&agent, join, 0);
     many_threads();
     write_large();
     a_large_answer_arrives_whole();
     a_ping_is_answered_between_two_pieces();
     stop_while_some_wait();
     agent_end(&agent);
-    agent_start(&agent, join);
+    agent_start(&agent, join, 0);
     backups();
     stop_in_the_middle(stop_agent);
-    agent_start(&agent, join);
+    agent_start(&agent, join, 0);
     stop_in_the_middle(stop_servers);
     stop_agent();
     CHECK(close(whole.save.fd) == 0);
+    servers_start(servers, SERVERS);
+    for (unsigned i = 0; i < SERVERS; i++) join[i] = servers[i].address;
+    more_than_are_kept(join);
     return 0;
 }
