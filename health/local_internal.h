@@ -80,6 +80,7 @@ struct local {
     uv_loop_t *loop;
     struct rpc *rpc;
     uint64_t begun_ns;
+    int64_t away_ns;                 /* since an agent of this data folder was last alive; 0: not known */
 
     /* Any thread, under `lock`. */
     uv_mutex_t lock;
