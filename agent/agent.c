@@ -87,6 +87,7 @@ static int start_server(struct agent *agent, struct fault *fault) {
                                                  .nodes = (uint32_t)c->brake_nodes,
                                                  .window_ms = (uint64_t)c->brake_window_ns / 1000000,
                                                  .hold_ms = (uint64_t)c->brake_hold_ns / 1000000},
+                                       .reconnect = {.items = c->reconnect_classes, .count = c->reconnect_timeouts.count},
                                        .coordinates = coordinates_settings(c),
                                        .modules = agent_modules};
     return rpc_server_start(&agent->loop, &config, &agent->rpc, fault);

@@ -12,6 +12,8 @@
 #include "agent/config_internal.h"
 #include "base/check.h"
 #include "base/json_in.h"
+#include "registry/lease.h"
+#include "registry/reconnect.h"
 
 #define FILE_MOST ((size_t)16 << 20)
 #define SECOND    INT64_C(1000000000)
@@ -280,8 +282,28 @@ static int check_bootstrap(const struct config *config, struct fault *fault) {
     return CO_OK;
 }
 
+/* How long dead nodes stay: of classes of nodes, of this one. */
+static int read_reconnect(struct config *config, struct fault *fault) {
+    static const char wrong[] = "%s%s: \"%.60s\" is not a duration above 0 (write it with a unit: 30m, 24h)";
+    const struct config_pairs *classes = &config->reconnect_timeouts, *meta = &config->node_meta;
+    int64_t ignored_ns;
+    config->reconnect_classes = arena_zalloc(&config->arena, (classes->count + 1) * sizeof *config->reconnect_classes);
+    for (size_t i = 0; i < classes->count; i++) {
+        config->reconnect_classes[i].name = classes->items[i].name;
+        if (!reconnect_parse(classes->items[i].value, &config->reconnect_classes[i].timeout_ns))
+            return fault_set(fault, CO_INVALID, wrong, "coord.reconnect_timeouts.", classes->items[i].name, classes->items[i].value);
+    }
+    for (size_t i = 0; i < meta->count; i++) {
+        if (strcmp(meta->items[i].name, RECONNECT_META_TIMEOUT) == 0 && !reconnect_parse(meta->items[i].value, &ignored_ns))
+            return fault_set(fault, CO_INVALID, wrong, "node_meta.", RECONNECT_META_TIMEOUT, meta->items[i].value);
+    }
+    if (config->reconnect_timeout_ns == 0) config->reconnect_timeout_ns = LEASE_RECONNECT_NS;
+    return CO_OK;
+}
+
 int config_finish(struct config *config, struct fault *fault) {
     int error = check_bootstrap(config, fault);
+    if (error == CO_OK) error = read_reconnect(config, fault);
     if (error) return error;
     if (!config->data_dir && !config->dev) {
         return fault_set(fault, CO_INVALID, "data_dir: must be given (-data-dir), unless -dev is");

@@ -94,7 +94,9 @@ struct config {
     int64_t leave_drain_time_ns, rpc_hold_timeout_ns; /* 5 s, 7 s */
     uint64_t raft_multiplier;                         /* 1 */
     int64_t scrub_interval_ns;                        /* 1 h; 0: never */
-    int64_t reconnect_timeout_ns;                     /* 72 h */
+    int64_t reconnect_timeout_ns;                     /* 72 h; 0 means that too, as in Consul */
+    struct config_pairs reconnect_timeouts;           /* as written: class of nodes, duration */
+    struct reconnect_class *reconnect_classes;        /* the same, read (config_finish) */
     int64_t node_lease_ttl_ns;                        /* 10 s; coord.node_lease_ttl */
     uint64_t brake_percent, brake_instances, brake_nodes; /* 85, 10, 3: the mass-removal brake */
     int64_t brake_window_ns, brake_hold_ns;           /* 15 s, 60 s; hold 0: off */

@@ -91,6 +91,7 @@ static const struct key keys[] = {
     NUMBER("consul.coordinate.update_max_batches", coordinate_batches, 0, COORDINATE_BATCH_COMMANDS_MAX),
     NUMBER("coord.check_flap_limit", check_flap_limit, 0, FLAP_LIMIT_MOST),
     FIELD("coord.check_flap_window", KEY_DURATION, check_flap_window_ns),
+    FIELD("coord.reconnect_timeouts", KEY_MAP, reconnect_timeouts),
     FIELD("coord.node_lease_ttl", KEY_DURATION, node_lease_ttl_ns),
     TEXT("log_level", log_level, accept_level),
     BOOL("disable_update_check", disable_update_check),

@@ -117,7 +117,7 @@ static int add_text(const struct origin *origin, const struct key *key, struct s
     return CO_OK;
 }
 
-/* node_meta is the only map with an effect; its rules hold for every source. */
+/* The rules of node_meta hold for every map, and for every source. */
 static int add_pair(const struct origin *origin, const struct key *key, const char *name, const char *value) {
     if (key->field == NO_FIELD) return CO_OK;
     struct config_pairs *pairs = field_of(origin, key);

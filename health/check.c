@@ -65,7 +65,8 @@ void check_end(struct check *check) { flap_end(&check->flap); }
 uint64_t check_first_delay_ns(const struct check_definition *definition, bool fresh, uint64_t random) {
     if (definition->kind == CHECK_ALIAS) return 0;
     uint64_t most = definition->interval_ns > 0 ? (uint64_t)definition->interval_ns : 0;
-    if (fresh && most > SECOND) most = SECOND;
+    uint64_t bound = fresh ? SECOND : 5 * SECOND;
+    if (most > bound) most = bound;
     return most ? random % most : 0;
 }
 

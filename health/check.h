@@ -31,8 +31,8 @@ void check_init(struct check *check, const struct check_definition *definition, 
 /* From now on more than `flap_limit` changes within the window hold it. Without this call, and with 0, nothing does. */
 void check_damp(struct check *check, uint32_t flap_limit, uint64_t window_ns);
 void check_end(struct check *check);
-/* Delay of the first run from any random number: below the interval, so that checks spread; `fresh` (just registered, somebody waits
- * for it): below one second. */
+/* Delay of the first run from any random number: below the interval and 5 s, so that checks spread, but what the catalog said before the
+ * agent was restarted does not stand for long; `fresh` (just registered, somebody waits for it): below one second. */
 uint64_t check_first_delay_ns(const struct check_definition *definition, bool fresh, uint64_t random);
 
 /* What is to be done now. CHECK_DO_RUN: a run begins (the caller reports its end with check_result or check_abandon). CHECK_DO_EXPIRE:

@@ -1,8 +1,10 @@
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "health/definition.h"
 
 #define META_COUNT_MOST 64
@@ -29,6 +31,7 @@ static const char *const service_keys[] = {
     "Token",
     "Namespace",
     "Partition",
+    "Lease",
     NULL,
 };
 static const char *const address_keys[] = {"Address", "Port", NULL};
@@ -217,6 +220,14 @@ static void read_weights(struct json_object *json, Pb__Service *service, struct 
     }
 }
 
+/* The words of /v1/catalog/register. */
+static void read_lease(struct json_object *json, Pb__Service *service, struct fault *fault) {
+    set_text(json, "Lease", &service->lease, fault);
+    if (*service->lease && !uuid_valid(slice_text(service->lease)))
+        fault_set(fault, CO_INVALID, "Lease: \"%.60s\" is no lease ID: a UUID is wanted", service->lease);
+    for (char *at = service->lease; *at; at++) *at = (char)tolower((unsigned char)*at);
+}
+
 /* Parts of Consul's API that this version does not have: refused when they ask for something. */
 static void refuse_unbuilt(struct json_object *json, struct fault *fault) {
     static const char *const keys[] = {"Proxy", "Connect", "SocketPath", "Partition"};
@@ -303,6 +314,7 @@ static void read_service(struct json_object *json, Pb__Service *service, struct 
     read_meta(json, service, fault);
     read_weights(json, service, fault);
     read_addresses(json, service, fault);
+    read_lease(json, service, fault);
     refuse_unbuilt(json, fault);
 }
 

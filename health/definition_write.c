@@ -131,4 +131,5 @@ void service_definition_write(struct json_out *json, const Pb__Service *service)
     json_object_end(json);
     json_key(json, "EnableTagOverride");
     json_bool(json, service->enable_tag_override);
+    write_text(json, "Lease", service->lease);
 }

@@ -2,6 +2,8 @@
  * servers' catalog equal to it. Registration never needs a server.
  *
  * Threads: every function here may be called from any thread (one lock, held briefly; nothing blocks on a disk while it is held).
+ * A service that is bound to a lease goes from here too when that is over: the next comparison misses it in the catalog, it is
+ * written again, and the answer says that there is no such lease.
  * Definitions are kept in the data folder (health/store_files.h; written and synced in the background) and survive a restart; those from configuration files are not written, and win over saved ones of the same id. */
 #ifndef COORD_HEALTH_LOCAL_H
 #define COORD_HEALTH_LOCAL_H
@@ -63,7 +65,7 @@ struct check_permission { bool scripts, local_scripts; };
 int check_definition_permit(const struct check_definition *definition, const struct check_permission *permission, bool local, struct fault *fault);
 
 /* From JSON as PUT /v1/agent/service/register takes it (or a "service" block of a configuration file; both spellings), keys in any case; unknown keys are a
- * fault. Old-style top-level "check" and "checks" included. NULL and a fault (CO_INVALID, one line as Consul says it where clients look at it). */
+ * fault. Old-style top-level "check" and "checks" included. "Lease": the service is bound to it (registry/lease.h), as by /v1/catalog/register. NULL and a fault (CO_INVALID, one line as Consul says it where clients look at it). */
 struct service_definition *service_definition_parse(struct json_object *json, struct fault *fault);
 /* PUT /v1/agent/check/register, or a "check" block. `service_id` of the JSON may name a local service. */
 struct check_definition *check_definition_parse(struct json_object *json, struct fault *fault);

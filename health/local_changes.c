@@ -54,6 +54,18 @@ void service_remove(struct local *local, struct local_service *service) {
     item_touch(local, &service->item);
 }
 
+bool services_unleased(struct local *local, const char *refusal) {
+    bool any = false;
+    for (size_t i = 0; i < local->services.count; i++) {
+        struct local_service *service = as_service(local->services.items[i]);
+        if (service->item.removed || !*service->record->lease || !strstr(refusal, service->record->lease)) continue;
+        log_info("health", "a service goes, its lease is over id=%s lease=%s", service->item.id, service->record->lease);
+        service_remove(local, service);
+        any = true;
+    }
+    return any;
+}
+
 /* -- results
  * ----------------------------------------------------------------------------------------------------------------
  */

@@ -82,6 +82,7 @@ struct local {
     uv_loop_t *loop;
     struct rpc *rpc;
     uint64_t begun_ns;
+    int64_t away_ns;                 /* since an agent of this data folder was last alive; 0: not known */
 
     /* Any thread, under `lock`. */
     uv_mutex_t lock;
@@ -150,6 +151,9 @@ Pb__Service *service_record_copy(const Pb__Service *service, struct arena *arena
 /* -- changes (local_changes.c); under the lock -------------------------------------------------------------------------- */
 void service_remove(struct local *local, struct local_service *service);
 void check_remove(struct local *local, struct local_check *check);
+/* The catalog refused a write because a lease is over, and its words name that (registry/lease.h): the services that are bound to it go.
+ * False: none of these is. */
+bool services_unleased(struct local *local, const char *refusal);
 /* After a result: what it means for the catalog. `before`: the status it had. */
 void check_publish(struct local *local, struct local_check *check, Pb__Status before, struct slice output);
 /* Text alone travels rarely, and not at the same time from everywhere; what is dirty takes it along. */

@@ -10,7 +10,9 @@ void runners_init(struct runners *runners, uv_loop_t *loop) {
 
 void runners_left(struct runners *runners) {
     CHECK(runners->open > 0);
-    if (--runners->open == 0) runners->closed(runners);
+    if (--runners->open > 0) return;
+    program_keeper_end(&runners->keeper);
+    runners->closed(runners);
 }
 
 void runners_close(struct runners *runners, void (*closed)(struct runners *runners)) {

@@ -6,6 +6,7 @@
 #define COORD_HEALTH_RUNNER_H
 
 #include "health/local.h"
+#include "health/program_keeper.h"
 
 /* `output` is valid during the call. */
 typedef void (*run_done)(void *data, Pb__Status status, struct slice output);
@@ -29,6 +30,8 @@ struct runners {
     struct runner_http *http;        /* libcurl: begun with the first HTTP check */
     struct list programs;            /* runner_program.h: all that were started, or wait to be */
     unsigned spawning;
+    struct program_keeper keeper;    /* begun with the first program */
+    bool keeper_begins, keeper_failed;
     alias_look look;                 /* for alias checks; set by the user between init and the first start */
     void *look_data;
     void (*closed)(struct runners *runners);

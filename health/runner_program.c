@@ -74,7 +74,42 @@ static int spawn(struct program *program) {
 
 static void on_work(uv_work_t *work) {
     struct program *program = work->data;
+    if (program->begins_keeper) program->keeper_error = program_keeper_start(&program->keeper);
     program->error = spawn(program);
+}
+
+/* -- what ends them when the agent does (loop thread)
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* It is gone, or stands still: the next program begins another. */
+static void keeper_lost(struct runners *runners) {
+    log_warn("health", "what ends programs of checks when the agent is killed is gone itself, and begun anew");
+    program_keeper_end(&runners->keeper);
+}
+
+static void keeper_take(struct program *program) {
+    struct runners *runners = program->run.runners;
+    if (!program->begins_keeper) return;
+    runners->keeper_begins = false;
+    if (program->keeper_error) {
+        runners->keeper_failed = true; /* said once */
+        log_warn("health", "programs of checks will outlive an agent that is killed: /bin/sh: %s",
+                 uv_strerror(-program->keeper_error));
+        return;
+    }
+    runners->keeper = program->keeper;
+    LIST_FOREACH(link, &runners->programs) {
+        const struct program *other = LIST_ENTRY(link, struct program, link);
+        bool told = other->state != PROGRAM_RUNNING || program_keeper_began(&runners->keeper, other->pid);
+        if (told) continue;
+        keeper_lost(runners);
+        return;
+    }
+}
+
+static void keeper_tell(struct program *program, bool (*tell)(const struct program_keeper *keeper, pid_t group)) {
+    struct runners *runners = program->run.runners;
+    if (runners->keeper.pid && !tell(&runners->keeper, program->pid)) keeper_lost(runners);
 }
 
 /* -- the end
@@ -205,6 +240,7 @@ static void on_end(uv_poll_t *poll, int status, int events) {
     (void)status, (void)events;
     kill_group(program->pid); /* not reaped yet: the number of the group is still its own */
     for (int i = 0; program->pipe >= 0 && i < DRAIN_BLOCKS && read_block(program); i++) continue;
+    keeper_tell(program, program_keeper_ended);
     pid_t reaped;
     while ((reaped = waitpid(program->pid, &end.wait_status, WNOHANG)) < 0 && errno == EINTR) continue;
     if (reaped == 0) return; /* woken too early */
@@ -229,7 +265,8 @@ static void after_work(uv_work_t *work, int status) {
     struct program *program = work->data;
     struct runners *runners = program->run.runners;
     runners->spawning--;
-    if (status != 0) program->error = ECANCELED;
+    if (status != 0) program->error = program->keeper_error = ECANCELED;
+    keeper_take(program);
     if (program->error) {
         struct program_end end = {.error = program->error};
         program->state = PROGRAM_ENDED;
@@ -238,6 +275,7 @@ static void after_work(uv_work_t *work, int status) {
         return;
     }
     program->state = PROGRAM_RUNNING;
+    keeper_tell(program, program_keeper_began);
     watch(program);
     if (program->reported) put_down(program);
     programs_next(runners);
@@ -259,6 +297,8 @@ static void programs_next(struct runners *runners) {
         if (runners->spawning >= PROGRAM_SPAWNS_MOST) return;
         if (program->state != PROGRAM_QUEUED || must_wait(program)) continue;
         program->state = PROGRAM_SPAWNING;
+        program->begins_keeper = runners->keeper.pid == 0 && !runners->keeper_begins && !runners->keeper_failed;
+        runners->keeper_begins = runners->keeper_begins || program->begins_keeper;
         runners->spawning++;
         CHECK(uv_queue_work(runners->loop, &program->work, on_work, after_work) == 0);
     }

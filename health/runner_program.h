@@ -10,7 +10,9 @@
  *
  * posix_spawn does not copy the page tables of a large process, as fork does, but the caller sleeps until the new program is loaded,
  * which may hang on a dead file system: that is why it is done on libuv's pool, at most PROGRAM_SPAWNS_MOST at a time. Ends are
- * seen by pidfd (Linux 5.3), not by SIGCHLD. */
+ * seen by pidfd (Linux 5.3), not by SIGCHLD.
+ *
+ * When the agent itself is killed, program_keeper.h ends what it leaves running: the next one runs the check anew. */
 #ifndef COORD_HEALTH_RUNNER_PROGRAM_H
 #define COORD_HEALTH_RUNNER_PROGRAM_H
 
@@ -48,6 +50,9 @@ struct program {
     /* Written by the pool thread while SPAWNING. */
     int error, pipe, pidfd;
     pid_t pid;
+    struct program_keeper keeper;        /* where this attempt begins it as well */
+    int keeper_error;
+    bool begins_keeper;
     /* Ring of the last `tail_max` bytes. */
     char *tail;
     size_t tail_max;

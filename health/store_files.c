@@ -1,6 +1,7 @@
 #include "health/store_files.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -9,12 +10,21 @@
 
 #define VERSION  1
 #define RETRY_MS 5000
+#define ALIVE_MS 1000
+
+/* The file's time of change says when this agent was last alive. It outlives the files when those go first. */
+struct beat {
+    uv_fs_t request;
+    struct store_files *files; /* NULL: they are gone */
+};
 
 struct store_files {
     struct local *local;
     struct store_log log; /* the thread's while busy */
     uv_work_t work;
-    uv_timer_t retry;
+    uv_timer_t retry, alive;
+    struct beat *beat; /* on its way */
+    unsigned handles;  /* not closed yet */
     struct buffer lines; /* what the thread works on */
     uint64_t batch_sequence;
     bool anew;   /* lines: all there is; else they are appended */
@@ -114,6 +124,34 @@ static bool gather(struct store_files *files) {
     return true;
 }
 
+/* -- a sign of life (loop thread)
+ * -------------------------------------------------------------------------------------------------------- */
+
+static void on_beaten(uv_fs_t *request) {
+    struct beat *beat = CONTAINER_OF(request, struct beat, request);
+    if (beat->files) beat->files->beat = NULL;
+    uv_fs_req_cleanup(request);
+    free(beat);
+}
+
+/* Where nothing was saved there is no file: nothing is lost by that. */
+static void on_alive(uv_timer_t *timer) {
+    struct store_files *files = timer->data;
+    if (files->beat) return; /* the disk is slow */
+    double now = (double)clock_wall_ns() / 1e9;
+    files->beat = mem_zalloc(sizeof *files->beat);
+    files->beat->files = files;
+    CHECK(uv_fs_utime(files->local->loop, &files->beat->request, files->log.path, now, now, on_beaten) == 0);
+}
+
+/* By the wall clock; 0: not known. */
+static int64_t away_ns(const char *path) {
+    struct stat status;
+    if (stat(path, &status) != 0) return 0;
+    int64_t away = clock_wall_ns() - ((int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec);
+    return away > 0 ? away : 0;
+}
+
 /* -- batches (loop thread)
  * -------------------------------------------------------------------------------------------------------- */
 
@@ -162,6 +200,8 @@ void store_files_kick(struct store_files *files) {
 static void on_closed(uv_handle_t *handle) {
     struct store_files *files = handle->data;
     struct local *local = files->local;
+    if (--files->handles > 0) return;
+    if (files->beat) files->beat->files = NULL;
     local->files = NULL;
     store_log_free(&files->log);
     buffer_free(&files->lines);
@@ -170,7 +210,9 @@ static void on_closed(uv_handle_t *handle) {
 }
 
 static void finish(struct store_files *files) {
-    if (!uv_is_closing((uv_handle_t *)&files->retry)) uv_close((uv_handle_t *)&files->retry, on_closed);
+    if (uv_is_closing((uv_handle_t *)&files->retry)) return;
+    uv_close((uv_handle_t *)&files->retry, on_closed);
+    uv_close((uv_handle_t *)&files->alive, on_closed);
 }
 
 void store_files_close(struct store_files *files) {
@@ -244,6 +286,7 @@ int store_files_open(struct local *local, struct fault *fault) {
     size_t count, left_out = 0;
     files->local = local;
     int error = store_log_open(&files->log, local->config.folder, &text, &records, &count, fault);
+    local->away_ns = error == CO_OK ? away_ns(files->log.path) : 0;
     /* Not yet local->files: what is loaded need not be saved again. */
     for (size_t i = 0; i < count && error == CO_OK; i++) left_out += !load_record(files, &records[i]);
     if (left_out) store_log_keep(&files->log);
@@ -256,7 +299,10 @@ int store_files_open(struct local *local, struct fault *fault) {
     }
     files->work.data = files;
     uv_timer_init(local->loop, &files->retry);
-    files->retry.data = files;
+    uv_timer_init(local->loop, &files->alive);
+    files->retry.data = files->alive.data = files;
+    files->handles = 2;
+    uv_timer_start(&files->alive, on_alive, ALIVE_MS, ALIVE_MS);
     local->files = files;
     return CO_OK;
 }

@@ -169,6 +169,10 @@ static void failed(struct sync *sync, int error) {
 /* The servers do not take it. Of a batch it is not known which part: each goes by itself. */
 static void refused(struct sync *sync, const struct sync_write *out) {
     land(sync);
+    if (out->refused == CO_NOTFOUND && services_unleased(sync->local, out->text)) {
+        put_back(sync); /* the rest of the batch goes at once, and with it that they are gone */
+        return;
+    }
     if (out->refused == CO_NOTFOUND && *out->lease) { /* this node's lease is over: nothing is wrong with what it wrote */
         put_back(sync);
         sync->lease_lost = true;

@@ -145,13 +145,19 @@ static void compare_service(struct sync *sync, struct local_service *service, co
     }
 }
 
-/* After a restart of the agent the catalog remembers how a check stood: it does not fall before it has run.
- */
+/* After a restart of the agent the catalog remembers how a check stood: it does not fall before it has run. One that
+ * nobody could tell anything for its whole TTL expires now. */
 static void take_state(struct local *local, struct local_check *check, const Pb__Check *stored) {
+    const struct check_definition *definition = check->shared->definition;
     check->restored = false;
     check_set(&check->core, check->shared->definition, stored->status, clock_mono_ns());
     buffer_reset(&check->output);
     buffer_append(&check->output, stored->output.data, stored->output.len);
+    if (definition->kind == CHECK_TTL && stored->status != PB__STATUS__CRITICAL && local->away_ns >= definition->ttl_ns) {
+        check->core.due_ns = clock_mono_ns();
+        if (list_empty(&check->restart)) list_append(&local->restarts, &check->restart);
+        local_wake(local);
+    }
     item_changed(local, &check->item);
 }
 

@@ -4,20 +4,24 @@
 #include "base/check.h"
 #include "health/local.h"
 #include "http/agent_views.h"
+#include "http/api_lease.h"
 #include "http/http.h"
 
 #define WAIT_DEFAULT_NS (INT64_C(300) * 1000000000)
 #define WAIT_MOST_NS    (INT64_C(600) * 1000000000)
 
-static void put_register(struct http_request *request) {
+/* NULL: it has replied. */
+static struct service_definition *definition_of(struct http_request *request) {
     struct fault fault = {0};
     struct json_object *json = http_json(request);
-    if (!json) return;
-    struct service_definition *definition = service_definition_parse(json, &fault);
-    if (!definition) {
-        http_reply_fault(request, &fault);
-        return;
-    }
+    struct service_definition *definition = json ? service_definition_parse(json, &fault) : NULL;
+    if (json && !definition) http_reply_fault(request, &fault);
+    return definition;
+}
+
+/* Takes over the definition. */
+static void register_it(struct http_request *request, struct service_definition *definition) {
+    struct fault fault = {0};
     struct slice value = http_parameter(request, "replace-existing-checks");
     bool replace =
         http_has(request, "replace-existing-checks") && (value.size == 0 || slice_is(value, "true"));
@@ -29,6 +33,30 @@ static void put_register(struct http_request *request) {
     }
     if (error != CO_OK) return;
     agent_reply_synced(request);
+}
+
+static void lease_looked(struct http_request *request, int error, const struct rpc_renew *renew) {
+    if (error != CO_OK) {
+        lease_refuse(request, error, renew->id);
+        return;
+    }
+    struct service_definition *definition = definition_of(request);
+    if (definition) register_it(request, definition);
+}
+
+/* With a lease the leader is asked whether it stands, before anything is changed here. Should it end meanwhile, the service goes again by
+ * itself. */
+static void put_register(struct http_request *request) {
+    struct service_definition *definition = definition_of(request);
+    if (!definition) return;
+    if (!*definition->service->lease) {
+        register_it(request, definition);
+        return;
+    }
+    char *id;
+    bool fine = lease_id(request, "Lease", slice_text(definition->service->lease), &id);
+    service_definition_free(definition);
+    if (fine) http_renew(request, TIMED_LEASE, true, slice_text(id), lease_looked);
 }
 
 /* An unknown id is no error: what was asked for is the case. */

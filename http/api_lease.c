@@ -189,11 +189,16 @@ static void lease_list(struct http_request *request) {
 
 /* -- writing ------------------------------------------------------------------------------------ */
 
-static void renewed(struct http_request *request, int error, const struct rpc_renew *renew) {
-    if (error == CO_NOTFOUND) {
-        http_reply_text(request, 404, gone, renew->id);
-    } else if (error != CO_OK) {
+void lease_refuse(struct http_request *request, int error, const char *id) {
+    if (error == CO_NOTFOUND)
+        http_reply_text(request, 404, gone, id);
+    else
         http_reply_error(request, error);
+}
+
+static void renewed(struct http_request *request, int error, const struct rpc_renew *renew) {
+    if (error != CO_OK) {
+        lease_refuse(request, error, renew->id);
     } else {
         struct json_out *json = http_out(request);
         json_object(json);

@@ -287,12 +287,22 @@ void brake_node_back(struct machine_tx *tx, struct slice node) {
 
 /* -- losing -------------------------------------------------------------------------------------------- */
 
+/* What passed between the last end of another leader and this one, of a lease that this leader granted anew. */
+static uint64_t passed_between(const Pb__BrakeState *last, const Pb__BrakeOrder *order, int64_t lease_ms) {
+    if (last->unix_ms <= 0 || order->unix_ms <= last->unix_ms) return 0;
+    int64_t passed_ms = order->unix_ms - last->unix_ms;
+    if (passed_ms > BRAKE_HOLD_MS_MAX) passed_ms = BRAKE_HOLD_MS_MAX;
+    return passed_ms > lease_ms ? (uint64_t)(passed_ms - lease_ms) : 0;
+}
+
 /* By the state machine's clock, which begins at 1. */
-static uint64_t clock_read(struct machine_tx *tx, uint64_t at_ms) {
+static uint64_t clock_read(struct machine_tx *tx, const Pb__BrakeOrder *order, int64_t lease_ms) {
     Pb__BrakeState *now = state_of(tx);
+    bool same = now->term == tx->term, later = order->at_ms > now->at_ms;
     if (now->now_ms == 0) now->now_ms = 1;
-    if (now->term == tx->term && at_ms > now->at_ms) now->now_ms += at_ms - now->at_ms;
-    if (now->term != tx->term || at_ms > now->at_ms) now->at_ms = at_ms;
+    if (!same) now->now_ms += passed_between(now, order, lease_ms);
+    else if (later) now->now_ms += order->at_ms - now->at_ms;
+    if (!same || later) now->at_ms = order->at_ms, now->unix_ms = order->unix_ms;
     now->term = tx->term;
     state_put(tx, now);
     return now->now_ms;
@@ -342,10 +352,10 @@ static void service_lost(struct machine_tx *tx, struct slice service, struct sli
     tally_put(tx, service, tally);
 }
 
-void brake_node_lost(struct machine_tx *tx, struct slice node, const Pb__BrakeOrder *order) {
+void brake_node_lost(struct machine_tx *tx, struct slice node, const Pb__BrakeOrder *order, int64_t lease_ms) {
     if (order && order->hold_ms == 0) order = NULL;
     brake_node_back(tx, node); /* it may have died before, as another agent's */
-    uint64_t at_ms = order ? clock_read(tx, order->at_ms) : 0;
+    uint64_t at_ms = order ? clock_read(tx, order, lease_ms) : 0;
     size_t count;
     const struct placed *placed = placed_on(tx, node, &count);
     for (size_t first = 0, end; first < count; first = end) {

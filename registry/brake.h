@@ -18,10 +18,11 @@
  * All of it is replicated state, so that every server answers alike, watches are exact, and restarts and changes of leader keep it. The state
  * machine has neither clock nor configuration: the leader puts both into each LEASE_END that it decides (LeaseEndCommand.brake).
  *   BrakeOrder.at_ms    the leader's monotonic clock: wall clocks that jump change nothing. The state machine keeps a clock of its own that
- *                       advances by what passed between two ends of one term. Across a change of leader it stands still: a window goes on
- *                       under the new leader as if no time had passed, since the leader was lost in the same trouble, likely.
- *   BrakeOrder.unix_ms  the leader's wall clock, only to tell a later leader when the hold is over: that one waits for what is left, never
- *                       longer than hold_ms. While no server leads nothing is released.
+ *                       advances by what passed between two ends of one term. Across a change of leader it advances by
+ *                       unix_ms, but for the TTL of the lease that ends: the new leader has granted it anew, and the leader was lost in
+ *                       the same trouble, likely.
+ *   BrakeOrder.unix_ms  the leader's wall clock, for what goes beyond one leader: the above (never backwards; at most BRAKE_HOLD_MS_MAX), and
+ *                       when the hold is over: a later leader waits for what is left, never longer than hold_ms. While no server leads nothing is released.
  *   percent ... hold_ms of the leader's configuration. hold_ms 0: the brake is off, and releases itself nothing that is held.
  *
  * Work per end of a lease: three small writes for each instance and service on the node, whatever the size of the services; when a brake
@@ -37,8 +38,9 @@ enum brake_command { BRAKE_RELEASE = 23 };
 #define BRAKE_HOLD_MS_MAX 86400000      /* longer ones count as this */
 
 /* -- applying (applier thread) --------------------------------------------------------------------------- */
-/* The node died. `order`: the leader's, or NULL: no loss, but dead from now on. Tells `began` of services that are held from now on. */
-void brake_node_lost(struct machine_tx *tx, struct slice node, const Pb__BrakeOrder *order);
+/* The node died. `order`: the leader's, or NULL: no loss, but dead from now on. `lease_ms`: the TTL of its lease. Tells `began` of services
+ * that are held from now on. */
+void brake_node_lost(struct machine_tx *tx, struct slice node, const Pb__BrakeOrder *order, int64_t lease_ms);
 /* Its lease was granted again. */
 void brake_node_back(struct machine_tx *tx, struct slice node);
 /* An instance leaves its service's name. Call it while the service still has its other records; MACHINE_BRAKE_RELEASED may follow. */

@@ -74,9 +74,11 @@ void lease_unbind(struct machine_tx *tx, struct slice lease, enum lease_kind kin
 bool lease_first(struct machine_tx *tx, struct slice lease, enum lease_kind kind, struct slice *name);
 struct slice lease_service_name(struct arena *arena, struct slice node, struct slice id);
 
-/* The leader's table (registry/lease_timers.h) learns of every lease and every dead node in the store. CO_OK, CO_CORRUPT: of a record that
+/* The leader's table (registry/lease_timers.h) learns of every lease and every dead node in the store, those by its settings
+ * (registry/reconnect.h). CO_OK, CO_CORRUPT: of a record that
  * makes no sense; the others are read. */
 struct lease_timers;
-int lease_timers_read(struct lease_timers *timers, struct store_txn *txn, uint64_t now_ms);
+struct reconnect_classes;
+int lease_timers_read(struct lease_timers *timers, struct store_txn *txn, uint64_t now_ms, const struct reconnect_classes *classes);
 
 #endif

@@ -116,7 +116,7 @@ static void node_died(struct machine_tx *tx, const Pb__Lease *lease, const Pb__B
     bool lived = catalog_node_alive(tx, node);
     if (!catalog_node_died(tx, node, slice_text(lease->node_id))) return;
     dead_put(tx, lease);
-    brake_node_lost(tx, node, lived ? brake : NULL);
+    brake_node_lost(tx, node, lived ? brake : NULL, lease->ttl_ns / 1000000);
 }
 
 static void lease_end(struct machine_tx *tx, const Pb__Lease *lease, enum end how, const Pb__BrakeOrder *brake) {

@@ -5,6 +5,7 @@
 #include "registry/catalog_records.h"
 #include "registry/lease_internal.h"
 #include "registry/lease_timers.h"
+#include "registry/reconnect.h"
 #include "registry/tables.h"
 
 static const struct slice all = SLICE_LITERAL("");
@@ -173,24 +174,33 @@ const struct query_type query_dead_nodes = {.number = 18,
 
 /* -- for the leader's table --------------------------------------------------------------------------- */
 
-static bool read_lease(struct lease_timers *timers, const struct store_cursor *cursor, struct arena *arena, uint64_t now_ms) {
+struct reading {
+    struct lease_timers *timers;
+    struct store_txn *txn;
+    uint64_t now_ms;
+    const struct reconnect_classes *classes;
+};
+
+static bool read_lease(const struct reading *reading, const struct store_cursor *cursor, struct arena *arena) {
     const Pb__Lease *lease = unpack(&pb__lease__descriptor, cursor->value, arena);
-    if (lease) lease_timers_began(timers, TIMED_LEASE, slice_text(lease->id), 0, lease->ttl_ns, now_ms);
+    if (lease) lease_timers_began(reading->timers, TIMED_LEASE, slice_text(lease->id), 0, lease->ttl_ns, reading->now_ms);
     return lease;
 }
 
-static bool read_dead(struct lease_timers *timers, const struct store_cursor *cursor, struct arena *arena, uint64_t now_ms) {
+static bool read_dead(const struct reading *reading, const struct store_cursor *cursor, struct arena *arena) {
     const Pb__DeadNode *dead = unpack(&pb__dead_node__descriptor, cursor->value, arena);
-    if (dead)
-        lease_timers_began(timers, TIMED_DEAD_NODE, slice_text(dead->node), dead->create_index,
-                           dead->reconnect_timeout_ns, now_ms);
-    return dead;
+    if (!dead) return false;
+    struct slice node = slice_text(dead->node);
+    lease_timers_began(reading->timers, TIMED_DEAD_NODE, node, dead->create_index,
+                       reconnect_timeout(reading->txn, node, reading->classes, dead->reconnect_timeout_ns), reading->now_ms);
+    return true;
 }
 
-int lease_timers_read(struct lease_timers *timers, struct store_txn *txn, uint64_t now_ms) {
+int lease_timers_read(struct lease_timers *timers, struct store_txn *txn, uint64_t now_ms, const struct reconnect_classes *classes) {
+    struct reading reading = {timers, txn, now_ms, classes};
     static const struct {
         enum lease_row row;
-        bool (*read)(struct lease_timers *, const struct store_cursor *, struct arena *, uint64_t);
+        bool (*read)(const struct reading *, const struct store_cursor *, struct arena *);
     } parts[] = {{ROW_LEASE, read_lease}, {ROW_DEAD, read_dead}};
     struct arena arena = {0};
     int rv = CO_OK;
@@ -199,7 +209,7 @@ int lease_timers_read(struct lease_timers *timers, struct store_txn *txn, uint64
         struct slice head = lease_row_head(parts[i].row, room);
         struct store_cursor cursor;
         STORE_PREFIX(&cursor, txn, TABLE_LEASES, head) {
-            if (!parts[i].read(timers, &cursor, &arena, now_ms)) rv = CO_CORRUPT;
+            if (!parts[i].read(&reading, &cursor, &arena)) rv = CO_CORRUPT;
             arena_reset(&arena);
         }
         store_cursor_close(&cursor);

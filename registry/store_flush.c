@@ -36,7 +36,7 @@ uint64_t store_flush_round_ms(uint64_t file_bytes, uint64_t rate) {
  * may lie close together, and a sync of the log is to find one piece before it, not all of them. */
 static int write_out(struct store *store, uint64_t from, uint64_t bytes) {
     pthread_mutex_lock(&store->lock);
-    int fd = fcntl(store->file->fd, F_DUPFD_CLOEXEC, 0), error = fd >= 0 ? CO_OK : co_from_errno(errno);
+    int fd = open(store->file->path, O_RDONLY | O_CLOEXEC), error = fd >= 0 ? CO_OK : co_from_errno(errno);
     pthread_mutex_unlock(&store->lock);
     for (uint64_t end = from + bytes; !error && from < end; from += PIECE_BYTES) {
         uint64_t before = from > PIECE_BYTES ? PIECE_BYTES : from, size = end - from < PIECE_BYTES ? end - from : PIECE_BYTES;

@@ -89,13 +89,22 @@ void lease_keeper_decided(struct lease_keeper *keeper, struct lease_decision *de
 }
 
 /* -- news from the applier ----------------------------------------------------------------------------------------- */
+/* The applier knows only what the agent said; what is set for the node counts before that. */
+static int64_t period_of(struct lease_keeper *keeper, const struct lease_news *news) {
+    if (news->kind != TIMED_DEAD_NODE || keeper->term == 0) return news->period_ns;
+    struct store_txn *txn = keeper->edge.read(keeper->edge.data);
+    int64_t period_ns = reconnect_timeout(txn, slice_make(news->name, news->size), &keeper->edge.reconnect, news->period_ns);
+    keeper->edge.read_done(keeper->edge.data);
+    return period_ns;
+}
+
 void lease_keeper_news(struct lease_keeper *keeper, uint64_t now_ms) {
     for (struct lease_news *news = keeper->edge.news(keeper->edge.data), *next; news; news = next) {
         next = news->next;
         struct slice name = slice_make(news->name, news->size);
         if (news->kind == TIMED_HELD && keeper->edge.held) keeper->edge.held(keeper->edge.data, news);
         if (news->ended) lease_timers_ended(keeper->timers, news->kind, name, news->index);
-        else lease_timers_began(keeper->timers, news->kind, name, news->index, news->period_ns, now_ms);
+        else lease_timers_began(keeper->timers, news->kind, name, news->index, period_of(keeper, news), now_ms);
         free(news);
     }
 }
@@ -201,7 +210,7 @@ void lease_keeper_renew(struct lease_keeper *keeper, struct rpc_renew *renew, bo
 static void grant_full_period(struct lease_keeper *keeper, uint64_t now_ms) {
     struct store_txn *txn = keeper->edge.read(keeper->edge.data);
     lease_timers_lead(keeper->timers, keeper->term, now_ms);
-    int rv = session_timers_read(keeper->timers, txn, now_ms), error = lease_timers_read(keeper->timers, txn, now_ms);
+    int rv = session_timers_read(keeper->timers, txn, now_ms), error = lease_timers_read(keeper->timers, txn, now_ms, &keeper->edge.reconnect);
     if (rv == CO_OK) rv = error;
     keeper->restored = machine_restored(txn);
     if (rv == CO_OK) rv = brake_timers_read(keeper->timers, txn, now_ms, keeper->edge.unix_ms(keeper->edge.data));

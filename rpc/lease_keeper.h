@@ -16,6 +16,7 @@
 
 #include "registry/lease.h"
 #include "registry/machine.h"
+#include "registry/reconnect.h"
 #include "rpc/rpc.h"
 
 #define LEASE_KEEPER_GATHER_MS 10       /* thousands of renewals a second cost a hundred rounds */
@@ -35,6 +36,7 @@ struct lease_keeper_edge {
     int64_t (*unix_ms)(void *data);                                        /* the wall clock, for the brake (registry/brake.h) */
     void (*held)(void *data, const struct lease_news *news);               /* a service is held, or no longer; on every server. May be NULL */
     struct rpc_brake brake;
+    struct reconnect_classes reconnect;                                    /* borrowed */
     unsigned mutations;                                                    /* enum lease_keeper_mutation; 0 outside of the simulator */
 };
 /* For the simulator only: rules broken on purpose, to show that its checkers notice. */

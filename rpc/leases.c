@@ -192,9 +192,10 @@ void leases_role(struct rpc *rpc, uint64_t term, bool ready) {
     rearm(rpc);
 }
 
-void leases_start(struct rpc *rpc, const struct rpc_brake *brake) {
+void leases_start(struct rpc *rpc, const struct rpc_brake *brake, const struct reconnect_classes *reconnect) {
     struct lease_keeper_edge edge = {.data = rpc, .news = take_news, .read = read_begin, .read_done = read_done, .propose = propose,
-                                     .elsewhere = elsewhere, .confirm = confirm, .unix_ms = unix_ms, .held = note_held, .brake = *brake};
+                                     .elsewhere = elsewhere, .confirm = confirm, .unix_ms = unix_ms, .held = note_held, .brake = *brake,
+                                     .reconnect = *reconnect};
     rpc->leases = lease_keeper_new(&edge);
     CHECK(uv_async_init(rpc->loop, &rpc->wake, leases_wake_cb) == 0);
     CHECK(uv_timer_init(rpc->loop, &rpc->lease_timer) == 0);

@@ -82,7 +82,7 @@ struct rpc {
 };
 
 struct raft_data *rpc_command(uint8_t command, const ProtobufCMessage *message);      /* its bytes; one reference */
-void leases_start(struct rpc *rpc, const struct rpc_brake *brake);
+void leases_start(struct rpc *rpc, const struct rpc_brake *brake, const struct reconnect_classes *reconnect);
 void leases_role(struct rpc *rpc, uint64_t term, bool ready);
 void leases_stop(struct rpc *rpc);
 void leases_free(struct rpc *rpc);

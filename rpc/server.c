@@ -193,7 +193,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
         free(rpc);
         return rv;
     }
-    leases_start(rpc, &config->brake);
+    leases_start(rpc, &config->brake, &config->reconnect);
     operator_start(rpc);
     version_start(rpc);
     coordinates_start(rpc);

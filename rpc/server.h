@@ -5,6 +5,7 @@
 
 #include <uv.h>
 
+#include "registry/reconnect.h"
 #include "rpc/coordinates.h"
 #include "rpc/rpc.h"
 
@@ -22,6 +23,7 @@ struct rpc_server_config {
     uint64_t scrub_interval_ms;                        /* the store is read through for damage so often; 0: never */
     struct coordinates_config coordinates;
     struct rpc_brake brake;
+    struct reconnect_classes reconnect;               /* borrowed: until it is stopped */
     const struct machine_module *const *modules;       /* NULL-terminated, the catalog's first */
 };
 

@@ -6,6 +6,7 @@
 
 #include "agent/config.h"
 #include "base/check.h"
+#include "registry/reconnect.h"
 
 static struct config config;
 static struct fault fault;
@@ -417,6 +418,13 @@ Test(config, whole) {
         {"{\"bootstrap_expect\":3}", true,
          "bootstrap_expect: not together with -dev, which is a cluster of one"},
         {"{\"bootstrap\":true}", true, "bootstrap: not together with -dev, which is a cluster of one"},
+        {"{\"coord\":{\"reconnect_timeouts\":{\"spot\":\"10m\"}},\"node_meta\":{\"class\":\"spot\",\"reconnect_timeout\":\"1h\"}}", true, NULL},
+        {"{\"coord\":{\"reconnect_timeouts\":{\"spot\":\"soon\"}}}", true,
+         "coord.reconnect_timeouts.spot: \"soon\" is not a duration above 0 (write it with a unit: 30m, 24h)"},
+        {"{\"coord\":{\"reconnect_timeouts\":{\"spot\":\"0s\"}}}", true,
+         "coord.reconnect_timeouts.spot: \"0s\" is not a duration above 0 (write it with a unit: 30m, 24h)"},
+        {"{\"node_meta\":{\"reconnect_timeout\":\"-1s\"}}", true,
+         "node_meta.reconnect_timeout: \"-1s\" is not a duration above 0 (write it with a unit: 30m, 24h)"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         again();
@@ -438,6 +446,14 @@ Test(config, derived) {
     cr_expect_eq(config.default_query_time_ns, config.max_query_time_ns);
     cr_expect_null(config.alt_domain);
     cr_expect_eq(config.raft_multiplier, 1);
+    again();
+    must("{\"data_dir\":\"d\",\"reconnect_timeout\":\"0s\",\"coord\":{\"reconnect_timeouts\":{\"spot\":\"10m\",\"edge\":\"1h\"}}}");
+    cr_assert_eq(config_finish(&config, &fault), CO_OK, "%s", fault.text);
+    cr_expect_eq(config.reconnect_timeout_ns, 72 * 3600 * INT64_C(1000000000), "as Consul takes it");
+    cr_assert_eq(config.reconnect_timeouts.count, 2);
+    cr_expect_str_eq(config.reconnect_classes[1].name, "edge");
+    cr_expect_eq(config.reconnect_classes[0].timeout_ns, 600 * INT64_C(1000000000));
+    cr_expect_eq(config.reconnect_classes[1].timeout_ns, 3600 * INT64_C(1000000000));
 }
 
 static void write_file(const char *folder, const char *name, const char *text) {

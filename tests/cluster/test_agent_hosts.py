@@ -95,7 +95,7 @@ def leaves(cluster, agent, servers):
 
 
 def reaped(cluster, agent, servers):
-    """Its reconnect_timeout is 2 s."""
+    """Its meta says: reconnect_timeout 2 s."""
     serve(agent, "short")
     until("it is there", lambda: get(servers[0], "/v1/catalog/service/short"), 5)
     agent.kill()
@@ -203,7 +203,7 @@ def main():
     with harness.Cluster(3) as cluster:
         cluster.start()
         cluster.wait_writable()
-        agents = [cluster.agent("a%d" % n, settings(**({"reconnect_timeout": "2s"} if n == 3 else {}))) for n in (1, 2, 3)]
+        agents = [cluster.agent("a%d" % n, settings(**({"node_meta": {"reconnect_timeout": "2s"}} if n == 3 else {}))) for n in (1, 2, 3)]
         for agent in agents:
             agent.start()
         ready(agents)

@@ -85,11 +85,31 @@ def bad_input():
             ("PUT", "/v1/catalog/register", b'{"Node":"n","Address":"1.2.3.4","Lease":7}', 400, "Lease"),
             ("PUT", "/v1/catalog/register", b'{"Node":"n","Address":"1.2.3.4","Lease":"x"}', 400, "Lease"),
             ("PUT", "/v1/catalog/register", b'{"Node":"n1","SkipNodeUpdate":true,"Lease":"%s"}' % id.encode(), 400, "SkipNodeUpdate"),
-            ("PUT", "/v1/catalog/register", b'{"Node":"n","Address":"1.2.3.4","Lease":"%s"}' % NOBODY.encode(), 404, "register again")]
+            ("PUT", "/v1/catalog/register", b'{"Node":"n","Address":"1.2.3.4","Lease":"%s"}' % NOBODY.encode(), 404, "register again"),
+            ("PUT", "/v1/agent/service/register", b'{"Name":"n","Lease":7}', 400, "Lease"), ("PUT", "/v1/agent/service/register", b'{"Name":"n","Lease":"x"}', 400, "UUID"),
+            ("PUT", "/v1/agent/service/register", b'{"Name":"n","Lease":"%s"}' % NOBODY.encode(), 404, "register again")]
     for method, path, body, expected, word in rows:
         status, text = raw(agent, method, path, body)
         check(status == expected and word in text and text.count("\n") <= 1, "%s %s %r: %d %s" % (method, path, body, status, text))
     check(agent.get("/v1/kv/a")[0] == 404 and agent.get("/v1/catalog/node/n")[2] is None, "nothing of that was written")
+    check(agent.get("/v1/agent/services")[2] == {}, "nor kept by the agent")
+
+
+def of_the_agents_own_services():
+    agent = Agent(dev=True).start()
+    id = grant(agent)["ID"]
+    body = dict(Name="web", Port=80, Lease=id.upper(), Check=dict(CheckID="c", TTL="1h", Status="passing"))
+    agent.put("/v1/agent/service/register", body)
+    check([s["ID"] for s in agent.get("/v1/lease/" + id)[2]["Services"]] == ["web"], "bound")
+    check(raw(agent, "PUT", "/v1/agent/service/register", json.dumps(dict(body, Lease=NOBODY)).encode())[0] == 404, "unknown")
+    check(len(agent.get("/v1/catalog/service/web")[2]) == 1, "and what was there stays")
+    agent.put("/v1/lease/revoke/" + id)
+    check(agent.get("/v1/catalog/service/web")[2] == [], "gone at once")
+    agent.put("/v1/agent/check/fail/c")                              # refused: the catalog is compared 5 s later instead of after a minute
+    until("the agent has forgotten it", lambda: agent.get("/v1/agent/services")[2] == {} and agent.get("/v1/agent/checks")[2] == {}, 9)
+    check(agent.get("/v1/catalog/service/web")[2] == [], "and it does not come back")
+    agent.put("/v1/agent/service/register", dict(body, Lease=grant(agent)["ID"]))
+    check(len(agent.get("/v1/catalog/service/web")[2]) == 1, "with a new one it is there again")
 
 
 def expires_in_time_and_not_before():
@@ -167,5 +187,5 @@ def by_the_command_line():
 
 
 if __name__ == "__main__":
-    run([granted_renewed_revoked, keys_without_a_lease_look_as_ever, bad_input, expires_in_time_and_not_before, survives_a_restart,
+    run([granted_renewed_revoked, keys_without_a_lease_look_as_ever, bad_input, of_the_agents_own_services, expires_in_time_and_not_before, survives_a_restart,
          by_the_command_line])

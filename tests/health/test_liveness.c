@@ -48,16 +48,29 @@ static struct agent *started(void) {
     return agent;
 }
 
-static void service(struct agent *agent, const char *name) {
+static void service_from(struct agent *agent, const char *text, bool persist) {
     struct fault fault = {0};
-    char text[100];
-    snprintf(text, sizeof text, "{\"Name\":\"%s\"}", name);
     struct json_object *json = json_parse(slice_text(text), &fault);
     struct service_definition *definition = json ? service_definition_parse(json, &fault) : NULL;
     cr_assert_not_null(definition, "%s", fault.text);
     json_object_put(json);
-    cr_assert_eq(local_service_register(agent->local, definition, false, false, &fault), CO_OK, "%s", fault.text);
+    cr_assert_eq(local_service_register(agent->local, definition, false, persist, &fault), CO_OK, "%s", fault.text);
 }
+
+static void service(struct agent *agent, const char *name) {
+    char text[100];
+    snprintf(text, sizeof text, "{\"Name\":\"%s\"}", name);
+    service_from(agent, text, false);
+}
+
+/* Bound to a lease, with a check, and kept. */
+static void leased_service(struct agent *agent, const char *name, const char *lease) {
+    char text[200];
+    snprintf(text, sizeof text, "{\"Name\":\"%s\",\"Lease\":\"%s\",\"Check\":{\"TTL\":\"1h\",\"Status\":\"passing\"}}", name, lease);
+    service_from(agent, text, true);
+}
+
+static bool is_local(struct agent *agent, const char *id) { return local_service_hash(agent->local, slice_text(id)) != 0; }
 
 /* -- the catalog
  * -------------------------------------------------------------------------------------------------------- */
@@ -92,6 +105,14 @@ static bool lease(struct agent *agent, char id[40]) {
     if (yes) snprintf(id, 40, "%s", found->id);
     arena_free(&arena);
     return yes;
+}
+
+static void grant_free(struct agent *agent, const char *id) {
+    Pb__LeaseGrantCommand command = PB__LEASE_GRANT_COMMAND__INIT;
+    Pb__Lease free_lease = PB__LEASE__INIT;
+    free_lease.id = (char *)id, free_lease.ttl_ns = 60000000000;
+    command.lease = &free_lease;
+    fake_rpc_apply(agent->rpc, LEASE_GRANT, &command.base);
 }
 
 static void end_lease(struct agent *agent, const char *id) {
@@ -228,6 +249,56 @@ Test(liveness, a_late_write_undoes_nothing) {
     cr_assert_eq(fake_rpc_writes(agent->rpc), writes + 1, "the same lease for what is not lost");
     agent_free(agent);
 }
+
+/* Services that are bound to free leases of their owners. */
+#define FREE_ONE "1f8b5fd8-2166-4a20-a1b1-516072ab0089"
+#define FREE_TWO "2f8b5fd8-2166-4a20-a1b1-516072ab0089"
+
+static void a_leased_service_goes(int64_t lease_ttl_ns) {
+    struct agent *agent = agent_new(true);
+    agent_stop(agent);
+    fake_rpc_version(agent->rpc, LEASE_SINCE);
+    agent->lease_ttl_ns = lease_ttl_ns;
+    agent->sync_ns = 50000000;
+    agent_start(agent);
+    char first[40] = "", later[40] = "";
+    UNTIL(lease_ttl_ns == 0 || lease(agent, first));
+    grant_free(agent, FREE_ONE);
+    grant_free(agent, FREE_TWO);
+    leased_service(agent, "one", FREE_ONE);
+    leased_service(agent, "two", FREE_TWO);
+    service(agent, "free");
+    UNTIL(service_there(agent, "one") && service_there(agent, "two") && service_there(agent, "free"));
+    Pb__DeregisterCommand gone = PB__DEREGISTER_COMMAND__INIT;
+    gone.node = (char *)NODE, gone.service_id = (char *)"two";
+    fake_rpc_apply(agent->rpc, CATALOG_DEREGISTER, &gone.base);
+    UNTIL(service_there(agent, "two")); /* its lease stands: it comes back */
+    end_lease(agent, FREE_ONE);
+    cr_assert_not(service_there(agent, "one"));
+    UNTIL(!is_local(agent, "one") && local_synced(agent->local));
+    uint64_t writes = fake_rpc_writes(agent->rpc), reads = fake_rpc_fetched(agent->rpc);
+    UNTIL(fake_rpc_fetched(agent->rpc) >= reads + 6); /* three comparisons */
+    cr_assert_eq(fake_rpc_writes(agent->rpc), writes, "that is all");
+    cr_assert(!service_there(agent, "one") && service_there(agent, "two") && service_there(agent, "free"));
+    cr_assert(lease_ttl_ns == 0 || (lease(agent, later) && strcmp(first, later) == 0), "its own lease is none of that");
+    agent_stop(agent);
+    end_lease(agent, FREE_TWO); /* while it is away */
+    agent_start(agent);
+    cr_assert(is_local(agent, "two") && !is_local(agent, "one"), "as it was saved");
+    UNTIL(!is_local(agent, "two") && local_synced(agent->local));
+    cr_assert_not(service_there(agent, "two"));
+    grant_free(agent, FREE_TWO);
+    leased_service(agent, "two", FREE_TWO);
+    UNTIL(service_there(agent, "two"));
+    service_from(agent, "{\"Name\":\"two\"}", true);
+    UNTIL(local_synced(agent->local));
+    end_lease(agent, FREE_TWO);
+    cr_assert(service_there(agent, "two"), "registered again without one: it is not bound");
+    agent_free(agent);
+}
+
+Test(liveness, a_service_goes_with_the_lease_that_it_is_bound_to) { a_leased_service_goes(TTL_NS); }
+Test(liveness, and_where_no_node_has_one) { a_leased_service_goes(0); }
 
 Test(liveness, waits_while_another_has_the_name) {
     struct agent *agent = stopped(true);

@@ -1,7 +1,11 @@
+#include <arpa/inet.h>
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/check.h"
@@ -636,14 +640,27 @@ static void append_to_definitions(const struct agent *agent, const char *text) {
     fclose(file);
 }
 
+/* The service db2 with a check that gets no answer. */
+static int listens_silently(char *text, size_t room) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    cr_assert(fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0 && listen(fd, 5) == 0);
+    cr_assert_eq(getsockname(fd, (struct sockaddr *)&address, &size), 0);
+    snprintf(text, room,
+             "{\"ID\":\"db2\",\"Name\":\"db\",\"Check\":{\"HTTP\":\"http://127.0.0.1:%u/\",\"Interval\":\"100s\",\"Timeout\":\"60s\",\"Status\":\"passing\"}}",
+             ntohs(address.sin_port));
+    return fd;
+}
+
 Test(restart, definitions_and_states_survive) {
     struct agent *agent = agent_new(true);
+    char silent[200];
+    int listener = listens_silently(silent, sizeof silent);
     register_service(agent,
                      "{\"ID\":\"db1\",\"Name\":\"db\",\"Tags\":[\"a\"],\"Port\":5432,\"Check\":{\"TTL\":"
                      "\"60s\",\"Notes\":\"n\"}}");
-    register_service(agent,
-                     "{\"ID\":\"db2\",\"Name\":\"db\",\"Check\":{\"HTTP\":\"http://127.0.0.1:1/"
-                     "\",\"Interval\":\"100s\",\"Status\":\"passing\"}}");
+    register_service(agent, silent);
     register_service(agent, "{\"ID\":\"db3\",\"Name\":\"db\"}");
     cr_assert_eq(register_check(agent, "{\"Name\":\"extra\",\"TTL\":\"60s\",\"ServiceID\":\"db1\"}"), CO_OK);
     cr_assert_eq(register_check(agent, "{\"Name\":\"node check\",\"TTL\":\"60s\"}"), CO_OK);
@@ -694,6 +711,35 @@ Test(restart, definitions_and_states_survive) {
     UNTIL(local_synced(agent->local));
     cr_assert(has_service(agent, "after") && has_service(agent, "db1"));
     arena_free(&arena);
+    close(listener);
+    agent_free(agent);
+}
+
+/* The agent was away for 25 s, by its last sign of life. */
+Test(restart, a_ttl_that_ended_meanwhile_has_ended) {
+    struct agent *agent = agent_new(true);
+    register_service(agent, "{\"Name\":\"a\",\"Checks\":[{\"CheckID\":\"short\",\"TTL\":\"20s\"},{\"CheckID\":\"long\",\"TTL\":\"10m\"}]}");
+    cr_assert(update(agent, "short", PB__STATUS__PASSING, "well") && update(agent, "long", PB__STATUS__PASSING, "well"));
+    cr_assert_eq(wait_synced(agent, 10000), CO_OK);
+    agent_stop(agent);
+    char path[120];
+    struct timespec past[2];
+    struct stat status;
+    snprintf(path, sizeof path, "%s/local/definitions", agent->folder);
+    past[0] = past[1] = (struct timespec){.tv_sec = clock_wall_ns() / 1000000000 - 25};
+    cr_assert_eq(utimensat(AT_FDCWD, path, past, 0), 0);
+    agent_start(agent);
+    UNTIL(catalog_status(agent, "short") == PB__STATUS__CRITICAL && local_status(agent, "short") == PB__STATUS__CRITICAL);
+    cr_assert_eq(local_status(agent, "long"), PB__STATUS__PASSING);
+    UNTIL(stat(path, &status) == 0 && status.st_mtim.tv_sec > past[0].tv_sec + 20); /* it lives */
+    agent_stop(agent);
+    agent_start(agent);
+    cr_assert(update(agent, "short", PB__STATUS__PASSING, "again"));
+    UNTIL(catalog_status(agent, "short") == PB__STATUS__PASSING);
+    agent_stop(agent);
+    agent_start(agent); /* at once: it stands as before */
+    UNTIL(local_synced(agent->local));
+    cr_assert_eq(local_status(agent, "short"), PB__STATUS__PASSING);
     agent_free(agent);
 }
 

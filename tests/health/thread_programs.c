@@ -310,6 +310,50 @@ static void children_are_left_behind(void) {
     gone("sleep 7405");
 }
 
+static void until_running(const char *mark) {
+    uint64_t end = clock_mono_ms() + 20000;
+    while (!is_running(mark)) {
+        CHECK(clock_mono_ms() < end);
+        usleep(2000);
+    }
+}
+
+static unsigned running(const struct scene *scene) {
+    unsigned count = 0;
+    LIST_FOREACH(link, &scene->runners.programs) count += LIST_ENTRY(link, struct program, link)->state == PROGRAM_RUNNING;
+    return count;
+}
+
+/* An agent that is killed with all of its programs running, one of them with a child. */
+static void an_agent_that_is_killed_leaves_nothing_behind(void) {
+    int ready[2];
+    CHECK(pipe(ready) == 0);
+    pid_t agent = fork();
+    CHECK(agent >= 0);
+    if (agent == 0) {
+        struct scene scene;
+        struct outcome outcomes[3] = {0};
+        scene_begin(&scene);
+        (void)start_as(&scene, "short", (const char *const[]){"true", NULL}, 60000, 100, &outcomes[0]);
+        (void)start_as(&scene, "one", (const char *const[]){"sleep", "7501", NULL}, 60000, 100, &outcomes[1]);
+        const char text[] = "trap '' TERM HUP; sleep 7502 & wait";
+        (void)start_as(&scene, "two", (const char *const[]){"/bin/sh", "-c", text, NULL}, 60000, 100, &outcomes[2]);
+        until_ended(&scene, &outcomes[0]);
+        while (running(&scene) != 2) uv_run(&scene.loop, UV_RUN_ONCE);
+        CHECK(write(ready[1], "x", 1) == 1);
+        uv_run(&scene.loop, UV_RUN_DEFAULT);
+        _exit(1);
+    }
+    char byte;
+    CHECK(read(ready[0], &byte, 1) == 1 && close(ready[0]) == 0 && close(ready[1]) == 0);
+    until_running("sleep 7501");
+    until_running("sleep 7502");
+    CHECK(kill(agent, SIGKILL) == 0 && waitpid(agent, NULL, 0) == agent);
+    gone("sleep 7501");
+    gone("sleep 7502");
+    gone("coord-program-keeper");
+}
+
 /* Of one check there is one program at a time, even if the attempt before was given up. */
 static void attempts_of_one_check_do_not_overlap(void) {
     struct scene scene;
@@ -443,6 +487,7 @@ int main(void) {
     snprintf(own_mark, sizeof own_mark, "COORD_TEST_PROGRAMS=%d ", getpid());
     CHECK(setenv("COORD_TEST_PROGRAMS", strchr(own_mark, '=') + 1, 1) == 0);
     signal(SIGPIPE, SIG_IGN);           /* as in the agent: programs are not to inherit it */
+    an_agent_that_is_killed_leaves_nothing_behind(); /* forks: before there are threads */
     (void)run_shell("true", 20000, 10); /* the pool's threads, the loop's descriptors */
     size_t descriptors = open_descriptors();
     exit_codes();

@@ -9,7 +9,7 @@
 #include "registry/brake.h"
 #include "registry/lease_timers.h"
 
-enum { NODES = 100 };
+enum { NODES = 100, TTL_MS = 10000 }; /* of leases.c */
 
 static struct world world;
 static Pb__BrakeOrder order;
@@ -337,22 +337,45 @@ Test(brake, who_leaves_or_is_ended_by_an_operator_is_no_loss, .init = setup, .fi
 
 /* -- time --------------------------------------------------------------------------------------- */
 
-Test(brake, across_a_change_of_leader_the_clock_stands_still, .init = setup, .fini = teardown) {
-    nodes_with(0, 12, "web");
-    for (unsigned i = 0; i < 6; i++) expire(i, 1000000);
-    world.term = 2; /* its clock is another one */
-    for (unsigned i = 6; i < 11; i++) expire(i, 50);
-    expect_answers("web", 12u, 11u);
-    nodes_with(20, 32, "slow");
-    for (unsigned i = 20; i < 26; i++) expire(i, 100);
+/* The rest expires when `term` has another leader, whose clock says 50, and the wall clock `passed_ms` more. */
+static void rest_expires_later(unsigned first, unsigned end, uint64_t term, int64_t passed_ms) {
+    world.term = term;
+    order.unix_ms += passed_ms;
+    for (unsigned i = first; i < end; i++) expire(i, 50);
+}
+
+Test(brake, across_a_change_of_leader_the_wall_clock_counts, .init = setup, .fini = teardown) {
+    static const struct {
+        const char *service;
+        int64_t passed_ms;
+        unsigned passing;
+    } cases[] = {{"same", 0, 12},          {"back", -3600000, 12},      {"soon", 3000, 12},
+                 {"last", TTL_MS + 15000, 12}, {"late", TTL_MS + 15001, 1}, {"day", INT64_C(400) * 86400000, 1}};
+    uint64_t term = 1;
+    for (unsigned i = 0; i < ARRAY_COUNT(cases); i++) {
+        unsigned first = i * 12;
+        world.term = ++term;
+        nodes_with(first, first + 12, cases[i].service);
+        for (unsigned node = first; node < first + 6; node++) expire(node, 1000000);
+        rest_expires_later(first + 6, first + 11, ++term, cases[i].passed_ms);
+        struct seen seen = look(cases[i].service, true);
+        cr_expect(seen.passing == cases[i].passing, "%s: %u", cases[i].service, seen.passing);
+        cr_expect(seen.held == cases[i].passing - 1, "%s: %u held", cases[i].service, seen.held);
+    }
+}
+
+/* Within the new term its own clock counts again, whatever the wall clock says. */
+Test(brake, and_its_own_clock_within_a_term, .init = setup, .fini = teardown) {
+    nodes_with(0, 12, "slow");
+    for (unsigned i = 0; i < 6; i++) expire(i, 100);
     world.term = 3;
-    expire(26, 7000000);
-    for (unsigned i = 27; i < 32; i++) expire(i, 7015001);
+    expire(6, 7000000);
+    for (unsigned i = 7; i < 12; i++) expire(i, 7015001);
     expect_answers("slow", 0u, 0u);
     nodes_with(40, 52, "later");
     for (unsigned i = 40; i < 46; i++) expire(i, 7020000);
-    world.term = 4;
-    for (unsigned i = 46; i < 51; i++) expire(i, 90000000);
+    order.unix_ms += 90000000;
+    for (unsigned i = 46; i < 51; i++) expire(i, 7030000);
     expect_answers("later", 12u, 11u);
 }
 

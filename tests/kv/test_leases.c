@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "leases.h"
+#include "registry/reconnect.h"
 
 static struct world world;
 static char id[8][UUID_TEXT_SIZE + 1];
@@ -350,6 +351,8 @@ Test(leases, news, .init = setup, .fini = teardown) {
     expect_news("dead node began n1 7; lease ended 00000065 0; dead node ended n1 0; ", __LINE__);
 }
 
+static const struct reconnect_classes classes;
+
 Test(leases, a_new_leader_reads_them_from_the_store, .init = setup, .fini = teardown) {
     cr_assert(lease_grant(&world, id[0], "n1", 1).yes && lease_register(&world, &agent).yes);
     cr_assert(lease_expire(&world, id[0], world.term).yes);
@@ -358,11 +361,47 @@ Test(leases, a_new_leader_reads_them_from_the_store, .init = setup, .fini = tear
     struct lease_timers *timers = lease_timers_new();
     int64_t ttl_ns = 0;
     lease_timers_lead(timers, 3, 1000);
-    cr_assert_eq(lease_timers_read(timers, store_read(world.reader), 1000), CO_OK);
+    cr_assert_eq(lease_timers_read(timers, store_read(world.reader), 1000, &classes), CO_OK);
     store_read_done(world.reader);
     cr_expect_eq(lease_timers_renew(timers, TIMED_LEASE, slice_text(id[0]), 1000, &ttl_ns), CO_NOTFOUND);
     cr_expect_eq(lease_timers_renew(timers, TIMED_LEASE, slice_text(id[1]), 1000, &ttl_ns), CO_OK);
     cr_expect_eq(ttl_ns, 10000000000);
     cr_expect_eq(lease_timers_count(timers, TIMED_DEAD_NODE), 1);
     lease_timers_free(timers);
+}
+
+static int64_t timeout_of(const char *node, const struct reconnect_classes *list) {
+    int64_t timeout_ns = reconnect_timeout(store_read(world.reader), slice_text(node), list, 7);
+    store_read_done(world.reader);
+    return timeout_ns;
+}
+
+Test(leases, how_long_a_dead_node_stays_is_said_by_its_meta_its_class_or_its_agent, .init = setup, .fini = teardown) {
+    static const struct reconnect_class items[] = {{"spot", 600}, {"edge", 900}};
+    const struct reconnect_classes list = {items, ARRAY_COUNT(items)};
+    static const struct {
+        const char *key, *value, *key_two, *value_two;
+        int64_t expected;
+    } cases[] = {{"class", "spot", NULL, NULL, 600},
+                 {"class", "edge", NULL, NULL, 900},
+                 {"class", "other", NULL, NULL, 7},
+                 {"reconnect_timeout", "1m", NULL, NULL, 60000000000},
+                 {"class", "spot", "reconnect_timeout", "200ms", 200000000},
+                 {"class", "spot", "reconnect_timeout", "soon", 600},
+                 {"class", "spot", "reconnect_timeout", "0s", 600},
+                 {"class", "spot", "reconnect_timeout", "-5s", 600},
+                 {"rack", "spot", NULL, NULL, 7}};
+    cr_expect_eq(timeout_of("n1", &list), 7, "not there");
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        Pb__Pair one = PB__PAIR__INIT, two = PB__PAIR__INIT, *meta[] = {&one, &two};
+        Pb__Node node = PB__NODE__INIT;
+        Pb__RegisterCommand command = PB__REGISTER_COMMAND__INIT;
+        one.key = (char *)(uintptr_t)cases[i].key, one.value = (char *)(uintptr_t)cases[i].value;
+        two.key = (char *)(uintptr_t)cases[i].key_two, two.value = (char *)(uintptr_t)cases[i].value_two;
+        node.name = (char *)(uintptr_t)"n1", node.address = (char *)(uintptr_t)"10.0.0.1";
+        node.meta = meta, node.n_meta = cases[i].key_two ? 2 : 1;
+        command.node = &node;
+        cr_assert(world_do(&world, CATALOG_REGISTER, &command.base).yes);
+        cr_expect_eq(timeout_of("N1", &list), cases[i].expected, "case %zu", i);
+    }
 }
