@@ -89,6 +89,7 @@ static void append_reason(struct buffer *text, const struct http_run *http, CURL
         case CURLE_TOO_MANY_REDIRECTS:
             buffer_printf(text, "stopped after %d redirects", HTTP_REDIRECTS_MOST);
             break;
+        case CURLE_OK: /* hung up within the head, as Go says it */ buffer_append_text(text, "unexpected EOF"); break;
         case CURLE_ABORTED_BY_CALLBACK: buffer_append_text(text, http->fault.text); break;
         case CURLE_PEER_FAILED_VERIFICATION:
             buffer_append_text(text, *http->error ? http->error : curl_easy_strerror(code));
@@ -97,8 +98,10 @@ static void append_reason(struct buffer *text, const struct http_run *http, CURL
     }
 }
 
-/* An answer whose head has come counts, even if its body broke off or did not end in time. */
-static bool has_answer(CURLcode code, long status) {
+/* An answer whose head has come counts, even if its body broke off or did not end in time. curl knows a status, and may be content, once
+ * the first line has come. */
+static bool has_answer(const struct http_run *http, CURLcode code, long status) {
+    if (!http->head_complete) return false;
     if (code == CURLE_OK) return true;
     bool broke_off = code == CURLE_OPERATION_TIMEDOUT || code == CURLE_PARTIAL_FILE ||
                      code == CURLE_RECV_ERROR || code == CURLE_WRITE_ERROR;
@@ -115,7 +118,7 @@ static void http_report(struct http_run *http, CURLcode code) {
     Pb__Status result = PB__STATUS__CRITICAL;
     long status = 0;
     curl_easy_getinfo(http->easy, CURLINFO_RESPONSE_CODE, &status);
-    if (has_answer(code, status)) {
+    if (has_answer(http, code, status)) {
         result = status_of(status);
         buffer_printf(&text, "HTTP %s %s: %s Output: ", http->method, http->url, http->reason);
         append_tail(&text, http);

@@ -18,6 +18,7 @@ struct http_run {
     char *host;                          /* with port, for messages */
     int64_t timeout_ms;
     char reason[128];                    /* "200 OK" */
+    bool head_complete;                  /* the blank line after the head has come, of the last answer */
     char *tail;                          /* ring of the last `tail_max` bytes of the body */
     size_t tail_max, body_size;
     struct fault fault;

@@ -12,7 +12,9 @@
 static size_t on_header(char *data, size_t one, size_t size, void *user) {
     struct http_run *http = user;
     (void)one;
+    if (size > 0 && (data[0] == '\r' || data[0] == '\n')) http->head_complete = true;
     if (size < 5 || memcmp(data, "HTTP/", 5) != 0) return size;
+    http->head_complete = false;
     const char *blank = memchr(data, ' ', size);
     size_t at = blank ? (size_t)(blank - data) + 1 : size, end = size;
     while (end > at && (data[end - 1] == '\r' || data[end - 1] == '\n' || data[end - 1] == ' ')) end--;

@@ -63,13 +63,17 @@ static int view_list(struct http_request *request, const struct query_result *re
     const Pb__EventsResult *records = (const Pb__EventsResult *)result->message;
     struct slice name = http_parameter(request, "name");
     struct json_out *json = http_out(request);
+    struct arena arena = {0};
+    Pb__Service **services;
+    size_t count = local_services(env->local, &arena, &services);
     json_array(json);
     for (size_t i = 0; i < records->n_events; i++) {
         const Pb__Event *event = records->events[i];
         if (name.size && !slice_is(name, event->name)) continue;
-        if (view_event_is_ours(event, env->node_name, env->local)) view_event(json, event);
+        if (view_event_is_ours(event, env->node_name, services, count)) view_event(json, event);
     }
     json_array_end(json);
+    arena_free(&arena);
     return 200;
 }
 

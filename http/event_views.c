@@ -1,9 +1,6 @@
 #include "http/event_views.h"
 
-#include <regex.h>
-#include <string.h>
-
-#include "health/local.h"
+#include "http/event_filter.h"
 
 void view_event(struct json_out *json, const Pb__Event *event) {
     json_object(json);
@@ -20,49 +17,40 @@ void view_event(struct json_out *json, const Pb__Event *event) {
     json_object_end(json);
 }
 
-/* Bounds within bounds ("(a{200}){200}") would take the library's memory. */
-static bool is_modest(const char *filter) {
-    const char *first = strchr(filter, '{');
-    return !first || !strchr(first + 1, '{');
-}
-
-static int compile(regex_t *regex, const char *filter) { return is_modest(filter) ? regcomp(regex, filter, REG_EXTENDED | REG_NOSUB) : REG_ESPACE; }
-
 int view_event_filter_check(const char *what, const char *filter, struct fault *fault) {
+    struct fault inner = {0};
     regex_t regex;
-    char why[100];
-    if (strlen(filter) > EVENT_FILTER_MAX) return fault_set(fault, CO_INVALID, "Invalid %s filter: longer than %d bytes", what, EVENT_FILTER_MAX);
-    int rv = compile(&regex, filter);
-    if (rv == 0) {
-        regfree(&regex);
-        return CO_OK;
-    }
-    regerror(rv, &regex, why, sizeof why);
-    return fault_set(fault, CO_INVALID, "Invalid %s filter: error parsing regexp: %s: `%s`", what, why, filter);
+    if (event_filter_compile(filter, &regex, &inner) != CO_OK) return fault_set(fault, CO_INVALID, "Invalid %s filter: %s", what, inner.text);
+    regfree(&regex);
+    return CO_OK;
 }
 
-static bool takes(const char *filter, const char *text) {
+static bool takes_service(const regex_t *name, const regex_t *tag, const Pb__Service *service) {
+    if (!event_filter_takes(name, service->name)) return false;
+    for (size_t i = 0; tag && i < service->n_tags; i++)
+        if (event_filter_takes(tag, service->tags[i])) return true;
+    return !tag;
+}
+
+static bool takes_node(const char *filter, const char *node) {
     regex_t regex;
-    if (strlen(filter) > EVENT_FILTER_MAX || compile(&regex, filter) != 0) return false;
-    bool yes = regexec(&regex, text, 0, NULL, 0) == 0;
+    if (!filter[0]) return true;
+    if (event_filter_compile(filter, &regex, NULL) != CO_OK) return false;
+    bool yes = event_filter_takes(&regex, node);
     regfree(&regex);
     return yes;
 }
 
-static bool takes_service(const Pb__Event *event, const Pb__Service *service) {
-    if (!takes(event->service_filter, service->name)) return false;
-    for (size_t i = 0; i < service->n_tags && event->tag_filter[0]; i++)
-        if (takes(event->tag_filter, service->tags[i])) return true;
-    return !event->tag_filter[0];
-}
-
-bool view_event_is_ours(const Pb__Event *event, const char *node, struct local *local) {
-    if (event->node_filter[0] && !takes(event->node_filter, node)) return false;
+bool view_event_is_ours(const Pb__Event *event, const char *node, Pb__Service *const *services, size_t count) {
+    regex_t name, tag;
+    bool ours = false, by_tag = event->tag_filter[0];
+    if (!takes_node(event->node_filter, node)) return false;
     if (!event->service_filter[0]) return true;
-    struct arena arena = {0};
-    Pb__Service **services;
-    bool ours = false;
-    for (size_t i = 0, count = local_services(local, &arena, &services); i < count && !ours; i++) ours = takes_service(event, services[i]);
-    arena_free(&arena);
+    if (event_filter_compile(event->service_filter, &name, NULL) != CO_OK) return false;
+    if (!by_tag || event_filter_compile(event->tag_filter, &tag, NULL) == CO_OK) {
+        for (size_t i = 0; i < count && !ours; i++) ours = takes_service(&name, by_tag ? &tag : NULL, services[i]);
+        if (by_tag) regfree(&tag);
+    }
+    regfree(&name);
     return ours;
 }

@@ -101,6 +101,8 @@ Test(http, statuses_and_output) {
         {"/hang", ",\"Timeout\":\"150ms\"", PB__STATUS__CRITICAL, "Get \"%s\": no answer within 150 ms"},
         {"/hang-body", ",\"Timeout\":\"150ms\"", PB__STATUS__PASSING, "HTTP GET %s: 200 OK Output: begin"},
         {"/close", "", PB__STATUS__CRITICAL, "Get \"%s\": Server returned nothing (no headers, no data)"},
+        {"/half-head/hang", ",\"Timeout\":\"150ms\"", PB__STATUS__CRITICAL, "Get \"%s\": no answer within 150 ms"},
+        {"/half-head/close", "", PB__STATUS__CRITICAL, "Get \"%s\": unexpected EOF"},
         {"/status/200", ",\"Method\":\"BO GUS\"", PB__STATUS__CRITICAL, "invalid method \"BO GUS\""},
         {"/status/200", ",\"Header\":{\"a b\":[\"c\"]}", PB__STATUS__CRITICAL, "invalid header field a b"},
         {"/status/200", ",\"Header\":{\"a\":[\"b\\r\\nc: d\"]}", PB__STATUS__CRITICAL,

@@ -103,6 +103,10 @@ static void respond(struct client *client, const char *path, struct slice reques
         static const char head[] = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nbegin";
         client_write(client, head, sizeof head - 1);
         wait_for_end(client);
+    } else if (strncmp(path, "/half-head", 10) == 0) {
+        static const char line[] = "HTTP/1.1 200 OK\r\n";
+        client_write(client, line, sizeof line - 1);
+        if (strcmp(path, "/half-head/hang") == 0) wait_for_end(client);
     } else if (strcmp(path, "/echo") == 0) {
         answer(client, 200, more, request);
     } else if (strcmp(path, "/set") == 0) {

@@ -7,6 +7,8 @@
  *     /hang             nothing
  *     /hang-body        a head, a part of the body, then nothing
  *     /close            hangs up
+ *     /half-head/hang   "HTTP/1.1 200 OK", a line's end, then nothing
+ *     /half-head/close  the same, and hangs up
  *     /echo             the request as it came
  *     /set              the status set by web_set */
 #ifndef COORD_TESTS_HEALTH_WEB_H
