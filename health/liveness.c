@@ -36,7 +36,7 @@ struct question {
     enum { GRANT, RENEW, LEAVE } what;
     bool ended;
     int error, refused;
-    char text[200];
+    char text[400];
 };
 
 struct liveness {
