@@ -48,6 +48,17 @@ def their_server_dies(cluster, agents):
     cluster.wait_writable()
 
 
+def their_server_is_cut_off(cluster, agents):
+    """From the other servers only: the agent reaches them all."""
+    leader = cluster.leader()
+    agent = next(a for a in agents if a.server() and a.server() is not leader)
+    victim = agent.server()
+    cluster.cut([victim], [s for s in cluster.servers if s is not victim])
+    written_within(agent, "its server was cut off from the others", 5)
+    check(agent.server() is not victim, "it moved")
+    cluster.heal()
+
+
 class Waiting:
     """Blocking queries at one agent, each on a key of its own, one connection each. Written down: what came, when."""
 
@@ -185,6 +196,8 @@ def main():
         agents[3].start()
         until("the same server after a restart", lambda: agents[3].server() and (SLOW > 1 or agents[3].server().name == at_first["a4"]), 5)
         their_server_dies(cluster, agents)
+        if cluster.hub:
+            their_server_is_cut_off(cluster, agents)
         returned = now()
         old_backup(cluster, agents)
         # A sanitizer's build may have been late for its own server at first.

@@ -1,11 +1,10 @@
 /* A client agent's rpc beside servers, used by many threads: reads for DNS that are kept current (client_mirror.c), fetches that wait, are
  * cancelled or meet the loss of their server, writes, and the end in the middle of it all. A plain main: runs under the sanitizers. */
+#include <arpa/inet.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-#include <arpa/inet.h>
 
 #include "base/check.h"
 #include "base/clock.h"
