@@ -320,6 +320,7 @@ static void on_closed(void *data, struct link *wire, int error) {
     struct agents *agents = agent->agents;
     (void)wire;
     if (!agents->stopping) log_info("agents", "a client agent went node=%s reason=\"%s\"", agent->node, co_strerror(error));
+    LIST_FOREACH_SAFE(item, next, &agent->held) asked_free(LIST_ENTRY(item, struct asked, link));
     LIST_FOREACH_SAFE(item, next, &agent->fetches) {
         struct asked *asked = LIST_ENTRY(item, struct asked, link);
         list_remove(&asked->link);
@@ -327,7 +328,6 @@ static void on_closed(void *data, struct link *wire, int error) {
         rpc_fetch_cancel(agents->rpc, &asked->fetch);
     }
     agents_backup_down(agents->rpc, agent->number);
-    LIST_FOREACH_SAFE(item, next, &agent->held) asked_free(LIST_ENTRY(item, struct asked, link));
     *agent_find(agents, agent->number) = agent->chain;
     list_remove(&agent->link);
     list_remove(&agent->unsent);

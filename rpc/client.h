@@ -3,8 +3,8 @@
  * - It joins through any server (config.join), is told of all of them, and keeps to the one that the agent's id ranks highest (rendezvous
  *   hashing over addresses): agents spread evenly, each agent's choice is the same after a restart, and when a server comes or goes only the agents
  *   concerned move. An agent that was pushed away goes back within about a minute, without losing what is under way.
- * - A connection that ends, or stays silent for CLIENT_SILENT_MS after it was asked something, is left at once for the next server; it is asked
- *   when an answer is late, and when nothing was heard for 0.3 s (while nobody waits for anything: a second). Each byte that arrives is heard, and
+ * - A connection that ends, or stays silent for CLIENT_SILENT_MS after it was asked something, is left at once for the next server; it is pinged
+ *   when an answer is late, and when nothing was heard for 0.3 s (while nobody waits for anything: a second), with a second for the answer then. Each byte that arrives is heard, and
  *   a question that is still behind this agent's own bytes on a slow link is not unanswered. Reads are asked
  *   again there; a write that may have been taken has an unknown outcome; what was not sent waits, up to 7 s.
  * - A server that knows no leader for longer than an election takes (0.5 to 0.8 s) is left for one that does, and not gone back to before it knows

@@ -18,6 +18,7 @@
 #define ASK_AGAIN_MS      200   /* no answer for so long: are you there? */
 #define IDLE_MS           300   /* nothing heard for so long: likewise */
 #define UNUSED_MS         1000  /* and while nobody waits for anything */
+#define IDLE_SILENT_MS    1000  /* no answer, but nobody waits for one: it may be busy */
 #define BACKOFF_LEAST_MS  100
 #define BACKOFF_MOST_MS   5000
 #define LOST_AGAIN_MS     1000  /* a connection that was lost is not made again before */
@@ -336,6 +337,11 @@ static bool ping_moves(struct client_conn *conn) {
     return conn->delivered < conn->ping_at && conn->delivered > before;
 }
 
+static bool is_silent(const struct client_conn *conn, uint64_t now_ms) {
+    bool late = conn->asked_ms && now_ms - conn->asked_ms >= ASK_AGAIN_MS;
+    return conn->pinged_ms && now_ms - conn->pinged_ms >= (late ? CLIENT_SILENT_MS : IDLE_SILENT_MS);
+}
+
 static void watch(struct client *client, struct client_conn *conn, uint64_t now_ms) {
     if (!conn->greeted || conn == client->trying) {
         if (now_ms - conn->since_ms > HELLO_MOST_MS) link_close(conn->wire);
@@ -348,7 +354,7 @@ static void watch(struct client *client, struct client_conn *conn, uint64_t now_
     }
     hear(conn, now_ms);
     if (conn->pinged_ms && ping_moves(conn)) conn->pinged_ms = now_ms;
-    if (conn->pinged_ms && now_ms - conn->pinged_ms >= CLIENT_SILENT_MS) {
+    if (is_silent(conn, now_ms)) {
         log_warn("client", "a server does not answer, its connection is left server=%s ms=%llu", conn->server ? conn->server->address : "?",
                  (unsigned long long)(now_ms - conn->heard_ms));
         link_close(conn->wire);

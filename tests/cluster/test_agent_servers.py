@@ -79,6 +79,17 @@ def late_writes(cluster, agents):
     wait_equal("after late writes", agents, [other], 5)
 
 
+def their_server_is_cut_off(cluster, agents):
+    """From the other servers only: the agent reaches them all."""
+    leader = cluster.leader()
+    agent = next(a for a in agents if a.server() and a.server() is not leader)
+    victim = agent.server()
+    cluster.cut([victim], [s for s in cluster.servers if s is not victim])
+    written_within(agent, "its server was cut off from the others", 5)
+    check(agent.server() is not victim, "it moved")
+    cluster.heal()
+
+
 class Waiting:
     """Blocking queries at one agent, each on a key of its own, one connection each. Written down: what came, when."""
 
@@ -235,6 +246,8 @@ def main():
         until("the same server after a restart", lambda: agents[3].server() and (SLOW > 1 or agents[3].server().name == at_first["a4"]), 5)
         late_writes(cluster, agents)
         their_server_dies(cluster, agents)
+        if cluster.hub:
+            their_server_is_cut_off(cluster, agents)
         returned = now()
         old_backup(cluster, agents)
         # A sanitizer's build may have been late for its own server at first.

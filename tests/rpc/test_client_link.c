@@ -323,7 +323,7 @@ Test(client_link, a_server_that_soon_knows_a_leader_again_is_kept) {
     open_world(&world);
     run_until(&world, 5000, at_first);
     leads(&world.fakes[0], false);
-    run_for(&world, 300);
+    run_for(&world, 200);
     leads(&world.fakes[0], true);
     run_for(&world, 800);
     cr_assert_eq(world.fakes[0].agents, 1);
@@ -339,9 +339,9 @@ Test(client_link, a_server_lost_silently_is_noticed_while_something_waits_for_a_
     fetch(&world, 5);
     run_until(&world, 5000, first_asked);
     run_for(&world, 1500);
-    cr_assert(world.fakes[0].pings >= 3 && world.fakes[0].agents == 1);
+    cr_assert(world.fakes[0].pings >= 2 && world.fakes[0].agents == 1);
     world.fakes[0].mute = true;
-    run_until(&world, 1500, elsewhere);
+    run_until(&world, 3000, elsewhere);
     run_until(&world, 500, asked_again);
     close_world(&world);
 }
