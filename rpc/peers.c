@@ -219,12 +219,14 @@ static void take_hello(struct contact *contact, struct slice payload) {
     pb__peer_hello__free_unpacked(hello, NULL);
 }
 
+static bool ending(const struct peers *peers) { return peers->callbacks.ending && peers->callbacks.ending(peers->callbacks.data); }
+
 static void on_frame(void *data, struct link *wire, uint8_t type, struct slice payload) {
     struct contact *contact = data;
     struct peers *peers = contact->peers;
-    (void)wire;
     contact->heard_ms = clock_mono_ms();
     if (type == PEER_PING) return;
+    if (type == PEER_HELLO && ending(peers)) { link_close(wire); return; }
     if (type == PEER_HELLO) { take_hello(contact, payload); return; }
     if (type == PEER_REFUSED) { refused_by(contact, payload); return; }
     if (contact->info.id == 0) refuse(contact, TELL_NO_HELLO, "it did not say hello");
@@ -232,8 +234,9 @@ static void on_frame(void *data, struct link *wire, uint8_t type, struct slice p
 }
 
 static void on_connected(void *data, struct link *wire) {
-    (void)wire;
-    say_hello(data);
+    struct peers *peers = ((struct contact *)data)->peers;
+    if (ending(peers)) link_close(wire);
+    else say_hello(data);
 }
 
 static void finish_stop(struct peers *peers);

@@ -57,6 +57,7 @@ struct peers_callbacks {
     void (*up)(void *data, uint64_t id);
     void (*down)(void *data, uint64_t id);
     struct peers_self (*self)(void *data);
+    bool (*ending)(void *data);        /* this server stops: no hello is said or taken any more, and `self` not asked; NULL: never */
     /* A client agent said hello, and was answered: its connection is the callee's from now on (link_adopt). NULL: none are taken. */
     void (*agent)(void *data, struct link *link, const Pb__PeerHello *hello);
 };

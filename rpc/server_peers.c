@@ -94,6 +94,9 @@ static struct peer_info self_info(struct rpc *rpc) {
     return self;
 }
 
+/* The node ends before the connections do. */
+static bool ending(void *data) { return ((struct rpc *)data)->stopping; }
+
 static struct peers_self self_said(void *data) {
     struct rpc *rpc = data;
     return (struct peers_self){.has_log = self_info(rpc).has_log, .cluster_id = machine_cluster(rpc->machine), .version = machine_version(rpc->machine)};
@@ -275,7 +278,7 @@ int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, 
     struct peers_config peers = {.bind = config->bind, .port = config->port, .address = config->address, .cluster = config->cluster,
                                  .node = config->node_name, .id = atomic_load(&node_view(rpc->node)->id), .expect = config->expect,
                                  .version_least = MACHINE_VERSION_OLDEST, .version_most = MACHINE_VERSION_NEWEST, .join = config->join};
-    struct peers_callbacks callbacks = {.data = rpc, .frame = on_frame, .up = on_up, .down = on_down, .self = self_said, .agent = on_agent};
+    struct peers_callbacks callbacks = {.data = rpc, .frame = on_frame, .up = on_up, .down = on_down, .self = self_said, .ending = ending, .agent = on_agent};
     rpc->agents = agents_new(rpc);
     int rv = peers_start(rpc->loop, &peers, &callbacks, &rpc->others, fault);
     rpc->forward = forward_new(rpc, rpc->loop, rpc->node, rpc->others);
