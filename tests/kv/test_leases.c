@@ -402,6 +402,6 @@ Test(leases, how_long_a_dead_node_stays_is_said_by_its_meta_its_class_or_its_age
         node.meta = meta, node.n_meta = cases[i].key_two ? 2 : 1;
         command.node = &node;
         cr_assert(world_do(&world, CATALOG_REGISTER, &command.base).yes);
-        cr_expect_eq(timeout_of("N1", &list), cases[i].expected, "case %zu", i);
+        cr_expect_eq(timeout_of("n1", &list), cases[i].expected, "case %zu", i);
     }
 }
