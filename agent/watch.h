@@ -38,7 +38,7 @@ struct watch {
 struct watch *watch_parse(struct json_object *json, bool handler, struct fault *fault);
 void watch_free(struct watch *watch);
 
-/* One answer, ready to be handed over: JSON in `out` ("null": there is none). `since`: of events, the last that was seen. */
+/* One answer, ready to be handed over: JSON in `out` ("null": there is none). `since`: of events, the newest that there was, for us or not. */
 void watch_result(const struct watch *watch, const struct client_answer *answer, uint64_t *since, struct buffer *out);
 
 /* -- running ----------------------------------------------------------------------------------------------------------- */

@@ -314,6 +314,7 @@ void watch_run(const struct watch *watch, const struct client *client, struct wa
         }
         pause_ms = answer.index ? 0 : PAUSE_LEAST_MS;
         index = answer.index < index ? 0 : answer.index;      /* gone back: begun anew */
+        if (since > answer.index) since = answer.index;
         buffer_reset(&now);
         watch_result(watch, &answer, &since, &now);
         bool event = watch->type == WATCH_EVENT, none = event && slice_is(buffer_slice(&now), "[]");
