@@ -520,6 +520,17 @@ Test(checks, a_service_critical_for_too_long_goes) {
     agent_free(agent);
 }
 
+/* Told that it is critical: its own period counts, not what is left of its TTL. */
+Test(checks, a_service_told_critical_goes) {
+    struct agent *agent = agent_new(false);
+    register_service(agent, "{\"Name\":\"told\",\"Check\":{\"CheckID\":\"told\",\"TTL\":\"600s\",\"Status\":\"passing\","
+                            "\"DeregisterCriticalServiceAfter\":\"1s\"}}");
+    cr_assert_eq(wait_synced(agent, 10000), CO_OK);
+    cr_assert(update(agent, "told", PB__STATUS__CRITICAL, "no"));
+    UNTIL(!has_service(agent, "told"));
+    agent_free(agent);
+}
+
 Test(checks, maintenance) {
     struct agent *agent = agent_new(false);
     register_service(agent, "{\"ID\":\"db1\",\"Name\":\"db\",\"Tags\":[\"a\"]}");
