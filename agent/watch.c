@@ -135,6 +135,8 @@ static void parse_http(struct watch *watch, struct json_object *json, struct fau
     watch->timeout_ns = 10000000000;
     json_only_known(json, known, fault);
     json_get_string(json, "path", &url, fault), json_get_string(json, "method", &method, fault);
+    if (json_object_is_type(json_get(json, "timeout"), json_type_int))
+        fault_set(fault, CO_INVALID, "http_handler_config.timeout: a duration with its unit like \"10s\" is wanted, not a number");
     json_get_duration(json, "timeout", &watch->timeout_ns, fault);
     json_get_bool(json, "tls_skip_verify", &watch->tls_skip_verify, fault);
     struct json_object *headers = json_get_object(json, "header", fault);

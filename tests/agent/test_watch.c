@@ -54,6 +54,7 @@ Test(watch, what_is_wrong_is_said) {
         {"{\"type\":\"nodes\",\"handler_type\":\"http\",\"http_handler_config\":{\"path\":\"file:///etc/passwd\"}}", "Requires 'path'"},
         {"{\"type\":\"nodes\",\"handler_type\":\"http\",\"http_handler_config\":{\"path\":\"http://h\",\"header\":{\"A\":[\"b\\r\\nC: d\"]}}}", "line break"},
         {"{\"type\":\"nodes\",\"handler_type\":\"http\",\"http_handler_config\":{\"path\":\"http://h\",\"header\":{\"A\":\"b\"}}}", "a list of strings"},
+        {"{\"type\":\"nodes\",\"handler_type\":\"http\",\"http_handler_config\":{\"path\":\"http://h\",\"timeout\":5}}", "http_handler_config.timeout: a duration with its unit"},
         {"{\"type\":\"service\",\"service\":\"a\",\"tag\":[1],\"handler\":\"x\"}", "tag: a string"},
         {"{\"type\":\"nodes\",\"handlr\":\"x\"}", "handlr"},
     };
