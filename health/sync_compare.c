@@ -146,10 +146,12 @@ static void compare_service(struct sync *sync, struct local_service *service, co
 /* After a restart of the agent the catalog remembers how a check stood: it does not fall before it has run.
  */
 static void take_state(struct local *local, struct local_check *check, const Pb__Check *stored) {
+    Pb__Status status = stored->status;
+    struct slice output = check_output_bare(slice_make(stored->output.data, stored->output.len), &status);
     check->restored = false;
-    check_set(&check->core, check->shared->definition, stored->status, clock_mono_ns());
+    check_set(&check->core, check->shared->definition, status, clock_mono_ns());
     buffer_reset(&check->output);
-    buffer_append(&check->output, stored->output.data, stored->output.len);
+    buffer_append(&check->output, output.data, output.size);
     item_changed(local, &check->item);
 }
 

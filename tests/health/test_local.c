@@ -463,6 +463,15 @@ Test(checks, ttl) {
         UNTIL(catalog_status(agent, "beat") == PB__STATUS__CRITICAL);
         cr_assert(catalog_output_is(agent, "beat", "TTL expired (last output before timeout follows): fine"));
     }
+    /* Registered again it has another TTL to be told in. It is over when that of one registered later is; what it says does not grow. */
+    cr_assert_eq(register_check(agent, "{\"Name\":\"beat\",\"TTL\":\"299ms\"}"), CO_OK);
+    cr_assert_eq(register_check(agent, "{\"Name\":\"later\",\"TTL\":\"400ms\",\"Status\":\"passing\"}"), CO_OK);
+    UNTIL(catalog_status(agent, "later") == PB__STATUS__CRITICAL);
+    struct arena again = {0};
+    Pb__Check *beat = local_one(agent, &again, "beat");
+    cr_expect(slice_is(slice_make(beat->output.data, beat->output.len), "TTL expired (last output before timeout follows): fine"), "%.*s",
+              (int)beat->output.len, (const char *)beat->output.data);
+    arena_free(&again);
     char *large = mem_zalloc(5001);
     memset(large, 'x', 5000);
     cr_assert(update(agent, "beat", PB__STATUS__WARNING, large));
