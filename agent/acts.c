@@ -128,18 +128,18 @@ static bool same_blocks(const struct config_blocks *a, const struct config_block
     return same;
 }
 
-/* Those of before end by themselves, and are waited for on another thread. */
+/* Unchanged ones go on. The rest of those of before end by themselves, and are waited for on another thread. */
 static void watch_anew(struct acts *acts, const struct config *was, const struct config *now) {
     if (!acts->own_address || same_blocks(&was->watches, &now->watches)) return;
     CHECK(!acts->before);
-    watches_hurry(acts->watches);
     acts->before = acts->watches;
-    acts->watches = watches_start(&now->watches, acts->own_address, NULL);
+    acts->watches = watches_start(&now->watches, acts->own_address, NULL, acts->before);
+    watches_hurry(acts->before);
 }
 
 void acts_watch(struct acts *acts, const char *address) {
     acts->own_address = mem_strdup(address);
-    acts->watches = watches_start(&acts->config.config->watches, address, NULL);
+    acts->watches = watches_start(&acts->config.config->watches, address, NULL, NULL);
 }
 
 void acts_hurry(struct acts *acts) {

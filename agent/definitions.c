@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include "agent/watch.h"
+#include "base/check.h"
+#include "base/json_in.h"
 #include "health/local.h"
 
 /* Ids seen so far, with the block that had them. */
@@ -73,8 +75,27 @@ static int service_seen(struct judge *judge, const struct config_block *block,
     return rv;
 }
 
+/* The API takes durations as nanoseconds, too, for a client that knows only numbers. In a file a number is meant as something else. */
+static void refuse_numbers(struct json_object *check, struct fault *fault) {
+    static const char *const keys[] = {"interval", "timeout", "ttl", "deregister_critical_service_after"};
+    for (size_t i = 0; i < ARRAY_COUNT(keys); i++) {
+        struct json_object *value = json_get(check, keys[i]);
+        if (json_object_is_type(value, json_type_int) || json_object_is_type(value, json_type_double))
+            fault_set(fault, CO_INVALID, "%s: a duration with its unit like \"10s\" is wanted, not a number", keys[i]);
+    }
+}
+
+static void refuse_numbers_of_service(struct json_object *service, struct fault *fault) {
+    struct json_object *checks = json_get(service, "checks");
+    refuse_numbers(json_get(service, "check"), fault);
+    for (size_t i = 0; json_object_is_type(checks, json_type_array) && i < json_object_array_length(checks); i++)
+        refuse_numbers(json_object_array_get_idx(checks, i), fault);
+}
+
 static int judge_service(struct judge *judge, const struct config_block *block) {
     struct fault inner = {0};
+    refuse_numbers_of_service(block->json, &inner);
+    if (inner.code != CO_OK) return wrong(judge, block, inner.text);
     struct service_definition *definition = service_definition_parse(block->json, &inner);
     if (!definition) return wrong(judge, block, inner.text);
     int rv = service_seen(judge, block, definition);
@@ -96,6 +117,8 @@ static bool may_be_saved(const struct judge *judge) {
 
 static int judge_check(struct judge *judge, const struct config_block *block) {
     struct fault inner = {0};
+    refuse_numbers(block->json, &inner);
+    if (inner.code != CO_OK) return wrong(judge, block, inner.text);
     struct check_definition *definition = check_definition_parse(block->json, &inner);
     if (!definition) return wrong(judge, block, inner.text);
     int rv = check_seen(judge, block, definition);

@@ -135,6 +135,8 @@ static void parse_http(struct watch *watch, struct json_object *json, struct fau
     watch->timeout_ns = 10000000000;
     json_only_known(json, known, fault);
     json_get_string(json, "path", &url, fault), json_get_string(json, "method", &method, fault);
+    if (json_object_is_type(json_get(json, "timeout"), json_type_int))
+        fault_set(fault, CO_INVALID, "http_handler_config.timeout: a duration with its unit like \"10s\" is wanted, not a number");
     json_get_duration(json, "timeout", &watch->timeout_ns, fault);
     json_get_bool(json, "tls_skip_verify", &watch->tls_skip_verify, fault);
     struct json_object *headers = json_get_object(json, "header", fault);
@@ -178,9 +180,10 @@ struct watch *watch_parse(struct json_object *json, bool handler, struct fault *
 }
 
 /* -- what is handed over ---------------------------------------------------------------------------------------------- */
-static void newer_events(struct json_object *list, uint64_t *since, struct buffer *out) {
+/* The answer's index counts even where none of its events is for us: one that was not when it came is none later, when a service is there that it names. */
+static void newer_events(struct json_object *list, uint64_t index, uint64_t *since, struct buffer *out) {
     struct json_object *kept = json_object_new_array();
-    uint64_t newest = *since;
+    uint64_t newest = index > *since ? index : *since;
     for (size_t i = 0; json_object_is_type(list, json_type_array) && i < json_object_array_length(list); i++) {
         struct json_object *event = json_object_array_get_idx(list, i);
         uint64_t time = 0;
@@ -200,7 +203,7 @@ void watch_result(const struct watch *watch, const struct client_answer *answer,
     struct json_object *first = watch->type == WATCH_KEY && json_object_is_type(json, json_type_array) ? json_object_array_get_idx(json, 0) : NULL;
     if (answer->status == 404) buffer_append_text(out, "null");
     else if (!parsed) buffer_append(out, answer->body.data, answer->body.size);
-    else if (watch->type == WATCH_EVENT) newer_events(json, since, out);
+    else if (watch->type == WATCH_EVENT) newer_events(json, answer->index, since, out);
     else buffer_append_text(out, first ? json_object_to_json_string_ext(first, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE) : "null");
     if (json) json_object_put(json);
 }

@@ -38,7 +38,7 @@ struct watch {
 struct watch *watch_parse(struct json_object *json, bool handler, struct fault *fault);
 void watch_free(struct watch *watch);
 
-/* One answer, ready to be handed over: JSON in `out` ("null": there is none). `since`: of events, the last that was seen. */
+/* One answer, ready to be handed over: JSON in `out` ("null": there is none). `since`: of events, the newest that there was, for us or not. */
 void watch_result(const struct watch *watch, const struct client_answer *answer, uint64_t *since, struct buffer *out);
 
 /* -- running ----------------------------------------------------------------------------------------------------------- */
@@ -51,10 +51,11 @@ void watch_stop_free(struct watch_stop *stop);
  * events there are at the beginning is not handed over. */
 void watch_run(const struct watch *watch, const struct client *client, struct watch_stop *stop, bool inherit, bool baseline);
 
-/* All watches of an agent, a thread each. Takes over nothing; `blocks` were judged. `address`: of the own API, "host:port". */
+/* All watches of an agent, a thread each. `blocks` were judged; they may be freed. `address`: of the own API, "host:port". `before` (NULL: none):
+ * those of its watches whose block is there unchanged go on, and are taken out of it; the rest is still the caller's. One thread at a time. */
 struct watches;
 struct config_blocks;
-struct watches *watches_start(const struct config_blocks *blocks, const char *address, const char *token);
+struct watches *watches_start(const struct config_blocks *blocks, const char *address, const char *token, struct watches *before);
 void watches_hurry(struct watches *watches);       /* they end soon */
 void watches_stop(struct watches *watches);        /* waits for that, and frees; NULL: nothing */
 

@@ -314,6 +314,7 @@ void watch_run(const struct watch *watch, const struct client *client, struct wa
         }
         pause_ms = answer.index ? 0 : PAUSE_LEAST_MS;
         index = answer.index < index ? 0 : answer.index;      /* gone back: begun anew */
+        if (since > answer.index) since = answer.index;
         buffer_reset(&now);
         watch_result(watch, &answer, &since, &now);
         bool event = watch->type == WATCH_EVENT, none = event && slice_is(buffer_slice(&now), "[]");
@@ -330,52 +331,76 @@ void watch_run(const struct watch *watch, const struct client *client, struct wa
 
 /* -- an agent's ------------------------------------------------------------------------------------------------------------------- */
 struct watcher {
-    struct watches *all;
     struct watch *watch;
-    pthread_t thread;
-};
-struct watches {
+    struct json_object *block;         /* that it is of */
     struct watch_stop *stop;
     struct client client;
     char *address;
-    struct watcher *items;
+    pthread_t thread;
+};
+struct watches {
+    struct watcher **items;
     size_t count;
 };
 
 static void *watcher_main(void *data) {
     const struct watcher *watcher = data;
-    watch_run(watcher->watch, &watcher->all->client, watcher->all->stop, false, true);
+    watch_run(watcher->watch, &watcher->client, watcher->stop, false, true);
     return NULL;
 }
 
-struct watches *watches_start(const struct config_blocks *blocks, const char *address, const char *token) {
-    struct watches *watches = mem_zalloc(sizeof *watches);
+static struct watcher *watcher_start(struct json_object *block, const char *address, const char *token) {
+    struct watcher *watcher = mem_zalloc(sizeof *watcher);
+    struct fault fault = {0};
     sigset_t all, before;
-    watches->stop = watch_stop_new();
-    watches->address = mem_strdup(address);
-    watches->client = (struct client){.address = watches->address, .token = token};
-    watches->items = mem_zalloc((blocks->count + 1) * sizeof *watches->items);
+    watcher->stop = watch_stop_new();
+    watcher->address = mem_strdup(address);
+    watcher->client = (struct client){.address = watcher->address, .token = token};
+    CHECK(json_object_deep_copy(block, &watcher->block, NULL) == 0); /* counts of references are one thread's */
+    watcher->watch = watch_parse(block, true, &fault);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (; watches->count < blocks->count; watches->count++) {
-        struct fault fault = {0};
-        struct watcher *watcher = &watches->items[watches->count];
-        watcher->all = watches;
-        watcher->watch = watch_parse(blocks->items[watches->count].json, true, &fault);
-        CHECK(watcher->watch && pthread_create(&watcher->thread, NULL, watcher_main, watcher) == 0);
-    }
+    CHECK(watcher->watch && pthread_create(&watcher->thread, NULL, watcher_main, watcher) == 0);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return watcher;
+}
+
+static void watcher_free(struct watcher *watcher) {
+    pthread_join(watcher->thread, NULL);
+    watch_free(watcher->watch);
+    watch_stop_free(watcher->stop);
+    json_object_put(watcher->block);
+    free(watcher->address), free(watcher);
+}
+
+static struct watcher *take_equal(struct watches *watches, struct json_object *block) {
+    for (size_t i = 0; watches && i < watches->count; i++) {
+        struct watcher *watcher = watches->items[i];
+        if (!json_object_equal(watcher->block, block)) continue;
+        watches->items[i] = watches->items[--watches->count];
+        return watcher;
+    }
+    return NULL;
+}
+
+struct watches *watches_start(const struct config_blocks *blocks, const char *address, const char *token, struct watches *before) {
+    struct watches *watches = mem_zalloc(sizeof *watches);
+    watches->items = mem_zalloc((blocks->count + 1) * sizeof(struct watcher *));
+    for (; watches->count < blocks->count; watches->count++) {
+        struct json_object *block = blocks->items[watches->count].json;
+        struct watcher *kept = take_equal(before, block);
+        watches->items[watches->count] = kept ? kept : watcher_start(block, address, token);
+    }
     return watches;
 }
 
 void watches_hurry(struct watches *watches) {
-    if (watches) watch_stop_now(watches->stop);
+    for (size_t i = 0; watches && i < watches->count; i++) watch_stop_now(watches->items[i]->stop);
 }
 
 void watches_stop(struct watches *watches) {
     if (!watches) return;
-    watch_stop_now(watches->stop);
-    for (size_t i = 0; i < watches->count; i++) pthread_join(watches->items[i].thread, NULL), watch_free(watches->items[i].watch);
-    watch_stop_free(watches->stop);
-    free(watches->items), free(watches->address), free(watches);
+    watches_hurry(watches);
+    for (size_t i = 0; i < watches->count; i++) watcher_free(watches->items[i]);
+    free(watches->items), free(watches);
 }

@@ -222,6 +222,7 @@ static void read_headers(struct json_object *json, struct check_definition *defi
     struct json_object *headers = json_get_object(json, "Header", fault);
     if (!headers) return;
     json_each(headers, name, values) {
+        if (!values) continue; /* null: no value */
         if (!json_object_is_type(values, json_type_array)) {
             fault_set(fault, CO_INVALID, "Header: an array of strings is wanted for \"%.60s\"", name);
             return;

@@ -89,7 +89,8 @@ static void read_tags(struct json_object *json, Pb__Service *service, struct fau
     if (count == 0) return;
     service->tags = mem_zalloc(count * sizeof *service->tags);
     for (size_t i = 0; i < count; i++) {
-        const char *tag = plain_text(json_object_array_get_idx(tags, i), "Tags", fault);
+        struct json_object *one = json_object_array_get_idx(tags, i); /* null: an empty one, as in Go */
+        const char *tag = one ? plain_text(one, "Tags", fault) : "";
         if (!tag) return;
         service->tags[service->n_tags++] = mem_strdup(tag);
     }

@@ -345,11 +345,12 @@ int local_check_update(struct local *local, struct slice check_id, Pb__Status st
         if (definition->output_max_size < most) most = definition->output_max_size;
         cut_output(&text, output, most);
         Pb__Status before = check->core.status;
-        bool expired = check->core.due_ns == CHECK_NEVER;
+        bool sooner = check->core.due_ns == CHECK_NEVER; /* its timer stands still */
         check->restored = false;
         check_set(&check->core, definition, status, clock_mono_ns());
         check_publish(local, check, before, buffer_slice(&text));
-        if (expired && list_empty(&check->restart)) { /* its timer stands still */
+        if (definition->deregister_after_ns > 0 && status == PB__STATUS__CRITICAL && before != status) sooner = true;
+        if (sooner && list_empty(&check->restart)) {
             list_append(&local->restarts, &check->restart);
             local_wake(local);
         }

@@ -135,7 +135,7 @@ static struct local_check *check_install(struct local *local, struct check_defin
     uint64_t now = clock_mono_ns();
     bool known = check->shared && !check->item.removed;
     bool same = known && !check->is_maintenance && same_definition(check->shared->definition, definition);
-    Pb__Status status = known ? check->core.status : definition->initial_status;
+    Pb__Status status = known ? check->core.flap.said : definition->initial_status; /* its own, damped or not */
     bool moves = known && strcmp(check->shared->definition->service_id, definition->service_id) != 0;
     if (moves) item_save(local, &check->item); /* the service that it leaves */
     check->item.persist = persist;

@@ -143,6 +143,8 @@ void item_save(struct local *local, struct item *item);
 bool check_has_own_file(struct local *local, const struct local_check *check);
 
 /* Records as the catalog gets them: strings of check_record live as long as the item is not changed, lists in the arena. */
+/* Output as the catalog shows it -> the check's own; *status: its own where damping held another, else unchanged. Borrows from `shown`. */
+struct slice check_output_bare(struct slice shown, Pb__Status *status);
 Pb__Check *check_record(struct local *local, const struct local_check *check, struct arena *arena);
 /* Deep copies in the arena. */
 Pb__Check *check_record_copy(struct local *local, const struct local_check *check, struct arena *arena);

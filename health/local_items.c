@@ -201,6 +201,24 @@ static struct slice check_output(struct local *local, const struct local_check *
     return copy;
 }
 
+/* The texts that check_output puts around. */
+struct slice check_output_bare(struct slice shown, Pb__Status *status) {
+    static const char held[] = "Held as ", now[] = " (check_flap_limit). It is ", output[] = " now. Output: ";
+    if (!slice_starts(shown, slice_text(held))) return shown;
+    const char *end = shown.data + shown.size, *at = memmem(shown.data, shown.size, now, sizeof now - 1);
+    if (!at) return shown;
+    at += sizeof now - 1;
+    for (int one = PB__STATUS__PASSING; one <= PB__STATUS__CRITICAL; one++) {
+        struct slice rest = slice_make(at, (size_t)(end - at)), name = slice_text(catalog_status_text((Pb__Status)one));
+        if (!slice_starts(rest, name)) continue;
+        rest = slice_make(rest.data + name.size, rest.size - name.size);
+        if (!slice_starts(rest, slice_text(output))) continue;
+        *status = (Pb__Status)one;
+        return slice_make(rest.data + sizeof output - 1, rest.size - (sizeof output - 1));
+    }
+    return shown;
+}
+
 Pb__Check *check_record(struct local *local, const struct local_check *check, struct arena *arena) {
     const struct check_definition *definition = check->shared->definition;
     struct local_service *service =

@@ -51,11 +51,14 @@ static void on_result(void *data, Pb__Status status, struct slice output) {
 
 /* TTL checks say what they last heard. */
 static void expire(struct local *local, struct local_check *check, Pb__Status before) {
+    static const char expired[] = "TTL expired", follows[] = " (last output before timeout follows): ";
     struct buffer text = {0};
-    buffer_append_text(&text, "TTL expired");
-    if (check->output.size > 0) {
-        buffer_append_text(&text, " (last output before timeout follows): ");
-        buffer_append(&text, check->output.data, check->output.size);
+    struct slice last = buffer_slice(&check->output), first = slice_text("TTL expired (last output before timeout follows): ");
+    while (slice_starts(last, first)) last = slice_make(last.data + first.size, last.size - first.size); /* its timer began again, and nobody said anything */
+    buffer_append_text(&text, expired);
+    if (last.size > 0 && !slice_is(last, expired)) {
+        buffer_append_text(&text, follows);
+        buffer_append(&text, last.data, last.size);
     }
     log_warn("health", "check missed its TTL, is now critical check=%s", check->item.id);
     check->restored = false;

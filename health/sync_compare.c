@@ -149,11 +149,13 @@ static void compare_service(struct sync *sync, struct local_service *service, co
  * nobody could tell anything for its whole TTL expires now. */
 static void take_state(struct local *local, struct local_check *check, const Pb__Check *stored) {
     const struct check_definition *definition = check->shared->definition;
+    Pb__Status status = stored->status;
+    struct slice output = check_output_bare(slice_make(stored->output.data, stored->output.len), &status);
     check->restored = false;
-    check_set(&check->core, check->shared->definition, stored->status, clock_mono_ns());
+    check_set(&check->core, definition, status, clock_mono_ns());
     buffer_reset(&check->output);
-    buffer_append(&check->output, stored->output.data, stored->output.len);
-    if (definition->kind == CHECK_TTL && stored->status != PB__STATUS__CRITICAL && local->away_ns >= definition->ttl_ns) {
+    buffer_append(&check->output, output.data, output.size);
+    if (definition->kind == CHECK_TTL && status != PB__STATUS__CRITICAL && local->away_ns >= definition->ttl_ns) {
         check->core.due_ns = clock_mono_ns();
         if (list_empty(&check->restart)) list_append(&local->restarts, &check->restart);
         local_wake(local);

@@ -54,6 +54,7 @@ Test(watch, what_is_wrong_is_said) {
         {"{\"type\":\"nodes\",\"handler_type\":\"http\",\"http_handler_config\":{\"path\":\"file:///etc/passwd\"}}", "Requires 'path'"},
         {"{\"type\":\"nodes\",\"handler_type\":\"http\",\"http_handler_config\":{\"path\":\"http://h\",\"header\":{\"A\":[\"b\\r\\nC: d\"]}}}", "line break"},
         {"{\"type\":\"nodes\",\"handler_type\":\"http\",\"http_handler_config\":{\"path\":\"http://h\",\"header\":{\"A\":\"b\"}}}", "a list of strings"},
+        {"{\"type\":\"nodes\",\"handler_type\":\"http\",\"http_handler_config\":{\"path\":\"http://h\",\"timeout\":5}}", "http_handler_config.timeout: a duration with its unit"},
         {"{\"type\":\"service\",\"service\":\"a\",\"tag\":[1],\"handler\":\"x\"}", "tag: a string"},
         {"{\"type\":\"nodes\",\"handlr\":\"x\"}", "handlr"},
     };
@@ -102,6 +103,14 @@ Test(watch, answers_are_handed_over) {
     expect_result(watch, 200, "[{\"LTime\":3},{\"LTime\":7}]", &since, "[]");
     expect_result(watch, 200, "[{\"LTime\":7},{\"LTime\":9}]", &since, "[{\"LTime\":9}]");
     expect_result(watch, 200, "not JSON", &since, "[]");
+    /* One that was not for us when it came, and is there now that a service is registered which it names. */
+    struct client_answer later = {.status = 200, .index = 12};
+    struct buffer none = {0};
+    buffer_append_text(&later.body, "[{\"LTime\":9}]");
+    watch_result(watch, &later, &since, &none);
+    buffer_free(&none), client_answer_free(&later);
+    cr_expect_eq(since, 12);
+    expect_result(watch, 200, "[{\"LTime\":9},{\"LTime\":11},{\"LTime\":13}]", &since, "[{\"LTime\":13}]");
     watch_free(watch);
     watch = parse("{\"type\":\"nodes\"}", false, &fault);
     expect_result(watch, 200, "[ 1]", &since, "[ 1]");

@@ -66,6 +66,20 @@ def handlers_in_files():
     server.put("/v1/event/fire/deploy", b"3")
     until("the next", lambda: len(lines(out + ".event")) == 2)
     check(len(lines(out + ".event")[1][1]) == 1, "without those before")
+    # A reload that changes another watch leaves this one alone: its handler goes on, and of the events none is missed.
+    slow = {"type": "event", "name": "slow", "handler": "cat >> %s.slow; echo begin >> %s.slow; until test -e %s.go; do sleep 0.05; done; echo end >> %s.slow" % ((out,) * 4)}
+    write([slow, {"type": "key", "key": "one", "args": take + [out + ".one"]}])
+    words(agent, "reload")
+    until("the watch of another key", lambda: lines(out + ".one"))
+    slow_text = lambda: open(out + ".slow").read() if os.path.exists(out + ".slow") else ""
+    # Its baseline may still be on its way: fired until it is told.
+    until("it runs", lambda: server.put("/v1/event/fire/slow", b"x") and "begin" in slow_text())
+    write([slow, {"type": "key", "key": "two", "args": take + [out + ".two"]}])
+    words(agent, "reload")
+    until("the changed watch", lambda: lines(out + ".two"))
+    last = server.put("/v1/event/fire/slow", b"y")
+    open(out + ".go", "w").close()
+    until("it ended, and was told the last", lambda: slow_text().count("end") == 2 and '"eQ=="' in slow_text())
     # Other watches, by reload; then none.
     write([{"type": "key", "key": "shape", "args": take + [out + ".shape"]}])
     words(agent, "reload")

@@ -275,7 +275,7 @@ Test(script, settings_of_all_checks_apply) {
  * -------------------------------------------------------------------------------------------------------- */
 
 Test(damping, is_seen_and_ends) {
-    struct agent *agent = agent_new(false);
+    struct agent *agent = agent_new(true);
     agent_stop(agent);
     agent->flap_limit = 3;
     agent->flap_window_ns = 2 * SECOND;
@@ -289,6 +289,19 @@ Test(damping, is_seen_and_ends) {
         "It is passing now. Output: up";
     cr_assert(is(agent, "f", PB__STATUS__CRITICAL, held));
     UNTIL(catalog_is(agent, NODE, "f", PB__STATUS__CRITICAL, held));
+    /* The state that is held is not the check's own: not when the agent starts anew, not when the check is registered again. */
+    agent_stop(agent);
+    agent_start(agent);
+    UNTIL(is(agent, "f", PB__STATUS__PASSING, "up"));
+    UNTIL(catalog_is(agent, NODE, "f", PB__STATUS__PASSING, "up"));
+    for (int i = 0; i < 6; i++)
+        tell(agent, "f", i % 2 ? PB__STATUS__PASSING : PB__STATUS__CRITICAL, i % 2 ? "up" : "down");
+    cr_assert(is(agent, "f", PB__STATUS__CRITICAL, held));
+    check(agent, "{\"Name\":\"f\",\"TTL\":\"9m\",\"Status\":\"passing\"}");
+    cr_assert(is(agent, "f", PB__STATUS__PASSING, "up"));
+    for (int i = 0; i < 6; i++)
+        tell(agent, "f", i % 2 ? PB__STATUS__PASSING : PB__STATUS__CRITICAL, i % 2 ? "up" : "down");
+    cr_assert(is(agent, "f", PB__STATUS__CRITICAL, held));
     UNTIL(is(agent, "f", PB__STATUS__PASSING, "up"));
     UNTIL(catalog_is(agent, NODE, "f", PB__STATUS__PASSING, "up"));
     agent_free(agent);

@@ -507,6 +507,15 @@ Test(checks, ttl) {
         UNTIL(catalog_status(agent, "beat") == PB__STATUS__CRITICAL);
         cr_assert(catalog_output_is(agent, "beat", "TTL expired (last output before timeout follows): fine"));
     }
+    /* Registered again it has another TTL to be told in. It is over when that of one registered later is; what it says does not grow. */
+    cr_assert_eq(register_check(agent, "{\"Name\":\"beat\",\"TTL\":\"299ms\"}"), CO_OK);
+    cr_assert_eq(register_check(agent, "{\"Name\":\"later\",\"TTL\":\"400ms\",\"Status\":\"passing\"}"), CO_OK);
+    UNTIL(catalog_status(agent, "later") == PB__STATUS__CRITICAL);
+    struct arena again = {0};
+    Pb__Check *beat = local_one(agent, &again, "beat");
+    cr_expect(slice_is(slice_make(beat->output.data, beat->output.len), "TTL expired (last output before timeout follows): fine"), "%.*s",
+              (int)beat->output.len, (const char *)beat->output.data);
+    arena_free(&again);
     char *large = mem_zalloc(5001);
     memset(large, 'x', 5000);
     cr_assert(update(agent, "beat", PB__STATUS__WARNING, large));
@@ -561,6 +570,17 @@ Test(checks, a_service_critical_for_too_long_goes) {
     cr_assert_eq(local_services(agent->local, &arena, &services), 1);
     cr_assert_str_eq(services[0]->id, "fine");
     arena_free(&arena);
+    agent_free(agent);
+}
+
+/* Told that it is critical: its own period counts, not what is left of its TTL. */
+Test(checks, a_service_told_critical_goes) {
+    struct agent *agent = agent_new(false);
+    register_service(agent, "{\"Name\":\"told\",\"Check\":{\"CheckID\":\"told\",\"TTL\":\"600s\",\"Status\":\"passing\","
+                            "\"DeregisterCriticalServiceAfter\":\"1s\"}}");
+    cr_assert_eq(wait_synced(agent, 10000), CO_OK);
+    cr_assert(update(agent, "told", PB__STATUS__CRITICAL, "no"));
+    UNTIL(!has_service(agent, "told"));
     agent_free(agent);
 }
 
