@@ -128,13 +128,13 @@ static bool same_blocks(const struct config_blocks *a, const struct config_block
     return same;
 }
 
-/* Unchanged ones go on. The rest of those of before end by themselves, and are waited for on another thread. */
+/* Unchanged ones go on. Handlers of the rest may end by themselves until the next reload, which waits on another thread. */
 static void watch_anew(struct acts *acts, const struct config *was, const struct config *now) {
     if (!acts->own_address || same_blocks(&was->watches, &now->watches)) return;
     CHECK(!acts->before);
     acts->before = acts->watches;
     acts->watches = watches_start(&now->watches, acts->own_address, NULL, acts->before);
-    watches_hurry(acts->before);
+    watches_soon(acts->before);
 }
 
 void acts_watch(struct acts *acts, const char *address) {

@@ -45,6 +45,7 @@ void watch_result(const struct watch *watch, const struct client_answer *answer,
 struct watch_stop;                     /* makes blocking calls end */
 struct watch_stop *watch_stop_new(void);
 void watch_stop_now(struct watch_stop *stop);      /* any thread */
+void watch_stop_soon(struct watch_stop *stop);     /* any thread; a handler that runs may end by itself */
 void watch_stop_free(struct watch_stop *stop);
 
 /* Blocks: asks `client` and hands over until stopped. `inherit`: handlers write to this process's outputs instead of the log. `baseline`: what
@@ -56,6 +57,7 @@ void watch_run(const struct watch *watch, const struct client *client, struct wa
 struct watches;
 struct config_blocks;
 struct watches *watches_start(const struct config_blocks *blocks, const char *address, const char *token, struct watches *before);
+void watches_soon(struct watches *watches);        /* nothing is asked any more; handlers that run may end by themselves */
 void watches_hurry(struct watches *watches);       /* they end soon */
 void watches_stop(struct watches *watches);        /* waits for that, and frees; NULL: nothing */
 

@@ -27,31 +27,37 @@
 extern char **environ;
 
 /* -- stopping ----------------------------------------------------------------------------------------------------- */
-struct watch_stop { int fd; };
+struct watch_stop { int fd, soon; };     /* all of it; what is not a handler */
 
 struct watch_stop *watch_stop_new(void) {
     struct watch_stop *stop = mem_zalloc(sizeof *stop);
-    stop->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    CHECK(stop->fd >= 0);
+    stop->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), stop->soon = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    CHECK(stop->fd >= 0 && stop->soon >= 0);
     return stop;
 }
 
-void watch_stop_now(struct watch_stop *stop) {
+static void raise_fd(int fd) {
     uint64_t one = 1;
-    ssize_t ignored = write(stop->fd, &one, sizeof one);
+    ssize_t ignored = write(fd, &one, sizeof one);
     (void)ignored;
 }
 
+void watch_stop_soon(struct watch_stop *stop) { raise_fd(stop->soon); }
+
+void watch_stop_now(struct watch_stop *stop) { raise_fd(stop->soon), raise_fd(stop->fd); }
+
 void watch_stop_free(struct watch_stop *stop) {
-    close(stop->fd);
+    close(stop->fd), close(stop->soon);
     free(stop);
 }
 
-/* Stopped, now or within that time? */
-static bool stopped(const struct watch_stop *stop, int wait_ms) {
-    struct pollfd poll_fd = {.fd = stop->fd, .events = POLLIN};
+/* Raised, now or within that time? */
+static bool raised(int fd, int wait_ms) {
+    struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
     return poll(&poll_fd, 1, wait_ms) > 0;
 }
+
+static bool stopped(const struct watch_stop *stop, int wait_ms) { return raised(stop->soon, wait_ms); }
 
 /* -- asking ---------------------------------------------------------------------------------------------------------- */
 static size_t on_body(char *data, size_t size, size_t count, void *context) {
@@ -68,13 +74,13 @@ static size_t on_header(char *data, size_t size, size_t count, void *context) {
     return line.size;
 }
 
-/* Ends early when the watch is stopped (CURLE_ABORTED_BY_CALLBACK). */
-static CURLcode perform(CURL *curl, const struct watch_stop *stop) {
+/* Ends early when `fd` is raised (CURLE_ABORTED_BY_CALLBACK). */
+static CURLcode perform(CURL *curl, int fd) {
     CURLM *multi = curl_multi_init();
     CURLcode code = CURLE_ABORTED_BY_CALLBACK;
     CHECK(multi && curl_multi_add_handle(multi, curl) == CURLM_OK);
-    struct curl_waitfd also = {.fd = stop->fd, .events = CURL_WAIT_POLLIN};
-    for (int running = 1; running && !stopped(stop, 0);) {
+    struct curl_waitfd also = {.fd = fd, .events = CURL_WAIT_POLLIN};
+    for (int running = 1; running && !raised(fd, 0);) {
         CHECK(curl_multi_perform(multi, &running) == CURLM_OK);
         if (running) CHECK(curl_multi_poll(multi, &also, 1, 1000, NULL) == CURLM_OK);
     }
@@ -128,7 +134,7 @@ static int ask(const struct watch *watch, const struct client *client, const str
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(curl, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-    CURLcode code = perform(curl, stop);
+    CURLcode code = perform(curl, stop->soon);
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &answer->status);
     curl_slist_free_all(headers);
     curl_easy_cleanup(curl);
@@ -162,7 +168,7 @@ static void send_result(const struct watch *watch, const struct watch_stop *stop
     curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)(watch->timeout_ns / 1000000 + 1));
     curl_easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, watch->tls_skip_verify ? 0L : 1L);
     curl_easy_setopt(curl, CURLOPT_SSL_VERIFYHOST, watch->tls_skip_verify ? 0L : 2L);
-    CURLcode code = perform(curl, stop);
+    CURLcode code = perform(curl, stop->fd);
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
     if (code != CURLE_OK && code != CURLE_ABORTED_BY_CALLBACK)
         log_warn("watch", "a handler was not reached watch=\"%s\" reason=\"%s\"", watch->what, reason[0] ? reason : curl_easy_strerror(code));
@@ -286,7 +292,7 @@ static void run_program(const struct watch *watch, const struct client *client, 
     struct pollfd rest = {.fd = program.output, .events = POLLIN};
     while (program.output >= 0 && program.total < 2 * WATCH_OUTPUT_MAX && poll(&rest, 1, 0) > 0 && read_output(&program)) {}
     log_output(watch, &program);
-    log_end(watch, ended || stopped(stop, 0), ended, status);
+    log_end(watch, ended || raised(stop->fd, 0), ended, status);
     if (program.output >= 0) close(program.output);
     if (program.pidfd >= 0) close(program.pidfd);
     buffer_free(&program.text);
@@ -392,6 +398,10 @@ struct watches *watches_start(const struct config_blocks *blocks, const char *ad
         watches->items[watches->count] = kept ? kept : watcher_start(block, address, token);
     }
     return watches;
+}
+
+void watches_soon(struct watches *watches) {
+    for (size_t i = 0; watches && i < watches->count; i++) watch_stop_soon(watches->items[i]->stop);
 }
 
 void watches_hurry(struct watches *watches) {

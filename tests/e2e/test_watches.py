@@ -80,6 +80,14 @@ def handlers_in_files():
     last = server.put("/v1/event/fire/slow", b"y")
     open(out + ".go", "w").close()
     until("it ended, and was told the last", lambda: slow_text().count("end") == 2 and '"eQ=="' in slow_text())
+    # One that is taken away ends its handler.
+    os.unlink(out + ".go")
+    server.put("/v1/event/fire/slow", b"z")
+    until("it runs again", lambda: slow_text().count("begin") == 3)
+    write([{"type": "key", "key": "two", "args": take + [out + ".two"]}])
+    words(agent, "reload")
+    open(out + ".go", "w").close()
+    until("its handler ended by itself", lambda: slow_text().count("end") == 3)
     # Other watches, by reload; then none.
     write([{"type": "key", "key": "shape", "args": take + [out + ".shape"]}])
     words(agent, "reload")
