@@ -22,10 +22,10 @@ static uint64_t dirty_bytes(const char *path) {
     FILE *maps = fopen("/proc/self/smaps", "re");
     char line[512];
     bool ours = false;
-    unsigned long kib;
+    unsigned long kib, from, to;
     uint64_t dirty = 0;
     while (fgets(line, sizeof line, maps)) {
-        if (strchr(line, '-') && strchr(line, '/')) ours = strstr(line, path) != NULL;
+        if (sscanf(line, "%lx-%lx ", &from, &to) == 2) ours = strstr(line, path) != NULL;
         if (ours && (sscanf(line, "Shared_Dirty: %lu", &kib) == 1 || sscanf(line, "Private_Dirty: %lu", &kib) == 1)) dirty += kib * 1024;
     }
     fclose(maps);
