@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 
-#define EVENT_FILTER_WRITTEN 256
-#define EVENT_FILTER_TEXT    512       /* bytes of a name or tag; a longer one is not taken */
+#define EVENT_FILTER_WRITTEN 128
+#define EVENT_FILTER_TEXT    256       /* bytes of a name or tag; a longer one is not taken */
 
 /* NULL: it may be compiled; or what is wrong with it. Says nothing of its syntax. */
 const char *event_filter_costly(const char *filter);
