@@ -97,7 +97,7 @@ static const char *look_for_costly(const char *filter) {
 }
 
 const char *event_filter_costly(const char *filter) {
-    if (strlen(filter) > EVENT_FILTER_MAX) return "it is too long";
+    if (strlen(filter) > EVENT_FILTER_MAX) return "it is longer than 128 bytes"; /* EVENT_FILTER_MAX */
     const char *costly = look_for_costly(filter);
     if (costly) return costly;
     for (unsigned all = 0; *filter; filter += *filter == ')') { /* a ")" of its own stands for itself, or is refused */

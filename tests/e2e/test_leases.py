@@ -118,10 +118,16 @@ def expires_in_time_and_not_before():
     register(agent, "ext1", lease["ID"], "web")
     agent.put("/v1/kv/a?lease=" + lease["ID"], b"1")
     until("the agent's own lease is there", lambda: [l for l in agent.get("/v1/leases")[2] if "Node" in l], 3)      # soon: a new cluster is not taken for an old one
-    time.sleep(1)                                                # what it writes about itself is written
-    until_ = now() + 5 * SLOW
     log_index = lambda: agent.get("/v1/agent/self")[2]["Stats"]["raft"]["last_log_index"]
-    before = log_index()
+
+    def rests():
+        before = log_index()
+        for _ in range(5):
+            agent.put("/v1/lease/renew/" + lease["ID"])
+            time.sleep(0.2)
+        return log_index() == before
+    until("what it writes about itself is written", rests, 10)
+    until_, before = now() + 5 * SLOW, log_index()
     while now() < until_:                                        # renewed: longer than its TTL
         begun = now()
         agent.put("/v1/lease/renew/" + lease["ID"])
