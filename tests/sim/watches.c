@@ -88,7 +88,7 @@ void watch_read(struct server *server, uint64_t id) {
     if (!blocking || op->modify_index > op->cas)
         answer(watch);
     else
-        later(watch, STEP_PARK, sim_random(server->sim, 0, sim_chance(server->sim, 100) ? 20 * MS : 300));
+        later(watch, STEP_PARK, sim_random(server->sim, 0, sim_chance(server->sim, 300) ? 20 * MS : 300));
 }
 
 static void confirm_again(struct watch *watch) {
