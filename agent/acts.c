@@ -10,8 +10,6 @@
 #include "base/log.h"
 #include "rpc/address.h"
 
-#define JOIN_MS 5000
-
 struct acts {
     struct acts_config config;
     uv_async_t wake;
@@ -23,14 +21,7 @@ struct acts {
     void (*closed)(void *data);
     void *closed_data;
 
-    /* joining */
-    uv_getaddrinfo_t resolve;
-    uv_tcp_t socket;
-    uv_timer_t timer;
-    uv_connect_t connecting;
-    char address[ADDRESS_MAX];
-    unsigned handles;
-    int joined;                          /* 0 or a libuv error */
+    struct rpc_join join;
 
     /* reloading: the configuration that definitions are of; NULL: the one that it was started with */
     uv_work_t work;
@@ -51,57 +42,23 @@ static void finish(struct acts *acts, int error) {
     begin(acts);
 }
 
-/* -- joining: somebody has to listen there; the rest is said between the servers and this agent, and logged ------- */
-static void join_over(uv_handle_t *handle) {
-    struct acts *acts = handle->data;
-    if (--acts->handles > 0) return;
+/* -- joining ----------------------------------------------------------------------------------------------------------- */
+static void joined(struct rpc_join *join, int error) {
+    struct acts *acts = CONTAINER_OF(join, struct acts, join);
     struct http_act *act = acts->first;
-    int rv = CO_OK;
-    if (acts->joined) rv = fault_set(&act->fault, CO_IO, "Failed to join %s: %s", act->address, uv_strerror(acts->joined));
-    else if (rpc_join(acts->config.rpc, acts->address) != CO_OK)
-        rv = fault_set(&act->fault, CO_UNSUPPORTED, "Failed to join %s: this server is alone by configuration", act->address);
-    else log_info("agent", "joined address=%s", acts->address);
-    finish(acts, rv);
-}
-
-static void connected(uv_connect_t *connect, int status) {
-    struct acts *acts = connect->data;
-    if (!acts->joined) acts->joined = status;
-    if (!uv_is_closing((uv_handle_t *)&acts->socket)) uv_close((uv_handle_t *)&acts->socket, join_over);
-    if (!uv_is_closing((uv_handle_t *)&acts->timer)) uv_close((uv_handle_t *)&acts->timer, join_over);
-}
-
-static void join_late(uv_timer_t *timer) {
-    struct acts *acts = timer->data;
-    acts->joined = UV_ETIMEDOUT;
-    uv_close((uv_handle_t *)&acts->socket, join_over);
-    uv_close((uv_handle_t *)&acts->timer, join_over);
-}
-
-static void join_dial(struct acts *acts, const struct sockaddr *to) {
-    acts->joined = 0, acts->handles = 2;
-    CHECK(uv_tcp_init(acts->config.loop, &acts->socket) == 0 && uv_timer_init(acts->config.loop, &acts->timer) == 0);
-    acts->socket.data = acts->timer.data = acts->connecting.data = acts;
-    uv_timer_start(&acts->timer, join_late, JOIN_MS, 0);
-    int rv = uv_tcp_connect(&acts->connecting, &acts->socket, to, connected);
-    if (rv != 0) connected(&acts->connecting, rv);
-}
-
-static void resolved(uv_getaddrinfo_t *work, int status, struct addrinfo *found) {
-    struct acts *acts = CONTAINER_OF(work, struct acts, resolve);
-    if (status == 0 && found) join_dial(acts, found->ai_addr);
-    else finish(acts, fault_set(&acts->first->fault, CO_IO, "Failed to join %s: %s", acts->first->address, uv_strerror(status)));
-    uv_freeaddrinfo(found);
+    if (error) fault_set(&act->fault, error, "Failed to join %.100s: %s", act->address, join->fault.text);
+    else log_info("agent", "joined address=%s", join->address);
+    finish(acts, error);
 }
 
 static void join(struct acts *acts, struct http_act *act) {
-    char host[ADDRESS_MAX], port[8];
     const struct config *c = acts->config.config;
     uint16_t server_port = c->server_port > 0 ? (uint16_t)c->server_port : 8300;
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    if (!address_complete(act->address, server_port, acts->address) || !address_split(acts->address, host, port) ||
-        uv_getaddrinfo(acts->config.loop, &acts->resolve, resolved, host, port, &hints) != 0)
+    acts->join = (struct rpc_join){.done = joined};
+    if (!address_complete(act->address, server_port, acts->join.address))
         finish(acts, fault_set(&act->fault, CO_INVALID, "Failed to join %.100s: not an address", act->address));
+    else
+        rpc_join(acts->config.rpc, &acts->join);
 }
 
 /* -- reloading: read in the pool, made so on the loop ---------------------------------------------------------------- */

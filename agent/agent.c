@@ -93,7 +93,7 @@ static int start_server(struct agent *agent, struct fault *fault) {
     return rpc_server_start(&agent->loop, &config, &agent->rpc, fault);
 }
 
-static int start_client(struct agent *agent, struct fault *fault) {
+static void start_client(struct agent *agent) {
     const struct config *c = &agent->config;
     struct rpc_client_config config = {.cluster = c->datacenter,
                                        .node_name = agent->identity.node_name,
@@ -104,11 +104,13 @@ static int start_client(struct agent *agent, struct fault *fault) {
                                        .join = c->retry_join.items,
                                        .no_coordinates = c->disable_coordinates,
                                        .coordinate_interval_ms = (uint64_t)c->coordinate_interval_ns / 1000000};
-    return rpc_client_start(&agent->loop, &config, &agent->rpc, fault);
+    agent->rpc = rpc_client_start(&agent->loop, &config);
 }
 
 static int start_rpc(struct agent *agent, struct fault *fault) {
-    return agent->config.server ? start_server(agent, fault) : start_client(agent, fault);
+    if (agent->config.server) return start_server(agent, fault);
+    start_client(agent);
+    return CO_OK;
 }
 
 static Pb__TaggedAddress *tagged(struct agent *agent, const char *name) {

@@ -11,6 +11,7 @@
 #define VERSION  1
 #define RETRY_MS 5000
 #define ALIVE_MS 1000
+#define ALIVE_PART 10        /* of the shortest TTL: what it is late by after a restart */
 
 /* The file's time of change says when this agent was last alive. It outlives the files when those go first. */
 struct beat {
@@ -24,6 +25,7 @@ struct store_files {
     uv_work_t work;
     uv_timer_t retry, alive;
     struct beat *beat; /* on its way */
+    uint64_t beaten_ms;
     unsigned handles;  /* not closed yet */
     struct buffer lines; /* what the thread works on */
     uint64_t batch_sequence;
@@ -134,10 +136,25 @@ static void on_beaten(uv_fs_t *request) {
     free(beat);
 }
 
+/* Only TTLs ask for it. */
+static int64_t shortest_ttl(struct local *local) {
+    int64_t shortest = INT64_MAX;
+    local_lock(local);
+    for (size_t i = 0; i < local->checks.count; i++) {
+        const struct check_definition *definition = as_check(local->checks.items[i])->shared->definition;
+        if (definition->kind == CHECK_TTL && definition->ttl_ns < shortest) shortest = definition->ttl_ns;
+    }
+    local_unlock(local);
+    return shortest;
+}
+
 /* Where nothing was saved there is no file: nothing is lost by that. */
 static void on_alive(uv_timer_t *timer) {
     struct store_files *files = timer->data;
     if (files->beat) return; /* the disk is slow */
+    uint64_t now_ms = clock_mono_ms(), waits_ms = now_ms - files->beaten_ms;
+    if (waits_ms < (uint64_t)(shortest_ttl(files->local) / ALIVE_PART) / 1000000) return;
+    files->beaten_ms = now_ms;
     double now = (double)clock_wall_ns() / 1e9;
     files->beat = mem_zalloc(sizeof *files->beat);
     files->beat->files = files;

@@ -55,7 +55,7 @@ void sync_read_begin(struct sync *sync) {
     for (size_t i = 0; i < PARTS; i++) {
         struct part *part = &read->parts[i];
         part->read = read;
-        part->fetch = (struct rpc_fetch){.type = types[i], .freshness = RPC_DEFAULT, .done = on_fetched};
+        part->fetch = (struct rpc_fetch){.type = types[i], .freshness = RPC_CONSISTENT, .done = on_fetched};
         rpc_fetch(sync->local->rpc, &part->fetch, &request.base);
     }
 }

@@ -221,12 +221,6 @@ static bool in_catalog(const Pb__MembersResult *known, const char *name) {
     return false;
 }
 
-static const struct rpc_server_state *in_cluster(const struct rpc_cluster_state *state, const char *name) {
-    for (size_t i = 0; state && i < state->count; i++)
-        if (strcmp(state->servers[i].node, name) == 0) return &state->servers[i];
-    return NULL;
-}
-
 /* Agents of older programs say none in their node's record; servers among them say it in that of their service. */
 static const char *member_version(const Pb__Member *known) {
     return known->version[0] ? known->version : known->server_version[0] ? known->server_version : "unknown";
@@ -234,7 +228,7 @@ static const char *member_version(const Pb__Member *known) {
 
 /* Of the catalog. A server that is not connected with the one that was asked has failed before its check says so. */
 static void member_known(struct json_out *json, const struct http_env *env, const Pb__Member *known, const struct rpc_cluster_state *state) {
-    const struct rpc_server_state *server = in_cluster(state, known->name);
+    const struct rpc_server_state *server = http_server_of(state, known);
     bool here = strcmp(known->name, env->node_name) == 0, failed = !here && (known->failed || (server && !server->connected));
     struct member_view view = {.name = known->name, .address = known->address, .id = known->id, .port = known->server_port,
                                .status = failed ? MEMBER_FAILED : MEMBER_ALIVE, .is_server = server || known->server_port,
@@ -252,6 +246,12 @@ static void member_of_raft(struct http_request *request, struct json_out *json, 
     member_write(json, env, &view);
 }
 
+static bool server_in_catalog(const struct rpc_cluster_state *state, size_t at, const Pb__MembersResult *known) {
+    for (size_t i = 0; known && i < known->n_members; i++)
+        if (http_server_of(state, known->members[i]) == &state->servers[at]) return true;
+    return false;
+}
+
 static void view_members(struct http_request *request, int error, const struct rpc_cluster_state *state, const void *context) {
     const struct http_env *env = http_env(request);
     const Pb__MembersResult *known = context;
@@ -260,7 +260,7 @@ static void view_members(struct http_request *request, int error, const struct r
     json_array(json);
     for (size_t i = 0; known && i < known->n_members; i++) member_known(json, env, known->members[i], state);
     for (size_t i = 0; state && i < state->count; i++)
-        if (!in_catalog(known, state->servers[i].node) && strcmp(state->servers[i].node, env->node_name) != 0)
+        if (!server_in_catalog(state, i, known) && strcmp(state->servers[i].node, env->node_name) != 0)
             member_of_raft(request, json, &state->servers[i]);
     if (!in_catalog(known, env->node_name)) member(json, env);
     json_array_end(json);

@@ -44,35 +44,50 @@ static void put_leave(struct http_request *request) { act(request, HTTP_ACT_LEAV
 static void put_reload(struct http_request *request) { act(request, HTTP_ACT_RELOAD, NULL); }
 
 /* -- others leave -------------------------------------------------------------------------------------------------
- * A node whose agent lives is left alone, as with Consul, where it would contradict at once. One that failed goes with all that is on it. */
-static void deregister(struct http_request *request, struct slice node) {
+ * A node whose agent lives is left alone, as with Consul, where it would contradict at once. One that failed goes with all that is on it; a server
+ * leaves Raft's configuration first. */
+static void deregister(struct http_request *request, const void *context) {
+    const Pb__Member *member = context;
     Pb__DeregisterCommand *command = arena_alloc(http_arena(request), sizeof *command);
     pb__deregister_command__init(command);
-    command->node = arena_strndup(http_arena(request), node.data, node.size);
+    command->node = member->name;
     command->service_id = command->check_id = (char *)(uintptr_t)"";
     http_write(request, CATALOG_DEREGISTER, &command->base, NULL);
 }
 
+static void reply_nothing(struct http_request *request, const void *context) {
+    (void)context;
+    http_reply_text(request, 200, "%s", "");
+}
+
+static const struct rpc_server_state *server_named(const struct rpc_cluster_state *state, struct slice name) {
+    for (size_t i = 0; i < state->count; i++)
+        if (state->servers[i].node[0] && slice_is(name, state->servers[i].node)) return &state->servers[i];
+    return NULL;
+}
+
+/* The leader says which servers are gone: another one may be cut off from them by itself. */
 static void view_force_leave(struct http_request *request, int error, const struct rpc_cluster_state *state, const void *context) {
-    const Pb__Member *member = context;
-    bool failed = member->failed;
-    for (size_t i = 0; error == CO_OK && i < state->count; i++)
-        failed = failed || (strcmp(state->servers[i].node, member->name) == 0 && !state->servers[i].connected);
-    if (error) http_reply_error(request, error);
-    else if (failed) deregister(request, slice_text(member->name));
-    else http_reply_text(request, 200, "%s", "");
+    const Pb__Member *member = context;      /* NULL: the catalog has none of that name */
+    struct slice name = http_path_value(request, "node");
+    if (error) { http_reply_error(request, error); return; }
+    const struct rpc_server_state *server = member ? http_server_of(state, member) : server_named(state, name);
+    http_cluster_changed then = member ? deregister : reply_nothing;
+    struct rpc_change change = {.type = RPC_REMOVE_SERVER, .id = server ? server->id : 0};
+    if (!member && !server) http_reply_text(request, 500, "agent: No node found with name '%.*s'", (int)(name.size < 150 ? name.size : 150), name.data);
+    else if (server && !server->connected) http_change_cluster(request, &change, then, member);
+    else if (!server && member->failed) deregister(request, member);
+    else reply_nothing(request, NULL);
 }
 
 static void members_known(struct http_request *request, int error, const struct query_result *result) {
     struct slice name = http_path_value(request, "node");
     const Pb__MembersResult *known = error ? NULL : (const Pb__MembersResult *)result->message;
-    for (size_t i = 0; known && i < known->n_members; i++) {
-        if (!slice_is(name, known->members[i]->name)) continue;
-        http_ask_cluster(request, false, view_force_leave, known->members[i]);
-        return;
-    }
+    const Pb__Member *member = NULL;
+    for (size_t i = 0; known && i < known->n_members; i++)
+        if (slice_is(name, known->members[i]->name)) member = known->members[i];
     if (error) http_reply_error(request, error);
-    else http_reply_text(request, 500, "agent: No node found with name '%.*s'", (int)(name.size < 150 ? name.size : 150), name.data);
+    else http_ask_cluster(request, true, view_force_leave, member);
 }
 
 static void put_force_leave(struct http_request *request) {

@@ -11,42 +11,6 @@
 #include "registry/operate.h"
 #include "rpc/operator.h"
 
-/* -- the cluster ------------------------------------------------------------------ */
-struct asking {
-    struct http_call call;
-    struct rpc_ask_cluster ask;
-    struct rpc_cluster_state state;
-    struct rpc_server_state servers[32];
-    http_cluster_view view;
-    const void *context;
-};
-
-/* Loop thread. */
-static void cluster_known(struct rpc_ask_cluster *ask, int error, const struct rpc_cluster_state *state) {
-    struct asking *asking = CONTAINER_OF(ask, struct asking, ask);
-    if (error == CO_OK) {
-        asking->state = *state;
-        if (asking->state.count > ARRAY_COUNT(asking->servers)) asking->state.count = ARRAY_COUNT(asking->servers);
-        memcpy(asking->servers, state->servers, asking->state.count * sizeof *asking->servers);
-        asking->state.servers = asking->servers;
-    }
-    http_called(&asking->call, error);
-}
-
-static void cluster_view(struct http_request *request, struct http_call *call, int error) {
-    struct asking *asking = CONTAINER_OF(call, struct asking, call);
-    asking->view(request, error, error ? NULL : &asking->state, asking->context);
-}
-
-void http_ask_cluster(struct http_request *request, bool of_leader, http_cluster_view view, const void *context) {
-    struct asking *asking = arena_zalloc(http_arena(request), sizeof *asking);
-    asking->view = view, asking->context = context;
-    asking->call.view = cluster_view;
-    asking->ask.done = cluster_known, asking->ask.of_leader = of_leader;
-    http_call(request, &asking->call);
-    rpc_ask_cluster(http_env(request)->rpc, &asking->ask);
-}
-
 static void id_string(struct json_out *json, uint64_t id) {
     char text[20];
     snprintf(text, sizeof text, "%016llx", (unsigned long long)id);
@@ -85,37 +49,18 @@ static void view_raft(struct http_request *request, int error, const struct rpc_
 static void get_raft(struct http_request *request) { http_ask_cluster(request, !http_has(request, "stale"), view_raft, NULL); }
 
 /* -- raft: changes --------------------------------------------------------------------------------------------- */
-struct changing {
-    struct http_call call;
-    struct rpc_change change;
-};
-
-static void changed(struct rpc_change *change, int error) {
-    struct changing *changing = CONTAINER_OF(change, struct changing, change);
-    http_called(&changing->call, error);
+static void view_removed(struct http_request *request, const void *context) {
+    (void)context;
+    http_reply_text(request, 200, "%s", "");
 }
 
-static void view_changed(struct http_request *request, struct http_call *call, int error) {
-    struct changing *changing = CONTAINER_OF(call, struct changing, call);
-    bool removal = changing->change.type == RPC_REMOVE_SERVER;
-    if (error == CO_INVALID) {
-        http_reply_text(request, removal ? 500 : 400, "%s", removal ? "there is no such server in the Raft configuration, or it is the last one that votes"
-                                                      : "there is no such server that votes, or this is the only one");
-    } else if (error == CO_NOLEADER || error == CO_NOTLEADER) {
-        http_reply_error(request, CO_NOLEADER);
-    } else if (error) {
-        http_reply_text(request, 500, "%s", error == CO_BUSY ? "another change of the configuration is under way"
-                                            : error == CO_UNSUPPORTED ? "the cluster's version is too low for this: the leader's log names the server to upgrade first"
-                                                                      : co_strerror(error));
-    } else if (removal) {
-        http_reply_text(request, 200, "%s", "");
-    } else {
-        struct json_out *json = http_out(request);
-        json_object(json);
-        json_key(json, "Success"), json_bool(json, true);
-        json_object_end(json);
-        http_reply_json(request, 200);
-    }
+static void view_transferred(struct http_request *request, const void *context) {
+    (void)context;
+    struct json_out *json = http_out(request);
+    json_object(json);
+    json_key(json, "Success"), json_bool(json, true);
+    json_object_end(json);
+    http_reply_json(request, 200);
 }
 
 /* An id as we print it; false: it has replied. */
@@ -133,11 +78,10 @@ static bool parse_id(struct http_request *request, struct slice text, uint64_t *
     return true;
 }
 
-static void change(struct http_request *request, bool removal) {
+static void change_servers(struct http_request *request, bool removal) {
     struct slice id = http_parameter(request, "id"), address = http_parameter(request, "address");
-    struct changing *changing = arena_zalloc(http_arena(request), sizeof *changing);
-    changing->change.type = removal ? RPC_REMOVE_SERVER : RPC_TRANSFER_LEADER;
-    if (!parse_id(request, id, &changing->change.id)) return;
+    struct rpc_change change = {.type = removal ? RPC_REMOVE_SERVER : RPC_TRANSFER_LEADER};
+    if (!parse_id(request, id, &change.id)) return;
     if (removal && !id.size && !address.size) {
         http_reply_text(request, 400, "Must specify either ?id with the server's ID or ?address with IP:port of peer to remove");
         return;
@@ -146,19 +90,16 @@ static void change(struct http_request *request, bool removal) {
         http_reply_text(request, 400, "Must specify only one of ?id or ?address");
         return;
     }
-    if (address.size >= sizeof changing->change.address) {
+    if (address.size >= sizeof change.address) {
         http_reply_text(request, 400, "address: too long");
         return;
     }
-    if (address.size) memcpy(changing->change.address, address.data, address.size);
-    changing->change.done = changed;
-    changing->call.view = view_changed;
-    http_call(request, &changing->call);
-    rpc_change(http_env(request)->rpc, &changing->change);
+    if (address.size) memcpy(change.address, address.data, address.size);
+    http_change_cluster(request, &change, removal ? view_removed : view_transferred, NULL);
 }
 
-static void delete_peer(struct http_request *request) { change(request, true); }
-static void put_transfer(struct http_request *request) { change(request, false); }
+static void delete_peer(struct http_request *request) { change_servers(request, true); }
+static void put_transfer(struct http_request *request) { change_servers(request, false); }
 
 /* -- autopilot: configuration --------------------------------------------------------------------------------------- */
 static void duration(struct http_request *request, struct json_out *json, int64_t nanoseconds) {

@@ -91,6 +91,7 @@ struct worker {
     struct shard **shards;
     unsigned shard_count;
     struct list runnable;                 /* shards to run in this turn */
+    struct list later;                    /* they have more to do, after the answers that are due to many */
     struct list late;                     /* requests to handle once the shards have run */
     uint64_t run_serial;                  /* counts MHD_run calls */
     uint64_t progress;                    /* counts what libmicrohttpd called us for, and its sends */
@@ -183,7 +184,8 @@ struct shard {
     unsigned held;                        /* requests that wait in place */
     unsigned idle_runs;                   /* the last ones: pending, and yet nothing was done */
     struct timer rest;                    /* after too many of those */
-    struct list link;                     /* in worker->runnable, or empty */
+    struct list link;                     /* in worker->runnable or worker->later, or empty */
+    bool later;                           /* in worker->later */
 };
 
 struct connection {
@@ -211,7 +213,7 @@ void shard_adopt(struct worker *worker, int fd, const struct sockaddr *address, 
                  struct address_entry *entry);
 void shard_wake(struct shard *shard);                         /* run it in this turn */
 void shards_run(struct worker *worker);
-void shards_run_once(struct worker *worker);
+void shards_run_answers(struct worker *worker);              /* once each; what there is to do besides waits for shards_run */
 void shards_check(struct worker *worker);                     /* slow and idle connections */
 void shards_stop(struct worker *worker);
 void connection_event(struct worker *worker, struct connection *connection, uint32_t events);

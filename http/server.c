@@ -55,6 +55,7 @@ static void fill_defaults(struct http_server *server) {
 static void worker_init(struct http_server *server, struct worker *worker) {
     worker->server = server;
     list_init(&worker->runnable);
+    list_init(&worker->later);
     list_init(&worker->late);
     list_init(&worker->connections);
     list_init(&worker->closed);

@@ -293,6 +293,8 @@ void shard_adopt(struct worker *worker, int fd, const struct sockaddr *address, 
 }
 
 void shard_wake(struct shard *shard) {
+    if (shard->later) list_remove(&shard->link);
+    shard->later = false;
     if (list_empty(&shard->link)) list_append(&shard->worker->runnable, &shard->link);
 }
 
@@ -354,7 +356,7 @@ static bool shard_again(struct shard *shard, uint64_t before) {
     return false;
 }
 
-void shards_run_once(struct worker *worker) {
+static void run_once(struct worker *worker, bool again) {
     struct list turn;
     list_init(&turn);
     list_splice(&turn, &worker->runnable);
@@ -364,16 +366,26 @@ void shards_run_once(struct worker *worker) {
         uint64_t before = worker->progress;
         worker->run_serial++;
         MHD_run(shard->daemon);
-        if (shard_again(shard, before)) shard_wake(shard);
+        if (!shard_again(shard, before)) continue;
+        if (again) {
+            shard_wake(shard);
+        } else if (list_empty(&shard->link)) {
+            shard->later = true;
+            list_append(&worker->later, &shard->link);
+        }
     }
     run_late(worker);
 }
 
-/* All once before any a second time: when thousands are woken together, their answers go out before the first
- * of them, who may be back already, are served again. */
+/* When thousands are woken together, their answers go out before the first of them, who are back already, are
+ * served again. */
+void shards_run_answers(struct worker *worker) { run_once(worker, false); }
+
+/* All once before any a second time. */
 void shards_run(struct worker *worker) {
+    LIST_FOREACH_SAFE(link, next, &worker->later) shard_wake(LIST_ENTRY(link, struct shard, link));
     for (unsigned pass = 0; pass < RUNS_MOST && !list_empty(&worker->runnable); pass++)
-        shards_run_once(worker);
+        run_once(worker, true);
 }
 
 /* ---- connections over time ---- */

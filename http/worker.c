@@ -17,7 +17,7 @@
 
 #define EVENTS_MOST  256
 #define BULK_STEP    256
-#define BULK_TURN    8192
+#define BULK_TURN    16384
 #define STOP_MOST_MS 800 /* for answers that are still due when the server stops */
 
 /* ---- metrics ---- */
@@ -125,7 +125,7 @@ static void take_bulk(struct worker *worker) {
         if (!worker->bulk) worker->bulk_end = &worker->bulk;
         struct post *post = CONTAINER_OF(mail, struct post, mail);
         post->taken(worker, post);
-        if (taken % BULK_STEP == BULK_STEP - 1) shards_run_once(worker);
+        if (taken % BULK_STEP == BULK_STEP - 1) shards_run_answers(worker);
     }
 }
 
@@ -251,7 +251,7 @@ static void turn(struct worker *worker, uint64_t limit_ms) {
     take_posts(worker);
     run_timers(worker);
     if (worker->bulk) {
-        shards_run_once(worker);
+        shards_run_answers(worker);
         take_bulk(worker);
     }
     shards_run(worker);

@@ -131,7 +131,7 @@ struct store {
     struct list readers;
     /* store_flush.c */
     pthread_t flush_thread;
-    bool flush_runs;                /* applier thread */
+    bool flush_runs, flush_warned;  /* applier thread */
     pthread_mutex_t flush_lock;     /* stop, going to sleep */
     pthread_cond_t flush_wake;
     bool flush_stop;

@@ -119,7 +119,10 @@ void store_flush_note(struct store *store, uint64_t bytes) {
     atomic_fetch_add(&store->changed_bytes, bytes);
     if (!store->flush_runs) {
         if (store->file->used_bytes < FLUSH_FILE_BYTES) return;
-        CHECK(pthread_create(&store->flush_thread, NULL, flush_main, store) == 0);
+        int error = pthread_create(&store->flush_thread, NULL, flush_main, store);
+        if (error && !store->flush_warned) log_warn("store", "no thread to write it out ahead of the kernel, tried again error=\"%s\"", co_strerror(co_from_errno(error)));
+        store->flush_warned = error != 0;
+        if (error) return;
         store->flush_runs = true;
     }
     if (!store->flush_idle) return;

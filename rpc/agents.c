@@ -1,10 +1,9 @@
-#include "rpc/agents.h"
+#include "rpc/agents_internal.h"
 
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/hash.h"
-#include "base/list.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "registry/operate.h"
@@ -13,70 +12,17 @@
 #include "rpc/forwarding.h"
 #include "rpc/rpc_internal.h"
 
-#define BUCKETS     4096
-#define ASKED_BUCKETS 16384
 #define TICK_MS     1000
-#define PIECE_BYTES (128u << 10) /* of a large answer, in one frame */
-
-struct agent {
-    struct agents *agents;
-    struct agent *chain; /* in its bucket */
-    struct list link;    /* in agents->all */
-    struct list unsent;  /* in agents->unsent, or by itself */
-    struct list fetches; /* struct asked */
-    struct list held;    /* those whose large answer goes out piece by piece, each in turn */
-    size_t fetch_count, held_bytes;
-    struct link *wire;
-    uint64_t number; /* of this connection; never given twice */
-    uint64_t heard_ms;
-    uint64_t received, delivered, taken_ms; /* as link.h counts them, when last looked; taken_ms: when it took some of what is held */
-    char node[HELLO_NODE_MAX + 1];
-};
-
-/* A read that an agent asked for. `agent` is NULL once its connection ended. */
-struct asked {
-    struct mail mail;
-    struct list link;
-    struct asked *chain; /* in its bucket */
-    struct agents *agents;
-    struct agent *agent;
-    uint64_t place, number;
-    int error;
-    bool held;
-    struct rpc_fetched fetched;
-    char *records; /* a copy */
-    size_t sent;   /* of them, while it is held */
-    struct rpc_fetch fetch;
-};
-
-struct agents {
-    struct rpc *rpc;
-    struct forwarding *forwarding;
-    struct agent *buckets[BUCKETS];
-    struct asked *asked[ASKED_BUCKETS];
-    struct list all, unsent;
-    size_t count, asked_count;
-    uint64_t last_number, ticked_ms;
-    uv_async_t wake;
-    uv_timer_t timer;
-    struct mailbox answered; /* struct asked; from any thread */
-    struct buffer servers;   /* as told last: packed */
-    bool stopping;
-    unsigned closing;
-    void (*closed)(void *data);
-    void *closed_data;
-};
 
 static struct metric connected = {.name = "coord_rpc_agents", .type = METRIC_GAUGE, .help = "Client agents connected with this server"};
-static struct metric fetching = {.name = "coord_rpc_agent_fetches", .type = METRIC_GAUGE, .help = "Reads of client agents under way here, those that wait for a change included"};
 
 static struct agent **agent_find(struct agents *agents, uint64_t number) {
-    struct agent **at = &agents->buckets[number % BUCKETS];
+    struct agent **at = &agents->buckets[number % AGENTS_BUCKETS];
     while (*at && (*at)->number != number) at = &(*at)->chain;
     return at;
 }
 
-static void tell(struct agent *agent, uint8_t type, const ProtobufCMessage *message) {
+void agent_tell(struct agent *agent, uint8_t type, const ProtobufCMessage *message) {
     link_tell(agent->wire, type, message);
     if (list_empty(&agent->unsent)) list_append(&agent->agents->unsent, &agent->unsent);
 }
@@ -97,7 +43,7 @@ static bool reach(void *data, uint64_t number) { return *agent_find(data, number
 
 static void send_message(void *data, uint64_t number, uint8_t type, const ProtobufCMessage *message) {
     struct agent *agent = *agent_find(data, number);
-    if (agent) tell(agent, type, message);
+    if (agent) agent_tell(agent, type, message);
 }
 
 static void flush(void *data, uint64_t number) {
@@ -139,134 +85,6 @@ static void renew(void *data, struct rpc_renew *renew) {
     rpc_renew(agents->rpc, renew);
 }
 
-/* -- reads ----------------------------------------------------------------------------------------------------------- */
-static uint64_t asked_place(const struct agent *agent, uint64_t number) {
-    return (agent->number * 0x9e3779b97f4a7c15u + number) % ASKED_BUCKETS;
-}
-
-static void asked_free(struct asked *asked) {
-    struct asked **at = &asked->agents->asked[asked->place];
-    while (*at != asked) at = &(*at)->chain;
-    *at = asked->chain;
-    if (asked->agent) {
-        asked->agent->fetch_count--;
-        if (asked->held) asked->agent->held_bytes -= asked->fetched.records.size;
-    }
-    list_remove(&asked->link);
-    metric_set(&fetching, (int64_t)--asked->agents->asked_count);
-    free(asked->records);
-    free(asked);
-}
-
-/* Another thread. */
-static void fetch_done(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched) {
-    struct asked *asked = CONTAINER_OF(fetch, struct asked, fetch);
-    struct agents *agents = asked->agents; /* once it is put the loop may free it */
-    asked->error = error;
-    if (error == CO_OK) {
-        asked->fetched = *fetched;
-        asked->records = mem_alloc(fetched->records.size + 1);
-        if (fetched->records.size) memcpy(asked->records, fetched->records.data, fetched->records.size);
-        asked->fetched.records.data = asked->records;
-    }
-    if (mailbox_put(&agents->answered, &asked->mail)) uv_async_send(&agents->wake);
-}
-
-/* From `sent` on, a piece of it at most. */
-static size_t answer_piece(struct agent *agent, const struct asked *asked) {
-    const struct rpc_fetched *fetched = &asked->fetched;
-    Pb__PeerFetched answer = PB__PEER_FETCHED__INIT;
-    size_t size = fetched->records.size - asked->sent;
-    answer.more = size > PIECE_BYTES;
-    if (answer.more) size = PIECE_BYTES;
-    answer.number = asked->number;
-    answer.index = fetched->index, answer.found = fetched->found, answer.none = fetched->none;
-    answer.known_leader = fetched->known_leader, answer.last_contact_ms = fetched->last_contact_ms;
-    answer.records = (ProtobufCBinaryData){size, (uint8_t *)asked->records + asked->sent};
-    tell(agent, PEER_FETCHED, &answer.base);
-    return size;
-}
-
-static void refuse_fetch(struct agent *agent, uint64_t number, int error) {
-    Pb__PeerFetched answer = PB__PEER_FETCHED__INIT;
-    answer.number = number, answer.outcome = (uint32_t)error;
-    tell(agent, PEER_FETCHED, &answer.base);
-}
-
-/* Only as the agent takes them: what else it is told goes out between two pieces. */
-static void send_pieces(struct agent *agent) {
-    while (!list_empty(&agent->held) && link_backlog(agent->wire) < PIECE_BYTES) {
-        struct asked *asked = LIST_ENTRY(agent->held.next, struct asked, link);
-        list_remove(&asked->link);
-        asked->sent += answer_piece(agent, asked);
-        if (asked->sent == asked->fetched.records.size) asked_free(asked);
-        else list_append(&agent->held, &asked->link);
-    }
-}
-
-/* One answer of any size; of several, only what has room. False: it is done with. */
-static bool hold(struct agent *agent, struct asked *asked) {
-    size_t size = asked->fetched.records.size;
-    if (agent->held_bytes && agent->held_bytes + size > AGENTS_HELD_MAX) {
-        refuse_fetch(agent, asked->number, CO_BUSY);
-        return false;
-    }
-    if (list_empty(&agent->held)) agent->taken_ms = clock_mono_ms();
-    list_remove(&asked->link);
-    list_append(&agent->held, &asked->link);
-    asked->held = true;
-    agent->held_bytes += size;
-    send_pieces(agent);
-    return true;
-}
-
-/* False: it is to be freed. */
-static bool answer_fetch(struct agent *agent, struct asked *asked) {
-    if (asked->error != CO_OK) refuse_fetch(agent, asked->number, asked->error);
-    else if (asked->fetched.records.size > PIECE_BYTES) return hold(agent, asked);
-    else (void)answer_piece(agent, asked);
-    return false;
-}
-
-static void take_answered(struct agents *agents) {
-    for (struct mail *mail = mailbox_take(&agents->answered), *next; mail; mail = next) {
-        next = mail->next;
-        struct asked *asked = CONTAINER_OF(mail, struct asked, mail);
-        bool held = asked->agent && !agents->stopping && answer_fetch(asked->agent, asked);
-        if (!held) asked_free(asked);
-    }
-}
-
-static void take_fetch(struct agent *agent, const Pb__PeerFetch *ask) {
-    struct agents *agents = agent->agents;
-    const struct query_type *type = machine_query(agents->rpc->machine, ask->query);
-    if (!type) { refuse_fetch(agent, ask->number, CO_UNSUPPORTED); return; }
-    if (agent->fetch_count >= AGENTS_FETCHES_MAX) { refuse_fetch(agent, ask->number, CO_BUSY); return; }
-    ProtobufCMessage *request = protobuf_c_message_unpack(type->request, NULL, ask->request.len, ask->request.data);
-    if (!request) { refuse_fetch(agent, ask->number, CO_INVALID); return; }
-    struct asked *asked = mem_zalloc(sizeof *asked);
-    asked->agents = agents, asked->agent = agent, asked->number = ask->number;
-    asked->fetch.type = type, asked->fetch.done = fetch_done;
-    asked->fetch.freshness = ask->stale ? RPC_STALE : RPC_DEFAULT;
-    asked->fetch.index = ask->index, asked->fetch.wait_ms = ask->wait_ms;
-    asked->place = asked_place(agent, ask->number);
-    asked->chain = agents->asked[asked->place];
-    agents->asked[asked->place] = asked;
-    list_append(&agent->fetches, &asked->link);
-    agent->fetch_count++;
-    metric_set(&fetching, (int64_t)++agents->asked_count);
-    rpc_fetch(agents->rpc, &asked->fetch, request);
-    protobuf_c_message_free_unpacked(request, NULL);
-}
-
-static void take_fetch_end(struct agent *agent, uint64_t number) {
-    struct asked *asked = agent->agents->asked[asked_place(agent, number)];
-    while (asked && (asked->agent != agent || asked->number != number)) asked = asked->chain;
-    if (!asked) return;
-    if (asked->held) asked_free(asked);
-    else rpc_fetch_cancel(agent->agents->rpc, &asked->fetch);
-}
-
 /* -- coordinates --------------------------------------------------------------------------------------------------------- */
 static void answer_echo(struct agent *agent, struct slice payload) {
     struct rpc *rpc = agent->agents->rpc;
@@ -276,7 +94,7 @@ static void answer_echo(struct agent *agent, struct slice payload) {
     Pb__Coordinate record = coordinate_record(rpc->node_name, "", &here);
     Pb__PeerEchoAnswer answer = PB__PEER_ECHO_ANSWER__INIT;
     answer.number = echo->number, answer.coordinate = &record;
-    tell(agent, PEER_ECHO_ANSWER, &answer.base);
+    agent_tell(agent, PEER_ECHO_ANSWER, &answer.base);
     pb__peer_echo__free_unpacked(echo, NULL);
 }
 
@@ -290,10 +108,10 @@ static void on_frame(void *data, struct link *wire, uint8_t type, struct slice p
     if (agents->stopping) return;
     if (type == PEER_FETCH) {
         Pb__PeerFetch *ask = pb__peer_fetch__unpack(NULL, payload.size, bytes);
-        if (ask) take_fetch(agent, ask), pb__peer_fetch__free_unpacked(ask, NULL);
+        if (ask) agents_fetch(agent, ask), pb__peer_fetch__free_unpacked(ask, NULL);
     } else if (type == PEER_FETCH_END) {
         Pb__PeerFetchEnd *end = pb__peer_fetch_end__unpack(NULL, payload.size, bytes);
-        if (end) take_fetch_end(agent, end->number), pb__peer_fetch_end__free_unpacked(end, NULL);
+        if (end) agents_fetch_end(agent, end->number), pb__peer_fetch_end__free_unpacked(end, NULL);
     } else if (type == PEER_ECHO) {
         answer_echo(agent, payload);
     } else if (type == PEER_COORDINATE) {
@@ -320,13 +138,7 @@ static void on_closed(void *data, struct link *wire, int error) {
     struct agents *agents = agent->agents;
     (void)wire;
     if (!agents->stopping) log_info("agents", "a client agent went node=%s reason=\"%s\"", agent->node, co_strerror(error));
-    LIST_FOREACH_SAFE(item, next, &agent->held) asked_free(LIST_ENTRY(item, struct asked, link));
-    LIST_FOREACH_SAFE(item, next, &agent->fetches) {
-        struct asked *asked = LIST_ENTRY(item, struct asked, link);
-        list_remove(&asked->link);
-        asked->agent = NULL;
-        rpc_fetch_cancel(agents->rpc, &asked->fetch);
-    }
+    agents_fetch_down(agent);
     agents_backup_down(agents->rpc, agent->number);
     *agent_find(agents, agent->number) = agent->chain;
     list_remove(&agent->link);
@@ -340,7 +152,7 @@ static void on_drained(void *data, struct link *wire) {
     struct agent *agent = data;
     (void)wire;
     if (agent->agents->stopping || list_empty(&agent->held)) return;
-    send_pieces(agent);
+    agents_fetch_pieces(agent);
     flush_all(agent->agents);
 }
 
@@ -407,7 +219,7 @@ static void tick(uv_timer_t *timer) {
 
 static void woken(uv_async_t *async) {
     struct agents *agents = async->data;
-    take_answered(agents);
+    agents_fetch_answered(agents);
     forwarding_woken(agents->forwarding);
     flush_all(agents);
     finish_stop(agents);
@@ -418,7 +230,7 @@ size_t agents_count(const struct agents *agents) { return agents->count; }
 /* -- life ----------------------------------------------------------------------------------------------------------------- */
 struct agents *agents_new(struct rpc *rpc) {
     metric_register(&connected);
-    metric_register(&fetching);
+    agents_fetch_init();
     struct agents *agents = mem_zalloc(sizeof *agents);
     agents->rpc = rpc;
     list_init(&agents->all);
@@ -455,7 +267,7 @@ void agents_stop(struct agents *agents, void (*closed)(void *data), void *data) 
     agents->closed = closed, agents->closed_data = data;
     agents->stopping = true;
     forwarding_stop(agents->forwarding);
-    take_answered(agents);
+    agents_fetch_answered(agents);
     LIST_FOREACH_SAFE(item, next, &agents->all) link_close(LIST_ENTRY(item, struct agent, link)->wire);
     finish_stop(agents);
 }

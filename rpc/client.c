@@ -248,19 +248,18 @@ static struct client *client_new(struct rpc *rpc, uv_loop_t *loop, const struct 
     return client;
 }
 
-int rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *config, struct rpc **out, struct fault *fault) {
+struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *config) {
     if (!config->join || !config->join[0])
-        return fault_set(fault, CO_INVALID, "a client agent needs the address of a server: -retry-join=ADDRESS (or run a server: -server)");
+        log_warn("client", "no server is known: this agent waits for `coord join ADDRESS` (-retry-join=ADDRESS names one; -server runs one)");
     struct rpc *rpc = mem_zalloc(sizeof *rpc);
     struct client *client = rpc->client = client_new(rpc, loop, config);
     struct forwarding_edge edge = {.data = client, .reach = reach, .send = send_message, .flush = flush, .command = command};
     client->forwarding = forwarding_new(&edge, 0);
     CHECK(uv_async_init(loop, &client->wake, woken) == 0 && uv_timer_init(loop, &client->timer) == 0);
     client->wake.data = client->timer.data = client;
-    client_join(client, config->join);
+    if (config->join) client_join(client, config->join);
     uv_timer_start(&client->timer, tick, 0, TICK_MS);
-    *out = rpc;
-    return CO_OK;
+    return rpc;
 }
 
 static void handle_closed(uv_handle_t *handle) {

@@ -30,14 +30,14 @@ struct rpc_client_config {
     const char *node_id;                         /* UUID text: ranks the servers */
     const char *bind;                            /* IP to dial from; NULL or a wildcard: any */
     uint16_t port;                               /* of servers whose address names none */
-    const char *const *join;                     /* NULL-terminated; at least one */
+    const char *const *join;                     /* NULL-terminated; without any (or NULL) it waits for rpc_join */
     bool no_coordinates;
     uint64_t coordinate_interval_ms;             /* between reports; 0: see lb/coordinate_agent.h */
     size_t dns_queries;                          /* kept current for DNS at most; 0: CLIENT_DNS_QUERIES */
 };
 
 /* Loop thread. Starts dialling; nothing has to be reachable yet. */
-int rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *config, struct rpc **out, struct fault *fault);
+struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *config);
 /* Loop thread. Everything under way ends (CO_CLOSED; writes that were sent: unknown). `closed` is called from the loop. */
 void rpc_client_stop(struct rpc *rpc, void (*closed)(void *data), void *data);
 

@@ -1,4 +1,4 @@
-/* Inside the client agent's rpc: client.c (life, writes, what rpc.h asks), client_link.c (servers and connections), client_fetch.c (reads),
+/* Inside the client agent's rpc: client.c (life, writes, what rpc.h asks), client_link.c (connections), client_servers.c (whom with), client_fetch.c (reads),
  * client_cache.c (answers that are kept), client_backup.c (backups: backup_far.h). Loop thread, where nothing else is said. */
 #ifndef COORD_RPC_CLIENT_INTERNAL_H
 #define COORD_RPC_CLIENT_INTERNAL_H
@@ -105,8 +105,19 @@ void client_post(struct client *client, struct client_mail *mail);         /* an
 void client_asked(struct client *client);
 void client_finish_stop(struct client *client);
 
-/* -- client_link.c ---------------------------------------------------------------------------------------------------- */
+/* -- client_servers.c ------------------------------------------------------------------------------------------------- */
+#define CLIENT_BACKOFF_MOST_MS 5000
 void client_join(struct client *client, const char *const *join);
+struct client_server *client_server_know(struct client *client, const char *address);      /* NULL: too many, or too long */
+/* Members of the cluster first, by rank; then addresses to join by. `when_ms`: only those that may be dialled by then; `but`: not this one. */
+struct client_server *client_server_best(struct client *client, uint64_t when_ms, const struct client_server *but);
+void client_server_failed(struct client_server *server, uint64_t least_ms);      /* not dialled for that long at least */
+void client_servers_learn(struct client *client, const Pb__PeerServers *servers);
+/* The other cluster that all the servers belong to now, as they said themselves: those that the agent was told of by its cluster, or, without
+ * any, those to join by. 0: none. */
+uint64_t client_servers_elsewhere(struct client *client);
+
+/* -- client_link.c ---------------------------------------------------------------------------------------------------- */
 void client_link_tick(struct client *client, uint64_t now_ms);
 struct client_conn *client_conn_of(struct client *client, uint64_t number);
 void client_leave(struct client *client, uint64_t number, const char *why);      /* that server is of no use now */

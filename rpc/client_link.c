@@ -1,4 +1,4 @@
-/* The servers that a client agent knows, and its connections with them.
+/* The connections of a client agent with servers (client_servers.c knows which there are).
  *
  *     no connection --dial the best--> trying --hello--> current
  *     current, a better one is there, or it knows no leader --dial another--> trying --hello, SERVERS with a leader--> current; the other drains
@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "rpc/address.h"
 #include "rpc/backup_far.h"
@@ -19,113 +18,16 @@
 #define IDLE_MS           300   /* nothing heard for so long: likewise */
 #define UNUSED_MS         1000  /* and while nobody waits for anything */
 #define IDLE_SILENT_MS    1000  /* no answer, but nobody waits for one: it may be busy */
-#define BACKOFF_LEAST_MS  100
-#define BACKOFF_MOST_MS   5000
 #define LOST_AGAIN_MS     1000  /* a connection that was lost is not made again before */
 #define DRAIN_MOST_MS     10000
 #define REBALANCE_MS      30000
 #define LEADERLESS_MS     500   /* so long a server may know no leader: longer than an election */
 #define LEADERLESS_JITTER_MS 300
 #define LEADERLESS_AGAIN_MS  2000
-#define SERVERS_MAX       64
 #define RESOLVED_AGAIN_MS 1000
 #define OTHER_CLUSTER_MS  3000  /* without a server of its own for so long: is it another cluster now? */
 
 static void dial_next(struct client *client);
-
-/* -- servers ----------------------------------------------------------------------------------------------------------- */
-static struct client_server *server_find(struct client *client, const char *address) {
-    LIST_FOREACH(item, &client->servers) {
-        struct client_server *server = LIST_ENTRY(item, struct client_server, link);
-        if (strcmp(server->address, address) == 0) return server;
-    }
-    return NULL;
-}
-
-static struct client_server *server_know(struct client *client, const char *address) {
-    struct client_server *server = server_find(client, address);
-    if (server || !address[0] || strlen(address) >= sizeof server->address) return server;
-    size_t count = 0;
-    LIST_FOREACH(item, &client->servers) count++;
-    if (count >= SERVERS_MAX) return NULL;
-    server = mem_zalloc(sizeof *server);
-    snprintf(server->address, sizeof server->address, "%s", address);
-    server->rank = hash64_seed(address, strlen(address), client->seed);
-    list_append(&client->servers, &server->link);
-    return server;
-}
-
-void client_join(struct client *client, const char *const *join) {
-    char name[ADDRESS_MAX];
-    for (size_t i = 0; join[i]; i++)
-        if (address_complete(join[i], client->port, name)) server_know(client, name);
-}
-
-int rpc_join(struct rpc *rpc, const char *address) {
-    if (!rpc->client && !rpc->others) return CO_UNSUPPORTED;
-    if (rpc->client) (void)server_know(rpc->client, address);
-    else peers_know(rpc->others, address);
-    return CO_OK;
-}
-
-/* Members of the cluster first, by rank; then addresses to join by. `when_ms`: only those that may be dialled by then. */
-static struct client_server *server_best(struct client *client, uint64_t when_ms, const struct client_server *but) {
-    struct client_server *best = NULL;
-    LIST_FOREACH(item, &client->servers) {
-        struct client_server *server = LIST_ENTRY(item, struct client_server, link);
-        if (server->next_ms > when_ms || server->resolving || server == but) continue;
-        if (!best || server->listed > best->listed || (server->listed == best->listed && server->rank > best->rank)) best = server;
-    }
-    return best;
-}
-
-static void server_failed(struct client_server *server, uint64_t least_ms) {
-    if (address_failed(&server->turn)) return;
-    server->backoff_ms = server->backoff_ms ? server->backoff_ms * 2 : BACKOFF_LEAST_MS;
-    if (server->backoff_ms < least_ms) server->backoff_ms = least_ms;
-    if (server->backoff_ms > BACKOFF_MOST_MS) server->backoff_ms = BACKOFF_MOST_MS;
-    server->next_ms = clock_mono_ms() + server->backoff_ms;
-}
-
-static void server_forget(struct client *client, struct client_server *server) {
-    LIST_FOREACH(item, &client->conns) {
-        struct client_conn *conn = LIST_ENTRY(item, struct client_conn, link);
-        if (conn->server != server) continue;
-        conn->server = NULL;
-        if (conn == client->current) client->rebalance_ms = 0; /* to one that is a member */
-    }
-    list_remove(&server->link);
-    free(server);
-}
-
-static void note_servers(struct client *client, const Pb__PeerServers *servers) {
-    uv_mutex_lock(&client->lock);
-    client->leader_address[0] = 0;
-    free(client->peers);
-    client->peers = mem_zalloc((servers->n_servers + 1) * sizeof *client->peers);
-    client->peer_count = servers->n_servers;
-    for (size_t i = 0; i < servers->n_servers; i++) {
-        snprintf(client->peers[i], sizeof client->peers[i], "%s", servers->servers[i]->address);
-        if (servers->servers[i]->id == servers->leader)
-            snprintf(client->leader_address, sizeof client->leader_address, "%s", servers->servers[i]->address);
-    }
-    atomic_store(&client->known_leader, client->leader_address[0] != 0);
-    uv_mutex_unlock(&client->lock);
-}
-
-static void learn_servers(struct client *client, const Pb__PeerServers *servers) {
-    note_servers(client, servers);
-    LIST_FOREACH_SAFE(item, next, &client->servers) {
-        struct client_server *server = LIST_ENTRY(item, struct client_server, link);
-        bool still = false;
-        for (size_t i = 0; i < servers->n_servers; i++) still = still || strcmp(servers->servers[i]->address, server->address) == 0;
-        if (server->listed && !still && servers->n_servers && !server->resolving) server_forget(client, server);
-    }
-    for (size_t i = 0; i < servers->n_servers; i++) {
-        struct client_server *server = server_know(client, servers->servers[i]->address);
-        if (server) server->listed = true, server->id = servers->servers[i]->id;
-    }
-}
 
 /* -- connections --------------------------------------------------------------------------------------------------------- */
 struct client_conn *client_conn_of(struct client *client, uint64_t number) {
@@ -139,10 +41,8 @@ struct client_conn *client_conn_of(struct client *client, uint64_t number) {
 static void say_hello(struct client_conn *conn) {
     struct client *client = conn->client;
     Pb__PeerHello hello = PB__PEER_HELLO__INIT;
-    hello.protocol = HELLO_PROTOCOL, hello.version_least = HELLO_VERSION_AGENT, hello.version_most = HELLO_VERSION_MOST;
-    hello.cluster = client->cluster, hello.cluster_id = client->cluster_id, hello.id = client->id;
-    hello.address = client->address, hello.node = client->node_name, hello.agent = true;
-    hello.cluster_version_least = MACHINE_VERSION_OLDEST, hello.cluster_version_most = MACHINE_VERSION_NEWEST;
+    hello_of_agent(&hello, client->cluster, client->cluster_id, client->id);
+    hello.address = client->address, hello.node = client->node_name;
     link_tell(conn->wire, PEER_HELLO, &hello.base);
     link_flush(conn->wire);
 }
@@ -180,7 +80,7 @@ static void take_servers(struct client_conn *conn, struct slice payload) {
         if (leads || !client->current) become_current(conn);
         else link_close(conn->wire);
     }
-    if (conn == client->current) learn_servers(client, servers);
+    if (conn == client->current) client_servers_learn(client, servers);
     pb__peer_servers__free_unpacked(servers, NULL);
 }
 
@@ -196,13 +96,13 @@ static void take_hello(struct client_conn *conn, struct slice payload) {
     if (verdict != HELLO_OK || terms.protocol < HELLO_VERSION_AGENT) {
         log_warn("client", "a server is not talked to address=%s reason=\"%s\"", conn->server ? conn->server->address : "?",
                  why[0] ? why : "it is too old for client agents");
-        if (conn->server) server_failed(conn->server, BACKOFF_MOST_MS);
+        if (conn->server) client_server_failed(conn->server, CLIENT_BACKOFF_MOST_MS);
         link_close(conn->wire);
     } else if (!conn->greeted) {
         conn->greeted = true, conn->protocol = terms.protocol;
         if (hello->cluster_id) client->cluster_id = hello->cluster_id;
         if (conn->server) conn->server->backoff_ms = 0;
-        struct client_server *server = server_know(client, hello->address);
+        struct client_server *server = client_server_know(client, hello->address);
         if (server) conn->server = server, server->id = hello->id, server->backoff_ms = 0;
         conn->server_id = hello->id;
         log_info("client", "connected server=%s address=%s", hello->node, hello->address);
@@ -217,7 +117,7 @@ static void refused_by(struct client_conn *conn, struct slice why) {
     for (char *at = text; *at; at++)
         if ((unsigned char)*at < ' ' || *at == '"' || *at == 127) *at = '?';
     log_warn("client", "this agent is refused by=%s reason=\"%s\"", conn->server ? conn->server->address : "?", text);
-    if (conn->server) server_failed(conn->server, BACKOFF_MOST_MS);
+    if (conn->server) client_server_failed(conn->server, CLIENT_BACKOFF_MOST_MS);
     link_close(conn->wire);
 }
 
@@ -250,7 +150,7 @@ static void on_closed(void *data, struct link *wire, int error) {
     struct client *client = conn->client;
     (void)wire;
     list_remove(&conn->link);
-    if (conn->server && !conn->draining) server_failed(conn->server, conn->leave_ms ? LEADERLESS_AGAIN_MS : conn->greeted ? LOST_AGAIN_MS : 0);
+    if (conn->server && !conn->draining) client_server_failed(conn->server, conn->leave_ms ? LEADERLESS_AGAIN_MS : conn->greeted ? LOST_AGAIN_MS : 0);
     if (client->trying == conn) client->trying = NULL;
     if (client->current == conn) {
         client->current = NULL;
@@ -289,7 +189,7 @@ static void resolved(uv_getaddrinfo_t *work, int status, struct addrinfo *found)
     if (!client->stopping && !client->trying && status == 0 && found) {
         dial(client, resolve->server, address_next(&resolve->server->turn, found));
     } else {
-        server_failed(resolve->server, RESOLVED_AGAIN_MS);
+        client_server_failed(resolve->server, RESOLVED_AGAIN_MS);
         if (!client->stopping && status != 0) log_warn("client", "an address to join does not resolve address=%s reason=\"%s\"", resolve->server->address, uv_strerror(status));
     }
     uv_freeaddrinfo(found);
@@ -300,14 +200,14 @@ static void resolved(uv_getaddrinfo_t *work, int status, struct addrinfo *found)
 static void dial_server(struct client *client, struct client_server *server) {
     char host[ADDRESS_MAX], port[8];
     struct sockaddr_storage to;
-    if (!address_split(server->address, host, port)) { server_failed(server, BACKOFF_MOST_MS); return; }
+    if (!address_split(server->address, host, port)) { client_server_failed(server, CLIENT_BACKOFF_MOST_MS); return; }
     if (address_ip(host, port, &to)) { dial(client, server, (struct sockaddr *)&to); return; }
     struct resolve *resolve = mem_zalloc(sizeof *resolve);
     resolve->client = client, resolve->server = server;
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     if (uv_getaddrinfo(client->loop, &resolve->work, resolved, host, port, &hints) != 0) {
         free(resolve);
-        server_failed(server, RESOLVED_AGAIN_MS);
+        client_server_failed(server, RESOLVED_AGAIN_MS);
         return;
     }
     server->resolving = true;
@@ -316,7 +216,7 @@ static void dial_server(struct client *client, struct client_server *server) {
 
 static void dial_next(struct client *client) {
     if (client->current || client->trying || client->stopping) return;
-    struct client_server *server = server_best(client, clock_mono_ms(), NULL);
+    struct client_server *server = client_server_best(client, clock_mono_ms(), NULL);
     if (server) dial_server(client, server);
 }
 
@@ -372,7 +272,7 @@ static void watch(struct client *client, struct client_conn *conn, uint64_t now_
 /* Back to the server that this agent belongs to. */
 static void rebalance(struct client *client, uint64_t now_ms) {
     if (!client->current || client->trying || now_ms < client->rebalance_ms) return;
-    struct client_server *best = server_best(client, now_ms, NULL);
+    struct client_server *best = client_server_best(client, now_ms, NULL);
     client->rebalance_ms = now_ms + REBALANCE_MS + rng_below(&client->rng, REBALANCE_MS);
     if (best && best->listed && best != client->current->server) dial_server(client, best);
 }
@@ -380,29 +280,14 @@ static void rebalance(struct client *client, uint64_t now_ms) {
 static void seek_leader(struct client *client, uint64_t now_ms) {
     const struct client_conn *current = client->current;
     if (!current || client->trying || !current->leave_ms || now_ms < current->leave_ms) return;
-    struct client_server *best = server_best(client, now_ms, current->server);
+    struct client_server *best = client_server_best(client, now_ms, current->server);
     if (best && best->listed) dial_server(client, best);
-}
-
-/* The other cluster that all the servers belong to now, as they said themselves: those that the agent was told of by its cluster, or, without
- * any, those to join by. 0: none. */
-static uint64_t other_cluster(struct client *client) {
-    bool listed = false;
-    uint64_t id = 0;
-    LIST_FOREACH(item, &client->servers) listed = listed || LIST_ENTRY(item, struct client_server, link)->listed;
-    LIST_FOREACH(item, &client->servers) {
-        const struct client_server *server = LIST_ENTRY(item, struct client_server, link);
-        if (server->listed != listed) continue;
-        if (!server->other_cluster || (id && server->other_cluster != id)) return 0;
-        id = server->other_cluster;
-    }
-    return id;
 }
 
 /* The servers were founded anew, with empty folders: this agent goes with them. */
 static void change_cluster(struct client *client, uint64_t now_ms) {
     if (client->current || !client->cluster_id || now_ms - client->lost_ms < OTHER_CLUSTER_MS) return;
-    uint64_t id = other_cluster(client);
+    uint64_t id = client_servers_elsewhere(client);
     if (!id) return;
     log_warn("client", "every server known belongs to another cluster of the same name now, and so does this agent from now on before=%016llx now=%016llx",
              (unsigned long long)client->cluster_id, (unsigned long long)id);
@@ -437,7 +322,7 @@ void client_leave(struct client *client, uint64_t number, const char *why) {
     struct client_conn *conn = client_conn_of(client, number);
     if (!conn || conn->draining) return;
     log_warn("client", "a server is left address=%s reason=\"%s\"", conn->server ? conn->server->address : "?", why);
-    if (conn->server) server_failed(conn->server, BACKOFF_MOST_MS);
+    if (conn->server) client_server_failed(conn->server, CLIENT_BACKOFF_MOST_MS);
     link_close(conn->wire);
 }
 

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "registry/machine.h"
+
 /* Lowest and highest of what both speak. */
 static unsigned common(const Pb__PeerHello *hello) {
     unsigned most = hello->version_most < HELLO_VERSION_MOST ? hello->version_most : HELLO_VERSION_MOST;
@@ -82,4 +84,11 @@ enum hello_verdict hello_judge(const struct hello_self *self, const Pb__PeerHell
         return HELLO_TOO_LONG;
     }
     return HELLO_OK;
+}
+
+void hello_of_agent(Pb__PeerHello *hello, const char *cluster, uint64_t cluster_id, uint64_t id) {
+    hello->protocol = (char *)HELLO_PROTOCOL;
+    hello->version_least = HELLO_VERSION_AGENT, hello->version_most = HELLO_VERSION_MOST;
+    hello->cluster = (char *)cluster, hello->cluster_id = cluster_id, hello->id = id, hello->agent = true;
+    hello->cluster_version_least = MACHINE_VERSION_OLDEST, hello->cluster_version_most = MACHINE_VERSION_NEWEST;
 }

@@ -33,6 +33,9 @@ struct hello_terms {
     unsigned version;                     /* of the cluster, as applied there; 0: belongs to none yet */
 };
 
+/* What a client agent says; `address` and `node` are the caller's to set. */
+void hello_of_agent(Pb__PeerHello *hello, const char *cluster, uint64_t cluster_id, uint64_t id);
+
 enum hello_verdict {
     HELLO_OK,
     HELLO_NOT_OURS,

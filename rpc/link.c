@@ -27,6 +27,7 @@ struct link {
     struct buffer out, sending;     /* queued; with the kernel */
     size_t frame_at;                /* of the frame being built in `out` */
     uint64_t received, flushed;     /* flushed: given to libuv */
+    int cause;                      /* libuv's error */
 };
 
 static void freed(uv_handle_t *handle) {
@@ -43,6 +44,11 @@ static void end(struct link *link, int error) {
     link->closing = true;
     link->error = error;
     uv_close((uv_handle_t *)&link->tcp, freed);
+}
+
+static void end_io(struct link *link, int cause) {
+    if (!link->closing) link->cause = cause;
+    end(link, CO_IO);
 }
 
 void link_close(struct link *link) { end(link, CO_CLOSED); }
@@ -81,7 +87,7 @@ static void take_frames(struct link *link) {
 static void arrived(uv_stream_t *stream, ssize_t size, const uv_buf_t *room) {
     struct link *link = stream->data;
     (void)room;
-    if (size < 0) { end(link, CO_IO); return; }
+    if (size < 0) { end_io(link, (int)size); return; }
     link->in.size += (size_t)size;
     link->received += (uint64_t)size;
     take_frames(link);
@@ -127,7 +133,7 @@ static void written(uv_write_t *write, int status) {
     link->writing = false;
     if (link->sending.capacity > (1 << 20)) buffer_free(&link->sending);
     if (link->closing) return;
-    if (status != 0) { end(link, CO_IO); return; }
+    if (status != 0) { end_io(link, status); return; }
     link_flush(link);
     if (!link->writing && !link->closing && link->callbacks.drained) link->callbacks.drained(link->data, link);
 }
@@ -178,7 +184,7 @@ static struct link *link_new(uv_loop_t *loop, const struct link_callbacks *callb
 static void on_connect(uv_connect_t *connect, int status) {
     struct link *link = connect->data;
     if (link->closing) return;
-    if (status != 0) { end(link, CO_IO); return; }
+    if (status != 0) { end_io(link, status); return; }
     link->connected = true;
     start_reading(link);
     if (link->closing) return;
@@ -191,7 +197,9 @@ struct link *link_dial(uv_loop_t *loop, const struct sockaddr *to, const struct 
     struct link *link = link_new(loop, callbacks, data);
     link->dialled = true;
     link->connect.data = link;
-    if ((from && uv_tcp_bind(&link->tcp, from, 0) != 0) || uv_tcp_connect(&link->connect, &link->tcp, to, on_connect) != 0) end(link, CO_IO);
+    int rv = from ? uv_tcp_bind(&link->tcp, from, 0) : 0;
+    if (rv == 0) rv = uv_tcp_connect(&link->connect, &link->tcp, to, on_connect);
+    if (rv != 0) end_io(link, rv);
     return link;
 }
 
@@ -213,6 +221,7 @@ void link_adopt(struct link *link, const struct link_callbacks *callbacks, void 
 }
 
 bool link_dialled(const struct link *link) { return link->dialled; }
+int link_cause(const struct link *link) { return link->cause; }
 
 void link_remote(const struct link *link, char text[64]) {
     struct sockaddr_storage address = {0};

@@ -55,6 +55,7 @@ uint64_t link_received(const struct link *link);
 uint64_t link_queued(const struct link *link);
 uint64_t link_delivered(const struct link *link);
 bool link_dialled(const struct link *link);
+int link_cause(const struct link *link);            /* in `closed`: libuv's error (UV_EOF: the other side's end) that it ended by; 0: none */
 void link_remote(const struct link *link, char text[64]);     /* "IP:port" */
 
 #endif

@@ -109,8 +109,15 @@ bool rpc_known_leader(struct rpc *rpc);                                    /* ch
 /* Peers' addresses (voters), for /v1/status/peers: a copy in the arena. */
 size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses);
 
-/* Loop thread. One more address to join the cluster by ("host:port"). CO_UNSUPPORTED: this server is alone by configuration. */
-int rpc_join(struct rpc *rpc, const char *address);
+/* One more address to join the cluster by. It is kept once a server there has answered this one's hello; each of a name's addresses gets 2 s for that.
+ * Loop thread; the caller keeps the struct, and the rpc, until `done` (loop thread, once; maybe before rpc_join returns). */
+struct rpc_join {
+    char address[128];                     /* in: "host:port" */
+    /* CO_OK; CO_UNSUPPORTED: this server is alone by configuration; CO_INVALID, CO_IO, CO_TIMEOUT, CO_DENIED, CO_CORRUPT, CO_TOOLARGE: `fault` says why. */
+    void (*done)(struct rpc_join *join, int error);
+    struct fault fault;
+};
+void rpc_join(struct rpc *rpc, struct rpc_join *join);
 
 /* -- the mass-removal brake ----------------------------------------------------------------------------------------- */
 /* What a leader decides by (registry/brake.h). hold_ms 0: off. */

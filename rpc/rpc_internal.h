@@ -34,7 +34,7 @@ struct rpc {
     uv_timer_t cluster_timer;
     void (*peers_stopped)(void *data);
     uint32_t expect;
-    char *folder, *address, *node_name;
+    char *folder, *address, *node_name, *cluster;
     struct { uint64_t id, ms, since_ms; bool up; char node[256]; } heard[PEERS_MAX];   /* when each was heard last; since when it is up or down */
 
     /* Loop thread: the cluster version. */

@@ -173,7 +173,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
     struct rpc *rpc = mem_zalloc(sizeof *rpc);
     rpc->loop = loop;
     rpc->expect = config->expect;
-    rpc->folder = mem_strdup(config->folder), rpc->address = mem_strdup(config->address), rpc->node_name = mem_strdup(config->node_name);
+    rpc->folder = mem_strdup(config->folder), rpc->address = mem_strdup(config->address), rpc->node_name = mem_strdup(config->node_name), rpc->cluster = mem_strdup(config->cluster);
     rpc->news = lease_box_new(leases_news_wake, rpc);
     CHECK(uv_mutex_init(&rpc->peers_lock) == 0);
     rpc->audit = audit_new(rpc, config);
@@ -189,7 +189,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
         coordinates_free(rpc->coordinates);
         lease_box_free(rpc->news);
         uv_mutex_destroy(&rpc->peers_lock);
-        free(rpc->folder), free(rpc->address), free(rpc->node_name);
+        free(rpc->folder), free(rpc->address), free(rpc->node_name), free(rpc->cluster);
         free(rpc);
         return rv;
     }
@@ -216,7 +216,7 @@ static void handle_closed(uv_handle_t *handle) {
     uv_mutex_destroy(&rpc->peers_lock);
     void (*closed)(void *) = rpc->closed;
     void *data = rpc->closed_data;
-    free(rpc->folder), free(rpc->address), free(rpc->node_name);
+    free(rpc->folder), free(rpc->address), free(rpc->node_name), free(rpc->cluster);
     free(rpc);
     closed(data);
 }

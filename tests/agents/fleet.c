@@ -126,7 +126,7 @@ static void agent_begin(struct fleet_loop *at, struct fleet_agent *agent) {
     struct rpc_client_config client = {.cluster = config->datacenter, .node_name = agent->node, .address = address, .node_id = agent->node_id,
                                        .port = SERVER_PORT, .join = config->servers, .no_coordinates = !config->coordinates};
     struct fault fault = {0};
-    if (rpc_client_start(&at->loop, &client, &agent->rpc, &fault) != CO_OK) die(&fault);
+    agent->rpc = rpc_client_start(&at->loop, &client);
     Pb__Node node = PB__NODE__INIT;
     node.name = agent->node, node.id = agent->node_id, node.address = address, node.datacenter = (char *)config->datacenter;
     struct local_config local = {.node = agent->node, .node_id = agent->node_id, .address = address, .datacenter = config->datacenter,

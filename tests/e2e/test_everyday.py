@@ -14,11 +14,59 @@ def joining():
     agent = Agent("-retry-join=" + nobody, server=False, name="a1").start(wait=False)
     until("it answers", lambda: listening(agent))
     told = words(agent, "join", nobody, code=1)
-    check("Error joining address '%s'" % nobody in told and "Failed to join any nodes." in told, told)
+    check("Error joining address '%s'" % nobody in told and "connection refused" in told and "Failed to join any nodes." in told, told)
+    for address, why in not_joined(agent):
+        told = words(agent, "join", address, code=1)
+        check(why in told, "%s: %s" % (address, told))
     check(words(agent, "join", cluster.servers[1].ip) == "Successfully joined cluster by contacting 1 nodes.\n", "joined")
     agent.wait_leader(20)
     check("At least one address" in words(agent, "join", code=1), "an address is wanted")
     until("members", lambda: members(cluster.servers[0]).get("a1") == "alive")
+    told = words(agent, "join", cluster.servers[0].ip, nobody)      # one of several
+    check("Successfully joined cluster by contacting 1 nodes." in told and "Error joining address '%s'" % nobody in told, told)
+
+
+def not_joined(agent):
+    """Something that listens is not yet a server of this cluster."""
+    silent = socket.create_server((free_address(), 8300))
+    yield silent.getsockname()[0], "no answer"
+    silent.close()
+    yield agent.ip + ":8500", "Error joining"          # HTTP
+    other = Agent("-server", "-bootstrap-expect=1", "-datacenter=dc2", server=False, name="other").start()
+    yield other.ip, "another cluster (datacenter"
+    other.stop()
+    yield "no-such-host.invalid", "Error joining"
+
+
+def joining_later():
+    """Without an address to join by an agent starts, keeps what is registered with it, and waits."""
+    cluster = Cluster(1).start()
+    agent = Agent(server=False, name="a1").start(wait=False)
+    until("it answers", lambda: listening(agent))
+    check("waits for `coord join" in agent.log(), agent.log())
+    agent.put("/v1/agent/service/register", {"Name": "web"})
+    check(agent.get("/v1/agent/services")[2]["web"]["Service"] == "web", "kept")
+    words(agent, "join", cluster.servers[0].ip)
+    until("delivered", lambda: [s["Node"] for s in cluster.servers[0].get("/v1/catalog/service/web")[2]] == ["a1"])
+
+
+def peers(agent):
+    return [s["Node"] for s in agent.get("/v1/operator/raft/configuration")[2]["Servers"]]
+
+
+def dead_servers():
+    """force-leave of a server that failed takes it out of Raft, too; of one that lives, nothing."""
+    cluster = Cluster().start()
+    leader, (gone, other) = cluster.leader(), cluster.followers()
+    until("members", lambda: sorted(members(other)) == ["s1", "s2", "s3"])
+    words(other, "force-leave", gone.name)
+    check(sorted(peers(leader)) == ["s1", "s2", "s3"], "one that lives is left alone")
+    gone.kill()
+    until("failed", lambda: members(leader).get(gone.name) == "failed")
+    words(other, "force-leave", gone.name)
+    check(gone.name not in peers(leader) and len(peers(leader)) == 2, "%r" % peers(leader))
+    until("not a member", lambda: gone.name not in members(other))
+    words(other, "force-leave", gone.name, code=1)
 
 
 def listening(agent):
@@ -178,4 +226,4 @@ def monitoring():
         p.wait()
 
 
-run([joining, leaving, maintenance, reloading, events, monitoring])
+run([joining, joining_later, leaving, dead_servers, maintenance, reloading, events, monitoring])

@@ -763,6 +763,30 @@ Test(restart, a_ttl_that_ended_meanwhile_has_ended) {
     agent_free(agent);
 }
 
+/* Each sign of life is a commit of the file system's journal: only who needs it pays for it. */
+Test(restart, without_ttls_no_sign_of_life_is_written) {
+    struct agent *agent = agent_new(true);
+    register_service(agent, "{\"Name\":\"a\",\"Check\":{\"CheckID\":\"c\",\"TTL\":\"5s\"}}");
+    register_service(agent, "{\"Name\":\"b\"}");
+    cr_assert_eq(wait_synced(agent, 10000), CO_OK);
+    char path[120];
+    struct stat status;
+    snprintf(path, sizeof path, "%s/local/definitions", agent->folder);
+    struct timespec past[2] = {{.tv_sec = 1000000}, {.tv_sec = 1000000}};
+    cr_assert_eq(utimensat(AT_FDCWD, path, past, 0), 0);
+    UNTIL(stat(path, &status) == 0 && status.st_mtim.tv_sec > 1000000);
+    cr_assert_eq(local_service_deregister(agent->local, slice_text("a")), CO_OK);
+    UNTIL(saved(agent, 's') == 1);
+    cr_assert_eq(wait_synced(agent, 10000), CO_OK);
+    cr_assert_eq(utimensat(AT_FDCWD, path, past, 0), 0);
+    uint64_t until_ms = clock_mono_ms() + 2500; /* two and a half ticks: no beat is under way any more after the first half */
+    UNTIL(clock_mono_ms() > until_ms - 1250);
+    cr_assert_eq(utimensat(AT_FDCWD, path, past, 0), 0);
+    UNTIL(clock_mono_ms() > until_ms);
+    cr_assert(stat(path, &status) == 0 && status.st_mtim.tv_sec == 1000000);
+    agent_free(agent);
+}
+
 Test(restart, deregistered_while_away_stays_gone) {
     struct agent *agent = agent_new(true);
     register_service(agent, "{\"Name\":\"a\",\"Check\":{\"TTL\":\"60s\"}}");

@@ -223,8 +223,7 @@ static void open_world(struct world *world) {
     const char *join[] = {world->fakes[0].address, NULL};
     struct rpc_client_config config = {.cluster = "dc1", .node_name = "agent", .address = "127.0.0.1", .no_coordinates = true,
                                        .node_id = "77777777-0000-4000-8000-000000000000", .port = 8300, .join = join};
-    struct fault fault = {0};
-    cr_assert_eq(rpc_client_start(&world->loop, &config, &world->rpc, &fault), CO_OK);
+    world->rpc = rpc_client_start(&world->loop, &config);
 }
 static void agent_closed(void *data) { ((struct world *)data)->rpc = NULL; }
 static bool stopped(struct world *world) {

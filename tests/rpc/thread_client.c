@@ -46,10 +46,9 @@ static void *agent_main(void *data) {
     struct agent *agent = data;
     struct rpc_client_config config = {.cluster = "dc1", .node_name = "agent", .address = "127.0.0.1", .node_id = "77777777-0000-4000-8000-000000000000",
                                        .port = 8300, .join = agent->join, .dns_queries = agent->dns_queries};
-    struct fault fault = {0};
     CHECK(uv_loop_init(&agent->loop) == 0 && uv_async_init(&agent->loop, &agent->stop, on_stop) == 0);
     agent->stop.data = agent;
-    CHECK(rpc_client_start(&agent->loop, &config, &agent->rpc, &fault) == CO_OK);
+    agent->rpc = rpc_client_start(&agent->loop, &config);
     uv_barrier_wait(&agent->ready);
     uv_run(&agent->loop, UV_RUN_DEFAULT);
     CHECK(uv_loop_close(&agent->loop) == 0);

@@ -1,0 +1,56 @@
+/* Inside agents.h: agents.c (connections, what is asked and told), agents_fetch.c (reads). Loop thread. */
+#ifndef COORD_RPC_AGENTS_INTERNAL_H
+#define COORD_RPC_AGENTS_INTERNAL_H
+
+#include "base/list.h"
+#include "base/mailbox.h"
+#include "rpc/agents.h"
+#include "rpc/hello.h"
+#include "rpc/link.h"
+
+#define AGENTS_BUCKETS       4096
+#define AGENTS_ASKED_BUCKETS 16384
+
+struct agent {
+    struct agents *agents;
+    struct agent *chain; /* in its bucket */
+    struct list link;    /* in agents->all */
+    struct list unsent;  /* in agents->unsent, or by itself */
+    struct list fetches; /* struct asked */
+    struct list held;    /* those whose large answer goes out piece by piece, each in turn */
+    size_t fetch_count, held_bytes;
+    struct link *wire;
+    uint64_t number; /* of this connection; never given twice */
+    uint64_t heard_ms;
+    uint64_t received, delivered, taken_ms; /* as link.h counts them, when last looked; taken_ms: when it took some of what is held */
+    char node[HELLO_NODE_MAX + 1];
+};
+
+struct agents {
+    struct rpc *rpc;
+    struct forwarding *forwarding;
+    struct agent *buckets[AGENTS_BUCKETS];
+    struct asked *asked[AGENTS_ASKED_BUCKETS];
+    struct list all, unsent;
+    size_t count, asked_count;
+    uint64_t last_number, ticked_ms;
+    uv_async_t wake;
+    uv_timer_t timer;
+    struct mailbox answered; /* struct asked; from any thread */
+    struct buffer servers;   /* as told last: packed */
+    bool stopping;
+    unsigned closing;
+    void (*closed)(void *data);
+    void *closed_data;
+};
+
+void agent_tell(struct agent *agent, uint8_t type, const ProtobufCMessage *message);      /* with the next flush */
+
+void agents_fetch_init(void);
+void agents_fetch(struct agent *agent, const Pb__PeerFetch *ask);
+void agents_fetch_end(struct agent *agent, uint64_t number);           /* its answer is not wanted any more */
+void agents_fetch_answered(struct agents *agents);                     /* takes what other threads have answered */
+void agents_fetch_pieces(struct agent *agent);                         /* sends more of what is held, as far as there is room */
+void agents_fetch_down(struct agent *agent);
+
+#endif
