@@ -88,7 +88,7 @@ static void ask(struct follows *follows, struct follower *follower, unsigned whi
     CHECK(uv_mutex_init(&question->lock) == 0);
     question->local = follows->local;
     question->fetch = (struct rpc_fetch){
-        .type = types[which], .freshness = RPC_STALE, .index = index, .wait_ms = WAIT_MS, .done = on_fetched};
+        .type = types[which], .freshness = RPC_STALE, .background = true, .index = index, .wait_ms = WAIT_MS, .done = on_fetched};
     follower->parts[which].out = question;
     rpc_fetch(follows->local->rpc, &question->fetch, &request.base);
 }

@@ -27,6 +27,11 @@ void agent_tell(struct agent *agent, uint8_t type, const ProtobufCMessage *messa
     if (list_empty(&agent->unsent)) list_append(&agent->agents->unsent, &agent->unsent);
 }
 
+static void agent_tell_bare(struct agent *agent, uint8_t type) {
+    link_send(agent->wire, type, (struct slice){0});
+    if (list_empty(&agent->unsent)) list_append(&agent->agents->unsent, &agent->unsent);
+}
+
 static void flush_all(struct agents *agents) {
     LIST_FOREACH_SAFE(item, next, &agents->unsent) {
         struct agent *agent = LIST_ENTRY(item, struct agent, unsent);
@@ -56,9 +61,13 @@ void agents_tell(struct agents *agents, uint64_t number, uint8_t type, const Pro
     flush_all(agents);
 }
 
+/* What a frame asks for may be done before that frame is left: then nobody has to be woken. */
+static _Thread_local struct agents *in_frame;
+
 static void wake(void *data) {
     struct agents *agents = data;
-    uv_async_send(&agents->wake);
+    if (in_frame == agents) agents->done_in_frame = true;
+    else uv_async_send(&agents->wake);
 }
 
 /* Not what servers decide among themselves: versions, removed servers, restores. */
@@ -82,7 +91,7 @@ static void command(void *data, struct node_proposal *proposal) {
 
 static void renew(void *data, struct rpc_renew *renew) {
     struct agents *agents = data;
-    rpc_renew(agents->rpc, renew);
+    leases_renew_now(agents->rpc, renew);
 }
 
 /* -- coordinates --------------------------------------------------------------------------------------------------------- */
@@ -99,13 +108,10 @@ static void answer_echo(struct agent *agent, struct slice payload) {
 }
 
 /* -- connections ------------------------------------------------------------------------------------------------------- */
-static void on_frame(void *data, struct link *wire, uint8_t type, struct slice payload) {
-    struct agent *agent = data;
+/* False: it is none that client agents send. */
+static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) {
     struct agents *agents = agent->agents;
     const uint8_t *bytes = (const uint8_t *)payload.data;
-    (void)wire;
-    agent->heard_ms = clock_mono_ms();
-    if (agents->stopping) return;
     if (type == PEER_FETCH) {
         Pb__PeerFetch *ask = pb__peer_fetch__unpack(NULL, payload.size, bytes);
         if (ask) agents_fetch(agent, ask), pb__peer_fetch__free_unpacked(ask, NULL);
@@ -118,15 +124,32 @@ static void on_frame(void *data, struct link *wire, uint8_t type, struct slice p
         Pb__Coordinate *record = pb__coordinate__unpack(NULL, payload.size, bytes);
         if (record) (void)rpc_coordinate_put(agents->rpc, record), pb__coordinate__free_unpacked(record, NULL);
     } else if (type == PEER_PING) {
-        link_send(agent->wire, PEER_PING, (struct slice){0});
-        if (list_empty(&agent->unsent)) list_append(&agents->unsent, &agent->unsent);
-    } else if (agents_operator_frame(agents->rpc, agent->number, type, payload) ||
-               agents_backup_frame(agents->rpc, agent->number, agent->node, type, payload)) {
-        /* answered by agents_tell */
-    } else if ((type != PEER_WRITES && type != PEER_RENEW) || !forwarding_frame(agents->forwarding, agent->number, type, payload, agent->heard_ms)) {
+        if (payload.size == 0) agent_tell_bare(agent, PEER_PING);      /* else PEER_TOUCH */
+    } else if (type == PEER_WRITES || type == PEER_RENEW) {
+        return forwarding_frame(agents->forwarding, agent->number, type, payload, agent->heard_ms);
+    } else {
+        return agents_operator_frame(agents->rpc, agent->number, type, payload) ||
+               agents_backup_frame(agents->rpc, agent->number, agent->node, type, payload);
+    }
+    return true;
+}
+
+static void on_frame(void *data, struct link *wire, uint8_t type, struct slice payload) {
+    struct agent *agent = data;
+    struct agents *agents = agent->agents;
+    (void)wire;
+    agent->heard_ms = clock_mono_ms();
+    if (agents->stopping) return;
+    in_frame = agents;
+    bool known = take_frame(agent, type, payload);
+    in_frame = NULL;
+    if (!known) {
         log_warn("agents", "a frame that client agents do not send type=%u node=%s", type, agent->node);
         link_close(agent->wire);
-        return;
+    }
+    if (agents->done_in_frame) {
+        agents->done_in_frame = false;
+        forwarding_woken(agents->forwarding);
     }
     flush_all(agents);
 }

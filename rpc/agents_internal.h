@@ -38,7 +38,7 @@ struct agents {
     uv_timer_t timer;
     struct mailbox answered; /* struct asked; from any thread */
     struct buffer servers;   /* as told last: packed */
-    bool stopping;
+    bool stopping, done_in_frame;
     unsigned closing;
     void (*closed)(void *data);
     void *closed_data;

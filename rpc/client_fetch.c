@@ -37,7 +37,7 @@ static struct client_fetch **find(struct client *client, uint64_t number) {
 /* It is over; the struct is the caller's again. */
 static void end(struct client *client, struct client_fetch *impl, int error, const struct rpc_fetched *fetched) {
     *find(client, impl->number) = impl->chain;
-    client->fetch_count--;
+    client->fetch_count -= !fetch_of(impl)->background;
     list_remove(&impl->link);
     struct buffer pieces = impl->pieces;
     free(impl->request);
@@ -156,7 +156,7 @@ static void taken(struct client *client, struct client_mail *mail) {
     struct client_fetch **at = find(client, impl->number);
     impl->chain = *at;
     *at = impl;
-    client->fetch_count++;
+    client->fetch_count += !fetch_of(impl)->background;
     list_append(&client->unsent, &impl->link);
     if (client->stopping) end(client, impl, CO_CLOSED, NULL);
     else if (client->current) send_one(client, impl, clock_mono_ms());

@@ -43,9 +43,10 @@ struct client_conn {
     uint64_t number;                   /* of this connection; never given twice */
     uint64_t server_id;
     unsigned protocol;                 /* the version that both speak */
-    uint64_t since_ms, heard_ms, asked_ms, pinged_ms;      /* asked_ms: the oldest question whose answer is due soon; pinged_ms: unanswered; 0: none */
+    uint64_t since_ms, heard_ms, alive_ms;                 /* alive_ms: heard, or a touch acknowledged */
+    uint64_t asked_ms, pinged_ms, touched_ms;              /* asked_ms: the oldest question whose answer is due soon; of the ping and touch under way; 0: none */
     uint64_t leave_ms;                 /* it knows no leader, and is left from then on if another does; 0: it knows one */
-    uint64_t received, delivered, ping_at;                 /* as link.h counts them; ping_at: where the ping lies that is unanswered */
+    uint64_t received, delivered, ping_at, touch_at;       /* as link.h counts them; where these two lie */
     bool greeted, draining;
 };
 
@@ -84,7 +85,7 @@ struct client {
     struct list renewals;              /* likewise: struct client_renewal */
 
     struct list unsent;                /* fetches for a connection */
-    size_t fetch_count;                /* these, and those that a server has */
+    size_t fetch_count;                /* these, and those that a server has; without those of the background */
     struct client_fetch *fetches[CLIENT_FETCH_BUCKETS];
     struct client_cache *cache;
     struct mirror *mirror;

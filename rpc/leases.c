@@ -100,13 +100,24 @@ void rpc_renew(struct rpc *rpc, struct rpc_renew *renew) {
     if (mailbox_put(&rpc->renewals, &impl->mail)) uv_async_send(&rpc->wake);
 }
 
+static void renew_or_send(struct rpc *rpc, struct rpc_renew *renew) {
+    if (rpc->stopping) renew->done(renew, CO_CLOSED);
+    else lease_keeper_renew(rpc->leases, renew, false, clock_mono_ms());
+}
+
+void leases_renew_now(struct rpc *rpc, struct rpc_renew *renew) {
+    impl_of(renew)->rpc = rpc;
+    renew_or_send(rpc, renew);
+    if (rpc->stopping) return;
+    send_held(rpc);
+    rearm(rpc);
+}
+
 static void take_renewals(struct rpc *rpc) {
     for (struct mail *mail = mailbox_take(&rpc->renewals), *next; mail; mail = next) {
         next = mail->next;
         struct renew_impl *impl = CONTAINER_OF(mail, struct renew_impl, mail);
-        struct rpc_renew *renew = CONTAINER_OF((char *)impl, struct rpc_renew, impl);
-        if (rpc->stopping) renew->done(renew, CO_CLOSED);
-        else lease_keeper_renew(rpc->leases, renew, false, clock_mono_ms());
+        renew_or_send(rpc, CONTAINER_OF((char *)impl, struct rpc_renew, impl));
     }
     if (!rpc->stopping) send_held(rpc);
 }

@@ -13,6 +13,7 @@
 #define HEAD 5
 #define READ_ROOM (64 * 1024)
 #define SHORT_BYTES (128 * 1024)
+#define TRY_BYTES (16 * 1024)
 
 struct link {
     uv_tcp_t tcp;
@@ -128,14 +129,29 @@ void link_send(struct link *link, uint8_t type, struct slice payload) {
     link_frame_end(link);
 }
 
+static void sent(struct link *link) {
+    if (link->sending.capacity > (1 << 20)) buffer_free(&link->sending);
+}
+
 static void written(uv_write_t *write, int status) {
     struct link *link = write->data;
     link->writing = false;
-    if (link->sending.capacity > (1 << 20)) buffer_free(&link->sending);
+    sent(link);
     if (link->closing) return;
     if (status != 0) { end_io(link, status); return; }
     link_flush(link);
     if (!link->writing && !link->closing && link->callbacks.drained) link->callbacks.drained(link->data, link);
+}
+
+/* At once, as far as the kernel takes it: a write request of libuv's costs two more system calls and a turn of the loop. Large ones go by a request
+ * where somebody wants to hear of room (`drained`): nobody waits for it behind less. */
+static int try_now(struct link *link, size_t *taken) {
+    uv_buf_t bytes = uv_buf_init(link->sending.data, (unsigned)link->sending.size);
+    *taken = 0;
+    if (link->callbacks.drained && link->sending.size > TRY_BYTES) return 0;
+    int rv = uv_try_write((uv_stream_t *)&link->tcp, &bytes, 1);
+    if (rv > 0) *taken = (size_t)rv;
+    return rv == UV_EAGAIN || rv > 0 ? 0 : rv;
 }
 
 void link_flush(struct link *link) {
@@ -144,14 +160,19 @@ void link_flush(struct link *link) {
     link->sending = link->out;
     link->out = empty;
     link->out.size = 0;
-    uv_buf_t bytes = uv_buf_init(link->sending.data, (unsigned)link->sending.size);
-    link->write.data = link;
-    link->writing = true;
     link->flushed += link->sending.size;
-    if (uv_write(&link->write, (uv_stream_t *)&link->tcp, &bytes, 1, written) != 0) {
-        link->writing = false;
-        end(link, CO_IO);
+    size_t taken;
+    int rv = try_now(link, &taken);
+    if (rv == 0 && taken < link->sending.size) {
+        uv_buf_t bytes = uv_buf_init(link->sending.data + taken, (unsigned)(link->sending.size - taken));
+        link->write.data = link;
+        link->writing = true;
+        rv = uv_write(&link->write, (uv_stream_t *)&link->tcp, &bytes, 1, written);
+        if (rv != 0) link->writing = false;
+    } else if (rv == 0) {
+        sent(link);
     }
+    if (rv != 0) end_io(link, rv);
 }
 
 size_t link_backlog(const struct link *link) { return link->out.size + (link->writing ? link->sending.size : 0); }

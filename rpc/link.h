@@ -23,7 +23,7 @@ struct link_callbacks {
     /* It ended by itself (CO_IO, CO_TIMEOUT, CO_CORRUPT: not our protocol, CO_TOOLARGE) or by link_close (CO_CLOSED). Called exactly
      * once; the link is freed when it returns. */
     void (*closed)(void *data, struct link *link, int error);
-    /* The kernel has taken what was queued: there is room for more. NULL: not wanted. */
+    /* The kernel has taken what was queued, 16 KiB or more at once: there is room for more. NULL: not wanted. */
     void (*drained)(void *data, struct link *link);
 };
 

@@ -63,6 +63,7 @@ struct rpc_fetch {
     const struct query_type *type;
     enum rpc_freshness freshness;
     bool unkept;                           /* client agents: its answer is neither kept for the time without servers, nor one of then given */
+    bool background;                       /* client agents: nobody waits for it, the loss of a silent server may be noticed a second later */
     uint64_t index, wait_ms;
     /* Exactly once, on another thread; short. CO_OK, CO_NOLEADER, CO_FENCED, CO_TIMEOUT, CO_CLOSED (cancelled, or the end), CO_BUSY (too many),
      * CO_CORRUPT, CO_TOOLARGE (a result of more than 512 MiB), CO_UNSUPPORTED (the server does not know this query). `fetched` is NULL with an error. */

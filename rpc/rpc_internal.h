@@ -89,6 +89,7 @@ void leases_free(struct rpc *rpc);
 void leases_wake_cb(uv_async_t *async);
 void leases_timer_cb(uv_timer_t *timer);
 void leases_news_wake(void *data);
+void leases_renew_now(struct rpc *rpc, struct rpc_renew *renew);       /* rpc_renew for who is on the loop thread: no wake-up */
 void leases_renew_here(struct rpc *rpc, struct rpc_renew *renew);      /* this server leads, or answers CO_NOLEADER */
 void server_members_note(struct rpc *rpc);                             /* loop thread: for readers on other threads, and the metric */
 /* rpc/server_peers.c */

@@ -90,6 +90,26 @@ def their_server_is_cut_off(cluster, agents):
     cluster.heal()
 
 
+def their_server_vanishes(cluster, agents):
+    """From everybody, without a word, while the agent only waits for a change: it hears of that change through another server."""
+    leader = cluster.leader()
+    agent = next(a for a in agents if a.server() and a.server() is not leader)
+    victim = agent.server()
+    do(agent, "/v1/kv/vanish", "1")
+    index = int(ask(agent, "GET", "/v1/kv/vanish")[1]["X-Consul-Index"])
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        waits = pool.submit(lambda: ask(agent, "GET", "/v1/kv/vanish?raw&wait=60s&index=%d" % index, timeout=70))
+        until("it waits", lambda: metric(victim, "coord_rpc_agent_fetches") > 0)
+        begun = now()
+        cluster.cut([victim], [s for s in cluster.servers if s is not victim] + agents)
+        do(leader, "/v1/kv/vanish", "2")
+        check(waits.result()[2] == b"2", "woken")
+        took = now() - begun
+    print("its server vanished: it heard of a change after %.2f s" % took, flush=True)
+    check(took < 1.5 + ROOM, "%.2f s" % took)
+    cluster.heal()
+
+
 class Waiting:
     """Blocking queries at one agent, each on a key of its own, one connection each. Written down: what came, when."""
 
@@ -248,6 +268,8 @@ def main():
         their_server_dies(cluster, agents)
         if cluster.hub:
             their_server_is_cut_off(cluster, agents)
+            ready(agents)
+            their_server_vanishes(cluster, agents)
         returned = now()
         old_backup(cluster, agents)
         # A sanitizer's build may have been late for its own server at first.
