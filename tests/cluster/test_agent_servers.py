@@ -97,13 +97,14 @@ def their_server_vanishes(cluster, agents):
     victim = agent.server()
     do(agent, "/v1/kv/vanish", "1")
     index = int(ask(agent, "GET", "/v1/kv/vanish")[1]["X-Consul-Index"])
+    before = metric(victim, "coord_rpc_agent_fetches")
     with concurrent.futures.ThreadPoolExecutor() as pool:
         waits = pool.submit(lambda: ask(agent, "GET", "/v1/kv/vanish?raw&wait=60s&index=%d" % index, timeout=70))
-        until("it waits", lambda: metric(victim, "coord_rpc_agent_fetches") > 0)
+        until("it waits", lambda: metric(victim, "coord_rpc_agent_fetches") > before)
         begun = now()
         cluster.cut([victim], [s for s in cluster.servers if s is not victim] + agents)
         do(leader, "/v1/kv/vanish", "2")
-        check(waits.result()[2] == b"2", "woken")
+        check(waits.result()[2] == "2", "woken: %r" % (waits.result(),))
         took = now() - begun
     print("its server vanished: it heard of a change after %.2f s" % took, flush=True)
     check(took < 1.5 + ROOM, "%.2f s" % took)
