@@ -470,6 +470,8 @@ void shards_stop(struct worker *worker) {
         free(worker->shards[i]);
     }
     worker->shard_count = 0;
+    list_init(&worker->runnable); /* what is still woken finds none of them */
+    list_init(&worker->later);
     LIST_FOREACH_SAFE(link, next, &worker->closed) {
         list_remove(link);
         free(LIST_ENTRY(link, struct connection, link));
