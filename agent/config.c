@@ -14,6 +14,7 @@
 #include "base/json_in.h"
 #include "registry/lease.h"
 #include "registry/reconnect.h"
+#include "rpc/address.h"
 
 #define FILE_MOST ((size_t)16 << 20)
 #define SECOND    INT64_C(1000000000)
@@ -301,9 +302,20 @@ static int read_reconnect(struct config *config, struct fault *fault) {
     return CO_OK;
 }
 
+static int check_join(const struct config_texts *addresses, const char *key, struct fault *fault) {
+    char address[ADDRESS_MAX];
+    for (size_t i = 0; i < addresses->count; i++) {
+        if (!address_complete(addresses->items[i], 8300, address))
+            return fault_set(fault, CO_INVALID, "%s: \"%.100s\" is not an address", key, addresses->items[i]);
+    }
+    return CO_OK;
+}
+
 int config_finish(struct config *config, struct fault *fault) {
     int error = check_bootstrap(config, fault);
     if (error == CO_OK) error = read_reconnect(config, fault);
+    if (error == CO_OK) error = check_join(&config->retry_join, "retry_join", fault);
+    if (error == CO_OK) error = check_join(&config->start_join, "start_join", fault);
     if (error) return error;
     if (!config->data_dir && !config->dev) {
         return fault_set(fault, CO_INVALID, "data_dir: must be given (-data-dir), unless -dev is");

@@ -15,6 +15,9 @@ struct check_shared *check_shared_new(struct check_definition *definition);     
 struct check_shared *check_shared_take(struct check_shared *shared);
 void check_shared_drop(struct check_shared *shared);                            /* NULL allowed */
 
+/* The node's own, by its agent's lease: nobody may define it. */
+#define CHECK_OWN_ID "serfHealth"
+
 /* For a record that nobody defined here: ids, otherwise empty. */
 struct check_definition *check_definition_blank(const char *check_id, const char *service_id);
 

@@ -71,6 +71,5 @@ void sync_item_arrived(struct item *item);                   /* it travels as an
 bool sync_labels(const struct sync *sync);   /* what is written carries by_agent */
 
 #define SYNC_OWN_SERVICE "consul"
-#define SYNC_OWN_CHECK "serfHealth"
 
 #endif

@@ -207,7 +207,7 @@ static void find_strangers(struct sync *sync, const struct catalog_view *view) {
         const char *id = view->checks[i]->check_id, *service_id = view->checks[i]->service_id;
         struct item *service = *service_id ? item_find(&local->services, slice_text(service_id)) : NULL;
         if (labels && !view->checks[i]->by_agent) continue;
-        if (strcmp(id, SYNC_OWN_CHECK) == 0 || item_find(&local->checks, slice_text(id))) continue;
+        if (strcmp(id, CHECK_OWN_ID) == 0 || item_find(&local->checks, slice_text(id))) continue;
         if (service && service->removed) continue; /* goes along with it */
         if (own_service && strcmp(service_id, SYNC_OWN_SERVICE) == 0) continue;
         log_info("health", "removing an unknown check from the catalog id=%s", id);
@@ -220,7 +220,7 @@ static void find_strangers(struct sync *sync, const struct catalog_view *view) {
 
 static void compare_own(struct sync *sync, const struct catalog_view *view) {
     const Pb__RegisterCommand *own = sync_own(sync);
-    const Pb__Check *check = stored_check(view, SYNC_OWN_CHECK);
+    const Pb__Check *check = stored_check(view, CHECK_OWN_ID);
     const Pb__Service *service = stored_service(view, SYNC_OWN_SERVICE);
     sync->node_dirty =
         !view->node || node_hash(view->node, &sync->arena) != node_hash(own->node, &sync->arena) || !check ||

@@ -64,7 +64,7 @@ Pb__RegisterCommand *sync_own(struct sync *sync) {
     }
     static char output[] = "Agent alive and reachable";
     check->node = (char *)local->config.node;
-    check->check_id = (char *)SYNC_OWN_CHECK;
+    check->check_id = (char *)CHECK_OWN_ID;
     check->name = (char *)"Serf Health Status";
     check->status = PB__STATUS__PASSING;
     check->output = (ProtobufCBinaryData){.data = (uint8_t *)output, .len = sizeof output - 1};

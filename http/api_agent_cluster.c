@@ -71,8 +71,10 @@ static void view_force_leave(struct http_request *request, int error, const stru
     const Pb__Member *member = context;      /* NULL: the catalog has none of that name */
     struct slice name = http_path_value(request, "node");
     if (error) { http_reply_error(request, error); return; }
-    const struct rpc_server_state *server = member ? http_server_of(state, member) : server_named(state, name);
-    http_cluster_changed then = member ? deregister : reply_nothing;
+    /* Another agent may have taken a dead server's name: it lives, and stays. */
+    const struct rpc_server_state *server = member ? http_server_of(state, member) : NULL;
+    http_cluster_changed then = member && (server || member->failed) ? deregister : reply_nothing;
+    if (!server) server = server_named(state, name);
     struct rpc_change change = {.type = RPC_REMOVE_SERVER, .id = server ? server->id : 0};
     if (!member && !server) http_reply_text(request, 500, "agent: No node found with name '%.*s'", (int)(name.size < 150 ? name.size : 150), name.data);
     else if (server && !server->connected) http_change_cluster(request, &change, then, member);

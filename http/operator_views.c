@@ -1,6 +1,5 @@
 #include "http/operator_views.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -41,12 +40,18 @@ void http_ask_cluster(struct http_request *request, bool of_leader, http_cluster
     rpc_ask_cluster(http_env(request)->rpc, &asking->ask);
 }
 
+/* "IP:port" or "[IP]:port" of this IP. */
+static bool is_at(const char *address, const char *ip) {
+    const char *colon = strrchr(address, ':');
+    size_t size = colon ? (size_t)(colon - address) : 0, bracket = size > 2 && address[0] == '[';
+    return size > 2 * bracket && slice_is(slice_make(address + bracket, size - 2 * bracket), ip);
+}
+
 const struct rpc_server_state *http_server_of(const struct rpc_cluster_state *state, const Pb__Member *member) {
-    char address[sizeof state->servers->address];
-    snprintf(address, sizeof address, strchr(member->address, ':') ? "[%s]:%u" : "%s:%u", member->address, member->server_port);
     for (size_t i = 0; state && i < state->count; i++) {
         const struct rpc_server_state *server = &state->servers[i];
-        if (server->node[0] ? strcmp(server->node, member->name) == 0 : strcmp(server->address, address) == 0) return server;
+        bool named = server->node[0] ? strcmp(server->node, member->name) == 0 : member->server_port != 0;
+        if (named && is_at(server->address, member->address)) return server;
     }
     return NULL;
 }

@@ -11,7 +11,7 @@
 typedef void (*http_cluster_view)(struct http_request *request, int error, const struct rpc_cluster_state *state, const void *context);
 void http_ask_cluster(struct http_request *request, bool of_leader, http_cluster_view view, const void *context);
 
-/* The server that a member of the catalog is: by its name, or where that is not known by its address. NULL: none; `state` may be NULL. */
+/* The server that a member of the catalog is: by its address, and its name where that is known. NULL: none; `state` may be NULL. */
 const struct rpc_server_state *http_server_of(const struct rpc_cluster_state *state, const Pb__Member *member);
 
 /* Changes it as rpc_change does; then `view`, on the worker, must reply. What fails is replied here. `change` is copied. */

@@ -5,6 +5,12 @@
 #include <string.h>
 #include <uv.h>
 
+static bool is_port(const char *text) {
+    size_t size = strlen(text), digits = strspn(text, "0123456789");
+    unsigned long port = size > 0 && digits == size ? strtoul(text, NULL, 10) : 0;
+    return port >= 1 && port <= UINT16_MAX;
+}
+
 bool address_complete(const char *text, uint16_t port, char out[ADDRESS_MAX]) {
     const char *first = strchr(text, ':'), *last = strrchr(text, ':');
     bool v6 = first && first != last && text[0] != '[';
@@ -12,7 +18,8 @@ bool address_complete(const char *text, uint16_t port, char out[ADDRESS_MAX]) {
     int size = v6         ? snprintf(out, ADDRESS_MAX, "[%s]:%u", text, port)
                : has_port ? snprintf(out, ADDRESS_MAX, "%s", text)
                           : snprintf(out, ADDRESS_MAX, "%s:%u", text, port);
-    return size < ADDRESS_MAX;
+    char host[ADDRESS_MAX], number[8];
+    return size < ADDRESS_MAX && address_split(out, host, number) && is_port(number);
 }
 
 bool address_split(const char *name, char host[ADDRESS_MAX], char port[8]) {

@@ -9,7 +9,7 @@
 
 #define ADDRESS_MAX 128
 
-/* "host", "host:port", "::1", "[::1]", "[::1]:port" -> with a port, `port` when it names none. False: too long. */
+/* "host", "host:port", "::1", "[::1]", "[::1]:port" -> with a port, `port` when it names none. False: too long, no host, or not a port. */
 bool address_complete(const char *text, uint16_t port, char out[ADDRESS_MAX]);
 /* "host:port", "[v6]:port" -> host and port. */
 bool address_split(const char *name, char host[ADDRESS_MAX], char port[8]);

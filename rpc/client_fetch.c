@@ -61,7 +61,8 @@ static bool end_with_kept(struct client *client, struct client_fetch *impl, uint
 
 static void wait_on(struct client *client, struct client_fetch *impl, uint64_t now_ms) {
     if (now_ms - client->lost_ms >= CLIENT_REACH_MS && end_with_kept(client, impl, now_ms)) return;
-    uint64_t last_ms = impl->begun_ms + RPC_LEADER_WAIT_MS;
+    bool nobody = list_empty(&client->servers) && fetch_of(impl)->index == 0;      /* to look for, before `coord join` */
+    uint64_t last_ms = impl->begun_ms + (nobody ? 0 : RPC_LEADER_WAIT_MS);
     if (now_ms >= last_ms && now_ms >= impl->until_ms) end(client, impl, CO_NOLEADER, NULL);
 }
 

@@ -17,6 +17,7 @@
 #define ASK_AGAIN_MS      200   /* no answer for so long: are you there? */
 #define IDLE_MS           400   /* somebody waits, nothing heard or acknowledged for so long: is its host there? */
 #define UNHEARD_MS        5000  /* nothing heard for so long: are you there? */
+#define WAITING_MS        1200  /* likewise while somebody waits */
 #define IDLE_SILENT_MS    1000  /* no answer, but nobody waits for one: it may be busy */
 #define LOST_AGAIN_MS     1000  /* a connection that was lost is not made again before */
 #define DRAIN_MOST_MS     10000
@@ -251,7 +252,7 @@ static bool is_silent(const struct client_conn *conn, uint64_t now_ms) {
  * there and both ways are open. */
 static void speak(struct client *client, struct client_conn *conn, uint64_t now_ms) {
     bool ask = conn->asked_ms && now_ms - conn->asked_ms >= ASK_AGAIN_MS;
-    bool ping = !conn->pinged_ms && (ask || now_ms - conn->heard_ms >= UNHEARD_MS);
+    bool ping = !conn->pinged_ms && (ask || now_ms - conn->heard_ms >= (client->fetch_count ? WAITING_MS : UNHEARD_MS));
     bool touch = !conn->touched_ms && client->fetch_count && now_ms - conn->alive_ms >= IDLE_MS;
     if (!ping && (!touch || conn->pinged_ms)) return;
     if (!conn->touched_ms) conn->delivered = link_delivered(conn->wire);

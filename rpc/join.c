@@ -62,18 +62,19 @@ static void take_hello(struct join_work *work, struct slice payload) {
     char why[HELLO_WHY];
     if (!hello) because(work, CO_CORRUPT, "no server of this kind answers there");
     else if (hello_judge(&self, hello, &terms, why) != HELLO_OK) because(work, CO_DENIED, why);
+    else if (terms.protocol < HELLO_VERSION_AGENT) because(work, CO_UNSUPPORTED, "it is too old for client agents");
     else work->joined = true;
     if (hello) pb__peer_hello__free_unpacked(hello, NULL);
 }
 
 static void on_frame(void *data, struct link *wire, uint8_t type, struct slice payload) {
     struct join_work *work = data;
-    char text[HELLO_WHY];
+    char text[HELLO_WHY + 32];
     if (work->joined) return;
     if (type == PEER_HELLO) {
         take_hello(work, payload);
     } else if (type == PEER_REFUSED) {
-        snprintf(text, sizeof text, "%.*s", (int)(payload.size < sizeof text ? payload.size : sizeof text - 1), payload.data);
+        snprintf(text, sizeof text, "it refuses this agent: %.*s", (int)(payload.size < HELLO_WHY ? payload.size : HELLO_WHY), payload.data);
         because(work, CO_DENIED, text);
     } else {
         because(work, CO_CORRUPT, "no server of this kind answers there");
@@ -88,7 +89,8 @@ static void on_closed(void *data, struct link *wire, int error) {
     int cause = link_cause(wire);
     work->wire = NULL;
     uv_timer_stop(&work->timer);
-    if (error != CO_CLOSED && !work->joined) because(work, error, cause == UV_EOF ? "the connection was ended from there" : cause ? uv_strerror(cause) : co_strerror(error));
+    if (error == CO_TOOLARGE) because(work, CO_CORRUPT, "no server of this kind answers there");
+    else if (error != CO_CLOSED && !work->joined) because(work, error, cause == UV_EOF ? "the connection was ended from there" : cause ? uv_strerror(cause) : co_strerror(error));
     if (work->joined || !work->next) finish(work);
     else dial(work);
 }

@@ -45,6 +45,15 @@ def check(condition, what):
         raise AssertionError(what)
 
 
+def settings(**keys):
+    """-config-file=, with keys of "coord"."""
+    handle, path = tempfile.mkstemp(prefix="coord-e2e-", suffix=".json")
+    with os.fdopen(handle, "w") as f:
+        json.dump({"coord": keys}, f)
+    atexit.register(os.remove, path)
+    return "-config-file=" + path
+
+
 class Agent:
     """One `coord agent`. Its data folder outlives kill() and stop()."""
 

@@ -2,19 +2,11 @@
 """The mass-removal brake: four hosts die at once and take a service with them. Its instances come back into answers, marked, until the hold
 is over, while the catalog tells the truth; a change of leader and the return of a host meanwhile change what they should and no more."""
 import atexit, json, os, tempfile, threading, time
-from coordtest import SLOW, Agent, Cluster, check, run, until
+from coordtest import SLOW, Agent, Cluster, check, run, settings, until
 
 now = time.monotonic
 HOLD = 12.0 * SLOW
 SERVICES = {"web": (3, 4), "nine": (3, 3), "pair": (5, 2)}      # instances on each of so many of the agents
-
-
-def settings(**keys):
-    handle, path = tempfile.mkstemp(prefix="coord-e2e-", suffix=".json")
-    with os.fdopen(handle, "w") as f:
-        json.dump({"coord": keys}, f)
-    atexit.register(os.remove, path)
-    return "-config-file=" + path
 
 
 def answer(server, service, query=""):

@@ -1,6 +1,6 @@
 """Everyday work on any agent: join, leave, force-leave, maintenance, reload, on servers and client agents alike."""
 import base64, json, os, re, signal, socket, subprocess, threading
-from coordtest import COORD, SLOW, Agent, Cluster, check, free_address, run, until
+from coordtest import COORD, SLOW, Agent, Cluster, check, free_address, run, settings, until
 from test_client_agent import client_agent, rows, words
 
 
@@ -67,6 +67,32 @@ def dead_servers():
     check(gone.name not in peers(leader) and len(peers(leader)) == 2, "%r" % peers(leader))
     until("not a member", lambda: gone.name not in members(other))
     words(other, "force-leave", gone.name, code=1)
+
+
+def a_dead_servers_name():
+    """Another agent has taken the name of a server that died: it lives, and stays, when the server is taken out."""
+    cluster = Cluster(3, settings(node_lease_ttl="2s")).start()
+    gone = cluster.followers()[0]
+    heir = cluster.agent(gone.name, settings(node_lease_ttl="2s")).start(wait=False)
+    until("it waits", lambda: "another agent has this node's name" in heir.log())
+    gone.kill()
+    server = cluster.leader()
+    heir.put("/v1/agent/service/register", {"Name": "web"})
+    until("it has the name", lambda: [s["Address"] for s in server.get("/v1/catalog/service/web")[2]] == [heir.ip], 20)
+    words(server, "force-leave", gone.name)
+    check(gone.name not in peers(server), "%r" % peers(server))
+    check([s["Address"] for s in server.get("/v1/catalog/service/web")[2]] == [heir.ip], "its service stays")
+    until("alive", lambda: members(server).get(heir.name) == "alive")
+
+
+def the_nodes_own_check():
+    """serfHealth is the agent's lease: nobody registers another one by that name."""
+    agent = Agent().start()
+    for check_in in ({"ID": "serfHealth", "Name": "mine", "TTL": "1h"}, {"Name": "serfHealth", "TTL": "1h"}):
+        status, _, text = agent.request("PUT", "/v1/agent/check/register", check_in)
+        check(status == 400 and b"the node's own" in text, "%d %r" % (status, text))
+    status, _, text = agent.request("PUT", "/v1/agent/service/register", {"Name": "w", "Check": {"CheckID": "serfHealth", "TTL": "1h"}})
+    check(status == 400 and b"the node's own" in text, "%d %r" % (status, text))
 
 
 def listening(agent):
@@ -226,4 +252,4 @@ def monitoring():
         p.wait()
 
 
-run([joining, joining_later, leaving, dead_servers, maintenance, reloading, events, monitoring])
+run([joining, joining_later, leaving, dead_servers, a_dead_servers_name, the_nodes_own_check, maintenance, reloading, events, monitoring])

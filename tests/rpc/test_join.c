@@ -117,7 +117,7 @@ Test(join, a_refusal_is_told_as_it_was_said) {
     open_world(&world);
     world.fake.refuses = "it belongs to another cluster (datacenter dc1, not dc2)";
     join(&world, world.fake.address);
-    is_answered(&world, CO_DENIED, "it belongs to another cluster (datacenter dc1, not dc2)");
+    is_answered(&world, CO_DENIED, "it refuses this agent: it belongs to another cluster (datacenter dc1, not dc2)");
     is_left_alone(&world);
 }
 
@@ -131,7 +131,7 @@ Test(join, a_refusal_is_one_line) {
     world.fake.refuses = line;
     join(&world, world.fake.address);
     cr_assert_eq(world.error, CO_DENIED);
-    cr_assert_eq(strncmp(world.join.fault.text, "x??xxx", 6), 0, "%s", world.join.fault.text);
+    cr_assert_eq(strncmp(world.join.fault.text, "it refuses this agent: x??xxx", 29), 0, "%s", world.join.fault.text);
     cr_assert(strlen(world.join.fault.text) > 200);
     is_left_alone(&world);
 }
