@@ -248,8 +248,8 @@ static bool is_silent(const struct client_conn *conn, uint64_t now_ms) {
     return conn->pinged_ms && now_ms - conn->pinged_ms >= (late ? CLIENT_SILENT_MS : IDLE_SILENT_MS);
 }
 
-/* A ping is answered. A touch is not, which costs a server with thousands of agents half as much: its kernel acknowledges it, so its host is
- * there and both ways are open. */
+/* A ping is answered. A touch is not, which spares a server with thousands of agents the writes: its kernel acknowledges it, so its host is there
+ * and both ways are open. */
 static void speak(struct client *client, struct client_conn *conn, uint64_t now_ms) {
     bool ask = conn->asked_ms && now_ms - conn->asked_ms >= ASK_AGAIN_MS;
     bool ping = !conn->pinged_ms && (ask || now_ms - conn->heard_ms >= (client->fetch_count ? WAITING_MS : UNHEARD_MS));
