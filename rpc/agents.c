@@ -124,7 +124,7 @@ static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) 
         Pb__Coordinate *record = pb__coordinate__unpack(NULL, payload.size, bytes);
         if (record) (void)rpc_coordinate_put(agents->rpc, record), pb__coordinate__free_unpacked(record, NULL);
     } else if (type == PEER_PING) {
-        if (payload.size == 0) agent_tell_bare(agent, PEER_PING);      /* else PEER_TOUCH */
+        agent_tell_bare(agent, PEER_PING);
     } else if (type == PEER_WRITES || type == PEER_RENEW) {
         return forwarding_frame(agents->forwarding, agent->number, type, payload, agent->heard_ms);
     } else {

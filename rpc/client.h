@@ -3,10 +3,11 @@
  * - It joins through any server (config.join), is told of all of them, and keeps to the one that the agent's id ranks highest (rendezvous
  *   hashing over addresses): agents spread evenly, each agent's choice is the same after a restart, and when a server comes or goes only the agents
  *   concerned move. An agent that was pushed away goes back within about a minute, without losing what is under way.
- * - A connection that ends, or stays silent for CLIENT_SILENT_MS after it was asked something, is left at once for the next server; it is pinged
- *   when an answer is late, and when nothing was heard for 5 s (a lease is renewed more often), while somebody waits for a change for 1.2 s, with a second for the answer then. While somebody waits for a change, one whose host is
- *   gone is noticed sooner: after 0.4 s of silence it is sent a frame that its kernel alone acknowledges, within CLIENT_SILENT_MS. Each byte that arrives is heard, and a question that is still behind this agent's own bytes on a slow link is not unanswered. Reads
- *   are asked again there; a write that may have been taken has an unknown outcome; what was not sent waits, up to 7 s.
+ * - A connection that ends is left at once for the next server, and one that stays silent within a second: it is pinged when an answer is late,
+ *   and when nothing was heard for 0.3 s while somebody waits for a change (a query that blocks, a name that DNS was asked for lately), for 5 s when
+ *   nobody does (the next question or renewal notices it then). Each byte that arrives is heard, and an answer to what is still
+ *   behind this agent's own bytes on a slow link is not late. Reads are asked again at the next server; a write that may have been taken has an
+ *   unknown outcome; what was not sent waits, up to 7 s.
  * - A server that knows no leader for longer than an election takes (0.5 to 0.8 s) is left for one that does, and not gone back to before it knows
  *   one; without such a one it is kept.
  * - Answers to queries of catalog, health and coordinates, sorted by distance or not, are kept (CLIENT_CACHE_BYTES in all, the least recently used

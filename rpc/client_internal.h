@@ -43,10 +43,10 @@ struct client_conn {
     uint64_t number;                   /* of this connection; never given twice */
     uint64_t server_id;
     unsigned protocol;                 /* the version that both speak */
-    uint64_t since_ms, heard_ms, alive_ms;                 /* alive_ms: heard, or a touch acknowledged */
-    uint64_t asked_ms, pinged_ms, touched_ms;              /* asked_ms: the oldest question whose answer is due soon; of the ping and touch under way; 0: none */
+    uint64_t since_ms, heard_ms;
+    uint64_t asked_ms, pinged_ms;      /* the oldest question whose answer is due soon; the ping under way; 0: none */
     uint64_t leave_ms;                 /* it knows no leader, and is left from then on if another does; 0: it knows one */
-    uint64_t received, delivered, ping_at, touch_at;       /* as link.h counts them; where these two lie */
+    uint64_t received, delivered, ping_at;                 /* as link.h counts them; where the ping ends */
     bool greeted, draining;
 };
 

@@ -15,10 +15,10 @@
 #define HELLO_MOST_MS     800
 #define STALLED_MS        300   /* this process stood still longer: nobody else is to blame */
 #define ASK_AGAIN_MS      200   /* no answer for so long: are you there? */
-#define IDLE_MS           400   /* somebody waits, nothing heard or acknowledged for so long: is its host there? */
-#define UNHEARD_MS        5000  /* nothing heard for so long: are you there? */
-#define WAITING_MS        1200  /* likewise while somebody waits */
-#define IDLE_SILENT_MS    1000  /* no answer, but nobody waits for one: it may be busy */
+#define WAITING_MS        300   /* somebody waits for a change, nothing heard for so long: are you there? */
+#define WAITING_SILENT_MS 500   /* no answer to that; with two ticks it is left within a second */
+#define UNHEARD_MS        5000  /* nothing heard for so long, and nobody waits: are you there? */
+#define UNHEARD_SILENT_MS 1000  /* no answer to that: it may be busy */
 #define LOST_AGAIN_MS     1000  /* a connection that was lost is not made again before */
 #define DRAIN_MOST_MS     10000
 #define REBALANCE_MS      30000
@@ -127,8 +127,8 @@ static void hear(struct client_conn *conn, uint64_t now_ms) {
     uint64_t received = link_received(conn->wire);
     if (received == conn->received) return;
     conn->received = received;
-    conn->heard_ms = conn->alive_ms = now_ms;
-    conn->asked_ms = conn->pinged_ms = conn->touched_ms = 0;
+    conn->heard_ms = now_ms;
+    conn->asked_ms = conn->pinged_ms = 0;
 }
 
 static void on_frame(void *data, struct link *wire, uint8_t type, struct slice payload) {
@@ -181,7 +181,7 @@ static const struct link_callbacks callbacks = {on_frame, on_connected, on_close
 static void dial(struct client *client, struct client_server *server, const struct sockaddr *to) {
     struct client_conn *conn = mem_zalloc(sizeof *conn);
     conn->client = client, conn->server = server, conn->number = ++client->last_conn;
-    conn->since_ms = conn->heard_ms = conn->alive_ms = clock_mono_ms();
+    conn->since_ms = conn->heard_ms = clock_mono_ms();
     list_append(&client->conns, &conn->link);
     client->trying = conn;
     bool same = client->has_from && to->sa_family == client->from.ss_family;
@@ -230,35 +230,24 @@ static void dial_next(struct client *client) {
 }
 
 /* -- time ----------------------------------------------------------------------------------------------------------------------- */
-/* What became of a touch or a ping. Both may be still behind others of this agent's bytes, and these on their way: nobody can have taken them. */
-static void acknowledge(struct client_conn *conn, uint64_t now_ms) {
-    if (!conn->pinged_ms && !conn->touched_ms) return;
+static bool is_late(const struct client_conn *conn, uint64_t now_ms) { return conn->asked_ms && now_ms - conn->asked_ms >= ASK_AGAIN_MS; }
+
+static bool is_silent(const struct client *client, struct client_conn *conn, uint64_t now_ms) {
+    if (!conn->pinged_ms) return false;
     uint64_t before = conn->delivered;
     conn->delivered = link_delivered(conn->wire);
-    bool moves = conn->delivered > before;
-    if (conn->pinged_ms && moves && conn->delivered < conn->ping_at) conn->pinged_ms = now_ms;
-    if (!conn->touched_ms) return;
-    if (conn->delivered >= conn->touch_at) conn->alive_ms = now_ms, conn->touched_ms = 0;
-    else if (moves) conn->touched_ms = now_ms;
+    if (conn->delivered > before && conn->delivered < conn->ping_at) conn->pinged_ms = now_ms; /* still behind others of this agent's bytes: nobody can have answered it */
+    uint64_t most_ms = is_late(conn, now_ms) ? CLIENT_SILENT_MS : client->fetch_count ? WAITING_SILENT_MS : UNHEARD_SILENT_MS;
+    return now_ms - conn->pinged_ms >= most_ms;
 }
 
-static bool is_silent(const struct client_conn *conn, uint64_t now_ms) {
-    bool late = conn->asked_ms && now_ms - conn->asked_ms >= ASK_AGAIN_MS;
-    if (conn->touched_ms && now_ms - conn->touched_ms >= CLIENT_SILENT_MS) return true;
-    return conn->pinged_ms && now_ms - conn->pinged_ms >= (late ? CLIENT_SILENT_MS : IDLE_SILENT_MS);
-}
-
-/* A ping is answered. A touch is not, which spares a server with thousands of agents the writes: its kernel acknowledges it, so its host is there
- * and both ways are open. */
-static void speak(struct client *client, struct client_conn *conn, uint64_t now_ms) {
-    bool ask = conn->asked_ms && now_ms - conn->asked_ms >= ASK_AGAIN_MS;
-    bool ping = !conn->pinged_ms && (ask || now_ms - conn->heard_ms >= (client->fetch_count ? WAITING_MS : UNHEARD_MS));
-    bool touch = !conn->touched_ms && client->fetch_count && now_ms - conn->alive_ms >= IDLE_MS;
-    if (!ping && (!touch || conn->pinged_ms)) return;
-    if (!conn->touched_ms) conn->delivered = link_delivered(conn->wire);
-    link_send(conn->wire, PEER_PING, ping ? (struct slice){0} : slice_text(PEER_TOUCH));
-    if (ping) conn->pinged_ms = now_ms, conn->ping_at = link_queued(conn->wire);
-    else conn->touched_ms = now_ms, conn->touch_at = link_queued(conn->wire);
+/* Are you there? */
+static void ping(const struct client *client, struct client_conn *conn, uint64_t now_ms) {
+    if (conn->pinged_ms) return;
+    if (!is_late(conn, now_ms) && now_ms - conn->heard_ms < (client->fetch_count ? WAITING_MS : UNHEARD_MS)) return;
+    conn->delivered = link_delivered(conn->wire);
+    link_send(conn->wire, PEER_PING, (struct slice){0});
+    conn->pinged_ms = now_ms, conn->ping_at = link_queued(conn->wire);
     link_flush(conn->wire);
 }
 
@@ -273,14 +262,13 @@ static void watch(struct client *client, struct client_conn *conn, uint64_t now_
         return;
     }
     hear(conn, now_ms);
-    acknowledge(conn, now_ms);
-    if (is_silent(conn, now_ms)) {
+    if (is_silent(client, conn, now_ms)) {
         log_warn("client", "a server does not answer, its connection is left server=%s ms=%llu", conn->server ? conn->server->address : "?",
                  (unsigned long long)(now_ms - conn->heard_ms));
         link_close(conn->wire);
         return;
     }
-    speak(client, conn, now_ms);
+    ping(client, conn, now_ms);
 }
 
 /* Back to the server that this agent belongs to. */
@@ -320,7 +308,6 @@ void client_link_tick(struct client *client, uint64_t now_ms) {
         if (stalled && conn->greeted) {
             conn->heard_ms = now_ms;
             if (conn->pinged_ms) conn->pinged_ms = now_ms;
-            if (conn->touched_ms) conn->touched_ms = now_ms;
         }
         watch(client, conn, now_ms);
     }

@@ -17,7 +17,7 @@
 enum peer_frame {
     PEER_HELLO = 1, PEER_RAFT, PEER_WRITES, PEER_RESULTS, PEER_READ, PEER_READ_ANSWER, PEER_RENEW, PEER_RENEW_ANSWER,
     PEER_FOUND, PEER_FOUND_ANSWER,
-    PEER_PING,                         /* empty: this side lives; for peers.c alone. Of a client agent: answered likewise, unless it says PEER_TOUCH */
+    PEER_PING,                         /* empty: this side lives; for peers.c alone. Of a client agent: answered likewise */
     PEER_CLUSTER, PEER_CLUSTER_ANSWER, PEER_CHANGE, PEER_CHANGE_ANSWER, PEER_AUDIT, PEER_COPY_ASK, PEER_COPY_PIECE,
     PEER_SERVERS, PEER_FETCH, PEER_FETCH_END, PEER_FETCHED,      /* client agents. Since protocol version 3 */
     PEER_REFUSED = 32,                 /* a line that says why the connection ends; for peers.c alone. Since protocol version 2 */
@@ -25,8 +25,6 @@ enum peer_frame {
     PEER_COORDINATE,                   /* a client agent's report: a pb.Coordinate */
     PEER_BACKUP, PEER_BACKUP_PIECE,    /* client agents: rpc/backup_far.h. Since protocol version 4 */
 };
-
-#define PEER_TOUCH "t"
 
 struct peer_info {
     uint64_t id;

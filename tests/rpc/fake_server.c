@@ -127,9 +127,8 @@ static bool take_frame(struct fake_session *session, uint8_t type, const uint8_t
     if (type == PEER_HELLO) {
         return take_hello(session, payload, size);
     } else if (type == PEER_PING) {
-        if (size) fake->touches++;
-        else fake->pings++;
-        if (!fake->mute && !size) say(session, PEER_PING, NULL);
+        fake->pings++;
+        if (!fake->mute) say(session, PEER_PING, NULL);
     } else if (type == PEER_FETCH) {
         Pb__PeerFetch *ask = pb__peer_fetch__unpack(NULL, size, payload);
         CHECK(ask);

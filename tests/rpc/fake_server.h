@@ -25,7 +25,7 @@ struct fake_server {
     bool resets, ends;                     /* it ends each connection: at once, without a word; when it has heard a hello */
     const struct fake_server *cluster;     /* the servers that it names, the second leads; unless set: none */
     unsigned cluster_count;
-    unsigned connections, hellos, agents, pings, touches, fetches, fetch_ends;
+    unsigned connections, hellos, agents, pings, fetches, fetch_ends;
     uint64_t fetch, fetch_index;           /* number and index of the last one */
 };
 
