@@ -10,7 +10,7 @@
 #include "rpc/backup_far.h"
 #include "rpc/client_internal.h"
 
-#define TICK_MS 100
+#define TICK_MS 50
 #define WRITES_BATCH (128u << 10)      /* bytes of commands given to the connection at a time, so that renewals and reads get between */
 #define WRITES_AHEAD (256u << 10)      /* so much of it waits there at most */
 

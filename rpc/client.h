@@ -4,7 +4,7 @@
  *   hashing over addresses): agents spread evenly, each agent's choice is the same after a restart, and when a server comes or goes only the agents
  *   concerned move. An agent that was pushed away goes back within about a minute, without losing what is under way.
  * - A connection that ends is left at once for the next server, and one that stays silent within a second: it is pinged when an answer is late,
- *   and when nothing was heard for 0.3 s while somebody waits for a change (a query that blocks, a name that DNS was asked for lately), for 5 s when
+ *   and when nothing was heard for 0.4 s while somebody waits for a change (a query that blocks, a name that DNS was asked for lately), for 5 s when
  *   nobody does (the next question or renewal notices it then). Each byte that arrives is heard, and an answer to what is still
  *   behind this agent's own bytes on a slow link is not late. Reads are asked again at the next server; a write that may have been taken has an
  *   unknown outcome; what was not sent waits, up to 7 s.

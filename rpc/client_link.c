@@ -15,8 +15,8 @@
 #define HELLO_MOST_MS     800
 #define STALLED_MS        300   /* this process stood still longer: nobody else is to blame */
 #define ASK_AGAIN_MS      200   /* no answer for so long: are you there? */
-#define WAITING_MS        300   /* somebody waits for a change, nothing heard for so long: are you there? */
-#define WAITING_SILENT_MS 500   /* no answer to that; with two ticks it is left within a second */
+#define WAITING_MS        400   /* somebody waits for a change, nothing heard for so long: are you there? */
+#define WAITING_SILENT_MS 450   /* no answer to that; with two ticks it is left within a second */
 #define UNHEARD_MS        5000  /* nothing heard for so long, and nobody waits: are you there? */
 #define UNHEARD_SILENT_MS 1000  /* no answer to that: it may be busy */
 #define LOST_AGAIN_MS     1000  /* a connection that was lost is not made again before */

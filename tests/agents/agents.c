@@ -38,7 +38,8 @@ static void usage(void) {
          "  [--changes-per-minute 0] [--seconds 60] [--idle 0] [--names N: of services in all, a twentieth of the instances]\n"
          "  [--watched 20: agents whose changes are timed] [--repeat 10: seconds after which a check says the same again; 0: never]\n"
          "  [--lease-ttl 10] [--threads 2] [--prefix sim] [--datacenter dc1] [--patience 120: seconds for all to be delivered]\n"
-         "  [--coordinates: network coordinates are measured and reported, too] [--hold]\n"
+         "  [--coordinates: network coordinates are measured and reported, too]\n"
+         "  [--waiting: somebody at each waits for a change that does not come] [--hold]\n"
          "--servers: rpc ports (8300); --http: what is asked whether the catalog is right");
 }
 
@@ -65,7 +66,7 @@ static void parse(struct options *o, int argc, char **argv) {
         {"changes-per-minute", &o->rate}, {"seconds", &o->seconds}, {"idle", &o->idle}, {"patience", &o->patience}};
     enum { NUMBERS = sizeof numbers / sizeof numbers[0] };
     struct option all[NUMBERS + 8] = {{"servers", 1, NULL, 's'}, {"http", 1, NULL, 'h'}, {"prefix", 1, NULL, 'p'}, {"datacenter", 1, NULL, 'd'},
-                                      {"hold", 0, NULL, 'o'}, {"coordinates", 0, NULL, 'c'}, {"help", 0, NULL, '?'}};
+                                      {"hold", 0, NULL, 'o'}, {"coordinates", 0, NULL, 'c'}, {"waiting", 0, NULL, 'w'}, {"help", 0, NULL, '?'}};
     for (int i = 0; i < NUMBERS; i++) all[i + 7] = (struct option){numbers[i].name, 1, NULL, 256 + i};
     for (int code; (code = getopt_long(argc, argv, "", all, NULL)) != -1;) {
         if (code == 's') split_servers(o, optarg);
@@ -74,6 +75,7 @@ static void parse(struct options *o, int argc, char **argv) {
         else if (code == 'd') o->fleet.datacenter = optarg;
         else if (code == 'o') o->hold = true;
         else if (code == 'c') o->fleet.coordinates = true;
+        else if (code == 'w') o->fleet.waiting = true;
         else if (code >= 256) *numbers[code - 256].to = number(numbers[code - 256].name, optarg);
         else { usage(); exit(2); }
     }

@@ -9,10 +9,12 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "health/definition.h"
+#include "registry/catalog.h"
 
 #define TURN_MS         10
 #define STARTS_A_TURN   10
 #define SERVER_PORT   8300
+#define WAIT_MS     300000
 
 struct fleet_loop {
     struct fleet *fleet;
@@ -119,6 +121,20 @@ static void register_check(struct fleet_agent *agent, unsigned number) {
     report(agent, check);
 }
 
+static void wait_for_change(struct fleet_agent *agent, uint64_t index);
+
+static void on_waited(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched) {
+    if (error == CO_CLOSED) return;
+    wait_for_change(CONTAINER_OF(fetch, struct fleet_agent, wait), error == CO_OK ? fetched->index : 1);
+}
+
+static void wait_for_change(struct fleet_agent *agent, uint64_t index) {
+    Pb__NodeRequest request = PB__NODE_REQUEST__INIT;
+    request.node = "nobody";
+    agent->wait = (struct rpc_fetch){.type = &query_node_services, .freshness = RPC_STALE, .index = index, .wait_ms = WAIT_MS, .done = on_waited};
+    rpc_fetch(agent->rpc, &agent->wait, &request.base);
+}
+
 static void agent_begin(struct fleet_loop *at, struct fleet_agent *agent) {
     const struct fleet_config *config = &at->fleet->config;
     char address[32];
@@ -132,6 +148,7 @@ static void agent_begin(struct fleet_loop *at, struct fleet_agent *agent) {
     struct local_config local = {.node = agent->node, .node_id = agent->node_id, .address = address, .datacenter = config->datacenter,
                                  .node_record = &node, .version = "1", .lease_ttl_ns = config->lease_ttl_ns};
     if (local_start(&at->loop, &local, agent->rpc, &agent->local, &fault) != CO_OK) die(&fault);
+    if (config->waiting) wait_for_change(agent, 0);
     for (unsigned i = 0; i < config->services; i++) register_service(agent, i);
     for (unsigned i = 0; i < config->checks; i++) register_check(agent, i);
     atomic_fetch_add(&at->fleet->started, 1);

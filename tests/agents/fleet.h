@@ -18,6 +18,7 @@ struct fleet_config {
     unsigned threads, watched;           /* the first `watched` agents' changes are timed */
     unsigned repeat_s;                   /* each check reports what it said before once in so long; 0: never */
     bool coordinates;                    /* they measure round trips and report them (rpc/client.h) */
+    bool waiting;                        /* somebody at each waits for a change that does not come */
     int64_t lease_ttl_ns;
 };
 
@@ -36,6 +37,7 @@ struct fleet_agent {
     char node[64], node_id[40];
     struct rpc *rpc;
     struct local *local;
+    struct rpc_fetch wait;
     uv_mutex_t lock;                     /* for `checks`, of watched agents */
     struct fleet_check *checks;
 };

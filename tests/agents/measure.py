@@ -85,7 +85,8 @@ def idle_and_changes(o):
         first, begun = cpu(pid), now()
         time.sleep(10)
         alone = (cpu(pid) - first) / (now() - begun)
-        with Fleet(cluster, "--agents", o.agents, "--idle", o.seconds + 20, "--seconds", o.seconds, "--changes-per-minute", o.rate, "--hold", *(["--coordinates"] if o.coordinates else [])) as fleet:
+        with Fleet(cluster, "--agents", o.agents, "--idle", o.seconds + 20, "--seconds", o.seconds, "--changes-per-minute", o.rate, "--hold",
+                   *(["--coordinates"] if o.coordinates else []), *(["--waiting"] if o.waiting else [])) as fleet:
             first = cpu(pid)
             line = fleet.line("registered")
             print("one server, %s agents, %s services, %s checks" % (line["agents"], line["services"], line["checks"]))
@@ -279,6 +280,7 @@ def main():
     p.add_argument("suites", nargs="*", choices=[[], *suites], default=[])
     p.add_argument("--agents", type=int, default=2000)
     p.add_argument("--rate", type=int, default=40000, help="changes a minute")
+    p.add_argument("--waiting", action="store_true", help="at each simulated agent somebody waits for a change")
     p.add_argument("--coordinates", action="store_true", help="of the simulated agents too: they go to the log, a few entries in 5 s")
     p.add_argument("--seconds", type=int, default=60, help="of each part of idle-and-changes, and of client")
     p.add_argument("--register-seconds", type=int, default=5)

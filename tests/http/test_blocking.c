@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -250,6 +251,53 @@ Test(blocking, a_thousand_share_one_answer) {
         close(fds[i]);
     }
     cr_expect(web_metric(world, "coord_http_cache_misses_total") - missed <= 2, "the answer is written once");
+    world_stop(world);
+}
+
+/* Takes the answer that has come; faster than web_hear. */
+static void take_answer(int fd) {
+    char bytes[2048];
+    size_t size = 0;
+    while (size == 0 || !memrchr(bytes, ']', size)) {
+        ssize_t got = recv(fd, bytes + size, sizeof bytes - size, 0);
+        cr_assert_gt(got, 0);
+        size += (size_t)got;
+    }
+    cr_assert_eq(memcmp(bytes, "HTTP/1.1 200", 12), 0);
+}
+
+/* Each is back with a new question as soon as it is woken; the first of them must not keep the last ones waiting. epoll tells of
+ * answers in the order of their coming. */
+Test(blocking, all_who_are_woken_are_answered_before_the_first_is_served_again) {
+    enum { WATCHERS = 6000 };
+    need_descriptors(2 * WATCHERS + 500);
+    struct world *world = world_start(&(struct http_config){.workers = 1, .connections_per_address_max = 2 * WATCHERS});
+    put(world, "a", "1");
+    static int fds[WATCHERS], heard[WATCHERS];
+    int epoll = epoll_create1(EPOLL_CLOEXEC);
+    CHECK(epoll >= 0);
+    for (unsigned i = 0; i < WATCHERS; i++) {
+        fds[i] = ask(world, "/v1/kv/a?index=1&wait=5m");
+        CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, fds[i], &(struct epoll_event){.events = EPOLLIN, .data.u32 = i}) == 0);
+    }
+    EVENTUALLY(PARKED(world) == WATCHERS);
+    put(world, "a", "2");
+    unsigned woken = 0, served = 0, early = 0;
+    while (served < WATCHERS) {
+        struct epoll_event events[64];
+        int count = epoll_wait(epoll, events, ARRAY_COUNT(events), 5000);
+        cr_assert_gt(count, 0);
+        for (int i = 0; i < count; i++) {
+            unsigned watcher = events[i].data.u32;
+            bool again = heard[watcher]++ > 0;
+            take_answer(fds[watcher]);
+            if (!again) web_say(fds[watcher], "GET /v1/kv/a HTTP/1.1\r\nHost: x\r\n\r\n");
+            woken += !again, served += again, early += again && woken < WATCHERS;
+        }
+    }
+    cr_expect_leq(early, WATCHERS / 10, "%u were served again before the last one was woken", early);
+    for (unsigned i = 0; i < WATCHERS; i++) close(fds[i]);
+    close(epoll);
     world_stop(world);
 }
 
