@@ -22,7 +22,7 @@ struct disk_ops {
     int (*write)(struct disk *disk, disk_file file, uint64_t offset, const void *data, size_t size);   /* all or an error */
     int (*sync)(struct disk *disk, disk_file file);                                   /* fdatasync */
     /* Begins to write out what was written, and waits for what an earlier call began: a large file reaches the disk piece by piece, without
-     * holding up the syncs of others, and its sync at the end finds little left. Nothing is durable before that sync; an error is one of it. */
+     * holding up the syncs of others (base/file_out.h), and its sync at the end finds little left. Nothing is durable before that sync; an error is one of it. */
     int (*write_out)(struct disk *disk, disk_file file);
     int (*allocate)(struct disk *disk, disk_file file, uint64_t size);                /* reserve blocks for [0,size), file grows to it */
     int (*truncate)(struct disk *disk, disk_file file, uint64_t size);

@@ -12,6 +12,8 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/file_gone.h"
+#include "base/file_out.h"
 #include "base/memory.h"
 #include "consensus/disk.h"
 
@@ -30,8 +32,10 @@ static int open_with(struct disk *disk, const char *name, int flags, disk_file *
     do fd = openat(folder_of(disk), name, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
     while (fd < 0 && errno == EINTR);
     if (fd < 0) return co_from_errno(errno);
-    *file = fd;
-    return CO_OK;
+    int rv = file_hold(fd);
+    if (rv != CO_OK) close(fd);
+    else *file = fd;
+    return rv;
 }
 
 static int posix_open(struct disk *disk, const char *name, int create, disk_file *file) {
@@ -90,7 +94,7 @@ static int posix_sync(struct disk *disk, disk_file file) {
 
 static int posix_write_out(struct disk *disk, disk_file file) {
     (void)disk;
-    return sync_file_range(file, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE) == 0 ? CO_OK : co_from_errno(errno);
+    return file_out(file, 0, 0);
 }
 
 static int posix_allocate(struct disk *disk, disk_file file, uint64_t size) {
@@ -117,7 +121,7 @@ static int posix_rename(struct disk *disk, const char *from, const char *to) {
 }
 
 static int posix_remove(struct disk *disk, const char *name) {
-    return unlinkat(folder_of(disk), name, 0) == 0 ? CO_OK : co_from_errno(errno);
+    return file_gone(folder_of(disk), name);
 }
 
 static int posix_sync_folder(struct disk *disk) {

@@ -110,12 +110,13 @@ uint64_t node_snapshot_rate(const struct node *node) { return node->config.snaps
 
 /* Copies the pipe into the file, no faster than the configured rate. */
 static int drain(struct node *node, int fd, struct snapshot_writer *writer, char *block, size_t have, size_t room) {
-    uint64_t rate = node_snapshot_rate(node), begun = clock_mono_ns(), total = 0;
+    uint64_t rate = node_snapshot_rate(node), due = clock_mono_ns();
     while (have > 0) {
         int rv = snapshot_write(writer, block, have);
         if (rv != CO_OK) return rv;
-        total += have;
-        uint64_t due = begun + (uint64_t)((double)total * 1e9 / (double)rate), now = clock_mono_ns();
+        uint64_t now = clock_mono_ns();
+        due += (uint64_t)((double)have * 1e9 / (double)rate);
+        if (due < now) due = now; /* what a slow disk took is not made up for */
         if (due > now) {
             struct timespec pause = {(time_t)((due - now) / 1000000000), (long)((due - now) % 1000000000)};
             nanosleep(&pause, NULL);

@@ -129,7 +129,7 @@ static uint32_t heartbeat_ms(const struct node *node) {
 
 static void start_core(struct node *node, const struct raft_snapshot_meta *snapshot, struct wal_recovered *found, uint64_t applied) {
     struct raft_config config = {.id = node->id, .seed = random_u64(), .election_ms = scaled(node, 300), .heartbeat_ms = heartbeat_ms(node),
-                                 .append_bytes_max = 256 << 10, .append_inflight_max = 64, .cache_bytes_max = 4 << 20,
+                                 .append_bytes_max = 256 << 10, .append_inflight_max = 64, .cache_bytes_max = 4 << 20, .apply_bytes_max = 8 << 20,
                                  .snapshot_chunk_bytes = 256 << 10, .snapshot_rate = node_snapshot_rate(node), .promote_lag_max = 1024};
     struct raft_start start = {.term = found->term, .vote = found->vote, .snapshot = *snapshot, .entries = found->entries,
                                .entry_count = found->entry_count, .applied = applied};

@@ -150,7 +150,12 @@ static void tick(struct raft *raft) {
 
 static void applied(struct raft *raft, uint64_t index) {
     CHECK(index <= raft->applying);
-    if (index > raft->applied) raft->applied = index;
+    for (; raft->applied < index; raft->applied++) {
+        const struct raft_entry *entry = log_at(raft, raft->applied + 1);
+        if (!entry) continue; /* a snapshot came meanwhile */
+        CHECK(raft->applying_bytes >= log_bytes_of(entry));
+        raft->applying_bytes -= log_bytes_of(entry);
+    }
     log_trim(raft);
 }
 
@@ -207,6 +212,7 @@ static void gather_committed(struct raft *raft) {
     raft->effects.committed = log_at(raft, raft->applying + 1);
     CHECK(raft->effects.committed != NULL);
     raft->effects.committed_count = count;
+    for (size_t i = 0; i < count; i++) raft->applying_bytes += log_bytes_of(&raft->effects.committed[i]);
     raft->applying = to;
 }
 

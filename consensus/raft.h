@@ -47,6 +47,8 @@ struct raft_config {
     uint32_t append_bytes_max;       /* cap of one append message's entries (at least one entry is sent) */
     uint32_t append_inflight_max;    /* append messages on their way to one peer */
     uint64_t cache_bytes_max;        /* applied entries kept in memory for laggards; older ones are read from the log */
+    uint64_t apply_bytes_max;        /* committed entries that are not applied yet: with more in memory a follower acknowledges no more than it has
+                                      * applied, so that the leader waits for a slow state machine; 0: no limit */
     uint32_t snapshot_chunk_bytes;
     uint64_t snapshot_rate;          /* bytes a second of a snapshot to one peer; 0: as fast as it takes them */
     uint64_t promote_lag_max;        /* a learner this close to the end of the log may be promoted */

@@ -82,6 +82,7 @@ struct raft {
     bool failed;
 
     uint64_t commit, applying, applied;    /* applying: handed out in effects.committed */
+    uint64_t applying_bytes;         /* of the entries behind `applied`, up to there */
 
     /* role */
     enum raft_role role;
@@ -138,6 +139,7 @@ uint64_t log_last_term(const struct raft *raft);
 /* True when the term of `index` is known without the disk. */
 bool log_term_at(const struct raft *raft, uint64_t index, uint64_t *term);
 struct raft_entry *log_at(const struct raft *raft, uint64_t index);     /* NULL: not in the window */
+uint64_t log_bytes_of(const struct raft_entry *entry);                  /* what it takes there */
 void log_append(struct raft *raft, const struct raft_entry *entry);      /* takes the reference */
 void log_truncate(struct raft *raft, uint64_t from);                     /* removes from.. */
 void log_reset(struct raft *raft, uint64_t index, uint64_t term);        /* empty, continues after index */

@@ -26,6 +26,8 @@ uint64_t log_last_term(const struct raft *raft) {
     return term;
 }
 
+uint64_t log_bytes_of(const struct raft_entry *entry) { return sizeof *entry + (entry->data ? entry->data->size : 0); }
+
 void log_append(struct raft *raft, const struct raft_entry *entry) {
     struct window *log = &raft->log;
     CHECK(entry->index == log_last_index(raft) + 1);
@@ -40,12 +42,12 @@ void log_append(struct raft *raft, const struct raft_entry *entry) {
         }
     }
     log->entries[log->head + log->count++] = *entry;
-    log->bytes += sizeof *entry + (entry->data ? entry->data->size : 0);
+    log->bytes += log_bytes_of(entry);
     if (entry->type == RAFT_ENTRY_MEMBERS) members_note(raft, entry);
 }
 
 static void window_drop(struct window *log, struct raft_entry *entry) {
-    log->bytes -= sizeof *entry + (entry->data ? entry->data->size : 0);
+    log->bytes -= log_bytes_of(entry);
     raft_data_unref(entry->data);
 }
 
@@ -70,6 +72,7 @@ void log_reset(struct raft *raft, uint64_t index, uint64_t term) {
     log->head = log->count = 0;
     log->first = index + 1;
     log->base_term = term;
+    raft->applying_bytes = 0;
     /* operations still on their way speak of entries that are gone */
     for (size_t i = 0; i < raft->ops.count; i++) raft->ops.items[i].last_index = 0;
     raft->handed = index;

@@ -70,7 +70,7 @@ static size_t capped_count(const struct raft *raft, const struct raft_entry *ent
     size_t count = 0;
     uint64_t bytes = 0;
     while (count < most) {
-        bytes += sizeof entries[count] + (entries[count].data ? entries[count].data->size : 0);
+        bytes += log_bytes_of(&entries[count]);
         if (count > 0 && bytes > raft->config.append_bytes_max) break;
         count++;
     }
@@ -355,6 +355,14 @@ bool follow(struct raft *raft, const struct raft_message *m) {
     return true;
 }
 
+/* A state machine that falls behind must not fill this server's memory: less is acknowledged than could be, which is always safe, and
+ * the leader's window closes. The heartbeat after it has caught up acknowledges the rest. What is not committed yet does not count: it may wait for
+ * this very acknowledgement. */
+static uint64_t acknowledged(const struct raft *raft, uint64_t match) {
+    bool behind = raft->config.apply_bytes_max && raft->applying_bytes > raft->config.apply_bytes_max;
+    return behind && match > raft->applied ? raft->applied : match;
+}
+
 void receive_append(struct raft *raft, const struct raft_message *m) {
     if (!well_formed(m) || !follow(raft, m)) return;
     if (raft->receiving.complete) return;              /* a snapshot is being installed */
@@ -364,9 +372,9 @@ void receive_append(struct raft *raft, const struct raft_message *m) {
     uint64_t known = m->commit < match ? m->commit : match;      /* only what this message verified */
     commit_to(raft, known);
     struct raft_message reply = {.type = RAFT_MSG_APPEND_REPLY, .from = raft->config.id, .to = m->from, .term = raft->term,
-                                 .round = m->round, .match = match, .sick = raft->disk_sick, .full = raft->disk_full};
+                                 .round = m->round, .match = acknowledged(raft, match), .sick = raft->disk_sick, .full = raft->disk_full};
     if (m->entry_count == 0 && log_hard_state_durable(raft)) {
-        if (match > raft->stable) reply.match = raft->stable;      /* answered at once, promising only what is durable */
+        if (reply.match > raft->stable) reply.match = raft->stable;      /* answered at once, promising only what is durable */
         *vector_push(&raft->out) = reply;
         return;
     }

@@ -4,11 +4,10 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/file_out.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include "consensus/snapshot_format.h"
-
-#define WRITE_OUT_BYTES (1u << 20)
 
 struct snapshot_writer {
     struct disk *disk;
@@ -31,7 +30,7 @@ static bool same_snapshot(const struct raft_snapshot_meta *a, const struct raft_
 
 static int written(struct snapshot_writer *writer, size_t size) {
     writer->waiting += size;
-    if (writer->waiting < WRITE_OUT_BYTES) return CO_OK;
+    if (writer->waiting < FILE_OUT_PIECE) return CO_OK;
     writer->waiting = 0;
     return writer->disk->ops->write_out(writer->disk, writer->file);
 }

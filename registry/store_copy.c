@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/file_out.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "registry/store_file.h"
@@ -19,7 +20,7 @@
 #define END_SIZE          17
 #define BLOCK_BYTES       ((size_t)256 * 1024)
 #define VALUE_MAX         ((size_t)256 << 20)
-#define LOAD_COMMIT_BYTES ((size_t)2 << 20)
+#define LOAD_COMMIT_BYTES ((size_t)FILE_OUT_PIECE)
 #define NEXT              "next.mdb"
 
 /* -- writing ----------------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/file_gone.h"
 #include "base/memory.h"
 #include "registry/store_file.h"
 
@@ -178,7 +179,7 @@ void store_file_discard(struct store_file *file, bool unlink_too) {
         size_t size = strlen(path) + sizeof "-lock";
         char *lock = mem_alloc(size);
         snprintf(lock, size, "%s-lock", path);
-        unlink(path);
+        file_gone(AT_FDCWD, path);
         unlink(lock);
         free(lock);
     }

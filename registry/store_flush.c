@@ -2,7 +2,7 @@
  *
  * The store is never synced: the kernel writes what changed through the map when it is 30 s old, or when there is too much
  * of it, and then a gigabyte at once; the log's syncs on the same disk wait behind that (measured: 60 to 220 ms). So
- * a thread of the store's own begins the writing (sync_file_range) before that, piece by piece: it walks over the file
+ * a thread of the store's own begins the writing (base/file_out.h) before that, piece by piece: it walks over the file
  * again and again, the faster the more is changed, so that about FLUSH_DIRTY_BYTES are waiting at a time. It promises nothing
  * about what is on disk. A file below FLUSH_FILE_BYTES is left to the kernel, and gets no thread. */
 #include <errno.h>
@@ -12,12 +12,13 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/file_out.h"
 #include "base/log.h"
 #include "registry/store_file.h"
 
 #define FLUSH_FILE_BYTES  ((uint64_t)16 << 20)
 #define FLUSH_DIRTY_BYTES ((uint64_t)16 << 20)
-#define PIECE_BYTES       ((uint64_t)1 << 20)
+#define PIECE_BYTES       ((uint64_t)FILE_OUT_PIECE)
 #define TICK_MS           100
 #define ROUND_MS_LEAST    2000          /* a page that changes all the time is not written more often */
 #define ROUND_MS_MOST     20000         /* below the kernel's 30 s */
@@ -40,8 +41,7 @@ static int write_out(struct store *store, uint64_t from, uint64_t bytes) {
     pthread_mutex_unlock(&store->lock);
     for (uint64_t end = from + bytes; !error && from < end; from += PIECE_BYTES) {
         uint64_t before = from > PIECE_BYTES ? PIECE_BYTES : from, size = end - from < PIECE_BYTES ? end - from : PIECE_BYTES;
-        int how = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE;
-        if (sync_file_range(fd, (off_t)(from - before), (off_t)(before + size), how) != 0) error = co_from_errno(errno);
+        error = file_out(fd, from - before, before + size);
     }
     if (fd >= 0) close(fd);
     return error;
@@ -149,5 +149,5 @@ void store_flush_free(struct store *store) {
 
 /* What was loaded so far; the piece before it is on the disk when this returns. */
 int store_flush_behind(struct store_file *file) {
-    return sync_file_range(file->fd, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE) == 0 ? CO_OK : co_from_errno(errno);
+    return file_out(file->fd, 0, 0);
 }

@@ -6,11 +6,14 @@
 #include "base/error.h"
 #include "consensus/raft.h"
 
-#define SERVERS 3
+#define SERVERS     3
+#define APPLY_BYTES 20000
 
 struct room {
     struct raft *raft[SERVERS];
     bool cut[SERVERS];
+    bool slow[SERVERS];      /* it applies nothing */
+    uint64_t owed[SERVERS];  /* up to here then */
     uint64_t now_ms;
 };
 
@@ -18,7 +21,7 @@ static void settle(struct room *room);
 
 static struct raft *core(uint64_t id, uint64_t now_ms) {
     struct raft_config config = {.id = id, .seed = id * 77, .election_ms = 100, .heartbeat_ms = 20, .append_bytes_max = 1 << 16,
-                                 .append_inflight_max = 8, .cache_bytes_max = 1 << 20, .snapshot_chunk_bytes = 1024, .promote_lag_max = 100};
+                                 .append_inflight_max = 8, .cache_bytes_max = 1 << 20, .apply_bytes_max = APPLY_BYTES, .snapshot_chunk_bytes = 1024, .promote_lag_max = 100};
     struct raft_start start = {0};
     return raft_new(&config, &start, now_ms);
 }
@@ -39,7 +42,8 @@ static bool act(struct room *room, int who) {
     for (size_t i = 0; i < fx->message_count && count < 64; i++) raft_message_encode(&fx->messages[i], &bytes[count++]);
     raft_effects_done(room->raft[who]);
     if (seq) step(room, who, &(struct raft_event){.type = RAFT_PERSISTED, .u.persisted.seq = seq});
-    if (applied) step(room, who, &(struct raft_event){.type = RAFT_APPLIED, .u.applied.index = applied});
+    if (applied && room->slow[who]) room->owed[who] = applied;
+    else if (applied) step(room, who, &(struct raft_event){.type = RAFT_APPLIED, .u.applied.index = applied});
     for (size_t i = 0; i < count; i++) {
         cr_assert_eq(raft_message_decode(buffer_slice(&bytes[i]), &out[i].m), CO_OK);
         int to = (int)out[i].m.to - 1;
@@ -141,5 +145,59 @@ Test(raft, a_sick_server_does_not_campaign) {
     room->cut[0] = true;
     pass(room, 2000);
     cr_assert_eq(leader(room), 2);
+    leave(room);
+}
+
+/* -- a state machine that falls behind ------------------------------------------------------------------------------- */
+static void propose(struct room *room, int who, size_t size) {
+    static char bytes[1000];
+    struct raft_entry entry = {.type = RAFT_ENTRY_COMMAND, .data = raft_data_new(bytes, size)};
+    struct raft_event event = {.type = RAFT_PROPOSE, .now_ms = room->now_ms};
+    event.u.propose.entries = &entry, event.u.propose.count = 1;
+    cr_assert_eq(raft_step(room->raft[who], &event), CO_OK);
+}
+
+static uint64_t held_bytes(const struct raft *raft) {
+    uint64_t bytes = 0;
+    for (uint64_t i = raft_applied_index(raft) + 1; i <= raft_last_index(raft); i++) bytes += raft_entry_at(raft, i) ? 1000 : 0;
+    return bytes;
+}
+
+Test(raft, a_follower_that_applies_slowly_holds_a_bounded_part_of_the_log) {
+    struct room *room = found();
+    room->slow[2] = true;
+    for (int i = 0; i < 700; i++) { /* less than the leader keeps in memory */
+        propose(room, 0, 1000);
+        pass(room, 5);
+    }
+    uint64_t last = raft_last_index(room->raft[0]);
+    cr_assert_eq(raft_commit_index(room->raft[0]), last, "the others go on");
+    cr_assert_lt(raft_last_index(room->raft[2]), last);
+    cr_assert_lt(held_bytes(room->raft[2]), 4 * APPLY_BYTES, "%llu bytes", (unsigned long long)held_bytes(room->raft[2]));
+    room->slow[2] = false;
+    step(room, 2, &(struct raft_event){.type = RAFT_APPLIED, .u.applied.index = room->owed[2]});
+    pass(room, 500);
+    cr_assert_eq(raft_applied_index(room->raft[2]), last, "it catches up");
+    leave(room);
+}
+
+/* What it holds is not committed for lack of its own acknowledgement: that must not wait for itself. */
+Test(raft, one_that_is_needed_for_the_majority_acknowledges_what_is_not_committed_yet) {
+    struct room *room = found();
+    room->cut[1] = true;
+    for (int i = 0; i < 100; i++) propose(room, 0, 1000);
+    settle(room);
+    cr_assert_eq(raft_commit_index(room->raft[0]), raft_last_index(room->raft[0]));
+    room->slow[2] = true;
+    for (int i = 0; i < 100; i++) {
+        propose(room, 0, 1000);
+        pass(room, 5);
+    }
+    cr_assert_lt(raft_commit_index(room->raft[0]), raft_last_index(room->raft[0]), "it waits for the slow one");
+    for (int i = 0; i < 20; i++) {
+        step(room, 2, &(struct raft_event){.type = RAFT_APPLIED, .u.applied.index = room->owed[2]});
+        pass(room, 40);
+    }
+    cr_assert_eq(raft_commit_index(room->raft[0]), raft_last_index(room->raft[0]));
     leave(room);
 }

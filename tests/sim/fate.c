@@ -348,6 +348,7 @@ static void choose_sizes(struct sim *sim, const struct climate *climate) {
     raft->append_bytes_max = climate->small_appends ? 1 : PICK(sim, 1, 300, 3000, 65536);
     raft->append_inflight_max = PICK(sim, 1, 2, 8);
     raft->cache_bytes_max = PICK(sim, 0, 1000, 10000, 100000);
+    raft->apply_bytes_max = raft->cache_bytes_max;
     raft->snapshot_chunk_bytes = PICK(sim, 500, 2000, 8000, 70000);
     raft->snapshot_rate = PICK(sim, 0, 0, 100000, 2000000);
     raft->promote_lag_max = PICK(sim, 0, 5, 50);

@@ -1,0 +1,138 @@
+#include "base/file_gone.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+#define SMALL_BYTES  ((off_t)4 << 20) /* not worth it */
+#define STEP_BYTES   ((off_t)2 << 20)
+#define REST_NS      10000000u
+#define REST_NS_MOST 200000000u
+
+struct gone {
+    struct gone *next;
+    int fd;
+    off_t size;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gone *waiting;
+static bool running;
+
+int file_hold(int fd) {
+    int rv;
+    do rv = flock(fd, LOCK_SH | LOCK_NB);
+    while (rv != 0 && errno == EINTR);
+    if (rv == 0) return CO_OK;
+    return errno == EWOULDBLOCK ? CO_NOTFOUND : co_from_errno(errno);
+}
+
+static void rest(uint64_t ns) {
+    nanosleep(&(struct timespec){0, (long)(ns < REST_NS_MOST ? ns : REST_NS_MOST)}, NULL);
+}
+
+/* A piece from the end. False: done with. */
+static bool shrink(struct gone *gone) {
+    if (flock(gone->fd, LOCK_EX | LOCK_NB) != 0) { /* somebody still reads it */
+        if (errno != EWOULDBLOCK && errno != EINTR) return false;
+        rest(REST_NS);
+        return true;
+    }
+    uint64_t begun = clock_mono_ns();
+    gone->size = gone->size > STEP_BYTES ? gone->size - STEP_BYTES : 0;
+    if (ftruncate(gone->fd, gone->size) != 0) return false;
+    uint64_t took = clock_mono_ns() - begun;
+    rest(took > REST_NS ? took : REST_NS);
+    return gone->size > 0;
+}
+
+static struct gone *next_one(void) {
+    pthread_mutex_lock(&lock);
+    struct gone *gone = waiting;
+    if (gone)
+        waiting = gone->next;
+    else
+        running = false;
+    pthread_mutex_unlock(&lock);
+    return gone;
+}
+
+/* In turn, one step each: one that is read for long holds up no other. */
+static void put_back(struct gone *gone) {
+    pthread_mutex_lock(&lock);
+    struct gone **last = &waiting;
+    while (*last) last = &(*last)->next;
+    gone->next = NULL;
+    *last = gone;
+    pthread_mutex_unlock(&lock);
+}
+
+static void *gone_main(void *arg) {
+    (void)arg;
+    pthread_setname_np(pthread_self(), "file-gone");
+    for (struct gone *gone; (gone = next_one());) {
+        if (shrink(gone)) {
+            put_back(gone);
+        } else {
+            close(gone->fd);
+            free(gone);
+        }
+    }
+    return NULL;
+}
+
+/* False: no thread; all at once then. */
+static bool gone_start(void) {
+    pthread_t thread;
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    int error = pthread_create(&thread, &attr, gone_main, NULL);
+    pthread_attr_destroy(&attr);
+    return error == 0;
+}
+
+static void give_back(int fd, off_t size) {
+    struct gone *gone = mem_zalloc(sizeof *gone);
+    gone->fd = fd, gone->size = size;
+    pthread_mutex_lock(&lock);
+    bool started = running || gone_start();
+    if (started) {
+        running = true;
+        gone->next = waiting;
+        waiting = gone;
+    }
+    pthread_mutex_unlock(&lock);
+    if (started) return;
+    close(fd);
+    free(gone);
+}
+
+/* Without the hole behind it: a store's file is mapped far larger than it is. */
+static off_t filled(const struct stat *info) {
+    off_t blocks = (off_t)info->st_blocks * 512;
+    return blocks < info->st_size ? blocks : info->st_size;
+}
+
+int file_gone(int folder, const char *name) {
+    struct stat info;
+    int fd = openat(folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    bool large = fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 1 &&
+                 filled(&info) > SMALL_BYTES;
+    int error = unlinkat(folder, name, 0) == 0 ? CO_OK : co_from_errno(errno);
+    if (large && !error)
+        give_back(fd, filled(&info));
+    else if (fd >= 0)
+        close(fd);
+    return error;
+}

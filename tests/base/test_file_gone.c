@@ -1,0 +1,137 @@
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file_gone.h"
+#include "base/file_out.h"
+
+#define LARGE ((size_t)16 << 20)
+
+struct place {
+    char folder[32], path[64];
+    int fd; /* of the folder */
+};
+
+static void open_place(struct place *place) {
+    strcpy(place->folder, "/tmp/test-gone-XXXXXX");
+    cr_assert(mkdtemp(place->folder) != NULL);
+    snprintf(place->path, sizeof place->path, "%s/file", place->folder);
+    place->fd = open(place->folder, O_RDONLY | O_DIRECTORY);
+    cr_assert_geq(place->fd, 0);
+}
+
+static void close_place(struct place *place) {
+    close(place->fd);
+    cr_expect_eq(rmdir(place->folder), 0, "nothing is left");
+}
+
+/* Its handle. */
+static int make(const struct place *place, size_t size) {
+    int fd = open(place->path, O_RDWR | O_CREAT | O_EXCL, 0600);
+    char *bytes = malloc(size);
+    memset(bytes, 'x', size);
+    cr_assert_eq(write(fd, bytes, size), (ssize_t)size);
+    free(bytes);
+    return fd;
+}
+
+static size_t size_of(int fd) {
+    struct stat info;
+    cr_assert_eq(fstat(fd, &info), 0);
+    return (size_t)info.st_size;
+}
+
+static bool soon(int fd, size_t size) {
+    for (uint64_t until = clock_mono_ms() + 5000; clock_mono_ms() < until; usleep(1000))
+        if (size_of(fd) == size) return true;
+    return false;
+}
+
+Test(file_gone, a_large_file_is_given_back_bit_by_bit) {
+    struct place place;
+    open_place(&place);
+    int fd = make(&place, LARGE);
+    cr_assert_eq(file_gone(place.fd, "file"), CO_OK);
+    cr_expect_neq(access(place.path, F_OK), 0, "the name is gone at once");
+    cr_expect_gt(size_of(fd), 0, "not all of it");
+    cr_expect(soon(fd, 0));
+    close(fd);
+    close_place(&place);
+}
+
+Test(file_gone, not_while_somebody_reads_it) {
+    struct place place;
+    open_place(&place);
+    int look = make(&place, LARGE), reader = open(place.path, O_RDONLY), late = open(place.path, O_RDONLY);
+    cr_assert_eq(file_hold(reader), CO_OK);
+    cr_assert_eq(file_gone(place.fd, "file"), CO_OK);
+    usleep(300000);
+    char last;
+    cr_expect_eq(pread(reader, &last, 1, LARGE - 1), 1);
+    cr_expect_eq(last, 'x');
+    close(reader);
+    cr_expect(soon(look, 0));
+    cr_expect_eq(file_hold(late), CO_NOTFOUND, "opened before, too late to be read");
+    close(look), close(late);
+    close_place(&place);
+}
+
+Test(file_gone, several_at_once_and_one_that_is_read_holds_up_no_other) {
+    struct place place;
+    open_place(&place);
+    int read = make(&place, LARGE);
+    cr_assert_eq(file_hold(read), CO_OK);
+    cr_assert_eq(file_gone(place.fd, "file"), CO_OK);
+    int other = make(&place, LARGE);
+    cr_assert_eq(file_gone(place.fd, "file"), CO_OK);
+    cr_expect(soon(other, 0));
+    cr_expect_eq(size_of(read), LARGE);
+    close(other), close(read);
+    close_place(&place);
+}
+
+Test(file_gone, small_missing_and_what_is_no_file) {
+    struct place place;
+    open_place(&place);
+    close(make(&place, 100));
+    cr_expect_eq(file_gone(place.fd, "file"), CO_OK);
+    cr_expect_eq(file_gone(place.fd, "file"), CO_NOTFOUND);
+    cr_assert_eq(mkdir(place.path, 0700), 0);
+    cr_expect_neq(file_gone(place.fd, "file"), CO_OK, "a folder");
+    cr_assert_eq(rmdir(place.path), 0);
+    close_place(&place);
+}
+
+/* It has two names: what stands under the other one stays. */
+Test(file_gone, a_second_name_keeps_it) {
+    struct place place;
+    open_place(&place);
+    char other[64];
+    snprintf(other, sizeof other, "%s/other", place.folder);
+    int fd = make(&place, LARGE);
+    cr_assert_eq(link(place.path, other), 0);
+    cr_assert_eq(file_gone(place.fd, "file"), CO_OK);
+    usleep(100000);
+    cr_expect_eq(size_of(fd), LARGE);
+    cr_assert_eq(unlink(other), 0);
+    close(fd);
+    close_place(&place);
+}
+
+Test(file_out, begins_and_waits) {
+    struct place place;
+    open_place(&place);
+    int fd = make(&place, LARGE);
+    cr_expect_eq(file_out(fd, 0, 0), CO_OK);
+    cr_expect_eq(file_out(fd, 4096, FILE_OUT_PIECE), CO_OK);
+    cr_expect_neq(file_out(-1, 0, 0), CO_OK);
+    close(fd);
+    cr_assert_eq(unlink(place.path), 0);
+    close_place(&place);
+}
