@@ -7,7 +7,7 @@
 #define FILE_OUT_PIECE (256u << 10) /* worth a call: what is begun at a time is what others wait for */
 
 /* Waits for what an earlier call began there, begins to write what has changed in [offset, offset + size) (size 0: to the end), and, when the disk
- * was slow, rests for as long as it had to wait: background work takes half of a busy disk at most. Blocks. Nothing is durable by it; an error is
+ * was slow, rests for as long as it had to wait: one writer keeps a busy disk busy for half of the time at most. Blocks. Nothing is durable by it; an error is
  * one of the disk (CO_IO, CO_DISKFULL). */
 int file_out(int fd, uint64_t offset, uint64_t size);
 

@@ -108,6 +108,18 @@ Test(file_gone, small_missing_and_what_is_no_file) {
     close_place(&place);
 }
 
+/* A store's file is: 64 GiB long, some megabytes full. */
+Test(file_gone, a_hole_behind_it_takes_no_time) {
+    struct place place;
+    open_place(&place);
+    int fd = make(&place, LARGE);
+    cr_assert_eq(ftruncate(fd, (off_t)64 << 30), 0);
+    cr_assert_eq(file_gone(place.fd, "file"), CO_OK);
+    cr_expect(soon(fd, 0));
+    close(fd);
+    close_place(&place);
+}
+
 /* It has two names: what stands under the other one stays. */
 Test(file_gone, a_second_name_keeps_it) {
     struct place place;
