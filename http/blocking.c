@@ -409,7 +409,8 @@ static void read_as(struct http_request *request, const struct query_type *type,
                     http_view view, bool fresh, const void *context) {
     bool confirmed = request->confirmed;
     struct reading *reading = reading_new(request, read_first);
-    reading->fresh = fresh;
+    /* What a write answers with is not kept: the key names no method, and a GET of that path is no read. */
+    reading->fresh = fresh || !(request->method & (HTTP_GET | HTTP_HEAD));
     reading->context = context;
     reading->type = type;
     reading->message = message;

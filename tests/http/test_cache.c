@@ -95,6 +95,19 @@ Test(cache, each_form_is_its_own) {
     world_stop(world);
 }
 
+/* The key is the target alone. */
+Test(cache, what_a_write_answers_with_is_not_kept) {
+    struct world *world = world_start(NULL);
+    static const char path[] = "/v1/session/renew/5e551000-0000-4000-8000-000000000001";
+    char put_it[100], get_it[100];
+    snprintf(put_it, sizeof put_it, "PUT %s", path);
+    snprintf(get_it, sizeof get_it, "GET %s", path);
+    for (int i = 0; i < 4; i++) free(web_want(world, 404, put_it, NULL));
+    free(web_want(world, 405, get_it, NULL));
+    cr_expect(HITS(world) == 0);
+    world_stop(world);
+}
+
 Test(cache, headers_follow_the_cluster) {
     struct world *world = world_start(NULL);
     put(world, "a", "1");

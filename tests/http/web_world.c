@@ -94,7 +94,7 @@ static void answer_rest(struct list *gates, struct list *renewals, bool leader) 
     while (!list_empty(renewals)) {
         struct pending_renewal *pending = LIST_ENTRY(renewals->next, struct pending_renewal, link);
         list_remove(&pending->link);
-        pending->renew->done(pending->renew, strcmp(pending->renew->id, "known") == 0 ? CO_OK : CO_NOTFOUND);
+        pending->renew->done(pending->renew, strcmp(pending->renew->id, "other") == 0 ? CO_NOTFOUND : CO_OK);
         free(pending);
     }
 }
