@@ -33,8 +33,10 @@ int file_hold(int fd) {
     int rv;
     do rv = flock(fd, LOCK_SH | LOCK_NB);
     while (rv != 0 && errno == EINTR);
-    if (rv == 0) return CO_OK;
-    return errno == EWOULDBLOCK ? CO_NOTFOUND : co_from_errno(errno);
+    if (rv != 0) return errno == EWOULDBLOCK ? CO_NOTFOUND : co_from_errno(errno);
+    struct stat info; /* the remover may have come and be done */
+    if (fstat(fd, &info) != 0) return co_from_errno(errno);
+    return info.st_nlink ? CO_OK : CO_NOTFOUND;
 }
 
 static void rest(uint64_t ns) {

@@ -77,6 +77,7 @@ Test(file_gone, not_while_somebody_reads_it) {
     cr_expect_eq(last, 'x');
     close(reader);
     cr_expect(soon(look, 0));
+    usleep(50000); /* the remover has closed it, too */
     cr_expect_eq(file_hold(late), CO_NOTFOUND, "opened before, too late to be read");
     close(look), close(late);
     close_place(&place);
