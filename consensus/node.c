@@ -343,6 +343,12 @@ void node_refuse(struct node *node, bool refused) {
     node->dirty = true;
 }
 
+void node_cut_off(struct node *node, bool cut_off) {
+    if (node->requests.cut_off == cut_off) return;
+    node->requests.cut_off = cut_off;
+    node->dirty = true;
+}
+
 void node_resume(struct node *node, bool own) {
     struct apply_job *job = mem_zalloc(sizeof *job);
     job->resume = true, job->own = own;

@@ -124,6 +124,8 @@ int node_transfer(struct node *node, uint64_t target);
 uint64_t node_match(struct node *node, uint64_t peer);
 /* The state machine must not be used: this server does not lead if another can, is never ready, and refuses commands with CO_FENCED. */
 void node_fence(struct node *node, bool fenced);
+/* No leader is known, and no majority heard: nothing will be heard soon of what this server appended. */
+void node_cut_off(struct node *node, bool cut_off);
 void node_refuse(struct node *node, bool refused);              /* commands alone, everybody's: CO_FENCED */
 /* What `apply` left goes on, after callbacks.rebuild. Entries that the new state has already are answered as unknown. An index that it
  * has beyond node_view.handed is our mistake: only what is durable here is applied here. */

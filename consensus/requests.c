@@ -164,7 +164,8 @@ static void pending_fail(struct requests *r, int error) {
 void requests_give_up(struct requests *r, struct raft *raft, uint64_t now_ms) {
     bool leads = raft_role(raft) == RAFT_LEADER;
     if (!leads || raft_quorum_has_room(raft)) r->room_ms = now_ms;
-    if (!r->pending || now_ms - (leads ? r->room_ms : r->deposed_ms) < DEPOSED_MS) return;
+    bool wait = now_ms - (leads ? r->room_ms : r->deposed_ms) < DEPOSED_MS && (leads || !r->cut_off);
+    if (!r->pending || wait) return;
     pending_fail(r, CO_UNKNOWN_OUTCOME);
 }
 

@@ -6,7 +6,7 @@
  * (2) Once appended or handed over it is never taken back to the waiting ones, unless the edge gives it back
  *     because it is surely in no log.
  * (3) An appended one is answered when the entry of its index and term is applied; when another entry stands there, or its
- *     leader was deposed and nothing is heard of it for DEPOSED_MS, or a majority has no room for it for so long, its outcome is unknown.
+ *     leader was deposed and nothing is heard of it for DEPOSED_MS (at once, when it is cut off), or a majority has no room for it for so long, its outcome is unknown.
  * (4) What the edge refuses is answered before anybody appends it; a leader that does not know yet what was committed before it does
  *     not judge, what would be refused waits for that. A fenced server appends nothing, and hands over what it can.
  * (5) One question for a read index is under way at a time, and serves the reads that came before it was asked. When the leader
@@ -41,7 +41,7 @@ struct requests {
     bool ready;
     uint64_t deposed_ms;                                /* when it last ceased to lead */
     uint64_t room_ms;                                   /* when a majority last had room for commands, as far as this leader knew */
-    bool fenced, refusing;                              /* node_fence, node_refuse */
+    bool fenced, refusing, cut_off;                     /* node_fence, node_refuse, node_cut_off */
     uint64_t fenced_ms;                                 /* since when */
     uint64_t ready_index;                               /* applied up to here, a leader is ready; 0: does not lead */
 };

@@ -202,6 +202,7 @@ void agents_adopt(struct agents *agents, struct link *wire, const Pb__PeerHello 
 }
 
 void agents_servers(struct agents *agents, const Pb__PeerServers *servers) {
+    forwarding_leader(agents->forwarding, servers->leader, servers->cut_off, clock_mono_ms());
     size_t size = pb__peer_servers__get_packed_size(servers);
     struct buffer packed = {0};
     buffer_reserve(&packed, size + 1);

@@ -9,7 +9,8 @@
  *   behind this agent's own bytes on a slow link is not late. Reads are asked again at the next server; a write that may have been taken has an
  *   unknown outcome; what was not sent waits, up to 7 s.
  * - A server that knows no leader for longer than an election takes (0.5 to 0.8 s) is left for one that does, and not gone back to before it knows
- *   one; without such a one it is kept.
+ *   one; without such a one it is kept. One that says it hears of no majority either (rpc/cluster.h) is left at once, and the others' election
+ *   waited for.
  * - Answers to queries of catalog, health and coordinates, sorted by distance or not, are kept (CLIENT_CACHE_BYTES in all, the least recently used
  *   make room): while no server can be reached they are given out again, with their age, except to reads with RPC_CONSISTENT.
  *

@@ -45,6 +45,7 @@ struct client_conn {
     unsigned protocol;                 /* the version that both speak */
     uint64_t since_ms, heard_ms;
     uint64_t asked_ms, pinged_ms;      /* the oldest question whose answer is due soon; the ping under way; 0: none */
+    bool cut_off;                      /* it hears of no other server; left at once */
     uint64_t leave_ms;                 /* it knows no leader, and is left from then on if another does; 0: it knows one */
     uint64_t received, delivered, ping_at;                 /* as link.h counts them; where the ping ends */
     bool greeted, draining;

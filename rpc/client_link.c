@@ -24,6 +24,7 @@
 #define REBALANCE_MS      30000
 #define LEADERLESS_MS     500   /* so long a server may know no leader: longer than an election */
 #define LEADERLESS_JITTER_MS 300
+#define CUT_OFF_JITTER_MS 50    /* one that is cut off from the others is left at once */
 #define LEADERLESS_AGAIN_MS  2000
 #define RESOLVED_AGAIN_MS 1000
 #define OTHER_CLUSTER_MS  3000  /* without a server of its own for so long: is it another cluster now? */
@@ -70,16 +71,25 @@ static bool names_leader(const Pb__PeerServers *servers) {
     return false;
 }
 
+static void note_leader(struct client_conn *conn, bool leads, bool cut_off) {
+    uint64_t now_ms = clock_mono_ms();
+    struct rng *rng = &conn->client->rng;
+    if (leads) conn->leave_ms = 0;
+    else if (cut_off && !conn->cut_off) conn->leave_ms = now_ms + rng_below(rng, CUT_OFF_JITTER_MS);
+    else if (!conn->leave_ms) conn->leave_ms = now_ms + LEADERLESS_MS + rng_below(rng, LEADERLESS_JITTER_MS);
+    conn->cut_off = cut_off && !leads;
+}
+
 static void take_servers(struct client_conn *conn, struct slice payload) {
     struct client *client = conn->client;
     Pb__PeerServers *servers = pb__peer_servers__unpack(NULL, payload.size, (const uint8_t *)payload.data);
     if (!servers) { log_warn("client", "a list of servers that does not decode"); return; }
     bool leads = names_leader(servers);
-    if (leads) conn->leave_ms = 0;
-    else if (!conn->leave_ms) conn->leave_ms = clock_mono_ms() + LEADERLESS_MS + rng_below(&client->rng, LEADERLESS_JITTER_MS);
+    note_leader(conn, leads, servers->cut_off);
     if (conn == client->trying) {
+        bool soon = client->current && client->current->cut_off && !conn->cut_off; /* those there elect one */
         if (leads || !client->current) become_current(conn);
-        else link_close(conn->wire);
+        else if (!soon) link_close(conn->wire);
     }
     if (conn == client->current) client_servers_learn(client, servers);
     pb__peer_servers__free_unpacked(servers, NULL);

@@ -123,4 +123,6 @@ void forward_frame(struct forward *forward, uint64_t from, uint8_t type, struct 
 }
 
 void forward_down(struct forward *forward, uint64_t peer) { forwarding_down(forward->core, peer); }
-void forward_leader(struct forward *forward, uint64_t leader) { forwarding_leader(forward->core, leader, clock_mono_ms()); }
+void forward_leader(struct forward *forward, uint64_t leader, bool cut_off) {
+    forwarding_leader(forward->core, leader, cut_off, clock_mono_ms());
+}

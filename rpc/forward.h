@@ -21,8 +21,6 @@ void forward_flush(struct forward *forward);           /* renewals of one turn g
 
 void forward_frame(struct forward *forward, uint64_t from, uint8_t type, struct slice payload);
 void forward_down(struct forward *forward, uint64_t peer);
-/* A few times a second: who leads (0: nobody). Some time after another leads, what is still with the one before has an unknown outcome:
- * it may stand still or be cut off, and its connection ends much later. */
-void forward_leader(struct forward *forward, uint64_t leader);
+void forward_leader(struct forward *forward, uint64_t leader, bool cut_off);      /* a few times a second */
 
 #endif

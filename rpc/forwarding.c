@@ -46,6 +46,7 @@ struct forwarding {
     unsigned serving;
     uint64_t leader, leader_since_ms;  /* who leads, as forward_leader was told */
     bool swept;                        /* nothing is with any other */
+    bool cut_off;
     uint64_t read_context, read_leader;/* the question that is with the leader; 0: none */
     bool stopping;
 };
@@ -230,7 +231,7 @@ static void write_done(struct node_proposal *proposal, int error, const void *da
 }
 
 static void take_writes(struct forwarding *f, uint64_t from, struct slice payload, uint64_t now_ms) {
-    uint64_t deadline_ms = f->edge.onward ? now_ms + ONWARD_WAIT_MS : UINT64_MAX;
+    uint64_t deadline_ms = !f->edge.onward ? UINT64_MAX : f->cut_off ? now_ms : now_ms + ONWARD_WAIT_MS;
     Pb__PeerWrites *writes = pb__peer_writes__unpack(NULL, payload.size, (const uint8_t *)payload.data);
     if (!writes) { log_warn("peer", "commands that do not decode from=%016llx", (unsigned long long)from); return; }
     for (size_t i = 0; i < writes->n_writes; i++) {
@@ -371,32 +372,39 @@ bool forwarding_waits(const struct forwarding *f, uint64_t peer) {
     return false;
 }
 
-void forwarding_down(struct forwarding *f, uint64_t peer) {
+/* What is with `leader`; 0: with anybody but `but`. */
+static void lose_sent(struct forwarding *f, uint64_t leader, uint64_t but) {
     for (size_t i = 0; i < BUCKETS; i++) {
         for (struct sent **at = &f->sent[i], *sent; (sent = *at) != NULL;) {
-            if (sent->leader != peer) { at = &sent->next; continue; }
+            if (leader ? sent->leader != leader : sent->leader == but) { at = &sent->next; continue; }
             *at = sent->next;
             sent_lost(f, sent);
         }
-    }
-    if (f->read_leader == peer) {
-        f->read_leader = 0;
-        f->edge.read_answer(f->edge.data, f->read_context, 0, CO_NOTLEADER);
     }
 }
 
+static void lose_read(struct forwarding *f) {
+    if (!f->read_leader) return;
+    f->read_leader = 0;
+    f->edge.read_answer(f->edge.data, f->read_context, 0, CO_NOTLEADER);
+}
+
+void forwarding_down(struct forwarding *f, uint64_t peer) {
+    lose_sent(f, peer, 0);
+    if (f->read_leader == peer) lose_read(f);
+}
+
 #define DEPOSED_MS 500                 /* for answers of a leader that handed over in order */
-void forwarding_leader(struct forwarding *f, uint64_t leader, uint64_t now_ms) {
+void forwarding_leader(struct forwarding *f, uint64_t leader, bool cut_off, uint64_t now_ms) {
+    f->cut_off = cut_off;
+    if (cut_off) {
+        lose_sent(f, 0, 0);
+        lose_read(f);
+    }
     if (leader != f->leader) f->leader = leader, f->leader_since_ms = now_ms, f->swept = false;
     if (!leader || f->swept || now_ms - f->leader_since_ms < DEPOSED_MS) return;
     f->swept = true;             /* from now on things go to this one only */
-    for (size_t i = 0; i < BUCKETS; i++) {
-        for (struct sent **at = &f->sent[i], *sent; (sent = *at) != NULL;) {
-            if (sent->leader == leader) { at = &sent->next; continue; }
-            *at = sent->next;
-            sent_lost(f, sent);
-        }
-    }
+    lose_sent(f, 0, leader);
 }
 
 /* -- life ------------------------------------------------------------------------------------------------------------------ */

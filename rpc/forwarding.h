@@ -53,8 +53,9 @@ bool forwarding_frame(struct forwarding *forwarding, uint64_t from, uint8_t type
 bool forwarding_waits(const struct forwarding *forwarding, uint64_t peer);      /* something asked of it is not answered yet */
 void forwarding_down(struct forwarding *forwarding, uint64_t peer);      /* the connection ended */
 /* A few times a second: who leads (0: nobody). Some time after another leads, what is still with the one before has an unknown outcome:
- * it may stand still or be cut off, and its connection ends much later. */
-void forwarding_leader(struct forwarding *forwarding, uint64_t leader, uint64_t now_ms);
+ * it may stand still or be cut off, and its connection ends much later. `cut_off`: this server is (rpc/cluster.h), and all that is with
+ * anybody has. What client agents ask meanwhile waits for no leader. */
+void forwarding_leader(struct forwarding *forwarding, uint64_t leader, bool cut_off, uint64_t now_ms);
 void forwarding_woken(struct forwarding *forwarding);                    /* answers go out */
 
 #endif

@@ -9,6 +9,8 @@
 #include "rpc/rpc_internal.h"
 
 #define CLUSTER_TICK_MS 100
+#define LEADERLESS_TICK_MS 50        /* agents wait */
+#define CUT_OFF_MS 100               /* times raft_multiplier: so long the answers to a question for votes take at most */
 #define MISFIT_TELL_MS 60000
 #define BACKLOG_MAX (64u << 20)      /* beyond it Raft's messages to a peer are dropped: it sends them again */
 
@@ -142,6 +144,28 @@ static size_t without_misfits(struct rpc *rpc, const struct raft_members *member
     return kept;
 }
 
+/* -- without a leader --------------------------------------------------------------------------------------------------- */
+static bool is_cut_off(const struct rpc *rpc, const struct raft_members *members) {
+    uint64_t heard_ms[RAFT_MEMBERS_MAX] = {0};
+    for (uint32_t i = 0; i < members->count; i++)
+        for (size_t k = 0; k < ARRAY_COUNT(rpc->heard); k++)
+            if (rpc->heard[k].id == members->member[i].id) heard_ms[i] = rpc->heard[k].ms;
+    return cluster_cut_off(members, atomic_load(&node_view(rpc->node)->id), heard_ms, rpc->leaderless_ms);
+}
+
+static void look_for_leader(struct rpc *rpc, const struct raft_members *members) {
+    bool leader = atomic_load(&node_view(rpc->node)->leader) != 0, before = rpc->cut_off;
+    uint64_t now_ms = clock_mono_ms();
+    if (leader || !rpc->leaderless_ms) {
+        rpc->leaderless_ms = leader ? 0 : now_ms;
+        uv_timer_set_repeat(&rpc->cluster_timer, leader ? CLUSTER_TICK_MS : LEADERLESS_TICK_MS);
+    }
+    bool waited = !leader && now_ms - rpc->leaderless_ms >= CUT_OFF_MS * rpc->raft_multiplier;
+    rpc->cut_off = waited && is_cut_off(rpc, members);
+    node_cut_off(rpc->node, rpc->cut_off);
+    if (rpc->cut_off && !before) log_warn("raft", "cut off: no leader is known, and no majority of the servers is heard");
+}
+
 /* -- client agents ------------------------------------------------------------------------------------------------------ */
 static void on_agent(void *data, struct link *link, const Pb__PeerHello *hello) {
     struct rpc *rpc = data;
@@ -152,6 +176,7 @@ static void tell_agents(struct rpc *rpc, const struct raft_members *members) {
     Pb__PeerServers servers = PB__PEER_SERVERS__INIT;
     Pb__PeerServer server[RAFT_MEMBERS_MAX], *pointers[RAFT_MEMBERS_MAX];
     servers.leader = atomic_load(&node_view(rpc->node)->leader);
+    servers.cut_off = rpc->cut_off;
     servers.servers = pointers;
     for (uint32_t i = 0; i < members->count; i++) {
         pointers[i] = &server[i];
@@ -221,6 +246,7 @@ static void manage(struct rpc *rpc) {
     size_t count = peers_list(rpc->others, peers, PEERS_MAX);
     const struct raft_members *members = node_members(rpc->node);
     server_members_note(rpc);
+    look_for_leader(rpc, members);
     tell_agents(rpc, members);
     for (uint32_t i = 0; i < members->count; i++) peers_know(rpc->others, members->member[i].address);
     if (!self.has_log) found_cluster(rpc, &self, peers, count);
@@ -269,7 +295,7 @@ static void on_down(void *data, uint64_t id) {
 static void on_timer(uv_timer_t *timer) {
     struct rpc *rpc = timer->data;
     manage(rpc);
-    if (!rpc->stopping) forward_leader(rpc->forward, atomic_load(&node_view(rpc->node)->leader));
+    if (!rpc->stopping) forward_leader(rpc->forward, atomic_load(&node_view(rpc->node)->leader), rpc->cut_off);
 }
 
 /* -- life ---------------------------------------------------------------------------------------------------------------- */
@@ -280,6 +306,7 @@ int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, 
                                  .version_least = MACHINE_VERSION_OLDEST, .version_most = MACHINE_VERSION_NEWEST, .join = config->join};
     struct peers_callbacks callbacks = {.data = rpc, .frame = on_frame, .up = on_up, .down = on_down, .self = self_said, .ending = ending, .agent = on_agent};
     rpc->agents = agents_new(rpc);
+    rpc->raft_multiplier = config->raft_multiplier ? config->raft_multiplier : 1;
     int rv = peers_start(rpc->loop, &peers, &callbacks, &rpc->others, fault);
     rpc->forward = forward_new(rpc, rpc->loop, rpc->node, rpc->others);
     CHECK(uv_timer_init(rpc->loop, &rpc->cluster_timer) == 0);

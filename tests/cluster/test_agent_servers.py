@@ -79,21 +79,9 @@ def late_writes(cluster, agents):
     wait_equal("after late writes", agents, [other], 5)
 
 
-def their_server_is_cut_off(cluster, agents):
-    """From the other servers only: the agent reaches them all."""
-    leader = cluster.leader()
-    agent = next(a for a in agents if a.server() and a.server() is not leader)
-    victim = agent.server()
-    cluster.cut([victim], [s for s in cluster.servers if s is not victim])
-    written_within(agent, "its server was cut off from the others", 5)
-    check(agent.server() is not victim, "it moved")
-    cluster.heal()
-
-
 def heard_elsewhere(cluster, agents, what, lose, return_it):
     """An agent only waits for a change when its server says nothing more; it hears of that change through another one."""
-    leader = cluster.leader()
-    agent = next(a for a in agents if a.server() and a.server() is not leader)
+    agent, leader = one_at(cluster, agents, False), cluster.leader()
     victim = agent.server()
     do(agent, "/v1/kv/vanish", "1")
     index = int(ask(agent, "GET", "/v1/kv/vanish")[1]["X-Consul-Index"])
@@ -114,6 +102,40 @@ def heard_elsewhere(cluster, agents, what, lose, return_it):
 def their_server_hangs(cluster, agents):
     """Its kernel goes on and acknowledges all."""
     heard_elsewhere(cluster, agents, "hung", lambda s: s.pause(), lambda s: s.resume())
+
+
+def cut_from_the_others(cluster, victim):
+    cluster.cut([victim], [s for s in cluster.servers if s is not victim])
+
+
+def one_at(cluster, agents, leads):
+    """An agent at the leader, or at another server. They may all be elsewhere after what was before; a restart brings one to where it belongs."""
+    leader = cluster.leader()
+    for agent in agents:
+        if agent.server() and (agent.server() is leader) == leads:
+            return agent
+    for agent in agents:
+        agent.kill()
+        agent.start()
+        ready([agent])
+        if (agent.server() is leader) == leads:
+            return agent
+    raise AssertionError("no agent belongs there")
+
+
+def their_server_is_cut_off(cluster, agents):
+    """From the other servers only: the agent reaches them all. A follower, while it waits and while it writes; then the leader."""
+    heard_elsewhere(cluster, agents, "was cut off", lambda victim: cut_from_the_others(cluster, victim), lambda _: cluster.heal())
+    for leads in (False, True):
+        cluster.wait_writable()
+        ready(agents)
+        agent = one_at(cluster, agents, leads)
+        victim = agent.server()
+        cut_from_the_others(cluster, victim)
+        written_within(agent, "its server was cut off%s" % (", the leader" if leads else ""), 1)
+        check(agent.server() is not victim, "it moved")
+        check("cut off: no leader is known" in victim.log(), "its log says so")
+        cluster.heal()
 
 
 def their_server_vanishes(cluster, agents):
@@ -283,6 +305,7 @@ def main():
         if cluster.hub:
             ready(agents)
             their_server_is_cut_off(cluster, agents)
+            cluster.wait_writable()
             ready(agents)
             their_server_vanishes(cluster, agents)
         returned = now()

@@ -57,6 +57,7 @@ static void say_servers(struct fake_session *session) {
         server[i].id = fake->cluster[i].id, server[i].address = (char *)(uintptr_t)fake->cluster[i].address;
     }
     servers.servers = pointers, servers.n_servers = fake->cluster_count, servers.leader = fake->leads && fake->cluster_count > 1 ? fake->cluster[1].id : 0;
+    servers.cut_off = fake->cut_off;
     say(session, PEER_SERVERS, &servers.base);
 }
 
@@ -64,6 +65,11 @@ void fake_leads(struct fake_server *fake, bool yes) {
     fake->leads = yes;
     for (struct fake_session *session = fake->sessions; session; session = session->next)
         if (session->greeted) say_servers(session);
+}
+
+void fake_cut_off(struct fake_server *fake) {
+    fake->cut_off = true;
+    fake_leads(fake, false);
 }
 
 void fake_answer(struct fake_server *fake, const char *text, bool more) {

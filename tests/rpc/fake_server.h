@@ -21,7 +21,7 @@ struct fake_server {
     char address[32];
     const char *datacenter, *refuses;      /* refuses: a line; it answers hellos with that alone; NULL: it does not */
     uint64_t id, cluster_id;
-    bool leads, mute, silent;              /* leads: it knows a leader; mute: it answers no pings; silent: nor hellos */
+    bool leads, cut_off, mute, silent;     /* leads: it knows a leader; mute: it answers no pings; silent: nor hellos */
     bool resets, ends;                     /* it ends each connection: at once, without a word; when it has heard a hello */
     const struct fake_server *cluster;     /* the servers that it names, the second leads; unless set: none */
     unsigned cluster_count;
@@ -35,6 +35,7 @@ void fake_open(struct fake_server *fake, uv_loop_t *loop, uint64_t id);
 void fake_close(struct fake_server *fake);
 
 void fake_leads(struct fake_server *fake, bool yes);     /* and tells its agents */
+void fake_cut_off(struct fake_server *fake);             /* likewise: it knows no leader, and hears of no majority */
 /* A piece of the answer to the last fetch. */
 void fake_answer(struct fake_server *fake, const char *text, bool more);
 

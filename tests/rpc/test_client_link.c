@@ -143,6 +143,35 @@ Test(client_link, it_is_not_left_for_others_without_a_leader) {
     close_world(&world);
 }
 
+/* Not after the time that an election may take. */
+Test(client_link, a_server_that_is_cut_off_is_left_at_once) {
+    struct world world;
+    open_world(&world);
+    run_until(&world, 5000, at_first);
+    uint64_t begun_ms = clock_mono_ms();
+    fake_cut_off(&world.fakes[0]);
+    run_until(&world, 5000, elsewhere);
+    cr_assert_leq(clock_mono_ms() - begun_ms, 150 + GRACE_MS);
+    close_world(&world);
+}
+
+/* The first that is tried has no leader yet: it is waited for, not left for seconds. */
+Test(client_link, who_leaves_one_that_is_cut_off_waits_for_the_election_of_the_others) {
+    struct world world;
+    open_world(&world);
+    run_until(&world, 5000, at_first);
+    world.fakes[1].leads = world.fakes[2].leads = false;
+    fake_cut_off(&world.fakes[0]);
+    run_for(&world, 500);
+    cr_assert_eq(world.fakes[1].agents + world.fakes[2].agents, 1);
+    uint64_t begun_ms = clock_mono_ms();
+    fake_leads(&world.fakes[1], true), fake_leads(&world.fakes[2], true);
+    fetch(&world, 0);
+    run_until(&world, 5000, asked_again);
+    cr_assert_leq(clock_mono_ms() - begun_ms, 150 + GRACE_MS);
+    close_world(&world);
+}
+
 /* An election is over sooner. */
 Test(client_link, a_server_that_soon_knows_a_leader_again_is_kept) {
     struct world world;

@@ -82,3 +82,29 @@ Test(cluster, a_learner_that_is_away_is_not_promoted) {
     struct peer_info peers[1] = {server(2, 3, true)};
     cr_assert_not(cluster_next_change(&members, 1, peers, 1).wanted);
 }
+
+/* An election makes all of them speak; who hears of none is cut off. */
+Test(cluster, who_hears_no_majority_while_nobody_leads_is_cut_off) {
+    struct {
+        const char *what;
+        uint32_t count, learners;      /* the last ones */
+        uint64_t self, heard_ms[5];    /* of each; nobody leads since 1000 */
+        bool cut_off;
+    } cases[] = {
+        {"all silent", 3, 0, 1, {0, 900, 999}, true},
+        {"one of two others speaks", 3, 0, 1, {0, 900, 1000}, false},
+        {"one of four others speaks", 5, 0, 3, {1100, 900, 0, 0, 0}, true},
+        {"two of four others speak", 5, 0, 3, {1100, 900, 0, 1001, 0}, false},
+        {"alone", 1, 0, 1, {0}, false},
+        {"a learner speaks", 4, 1, 1, {0, 900, 900, 1100}, true},
+        {"a learner itself: nobody asks it for a vote", 4, 1, 4, {900, 900, 900, 0}, false},
+        {"no member yet", 3, 0, 9, {900, 900, 900}, false},
+        {"no cluster yet", 0, 0, 1, {0}, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct raft_members members = {.count = cases[i].count};
+        for (uint32_t k = 0; k < members.count; k++)
+            members.member[k] = (struct raft_member){.id = k + 1, .voter = k < members.count - cases[i].learners};
+        cr_expect_eq(cluster_cut_off(&members, cases[i].self, cases[i].heard_ms, 1000), cases[i].cut_off, "%s", cases[i].what);
+    }
+}

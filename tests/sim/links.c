@@ -123,6 +123,15 @@ static void connect_with(struct server *server, uint32_t with) {
     begin_view(sim, with, here);
 }
 
+/* The program finds it out by hearing nobody. */
+static bool cut_off(const struct server *server) {
+    const struct sim *sim = server->sim;
+    uint32_t heard = 0;
+    for (uint32_t from = 0; from < sim->server_count; from++)
+        heard += from == server->slot || !sim->cut[from][server->slot];
+    return raft_leader(server->raft) == 0 && heard <= sim->server_count / 2;
+}
+
 /* Every now and then, as the program's timer of 100 ms. */
 void links_beat(struct server *server) {
     struct sim *sim = server->sim;
@@ -134,7 +143,8 @@ void links_beat(struct server *server) {
             connect_with(server, with);
         }
     }
-    forwarding_leader(server->forwarding, raft_leader(server->raft), server_now_ms(server));
+    server->requests.cut_off = cut_off(server);
+    forwarding_leader(server->forwarding, raft_leader(server->raft), server->requests.cut_off, server_now_ms(server));
     sim_schedule(sim, sim_random(sim, 20, 100) * MS, EVENT_BEAT, server->slot, 0, NULL);
 }
 
