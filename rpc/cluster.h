@@ -19,7 +19,7 @@ struct cluster_found cluster_may_found(const struct peer_info *self, const struc
 struct cluster_change { bool wanted; enum raft_change_type type; uint64_t id; const char *address; };
 struct cluster_change cluster_next_change(const struct raft_members *members, uint64_t self, const struct peer_info *peers, size_t count);
 
-/* No leader is known, and fewer voters than a majority, this one counted, were heard since: not an election, in which all speak, but a cut.
+/* No leader is known, and fewer voters than a majority, this one counted, were heard since `since_ms`: not an election, in which all speak, but a cut.
  * `heard_ms`: when each member was heard last, in their order. Not of a server that does not vote. Pure. */
 bool cluster_cut_off(const struct raft_members *members, uint64_t self, const uint64_t *heard_ms, uint64_t since_ms);
 

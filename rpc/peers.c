@@ -20,6 +20,7 @@
 #define HELLO_FRAME_MAX (64 * 1024)    /* nobody sends more before the hellos */
 #define PING_MS 500
 #define QUIET_MS 1000                  /* not heard for so long: may be half a connection, a new one replaces it */
+#define UNWANTED_AGAIN_MS 60000        /* one that is not wanted is dialled so seldom; who is in its place comes by itself */
 #define TELL_AGAIN_MS 60000            /* a refusal is logged so often */
 #define TOLD_MAX 16
 #define DEAD_AFTER_MS 3000             /* not heard for so long: given up and dialled again */
@@ -43,6 +44,7 @@ struct contact {
     struct target *target;             /* dialled ones */
     uint64_t since_ms, heard_ms, pinged_ms;
     bool greeted;                      /* their hello was accepted: info counts */
+    bool unwanted;
     struct peer_info info;
 };
 
@@ -110,7 +112,7 @@ static bool tell(struct peers *peers, const char *remote, int kind) {
     return true;
 }
 
-enum { TELL_THEIRS = 1000, TELL_NO_HELLO, TELL_BAD_HELLO };      /* besides enum hello_verdict */
+enum { TELL_THEIRS = 1000, TELL_NO_HELLO, TELL_BAD_HELLO, TELL_UNWANTED };      /* besides enum hello_verdict */
 
 static void refuse(struct contact *contact, int kind, const char *why) {
     char remote[64];
@@ -158,10 +160,14 @@ static bool fits(struct contact *contact, const Pb__PeerHello *hello) {
     struct hello_self self = self_now(contact->peers);
     char why[HELLO_WHY];
     enum hello_verdict verdict = hello_judge(&self, hello, &contact->info.terms, why);
-    if (verdict == HELLO_OK) return true;
+    const struct peers_callbacks *callbacks = &contact->peers->callbacks;
+    const char *unwanted = verdict == HELLO_OK && !hello->agent && callbacks->unwanted ? callbacks->unwanted(callbacks->data, hello->id) : NULL;
+    if (verdict == HELLO_OK && !unwanted) return true;
     if (verdict == HELLO_OTHER_CLUSTER && hello->agent) say_hello(contact); /* it learns which */
     if (hello->node != contact->info.node) snprintf(contact->info.node, sizeof contact->info.node, "%.64s", hello->node);
-    refuse(contact, (int)verdict, why);
+    contact->unwanted = unwanted != NULL;
+    if (unwanted) refuse(contact, TELL_UNWANTED, unwanted);
+    else refuse(contact, (int)verdict, why);
     return false;
 }
 
@@ -252,6 +258,7 @@ static void on_closed(void *data, struct link *wire, int error) {
         target->backoff_ms = target->backoff_ms ? target->backoff_ms * 2 : RETRY_LEAST_MS;
         if (target->backoff_ms > RETRY_MOST_MS) target->backoff_ms = RETRY_MOST_MS;
         target->next_ms = address_failed(&target->turn) ? 0 : clock_mono_ms() + target->backoff_ms;
+        if (contact->unwanted) target->next_ms = clock_mono_ms() + UNWANTED_AGAIN_MS;
     }
     if (contact->greeted) {
         if (!peers->stopping) log_warn("peer", "connection lost node=%s address=%s reason=\"%s\"", contact->info.node, contact->info.address, co_strerror(error));

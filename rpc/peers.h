@@ -58,6 +58,8 @@ struct peers_callbacks {
     void (*down)(void *data, uint64_t id);
     struct peers_self (*self)(void *data);
     bool (*ending)(void *data);        /* this server stops: no hello is said or taken any more, and `self` not asked; NULL: never */
+    /* Why a server that fits is not wanted all the same (the line lives as long as the callee likes); NULL: it is. NULL callback: all are. */
+    const char *(*unwanted)(void *data, uint64_t id);
     /* A client agent said hello, and was answered: its connection is the callee's from now on (link_adopt). NULL: none are taken. */
     void (*agent)(void *data, struct link *link, const Pb__PeerHello *hello);
 };

@@ -10,6 +10,7 @@
 
 #define CLUSTER_TICK_MS 100
 #define LEADERLESS_TICK_MS 50        /* agents wait */
+#define CAMPAIGNS_MS 1000            /* times raft_multiplier: in so long each asks for votes */
 #define CUT_OFF_MS 100               /* times raft_multiplier: so long the answers to a question for votes take at most */
 #define MISFIT_TELL_MS 60000
 #define BACKLOG_MAX (64u << 20)      /* beyond it Raft's messages to a peer are dropped: it sends them again */
@@ -145,12 +146,13 @@ static size_t without_misfits(struct rpc *rpc, const struct raft_members *member
 }
 
 /* -- without a leader --------------------------------------------------------------------------------------------------- */
-static bool is_cut_off(const struct rpc *rpc, const struct raft_members *members) {
-    uint64_t heard_ms[RAFT_MEMBERS_MAX] = {0};
+static bool is_cut_off(const struct rpc *rpc, const struct raft_members *members, uint64_t now_ms) {
+    uint64_t heard_ms[RAFT_MEMBERS_MAX] = {0}, since_ms = now_ms - CAMPAIGNS_MS * rpc->raft_multiplier;
+    if (since_ms < rpc->leaderless_ms) since_ms = rpc->leaderless_ms;
     for (uint32_t i = 0; i < members->count; i++)
         for (size_t k = 0; k < ARRAY_COUNT(rpc->heard); k++)
             if (rpc->heard[k].id == members->member[i].id) heard_ms[i] = rpc->heard[k].ms;
-    return cluster_cut_off(members, atomic_load(&node_view(rpc->node)->id), heard_ms, rpc->leaderless_ms);
+    return cluster_cut_off(members, atomic_load(&node_view(rpc->node)->id), heard_ms, since_ms);
 }
 
 static void look_for_leader(struct rpc *rpc, const struct raft_members *members) {
@@ -161,9 +163,18 @@ static void look_for_leader(struct rpc *rpc, const struct raft_members *members)
         uv_timer_set_repeat(&rpc->cluster_timer, leader ? CLUSTER_TICK_MS : LEADERLESS_TICK_MS);
     }
     bool waited = !leader && now_ms - rpc->leaderless_ms >= CUT_OFF_MS * rpc->raft_multiplier;
-    rpc->cut_off = waited && is_cut_off(rpc, members);
+    rpc->cut_off = waited && is_cut_off(rpc, members, now_ms);
     node_cut_off(rpc->node, rpc->cut_off);
     if (rpc->cut_off && !before) log_warn("raft", "cut off: no leader is known, and no majority of the servers is heard");
+}
+
+/* Its own folder does not tell: it was removed while it was not there. */
+static const char *unwanted(void *data, uint64_t id) {
+    struct rpc *rpc = data;
+    if (rpc->stopping || raft_members_find(node_members(rpc->node), id)) return NULL;
+    bool removed = operate_server_removed(store_read(rpc->loop_reader), id);
+    store_read_done(rpc->loop_reader);
+    return removed ? "it was removed from this cluster; with an empty data folder it may join as a new server" : NULL;
 }
 
 /* -- client agents ------------------------------------------------------------------------------------------------------ */
@@ -304,7 +315,8 @@ int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, 
     struct peers_config peers = {.bind = config->bind, .port = config->port, .address = config->address, .cluster = config->cluster,
                                  .node = config->node_name, .id = atomic_load(&node_view(rpc->node)->id), .expect = config->expect,
                                  .version_least = MACHINE_VERSION_OLDEST, .version_most = MACHINE_VERSION_NEWEST, .join = config->join};
-    struct peers_callbacks callbacks = {.data = rpc, .frame = on_frame, .up = on_up, .down = on_down, .self = self_said, .ending = ending, .agent = on_agent};
+    struct peers_callbacks callbacks = {.data = rpc, .frame = on_frame, .up = on_up, .down = on_down, .self = self_said, .ending = ending, .unwanted = unwanted,
+                                        .agent = on_agent};
     rpc->agents = agents_new(rpc);
     rpc->raft_multiplier = config->raft_multiplier ? config->raft_multiplier : 1;
     int rv = peers_start(rpc->loop, &peers, &callbacks, &rpc->others, fault);

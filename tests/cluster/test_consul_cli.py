@@ -3,7 +3,7 @@
 
 The second part needs a consul program: its path in COORD_CONSUL (or CONSUL_BIN). Without one the test says so.
 """
-import base64, json, os, shutil, subprocess, sys, tempfile, time
+import base64, json, os, re, shutil, subprocess, sys, tempfile, time
 import harness
 from harness import check, until
 
@@ -71,6 +71,10 @@ def changes(cluster):
             os.makedirs(who.data)
             who.start()
             until("it is taken in again", lambda: raft_servers(via).get(who.name, {}).get("Voter"), 30)
+    via.kill()
+    via.start()                          # with the folder of before
+    until("it says why it is alone", lambda: re.search(r"this server is refused .*it was removed from this cluster", via.log()), 10)
+    check("was removed from this cluster" in cluster.leader().log(), "and so do the others")
 
 
 def the_leader_is_lost():

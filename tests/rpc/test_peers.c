@@ -11,6 +11,7 @@ struct side {
     struct peers *peers;
     struct peers_self self;
     unsigned ups, downs;
+    const char *unwanted;      /* why the other is not; NULL: it is */
     bool stopped;
 };
 struct world {
@@ -27,6 +28,7 @@ static void on_frame(void *data, uint64_t from, uint8_t type, struct slice paylo
 static void on_up(void *data, uint64_t id) { (void)id, ((struct side *)data)->ups++; }
 static void on_down(void *data, uint64_t id) { (void)id, ((struct side *)data)->downs++; }
 static struct peers_self on_self(void *data) { return ((struct side *)data)->self; }
+static const char *on_judge(void *data, uint64_t id) { return (void)id, ((struct side *)data)->unwanted; }
 static void on_stopped(void *data) { ((struct side *)data)->stopped = true; }
 
 static uint16_t free_port(void) {
@@ -57,7 +59,7 @@ static void start(struct world *world, struct side *side, uint64_t id, unsigned 
                                   .version_most = most,
                                   .join = joins};
     struct peers_callbacks callbacks = {
-        .data = side, .frame = on_frame, .up = on_up, .down = on_down, .self = on_self};
+        .data = side, .frame = on_frame, .up = on_up, .down = on_down, .self = on_self, .unwanted = on_judge};
     struct fault fault = {0};
     cr_assert_eq(peers_start(&world->loop, &config, &callbacks, &side->peers, &fault), CO_OK, "%s",
                  fault.text);
@@ -133,6 +135,17 @@ Test(peers, another_cluster_of_the_same_name_is_never_let_in) {
     run_until(&world, a_second);
     cr_assert_eq(world.a.ups, 0);
     cr_assert_eq(world.b.ups, 0);
+    close_world(&world);
+}
+
+Test(peers, who_is_not_wanted_is_not_let_in) {
+    struct world world;
+    open_world(&world, (struct peers_self){true, 77, 2}, (struct peers_self){true, 77, 2}, 3);
+    world.b.unwanted = "it was removed";
+    run_until(&world, a_second);
+    cr_assert(apart(&world) && world.a.ups == world.a.downs && world.b.ups == 0);
+    world.b.unwanted = NULL;
+    run_until(&world, connected);
     close_world(&world);
 }
 
