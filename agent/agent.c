@@ -93,6 +93,11 @@ static int start_server(struct agent *agent, struct fault *fault) {
     return rpc_server_start(&agent->loop, &config, &agent->rpc, fault);
 }
 
+/* The servers known last, for an agent that is told of none. */
+static const char *known_file(struct agent *agent) {
+    return arena_printf(&agent->arena, "%s/servers", agent->identity.data_dir);
+}
+
 static void start_client(struct agent *agent) {
     const struct config *c = &agent->config;
     struct rpc_client_config config = {.cluster = c->datacenter,
@@ -102,6 +107,7 @@ static void start_client(struct agent *agent) {
                                        .bind = c->bind_addr,
                                        .port = c->server_port > 0 ? (uint16_t)c->server_port : 8300,
                                        .join = c->retry_join.items,
+                                       .known = known_file(agent),
                                        .no_coordinates = c->disable_coordinates,
                                        .coordinate_interval_ms = (uint64_t)c->coordinate_interval_ns / 1000000};
     agent->rpc = rpc_client_start(&agent->loop, &config);
@@ -312,7 +318,11 @@ static void stop(struct agent *agent) {
     CHECK(uv_queue_work(&agent->loop, &agent->stop_work, stop_http, http_stopped) == 0);
 }
 
-static void left(void *data) { stop(data); }
+static void left(void *data) {
+    struct agent *agent = data;
+    if (!agent->config.server && !agent->config.rejoin_after_leave) unlink(known_file(agent));
+    stop(agent);
+}
 
 /* In order: the node goes from the catalog at once, with all that is on it. */
 static void leave(void *data) {

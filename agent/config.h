@@ -100,6 +100,7 @@ struct config {
     int64_t node_lease_ttl_ns;                        /* 10 s; coord.node_lease_ttl */
     uint64_t brake_percent, brake_instances, brake_nodes; /* 85, 10, 3: the mass-removal brake */
     int64_t brake_window_ns, brake_hold_ns;           /* 15 s, 60 s; hold 0: off */
+    bool rejoin_after_leave;
     bool leave_on_terminate;      /* false on servers, true on client agents (config_finish) */
     bool skip_leave_on_interrupt; /* true on servers, false on client agents (config_finish) */
     bool leave_on_terminate_given, skip_leave_on_interrupt_given;

@@ -228,6 +228,7 @@ static struct client *client_new(struct rpc *rpc, uv_loop_t *loop, const struct 
     client->rpc = rpc, client->loop = loop;
     client->cluster = mem_strdup(config->cluster), client->node_name = mem_strdup(config->node_name), client->address = mem_strdup(config->address);
     client->port = config->port;
+    client->known = config->known ? mem_strdup(config->known) : NULL;
     client->seed = hash64(config->node_id, strlen(config->node_id));
     client->id = random_u64() | 1;
     client->has_from = config->bind && !is_wildcard(config->bind) && address_ip(config->bind, "0", &client->from);
@@ -249,10 +250,13 @@ static struct client *client_new(struct rpc *rpc, uv_loop_t *loop, const struct 
 }
 
 struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *config) {
-    if (!config->join || !config->join[0])
-        log_warn("client", "no server is known: this agent waits for `coord join ADDRESS` (-retry-join=ADDRESS names one; -server runs one)");
     struct rpc *rpc = mem_zalloc(sizeof *rpc);
     struct client *client = rpc->client = client_new(rpc, loop, config);
+    bool told = config->join && config->join[0];
+    if (!told && client_known_read(client))
+        log_info("client", "no server is named: those known last are tried");
+    else if (!told)
+        log_warn("client", "no server is known: this agent waits for `coord join ADDRESS` (-retry-join=ADDRESS names one; -server runs one)");
     struct forwarding_edge edge = {.data = client, .reach = reach, .send = send_message, .flush = flush, .command = command};
     client->forwarding = forwarding_new(&edge, 0);
     CHECK(uv_async_init(loop, &client->wake, woken) == 0 && uv_timer_init(loop, &client->timer) == 0);
@@ -271,7 +275,8 @@ static void handle_closed(uv_handle_t *handle) {
     mirror_free(client->mirror);
     client_coordinates_free(client->coordinates);
     uv_mutex_destroy(&client->lock);
-    free(client->cluster), free(client->node_name), free(client->address), free(client->peers);
+    buffer_free(&client->known_text);
+    free(client->known), free(client->cluster), free(client->node_name), free(client->address), free(client->peers);
     void (*closed)(void *) = client->closed;
     void *data = client->closed_data;
     free(client->rpc);

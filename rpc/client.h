@@ -32,7 +32,8 @@ struct rpc_client_config {
     const char *node_id;                         /* UUID text: ranks the servers */
     const char *bind;                            /* IP to dial from; NULL or a wildcard: any */
     uint16_t port;                               /* of servers whose address names none */
-    const char *const *join;                     /* NULL-terminated; without any (or NULL) it waits for rpc_join */
+    const char *const *join;                     /* NULL-terminated; without any (or NULL) it tries those known last, and waits for rpc_join */
+    const char *known;                           /* a file: the servers known last, kept current; NULL: none */
     bool no_coordinates;
     uint64_t coordinate_interval_ms;             /* between reports; 0: see lb/coordinate_agent.h */
     size_t dns_queries;                          /* kept current for DNS at most; 0: CLIENT_DNS_QUERIES */

@@ -1,4 +1,4 @@
-/* Inside the client agent's rpc: client.c (life, writes, what rpc.h asks), client_link.c (connections), client_servers.c (whom with), client_fetch.c (reads),
+/* Inside the client agent's rpc: client.c (life, writes, what rpc.h asks), client_link.c (connections), client_servers.c (whom with), client_known.c (after a restart), client_fetch.c (reads),
  * client_cache.c (answers that are kept), client_backup.c (backups: backup_far.h). Loop thread, where nothing else is said. */
 #ifndef COORD_RPC_CLIENT_INTERNAL_H
 #define COORD_RPC_CLIENT_INTERNAL_H
@@ -55,6 +55,8 @@ struct client {
     struct rpc *rpc;
     uv_loop_t *loop;
     char *cluster, *node_name, *address;
+    char *known;                       /* a path, or NULL */
+    struct buffer known_text;          /* as written last */
     uint64_t seed, id;                 /* ranks; of this life */
     uint16_t port;
 
@@ -118,6 +120,10 @@ void client_servers_learn(struct client *client, const Pb__PeerServers *servers)
 /* The other cluster that all the servers belong to now, as they said themselves: those that the agent was told of by its cluster, or, without
  * any, those to join by. 0: none. */
 uint64_t client_servers_elsewhere(struct client *client);
+
+/* -- client_known.c --------------------------------------------------------------------------------------------------- */
+bool client_known_read(struct client *client);                             /* true: there are such */
+void client_known_write(struct client *client);                            /* when they may be others */
 
 /* -- client_link.c ---------------------------------------------------------------------------------------------------- */
 void client_link_tick(struct client *client, uint64_t now_ms);

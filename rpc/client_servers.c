@@ -92,6 +92,7 @@ void client_servers_learn(struct client *client, const Pb__PeerServers *servers)
         struct client_server *server = client_server_know(client, servers->servers[i]->address);
         if (server) server->listed = true, server->id = servers->servers[i]->id;
     }
+    client_known_write(client);
 }
 
 uint64_t client_servers_elsewhere(struct client *client) {

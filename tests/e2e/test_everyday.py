@@ -48,6 +48,16 @@ def joining_later():
     check(agent.get("/v1/agent/services")[2]["web"]["Service"] == "web", "kept")
     words(agent, "join", cluster.servers[0].ip)
     until("delivered", lambda: [s["Node"] for s in cluster.servers[0].get("/v1/catalog/service/web")[2]] == ["a1"])
+    agent.kill()
+    agent.start()                        # is with them again
+    agent.stop()
+    agent.args += ["-rejoin"]
+    agent.start(wait=False)              # had left, and did not know of that then
+    until("it waits again", lambda: agent.log().count("waits for `coord join") == 2)
+    words(agent, "join", cluster.servers[0].ip)
+    agent.wait_leader()
+    agent.stop()
+    agent.start()                        # is with them although it had left
 
 
 def peers(agent):
