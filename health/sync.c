@@ -178,6 +178,12 @@ static void refused(struct sync *sync, const struct sync_write *out) {
         sync->lease_lost = true;
         return;
     }
+    if (out->refused == CO_CONFLICT && *out->lease) { /* somebody has removed this node: all of it goes again */
+        put_back(sync);
+        sync->compare_wanted = true;
+        later(sync);
+        return;
+    }
     tried(sync, out->refused);
     const char *text = *out->text ? out->text : co_strerror(out->refused);
     if (sync->node_flying || sync->batch_units > 1) {

@@ -144,6 +144,7 @@ static bool plan_node(struct machine_tx *tx, const Pb__RegisterCommand *command,
     struct slice name = slice_text(node->name), bytes, holder;
     bool known = catalog_node_bytes(tx->store, name, &bytes) == CO_OK;
     *plan = (struct node_plan){.write = !known || !command->skip_node_update};
+    if (!catalog_leases_on_node(tx, command, known, result)) return false;
     if (!plan->write || !node->id[0]) return true;
     if (known && slice_is(record_text(bytes, NODE_ID_FIELD), node->id)) return true;
     char room[STORE_KEY_MAX];
@@ -154,7 +155,7 @@ static bool plan_node(struct machine_tx *tx, const Pb__RegisterCommand *command,
         if (catalog_node_bytes(tx->store, holder, &bytes) == CO_OK)
             plan->base = record_number(bytes, NODE_CREATE_FIELD);
     }
-    return name_is_free(tx, command, !plan->renamed_from, result);
+    return catalog_leases_rename(tx, command, plan->renamed_from, result) && name_is_free(tx, command, !plan->renamed_from, result);
 }
 
 static bool checks_have_services(struct machine_tx *tx, const Pb__RegisterCommand *command,
@@ -213,8 +214,10 @@ static bool apply_batch(struct change *change, const Pb__CatalogBatchCommand *co
         !lease_known(change->tx, slice_text(command->by_lease), result))
         return false;
     store_savepoint(store);
-    for (size_t i = 0; i < command->n_registers && good; i++)
+    for (size_t i = 0; i < command->n_registers && good; i++) {
+        if (command->by_lease[0]) command->registers[i]->by_lease = command->by_lease;
         good = apply_register(change, command->registers[i], result);
+    }
     for (size_t i = 0; i < command->n_deregisters && good; i++)
         good = apply_deregister(change, command->deregisters[i], result);
     if (good)

@@ -46,6 +46,24 @@ bool catalog_leases_fit(struct machine_tx *tx, Pb__RegisterCommand *command, str
     return true;
 }
 
+bool catalog_leases_rename(struct machine_tx *tx, const Pb__RegisterCommand *command, const char *from, struct machine_result *result) {
+    const char *why;
+    if (!from || !command->by_lease[0] || !counts(tx)) return true;
+    int rv = lease_renames(tx, slice_text(command->by_lease), slice_text(from), &why);
+    if (rv != CO_OK) store_fail(tx->store, rv); /* it was there when the command was looked at */
+    if (rv == CO_OK && !why) return true;
+    result->error = CO_INVALID;
+    result->text = rv == CO_OK ? why : "";
+    return false;
+}
+
+bool catalog_leases_on_node(struct machine_tx *tx, const Pb__RegisterCommand *command, bool known, struct machine_result *result) {
+    if (known || !command->by_lease[0] || !command->skip_node_update || !counts(tx)) return true;
+    result->error = CO_CONFLICT;
+    result->text = arena_printf(tx->arena, "node \"%s\" is not registered", command->node->name);
+    return false;
+}
+
 void catalog_on_event(struct machine_tx *tx, const struct machine_event *event) {
     if (event->type != MACHINE_LEASE_ENDED) return;
     struct change change = {.tx = tx};
@@ -69,6 +87,13 @@ void catalog_on_event(struct machine_tx *tx, const struct machine_event *event) 
 }
 
 /* -- nodes whose agents hold leases ------------------------------------------------------------------ */
+
+struct slice catalog_node_of_id(struct machine_tx *tx, struct slice node_id) {
+    char room[STORE_KEY_MAX];
+    struct slice name;
+    if (store_get(tx->store, TABLE_NODE_IDS, key_node_id(room, node_id), &name) != CO_OK) return slice_make("", 0);
+    return slice_copy(tx->arena, name);
+}
 
 /* Is there such a node, of this id? */
 static bool is_node(struct machine_tx *tx, struct slice node, struct slice node_id) {

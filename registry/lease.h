@@ -7,7 +7,9 @@
  *   has it (the second agent waits and asks again). The same node id takes over at once from the same address (the agent
  *   was started again) or the same process (Lease.process: it replaces its own lease, health/sync.h); the older lease ends, and nothing is
  *   marked. The same node id from elsewhere waits like any other: images of hosts are copied with their ids. Who says no process (programs
- *   before it was there) takes over by node id alone, and is taken over from.
+ *   before it was there) takes over by node id alone, and is taken over from. Nor does such a copy under another name take the place of the node
+ *   that has its node id in the catalog: while that node's agent lives elsewhere, the grant is refused, and so is a registration that would
+ *   rename it.
  *      granted   the node's check serfHealth passes again, in the same entry, if the node is in the catalog under this node id (or under
  *                none) and has that check; the note that it is dead goes. A node that is not there yet comes with its registration
  *      expired, or ended by an operator
@@ -72,6 +74,9 @@ void lease_unbind(struct machine_tx *tx, struct slice lease, enum lease_kind kin
 /* The first thing of that kind that is bound to it, in the arena: what a module does at MACHINE_LEASE_ENDED (event.id: the lease) is to take
  * the first, remove it and unbind it, until there is none. */
 bool lease_first(struct machine_tx *tx, struct slice lease, enum lease_kind kind, struct slice *name);
+/* The agent that holds `lease` says that its node id belongs under another name than `name` now. *why: NULL: so be it (nobody lives under that
+ * name with this id, or it is the same agent: same process, or same address), else who lives there. CO_NOTFOUND, CO_CORRUPT. */
+int lease_renames(struct machine_tx *tx, struct slice lease, struct slice name, const char **why);
 struct slice lease_service_name(struct arena *arena, struct slice node, struct slice id);
 
 /* The leader's table (registry/lease_timers.h) learns of every lease and every dead node in the store, those by its settings

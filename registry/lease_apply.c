@@ -158,29 +158,54 @@ static int apply_reap(struct machine_tx *tx, const Pb__LeaseReapCommand *command
 
 /* -- granting ----------------------------------------------------------------------------------------- */
 
-/* The lease that stands under the node's name; NULL: none. */
-static int holder_of(struct machine_tx *tx, const Pb__Lease *lease, Pb__Lease **holder) {
+/* The lease that stands under a node's name; NULL: none. */
+static int holder_of(struct machine_tx *tx, struct slice node, Pb__Lease **holder) {
     char room[STORE_KEY_MAX];
     struct slice id;
     *holder = NULL;
-    if (!lease->node[0]) return CO_OK;
-    int rv = store_get(tx->store, TABLE_LEASES, lease_node_key(ROW_NODE, slice_text(lease->node), room), &id);
+    if (!node.size) return CO_OK;
+    int rv = store_get(tx->store, TABLE_LEASES, lease_node_key(ROW_NODE, node, room), &id);
     if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_OK : rv;
     rv = lease_record(tx->store, id, tx->arena, holder);
     return rv == CO_NOTFOUND ? CO_CORRUPT : rv;
 }
 
-/* NULL: `lease` may take its place at once. The same process replaces its own; the same address is the agent started again. A node id alone
- * says little: it is copied along with the image of a host. */
+/* The same process replaces its own; the same address is the agent started again. A node id alone says little: it is copied along with the image
+ * of a host. */
+static bool same_agent(const Pb__Lease *holder, const Pb__Lease *lease) {
+    return holder->process == 0 || lease->process == 0 || holder->process == lease->process || strcmp(holder->address, lease->address) == 0;
+}
+
+/* NULL: `lease` may take its place at once. */
 static const char *in_the_way(struct arena *arena, const Pb__Lease *holder, const Pb__Lease *lease) {
     if (!slice_equal_nocase(slice_text(holder->node_id), slice_text(lease->node_id)))
         return arena_printf(arena, "node name \"%s\" is held by the agent with node ID %s (lease %s): wait until that lease ends", holder->node,
                             holder->node_id, holder->id);
-    if (holder->process == 0 || lease->process == 0 || holder->process == lease->process || strcmp(holder->address, lease->address) == 0) return NULL;
+    if (same_agent(holder, lease)) return NULL;
     return arena_printf(arena,
                         "node name \"%s\" is held by an agent with the same node ID %s at address %s (lease %s): two agents need two names and "
                         "node IDs; wait until that lease ends",
                         holder->node, holder->node_id, holder->address, holder->id);
+}
+
+/* As lease_renames. */
+static int id_in_use(struct machine_tx *tx, const Pb__Lease *lease, struct slice name, const char **why) {
+    Pb__Lease *holder;
+    *why = NULL;
+    if (slice_equal_nocase(name, slice_text(lease->node))) return CO_OK;
+    int rv = holder_of(tx, name, &holder);
+    if (rv != CO_OK || !holder || !slice_equal_nocase(slice_text(holder->node_id), slice_text(lease->node_id)) || same_agent(holder, lease)) return rv;
+    *why = arena_printf(tx->arena,
+                        "node ID %s is that of node \"%s\", whose agent at address %s lives (lease %s): two agents need two node IDs; wait until "
+                        "that lease ends",
+                        lease->node_id, holder->node, holder->address, holder->id);
+    return CO_OK;
+}
+
+int lease_renames(struct machine_tx *tx, struct slice lease, struct slice name, const char **why) {
+    Pb__Lease *record;
+    int rv = lease_record(tx->store, lease, tx->arena, &record);
+    return rv == CO_OK ? id_in_use(tx, record, name, why) : rv;
 }
 
 static const char *wrong(struct arena *arena, const Pb__Lease *lease) {
@@ -203,9 +228,12 @@ static int apply_grant(struct machine_tx *tx, Pb__LeaseGrantCommand *command, st
     struct slice id = slice_text(lease->id), node = slice_text(lease->node);
     if (store_get(tx->store, TABLE_LEASES, lease_key(id, room), &ignored) == CO_OK)
         return refuse(result, CO_EXISTS, "a lease of this id exists already");
-    int rv = holder_of(tx, lease, &holder);
+    int rv = holder_of(tx, node, &holder);
     if (rv != CO_OK) return rv;
     if (holder && (why = in_the_way(tx->arena, holder, lease)) != NULL) return refuse(result, CO_EXISTS, why);
+    rv = node.size ? id_in_use(tx, lease, catalog_node_of_id(tx, slice_text(lease->node_id)), &why) : CO_OK;
+    if (rv != CO_OK) return rv;
+    if (why) return refuse(result, CO_EXISTS, why);
     if (holder) lease_end(tx, holder, END_TAKEN_OVER, NULL);
     lease->create_index = tx->index;
     store_put(tx->store, TABLE_LEASES, lease_key(id, room), record_pack(tx->arena, &lease->base));

@@ -155,6 +155,38 @@ def twins(cluster, first, servers):
     ready([first])
 
 
+def address_of(servers, name):
+    return (get(servers[0], "/v1/catalog/node/" + name) or {"Node": {"Address": ""}})["Node"]["Address"]
+
+
+def copies(cluster, first, servers):
+    """Likewise, but the copy was given a name of its own: it does not take the first one's place."""
+    host = Host(first, servers)
+    second = cluster.agent("copy", settings(node_id=get(first, "/v1/agent/self")["Config"]["NodeID"]))
+    second.start()
+    until("the copy says that it waits", lambda: 'is that of node "%s"' % first.name in second.log(), 10)
+    begun = now()
+    while now() - begun < TTL:
+        check(address_of(servers, first.name) == first.ip and not address_of(servers, "copy"), "the first stays")
+        time.sleep(0.05)
+    check(get(servers[0], "/v1/session/info/" + host.session), "with its session")
+    first.kill()
+    until("the copy is there", lambda: address_of(servers, "copy") == second.ip and not address_of(servers, first.name), TTL + 4)
+    second.terminate()
+    first.start()
+    ready([first])
+
+
+def removed_by_somebody(agent, servers):
+    """A living agent's node is deregistered in the catalog: with the next thing registered on it, all of it is there again."""
+    do(servers[0], "/v1/catalog/deregister", {"Node": agent.name})
+    check(not address_of(servers, agent.name), "it is gone")
+    do(agent, "/v1/agent/service/register", {"Name": "next"})
+    until("it is there again", lambda: address_of(servers, agent.name) == agent.ip and life(servers[0], agent.name) == "passing", 5)
+    check([s["Address"] for s in get(servers[0], "/v1/catalog/service/next")] == [agent.ip], "with its address")
+    do(agent, "/v1/agent/service/deregister/next")
+
+
 def clocks(cluster, agent, servers):
     """An hour either way: nothing happens. Through a library that is preloaded."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
@@ -218,6 +250,8 @@ def main():
         reaped(cluster, agents[2], servers)
         two_of_a_name(cluster, agents[0], servers)
         twins(cluster, agents[2], servers)
+        copies(cluster, agents[2], servers)
+        removed_by_somebody(agents[2], servers)
         clocks(cluster, agents[1], servers)
         finish(cluster)
     return 0

@@ -71,6 +71,28 @@ def every_route():
     check({s["Name"] for s in health["Servers"]} == {"s1", "s2", "s3"} and all(s["Healthy"] for s in health["Servers"]), "%r" % health)
 
 
+def bound_to_leases():
+    """What is bound to a lease through a client agent goes with it; an ID that is not known is refused there, too."""
+    cluster = Cluster().start()
+    agent = client_agent(cluster).start()
+    server = cluster.servers[0]
+
+    def bind(id, expect=200):
+        agent.put("/v1/agent/service/register", {"Name": "own", "Lease": id}, expect=expect)
+        agent.put("/v1/kv/bound?lease=" + id, b"x", expect=expect)
+        agent.put("/v1/catalog/register", {"Node": "ext", "Address": "10.0.0.9", "Service": {"Service": "other"}, "Lease": id}, expect=expect)
+
+    def there():
+        return (len(server.get("/v1/catalog/service/own")[2]) + len(server.get("/v1/catalog/service/other")[2]) +
+                (server.request("GET", "/v1/kv/bound?raw")[0] == 200))
+    bind("00000000-0000-4000-8000-000000000000", expect=404)
+    bind(json.loads(agent.put("/v1/lease/grant", {"TTL": "60s"}))["ID"])
+    until("all are there", lambda: there() == 3)
+    lease = agent.get("/v1/leases")[2]
+    agent.put("/v1/lease/revoke/" + next(l["ID"] for l in lease if not l.get("Node")))
+    until("all are gone", lambda: there() == 0)
+
+
 def operators_on_a_client_agent():
     cluster = Cluster().start()
     agent = client_agent(cluster).start(wait=False)
@@ -116,4 +138,4 @@ def all_members():
 
 
 if __name__ == "__main__":
-    run([every_route, operators_on_a_client_agent, all_members])
+    run([bound_to_leases, every_route, operators_on_a_client_agent, all_members])

@@ -250,6 +250,52 @@ Test(leases, a_node_id_does_not_make_two_agents_one, .init = setup, .fini = tear
     sums_hold();
 }
 
+static struct outcome lives_at(const char *node, unsigned node_id, const char *lease) {
+    return lease_register(&world, &(struct registration){.node = node, .node_id = node_id, .alive = true, .by = lease});
+}
+
+/* Likewise, under another name: what has the node id in the catalog is not renamed while its agent lives. */
+Test(leases, a_copied_node_id_does_not_take_the_place_of_a_node_that_lives, .init = setup, .fini = teardown) {
+    cr_assert(lease_grant_to(&world, id[0], "n1", 1, "10.0.0.1", 1).yes && lives_at("n1", 1, id[0]).yes);
+    struct outcome o = lease_grant_to(&world, id[1], "n2", 1, "10.0.0.2", 2);
+    cr_expect_eq(o.error, CO_EXISTS);
+    cr_expect(strstr(o.text, "node \"n1\"") && strstr(o.text, "10.0.0.1") && strstr(o.text, id[0]), "%s", o.text);
+    cr_expect(lease_grant_to(&world, id[2], "n2", 1, "10.0.0.1", 3).yes, "the same address: it was given another name");
+    cr_expect(lives_at("n2", 1, id[2]).yes);
+    cr_expect_str_eq(node_state(&world, "n1"), "gone");
+    cr_assert(lease_expire(&world, id[0], world.term).yes);
+    cr_expect_eq(lease_grant_to(&world, id[3], "n3", 1, "10.0.0.3", 4).error, CO_EXISTS, "by its new name");
+    cr_assert(lease_expire(&world, id[2], world.term).yes);
+    cr_expect(lease_grant_to(&world, id[3], "n3", 1, "10.0.0.3", 4).yes && lives_at("n3", 1, id[3]).yes, "it is dead now");
+    cr_expect_str_eq(node_state(&world, "n2"), "gone");
+    sums_hold();
+}
+
+/* Both were granted before one of them was in the catalog. */
+Test(leases, of_two_new_nodes_with_one_id_the_first_one_stays, .init = setup, .fini = teardown) {
+    cr_assert(lease_grant_to(&world, id[0], "n1", 1, "10.0.0.1", 1).yes && lease_grant_to(&world, id[1], "n2", 1, "10.0.0.2", 2).yes);
+    cr_assert(lives_at("n1", 1, id[0]).yes);
+    struct outcome o = lives_at("n2", 1, id[1]);
+    cr_expect(o.error == CO_INVALID && strstr(o.text, "two agents need two node IDs"), "%d %s", o.error, o.text);
+    cr_expect_str_eq(node_state(&world, "n1"), "serfHealth=passing ");
+    cr_expect(lives_at("n1", 1, id[0]).yes);
+    cr_assert(lease_expire(&world, id[0], world.term).yes);
+    cr_expect(lives_at("n2", 1, id[1]).yes);
+    cr_expect_str_eq(node_state(&world, "n1"), "gone");
+    sums_hold();
+}
+
+/* Without its address nobody would find what is on it. */
+Test(leases, what_an_agent_registers_does_not_make_its_node, .init = setup, .fini = teardown) {
+    struct registration service = {.node = "n1", .service = "web", .skip = true, .by = id[0]}, others = {.node = "n9", .service = "web", .skip = true};
+    cr_assert(lease_grant(&world, id[0], "n1", 1).yes);
+    cr_expect_eq(lease_register(&world, &service).error, CO_CONFLICT);
+    cr_expect_str_eq(node_state(&world, "n1"), "gone");
+    cr_expect(lives_at("n1", 1, id[0]).yes && lease_register(&world, &service).yes);
+    cr_expect(lease_register(&world, &others).yes, "as Consul takes it from anybody");
+    sums_hold();
+}
+
 Test(leases, a_dead_agent, .init = setup, .fini = teardown) {
     char session[UUID_TEXT_SIZE + 1];
     session_id(1, session);
