@@ -92,7 +92,7 @@ enum raft_event_type {
     RAFT_STEP_DOWN,          /* stop leading now, and do not campaign for quiet_ms (sick disk) */
 };
 
-enum raft_change_type { RAFT_ADD_LEARNER, RAFT_PROMOTE, RAFT_REMOVE };
+enum raft_change_type { RAFT_ADD_LEARNER, RAFT_PROMOTE, RAFT_REMOVE, RAFT_READDRESS /* the same server, reached elsewhere */ };
 
 struct raft_event {
     enum raft_event_type type;

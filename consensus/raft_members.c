@@ -58,17 +58,22 @@ const struct raft_members *raft_members_at(const struct raft *raft, uint64_t ind
     return &at->members;
 }
 
+static bool set_address(struct raft_member *member, const char *address) {
+    if (!address || strlen(address) >= RAFT_ADDRESS_MAX) return false;
+    memset(member->address, 0, sizeof member->address);
+    memcpy(member->address, address, strlen(address));
+    return true;
+}
+
 static int apply_change(const struct raft *raft, struct raft_members *members, const struct raft_event *event) {
     uint64_t id = event->u.change.id;
     struct raft_member *member = (struct raft_member *)raft_members_find(members, id);
     switch (event->u.change.type) {
         case RAFT_ADD_LEARNER:
             if (member || id == 0 || members->count == RAFT_MEMBERS_MAX) return CO_INVALID;
-            if (!event->u.change.address || strlen(event->u.change.address) >= RAFT_ADDRESS_MAX) return CO_INVALID;
             member = &members->member[members->count++];
             *member = (struct raft_member){.id = id};
-            memcpy(member->address, event->u.change.address, strlen(event->u.change.address));
-            return CO_OK;
+            return set_address(member, event->u.change.address) ? CO_OK : CO_INVALID;
         case RAFT_PROMOTE: {
             const struct progress *peer = progress_find((struct raft *)raft, id);
             if (!member || member->voter || !peer) return CO_INVALID;
@@ -81,6 +86,7 @@ static int apply_change(const struct raft *raft, struct raft_members *members, c
             *member = members->member[--members->count];
             members->member[members->count] = (struct raft_member){0};
             return CO_OK;
+        case RAFT_READDRESS: return member && set_address(member, event->u.change.address) ? CO_OK : CO_INVALID;
     }
     return CO_INVALID;
 }

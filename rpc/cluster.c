@@ -30,12 +30,31 @@ static const struct peer_info *peer_of(const struct peer_info *peers, size_t cou
     return NULL;
 }
 
-struct cluster_change cluster_next_change(const struct raft_members *members, uint64_t self, const struct peer_info *peers, size_t count) {
+static bool is_somebodys(const struct raft_members *members, const char *address) {
+    for (uint32_t i = 0; i < members->count; i++)
+        if (strcmp(members->member[i].address, address) == 0) return true;
+    return false;
+}
+
+static bool has_moved(const struct raft_members *members, const struct peer_info *peer) {
+    const struct raft_member *member = raft_members_find(members, peer->id);
+    return member && peer->connected && strcmp(member->address, peer->address) != 0 && !is_somebodys(members, peer->address);
+}
+
+static struct cluster_change next_move(const struct raft_members *members, const struct peer_info *self, const struct peer_info *peers, size_t count) {
+    const struct peer_info *moved = has_moved(members, self) ? self : NULL;
+    for (size_t i = 0; i < count && !moved; i++)
+        if (has_moved(members, &peers[i])) moved = &peers[i];
+    if (!moved) return (struct cluster_change){0};
+    return (struct cluster_change){true, RAFT_READDRESS, moved->id, moved->address};
+}
+
+struct cluster_change cluster_next_change(const struct raft_members *members, const struct peer_info *self, const struct peer_info *peers, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if (!peers[i].connected || raft_members_find(members, peers[i].id)) continue;
         for (uint32_t k = 0; k < members->count; k++) {
             const struct raft_member *member = &members->member[k];
-            if (member->id != self && strcmp(member->address, peers[i].address) == 0 && !peer_of(peers, count, member->id))
+            if (member->id != self->id && strcmp(member->address, peers[i].address) == 0 && !peer_of(peers, count, member->id))
                 return (struct cluster_change){true, RAFT_REMOVE, member->id, NULL};
         }
         return (struct cluster_change){true, RAFT_ADD_LEARNER, peers[i].id, peers[i].address};
@@ -44,7 +63,7 @@ struct cluster_change cluster_next_change(const struct raft_members *members, ui
         const struct raft_member *member = &members->member[k];
         if (!member->voter && peer_of(peers, count, member->id)) return (struct cluster_change){true, RAFT_PROMOTE, member->id, NULL};
     }
-    return (struct cluster_change){0};
+    return next_move(members, self, peers, count);
 }
 
 bool cluster_cut_off(const struct raft_members *members, uint64_t self, const uint64_t *heard_ms, uint64_t since_ms) {

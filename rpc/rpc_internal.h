@@ -24,6 +24,7 @@ struct rpc {
     struct machine *machine;
     struct node *node;
     struct fetches *fetches;           /* rpc/fetch.h */
+    uint64_t started_ms;
 
     /* Loop thread: the other servers. */
     struct peers *others;              /* NULL: alone by configuration */

@@ -171,6 +171,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
     metric_register(&batches_total);
     metric_register(&recovered_index);
     struct rpc *rpc = mem_zalloc(sizeof *rpc);
+    rpc->started_ms = clock_mono_ms();
     rpc->loop = loop;
     rpc->expect = config->expect;
     rpc->folder = mem_strdup(config->folder), rpc->address = mem_strdup(config->address), rpc->node_name = mem_strdup(config->node_name), rpc->cluster = mem_strdup(config->cluster);

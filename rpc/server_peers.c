@@ -12,6 +12,7 @@
 #define LEADERLESS_TICK_MS 50        /* agents wait */
 #define CAMPAIGNS_MS 1000            /* times raft_multiplier: in so long each asks for votes */
 #define CUT_OFF_MS 100               /* times raft_multiplier: so long the answers to a question for votes take at most */
+#define MOVED_MS 2000                /* a server that is connected for so long stays where it is */
 #define MISFIT_TELL_MS 60000
 #define BACKLOG_MAX (64u << 20)      /* beyond it Raft's messages to a peer are dropped: it sends them again */
 
@@ -250,6 +251,12 @@ static void take_found(struct rpc *rpc, uint64_t from, struct slice payload) {
     pb__peer_found__free_unpacked(ask, NULL);
 }
 
+/* Two processes with a copy of one folder replace each other's connection again and again: that is no move. */
+static bool stays(struct rpc *rpc, uint64_t id, uint64_t self) {
+    const size_t at = heard_place(rpc, id);
+    return id == self || (rpc->heard[at].up && clock_mono_ms() - rpc->heard[at].since_ms >= MOVED_MS);
+}
+
 static void manage(struct rpc *rpc) {
     if (rpc->stopping) return;
     struct peer_info peers[PEERS_MAX], self = self_info(rpc);
@@ -264,7 +271,8 @@ static void manage(struct rpc *rpc) {
     if (!atomic_load(&node_view(rpc->node)->ready)) return;
     count = without_removed(rpc, members, peers, count);
     count = without_misfits(rpc, members, peers, count);
-    struct cluster_change change = cluster_next_change(members, self.id, peers, count);
+    struct cluster_change change = cluster_next_change(members, &self, peers, count);
+    if (change.wanted && change.type == RAFT_READDRESS && !stays(rpc, change.id, self.id)) change.wanted = false;
     uint64_t dead = change.wanted ? 0 : autopilot_next_dead(rpc);
     if (dead) {
         if (node_change(rpc->node, RAFT_REMOVE, dead, NULL) == CO_OK)
@@ -273,7 +281,8 @@ static void manage(struct rpc *rpc) {
     }
     if (!change.wanted || node_change(rpc->node, change.type, change.id, change.address) != CO_OK) return;
     static const char *const names[] = {[RAFT_ADD_LEARNER] = "is taken in as a learner", [RAFT_PROMOTE] = "is promoted to voter",
-                                        [RAFT_REMOVE] = "is removed: another server has its address"};
+                                        [RAFT_REMOVE] = "is removed: another server has its address",
+                                        [RAFT_READDRESS] = "has moved"};
     log_info("raft", "a server %s id=%016llx address=%s", names[change.type], (unsigned long long)change.id, change.address ? change.address : "");
 }
 

@@ -153,7 +153,9 @@ static const void *refuse_with(struct rpc *rpc, unsigned needs, const char *why)
     unsigned now = machine_version(rpc->machine);
     snprintf(version->text, sizeof version->text, "needs cluster version %u, the cluster is at %u: %s", needs,
              now, why[0] ? why : "it is about to rise");
-    if (version->refused_ms == 0 || now_ms - version->refused_ms > TELL_AGAIN_MS) {
+    if (!why[0]) {
+        log_debug("raft", "a command is refused, it %s", version->text); /* asked again in a moment */
+    } else if (version->refused_ms == 0 || now_ms - version->refused_ms > TELL_AGAIN_MS) {
         version->refused_ms = now_ms;
         log_warn("raft", "a command is refused, it %s", version->text);
     }

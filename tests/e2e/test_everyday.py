@@ -60,6 +60,14 @@ def joining_later():
     agent.start()                        # is with them although it had left
 
 
+def alone():
+    """A server that waits for the others has heard of no leader since it started."""
+    agent = Agent("-server", "-bootstrap-expect=3", server=False).start(wait=False)
+    until("it answers", lambda: listening(agent))
+    status, headers, _ = agent.request("GET", "/v1/kv/x?stale")
+    check(status == 404 and headers["X-Consul-KnownLeader"] == "false" and int(headers["X-Consul-LastContact"]) < 30000 * SLOW, headers.items())
+
+
 def peers(agent):
     return [s["Node"] for s in agent.get("/v1/operator/raft/configuration")[2]["Servers"]]
 
@@ -262,4 +270,4 @@ def monitoring():
         p.wait()
 
 
-run([joining, joining_later, leaving, dead_servers, a_dead_servers_name, the_nodes_own_check, maintenance, reloading, events, monitoring])
+run([joining, joining_later, alone, leaving, dead_servers, a_dead_servers_name, the_nodes_own_check, maintenance, reloading, events, monitoring])
