@@ -71,7 +71,7 @@ def leads_alone(third, acknowledged):
 def new_ones_join(cluster, third, lost, acknowledged):
     first, second = lost
     first.start()                    # with its old data: it is not taken in
-    until("it is connected", lambda: "connected node=" + first.name in third.log().split("recovered by an operator")[1])
+    until("both say why", lambda: all("was removed from this cluster" in server.log() for server in (first, third)))
     end = time.monotonic() + 1.5     # the leader looks ten times a second
     while time.monotonic() < end:
         servers = third.get("/v1/operator/raft/configuration?stale")[2]["Servers"]
