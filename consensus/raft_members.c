@@ -77,7 +77,8 @@ static int apply_change(const struct raft *raft, struct raft_members *members, c
         case RAFT_PROMOTE: {
             const struct progress *peer = progress_find((struct raft *)raft, id);
             if (!member || member->voter || !peer) return CO_INVALID;
-            if (peer->match + raft->config.promote_lag_max < log_last_index(raft)) return CO_AGAIN;      /* not caught up (4.2.1) */
+            /* Not caught up (4.2.1); one that never acknowledged anything is not either, however short the log is: it may only have said hello. */
+            if (peer->match == 0 || peer->match + raft->config.promote_lag_max < log_last_index(raft)) return CO_AGAIN;
             member->voter = true;
             return CO_OK;
         }

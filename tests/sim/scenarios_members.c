@@ -176,6 +176,23 @@ void scenario_learner_promoted_late(struct sim *s) {
     story_end(s);
 }
 
+/* It only said hello, and the log is short: nothing says that it could count for a majority. */
+void scenario_learner_silent(struct sim *s) {
+    s->raft.promote_lag_max = 1024;
+    story_begin(s, 3);
+    EXPECT(s, story_elect(s, s->servers[0]));
+    struct server *leader = s->servers[0], *learner = story_server(s);
+    story_isolate(s, learner);
+    EXPECT(s, change(leader, RAFT_ADD_LEARNER, learner) == CO_OK);
+    EXPECT(s, WITHIN(s, 1000, raft_members_committed(leader->raft)));
+    EXPECT(s, change(leader, RAFT_PROMOTE, learner) == CO_AGAIN);
+    story_join(s, learner);
+    EXPECT(s, WITHIN(s, 5000, raft_match_index(leader->raft, learner->id) > 0));
+    EXPECT(s, change(leader, RAFT_PROMOTE, learner) == CO_OK);
+    EXPECT(s, WITHIN(s, 2000, is_voter(learner, learner) && raft_members_committed(leader->raft)));
+    story_end(s);
+}
+
 /* It has forgotten its votes and what it acknowledged: under its old name it would break both promises. */
 void scenario_lost_disk_is_a_new_member(struct sim *s) {
     story_begin(s, 3);
