@@ -176,6 +176,18 @@ void scenario_learner_promoted_late(struct sim *s) {
     story_end(s);
 }
 
+/* What it had appended is answered once it knows that it is cut off: not a second later, as where it may yet hear of it. */
+void scenario_cut_off_leader_answers(struct sim *s) {
+    story_begin(s, 3);
+    EXPECT(s, story_elect(s, s->servers[0]));
+    struct server *leader = s->servers[0];
+    story_isolate(s, leader);
+    uint64_t op = put(s, leader);
+    EXPECT(s, WITHIN(s, 3000, !server_leads(leader)));
+    EXPECT(s, WITHIN(s, 900, op_get(s, op)->state == OP_UNKNOWN));
+    story_end(s);
+}
+
 /* It only said hello, and the log is short: nothing says that it could count for a majority. */
 void scenario_learner_silent(struct sim *s) {
     s->raft.promote_lag_max = 1024;

@@ -124,7 +124,8 @@ void story_end(struct sim *s); /* all healed: everybody agrees, nothing is lost 
     X(learner_not_counted, "a learner is no part of a majority")                                             \
     X(learner_shows_first, "a lone voter's reads see what its learner has shown already")                    \
     X(learner_promoted_late, "a learner is promoted only once it has caught up")                             \
-    X(learner_silent, "a learner that never acknowledged anything is not promoted")                              \
+    X(cut_off_leader_answers, "a leader that is cut off answers soon what it had appended")                  \
+    X(learner_silent, "a learner that never acknowledged anything is not promoted")                          \
     X(lost_disk_is_a_new_member, "a server whose disk is lost comes back under a new name")                  \
     X(lease_lives_while_renewed, "a lease that is renewed in time lives, and ends soon when it is not")      \
     X(deposed_leader_ends_no_session, "a leader that was cut off neither renews nor ends a session")         \
