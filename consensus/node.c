@@ -49,10 +49,9 @@ void node_propose_again(struct node *node, struct node_proposal *proposal) {
 }
 
 /* Besides what is on its way to the log. */
-static bool log_fits(struct node *node, uint64_t bytes) { return wal_has_room(node->wal, bytes + atomic_load(&node->write_bytes)); }
-
 static bool fits(struct node *node, uint64_t bytes) {
-    return log_fits(node, bytes) && (!node->callbacks.has_room || node->callbacks.has_room(node->callbacks.data));
+    return wal_may_accept(node->wal, bytes + atomic_load(&node->write_bytes)) &&
+           (!node->callbacks.has_room || node->callbacks.has_room(node->callbacks.data));
 }
 
 static void note_room(struct node *node, uint64_t now_ms, uint64_t bytes, bool room) {
@@ -72,12 +71,14 @@ bool node_has_room(void *data, uint64_t bytes) {
 }
 
 /* What a leader has accepted is taken in as long as the log itself has room, also while commands are refused here: a majority may
- * depend on it. */
+ * depend on it. The leader hears that the disk is full while there is still room for what is on its way. */
 static bool takes_in(struct node *node, const struct raft_message *message) {
     uint64_t bytes = raft_message_room(message);
-    if (bytes == 0 || log_fits(node, bytes)) return true;
-    note_room(node, clock_mono_ms(), bytes, false);
-    return false;
+    if (bytes == 0) return true;
+    bool room = wal_has_room(node->wal, bytes + atomic_load(&node->write_bytes));
+    if (!room) requests_starve(&node->requests, node->raft);
+    if (!room || (!node->disk_health.full && !fits(node, bytes))) note_room(node, clock_mono_ms(), bytes, false);
+    return room;
 }
 
 const void *node_judge(void *data, uint64_t leader, const struct node_proposal *proposal) {
@@ -252,6 +253,8 @@ static void take_news(struct node *node) {
         struct node_news *news = CONTAINER_OF(mail, struct node_news, mail);
         if (news->event.type == RAFT_APPLIED && news->has_event) node->applied_seen = news->event.u.applied.index;
         if (news->snapshot_over) node->snapshot_running = false, node->snapshot_log_mark = wal_bytes(node->wal);
+        if (news->has_event && news->event.type == RAFT_CHUNK_WRITTEN && news->event.u.chunk_written.error == CO_DISKFULL)
+            requests_starve(&node->requests, node->raft);
         if (news->has_event) step(node, &news->event);
         if (news->has_event && news->event.type == RAFT_PERSIST_FAILED) {
             log_error("raft", "the log cannot be written: %s", news->fault.text);

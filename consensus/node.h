@@ -39,7 +39,8 @@ struct node_read {
     struct node_read *next;
     bool here_only;                     /* came from another server: ends with CO_NOTLEADER when this one does not lead */
     uint64_t index;                     /* serve when applied >= index; already applied when `done` is called with CO_OK */
-    void (*done)(struct node_read *read, int error);    /* loop thread */
+    /* Loop thread. CO_DISKFULL: the leader confirmed an index that this server's full disk has no room for; others can answer. */
+    void (*done)(struct node_read *read, int error);
 };
 
 /* What is to be applied: an entry and, when it was proposed here, its proposal. */

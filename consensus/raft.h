@@ -37,6 +37,7 @@ enum raft_mutation {
     RAFT_MUTATE_NO_EMPTY_ENTRY = 8,        /* no empty entry at the start of a term */
     RAFT_MUTATE_READ_WITHOUT_ROUND = 16,   /* read index without confirming leadership */
     RAFT_MUTATE_ACK_FAILED_APPEND = 32,    /* a failed append is answered as if it were durable */
+    RAFT_MUTATE_READ_COMMIT_UNKNOWN = 64,  /* a new leader answers reads before it knows what was committed before it */
 };
 
 struct raft_config {

@@ -1,6 +1,15 @@
 /* Rounds and read indexes (6.4). A round is a number that heartbeats carry and answers echo. A read waits for
- * a round that began after it came; while one is under way, all that come wait together for the next. */
+ * a round that began after it came; while one is under way, all that come wait together for the next.
+ *
+ * A new leader has everything that was committed before it, but need not know how far that goes: 6.4 lets it wait for the first
+ * entry of its own term. It knows it already when all that it had at its election is committed; then reads go on also where that
+ * entry cannot be committed, since the disks of a majority are full. */
 #include "consensus/raft_internal.h"
+
+static bool commit_known(const struct raft *raft) {
+    if (mutated(raft, RAFT_MUTATE_READ_COMMIT_UNKNOWN)) return true;
+    return raft->commit + 1 >= raft->term_start;
+}
 
 static void read_done(struct raft *raft, uint64_t context, int error) {
     *vector_push(&raft->reads_done) = (struct raft_read_done){.context = context, .index = raft->commit, .error = error};
@@ -40,7 +49,7 @@ void read_round_acked(struct raft *raft) {
     }
     uint64_t round = quorum_round(raft);
     if (round > raft->round_confirmed) raft->round_confirmed = round;
-    if (!raft_leader_ready(raft)) return;
+    if (raft->failed || !commit_known(raft)) return;
     size_t kept = 0;
     for (size_t i = 0; i < raft->reads_waiting.count; i++) {
         struct pending_read *read = &raft->reads_waiting.items[i];

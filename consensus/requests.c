@@ -8,7 +8,8 @@
 #define HANDOVER_WAIT_MS 2000
 
 void requests_init(struct requests *r, const struct requests_edge *edge, uint64_t id, uint64_t first_context) {
-    *r = (struct requests){.edge = *edge, .id = id, .read_context = first_context, .role = (enum raft_role)-1};
+    *r = (struct requests){.edge = *edge, .id = id, .read_context = first_context, .role = (enum raft_role)-1,
+                            .starved_after = UINT64_MAX};
     r->waiting_last = &r->waiting, r->pending_last = &r->pending;
 }
 
@@ -237,12 +238,15 @@ void requests_read_answered(struct requests *r, uint64_t context, uint64_t index
     }
 }
 
+void requests_starve(struct requests *r, struct raft *raft) { r->starved_after = raft_last_index(raft); }
+
 void requests_serve(struct requests *r, uint64_t applied) {
     struct node_read **at = &r->reads_apply, *read;
     while ((read = *at) != NULL) {
-        if (read->index > applied) { at = &read->next; continue; }
+        bool starved = read->index > applied && read->index > r->starved_after;
+        if (read->index > applied && !starved) { at = &read->next; continue; }
         *at = read->next;
-        read->done(read, CO_OK);
+        read->done(read, starved ? CO_DISKFULL : CO_OK);
     }
 }
 
@@ -259,6 +263,7 @@ static void take_back_reads(struct requests *r) {
 
 /* -- the turn --------------------------------------------------------------------------------------------------- */
 void requests_turn(struct requests *r, struct raft *raft, uint64_t now_ms) {
+    if (raft_last_index(raft) != r->starved_after) r->starved_after = UINT64_MAX;
     propose_waiting(r, raft, now_ms);
     expire_waiting(r, now_ms);
     expire_reads(&r->reads, now_ms), expire_reads(&r->reads_round, now_ms), expire_reads(&r->reads_apply, now_ms);

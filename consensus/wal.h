@@ -96,5 +96,8 @@ uint64_t wal_bytes(struct wal *wal);                 /* of batches written, in a
  * reserve: the leader accepts and a follower appends only then. Any thread; asks the file system only when what is
  * ready does not do. */
 bool wal_has_room(struct wal *wal, uint64_t bytes);
+/* The same for commands that nobody has accepted yet: what is on its way from a leader to others, or from one to this server, is to fit
+ * after the last one that was. So an eighth of a segment, 4 MiB at most, is left to that. */
+bool wal_may_accept(struct wal *wal, uint64_t bytes);
 
 #endif

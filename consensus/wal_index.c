@@ -10,6 +10,7 @@
 #include "consensus/wal_internal.h"
 
 #define ENTRIES_PER_MARK 64
+#define HEADROOM_MAX     (4u << 20)
 
 void wal_segment_name(uint64_t seq, char name[DISK_NAME_MAX]) {
     snprintf(name, DISK_NAME_MAX, "log-%016" PRIx64, seq);
@@ -137,16 +138,27 @@ uint64_t wal_bytes(struct wal *wal) {
     return bytes;
 }
 
-bool wal_has_room(struct wal *wal, uint64_t bytes) {
+/* Heads of records and batches, padding. */
+static uint64_t with_heads(uint64_t bytes) { return bytes + bytes / 4 + 4 * WAL_SECTOR; }
+
+static uint64_t headroom(uint64_t segment_bytes) {
+    return segment_bytes / 8 < HEADROOM_MAX ? segment_bytes / 8 : HEADROOM_MAX;
+}
+
+static bool has_room(struct wal *wal, uint64_t need, bool accept) {
     const struct wal_config *config = &wal->config;
-    uint64_t need = bytes + bytes / 4 + 4 * WAL_SECTOR; /* heads of records and batches, padding */
     pthread_mutex_lock(&wal->lock);
     struct wal_segment *last = wal_segment_last(wal);
-    bool fits = need + wal_margin(last) <= last->size - last->used || need <= wal->spare_bytes;
+    uint64_t left = wal_margin(last) + (accept ? headroom(last->size) : 0), spare_left = accept ? headroom(wal->spare_bytes) : 0;
+    bool fits = need + left <= last->size - last->used || need + spare_left <= wal->spare_bytes;
     pthread_mutex_unlock(&wal->lock);
     if (fits) return true;
     uint64_t free_bytes;
     if (wal->disk->ops->free_bytes(wal->disk, &free_bytes) != CO_OK) return false;
+    if (accept) need += headroom(config->first_segment_bytes);
     uint64_t segment = need > config->first_segment_bytes ? need : config->first_segment_bytes;
     return free_bytes >= config->reserve_bytes && free_bytes - config->reserve_bytes >= segment;
 }
+
+bool wal_has_room(struct wal *wal, uint64_t bytes) { return has_room(wal, with_heads(bytes), false); }
+bool wal_may_accept(struct wal *wal, uint64_t bytes) { return has_room(wal, with_heads(bytes), true); }

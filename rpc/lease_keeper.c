@@ -75,7 +75,6 @@ static void propose_due(void *data, const struct lease_due *item) {
     keeper->decisions++;
     bool ends_by_name = item->kind == TIMED_SESSION || item->kind == TIMED_LEASE;
     bool mutated = ends_by_name && keeper->edge.mutations & LEASE_KEEPER_MUTATE_DEPOSED_EXPIRES;
-    if (item->kind != TIMED_LOCK_DELAY && item->kind != TIMED_HELD) log_info("lease", "expired kind=\"%s\" id=%s", timed_text(item->kind), decision->name);
     propose[item->kind](keeper, decision, mutated ? 0 : keeper->term);
 }
 
@@ -84,6 +83,8 @@ void lease_keeper_decided(struct lease_keeper *keeper, struct lease_decision *de
     /* Only what is certainly not in the log may be proposed again, and renewed meanwhile. */
     bool never = error == CO_NOLEADER || error == CO_DISKFULL || error == CO_BUSY;
     if (never) lease_timers_failed(keeper->timers, &item, now_ms);
+    bool told = error == CO_OK && item.kind != TIMED_LOCK_DELAY && item.kind != TIMED_HELD;
+    if (told) log_info("lease", "expired kind=\"%s\" id=%s", timed_text(item.kind), decision->name);
     keeper->decisions--;
     free(decision);
 }

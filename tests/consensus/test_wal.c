@@ -519,3 +519,15 @@ Test(wal, looking_finds_no_log_and_makes_none) {
     cr_assert(looked.bytes > 300 * 200);
     wal_recovered_free(&seen);
 }
+
+/* What was accepted last by whoever leads still fits here, after this log said that it accepts no more. */
+Test(wal, room_for_what_is_on_its_way_is_kept) {
+    config.first_segment_bytes = config.segment_bytes = 1 << 20;
+    fake_disk_set_capacity(fake, 1 << 20);
+    cr_assert_eq(open_after(0), CO_OK);
+    while (wal_may_accept(wal, 1000)) cr_assert_eq(put(1, 1000), CO_OK, "%s", fault.text);
+    unsigned more = 0;
+    for (; wal_has_room(wal, 1000); more++) cr_assert_eq(put(1, 1000), CO_OK, "%s", fault.text);
+    cr_assert(more * 1000 >= (1 << 20) / 8 / 2 && more * 1000 <= (1 << 20) / 8, "%u", more);
+    cr_assert(!wal_may_accept(wal, 0) && fake_disk_used(fake) == 1 << 20);
+}

@@ -111,17 +111,20 @@ static bool has_room(void *data, uint64_t bytes) {
     struct server *server = data;
     uint64_t now_ms = server_now_ms(server), ask = bytes;
     if (!disk_health_may_ask(&server->disk_health, now_ms, &ask)) return false;
-    bool room = wal_has_room(server->wal, ask + storage_waiting(server));
+    bool room = wal_may_accept(server->wal, ask + storage_waiting(server));
     note_room(server, now_ms, bytes, room);
     return room;
 }
 
 /* As node.c's. */
 bool edge_takes_in(struct server *server, const struct raft_message *message) {
-    uint64_t bytes = raft_message_room(message);
-    if (bytes == 0 || wal_has_room(server->wal, bytes + storage_waiting(server))) return true;
-    note_room(server, server_now_ms(server), bytes, false);
-    return false;
+    uint64_t bytes = raft_message_room(message), waiting = storage_waiting(server);
+    if (bytes == 0) return true;
+    bool room = wal_has_room(server->wal, bytes + waiting);
+    if (!room) requests_starve(&server->requests, server->raft);
+    bool fits = room && (server->disk_health.full || wal_may_accept(server->wal, bytes + waiting));
+    if (!fits) note_room(server, server_now_ms(server), bytes, false);
+    return room;
 }
 
 /* -- reads -- */

@@ -27,6 +27,7 @@ static const struct mutation mutations[] = {
     {"no-empty-entry", .bit = RAFT_MUTATE_NO_EMPTY_ENTRY},
     {"read-without-round", .bit = RAFT_MUTATE_READ_WITHOUT_ROUND},
     {"ack-failed-append", .bit = RAFT_MUTATE_ACK_FAILED_APPEND},
+    {"read-commit-unknown", .bit = RAFT_MUTATE_READ_COMMIT_UNKNOWN},
     {"deposed-leader-expires", .lease = LEASE_KEEPER_MUTATE_DEPOSED_EXPIRES},
     {"renew-while-proposed", .lease = LEASE_KEEPER_MUTATE_RENEW_PROPOSED},
     {"forward-again", .forwarding = FORWARDING_MUTATE_SEND_AGAIN},

@@ -207,6 +207,74 @@ void scenario_disk_full_burst(struct sim *s) {
     story_end(s);
 }
 
+/* What is reserved may still be used, up to what is kept for what is on its way. */
+static bool put_until_refused(struct sim *s, const struct server *leader) {
+    uint64_t last = 0;
+    for (unsigned i = 0; i < 2000 && !(last && refused(s, last)); i++) {
+        last = put(s, leader);
+        if (!WITHIN(s, 3000, op_get(s, last)->state != OP_WAITING)) return false;
+    }
+    return refused(s, last);
+}
+
+/* One server is far behind, and has the only other vote: nothing can be committed, yet the new leader knows that it has all that was. */
+void scenario_full_disks_leader_lost(struct sim *s) {
+    story_begin(s, 3);
+    EXPECT(s, story_elect(s, s->servers[0]));
+    struct server *leader = s->servers[0], *behind = s->servers[1], *heir = s->servers[2];
+    fake_disk_set_capacity(behind->disk, fake_disk_used(behind->disk));
+    EXPECT(s, put_many(s, leader, 400));
+    EXPECT(s, behind->machine.applied < leader->machine.applied);
+    uint64_t read = get(s, behind); /* at once, for the leader can answer it */
+    EXPECT(s, WITHIN(s, 1000, refused(s, read)));
+    fake_disk_set_capacity(leader->disk, fake_disk_used(leader->disk));
+    fake_disk_set_capacity(heir->disk, fake_disk_used(heir->disk));
+    EXPECT(s, put_until_refused(s, leader));
+    EXPECT(s, WITHIN(s, 3000, heir->machine.applied == raft_last_index(leader->raft)));
+    server_crash(leader, CRASH_KILL);
+    story_all_may(s);
+    EXPECT(s, WITHIN(s, 10000, server_leads(heir)));
+    read = get(s, heir);
+    EXPECT(s, WITHIN(s, 2000, done(s, read)));
+    EXPECT(s, !raft_leader_ready(heir->raft));
+    uint64_t write = put(s, heir);
+    EXPECT(s, WITHIN(s, 2000, refused(s, write)));
+    fake_disk_set_capacity(behind->disk, 0);
+    EXPECT(s, WITHIN(s, 10000, raft_leader_ready(heir->raft) && behind->machine.applied == heir->machine.applied));
+    fake_disk_set_capacity(leader->disk, 0);
+    fake_disk_set_capacity(heir->disk, 0);
+    server_restart_after(leader, 0);
+    story_end(s);
+}
+
+/* The last writes are on some disks and not on others when all are killed: who has room for them takes them in, so reads go on. */
+void scenario_full_disks_all_killed(struct sim *s) {
+    s->wal.segment_bytes = s->wal.first_segment_bytes = 1 << 20;
+    story_begin(s, 3);
+    EXPECT(s, story_elect(s, s->servers[0]));
+    struct server *leader = s->servers[0];
+    for (uint32_t i = 1; i < 3; i++) {
+        EXPECT(s, put_many(s, leader, (unsigned)sim_random(s, 0, 30)));
+        fake_disk_set_capacity(s->servers[i]->disk, fake_disk_used(s->servers[i]->disk));
+    }
+    for (unsigned i = 0; i < 10000 && raft_quorum_has_room(leader->raft); i++) {
+        put(s, leader);
+        sim_run(s, 200);
+    }
+    EXPECT(s, !raft_quorum_has_room(leader->raft));
+    fake_disk_set_capacity(leader->disk, fake_disk_used(leader->disk));
+    for (unsigned round = 0; round < 3; round++) {
+        for (uint32_t i = 0; i < 3; i++) server_crash(s->servers[i], CRASH_KILL);
+        for (uint32_t i = 0; i < 3; i++) server_restart_after(s->servers[i], sim_random(s, 0, 100 * MS));
+        story_all_may(s);
+        EXPECT(s, WITHIN(s, 10000, sim_leader(s) != NULL));
+        uint64_t read = 0;
+        EXPECT(s, WITHIN(s, 10000, (read && done(s, read)) || ((!read || refused(s, read)) && sim_leader(s) && (read = get(s, sim_leader(s)), false))));
+    }
+    for (uint32_t i = 0; i < 3; i++) fake_disk_set_capacity(s->servers[i]->disk, 0);
+    story_end(s);
+}
+
 void scenario_capped_appends(struct sim *s) {
     s->raft.append_bytes_max = 2000;
     s->raft.append_inflight_max = 4;

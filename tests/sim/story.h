@@ -73,6 +73,8 @@ bool is_member(const struct server *at, const struct server *who);
 void story_end(struct sim *s); /* all healed: everybody agrees, nothing is lost */
 
 #define SCENARIOS(X)                                                                                         \
+    X(full_disks_leader_lost, "disks full at different entries, the leader lost: reads go on")              \
+    X(full_disks_all_killed, "disks full while much is on its way, all killed: reads go on")                \
     X(figure8, "an entry of an old term is not committed by counting")                                       \
     X(old_entries_commit_without_writes, "a new leader commits what it found, though nobody writes")         \
     X(vote_not_on_disk, "a vote counts only once it is on the voter's disk")                                 \
