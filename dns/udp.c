@@ -69,12 +69,14 @@ static void answer_one(struct dns_udp *udp, size_t i) {
 }
 
 /* In a rush the thread does not push aside who runs on its processor as soon as a query comes (SCHED_BATCH,
- * sched(7)): more come meanwhile, and fewer changes of threads leave more for all. Its share of the processor
- * stays the same. Where that is not allowed things stay as they are. */
+ * sched(7)), and lets those run who wait for it before it looks for more: more come meanwhile, their answers share
+ * messages, and fewer changes of threads leave more for all. Its share of the processor stays the same. Where that is
+ * not allowed things stay as they are. */
 static void mind_the_rush(struct rush *rush, unsigned queries) {
-    if (!rush_note(rush, clock_mono_ns(), queries)) return;
+    bool changed = rush_note(rush, clock_mono_ns(), queries);
     struct sched_param none = {0};
-    (void)sched_setscheduler(0, rush->on ? SCHED_BATCH : SCHED_OTHER, &none); /* 0: this thread */
+    if (changed) (void)sched_setscheduler(0, rush->on ? SCHED_BATCH : SCHED_OTHER, &none); /* 0: this thread */
+    if (rush->on && queries < BATCH) (void)sched_yield(); /* a whole batch: more are here already */
 }
 
 static void *udp_run(void *data) {
