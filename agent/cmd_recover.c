@@ -102,6 +102,22 @@ static size_t voters_among(const struct survivor *survivors, size_t count, const
     return voters;
 }
 
+/* Servers of one cluster know each other, or have known a third one. */
+static bool related(const struct recover_report *a, const struct recover_report *b) {
+    for (uint32_t i = 0; i < a->members.count; i++)
+        if (a->members.member[i].id == b->id || raft_members_find(&b->members, a->members.member[i].id)) return true;
+    return raft_members_find(&b->members, a->id) != NULL;
+}
+
+/* Ends of logs are compared within a cluster only. */
+static int check_related(const struct survivor *survivors, size_t count, struct fault *fault) {
+    for (size_t i = 1; i < count; i++)
+        if (!related(&survivors[0].report, &survivors[i].report))
+            return fault_set(fault, CO_INVALID, "%.90s and %.90s are of different clusters: no member in common",
+                             survivors[0].folder, survivors[i].folder);
+    return CO_OK;
+}
+
 static void advise(const struct survivor *survivors, size_t count) {
     const struct survivor *best = furthest(survivors, count);
     printf("\n");
@@ -241,6 +257,7 @@ int cmd_recover(int argc, char **argv) {
     struct fault fault = {0};
     size_t opened = 0;
     int rv = look_all(survivors, &opened, &folders, &fault);
+    if (rv == CO_OK) rv = check_related(survivors, opened, &fault);
     if (rv == CO_OK && yes)
         rv = recover(&survivors[0], &voters, &fault);
     else if (rv == CO_OK)

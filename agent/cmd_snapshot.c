@@ -1,21 +1,67 @@
 /* coord snapshot save | restore | inspect */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "agent/agent.h"
 #include "agent/cmd.h"
 #include "base/check.h"
 #include "base/memory.h"
 #include "base/tar.h"
+#include "registry/machine.h"
 #include "rpc/archive.h"
+
+/* -- is it one that a server would take? --------------------------------------------------------------- */
+struct unpacking {
+    int fd, state;
+    struct archive_meta *meta;
+    struct fault *fault;
+};
+
+static void *unpack(void *arg) {
+    struct unpacking *unpacking = arg;
+    (void)archive_read(unpacking->fd, unpacking->state, TAR_SIZE_MAX, unpacking->meta, unpacking->fault);
+    close(unpacking->state);
+    return NULL;
+}
+
+static int state_check(int state, struct fault *fault) {
+    struct machine_config config = {.modules = agent_modules};
+    struct machine *machine;
+    bool there, trusted;
+    uint64_t applied;
+    int rv = machine_look(&config, &machine, &there, &trusted, fault);
+    if (rv != CO_OK) return rv;
+    rv = machine_copy_look(machine, state, 0, &applied, fault);
+    machine_close(machine);
+    return rv;
+}
+
+/* Its sums, and every record of the state in it. Damage of the archive explains what the state looks like. */
+static int backup_check(int fd, struct archive_meta *meta, struct fault *fault) {
+    int ends[2];
+    struct fault content = {0};
+    if (pipe2(ends, O_CLOEXEC) != 0) return fault_set(fault, CO_IO, "no pipe: %s", strerror(errno));
+    struct unpacking unpacking = {.fd = fd, .state = ends[1], .meta = meta, .fault = fault};
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, unpack, &unpacking) == 0);
+    (void)state_check(ends[0], &content);
+    char rest[64 * 1024];
+    while (read(ends[0], rest, sizeof rest) > 0) continue;
+    pthread_join(thread, NULL);
+    close(ends[0]);
+    if (fault->code == CO_OK && content.code != CO_OK) fault_set(fault, content.code, "state.bin: %s", content.text);
+    return fault->code;
+}
 
 /* -- save ------------------------------------------------------------------------------------------- */
 /* Beside its name first: what has the name is whole, and was read again. */
 static int save_checked(int fd, const char *aside, const char *path, struct fault *fault) {
     struct archive_meta meta;
     if (lseek(fd, 0, SEEK_SET) != 0) return fault_set(fault, CO_IO, "%s: %s", aside, strerror(errno));
-    int rv = archive_read(fd, -1, TAR_SIZE_MAX, &meta, fault);
+    int rv = backup_check(fd, &meta, fault);
     if (rv != CO_OK) return rv;
     if (fsync(fd) != 0 || rename(aside, path) != 0) return fault_set(fault, CO_IO, "%s: %s", path, strerror(errno));
     printf("Saved and verified snapshot to index %llu\n", (unsigned long long)meta.index);
@@ -94,7 +140,7 @@ static int snapshot_inspect(int argc, char **argv) {
         fault_set(&fault, CO_IO, "%s: %s", rest[0], strerror(errno));
         return cmd_failed("opening snapshot file", &fault);
     }
-    int rv = archive_read(fd, -1, TAR_SIZE_MAX, &meta, &fault);
+    int rv = backup_check(fd, &meta, &fault);
     close(fd);
     if (rv != CO_OK) return cmd_failed("verifying snapshot", &fault);
     printf("ID           %s\nSize         %llu\nIndex        %llu\nTerm         %llu\nVersion      %llu\n", meta.id,

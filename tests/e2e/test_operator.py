@@ -350,6 +350,13 @@ def archive(files, sums=None):
     return out.getvalue()
 
 
+def inspect(agent, body):
+    path = os.path.join(agent.data, "inspected")
+    with open(path, "wb") as f:
+        f.write(body)
+    return subprocess.run([COORD, "snapshot", "inspect", path], capture_output=True, text=True, timeout=60)
+
+
 def bad_backups():
     agent = Agent().start()
     agent.put("/v1/kv/stays", b"1")
@@ -378,11 +385,23 @@ def bad_backups():
                        ("a changed record", with_state(state.replace(b"stays", b"goes!")))):
         status, _, text = agent.request("PUT", "/v1/snapshot", body)
         check(status == 400 and len(text) > 10 and b"\n" not in text, "%s: %d %r" % (what, status, text))
+        inspected = inspect(agent, body)
+        check(inspected.returncode == 1 and len(inspected.stderr.strip().splitlines()) == 1, "%s: inspect: %r" % (what, inspected))
+    check("Index" in inspect(agent, good).stdout, "inspect")
     check(agent.request("PUT", "/v1/snapshot", archive([("meta.json", meta), ("state.bin", state)]))[0] == 200, "the same, as python writes it")
     check(agent.request("GET", "/v1/kv/stays")[0] == 200, "all is there")
     left = [n for n in os.listdir(agent.data) if "backup" in n]
     check(not left, "no temporary files stay: %r" % left)
 
 
+def recover_of_two_clusters():
+    agents = [Agent().start(), Agent().start()]
+    for agent in agents:
+        agent.put("/v1/kv/a", b"1")
+        agent.stop()
+    r = subprocess.run([COORD, "operator", "recover"] + ["-data-dir=" + a.data for a in agents], capture_output=True, text=True, timeout=60)
+    check(r.returncode == 1 and "different clusters" in r.stderr and "furthest" not in r.stdout, "%r" % r)
+
+
 if __name__ == "__main__":
-    run([members_and_peers, leadership_and_removal, comes_back_empty, replacement, long_elections, autopilot_settings, keys_on_the_command_line, backup_and_restore, crash_during_restore, bad_backups])
+    run([recover_of_two_clusters, members_and_peers, leadership_and_removal, comes_back_empty, replacement, long_elections, autopilot_settings, keys_on_the_command_line, backup_and_restore, crash_during_restore, bad_backups])
