@@ -4,7 +4,8 @@
  * hang-up is watched for. (2) It was parked only after its thing's generation, taken before the read, was
  * found unchanged after it had entered the table: no change falls between reading and waiting. (3) It is
  * armed before it is read again, so a change after that read fires again. (4) An answer that equals, byte for
- * byte, what the client has is not sent while the wait lasts.
+ * byte, what the client has is not sent while the wait lasts. (5) Where a confirmation ends since this server's disk
+ * is full and it is behind, the rest of the read goes on as one of a process without a copy: rpc asks the leader.
  *
  *     http_read -> confirmed -> read -> newer than the client's index: answered
  *                                 '---> PARKED --fired--> confirmed -> read -> changed: answered, same:
@@ -152,6 +153,21 @@ static void fail(struct http_request *request, int error) {
     }
 }
 
+/* Why a read was not confirmed: answered, or asked of another server for what is left of its wait. */
+static void not_confirmed(struct http_request *request, int error) {
+    struct reading *reading = request->reading;
+    struct worker *worker = request->worker;
+    uint64_t wait_ms = reading->wait_ms;
+    if (reading->parked) wait_ms = reading->timer.at_ms > worker->now_ms && !reading->expired ? reading->timer.at_ms - worker->now_ms : 1;
+    reading_end(request);
+    if (error != CO_DISKFULL || worker->stop) {
+        request_fail_read(request, error, NULL);
+        return;
+    }
+    remote_read(request, &(struct http_remote){reading->type, reading->message, reading->view, reading->consistency, reading->index,
+                                               wait_ms, reading->context});
+}
+
 static struct answer *obtain_fresh(struct http_request *request, uint64_t generation) {
     struct worker *worker = request->worker;
     struct answer *answer;
@@ -282,7 +298,7 @@ static void built_again(struct http_request *request, int error, struct answer *
 
 static void read_again(struct http_request *request, int error) {
     if (error) {
-        fail(request, error);
+        not_confirmed(request, error);
         return;
     }
     uint64_t generation;
@@ -364,7 +380,7 @@ static void built_first(struct http_request *request, int error, struct answer *
 static void read_first(struct http_request *request, int error) {
     struct reading *reading = request->reading;
     if (error) {
-        request_fail_read(request, error, NULL);
+        not_confirmed(request, error);
         return;
     }
     if (reading->blocking) {
@@ -455,12 +471,12 @@ static bool fast_send(struct http_request *request) {
 
 static void fast_confirmed(struct http_request *request, int error) {
     request->reading = NULL;
-    if (error) {
+    if (error && error != CO_DISKFULL) {
         request_fail_read(request, error, NULL);
         return;
     }
-    request->confirmed = true;
-    if (!fast_send(request)) request_run_parsed(request);
+    request->confirmed = !error; /* if not, its handler asks once more, and knows what to do then */
+    if (error || !fast_send(request)) request_run_parsed(request);
 }
 
 bool reading_fast(struct http_request *request) {

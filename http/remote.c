@@ -1,5 +1,5 @@
-/* Reads of a process that has no copy of the state: asked of a server by rpc_fetch, which does the waiting too; the same views
- * write the answer. Nothing is kept here: what a server says is as fresh as it was asked to be, and while none can be reached rpc gives out what it
+/* Reads of a process that has no copy of the state, or whose copy is behind while its disk is full: asked of a server by rpc_fetch, which does the
+ * waiting too; the same views write the answer. Nothing is kept here: what a server says is as fresh as it was asked to be, and while none can be reached rpc gives out what it
  * has, with its age; ?consistent is an error then, as in Consul.
  *
  *     remote_read -> fetched -> answered

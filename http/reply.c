@@ -278,5 +278,7 @@ void request_fail_read(struct http_request *request, int error, const char *text
     int status =
         error == CO_NOTFOUND ? 500 : reply_status(error); /* a missing record is no error but an answer */
     char line[160];
+    if (error == CO_DISKFULL && !text)
+        text = "disk full: the server is behind and has no room for what is newer, and no leader answered in its place (?stale reads what it has)";
     http_reply_text(request, status, "%s", text ? text : why(request, error, line));
 }

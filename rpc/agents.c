@@ -18,7 +18,7 @@ static struct metric connected = {.name = "coord_rpc_agents", .type = METRIC_GAU
 
 static struct agent **agent_find(struct agents *agents, uint64_t number) {
     struct agent **at = &agents->buckets[number % AGENTS_BUCKETS];
-    while (*at && (*at)->number != number) at = &(*at)->chain;
+    while (*at && (*at)->asker.number != number) at = &(*at)->chain;
     return at;
 }
 
@@ -114,10 +114,10 @@ static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) 
     const uint8_t *bytes = (const uint8_t *)payload.data;
     if (type == PEER_FETCH) {
         Pb__PeerFetch *ask = pb__peer_fetch__unpack(NULL, payload.size, bytes);
-        if (ask) agents_fetch(agent, ask), pb__peer_fetch__free_unpacked(ask, NULL);
+        if (ask) agents_fetch(&agent->asker, ask), pb__peer_fetch__free_unpacked(ask, NULL);
     } else if (type == PEER_FETCH_END) {
         Pb__PeerFetchEnd *end = pb__peer_fetch_end__unpack(NULL, payload.size, bytes);
-        if (end) agents_fetch_end(agent, end->number), pb__peer_fetch_end__free_unpacked(end, NULL);
+        if (end) agents_fetch_end(&agent->asker, end->number), pb__peer_fetch_end__free_unpacked(end, NULL);
     } else if (type == PEER_ECHO) {
         answer_echo(agent, payload);
     } else if (type == PEER_COORDINATE) {
@@ -126,10 +126,10 @@ static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) 
     } else if (type == PEER_PING) {
         agent_tell_bare(agent, PEER_PING);
     } else if (type == PEER_WRITES || type == PEER_RENEW) {
-        return forwarding_frame(agents->forwarding, agent->number, type, payload, agent->heard_ms);
+        return forwarding_frame(agents->forwarding, agent->asker.number, type, payload, agent->heard_ms);
     } else {
-        return agents_operator_frame(agents->rpc, agent->number, type, payload) ||
-               agents_backup_frame(agents->rpc, agent->number, agent->node, type, payload);
+        return agents_operator_frame(agents->rpc, agent->asker.number, type, payload) ||
+               agents_backup_frame(agents->rpc, agent->asker.number, agent->node, type, payload);
     }
     return true;
 }
@@ -161,9 +161,9 @@ static void on_closed(void *data, struct link *wire, int error) {
     struct agents *agents = agent->agents;
     (void)wire;
     if (!agents->stopping) log_info("agents", "a client agent went node=%s reason=\"%s\"", agent->node, co_strerror(error));
-    agents_fetch_down(agent);
-    agents_backup_down(agents->rpc, agent->number);
-    *agent_find(agents, agent->number) = agent->chain;
+    agents_fetch_down(&agent->asker);
+    agents_backup_down(agents->rpc, agent->asker.number);
+    *agent_find(agents, agent->asker.number) = agent->chain;
     list_remove(&agent->link);
     list_remove(&agent->unsent);
     metric_set(&connected, (int64_t)--agents->count);
@@ -174,8 +174,8 @@ static void on_closed(void *data, struct link *wire, int error) {
 static void on_drained(void *data, struct link *wire) {
     struct agent *agent = data;
     (void)wire;
-    if (agent->agents->stopping || list_empty(&agent->held)) return;
-    agents_fetch_pieces(agent);
+    if (agent->agents->stopping || list_empty(&agent->asker.held)) return;
+    agents_fetch_pieces(&agent->asker);
     flush_all(agent->agents);
 }
 
@@ -183,13 +183,12 @@ static const struct link_callbacks callbacks = {.frame = on_frame, .closed = on_
 
 void agents_adopt(struct agents *agents, struct link *wire, const Pb__PeerHello *hello) {
     struct agent *agent = mem_zalloc(sizeof *agent);
-    agent->agents = agents, agent->wire = wire, agent->number = ++agents->last_number, agent->heard_ms = clock_mono_ms();
+    agent->agents = agents, agent->wire = wire, agent->heard_ms = clock_mono_ms();
     snprintf(agent->node, sizeof agent->node, "%s", hello->node);
-    list_init(&agent->fetches);
-    list_init(&agent->held);
+    asker_init(&agent->asker, agents);
     list_init(&agent->unsent);
     list_append(&agents->all, &agent->link);
-    *agent_find(agents, agent->number) = agent;
+    *agent_find(agents, agent->asker.number) = agent;
     metric_set(&connected, (int64_t)++agents->count);
     link_adopt(wire, &callbacks, agent);
     link_keep_short(wire);
@@ -222,10 +221,10 @@ void agents_servers(struct agents *agents, const Pb__PeerServers *servers) {
 static bool is_gone(struct agent *agent, uint64_t now_ms) {
     uint64_t received = link_received(agent->wire);
     if (received != agent->received) agent->received = received, agent->heard_ms = now_ms;
-    if (list_empty(&agent->held)) return now_ms - agent->heard_ms > AGENTS_QUIET_MS;
+    if (list_empty(&agent->asker.held)) return now_ms - agent->heard_ms > AGENTS_QUIET_MS;
     uint64_t delivered = link_delivered(agent->wire);
-    if (delivered != agent->delivered) agent->delivered = delivered, agent->taken_ms = now_ms;
-    return now_ms - agent->heard_ms > AGENTS_QUIET_MS || now_ms - agent->taken_ms > AGENTS_QUIET_MS;
+    if (delivered != agent->delivered) agent->delivered = delivered, agent->asker.taken_ms = now_ms;
+    return now_ms - agent->heard_ms > AGENTS_QUIET_MS || now_ms - agent->asker.taken_ms > AGENTS_QUIET_MS;
 }
 
 static void tick(uv_timer_t *timer) {
@@ -234,7 +233,7 @@ static void tick(uv_timer_t *timer) {
     bool stood_still = now_ms - agents->ticked_ms > 2 * TICK_MS;
     LIST_FOREACH_SAFE(item, next, &agents->all) {
         struct agent *agent = LIST_ENTRY(item, struct agent, link);
-        if (stood_still) agent->heard_ms = agent->taken_ms = now_ms; /* what they sent meanwhile waits to be read */
+        if (stood_still) agent->heard_ms = agent->asker.taken_ms = now_ms; /* what they sent meanwhile waits to be read */
         else if (is_gone(agent, now_ms)) link_close(agent->wire);
     }
     agents_backup_tick(agents->rpc, now_ms);
@@ -259,11 +258,13 @@ struct agents *agents_new(struct rpc *rpc) {
     agents->rpc = rpc;
     list_init(&agents->all);
     list_init(&agents->unsent);
+    list_init(&agents->servers_asking);
     struct forwarding_edge edge = {.data = agents, .reach = reach, .send = send_message, .flush = flush, .wake = wake, .knows = knows,
                                    .command = command, .renew = renew, .onward = true};
     agents->forwarding = forwarding_new(&edge, 0);
     CHECK(uv_async_init(rpc->loop, &agents->wake, woken) == 0 && uv_timer_init(rpc->loop, &agents->timer) == 0);
-    agents->wake.data = agents->timer.data = agents;
+    CHECK(uv_timer_init(rpc->loop, &agents->room_timer) == 0);
+    agents->wake.data = agents->timer.data = agents->room_timer.data = agents;
     agents->ticked_ms = clock_mono_ms();
     uv_timer_start(&agents->timer, tick, TICK_MS, TICK_MS);
     return agents;
@@ -282,15 +283,17 @@ static void handle_closed(uv_handle_t *handle) {
 
 static void finish_stop(struct agents *agents) {
     if (!agents->stopping || agents->closing || agents->asked_count || !list_empty(&agents->all)) return;
-    agents->closing = 2;
+    agents->closing = 3;
     uv_close((uv_handle_t *)&agents->wake, handle_closed);
     uv_close((uv_handle_t *)&agents->timer, handle_closed);
+    uv_close((uv_handle_t *)&agents->room_timer, handle_closed);
 }
 
 void agents_stop(struct agents *agents, void (*closed)(void *data), void *data) {
     agents->closed = closed, agents->closed_data = data;
     agents->stopping = true;
     forwarding_stop(agents->forwarding);
+    asking_servers_stop(agents);
     agents_fetch_answered(agents);
     LIST_FOREACH_SAFE(item, next, &agents->all) link_close(LIST_ENTRY(item, struct agent, link)->wire);
     finish_stop(agents);

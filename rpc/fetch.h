@@ -4,6 +4,8 @@
  *     take --> confirmed --> read --> newer, or no waiting: done
  *                 ^            '----> parked in the watch table --fired, or time is up--> confirmed again ...
  *
+ * Where the confirmation says that this server's disk is full and it is behind, the leader answers (rpc/fetch_far.h).
+ *
  * Armed before it is read again, so no change falls between reading and waiting. Default reads that arrive in one turn share a confirmation. */
 #ifndef COORD_RPC_FETCH_H
 #define COORD_RPC_FETCH_H

@@ -1,5 +1,5 @@
 /* Inside the fetch service: fetch.c (life, boxes, the thread), fetch_wait.c (what is done with a fetch, and waiting),
- * fetch_confirm.c (confirmations), fetch_read.c (reading, answers), fetch_large.c (reads on the pool).
+ * fetch_confirm.c (confirmations), fetch_read.c (reading, answers), fetch_large.c (reads on the pool), fetch_far.c (reads by the leader).
  * Included by fetch*.c only. Everything is the fetch thread's unless said otherwise. */
 #ifndef COORD_RPC_FETCH_INTERNAL_H
 #define COORD_RPC_FETCH_INTERNAL_H
@@ -32,12 +32,13 @@ struct fetch {
     uint8_t seen_digest[16];
     uint32_t place;                    /* in the heap, from 1; 0: not in it */
     uint32_t request_size;
-    uint64_t deadline_ms;
+    uint64_t deadline_ms;              /* the end of the wait; 0: it was not parked yet, nor with the leader */
     struct list all;
     struct list queue;                 /* waits for a confirmation, to be read, or for the pool */
     struct watch_waiter waiter;
+    struct fetch_far *far;             /* it is with the leader: neither parked nor in a queue */
     uint8_t *request;                  /* packed; `room`, or its own */
-    uint8_t room[104];
+    uint8_t room[96];
 };
 _Static_assert(sizeof(struct fetch) <= sizeof(((struct rpc_fetch *)0)->impl), "rpc_fetch.impl is too small");
 
@@ -85,6 +86,7 @@ struct fetches {
     struct fetch_answer *slots[FETCH_SLOTS];
     size_t kept_bytes;
     bool kept;
+    struct fetch_fars *fars;
 };
 
 /* -- fetch.c -- */
@@ -125,5 +127,13 @@ void fetch_large_add(struct fetch *fetch);
 void fetch_large_next(struct fetches *fetches);
 void fetch_large_forget(struct fetch *fetch);
 void fetch_large_stop(struct fetches *fetches);
+
+/* -- fetch_far.c -- */
+void fetch_far_begin(struct fetch *fetch);                             /* the fetch may be gone afterwards */
+void fetch_far_drop(struct fetch *fetch);                              /* it ends */
+void fetch_far_back(struct fetches *fetches);                          /* those that came back */
+void fetch_far_new(struct fetches *fetches);
+void fetch_far_stop(struct fetches *fetches);                          /* loop thread; the fetch thread has ended */
+void fetch_far_free(struct fetches *fetches);
 
 #endif

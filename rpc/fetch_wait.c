@@ -101,7 +101,7 @@ static bool park(struct fetch *fetch, struct watch_thing thing) {
     fetch->parked = true;
     fetches->parked++;
     watch_add(rpc_watches(fetches->rpc), &fetch->waiter, thing, fired);
-    fetch->deadline_ms = clock_mono_ms() + wait_ms + rng_below(&fetches->rng, wait_ms / 16 + 1);
+    if (!fetch->deadline_ms) fetch->deadline_ms = clock_mono_ms() + wait_ms + rng_below(&fetches->rng, wait_ms / 16 + 1);
     heap_add(fetches, fetch);
     return true;
 }
@@ -174,6 +174,10 @@ void fetch_again(struct fetch *fetch) {
 void fetch_confirmed(struct fetch *fetch, int error) {
     struct fetches *fetches = fetch->fetches;
     if (!error) error = rpc_serves(fetches->rpc);
+    if (error == CO_DISKFULL && !fetch_outer(fetch)->here) {
+        fetch_far_begin(fetch);
+        return;
+    }
     if (error) {
         fetch_finish(fetch, error, NULL);
         return;

@@ -13,9 +13,10 @@
 #define HELLO_VERSION_AGENT 3 /* client agents speak this and up: older servers would take them for servers */
 /* 2: hellos carry cluster ids and versions and come again; PEER_REFUSED
  * 3: client agents; PEER_ECHO and its answer
- * 4: backups through client agents */
+ * 4: backups through client agents
+ * 5: a server whose disk is full asks the leader for reads */
 #define HELLO_VERSION_BACKUP 4
-#define HELLO_VERSION_MOST  4
+#define HELLO_VERSION_MOST  5
 #define HELLO_WHY           224
 #define HELLO_ADDRESS_MAX   127
 #define HELLO_NODE_MAX      255

@@ -397,7 +397,10 @@ struct link *peers_link(struct peers *peers, uint64_t id) {
 }
 
 /* The version of the protocol that a frame came with. */
-static unsigned frame_since(uint8_t type) { return type >= PEER_BACKUP ? 4 : type >= PEER_ECHO ? 3 : type > PEER_PING ? 2 : 1; }
+static unsigned frame_since(uint8_t type) {
+    if (type >= PEER_FETCH && type <= PEER_FETCHED) return 5;
+    return type >= PEER_BACKUP ? 4 : type >= PEER_ECHO ? 3 : type > PEER_PING ? 2 : 1;
+}
 
 bool peers_tell(struct peers *peers, uint64_t to, uint8_t type, const ProtobufCMessage *message) {
     struct contact *contact = peers ? contact_of(peers, to) : NULL;

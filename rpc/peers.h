@@ -19,7 +19,8 @@ enum peer_frame {
     PEER_FOUND, PEER_FOUND_ANSWER,
     PEER_PING,                         /* empty: this side lives; for peers.c alone. Of a client agent: answered likewise */
     PEER_CLUSTER, PEER_CLUSTER_ANSWER, PEER_CHANGE, PEER_CHANGE_ANSWER, PEER_AUDIT, PEER_COPY_ASK, PEER_COPY_PIECE,
-    PEER_SERVERS, PEER_FETCH, PEER_FETCH_END, PEER_FETCHED,      /* client agents. Since protocol version 3 */
+    PEER_SERVERS, PEER_FETCH, PEER_FETCH_END, PEER_FETCHED,      /* client agents. Since protocol version 3; the last three between servers
+                                        * too (rpc/fetch_far.h). Since protocol version 5 */
     PEER_REFUSED = 32,                 /* a line that says why the connection ends; for peers.c alone. Since protocol version 2 */
     PEER_ECHO, PEER_ECHO_ANSWER,       /* rpc/coordinates.h. Since protocol version 3 */
     PEER_COORDINATE,                   /* a client agent's report: a pb.Coordinate */

@@ -30,7 +30,7 @@ void rpc_submit(struct rpc *rpc, struct rpc_write *write, uint8_t command, const
 enum rpc_freshness { RPC_DEFAULT, RPC_STALE, RPC_CONSISTENT };
 
 /* Confirms that reads on this server are fresh enough from now on. CO_OK: at once (stale, or alone). CO_AGAIN: `done` will be called
- * (loop thread) with CO_OK or CO_NOLEADER / CO_TIMEOUT. */
+ * (loop thread) with CO_OK or CO_NOLEADER / CO_TIMEOUT / CO_DISKFULL: its disk is full and it is behind (an rpc_fetch is answered by the leader then). */
 struct rpc_gate {
     void (*done)(struct rpc_gate *gate, int error);
     _Alignas(16) char impl[96];
@@ -63,10 +63,12 @@ struct rpc_fetch {
     const struct query_type *type;
     enum rpc_freshness freshness;
     bool unkept;                           /* client agents: its answer is neither kept for the time without servers, nor one of then given */
+    bool here;                             /* servers: not handed on to the leader, where this one's disk is full: CO_DISKFULL */
     bool background;                       /* client agents: nobody waits for it, the loss of a silent server may be noticed a second later */
     uint64_t index, wait_ms;
     /* Exactly once, on another thread; short. CO_OK, CO_NOLEADER, CO_FENCED, CO_TIMEOUT, CO_CLOSED (cancelled, or the end), CO_BUSY (too many),
-     * CO_CORRUPT, CO_TOOLARGE (a result of more than 512 MiB), CO_UNSUPPORTED (the server does not know this query). `fetched` is NULL with an error. */
+     * CO_CORRUPT, CO_TOOLARGE (a result of more than 512 MiB), CO_UNSUPPORTED (the server does not know this query), CO_DISKFULL (the server's
+     * disk is full and it is behind, and no leader answered in its place). `fetched` is NULL with an error. */
     void (*done)(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched);
     _Alignas(16) char impl[256];           /* rpc's own */
 };

@@ -17,6 +17,10 @@
 #include "rpc/version.h"
 
 struct client;
+struct rpc;
+/* What ends on the loop, from any thread: rpc/operator.c. */
+struct wish { struct mail mail; struct rpc *rpc; void (*taken)(struct wish *wish); };
+
 struct rpc {
     /* Set at start, constant afterwards. */
     struct client *client;             /* rpc/client.h; NULL: this is a server. Else nothing of the rest is used */
@@ -51,6 +55,7 @@ struct rpc {
 
     /* Loop thread: operators' wishes. Anybody puts into the box. */
     struct mailbox wishes;
+    struct wish far_wish;              /* rpc/fetch_far.h */
     uv_async_t operator_wake;
     uv_timer_t operator_timer;
     struct change_impl *changes;       /* under way */
@@ -102,7 +107,6 @@ void server_peers_callbacks(struct rpc *rpc, struct node_callbacks *callbacks);
 void server_peers_stop(struct rpc *rpc, void (*closed)(void *data));
 void server_peers_heard(struct rpc *rpc, uint64_t id);
 /* rpc/operator.c: wishes end here, on the loop */
-struct wish { struct mail mail; struct rpc *rpc; void (*taken)(struct wish *wish); };
 void operator_wish(struct rpc *rpc, struct wish *wish, void (*taken)(struct wish *wish));      /* any thread */
 void operator_start(struct rpc *rpc);
 struct rpc_ask_cluster;

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "registry/operate.h"
 #include "rpc/autopilot.h"
+#include "rpc/fetch_far.h"
 #include "rpc/rpc_internal.h"
 
 #define CLUSTER_TICK_MS 100
@@ -58,6 +59,8 @@ static void on_frame(void *data, uint64_t from, uint8_t type, struct slice paylo
     if (type == PEER_FOUND_ANSWER) { take_found_answer(rpc, from, payload); return; }
     if (type == PEER_AUDIT || type == PEER_COPY_ASK || type == PEER_COPY_PIECE) { audit_frame(rpc, from, type, payload); return; }
     if (type == PEER_ECHO || type == PEER_ECHO_ANSWER) { coordinates_frame(rpc, from, type, payload); return; }
+    if (type == PEER_FETCH || type == PEER_FETCH_END) { agents_server_frame(rpc->agents, from, type, payload); return; }
+    if (type == PEER_FETCHED) { fetch_far_answered(rpc->fetches, from, payload); return; }
     if (type != PEER_RAFT) { forward_frame(rpc->forward, from, type, payload); return; }
     struct raft_message message;
     if (raft_message_decode(payload, &message) != CO_OK || message.from != from) {
@@ -199,6 +202,25 @@ static void tell_agents(struct rpc *rpc, const struct raft_members *members) {
     agents_servers(rpc->agents, &servers);
 }
 
+/* -- reads that the leader answers, as this server's disk is full ------------------------------------------------------------- */
+static uint64_t far_leader(void *data, bool *here) {
+    const struct node_view *view = node_view(((struct rpc *)data)->node);
+    uint64_t leader = atomic_load(&view->leader);
+    *here = leader != 0 && leader == atomic_load(&view->id);
+    return leader;
+}
+
+static bool far_tell(void *data, uint64_t server, uint8_t type, const ProtobufCMessage *message) {
+    return peers_tell(((struct rpc *)data)->others, server, type, message);
+}
+
+static void far_turn(struct wish *wish) { fetch_far_turn(wish->rpc->fetches); }
+
+static void far_wake(void *data) {
+    struct rpc *rpc = data;
+    operator_wish(rpc, &rpc->far_wish, far_turn);
+}
+
 /* -- founding ----------------------------------------------------------------------------------------------------------- */
 static void ask_all(struct rpc *rpc, uint64_t self, bool release) {
     Pb__PeerFound ask = PB__PEER_FOUND__INIT;
@@ -310,12 +332,16 @@ static void on_down(void *data, uint64_t id) {
     operator_far_down(rpc, id);
     audit_down(rpc, id);
     coordinates_down(rpc, id);
+    fetch_far_down(rpc->fetches, id);
+    agents_server_down(rpc->agents, id);
 }
 
 static void on_timer(uv_timer_t *timer) {
     struct rpc *rpc = timer->data;
     manage(rpc);
-    if (!rpc->stopping) forward_leader(rpc->forward, atomic_load(&node_view(rpc->node)->leader), rpc->cut_off);
+    if (rpc->stopping) return;
+    fetch_far_tick(rpc->fetches);
+    forward_leader(rpc->forward, atomic_load(&node_view(rpc->node)->leader), rpc->cut_off);
 }
 
 /* -- life ---------------------------------------------------------------------------------------------------------------- */
@@ -326,6 +352,8 @@ int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, 
                                  .version_least = MACHINE_VERSION_OLDEST, .version_most = MACHINE_VERSION_NEWEST, .join = config->join};
     struct peers_callbacks callbacks = {.data = rpc, .frame = on_frame, .up = on_up, .down = on_down, .self = self_said, .ending = ending, .unwanted = unwanted,
                                         .agent = on_agent};
+    struct fetch_far_edge far = {.data = rpc, .leader = far_leader, .tell = far_tell, .wake = far_wake};
+    fetch_far_over(rpc->fetches, &far);
     rpc->agents = agents_new(rpc);
     rpc->raft_multiplier = config->raft_multiplier ? config->raft_multiplier : 1;
     int rv = peers_start(rpc->loop, &peers, &callbacks, &rpc->others, fault);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A follower's disk is full, and another server is away: the leader depends on the one that can take nothing in. Reads go on, writes are
-refused as on a full disk of its own, and service resumes by itself."""
-import os, subprocess, time
+"""A follower's disk is full. It lags: reads through it go on, the leader answers them. Then another server is away: the leader depends on the one
+that can take nothing in. Reads go on, writes are refused as on a full disk of its own, and service resumes by itself."""
+import os, re, subprocess, threading, time
 import harness
 from harness import check, until
 
@@ -28,11 +28,85 @@ def fill(path):
 
 def follower_is_full(leader, full):
     """More than its log and its store have reserved ahead."""
+    begun = len(full.log())
     for i in range(600):
         check(leader.request("PUT", "/v1/kv/bulk/%d" % (i % 20), b"b" * 400000, 10)[0] == 200, "the other two go on")
-        if "disk full: writes are refused" in full.log():
+        if "disk full: writes are refused" in full.log()[begun:]:
             return
     raise AssertionError("the follower's disk never was full:\n" + full.log()[-2000:])
+
+
+def follower_lags(leader, full):
+    """Its log has no room any more for what the other two agree on. The number of the last write."""
+    for i in range(1, 600):
+        check(leader.request("PUT", "/v1/kv/bulk/%d" % (i % 20), b"b" * 400000, 10)[0] == 200, "the other two go on")
+        check(leader.request("PUT", "/v1/kv/newest", b"%d" % i, 10)[0] == 200, "the other two go on")
+        end = time.monotonic() + 1.5 * harness.SLOW
+        while full.request("GET", "/v1/kv/newest?stale&raw", timeout=10)[2] != b"%d" % i:
+            if time.monotonic() > end:
+                return i
+            time.sleep(0.01)
+    raise AssertionError("the follower never was behind:\n" + full.log()[-2000:])
+
+
+def read_soon(full, path, value):
+    begun = time.monotonic()
+    status, headers, body = full.request("GET", path, timeout=10 * harness.SLOW)
+    took = time.monotonic() - begun
+    check(status == 200 and body == value and took < 1 * harness.SLOW, "%s: %d %r after %.2f s" % (path, status, body[:200], took))
+    return int(headers["X-Consul-Index"])
+
+
+def with_the_leader(server):
+    """How many of its reads are."""
+    return int(re.search(rb"^coord_rpc_fetches_far (\d+)", server.request("GET", "/v1/agent/metrics?format=prometheus")[2], re.M).group(1))
+
+
+class Waiting:
+    """A blocking query for a key, in a thread."""
+
+    def __init__(self, server, key, index, wait="60s"):
+        self.answer = None
+        self.thread = threading.Thread(target=self.run, args=(server, "/v1/kv/%s?raw&index=%d&wait=%s" % (key, index, wait)), daemon=True)
+        self.thread.start()
+
+    def run(self, server, path):
+        self.answer = server.request("GET", path, timeout=90)
+
+    def hears(self, value):
+        self.thread.join(3 * harness.SLOW)
+        check(self.answer and self.answer[0] == 200 and self.answer[2] == value, "a blocking query: %r" % (self.answer,))
+
+
+def lagging_follower_answers(leader, full):
+    last = follower_lags(leader, full)
+    newest = b"%d" % last
+    for _ in range(20):
+        read_soon(full, "/v1/kv/newest?raw", newest)
+        read_soon(full, "/v1/kv/newest?consistent&raw", newest)
+        check(int(full.request("GET", "/v1/kv/newest?stale&raw", timeout=1 * harness.SLOW)[2]) < last, "?stale says what it has")
+    read_soon(full, "/v1/kv/bulk/%d?raw" % (last % 20), b"b" * 400000)
+    check(full.request("GET", "/v1/kv/missing", timeout=1 * harness.SLOW)[0] == 404, "what is not there")
+    waiting = Waiting(full, "newest", read_soon(full, "/v1/kv/newest?raw", newest))
+    until("it waits at the leader", lambda: with_the_leader(full) == 1)
+    check(leader.request("PUT", "/v1/kv/newest", b"again", 10)[0] == 200, "the other two go on")
+    waiting.hears(b"again")
+    begun = time.monotonic()
+    waiting = Waiting(full, "newest", read_soon(full, "/v1/kv/newest?raw", b"again"), "1s")
+    waiting.hears(b"again")
+    check(time.monotonic() - begun >= 1, "it waited its time")
+    until("nothing is with the leader", lambda: with_the_leader(full) == 0)
+
+
+def caught_up_follower_answers(leader, full):
+    """By itself."""
+    check(leader.request("PUT", "/v1/kv/newest", b"with space", 10)[0] == 200, "a write")
+    until("it has caught up", lambda: full.request("GET", "/v1/kv/newest?stale&raw", timeout=10)[2] == b"with space", 20)
+    waiting = Waiting(full, "newest", read_soon(full, "/v1/kv/newest?raw", b"with space"))
+    time.sleep(0.3)
+    check(with_the_leader(full) == 0, "it waits here")
+    check(leader.request("PUT", "/v1/kv/newest", b"more", 10)[0] == 200, "a write")
+    waiting.hears(b"more")
 
 
 def leader_goes_on(leader):
@@ -58,6 +132,13 @@ def main():
             until("another leads", lambda: cluster.leader() is not full)
         leader = cluster.leader()
         other = next(s for s in cluster.servers if s not in (leader, full))
+        check(full.try_put("/v1/kv/newest", b"0"), "a write")
+        fill(full.data + "/filler")
+        follower_is_full(leader, full)
+        lagging_follower_answers(leader, full)
+        os.truncate(full.data + "/filler", 0)
+        caught_up_follower_answers(leader, full)
+        cluster.wait_writable()
         fill(full.data + "/filler")
         follower_is_full(leader, full)
         other.kill()

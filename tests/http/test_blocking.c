@@ -390,6 +390,88 @@ Test(blocking, no_leader) {
     world_stop(world);
 }
 
+/* ---- behind, with a full disk: rpc goes on, which asks the leader ---- */
+
+Test(full, reads_go_on) {
+    struct http_config config = {.workers = 1}; /* it has ready bytes after the second time */
+    struct world *world = world_start(&config);
+    put(world, "a", "1");
+    world_alone(world, false);
+    static const char *const targets[] = {"GET /v1/kv/a", "GET /v1/kv/a?consistent"};
+    for (size_t i = 0; i < ARRAY_COUNT(targets); i++) {
+        world_disk_full(world, 1);
+        cr_expect(index_of(world, targets[i]) == index_of(world, "GET /v1/kv/a?stale"), "asked elsewhere");
+        for (int twice = 0; twice < 2; twice++) (void)index_of(world, targets[i]);
+        for (unsigned rounds = 1; rounds <= 2; rounds++) { /* that of ready bytes; and the read's own */
+            world_disk_full(world, rounds);
+            char *body = web_want(world, 200, targets[i], NULL);
+            cr_expect(strstr(body, "MQ=="), "%s", body);
+            free(body);
+        }
+    }
+    world_stop(world);
+}
+
+Test(full, those_who_wait_go_on) {
+    struct world *world = world_start(NULL);
+    put(world, "a", "1");
+    world_alone(world, false);
+    int parked = park_at(world, "/v1/kv/a", "&wait=5m"); /* here */
+    world_disk_full(world, 1);
+    put(world, "a", "2");
+    expect_answer(parked, 200, "Mg==");
+    close(parked);
+    uint64_t index = index_of(world, "GET /v1/kv/a");
+    char target[80];
+    snprintf(target, sizeof target, "/v1/kv/a?index=%llu&wait=5m", (unsigned long long)index);
+    world_disk_full(world, 1);
+    int far = park(world, target);
+    put(world, "a", "3");
+    expect_answer(far, 200, "Mw==");
+    close(far);
+    snprintf(target, sizeof target, "/v1/kv/a?index=%llu&wait=200ms", (unsigned long long)index_of(world, "GET /v1/kv/a"));
+    world_disk_full(world, 1);
+    uint64_t begun = clock_mono_ms();
+    far = ask(world, target);
+    expect_answer(far, 200, "Mw==");
+    cr_expect(clock_mono_ms() - begun >= 200);
+    close(far);
+    world_stop(world);
+}
+
+Test(full, an_error_says_so) {
+    struct world *world = world_start(NULL);
+    put(world, "a", "1");
+    world_alone(world, false);
+    world_disk_full(world, 1000000);
+    static const char *const targets[] = {"GET /v1/kv/a", "GET /v1/kv/a?consistent", "GET /v1/kv/a?index=1&wait=5m", "GET /v1/health/state/any"};
+    for (size_t i = 0; i < ARRAY_COUNT(targets); i++) {
+        char *text = web_want(world, 503, targets[i], NULL);
+        cr_expect(strstr(text, "disk full: ") == text && !strchr(text, '\n'), "%s", text);
+        free(text);
+    }
+    free(web_want(world, 200, "GET /v1/kv/a?stale", NULL));
+    world_disk_full(world, 0);
+    free(web_want(world, 200, "GET /v1/kv/a", NULL));
+    world_stop(world);
+}
+
+Test(full, the_end_does_not_wait) {
+    struct world *world = world_start(NULL);
+    put(world, "a", "1");
+    world_alone(world, false);
+    uint64_t index = index_of(world, "GET /v1/kv/a");
+    char target[80];
+    snprintf(target, sizeof target, "/v1/kv/a?index=%llu&wait=5m", (unsigned long long)index);
+    world_disk_full(world, 1);
+    int far = park(world, target);
+    uint64_t begun = clock_mono_ms();
+    world_stop_http(world);
+    cr_expect(clock_mono_ms() - begun < 2000);
+    close(far);
+    world_stop(world);
+}
+
 Test(blocking, hanging_up_during_confirmation) {
     struct world *world = world_start(NULL);
     put(world, "a", "1");

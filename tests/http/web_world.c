@@ -39,7 +39,7 @@ struct rpc {
     struct list writes, gates, renewals;
     bool quit, hold_writes, hold_gates, alone, leader;
     int fail;
-    unsigned rounds;
+    unsigned rounds, full; /* full: confirmations that end so */
     _Atomic uint64_t floor;
     uint64_t last_index; /* the thread's */
 };
@@ -84,11 +84,11 @@ static void apply(struct rpc *rpc, struct list *writes, int fail) {
     }
 }
 
-static void answer_rest(struct list *gates, struct list *renewals, bool leader) {
+static void answer_rest(struct list *gates, struct list *renewals, int confirmed) {
     while (!list_empty(gates)) {
         struct pending_gate *pending = LIST_ENTRY(gates->next, struct pending_gate, link);
         list_remove(&pending->link);
-        pending->gate->done(pending->gate, leader ? CO_OK : CO_NOLEADER);
+        pending->gate->done(pending->gate, confirmed);
         free(pending);
     }
     while (!list_empty(renewals)) {
@@ -116,11 +116,12 @@ static void *cluster_main(void *data) {
         if (gates_now) list_splice(&gates, &rpc->gates);
         rpc->rounds += gates_now;
         list_splice(&renewals, &rpc->renewals);
-        bool leader = rpc->leader;
+        int confirmed = !rpc->leader ? CO_NOLEADER : gates_now && rpc->full ? CO_DISKFULL : CO_OK;
+        rpc->full -= confirmed == CO_DISKFULL;
         int fail = rpc->fail;
         pthread_mutex_unlock(&rpc->lock);
         apply(rpc, &writes, fail);
-        answer_rest(&gates, &renewals, leader);
+        answer_rest(&gates, &renewals, confirmed);
         pthread_mutex_lock(&rpc->lock);
     }
     pthread_mutex_unlock(&rpc->lock);
@@ -341,6 +342,7 @@ void world_floor(struct world *world, uint64_t floor) { world->rpc.floor = floor
 void world_hold_confirms(struct world *world, bool hold) {
     CHANGE(world, world->rpc.hold_gates = hold; if (hold) world->rpc.alone = false);
 }
+void world_disk_full(struct world *world, unsigned rounds) { CHANGE(world, world->rpc.full = rounds); }
 unsigned world_rounds(struct world *world) {
     unsigned rounds;
     CHANGE(world, rounds = world->rpc.rounds);

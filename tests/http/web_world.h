@@ -19,6 +19,7 @@ void world_leader(struct world *world, bool known);
 void world_hold_writes(struct world *world, bool hold);        /* they wait until let go */
 void world_hold_confirms(struct world *world, bool hold);      /* reads are confirmed by a round, which waits until let go */
 void world_alone(struct world *world, bool alone);             /* false: reads need a round, which ends soon */
+void world_disk_full(struct world *world, unsigned rounds);     /* so many end with CO_DISKFULL: the server is behind */
 void world_floor(struct world *world, uint64_t floor);
 void world_fail_writes(struct world *world, int error);        /* CO_OK: they succeed again */
 unsigned world_rounds(struct world *world);                    /* of confirmation, so far */
