@@ -48,7 +48,8 @@ struct fetch_fars {
     size_t held; /* bytes of pieces */
 };
 
-static struct metric under_way = {.name = "coord_rpc_fetches_far", .type = METRIC_GAUGE, .help = "Reads that are with the leader, since this server's disk is full and it is behind"};
+static struct metric under_way = {.name = "coord_rpc_fetches_far", .type = METRIC_GAUGE,
+                                  .help = "Reads that are with the leader, since this server's disk is full and it is behind"};
 
 static void far_free(struct fetch_far *far) {
     struct fetch_fars *fars = far->fars;
@@ -57,19 +58,6 @@ static void far_free(struct fetch_far *far) {
     uv_mutex_unlock(&fars->fetches->lock);
     buffer_free(&far->pieces);
     free(far);
-}
-
-/* `dropped` as it is then: one that is dropped later comes once more. */
-static struct fetch_far *box_take(struct fetch_fars *fars, struct list *box, bool *dropped) {
-    struct fetch_far *far = NULL;
-    uv_mutex_lock(&fars->fetches->lock);
-    if (!list_empty(box)) {
-        far = LIST_ENTRY(box->next, struct fetch_far, box);
-        list_remove(&far->box);
-        *dropped = far->dropped;
-    }
-    uv_mutex_unlock(&fars->fetches->lock);
-    return far;
 }
 
 /* -- fetch thread --------------------------------------------------------------------------------------------------- */
@@ -134,8 +122,13 @@ void fetch_far_drop(struct fetch *fetch) {
 }
 
 void fetch_far_back(struct fetches *fetches) {
-    bool dropped;
-    for (struct fetch_far *far; (far = box_take(fetches->fars, &fetches->fars->in, &dropped));) {
+    struct list came;
+    list_init(&came);
+    uv_mutex_lock(&fetches->lock);
+    list_splice(&came, &fetches->fars->in);
+    uv_mutex_unlock(&fetches->lock);
+    LIST_FOREACH_SAFE(item, next, &came) {
+        struct fetch_far *far = LIST_ENTRY(item, struct fetch_far, box);
         struct fetch *fetch = far->fetch;
         fetch->far = NULL;
         if (far->error == CO_AGAIN) fetch_wish(fetch);
@@ -168,21 +161,18 @@ static void take_from(struct fetch_far *far, bool tell) {
     drop_pieces(far);
 }
 
-/* `far` may be gone afterwards. */
+/* One that was dropped meanwhile is in the box for this thread: fetch_far_turn frees it. */
 static void give_back(struct fetch_far *far, int error) {
     struct fetches *fetches = far->fars->fetches;
     list_remove(&far->link);
     far->error = error;
     uv_mutex_lock(&fetches->lock);
-    bool dropped = far->dropped;
-    list_remove(&far->box);
-    if (!dropped) {
+    if (!far->dropped) {
         far->back = true;
         list_append(&far->fars->in, &far->box);
         fetch_wake(fetches);
     }
     uv_mutex_unlock(&fetches->lock);
-    if (dropped) far_free(far);
 }
 
 /* Not connected, or of an older program: it stays here, and is tried again. */
@@ -223,21 +213,28 @@ void fetch_far_tick(struct fetches *fetches) {
     if (!list_empty(&fetches->fars->all)) step_all(fetches->fars, &fetches->fars->all);
 }
 
+/* One that is dropped afterwards comes out once more. */
+static void take_out(struct fetch_fars *fars, struct list *fresh, struct list *gone) {
+    uv_mutex_lock(&fars->fetches->lock);
+    fars->woken = false;
+    LIST_FOREACH_SAFE(item, next, &fars->out) {
+        struct fetch_far *far = LIST_ENTRY(item, struct fetch_far, box);
+        list_remove(&far->box);
+        list_remove(&far->link);
+        list_append(far->dropped ? gone : fresh, &far->link);
+    }
+    uv_mutex_unlock(&fars->fetches->lock);
+}
+
 void fetch_far_turn(struct fetches *fetches) {
     struct fetch_fars *fars = fetches->fars;
-    struct list fresh;
+    struct list fresh, gone;
     list_init(&fresh);
-    uv_mutex_lock(&fetches->lock);
-    fars->woken = false;
-    uv_mutex_unlock(&fetches->lock);
-    bool dropped;
-    for (struct fetch_far *far; (far = box_take(fars, &fars->out, &dropped));) {
-        if (!dropped) {
-            list_append(&fresh, &far->link);
-            continue;
-        }
+    list_init(&gone);
+    take_out(fars, &fresh, &gone);
+    LIST_FOREACH_SAFE(item, next, &gone) {
+        struct fetch_far *far = LIST_ENTRY(item, struct fetch_far, link);
         take_from(far, true);
-        list_remove(&far->link);
         far_free(far);
     }
     if (list_empty(&fresh)) return;

@@ -21,6 +21,9 @@ struct rpc;
 /* What ends on the loop, from any thread: rpc/operator.c. */
 struct wish { struct mail mail; struct rpc *rpc; void (*taken)(struct wish *wish); };
 
+/* rpc/behind.c: this server misses what its full disk has no room for, as far as was looked. */
+struct behind { struct rpc_gate gate; bool asking; unsigned times; uint64_t asked_ms, last_index; };
+
 struct rpc {
     /* Set at start, constant afterwards. */
     struct client *client;             /* rpc/client.h; NULL: this is a server. Else nothing of the rest is used */
@@ -43,6 +46,7 @@ struct rpc {
     struct { uint64_t id, ms, since_ms; bool up; char node[256]; } heard[PEERS_MAX];   /* when each was heard last; since when it is up or down */
     uint64_t leaderless_ms;            /* no leader is known since; 0: there is one */
     bool cut_off;                      /* rpc/cluster.h */
+    struct behind behind;
     uint32_t raft_multiplier;
 
     /* Loop thread: the cluster version. */
@@ -106,6 +110,7 @@ int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, 
 void server_peers_callbacks(struct rpc *rpc, struct node_callbacks *callbacks);
 void server_peers_stop(struct rpc *rpc, void (*closed)(void *data));
 void server_peers_heard(struct rpc *rpc, uint64_t id);
+void behind_tick(struct rpc *rpc);                                     /* rpc/behind.c; a few times a second */
 /* rpc/operator.c: wishes end here, on the loop */
 void operator_wish(struct rpc *rpc, struct wish *wish, void (*taken)(struct wish *wish));      /* any thread */
 void operator_start(struct rpc *rpc);

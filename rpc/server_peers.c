@@ -341,6 +341,7 @@ static void on_timer(uv_timer_t *timer) {
     manage(rpc);
     if (rpc->stopping) return;
     fetch_far_tick(rpc->fetches);
+    behind_tick(rpc);
     forward_leader(rpc->forward, atomic_load(&node_view(rpc->node)->leader), rpc->cut_off);
 }
 

@@ -78,7 +78,7 @@ class Waiting:
         check(self.answer and self.answer[0] == 200 and self.answer[2] == value, "a blocking query: %r" % (self.answer,))
 
 
-def lagging_follower_answers(leader, full):
+def lagging_follower_answers(leader, full, waiting_before):
     last = follower_lags(leader, full)
     newest = b"%d" % last
     for _ in range(20):
@@ -88,13 +88,16 @@ def lagging_follower_answers(leader, full):
     read_soon(full, "/v1/kv/bulk/%d?raw" % (last % 20), b"b" * 400000)
     check(full.request("GET", "/v1/kv/missing", timeout=1 * harness.SLOW)[0] == 404, "what is not there")
     waiting = Waiting(full, "newest", read_soon(full, "/v1/kv/newest?raw", newest))
-    until("it waits at the leader", lambda: with_the_leader(full) == 1)
+    until("it waits at the leader", lambda: with_the_leader(full) == 2)
     check(leader.request("PUT", "/v1/kv/newest", b"again", 10)[0] == 200, "the other two go on")
     waiting.hears(b"again")
     begun = time.monotonic()
     waiting = Waiting(full, "newest", read_soon(full, "/v1/kv/newest?raw", b"again"), "1s")
     waiting.hears(b"again")
     check(time.monotonic() - begun >= 1, "it waited its time")
+    until("who waited before waits there, too", lambda: with_the_leader(full) == 1)
+    check(leader.request("PUT", "/v1/kv/early", b"changed", 10)[0] == 200, "the other two go on")
+    waiting_before.hears(b"changed")
     until("nothing is with the leader", lambda: with_the_leader(full) == 0)
 
 
@@ -133,9 +136,11 @@ def main():
         leader = cluster.leader()
         other = next(s for s in cluster.servers if s not in (leader, full))
         check(full.try_put("/v1/kv/newest", b"0"), "a write")
+        check(full.try_put("/v1/kv/early", b"0"), "a write")
+        waiting = Waiting(full, "early", read_soon(full, "/v1/kv/early?raw", b"0"))
         fill(full.data + "/filler")
         follower_is_full(leader, full)
-        lagging_follower_answers(leader, full)
+        lagging_follower_answers(leader, full, waiting)
         os.truncate(full.data + "/filler", 0)
         caught_up_follower_answers(leader, full)
         cluster.wait_writable()
