@@ -48,9 +48,11 @@ void node_propose_again(struct node *node, struct node_proposal *proposal) {
     node->dirty = true;
 }
 
-/* Besides what is on its way to the log. */
+/* What is on its way to the log, that of this turn included. */
+static uint64_t log_waiting(struct node *node) { return atomic_load(&node->write_bytes) + node->taken_bytes; }
+
 static bool fits(struct node *node, uint64_t bytes) {
-    return wal_may_accept(node->wal, bytes + atomic_load(&node->write_bytes)) &&
+    return wal_may_accept(node->wal, bytes + log_waiting(node)) &&
            (!node->callbacks.has_room || node->callbacks.has_room(node->callbacks.data));
 }
 
@@ -75,9 +77,10 @@ bool node_has_room(void *data, uint64_t bytes) {
 static bool takes_in(struct node *node, const struct raft_message *message) {
     uint64_t bytes = raft_message_room(message);
     if (bytes == 0) return true;
-    bool room = wal_has_room(node->wal, bytes + atomic_load(&node->write_bytes));
+    bool room = wal_has_room(node->wal, bytes + log_waiting(node));
     if (!room) requests_starve(&node->requests, node->raft);
     if (!room || (!node->disk_health.full && !fits(node, bytes))) note_room(node, clock_mono_ms(), bytes, false);
+    if (room) node->taken_bytes += bytes;
     return room;
 }
 
@@ -190,6 +193,7 @@ static void rearm(struct node *node) {
 
 static void carry_out(struct node *node, const struct raft_effects *fx) {
     for (size_t i = 0; i < fx->persist_count; i++) hand_to_writer(node, &fx->persists[i]);
+    node->taken_bytes = 0;
     send_messages(node, fx);
     if (fx->committed_count) hand_to_applier(node, fx->committed, fx->committed_count);
     for (size_t i = 0; i < fx->read_count; i++)

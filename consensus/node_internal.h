@@ -89,6 +89,7 @@ struct node {
     void (*closed)(void *data);
     void *closed_data;
     unsigned closing;
+    uint64_t taken_bytes;                               /* of entries received in this turn, not with the log writer yet */
     bool behind_told, full_told;                        /* what the core was told: others should lead; no room for commands */
     bool snapshot_wanted;                               /* whatever the log's size: the old one may have what was wrong */
 

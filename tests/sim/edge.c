@@ -124,6 +124,7 @@ bool edge_takes_in(struct server *server, const struct raft_message *message) {
     if (!room) requests_starve(&server->requests, server->raft);
     bool fits = room && (server->disk_health.full || wal_may_accept(server->wal, bytes + waiting));
     if (!fits) note_room(server, server_now_ms(server), bytes, false);
+    if (room) server->taken_bytes += bytes;
     return room;
 }
 
@@ -379,6 +380,7 @@ void edge_open(struct server *server) {
     server->leases = lease_keeper_new(&leases);
     server->disk_health = (struct disk_health){.room_again = 4096};
     server->full_told = false;
+    server->taken_bytes = 0;
     server->write_begun_ms = server->slow_ms = 0;
     server->poke_planned = server->restored = false;
     sim_schedule(server->sim, sim_random(server->sim, 0, 20) * MS, EVENT_BEAT, server->slot, 0, NULL);

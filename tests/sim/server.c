@@ -261,6 +261,7 @@ void server_flush(struct server *server) {
         check_persist(server, &fx->persists[i]);
         storage_persist(server, &fx->persists[i]);
     }
+    server->taken_bytes = 0;
     check_observe(server);
     if (fx->role_changed && server_leads(server)) fate_leader(sim, server);
     for (size_t i = 0; i < fx->message_count; i++) {

@@ -309,6 +309,7 @@ struct server {
     struct requests requests;
     struct disk_health disk_health;
     bool full_told; /* what the core was told of it */
+    uint64_t taken_bytes; /* of entries received in this turn, not on their way to the log yet */
     struct forwarding *forwarding;
     struct lease_keeper *leases;
     uint64_t applied_seen, write_begun_ms, slow_ms;

@@ -57,7 +57,7 @@ static uint64_t persists_bytes(const struct persist *list) {
 }
 
 uint64_t storage_waiting(const struct server *server) {
-    return persists_bytes(server->queue) + persists_bytes(server->group);
+    return persists_bytes(server->queue) + persists_bytes(server->group) + server->taken_bytes;
 }
 
 /* The next group: an installation alone, else what follows each other up to one. */
