@@ -132,6 +132,11 @@ static void on_closed(uv_handle_t *handle) {
     if (--program->handles == 0) program_free(program);
 }
 
+/* Before its descriptor is closed: uv_close makes epoll forget whatever has that number then. */
+static void output_close(struct program *program) {
+    if (!uv_is_closing((uv_handle_t *)&program->output)) uv_close((uv_handle_t *)&program->output, on_closed);
+}
+
 /* It is gone, or never came: its handles go, then its memory. */
 static void program_release(struct program *program) {
     struct runners *runners = program->run.runners;
@@ -139,7 +144,7 @@ static void program_release(struct program *program) {
     list_remove(&program->link);
     uv_close((uv_handle_t *)&program->timer, on_closed);
     if (program->polled) {
-        uv_close((uv_handle_t *)&program->output, on_closed);
+        output_close(program);
         uv_close((uv_handle_t *)&program->end, on_closed);
     }
     programs_next(runners);
@@ -181,7 +186,7 @@ static void put_down(struct program *program) {
     }
     if (program->state == PROGRAM_RUNNING) {
         kill_group(program->pid);
-        uv_poll_stop(&program->output);
+        output_close(program);
         close(program->pipe);
         program->pipe = -1;
     }

@@ -482,6 +482,54 @@ static void systemctl_is_asked(void) {
     CHECK(system(command) == 0);
 }
 
+/* -- the number of a closed descriptor is another's soon -- */
+struct neighbour {
+    struct outcome *before;
+    int ends[2];
+    bool watched, heard;
+    uv_poll_t poll;
+};
+
+static void on_heard(uv_poll_t *poll, int status, int events) {
+    struct neighbour *neighbour = poll->data;
+    CHECK(status == 0 && events == UV_READABLE);
+    neighbour->heard = true;
+    uv_poll_stop(poll);
+}
+
+/* Right after the program was killed, before the loop hears of its end. */
+static void move_in(uv_prepare_t *prepare) {
+    struct neighbour *neighbour = prepare->data;
+    if (neighbour->watched || !neighbour->before->ended) return;
+    CHECK(pipe(neighbour->ends) == 0);
+    CHECK(uv_poll_init(prepare->loop, &neighbour->poll, neighbour->ends[0]) == 0);
+    neighbour->poll.data = neighbour;
+    uv_poll_start(&neighbour->poll, UV_READABLE, on_heard);
+    neighbour->watched = true;
+}
+
+static void who_gets_the_number_is_left_alone(void) {
+    struct scene scene;
+    struct outcome outcome = {0};
+    struct neighbour neighbour = {.before = &outcome};
+    uv_prepare_t prepare;
+    scene_begin(&scene);
+    uv_prepare_init(&scene.loop, &prepare);
+    prepare.data = &neighbour;
+    uv_prepare_start(&prepare, move_in);
+    (void)start(&scene, (const char *const[]){"sleep", "1000", NULL}, 300, 100, &outcome);
+    until_ended(&scene, &outcome);
+    while (!neighbour.watched || !list_empty(&scene.runners.programs)) uv_run(&scene.loop, UV_RUN_ONCE);
+    CHECK(write(neighbour.ends[1], "x", 1) == 1);
+    for (uint64_t begun_ms = clock_mono_ms(); !neighbour.heard && clock_mono_ms() - begun_ms < 5000;) uv_run(&scene.loop, UV_RUN_ONCE);
+    CHECK(neighbour.heard);
+    uv_close((uv_handle_t *)&neighbour.poll, NULL);
+    uv_close((uv_handle_t *)&prepare, NULL);
+    scene_end(&scene);
+    close(neighbour.ends[0]);
+    close(neighbour.ends[1]);
+}
+
 int main(void) {
     log_level_now = LOG_ERROR + 1;
     snprintf(own_mark, sizeof own_mark, "COORD_TEST_PROGRAMS=%d ", getpid());
@@ -501,6 +549,7 @@ int main(void) {
     many_at_once();
     units();
     systemctl_is_asked();
+    who_gets_the_number_is_left_alone();
     CHECK(open_descriptors() == descriptors);
     return 0;
 }
