@@ -235,6 +235,7 @@ void node_flush(struct node *node) {
     requests_turn(&node->requests, node->raft, now_ms);
     carry_out(node, raft_effects(node->raft));
     raft_effects_done(node->raft);
+    requests_starve_applier(&node->requests, atomic_load(&node->applier_starves));
     requests_serve(&node->requests, node->applied_seen);
     tell_role(node);
     requests_give_up(&node->requests, node->raft, now_ms);
@@ -333,6 +334,10 @@ int node_transfer(struct node *node, uint64_t target) {
     event.u.transfer.target = target;
     node->dirty = true;
     return raft_step(node->raft, &event);
+}
+
+void node_starves(struct node *node, bool starves) {
+    if (atomic_exchange(&node->applier_starves, starves) != starves) uv_async_send(&node->wake);
 }
 
 void node_log_format(struct node *node, unsigned format) {

@@ -132,6 +132,8 @@ void node_refuse(struct node *node, bool refused);              /* commands alon
  * has beyond node_view.handed is our mistake: only what is durable here is applied here. */
 void node_resume(struct node *node, bool own);
 void node_apply_done(struct node_proposal *proposal, const void *result);/* applier thread, from callbacks.apply */
+/* Any thread, from callbacks.apply: what is to be applied waits for room (true), or no longer does. */
+void node_starves(struct node *node, bool starves);
 /* The log is written in this format from now on (wal_set_format). Loop or applier thread. */
 void node_log_format(struct node *node, unsigned format);
 

@@ -98,6 +98,7 @@ struct node {
     _Atomic uint64_t write_begun_ms;                    /* the log writer waits for the disk since; 0: it does not */
     _Atomic uint64_t slow_ms;                           /* when a write ended that had taken too long */
     _Atomic uint64_t write_bytes;                       /* of entries that the log writer has yet to write */
+    _Atomic bool applier_starves;                       /* node_starves */
     _Atomic bool applier_busy;                          /* it is doing what it took */
 
     /* Any thread puts. */

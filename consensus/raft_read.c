@@ -2,13 +2,17 @@
  * a round that began after it came; while one is under way, all that come wait together for the next.
  *
  * A new leader has everything that was committed before it, but need not know how far that goes: 6.4 lets it wait for the first
- * entry of its own term. It knows it already when all that it had at its election is committed; then reads go on also where that
- * entry cannot be committed, since the disks of a majority are full. */
+ * entry of its own term. It knows enough already when all that it had at its election is committed, but for first entries of leaders, which change
+ * nothing; then reads go on also where nothing can be committed, since the disks of a majority are full. */
 #include "consensus/raft_internal.h"
 
 static bool commit_known(const struct raft *raft) {
     if (mutated(raft, RAFT_MUTATE_READ_COMMIT_UNKNOWN)) return true;
-    return raft->commit + 1 >= raft->term_start;
+    for (uint64_t index = raft->commit + 1; index < raft->term_start; index++) {
+        const struct raft_entry *entry = log_at(raft, index);
+        if (!entry || entry->type != RAFT_ENTRY_EMPTY) return false;
+    }
+    return true;
 }
 
 static void read_done(struct raft *raft, uint64_t context, int error) {

@@ -240,10 +240,12 @@ void requests_read_answered(struct requests *r, uint64_t context, uint64_t index
 
 void requests_starve(struct requests *r, struct raft *raft) { r->starved_after = raft_last_index(raft); }
 
+void requests_starve_applier(struct requests *r, bool starves) { r->applier_starves = starves; }
+
 void requests_serve(struct requests *r, uint64_t applied) {
     struct node_read **at = &r->reads_apply, *read;
     while ((read = *at) != NULL) {
-        bool starved = read->index > applied && read->index > r->starved_after;
+        bool starved = read->index > applied && r->role != RAFT_LEADER && (read->index > r->starved_after || r->applier_starves);
         if (read->index > applied && !starved) { at = &read->next; continue; }
         *at = read->next;
         read->done(read, starved ? CO_DISKFULL : CO_OK);

@@ -37,6 +37,7 @@ struct requests {
     uint64_t read_context;
     struct node_read *reads_apply;                      /* confirmed, waiting for the applied index */
     uint64_t starved_after;                             /* the log ends there, and its disk has no room for what comes; UINT64_MAX: it has */
+    bool applier_starves;
     enum raft_role role;                                /* as told last; (enum raft_role)-1: never */
     uint64_t term, leader;
     bool ready;
@@ -58,6 +59,8 @@ void requests_turn(struct requests *r, struct raft *raft, uint64_t now_ms);
 /* For each committed entry, in order: the proposal that it answers, or NULL. */
 struct node_proposal *requests_committed(struct requests *r, uint64_t index, uint64_t term);
 void requests_read_answered(struct requests *r, uint64_t context, uint64_t index, int error);
+/* The state machine has no room for what is committed: reads that need it end with CO_DISKFULL, unless this server leads. */
+void requests_starve_applier(struct requests *r, bool starves);
 /* What the leader sent was not taken in, for want of room: reads that need it end with CO_DISKFULL, until the log has grown. */
 void requests_starve(struct requests *r, struct raft *raft);
 /* After the effects: answers the reads that `applied` covers. */

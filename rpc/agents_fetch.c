@@ -98,10 +98,22 @@ static void refuse_fetch(struct asker *asker, uint64_t number, int error) {
     tell(asker, PEER_FETCHED, &answer.base);
 }
 
+/* Agents' answers take turns. A server stands for many clients: what is least goes first, so that small answers are not behind large ones, and
+ * these are put together there one after the other. */
+static struct asked *next_held(struct asker *asker) {
+    struct asked *next = LIST_ENTRY(asker->held.next, struct asked, link);
+    if (!asker->server) return next;
+    LIST_FOREACH(item, &asker->held) {
+        struct asked *asked = LIST_ENTRY(item, struct asked, link);
+        if (asked->fetched.records.size - asked->sent < next->fetched.records.size - next->sent) next = asked;
+    }
+    return next;
+}
+
 /* Only as they are taken: what else there is to tell goes out between two pieces. */
 void agents_fetch_pieces(struct asker *asker) {
     while (!list_empty(&asker->held) && has_room(asker)) {
-        struct asked *asked = LIST_ENTRY(asker->held.next, struct asked, link);
+        struct asked *asked = next_held(asker);
         list_remove(&asked->link);
         asked->sent += answer_piece(asker, asked);
         if (asked->sent == asked->fetched.records.size) asked_free(asked);
@@ -113,7 +125,7 @@ void agents_fetch_pieces(struct asker *asker) {
 static bool hold(struct asker *asker, struct asked *asked) {
     size_t size = asked->fetched.records.size;
     if (asker->held_bytes && asker->held_bytes + size > AGENTS_HELD_MAX) {
-        refuse_fetch(asker, asked->number, CO_BUSY);
+        refuse_fetch(asker, asked->number, asker->server ? CO_AGAIN : CO_BUSY); /* a server asks again for its clients */
         return false;
     }
     if (list_empty(&asker->held)) asker->taken_ms = clock_mono_ms();

@@ -55,6 +55,7 @@ static uint64_t apply(void *data, struct node_apply *items, size_t count) {
         uint64_t stopped_at = 0;
         int rv = machine_apply(rpc->machine, inputs + first, count - first, input_done, NULL, &stopped_at);
         audit_applied(rpc);
+        if (rpc->node) node_starves(rpc->node, rv == CO_DISKFULL);
         if (rv == CO_OK) break;
         if (rv == CO_UNSUPPORTED) {
             log_error("raft", "entry %llu holds a command of a newer version: nothing more is applied until this server is upgraded",
