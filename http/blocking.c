@@ -408,9 +408,10 @@ static bool options_parse(struct http_request *request, struct reading *reading)
     reading->consistency = stale        ? CONSISTENCY_STALE
                            : consistent ? CONSISTENCY_CONSISTENT
                                         : CONSISTENCY_LEADER;
-    int64_t wait_ns = 0;
+    int64_t wait_ns = 0, max_stale_ns = 0; /* the latter allows an older answer; ours is newest all the same */
     if (!http_parameter_u64(request, "index", &reading->index) ||
-        !http_parameter_duration(request, "wait", &wait_ns)) {
+        !http_parameter_duration(request, "wait", &wait_ns) ||
+        !http_parameter_duration(request, "max_stale", &max_stale_ns)) {
         return false;
     }
     const struct http_config *config = &request->worker->server->config;

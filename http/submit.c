@@ -242,7 +242,8 @@ struct http_ticket *http_defer(struct http_request *request, uint64_t wait_ms,
     request->operation = &ticket->operation;
     worker->tickets++;
     timer_set(worker, &ticket->timer, worker->now_ms + wait_ms, ticket_due);
-    connection_watch(request->connection);
+    /* What changes something is answered, also to who will send no more. */
+    if (request->method & (HTTP_GET | HTTP_HEAD)) connection_watch(request->connection);
     return ticket;
 }
 

@@ -47,7 +47,7 @@ def json_bodies():
 
 def parameters():
     for path in ("/v1/kv/a?index=-1&wait=1s", "/v1/kv/a?index=abc", "/v1/kv/a?index=99999999999999999999999", "/v1/kv/a?index=1&wait=10",
-                 "/v1/kv/a?index=1&wait=-5s", "/v1/kv/a?index=1&wait=forever", "/v1/kv/%zz", "/v1/kv/a%", "/v1/kv/a%00b", "/v1/kv/a?wait=%q",
+                 "/v1/kv/a?index=1&wait=-5s", "/v1/kv/a?max_stale=5", "/v1/kv/a?index=1&wait=forever", "/v1/kv/%zz", "/v1/kv/a%", "/v1/kv/a%00b", "/v1/kv/a?wait=%q",
                  "/v1/health/service/x?index=1.5", "/v1/health/state/nonsense"):
         refused(path, request("GET %s HTTP/1.1" % path))
     for path in ("/v1/kv/a?flags=-1", "/v1/kv/a?cas=x", "/v1/kv/a?flags=18446744073709551616", "/v1/kv/a?acquire=x&release=y", "/v1/kv/a?cas=1&acquire=x"):
@@ -255,6 +255,17 @@ def slow_and_half_open():
     until("their descriptors too", lambda: agent.fd_count() <= fds + 2, within=3)
 
 
+def half_closed_writes_are_answered():
+    for path, body in (("/v1/kv/half", b"1"), ("/v1/agent/service/register", b'{"Name":"half"}'), ("/v1/agent/check/register", b'{"Name":"half","TTL":"10s"}'),
+                       ("/v1/agent/check/deregister/half", b""), ("/v1/agent/service/deregister/half", b"")):
+        with socket.create_connection((agent.ip, 8500)) as s:
+            s.settimeout(10 * SLOW)
+            s.sendall(b"PUT %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (path.encode(), len(body), body))
+            s.shutdown(socket.SHUT_WR)
+            answer = s.recv(200)
+        check(answer.startswith(b"HTTP/1.1 200"), "%s: %r" % (path, answer))
+
+
 def dns_packets():
     def ask(packet, timeout=0.3):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
@@ -306,4 +317,4 @@ def nothing_lost_nothing_grown():
 if __name__ == "__main__":
     agent = Agent(dev=True).start()
     agent.put("/v1/kv/kept", b"1")
-    run([json_bodies, parameters, framing, refused_by_the_library, nul_bytes, endless_chunk_lines, long_keys, without_acls, slow_and_half_open, dns_packets, nothing_lost_nothing_grown, large_answers])
+    run([json_bodies, parameters, framing, refused_by_the_library, nul_bytes, endless_chunk_lines, long_keys, without_acls, slow_and_half_open, half_closed_writes_are_answered, dns_packets, nothing_lost_nothing_grown, large_answers])
