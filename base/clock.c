@@ -12,4 +12,6 @@ uint64_t clock_mono_ns(void) { return (uint64_t)clock_read(CLOCK_MONOTONIC); }
 
 uint64_t clock_mono_ms(void) { return clock_mono_ns() / 1000000; }
 
+uint64_t clock_boot_ns(void) { return (uint64_t)clock_read(CLOCK_BOOTTIME); }
+
 int64_t clock_wall_ns(void) { return clock_read(CLOCK_REALTIME); }

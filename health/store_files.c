@@ -155,17 +155,23 @@ static void on_alive(uv_timer_t *timer) {
     uint64_t now_ms = clock_mono_ms(), waits_ms = now_ms - files->beaten_ms;
     if (waits_ms < (uint64_t)(shortest_ttl(files->local) / ALIVE_PART) / 1000000) return;
     files->beaten_ms = now_ms;
-    double now = (double)clock_wall_ns() / 1e9;
+    double now = (double)clock_wall_ns() / 1e9, up = (double)clock_boot_ns() / 1e9;
     files->beat = mem_zalloc(sizeof *files->beat);
     files->beat->files = files;
-    CHECK(uv_fs_utime(files->local->loop, &files->beat->request, files->log.path, now, now, on_beaten) == 0);
+    CHECK(uv_fs_utime(files->local->loop, &files->beat->request, files->log.path, up, now, on_beaten) == 0);
 }
 
-/* By the wall clock; 0: not known. */
-static int64_t away_ns(const char *path) {
+static int64_t since(struct timespec at, int64_t now_ns) { return now_ns - ((int64_t)at.tv_sec * 1000000000 + at.tv_nsec); }
+
+/* By the wall clock, and by the time that the machine is up, which does not jump: the sign of life keeps that as the file's time of access
+ * (before the file is read, which may change it). After a restart of the machine it is behind what was kept, and the wall clock alone tells. 0: not known. */
+static int64_t away_ns(const char *folder) {
+    char path[4096];
     struct stat status;
+    snprintf(path, sizeof path, "%s/local/definitions", folder);
     if (stat(path, &status) != 0) return 0;
-    int64_t away = clock_wall_ns() - ((int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec);
+    int64_t away = since(status.st_mtim, clock_wall_ns()), up = since(status.st_atim, (int64_t)clock_boot_ns());
+    if (up >= 0 && up < away) away = up;
     return away > 0 ? away : 0;
 }
 
@@ -302,8 +308,8 @@ int store_files_open(struct local *local, struct fault *fault) {
     struct store_record *records;
     size_t count, left_out = 0;
     files->local = local;
+    local->away_ns = away_ns(local->config.folder);
     int error = store_log_open(&files->log, local->config.folder, &text, &records, &count, fault);
-    local->away_ns = error == CO_OK ? away_ns(files->log.path) : 0;
     /* Not yet local->files: what is loaded need not be saved again. */
     for (size_t i = 0; i < count && error == CO_OK; i++) left_out += !load_record(files, &records[i]);
     if (left_out) store_log_keep(&files->log);

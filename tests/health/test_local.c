@@ -763,6 +763,28 @@ Test(restart, a_ttl_that_ended_meanwhile_has_ended) {
     agent_free(agent);
 }
 
+/* The wall clock went an hour ahead while the agent was away for a second. */
+Test(restart, a_clock_that_jumps_meanwhile_ends_no_ttl) {
+    struct agent *agent = agent_new(true);
+    register_service(agent, "{\"Name\":\"a\",\"Checks\":[{\"CheckID\":\"c\",\"TTL\":\"20s\"}]}");
+    cr_assert(update(agent, "c", PB__STATUS__PASSING, "well"));
+    cr_assert_eq(wait_synced(agent, 10000), CO_OK);
+    agent_stop(agent);
+    char path[120];
+    snprintf(path, sizeof path, "%s/local/definitions", agent->folder);
+    struct timespec then[2] = {{.tv_sec = (time_t)(clock_boot_ns() / 1000000000) - 1}, {.tv_sec = clock_wall_ns() / 1000000000 - 3600}};
+    cr_assert_eq(utimensat(AT_FDCWD, path, then, 0), 0);
+    agent_start(agent);
+    UNTIL(local_synced(agent->local));
+    cr_assert_eq(local_status(agent, "c"), PB__STATUS__PASSING);
+    then[0].tv_sec += 1000000; /* the machine was started again since: it was up for longer then */
+    agent_stop(agent);
+    cr_assert_eq(utimensat(AT_FDCWD, path, then, 0), 0);
+    agent_start(agent);
+    UNTIL(local_status(agent, "c") == PB__STATUS__CRITICAL);
+    agent_free(agent);
+}
+
 /* Each sign of life is a commit of the file system's journal: only who needs it pays for it. */
 Test(restart, without_ttls_no_sign_of_life_is_written) {
     struct agent *agent = agent_new(true);
