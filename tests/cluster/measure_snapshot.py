@@ -8,7 +8,7 @@ bounded rate, so that snapshots are taken, and a follower's data folder is empti
 latencies of the small writes and RssAnon of each server, at rest and at most.
 """
 import argparse, http.client, os, random, sys, threading, time
-import harness
+import harness, standstill
 
 now = time.monotonic
 
@@ -143,6 +143,7 @@ def main():
 
         def large(connection):
             put(connection, "large/%06d" % random.randrange(count), os.urandom(options.value))
+        still = standstill.Standstill()
         writer = Client(leader, small, 0.001)
         time.sleep(5)
         quiet = list(samples)
@@ -174,11 +175,17 @@ def main():
         took = now() - begun
         time.sleep(1)
         show("while %s fetched all in %.1f s" % (victim.name, took), samples[mark:])
-        for at, ms in ((at - begun, took * 1e3) for at, took in samples if options.slow and took * 1e3 > options.slow):
-            print("    %7.1f ms, %.2f s after %s was emptied" % (ms, at, victim.name))
         over.set()
         churn.stop()
         writer.stop()
+        stood = still.stop()
+        print("the machine itself stood still %d times, %.0f ms in all, %.1f ms at the longest" %
+              (len(stood), sum(b - a for a, b in stood) * 1e3, max([b - a for a, b in stood], default=0) * 1e3))
+        own = [(at, took - standstill.within(stood, at, at + took)) for at, took in samples]
+        show("while %s fetched all, without standstills" % victim.name, own[mark:])
+        for (at, took), (_, net) in zip(samples, own):
+            if options.slow and took * 1e3 > options.slow:
+                print("    %7.1f ms, %.1f of them without standstills, %.2f s after %s was emptied" % (took * 1e3, net * 1e3, at - begun, victim.name))
         gaps = [b[0] - a[0] for a, b in zip(samples, samples[1:])]
         print("longest time between two small writes that began: %.1f ms; failed: %d small, %d large" % (max(gaps) * 1e3, writer.failures, churn.failures))
         for s in cluster.servers:
