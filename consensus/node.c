@@ -77,9 +77,10 @@ bool node_has_room(void *data, uint64_t bytes) {
 static bool takes_in(struct node *node, const struct raft_message *message) {
     uint64_t bytes = raft_message_room(message);
     if (bytes == 0) return true;
-    bool room = wal_has_room(node->wal, bytes + log_waiting(node));
+    bool full = node->disk_health.full, accepts = !full && fits(node, bytes);
+    bool room = accepts || wal_has_room(node->wal, bytes + log_waiting(node));
     if (!room) requests_starve(&node->requests, node->raft);
-    if (!room || (!node->disk_health.full && !fits(node, bytes))) note_room(node, clock_mono_ms(), bytes, false);
+    if (!room || (!full && !accepts)) note_room(node, clock_mono_ms(), bytes, false);
     if (room) node->taken_bytes += bytes;
     return room;
 }

@@ -120,10 +120,10 @@ static bool has_room(void *data, uint64_t bytes) {
 bool edge_takes_in(struct server *server, const struct raft_message *message) {
     uint64_t bytes = raft_message_room(message), waiting = storage_waiting(server);
     if (bytes == 0) return true;
-    bool room = wal_has_room(server->wal, bytes + waiting);
+    bool full = server->disk_health.full, accepts = !full && wal_may_accept(server->wal, bytes + waiting);
+    bool room = accepts || wal_has_room(server->wal, bytes + waiting);
     if (!room) requests_starve(&server->requests, server->raft);
-    bool fits = room && (server->disk_health.full || wal_may_accept(server->wal, bytes + waiting));
-    if (!fits) note_room(server, server_now_ms(server), bytes, false);
+    if (!room || (!full && !accepts)) note_room(server, server_now_ms(server), bytes, false);
     if (room) server->taken_bytes += bytes;
     return room;
 }
