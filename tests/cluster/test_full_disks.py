@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """The disks of all servers are filled to the last byte, one after the other, while clients write; all are killed and started again, then the
 leader is killed for good: default reads go on, with all that was acknowledged. With space service resumes by itself."""
-import json, os, subprocess, threading, time
+import json, threading, time
 import harness
+from full_disk import fill, give_back, small_disk
 from harness import check, until
-from test_full_follower import fill, small_disk
 
 VALUE = b"v" * 3000
 
@@ -62,7 +62,7 @@ def main():
             writer.start()
         for server in sorted(cluster.servers, key=lambda s: s is leader):
             time.sleep(0.3)      # a load between
-            fill(server.data + "/filler")
+            fill(server)
         until("all is refused", lambda: all(w.refusals > 20 for w in writers), 60)
         for writer in writers:
             writer.stop = True
@@ -82,7 +82,7 @@ def main():
         seen = [written(s, 10, "without the leader") for s in left]
         check(min(seen) >= acknowledged, "what was acknowledged is there: %r of %d" % (seen, acknowledged))
         for server in cluster.servers:
-            os.truncate(server.data + "/filler", 0)
+            give_back(server)
         until("service resumes", lambda: all(s.try_put("/v1/kv/again") for s in left), 20)
         lost.start()
         cluster.wait_writable()

@@ -1,29 +1,10 @@
 #!/usr/bin/env python3
 """A follower's disk is full. It lags: reads through it go on, the leader answers them. Then another server is away: the leader depends on the one
 that can take nothing in. Reads go on, writes are refused as on a full disk of its own, and service resumes by itself."""
-import os, re, subprocess, threading, time
+import re, threading, time
 import harness
+from full_disk import another_leads, fill, give_back, small_disk
 from harness import check, until
-
-
-def small_disk(cluster, server, megabytes):
-    r = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=%dm" % megabytes, "coord-test", server.data], capture_output=True, text=True)
-    if r.returncode != 0:
-        cluster.close()
-        harness.skip("nothing can be mounted: " + r.stderr.strip())
-    cluster.mounts.append(server.data)
-
-
-def fill(path):
-    """Until not even one more page is to be had."""
-    with open(path, "wb", buffering=0) as f:
-        size = 1 << 20
-        while size >= 1:
-            try:
-                if f.write(b"f" * size) < size:
-                    size //= 2
-            except OSError:
-                size //= 2
 
 
 def follower_is_full(leader, full):
@@ -130,27 +111,24 @@ def main():
         small_disk(cluster, full, 400)
         cluster.start()
         cluster.wait_writable()
-        if cluster.leader() is full:
-            subprocess.run([harness.COORD, "operator", "raft", "transfer-leader", "-http-addr=%s:8500" % full.ip], check=True, capture_output=True)
-            until("another leads", lambda: cluster.leader() is not full)
-        leader = cluster.leader()
+        leader = another_leads(cluster, full)
         other = next(s for s in cluster.servers if s not in (leader, full))
         check(full.try_put("/v1/kv/newest", b"0"), "a write")
         check(full.try_put("/v1/kv/early", b"0"), "a write")
         waiting = Waiting(full, "early", read_soon(full, "/v1/kv/early?raw", b"0"))
-        fill(full.data + "/filler")
+        fill(full)
         follower_is_full(leader, full)
         lagging_follower_answers(leader, full, waiting)
-        os.truncate(full.data + "/filler", 0)
+        give_back(full)
         caught_up_follower_answers(leader, full)
         cluster.wait_writable()
-        fill(full.data + "/filler")
+        fill(full)
         follower_is_full(leader, full)
         other.kill()
         # What is accepted before the leader knows has an unknown outcome.
         until("the leader knows", lambda: leader.request("PUT", "/v1/kv/more", b"1", 10 * harness.SLOW)[0] == 503)
         leader_goes_on(leader)
-        os.truncate(full.data + "/filler", 0)
+        give_back(full)
         until("service resumes", lambda: leader.try_put("/v1/kv/again") and full.try_put("/v1/kv/again"), 10)
         check("opened again" not in full.log(), "its log was not opened again and again")
         other.start()

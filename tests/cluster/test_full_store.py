@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """A follower's disk is full, and its log has room that it made ready before, but its store has not: nothing is applied there any more.
 Default reads through it go on, answered by the leader."""
-import os, subprocess, time
+import time
 import harness
+from full_disk import another_leads, fill, give_back, small_disk
 from harness import check, until
-from test_full_follower import fill, small_disk
 
 VALUE = b"s" * 400000
 
@@ -20,15 +20,12 @@ def main():
         small_disk(cluster, full, 500)
         cluster.start()
         cluster.wait_writable()
-        if cluster.leader() is full:
-            subprocess.run([harness.COORD, "operator", "raft", "transfer-leader", "-http-addr=%s:8500" % full.ip], check=True, capture_output=True)
-            until("another leads", lambda: cluster.leader() is not full)
-        leader = cluster.leader()
+        leader = another_leads(cluster, full)
         for i in range(40):      # the log's segments reach their full size, the store stays small
             write(leader, "before/%d" % (i % 4))
         until("it has all", lambda: full.request("GET", "/v1/kv/before/3?stale", timeout=5 * harness.SLOW)[0] == 200)
         time.sleep(1)            # the next segment is made ready meanwhile
-        fill(full.data + "/filler")
+        fill(full)
         longest, behind = 0.0, 0
         for i in range(120):
             write(leader, "d/%d" % i)
@@ -40,7 +37,7 @@ def main():
         check(behind > 20, "it was behind in %d of 120" % behind)
         check("a batch cannot be applied" in full.log(), "its store had no room")
         check(longest < 3 * harness.SLOW, "a default read took %.1f s" % longest)
-        os.truncate(full.data + "/filler", 0)
+        give_back(full)
         until("it catches up", lambda: full.request("GET", "/v1/kv/d/119?stale", timeout=5 * harness.SLOW)[0] == 200, 20)
         check(not cluster.confessions() and not cluster.unexpected_ends(), "all are well: %r" % cluster.confessions())
     print("ok: behind in %d of 120 reads, the longest took %.2f s" % (behind, longest))

@@ -1,6 +1,7 @@
 """Faults, drawn by a seed. Each begins with a cluster that is well, hurts it, mends it and returns a word about it; what is
 broken while it lasts is judged by the checkers, and that the cluster gets well again by the caller."""
 import glob, os, shutil, struct, subprocess, time
+import full_disk
 from harness import SLOW
 
 SECTOR, HEAD = 512, 64
@@ -231,21 +232,12 @@ class Weather:
     def prepare_small_disk(self, megabytes=256):
         """Before the start. Puts one server's data on a small file system, if that is allowed."""
         server = self.any()
-        r = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=%dm" % megabytes, "coord-test", server.data], capture_output=True)
-        if r.returncode == 0:
-            self.cluster.mounts.append(server.data)
+        if full_disk.on_small_disk(self.cluster, server, megabytes):
             self.full_disk = server
 
     def disk_full(self):
         server = self.full_disk
-        filler = os.path.join(server.data, "filler")
-        try:
-            with open(filler, "wb") as f:
-                while True:
-                    f.write(b"x" * (1 << 16))
-                    f.flush()
-        except OSError:
-            pass
+        full_disk.fill(server)
         begun, wrote, refused = time.monotonic(), 0, 0
         until = begun + self.rng.uniform(3, 6)
         while time.monotonic() < until:  # more than the space that is reserved ahead covers; reads go on, whoever leads
@@ -262,5 +254,5 @@ class Weather:
                 refused += status == 503 and b"disk" in answer.lower()
                 if status == 503:
                     time.sleep(0.05)
-        os.remove(filler)
+        full_disk.give_back(server)
         return "%s (%d big writes, %d refused)" % (server.name, wrote, refused)

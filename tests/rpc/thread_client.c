@@ -20,6 +20,7 @@
 #include "rpc/link.h"
 #include "rpc/peer.pb-c.h"
 #include "rpc/peers.h"
+#include "asked.h"
 #include "servers.h"
 
 #define SERVERS  3
@@ -145,28 +146,19 @@ static void *read_all(void *data) {
 }
 
 /* A fetch that waits for what may never come, and is cancelled at any moment. */
-struct asked { struct rpc_fetch fetch; uv_sem_t done; _Atomic unsigned count; int error; };
-static void on_fetched(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched) {
-    struct asked *asked = CONTAINER_OF(fetch, struct asked, fetch);
-    CHECK((error == CO_OK) == (fetched != NULL) && atomic_fetch_add(&asked->count, 1) == 0);
-    asked->error = error;
-    uv_sem_post(&asked->done);
-}
-
 static void *cancel_some(void *data) {
     struct rng rng;
     rng_seed(&rng, (uint64_t)(uintptr_t)data);
     while (!atomic_load(&over)) {
         Pb__NodeRequest request = PB__NODE_REQUEST__INIT;
         request.node = (char *)"n";
-        struct asked asked = {.fetch = {.type = &query_node_services, .freshness = RPC_STALE, .index = UINT32_MAX, .wait_ms = 20000, .done = on_fetched}};
-        CHECK(uv_sem_init(&asked.done, 0) == 0);
-        rpc_fetch(agent.rpc, &asked.fetch, &request.base);
+        struct asked asked;
+        asked_begin(&asked, agent.rpc, &query_node_services, &request.base, (struct how){.stale = true, .index = UINT32_MAX, .wait_ms = 20000});
         usleep((useconds_t)rng_below(&rng, 3000));
         rpc_fetch_cancel(agent.rpc, &asked.fetch);
-        uv_sem_wait(&asked.done);
+        asked_await(&asked);
         CHECK(asked.error == CO_CLOSED || asked.error == CO_OK);
-        uv_sem_destroy(&asked.done);
+        asked_end(&asked);
     }
     return NULL;
 }
@@ -292,16 +284,13 @@ static void stop_while_some_wait(void) {
     static struct asked asked[COUNT];
     Pb__NodeRequest request = PB__NODE_REQUEST__INIT;
     request.node = (char *)"n";
-    for (unsigned i = 0; i < COUNT; i++) {
-        asked[i].fetch = (struct rpc_fetch){.type = &query_node_services, .freshness = RPC_STALE, .index = UINT32_MAX, .wait_ms = 60000, .done = on_fetched};
-        CHECK(uv_sem_init(&asked[i].done, 0) == 0);
-        rpc_fetch(agent.rpc, &asked[i].fetch, &request.base);
-    }
+    for (unsigned i = 0; i < COUNT; i++)
+        asked_begin(&asked[i], agent.rpc, &query_node_services, &request.base, (struct how){.stale = true, .index = UINT32_MAX, .wait_ms = 60000});
     agent_begin_stop(&agent);
     for (unsigned i = 0; i < COUNT; i++) {
-        uv_sem_wait(&asked[i].done);
+        asked_await(&asked[i]);
         CHECK(asked[i].error == CO_CLOSED);
-        uv_sem_destroy(&asked[i].done);
+        asked_end(&asked[i]);
     }
 }
 
@@ -415,22 +404,15 @@ static void write_large(void) {
     free(value);
 }
 
-static size_t large_size;
-static void on_large(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched) {
-    if (fetched) large_size = fetched->records.size;
-    on_fetched(fetch, error, fetched);
-}
-
 static void a_large_answer_arrives_whole(void) {
-    struct asked asked = {.fetch = {.type = &query_kv_list, .freshness = RPC_DEFAULT, .done = on_large}};
-    CHECK(uv_sem_init(&asked.done, 0) == 0);
-    do {
-        atomic_store(&asked.count, 0);
-        rpc_fetch(agent.rpc, &asked.fetch, &all_of_it.base);
-        uv_sem_wait(&asked.done);
-    } while (asked.error == CO_NOLEADER || asked.error == CO_TIMEOUT);
-    CHECK(asked.error == CO_OK && large_size > (size_t)LARGE_VALUE * LARGE_COUNT);
-    uv_sem_destroy(&asked.done);
+    for (struct asked asked;; asked_end(&asked)) {
+        asked_begin(&asked, agent.rpc, &query_kv_list, &all_of_it.base, (struct how){0});
+        asked_await(&asked);
+        if (asked.error == CO_NOLEADER || asked.error == CO_TIMEOUT) continue;
+        CHECK(asked.error == CO_OK && asked.records.size > (size_t)LARGE_VALUE * LARGE_COUNT);
+        asked_end(&asked);
+        return;
+    }
 }
 
 static void say(int fd, uint8_t type, const ProtobufCMessage *message) {

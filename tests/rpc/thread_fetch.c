@@ -11,73 +11,26 @@
 #include "base/random.h"
 #include "registry/catalog.h"
 #include "rpc/fetch.h"
+#include "asked.h"
 #include "servers.h"
 
 static struct server server;
 
 /* -- one fetch, waited for --------------------------------------------------------------------------------------- */
-struct asked {
-    struct rpc_fetch fetch;
-    struct server *server;
-    uv_sem_t done;
-    _Atomic unsigned count;                /* how often `done` was called */
-    int error;
-    struct rpc_fetched fetched;            /* its records: `records` */
-    struct buffer records;
-};
-
-static void on_done(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched) {
-    struct asked *asked = CONTAINER_OF(fetch, struct asked, fetch);
-    CHECK((error == CO_OK) == (fetched != NULL));
-    asked->error = error;
-    if (fetched) {
-        asked->fetched = *fetched;
-        buffer_append(&asked->records, fetched->records.data, fetched->records.size);
-    }
-    CHECK(atomic_fetch_add(&asked->count, 1) == 0);
-    uv_sem_post(&asked->done);
-}
-
-struct how { bool stale; uint64_t index, wait_ms; };
-
 static void begin(struct asked *asked, struct server *at, const struct query_type *type, const char *key, struct how how) {
-    Pb__KvRequest request = PB__KV_REQUEST__INIT;
-    request.key = (ProtobufCBinaryData){strlen(key), (uint8_t *)(uintptr_t)key};
-    *asked = (struct asked){.server = at};
-    asked->fetch = (struct rpc_fetch){.type = type, .freshness = how.stale ? RPC_STALE : RPC_DEFAULT, .index = how.index,
-                                      .wait_ms = how.wait_ms, .done = on_done};
-    CHECK(uv_sem_init(&asked->done, 0) == 0);
-    rpc_fetch(at->rpc, &asked->fetch, &request.base);
-}
-
-static void await(struct asked *asked) { uv_sem_wait(&asked->done); }
-
-static void end(struct asked *asked) {
-    uv_sem_destroy(&asked->done);
-    buffer_free(&asked->records);
+    asked_begin_key(asked, at->rpc, type, key, how);
 }
 
 static void ask(struct asked *asked, struct server *at, const struct query_type *type, const char *key, struct how how) {
     begin(asked, at, type, key, how);
-    await(asked);
+    asked_await(asked);
     CHECK(asked->error == CO_OK);
-}
-
-static bool value_is(const struct asked *asked, const char *value) {
-    if (!asked->fetched.found) return value == NULL;
-    Pb__KvEntry *entry =
-        pb__kv_entry__unpack(NULL, asked->records.size, (const uint8_t *)asked->records.data);
-    CHECK(entry);
-    bool is = value && slice_equal(slice_make(entry->value.data, entry->value.len), slice_text(value));
-    CHECK(entry->modify_index == asked->fetched.index);
-    pb__kv_entry__free_unpacked(entry, NULL);
-    return is;
 }
 
 static uint64_t index_now(struct server *at, const struct query_type *type, const char *key) {
     struct asked asked;
     ask(&asked, at, type, key, (struct how){0});
-    end(&asked);
+    asked_end(&asked);
     return asked.fetched.index;
 }
 
@@ -86,35 +39,33 @@ static void pass_turns(struct server *at) {
     for (int i = 0; i < 2; i++) (void)index_now(at, &query_kv_get, "turn");
 }
 
-static bool over(struct asked *asked) { return atomic_load(&asked->count) > 0; }
-
 /* -- alone ------------------------------------------------------------------------------------------------------- */
 static void at_once(void) {
     struct asked asked;
     ask(&asked, &server, &query_kv_get, "color", (struct how){0});
     CHECK(!asked.fetched.found && asked.fetched.none && asked.fetched.index > 0 && asked.records.size == 0);
-    end(&asked);
+    asked_end(&asked);
     server_put(&server, "color", "blue");
     for (int stale = 0; stale < 2; stale++) {
         ask(&asked, &server, &query_kv_get, "color", (struct how){.stale = stale});
-        CHECK(value_is(&asked, "blue") && asked.fetched.known_leader && !asked.fetched.none);
+        CHECK(asked_value_is(&asked, "blue") && asked.fetched.known_leader && !asked.fetched.none);
         CHECK(asked.fetched.last_contact_ms == 0 && asked.fetched.age_ms == 0);
-        end(&asked);
+        asked_end(&asked);
     }
     uint64_t index = index_now(&server, &query_kv_get, "color");
     /* Older than what is there, and of another cluster's life. */
     uint64_t indexes[] = {index - 1, index + 1000000};
     for (size_t i = 0; i < ARRAY_COUNT(indexes); i++) {
         ask(&asked, &server, &query_kv_get, "color", (struct how){.index = indexes[i], .wait_ms = 600000});
-        CHECK(value_is(&asked, "blue"));
-        end(&asked);
+        CHECK(asked_value_is(&asked, "blue"));
+        asked_end(&asked);
     }
     char longer[2000] = {0}; /* does not fit into the struct */
     memset(longer, 'k', sizeof longer - 1);
     server_put(&server, longer, "long");
     ask(&asked, &server, &query_kv_get, longer, (struct how){0});
-    CHECK(value_is(&asked, "long"));
-    end(&asked);
+    CHECK(asked_value_is(&asked, "long"));
+    asked_end(&asked);
 }
 
 static void woken_by_its_own(void) {
@@ -125,11 +76,11 @@ static void woken_by_its_own(void) {
         server_put(&server, "shape", "round");
         server_put(&server, "colors", "many");
         pass_turns(&server);
-        CHECK(!over(&asked));
+        CHECK(!asked_over(&asked));
         server_put(&server, "color", stale ? "green" : "red");
-        await(&asked);
-        CHECK(asked.error == CO_OK && asked.fetched.index > index && value_is(&asked, stale ? "green" : "red"));
-        end(&asked);
+        asked_await(&asked);
+        CHECK(asked.error == CO_OK && asked.fetched.index > index && asked_value_is(&asked, stale ? "green" : "red"));
+        asked_end(&asked);
     }
 }
 
@@ -143,12 +94,12 @@ static void same_bytes_are_no_change(void) {
     for (int i = 0; i < 5; i++) {
         server_put(&server, "list/a", i % 2 ? "1" : "2");
         pass_turns(&server);
-        CHECK(!over(&asked));
+        CHECK(!asked_over(&asked));
     }
     server_put(&server, "list/b", "1");
-    await(&asked);
+    asked_await(&asked);
     CHECK(asked.fetched.index > index);
-    end(&asked);
+    asked_end(&asked);
 }
 
 /* As on a server that is behind: the client has seen a later state elsewhere. When the thing is as it was again, that is a change. */
@@ -160,11 +111,11 @@ static void behind_the_client(void) {
         if (slowly) pass_turns(&server);
         server_put(&server, "back/a", "what it has seen");
         if (slowly) pass_turns(&server);
-        CHECK(!over(&asked) && rpc_applied(server.rpc) == index);
+        CHECK(!asked_over(&asked) && rpc_applied(server.rpc) == index);
         server_delete(&server, "back/a");
-        await(&asked);
+        asked_await(&asked);
         CHECK(asked.error == CO_OK && asked.fetched.index > index);
-        end(&asked);
+        asked_end(&asked);
     }
 }
 
@@ -177,13 +128,13 @@ static void time_is_up(void) {
     pass_turns(&server); /* they wait: what is new to the first read is answered with at once */
     server_put(&server, "list/a", "3"); /* a new index, the same bytes */
     bool in_time = clock_mono_ms() - before < 400;
-    await(&asked);
+    asked_await(&asked);
     CHECK(asked.error == CO_OK && asked.fetched.index == index && clock_mono_ms() - before >= 100);
-    end(&asked);
-    await(&longer);
+    asked_end(&asked);
+    asked_await(&longer);
     CHECK(longer.error == CO_OK && clock_mono_ms() - before >= 400);
     CHECK(longer.fetched.index > listed_before || !in_time);
-    end(&longer);
+    asked_end(&longer);
 }
 
 /* -- none is lost ------------------------------------------------------------------------------------------------ */
@@ -218,7 +169,7 @@ static void *follower_main(void *data) {
         CHECK(asked.fetched.index > index);
         index = asked.fetched.index;
         atomic_store(&at_step[number], step_in(&asked, much));
-        end(&asked);
+        asked_end(&asked);
     }
     return NULL;
 }
@@ -273,21 +224,21 @@ static void large_reads(void) {
     for (size_t i = 0; i < ARRAY_COUNT(asked); i++)
         begin(&asked[i], &server, &query_kv_list, i % 4 ? "large/" : "large/0", (struct how){.stale = i % 2});
     for (size_t i = 0; i < ARRAY_COUNT(asked); i++) {
-        await(&asked[i]);
+        asked_await(&asked[i]);
         CHECK(asked[i].error == CO_OK && listed(&asked[i]) == LARGE);
-        end(&asked[i]);
+        asked_end(&asked[i]);
     }
     uint64_t index = index_now(&server, &query_kv_list, "large/");
     for (size_t i = 0; i < ARRAY_COUNT(asked); i++)
         begin(&asked[i], &server, &query_kv_list, "large/", (struct how){.stale = i % 2, .index = index, .wait_ms = 600000});
     server_put(&server, "largest", "no");
     pass_turns(&server);
-    for (size_t i = 0; i < ARRAY_COUNT(asked); i++) CHECK(!over(&asked[i]));
+    for (size_t i = 0; i < ARRAY_COUNT(asked); i++) CHECK(!asked_over(&asked[i]));
     server_put(&server, "large/more", "yes");
     for (size_t i = 0; i < ARRAY_COUNT(asked); i++) {
-        await(&asked[i]);
+        asked_await(&asked[i]);
         CHECK(asked[i].error == CO_OK && listed(&asked[i]) == LARGE + 1 && asked[i].fetched.index > index);
-        end(&asked[i]);
+        asked_end(&asked[i]);
     }
 }
 
@@ -332,11 +283,11 @@ static void *canceller_main(void *data) {
         if (rng_below(&rng, 4) == 0) usleep((unsigned)rng_below(&rng, 2000));
         for (size_t i = 0; i < SLOTS; i++) rpc_fetch_cancel(server.rpc, &asked[i].fetch);
         for (size_t i = 0; i < SLOTS; i++) {
-            await(&asked[i]);
+            asked_await(&asked[i]);
             CHECK(asked[i].error == CO_OK || asked[i].error == CO_CLOSED);
             atomic_fetch_add(asked[i].error ? &cancelled : &answered, 1);
             rpc_fetch_cancel(server.rpc, &asked[i].fetch); /* it is over: nothing happens */
-            end(&asked[i]);
+            asked_end(&asked[i]);
         }
     }
     free(asked);
@@ -425,8 +376,8 @@ __attribute__((unused)) static void three_agree(void) {
         snprintf(value, sizeof value, "%u", i);
         server_put(&servers[i % 3], "agreed", value);
         ask(&asked, &servers[(i + 1) % 3], &query_kv_get, "agreed", (struct how){0});
-        CHECK(value_is(&asked, value) && asked.fetched.known_leader);
-        end(&asked);
+        CHECK(asked_value_is(&asked, value) && asked.fetched.known_leader);
+        asked_end(&asked);
     }
     /* Woken on each, by a write to another one. */
     struct asked waiting[3];
@@ -436,24 +387,24 @@ __attribute__((unused)) static void three_agree(void) {
     }
     server_put(&servers[0], "agreed", "at last");
     for (unsigned i = 0; i < 3; i++) {
-        await(&waiting[i]);
-        CHECK(waiting[i].error == CO_OK && value_is(&waiting[i], "at last"));
-        end(&waiting[i]);
+        asked_await(&waiting[i]);
+        CHECK(waiting[i].error == CO_OK && asked_value_is(&waiting[i], "at last"));
+        asked_end(&waiting[i]);
     }
     /* Alone, it cannot confirm anything, but knows what it knew. */
     servers_stop(servers, 2);
     begin(&asked, &servers[2], &query_kv_get, "agreed", (struct how){0});
-    await(&asked);
+    asked_await(&asked);
     CHECK(asked.error == CO_NOLEADER || asked.error == CO_TIMEOUT);
-    end(&asked);
+    asked_end(&asked);
     ask(&asked, &servers[2], &query_kv_get, "agreed", (struct how){.stale = true});
-    CHECK(value_is(&asked, "at last"));
-    end(&asked);
+    CHECK(asked_value_is(&asked, "at last"));
+    asked_end(&asked);
     begin(&asked, &servers[2], &query_kv_get, "agreed", (struct how){0}); /* waits for a confirmation when it stops */
     servers_stop(servers + 2, 1);
-    await(&asked);
+    asked_await(&asked);
     CHECK(asked.error == CO_CLOSED || asked.error == CO_NOLEADER);
-    end(&asked);
+    asked_end(&asked);
 }
 
 /* With a number: only so many that wait, for their memory. */

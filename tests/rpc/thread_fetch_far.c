@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "rpc/fetch_far.h"
+#include "asked.h"
 #include "servers.h"
 
 enum { COUNT = 3 };
@@ -33,57 +34,13 @@ int __wrap_rpc_confirm(struct rpc *rpc, enum rpc_freshness freshness, struct rpc
 }
 
 /* -- one fetch, waited for --------------------------------------------------------------------------------------- */
-struct asked {
-    struct rpc_fetch fetch;
-    uv_sem_t done;
-    _Atomic unsigned count; /* how often `done` was called */
-    int error;
-    struct rpc_fetched fetched;
-    struct buffer records;
-};
-
-static void on_done(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched) {
-    struct asked *asked = CONTAINER_OF(fetch, struct asked, fetch);
-    CHECK((error == CO_OK) == (fetched != NULL));
-    asked->error = error;
-    if (fetched) {
-        asked->fetched = *fetched;
-        buffer_append(&asked->records, fetched->records.data, fetched->records.size);
-    }
-    CHECK(atomic_fetch_add(&asked->count, 1) == 0);
-    uv_sem_post(&asked->done);
-}
-
-struct how { bool here; uint64_t index, wait_ms; };
-
 static void begin(struct asked *asked, const struct query_type *type, const char *key, struct how how) {
-    Pb__KvRequest request = PB__KV_REQUEST__INIT;
-    request.key = (ProtobufCBinaryData){strlen(key), (uint8_t *)(uintptr_t)key};
-    *asked = (struct asked){0};
-    asked->fetch = (struct rpc_fetch){.type = type, .here = how.here, .index = how.index, .wait_ms = how.wait_ms, .done = on_done};
-    CHECK(uv_sem_init(&asked->done, 0) == 0);
-    rpc_fetch(full->rpc, &asked->fetch, &request.base);
-}
-
-static void await(struct asked *asked) { uv_sem_wait(&asked->done); }
-
-static void end(struct asked *asked) {
-    CHECK(atomic_load(&asked->count) == 1);
-    uv_sem_destroy(&asked->done);
-    buffer_free(&asked->records);
+    asked_begin_key(asked, full->rpc, type, key, how);
 }
 
 static void ask(struct asked *asked, const struct query_type *type, const char *key, struct how how) {
     begin(asked, type, key, how);
-    await(asked);
-}
-
-static bool value_is(const struct asked *asked, const char *value) {
-    Pb__KvEntry *entry = pb__kv_entry__unpack(NULL, asked->records.size, (const uint8_t *)asked->records.data);
-    CHECK(entry && entry->modify_index == asked->fetched.index);
-    bool is = slice_equal(slice_make(entry->value.data, entry->value.len), slice_text(value));
-    pb__kv_entry__free_unpacked(entry, NULL);
-    return is;
+    asked_await(asked);
 }
 
 static void eventually_nobody_waits(void) {
@@ -95,22 +52,22 @@ static void at_once(void) {
     struct asked asked;
     ask(&asked, &query_kv_get, "color", (struct how){0});
     CHECK(asked.error == CO_OK && !asked.fetched.found && asked.fetched.none && asked.fetched.index > 0);
-    end(&asked);
+    asked_end(&asked);
     server_put(leader, "color", "blue");
     ask(&asked, &query_kv_get, "color", (struct how){0});
-    CHECK(asked.error == CO_OK && asked.fetched.found && value_is(&asked, "blue"));
+    CHECK(asked.error == CO_OK && asked.fetched.found && asked_value_is(&asked, "blue"));
     CHECK(asked.fetched.known_leader && asked.fetched.last_contact_ms == 0);
-    end(&asked);
+    asked_end(&asked);
     ask(&asked, &query_kv_get, "color", (struct how){.here = true});
     CHECK(asked.error == CO_DISKFULL);
-    end(&asked);
+    asked_end(&asked);
 }
 
 static uint64_t index_now(const char *key) {
     struct asked asked;
     ask(&asked, &query_kv_get, key, (struct how){0});
     CHECK(asked.error == CO_OK);
-    end(&asked);
+    asked_end(&asked);
     return asked.fetched.index;
 }
 
@@ -120,12 +77,12 @@ static void waits(void) {
     begin(&asked, &query_kv_get, "color", (struct how){.index = index, .wait_ms = 600000});
     ask(&idle, &query_kv_get, "color", (struct how){.index = index, .wait_ms = 200});
     CHECK(idle.error == CO_OK && idle.fetched.index == index && clock_mono_ms() - before >= 200);
-    end(&idle);
-    CHECK(atomic_load(&asked.count) == 0);
+    asked_end(&idle);
+    CHECK(!asked_over(&asked));
     server_put(leader, "color", "red");
-    await(&asked);
-    CHECK(asked.error == CO_OK && asked.fetched.index > index && value_is(&asked, "red"));
-    end(&asked);
+    asked_await(&asked);
+    CHECK(asked.error == CO_OK && asked.fetched.index > index && asked_value_is(&asked, "red"));
+    asked_end(&asked);
 }
 
 /* It was parked here before the disk was full: what comes then is asked of the leader. */
@@ -137,9 +94,9 @@ static void waited_here_before(void) {
     while (watch_count(rpc_watches(full->rpc)) == 0) usleep(1000);
     atomic_store(&full_rpc, full->rpc);
     server_put(leader, "color", "green");
-    await(&asked);
-    CHECK(asked.error == CO_OK && asked.fetched.index > index && value_is(&asked, "green"));
-    end(&asked);
+    asked_await(&asked);
+    CHECK(asked.error == CO_OK && asked.fetched.index > index && asked_value_is(&asked, "green"));
+    asked_end(&asked);
     CHECK(watch_count(rpc_watches(full->rpc)) == 0);
 }
 
@@ -154,7 +111,7 @@ static void large_ones(void) {
     struct asked asked[ASK_LARGE];
     for (size_t i = 0; i < ASK_LARGE; i++) begin(&asked[i], &query_kv_list, "large/", (struct how){0});
     for (size_t i = 0; i < ASK_LARGE; i++) {
-        await(&asked[i]);
+        asked_await(&asked[i]);
         CHECK(asked[i].error == CO_OK && asked[i].records.size > LARGE * LARGE_BYTES);
         Pb__KvEntriesResult *list = pb__kv_entries_result__unpack(NULL, asked[i].records.size, (const uint8_t *)asked[i].records.data);
         CHECK(list && list->n_entries == LARGE);
@@ -163,7 +120,7 @@ static void large_ones(void) {
             CHECK(slice_equal(slice_make(list->entries[k]->value.data, list->entries[k]->value.len), slice_make(bytes, LARGE_BYTES)));
         }
         pb__kv_entries_result__free_unpacked(list, NULL);
-        end(&asked[i]);
+        asked_end(&asked[i]);
     }
     free(bytes);
 }
@@ -176,13 +133,13 @@ static void too_many(void) {
     struct asked last;
     ask(&last, &query_kv_get, "color", (struct how){0});
     CHECK(last.error == CO_BUSY);
-    end(&last);
+    asked_end(&last);
     server_put(leader, "color", "many");
     for (size_t i = 0; i < FETCH_FAR_MOST + 10; i++) {
-        await(&asked[i]);
-        CHECK(asked[i].error == CO_BUSY || (asked[i].error == CO_OK && value_is(&asked[i], "many")));
+        asked_await(&asked[i]);
+        CHECK(asked[i].error == CO_BUSY || (asked[i].error == CO_OK && asked_value_is(&asked[i], "many")));
         busy += asked[i].error == CO_BUSY;
-        end(&asked[i]);
+        asked_end(&asked[i]);
     }
     CHECK(busy == 10);
     free(asked);
@@ -207,11 +164,11 @@ static void *canceller_main(void *data) {
         for (size_t i = 0; i < SLOTS; i++)
             if (rng_below(&rng, 4)) rpc_fetch_cancel(full->rpc, &asked[i].fetch);
         for (size_t i = 0; i < SLOTS; i++) {
-            await(&asked[i]);
+            asked_await(&asked[i]);
             CHECK(asked[i].error == CO_OK || asked[i].error == CO_CLOSED || asked[i].error == CO_BUSY);
             atomic_fetch_add(asked[i].error ? &cancelled : &answered, 1);
             rpc_fetch_cancel(full->rpc, &asked[i].fetch); /* it is over: nothing happens */
-            end(&asked[i]);
+            asked_end(&asked[i]);
         }
     }
     free(asked);
@@ -236,14 +193,14 @@ static void nobody_can_answer(void) {
     atomic_store(&all_full, true);
     ask(&asked, &query_kv_get, "color", (struct how){0});
     CHECK(asked.error == CO_DISKFULL && clock_mono_ms() - before >= RPC_LEADER_WAIT_MS);
-    end(&asked);
+    asked_end(&asked);
     begin(&asked, &query_kv_get, "color", (struct how){0});
     usleep(500000);
-    CHECK(atomic_load(&asked.count) == 0);
+    CHECK(!asked_over(&asked));
     atomic_store(&all_full, false);
-    await(&asked);
+    asked_await(&asked);
     CHECK(asked.error == CO_OK);
-    end(&asked);
+    asked_end(&asked);
 }
 
 static struct server *find_leader(const struct server *but) {
@@ -264,9 +221,9 @@ static void the_leader_goes(void) {
     servers_stop(gone, 1);
     leader = find_leader(gone);
     server_put(leader, "color", "of another");
-    await(&asked);
-    CHECK(asked.error == CO_OK && asked.fetched.index > index && value_is(&asked, "of another"));
-    end(&asked);
+    asked_await(&asked);
+    CHECK(asked.error == CO_OK && asked.fetched.index > index && asked_value_is(&asked, "of another"));
+    asked_end(&asked);
     printf("the next leader was %s\n", leader == full ? "the one that asked" : "the third one");
 }
 
@@ -277,9 +234,9 @@ static void stops_with_many(struct server *other) {
         begin(&crowd[i], &query_kv_get, "color", (struct how){.index = i % 3 ? index : 0, .wait_ms = 600000});
     servers_stop(full, 1);
     for (size_t i = 0; i < ARRAY_COUNT(crowd); i++) {
-        await(&crowd[i]);
+        asked_await(&crowd[i]);
         CHECK(crowd[i].error == CO_CLOSED || (i % 3 == 0 && crowd[i].error == CO_OK));
-        end(&crowd[i]);
+        asked_end(&crowd[i]);
     }
     servers_stop(other, 1);
 }

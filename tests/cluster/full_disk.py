@@ -1,0 +1,46 @@
+"""A server's disk that is small, and full."""
+import os, subprocess
+import harness
+
+
+def on_small_disk(cluster, server, megabytes):
+    """Before the start. Its data lies on a file system of its own; false: nothing can be mounted here."""
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=%dm" % megabytes, "coord-test", server.data], capture_output=True).returncode != 0:
+        return False
+    cluster.mounts.append(server.data)
+    return True
+
+
+def small_disk(cluster, server, megabytes):
+    """As that, or the test is skipped."""
+    if not on_small_disk(cluster, server, megabytes):
+        cluster.close()
+        harness.skip("nothing can be mounted")
+
+
+def fill(server):
+    """Until not even one more byte is to be had."""
+    with open(filler(server), "wb", buffering=0) as f:
+        size = 1 << 20
+        while size >= 1:
+            try:
+                if f.write(b"f" * size) < size:
+                    size //= 2
+            except OSError:
+                size //= 2
+
+
+def give_back(server):
+    os.truncate(filler(server), 0)
+
+
+def filler(server):
+    return os.path.join(server.data, "filler")
+
+
+def another_leads(cluster, server):
+    """The leader; never `server`."""
+    if cluster.leader() is server:
+        subprocess.run([harness.COORD, "operator", "raft", "transfer-leader", "-http-addr=%s:8500" % server.ip], check=True, capture_output=True)
+        harness.until("another leads", lambda: cluster.leader() is not server)
+    return cluster.leader()
