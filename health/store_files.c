@@ -1,11 +1,11 @@
 #include "health/store_files.h"
 
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "health/away.h"
 #include "health/store_log.h"
 
 #define VERSION  1
@@ -13,7 +13,7 @@
 #define ALIVE_MS 1000
 #define ALIVE_PART 10        /* of the shortest TTL: what it is late by after a restart */
 
-/* The file's time of change says when this agent was last alive. It outlives the files when those go first. */
+/* The file's times say when this agent was last alive (health/away.h). It outlives the files when those go first. */
 struct beat {
     uv_fs_t request;
     struct store_files *files; /* NULL: they are gone */
@@ -155,24 +155,11 @@ static void on_alive(uv_timer_t *timer) {
     uint64_t now_ms = clock_mono_ms(), waits_ms = now_ms - files->beaten_ms;
     if (waits_ms < (uint64_t)(shortest_ttl(files->local) / ALIVE_PART) / 1000000) return;
     files->beaten_ms = now_ms;
-    double now = (double)clock_wall_ns() / 1e9, up = (double)clock_boot_ns() / 1e9;
+    double access, change;
+    away_now(&access, &change);
     files->beat = mem_zalloc(sizeof *files->beat);
     files->beat->files = files;
-    CHECK(uv_fs_utime(files->local->loop, &files->beat->request, files->log.path, up, now, on_beaten) == 0);
-}
-
-static int64_t since(struct timespec at, int64_t now_ns) { return now_ns - ((int64_t)at.tv_sec * 1000000000 + at.tv_nsec); }
-
-/* By the wall clock, and by the time that the machine is up, which does not jump: the sign of life keeps that as the file's time of access
- * (before the file is read, which may change it). After a restart of the machine it is behind what was kept, and the wall clock alone tells. 0: not known. */
-static int64_t away_ns(const char *folder) {
-    char path[4096];
-    struct stat status;
-    snprintf(path, sizeof path, "%s/local/definitions", folder);
-    if (stat(path, &status) != 0) return 0;
-    int64_t away = since(status.st_mtim, clock_wall_ns()), up = since(status.st_atim, (int64_t)clock_boot_ns());
-    if (up >= 0 && up < away) away = up;
-    return away > 0 ? away : 0;
+    CHECK(uv_fs_utime(files->local->loop, &files->beat->request, files->log.path, access, change, on_beaten) == 0);
 }
 
 /* -- batches (loop thread)
@@ -315,6 +302,8 @@ int store_files_open(struct local *local, struct fault *fault) {
     if (left_out) store_log_keep(&files->log);
     free(records);
     buffer_free(&text);
+    int noted = error == CO_OK ? away_note_boot(local->config.folder) : CO_OK;
+    if (noted != CO_OK) log_warn("health", "after a restart the wall clock alone will tell for how long this agent was away: %s", co_strerror(noted));
     if (error != CO_OK) {
         store_log_free(&files->log);
         free(files);

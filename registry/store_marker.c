@@ -12,12 +12,12 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "base/boot.h"
 #include "base/memory.h"
 #include "registry/store_file.h"
 
 #define MARKER     "marker"
 #define MARKER_SIZE 256 /* padded with line ends; within one sector */
-#define BOOT_ID    "/proc/sys/kernel/random/boot_id"
 
 char *store_path(const char *folder, const char *name) {
     size_t size = strlen(folder) + strlen(name) + 2;
@@ -40,10 +40,9 @@ static ssize_t read_small(const char *path, char *room, size_t size) {
 
 /* `file` NULL: closed cleanly. */
 static void marker_text(const struct stat *file, char room[MARKER_SIZE]) {
-    char boot[64] = "";
+    char boot[BOOT_ID_SIZE];
     memset(room, '\n', MARKER_SIZE);
-    if (read_small(BOOT_ID, boot, sizeof boot) <= 0) boot[0] = '\0';
-    boot[strcspn(boot, "\n")] = '\0';
+    boot_id(boot);
     int size = file ? snprintf(room, MARKER_SIZE, "coord store 1\nboot %s\nfile %u:%u %" PRIu64 "\n", boot, major(file->st_dev),
                                minor(file->st_dev), (uint64_t)file->st_ino)
                     : snprintf(room, MARKER_SIZE, "coord store 1\nclosed\n");

@@ -777,12 +777,36 @@ Test(restart, a_clock_that_jumps_meanwhile_ends_no_ttl) {
     agent_start(agent);
     UNTIL(local_synced(agent->local));
     cr_assert_eq(local_status(agent, "c"), PB__STATUS__PASSING);
-    then[0].tv_sec += 1000000; /* the machine was started again since: it was up for longer then */
-    agent_stop(agent);
-    cr_assert_eq(utimensat(AT_FDCWD, path, then, 0), 0);
-    agent_start(agent);
-    UNTIL(local_status(agent, "c") == PB__STATUS__CRITICAL);
     agent_free(agent);
+}
+
+/* How long it had been up says nothing about the time between. */
+Test(restart, a_machine_started_again_goes_by_the_wall_clock) {
+    for (int longer = 0; longer < 2; longer++) {
+        struct agent *agent = agent_new(true);
+        register_service(agent, "{\"Name\":\"a\",\"Checks\":[{\"CheckID\":\"c\",\"TTL\":\"20s\"}]}");
+        cr_assert(update(agent, "c", PB__STATUS__PASSING, "well"));
+        cr_assert_eq(wait_synced(agent, 10000), CO_OK);
+        agent_stop(agent);
+        char path[120];
+        snprintf(path, sizeof path, "%s/local/boot", agent->folder);
+        FILE *boot = fopen(path, "r+");
+        cr_assert(boot && fputc('x', boot) == 'x' && fclose(boot) == 0);
+        snprintf(path, sizeof path, "%s/local/definitions", agent->folder);
+        struct timespec then[2] = {{.tv_sec = (time_t)(clock_boot_ns() / 1000000000) + (longer ? -1 : 1000000)},
+                                   {.tv_sec = clock_wall_ns() / 1000000000 - 3600}};
+        cr_assert_eq(utimensat(AT_FDCWD, path, then, 0), 0);
+        agent_start(agent);
+        UNTIL(local_status(agent, "c") == PB__STATUS__CRITICAL);
+        cr_assert(update(agent, "c", PB__STATUS__PASSING, "again"));
+        agent_stop(agent);
+        then[0].tv_sec = (time_t)(clock_boot_ns() / 1000000000) - 1; /* of this start now */
+        cr_assert_eq(utimensat(AT_FDCWD, path, then, 0), 0);
+        agent_start(agent);
+        UNTIL(local_synced(agent->local));
+        cr_assert_eq(local_status(agent, "c"), PB__STATUS__PASSING);
+        agent_free(agent);
+    }
 }
 
 /* Each sign of life is a commit of the file system's journal: only who needs it pays for it. */
