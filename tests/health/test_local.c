@@ -784,7 +784,7 @@ Test(restart, a_clock_that_jumps_meanwhile_ends_no_ttl) {
 Test(restart, a_machine_started_again_goes_by_the_wall_clock) {
     for (int longer = 0; longer < 2; longer++) {
         struct agent *agent = agent_new(true);
-        register_service(agent, "{\"Name\":\"a\",\"Checks\":[{\"CheckID\":\"c\",\"TTL\":\"20s\"}]}");
+        register_service(agent, "{\"Name\":\"a\",\"Checks\":[{\"CheckID\":\"c\",\"TTL\":\"10m\"}]}");
         cr_assert(update(agent, "c", PB__STATUS__PASSING, "well"));
         cr_assert_eq(wait_synced(agent, 10000), CO_OK);
         agent_stop(agent);
