@@ -797,7 +797,7 @@ Test(restart, a_machine_started_again_goes_by_the_wall_clock) {
                                    {.tv_sec = clock_wall_ns() / 1000000000 - 3600}};
         cr_assert_eq(utimensat(AT_FDCWD, path, then, 0), 0);
         agent_start(agent);
-        UNTIL(local_status(agent, "c") == PB__STATUS__CRITICAL);
+        UNTIL(local_synced(agent->local) && catalog_status(agent, "c") == PB__STATUS__CRITICAL);
         cr_assert(update(agent, "c", PB__STATUS__PASSING, "again"));
         agent_stop(agent);
         then[0].tv_sec = (time_t)(clock_boot_ns() / 1000000000) - 1; /* of this start now */
