@@ -799,6 +799,7 @@ Test(restart, a_machine_started_again_goes_by_the_wall_clock) {
         agent_start(agent);
         UNTIL(local_synced(agent->local) && catalog_status(agent, "c") == PB__STATUS__CRITICAL);
         cr_assert(update(agent, "c", PB__STATUS__PASSING, "again"));
+        UNTIL(catalog_status(agent, "c") == PB__STATUS__PASSING);
         agent_stop(agent);
         then[0].tv_sec = (time_t)(clock_boot_ns() / 1000000000) - 1; /* of this start now */
         cr_assert_eq(utimensat(AT_FDCWD, path, then, 0), 0);
