@@ -70,7 +70,8 @@ struct wal_batch {
     const struct raft_entry *entries;
     size_t entry_count;
 };
-/* Several batches of the core written as one unit (group commit): in order, one write, one sync. */
+/* Several batches of the core (group commit): in order, one write and one sync (two, where one takes back entries of an earlier one). After a crash in
+ * it the first so many of them are found, whole; of one with more than 4 MiB of entries a part may be. */
 int wal_append(struct wal *wal, const struct wal_batch *batches, size_t count, struct fault *fault);
 
 /* From the next batch on: batches are written in this format (at most the newest that there is), and never in an older one again. Any thread. */

@@ -70,15 +70,12 @@ static int group_flush(struct group *group) {
     return CO_OK;
 }
 
-static int put_truncation(struct group *group, uint64_t from) {
-    CHECK(from <= group->last_index + 1);
-    int rv = group->count > 0 ? group_flush(group) : CO_OK; /* truncation comes before entries */
-    if (rv != CO_OK) return rv;
+static void put_truncation(struct group *group, uint64_t from) {
+    CHECK(from <= group->last_index + 1 && group->count == 0);
     group_open(group);
     put_record(group, WAL_RECORD_TRUNCATE, from, 0, slice_make(NULL, 0));
     if (group->truncate_from == 0 || from < group->truncate_from) group->truncate_from = from;
     group->last_index = from - 1;
-    return CO_OK;
 }
 
 static int put_entries(struct group *group, const struct raft_entry *entries, size_t count) {
@@ -97,7 +94,10 @@ static int put_entries(struct group *group, const struct raft_entry *entries, si
     return CO_OK;
 }
 
+/* Truncation comes before entries: where there are some, all of the batch goes into the next one, so that no part of it is found alone. */
 static int put_batch(struct group *group, const struct wal_batch *batch) {
+    int rv = batch->truncate_from && group->count > 0 ? group_flush(group) : CO_OK;
+    if (rv != CO_OK) return rv;
     if (batch->hard_state) {
         CHECK(batch->term >= group->term);
         group_open(group);
@@ -105,10 +105,7 @@ static int put_batch(struct group *group, const struct wal_batch *batch) {
         group->term = batch->term;
         group->vote = batch->vote;
     }
-    if (batch->truncate_from) {
-        int rv = put_truncation(group, batch->truncate_from);
-        if (rv != CO_OK) return rv;
-    }
+    if (batch->truncate_from) put_truncation(group, batch->truncate_from);
     return put_entries(group, batch->entries, batch->entry_count);
 }
 

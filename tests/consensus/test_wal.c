@@ -324,6 +324,27 @@ Test(wal, a_spare_left_behind_is_removed) {
     cr_assert(model_recovered(model, 0, &recovered));
 }
 
+/* A batch that takes entries back comes into a place of its own behind them. Of one that was not written, nothing is found. */
+Test(wal, a_truncation_within_a_group_brings_its_hard_state_along) {
+    cr_assert_eq(open_after(0), CO_OK);
+    cr_assert_eq(put(10, 50), CO_OK);
+    struct raft_entry *first, *second;
+    model_append(model, 3, 2, 60, NULL, &first);
+    struct model before = *model;
+    model_truncate(model, 12);
+    model_append(model, 50, 3, 700, NULL, &second);
+    struct wal_batch batches[] = {{.hard_state = true, .term = 2, .vote = 1, .entries = first, .entry_count = 3},
+                                  {.hard_state = true, .term = 3, .vote = 0, .truncate_from = 12, .entries = second, .entry_count = 50}};
+    fake_disk_fail(fake, FAKE_WRITE, 2, CO_IO);
+    cr_assert_eq(wal_append(wal, batches, 2, &fault), CO_IO);
+    entries_free(first, 3);
+    entries_free(second, 50);
+    crash(FAKE_KILL);
+    cr_assert_eq(open_after(0), CO_OK);
+    before.term = 2, before.vote = 1;
+    cr_assert(model_recovered(&before, 0, &recovered));
+}
+
 /* -- errors -- */
 
 Test(wal, after_a_failed_write_or_sync_nothing_is_appended) {
