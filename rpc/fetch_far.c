@@ -46,6 +46,7 @@ struct fetch_fars {
     struct fetch_far *buckets[BUCKETS];
     uint64_t last_number;
     size_t held; /* bytes of pieces */
+    uint64_t heard_ms; /* the last of them came */
 };
 
 static struct metric under_way = {.name = "coord_rpc_fetches_far", .type = METRIC_GAUGE,
@@ -193,10 +194,11 @@ static void ask(struct fetch_far *far, uint64_t leader, uint64_t now_ms) {
     *at = far;
 }
 
-/* One whose answer is arriving stays where it is. */
+/* One whose answer is arriving stays where it is, and so does one whose turn has not come while others' are. */
 static void step(struct fetch_far *far, uint64_t leader, bool here, uint64_t now_ms) {
     bool stays = !leader || leader == far->leader || far->pieces.size > 0;
-    if (far->leader && stays && now_ms < far->answer_by_ms) return;
+    bool in_time = now_ms < far->answer_by_ms || now_ms < far->fars->heard_ms + RPC_LEADER_WAIT_MS;
+    if (far->leader && stays && in_time) return;
     take_from(far, true);
     if (here) give_back(far, CO_AGAIN); /* this one leads now: it has everything */
     else if (now_ms >= far->last_ms) give_back(far, leader ? CO_DISKFULL : CO_NOLEADER);
@@ -262,7 +264,7 @@ static void take_piece(struct fetch_far *far, const Pb__PeerFetched *answer) {
     if (fars->held + size > FETCH_FAR_HELD_MOST) { finish(far, CO_BUSY, true); return; }
     buffer_append(&far->pieces, answer->records.data, size);
     fars->held += size;
-    far->answer_by_ms = clock_mono_ms() + RPC_LEADER_WAIT_MS;
+    fars->heard_ms = clock_mono_ms();
     if (answer->more) return;
     struct buffer pieces = far->pieces;
     fars->held -= pieces.size;
@@ -284,8 +286,11 @@ static void take_answer(struct fetch_far *far, const Pb__PeerFetched *answer) {
     if (answer->outcome == CO_OK) {
         take_piece(far, answer);
     } else if (another_may(answer->outcome)) {
+        uint64_t now_ms = clock_mono_ms();
         take_from(far, false);
-        far->again_ms = clock_mono_ms() + AGAIN_MS;
+        far->again_ms = now_ms + AGAIN_MS;
+        bool has_much = answer->outcome == CO_AGAIN; /* on its way here already */
+        if (has_much && far->last_ms < now_ms + RPC_LEADER_WAIT_MS) far->last_ms = now_ms + RPC_LEADER_WAIT_MS;
     } else {
         finish(far, answer->outcome < CO_ERROR_COUNT ? (int)answer->outcome : CO_IO, false);
     }

@@ -100,7 +100,7 @@ static void waited_here_before(void) {
     CHECK(watch_count(rpc_watches(full->rpc)) == 0);
 }
 
-enum { LARGE = 8, LARGE_BYTES = 400000, ASK_LARGE = 12 };
+enum { LARGE = 8, LARGE_BYTES = 400000, ASK_LARGE = 100 };
 static void large_ones(void) {
     char *bytes = mem_alloc(LARGE_BYTES), key[32];
     for (int i = 0; i < LARGE; i++) {
