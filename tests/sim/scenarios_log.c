@@ -207,6 +207,38 @@ void scenario_disk_full_burst(struct sim *s) {
     story_end(s);
 }
 
+/* Who stands still for a moment sees all that came meanwhile in one turn: the leader that makes one append of it, the follower several appends. */
+static void appends_at_once(struct sim *s, struct server *follower, struct server *leader) {
+    follower->paused_until_us = s->now_us + 40 * MS;
+    for (unsigned append = 0; append < 8; append++) {
+        leader->paused_until_us = s->now_us + 4 * MS;
+        for (unsigned i = 0; i < 20; i++) put(s, leader);
+        sim_run(s, 5 * MS);
+    }
+}
+
+/* Each append that comes fits, all that come in one turn do not: some are taken in, and none of them in vain. */
+void scenario_disk_full_turn(struct sim *s) {
+    story_begin(s, 3);
+    EXPECT(s, story_elect(s, s->servers[0]));
+    struct server *leader = s->servers[0], *full = s->servers[1];
+    for (unsigned round = 0; round < 5; round++) {
+        unsigned restarts = full->restarts;
+        fake_disk_set_capacity(full->disk, fake_disk_used(full->disk));
+        for (unsigned i = 0; i < 50 && !full->disk_health.full; i++) {
+            appends_at_once(s, full, leader);
+            sim_run(s, 50 * MS);
+        }
+        EXPECT(s, full->disk_health.full);
+        sim_run(s, 300 * MS);
+        EXPECT(s, full->restarts == restarts);
+        fake_disk_set_capacity(full->disk, 0);
+        EXPECT(s, WITHIN(s, 5000, full->machine.applied == leader->machine.applied && !full->disk_health.full));
+    }
+    story_all_may(s);
+    story_end(s);
+}
+
 /* What is reserved may still be used, up to what is kept for what is on its way. */
 static bool put_until_refused(struct sim *s, const struct server *leader) {
     uint64_t last = 0;

@@ -74,6 +74,7 @@ void story_end(struct sim *s); /* all healed: everybody agrees, nothing is lost 
 
 #define SCENARIOS(X)                                                                                         \
     X(full_disks_leader_lost, "disks full at different entries, the leader lost: reads go on")              \
+    X(disk_full_turn, "much comes at once while the disk is nearly full: no more is taken in than fits")      \
     X(full_disks_all_killed, "disks full while much is on its way, all killed: reads go on")                \
     X(figure8, "an entry of an old term is not committed by counting")                                       \
     X(old_entries_commit_without_writes, "a new leader commits what it found, though nobody writes")         \
