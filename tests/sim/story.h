@@ -73,9 +73,6 @@ bool is_member(const struct server *at, const struct server *who);
 void story_end(struct sim *s); /* all healed: everybody agrees, nothing is lost */
 
 #define SCENARIOS(X)                                                                                         \
-    X(full_disks_leader_lost, "disks full at different entries, the leader lost: reads go on")              \
-    X(disk_full_turn, "much comes at once while the disk is nearly full: no more is taken in than fits")      \
-    X(full_disks_all_killed, "disks full while much is on its way, all killed: reads go on")                \
     X(figure8, "an entry of an old term is not committed by counting")                                       \
     X(old_entries_commit_without_writes, "a new leader commits what it found, though nobody writes")         \
     X(vote_not_on_disk, "a vote counts only once it is on the voter's disk")                                 \
@@ -103,6 +100,9 @@ void story_end(struct sim *s); /* all healed: everybody agrees, nothing is lost 
     X(disk_full_follower, "a follower with a full disk catches up once there is room")                       \
     X(disk_full_follower_answers, "with one of two disks full reads go on, and writes are refused")           \
     X(disk_full_burst, "what is on its way to the log counts before more is accepted")                       \
+    X(disk_full_turn, "much comes at once while the disk is nearly full: no more is taken in than fits")      \
+    X(full_disks_leader_lost, "disks full at different entries, the leader lost: reads go on")              \
+    X(full_disks_all_killed, "disks full while much is on its way, all killed: reads go on")                \
     X(capped_appends, "a laggard is sent a bounded number of bounded messages")                              \
     X(burst, "a burst of writes is kept no longer than it is needed")                                        \
     X(lost_acknowledgement, "an answer that was lost holds a follower up for a moment only")                 \
