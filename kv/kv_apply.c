@@ -1,7 +1,7 @@
 /* Commands on keys, as Consul applies them:
  * - a write that changes nothing changes no index;
  * - a write without acquire or release keeps Session and sets LockIndex to 0;
- * - acquiring again with the same session keeps LockIndex, a new holder raises it;
+ * - acquiring again with the same session keeps LockIndex, a new holder raises it (after the restore of a backup, above the index of that);
  * - release and the end of a session keep it. */
 #include <stdio.h>
 
@@ -97,6 +97,13 @@ static int verb_cas(struct machine_tx *tx, const struct kv_command_view *command
     return CO_OK;
 }
 
+/* A backup brings LockIndex back as it was, and holders since then know higher ones. None of them is above the index of the restore, since each
+ * acquisition took an index of its own (but in a transaction that takes the same lock several times). */
+static uint64_t above_restored(struct machine_tx *tx, uint64_t lock_index) {
+    uint64_t restored = machine_restored(tx->store);
+    return lock_index < restored ? restored : lock_index;
+}
+
 static int verb_lock(struct machine_tx *tx, const struct kv_command_view *command, struct target *target,
                      struct machine_result *result) {
     struct slice ignored;
@@ -123,6 +130,7 @@ static int verb_lock(struct machine_tx *tx, const struct kv_command_view *comman
         return CO_OK;
     }
     uint64_t before = target->exists ? target->now.lock_index : 0;
+    if (!held) before = above_restored(tx, before);
     struct kv_record next = {.flags = command->flags,
                              .value = command->value,
                              .session = command->session,

@@ -152,9 +152,14 @@ struct in {
 
 static int corrupt(struct in *in, const char *what) { return fault_set(in->fault, CO_CORRUPT, "not a backup, or damaged: %s", what); }
 
-static int fill(struct in *in) {
+static ssize_t next_block(struct in *in) {
     ssize_t n;
     while ((n = read(in->fd, in->block, BLOCK)) < 0 && errno == EINTR) continue;
+    return n;
+}
+
+static int fill(struct in *in) {
+    ssize_t n = next_block(in);
     if (n < 0) return io_fault(in->fault, "read");
     in->z.next_in = (Bytef *)in->block, in->z.avail_in = (uInt)n;
     return n > 0 ? CO_OK : corrupt(in, "it ends too early");
@@ -280,7 +285,9 @@ static int in_rest(struct in *in) {
         total += BLOCK - in->z.avail_out;
         if (total > 1 << 20) return corrupt(in, "bytes after its end");
     }
-    return CO_OK;
+    ssize_t more = in->z.avail_in > 0 ? 1 : next_block(in);
+    if (more < 0) return io_fault(in->fault, "read");
+    return more == 0 ? CO_OK : corrupt(in, "bytes after its end");
 }
 
 static int in_all(struct in *in, uint64_t state_max, struct archive_meta *meta) {

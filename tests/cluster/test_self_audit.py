@@ -411,6 +411,23 @@ def test_a_record_that_does_not_decode_is_looked_into():
     check(get(victim, 1234) == (200, value(1234).encode()), "right again")
 
 
+def test_a_backup_that_meets_damage_fences():
+    """Nor does the read fail: it is the copy whose sum is not the one that was kept."""
+    cluster = Cluster(3, configured("1h")).start()
+    put_all(cluster.leader())
+    put_single(cluster.leader(), 520)
+    equal_sums(cluster.servers)
+    victim = cluster.leader()
+    flip(victim, 1234)
+    status, _, body = victim.request("GET", "/v1/snapshot", timeout=30)
+    check(status == 500 and b"damaged data" in body, "not saved: %d %r" % (status, body[:100]))
+    until("fenced", lambda: "FENCED" in victim.log(), 10)
+    rebuilt(victim)
+    check("no longer leader" in victim.log(), "leadership moved")
+    check(get(victim, 1234) == (200, value(1234).encode()), "right again")
+    check(victim.request("GET", "/v1/snapshot", timeout=30)[0] == 200, "and saved")
+
+
 def mark(agent, why):
     """As audit_fence leaves it, and as an operator may do by hand."""
     with open(os.path.join(agent.data, "store", "fenced"), "w") as f:
@@ -532,7 +549,7 @@ def test_a_page_that_keeps_the_applier():
 if __name__ == "__main__":
     tests = [test_flip_behind_a_follower, test_flip_behind_the_leader, test_flip_that_is_overwritten_is_found_by_comparison, test_alone,
              test_fenced_across_a_restart, test_nothing_is_served_while_no_other_has_a_state, test_a_record_that_does_not_decode_is_looked_into,
-             test_fenced_with_the_longest_log, test_no_majority_stops_writes]
+             test_a_backup_that_meets_damage_fences, test_fenced_with_the_longest_log, test_no_majority_stops_writes]
     if SLOW == 1:      # a sanitizer takes the signals that LMDB ends by for its own findings
         tests += [test_pages_of_zeros, test_pages_of_noise, test_pages_of_zeros_met_by_the_applier, test_pages_of_noise_met_by_the_applier,
                   test_pages_of_noise_met_by_readers]

@@ -225,19 +225,28 @@ def backup_and_restore():
         shutil.rmtree(folder)
 
 
+def lock(agent, key, session):
+    """Its token."""
+    check(agent.put("/v1/kv/r/%s?acquire=%s" % (key, session)) == b"true", "%s is got" % key)
+    return agent.get("/v1/kv/r/" + key)[2][0]["LockIndex"]
+
+
 def restore_story(cluster, program, path):
     agent = cluster.followers()[0]
     agent.put("/v1/kv/r/kept", os.urandom(300000))
     for i in range(20):
         agent.put("/v1/kv/r/%d" % i, b"before")
     session = json.loads(agent.put("/v1/session/create", {"TTL": "600s", "LockDelay": "0s"}))["ID"]
-    check(agent.put("/v1/kv/r/lock?acquire=" + session) == b"true", "a lock")
+    agent.put("/v1/kv/r/free")
+    saved = [lock(agent, "lock", session), lock(agent, "free", session)]
+    check(agent.put("/v1/kv/r/free?release=" + session) == b"true", "one is free")
     kept = agent.get("/v1/kv/r/kept")[2]
     words(program, agent, "snapshot", "save", path)
     for p in PROGRAMS:
         check("Index" in words(p, agent, "snapshot", "inspect", path), "inspect")
     for i in range(20):
         agent.put("/v1/kv/r/%d" % i, b"after")
+    given = [lock(agent, "free", session) for _ in range(3) if agent.put("/v1/kv/r/free?release=" + session)][-1]
     agent.put("/v1/kv/r/new", b"1")
     highest = agent.get("/v1/kv/r/new")[2][0]["ModifyIndex"]
     seen = [int(a.get("/v1/kv/r/0")[1]["X-Consul-Index"]) for a in cluster.servers]
@@ -263,6 +272,9 @@ def restore_story(cluster, program, path):
     check(agent.get("/v1/kv/r/0")[2][0]["ModifyIndex"] > highest, "indexes go on above")
     check(agent.get("/v1/kv/r/lock")[2][0].get("Session") == session, "the lock is held")
     check(agent.put("/v1/session/renew/" + session) and agent.put("/v1/kv/r/lock?release=" + session) == b"true", "its session lives")
+    tokens = [agent.get("/v1/kv/r/" + key)[2][0]["LockIndex"] for key in ("lock", "free")]
+    check(tokens == saved, "as they were in the backup: %r" % tokens)
+    check(lock(agent, "lock", session) > given and lock(agent, "free", session) > given, "no holder's token is given again")
     check(agent.put("/v1/session/destroy/" + session) == b"true", "and ends")
 
 

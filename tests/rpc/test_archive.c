@@ -106,6 +106,21 @@ Test(archive, every_cut_and_every_flipped_byte_is_noticed) {
     buffer_free(&bytes);
 }
 
+/* Be it one that the last read brought along, or one that would have come with the next. */
+Test(archive, bytes_behind_it_are_noticed) {
+    static const size_t more[] = {1, 100, 70000};
+    struct buffer bytes = {0};
+    good(&bytes, 300000);
+    size_t size = bytes.size;
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
+        struct fault fault = {0};
+        while (bytes.size < size + more[i]) buffer_append_byte(&bytes, 'x');
+        cr_assert_eq(read_bytes(buffer_slice(&bytes), 1 << 20, &fault), CO_CORRUPT, "%zu", more[i]);
+        cr_assert(strstr(fault.text, "bytes after its end"), "%s", fault.text);
+    }
+    buffer_free(&bytes);
+}
+
 Test(archive, more_than_there_is_room_for) {
     struct buffer bytes = {0};
     struct fault fault = {0};
