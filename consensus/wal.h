@@ -70,8 +70,8 @@ struct wal_batch {
     const struct raft_entry *entries;
     size_t entry_count;
 };
-/* Several batches of the core (group commit): in order, one write and one sync (two, where one takes back entries of an earlier one). After a crash in
- * it the first so many of them are found, whole; of one with more than 4 MiB of entries a part may be. */
+/* Several batches of the core (group commit): in order, one write and one sync (and again for each that takes back entries of an earlier one,
+ * and for every 4 MiB). After a crash in it the first so many of them are found, whole; of one that alone has 4 MiB a part may be. */
 int wal_append(struct wal *wal, const struct wal_batch *batches, size_t count, struct fault *fault);
 
 /* From the next batch on: batches are written in this format (at most the newest that there is), and never in an older one again. Any thread. */

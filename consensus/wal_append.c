@@ -4,8 +4,7 @@
 #include "base/check.h"
 #include "consensus/wal_internal.h"
 
-#define BATCH_BYTES (4u << 20)  /* a batch that has grown to this is written, the group goes on in the next \
-                                 */
+#define BATCH_BYTES (4u << 20) /* a batch that would grow beyond this is written, the group goes on in the next */
 #define BUFFER_BYTES (8u << 20) /* a larger buffer is not kept */
 
 /* The batch that is being put together, and what it will change once durable. */
@@ -94,9 +93,22 @@ static int put_entries(struct group *group, const struct raft_entry *entries, si
     return CO_OK;
 }
 
-/* Truncation comes before entries: where there are some, all of the batch goes into the next one, so that no part of it is found alone. */
+/* Records with their heads. */
+static uint64_t batch_bytes(const struct wal_batch *batch) {
+    uint64_t bytes = (batch->entry_count + batch->hard_state + (batch->truncate_from != 0)) * WAL_RECORD_BYTES;
+    for (size_t i = 0; i < batch->entry_count; i++) bytes += raft_entry_bytes(&batch->entries[i]).size;
+    return bytes;
+}
+
+/* A batch is not divided among two on disk, so that no part of it is found alone. (Truncation comes before entries.) */
+static bool needs_its_own(const struct group *group, const struct wal_batch *batch) {
+    if (!group->open) return false;
+    if (batch->truncate_from && group->count > 0) return true;
+    return group->wal->encoder.bytes.size + batch_bytes(batch) > BATCH_BYTES;
+}
+
 static int put_batch(struct group *group, const struct wal_batch *batch) {
-    int rv = batch->truncate_from && group->count > 0 ? group_flush(group) : CO_OK;
+    int rv = needs_its_own(group, batch) ? group_flush(group) : CO_OK;
     if (rv != CO_OK) return rv;
     if (batch->hard_state) {
         CHECK(batch->term >= group->term);
@@ -115,17 +127,13 @@ static uint64_t group_bytes_max(const struct wal_batch *batches, size_t count, b
     *has_commands = false;
     for (size_t i = 0; i < count; i++) {
         const struct wal_batch *batch = &batches[i];
-        size_t records = batch->entry_count + batch->hard_state + (batch->truncate_from != 0);
-        bytes += records * WAL_RECORD_BYTES;
-        for (size_t k = 0; k < batch->entry_count; k++) {
-            bytes += raft_entry_bytes(&batch->entries[k]).size;
-            *has_commands |= batch->entries[k].type == RAFT_ENTRY_COMMAND;
-        }
+        bytes += batch_bytes(batch);
+        for (size_t k = 0; k < batch->entry_count; k++) *has_commands |= batch->entries[k].type == RAFT_ENTRY_COMMAND;
         parts += batch->truncate_from != 0;
     }
     if (bytes == 0) return 0;
     bytes += WAL_RECORD_BYTES + WAL_SEGMENT_DATA;
-    parts += bytes / BATCH_BYTES;
+    parts += 2 * bytes / (BATCH_BYTES - WAL_SECTOR); /* of two that follow each other: together they did not fit into one */
     return wal_round_up(bytes + parts * (WAL_HEAD_BYTES + WAL_SECTOR));
 }
 

@@ -41,6 +41,9 @@ int64_t away_ns(const char *folder) {
 int away_note_boot(const char *folder) {
     char path[PATH_SIZE], id[BOOT_ID_SIZE];
     if (!boot_id(id) || same_boot(folder)) return CO_OK;
+    struct timespec not_ours[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}}; /* as a time of access: later than any that is compared with it */
+    snprintf(path, sizeof path, "%s/local/definitions", folder);
+    if (utimensat(AT_FDCWD, path, not_ours, 0) != 0 && errno != ENOENT) return co_from_errno(errno);
     boot_path(folder, path);
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0) return co_from_errno(errno);

@@ -1,6 +1,6 @@
 /* For how long no agent ran on this data folder. The time of change of `local/definitions` is a running agent's sign of life by the wall clock,
  * its time of access the same by the time that the machine is up, which does not jump; `local/boot` says of which start of the machine that is.
- * Where it is of another one, or not known, the wall clock alone tells. */
+ * Where it is of another one, or not known, the wall clock alone tells, and again at the next start if no sign of life was written in between. */
 #ifndef COORD_HEALTH_AWAY_H
 #define COORD_HEALTH_AWAY_H
 

@@ -73,7 +73,7 @@ static void change_view(struct http_request *request, struct http_call *call, in
         changing->view(request, changing->context);
     } else if (error == CO_INVALID) {
         http_reply_text(request, removal ? 500 : 400, "%s", removal ? "there is no such server in the Raft configuration, or it is the last one that votes"
-                                                      : "no such server votes (or no other one), or its disk is full or slow");
+                                                      : "no such server votes, or there is no other voter that is connected and whose disk is well");
     } else if (error == CO_NOLEADER || error == CO_NOTLEADER) {
         http_reply_error(request, CO_NOLEADER);
     } else {

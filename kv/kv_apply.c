@@ -98,7 +98,8 @@ static int verb_cas(struct machine_tx *tx, const struct kv_command_view *command
 }
 
 /* A backup brings LockIndex back as it was, and holders since then know higher ones. None of them is above the index of the restore, since each
- * acquisition took an index of its own (but in a transaction that takes the same lock several times). */
+ * acquisition took an index of its own (but in a transaction that takes the same lock several times). Below cluster version 3 no restore is
+ * noted down: what old commands do there stays as it is (docs/decisions/upgrades.md). */
 static uint64_t above_restored(struct machine_tx *tx, uint64_t lock_index) {
     uint64_t restored = machine_restored(tx->store);
     return lock_index < restored ? restored : lock_index;

@@ -87,7 +87,7 @@ int store_copy_txn(struct store_txn *txn, int fd) {
                   txn->file->path);
         out.error = CO_CORRUPT;
     }
-    if (out.error == CO_CORRUPT) txn->file->damaged = true;
+    if (out.error == CO_CORRUPT) store_fail(txn, CO_CORRUPT);
     char end[END_SIZE] = {(char)END_TABLE};
     put_le64(end + 1, out.count);
     put_le64(end + 9, out.sum);

@@ -165,6 +165,8 @@ void agents_fetch(struct asker *asker, const Pb__PeerFetch *ask) {
     const struct query_type *type = machine_query(agents->rpc->machine, ask->query);
     if (!type) { refuse_fetch(asker, ask->number, CO_UNSUPPORTED); return; }
     if (asker->fetch_count >= AGENTS_FETCHES_MAX) { refuse_fetch(asker, ask->number, CO_BUSY); return; }
+    /* It would be read in vain: the one that asks has much on its way already. */
+    if (asker->server && !ask->index && asker->held_bytes > AGENTS_HELD_MAX / 8 * 7) { refuse_fetch(asker, ask->number, CO_AGAIN); return; }
     ProtobufCMessage *request = protobuf_c_message_unpack(type->request, NULL, ask->request.len, ask->request.data);
     if (!request) { refuse_fetch(asker, ask->number, CO_INVALID); return; }
     struct asked *asked = mem_zalloc(sizeof *asked);

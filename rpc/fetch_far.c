@@ -16,7 +16,8 @@ struct fetch_far {
     struct fetch_fars *fars;
     struct fetch *fetch; /* the fetch thread's */
     uint32_t query;
-    uint64_t index, last_ms, until_ms; /* last_ms: asked again until then; until_ms: the end of the wait */
+    /* last_ms: asked again until then; until_ms: the end of the wait; most_ms: no longer than this where others' answers are in the way */
+    uint64_t index, last_ms, until_ms, most_ms;
     /* Under the lock. */
     struct list box; /* on its way: out or in */
     bool dropped;    /* its fetch has ended */
@@ -46,7 +47,7 @@ struct fetch_fars {
     struct fetch_far *buckets[BUCKETS];
     uint64_t last_number;
     size_t held; /* bytes of pieces */
-    uint64_t heard_ms; /* the last of them came */
+    uint64_t heard_ms, heard_from; /* the last of them came */
 };
 
 static struct metric under_way = {.name = "coord_rpc_fetches_far", .type = METRIC_GAUGE,
@@ -80,6 +81,7 @@ static struct fetch_far *far_new(struct fetch *fetch) {
     if (outer->index && !fetch->deadline_ms) fetch->deadline_ms = now_ms + wait_ms;
     far->until_ms = fetch->deadline_ms;
     far->last_ms = now_ms + RPC_LEADER_WAIT_MS > far->until_ms ? now_ms + RPC_LEADER_WAIT_MS : far->until_ms;
+    far->most_ms = far->last_ms > now_ms + FETCH_FAR_TURN_MS ? far->last_ms : now_ms + FETCH_FAR_TURN_MS;
     far->request_size = request.size;
     if (request.size) memcpy(far->request, request.data, request.size);
     list_init(&far->box);
@@ -194,14 +196,19 @@ static void ask(struct fetch_far *far, uint64_t leader, uint64_t now_ms) {
     *at = far;
 }
 
+static bool others_are_answered(const struct fetch_far *far, uint64_t leader, uint64_t now_ms) {
+    const struct fetch_fars *fars = far->fars;
+    return fars->heard_from == leader && now_ms < fars->heard_ms + RPC_LEADER_WAIT_MS && now_ms < far->most_ms;
+}
+
 /* One whose answer is arriving stays where it is, and so does one whose turn has not come while others' are. */
 static void step(struct fetch_far *far, uint64_t leader, bool here, uint64_t now_ms) {
     bool stays = !leader || leader == far->leader || far->pieces.size > 0;
-    bool in_time = now_ms < far->answer_by_ms || now_ms < far->fars->heard_ms + RPC_LEADER_WAIT_MS;
-    if (far->leader && stays && in_time) return;
+    bool others = others_are_answered(far, leader, now_ms);
+    if (far->leader && stays && (now_ms < far->answer_by_ms || (others && far->pieces.size == 0))) return;
     take_from(far, true);
     if (here) give_back(far, CO_AGAIN); /* this one leads now: it has everything */
-    else if (now_ms >= far->last_ms) give_back(far, leader ? CO_DISKFULL : CO_NOLEADER);
+    else if (now_ms >= far->last_ms) give_back(far, !leader ? CO_NOLEADER : now_ms >= far->most_ms ? CO_BUSY : CO_DISKFULL);
     else if (leader && now_ms >= far->again_ms) ask(far, leader, now_ms);
 }
 
@@ -264,7 +271,8 @@ static void take_piece(struct fetch_far *far, const Pb__PeerFetched *answer) {
     if (fars->held + size > FETCH_FAR_HELD_MOST) { finish(far, CO_BUSY, true); return; }
     buffer_append(&far->pieces, answer->records.data, size);
     fars->held += size;
-    fars->heard_ms = clock_mono_ms();
+    fars->heard_ms = clock_mono_ms(), fars->heard_from = far->leader;
+    far->answer_by_ms = fars->heard_ms + RPC_LEADER_WAIT_MS;
     if (answer->more) return;
     struct buffer pieces = far->pieces;
     fars->held -= pieces.size;
@@ -290,7 +298,8 @@ static void take_answer(struct fetch_far *far, const Pb__PeerFetched *answer) {
         take_from(far, false);
         far->again_ms = now_ms + AGAIN_MS;
         bool has_much = answer->outcome == CO_AGAIN; /* on its way here already */
-        if (has_much && far->last_ms < now_ms + RPC_LEADER_WAIT_MS) far->last_ms = now_ms + RPC_LEADER_WAIT_MS;
+        uint64_t last_ms = now_ms + RPC_LEADER_WAIT_MS < far->most_ms ? now_ms + RPC_LEADER_WAIT_MS : far->most_ms;
+        if (has_much && far->last_ms < last_ms) far->last_ms = last_ms;
     } else {
         finish(far, answer->outcome < CO_ERROR_COUNT ? (int)answer->outcome : CO_IO, false);
     }

@@ -5,7 +5,7 @@
  *                                                    ^---it goes, or cannot answer---'
  *
  * So for RPC_LEADER_WAIT_MS (those that wait for a change: as long as they wait, if that is longer), then CO_DISKFULL, or CO_NOLEADER where none is
- * known; while the leader's answers to others are arriving, one waits for its turn. A fetch that ends before takes nothing with it: what is under
+ * known; while the leader's answers to others are arriving, one waits for its turn, FETCH_FAR_TURN_MS at most, then CO_BUSY. A fetch that ends before takes nothing with it: what is under
  * way here is its own, and the leader is told.
  *
  * Loop thread, but for what fetch_internal.h says. */
@@ -14,6 +14,7 @@
 
 #include "rpc/fetch.h"
 
+#define FETCH_FAR_TURN_MS      60000          /* for its turn, where many large answers are under way */
 #define FETCH_FAR_MOST         20000          /* under way; CO_BUSY beyond */
 #define FETCH_FAR_REQUEST_MOST (1u << 20)     /* packed; a frame has room for it */
 #define FETCH_FAR_HELD_MOST    (1u << 30)     /* of answers whose last piece has not come; CO_BUSY beyond */

@@ -4,18 +4,20 @@ import harness
 
 
 def on_small_disk(cluster, server, megabytes):
-    """Before the start. Its data lies on a file system of its own; false: nothing can be mounted here."""
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=%dm" % megabytes, "coord-test", server.data], capture_output=True).returncode != 0:
-        return False
+    """Before the start. Its data lies on a file system of its own. Says why not, if nothing can be mounted here."""
+    r = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=%dm" % megabytes, "coord-test", server.data], capture_output=True, text=True)
+    if r.returncode != 0:
+        return r.stderr.strip() or "mount ended with %d" % r.returncode
     cluster.mounts.append(server.data)
-    return True
+    return None
 
 
 def small_disk(cluster, server, megabytes):
     """As that, or the test is skipped."""
-    if not on_small_disk(cluster, server, megabytes):
+    refused = on_small_disk(cluster, server, megabytes)
+    if refused:
         cluster.close()
-        harness.skip("nothing can be mounted")
+        harness.skip("nothing can be mounted: " + refused)
 
 
 def fill(server):

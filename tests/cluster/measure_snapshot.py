@@ -179,8 +179,8 @@ def main():
         churn.stop()
         writer.stop()
         stood = still.stop()
-        print("the machine itself stood still %d times, %.0f ms in all, %.1f ms at the longest" %
-              (len(stood), sum(b - a for a, b in stood) * 1e3, max([b - a for a, b in stood], default=0) * 1e3))
+        print("the machine itself stood still %d times, %.0f ms in all, %.1f ms at the longest; stolen from its processors: %d ms" %
+              (len(stood), sum(b - a for a, b in stood) * 1e3, max([b - a for a, b in stood], default=0) * 1e3, still.stolen_ms))
         own = [(at, took - standstill.within(stood, at, at + took)) for at, took in samples]
         show("while %s fetched all, without standstills" % victim.name, own[mark:])
         for (at, took), (_, net) in zip(samples, own):

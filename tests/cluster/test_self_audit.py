@@ -419,13 +419,13 @@ def test_a_backup_that_meets_damage_fences():
     equal_sums(cluster.servers)
     victim = cluster.leader()
     flip(victim, 1234)
-    status, _, body = victim.request("GET", "/v1/snapshot", timeout=30)
+    status, _, body = victim.request("GET", "/v1/snapshot", timeout=30 * SLOW)
     check(status == 500 and b"damaged data" in body, "not saved: %d %r" % (status, body[:100]))
     until("fenced", lambda: "FENCED" in victim.log(), 10)
     rebuilt(victim)
     check("no longer leader" in victim.log(), "leadership moved")
     check(get(victim, 1234) == (200, value(1234).encode()), "right again")
-    check(victim.request("GET", "/v1/snapshot", timeout=30)[0] == 200, "and saved")
+    check(victim.request("GET", "/v1/snapshot", timeout=30 * SLOW)[0] == 200, "and saved")
 
 
 def mark(agent, why):

@@ -232,7 +232,7 @@ class Weather:
     def prepare_small_disk(self, megabytes=256):
         """Before the start. Puts one server's data on a small file system, if that is allowed."""
         server = self.any()
-        if full_disk.on_small_disk(self.cluster, server, megabytes):
+        if not full_disk.on_small_disk(self.cluster, server, megabytes):
             self.full_disk = server
 
     def disk_full(self):

@@ -345,6 +345,25 @@ Test(wal, a_truncation_within_a_group_brings_its_hard_state_along) {
     cr_assert(model_recovered(&before, 0, &recovered));
 }
 
+/* What would make a place grow beyond 4 MiB goes into the next one as a whole. */
+Test(wal, a_large_batch_does_not_part_the_one_behind_it) {
+    cr_assert_eq(open_after(0), CO_OK);
+    struct raft_entry *first, *second;
+    model_append(model, 50, 1, 70000, NULL, &first);
+    struct model before = *model;
+    model_append(model, 20, 2, 70000, NULL, &second);
+    struct wal_batch batches[] = {{.hard_state = true, .term = 1, .vote = 1, .entries = first, .entry_count = 50},
+                                  {.hard_state = true, .term = 2, .vote = 3, .entries = second, .entry_count = 20}};
+    fake_disk_fail(fake, FAKE_WRITE, 2, CO_IO);
+    cr_assert_eq(wal_append(wal, batches, 2, &fault), CO_IO);
+    entries_free(first, 50);
+    entries_free(second, 20);
+    crash(FAKE_KILL);
+    cr_assert_eq(open_after(0), CO_OK);
+    before.term = 1, before.vote = 1;
+    cr_assert(model_recovered(&before, 0, &recovered));
+}
+
 /* -- errors -- */
 
 Test(wal, after_a_failed_write_or_sync_nothing_is_appended) {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -106,7 +107,6 @@ Test(archive, every_cut_and_every_flipped_byte_is_noticed) {
     buffer_free(&bytes);
 }
 
-/* Be it one that the last read brought along, or one that would have come with the next. */
 Test(archive, bytes_behind_it_are_noticed) {
     static const size_t more[] = {1, 100, 70000};
     struct buffer bytes = {0};
@@ -119,6 +119,25 @@ Test(archive, bytes_behind_it_are_noticed) {
         cr_assert(strstr(fault.text, "bytes after its end"), "%s", fault.text);
     }
     buffer_free(&bytes);
+}
+
+/* The archive ends with one read, what is behind it comes with the next. */
+Test(archive, bytes_that_come_later_are_noticed) {
+    for (int more = 0; more < 2; more++) {
+        struct buffer bytes = {0};
+        struct archive_meta meta;
+        struct fault fault = {0};
+        int ends[2], out = file_of(slice_make("", 0));
+        good(&bytes, 3000);
+        cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+        cr_assert_eq(write(ends[1], bytes.data, bytes.size), (ssize_t)bytes.size);
+        if (more) cr_assert_eq(write(ends[1], "x", 1), 1);
+        close(ends[1]);
+        cr_assert_eq(archive_read(ends[0], out, 1 << 20, &meta, &fault), more ? CO_CORRUPT : CO_OK, "%s", fault.text);
+        close(ends[0]);
+        close(out);
+        buffer_free(&bytes);
+    }
 }
 
 Test(archive, more_than_there_is_room_for) {

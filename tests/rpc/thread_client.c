@@ -405,14 +405,16 @@ static void write_large(void) {
 }
 
 static void a_large_answer_arrives_whole(void) {
-    for (struct asked asked;; asked_end(&asked)) {
+    int error;
+    do {
+        struct asked asked;
         asked_begin(&asked, agent.rpc, &query_kv_list, &all_of_it.base, (struct how){0});
         asked_await(&asked);
-        if (asked.error == CO_NOLEADER || asked.error == CO_TIMEOUT) continue;
-        CHECK(asked.error == CO_OK && asked.records.size > (size_t)LARGE_VALUE * LARGE_COUNT);
+        error = asked.error;
+        CHECK(error != CO_OK || asked.records.size > (size_t)LARGE_VALUE * LARGE_COUNT);
         asked_end(&asked);
-        return;
-    }
+    } while (error == CO_NOLEADER || error == CO_TIMEOUT);
+    CHECK(error == CO_OK);
 }
 
 static void say(int fd, uint8_t type, const ProtobufCMessage *message) {
