@@ -29,6 +29,7 @@ struct fetch_far {
     uint64_t leader;                /* who has it; 0: waits for one */
     uint64_t again_ms, answer_by_ms;
     struct buffer pieces;
+    bool behind_others; /* the leader answers, but has too much on its way here already */
     int error;
     struct rpc_fetched fetched;
     size_t request_size;
@@ -204,11 +205,14 @@ static bool others_are_answered(const struct fetch_far *far, uint64_t leader, ui
 /* One whose answer is arriving stays where it is, and so does one whose turn has not come while others' are. */
 static void step(struct fetch_far *far, uint64_t leader, bool here, uint64_t now_ms) {
     bool stays = !leader || leader == far->leader || far->pieces.size > 0;
-    bool others = others_are_answered(far, leader, now_ms);
-    if (far->leader && stays && (now_ms < far->answer_by_ms || (others && far->pieces.size == 0))) return;
+    if (far->leader && stays && now_ms < far->answer_by_ms) return;
+    if (far->leader && stays && far->pieces.size == 0 && others_are_answered(far, leader, now_ms)) {
+        far->behind_others = true;
+        return;
+    }
     take_from(far, true);
     if (here) give_back(far, CO_AGAIN); /* this one leads now: it has everything */
-    else if (now_ms >= far->last_ms) give_back(far, !leader ? CO_NOLEADER : now_ms >= far->most_ms ? CO_BUSY : CO_DISKFULL);
+    else if (now_ms >= far->last_ms) give_back(far, !leader ? CO_NOLEADER : far->behind_others ? CO_BUSY : CO_DISKFULL);
     else if (leader && now_ms >= far->again_ms) ask(far, leader, now_ms);
 }
 
@@ -297,9 +301,9 @@ static void take_answer(struct fetch_far *far, const Pb__PeerFetched *answer) {
         uint64_t now_ms = clock_mono_ms();
         take_from(far, false);
         far->again_ms = now_ms + AGAIN_MS;
-        bool has_much = answer->outcome == CO_AGAIN; /* on its way here already */
+        far->behind_others = answer->outcome == CO_AGAIN;
         uint64_t last_ms = now_ms + RPC_LEADER_WAIT_MS < far->most_ms ? now_ms + RPC_LEADER_WAIT_MS : far->most_ms;
-        if (has_much && far->last_ms < last_ms) far->last_ms = last_ms;
+        if (far->behind_others && far->last_ms < last_ms) far->last_ms = last_ms;
     } else {
         finish(far, answer->outcome < CO_ERROR_COUNT ? (int)answer->outcome : CO_IO, false);
     }

@@ -1,6 +1,7 @@
 """A server's disk that is small, and full."""
 import os, subprocess
 import harness
+import full
 
 
 def on_small_disk(cluster, server, megabytes):
@@ -21,15 +22,7 @@ def small_disk(cluster, server, megabytes):
 
 
 def fill(server):
-    """Until not even one more byte is to be had."""
-    with open(filler(server), "wb", buffering=0) as f:
-        size = 1 << 20
-        while size >= 1:
-            try:
-                if f.write(b"f" * size) < size:
-                    size //= 2
-            except OSError:
-                size //= 2
+    full.fill(filler(server))
 
 
 def give_back(server):

@@ -3,6 +3,7 @@
 The disk is a tmpfs of 64 MiB in a mount namespace of its own; where that is not allowed, the test is skipped."""
 import atexit, os, re, subprocess, sys, tempfile
 from coordtest import SLOW, Agent, check, run, until
+import full
 
 SIZE = 64 << 20
 
@@ -38,15 +39,7 @@ class Disk:
         return info.f_bavail * info.f_frsize
 
     def fill(self):
-        """Until not even one more page is to be had."""
-        with open(self.path + "/filler", "ab", buffering=0) as f:
-            size = 1 << 20
-            while size >= 1:
-                try:
-                    if f.write(b"f" * size) < size:
-                        size //= 2
-                except OSError:
-                    size //= 2
+        full.fill(self.path + "/filler")
         check(self.free() == 0, "the disk is full: %d bytes are free" % self.free())
 
     def empty(self):

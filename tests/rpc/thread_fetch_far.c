@@ -100,23 +100,23 @@ static void waited_here_before(void) {
     CHECK(watch_count(rpc_watches(full->rpc)) == 0);
 }
 
-enum { LARGE = 8, LARGE_BYTES = 400000, ASK_LARGE = 100 };
-static void large_ones(void) {
+enum { LARGE_BYTES = 400000, ASK_MOST = 20 };
+static void large_ones(const char *prefix, size_t count, size_t asks) {
     char *bytes = mem_alloc(LARGE_BYTES), key[32];
-    for (int i = 0; i < LARGE; i++) {
-        memset(bytes, 'a' + i, LARGE_BYTES);
-        snprintf(key, sizeof key, "large/%d", i);
+    for (size_t i = 0; i < count; i++) {
+        memset(bytes, ' ' + (int)i, LARGE_BYTES);
+        snprintf(key, sizeof key, "%s%02zu", prefix, i);
         server_put_bytes(leader, key, slice_make(bytes, LARGE_BYTES));
     }
-    struct asked asked[ASK_LARGE];
-    for (size_t i = 0; i < ASK_LARGE; i++) begin(&asked[i], &query_kv_list, "large/", (struct how){0});
-    for (size_t i = 0; i < ASK_LARGE; i++) {
+    struct asked asked[ASK_MOST];
+    for (size_t i = 0; i < asks; i++) begin(&asked[i], &query_kv_list, prefix, (struct how){0});
+    for (size_t i = 0; i < asks; i++) {
         asked_await(&asked[i]);
-        CHECK(asked[i].error == CO_OK && asked[i].records.size > LARGE * LARGE_BYTES);
+        CHECK(asked[i].error == CO_OK && asked[i].records.size > count * LARGE_BYTES);
         Pb__KvEntriesResult *list = pb__kv_entries_result__unpack(NULL, asked[i].records.size, (const uint8_t *)asked[i].records.data);
-        CHECK(list && list->n_entries == LARGE);
-        for (size_t k = 0; k < LARGE; k++) {
-            memset(bytes, 'a' + (int)k, LARGE_BYTES);
+        CHECK(list && list->n_entries == count);
+        for (size_t k = 0; k < count; k++) {
+            memset(bytes, ' ' + (int)k, LARGE_BYTES);
             CHECK(slice_equal(slice_make(list->entries[k]->value.data, list->entries[k]->value.len), slice_make(bytes, LARGE_BYTES)));
         }
         pb__kv_entries_result__free_unpacked(list, NULL);
@@ -249,7 +249,8 @@ int main(void) {
     at_once();
     waits();
     waited_here_before();
-    large_ones();
+    large_ones("large/", 8, 12);
+    large_ones("huge/", 80, 10); /* more than the leader holds for one that asks (AGENTS_HELD_MAX): some are asked for again */
     too_many();
     cancelled_at_any_moment();
     nobody_can_answer();
