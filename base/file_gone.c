@@ -51,7 +51,7 @@ static bool shrink(struct gone *gone) {
         return true;
     }
     uint64_t begun = clock_mono_ns();
-    gone->size = gone->size > STEP_BYTES ? gone->size - STEP_BYTES : 0;
+    gone->size = gone->size > 0 ? (gone->size - 1) / STEP_BYTES * STEP_BYTES : 0; /* within a page, its rest would be read and zeroed */
     if (ftruncate(gone->fd, gone->size) != 0) return false;
     uint64_t took = clock_mono_ns() - begun;
     rest(took > REST_NS ? took : REST_NS);

@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/file_gone.h"
+#include "base/file_in.h"
 #include "base/file_out.h"
 #include "base/memory.h"
 #include "consensus/disk.h"
@@ -33,9 +34,13 @@ static int open_with(struct disk *disk, const char *name, int flags, disk_file *
     while (fd < 0 && errno == EINTR);
     if (fd < 0) return co_from_errno(errno);
     int rv = file_hold(fd);
-    if (rv != CO_OK) close(fd);
-    else *file = fd;
-    return rv;
+    if (rv != CO_OK) {
+        close(fd);
+        return rv;
+    }
+    file_in_opened(fd);
+    *file = fd;
+    return CO_OK;
 }
 
 static int posix_open(struct disk *disk, const char *name, int create, disk_file *file) {
@@ -63,14 +68,7 @@ static int posix_size(struct disk *disk, disk_file file, uint64_t *size) {
 static int posix_read(struct disk *disk, disk_file file, uint64_t offset, void *data, size_t size,
                       size_t *got) {
     (void)disk;
-    for (*got = 0; *got < size;) {
-        ssize_t n = pread(file, (char *)data + *got, size - *got, (off_t)(offset + *got));
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return co_from_errno(errno);
-        if (n == 0) break;
-        *got += (size_t)n;
-    }
-    return CO_OK;
+    return file_in(file, offset, data, size, got);
 }
 
 static int posix_write(struct disk *disk, disk_file file, uint64_t offset, const void *data, size_t size) {

@@ -1,11 +1,13 @@
 /* Writing: a group of the core's batches becomes one batch on disk, one write and one sync. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "consensus/wal_internal.h"
 
 #define BATCH_BYTES (4u << 20) /* a batch that would grow beyond this is written, the group goes on in the next */
 #define BUFFER_BYTES (8u << 20) /* a larger buffer is not kept */
+#define PAGE_BYTES 4096u        /* of the page cache; of a file system's blocks at most */
 
 /* The batch that is being put together, and what it will change once durable. */
 struct group {
@@ -51,21 +53,32 @@ static void publish(struct group *group, uint64_t offset, size_t size) {
     group->truncate_from = group->count = 0;
 }
 
+/* Writes up to the end of a page, with the zeros that stand there anyway: a page that is written in part has to be read before, when the
+ * page cache has dropped it, and the append would wait for the disk twice. */
+static int write_pages(struct wal *wal, uint64_t offset, struct buffer *bytes) {
+    uint64_t end = offset + bytes->size, left = wal_segment_last(wal)->size - end;
+    size_t rest = (size_t)((PAGE_BYTES - end % PAGE_BYTES) % PAGE_BYTES);
+    if (rest > left) rest = (size_t)left;
+    buffer_reserve(bytes, rest);
+    memset(bytes->data + bytes->size, 0, rest);
+    return wal->disk->ops->write(wal->disk, wal->file, offset, bytes->data, bytes->size + rest);
+}
+
 static int group_flush(struct group *group) {
     if (!group->open) return CO_OK;
     struct wal *wal = group->wal;
     uint64_t offset = wal_segment_last(wal)->used;
     wal->encoder.version = atomic_load_explicit(&wal->format, memory_order_relaxed);
     uint32_t sum = wal_encode_end(&wal->encoder, wal->log_id, wal->next_seq, offset, wal->chain);
-    struct slice bytes = buffer_slice(&wal->encoder.bytes);
-    CHECK(offset + bytes.size <= wal_segment_last(wal)->size);
-    int rv = wal->disk->ops->write(wal->disk, wal->file, offset, bytes.data, bytes.size);
+    struct buffer *bytes = &wal->encoder.bytes;
+    CHECK(offset + bytes->size <= wal_segment_last(wal)->size);
+    int rv = write_pages(wal, offset, bytes);
     if (rv != CO_OK) return wal_fail(wal, group->fault, rv, "cannot write");
     rv = wal->disk->ops->sync(wal->disk, wal->file);
     if (rv != CO_OK) return wal_fail(wal, group->fault, rv, "cannot sync");
     wal->next_seq++;
     wal->chain = sum;
-    publish(group, offset, bytes.size);
+    publish(group, offset, bytes->size);
     return CO_OK;
 }
 

@@ -12,12 +12,12 @@
  *   table     pad 4, flags 2, depth 2, pages 8 x 3, records 8, root 8 (all ones: empty)
  *   meta      in pages 0 and 1 from 16 on: magic 4, version 4, address 8, map size 8, table of free pages,
  * table of tables, last page 8, transaction 8 */
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/file_in.h"
 #include "base/memory.h"
 #include "registry/store_file.h"
 
@@ -57,16 +57,10 @@ static int wrong(struct exam *exam, uint64_t page, const char *what) {
 }
 
 static int read_at(struct exam *exam, uint64_t page, char *to, size_t size) {
-    for (size_t have = 0; have < size;) {
-        ssize_t done = pread(exam->fd, to + have, size - have, (off_t)(page * exam->page_bytes + have));
-        if (done < 0 && errno == EINTR) continue;
-        if (done < 0)
-            return fault_set(exam->fault, CO_IO, "page %" PRIu64 " cannot be read: %s", page,
-                             strerror(errno));
-        if (done == 0) return wrong(exam, page, "the file ends before it");
-        have += (size_t)done;
-    }
-    return CO_OK;
+    size_t got;
+    int rv = file_in(exam->fd, page * exam->page_bytes, to, size, &got);
+    if (rv != CO_OK) return fault_set(exam->fault, CO_IO, "page %" PRIu64 " cannot be read: %s", page, co_strerror(rv));
+    return got < size ? wrong(exam, page, "the file ends before it") : CO_OK;
 }
 
 static int read_page(struct exam *exam, uint64_t page, unsigned depth, unsigned flags, char **out) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file_in.h"
 #include "base/log.h"
 #include "rpc/archive.h"
 #include "rpc/rpc_internal.h"
@@ -90,7 +91,7 @@ static int open_file(struct agent_backup *backup) {
 static void piece_run(uv_work_t *uv) {
     struct agent_backup *backup = CONTAINER_OF(uv, struct agent_backup, uv);
     if (backup->kind == BACKUP_SAVE) {
-        backup->error = backup_file_read(backup->fd, backup->data, backup->data_size, backup->offset);
+        backup->error = file_in_all(backup->fd, backup->offset, backup->data, backup->data_size);
         return;
     }
     backup->error = backup->fd < 0 ? open_file(backup) : CO_OK;

@@ -14,6 +14,7 @@
 
 #include "base/buffer.h"
 #include "base/check.h"
+#include "base/file_in.h"
 #include "base/json_in.h"
 #include "base/memory.h"
 #include "base/tar.h"
@@ -34,11 +35,13 @@ static int io_fault(struct fault *fault, const char *what) {
 
 int archive_temporary(const char *folder, struct fault *fault) {
     int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (fd >= 0) return fd;
-    char path[4096];
-    snprintf(path, sizeof path, "%s/backup-XXXXXX", folder);
-    fd = mkostemp(path, O_CLOEXEC);
-    if (fd >= 0) unlink(path);
+    if (fd < 0) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/backup-XXXXXX", folder);
+        fd = mkostemp(path, O_CLOEXEC);
+        if (fd >= 0) unlink(path);
+    }
+    if (fd >= 0) file_in_opened(fd);
     else fault_set(fault, co_from_errno(errno), "%s: no temporary file: %s", folder, strerror(errno));
     return fd;
 }
@@ -96,12 +99,11 @@ static int out_state(struct out *out, int state, uint64_t size, uint8_t sum[SUM_
     int rv = out_head(out, "state.bin", size);
     for (uint64_t at = 0; rv == CO_OK && at < size;) {
         size_t want = size - at < BLOCK ? (size_t)(size - at) : BLOCK;
-        ssize_t n = pread(state, block, want, (off_t)at);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) { rv = n < 0 ? io_fault(out->fault, "read") : fault_set(out->fault, CO_IO, "a backup's file became shorter"); break; }
-        gnutls_hash(hash, block, (size_t)n);
-        rv = out_write(out, block, (size_t)n, Z_NO_FLUSH);
-        at += (uint64_t)n;
+        rv = file_in_all(state, at, block, want);
+        if (rv != CO_OK) { fault_set(out->fault, rv, "a backup's file cannot be read"); break; }
+        gnutls_hash(hash, block, want);
+        rv = out_write(out, block, want, Z_NO_FLUSH);
+        at += want;
     }
     gnutls_hash_deinit(hash, sum);
     free(block);

@@ -1,11 +1,11 @@
 /* What a fenced server asks of this one: a copy of the state, made once into a file without a name, handed
  * out piece by piece. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file_in.h"
 #include "base/log.h"
 #include "rpc/archive.h"
 #include "rpc/audit_internal.h"
@@ -85,16 +85,7 @@ static void piece_run(uv_work_t *uv) {
     if (!donation->data) donation->data = mem_alloc(AUDIT_PIECE_BYTES);
     uint64_t left = donation->size - donation->offset;
     donation->data_size = left < AUDIT_PIECE_BYTES ? (size_t)left : AUDIT_PIECE_BYTES;
-    for (size_t have = 0; have < donation->data_size;) {
-        ssize_t n = pread(donation->fd, donation->data + have, donation->data_size - have,
-                          (off_t)(donation->offset + have));
-        if (n > 0)
-            have += (size_t)n;
-        else if (n == 0 || errno != EINTR) {
-            donation->error = CO_IO;
-            return;
-        }
-    }
+    donation->error = file_in_all(donation->fd, donation->offset, donation->data, donation->data_size);
 }
 
 static void piece_over(uv_work_t *uv, int status) {

@@ -1,5 +1,4 @@
 /* Saving the state into an archive, and restoring it from one. The disk is touched in libuv's pool only. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file_in.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/tar.h"
@@ -164,12 +164,7 @@ static int unpack(struct restore_work *work) {
 
 static int read_piece(struct restore_work *work) {
     work->piece_size = work->size - work->at < OPERATE_CHUNK_MAX ? (size_t)(work->size - work->at) : OPERATE_CHUNK_MAX;
-    for (size_t have = 0; have < work->piece_size;) {
-        ssize_t n = pread(work->state, work->piece + have, work->piece_size - have, (off_t)(work->at + have));
-        if (n <= 0 && !(n < 0 && errno == EINTR)) return CO_IO;
-        if (n > 0) have += (size_t)n;
-    }
-    return CO_OK;
+    return file_in_all(work->state, work->at, work->piece, work->piece_size);
 }
 
 static void restore_run(uv_work_t *uv) {

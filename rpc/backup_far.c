@@ -12,12 +12,3 @@ int backup_file_write(int fd, const char *data, size_t size, uint64_t offset) {
     }
     return CO_OK;
 }
-
-int backup_file_read(int fd, char *data, size_t size, uint64_t offset) {
-    for (size_t have = 0; have < size;) {
-        ssize_t n = pread(fd, data + have, size - have, (off_t)(offset + have));
-        if (n > 0) have += (size_t)n;
-        else if (n == 0 || errno != EINTR) return CO_IO;
-    }
-    return CO_OK;
-}

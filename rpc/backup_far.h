@@ -36,7 +36,6 @@ enum backup_kind { BACKUP_SAVE = 1, BACKUP_RESTORE, BACKUP_END };
 
 /* All of `data` at `offset` of a file, or CO_IO, CO_DISKFULL; blocks on the disk. */
 int backup_file_write(int fd, const char *data, size_t size, uint64_t offset);
-int backup_file_read(int fd, char *data, size_t size, uint64_t offset);
 
 /* -- the server's side (agents_backup.c); loop thread --------------------------------------------------------------- */
 /* PEER_BACKUP of a client agent. False: another frame, or one that does not decode. `node`: who it is, for the log. */

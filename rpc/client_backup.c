@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file_in.h"
 #include "base/log.h"
 #include "base/tar.h"
 #include "rpc/archive.h"
@@ -110,7 +111,7 @@ static void restore_run(uv_work_t *uv) {
     }
     uint64_t left = backup->size - backup->offset;
     backup->piece_size = left < BACKUP_PIECE_BYTES ? (size_t)left : BACKUP_PIECE_BYTES;
-    backup->work_error = backup_file_read(backup->fd, backup->piece, backup->piece_size, backup->offset);
+    backup->work_error = file_in_all(backup->fd, backup->offset, backup->piece, backup->piece_size);
 }
 
 static void over(uv_work_t *uv, int status) {

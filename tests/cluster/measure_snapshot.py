@@ -143,7 +143,7 @@ def main():
 
         def large(connection):
             put(connection, "large/%06d" % random.randrange(count), os.urandom(options.value))
-        still = standstill.Standstill()
+        still = standstill.Standstill(cluster.dir)
         writer = Client(leader, small, 0.001)
         time.sleep(5)
         quiet = list(samples)
@@ -178,14 +178,14 @@ def main():
         over.set()
         churn.stop()
         writer.stop()
-        stood = still.stop()
-        print("the machine itself stood still %d times, %.0f ms in all, %.1f ms at the longest; stolen from its processors: %d ms" %
-              (len(stood), sum(b - a for a, b in stood) * 1e3, max([b - a for a, b in stood], default=0) * 1e3, still.stolen_ms))
-        own = [(at, took - standstill.within(stood, at, at + took)) for at, took in samples]
+        still.stop()
+        still.show()
+        own = [(at, took - standstill.within(still.all, at, at + took)) for at, took in samples]
         show("while %s fetched all, without standstills" % victim.name, own[mark:])
         for (at, took), (_, net) in zip(samples, own):
             if options.slow and took * 1e3 > options.slow:
-                print("    %7.1f ms, %.1f of them without standstills, %.2f s after %s was emptied" % (took * 1e3, net * 1e3, at - begun, victim.name))
+                print("    %7.1f ms (the disk stood still for %.1f of them), %.1f without standstills, %.2f s after %s was emptied" %
+                      (took * 1e3, standstill.within(still.disk, at, at + took) * 1e3, net * 1e3, at - begun, victim.name))
         gaps = [b[0] - a[0] for a, b in zip(samples, samples[1:])]
         print("longest time between two small writes that began: %.1f ms; failed: %d small, %d large" % (max(gaps) * 1e3, writer.failures, churn.failures))
         for s in cluster.servers:

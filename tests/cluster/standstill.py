@@ -1,26 +1,61 @@
-"""When this machine itself stood still: a virtual machine is paused by its host (others want the processors, or its share of them
-for this tenth of a second is used up), and whatever is measured then pauses with it.
+"""When this machine itself stood still, so that whatever is measured paused with it. A virtual machine is paused by its host (others want the
+processors, or its share of them for this tenth of a second is used up), and its disk is one of many on a disk of the host's.
 
-For each processor one process sleeps for a millisecond at a time at the highest real-time priority: no other program comes before it, so
+Processors: for each, one process sleeps for a millisecond at a time at the highest real-time priority: no other program comes before it, so
 that when it wakes up late its processor was not running, or was held by the kernel for as long. `stolen_ms` is what the kernel itself knows of
-the first (/proc/stat), in steps of 10 ms."""
-import json, os, select, subprocess, sys, time
+that (/proc/stat), in steps of 10 ms.
+Disk: one process reads each millisecond what the kernel counts (/sys/dev/block/*/stat). A disk with much to do completes requests all the
+time; one that has some and completes none, whoever asked, stands still.
+
+    standstill.py [--rate MB] [--seconds N] [FOLDER]
+
+shows what a machine does of its own accord: one program writes to a file at that rate, past the page cache and one request at a time, and
+syncs a small one beside it.
+"""
+import argparse, json, mmap, os, select, subprocess, sys, tempfile, threading, time
 
 PERIOD = 0.001
-LATE = 0.004                    # seconds; below it is the timers' own spread
+CPU_LATE = 0.004                # seconds; below it is the timers' own spread
+DISK_LATE = 0.02                # a hundred times what a request takes
 
 
-def watch(cpu):
-    os.sched_setaffinity(0, {cpu})
+def every_millisecond():
+    """Yields the time until whoever started this process closes its stdin."""
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(os.sched_get_priority_max(os.SCHED_FIFO)))
     print("ready", flush=True)
-    spans, last = [], time.monotonic()
     while not select.select([0], [], [], PERIOD)[0]:
-        at = time.monotonic()
-        if at - last > PERIOD + LATE:
+        yield time.monotonic()
+
+
+def watch_cpu(cpu):
+    os.sched_setaffinity(0, {int(cpu)})
+    spans, last = [], time.monotonic()
+    for at in every_millisecond():
+        if at - last > PERIOD + CPU_LATE:
             spans.append((last + PERIOD, at))
         last = at
-    print(json.dumps(spans), flush=True)
+    return spans
+
+
+def watch_disk(device):
+    spans, done, since = [], None, None     # since: when it had requests and had completed so many
+    with open("/sys/dev/block/%s/stat" % device, "rb", buffering=0) as f:
+        for at in every_millisecond():
+            n = [int(word) for word in os.pread(f.fileno(), 512, 0).split()]
+            now_done, under_way = (n[0], n[4], *n[11:12], *n[15:16]), n[8]
+            if now_done != done or not under_way:
+                if since is not None and at - since > DISK_LATE:
+                    spans.append((since, at))
+                since = at if under_way else None
+            done = now_done
+    return spans
+
+
+def device_of(folder):
+    """The disk's number; None: none that counts (a tmpfs, say)."""
+    device = os.stat(folder).st_dev
+    name = "%d:%d" % (os.major(device), os.minor(device))
+    return name if os.path.exists("/sys/dev/block/%s/stat" % name) else None
 
 
 def stolen_ms():
@@ -28,26 +63,42 @@ def stolen_ms():
         return int(f.readline().split()[8]) * 1000 // os.sysconf("SC_CLK_TCK")
 
 
+def start(*args):
+    watcher = subprocess.Popen([sys.executable, __file__, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    if watcher.stdout.readline() != "ready\n":
+        raise SystemExit("the highest real-time priority is not to be had: run as root")
+    return watcher
+
+
+def union(*lists):
+    """Sorted, no two overlap."""
+    merged = []
+    for begin, end in sorted(tuple(span) for spans in lists for span in spans):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((begin, end))
+    return merged
+
+
 class Standstill:
-    def __init__(self):
+    def __init__(self, folder):
         self.stolen_ms = stolen_ms()
-        self.watchers = [subprocess.Popen([sys.executable, __file__, str(cpu)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-                         for cpu in sorted(os.sched_getaffinity(0))]
-        for w in self.watchers:
-            if w.stdout.readline() != "ready\n":
-                raise SystemExit("the highest real-time priority is not to be had: run as root")
+        self.cpu_watchers = [start("cpu", str(cpu)) for cpu in sorted(os.sched_getaffinity(0))]
+        device = device_of(folder)
+        self.disk_watchers = [start("disk", device)] if device else []
 
     def stop(self):
-        """[(begin, end)], by time.monotonic(), of each time when a processor stood still; sorted, no two overlap. `stolen_ms` is that of the time since."""
+        """Leaves in `cpu`, `disk` and `all` the spans [(begin, end)], by time.monotonic(), of either and of both."""
         self.stolen_ms = stolen_ms() - self.stolen_ms
-        spans = sorted(tuple(s) for w in self.watchers for s in json.loads(w.communicate()[0]))
-        merged = []
-        for begin, end in spans:
-            if merged and begin <= merged[-1][1]:
-                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-            else:
-                merged.append((begin, end))
-        return merged
+        self.cpu, self.disk = [union(*(json.loads(w.communicate()[0]) for w in watchers)) for watchers in (self.cpu_watchers, self.disk_watchers)]
+        self.all = union(self.cpu, self.disk)
+
+    def show(self):
+        for name, spans in (("processors", self.cpu), ("disk", self.disk)):
+            print("the machine's %s stood still %d times, %.0f ms in all, %.1f ms at the longest" %
+                  (name, len(spans), sum(b - a for a, b in spans) * 1e3, max([b - a for a, b in spans], default=0) * 1e3), flush=True)
+        print("stolen from its processors: %d ms" % self.stolen_ms)
 
 
 def within(spans, begin, end):
@@ -55,5 +106,57 @@ def within(spans, begin, end):
     return sum(max(0.0, min(end, b) - max(begin, a)) for a, b in spans)
 
 
+def steady_load(folder, rate, seconds):
+    """[(begin, seconds taken)] of small syncs, while a file is written at `rate` MB/s."""
+    piece, size, samples, over = 256 << 10, 1 << 30, [], threading.Event()
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        small = os.open(place + "/small", os.O_RDWR | os.O_CREAT)
+        os.write(small, bytes(1 << 20))
+        os.fsync(small)
+
+        def sync():
+            while not over.wait(PERIOD):
+                begun = time.monotonic()
+                os.pwrite(small, b"x" * 4096, len(samples) % 256 * 4096)
+                os.fdatasync(small)
+                samples.append((begun, time.monotonic() - begun))
+        syncer = threading.Thread(target=sync)
+        large = os.open(place + "/large", os.O_RDWR | os.O_CREAT | os.O_DIRECT)
+        os.posix_fallocate(large, 0, size)
+        room = mmap.mmap(-1, piece)                      # O_DIRECT wants whole pages
+        syncer.start()
+        begun, done = time.monotonic(), 0
+        while time.monotonic() < begun + seconds:
+            os.pwritev(large, [room], done % size)
+            done += piece
+            time.sleep(max(0, begun + done / (rate * 1e6) - time.monotonic()))
+        over.set()
+        syncer.join()
+        os.close(large)
+        os.close(small)
+    return samples
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--rate", type=float, default=100, help="MB/s")
+    p.add_argument("--seconds", type=float, default=60)
+    p.add_argument("folder", nargs="?", default=tempfile.gettempdir())
+    options = p.parse_args()
+    still = Standstill(options.folder)
+    samples = steady_load(options.folder, options.rate, options.seconds)
+    still.stop()
+    still.show()
+    times = sorted(took for _, took in samples)
+    print("%d small syncs beside %g MB/s: p50 %.2f  p99 %.2f  longest %.1f ms" %
+          (len(times), options.rate, times[len(times) // 2] * 1e3, times[len(times) * 99 // 100] * 1e3, times[-1] * 1e3))
+    for at, took in samples:
+        if took > DISK_LATE:
+            print("    %.1f ms, %.1f of them while the machine stood still" % (took * 1e3, within(still.all, at, at + took) * 1e3))
+
+
 if __name__ == "__main__":
-    watch(int(sys.argv[1]))
+    if len(sys.argv) == 3 and sys.argv[1] in ("cpu", "disk"):
+        print(json.dumps({"cpu": watch_cpu, "disk": watch_disk}[sys.argv[1]](sys.argv[2])), flush=True)
+    else:
+        main()
