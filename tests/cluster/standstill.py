@@ -1,10 +1,10 @@
 """When this machine itself stood still, so that whatever is measured paused with it. A virtual machine is paused by its host (others want the
 processors, or its share of them for this tenth of a second is used up), and its disk is one of many on a disk of the host's.
 
-Processors: for each, one process sleeps for a millisecond at a time at the highest real-time priority: no other program comes before it, so
+Processors: for each, one process sleeps for a few milliseconds at a time at the highest real-time priority: no other program comes before it, so
 that when it wakes up late its processor was not running, or was held by the kernel for as long. `stolen_ms` is what the kernel itself knows of
 that (/proc/stat), in steps of 10 ms.
-Disk: one process reads each millisecond what the kernel counts (/sys/dev/block/*/stat). A disk with much to do completes requests all the
+Disk: one process reads every few milliseconds what the kernel counts (/sys/dev/block/*/stat). A disk with much to do completes requests all the
 time; one that has some and completes none, whoever asked, stands still.
 
     standstill.py [--rate MB] [--seconds N] [FOLDER]
@@ -14,25 +14,26 @@ syncs a small one beside it.
 """
 import argparse, json, mmap, os, select, subprocess, sys, tempfile, threading, time
 
-PERIOD = 0.001
-CPU_LATE = 0.004                # seconds; below it is the timers' own spread
+CPU_PERIOD = 0.003              # seconds; oftener, and the watching itself is felt
+CPU_LATE = 0.004                # below it is the timers' own spread
+DISK_PERIOD = 0.005
 DISK_LATE = 0.02                # a hundred times what a request takes
 
 
-def every_millisecond():
+def every(period):
     """Yields the time until whoever started this process closes its stdin."""
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(os.sched_get_priority_max(os.SCHED_FIFO)))
     print("ready", flush=True)
-    while not select.select([0], [], [], PERIOD)[0]:
+    while not select.select([0], [], [], period)[0]:
         yield time.monotonic()
 
 
 def watch_cpu(cpu):
     os.sched_setaffinity(0, {int(cpu)})
     spans, last = [], time.monotonic()
-    for at in every_millisecond():
-        if at - last > PERIOD + CPU_LATE:
-            spans.append((last + PERIOD, at))
+    for at in every(CPU_PERIOD):
+        if at - last > CPU_PERIOD + CPU_LATE:
+            spans.append((last + CPU_PERIOD, at))
         last = at
     return spans
 
@@ -40,7 +41,7 @@ def watch_cpu(cpu):
 def watch_disk(device):
     spans, done, since = [], None, None     # since: when it had requests and had completed so many
     with open("/sys/dev/block/%s/stat" % device, "rb", buffering=0) as f:
-        for at in every_millisecond():
+        for at in every(DISK_PERIOD):
             n = [int(word) for word in os.pread(f.fileno(), 512, 0).split()]
             now_done, under_way = (n[0], n[4], *n[11:12], *n[15:16]), n[8]
             if now_done != done or not under_way:
@@ -115,7 +116,7 @@ def steady_load(folder, rate, seconds):
         os.fsync(small)
 
         def sync():
-            while not over.wait(PERIOD):
+            while not over.wait(0.001):
                 begun = time.monotonic()
                 os.pwrite(small, b"x" * 4096, len(samples) % 256 * 4096)
                 os.fdatasync(small)

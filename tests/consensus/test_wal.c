@@ -136,6 +136,25 @@ Test(wal, batches_have_their_sectors_to_themselves) {
     for (int i = 0; i < 5; i++) cr_assert(places[i].offset % 512 == 0 && places[i].size % 512 == 0);
 }
 
+/* One that is written in part has to be read first, when the page cache has dropped it. */
+Test(wal, a_page_is_written_to_its_end) {
+    cr_assert_eq(open_after(0), CO_OK);
+    uint64_t written[8];
+    for (int i = 0; i < 8; i++) {
+        uint64_t before = fake_disk_stats(fake)->written_bytes;
+        cr_assert_eq(put(1, (uint32_t)(i * 300)), CO_OK);
+        written[i] = fake_disk_stats(fake)->written_bytes - before;
+    }
+    struct place places[8];
+    cr_assert_eq(batch_places(fake, "log-0000000000000001", places, 8), 8);
+    for (int i = 0; i < 8; i++) {
+        cr_assert_eq((places[i].offset + written[i]) % 4096, 0);
+        cr_assert_lt(written[i] - places[i].size, 4096);
+    }
+    cr_assert_eq(open_after(0), CO_OK);
+    cr_assert(model_recovered(model, 0, &recovered));
+}
+
 Test(wal, truncation_within_a_group_keeps_its_order) {
     cr_assert_eq(open_after(0), CO_OK);
     cr_assert_eq(put(10, 50), CO_OK);
