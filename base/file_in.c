@@ -19,13 +19,18 @@ int file_in(int fd, uint64_t offset, void *data, size_t size, size_t *got) {
         if (n < 0) return co_from_errno(errno);
         if (n == 0) break;
         *got += (size_t)n;
-        if (want >= MUCH) posix_fadvise(fd, (off_t)(offset + *got), PIECE, POSIX_FADV_WILLNEED); /* advice only: whether it is taken is no matter */
     }
     return CO_OK;
 }
 
+int file_in_order(int fd, uint64_t offset, void *data, size_t size, size_t *got) {
+    int rv = file_in(fd, offset, data, size, got);
+    if (*got >= MUCH) posix_fadvise(fd, (off_t)(offset + *got), PIECE, POSIX_FADV_WILLNEED); /* advice only: whether it is taken is no matter */
+    return rv;
+}
+
 int file_in_all(int fd, uint64_t offset, void *data, size_t size) {
     size_t got;
-    int rv = file_in(fd, offset, data, size, &got);
+    int rv = file_in_order(fd, offset, data, size, &got);
     return rv == CO_OK && got < size ? CO_IO : rv;
 }

@@ -68,7 +68,7 @@ static int posix_size(struct disk *disk, disk_file file, uint64_t *size) {
 static int posix_read(struct disk *disk, disk_file file, uint64_t offset, void *data, size_t size,
                       size_t *got) {
     (void)disk;
-    return file_in(file, offset, data, size, got);
+    return file_in_order(file, offset, data, size, got);
 }
 
 static int posix_write(struct disk *disk, disk_file file, uint64_t offset, const void *data, size_t size) {

@@ -7,7 +7,7 @@
 
 #define BATCH_BYTES (4u << 20) /* a batch that would grow beyond this is written, the group goes on in the next */
 #define BUFFER_BYTES (8u << 20) /* a larger buffer is not kept */
-#define PAGE_BYTES 4096u        /* of the page cache; of a file system's blocks at most */
+#define PAGE_BYTES 4096u        /* of the page cache and of file systems' blocks, mostly */
 
 /* The batch that is being put together, and what it will change once durable. */
 struct group {

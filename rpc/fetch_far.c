@@ -29,7 +29,6 @@ struct fetch_far {
     uint64_t leader;                /* who has it; 0: waits for one */
     uint64_t again_ms, answer_by_ms;
     struct buffer pieces;
-    bool behind_others; /* the leader answers, but has too much on its way here already */
     int error;
     struct rpc_fetched fetched;
     size_t request_size;
@@ -48,7 +47,7 @@ struct fetch_fars {
     struct fetch_far *buckets[BUCKETS];
     uint64_t last_number;
     size_t held; /* bytes of pieces */
-    uint64_t heard_ms, heard_from; /* the last of them came */
+    uint64_t heard_ms, heard_from; /* the last of them came, or the leader said that too much is on its way here already */
 };
 
 static struct metric under_way = {.name = "coord_rpc_fetches_far", .type = METRIC_GAUGE,
@@ -197,22 +196,21 @@ static void ask(struct fetch_far *far, uint64_t leader, uint64_t now_ms) {
     *at = far;
 }
 
-static bool others_are_answered(const struct fetch_far *far, uint64_t leader, uint64_t now_ms) {
-    const struct fetch_fars *fars = far->fars;
-    return fars->heard_from == leader && now_ms < fars->heard_ms + RPC_LEADER_WAIT_MS && now_ms < far->most_ms;
+static bool others_are_answered(const struct fetch_fars *fars, uint64_t leader, uint64_t now_ms) {
+    return fars->heard_from == leader && now_ms < fars->heard_ms + RPC_LEADER_WAIT_MS;
 }
+
+static void heard(struct fetch_fars *fars, uint64_t leader) { fars->heard_ms = clock_mono_ms(), fars->heard_from = leader; }
 
 /* One whose answer is arriving stays where it is, and so does one whose turn has not come while others' are. */
 static void step(struct fetch_far *far, uint64_t leader, bool here, uint64_t now_ms) {
     bool stays = !leader || leader == far->leader || far->pieces.size > 0;
+    bool others = leader && others_are_answered(far->fars, leader, now_ms);
     if (far->leader && stays && now_ms < far->answer_by_ms) return;
-    if (far->leader && stays && far->pieces.size == 0 && others_are_answered(far, leader, now_ms)) {
-        far->behind_others = true;
-        return;
-    }
+    if (far->leader && stays && far->pieces.size == 0 && others && now_ms < far->most_ms) return;
     take_from(far, true);
     if (here) give_back(far, CO_AGAIN); /* this one leads now: it has everything */
-    else if (now_ms >= far->last_ms) give_back(far, !leader ? CO_NOLEADER : far->behind_others ? CO_BUSY : CO_DISKFULL);
+    else if (now_ms >= far->last_ms) give_back(far, !leader ? CO_NOLEADER : others ? CO_BUSY : CO_DISKFULL);
     else if (leader && now_ms >= far->again_ms) ask(far, leader, now_ms);
 }
 
@@ -275,7 +273,7 @@ static void take_piece(struct fetch_far *far, const Pb__PeerFetched *answer) {
     if (fars->held + size > FETCH_FAR_HELD_MOST) { finish(far, CO_BUSY, true); return; }
     buffer_append(&far->pieces, answer->records.data, size);
     fars->held += size;
-    fars->heard_ms = clock_mono_ms(), fars->heard_from = far->leader;
+    heard(fars, far->leader);
     far->answer_by_ms = fars->heard_ms + RPC_LEADER_WAIT_MS;
     if (answer->more) return;
     struct buffer pieces = far->pieces;
@@ -299,11 +297,12 @@ static void take_answer(struct fetch_far *far, const Pb__PeerFetched *answer) {
         take_piece(far, answer);
     } else if (another_may(answer->outcome)) {
         uint64_t now_ms = clock_mono_ms();
+        uint64_t last_ms = now_ms + RPC_LEADER_WAIT_MS < far->most_ms ? now_ms + RPC_LEADER_WAIT_MS : far->most_ms;
+        bool behind_others = answer->outcome == CO_AGAIN;
+        if (behind_others) heard(far->fars, far->leader);
+        if (behind_others && far->last_ms < last_ms) far->last_ms = last_ms;
         take_from(far, false);
         far->again_ms = now_ms + AGAIN_MS;
-        far->behind_others = answer->outcome == CO_AGAIN;
-        uint64_t last_ms = now_ms + RPC_LEADER_WAIT_MS < far->most_ms ? now_ms + RPC_LEADER_WAIT_MS : far->most_ms;
-        if (far->behind_others && far->last_ms < last_ms) far->last_ms = last_ms;
     } else {
         finish(far, answer->outcome < CO_ERROR_COUNT ? (int)answer->outcome : CO_IO, false);
     }

@@ -5,7 +5,7 @@
  *                                                    ^---it goes, or cannot answer---'
  *
  * So for RPC_LEADER_WAIT_MS (those that wait for a change: as long as they wait, if that is longer), then CO_DISKFULL, or CO_NOLEADER where none is
- * known; while the leader's answers to others are arriving, one waits for its turn, FETCH_FAR_TURN_MS at most, then CO_BUSY. A fetch that ends
+ * known; while the leader's answers to others are arriving, one waits for its turn, FETCH_FAR_TURN_MS from its beginning at most; it ends with CO_BUSY then. A fetch that ends
  * before takes nothing with it: what is under way here is its own, and the leader is told.
  *
  * Loop thread, but for what fetch_internal.h says. */

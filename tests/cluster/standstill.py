@@ -39,16 +39,24 @@ def watch_cpu(cpu):
 
 
 def watch_disk(device):
-    spans, done, since = [], None, None     # since: when it had requests and had completed so many
+    """Looks of this process that are far apart (it was its processor that stood still) say nothing of the disk."""
+    spans, last, done, since = [], None, None, None     # since: the first look with requests under way and so many completed
+
+    def over():
+        if since is not None and last - since > DISK_LATE:
+            spans.append((since, last))
     with open("/sys/dev/block/%s/stat" % device, "rb", buffering=0) as f:
         for at in every(DISK_PERIOD):
             n = [int(word) for word in os.pread(f.fileno(), 512, 0).split()]
             now_done, under_way = (n[0], n[4], *n[11:12], *n[15:16]), n[8]
-            if now_done != done or not under_way:
-                if since is not None and at - since > DISK_LATE:
-                    spans.append((since, at))
-                since = at if under_way else None
-            done = now_done
+            late = last is not None and at - last > DISK_PERIOD + CPU_LATE
+            if now_done != done or not under_way or late:
+                over()
+                since = None
+            if since is None and under_way:
+                since = at
+            last, done = at, now_done
+    over()
     return spans
 
 
@@ -96,7 +104,9 @@ class Standstill:
         self.all = union(self.cpu, self.disk)
 
     def show(self):
-        for name, spans in (("processors", self.cpu), ("disk", self.disk)):
+        if not self.disk_watchers:
+            print("the machine's disk is not watched: the kernel counts nothing for that folder")
+        for name, spans in [("processors", self.cpu)] + [("disk", self.disk)] * bool(self.disk_watchers):
             print("the machine's %s stood still %d times, %.0f ms in all, %.1f ms at the longest" %
                   (name, len(spans), sum(b - a for a, b in spans) * 1e3, max([b - a for a, b in spans], default=0) * 1e3), flush=True)
         print("stolen from its processors: %d ms" % self.stolen_ms)
@@ -126,13 +136,15 @@ def steady_load(folder, rate, seconds):
         os.posix_fallocate(large, 0, size)
         room = mmap.mmap(-1, piece)                      # O_DIRECT wants whole pages
         syncer.start()
-        begun, done = time.monotonic(), 0
-        while time.monotonic() < begun + seconds:
-            os.pwritev(large, [room], done % size)
-            done += piece
-            time.sleep(max(0, begun + done / (rate * 1e6) - time.monotonic()))
-        over.set()
-        syncer.join()
+        try:
+            begun, done = time.monotonic(), 0
+            while time.monotonic() < begun + seconds:
+                os.pwritev(large, [room], done % size)
+                done += piece
+                time.sleep(max(0, begun + done / (rate * 1e6) - time.monotonic()))
+        finally:
+            over.set()
+            syncer.join()
         os.close(large)
         os.close(small)
     return samples

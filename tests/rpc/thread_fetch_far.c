@@ -250,7 +250,7 @@ int main(void) {
     waits();
     waited_here_before();
     large_ones("large/", 8, 12);
-    large_ones("huge/", 80, 10); /* more than the leader holds for one that asks (AGENTS_HELD_MAX): some are asked for again */
+    large_ones("huge/", 80, 10); /* more than the leader holds for one that asks (AGENTS_HELD_MAX): where they come quicker than they leave, some are asked for again */
     too_many();
     cancelled_at_any_moment();
     nobody_can_answer();
