@@ -42,11 +42,9 @@ void store_close(struct store *store);
 
 /* Looks at a store that nobody has open, and changes nothing on disk. *there: there is a data file; else (and with a folder of NULL) there is
  * nothing to read, and only store_copy_check works. *trusted: would store_open trust it? CO_BUSY; CO_CORRUPT, CO_UNSUPPORTED (a table of a
- * newer version), CO_IO with a fault naming the file. Of a damaged page LMDB may make a signal: look from a process of its own.
+ * newer version), CO_IO with a fault naming the file and, where it can be told, the offset: all of it is read first, as store_examine does.
  * To be ended with store_close, which writes nothing then. */
 int store_look(const struct store_config *config, struct store **out, bool *there, bool *trusted, struct fault *fault);
-/* Walks all that is there: order, number and sum of the records. CO_CORRUPT, naming the file and, where it can be told, the offset. */
-int store_look_all(struct store *store, uint64_t *records, uint64_t *sum, struct fault *fault);
 
 /* Reads. A reader belongs to one thread and is renewed per read (0.01 us); never hold one over a wait. */
 struct store_reader;
@@ -112,6 +110,7 @@ uint64_t store_scrub(struct store_txn *txn);                    /* recomputes th
  * store, and do the records have the sum that was kept with them? Any thread. `stop` (may be NULL) is asked now and then.
  * CO_OK; CO_CORRUPT: `fault` says what is wrong where; CO_AGAIN: stopped, or too many commits went by; CO_IO. */
 struct store_scrubbed { uint64_t kept, found, records, pages; };
+const struct store_scrubbed *store_looked(const struct store *store);  /* what store_look found; lives as long */
 int store_examine(struct store *store, bool (*stop)(void *data), void *data, struct store_scrubbed *out, struct fault *fault);
 /* Has a transaction met damage since the file was opened or replaced? Any thread. */
 bool store_damaged(struct store *store);

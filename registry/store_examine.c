@@ -53,7 +53,7 @@ struct exam {
 };
 
 static int wrong(struct exam *exam, uint64_t page, const char *what) {
-    return fault_set(exam->fault, CO_CORRUPT, "page %" PRIu64 ": %s", page, what);
+    return fault_set(exam->fault, CO_CORRUPT, "page %" PRIu64 " at offset %" PRIu64 ": %s", page, page * exam->page_bytes, what);
 }
 
 static int read_at(struct exam *exam, uint64_t page, char *to, size_t size) {
@@ -150,7 +150,7 @@ static int take_leaf(struct exam *exam, struct tree *tree, uint64_t page, const 
         if (table >= 0) return examine_tree(exam, table, value.data);
         if (get_le64(value.data + 40) == NO_PAGE)
             return CO_OK; /* a newer version was here, and left nothing in it */
-        return fault_set(exam->fault, CO_UNSUPPORTED, "page %" PRIu64 ": a table of a newer version", page);
+        return fault_set(exam->fault, CO_UNSUPPORTED, "a table \"%.*s\" of a newer version", (int)key.size, key.data);
     }
     if (flags & NODE_BIG) error = read_big(exam, get_le64(value.data), size, &value);
     return error ? error : take_record(exam, tree, page, key, value);

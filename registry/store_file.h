@@ -122,6 +122,7 @@ struct store {
     struct store_config config; /* with a copy of the tables */
     int lock_fd;
     bool looking;            /* store_look */
+    struct store_scrubbed looked;
     struct store_file *file; /* changed behind the closed gate only */
     struct store_txn write;
     bool write_open;

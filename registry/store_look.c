@@ -1,5 +1,5 @@
-/* A store that nobody has open, looked at without changing anything: LMDB read-only and without its lock
- * file. */
+/* A store that nobody has open, looked at without changing anything: read to its end without LMDB first, then opened by LMDB
+ * read-only and without its lock file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -77,6 +77,14 @@ static int tables_look(struct store_file *file, const struct store_config *confi
     return error;
 }
 
+/* Of pages that make no sense LMDB makes signals, or walks them for ever. */
+static int file_examine(struct store *store, struct store_file *file, struct fault *fault) {
+    struct fault found = {0};
+    int error = store_examine_file(file->fd, &store->config, 0, NULL, NULL, &store->looked, &found);
+    if (!error) return CO_OK;
+    return fault_set(fault, error, "store: %s: %s%s", file->path, error == CO_CORRUPT ? "damaged: " : "", found.text);
+}
+
 static int file_look(struct store *store, const char *path, uint64_t size, struct fault *fault) {
     struct store_file *file = mem_zalloc(sizeof *file);
     file->path = mem_strdup(path);
@@ -89,6 +97,7 @@ static int file_look(struct store *store, const char *path, uint64_t size, struc
         error =
             store_file_fault(fault, path, rc == ENOENT ? MDB_INVALID : rc); /* too short for its meta pages */
     if (!error) error = store_file_whole(file, size, fault);
+    if (!error) error = file_examine(store, file, fault);
     if (!error) error = tables_look(file, &store->config, fault);
     if (error)
         store_file_discard(file, false);
@@ -131,67 +140,4 @@ int store_look(const struct store_config *config, struct store **out, bool *ther
     return CO_OK;
 }
 
-/* -- walking ------------------------------------------------------------------------------------------ */
-
-struct walk {
-    struct store_txn *txn;
-    const char *map;
-    uint64_t records, sum;
-    struct fault *fault;
-};
-
-static int damaged(struct walk *walk, const MDB_val *at, const char *what) {
-    const char *path = walk->txn->file->path;
-    if (!at) return fault_set(walk->fault, CO_CORRUPT, "store: %s: damaged: %s", path, what);
-    return fault_set(walk->fault, CO_CORRUPT, "store: %s: damaged at offset %" PRIu64 ": %s", path,
-                     (uint64_t)((const char *)at->mv_data - walk->map), what);
-}
-
-static int walk_table(struct walk *walk, uint8_t table) {
-    struct store_txn *txn = walk->txn;
-    MDB_dbi dbi = txn->file->tables[table];
-    MDB_stat stat;
-    MDB_cursor *cursor;
-    MDB_val key, value, last = {0};
-    if (mdb_stat(txn->mdb, dbi, &stat) != 0 || mdb_cursor_open(txn->mdb, dbi, &cursor) != 0)
-        return damaged(walk, NULL, "a table cannot be opened");
-    uint64_t count = 0;
-    int error = CO_OK, rc;
-    for (rc = mdb_cursor_get(cursor, &key, &value, MDB_FIRST); rc == 0 && !error;
-         rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) {
-        if (++count > stat.ms_entries)
-            error = damaged(walk, &key, "a table has more records than it says");
-        else if (last.mv_data && slice_compare(slice_make(last.mv_data, last.mv_size),
-                                               slice_make(key.mv_data, key.mv_size)) >= 0)
-            error = damaged(walk, &key, "its records are not in order");
-        last = key;
-        if (error || (table == STORE_TABLE_META && *(const char *)key.mv_data != STORE_META_BYTE) ||
-            store_is_sum(table, &key))
-            continue;
-        walk->sum += store_record_hash(table, &key, &value);
-        walk->records++;
-    }
-    mdb_cursor_close(cursor);
-    if (error) return error;
-    if (rc != MDB_NOTFOUND) return damaged(walk, last.mv_data ? &last : NULL, mdb_strerror(rc));
-    return count == stat.ms_entries ? CO_OK : damaged(walk, NULL, "a table has fewer records than it says");
-}
-
-int store_look_all(struct store *store, uint64_t *records, uint64_t *sum, struct fault *fault) {
-    struct store_reader *reader = store_reader_new(store);
-    struct walk walk = {.txn = store_read(reader), .fault = fault};
-    MDB_envinfo info;
-    mdb_env_info(store->file->env, &info);
-    walk.map = info.me_mapaddr;
-    int error = CO_OK;
-    for (unsigned i = 0; i < STORE_TABLES_MAX && !error; i++) {
-        if (store->file->known[i]) error = walk_table(&walk, (uint8_t)i);
-    }
-    if (!error && walk.sum != store_sum(walk.txn))
-        error = damaged(&walk, NULL, "the records do not have the sum that was kept with them");
-    *records = walk.records;
-    *sum = walk.sum;
-    store_read_done(reader);
-    store_reader_free(reader);
-    return error;
-}
+const struct store_scrubbed *store_looked(const struct store *store) { return &store->looked; }

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,12 +22,14 @@ static void look(const struct verify_config *config, struct verify_store *out) {
         return;
     out->applied = machine_applied(machine);
     out->term = machine_applied_term(machine);
-    (void)store_look_all(machine_store(machine), &out->records, &out->sum, &out->fault);
+    const struct store_scrubbed *found = store_looked(machine_store(machine));
+    out->records = found->records, out->sum = found->found;
     machine_close(machine);
 }
 
 /* Never returns. What LMDB has to say of damage is not for people. */
 static _Noreturn void child(const struct verify_config *config, struct verify_store *out) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* whoever asked has gone */
     struct rlimit none = {0};
     setrlimit(RLIMIT_CORE, &none);
     static const int ends[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL}; /* expected here: nobody else is to report them */

@@ -1,5 +1,5 @@
-/* For rpc/verify.c: the store, read to its end in a process of its own, because damaged pages can end the one
- * that reads them. */
+/* For rpc/verify.c: the store, read to its end in a process of its own, because a disk that cannot be read ends the one that reads it
+ * through a map. */
 #ifndef COORD_RPC_VERIFY_STORE_H
 #define COORD_RPC_VERIFY_STORE_H
 

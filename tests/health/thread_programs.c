@@ -283,6 +283,14 @@ static void what_never_ends_is_killed(void) {
     gone("yes 7306");
 }
 
+static void until_running(const char *mark) {
+    uint64_t end = clock_mono_ms() + 20000;
+    while (!is_running(mark)) {
+        CHECK(clock_mono_ms() < end);
+        usleep(2000);
+    }
+}
+
 /* Its result counts as soon as it has ended, whoever still holds its output; what is left of its group goes. */
 static void children_are_left_behind(void) {
     static const struct {
@@ -301,21 +309,15 @@ static void children_are_left_behind(void) {
         gone(rows[i].mark);
     }
     /* One in a session of its own holds the pipe: it is not ours any more, and blocks nothing. */
-    struct outcome outcome =
-        run_shell("setsid sh -c 'echo $$; exec sleep 7405' & sleep 0.1; echo done", 60000, 4096);
+    struct outcome outcome = run_shell("said=$(mktemp); setsid sh -c \"echo \\$\\$; echo >$said; exec sleep 7405\" &"
+                                       " until [ -s $said ]; do sleep 0.01; done; rm $said; echo done",
+                                       60000, 4096);
     int pid = atoi(outcome.output);
     CHECK(outcome.status == PB__STATUS__PASSING && strstr(outcome.output, "done\n") && pid > 1);
-    CHECK(outcome.after_ms < 30000 && is_running("sleep 7405"));
+    CHECK(outcome.after_ms < 30000);
+    until_running("sleep 7405");
     CHECK(kill(pid, SIGKILL) == 0);
     gone("sleep 7405");
-}
-
-static void until_running(const char *mark) {
-    uint64_t end = clock_mono_ms() + 20000;
-    while (!is_running(mark)) {
-        CHECK(clock_mono_ms() < end);
-        usleep(2000);
-    }
 }
 
 static unsigned running(const struct scene *scene) {
