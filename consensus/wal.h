@@ -78,7 +78,8 @@ int wal_append(struct wal *wal, const struct wal_batch *batches, size_t count, s
 void wal_set_format(struct wal *wal, unsigned format);
 /* Empties the log so that it continues after `index` (an installed snapshot), keeping hard state. Durable on return. */
 int wal_reset(struct wal *wal, uint64_t index, struct fault *fault);
-/* Deletes whole segments that hold only entries <= index (all are in a snapshot). */
+/* Deletes the first of the segments that hold only entries <= index (all are in a snapshot), with one sync of the folder. CO_AGAIN: there are
+ * more; call again, when appends had their turn. */
 int wal_drop(struct wal *wal, uint64_t index);
 /* Background: makes the next segment ready when the current one is more than half full. Cheap when there is nothing to
  * do. One call writes and syncs at most 256 KiB: CO_AGAIN means call again, when there is time. By the log writer while it has

@@ -241,5 +241,6 @@ int wal_drop(struct wal *wal, uint64_t index) {
     pthread_mutex_lock(&wal->lock);
     size_t count = wal_droppable(wal, index);
     pthread_mutex_unlock(&wal->lock);
-    return wal_drop_segments(wal, count);
+    int rv = wal_drop_segments(wal, count > 0);
+    return rv == CO_OK && count > 1 ? CO_AGAIN : rv;
 }

@@ -144,7 +144,10 @@ static int do_reset(struct life *life) {
 static int do_drop(struct life *life) {
     if (life->model->last > life->snapshot)
         life->snapshot = rng_between(&life->rng, life->snapshot, life->model->last);
-    return wal_drop(life->wal, life->snapshot);
+    int rv;
+    do rv = wal_drop(life->wal, life->snapshot);
+    while (rv == CO_AGAIN);
+    return rv;
 }
 
 static int do_something(struct life *life) {

@@ -377,7 +377,7 @@ static void copy_commit(struct server *server) {
     struct raft_event event = {.type = RAFT_SNAPSHOT_TAKEN, .u.snapshot.meta = meta};
     server_step(server, &event);
     uint64_t keep = server->sim->keep_entries;
-    if (meta.index > keep) wal_drop(server->wal, meta.index - keep);
+    while (meta.index > keep && wal_drop(server->wal, meta.index - keep) == CO_AGAIN) continue;
     storage_died(server);
 }
 
