@@ -92,20 +92,20 @@ static void store_chunk(struct node *node, const struct raft_chunk_write *chunk)
 }
 
 /* What is done while there is nothing else to do, and between groups: a slice of it, a sync. False: nothing is left. */
-static bool background(struct node *node, uint64_t *drop_index) {
-    if (*drop_index == 0) return wal_prepare(node->wal) == CO_AGAIN; /* one that cannot be prepared is made when it is needed, or refused then */
-    int rv = wal_drop(node->wal, *drop_index);
+static bool background(struct node *node) {
+    if (node->drop_index == 0) return wal_prepare(node->wal) == CO_AGAIN; /* one that cannot be prepared is made when it is needed, or refused then */
+    int rv = wal_drop(node->wal, node->drop_index);
     if (rv != CO_OK && rv != CO_AGAIN) log_warn("raft", "old log segments could not be removed");
-    if (rv != CO_AGAIN) *drop_index = 0;
+    if (rv != CO_AGAIN) node->drop_index = 0;
     return true;
 }
 
-static bool do_job(struct node *node, struct write_job *job, uint64_t *drop_index) {
+static bool do_job(struct node *node, struct write_job *job) {
     switch (job->type) {
         case WRITE_PERSIST: return install(node, &job->persist);
         case WRITE_CHUNK: store_chunk(node, &job->chunk); break;
         case WRITE_DROP:
-            if (job->drop_index > *drop_index) *drop_index = job->drop_index;
+            if (job->drop_index > node->drop_index) node->drop_index = job->drop_index;
             break;
     }
     return true;
@@ -121,7 +121,7 @@ void node_writer_main(void *arg) {
     /* What came after something that failed, before the loop heard of it, would stand on what is not there. It is let go; the log is
      * opened again as after a crash, and this thread begins anew. */
     bool well = true;
-    uint64_t drop_index = 0; /* what the log needs no longer */
+    while (node->drop_index && background(node)) {} /* it may be the room that was missing */
     struct job *list;
     while ((list = jobs_take_all(&node->write_jobs)) != NULL) {
         while (list) {
@@ -139,11 +139,11 @@ void node_writer_main(void *arg) {
             if (list && !groups(CONTAINER_OF(list, struct write_job, job))) {
                 struct write_job *job = CONTAINER_OF(list, struct write_job, job);
                 list = list->next;
-                if (well) well = do_job(node, job, &drop_index);
+                if (well) well = do_job(node, job);
                 write_job_free(job);
             }
         }
-        while (well && background(node, &drop_index) && !jobs_waiting(&node->write_jobs)) {}
+        while (well && background(node) && !jobs_waiting(&node->write_jobs)) {}
     }
     if (node->receiving) snapshot_abort(node->receiving, true);
 }
