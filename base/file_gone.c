@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/background.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -81,7 +82,7 @@ static void put_back(struct gone *gone) {
 
 static void *gone_main(void *arg) {
     (void)arg;
-    pthread_setname_np(pthread_self(), "file-gone");
+    background_thread("file-gone");
     for (struct gone *gone; (gone = next_one());) {
         if (shrink(gone)) {
             put_back(gone);

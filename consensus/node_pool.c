@@ -3,6 +3,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/background.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
@@ -95,6 +96,7 @@ struct copier { struct node *node; int fd, result; uint64_t index, term; };
 
 static void copy_main(void *arg) {
     struct copier *copier = arg;
+    background_thread("snapshot");
     copier->result = copier->node->callbacks.snapshot_copy(copier->node->callbacks.data, copier->fd, &copier->index, &copier->term);
     close(copier->fd);
 }

@@ -2,10 +2,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/background.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
@@ -17,7 +17,6 @@
 #define HEARD_MS      10000 /* and count for so long */
 #define OPEN_MS       10000 /* values differ, and who would decide it stays silent: writes stop */
 #define SCRUB_MOST_MS 5000  /* a scrub holds a read transaction; and as much more for each GiB */
-#define SCRUB_NICE    10
 #define STUCK_MS      4000 /* a batch that takes so long is reason for a look; twice as long, for the next */
 
 static struct metric fenced_metric = {.name = "coord_fenced",
@@ -170,8 +169,7 @@ static void wait_for(struct audit *audit, uint64_t at_ms) {
 /* Servers that began together do not scrub together. */
 static void *audit_main(void *arg) {
     struct audit *audit = arg;
-    pthread_setname_np(pthread_self(), "audit");
-    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), SCRUB_NICE);
+    background_thread("audit");
     uint64_t scrub_ms =
         next_scrub(audit, audit->scrub_interval_ms / 2 + random_u64() % (audit->scrub_interval_ms / 2 + 1));
     while (!atomic_load(&audit->quit)) {

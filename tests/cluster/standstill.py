@@ -4,8 +4,8 @@ processors, or its share of them for this tenth of a second is used up), and its
 Processors: for each, one process sleeps for a few milliseconds at a time at the highest real-time priority: no other program comes before it, so
 that when it wakes up late its processor was not running, or was held by the kernel for as long. `stolen_ms` is what the kernel itself knows of
 that (/proc/stat), in steps of 10 ms.
-Disk: one process reads every few milliseconds what the kernel counts (/sys/dev/block/*/stat). A disk with much to do completes requests all the
-time; one that has some and completes none, whoever asked, stands still.
+Disk: one process reads every few milliseconds what the kernel counts (/sys/dev/block/*/stat, of Linux 5.5 and later). A disk with much to do
+completes requests all the time; one that has some and completes none, whoever asked, stands still.
 
     standstill.py [--rate MB] [--seconds N] [FOLDER]
 
@@ -15,7 +15,7 @@ syncs a small one beside it.
 import argparse, json, mmap, os, select, subprocess, sys, tempfile, threading, time
 
 CPU_PERIOD = 0.003              # seconds; oftener, and the watching itself is felt
-CPU_LATE = 0.004                # below it is the timers' own spread
+CPU_LATE = 0.001                # ten times the timers' own spread
 DISK_PERIOD = 0.005
 DISK_LATE = 0.02                # a hundred times what a request takes
 
@@ -38,26 +38,32 @@ def watch_cpu(cpu):
     return spans
 
 
-def watch_disk(device):
-    """Looks of this process that are far apart (it was its processor that stood still) say nothing of the disk."""
-    spans, last, done, since = [], None, None, None     # since: the first look with requests under way and so many completed
+def standing(looks):
+    """[(begin, end)] of a disk that had something to do and completed nothing. `looks`: (time, what the kernel counts), in order. Counts that have
+    not changed between two looks mean so however far apart these are. A flush is not among the requests under way: that there was one, and for
+    how long, is counted when it ends."""
+    spans, first = [], 0
+    for i in range(1, len(looks)):
+        at, n = looks[i]
+        _, was = looks[i - 1]
+        if (n[0], n[4], n[11], n[15]) == (was[0], was[4], was[11], was[15]):
+            continue
+        same = [when for when, counts in looks[first:i] if counts[8]]                   # with requests under way
+        begin = same[0] if same else at
+        if n[15] > was[15]:
+            begin = min(begin, max(looks[first][0], at - (n[16] - was[16]) / (n[15] - was[15]) / 1e3))
+        if at - DISK_PERIOD - begin > DISK_LATE:
+            spans.append((begin, at))
+        first = i
+    return spans
 
-    def over():
-        if since is not None and last - since > DISK_LATE:
-            spans.append((since, last))
+
+def watch_disk(device):
+    looks = []
     with open("/sys/dev/block/%s/stat" % device, "rb", buffering=0) as f:
         for at in every(DISK_PERIOD):
-            n = [int(word) for word in os.pread(f.fileno(), 512, 0).split()]
-            now_done, under_way = (n[0], n[4], *n[11:12], *n[15:16]), n[8]
-            late = last is not None and at - last > DISK_PERIOD + CPU_LATE
-            if now_done != done or not under_way or late:
-                over()
-                since = None
-            if since is None and under_way:
-                since = at
-            last, done = at, now_done
-    over()
-    return spans
+            looks.append((at, [int(word) for word in os.pread(f.fileno(), 512, 0).split()]))
+    return standing(looks)
 
 
 def device_of(folder):
