@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -19,11 +20,12 @@
 #define STEP_BYTES   ((off_t)2 << 20)
 #define REST_NS      10000000u
 #define REST_NS_MOST 200000000u
+#define LOOK_NS      50000000u /* at one that is still read */
 
 struct gone {
     struct gone *next;
     int fd;
-    off_t size;
+    off_t size; /* what is left of it; -1: as much as it has by then */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -44,13 +46,28 @@ static void rest(uint64_t ns) {
     nanosleep(&(struct timespec){0, (long)(ns < REST_NS_MOST ? ns : REST_NS_MOST)}, NULL);
 }
 
+/* Without the hole behind it: a store's file is mapped far larger than it is. */
+static off_t filled(const struct stat *info) {
+    off_t blocks = (off_t)info->st_blocks * 512;
+    return blocks < info->st_size ? blocks : info->st_size;
+}
+
+/* Nobody reads or fills it any more. False: not worth it, or it has got a name. */
+static bool measure(struct gone *gone) {
+    struct stat info;
+    if (fstat(gone->fd, &info) != 0 || info.st_nlink > 0) return false;
+    gone->size = filled(&info);
+    return gone->size > SMALL_BYTES;
+}
+
 /* A piece from the end. False: done with. */
 static bool shrink(struct gone *gone) {
     if (flock(gone->fd, LOCK_EX | LOCK_NB) != 0) { /* somebody still reads it */
         if (errno != EWOULDBLOCK && errno != EINTR) return false;
-        rest(REST_NS);
+        rest(LOOK_NS);
         return true;
     }
+    if (gone->size < 0 && !measure(gone)) return false;
     uint64_t begun = clock_mono_ns();
     gone->size = gone->size > 0 ? (gone->size - 1) / STEP_BYTES * STEP_BYTES : 0; /* within a page, its rest would be read and zeroed */
     if (ftruncate(gone->fd, gone->size) != 0) return false;
@@ -121,12 +138,6 @@ static void give_back(int fd, off_t size) {
     free(gone);
 }
 
-/* Without the hole behind it: a store's file is mapped far larger than it is. */
-static off_t filled(const struct stat *info) {
-    off_t blocks = (off_t)info->st_blocks * 512;
-    return blocks < info->st_size ? blocks : info->st_size;
-}
-
 int file_gone(int folder, const char *name) {
     struct stat info;
     int fd = openat(folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -138,4 +149,12 @@ int file_gone(int folder, const char *name) {
     else if (fd >= 0)
         close(fd);
     return error;
+}
+
+void file_gone_when_closed(int fd) {
+    char path[32];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (flock(fd, LOCK_SH | LOCK_NB) != 0) return;
+    int own = open(path, O_RDWR | O_CLOEXEC);
+    if (own >= 0) give_back(own, -1);
 }

@@ -9,6 +9,10 @@
 /* Any thread. For files that are read through file_hold, or by nobody else. CO_OK: the name is gone. */
 int file_gone(int folder, const char *name);
 
+/* Any thread. For a file that has no name (O_TMPFILE, or removed) and is read and written through this handle alone: when that is closed, by whomever,
+ * its blocks go little by little, too. Where that cannot be had they go at once. */
+void file_gone_when_closed(int fd);
+
 /* Right after opening: what is read through this handle stays until it is closed, also when it is removed meanwhile. CO_NOTFOUND: it is removed
  * already, close it. */
 int file_hold(int fd);

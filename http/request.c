@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file_gone.h"
 #include "base/text.h"
 #include "http/impl.h"
 
@@ -287,6 +288,7 @@ static void spool_open(struct http_request *request) {
     if (!folder) folder = "/tmp";
     int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (fd < 0) request_refuse(request, 500, "the body cannot be stored: %s: %s", folder, strerror(errno));
+    else file_gone_when_closed(fd);
     request->spool = fd + 1;
     request->body_most = FILE_MOST;
 }

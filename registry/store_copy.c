@@ -3,11 +3,13 @@
  * and the state sum (8 bytes each). It names no LMDB page, so it does not depend on LMDB's version, page size
  * or history, and equal states give equal bytes. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/file_gone.h"
 #include "base/file_out.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -306,6 +308,7 @@ int store_replace_edited(struct store *store, int fd, uint64_t size, store_edit 
     struct store_file *next = NULL;
     int error = load_file(store, fd, size, edit, data, &next, fault);
     if (error) return error;
+    int gone = open(store->file->path, O_RDWR | O_CLOEXEC); /* its blocks are not to go at once; where this fails they do */
     store_gate_close(store);
     error = take_name(store, next, fault);
     if (!error) {
@@ -318,7 +321,9 @@ int store_replace_edited(struct store *store, int fd, uint64_t size, store_edit 
         store->file = next;
         pthread_mutex_unlock(&store->lock);
         store_file_discard(old, false);
+        if (gone >= 0) file_gone_when_closed(gone);
     }
+    if (gone >= 0) close(gone);
     store_gate_open(store);
     if (error) store_file_discard(next, true);
     unlink_next(store);

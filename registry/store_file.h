@@ -155,6 +155,7 @@ void store_flush_stop(struct store *store);                  /* before the file 
 void store_flush_free(struct store *store);
 int store_flush_behind(struct store_file *file);             /* a file that is being loaded */
 uint64_t store_flush_round_ms(uint64_t file_bytes, uint64_t rate);
+uint64_t store_flush_piece(uint64_t file_bytes, uint64_t rate, uint64_t part);
 
 /* -- examining (store_examine.c) ---------------------------------------------------------------------- */
 /* The file as of transaction `txnid` (0: the newest); `config` names the tables. See store_examine. */

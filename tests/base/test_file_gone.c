@@ -121,6 +121,42 @@ Test(file_gone, a_hole_behind_it_takes_no_time) {
     close_place(&place);
 }
 
+Test(file_gone, a_nameless_one_once_it_is_closed) {
+    struct place place;
+    open_place(&place);
+    int fd = make(&place, LARGE), look = open(place.path, O_RDONLY);
+    cr_assert_eq(unlink(place.path), 0);
+    file_gone_when_closed(fd);
+    usleep(200000);
+    cr_expect_eq(size_of(look), LARGE, "it is in use");
+    close(fd);
+    usleep(1000);
+    cr_expect_gt(size_of(look), 0, "not all at once");
+    cr_expect(soon(look, 0));
+    close(look);
+    close_place(&place);
+}
+
+Test(file_gone, what_has_got_a_name_again_stays) {
+    struct place place;
+    open_place(&place);
+    int fd = open(place.folder, O_TMPFILE | O_RDWR, 0600);
+    if (fd < 0) cr_skip_test("no nameless files here");
+    char own[32], *bytes = calloc(1, LARGE);
+    cr_assert_eq(write(fd, bytes, LARGE), LARGE);
+    free(bytes);
+    file_gone_when_closed(fd);
+    snprintf(own, sizeof own, "/proc/self/fd/%d", fd);
+    cr_assert_eq(linkat(AT_FDCWD, own, AT_FDCWD, place.path, AT_SYMLINK_FOLLOW), 0);
+    close(fd);
+    usleep(200000);
+    fd = open(place.path, O_RDONLY);
+    cr_expect_eq(size_of(fd), LARGE);
+    close(fd);
+    cr_assert_eq(unlink(place.path), 0);
+    close_place(&place);
+}
+
 /* It has two names: what stands under the other one stays. */
 Test(file_gone, a_second_name_keeps_it) {
     struct place place;
