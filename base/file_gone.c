@@ -20,7 +20,7 @@
 #define STEP_BYTES   ((off_t)2 << 20)
 #define REST_NS      10000000u
 #define REST_NS_MOST 200000000u
-#define LOOK_NS      50000000u /* at one that is still read */
+#define LOOK_NS      50000000u /* at those that are still in use */
 
 struct gone {
     struct gone *next;
@@ -29,7 +29,7 @@ struct gone {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct gone *waiting;
+static struct gone *waiting, *in_use; /* in_use: looked at again and again */
 static bool running;
 
 int file_hold(int fd) {
@@ -60,13 +60,12 @@ static bool measure(struct gone *gone) {
     return gone->size > SMALL_BYTES;
 }
 
+static bool busy(const struct gone *gone) {
+    return flock(gone->fd, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR);
+}
+
 /* A piece from the end. False: done with. */
 static bool shrink(struct gone *gone) {
-    if (flock(gone->fd, LOCK_EX | LOCK_NB) != 0) { /* somebody still reads it */
-        if (errno != EWOULDBLOCK && errno != EINTR) return false;
-        rest(LOOK_NS);
-        return true;
-    }
     if (gone->size < 0 && !measure(gone)) return false;
     uint64_t begun = clock_mono_ns();
     gone->size = gone->size > 0 ? (gone->size - 1) / STEP_BYTES * STEP_BYTES : 0; /* within a page, its rest would be read and zeroed */
@@ -76,37 +75,75 @@ static bool shrink(struct gone *gone) {
     return gone->size > 0;
 }
 
-static struct gone *next_one(void) {
+static void append(struct gone **list, struct gone *gone) {
+    while (*list) list = &(*list)->next;
+    gone->next = NULL;
+    *list = gone;
+}
+
+static void push(struct gone **list, struct gone *gone) {
+    gone->next = *list;
+    *list = gone;
+}
+
+static struct gone *take(struct gone **list) {
+    struct gone *first = *list;
+    if (first) *list = first->next;
+    return first;
+}
+
+/* Those that are in use no longer, to the others. */
+static void look_again(void) {
     pthread_mutex_lock(&lock);
-    struct gone *gone = waiting;
-    if (gone)
-        waiting = gone->next;
-    else
-        running = false;
+    struct gone *all = in_use;
+    in_use = NULL;
+    for (struct gone *gone; (gone = take(&all));) {
+        if (busy(gone)) push(&in_use, gone);
+        else append(&waiting, gone);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* NULL: none that can be worked on; `over`: none at all, and whoever brings one starts a thread again. */
+static struct gone *next_one(bool *over) {
+    pthread_mutex_lock(&lock);
+    struct gone *gone = take(&waiting);
+    running = gone || in_use;
+    *over = !running;
     pthread_mutex_unlock(&lock);
     return gone;
 }
 
-/* In turn, one step each: one that is read for long holds up no other. */
-static void put_back(struct gone *gone) {
+static void put_back(struct gone *gone, bool used) {
     pthread_mutex_lock(&lock);
-    struct gone **last = &waiting;
-    while (*last) last = &(*last)->next;
-    gone->next = NULL;
-    *last = gone;
+    if (used) push(&in_use, gone);
+    else append(&waiting, gone);
     pthread_mutex_unlock(&lock);
+}
+
+/* In turn, one step each. */
+static void step(struct gone *gone) {
+    if (busy(gone)) {
+        put_back(gone, true);
+    } else if (shrink(gone)) {
+        put_back(gone, false);
+    } else {
+        close(gone->fd);
+        free(gone);
+    }
 }
 
 static void *gone_main(void *arg) {
     (void)arg;
     background_thread("file-gone");
-    for (struct gone *gone; (gone = next_one());) {
-        if (shrink(gone)) {
-            put_back(gone);
-        } else {
-            close(gone->fd);
-            free(gone);
-        }
+    uint64_t looked_ns = clock_mono_ns();
+    for (bool over = false; !over;) {
+        struct gone *gone = next_one(&over);
+        if (gone) step(gone);
+        else if (!over) rest(LOOK_NS);
+        if (clock_mono_ns() - looked_ns < LOOK_NS) continue;
+        look_again();
+        looked_ns = clock_mono_ns();
     }
     return NULL;
 }
@@ -129,8 +166,7 @@ static void give_back(int fd, off_t size) {
     bool started = running || gone_start();
     if (started) {
         running = true;
-        gone->next = waiting;
-        waiting = gone;
+        append(&waiting, gone);
     }
     pthread_mutex_unlock(&lock);
     if (started) return;

@@ -34,6 +34,7 @@ struct feeder { struct snapshot_reader *reader; int fd, result; struct fault fau
 
 static void feed(void *arg) {
     struct feeder *f = arg;
+    background_thread("restore-feed");
     size_t room = 64 * 1024, got = 0;
     char *block = mem_alloc(room);
     for (uint64_t offset = 0; f->result == CO_OK; offset += got) {
@@ -71,23 +72,6 @@ int node_restore_snapshot(struct node *node, uint64_t index, struct raft_snapsho
     }
     if (rv == CO_OK) node_applier_note(node, meta->members_index, &meta->members);
     return rv;
-}
-
-struct restoring { struct node *node; uint64_t index; struct raft_snapshot_meta *meta; struct fault *fault; int result; };
-
-static void restore_main(void *arg) {
-    struct restoring *r = arg;
-    background_thread("restore");
-    r->result = node_restore_snapshot(r->node, r->index, r->meta, r->fault);
-}
-
-/* While the server runs; the applier waits. A gigabyte takes seconds of processor, and it may be one that a leader, or a neighbour, answers with. */
-static int restore_in_background(struct node *node, uint64_t index, struct raft_snapshot_meta *meta, struct fault *fault) {
-    struct restoring r = {node, index, meta, fault, CO_OK};
-    uv_thread_t thread;
-    CHECK(uv_thread_create(&thread, restore_main, &r) == 0);
-    uv_thread_join(&thread);
-    return r.result;
 }
 
 /* -- entries ---------------------------------------------------------------------------------------------------------- */
@@ -190,7 +174,7 @@ static int apply_again(struct node *node, uint64_t from, uint64_t to, struct fau
 /* From this server's own snapshot and log, up to where it was. */
 static int rebuild_own(struct node *node, struct fault *fault) {
     struct raft_snapshot_meta meta = {0};
-    int rv = restore_in_background(node, 0, &meta, fault);
+    int rv = node_restore_snapshot(node, 0, &meta, fault);
     if (rv == CO_NOTFOUND) *fault = (struct fault){0}, rv = CO_OK;
     if (rv == CO_OK && meta.index > node->applier_at) return fault_set(fault, CO_CONFLICT, "the snapshot is ahead of what was applied");
     return rv == CO_OK ? apply_again(node, meta.index + 1, node->applier_at, fault) : rv;
@@ -212,7 +196,7 @@ static void resume(struct node *node, bool own) {
 /* A snapshot that was received, or found. */
 static void restore(struct node *node, struct apply_job *job) {
     struct fault fault = {0};
-    int rv = restore_in_background(node, job->meta.index, &job->meta, &fault);
+    int rv = node_restore_snapshot(node, job->meta.index, &job->meta, &fault);
     *job->result = rv;
     if (rv != CO_OK) log_error("raft", "snapshot cannot be restored: %s", fault.text);
     else node->applier_at = job->meta.index;

@@ -95,7 +95,7 @@ struct node {
 
     /* Shared: the log writer appends; pool jobs read. */
     struct wal *wal;
-    uint64_t drop_index;                /* the log writer's: up to here the log needs nothing; 0: it is dropped. Stays when that begins anew */
+    uint64_t drop_index;                /* the log writer's, while it runs: up to here the log needs nothing; 0: it is dropped */
     _Atomic uint64_t write_begun_ms;                    /* the log writer waits for the disk since; 0: it does not */
     _Atomic uint64_t slow_ms;                           /* when a write ended that had taken too long */
     _Atomic uint64_t write_bytes;                       /* of entries that the log writer has yet to write */

@@ -142,6 +142,7 @@ static void start_core(struct node *node, const struct raft_snapshot_meta *snaps
     uint64_t members_index;
     const struct raft_members *members = raft_members_at(node->raft, applied, &members_index);
     node_applier_note(node, members_index, members);
+    node->drop_index = snapshot->index; /* a writer that failed, or was stopped, may have left some of it */
     node->snapshot_log_mark = snapshot->index ? wal_bytes(node->wal) : 0;
 }
 

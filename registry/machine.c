@@ -451,7 +451,7 @@ static int refuse_newer(struct store_txn *txn, void *data, struct fault *fault) 
 }
 
 int machine_restore(struct machine *machine, int fd, uint64_t size, struct fault *fault) {
-    int error = store_replace_edited(machine->store, fd, size, refuse_newer, machine, fault);
+    int error = store_replace_edited(machine->store, fd, size, true, refuse_newer, machine, fault);
     if (error) return error;
     replaced(machine);
     return CO_OK;

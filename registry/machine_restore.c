@@ -85,7 +85,7 @@ static int replace(struct store *store, uint64_t size, struct place *place, stru
     struct feeder feeder = {.store = store, .fd = ends[1]};
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, feed, &feeder) == 0);
-    int error = store_replace_edited(store, ends[0], size, take_place, place, fault);
+    int error = store_replace_edited(store, ends[0], size, false, take_place, place, fault);
     close(ends[0]);                 /* a feeder that still writes gets EPIPE */
     pthread_join(thread, NULL);
     return error;

@@ -139,9 +139,10 @@ int store_copy_txn(struct store_txn *txn, int fd);              /* from a transa
  * CO_CORRUPT (also: sum or size do not agree), CO_UNSUPPORTED (tables of a newer version), CO_DISKFULL, CO_IO. */
 int store_replace(struct store *store, int fd, uint64_t size, struct fault *fault);
 /* The same, and before it becomes the content, `edit` may change it within the loading transaction; not CO_OK: the old content
- * stays. */
+ * stays. `background`: nobody waits for it, so that loading, `edit` too, is done by a thread that gives way to all others (base/background.h)
+ * while the caller waits. */
 typedef int (*store_edit)(struct store_txn *txn, void *data, struct fault *fault);
-int store_replace_edited(struct store *store, int fd, uint64_t size, store_edit edit, void *data, struct fault *fault);
+int store_replace_edited(struct store *store, int fd, uint64_t size, bool background, store_edit edit, void *data, struct fault *fault);
 /* Would store_replace take what `fd` brings? Reads it to its end, keeps nothing. Each record is shown to `seen`. Any thread. */
 typedef void (*store_seen)(void *data, uint8_t table, struct slice key, struct slice value);
 int store_copy_check(struct store *store, int fd, uint64_t size, store_seen seen, void *data, struct fault *fault);

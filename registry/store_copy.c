@@ -4,10 +4,12 @@
  * or history, and equal states give equal bytes. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/background.h"
 #include "base/check.h"
 #include "base/file_gone.h"
 #include "base/file_out.h"
@@ -263,25 +265,44 @@ static void unlink_next(struct store *store) {
     free(lock);
 }
 
-static int load_file(struct store *store, int fd, uint64_t size, store_edit edit, void *data,
-                     struct store_file **out, struct fault *fault) {
+struct load_job {
+    struct store *store;
+    struct loader load;
+    uint64_t size;
+    int fd, error;
+    struct fault *fault;
+};
+
+static int load_file(struct load_job *job) {
+    struct store *store = job->store;
     char *path = store_path(store->folder, NEXT);
     unlink_next(store);
-    struct loader load = {.edit = edit, .edit_data = data};
-    int error = store_file_open(path, &store->config, &load.file, fault);
+    int error = store_file_open(path, &store->config, &job->load.file, job->fault);
     free(path);
     if (error) return error;
-    struct copy_in in = {.fd = fd, .size = size, .block = mem_alloc(BLOCK_BYTES), .fault = fault};
-    load.in = &in;
+    struct copy_in in = {.fd = job->fd, .size = job->size, .block = mem_alloc(BLOCK_BYTES), .fault = job->fault};
+    job->load.in = &in;
     /* Not synced: after a crash of the machine it is not trusted anyway, and a gigabyte at once would hold up the log's disk. */
-    error = load_all(&load);
+    error = load_all(&job->load);
     free(in.block);
     buffer_free(&in.record);
-    if (error)
-        store_file_discard(load.file, true);
-    else
-        *out = load.file;
+    if (error) store_file_discard(job->load.file, true);
     return error;
+}
+
+static void *load_main(void *arg) {
+    struct load_job *job = arg;
+    background_thread("store-load");
+    job->error = load_file(job);
+    return NULL;
+}
+
+/* A gigabyte takes seconds of processor. */
+static int load_in_background(struct load_job *job) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, load_main, job) != 0) return load_file(job);
+    pthread_join(thread, NULL);
+    return job->error;
 }
 
 /* The marker names the new file before it takes the old one's name: after a crash between the two the store
@@ -302,12 +323,13 @@ static int take_name(struct store *store, struct store_file *next, struct fault 
     return CO_OK;
 }
 
-int store_replace_edited(struct store *store, int fd, uint64_t size, store_edit edit, void *data,
+int store_replace_edited(struct store *store, int fd, uint64_t size, bool background, store_edit edit, void *data,
                          struct fault *fault) {
     CHECK(!store->write_open);
-    struct store_file *next = NULL;
-    int error = load_file(store, fd, size, edit, data, &next, fault);
+    struct load_job job = {.store = store, .load = {.edit = edit, .edit_data = data}, .size = size, .fd = fd, .fault = fault};
+    int error = background ? load_in_background(&job) : load_file(&job);
     if (error) return error;
+    struct store_file *next = job.load.file;
     int gone = open(store->file->path, O_RDWR | O_CLOEXEC); /* its blocks are not to go at once; where this fails they do */
     store_gate_close(store);
     error = take_name(store, next, fault);
@@ -323,15 +345,15 @@ int store_replace_edited(struct store *store, int fd, uint64_t size, store_edit 
         store_file_discard(old, false);
         if (gone >= 0) file_gone_when_closed(gone);
     }
-    if (gone >= 0) close(gone);
     store_gate_open(store);
+    if (gone >= 0) close(gone);
     if (error) store_file_discard(next, true);
     unlink_next(store);
     return error;
 }
 
 int store_replace(struct store *store, int fd, uint64_t size, struct fault *fault) {
-    return store_replace_edited(store, fd, size, NULL, NULL, fault);
+    return store_replace_edited(store, fd, size, false, NULL, NULL, fault);
 }
 
 int store_clear(struct store *store, struct fault *fault) {

@@ -3,9 +3,9 @@
  * The store is never synced: the kernel writes what changed through the map when it is 30 s old, or when there is too much
  * of it, and then a gigabyte at once; the log's syncs on the same disk wait behind that (measured: 60 to 220 ms). So
  * a thread of the store's own begins the writing (base/file_out.h) before that, piece by piece: it walks over the file
- * again and again, the faster the more is changed, so that about FLUSH_DIRTY_BYTES are waiting at a time: the kernel knows the age of
- * the file only, and writes, every 30 s, all that waits then, however young (measured with 40 MiB: 50 ms). It promises nothing
- * about what is on disk. A file below FLUSH_FILE_BYTES is left to the kernel, and gets no thread. */
+ * again and again, the faster the more is changed, so that about FLUSH_DIRTY_BYTES are waiting at a time (with more than
+ * 16 MiB a second: what is changed in ROUND_MS_LEAST). The kernel knows the age of the file only, and every 30 s writes all that waits
+ * then, however young (measured with 40 MiB: 50 ms). It promises nothing about what is on disk. A file below FLUSH_FILE_BYTES is left to the kernel, and gets no thread. */
 #include <errno.h>
 #include <fcntl.h>
 #include <time.h>
@@ -20,7 +20,7 @@
 #define FLUSH_FILE_BYTES  ((uint64_t)16 << 20)
 #define FLUSH_DIRTY_BYTES ((uint64_t)4 << 20)
 #define PIECE_BYTES       ((uint64_t)FILE_OUT_PIECE) /* to be written out at a time */
-#define PIECES_MOST       32            /* a tick; two calls each */
+#define PIECES            32            /* a tick, about, where pieces can be large; two calls each */
 #define TICK_MS           100
 #define ROUND_MS_LEAST    250           /* a page that changes all the time is not written more often */
 #define ROUND_MS_MOST     20000         /* below the kernel's 30 s */
@@ -35,21 +35,23 @@ uint64_t store_flush_round_ms(uint64_t file_bytes, uint64_t rate) {
     return rate > RATE_MOST && ms < least ? least : ms;
 }
 
-/* Of the file, to be looked at in one go: with so much to be written in it, were it spread evenly. */
+/* Of the file, to be looked at in one go: with PIECE_BYTES to be written in it, were what waits spread evenly. If it is not, at most all that
+ * waits: FLUSH_DIRTY_BYTES. */
 uint64_t store_flush_piece(uint64_t file_bytes, uint64_t rate, uint64_t part) {
     double waiting = (double)(rate * store_flush_round_ms(file_bytes, rate)) / 1000;
-    uint64_t most = part / PIECES_MOST / PIECE_BYTES * PIECE_BYTES;
+    uint64_t most = part / PIECES / PIECE_BYTES * PIECE_BYTES;
     if (waiting * (double)most > (double)file_bytes * (double)PIECE_BYTES) most = (uint64_t)((double)file_bytes / waiting) * PIECE_BYTES;
     return most > PIECE_BYTES ? most : PIECE_BYTES;
 }
 
-/* Writes out [from, from + bytes) of the store's file, which may be another one next time. Piece by piece: what changed lately
- * may lie close together, and a sync of the log is to find one piece before it, not all of them. */
-static int write_out(struct store *store, uint64_t from, uint64_t bytes, uint64_t piece) {
+/* Writes out [from, end) of the store's file, which may be another one next time. Piece by piece: a sync of the log is to find
+ * one piece before it, not all of them. */
+static int write_out(struct store *store, uint64_t from, uint64_t end, uint64_t piece) {
+    if (from >= end) return CO_OK;
     pthread_mutex_lock(&store->lock);
     int fd = open(store->file->path, O_RDONLY | O_CLOEXEC), error = fd >= 0 ? CO_OK : co_from_errno(errno);
     pthread_mutex_unlock(&store->lock);
-    for (uint64_t end = from + bytes; !error && from < end; from += piece) {
+    for (; !error && from < end; from += piece) {
         uint64_t before = from > piece ? piece : from, size = end - from < piece ? end - from : piece;
         error = file_out(fd, from - before, before + size);
     }
@@ -59,6 +61,8 @@ static int write_out(struct store *store, uint64_t from, uint64_t bytes, uint64_
 
 struct round {
     uint64_t at;     /* of the file */
+    uint64_t size;   /* of the file, when it began */
+    uint64_t grown;  /* from here on the file is new since the round before began, and all of it waits */
     uint64_t rate;   /* bytes changed a second while there are changes, smoothed */
     uint64_t clean;  /* bytes walked over since the last change */
     bool warned;
@@ -73,8 +77,11 @@ static void tick(struct store *store, struct round *round, uint64_t passed_ms) {
     }
     uint64_t part = file_bytes * passed_ms / store_flush_round_ms(file_bytes, round->rate);
     if (round->at >= file_bytes) round->at = 0;
+    if (round->at == 0) round->grown = round->size, round->size = file_bytes;
     if (part >= file_bytes - round->at) part = file_bytes - round->at;
-    int error = write_out(store, round->at, part, store_flush_piece(file_bytes, round->rate, part));
+    uint64_t from = round->at, end = from + part, old = round->grown < from ? from : round->grown < end ? round->grown : end;
+    int error = write_out(store, from, old, store_flush_piece(file_bytes, round->rate, part));
+    if (!error) error = write_out(store, old, end, PIECE_BYTES);
     if (error && !round->warned) log_warn("store", "cannot be written out ahead of the kernel, syncs of the log may wait for it error=\"%s\"", co_strerror(error));
     round->warned |= error != CO_OK;
     round->at += part;

@@ -184,8 +184,9 @@ def main():
         show("while %s fetched all, without standstills" % victim.name, own[mark:])
         for (at, took), (_, net) in zip(samples, own):
             if options.slow and took * 1e3 > options.slow:
-                print("    %7.1f ms (the disk stood still for %.1f of them), %.1f without standstills, %.2f s after %s was emptied" %
-                      (took * 1e3, standstill.within(still.disk, at, at + took) * 1e3, net * 1e3, at - begun, victim.name))
+                print("    %7.1f ms (the disk stood still for %.1f of them, flushed for %.1f), %.1f without standstills, %.2f s after %s was emptied" %
+                      (took * 1e3, standstill.within(still.disk, at, at + took) * 1e3, standstill.within(still.flush, at, at + took) * 1e3,
+                       net * 1e3, at - begun, victim.name))
         gaps = [b[0] - a[0] for a, b in zip(samples, samples[1:])]
         print("longest time between two small writes that began: %.1f ms; failed: %d small, %d large" % (max(gaps) * 1e3, writer.failures, churn.failures))
         for s in cluster.servers:

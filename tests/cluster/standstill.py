@@ -39,23 +39,23 @@ def watch_cpu(cpu):
 
 
 def standing(looks):
-    """[(begin, end)] of a disk that had something to do and completed nothing. `looks`: (time, what the kernel counts), in order. Counts that have
-    not changed between two looks mean so however far apart these are. A flush is not among the requests under way: that there was one, and for
-    how long, is counted when it ends."""
-    spans, first = [], 0
-    for i in range(1, len(looks)):
-        at, n = looks[i]
+    """Two lists of [(begin, end)], of a disk that completed nothing for long: while it had requests under way, and while it flushed. `looks`:
+    (time, what the kernel counts), in order. Counts that have not changed between two looks mean so however far apart these are. A flush is
+    not among the requests under way: that there was one, and for how long, is counted when it ends. It may take long for what was written
+    before it, where the host keeps that in memory."""
+    asked, flushed, first = [], [], 0
+    for i in range(1, len(looks) + 1):
+        at, n = looks[min(i, len(looks) - 1)]
         _, was = looks[i - 1]
-        if (n[0], n[4], n[11], n[15]) == (was[0], was[4], was[11], was[15]):
+        if i < len(looks) and (n[0], n[4], n[11], n[15]) == (was[0], was[4], was[11], was[15]):
             continue
-        same = [when for when, counts in looks[first:i] if counts[8]]                   # with requests under way
-        begin = same[0] if same else at
-        if n[15] > was[15]:
-            begin = min(begin, max(looks[first][0], at - (n[16] - was[16]) / (n[15] - was[15]) / 1e3))
-        if at - DISK_PERIOD - begin > DISK_LATE:
-            spans.append((begin, at))
+        busy = next((when for when, counts in looks[first:i] if counts[8]), at)
+        flush = at - (n[16] - was[16]) / (n[15] - was[15]) / 1e3 if n[15] > was[15] else at
+        for spans, begin in [(asked, busy), (flushed, max(looks[first][0], flush))]:
+            if at - DISK_PERIOD - begin > DISK_LATE:
+                spans.append((begin, at))
         first = i
-    return spans
+    return asked, flushed
 
 
 def watch_disk(device):
@@ -67,10 +67,16 @@ def watch_disk(device):
 
 
 def device_of(folder):
-    """The disk's number; None: none that counts (a tmpfs, say)."""
+    """The disk's number, not a partition's: flushes are the disk's. None: none that counts (a tmpfs, an old kernel)."""
     device = os.stat(folder).st_dev
-    name = "%d:%d" % (os.major(device), os.minor(device))
-    return name if os.path.exists("/sys/dev/block/%s/stat" % name) else None
+    place = os.path.realpath("/sys/dev/block/%d:%d" % (os.major(device), os.minor(device)))
+    if os.path.exists(place + "/partition"):
+        place = os.path.dirname(place)
+    try:
+        with open(place + "/stat") as stat, open(place + "/dev") as dev:
+            return dev.read().strip() if len(stat.read().split()) >= 17 else None
+    except OSError:
+        return None
 
 
 def stolen_ms():
@@ -104,16 +110,18 @@ class Standstill:
         self.disk_watchers = [start("disk", device)] if device else []
 
     def stop(self):
-        """Leaves in `cpu`, `disk` and `all` the spans [(begin, end)], by time.monotonic(), of either and of both."""
+        """Leaves in `cpu`, `disk`, `flush` and `all` (the first two) the spans [(begin, end)], by time.monotonic()."""
         self.stolen_ms = stolen_ms() - self.stolen_ms
-        self.cpu, self.disk = [union(*(json.loads(w.communicate()[0]) for w in watchers)) for watchers in (self.cpu_watchers, self.disk_watchers)]
+        self.cpu = union(*(json.loads(w.communicate()[0]) for w in self.cpu_watchers))
+        found = [json.loads(w.communicate()[0]) for w in self.disk_watchers] or [((), ())]
+        self.disk, self.flush = [union(spans) for spans in found[0]]
         self.all = union(self.cpu, self.disk)
 
     def show(self):
         if not self.disk_watchers:
             print("the machine's disk is not watched: the kernel counts nothing for that folder")
-        for name, spans in [("processors", self.cpu)] + [("disk", self.disk)] * bool(self.disk_watchers):
-            print("the machine's %s stood still %d times, %.0f ms in all, %.1f ms at the longest" %
+        for name, spans in [("processors stood still", self.cpu)] + [("disk stood still", self.disk), ("disk flushed for long", self.flush)] * bool(self.disk_watchers):
+            print("the machine's %s %d times, %.0f ms in all, %.1f ms at the longest" %
                   (name, len(spans), sum(b - a for a, b in spans) * 1e3, max([b - a for a, b in spans], default=0) * 1e3), flush=True)
         print("stolen from its processors: %d ms" % self.stolen_ms)
 

@@ -152,14 +152,15 @@ def large_in_little_memory():
     shutil.rmtree(folder)
 
 
-def caught(what, begin, moment):
-    """Begins it until it was seen in the middle; returns what `begin` gave."""
+def caught(what, hosts, begin, moment):
+    """Begins it until it was seen in the middle; returns what `begin` gave. What is left of an attempt goes little by little."""
     for _ in range(20):
         thread = begin()
         while thread.answer is None:
             if moment():
                 return thread
         thread.join()
+        until("nothing is left of it", lambda: not any(nameless(host) for host in hosts))
         print("     %s: was over before it was seen, once more" % what, flush=True)
     raise AssertionError("never seen in the middle: " + what)
 
@@ -194,7 +195,7 @@ def cut_in_the_middle():
     # the agent dies while it brings a backup
     server = server_of()
     whole = lambda: any(s >= size for s in nameless(agent))      # its client's upload is there: what grows now is at the server
-    sending = caught("restore, the agent dies", lambda: Sending(agent, path),
+    sending = caught("restore, the agent dies", (agent, server), lambda: Sending(agent, path),
                      lambda: whole() and any(s < size for s in nameless(server)) and (agent.proc.send_signal(signal.SIGSTOP) or True))
     left = nameless(server)
     agent.kill()
@@ -207,7 +208,7 @@ def cut_in_the_middle():
 
     # its server dies while it takes a backup
     server = server_of()
-    sending = caught("restore, the server dies", lambda: Sending(agent, path), lambda: whole() and halted(server, None))
+    sending = caught("restore, the server dies", (agent, server), lambda: Sending(agent, path), lambda: whole() and halted(server, None))
     server.kill()
     sending.join()
     check(sending.answer == (500, "nothing is restored: the connection with the server ended in the middle of the backup"), "%r" % (sending.answer,))
@@ -218,7 +219,7 @@ def cut_in_the_middle():
 
     # its server dies while it gives one
     server = server_of()
-    getting = caught("save, the server dies", lambda: Getting(agent),
+    getting = caught("save, the server dies", (agent, server), lambda: Getting(agent),
                      lambda: any(s < size for s in nameless(agent)) and (server.proc.send_signal(signal.SIGSTOP) or True) and
                      (any(s < size for s in nameless(agent)) or not server.proc.send_signal(signal.SIGCONT) and False))
     server.kill()

@@ -96,7 +96,7 @@ static void append_instruction(struct run *run, const uint8_t *code) {
         case 'r': reset(run, a % 16); break;
         case 'd':
             writer->start_after += a % (held + 1);
-            CHECK(wal_drop(run->wal, writer->start_after) == CO_OK);
+            while (wal_drop(run->wal, writer->start_after) == CO_AGAIN) continue;
             break;
         case 'p':
             while (wal_prepare(run->wal) == CO_AGAIN) continue;

@@ -267,7 +267,7 @@ static void take_answer(int fd) {
 }
 
 /* Each is back with a new question as soon as it is woken; the first of them must not keep the last ones waiting. epoll tells of
- * answers in the order of their coming. */
+ * answers in the order of their coming. Nobody is answered before all are woken: the worker cannot know of those who come after it is done. */
 Test(blocking, all_who_are_woken_are_answered_before_the_first_is_served_again) {
     enum { WATCHERS = 6000 };
     need_descriptors(2 * WATCHERS + 500);
@@ -281,6 +281,7 @@ Test(blocking, all_who_are_woken_are_answered_before_the_first_is_served_again) 
         CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, fds[i], &(struct epoll_event){.events = EPOLLIN, .data.u32 = i}) == 0);
     }
     EVENTUALLY(PARKED(world) == WATCHERS);
+    world_stand_still(world);
     put(world, "a", "2");
     unsigned woken = 0, served = 0, early = 0;
     while (served < WATCHERS) {

@@ -37,6 +37,8 @@ struct rpc {
     pthread_cond_t news;
     /* Under the lock. */
     struct list writes, gates, renewals;
+    pthread_cond_t applied;
+    bool applying, stand_still; /* stand_still: whoever writes waits until it is applied */
     bool quit, hold_writes, hold_gates, alone, leader;
     int fail;
     unsigned rounds, full; /* full: confirmations that end so */
@@ -119,10 +121,13 @@ static void *cluster_main(void *data) {
         int confirmed = !rpc->leader ? CO_NOLEADER : gates_now && rpc->full ? CO_DISKFULL : CO_OK;
         rpc->full -= confirmed == CO_DISKFULL;
         int fail = rpc->fail;
+        rpc->applying = true;
         pthread_mutex_unlock(&rpc->lock);
         apply(rpc, &writes, fail);
         answer_rest(&gates, &renewals, confirmed);
         pthread_mutex_lock(&rpc->lock);
+        rpc->applying = false;
+        pthread_cond_broadcast(&rpc->applied);
     }
     pthread_mutex_unlock(&rpc->lock);
     return NULL;
@@ -140,6 +145,9 @@ void rpc_submit(struct rpc *rpc, struct rpc_write *write, uint8_t command, const
     pending->write = write;
     machine_command(&pending->command, command, message);
     append(rpc, &rpc->writes, &pending->link);
+    pthread_mutex_lock(&rpc->lock);
+    while (rpc->stand_still && (rpc->applying || !list_empty(&rpc->writes))) pthread_cond_wait(&rpc->applied, &rpc->lock);
+    pthread_mutex_unlock(&rpc->lock);
 }
 
 int rpc_confirm(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_gate *gate) {
@@ -254,6 +262,7 @@ static void cluster_start(struct rpc *rpc, const char *folder) {
     list_init(&rpc->writes), list_init(&rpc->gates), list_init(&rpc->renewals);
     pthread_mutex_init(&rpc->lock, NULL);
     pthread_cond_init(&rpc->news, NULL);
+    pthread_cond_init(&rpc->applied, NULL);
     rpc->alone = rpc->leader = true;
     cr_assert(pthread_create(&rpc->thread, NULL, cluster_main, rpc) == 0);
     rpc->fetches = fetches_new(rpc);
@@ -335,6 +344,7 @@ struct rpc *world_rpc(struct world *world) {
     } while (0)
 
 void world_leader(struct world *world, bool known) { CHANGE(world, world->rpc.leader = known); }
+void world_stand_still(struct world *world) { CHANGE(world, world->rpc.stand_still = true); }
 void world_hold_writes(struct world *world, bool hold) { CHANGE(world, world->rpc.hold_writes = hold); }
 void world_alone(struct world *world, bool alone) { CHANGE(world, world->rpc.alone = alone); }
 void world_fail_writes(struct world *world, int error) { CHANGE(world, world->rpc.fail = error); }

@@ -17,6 +17,7 @@ struct rpc *world_rpc(struct world *world);
 /* The cluster as the server sees it. */
 void world_leader(struct world *world, bool known);
 void world_hold_writes(struct world *world, bool hold);        /* they wait until let go */
+void world_stand_still(struct world *world);                   /* a worker does nothing until what it writes is applied, and all are woken */
 void world_hold_confirms(struct world *world, bool hold);      /* reads are confirmed by a round, which waits until let go */
 void world_alone(struct world *world, bool alone);             /* false: reads need a round, which ends soon */
 void world_disk_full(struct world *world, unsigned rounds);     /* so many end with CO_DISKFULL: the server is behind */
