@@ -58,7 +58,7 @@ struct node_callbacks {
     /* Pool thread: writes the state as of some applied index to fd (a pipe), says which index and term before the first byte is
      * written. A nonzero return aborts. */
     int (*snapshot_copy)(void *data, int fd, uint64_t *index, uint64_t *term);
-    /* Applier thread, or before node_start returns: replaces the state by what `fd` (a pipe) brings. */
+    /* Applier thread; before node_start returns, or while the log is opened again, the loop thread: replaces the state by what `fd` (a pipe) brings. */
     int (*snapshot_restore)(void *data, int fd, const struct raft_snapshot_meta *meta, struct fault *fault);
     /* For a state machine that is damaged and has to be rebuilt while the log lives on; all on the applier thread, all NULL where that does
      * not happen. `held`, asked when `apply` came back before its last entry: true: this is not for ever. What is left and what comes waits,

@@ -121,7 +121,8 @@ void node_writer_main(void *arg) {
     /* What came after something that failed, before the loop heard of it, would stand on what is not there. It is let go; the log is
      * opened again as after a crash, and this thread begins anew. */
     bool well = true;
-    while (node->drop_index && background(node)) {} /* it may be the room that was missing */
+    if (node->drop_index) background(node); /* it may be the room that was missing */
+    while (node->drop_index && !jobs_waiting(&node->write_jobs)) background(node);
     struct job *list;
     while ((list = jobs_take_all(&node->write_jobs)) != NULL) {
         while (list) {

@@ -152,7 +152,7 @@ struct watch_table *machine_watches(struct machine *machine);
 const struct query_type *machine_query(const struct machine *machine, uint16_t number);
 
 /* Snapshot: (copier thread) copies the state, says as of when; (applier) replaces it, floor and marks included, and wakes every
- * waiter. On an error the old state stays. */
+ * waiter; loading gives way to other threads (base/background.h), since a server that is behind serves nobody. On an error the old state stays. */
 int machine_copy(struct machine *machine, int fd, uint64_t *index, uint64_t *term);
 int machine_restore(struct machine *machine, int fd, uint64_t size, struct fault *fault);
 /* Is this such a copy, fit for OPERATE_RESTORE_END (registry/operate.h)? *index: the highest index in it. Any thread. CO_CORRUPT, CO_UNSUPPORTED. */

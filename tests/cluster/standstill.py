@@ -179,7 +179,8 @@ def main():
           (len(times), options.rate, times[len(times) // 2] * 1e3, times[len(times) * 99 // 100] * 1e3, times[-1] * 1e3))
     for at, took in samples:
         if took > DISK_LATE:
-            print("    %.1f ms, %.1f of them while the machine stood still" % (took * 1e3, within(still.all, at, at + took) * 1e3))
+            print("    %.1f ms, %.1f of them while the machine stood still, %.1f while its disk flushed" %
+                  (took * 1e3, within(still.all, at, at + took) * 1e3, within(still.flush, at, at + took) * 1e3))
 
 
 if __name__ == "__main__":

@@ -96,7 +96,9 @@ static void append_instruction(struct run *run, const uint8_t *code) {
         case 'r': reset(run, a % 16); break;
         case 'd':
             writer->start_after += a % (held + 1);
-            while (wal_drop(run->wal, writer->start_after) == CO_AGAIN) continue;
+            int rv;
+            while ((rv = wal_drop(run->wal, writer->start_after)) == CO_AGAIN) continue;
+            CHECK(rv == CO_OK);
             break;
         case 'p':
             while (wal_prepare(run->wal) == CO_AGAIN) continue;

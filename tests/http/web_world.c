@@ -146,7 +146,7 @@ void rpc_submit(struct rpc *rpc, struct rpc_write *write, uint8_t command, const
     machine_command(&pending->command, command, message);
     append(rpc, &rpc->writes, &pending->link);
     pthread_mutex_lock(&rpc->lock);
-    while (rpc->stand_still && (rpc->applying || !list_empty(&rpc->writes))) pthread_cond_wait(&rpc->applied, &rpc->lock);
+    while (rpc->stand_still && !rpc->hold_writes && (rpc->applying || !list_empty(&rpc->writes))) pthread_cond_wait(&rpc->applied, &rpc->lock);
     pthread_mutex_unlock(&rpc->lock);
 }
 
