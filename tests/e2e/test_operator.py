@@ -66,6 +66,7 @@ def leadership_and_removal():
     until("another leads", lambda: cluster.leader() is not old)
     leader = cluster.leader()
     wanted = next(a for a in cluster.servers if a not in (old, leader))
+    until("the new leader knows whose id that is", lambda: wanted.name in peers(leader))
     words(COORD, wanted, "operator", "raft", "transfer-leader", "-id=" + peers(leader)[wanted.name]["ID"])
     until("the named one leads", lambda: cluster.leader() is wanted)
     leader, removed = wanted, old
