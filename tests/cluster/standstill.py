@@ -18,6 +18,7 @@ CPU_PERIOD = 0.003              # seconds; oftener, and the watching itself is f
 CPU_LATE = 0.001                # ten times the timers' own spread
 DISK_PERIOD = 0.005
 DISK_LATE = 0.02                # a hundred times what a request takes
+AFTER = 4                       # looks
 
 
 def every(period):
@@ -39,7 +40,7 @@ def watch_cpu(cpu):
 
 
 def standing(looks):
-    """Two lists of [(begin, end)], of a disk that completed nothing for long: while it had requests under way, and while it flushed. `looks`:
+    """Two lists of [(begin, end, MiB completed right after: little, and it was not these that it was busy with)], of a disk that completed nothing for long: while it had requests under way, and while it flushed. `looks`:
     (time, what the kernel counts), in order. Counts that have not changed between two looks mean so however far apart these are. A flush is
     not among the requests under way: that there was one, and for how long, is counted when it ends. It may take long for what was written
     before it, where the host keeps that in memory."""
@@ -51,9 +52,11 @@ def standing(looks):
             continue
         busy = next((when for when, counts in looks[first:i] if counts[8]), at)
         flush = at - (n[16] - was[16]) / (n[15] - was[15]) / 1e3 if n[15] > was[15] else at
+        _, then = looks[min(i + AFTER, len(looks) - 1)]
+        mib = sum(then[k] - was[k] for k in (2, 6, 13)) / 2048
         for spans, begin in [(asked, busy), (flushed, max(looks[first][0], flush))]:
             if at - DISK_PERIOD - begin > DISK_LATE:
-                spans.append((begin, at))
+                spans.append((begin, at, mib))
         first = i
     return asked, flushed
 
@@ -114,7 +117,8 @@ class Standstill:
         self.stolen_ms = stolen_ms() - self.stolen_ms
         self.cpu = union(*(json.loads(w.communicate()[0]) for w in self.cpu_watchers))
         found = [json.loads(w.communicate()[0]) for w in self.disk_watchers] or [((), ())]
-        self.disk, self.flush = [union(spans) for spans in found[0]]
+        self.gaps = sorted(found[0][0])
+        self.disk, self.flush = [union([span[:2] for span in spans]) for spans in found[0]]
         self.all = union(self.cpu, self.disk)
 
     def show(self):
@@ -123,6 +127,9 @@ class Standstill:
         for name, spans in [("processors stood still", self.cpu)] + [("disk stood still", self.disk), ("disk flushed for long", self.flush)] * bool(self.disk_watchers):
             print("the machine's %s %d times, %.0f ms in all, %.1f ms at the longest" %
                   (name, len(spans), sum(b - a for a, b in spans) * 1e3, max([b - a for a, b in spans], default=0) * 1e3), flush=True)
+        for begin, end, mib in self.gaps:
+            print("    its disk: %.0f ms, then %.1f MiB were read, written and discarded within %.0f ms" %
+                  ((end - begin) * 1e3, mib, (AFTER + 1) * DISK_PERIOD * 1e3))
         print("stolen from its processors: %d ms" % self.stolen_ms)
 
 
