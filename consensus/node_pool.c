@@ -170,7 +170,8 @@ static void snapshot_work(uv_work_t *work) {
 }
 
 /* Takes one when the log has grown enough since the last: by as much as that one took, so that a large state is not written again
- * and again for a little change (a byte of log costs a byte of snapshot at most). */
+ * and again for a little change (a byte of log costs a byte of snapshot at most). Who still catches up from the log, after the last
+ * snapshot or a restart, is waited for: until the log is twice as long. */
 void node_snapshot(struct node *node) {
     uint64_t limit = node->config.snapshot_log_bytes ? node->config.snapshot_log_bytes : 64 << 20;
     if (raft_snapshot_bytes(node->raft) > limit) limit = raft_snapshot_bytes(node->raft);
@@ -178,6 +179,7 @@ void node_snapshot(struct node *node) {
     if (bytes < node->snapshot_log_mark) node->snapshot_log_mark = bytes;        /* what the snapshot holds was dropped */
     bool due = node->snapshot_wanted || bytes >= node->snapshot_log_mark + limit;
     if (node->snapshot_running || node->requests.fenced || !due || raft_sending_snapshot(node->raft)) return;
+    if (bytes < node->snapshot_log_mark + 2 * limit && raft_peer_needs_log(node->raft)) return;
     if (!node->callbacks.snapshot_copy || node->applied_seen <= raft_snapshot_index(node->raft)) return;
     node->snapshot_running = true, node->snapshot_wanted = false;
     struct pool_job *job = job_new(node, RAFT_SNAPSHOT_TAKEN);

@@ -290,3 +290,9 @@ bool raft_sending_snapshot(const struct raft *raft) {
         if (raft->peers[i].state == PROGRESS_SNAPSHOT && peer_answers(raft, &raft->peers[i])) return true;
     return false;
 }
+bool raft_peer_needs_log(const struct raft *raft) {
+    if (raft->role != RAFT_LEADER) return false;
+    for (size_t i = 0; i < raft->peer_count; i++)
+        if (raft->peers[i].match + 1 < raft->log.first && peer_answers(raft, &raft->peers[i])) return true;
+    return false;
+}

@@ -194,6 +194,9 @@ bool raft_disk_sick(const struct raft *raft);
 bool raft_quorum_has_room(const struct raft *raft);
 /* Leader: some peer that answers is being sent one; do not replace it now. (A dead one must not keep the log from being cut.) */
 bool raft_sending_snapshot(const struct raft *raft);
+/* Leader: some peer that answers lacks entries that are no longer held in memory: with a new snapshot they would be gone, and it
+ * would have to be sent that. */
+bool raft_peer_needs_log(const struct raft *raft);
 uint64_t raft_match_index(const struct raft *raft, uint64_t peer);  /* leader only; 0: unknown */
 uint64_t raft_contact_ms(const struct raft *raft);       /* follower: when the leader was last heard; leader: now of last step */
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """A large state: what a snapshot and its installation cost those who write meanwhile. Not a test: it prints figures.
 
-    measure_snapshot.py [--megabytes N] [--value BYTES] [--rate MB] [--slow MS]
+    measure_snapshot.py [--megabytes N] [--value BYTES] [--rate MB] [--slow MS] [--tell PID]
 
 Three servers get N MB of values. Then one client writes small values one after the other, another overwrites large ones at a
 bounded rate, so that snapshots are taken, and a follower's data folder is emptied: the whole state travels to it. Prints
 latencies of the small writes and RssAnon of each server, at rest and at most.
 """
-import argparse, http.client, os, random, sys, threading, time
+import argparse, http.client, multiprocessing, os, random, signal, sys, threading, time
 import harness, standstill
 
 now = time.monotonic
@@ -21,29 +21,45 @@ def rss_anon(server):
         return 0.0
 
 
-class Client(threading.Thread):
-    """Keeps a connection; `work` is called with it until stop."""
-    def __init__(self, server, work, period=0.0):
+class Client(multiprocessing.Process):
+    """A process that keeps a connection and makes one request after the other. One of its own: it shares no interpreter, so that it
+    waits for its answers only. `samples` are its requests, (begin, seconds taken)."""
+    MOST = 1 << 20
+
+    def __init__(self, server, work, period=0.0, told=None):
         super().__init__(daemon=True)
-        self.server, self.work, self.period, self.over = server, work, period, threading.Event()
-        self.failures = 0
+        self.server, self.work, self.period, self.told = server, work, period, told
+        self.over, self.failures, self.count = multiprocessing.Event(), multiprocessing.RawValue("i"), multiprocessing.RawValue("i")
+        self.times = multiprocessing.RawArray("d", 2 * self.MOST)
         self.start()
 
     def run(self):
-        connection = None
-        while not self.over.is_set():
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)         # the cluster's folder and namespaces are the parent's
+        connection, told = None, now()
+        while not self.over.is_set() and self.count.value < self.MOST:
             try:
                 if connection is None:
                     connection = http.client.HTTPConnection(self.server.ip, 8500, timeout=30)
                 begun = now()
                 self.work(connection)
-                left = self.period - (now() - begun)
-                if left > 0:
-                    self.over.wait(left)
+                took = now() - begun
+                self.times[2 * self.count.value], self.times[2 * self.count.value + 1] = begun, took
+                self.count.value += 1
+                if self.told and took * 1e3 > self.told[1] and begun > told:
+                    os.kill(self.told[0], signal.SIGUSR2)
+                    told = begun + 1
+                if took < self.period:
+                    time.sleep(self.period - took)
             except (OSError, http.client.HTTPException):
-                self.failures += 1
+                self.failures.value += 1
                 connection = None
                 time.sleep(0.05)
+
+    @property
+    def samples(self):
+        n = self.count.value
+        return list(zip(self.times[0:2 * n:2], self.times[1:2 * n:2]))
 
     def stop(self):
         self.over.set()
@@ -114,6 +130,7 @@ def main():
     p.add_argument("--value", type=int, default=65536)
     p.add_argument("--rate", type=float, default=8, help="MB/s of overwriting")
     p.add_argument("--slow", type=float, help="also print each small write that took longer than so many ms, and when")
+    p.add_argument("--tell", type=int, metavar="PID", help="send SIGUSR2 there after each slow one (perf record --switch-output=signal)")
     options = p.parse_args()
     harness.tidy_on_signals()
     with harness.Cluster(3) as cluster:
@@ -127,7 +144,7 @@ def main():
         time.sleep(5)                    # what is under way settles
         leader = cluster.leader()
         followers = [s for s in cluster.servers if s is not leader]
-        samples, most, over = [], {}, threading.Event()
+        most, over = {}, threading.Event()
         rest = {s.name: rss_anon(s) for s in cluster.servers}
 
         def watch_memory():
@@ -137,29 +154,26 @@ def main():
         memory = threading.Thread(target=watch_memory, daemon=True)
 
         def small(connection):
-            begun = now()
             put(connection, "small/%d" % random.randrange(1000), b"x" * 100)
-            samples.append((begun, now() - begun))
 
         def large(connection):
             put(connection, "large/%06d" % random.randrange(count), os.urandom(options.value))
         still = standstill.Standstill(cluster.dir)
-        writer = Client(leader, small, 0.001)
+        writer = Client(leader, small, 0.001, options.tell and (options.tell, options.slow or 30))
         time.sleep(5)
-        quiet = list(samples)
-        show("small writes alone", quiet)
+        show("small writes alone", writer.samples)
         memory.start()
         churn = Client(leader, large, options.value / (options.rate * (1 << 20)))
         before = leader.log().count("snapshot")
-        mark = len(samples)
+        mark = writer.count.value
         time.sleep(20)
-        show("with %g MB/s overwritten" % options.rate, samples[mark:])
+        show("with %g MB/s overwritten" % options.rate, writer.samples[mark:])
         print("lines about snapshots in the leader's log meanwhile: %d" % (leader.log().count("snapshot") - before))
         victim = followers[0]
         victim.kill()
         empty(victim.data)
         os.makedirs(victim.data)
-        mark, begun = len(samples), now()
+        mark, begun = writer.count.value, now()
         victim.start()
         wanted = "%d" % time.monotonic_ns()
         cluster_put = leader.put("/v1/kv/_mark", wanted.encode())
@@ -174,21 +188,22 @@ def main():
             raise SystemExit("the emptied server has not caught up in 300 s")
         took = now() - begun
         time.sleep(1)
-        show("while %s fetched all in %.1f s" % (victim.name, took), samples[mark:])
+        show("while %s fetched all in %.1f s" % (victim.name, took), writer.samples[mark:])
         over.set()
         churn.stop()
         writer.stop()
         still.stop()
         still.show()
+        samples = writer.samples
         own = [(at, took - standstill.within(still.all, at, at + took)) for at, took in samples]
         show("while %s fetched all, without standstills" % victim.name, own[mark:])
         for (at, took), (_, net) in zip(samples, own):
             if options.slow and took * 1e3 > options.slow:
-                print("    %7.1f ms (the disk stood still for %.1f of them, flushed for %.1f), %.1f without standstills, %.2f s after %s was emptied" %
+                print("    %7.1f ms (the disk stood still for %.1f of them, flushed for %.1f), %.1f without standstills, %.2f s after %s was emptied, at %.4f" %
                       (took * 1e3, standstill.within(still.disk, at, at + took) * 1e3, standstill.within(still.flush, at, at + took) * 1e3,
-                       net * 1e3, at - begun, victim.name))
+                       net * 1e3, at - begun, victim.name, at))
         gaps = [b[0] - a[0] for a, b in zip(samples, samples[1:])]
-        print("longest time between two small writes that began: %.1f ms; failed: %d small, %d large" % (max(gaps) * 1e3, writer.failures, churn.failures))
+        print("longest time between two small writes that began: %.1f ms; failed: %d small, %d large" % (max(gaps) * 1e3, writer.failures.value, churn.failures.value))
         for s in cluster.servers:
             role = "leader" if s is leader else "emptied" if s is victim else "follower"
             print("%s %-9s RssAnon at rest %6.1f MiB, at most %6.1f MiB" % (s.name, role, rest[s.name], most.get(s.name, 0)))

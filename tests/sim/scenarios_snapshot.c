@@ -212,6 +212,26 @@ void scenario_crash_while_installing(struct sim *s) {
     story_end(s);
 }
 
+void scenario_laggard_needs_the_log(struct sim *s) {
+    s->raft.cache_bytes_max = 0;
+    story_begin(s, 3);
+    EXPECT(s, story_elect(s, s->servers[0]));
+    struct server *leader = s->servers[0], *lag = s->servers[2];
+    EXPECT(s, put_many(s, leader, 3) && story_agree(s));
+    EXPECT(s, WITHIN(s, 1000, !raft_peer_needs_log(leader->raft)));
+    story_isolate(s, lag);
+    EXPECT(s, put_many(s, leader, 120));
+    sim_run(s, 3 * s->raft.election_ms * MS);
+    EXPECT(s, !raft_peer_needs_log(leader->raft)); /* one that does not answer may be gone for good */
+    story_slow_disk(lag, 50);
+    story_join(s, lag);
+    EXPECT(s, WITHIN(s, 5000, raft_peer_needs_log(leader->raft)));
+    EXPECT(s, WITHIN(s, 20000, !raft_peer_needs_log(leader->raft)));
+    EXPECT(s, WITHIN(s, 1000, lag->machine.applied == leader->machine.applied) && lag->snapshots_installed == 0);
+    story_all_may(s);
+    story_end(s);
+}
+
 /* Snapshots are taken faster than the follower takes them in. */
 void scenario_slow_follower_no_snapshot_loop(struct sim *s) {
     no_way_back(s);

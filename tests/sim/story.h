@@ -117,6 +117,7 @@ void story_end(struct sim *s); /* all healed: everybody agrees, nothing is lost 
     X(leader_changes_while_sending, "a snapshot begun by one leader is finished by another")                 \
     X(crash_while_installing, "a server that dies while it installs a snapshot starts again")                \
     X(slow_follower_no_snapshot_loop, "a slow follower catches up under load with few snapshots")            \
+    X(laggard_needs_the_log, "who catches up from the log is known, so that it is not cut under it")         \
     X(snapshot_keeps_its_rate, "a snapshot travels no faster than its rate, and heartbeats go on")             \
     X(change_rolled_back, "an uncommitted change of members is undone with its leader")                      \
     X(snapshot_while_changing, "a snapshot names the members as of its index, not a change to come")         \
