@@ -258,10 +258,13 @@ static void take_news(struct node *node) {
         next = mail->next;
         struct node_news *news = CONTAINER_OF(mail, struct node_news, mail);
         if (news->event.type == RAFT_APPLIED && news->has_event) node->applied_seen = news->event.u.applied.index;
-        if (news->snapshot_over) node->snapshot_running = false, node->snapshot_log_mark = wal_bytes(node->wal);
+        if (news->snapshot_over) node_snapshot_over(node, news->has_event);
+        if (news->has_event && news->event.type == RAFT_CHUNK_READ && news->event.u.chunk_read.error != CO_OK) node_chunk_unread(node, news);
         if (news->has_event && news->event.type == RAFT_CHUNK_WRITTEN && news->event.u.chunk_written.error == CO_DISKFULL)
             requests_starve(&node->requests, node->raft);
         if (news->has_event) step(node, &news->event);
+        if (news->event.type == RAFT_PERSISTED && raft_applied_index(node->raft) > node->applied_seen)
+            node->applied_seen = raft_applied_index(node->raft);      /* a snapshot was installed */
         if (news->has_event && news->event.type == RAFT_PERSIST_FAILED) {
             log_error("raft", "the log cannot be written: %s", news->fault.text);
             node_reopen_later(node);
@@ -369,6 +372,7 @@ void node_resume(struct node *node, bool own) {
 }
 
 uint64_t node_match(struct node *node, uint64_t peer) { return raft_match_index(node->raft, peer); }
+bool node_caught_up(struct node *node, uint64_t peer) { return raft_caught_up(node->raft, peer); }
 
 /* -- stopping -------------------------------------------------------------------------------------------------------- */
 static void node_free(struct node *node) {

@@ -50,10 +50,21 @@ static void feed(void *arg) {
     free(block);
 }
 
+static int room_for_state(struct node *node, const struct raft_snapshot_meta *meta, struct fault *fault) {
+    uint64_t room;
+    int rv = node->disk->ops->free_bytes(node->disk, &room);
+    if (rv == CO_OK && room < meta->size) rv = CO_DISKFULL;
+    if (rv == CO_OK) return rv;
+    return fault_set(fault, rv, "disk full: %llu MiB are needed for the state of the snapshot index=%llu", (unsigned long long)(meta->size >> 20) + 1,
+                     (unsigned long long)meta->index);
+}
+
 int node_restore_snapshot(struct node *node, uint64_t index, struct raft_snapshot_meta *meta, struct fault *fault) {
     struct feeder feeder = {0};
     int rv = snapshot_open(node->disk, index, &feeder.reader, meta, fault);
     if (rv != CO_OK) return rv;
+    rv = room_for_state(node, meta, fault);
+    if (rv != CO_OK) { snapshot_close(feeder.reader); return rv; }
     int ends[2];
     if (pipe(ends) != 0) { snapshot_close(feeder.reader); return fault_set(fault, CO_IO, "no pipe for a snapshot"); }
     feeder.fd = ends[1];
@@ -197,6 +208,13 @@ static void resume(struct node *node, bool own) {
 static void restore(struct node *node, struct apply_job *job) {
     struct fault fault = {0};
     int rv = node_restore_snapshot(node, job->meta.index, &job->meta, &fault);
+    for (bool told = false; rv == CO_DISKFULL && !jobs_stopped(&node->write_jobs); told = true) {     /* the log begins behind it already */
+        if (!told) log_error("raft", "waiting for space: %s", fault.text);
+        node_starves(node, true);
+        sleep(1);
+        rv = node_restore_snapshot(node, job->meta.index, &job->meta, &fault);
+    }
+    node_starves(node, false);
     *job->result = rv;
     if (rv != CO_OK) log_error("raft", "snapshot cannot be restored: %s", fault.text);
     else node->applier_at = job->meta.index;

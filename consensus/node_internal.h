@@ -29,6 +29,7 @@ void jobs_put(struct jobs *jobs, struct job *job);
 struct job *jobs_take_all(struct jobs *jobs);     /* blocks; NULL: stop, and nothing is left */
 bool jobs_waiting(struct jobs *jobs);
 void jobs_stop(struct jobs *jobs);
+bool jobs_stopped(struct jobs *jobs);
 
 /* For the writer: a persist operation (with references of its own), a chunk to store, or segments to drop. */
 struct write_job {
@@ -84,6 +85,8 @@ struct node {
     struct disk_health disk_health;
     uint64_t applied_seen;
     bool snapshot_running;
+    uint64_t snapshot_pause_ms;                         /* none is begun before: the last one failed */
+    bool snapshot_unreadable;                           /* ours, when it was read for a peer */
     uint64_t snapshot_log_mark;                         /* wal_bytes behind the last snapshot's cut */
     unsigned pool_jobs;
     void (*closed)(void *data);
@@ -111,7 +114,8 @@ struct node {
     struct jobs write_jobs, apply_jobs;
     /* Writer thread. */
     struct snapshot_writer *receiving;
-    uint64_t receiving_index;
+    uint64_t receiving_index, receiving_term;
+    uint64_t no_room_told_ms;
     /* Applier thread (the loop's while that does not run). */
     uint64_t applier_at;                                /* applied */
     uint64_t applier_stopped;                           /* a command of a newer version: nothing more is applied; 0 */
@@ -143,12 +147,15 @@ void node_reopen_later(struct node *node);
 void node_writer_main(void *arg);
 void node_applier_main(void *arg);
 void node_applier_note(struct node *node, uint64_t index, const struct raft_members *members);
+/* CO_DISKFULL, before anything is read, where there is no room for a second state beside the present one. */
 int node_restore_snapshot(struct node *node, uint64_t index, struct raft_snapshot_meta *meta, struct fault *fault);
 void write_job_free(struct write_job *job);
 /* node_pool.c */
 void node_load(struct node *node, const struct raft_load *load);
 void node_chunk_read(struct node *node, const struct raft_chunk_read *chunk);
 void node_snapshot(struct node *node);
+void node_snapshot_over(struct node *node, bool taken);
+void node_chunk_unread(struct node *node, const struct node_news *news);
 uint64_t node_snapshot_rate(const struct node *node);                            /* bytes a second */
 int node_take_snapshot(struct node *node, struct raft_snapshot_meta *meta);      /* blocks; pool, or at start */
 

@@ -37,6 +37,13 @@ bool jobs_waiting(struct jobs *jobs) {
     return waiting;
 }
 
+bool jobs_stopped(struct jobs *jobs) {
+    uv_mutex_lock(&jobs->lock);
+    bool stopped = jobs->stop;
+    uv_mutex_unlock(&jobs->lock);
+    return stopped;
+}
+
 void jobs_stop(struct jobs *jobs) {
     uv_mutex_lock(&jobs->lock);
     jobs->stop = true;

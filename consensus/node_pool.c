@@ -13,7 +13,7 @@ struct pool_job {
     uv_work_t work;
     struct node *node;
     struct node_news *news;
-    union { struct raft_load load; struct raft_chunk_read chunk; } u;
+    union { struct raft_load load; struct raft_chunk_read chunk; uint64_t bytes_about; } u;
 };
 
 static void job_over(uv_work_t *work, int status) {
@@ -83,6 +83,15 @@ static void chunk_work(uv_work_t *work) {
         snapshot_close(reader);
     }
     event->u.chunk_read.error = rv;
+    job->news->fault = fault;
+}
+
+/* One that was replaced meanwhile is gone, and there is a newer one. */
+void node_chunk_unread(struct node *node, const struct node_news *news) {
+    if (news->event.u.chunk_read.snapshot_index != raft_snapshot_index(node->raft) || node->snapshot_unreadable) return;
+    log_error("raft", "this server's snapshot cannot be sent, another is taken: %s",
+              news->fault.code ? news->fault.text : co_strerror(news->event.u.chunk_read.error));
+    node->snapshot_unreadable = true;
 }
 
 void node_chunk_read(struct node *node, const struct raft_chunk_read *chunk) {
@@ -92,6 +101,7 @@ void node_chunk_read(struct node *node, const struct raft_chunk_read *chunk) {
 }
 
 /* -- our own snapshot ---------------------------------------------------------------------------------------------------- */
+#define SNAPSHOT_PAUSE_MS 30000
 struct copier { struct node *node; int fd, result; uint64_t index, term; };
 
 static void copy_main(void *arg) {
@@ -157,32 +167,54 @@ int node_take_snapshot(struct node *node, struct raft_snapshot_meta *meta) {
     return rv;
 }
 
+/* What could not be finished for want of space would be begun, and take all space, again and again. */
+static int room_for_snapshot(struct node *node, uint64_t bytes) {
+    uint64_t room;
+    int rv = node->disk->ops->free_bytes(node->disk, &room);
+    return rv == CO_OK && room < bytes ? CO_DISKFULL : rv;
+}
+
 static void snapshot_work(uv_work_t *work) {
     struct pool_job *job = work->data;
     struct raft_snapshot_meta *meta = &job->news->event.u.snapshot.meta;
     uint64_t begun = clock_mono_ms();
-    int rv = node_take_snapshot(job->node, meta);
+    int rv = room_for_snapshot(job->node, job->u.bytes_about);
+    if (rv == CO_OK) rv = node_take_snapshot(job->node, meta);
     job->news->has_event = rv == CO_OK;
     if (rv == CO_OK)
         log_info("raft", "snapshot taken index=%llu bytes=%llu ms=%llu", (unsigned long long)meta->index, (unsigned long long)meta->size,
                  (unsigned long long)(clock_mono_ms() - begun));
-    else log_warn("raft", "snapshot failed: %s", co_strerror(rv));
+    else log_warn("raft", "snapshot failed, tried again in %d s: %s", SNAPSHOT_PAUSE_MS / 1000, co_strerror(rv));
+}
+
+void node_snapshot_over(struct node *node, bool taken) {
+    node->snapshot_running = false;
+    if (taken) node->snapshot_unreadable = false, node->snapshot_log_mark = wal_bytes(node->wal);
+    else node->snapshot_wanted = true, node->snapshot_pause_ms = clock_mono_ms() + SNAPSHOT_PAUSE_MS;
+}
+
+/* A peer that is sent the snapshot, or reads the log behind it, is waited for: until the log is so many times as long. One whose disk is full
+ * would otherwise keep the log from being cut for ever. */
+#define LIMITS_WAITED 3
+static bool peers_need_it(const struct node *node, uint64_t bytes, uint64_t limit) {
+    if (bytes >= node->snapshot_log_mark + LIMITS_WAITED * limit || node->snapshot_unreadable) return false;
+    return raft_sending_snapshot(node->raft) || raft_peer_needs_log(node->raft);
 }
 
 /* Takes one when the log has grown enough since the last: by as much as that one took, so that a large state is not written again
- * and again for a little change (a byte of log costs a byte of snapshot at most). Who still catches up from the log, after the last
- * snapshot or a restart, is waited for: until the log is twice as long. */
+ * and again for a little change (a byte of log costs a byte of snapshot at most). */
 void node_snapshot(struct node *node) {
     uint64_t limit = node->config.snapshot_log_bytes ? node->config.snapshot_log_bytes : 64 << 20;
     if (raft_snapshot_bytes(node->raft) > limit) limit = raft_snapshot_bytes(node->raft);
     uint64_t bytes = wal_bytes(node->wal);
     if (bytes < node->snapshot_log_mark) node->snapshot_log_mark = bytes;        /* what the snapshot holds was dropped */
-    bool due = node->snapshot_wanted || bytes >= node->snapshot_log_mark + limit;
-    if (node->snapshot_running || node->requests.fenced || !due || raft_sending_snapshot(node->raft)) return;
-    if (bytes < node->snapshot_log_mark + 2 * limit && raft_peer_needs_log(node->raft)) return;
+    bool due = node->snapshot_wanted || node->snapshot_unreadable || bytes >= node->snapshot_log_mark + limit;
+    if (node->snapshot_running || node->requests.fenced || !due || peers_need_it(node, bytes, limit)) return;
     if (!node->callbacks.snapshot_copy || node->applied_seen <= raft_snapshot_index(node->raft)) return;
+    if (node->snapshot_pause_ms && clock_mono_ms() < node->snapshot_pause_ms) return;
     node->snapshot_running = true, node->snapshot_wanted = false;
     struct pool_job *job = job_new(node, RAFT_SNAPSHOT_TAKEN);
     job->news->snapshot_over = true;
+    job->u.bytes_about = raft_snapshot_bytes(node->raft);
     job_start(job, snapshot_work);
 }

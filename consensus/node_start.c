@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -127,10 +128,19 @@ static uint32_t heartbeat_ms(const struct node *node) {
     return ms < HEARTBEAT_MOST_MS ? ms : HEARTBEAT_MOST_MS;
 }
 
+/* The log behind the snapshot counts, also where a server never runs for long. */
+static uint64_t log_mark(struct node *node, const struct raft_snapshot_meta *snapshot, const struct wal_recovered *found) {
+    uint64_t all = wal_bytes(node->wal), since = 0;
+    for (size_t i = 0; i < found->entry_count; i++)
+        if (found->entries[i].index > snapshot->index) since += raft_entry_bytes(&found->entries[i]).size + RAFT_ENTRY_OVERHEAD;
+    return snapshot->index && since < all ? all - since : 0;
+}
+
 static void start_core(struct node *node, const struct raft_snapshot_meta *snapshot, struct wal_recovered *found, uint64_t applied) {
     struct raft_config config = {.id = node->id, .seed = random_u64(), .election_ms = scaled(node, 300), .heartbeat_ms = heartbeat_ms(node),
                                  .append_bytes_max = 256 << 10, .append_inflight_max = 64, .cache_bytes_max = 4 << 20, .apply_bytes_max = 8 << 20,
                                  .snapshot_chunk_bytes = 256 << 10, .snapshot_rate = node_snapshot_rate(node), .promote_lag_max = 1024};
+    uint64_t mark = log_mark(node, snapshot, found);      /* the core takes the entries */
     struct raft_start start = {.term = found->term, .vote = found->vote, .snapshot = *snapshot, .entries = found->entries,
                                .entry_count = found->entry_count, .applied = applied};
     node->raft_opened = true;
@@ -143,7 +153,8 @@ static void start_core(struct node *node, const struct raft_snapshot_meta *snaps
     const struct raft_members *members = raft_members_at(node->raft, applied, &members_index);
     node_applier_note(node, members_index, members);
     node->drop_index = snapshot->index; /* a writer that failed, or was stopped, may have left some of it */
-    node->snapshot_log_mark = snapshot->index ? wal_bytes(node->wal) : 0;
+    node->snapshot_log_mark = mark;
+    node->snapshot_pause_ms = 0;
 }
 
 /* The state becomes a snapshot, behind which the log begins anew: nothing that was acknowledged is lost. */
@@ -187,6 +198,17 @@ static void tell_recovery(const struct node *node, uint64_t snapshot_index) {
     if (index > snapshot_index) log_warn("raft", "recovered by an operator at index %llu", (unsigned long long)index);
 }
 
+/* A signal ends the waiting. */
+static int restore_when_there_is_room(struct node *node, struct raft_snapshot_meta *snapshot, struct fault *fault) {
+    for (bool told = false;; told = true) {
+        int rv = node_restore_snapshot(node, snapshot->index, snapshot, fault);
+        if (rv != CO_DISKFULL) return rv;
+        if (!told) log_error("raft", "waiting for space: %s", fault->text);
+        struct timespec pause = {.tv_sec = 1};
+        if (nanosleep(&pause, NULL) != 0) return rv;
+    }
+}
+
 /* Snapshot, then log, then the state machine is brought to where the log can take over. */
 int node_open_log(struct node *node, uint64_t applied, struct fault *fault) {
     struct raft_snapshot_meta snapshot = {0};
@@ -207,7 +229,7 @@ int node_open_log(struct node *node, uint64_t applied, struct fault *fault) {
     uint64_t last = found.entry_count ? found.entries[found.entry_count - 1].index : snapshot.index;
     if (rv == CO_OK && applied < snapshot.index) {
         log_info("raft", "the state is rebuilt from the snapshot index=%llu", (unsigned long long)snapshot.index);
-        rv = node_restore_snapshot(node, snapshot.index, &snapshot, fault);
+        rv = restore_when_there_is_room(node, &snapshot, fault);
         applied = snapshot.index;
     }
     if (rv == CO_OK && applied > last) rv = log_ends_early(node, &snapshot, &found, last, fault);

@@ -73,16 +73,40 @@ static bool install(struct node *node, const struct raft_persist *persist) {
     return rv == CO_OK;
 }
 
-static void store_chunk(struct node *node, const struct raft_chunk_write *chunk) {
-    int rv = CO_OK;
-    if (chunk->first) {
-        if (node->receiving) snapshot_abort(node->receiving, false);
-        node->receiving = NULL;
-        rv = snapshot_create(node->disk, &chunk->meta, true, &node->receiving);
-        node->receiving_index = chunk->meta.index;
+static void stop_receiving(struct node *node) {
+    if (node->receiving) snapshot_abort(node->receiving, false);
+    node->receiving = NULL;
+}
+
+/* For the file and for the state beside the present one: what would not fit is not begun, or it were sent again and again. */
+static int room_for_snapshot(struct node *node, const struct raft_snapshot_meta *meta) {
+    uint64_t room;
+    int rv = node->disk->ops->free_bytes(node->disk, &room);
+    if (rv != CO_OK || room / 2 >= meta->size) return rv;
+    uint64_t now = clock_mono_ms();
+    if (node->no_room_told_ms == 0 || now - node->no_room_told_ms > 60000) {
+        node->no_room_told_ms = now;
+        log_error("raft", "disk full: the leader's snapshot waits for space, %llu MiB are needed folder=%s",
+                  (unsigned long long)(meta->size >> 19) + 1, node->folder);
     }
-    if (!node->receiving || node->receiving_index != chunk->meta.index) rv = CO_IO;
+    return CO_DISKFULL;
+}
+
+/* Goes on with what there is of it: also where the leader, or this server's core, has begun anew meanwhile. */
+static int begin_receiving(struct node *node, const struct raft_snapshot_meta *meta) {
+    if (node->receiving && node->receiving_index == meta->index && node->receiving_term == meta->term) return CO_OK;
+    stop_receiving(node);
+    int rv = room_for_snapshot(node, meta);
+    if (rv == CO_OK) rv = snapshot_create(node->disk, meta, true, &node->receiving);
+    node->receiving_index = meta->index, node->receiving_term = meta->term;
+    return rv;
+}
+
+static void store_chunk(struct node *node, const struct raft_chunk_write *chunk) {
+    int rv = chunk->first ? begin_receiving(node, &chunk->meta) : CO_OK;
+    if (rv == CO_OK && (!node->receiving || node->receiving_index != chunk->meta.index)) rv = CO_IO;
     if (rv == CO_OK && snapshot_written(node->receiving) == chunk->offset) rv = snapshot_write(node->receiving, chunk->data, chunk->size);
+    if (rv != CO_OK) stop_receiving(node);
     struct node_news *news = node_news_new(RAFT_CHUNK_WRITTEN);
     news->event.u.chunk_written.from = chunk->from;
     news->event.u.chunk_written.snapshot_index = chunk->meta.index;

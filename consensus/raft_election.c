@@ -35,6 +35,7 @@ void become_leader(struct raft *raft) {
     raft->heartbeat_due_ms = raft->now_ms;
     raft->quorum_check_ms = raft->now_ms + raft->config.election_ms;
     raft->transfer_target = 0;
+    if (raft->transfer_campaign) raft->handover_ms = raft->now_ms;      /* the pause is the cluster's */
     raft->receiving.active = raft->receiving.complete = false;
     set_role(raft, RAFT_LEADER);
     raft->peer_count = 0;            /* progress of an earlier term means nothing now */
@@ -59,7 +60,7 @@ static void count_votes(struct raft *raft) {
         if (durable || mutated(raft, RAFT_MUTATE_VOTE_BEFORE_DISK)) granted++;
     }
     if (granted >= quorum) {
-        if (raft->role == RAFT_PRECANDIDATE) campaign(raft, raft->transfer_campaign);
+        if (raft->role == RAFT_PRECANDIDATE) campaign(raft, false);
         else become_leader(raft);
     } else if (refused > voters - quorum) {
         become_follower(raft, raft->term, 0);
@@ -95,7 +96,7 @@ void campaign(struct raft *raft, bool transfer) {
         raft->self_vote_seq = log_durable_seq(raft);
         set_role(raft, RAFT_CANDIDATE);
     }
-    raft->transfer_campaign = false;
+    raft->transfer_campaign = transfer;
     election_reset(raft);
     ask_votes(raft, prevote, transfer);
     count_votes(raft);
@@ -189,7 +190,7 @@ int transfer_start(struct raft *raft, uint64_t target) {
 }
 
 /* -- a sick disk ---------------------------------------------------------------------------------------------------- */
-#define HANDOVER_PAUSE_MS 10000      /* servers on one machine share its disk: no ping-pong */
+#define HANDOVER_PAUSE_MS 10000      /* servers on one machine share its disk: no ping-pong, and no going round */
 
 void disk_handover(struct raft *raft) {
     if (!raft->disk_sick || raft->role != RAFT_LEADER || raft->transfer_target) return;

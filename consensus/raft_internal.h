@@ -91,10 +91,10 @@ struct raft {
     bool leader_heard;               /* leader_contact_ms counts */
     uint64_t election_deadline_ms, quiet_until_ms;
     bool disk_sick, disk_full;
-    uint64_t handover_ms;            /* when leadership was last handed over for a sick disk */
+    uint64_t handover_ms;            /* when leadership was last handed over for a sick disk, or to this server */
     bool votes_granted[RAFT_MEMBERS_MAX], votes_answered[RAFT_MEMBERS_MAX];
     uint64_t self_vote_seq;          /* own vote counts once this is durable; 0: it counts */
-    bool transfer_campaign;
+    bool transfer_campaign;          /* the leader wished for it */
 
     /* leader */
     uint64_t term_start;             /* index of the empty entry of this term */

@@ -75,10 +75,8 @@ static int apply_change(const struct raft *raft, struct raft_members *members, c
             *member = (struct raft_member){.id = id};
             return set_address(member, event->u.change.address) ? CO_OK : CO_INVALID;
         case RAFT_PROMOTE: {
-            const struct progress *peer = progress_find((struct raft *)raft, id);
-            if (!member || member->voter || !peer) return CO_INVALID;
-            /* Not caught up (4.2.1); one that never acknowledged anything is not either, however short the log is: it may only have said hello. */
-            if (peer->match == 0 || peer->match + raft->config.promote_lag_max < log_last_index(raft)) return CO_AGAIN;
+            if (!member || member->voter || !progress_find((struct raft *)raft, id)) return CO_INVALID;
+            if (!raft_caught_up(raft, id)) return CO_AGAIN;
             member->voter = true;
             return CO_OK;
         }
@@ -90,6 +88,12 @@ static int apply_change(const struct raft *raft, struct raft_members *members, c
         case RAFT_READDRESS: return member && set_address(member, event->u.change.address) ? CO_OK : CO_INVALID;
     }
     return CO_INVALID;
+}
+
+/* 4.2.1. One that never acknowledged anything has not, however short the log is: it may only have said hello. */
+bool raft_caught_up(const struct raft *raft, uint64_t peer) {
+    uint64_t match = raft_match_index(raft, peer);
+    return match > 0 && match + raft->config.promote_lag_max >= log_last_index(raft);
 }
 
 int members_change(struct raft *raft, struct raft_event *event) {

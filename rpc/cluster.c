@@ -49,7 +49,8 @@ static struct cluster_change next_move(const struct raft_members *members, const
     return (struct cluster_change){true, RAFT_READDRESS, moved->id, moved->address};
 }
 
-struct cluster_change cluster_next_change(const struct raft_members *members, const struct peer_info *self, const struct peer_info *peers, size_t count) {
+struct cluster_change cluster_next_change(const struct raft_members *members, const bool *caught_up, const struct peer_info *self,
+                                          const struct peer_info *peers, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if (!peers[i].connected || raft_members_find(members, peers[i].id)) continue;
         for (uint32_t k = 0; k < members->count; k++) {
@@ -61,7 +62,7 @@ struct cluster_change cluster_next_change(const struct raft_members *members, co
     }
     for (uint32_t k = 0; k < members->count; k++) {
         const struct raft_member *member = &members->member[k];
-        if (!member->voter && peer_of(peers, count, member->id)) return (struct cluster_change){true, RAFT_PROMOTE, member->id, NULL};
+        if (!member->voter && caught_up[k] && peer_of(peers, count, member->id)) return (struct cluster_change){true, RAFT_PROMOTE, member->id, NULL};
     }
     return next_move(members, self, peers, count);
 }

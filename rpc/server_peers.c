@@ -293,7 +293,9 @@ static void manage(struct rpc *rpc) {
     if (!atomic_load(&node_view(rpc->node)->ready)) return;
     count = without_removed(rpc, members, peers, count);
     count = without_misfits(rpc, members, peers, count);
-    struct cluster_change change = cluster_next_change(members, &self, peers, count);
+    bool caught_up[RAFT_MEMBERS_MAX];
+    for (uint32_t i = 0; i < members->count; i++) caught_up[i] = node_caught_up(rpc->node, members->member[i].id);
+    struct cluster_change change = cluster_next_change(members, caught_up, &self, peers, count);
     if (change.wanted && change.type == RAFT_READDRESS && !stays(rpc, change.id, self.id)) change.wanted = false;
     uint64_t dead = change.wanted ? 0 : autopilot_next_dead(rpc);
     if (dead) {

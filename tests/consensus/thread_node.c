@@ -1,5 +1,6 @@
 /* A node at work under its real threads: proposals from several threads, all answered, all applied once and in order, also after a restart
  * and with snapshots that let the log be cut. A plain main, so that it runs under the thread sanitizer too. */
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -321,6 +322,63 @@ static void large_states_are_saved_seldom(void) {
     CHECK(system(command) == 0);
 }
 
+/* A server that never runs for long: what was written since the last snapshot counts, whoever wrote it. */
+static void short_lives_are_saved_too(void) {
+    char folder[] = "/tmp/coord-node-XXXXXX", command[64];
+    CHECK(mkdtemp(folder) != NULL);
+    struct state state = {0};
+    atomic_store(&copies, 0);
+    for (unsigned lives = 0; lives < 40; lives++) life(folder, &state, 1, 10, 4096, 256 << 10);      /* 1.6 MB */
+    CHECK(copies >= 4 && copies <= 8);
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    CHECK(system(command) == 0);
+}
+
+/* How many of the log's files that `kept` has copies of the folder has too; with `again` it gets those that it lacks. */
+static unsigned segments_there(const char *folder, const char *kept, bool again) {
+    DIR *dir = opendir(kept);
+    CHECK(dir != NULL);
+    unsigned there = 0;
+    for (struct dirent *found; (found = readdir(dir)) != NULL;) {
+        char path[300], command[700];
+        if (strncmp(found->d_name, "log-", 4) != 0) continue;
+        snprintf(path, sizeof path, "%s/%s", folder, found->d_name);
+        if (access(path, F_OK) == 0) there++;
+        else if (again) {
+            snprintf(command, sizeof command, "cp %s/%s %s", kept, found->d_name, path);
+            CHECK(system(command) == 0);
+        }
+    }
+    closedir(dir);
+    return there;
+}
+
+/* A server that was stopped, or died, after its snapshot and before it had removed the log that this holds. */
+static void what_a_snapshot_holds_goes_at_the_next_start(void) {
+    char folder[] = "/tmp/coord-node-XXXXXX", kept[64], command[200];
+    CHECK(mkdtemp(folder) != NULL);
+    snprintf(kept, sizeof kept, "%s.kept", folder);
+    struct state state = {0};
+    life(folder, &state, 4, 500, 16384, 1 << 30);
+    snprintf(command, sizeof command, "mkdir %s && cp %s/log-* %s", kept, folder, kept);
+    CHECK(system(command) == 0);
+    unsigned all = segments_there(folder, kept, false), left = all;
+    CHECK(all >= 3);
+    for (unsigned lives = 0; left == all || left > 1; lives++) {
+        CHECK(lives < 20);
+        life(folder, &state, 1, 5, 64, 64 << 10);
+        left = segments_there(folder, kept, false);
+    }
+    segments_there(folder, kept, true);
+    CHECK(segments_there(folder, kept, false) == all);
+    uint64_t count = state.count;
+    state = (struct state){0};
+    life(folder, &state, 1, 20, 64, 1 << 30);
+    CHECK(state.count == count + 20 && segments_there(folder, kept, false) == left);
+    snprintf(command, sizeof command, "rm -rf %s %s", folder, kept);
+    CHECK(system(command) == 0);
+}
+
 int main(void) {
     log_level_now = LOG_WARN;
     char folder[] = "/tmp/coord-node-XXXXXX";
@@ -345,8 +403,10 @@ int main(void) {
     snprintf(command, sizeof command, "rm -rf %s", folder);
     CHECK(system(command) == 0);
     large_states_are_saved_seldom();
+    short_lives_are_saved_too();
+    what_a_snapshot_holds_goes_at_the_next_start();
     held_life(false);
     held_life(true);
-    printf("5 passed, 0 failed\n");
+    printf("7 passed, 0 failed\n");
     return 0;
 }

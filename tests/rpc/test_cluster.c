@@ -53,24 +53,28 @@ static struct raft_members three(void) {
 }
 
 static struct peer_info self; /* s1 */
-static void setup(void) { self = server(1, 3, true); }
+static bool caught_up[RAFT_MEMBERS_MAX];
+static void setup(void) {
+    self = server(1, 3, true);
+    memset(caught_up, true, sizeof caught_up);
+}
 TestSuite(cluster, .init = setup);
 
 Test(cluster, a_member_that_says_another_address_has_moved) {
     struct raft_members members = three();
     struct peer_info peers[2] = {server(2, 3, true), server(3, 3, true)};
-    cr_assert_not(cluster_next_change(&members, &self, peers, 2).wanted);
+    cr_assert_not(cluster_next_change(&members, caught_up, &self, peers, 2).wanted);
     strcpy(peers[1].address, "10.0.0.33:8300");
-    struct cluster_change change = cluster_next_change(&members, &self, peers, 2);
+    struct cluster_change change = cluster_next_change(&members, caught_up, &self, peers, 2);
     cr_assert(change.wanted && change.type == RAFT_READDRESS && change.id == 3);
     cr_assert_str_eq(change.address, "10.0.0.33:8300");
     peers[1].connected = false;
-    cr_assert_not(cluster_next_change(&members, &self, peers, 2).wanted, "it is not there");
+    cr_assert_not(cluster_next_change(&members, caught_up, &self, peers, 2).wanted, "it is not there");
     peers[1].connected = true;
     strcpy(peers[1].address, "10.0.0.2:8300");
-    cr_assert_not(cluster_next_change(&members, &self, peers, 2).wanted, "another's");
+    cr_assert_not(cluster_next_change(&members, caught_up, &self, peers, 2).wanted, "another's");
     strcpy(self.address, "10.0.0.11:8300");
-    change = cluster_next_change(&members, &self, peers, 2);
+    change = cluster_next_change(&members, caught_up, &self, peers, 2);
     cr_assert(change.wanted && change.type == RAFT_READDRESS && change.id == 1, "this server itself");
     cr_assert_str_eq(change.address, "10.0.0.11:8300");
 }
@@ -78,24 +82,24 @@ Test(cluster, a_member_that_says_another_address_has_moved) {
 Test(cluster, a_new_server_becomes_a_learner_and_then_a_voter) {
     struct raft_members members = three();
     struct peer_info peers[3] = {server(2, 3, true), server(3, 3, true), server(4, 0, false)};
-    struct cluster_change change = cluster_next_change(&members, &self, peers, 3);
+    struct cluster_change change = cluster_next_change(&members, caught_up, &self, peers, 3);
     cr_assert(change.wanted && change.type == RAFT_ADD_LEARNER && change.id == 4);
     cr_assert_str_eq(change.address, "10.0.0.4:8300");
     members.member[members.count++] = (struct raft_member){.id = 4, .address = "10.0.0.4:8300"};
-    change = cluster_next_change(&members, &self, peers, 3);
+    change = cluster_next_change(&members, caught_up, &self, peers, 3);
     cr_assert(change.wanted && change.type == RAFT_PROMOTE && change.id == 4);
     members.member[3].voter = true;
-    cr_assert_not(cluster_next_change(&members, &self, peers, 3).wanted, "nothing is left to do");
+    cr_assert_not(cluster_next_change(&members, caught_up, &self, peers, 3).wanted, "nothing is left to do");
 }
 
 Test(cluster, a_new_disk_under_an_old_address_replaces_the_old_member) {
     struct raft_members members = three();
     struct peer_info peers[2] = {server(2, 3, true), server(9, 3, false)};
     snprintf(peers[1].address, sizeof peers[1].address, "10.0.0.3:8300");
-    struct cluster_change change = cluster_next_change(&members, &self, peers, 2);
+    struct cluster_change change = cluster_next_change(&members, caught_up, &self, peers, 2);
     cr_assert(change.wanted && change.type == RAFT_REMOVE && change.id == 3);
     members.count = 2;
-    change = cluster_next_change(&members, &self, peers, 2);
+    change = cluster_next_change(&members, caught_up, &self, peers, 2);
     cr_assert(change.wanted && change.type == RAFT_ADD_LEARNER && change.id == 9);
 }
 
@@ -103,7 +107,18 @@ Test(cluster, a_learner_that_is_away_is_not_promoted) {
     struct raft_members members = three();
     members.member[2].voter = false;
     struct peer_info peers[1] = {server(2, 3, true)};
-    cr_assert_not(cluster_next_change(&members, &self, peers, 1).wanted);
+    cr_assert_not(cluster_next_change(&members, caught_up, &self, peers, 1).wanted);
+}
+
+Test(cluster, a_learner_that_lags_keeps_nobody_waiting) {
+    struct raft_members members = three();
+    members.member[1].voter = members.member[2].voter = false;
+    struct peer_info peers[2] = {server(2, 3, true), server(3, 3, true)};
+    caught_up[1] = false;
+    struct cluster_change change = cluster_next_change(&members, caught_up, &self, peers, 2);
+    cr_assert(change.wanted && change.type == RAFT_PROMOTE && change.id == 3);
+    members.member[2].voter = true;
+    cr_assert_not(cluster_next_change(&members, caught_up, &self, peers, 2).wanted, "so that a dead one may be removed");
 }
 
 /* An election makes all of them speak; who hears of none is cut off. */

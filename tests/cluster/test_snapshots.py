@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""A server that lost its disk is sent the leader's snapshot. That is damaged: the leader takes another, and says so. Or there is no room for it:
+it is not sent again and again, the others go on to cut their logs, and it arrives once there is space."""
+import glob, json, os, shutil
+import harness
+from full_disk import another_leads, filler, give_back, small_disk
+from harness import check, until
+
+VALUE, VALUES = 512 << 10, 60           # 30 MiB of state: each snapshot waits for as much log
+
+
+def overwrite(leader, megabytes):
+    for i in range(megabytes * 2):
+        check(leader.put("/v1/kv/large/%02d" % (i % VALUES), os.urandom(VALUE), 10 * harness.SLOW), "a write")
+
+
+def snapshots(server):
+    return server.log().count("snapshot taken")
+
+
+def has_all(server, leader):
+    value = b"%d" % len(leader.log())
+    check(leader.try_put("/v1/kv/mark", value), "a write")
+    return lambda: server.says_leader() and server.request("GET", "/v1/kv/mark?stale&raw", timeout=10)[2] == value
+
+
+def empty(server):
+    for path in glob.glob(server.data + "/*"):
+        shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
+
+
+def flip(path):
+    with open(path, "r+b") as f:
+        f.seek(os.path.getsize(path) // 2)
+        byte = f.read(1)
+        f.seek(-1, os.SEEK_CUR)
+        f.write(bytes([byte[0] ^ 1]))
+
+
+def a_damaged_snapshot_is_replaced(leader, lost):
+    lost.kill()
+    empty(lost)
+    newest = max(glob.glob(leader.data + "/raft/snap-*"))
+    flip(newest)
+    before = snapshots(leader)
+    lost.start()
+    until("it has all", has_all(lost, leader), 60)
+    said = leader.log().count("this server's snapshot cannot be sent, another is taken")
+    check(said == 1 and snapshots(leader) > before and not os.path.exists(newest), "said %d times, %d taken" % (said, snapshots(leader) - before))
+
+
+def no_room_for_it(leader, lost):
+    lost.kill()
+    empty(lost)
+    room = os.statvfs(lost.data)
+    with open(filler(lost), "wb") as f:
+        os.posix_fallocate(f.fileno(), 0, room.f_bavail * room.f_frsize - (50 << 20))      # for the file, and not for the state beside it
+    begun, before = len(lost.log()), snapshots(leader)
+    lost.start()
+    said = lambda: lost.log()[begun:].count("the leader's snapshot waits for space")
+    until("it says so", said, 30)
+    overwrite(leader, 150)
+    until("the leader takes snapshots", lambda: snapshots(leader) > before, 30)
+    check(said() == 1 and not glob.glob(lost.data + "/raft/part-*"), "nothing is begun: %r" % glob.glob(lost.data + "/raft/*"))
+    check(leader.try_put("/v1/kv/x"), "writes go on")
+    give_back(lost)
+    until("it has all", has_all(lost, leader), 60)
+
+
+def main():
+    harness.tidy_on_signals()
+    with harness.Cluster(3) as cluster:
+        lost = cluster.servers[2]
+        for server in cluster.servers:
+            with open(server.dir + "/snapshots.json", "w") as f:
+                json.dump({"coord": {"snapshot_log_bytes": 1 << 20}}, f)
+        cluster.args.append("-config-file=snapshots.json")
+        small_disk(cluster, lost, 600)
+        cluster.start()
+        cluster.wait_writable()
+        leader = another_leads(cluster, lost)
+        overwrite(leader, 70)
+        until("there is a snapshot", lambda: glob.glob(leader.data + "/raft/snap-*"))
+        a_damaged_snapshot_is_replaced(leader, lost)
+        no_room_for_it(leader, lost)
+        check(cluster.leader() is leader, "nobody else had to lead")
+        check(not cluster.confessions() and not cluster.unexpected_ends(), "all are well: %r" % cluster.confessions())
+    print("ok")
+
+
+if __name__ == "__main__":
+    main()
