@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A server that lost its disk is sent the leader's snapshot. That is damaged: the leader takes another, and says so. Or there is no room for it:
-it is not sent again and again, the others go on to cut their logs, and it arrives once there is space."""
+it is not sent again and again, the others go on to cut their logs, and it arrives once there is space. Or the space goes while it arrives: the
+server waits."""
 import glob, json, os, shutil
 import harness
 from full_disk import another_leads, filler, give_back, small_disk
@@ -49,12 +50,16 @@ def a_damaged_snapshot_is_replaced(leader, lost):
     check(said == 1 and snapshots(leader) > before and not os.path.exists(newest), "said %d times, %d taken" % (said, snapshots(leader) - before))
 
 
+def leave(server, megabytes):
+    room = os.statvfs(server.data)
+    with open(filler(server), "wb") as f:
+        os.posix_fallocate(f.fileno(), 0, room.f_bavail * room.f_frsize - (megabytes << 20))
+
+
 def no_room_for_it(leader, lost):
     lost.kill()
     empty(lost)
-    room = os.statvfs(lost.data)
-    with open(filler(lost), "wb") as f:
-        os.posix_fallocate(f.fileno(), 0, room.f_bavail * room.f_frsize - (50 << 20))      # for the file, and not for the state beside it
+    leave(lost, 50)                     # for the file, and not for the state beside it
     begun, before = len(lost.log()), snapshots(leader)
     lost.start()
     said = lambda: lost.log()[begun:].count("the leader's snapshot waits for space")
@@ -67,13 +72,35 @@ def no_room_for_it(leader, lost):
     until("it has all", has_all(lost, leader), 60)
 
 
+def space_goes_while_it_arrives(leader, lost):
+    """The file has arrived, and the log begins behind it; the state is the one before."""
+    lost.kill()
+    empty(lost)
+    lost.start()
+    part = lambda: sum(os.path.getsize(path) for path in glob.glob(lost.data + "/raft/part-*"))
+    until("half of it is here", lambda: part() > 15 << 20, 30)
+    leave(lost, (30 << 20) - part() + (10 << 20) >> 20)
+    said = lambda: lost.log().count("waiting for space")
+    before = said()
+    until("it waits", lambda: said() > before, 30)
+    check(lost.alive() and leader.try_put("/v1/kv/x"), "the others go on")
+    lost.kill()
+    before = said()
+    lost.start()
+    until("it waits at its start, too", lambda: said() > before, 30)
+    check(lost.terminate() == 1, "a signal ends that")
+    lost.start()
+    give_back(lost)
+    until("it has all", has_all(lost, leader), 60)
+
+
 def main():
     harness.tidy_on_signals()
     with harness.Cluster(3) as cluster:
         lost = cluster.servers[2]
         for server in cluster.servers:
             with open(server.dir + "/snapshots.json", "w") as f:
-                json.dump({"coord": {"snapshot_log_bytes": 1 << 20}}, f)
+                json.dump({"coord": {"snapshot_log_bytes": 1 << 20, "snapshot_rate": 16 << 20}}, f)
         cluster.args.append("-config-file=snapshots.json")
         small_disk(cluster, lost, 600)
         cluster.start()
@@ -83,6 +110,7 @@ def main():
         until("there is a snapshot", lambda: glob.glob(leader.data + "/raft/snap-*"))
         a_damaged_snapshot_is_replaced(leader, lost)
         no_room_for_it(leader, lost)
+        space_goes_while_it_arrives(leader, lost)
         check(cluster.leader() is leader, "nobody else had to lead")
         check(not cluster.confessions() and not cluster.unexpected_ends(), "all are well: %r" % cluster.confessions())
     print("ok")
