@@ -434,7 +434,7 @@ void machine_command(struct buffer *out, uint8_t type, const ProtobufCMessage *m
 /* -- snapshots --------------------------------------------------------------------------------------- */
 
 int machine_copy(struct machine *machine, int fd, uint64_t *index, uint64_t *term) {
-    struct store_reader *reader = store_reader_new(machine->store);
+    struct store_reader *reader = store_long_reader_new(machine->store);
     struct store_txn *txn = store_read(reader);
     applied_in(txn, index, term);
     int error = store_copy_txn(txn, fd);

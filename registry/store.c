@@ -206,6 +206,12 @@ struct store_reader *store_reader_new(struct store *store) {
     return reader;
 }
 
+struct store_reader *store_long_reader_new(struct store *store) {
+    struct store_reader *reader = store_reader_new(store);
+    reader->lengthy = true;
+    return reader;
+}
+
 void store_reader_free(struct store_reader *reader) {
     if (!reader) return;
     struct store *store = reader->store;
@@ -219,14 +225,18 @@ void store_reader_free(struct store_reader *reader) {
 
 /* `active` then `gate` here, `gate` then `active` in store_gate_close, all sequentially consistent: one sees
  * the other. */
+static bool closed_for(const struct store_reader *reader) {
+    return reader->lengthy ? reader->store->long_gate : reader->store->gate;
+}
+
 static void reader_enter(struct store_reader *reader) {
     struct store *store = reader->store;
     reader->active = true;
-    if (!store->gate) return;
+    if (!closed_for(reader)) return;
     pthread_mutex_lock(&store->lock);
     reader->active = false;
     pthread_cond_broadcast(&store->changed);
-    while (store->gate) pthread_cond_wait(&store->changed, &store->lock);
+    while (closed_for(reader)) pthread_cond_wait(&store->changed, &store->lock);
     reader->active = true;
     pthread_mutex_unlock(&store->lock);
 }
@@ -251,20 +261,29 @@ void store_read_done(struct store_reader *reader) {
     store_txn_end(&reader->txn);
     mdb_txn_reset(reader->txn.mdb);
     reader->active = false;
-    if (!reader->store->gate) return;
+    if (!closed_for(reader)) return;
     pthread_mutex_lock(&reader->store->lock);
     pthread_cond_broadcast(&reader->store->changed);
     pthread_mutex_unlock(&reader->store->lock);
 }
 
-void store_gate_close(struct store *store) {
-    pthread_mutex_lock(&store->lock);
-    store->gate = true;
+static void wait_for_readers(struct store *store, bool long_ones_only) {
     for (bool busy = true; busy;) {
         busy = false;
-        LIST_FOREACH(item, &store->readers) busy |= LIST_ENTRY(item, struct store_reader, link)->active;
+        LIST_FOREACH(item, &store->readers) {
+            const struct store_reader *reader = LIST_ENTRY(item, struct store_reader, link);
+            busy |= reader->active && (reader->lengthy || !long_ones_only);
+        }
         if (busy) pthread_cond_wait(&store->changed, &store->lock);
     }
+}
+
+void store_gate_close(struct store *store) {
+    pthread_mutex_lock(&store->lock);
+    store->long_gate = true;
+    wait_for_readers(store, true);
+    store->gate = true;
+    wait_for_readers(store, false);
     LIST_FOREACH(item, &store->readers) {
         struct store_reader *reader = LIST_ENTRY(item, struct store_reader, link);
         if (reader->txn.mdb) mdb_txn_abort(reader->txn.mdb);
@@ -275,7 +294,7 @@ void store_gate_close(struct store *store) {
 
 void store_gate_open(struct store *store) {
     pthread_mutex_lock(&store->lock);
-    store->gate = false;
+    store->gate = store->long_gate = false;
     pthread_cond_broadcast(&store->changed);
     pthread_mutex_unlock(&store->lock);
 }

@@ -46,9 +46,11 @@ void store_close(struct store *store);
  * To be ended with store_close, which writes nothing then. */
 int store_look(const struct store_config *config, struct store **out, bool *there, bool *trusted, struct fault *fault);
 
-/* Reads. A reader belongs to one thread and is renewed per read (0.01 us); never hold one over a wait. */
+/* Reads. A reader belongs to one thread and is renewed per read (0.01 us); never hold one over a wait: whoever replaces the store lets no new
+ * reads begin, and waits. For a long one's reads, of seconds (a copy), that waits first, while the others go on. */
 struct store_reader;
 struct store_reader *store_reader_new(struct store *store);
+struct store_reader *store_long_reader_new(struct store *store);
 void store_reader_free(struct store_reader *reader);
 struct store_txn *store_read(struct store_reader *reader);      /* begins (renews) */
 void store_read_done(struct store_reader *reader);              /* resets; all slices from it are invalid now */

@@ -102,7 +102,7 @@ int store_copy_txn(struct store_txn *txn, int fd) {
 }
 
 int store_copy(struct store *store, int fd) {
-    struct store_reader *reader = store_reader_new(store);
+    struct store_reader *reader = store_long_reader_new(store);
     int error = store_copy_txn(store_read(reader), fd);
     store_read_done(reader);
     store_reader_free(reader);

@@ -255,7 +255,7 @@ int store_examine_file(int fd, const struct store_config *config, uint64_t txnid
 
 int store_examine(struct store *store, bool (*stop)(void *data), void *data, struct store_scrubbed *out,
                   struct fault *fault) {
-    struct store_reader *reader = store_reader_new(store);
+    struct store_reader *reader = store_long_reader_new(store);
     int error = CO_AGAIN;
     for (int i = 0; i < ATTEMPTS && error == CO_AGAIN && !(stop && stop(data)); i++) {
         struct store_txn *txn = store_read(reader);

@@ -114,6 +114,7 @@ struct store_reader {
     struct list link;
     struct store *store;
     struct store_txn txn;
+    bool lengthy;
     _Atomic bool active;
 };
 
@@ -129,6 +130,7 @@ struct store {
     pthread_mutex_t lock; /* readers, gate */
     pthread_cond_t changed;
     _Atomic bool gate; /* closed: no reader may begin */
+    _Atomic bool long_gate; /* no long one: closed before */
     struct list readers;
     /* store_flush.c */
     pthread_t flush_thread;
@@ -143,8 +145,8 @@ struct store {
 struct store *store_make(const struct store_config *config);      /* nothing is open yet */
 bool store_has_table(const struct store *store, uint8_t table);   /* of this version */
 
-/* Closes the gate, waits for the readers within and ends their LMDB transactions; then the file may be
- * switched. */
+/* Closes the gate, once the long readers within are done, waits for the others and ends their LMDB transactions;
+ * then the file may be switched. */
 void store_gate_close(struct store *store);
 void store_gate_open(struct store *store);
 

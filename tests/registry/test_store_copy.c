@@ -1,6 +1,7 @@
 /* Copies of the store, and replacing its content by one. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -64,6 +65,43 @@ Test(store_copy, a_copy_brings_the_same_state) {
     store_close(to);
     scratch_remove(from_folder);
     scratch_remove(to_folder);
+}
+
+struct replacing { struct store *store; int fd, error; };
+
+static void *replace_it(void *arg) {
+    struct replacing *job = arg;
+    job->error = store_replace(job->store, job->fd, 0, NULL);
+    return NULL;
+}
+
+/* A snapshot's copy, say: what waits for it would stand still for seconds. */
+Test(store_copy, others_read_on_while_a_long_read_keeps_the_store_from_being_replaced, .timeout = 30) {
+    const char *folder = scratch_folder(), *other = scratch_folder();
+    struct store *store = open_at(folder, NULL), *empty = open_at(other, NULL);
+    put_committed(store, "k", "before");
+    struct store_reader *slow = store_long_reader_new(store), *quick = store_reader_new(store);
+    (void)store_read(slow);
+    struct replacing job = {store, copy_to_file(empty, other, "copy"), -1};
+    pthread_t thread;
+    cr_assert_eq(pthread_create(&thread, NULL, replace_it, &job), 0);
+    while (!store->long_gate) usleep(1000);
+    struct slice value;
+    for (int i = 0; i < 100; i++) {
+        cr_assert_eq(store_get(store_read(quick), 1, slice_text("k"), &value), CO_OK);
+        store_read_done(quick);
+    }
+    store_read_done(slow);
+    pthread_join(thread, NULL);
+    cr_assert_eq(job.error, CO_OK);
+    cr_assert_eq(store_get(store_read(quick), 1, slice_text("k"), &value), CO_NOTFOUND);
+    store_read_done(quick);
+    (void)store_read(slow);
+    store_read_done(slow);
+    store_reader_free(slow), store_reader_free(quick);
+    close(job.fd);
+    store_close(store), store_close(empty);
+    scratch_remove(folder), scratch_remove(other);
 }
 
 /* All of them in one go keep the log's disk busy for a tenth of a second. */
