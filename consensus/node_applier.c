@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/background.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "consensus/node_internal.h"
 
@@ -50,21 +51,10 @@ static void feed(void *arg) {
     free(block);
 }
 
-static int room_for_state(struct node *node, const struct raft_snapshot_meta *meta, struct fault *fault) {
-    uint64_t room;
-    int rv = node->disk->ops->free_bytes(node->disk, &room);
-    if (rv == CO_OK && room < meta->size) rv = CO_DISKFULL;
-    if (rv == CO_OK) return rv;
-    return fault_set(fault, rv, "disk full: %llu MiB are needed for the state of the snapshot index=%llu", (unsigned long long)(meta->size >> 20) + 1,
-                     (unsigned long long)meta->index);
-}
-
 int node_restore_snapshot(struct node *node, uint64_t index, struct raft_snapshot_meta *meta, struct fault *fault) {
     struct feeder feeder = {0};
     int rv = snapshot_open(node->disk, index, &feeder.reader, meta, fault);
     if (rv != CO_OK) return rv;
-    rv = room_for_state(node, meta, fault);
-    if (rv != CO_OK) { snapshot_close(feeder.reader); return rv; }
     int ends[2];
     if (pipe(ends) != 0) { snapshot_close(feeder.reader); return fault_set(fault, CO_IO, "no pipe for a snapshot"); }
     feeder.fd = ends[1];
@@ -83,6 +73,31 @@ int node_restore_snapshot(struct node *node, uint64_t index, struct raft_snapsho
     }
     if (rv == CO_OK) node_applier_note(node, meta->members_index, &meta->members);
     return rv;
+}
+
+/* Loading may take long, and fill the disk, before it is known that there is too little. */
+#define ATTEMPT_SHORT_MS 100
+#define ATTEMPT_PAUSE_MS 30000
+static bool wait_for_room(struct node *node, const struct raft_snapshot_meta *meta, uint64_t took_ms, bool (*over)(struct node *node)) {
+    uint64_t before = 0, room = 0, at_ms = clock_mono_ms() + (took_ms > ATTEMPT_SHORT_MS ? ATTEMPT_PAUSE_MS : 0);
+    (void)node->disk->ops->free_bytes(node->disk, &before);
+    do {
+        if (over(node)) return false;
+        (void)node->disk->ops->free_bytes(node->disk, &room);
+    } while (room < meta->size || room <= before + before / 16 || clock_mono_ms() < at_ms);
+    return true;
+}
+
+int node_restore_with_room(struct node *node, struct raft_snapshot_meta *meta, bool (*over)(struct node *node), struct fault *fault) {
+    for (bool told = false;; told = true) {
+        uint64_t begun = clock_mono_ms();
+        int rv = node_restore_snapshot(node, meta->index, meta, fault);
+        if (rv != CO_DISKFULL) return rv;
+        if (!told)
+            log_error("raft", "disk full: the state waits for space to be rebuilt from the snapshot index=%llu bytes=%llu: %s", (unsigned long long)meta->index,
+                      (unsigned long long)meta->size, fault->text);
+        if (!wait_for_room(node, meta, clock_mono_ms() - begun, over)) return rv;
+    }
 }
 
 /* -- entries ---------------------------------------------------------------------------------------------------------- */
@@ -204,16 +219,17 @@ static void resume(struct node *node, bool own) {
     release(node);
 }
 
+/* The log begins behind the snapshot already: there is no way back. */
+static bool stopped_meanwhile(struct node *node) {
+    node_starves(node, true);
+    sleep(1);
+    return jobs_stopped(&node->write_jobs);
+}
+
 /* A snapshot that was received, or found. */
 static void restore(struct node *node, struct apply_job *job) {
     struct fault fault = {0};
-    int rv = node_restore_snapshot(node, job->meta.index, &job->meta, &fault);
-    for (bool told = false; rv == CO_DISKFULL && !jobs_stopped(&node->write_jobs); told = true) {     /* the log begins behind it already */
-        if (!told) log_error("raft", "waiting for space: %s", fault.text);
-        node_starves(node, true);
-        sleep(1);
-        rv = node_restore_snapshot(node, job->meta.index, &job->meta, &fault);
-    }
+    int rv = node_restore_with_room(node, &job->meta, stopped_meanwhile, &fault);
     node_starves(node, false);
     *job->result = rv;
     if (rv != CO_OK) log_error("raft", "snapshot cannot be restored: %s", fault.text);

@@ -85,7 +85,7 @@ struct node {
     struct disk_health disk_health;
     uint64_t applied_seen;
     bool snapshot_running;
-    uint64_t snapshot_pause_ms;                         /* none is begun before: the last one failed */
+    uint64_t snapshot_pause_ms, snapshot_not_before_ms; /* after failures; 0 */
     bool snapshot_unreadable;                           /* ours, when it was read for a peer */
     uint64_t snapshot_log_mark;                         /* wal_bytes behind the last snapshot's cut */
     unsigned pool_jobs;
@@ -114,7 +114,7 @@ struct node {
     struct jobs write_jobs, apply_jobs;
     /* Writer thread. */
     struct snapshot_writer *receiving;
-    uint64_t receiving_index, receiving_term;
+    struct raft_snapshot_meta receiving_meta;
     uint64_t no_room_told_ms;
     /* Applier thread (the loop's while that does not run). */
     uint64_t applier_at;                                /* applied */
@@ -147,8 +147,9 @@ void node_reopen_later(struct node *node);
 void node_writer_main(void *arg);
 void node_applier_main(void *arg);
 void node_applier_note(struct node *node, uint64_t index, const struct raft_members *members);
-/* CO_DISKFULL, before anything is read, where there is no room for a second state beside the present one. */
 int node_restore_snapshot(struct node *node, uint64_t index, struct raft_snapshot_meta *meta, struct fault *fault);
+/* Where there is no room for a second state beside the present one, it is tried again when there is more, until `over` (asked each second). */
+int node_restore_with_room(struct node *node, struct raft_snapshot_meta *meta, bool (*over)(struct node *node), struct fault *fault);
 void write_job_free(struct write_job *job);
 /* node_pool.c */
 void node_load(struct node *node, const struct raft_load *load);

@@ -13,7 +13,7 @@ struct pool_job {
     uv_work_t work;
     struct node *node;
     struct node_news *news;
-    union { struct raft_load load; struct raft_chunk_read chunk; uint64_t bytes_about; } u;
+    union { struct raft_load load; struct raft_chunk_read chunk; } u;
 };
 
 static void job_over(uv_work_t *work, int status) {
@@ -89,6 +89,7 @@ static void chunk_work(uv_work_t *work) {
 /* One that was replaced meanwhile is gone, and there is a newer one. */
 void node_chunk_unread(struct node *node, const struct node_news *news) {
     if (news->event.u.chunk_read.snapshot_index != raft_snapshot_index(node->raft) || node->snapshot_unreadable) return;
+    if (news->event.u.chunk_read.error == CO_NOTFOUND && node->snapshot_running) return;      /* that has taken its place */
     log_error("raft", "this server's snapshot cannot be sent, another is taken: %s",
               news->fault.code ? news->fault.text : co_strerror(news->event.u.chunk_read.error));
     node->snapshot_unreadable = true;
@@ -101,7 +102,6 @@ void node_chunk_read(struct node *node, const struct raft_chunk_read *chunk) {
 }
 
 /* -- our own snapshot ---------------------------------------------------------------------------------------------------- */
-#define SNAPSHOT_PAUSE_MS 30000
 struct copier { struct node *node; int fd, result; uint64_t index, term; };
 
 static void copy_main(void *arg) {
@@ -167,37 +167,34 @@ int node_take_snapshot(struct node *node, struct raft_snapshot_meta *meta) {
     return rv;
 }
 
-/* What could not be finished for want of space would be begun, and take all space, again and again. */
-static int room_for_snapshot(struct node *node, uint64_t bytes) {
-    uint64_t room;
-    int rv = node->disk->ops->free_bytes(node->disk, &room);
-    return rv == CO_OK && room < bytes ? CO_DISKFULL : rv;
-}
-
 static void snapshot_work(uv_work_t *work) {
     struct pool_job *job = work->data;
     struct raft_snapshot_meta *meta = &job->news->event.u.snapshot.meta;
     uint64_t begun = clock_mono_ms();
-    int rv = room_for_snapshot(job->node, job->u.bytes_about);
-    if (rv == CO_OK) rv = node_take_snapshot(job->node, meta);
+    int rv = node_take_snapshot(job->node, meta);
     job->news->has_event = rv == CO_OK;
     if (rv == CO_OK)
         log_info("raft", "snapshot taken index=%llu bytes=%llu ms=%llu", (unsigned long long)meta->index, (unsigned long long)meta->size,
                  (unsigned long long)(clock_mono_ms() - begun));
-    else log_warn("raft", "snapshot failed, tried again in %d s: %s", SNAPSHOT_PAUSE_MS / 1000, co_strerror(rv));
+    else log_warn("raft", "snapshot failed, tried again later: %s", co_strerror(rv));
 }
 
+/* One that fails for want of space has taken all there was. */
+#define PAUSE_FIRST_MS 10000
+#define PAUSE_MOST_MS  600000
 void node_snapshot_over(struct node *node, bool taken) {
     node->snapshot_running = false;
+    node->snapshot_pause_ms = taken ? 0 : node->snapshot_pause_ms ? 2 * node->snapshot_pause_ms : PAUSE_FIRST_MS;
+    if (node->snapshot_pause_ms > PAUSE_MOST_MS) node->snapshot_pause_ms = PAUSE_MOST_MS;
     if (taken) node->snapshot_unreadable = false, node->snapshot_log_mark = wal_bytes(node->wal);
-    else node->snapshot_wanted = true, node->snapshot_pause_ms = clock_mono_ms() + SNAPSHOT_PAUSE_MS;
+    else node->snapshot_wanted = true, node->snapshot_not_before_ms = clock_mono_ms() + node->snapshot_pause_ms;
 }
 
 /* A peer that is sent the snapshot, or reads the log behind it, is waited for: until the log is so many times as long. One whose disk is full
  * would otherwise keep the log from being cut for ever. */
 #define LIMITS_WAITED 3
 static bool peers_need_it(const struct node *node, uint64_t bytes, uint64_t limit) {
-    if (bytes >= node->snapshot_log_mark + LIMITS_WAITED * limit || node->snapshot_unreadable) return false;
+    if (bytes >= node->snapshot_log_mark + LIMITS_WAITED * limit || node->snapshot_unreadable || node->disk_health.full) return false;
     return raft_sending_snapshot(node->raft) || raft_peer_needs_log(node->raft);
 }
 
@@ -211,10 +208,9 @@ void node_snapshot(struct node *node) {
     bool due = node->snapshot_wanted || node->snapshot_unreadable || bytes >= node->snapshot_log_mark + limit;
     if (node->snapshot_running || node->requests.fenced || !due || peers_need_it(node, bytes, limit)) return;
     if (!node->callbacks.snapshot_copy || node->applied_seen <= raft_snapshot_index(node->raft)) return;
-    if (node->snapshot_pause_ms && clock_mono_ms() < node->snapshot_pause_ms) return;
+    if (node->snapshot_pause_ms && clock_mono_ms() < node->snapshot_not_before_ms) return;
     node->snapshot_running = true, node->snapshot_wanted = false;
     struct pool_job *job = job_new(node, RAFT_SNAPSHOT_TAKEN);
     job->news->snapshot_over = true;
-    job->u.bytes_about = raft_snapshot_bytes(node->raft);
     job_start(job, snapshot_work);
 }

@@ -198,15 +198,10 @@ static void tell_recovery(const struct node *node, uint64_t snapshot_index) {
     if (index > snapshot_index) log_warn("raft", "recovered by an operator at index %llu", (unsigned long long)index);
 }
 
-/* A signal ends the waiting. */
-static int restore_when_there_is_room(struct node *node, struct raft_snapshot_meta *snapshot, struct fault *fault) {
-    for (bool told = false;; told = true) {
-        int rv = node_restore_snapshot(node, snapshot->index, snapshot, fault);
-        if (rv != CO_DISKFULL) return rv;
-        if (!told) log_error("raft", "waiting for space: %s", fault->text);
-        struct timespec pause = {.tv_sec = 1};
-        if (nanosleep(&pause, NULL) != 0) return rv;
-    }
+/* At the start nobody waits for this thread, and any signal that is taken ends it; later others do. */
+static bool interrupted(struct node *node) {
+    struct timespec pause = {.tv_sec = 1};
+    return node->raft_opened || nanosleep(&pause, NULL) != 0;
 }
 
 /* Snapshot, then log, then the state machine is brought to where the log can take over. */
@@ -229,7 +224,7 @@ int node_open_log(struct node *node, uint64_t applied, struct fault *fault) {
     uint64_t last = found.entry_count ? found.entries[found.entry_count - 1].index : snapshot.index;
     if (rv == CO_OK && applied < snapshot.index) {
         log_info("raft", "the state is rebuilt from the snapshot index=%llu", (unsigned long long)snapshot.index);
-        rv = restore_when_there_is_room(node, &snapshot, fault);
+        rv = node_restore_with_room(node, &snapshot, interrupted, fault);
         applied = snapshot.index;
     }
     if (rv == CO_OK && applied > last) rv = log_ends_early(node, &snapshot, &found, last, fault);

@@ -54,7 +54,7 @@ static bool install(struct node *node, const struct raft_persist *persist) {
     struct fault fault = {0};
     struct raft_snapshot_meta meta = persist->snapshot;
     int rv = CO_IO;
-    if (node->receiving && node->receiving_index == meta.index) {
+    if (node->receiving && node->receiving_meta.index == meta.index) {
         rv = snapshot_commit(node->receiving, &meta);
         node->receiving = NULL;
     }
@@ -73,38 +73,50 @@ static bool install(struct node *node, const struct raft_persist *persist) {
     return rv == CO_OK;
 }
 
+#define NO_ROOM_AGAIN_MS 600000
 static void stop_receiving(struct node *node) {
     if (node->receiving) snapshot_abort(node->receiving, false);
     node->receiving = NULL;
 }
 
-/* For the file and for the state beside the present one: what would not fit is not begun, or it were sent again and again. */
-static int room_for_snapshot(struct node *node, const struct raft_snapshot_meta *meta) {
-    uint64_t room;
-    int rv = node->disk->ops->free_bytes(node->disk, &room);
-    if (rv != CO_OK || room / 2 >= meta->size) return rv;
+static void tell_no_room(struct node *node, uint64_t bytes) {
     uint64_t now = clock_mono_ms();
-    if (node->no_room_told_ms == 0 || now - node->no_room_told_ms > 60000) {
-        node->no_room_told_ms = now;
-        log_error("raft", "disk full: the leader's snapshot waits for space, %llu MiB are needed folder=%s",
-                  (unsigned long long)(meta->size >> 19) + 1, node->folder);
-    }
+    if (node->no_room_told_ms && now - node->no_room_told_ms < NO_ROOM_AGAIN_MS) return;
+    node->no_room_told_ms = now;
+    log_error("raft", "disk full: the leader's snapshot waits for space, %llu MiB are needed folder=%s", (unsigned long long)(bytes >> 20) + 1,
+              node->folder);
+}
+
+/* For the rest of the file, and for the state beside the present one, which takes up to twice as much: what would not fit is not begun, or it were
+ * sent again and again. */
+static int room_for_snapshot(struct node *node, const struct raft_snapshot_meta *meta) {
+    uint64_t room, have;
+    int rv = node->disk->ops->free_bytes(node->disk, &room);
+    if (rv != CO_OK || room / 3 >= meta->size) return rv;
+    snapshot_parts_keep(node->disk, meta->index, meta->term, &have);
+    rv = node->disk->ops->free_bytes(node->disk, &room);
+    if (rv != CO_OK || (room + have) / 3 >= meta->size) return rv;
+    tell_no_room(node, 3 * meta->size - have);
     return CO_DISKFULL;
+}
+
+static bool same_snapshot(const struct raft_snapshot_meta *a, const struct raft_snapshot_meta *b) {
+    return a->index == b->index && a->term == b->term && a->size == b->size;
 }
 
 /* Goes on with what there is of it: also where the leader, or this server's core, has begun anew meanwhile. */
 static int begin_receiving(struct node *node, const struct raft_snapshot_meta *meta) {
-    if (node->receiving && node->receiving_index == meta->index && node->receiving_term == meta->term) return CO_OK;
+    if (node->receiving && same_snapshot(&node->receiving_meta, meta)) return CO_OK;
     stop_receiving(node);
     int rv = room_for_snapshot(node, meta);
     if (rv == CO_OK) rv = snapshot_create(node->disk, meta, true, &node->receiving);
-    node->receiving_index = meta->index, node->receiving_term = meta->term;
+    node->receiving_meta = *meta;
     return rv;
 }
 
 static void store_chunk(struct node *node, const struct raft_chunk_write *chunk) {
     int rv = chunk->first ? begin_receiving(node, &chunk->meta) : CO_OK;
-    if (rv == CO_OK && (!node->receiving || node->receiving_index != chunk->meta.index)) rv = CO_IO;
+    if (rv == CO_OK && (!node->receiving || node->receiving_meta.index != chunk->meta.index)) rv = CO_IO;
     if (rv == CO_OK && snapshot_written(node->receiving) == chunk->offset) rv = snapshot_write(node->receiving, chunk->data, chunk->size);
     if (rv != CO_OK) stop_receiving(node);
     struct node_news *news = node_news_new(RAFT_CHUNK_WRITTEN);
@@ -171,4 +183,5 @@ void node_writer_main(void *arg) {
         while (well && background(node) && !jobs_waiting(&node->write_jobs)) {}
     }
     if (node->receiving) snapshot_abort(node->receiving, true);
+    node->receiving = NULL;      /* another writer may follow */
 }

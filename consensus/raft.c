@@ -149,6 +149,7 @@ static void tick(struct raft *raft) {
 }
 
 static void applied(struct raft *raft, uint64_t index) {
+    if (raft->receiving.complete && index > raft->applying) return;      /* of the snapshot, before it is said to be installed */
     CHECK(index <= raft->applying);
     for (; raft->applied < index; raft->applied++) {
         const struct raft_entry *entry = log_at(raft, raft->applied + 1);
@@ -284,10 +285,17 @@ bool raft_disk_sick(const struct raft *raft) { return raft->disk_sick; }
 static bool peer_answers(const struct raft *raft, const struct progress *peer) {
     return raft->now_ms - peer->contact_ms < 2 * (uint64_t)raft->config.election_ms;
 }
+/* It has the last piece, or is being sent that, and says nothing until all is in place. */
+static bool peer_installs(const struct raft *raft, const struct progress *peer) {
+    return peer->snapshot_index == raft->snapshot.index && peer->snapshot_offset > 0 &&
+           peer->snapshot_offset + raft->config.snapshot_chunk_bytes >= raft->snapshot.size;
+}
 bool raft_sending_snapshot(const struct raft *raft) {
     if (raft->role != RAFT_LEADER) return false;
-    for (size_t i = 0; i < raft->peer_count; i++)
-        if (raft->peers[i].state == PROGRESS_SNAPSHOT && peer_answers(raft, &raft->peers[i])) return true;
+    for (size_t i = 0; i < raft->peer_count; i++) {
+        const struct progress *peer = &raft->peers[i];
+        if (peer->state == PROGRESS_SNAPSHOT && (peer_answers(raft, peer) || peer_installs(raft, peer))) return true;
+    }
     return false;
 }
 bool raft_peer_needs_log(const struct raft *raft) {

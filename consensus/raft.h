@@ -192,7 +192,8 @@ bool raft_disk_sick(const struct raft *raft);
 /* Leader: false while peers are known to have no room for commands and those that answer and have room, this one counted, are no
  * majority: what is proposed now would wait for space elsewhere. */
 bool raft_quorum_has_room(const struct raft *raft);
-/* Leader: some peer that answers is being sent one; do not replace it now. (A dead one must not keep the log from being cut.) */
+/* Leader: some peer that answers is being sent one, or puts it in place: do not replace it now, or it begins anew. (A dead one must not keep the log
+ * from being cut, nor any one for ever: the caller sets the bound.) */
 bool raft_sending_snapshot(const struct raft *raft);
 /* Leader: some peer that answers lacks entries that are no longer held in memory: with a new snapshot they would be gone, and it
  * would have to be sent that. */

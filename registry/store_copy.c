@@ -328,6 +328,7 @@ int store_replace_edited(struct store *store, int fd, uint64_t size, bool backgr
     CHECK(!store->write_open);
     struct load_job job = {.store = store, .load = {.edit = edit, .edit_data = data}, .size = size, .fd = fd, .fault = fault};
     int error = background ? load_in_background(&job) : load_file(&job);
+    if (error == CO_DISKFULL) store_space_aside_gone(store->file);      /* the next attempt has more */
     if (error) return error;
     struct store_file *next = job.load.file;
     int gone = open(store->file->path, O_RDWR | O_CLOEXEC); /* its blocks are not to go at once; where this fails they do */

@@ -65,6 +65,7 @@ int store_space_cover(struct store_file *file,
 bool store_space_short(struct store_file *file); /* not even a small change has room */
 void store_space_ahead(struct store_file *file); /* after a commit: one step beyond what is used */
 bool store_space_retry(struct store_file *file); /* any thread */
+void store_space_aside_gone(struct store_file *file);
 
 /* How much of the file the running write transaction may come to use, at most (store_space.c explains). */
 struct store_need {

@@ -60,6 +60,16 @@ static int reserve_range(struct store_file *file, uint64_t from, uint64_t to) {
     }
 }
 
+/* An old file that is kept for curious people only. */
+static bool aside_gone(struct store_file *file) {
+    if (!file->aside) return false;
+    log_warn("store", "space is short, removing file=%s", file->aside);
+    unlink(file->aside);
+    free(file->aside);
+    file->aside = NULL;
+    return true;
+}
+
 static int cover_locked(struct store_file *file, uint64_t bytes) {
     uint64_t have = file->reserved_bytes;
     if (bytes <= have) return CO_OK;
@@ -67,13 +77,7 @@ static int cover_locked(struct store_file *file, uint64_t bytes) {
     uint64_t target = round_up(bytes, file->step_bytes);
     if (target > file->map_bytes) target = file->map_bytes;
     int code = reserve_range(file, have, target);
-    if (code && file->aside) { /* an old file that is kept for curious people only */
-        log_warn("store", "space is short, removing file=%s", file->aside);
-        unlink(file->aside);
-        free(file->aside);
-        file->aside = NULL;
-        code = reserve_range(file, have, target);
-    }
+    if (code && aside_gone(file)) code = reserve_range(file, have, target);
     if (code) {
         target = round_up(bytes, file->page_bytes);
         code = reserve_range(file, have, target);
@@ -88,6 +92,12 @@ int store_space_cover(struct store_file *file, uint64_t bytes) {
     int error = cover_locked(file, bytes);
     pthread_mutex_unlock(&file->space_lock);
     return error;
+}
+
+void store_space_aside_gone(struct store_file *file) {
+    pthread_mutex_lock(&file->space_lock);
+    (void)aside_gone(file);
+    pthread_mutex_unlock(&file->space_lock);
 }
 
 static void learn_used(struct store_file *file) {

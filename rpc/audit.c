@@ -63,6 +63,8 @@ void rpc_fenced_why(struct rpc *rpc, char line[160]) {
                  "self-audit: no majority of the servers agrees on the state at index %" PRIu64
                  ": writes are stopped until an operator acts",
                  audit->split_index);
+    else if (!atomic_load(&audit->fenced))
+        snprintf(line, 160, "the leader's self-audit refuses writes: its state is damaged, or no majority agrees with it (see its log)");
     else
         snprintf(line, 160, "this server's state is damaged at index %" PRIu64 ": it is being rebuilt",
                  audit->fenced_index);

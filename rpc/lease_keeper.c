@@ -81,7 +81,7 @@ static void propose_due(void *data, const struct lease_due *item) {
 void lease_keeper_decided(struct lease_keeper *keeper, struct lease_decision *decision, int error, uint64_t now_ms) {
     struct lease_due item = {decision->kind, slice_make(decision->name, decision->size), decision->index};
     /* Only what is certainly not in the log may be proposed again, and renewed meanwhile. */
-    bool never = error == CO_NOLEADER || error == CO_DISKFULL || error == CO_BUSY;
+    bool never = error == CO_NOLEADER || error == CO_DISKFULL || error == CO_BUSY || error == CO_FENCED;
     if (never) lease_timers_failed(keeper->timers, &item, now_ms);
     bool told = error == CO_OK && item.kind != TIMED_LOCK_DELAY && item.kind != TIMED_HELD;
     if (told) log_info("lease", "expired kind=\"%s\" id=%s", timed_text(item.kind), decision->name);

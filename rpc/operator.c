@@ -124,7 +124,7 @@ static int remove_step(struct rpc *rpc, struct change_work *work) {
     if (work->error != CO_OK) return work->error;
     bool member = raft_members_find(node_members(rpc->node), work->target) != NULL;
     if (work->stage == CHANGE_MADE) {
-        if (atomic_load(&view->term) != work->term) return member ? CO_UNKNOWN_OUTCOME : CO_OK;
+        if (atomic_load(&view->term) != work->term) return !member && node_members_committed(rpc->node) ? CO_OK : CO_UNKNOWN_OUTCOME;
         return node_members_committed(rpc->node) ? CO_OK : CO_AGAIN;
     }
     if (!atomic_load(&view->ready)) return CO_NOTLEADER;
@@ -140,7 +140,10 @@ static int remove_step(struct rpc *rpc, struct change_work *work) {
 static int transfer_step(struct rpc *rpc, struct change_work *work) {
     const struct node_view *view = node_view(rpc->node);
     uint64_t leader = atomic_load(&view->leader);
-    if (work->stage == CHANGE_MADE) return leader && leader != atomic_load(&view->id) ? CO_OK : CO_AGAIN;
+    if (work->stage == CHANGE_MADE) {
+        if (!leader || leader == atomic_load(&view->id)) return CO_AGAIN;
+        return work->target == 0 || leader == work->target ? CO_OK : CO_CONFLICT;
+    }
     if (!atomic_load(&view->ready)) return CO_NOTLEADER;
     int rv = node_transfer(rpc->node, work->target);
     if (rv == CO_BUSY) return CO_AGAIN;

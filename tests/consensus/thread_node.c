@@ -359,7 +359,7 @@ static void what_a_snapshot_holds_goes_at_the_next_start(void) {
     CHECK(mkdtemp(folder) != NULL);
     snprintf(kept, sizeof kept, "%s.kept", folder);
     struct state state = {0};
-    life(folder, &state, 4, 500, 16384, 1 << 30);
+    life(folder, &state, 4, 130, 64 << 10, 1 << 30);
     snprintf(command, sizeof command, "mkdir %s && cp %s/log-* %s", kept, folder, kept);
     CHECK(system(command) == 0);
     unsigned all = segments_there(folder, kept, false), left = all;
