@@ -1,5 +1,6 @@
 #include "servers.h"
 
+#include <signal.h>
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,6 +66,7 @@ static bool all_have_a_leader(struct server *servers, unsigned count) {
 }
 
 void servers_start(struct server *servers, unsigned count) {
+    signal(SIGPIPE, SIG_IGN);      /* as the program does */
     static const char *join[SERVERS_MOST + 1];
     uint16_t ports[SERVERS_MOST];
     CHECK(count <= SERVERS_MOST);
