@@ -399,6 +399,13 @@ static void read_first(struct http_request *request, int error) {
 
 /* ---- from outside ---- */
 
+/* ?max_stale bounds ?stale: beyond it the answer has to be the newest. A client agent does not know how old a server's is. */
+static bool too_stale(struct rpc *rpc, int64_t max_stale_ns) {
+    struct rpc_status status;
+    rpc_status(rpc, &status);
+    return !rpc_has_copy(rpc) || status.last_contact_ms > (uint64_t)max_stale_ns / 1000000;
+}
+
 static bool options_parse(struct http_request *request, struct reading *reading) {
     bool stale = http_has(request, "stale"), consistent = http_has(request, "consistent");
     if (stale && consistent) {
@@ -408,11 +415,15 @@ static bool options_parse(struct http_request *request, struct reading *reading)
     reading->consistency = stale        ? CONSISTENCY_STALE
                            : consistent ? CONSISTENCY_CONSISTENT
                                         : CONSISTENCY_LEADER;
-    int64_t wait_ns = 0, max_stale_ns = 0; /* the latter allows an older answer; ours is newest all the same */
+    int64_t wait_ns = 0, max_stale_ns = 0;
     if (!http_parameter_u64(request, "index", &reading->index) ||
         !http_parameter_duration(request, "wait", &wait_ns) ||
         !http_parameter_duration(request, "max_stale", &max_stale_ns)) {
         return false;
+    }
+    if (stale && max_stale_ns > 0) {
+        reading->fresh = true; /* asked each time */
+        if (too_stale(rpc_of(request), max_stale_ns)) reading->consistency = CONSISTENCY_LEADER;
     }
     const struct http_config *config = &request->worker->server->config;
     uint64_t most_ms = config->wait_max_ms;

@@ -114,6 +114,13 @@ def two_go_on():
         check(sorted(voters(best)) == sorted([one.name, two.name]), "two vote: %r" % voters(best))
 
 
+def is_not_too_stale(third):
+    """What nobody leads for is as old as the last leader's word."""
+    status = lambda query: third.request("GET", "/v1/kv/w/?keys&" + query, timeout=20 * harness.SLOW)[0]
+    until("it was a second ago", lambda: status("stale&max_stale=1s") == 500, 20)
+    check(status("stale&max_stale=1h") == 200 and status("stale") == 200, "within the bound")
+
+
 def main():
     harness.tidy_on_signals()
     with harness.Cluster(3) as cluster:
@@ -125,6 +132,7 @@ def main():
         acknowledged = writes_until_killed(cluster, third, lost)
         status = third.request("PUT", "/v1/kv/alone", b"1", timeout=30)[0]
         check(status in (500, 503), "no majority, no writes: %d" % status)
+        is_not_too_stale(third)
         check("is in use" in recover("-data-dir=" + third.data, code=1), "refused while the server runs")
         check("is in use" in recover("-data-dir=" + third.data, "-yes", code=1), "refused while the server runs")
         third.kill()
