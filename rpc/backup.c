@@ -123,7 +123,7 @@ struct restore_work {
     struct rpc_restore *restore;
     int state;
     uint64_t size, at;
-    bool ending;                        /* the last command is on its way */
+    bool ending, giving_up;             /* the last command is on its way */
     size_t piece_size;
     uint8_t id[OPERATE_RESTORE_ID];
     struct wish written;
@@ -177,7 +177,7 @@ static void submit_end(struct restore_work *work, bool give_up) {
     Pb__RestoreEndCommand command = PB__RESTORE_END_COMMAND__INIT;
     command.id = (ProtobufCBinaryData){sizeof work->id, work->id};
     command.size = work->size, command.give_up = give_up;
-    work->ending = true;
+    work->ending = true, work->giving_up = give_up;
     rpc_submit(work->work.rpc, &work->write, OPERATE_RESTORE_END, &command.base);
 }
 
@@ -200,13 +200,17 @@ static void restore_ran(uv_work_t *uv, int status) {
 
 static void written_taken(struct wish *wish) {
     struct restore_work *work = CONTAINER_OF(wish, struct restore_work, written);
-    int error = work->work.error;
-    if (error != CO_OK || work->restore->fault.code != CO_OK) {
-        restore_end(work, work->restore->fault.code ? work->restore->fault.code : error);
+    struct fault *fault = &work->restore->fault;
+    int error = fault->code ? fault->code : work->work.error;
+    if (work->giving_up || (work->ending && error == CO_OK)) {
+        restore_end(work, error);
         return;
     }
-    if (work->ending) {
-        restore_end(work, CO_OK);
+    if (error != CO_OK) {
+        /* What the servers have kept of it is of no use; another restore's is that one's. */
+        if (error == CO_CLOSED || error == CO_CONFLICT || work->work.rpc->stopping) { restore_end(work, error); return; }
+        if (!fault->code) fault_set(fault, error, "%s", co_strerror(error));
+        submit_end(work, true);
         return;
     }
     work->at += work->piece_size;
@@ -219,7 +223,7 @@ static void written_taken(struct wish *wish) {
 static void written(struct rpc_write *write, int error, const struct machine_result *result) {
     struct restore_work *work = CONTAINER_OF(write, struct restore_work, write);
     work->work.error = error;
-    if (error == CO_OK && result->error != CO_OK) {
+    if (error == CO_OK && result->error != CO_OK && work->restore->fault.code == CO_OK) {
         work->work.error = result->error;
         fault_set(&work->restore->fault, result->error, "%s", result->text ? result->text : co_strerror(result->error));
     }

@@ -2,7 +2,7 @@
 """A server that lost its disk is sent the leader's snapshot. That is damaged: the leader takes another, and says so. Or there is no room for it:
 it is not sent again and again, the others go on to cut their logs, and it arrives once there is space. Or the space goes while it arrives: the
 server waits."""
-import glob, json, os, shutil, time
+import glob, json, os, re, shutil, threading, time
 import harness
 from full_disk import another_leads, filler, give_back, small_disk
 from harness import check, until
@@ -107,6 +107,42 @@ def space_goes_while_it_arrives(leader, lost):
     until("it has all", has_all(lost, leader), 60)
 
 
+def written(server):
+    """Entries of its log."""
+    metrics = server.request("GET", "/v1/agent/metrics?format=prometheus")[2].decode()
+    return int(re.search(r"^coord_raft_log_entries_total (\d+)", metrics, re.M).group(1))
+
+
+def a_backup_that_did_not_arrive_leaves_nothing():
+    """The leader is lost in between: whoever took it in gives it up. Its pieces would stand in every state and every backup."""
+    with harness.Cluster(3) as cluster:
+        cluster.start()
+        cluster.wait_writable()
+        overwrite(cluster.leader(), 30)
+        backup = cluster.leader().request("GET", "/v1/snapshot", timeout=30 * harness.SLOW)[2]
+        for _ in range(10):
+            check(cluster.leader().request("DELETE", "/v1/kv/?recurse", timeout=10 * harness.SLOW)[0] == 200, "deleted")
+            leader = cluster.leader()
+            asked = next(s for s in cluster.servers if s is not leader)
+            answer = []
+            thread = threading.Thread(target=lambda: answer.append(asked.request("PUT", "/v1/snapshot", backup, 60 * harness.SLOW)))
+            thread.start()
+            begun = written(leader)
+            until("some of it is in the log", lambda: answer or written(leader) > begun + 8, 20)
+            leader.kill()
+            thread.join()
+            if answer[0][0] != 200:
+                break
+            leader.start()
+            cluster.wait_writable()
+        else:
+            raise AssertionError("it was always too quick")
+        cluster.wait_writable([asked])
+        until("nothing of it is left", lambda: len(asked.request("GET", "/v1/snapshot", timeout=30 * harness.SLOW)[2]) < 1 << 20, 20)
+        check(asked.request("PUT", "/v1/snapshot", backup, 60 * harness.SLOW)[0] == 200, "and it can be restored")
+        check(len(asked.get("/v1/kv/large/?keys", 10)[2]) == VALUES, "all of it")
+
+
 def main():
     harness.tidy_on_signals()
     with harness.Cluster(3) as cluster:
@@ -125,6 +161,7 @@ def main():
         no_room_for_it(leader, lost)
         space_goes_while_it_arrives(leader, lost)
         check(not cluster.confessions() and not cluster.unexpected_ends(), "all are well: %r" % cluster.confessions())
+    a_backup_that_did_not_arrive_leaves_nothing()
     print("ok")
 
 
