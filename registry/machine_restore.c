@@ -29,7 +29,7 @@ uint64_t restore_offset(struct store_txn *txn) { return number(txn, offset_key);
 uint64_t machine_restored(struct store_txn *txn) { return number(txn, restored_key); }
 
 /* -- becoming the state ------------------------------------------------------------------------------- */
-struct place { uint64_t index, term, offset; struct version_now version; };      /* of the command; offset, version: until now */
+struct place { uint64_t index, term, offset; struct version_now version; struct buffer removed; };      /* of the command; the others: until now */
 
 static int older(unsigned theirs, unsigned ours, struct fault *fault) {
     if (theirs <= ours) return CO_OK;
@@ -62,7 +62,10 @@ static int take_place(struct store_txn *txn, void *data, struct fault *fault) {
     store_put(txn, STORE_TABLE_META, applied_key, slice_make(applied, sizeof applied));
     number_put(txn, offset_key, now - place->index);
     number_put(txn, floor_key, now);
-    if (place->version.version >= RESTORED_SINCE) number_put(txn, restored_key, now);
+    if (place->version.version >= RESTORED_SINCE) {
+        number_put(txn, restored_key, now);
+        operate_removed_place(txn, buffer_slice(&place->removed)); /* they were removed from this cluster */
+    }
     operate_staged_clear(txn);      /* of a backup taken while another was restored */
     return CO_OK;
 }
@@ -91,11 +94,12 @@ static int replace(struct store *store, uint64_t size, struct place *place, stru
     return error;
 }
 
-static int may_restore(struct store *store, const Pb__RestoreEndCommand *command, struct version_now *now, struct fault *fault) {
+static int may_restore(struct store *store, const Pb__RestoreEndCommand *command, struct place *place, struct fault *fault) {
     struct store_reader *reader = store_reader_new(store);
     struct store_txn *txn = store_read(reader);
     const char *why = operate_restore_refused(txn, command);
-    int error = version_read(txn, now);
+    int error = version_read(txn, &place->version);
+    operate_removed_copy(txn, &place->removed);
     store_read_done(reader);
     store_reader_free(reader);
     if (error) return fault_set(fault, CO_IO, "the record of the cluster version does not decode");
@@ -108,9 +112,10 @@ int restore_staged(struct store *store, struct slice payload, uint64_t index, ui
     Pb__RestoreEndCommand *command = pb__restore_end_command__unpack(&allocator, payload.size, (const uint8_t *)payload.data);
     int error = CO_OK;
     if (!command || command->give_up) error = CO_AGAIN;      /* the module's business */
-    struct place place = {index, term, offset, {0}};
-    if (!error) error = may_restore(store, command, &place.version, fault);
+    struct place place = {.index = index, .term = term, .offset = offset};
+    if (!error) error = may_restore(store, command, &place, fault);
     if (!error) error = replace(store, command->size, &place, fault);
+    buffer_free(&place.removed);
     arena_free(&arena);
     return error;
 }

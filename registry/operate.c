@@ -105,6 +105,16 @@ bool operate_server_removed(struct store_txn *txn, uint64_t id) {
     return found;
 }
 
+void operate_removed_copy(struct store_txn *txn, struct buffer *out) {
+    struct slice record;
+    if (store_get(txn, TABLE_SETTINGS, removed_key, &record) == CO_OK) buffer_append(out, record.data, record.size);
+}
+
+void operate_removed_place(struct store_txn *txn, struct slice record) {
+    if (record.size) store_put(txn, TABLE_SETTINGS, removed_key, record);
+    else (void)store_del(txn, TABLE_SETTINGS, removed_key);
+}
+
 /* -- a backup in pieces --------------------------------------------------------------------------------------- */
 static Pb__Staged *staged(struct store_txn *txn, struct arena *arena) {
     return (Pb__Staged *)setting(txn, staged_key, &pb__staged__descriptor, arena);

@@ -27,6 +27,9 @@ extern const struct query_type query_autopilot;
 
 void operate_autopilot_default(Pb__AutopilotConfig *config);
 bool operate_server_removed(struct store_txn *txn, uint64_t id);
+/* The record of all that were, for another store: appended to `out` (nothing: none were); and put there. */
+void operate_removed_copy(struct store_txn *txn, struct buffer *out);
+void operate_removed_place(struct store_txn *txn, struct slice record);
 
 /* -- for the machine ------------------------------------------------------------------------------------------- */
 /* May this end a restore? NULL, or why not (the command is refused; what is kept aside goes). */

@@ -240,3 +240,33 @@ Test(version, a_restored_cluster_stays_the_one_it_is) {
     fixture_sum(&old);
     fixture_close(&old), fixture_close(&from), fixture_close(&to);
 }
+
+static void remove_server(struct fixture *f, uint64_t id) {
+    Pb__ServerRemovedCommand command = PB__SERVER_REMOVED_COMMAND__INIT;
+    command.id = id;
+    cr_assert(fixture_apply(f, OPERATE_SERVER_REMOVED, &command.base).yes);
+}
+
+static bool removed(struct fixture *f, uint64_t id) {
+    bool is = operate_server_removed(store_read(f->reader), id);
+    store_read_done(f->reader);
+    return is;
+}
+
+/* They would come back with their old folders, and vote again. */
+Test(version, a_restored_cluster_takes_no_removed_server_back) {
+    struct fixture from, to;
+    fixture_open(&from), fixture_open(&to);
+    raise_to(to.machine, 2, 77);
+    remove_server(&from, 9); /* by another cluster */
+    remove_server(&to, 5);
+    cr_assert(restore(&to, &from).yes);
+    cr_assert(!removed(&to, 5) && removed(&to, 9), "as programs of that version do, all of them");
+    raise_to(to.machine, 3, 77);
+    remove_server(&to, 5);
+    remove_server(&from, 8);
+    cr_assert(restore(&to, &from).yes);
+    cr_assert(removed(&to, 5) && !removed(&to, 8), "this cluster's own");
+    fixture_sum(&to);
+    fixture_close(&from), fixture_close(&to);
+}
