@@ -78,9 +78,8 @@ int node_restore_snapshot(struct node *node, uint64_t index, struct raft_snapsho
 /* Loading may take long, and fill the disk, before it is known that there is too little. */
 #define ATTEMPT_SHORT_MS 100
 #define ATTEMPT_PAUSE_MS 30000
-static bool wait_for_room(struct node *node, const struct raft_snapshot_meta *meta, uint64_t took_ms, bool (*over)(struct node *node)) {
-    uint64_t before = 0, room = 0, at_ms = clock_mono_ms() + (took_ms > ATTEMPT_SHORT_MS ? ATTEMPT_PAUSE_MS : 0);
-    (void)node->disk->ops->free_bytes(node->disk, &before);
+static bool wait_for_room(struct node *node, const struct raft_snapshot_meta *meta, uint64_t before, uint64_t took_ms, bool (*over)(struct node *node)) {
+    uint64_t room = 0, at_ms = clock_mono_ms() + (took_ms > ATTEMPT_SHORT_MS ? ATTEMPT_PAUSE_MS : 0);
     do {
         if (over(node)) return false;
         (void)node->disk->ops->free_bytes(node->disk, &room);
@@ -89,14 +88,16 @@ static bool wait_for_room(struct node *node, const struct raft_snapshot_meta *me
 }
 
 int node_restore_with_room(struct node *node, struct raft_snapshot_meta *meta, bool (*over)(struct node *node), struct fault *fault) {
+    uint64_t most = 0, room = 0;      /* that was too little; what the attempt took comes back, and does not count */
     for (bool told = false;; told = true) {
         uint64_t begun = clock_mono_ms();
+        if (node->disk->ops->free_bytes(node->disk, &room) == CO_OK && room > most) most = room;
         int rv = node_restore_snapshot(node, meta->index, meta, fault);
         if (rv != CO_DISKFULL) return rv;
         if (!told)
             log_error("raft", "disk full: the state waits for space to be rebuilt from the snapshot index=%llu bytes=%llu: %s", (unsigned long long)meta->index,
                       (unsigned long long)meta->size, fault->text);
-        if (!wait_for_room(node, meta, clock_mono_ms() - begun, over)) return rv;
+        if (!wait_for_room(node, meta, most, clock_mono_ms() - begun, over)) return rv;
     }
 }
 

@@ -120,10 +120,21 @@ static void members_as_of(struct node *node, uint64_t index, struct raft_snapsho
 
 uint64_t node_snapshot_rate(const struct node *node) { return node->config.snapshot_rate ? node->config.snapshot_rate : 128 << 20; }
 
+/* The last room is the log's: what is begun and does not fit leaves that. (A small one may make room itself: the log is cut then.) */
+#define ROOM_LOOK_BYTES (4 << 20)
+#define ROOM_LEFT_BYTES (32 << 20)
+static bool leaves_room(struct node *node, uint64_t *written, size_t more) {
+    uint64_t room, looks = *written / ROOM_LOOK_BYTES;
+    *written += more;
+    if (*written / ROOM_LOOK_BYTES == looks) return true;
+    return node->disk->ops->free_bytes(node->disk, &room) != CO_OK || room >= ROOM_LEFT_BYTES;
+}
+
 /* Copies the pipe into the file, no faster than the configured rate. */
 static int drain(struct node *node, int fd, struct snapshot_writer *writer, char *block, size_t have, size_t room) {
-    uint64_t rate = node_snapshot_rate(node), due = clock_mono_ns();
+    uint64_t rate = node_snapshot_rate(node), due = clock_mono_ns(), written = 0;
     while (have > 0) {
+        if (!leaves_room(node, &written, have)) return CO_DISKFULL;
         int rv = snapshot_write(writer, block, have);
         if (rv != CO_OK) return rv;
         uint64_t now = clock_mono_ns();

@@ -93,7 +93,7 @@ static int room_for_snapshot(struct node *node, const struct raft_snapshot_meta 
     uint64_t room, have;
     int rv = node->disk->ops->free_bytes(node->disk, &room);
     if (rv != CO_OK || room / 3 >= meta->size) return rv;
-    snapshot_parts_keep(node->disk, meta->index, meta->term, &have);
+    snapshot_parts_keep(node->disk, meta->index, meta->term, atomic_load(&node->view.applied), &have);
     rv = node->disk->ops->free_bytes(node->disk, &room);
     if (rv != CO_OK || (room + have) / 3 >= meta->size) return rv;
     tell_no_room(node, 3 * meta->size - have);

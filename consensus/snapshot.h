@@ -21,8 +21,8 @@ uint64_t snapshot_written(const struct snapshot_writer *writer);
  * meta->size is filled in. */
 int snapshot_commit(struct snapshot_writer *writer, struct raft_snapshot_meta *meta);
 void snapshot_abort(struct snapshot_writer *writer, bool keep_part);
-/* Removes what has arrived of others than this one; *bytes: what has of it. */
-void snapshot_parts_keep(struct disk *disk, uint64_t index, uint64_t term, uint64_t *bytes);
+/* Removes what has arrived of others than this one (they are of indexes above `above`: those below are being taken here); *bytes: what has of it. */
+void snapshot_parts_keep(struct disk *disk, uint64_t index, uint64_t term, uint64_t above, uint64_t *bytes);
 
 struct snapshot_reader;
 /* The newest whole snapshot (index 0: any newest), checked at its header and trailer. CO_NOTFOUND; CO_CORRUPT with file and offset. */

@@ -163,21 +163,21 @@ static void outdated_found(void *data, const char *name) {
     strcpy(outdated->names[outdated->count++], name);
 }
 
-struct parts { const char *keep; struct outdated others; };
+struct parts { const char *keep; uint64_t above; struct outdated others; };
 
 static void part_found(void *data, const char *name) {
     struct parts *parts = data;
     uint64_t index;
-    if (!snapshot_name_index(name, "part-", &index) || strcmp(name, parts->keep) == 0 || strlen(name) >= DISK_NAME_MAX) return;
+    if (!snapshot_name_index(name, "part-", &index) || index <= parts->above || strcmp(name, parts->keep) == 0 || strlen(name) >= DISK_NAME_MAX) return;
     struct outdated *others = &parts->others;
     others->names = mem_realloc(others->names, (others->count + 1) * sizeof *others->names);
     strcpy(others->names[others->count++], name);
 }
 
-void snapshot_parts_keep(struct disk *disk, uint64_t index, uint64_t term, uint64_t *bytes) {
+void snapshot_parts_keep(struct disk *disk, uint64_t index, uint64_t term, uint64_t above, uint64_t *bytes) {
     char keep[DISK_NAME_MAX];
     snapshot_part_name(index, term, keep);
-    struct parts parts = {.keep = keep};
+    struct parts parts = {.keep = keep, .above = above};
     disk->ops->list(disk, part_found, &parts);
     for (size_t i = 0; i < parts.others.count; i++) disk->ops->remove(disk, parts.others.names[i]);
     free(parts.others.names);

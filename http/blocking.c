@@ -31,6 +31,7 @@ struct reading {
     enum consistency consistency;
     bool blocking, parked, expired;
     bool fresh; /* not kept */
+    int64_t max_stale_ns; /* 0: no bound */
     const void *context;
     uint64_t index, wait_ms;
     struct watch_waiter waiter;
@@ -285,6 +286,16 @@ static bool answer_again(struct http_request *request, struct answer *answer) {
     return true;
 }
 
+/* ?max_stale bounds ?stale: beyond it the answer has to be the newest. A client agent does not know how old a server's is. */
+static void bound_staleness(struct http_request *request) {
+    struct reading *reading = request->reading;
+    if (reading->consistency != CONSISTENCY_STALE || reading->max_stale_ns == 0) return;
+    struct rpc_status status;
+    rpc_status(rpc_of(request), &status);
+    if (!rpc_has_copy(rpc_of(request)) || status.last_contact_ms > (uint64_t)reading->max_stale_ns / 1000000)
+        reading->consistency = CONSISTENCY_LEADER;
+}
+
 static void confirm_again(struct http_request *request);
 
 static void built_again(struct http_request *request, int error, struct answer *answer) {
@@ -312,6 +323,7 @@ static void confirm_again(struct http_request *request) {
     struct reading *reading = request->reading;
     reading->again = reading->join.build != NULL;
     if (reading->again) return; /* it is being read: that comes first */
+    bound_staleness(request);
     if (reading->consistency == CONSISTENCY_STALE) {
         read_again(request, CO_OK);
         return;
@@ -399,13 +411,6 @@ static void read_first(struct http_request *request, int error) {
 
 /* ---- from outside ---- */
 
-/* ?max_stale bounds ?stale: beyond it the answer has to be the newest. A client agent does not know how old a server's is. */
-static bool too_stale(struct rpc *rpc, int64_t max_stale_ns) {
-    struct rpc_status status;
-    rpc_status(rpc, &status);
-    return !rpc_has_copy(rpc) || status.last_contact_ms > (uint64_t)max_stale_ns / 1000000;
-}
-
 static bool options_parse(struct http_request *request, struct reading *reading) {
     bool stale = http_has(request, "stale"), consistent = http_has(request, "consistent");
     if (stale && consistent) {
@@ -423,7 +428,8 @@ static bool options_parse(struct http_request *request, struct reading *reading)
     }
     if (stale && max_stale_ns > 0) {
         reading->fresh = true; /* asked each time */
-        if (too_stale(rpc_of(request), max_stale_ns)) reading->consistency = CONSISTENCY_LEADER;
+        reading->max_stale_ns = max_stale_ns;
+        bound_staleness(request);
     }
     const struct http_config *config = &request->worker->server->config;
     uint64_t most_ms = config->wait_max_ms;

@@ -124,6 +124,7 @@ struct restore_work {
     int state;
     uint64_t size, at;
     bool ending, giving_up;             /* the last command is on its way */
+    int failed;                         /* why it is given up */
     size_t piece_size;
     uint8_t id[OPERATE_RESTORE_ID];
     struct wish written;
@@ -187,6 +188,7 @@ static void restore_ran(uv_work_t *uv, int status) {
     int error = work->work.rpc->stopping ? CO_CLOSED : work->work.error;
     if (error != CO_OK && work->at > 0 && error != CO_CLOSED) {
         fault_set(&work->restore->fault, error, "a backup cannot be read: %s", co_strerror(error));
+        work->failed = error;
         submit_end(work, true);
         return;
     }
@@ -198,18 +200,22 @@ static void restore_ran(uv_work_t *uv, int status) {
     rpc_submit(work->work.rpc, &work->write, OPERATE_RESTORE_CHUNK, &command.base);
 }
 
+/* What the servers have kept of it is of no use; another restore's is that one's. */
+static bool may_have_left_something(const struct restore_work *work, int error) {
+    bool never = error == CO_NOLEADER || error == CO_DISKFULL || error == CO_BUSY || error == CO_FENCED;
+    return !(never && work->at == 0) && error != CO_CLOSED && error != CO_CONFLICT && !work->work.rpc->stopping;
+}
+
 static void written_taken(struct wish *wish) {
     struct restore_work *work = CONTAINER_OF(wish, struct restore_work, written);
-    struct fault *fault = &work->restore->fault;
-    int error = fault->code ? fault->code : work->work.error;
+    int error = work->restore->fault.code ? work->restore->fault.code : work->work.error;
     if (work->giving_up || (work->ending && error == CO_OK)) {
-        restore_end(work, error);
+        restore_end(work, work->giving_up ? work->failed : error);
         return;
     }
     if (error != CO_OK) {
-        /* What the servers have kept of it is of no use; another restore's is that one's. */
-        if (error == CO_CLOSED || error == CO_CONFLICT || work->work.rpc->stopping) { restore_end(work, error); return; }
-        if (!fault->code) fault_set(fault, error, "%s", co_strerror(error));
+        if (!may_have_left_something(work, error)) { restore_end(work, error); return; }
+        work->failed = error;
         submit_end(work, true);
         return;
     }
@@ -223,7 +229,7 @@ static void written_taken(struct wish *wish) {
 static void written(struct rpc_write *write, int error, const struct machine_result *result) {
     struct restore_work *work = CONTAINER_OF(write, struct restore_work, write);
     work->work.error = error;
-    if (error == CO_OK && result->error != CO_OK && work->restore->fault.code == CO_OK) {
+    if (error == CO_OK && result->error != CO_OK && !work->giving_up) {
         work->work.error = result->error;
         fault_set(&work->restore->fault, result->error, "%s", result->text ? result->text : co_strerror(result->error));
     }
