@@ -68,6 +68,8 @@ static bool install(struct node *node, const struct raft_persist *persist) {
         uv_sem_wait(&restored);
         uv_sem_destroy(&restored);
     }
+    if (rv == CO_OK)
+        log_info("raft", "the leader's snapshot is in place index=%llu bytes=%llu", (unsigned long long)meta.index, (unsigned long long)meta.size);
     if (rv != CO_OK) fault_set(&fault, rv, "snapshot index=%llu: %s", (unsigned long long)meta.index, co_strerror(rv));
     report(node, persist->seq, rv, &fault);
     return rv == CO_OK;

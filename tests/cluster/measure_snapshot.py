@@ -177,6 +177,7 @@ def main():
         took = now() - begun
         time.sleep(1)
         show("while %s fetched all in %.1f s" % (victim.name, took), writer.samples[mark:])
+        print("snapshots that it put in place: %d" % victim.log().count("the leader's snapshot is in place"))
         over.set()
         churn.stop()
         writer.stop()
