@@ -210,7 +210,9 @@ def damaged_store():
     path = agent.data + "/store/data.mdb"
     with open(path, "rb") as f:
         data = f.read()
-    values = [m.start() + 30 for m in re.finditer(b"fill/599", data)]    # in pages that are free too
+    # In pages that are free too, but not where a branch holds the key alone: there it is no value that is hit.
+    values = [m.end() - 1 for m in re.finditer(rb"fill/599[^0-9a-f].{0,40}?[0-9a-f]{200}", data, re.S)]
+    check(values, "the value is in the file")
 
     def trusted(damage, *wanted):
         kept.again()
