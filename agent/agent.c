@@ -75,6 +75,7 @@ static int start_server(struct agent *agent, struct fault *fault) {
                                        .port = c->dev || c->server_port < 0 ? 0 : (uint16_t)c->server_port,
                                        .cluster = c->datacenter,
                                        .node_name = agent->identity.node_name,
+                                       .build = COORD_VERSION,
                                        .join = c->retry_join.items,
                                        .raft_multiplier = (uint32_t)c->raft_multiplier,
                                        .map_bytes = c->store_map_bytes,

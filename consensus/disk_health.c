@@ -16,10 +16,10 @@ bool disk_health_room(struct disk_health *health, uint64_t now_ms, uint64_t byte
     return true;
 }
 
-bool disk_health_judge(struct disk_health *health, uint64_t now_ms, uint64_t begun_ms, uint64_t slow_ms) {
+bool disk_health_judge(struct disk_health *health, uint64_t now_ms, uint64_t begun_ms, uint64_t bad_ms) {
     bool waits = begun_ms && now_ms > begun_ms && now_ms - begun_ms >= DISK_SLOW_MS;
     if (waits || health->full) health->sick_until_ms = now_ms + DISK_WELL_MS;
-    else if (slow_ms && slow_ms + DISK_WELL_MS > health->sick_until_ms) health->sick_until_ms = slow_ms + DISK_WELL_MS;
+    else if (bad_ms && bad_ms + DISK_WELL_MS > health->sick_until_ms) health->sick_until_ms = bad_ms + DISK_WELL_MS;
     bool sick = now_ms < health->sick_until_ms;
     if (sick == health->sick) return false;
     health->sick = sick;

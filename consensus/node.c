@@ -58,6 +58,7 @@ static bool fits(struct node *node, uint64_t bytes) {
 
 static void note_room(struct node *node, uint64_t now_ms, uint64_t bytes, bool room) {
     if (!disk_health_room(&node->disk_health, now_ms, bytes, room)) return;
+    if (room) node_snapshot_soon(node);
     if (room) log_info("raft", "space is back, writes are accepted again");
     else log_error("raft", "disk full: writes are refused until there is space folder=%s", node->folder);
     atomic_store(&node->view.disk_full, !room);
@@ -204,10 +205,11 @@ static void carry_out(struct node *node, const struct raft_effects *fx) {
     for (size_t i = 0; i < fx->chunk_write_count; i++) hand_chunk(node, &fx->chunk_writes[i]);
 }
 
-static struct metric disk_sick = {.name = "coord_raft_disk_sick", .type = METRIC_GAUGE, .help = "1 while the log's disk is slow or full"};
+static struct metric disk_sick = {.name = "coord_raft_disk_sick", .type = METRIC_GAUGE, .help = "1 while the log's disk is slow, failing or full"};
 
 static void tell_sick(struct node *node, bool sick, bool full) {
-    if (sick) log_warn("raft", "the log's disk is %s: this server does not lead if another can", full ? "full" : "slow");
+    const char *what = full ? "full" : atomic_load(&node->write_failed) ? "failing" : "slow";
+    if (sick) log_warn("raft", "the log's disk is %s: this server does not lead if another can", what);
     else log_info("raft", "the log's disk is well again");
     atomic_store(&node->view.disk_sick, sick);
     metric_register(&disk_sick);
@@ -218,7 +220,7 @@ static void tell_sick(struct node *node, bool sick, bool full) {
 static void judge_disk(struct node *node, uint64_t now_ms) {
     struct disk_health *health = &node->disk_health;
     if (health->full) (void)node_has_room(node, 0);
-    bool changed = disk_health_judge(health, now_ms, atomic_load(&node->write_begun_ms), atomic_load(&node->slow_ms));
+    bool changed = disk_health_judge(health, now_ms, atomic_load(&node->write_begun_ms), atomic_load(&node->bad_ms));
     if (changed) tell_sick(node, health->sick, health->full);
     bool behind = health->sick || node->requests.fenced;
     if (behind == node->behind_told && health->full == node->full_told) return;
@@ -236,6 +238,10 @@ void node_flush(struct node *node) {
     requests_turn(&node->requests, node->raft, now_ms);
     carry_out(node, raft_effects(node->raft));
     raft_effects_done(node->raft);
+    if (raft_failed(node->raft) && !atomic_load(&node->view.failed)) {
+        log_error("raft", "another server leads in the same term=%llu: what the log holds is looked at again", (unsigned long long)raft_term(node->raft));
+        node_reopen_later(node);
+    }
     requests_starve_applier(&node->requests, atomic_load(&node->applier_starves));
     requests_serve(&node->requests, node->applied_seen);
     tell_role(node);

@@ -78,12 +78,15 @@ int node_restore_snapshot(struct node *node, uint64_t index, struct raft_snapsho
 /* Loading may take long, and fill the disk, before it is known that there is too little. */
 #define ATTEMPT_SHORT_MS 100
 #define ATTEMPT_PAUSE_MS 30000
+#define ATTEMPT_WAITS_MS 600000      /* then anyway: what was free before may have been taken by somebody else during the attempt */
 static bool wait_for_room(struct node *node, const struct raft_snapshot_meta *meta, uint64_t before, uint64_t took_ms, bool (*over)(struct node *node)) {
-    uint64_t room = 0, at_ms = clock_mono_ms() + (took_ms > ATTEMPT_SHORT_MS ? ATTEMPT_PAUSE_MS : 0);
+    uint64_t room = 0, failed_ms = clock_mono_ms(), at_ms = failed_ms + (took_ms > ATTEMPT_SHORT_MS ? ATTEMPT_PAUSE_MS : 0);
+    bool more;
     do {
         if (over(node)) return false;
         (void)node->disk->ops->free_bytes(node->disk, &room);
-    } while (room < meta->size || room <= before + before / 16 || clock_mono_ms() < at_ms);
+        more = room > before + before / 16 || clock_mono_ms() - failed_ms >= ATTEMPT_WAITS_MS;
+    } while (room < meta->size || !more || clock_mono_ms() < at_ms);
     return true;
 }
 
@@ -91,6 +94,7 @@ int node_restore_with_room(struct node *node, struct raft_snapshot_meta *meta, b
     uint64_t most = 0, room = 0;      /* that was too little; what the attempt took comes back, and does not count */
     for (bool told = false;; told = true) {
         uint64_t begun = clock_mono_ms();
+        *fault = (struct fault){0};
         if (node->disk->ops->free_bytes(node->disk, &room) == CO_OK && room > most) most = room;
         int rv = node_restore_snapshot(node, meta->index, meta, fault);
         if (rv != CO_DISKFULL) return rv;

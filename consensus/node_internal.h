@@ -100,7 +100,8 @@ struct node {
     struct wal *wal;
     uint64_t drop_index;                /* the log writer's, while it runs: up to here the log needs nothing; 0: it is dropped */
     _Atomic uint64_t write_begun_ms;                    /* the log writer waits for the disk since; 0: it does not */
-    _Atomic uint64_t slow_ms;                           /* when a write ended that had taken too long */
+    _Atomic uint64_t bad_ms;                            /* when a write ended that had taken too long, or failed */
+    _Atomic bool write_failed;                          /* the last one */
     _Atomic uint64_t write_bytes;                       /* of entries that the log writer has yet to write */
     _Atomic bool applier_starves;                       /* node_starves */
     _Atomic bool applier_busy;                          /* it is doing what it took */
@@ -156,8 +157,9 @@ void node_load(struct node *node, const struct raft_load *load);
 void node_chunk_read(struct node *node, const struct raft_chunk_read *chunk);
 void node_snapshot(struct node *node);
 void node_snapshot_over(struct node *node, bool taken);
+void node_snapshot_soon(struct node *node);     /* space is back */
 void node_chunk_unread(struct node *node, const struct node_news *news);
 uint64_t node_snapshot_rate(const struct node *node);                            /* bytes a second */
-int node_take_snapshot(struct node *node, struct raft_snapshot_meta *meta);      /* blocks; pool, or at start */
+int node_take_snapshot(struct node *node, uint64_t log_bytes, struct raft_snapshot_meta *meta);      /* blocks; pool, or at start. log_bytes: may go after it */
 
 #endif

@@ -13,6 +13,7 @@ struct pool_job {
     uv_work_t work;
     struct node *node;
     struct node_news *news;
+    uint64_t log_bytes;
     union { struct raft_load load; struct raft_chunk_read chunk; } u;
 };
 
@@ -120,21 +121,23 @@ static void members_as_of(struct node *node, uint64_t index, struct raft_snapsho
 
 uint64_t node_snapshot_rate(const struct node *node) { return node->config.snapshot_rate ? node->config.snapshot_rate : 128 << 20; }
 
-/* The last room is the log's: what is begun and does not fit leaves that. (A small one may make room itself: the log is cut then.) */
-#define ROOM_LOOK_BYTES (4 << 20)
+/* The last room is the log's: what is begun and does not fit leaves that. Where cutting the log gives more than was taken, only so much that the log
+ * goes on meanwhile. */
+#define ROOM_LOOK_BYTES (1 << 20)
 #define ROOM_LEFT_BYTES (32 << 20)
-static bool leaves_room(struct node *node, uint64_t *written, size_t more) {
+#define ROOM_LEAST_BYTES (4 << 20)
+static bool leaves_room(struct node *node, uint64_t log_bytes, uint64_t *written, size_t more) {
     uint64_t room, looks = *written / ROOM_LOOK_BYTES;
     *written += more;
     if (*written / ROOM_LOOK_BYTES == looks) return true;
-    return node->disk->ops->free_bytes(node->disk, &room) != CO_OK || room >= ROOM_LEFT_BYTES;
+    return node->disk->ops->free_bytes(node->disk, &room) != CO_OK || room >= (*written <= log_bytes ? ROOM_LEAST_BYTES : ROOM_LEFT_BYTES);
 }
 
 /* Copies the pipe into the file, no faster than the configured rate. */
-static int drain(struct node *node, int fd, struct snapshot_writer *writer, char *block, size_t have, size_t room) {
+static int drain(struct node *node, uint64_t log_bytes, int fd, struct snapshot_writer *writer, char *block, size_t have, size_t room) {
     uint64_t rate = node_snapshot_rate(node), due = clock_mono_ns(), written = 0;
     while (have > 0) {
-        if (!leaves_room(node, &written, have)) return CO_DISKFULL;
+        if (!leaves_room(node, log_bytes, &written, have)) return CO_DISKFULL;
         int rv = snapshot_write(writer, block, have);
         if (rv != CO_OK) return rv;
         uint64_t now = clock_mono_ns();
@@ -151,7 +154,7 @@ static int drain(struct node *node, int fd, struct snapshot_writer *writer, char
     return CO_OK;
 }
 
-int node_take_snapshot(struct node *node, struct raft_snapshot_meta *meta) {
+int node_take_snapshot(struct node *node, uint64_t log_bytes, struct raft_snapshot_meta *meta) {
     int ends[2];
     if (pipe(ends) != 0) return CO_IO;
     struct copier copier = {.node = node, .fd = ends[1]};
@@ -167,7 +170,7 @@ int node_take_snapshot(struct node *node, struct raft_snapshot_meta *meta) {
         members_as_of(node, meta->index, meta);
         rv = snapshot_create(node->disk, meta, false, &writer);
     }
-    if (rv == CO_OK) rv = drain(node, ends[0], writer, block, (size_t)first, room);
+    if (rv == CO_OK) rv = drain(node, log_bytes, ends[0], writer, block, (size_t)first, room);
     close(ends[0]);                                   /* a copier that still writes gets EPIPE */
     uv_thread_join(&thread);
     free(block);
@@ -182,7 +185,7 @@ static void snapshot_work(uv_work_t *work) {
     struct pool_job *job = work->data;
     struct raft_snapshot_meta *meta = &job->news->event.u.snapshot.meta;
     uint64_t begun = clock_mono_ms();
-    int rv = node_take_snapshot(job->node, meta);
+    int rv = node_take_snapshot(job->node, job->log_bytes, meta);
     job->news->has_event = rv == CO_OK;
     if (rv == CO_OK)
         log_info("raft", "snapshot taken index=%llu bytes=%llu ms=%llu", (unsigned long long)meta->index, (unsigned long long)meta->size,
@@ -201,6 +204,11 @@ void node_snapshot_over(struct node *node, bool taken) {
     else node->snapshot_wanted = true, node->snapshot_not_before_ms = clock_mono_ms() + node->snapshot_pause_ms;
 }
 
+/* What a failed one waited for: not at once, the log comes first. */
+void node_snapshot_soon(struct node *node) {
+    if (node->snapshot_pause_ms) node->snapshot_pause_ms = PAUSE_FIRST_MS, node->snapshot_not_before_ms = clock_mono_ms() + PAUSE_FIRST_MS;
+}
+
 /* A peer that is sent the snapshot, or reads the log behind it, is waited for: until the log is so many times as long. One whose disk is full
  * would otherwise keep the log from being cut for ever. */
 #define LIMITS_WAITED 3
@@ -217,11 +225,12 @@ void node_snapshot(struct node *node) {
     uint64_t bytes = wal_bytes(node->wal);
     if (bytes < node->snapshot_log_mark) node->snapshot_log_mark = bytes;        /* what the snapshot holds was dropped */
     bool due = node->snapshot_wanted || node->snapshot_unreadable || bytes >= node->snapshot_log_mark + limit;
-    if (node->snapshot_running || node->requests.fenced || !due || peers_need_it(node, bytes, limit)) return;
+    if (node->snapshot_running || node->requests.fenced || atomic_load(&node->applier_starves) || !due || peers_need_it(node, bytes, limit)) return;
     if (!node->callbacks.snapshot_copy || node->applied_seen <= raft_snapshot_index(node->raft)) return;
     if (node->snapshot_pause_ms && clock_mono_ms() < node->snapshot_not_before_ms) return;
     node->snapshot_running = true, node->snapshot_wanted = false;
     struct pool_job *job = job_new(node, RAFT_SNAPSHOT_TAKEN);
     job->news->snapshot_over = true;
+    job->log_bytes = bytes;
     job_start(job, snapshot_work);
 }

@@ -164,7 +164,7 @@ static int go_on_from_state(struct node *node, const struct raft_members *member
     if (found->term > term) term = found->term;
     node_applier_note(node, index, members);
     struct raft_snapshot_meta meta = {0};
-    int rv = node_take_snapshot(node, &meta);
+    int rv = node_take_snapshot(node, UINT64_MAX, &meta);
     if (rv == CO_OK && meta.index != index) rv = CO_CORRUPT;
     if (rv != CO_OK) return fault_set(fault, rv, "%s: the state cannot be saved: %s", node->folder, co_strerror(rv));
     rv = wal_reset(node->wal, index, fault);

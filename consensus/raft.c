@@ -18,7 +18,7 @@ struct raft *raft_new(const struct raft_config *config, const struct raft_start 
     struct raft *raft = mem_zalloc(sizeof *raft);
     raft->config = *config;
     raft->peers = mem_zalloc(RAFT_MEMBERS_MAX * sizeof *raft->peers);
-    raft->now_ms = now_ms;
+    raft->now_ms = raft->started_ms = now_ms;
     rng_seed(&raft->rng, config->seed);
     raft->term = start->term, raft->vote = start->vote;
     raft->snapshot = start->snapshot;
@@ -135,12 +135,12 @@ static int bootstrap(struct raft *raft, const struct raft_members *members, stru
     return CO_OK;
 }
 
-/* What the disk holds is unknown now: promise nothing more (contract, 5). */
+/* What the disk holds is unknown now: promise nothing more (contract, 5). Who may lead instead is told to at once. */
 static void persist_failed(struct raft *raft, uint64_t seq) {
     if (mutated(raft, RAFT_MUTATE_ACK_FAILED_APPEND)) { persisted(raft, seq); return; }
-    become_follower(raft, raft->term, 0);
-    held_drop(raft);
-    raft->failed = true;
+    uint64_t target = raft->role == RAFT_LEADER ? handover_target(raft) : 0;
+    become_failed(raft);
+    if (target) send_new(raft, RAFT_MSG_TIMEOUT_NOW, target);
 }
 
 static void tick(struct raft *raft) {
@@ -223,7 +223,7 @@ const struct raft_effects *raft_effects(struct raft *raft) {
     if (raft->role == RAFT_LEADER) replicate(raft);
     log_hand_over(raft);
     gather_committed(raft);
-    if (!raft->failed) fx->messages = raft->out.items, fx->message_count = raft->out.count;
+    fx->messages = raft->out.items, fx->message_count = raft->out.count;
     fx->reads = raft->reads_done.items, fx->read_count = raft->reads_done.count;
     fx->loads = raft->loads.items, fx->load_count = raft->loads.count;
     fx->chunk_reads = raft->chunk_reads.items, fx->chunk_read_count = raft->chunk_reads.count;

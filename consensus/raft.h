@@ -15,7 +15,8 @@
  * (4) A configuration counts from the moment it is in the log; if that entry is cut off, the one before
  *     counts again. One change at a time, and only after an entry of this term has committed.
  * (5) Persist operations are numbered and complete in order. A failed one poisons the core: it steps down,
- *     keeps silent, and is to be rebuilt from what is durable (raft_free, raft_new).
+ *     keeps silent but for telling a healthy server to campaign, and is to be rebuilt from what is durable (raft_free, raft_new).
+ *     So does a second leader of its own term.
  */
 #ifndef COORD_CONSENSUS_RAFT_H
 #define COORD_CONSENSUS_RAFT_H

@@ -28,6 +28,13 @@ void become_follower(struct raft *raft, uint64_t term, uint64_t leader) {
     election_reset(raft);
 }
 
+void become_failed(struct raft *raft) {
+    become_follower(raft, raft->term, 0);
+    held_drop(raft);
+    raft->out.count = 0;
+    raft->failed = true;
+}
+
 void become_leader(struct raft *raft) {
     raft->leader = raft->config.id;
     raft->leader_contact_ms = raft->now_ms;
@@ -105,7 +112,9 @@ void campaign(struct raft *raft, bool transfer) {
 /* With a sick disk others go first; but its log may be the longest that is left, and then nobody else can be elected. */
 #define SICK_PATIENCE 4              /* election timeouts without a leader */
 static bool may_campaign(const struct raft *raft) {
-    if (raft->disk_sick && raft->now_ms - raft->leader_contact_ms < SICK_PATIENCE * raft->config.election_ms) return false;
+    uint64_t waited = raft->now_ms - (raft->leader_contact_ms > raft->started_ms ? raft->leader_contact_ms : raft->started_ms);
+    bool others = raft_members_voters(members_now(raft)) > 1;
+    if (raft->disk_sick && others && waited < SICK_PATIENCE * raft->config.election_ms) return false;
     return members_may_lead(raft) && !raft->receiving.complete && raft->now_ms >= raft->quiet_until_ms;
 }
 
@@ -170,17 +179,21 @@ void receive_vote_reply(struct raft *raft, const struct raft_message *m) {
 }
 
 /* -- transfer --------------------------------------------------------------------------------------------------- */
+/* The healthy voter that has most of the log; 0: none. */
+static uint64_t best_target(const struct raft *raft) {
+    uint64_t best = 0, target = 0;
+    for (size_t i = 0; i < raft->peer_count; i++) {
+        const struct progress *peer = &raft->peers[i];
+        bool alive = peer->contact_ms && raft->now_ms - peer->contact_ms < raft->config.election_ms;
+        if (alive && !peer->sick && members_is_voter(raft, peer->id) && peer->match >= best) best = peer->match, target = peer->id;
+    }
+    return target;
+}
+
 int transfer_start(struct raft *raft, uint64_t target) {
     if (raft->role != RAFT_LEADER) return CO_NOTLEADER;
     if (raft->transfer_target) return CO_BUSY;
-    if (target == 0) {
-        uint64_t best = 0;
-        for (size_t i = 0; i < raft->peer_count; i++) {
-            const struct progress *peer = &raft->peers[i];
-            bool alive = peer->contact_ms && raft->now_ms - peer->contact_ms < raft->config.election_ms;
-            if (alive && !peer->sick && members_is_voter(raft, peer->id) && peer->match >= best) best = peer->match, target = peer->id;
-        }
-    }
+    if (target == 0) target = best_target(raft);
     if (target == 0 || target == raft->config.id || !members_is_voter(raft, target) || !progress_find(raft, target)) return CO_INVALID;
     raft->transfer_target = target;
     raft->transfer_deadline_ms = raft->now_ms + raft->config.election_ms;
@@ -192,9 +205,12 @@ int transfer_start(struct raft *raft, uint64_t target) {
 /* -- a sick disk ---------------------------------------------------------------------------------------------------- */
 #define HANDOVER_PAUSE_MS 10000      /* servers on one machine share its disk: no ping-pong, and no going round */
 
+static bool handover_pauses(const struct raft *raft) { return raft->handover_ms && raft->now_ms - raft->handover_ms < HANDOVER_PAUSE_MS; }
+
+uint64_t handover_target(const struct raft *raft) { return handover_pauses(raft) ? 0 : best_target(raft); }
+
 void disk_handover(struct raft *raft) {
-    if (!raft->disk_sick || raft->role != RAFT_LEADER || raft->transfer_target) return;
-    if (raft->handover_ms && raft->now_ms - raft->handover_ms < HANDOVER_PAUSE_MS) return;
+    if (!raft->disk_sick || raft->role != RAFT_LEADER || raft->transfer_target || handover_pauses(raft)) return;
     if (transfer_start(raft, 0) == CO_OK) raft->handover_ms = raft->now_ms;      /* nobody healthy: stay, and serve reads */
 }
 

@@ -87,7 +87,7 @@ struct raft {
     /* role */
     enum raft_role role;
     uint64_t leader;
-    uint64_t leader_contact_ms;
+    uint64_t leader_contact_ms, started_ms;
     bool leader_heard;               /* leader_contact_ms counts */
     uint64_t election_deadline_ms, quiet_until_ms;
     bool disk_sick, disk_full;
@@ -157,6 +157,7 @@ void held_drop(struct raft *raft);
 
 /* raft_election.c */
 void become_follower(struct raft *raft, uint64_t term, uint64_t leader);
+void become_failed(struct raft *raft);
 void become_leader(struct raft *raft);
 void election_reset(struct raft *raft);
 void campaign(struct raft *raft, bool transfer);
@@ -169,6 +170,7 @@ int transfer_start(struct raft *raft, uint64_t target);
 void transfer_advance(struct raft *raft);
 void disk_changed(struct raft *raft, bool sick, bool full);
 void disk_handover(struct raft *raft);
+uint64_t handover_target(const struct raft *raft);      /* 0: none, or not so soon again */
 
 /* raft_replication.c */
 struct progress *progress_find(struct raft *raft, uint64_t id);

@@ -344,8 +344,7 @@ bool follow(struct raft *raft, const struct raft_message *m) {
         return false;
     }
     if (raft->role == RAFT_LEADER && m->term == raft->term) {      /* two leaders in one term: a promise was broken somewhere */
-        become_follower(raft, raft->term, 0);
-        raft->failed = true;
+        become_failed(raft);
         return false;
     }
     if (m->term > raft->term || raft->role != RAFT_FOLLOWER || raft->leader != m->from) become_follower(raft, m->term, m->from);

@@ -88,6 +88,7 @@ void receive_snapshot_reply(struct raft *raft, const struct raft_message *m) {
 
 void snapshot_taken(struct raft *raft, const struct raft_snapshot_meta *meta) {
     if (meta->index <= raft->snapshot.index) return;
+    if (raft->receiving.complete && meta->index > raft->applying) return;        /* of the one that is said to be installed next */
     CHECK(meta->index <= raft->applying);
     raft->snapshot = *meta;
     members_compact(raft, meta->index);

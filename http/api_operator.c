@@ -75,7 +75,8 @@ static bool parse_id(struct http_request *request, struct slice text, uint64_t *
         }
         *id = *id * 16 + (uint64_t)digit;
     }
-    return true;
+    if (text.size && *id == 0) http_reply_text(request, 400, "id: no server has the id 0");
+    return !text.size || *id != 0;
 }
 
 static void change_servers(struct http_request *request, bool removal) {
@@ -179,7 +180,7 @@ static void put_autopilot(struct http_request *request) {
 static bool healthy(const struct rpc_cluster_state *state, const struct rpc_server_state *server, uint64_t last_index,
                     const Pb__AutopilotConfig *config) {
     if (server->stable_ms == UINT64_MAX && server->leader && state->here_leads) return true;
-    bool near = server->match + config->max_trailing_logs >= last_index;
+    bool near = last_index <= server->match || last_index - server->match <= config->max_trailing_logs;
     return server->connected && near && server->last_contact_ms <= (uint64_t)config->last_contact_threshold_ns / 1000000;
 }
 
@@ -189,7 +190,7 @@ static void health_server(struct http_request *request, struct json_out *json, c
     json_key(json, "Name"), json_string(json, server->node);
     json_key(json, "Address"), json_string(json, server->address);
     json_key(json, "SerfStatus"), json_string(json, server->connected ? "alive" : "failed");
-    json_key(json, "Version"), json_string(json, http_env(request)->version);
+    json_key(json, "Version"), json_string(json, server->build);
     json_key(json, "Leader"), json_bool(json, server->leader);
     uint64_t contact_ms = server->last_contact_ms > 1000000000 ? 1000000000 : server->last_contact_ms;
     json_key(json, "LastContact"), duration(request, json, (int64_t)contact_ms * 1000000);
@@ -250,7 +251,7 @@ const struct http_route http_routes_operator[] = {
      "The servers of the cluster, as Raft counts them", 0},
     {HTTP_DELETE, "/v1/operator/raft/peer", delete_peer, "operator:write", "dc id address",
      "Removes a server; it is not taken in again with its data folder", 0},
-    {HTTP_PUT, "/v1/operator/raft/transfer-leader", put_transfer, "operator:write", "dc id",
+    {HTTP_PUT | HTTP_POST, "/v1/operator/raft/transfer-leader", put_transfer, "operator:write", "dc id",
      "Hands leadership to the named server, or to the one that is furthest", 0},
     {HTTP_GET, "/v1/operator/autopilot/configuration", get_autopilot, "operator:read", "dc index wait stale consistent",
      "When a server counts as healthy", 0},

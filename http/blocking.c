@@ -91,6 +91,7 @@ static struct answer *answer_write(struct http_request *request, const struct qu
     answer->key_hash = request->key_hash;
     answer->route = request->route;
     answer->consistency = reading->consistency;
+    answer->bounded = reading->max_stale_ns > 0;
     answer->cached_asked = http_has(request, "cached");
     answer->depends = reading->depends;
     answer->index = result->index;
@@ -140,6 +141,7 @@ void reading_copy(struct http_request *copy, const struct http_request *request)
     reading->message = message;
     reading->view = from->view;
     reading->consistency = from->consistency;
+    reading->max_stale_ns = from->max_stale_ns;
     reading->depends = depends_of(reading->type, message);
 }
 
@@ -165,8 +167,8 @@ static void not_confirmed(struct http_request *request, int error) {
         request_fail_read(request, error, NULL);
         return;
     }
-    remote_read(request, &(struct http_remote){reading->type, reading->message, reading->view, reading->consistency, reading->index,
-                                               wait_ms, reading->context});
+    remote_read(request, &(struct http_remote){reading->type, reading->message, reading->view, reading->consistency, reading->max_stale_ns > 0,
+                                               reading->index, wait_ms, reading->context});
 }
 
 static struct answer *obtain_fresh(struct http_request *request, uint64_t generation) {
@@ -195,7 +197,7 @@ static struct answer *obtain(struct http_request *request, uint64_t *generation,
     }
     if (reading->fresh) return obtain_fresh(request, *generation);
     struct answer *answer = cache_find(worker->cache, request->key, request->key_hash);
-    if (answer && answer->generation == *generation) {
+    if (answer && answer->generation == *generation && answer->consistency == reading->consistency) {
         worker->tally.cache_hits++;
         return answer;
     }
@@ -286,13 +288,14 @@ static bool answer_again(struct http_request *request, struct answer *answer) {
     return true;
 }
 
-/* ?max_stale bounds ?stale: beyond it the answer has to be the newest. A client agent does not know how old a server's is. */
+/* ?max_stale bounds ?stale: beyond it, and before a leader was heard of in this life, the answer has to be the newest. A client agent does not know how
+ * old a server's is. */
 static void bound_staleness(struct http_request *request) {
     struct reading *reading = request->reading;
     if (reading->consistency != CONSISTENCY_STALE || reading->max_stale_ns == 0) return;
     struct rpc_status status;
     rpc_status(rpc_of(request), &status);
-    if (!rpc_has_copy(rpc_of(request)) || status.last_contact_ms > (uint64_t)reading->max_stale_ns / 1000000)
+    if (!rpc_has_copy(rpc_of(request)) || !status.leader_heard || status.last_contact_ms > (uint64_t)reading->max_stale_ns / 1000000)
         reading->consistency = CONSISTENCY_LEADER;
 }
 
@@ -427,7 +430,6 @@ static bool options_parse(struct http_request *request, struct reading *reading)
         return false;
     }
     if (stale && max_stale_ns > 0) {
-        reading->fresh = true; /* asked each time */
         reading->max_stale_ns = max_stale_ns;
         bound_staleness(request);
     }
@@ -454,7 +456,8 @@ static void read_as(struct http_request *request, const struct query_type *type,
     if (!options_parse(request, reading)) return;
     if (!rpc_has_copy(rpc_of(request))) {
         request->reading = NULL;
-        remote_read(request, &(struct http_remote){type, message, view, reading->consistency, reading->index, reading->wait_ms, context});
+        remote_read(request, &(struct http_remote){type, message, view, reading->consistency, reading->max_stale_ns > 0, reading->index, reading->wait_ms,
+                                                   context});
         return;
     }
     int error = CO_OK;
@@ -501,7 +504,7 @@ bool reading_fast(struct http_request *request) {
     struct worker *worker = request->worker;
     request->key_hash = hash64(request->target.data, request->target.size);
     struct answer *answer = cache_find(worker->cache, request->target, request->key_hash);
-    if (!answer || !route_permitted(request, answer->route)) return false;
+    if (!answer || answer->bounded || !route_permitted(request, answer->route)) return false;
     if (answer->consistency != CONSISTENCY_STALE) {
         struct reading *reading = reading_new(request, fast_confirmed);
         int error = confirm_read(worker, &reading->confirm);

@@ -370,6 +370,7 @@ struct answer {
     struct slice key;
     const struct http_route *route;
     enum consistency consistency;
+    bool bounded;                         /* ?max_stale: how stale this server is, is looked at each time */
     bool cached_asked;                    /* ?cached: X-Cache is sent */
     struct depends depends;
     uint64_t generation;
@@ -460,6 +461,7 @@ struct http_remote {
     const ProtobufCMessage *message;
     http_view view;
     enum consistency consistency;
+    bool bounded;                         /* ?max_stale */
     uint64_t index, wait_ms;
     const void *context;                  /* for http_context */
 };

@@ -36,6 +36,7 @@ static void fill_contact(struct rpc *rpc, struct rpc_server_state *server, uint6
     for (size_t i = 0; i < ARRAY_COUNT(rpc->heard); i++) {
         if (rpc->heard[i].id != server->id) continue;
         snprintf(server->node, sizeof server->node, "%s", rpc->heard[i].node);
+        snprintf(server->build, sizeof server->build, "%s", rpc->heard[i].build);
         server->last_contact_ms = now_ms - rpc->heard[i].ms;
         server->stable_ms = now_ms - rpc->heard[i].since_ms;
     }
@@ -48,6 +49,7 @@ static void fill_self(struct rpc *rpc, struct rpc_server_state *server) {
     server->match = server->last_index;
     server->stable_ms = UINT64_MAX;
     snprintf(server->node, sizeof server->node, "%s", rpc->node_name);
+    snprintf(server->build, sizeof server->build, "%s", rpc->build);
 }
 
 static void fill_peer(struct rpc *rpc, struct rpc_server_state *server, const struct peer_info *peers, size_t count, bool leads) {

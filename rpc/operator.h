@@ -7,7 +7,7 @@
 
 struct rpc_server_state {
     uint64_t id;
-    char address[128], node[256];          /* node: "" when it was never connected with this server */
+    char address[128], node[256], build[64];      /* "": when it was never connected with this server */
     bool leader, voter, connected;
     uint64_t match, last_index, last_term; /* known on the leader; 0 elsewhere. match: surely the same as in the leader's log */
     uint64_t last_contact_ms;              /* since this server heard from it; 0: itself. UINT64_MAX: never */

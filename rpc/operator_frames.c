@@ -14,6 +14,7 @@ void operator_state_pack(const struct rpc_cluster_state *state, struct arena *ar
         Pb__PeerClusterServer *to = answer->servers[answer->n_servers] = arena_alloc(arena, sizeof *to);
         *to = (Pb__PeerClusterServer)PB__PEER_CLUSTER_SERVER__INIT;
         to->id = from->id, to->address = (char *)(uintptr_t)from->address, to->node = (char *)(uintptr_t)from->node;
+        to->build = (char *)(uintptr_t)from->build;
         to->leader = from->leader, to->voter = from->voter, to->connected = from->connected;
         to->match = from->match, to->last_index = from->last_index, to->last_term = from->last_term;
         to->last_contact_ms = from->last_contact_ms, to->stable_ms = from->stable_ms;
@@ -26,6 +27,7 @@ static void server_of(const Pb__PeerClusterServer *from, struct rpc_server_state
                                     .last_contact_ms = from->last_contact_ms, .stable_ms = from->stable_ms};
     snprintf(to->address, sizeof to->address, "%s", from->address);
     snprintf(to->node, sizeof to->node, "%s", from->node);
+    snprintf(to->build, sizeof to->build, "%s", from->build);
 }
 
 void operator_state_unpack(const Pb__PeerClusterAnswer *answer, struct arena *arena, struct rpc_cluster_state *state) {

@@ -51,7 +51,7 @@ struct contact {
 struct peers {
     uv_loop_t *loop;
     struct peers_callbacks callbacks;
-    char *bind, *address, *cluster, *node;
+    char *bind, *address, *cluster, *node, *build;
     uint16_t port;
     uint64_t id;
     uint32_t expect;
@@ -87,6 +87,7 @@ static void say_hello(struct contact *contact) {
     hello.cluster_id = self.cluster_id, hello.cluster_version_least = peers->version_least, hello.cluster_version_most = peers->version_most;
     hello.cluster_version = self.has_log ? self.version : 0;
     hello.cluster = peers->cluster, hello.id = peers->id, hello.address = peers->address, hello.node = peers->node;
+    hello.build = peers->build;
     hello.expect = peers->expect, hello.has_log = self.has_log, hello.known = known;
     LIST_FOREACH(item, &peers->contacts) {
         struct contact *other = LIST_ENTRY(item, struct contact, link);
@@ -178,6 +179,7 @@ static void accept_hello(struct contact *contact, const Pb__PeerHello *hello) {
     info->id = hello->id, info->expect = hello->expect, info->has_log = hello->has_log, info->connected = true, info->cluster_id = hello->cluster_id;
     snprintf(info->address, sizeof info->address, "%s", hello->address);
     snprintf(info->node, sizeof info->node, "%s", hello->node);
+    snprintf(info->build, sizeof info->build, "%s", hello->build);
     if (contact->target) contact->target->id = hello->id, contact->target->backoff_ms = 0;
     for (size_t i = 0; i < hello->n_known; i++) peers_know(peers, hello->known[i]->address);
     peers_know(peers, hello->address);
@@ -470,7 +472,7 @@ int peers_start(uv_loop_t *loop, const struct peers_config *config, const struct
     struct peers *peers = mem_zalloc(sizeof *peers);
     peers->loop = loop, peers->callbacks = *callbacks;
     peers->bind = mem_strdup(config->bind), peers->address = mem_strdup(config->address), peers->cluster = mem_strdup(config->cluster);
-    peers->node = mem_strdup(config->node);
+    peers->node = mem_strdup(config->node), peers->build = mem_strdup(config->build ? config->build : "");
     peers->port = config->port, peers->id = config->id, peers->expect = config->expect;
     peers->version_least = config->version_least, peers->version_most = config->version_most;
     list_init(&peers->targets);
@@ -488,7 +490,7 @@ int peers_start(uv_loop_t *loop, const struct peers_config *config, const struct
 static void finish_stop(struct peers *peers) {
     if (!peers->stopping || peers->closing > 0 || peers->resolving > 0 || !list_empty(&peers->contacts)) return;
     LIST_FOREACH_SAFE(item, next, &peers->targets) free(LIST_ENTRY(item, struct target, link));
-    free(peers->bind), free(peers->address), free(peers->cluster), free(peers->node);
+    free(peers->bind), free(peers->address), free(peers->cluster), free(peers->node), free(peers->build);
     void (*closed)(void *) = peers->closed;
     void *data = peers->closed_data;
     free(peers);

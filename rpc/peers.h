@@ -27,9 +27,10 @@ enum peer_frame {
     PEER_BACKUP, PEER_BACKUP_PIECE,    /* client agents: rpc/backup_far.h. Since protocol version 4 */
 };
 
+#define PEER_BUILD_MAX 64
 struct peer_info {
     uint64_t id;
-    char address[128], node[256];
+    char address[128], node[256], build[PEER_BUILD_MAX];
     uint32_t expect;
     bool has_log, connected;
     uint64_t cluster_id;               /* 0: none, or not known to it yet */
@@ -40,7 +41,7 @@ struct peers_config {
     const char *bind;                  /* IP to listen on and to dial from */
     uint16_t port;
     const char *address;               /* what others are told */
-    const char *cluster, *node;
+    const char *cluster, *node, *build;
     uint64_t id;
     uint32_t expect;
     unsigned version_least, version_most;      /* cluster versions that this program supports */

@@ -43,7 +43,8 @@ struct rpc {
     void (*peers_stopped)(void *data);
     uint32_t expect;
     char *folder, *address, *node_name, *cluster;
-    struct { uint64_t id, ms, since_ms; bool up; char node[256]; } heard[PEERS_MAX];   /* when each was heard last; since when it is up or down */
+    const char *build;
+    struct { uint64_t id, ms, since_ms; bool up; char node[256], build[PEER_BUILD_MAX]; } heard[PEERS_MAX];   /* when each was heard last; since when it is up or down */
     uint64_t leaderless_ms;            /* no leader is known since; 0: there is one */
     bool cut_off;                      /* rpc/cluster.h */
     struct behind behind;

@@ -16,6 +16,7 @@ struct rpc_server_config {
     const char *bind;                                  /* IP for the server port */
     uint16_t port;                                     /* 0: no peers (-dev) */
     const char *cluster, *node_name;                   /* datacenter; this server's name */
+    const char *build;                                 /* of the program, for operators; static; NULL: "" */
     const char *const *join;                           /* addresses of other servers, NULL-terminated; may be NULL */
     uint32_t raft_multiplier;
     uint64_t map_bytes;                                /* of the store; 0: default */

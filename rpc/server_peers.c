@@ -78,7 +78,7 @@ static size_t heard_place(struct rpc *rpc, uint64_t id) {
         if (rpc->heard[i].id == id) return i;
         if (rpc->heard[i].ms < rpc->heard[oldest].ms) oldest = i;
     }
-    rpc->heard[oldest].id = id, rpc->heard[oldest].up = false, rpc->heard[oldest].node[0] = 0;
+    rpc->heard[oldest].id = id, rpc->heard[oldest].up = false, rpc->heard[oldest].node[0] = rpc->heard[oldest].build[0] = 0;
     return oldest;
 }
 
@@ -90,7 +90,10 @@ static void note_up(struct rpc *rpc, uint64_t id, bool up) {
     rpc->heard[at].since_ms = clock_mono_ms();
     struct peer_info peers[PEERS_MAX];
     for (size_t i = 0, count = up ? peers_list(rpc->others, peers, PEERS_MAX) : 0; i < count; i++)
-        if (peers[i].id == id) snprintf(rpc->heard[at].node, sizeof rpc->heard[at].node, "%s", peers[i].node);
+        if (peers[i].id == id) {
+            snprintf(rpc->heard[at].node, sizeof rpc->heard[at].node, "%s", peers[i].node);
+            snprintf(rpc->heard[at].build, sizeof rpc->heard[at].build, "%s", peers[i].build);
+        }
 }
 
 static struct peer_info self_info(struct rpc *rpc) {
@@ -351,7 +354,7 @@ static void on_timer(uv_timer_t *timer) {
 int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, struct fault *fault) {
     if (config->port == 0) return CO_OK;
     struct peers_config peers = {.bind = config->bind, .port = config->port, .address = config->address, .cluster = config->cluster,
-                                 .node = config->node_name, .id = atomic_load(&node_view(rpc->node)->id), .expect = config->expect,
+                                 .node = config->node_name, .build = rpc->build, .id = atomic_load(&node_view(rpc->node)->id), .expect = config->expect,
                                  .version_least = MACHINE_VERSION_OLDEST, .version_most = MACHINE_VERSION_NEWEST, .join = config->join};
     struct peers_callbacks callbacks = {.data = rpc, .frame = on_frame, .up = on_up, .down = on_down, .self = self_said, .ending = ending, .unwanted = unwanted,
                                         .agent = on_agent};

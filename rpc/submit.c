@@ -117,8 +117,10 @@ void rpc_status(struct rpc *rpc, struct rpc_status *status) {
     if (rpc->client) { client_status(rpc->client, status); return; }
     const struct node_view *view = node_view(rpc->node);
     uint64_t leader = serving_leader(view), contact = atomic_load(&view->last_contact_ms), now = clock_mono_ms();
-    if (contact == 0) contact = rpc->started_ms; /* no leader was heard in this life */
+    bool heard = contact != 0;
+    if (!heard) contact = rpc->started_ms;
     *status = (struct rpc_status){.is_server = true, .is_leader = leader != 0 && leader == atomic_load(&view->id), .known_leader = leader != 0,
+                                  .leader_heard = heard || (leader != 0 && leader == atomic_load(&view->id)),
                                   .term = atomic_load(&view->term), .commit = atomic_load(&view->commit),
                                   .applied = machine_applied(rpc->machine), .last_index = atomic_load(&view->last_index),
                                   .snapshot_index = atomic_load(&view->snapshot_index),

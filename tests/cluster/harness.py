@@ -141,6 +141,19 @@ def tidy_on_signals():
         signal.signal(number, end)
 
 
+def preload(cluster, source):
+    """A library of ours for a process to be started with; None: there is no compiler here."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    library = os.path.join(cluster.dir, os.path.splitext(source)[0] + ".so")
+    if compiler:
+        subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, os.path.join(HERE, source)], check=True)
+    return library if compiler else None
+
+
+def preloaded(library, **more):
+    return dict(os.environ, LD_PRELOAD=library, ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0", **more)
+
+
 # -- one server, one client agent ----------------------------------------------------------------------------------------
 class Process:
     """What servers and client agents have in common: one program with an address and a folder of its own."""

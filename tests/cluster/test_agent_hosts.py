@@ -3,13 +3,12 @@
 
     test_agent_hosts.py
 """
-import datetime, os, shutil, struct, subprocess, sys, time
+import datetime, os, struct, subprocess, sys, time
 import harness
 from agents import ROOM, ask, do, finish, get, life, log_index, now, ready, resolve, wait_equal
 from harness import SLOW, check, until
 
 TTL = 3.0 * min(SLOW, 2)
-HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def settings(**more):
@@ -189,20 +188,17 @@ def removed_by_somebody(agent, servers):
 
 def clocks(cluster, agent, servers):
     """An hour either way: nothing happens. Through a library that is preloaded."""
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if not compiler:
+    library, shift = harness.preload(cluster, "shifted_clock.c"), os.path.join(cluster.dir, "shift")
+    if not library:
         print("no compiler: clocks are not shifted", flush=True)
         return
-    library, shift = os.path.join(cluster.dir, "clock.so"), os.path.join(cluster.dir, "shift")
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, os.path.join(HERE, "shifted_clock.c")], check=True)
 
     def jump(seconds):
         with open(shift, "r+b" if os.path.exists(shift) else "wb") as f:
             f.write(struct.pack("=q", seconds))
     jump(0)
     agent.kill()
-    agent.environment = dict(os.environ, LD_PRELOAD=library, SHIFTED_CLOCK=shift,
-                             ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0")
+    agent.environment = harness.preloaded(library, SHIFTED_CLOCK=shift)
     agent.start()
     ready([agent])
     do(agent, "/v1/agent/check/register", {"CheckID": "alive", "Name": "alive", "TTL": "30s", "Status": "passing"})

@@ -38,6 +38,11 @@ def blow(options, cluster, sky, rng, faults, recoveries):
             what = getattr(sky, fault)()
             took = cluster.wait_writable(within=20)
             caught_up(cluster)
+        except weather.Fair as e:
+            print("%7.2f %-24s not done: %s" % (begun - sky.begun, fault, e), flush=True)
+            cluster.wait_writable(within=20)
+            caught_up(cluster)
+            continue
         except (AssertionError, OSError) as e:
             raise AssertionError("%s (%s): %s" % (fault, what, e))
         sky.told.append((begun, now(), fault))

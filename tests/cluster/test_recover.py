@@ -119,6 +119,16 @@ def is_not_too_stale(third):
     status = lambda query: third.request("GET", "/v1/kv/w/?keys&" + query, timeout=20 * harness.SLOW)[0]
     until("it was a second ago", lambda: status("stale&max_stale=1s") == 500, 20)
     check(status("stale&max_stale=1h") == 200 and status("stale") == 200, "within the bound")
+    third.kill()
+    third.start()
+
+    def answers():
+        try:
+            return status("stale") == 200
+        except OSError:
+            return False
+    until("it answers", answers, 20)
+    check(status("stale&max_stale=1h") == 500, "it has not heard of a leader in this life")
 
 
 def main():

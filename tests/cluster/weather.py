@@ -7,6 +7,10 @@ from harness import SLOW
 SECTOR, HEAD = 512, 64
 
 
+class Fair(Exception):
+    """The fault could not be done: it does not count."""
+
+
 class Weather:
     def __init__(self, cluster, rng):
         self.cluster, self.rng = cluster, rng
@@ -194,7 +198,7 @@ class Weather:
         path, found = self.batches(server)
         if not found:
             server.start()
-            return server.name + " (empty log)"
+            raise Fair(server.name + ": its log is empty")
         server.life += 1                 # what it forgets it has to fetch again: stale reads go back meanwhile
         at = self._data_byte(found[-1])
         self._damage(path, at)
@@ -208,7 +212,7 @@ class Weather:
         path, found = self.batches(server)
         if len(found) < 4:
             server.start()
-            return server.name + " (short log)"
+            raise Fair(server.name + ": its log is short")
         batch = found[self.rng.randrange(1, len(found) - 2)]
         at = self._data_byte(batch)
         self._damage(path, at)
@@ -232,11 +236,15 @@ class Weather:
     def prepare_small_disk(self, megabytes=256):
         """Before the start. Puts one server's data on a small file system, if that is allowed."""
         server = self.any()
-        if not full_disk.on_small_disk(self.cluster, server, megabytes):
+        refused = full_disk.on_small_disk(self.cluster, server, megabytes)
+        if refused:
+            print("no disk_full: nothing can be mounted: " + refused, flush=True)
+        else:
             self.full_disk = server
 
     def disk_full(self):
         server = self.full_disk
+        before = len(server.log())
         full_disk.fill(server)
         begun, wrote, refused = time.monotonic(), 0, 0
         until = begun + self.rng.uniform(3, 6)
@@ -255,4 +263,6 @@ class Weather:
                 if status == 503:
                     time.sleep(0.05)
         full_disk.give_back(server)
+        if "disk full" not in server.log()[before:]:      # as a follower it need not refuse any
+            raise AssertionError("disk_full: %s took %d big writes, refused %d and never was full" % (server.name, wrote, refused))
         return "%s (%d big writes, %d refused)" % (server.name, wrote, refused)

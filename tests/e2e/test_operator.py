@@ -47,6 +47,8 @@ def members_and_peers():
     health = leader.get("/v1/operator/autopilot/health")[2]
     check(health["FailureTolerance"] == 0 and not health["Healthy"], "%r" % health)
     check({s["Name"]: s["Healthy"] for s in health["Servers"]} == {s.name: s is not gone for s in cluster.servers}, "%r" % health)
+    version = subprocess.run([COORD, "version"], capture_output=True, text=True).stdout.split("v")[-1].split()[0]
+    check([s["Version"] for s in health["Servers"]] == [version] * 3, "the one that is gone said so before: %r" % health)
     check("may lose 0 more" in words(COORD, leader, "operator", "autopilot", "health", code=2), "our words for it")
     gone.start(wait=False)
     until("healthy again", lambda: leader.request("GET", "/v1/operator/autopilot/health")[0] == 200, 20)
@@ -65,6 +67,9 @@ def leadership_and_removal():
     check(status == 200 and json.loads(body) == {"Success": True}, "through a follower: %d %r" % (status, body))
     until("another leads", lambda: cluster.leader() is not old)
     leader = cluster.leader()
+    for bad in ("0", "0000000000000000", "xyz"):
+        check(leader.request("PUT", "/v1/operator/raft/transfer-leader?id=" + bad)[0] == 400, "to nobody: " + bad)
+    check(cluster.leader() is leader, "nothing has changed")
     wanted = next(a for a in cluster.servers if a not in (old, leader))
     until("the new leader knows whose id that is", lambda: wanted.name in peers(leader))
     words(COORD, wanted, "operator", "raft", "transfer-leader", "-id=" + peers(leader)[wanted.name]["ID"])
@@ -78,7 +83,7 @@ def leadership_and_removal():
     check(removed.name not in peers(leader), "it is gone")
     # It runs and stays out: also for the next leader, and after it was started again.
     other = next(a for a in cluster.servers if a not in (leader, removed))
-    words(COORD, leader, "operator", "raft", "transfer-leader")
+    check(leader.request("POST", "/v1/operator/raft/transfer-leader")[0] == 200, "as newer clients ask")
     until("the other leads", lambda: json.loads(other.request("GET", "/v1/status/leader")[2]).startswith(other.ip))
     removed.kill()
     removed.start(wait=False)
@@ -178,6 +183,9 @@ def autopilot_settings():
     index = config["ModifyIndex"]
     check(second.put(path + "?cas=%d" % (index - 1), {"MaxTrailingLogs": 1}) == b"false", "an old cas")
     check(second.put(path + "?cas=%d" % index, {"MaxTrailingLogs": 77}) == b"true", "the right cas")
+    check(second.put(path, {"MaxTrailingLogs": 2 ** 64 - 1}) == b"true", "however far behind")
+    until("all are healthy with that", lambda: first.request("GET", "/v1/operator/autopilot/health")[0] == 200)
+    check(second.put(path, {"MaxTrailingLogs": 77}) == b"true", "as before")
     for wrong in ({"MaxTrailingLog": 1}, {"LastContactThreshold": "fast"}, {"RedundancyZoneTag": "zone"}, {"MaxTrailingLogs": -1}):
         check(first.request("PUT", path, wrong)[0] == 400, "%r" % wrong)
     check(first.get(path)[2]["MaxTrailingLogs"] == 77, "nothing of that was stored")

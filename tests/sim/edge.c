@@ -331,7 +331,7 @@ void edge_judge_disk(struct server *server) {
     struct disk_health *health = &server->disk_health;
     uint64_t now_ms = server_now_ms(server);
     if (health->full) (void)has_room(server, 0);
-    bool changed = disk_health_judge(health, now_ms, server->write_begun_ms, server->slow_ms);
+    bool changed = disk_health_judge(health, now_ms, server->write_begun_ms, server->bad_ms);
     if (changed) TRACE(server->sim, "s%u: its disk is %s", server->slot + 1, health->sick ? "sick" : "well");
     if (!changed && health->full == server->full_told) return;
     server->full_told = health->full;
@@ -381,7 +381,7 @@ void edge_open(struct server *server) {
     server->disk_health = (struct disk_health){.room_again = 4096};
     server->full_told = false;
     server->taken_bytes = 0;
-    server->write_begun_ms = server->slow_ms = 0;
+    server->write_begun_ms = 0;
     server->poke_planned = server->restored = false;
     sim_schedule(server->sim, sim_random(server->sim, 0, 20) * MS, EVENT_BEAT, server->slot, 0, NULL);
 }

@@ -157,7 +157,7 @@ static void power_loss_all(struct sim *sim) {
 
 static void slow_disk(struct server *server) {
     struct sim *sim = server->sim;
-    uint64_t most = sim_chance(sim, 200) ? 200 : sim->raft.election_ms / 3;
+    uint64_t most = sim_chance(sim, 100) ? 3 * DISK_SLOW_MS : sim_chance(sim, 200) ? 200 : sim->raft.election_ms / 3; /* the first: sick */
     server->mood.delay_us = sim_random(sim, 1, most / 2) * MS;
     server->mood.delay_span_us = sim_random(sim, 1, most) * MS;
 }

@@ -37,6 +37,50 @@ void scenario_append_fails_after_send(struct sim *s) {
     story_end(s);
 }
 
+/* No election timeout is waited for, and whose disk failed does not lead again soon. */
+void scenario_failing_disk_hands_over(struct sim *s) {
+    story_begin(s, 3);
+    EXPECT(s, story_elect(s, s->servers[0]) && story_agree(s));
+    struct server *leader = s->servers[0];
+    EXPECT(s, put_many(s, leader, 3) && story_agree(s));
+    story_all_may(s);
+    fake_disk_fail(leader->disk, FAKE_SYNC, 1, CO_IO);
+    put(s, leader);
+    EXPECT(s, WITHIN(s, s->raft.election_ms / 2, server_leads(s->servers[1]) || server_leads(s->servers[2])));
+    EXPECT(s, WITHIN(s, 1000, leader->up && leader->disk_health.sick));
+    struct server *next = sim_leader(s);
+    EXPECT(s, next != NULL && put_many(s, next, 3));
+    server_crash(next, CRASH_KILL);
+    EXPECT(s, NEVER_IN(s, s->raft.election_ms, server_leads(leader)));
+    story_all_may(s);
+    story_end(s);
+}
+
+/* Not to the one whose disk has failed; nor on to anybody when the next disk is slow as well. */
+void scenario_slow_disk_hands_over(struct sim *s) {
+    story_begin(s, 3);
+    EXPECT(s, story_elect(s, s->servers[0]) && story_agree(s));
+    struct server *leader = s->servers[0], *well = s->servers[1], *failed = s->servers[2];
+    EXPECT(s, put_many(s, leader, 3));
+    story_all_may(s);
+    uint64_t lives = failed->restarts;
+    fake_disk_fail(failed->disk, FAKE_SYNC, 1, CO_IO);
+    put(s, leader);
+    EXPECT(s, WITHIN(s, 2000, failed->restarts > lives && failed->machine.applied == leader->machine.applied));
+    story_slow_disk(leader, 2 * DISK_SLOW_MS);
+    put(s, leader);
+    EXPECT(s, WITHIN(s, 3 * DISK_SLOW_MS, server_leads(well)));
+    EXPECT(s, !server_leads(failed) && WITHIN(s, 1000, !server_leads(leader)));
+    story_slow_disk(well, 2 * DISK_SLOW_MS);
+    put(s, well);
+    EXPECT(s, WITHIN(s, 3 * DISK_SLOW_MS, well->disk_health.sick));
+    EXPECT(s, NEVER_IN(s, 5000, !server_leads(well)));
+    story_slow_disk(leader, 0);
+    story_slow_disk(well, 0);
+    story_all_may(s);
+    story_end(s);
+}
+
 void scenario_follower_append_fails(struct sim *s) {
     story_begin(s, 3);
     EXPECT(s, story_elect(s, s->servers[0]));

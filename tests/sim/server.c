@@ -180,6 +180,8 @@ void server_crash(struct server *server, enum crash crash) {
     storage_close(server);
     fake_disk_crash(server->disk, crash == CRASH_POWER ? FAKE_POWER_LOSS : FAKE_KILL);
     server->machine_kept = crash == CRASH_KILL;
+    server->process++;
+    server->bad_ms = 0; /* another process knows nothing of it */
 }
 
 /* The core is poisoned: it is built anew from what the disk holds, without the process ending. */

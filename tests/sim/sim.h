@@ -265,7 +265,8 @@ struct server {
     struct sim *sim;
     uint32_t slot;
     uint64_t id;   /* slot + 1 */
-    uint64_t life; /* counts starts and stops */
+    uint64_t life;    /* counts starts and stops */
+    uint64_t process; /* counts crashes: opening the log again is none */
     bool up;
     bool retired; /* shut down for good */
     /* With an empty disk it founds a cluster of these; none: it waits to be added. */
@@ -312,7 +313,7 @@ struct server {
     uint64_t taken_bytes; /* of entries received in this turn, not on their way to the log yet */
     struct forwarding *forwarding;
     struct lease_keeper *leases;
-    uint64_t applied_seen, write_begun_ms, slow_ms;
+    uint64_t applied_seen, write_begun_ms, bad_ms;
     bool poke_planned, restored, dying;
     struct decided *decided;
     struct watch *watches;

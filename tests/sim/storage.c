@@ -171,8 +171,8 @@ static void installed(struct server *server, const struct raft_persist *op) {
 void storage_written(struct server *server) {
     struct persist *last = server->group;
     while (last->next) last = last->next;
-    if (server_now_ms(server) - server->write_begun_ms >= DISK_SLOW_MS)
-        server->slow_ms = server_now_ms(server);
+    if (server->group_error != CO_OK || server_now_ms(server) - server->write_begun_ms >= DISK_SLOW_MS)
+        server->bad_ms = server_now_ms(server);
     server->write_begun_ms = 0;
     struct raft_event event = {.type = RAFT_PERSISTED, .u.persisted.seq = last->op.seq};
     if (server->group_error != CO_OK) {

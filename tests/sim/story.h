@@ -91,6 +91,8 @@ void story_end(struct sim *s); /* all healed: everybody agrees, nothing is lost 
     X(lone_voter, "a cluster of one is ready at once")                                                       \
     X(leader_counts_durable_only, "a leader counts its own entries once its disk has them")                  \
     X(append_fails_after_send, "a leader whose disk fails gives up, and nothing is lost or doubled")         \
+    X(failing_disk_hands_over, "a leader whose disk fails is followed by another at once")                   \
+    X(slow_disk_hands_over, "a leader with a slow disk hands over to a server whose disk is well, once")     \
     X(follower_append_fails, "a follower whose disk failed acknowledges nothing of it")                      \
     X(late_results, "results of an old term's writes do not count in a new one")                             \
     X(torn_last_record, "a server that dies while it writes starts again, with all it has promised")         \

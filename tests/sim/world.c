@@ -171,7 +171,7 @@ static void network_deliver_after(struct sim *sim, const struct raft_message *me
         delay = at - sim->now_us;
     }
     struct raft_data *packet = raft_data_new(bytes.data, bytes.size);
-    sim_schedule(sim, delay, EVENT_DELIVER, to, sim->servers[from]->life << 8 | from, packet);
+    sim_schedule(sim, delay, EVENT_DELIVER, to, sim->servers[from]->process << 8 | from, packet);
 }
 
 /* What was under way when its link was cut or its sender died: lost, unless the weather says otherwise. */
@@ -179,7 +179,7 @@ bool network_arrives(struct sim *sim, uint32_t to, uint64_t number) {
     const struct server *from = sim->servers[number & 0xff];
     if (sim->weather.late) return true;
     if (sim->cut[from->slot][to]) return false;
-    return from->life == number >> 8 || sim_chance(sim, 500);
+    return from->process == number >> 8 || sim_chance(sim, 500);
 }
 
 void network_send(struct sim *sim, const struct raft_message *message) {

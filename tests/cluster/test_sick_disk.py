@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""The disk of the leader's log fails, or becomes slow: another leads before clients give up, one whose disk is well. The sick one says so, in its log
+and its metrics, stops campaigning, and is well again by itself. Through a library that is preloaded."""
+import os, re, struct, time
+import harness
+from harness import check, until
+
+WELL = 5 * harness.SLOW                  # disk_health.h
+
+
+class Disk:
+    def __init__(self, cluster, server, library):
+        self.path = os.path.join(server.dir, "sick")
+        self.set()
+        server.environment = harness.preloaded(library, SICK_DISK=self.path)
+
+    def set(self, delay_ms=0, failures=0):
+        with open(self.path, "r+b" if os.path.exists(self.path) else "wb") as f:
+            f.write(struct.pack("=qq", delay_ms, failures))
+
+
+def sick(server):
+    metrics = server.request("GET", "/v1/agent/metrics?format=prometheus")[2].decode()
+    said = re.search(r"^coord_raft_disk_sick (\d)", metrics, re.M)
+    return bool(said) and said.group(1) == "1"
+
+
+def another_after(cluster, old, damage, within):
+    """Writes go on through the others; who leads then, and after how long the first of them succeeded."""
+    others = [s for s in cluster.servers if s is not old]
+    begun = time.monotonic()
+    damage()
+    i = 0
+    while True:
+        old.try_put("/v1/kv/at-the-sick-one", timeout=0.2) if i % 4 == 0 else None
+        done = all(s.try_put("/v1/kv/%s-%d" % (s.name, i), timeout=1) for s in others)
+        leader = cluster.leader()
+        if done and leader and leader is not old:
+            return leader, time.monotonic() - begun
+        check(time.monotonic() - begun < within, "nobody else leads after %.1f s" % within)
+        i += 1
+
+
+def is_well_again(server, begun):
+    until("it is well again", lambda: not sick(server) and "the log's disk is well again" in server.log()[begun:], 2 * WELL + 5)
+    until("it has all", lambda: server.request("GET", "/v1/kv/?keys&stale")[2] == server.request("GET", "/v1/kv/?keys")[2], 20)
+
+
+def a_failed_sync(cluster, disks):
+    old = cluster.leader()
+    begun = len(old.log())
+    new, took = another_after(cluster, old, lambda: disks[old].set(failures=1), 2 * harness.MULTIPLIER)
+    handed = time.monotonic()
+    until("it says so", lambda: "the log's disk is failing: this server does not lead" in old.log()[begun:], 5)
+    check("the log cannot be written" in old.log()[begun:] and sick(old), "and in its metrics")
+    until("its log is open again", lambda: "the log was opened again" in old.log()[begun:], 10)
+    is_well_again(old, begun)
+    check(cluster.leader() is new, "it did not want to lead meanwhile")
+    return took, handed
+
+
+def slow_syncs(cluster, disks):
+    """Not to the one whose disk has just failed."""
+    old = cluster.leader()
+    failed, well = [s for s in cluster.servers if s is not old]
+    before = len(failed.log())
+    disks[failed].set(failures=1)
+    cluster.leader().try_put("/v1/kv/x")
+    until("its disk failed", lambda: "the log was opened again" in failed.log()[before:], 10)
+    begun = len(old.log())
+    new, took = another_after(cluster, old, lambda: disks[old].set(delay_ms=1500), 4 * harness.MULTIPLIER)
+    check(new is well, "the other one's disk has just failed")
+    until("it says so", lambda: "the log's disk is slow: this server does not lead" in old.log()[begun:], 5)
+    check(sick(old), "and in its metrics")
+    disks[old].set()
+    is_well_again(old, begun)
+    check(cluster.leader() is new, "it did not want to lead meanwhile")
+    return took
+
+
+def main():
+    harness.tidy_on_signals()
+    with harness.Cluster(3) as cluster:
+        library = harness.preload(cluster, "sick_disk.c")
+        if not library:
+            harness.skip("no compiler for the library that is preloaded")
+        disks = {server: Disk(cluster, server, library) for server in cluster.servers}
+        cluster.start()
+        cluster.wait_writable()
+        failed, handed = a_failed_sync(cluster, disks)
+        until("leadership may be handed over again", lambda: time.monotonic() - handed > 10, 15)
+        slow = slow_syncs(cluster, disks)
+        check(not cluster.confessions() and not cluster.unexpected_ends(), "all are well: %r" % cluster.confessions())
+    print("a write through another server after a failed sync: %.2f s; after slow ones: %.2f s" % (failed, slow))
+
+
+if __name__ == "__main__":
+    main()
