@@ -11,7 +11,7 @@
  * (2) Only entries of the current term commit by counting (3.6.2, figure 8); a new leader appends an empty
  *     entry so that older ones commit soon.
  * (3) A read index is confirmed by a round of heartbeats that began after the read arrived, and only once
- *     an entry of this term has committed.
+ *     what is committed is known: an entry of this term is, or all that the leader was elected with (raft_read.c).
  * (4) A configuration counts from the moment it is in the log; if that entry is cut off, the one before
  *     counts again. One change at a time, and only after an entry of this term has committed.
  * (5) Persist operations are numbered and complete in order. A failed one poisons the core: it steps down,
