@@ -239,8 +239,9 @@ void node_flush(struct node *node) {
     carry_out(node, raft_effects(node->raft));
     raft_effects_done(node->raft);
     if (raft_failed(node->raft) && !atomic_load(&node->view.failed)) {
-        log_error("raft", "another server leads in the same term=%llu: what the log holds is looked at again", (unsigned long long)raft_term(node->raft));
-        node_reopen_later(node);
+        atomic_store(&node->view.failed, true);
+        log_error("raft", "another server leads in the same term=%llu, a promise was broken: this server stays silent, its log may differ from the others'. Stop it, remove raft "
+                  "and store of its data folder, and start it as a new member folder=%s", (unsigned long long)raft_term(node->raft), node->folder);
     }
     requests_starve_applier(&node->requests, atomic_load(&node->applier_starves));
     requests_serve(&node->requests, node->applied_seen);
@@ -273,7 +274,7 @@ static void take_news(struct node *node) {
             node->applied_seen = raft_applied_index(node->raft);      /* a snapshot was installed */
         if (news->has_event && news->event.type == RAFT_PERSIST_FAILED) {
             log_error("raft", "the log cannot be written: %s", news->fault.text);
-            node_reopen_later(node);
+            if (!atomic_load(&node->view.failed)) node_reopen_later(node);
         }
         if (news->has_event && news->event.type == RAFT_SNAPSHOT_TAKEN) {
             struct write_job *job = mem_zalloc(sizeof *job);

@@ -147,7 +147,7 @@ struct node_view {
     _Atomic uint64_t log_bytes;
     _Atomic uint64_t handed;            /* the last entry that went to the applier */
     _Atomic bool disk_full;
-    _Atomic bool disk_sick;             /* slow or full: this server does not campaign, and hands leadership over */
+    _Atomic bool disk_sick;             /* slow, failing or full: this server does not campaign, and hands leadership over */
     _Atomic bool failed;                /* the log's disk failed; being reopened */
 };
 const struct node_view *node_view(const struct node *node);

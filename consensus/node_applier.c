@@ -60,6 +60,7 @@ int node_restore_snapshot(struct node *node, uint64_t index, struct raft_snapsho
     feeder.fd = ends[1];
     uv_thread_t thread;
     CHECK(uv_thread_create(&thread, feed, &feeder) == 0);
+    node_applier_note(node, meta->members_index, &meta->members);      /* first: a copy of the new state begins as soon as it is there */
     rv = node->callbacks.snapshot_restore(node->callbacks.data, ends[0], meta, fault);
     close(ends[0]);
     uv_thread_join(&thread);
@@ -71,7 +72,6 @@ int node_restore_snapshot(struct node *node, uint64_t index, struct raft_snapsho
     } else if (rv == CO_OK) {
         rv = feeder.result;
     }
-    if (rv == CO_OK) node_applier_note(node, meta->members_index, &meta->members);
     return rv;
 }
 
@@ -234,7 +234,9 @@ static bool stopped_meanwhile(struct node *node) {
 /* A snapshot that was received, or found. */
 static void restore(struct node *node, struct apply_job *job) {
     struct fault fault = {0};
+    atomic_store(&node->restoring, true);
     int rv = node_restore_with_room(node, &job->meta, stopped_meanwhile, &fault);
+    atomic_store(&node->restoring, false);
     node_starves(node, false);
     *job->result = rv;
     if (rv != CO_OK) log_error("raft", "snapshot cannot be restored: %s", fault.text);

@@ -103,6 +103,7 @@ struct node {
     _Atomic uint64_t bad_ms;                            /* when a write ended that had taken too long, or failed */
     _Atomic bool write_failed;                          /* the last one */
     _Atomic uint64_t write_bytes;                       /* of entries that the log writer has yet to write */
+    _Atomic bool restoring;                             /* the applier puts a snapshot in place, or waits for room to */
     _Atomic bool applier_starves;                       /* node_starves */
     _Atomic bool applier_busy;                          /* it is doing what it took */
 

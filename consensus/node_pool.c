@@ -206,7 +206,8 @@ void node_snapshot_over(struct node *node, bool taken) {
 
 /* What a failed one waited for: not at once, the log comes first. */
 void node_snapshot_soon(struct node *node) {
-    if (node->snapshot_pause_ms) node->snapshot_pause_ms = PAUSE_FIRST_MS, node->snapshot_not_before_ms = clock_mono_ms() + PAUSE_FIRST_MS;
+    uint64_t soon = clock_mono_ms() + PAUSE_FIRST_MS;
+    if (node->snapshot_not_before_ms > soon) node->snapshot_not_before_ms = soon;
 }
 
 /* A peer that is sent the snapshot, or reads the log behind it, is waited for: until the log is so many times as long. One whose disk is full
@@ -225,12 +226,12 @@ void node_snapshot(struct node *node) {
     uint64_t bytes = wal_bytes(node->wal);
     if (bytes < node->snapshot_log_mark) node->snapshot_log_mark = bytes;        /* what the snapshot holds was dropped */
     bool due = node->snapshot_wanted || node->snapshot_unreadable || bytes >= node->snapshot_log_mark + limit;
-    if (node->snapshot_running || node->requests.fenced || atomic_load(&node->applier_starves) || !due || peers_need_it(node, bytes, limit)) return;
+    if (node->snapshot_running || node->requests.fenced || atomic_load(&node->restoring) || !due || peers_need_it(node, bytes, limit)) return;
     if (!node->callbacks.snapshot_copy || node->applied_seen <= raft_snapshot_index(node->raft)) return;
     if (node->snapshot_pause_ms && clock_mono_ms() < node->snapshot_not_before_ms) return;
     node->snapshot_running = true, node->snapshot_wanted = false;
     struct pool_job *job = job_new(node, RAFT_SNAPSHOT_TAKEN);
     job->news->snapshot_over = true;
-    job->log_bytes = bytes;
+    job->log_bytes = wal_droppable_bytes(node->wal, node->applied_seen);
     job_start(job, snapshot_work);
 }

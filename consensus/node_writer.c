@@ -41,8 +41,8 @@ static bool write_group(struct node *node, struct write_job **jobs, size_t count
     int rv = wal_append(node->wal, batches, count, &fault);
     uint64_t took = clock_mono_ns() - begun;
     atomic_store(&node->write_begun_ms, 0);
-    if (rv != CO_OK || took / 1000000 >= DISK_SLOW_MS) atomic_store(&node->bad_ms, clock_mono_ms());
     atomic_store(&node->write_failed, rv != CO_OK);
+    if (rv != CO_OK || took / 1000000 >= DISK_SLOW_MS) atomic_store(&node->bad_ms, clock_mono_ms());
     metric_observe_ns(&fsync_seconds, took);
     metric_add(&entries_total, entry_count);
     report(node, jobs[count - 1]->persist.seq, rv, &fault);

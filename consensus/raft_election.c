@@ -179,8 +179,7 @@ void receive_vote_reply(struct raft *raft, const struct raft_message *m) {
 }
 
 /* -- transfer --------------------------------------------------------------------------------------------------- */
-/* The healthy voter that has most of the log; 0: none. */
-static uint64_t best_target(const struct raft *raft) {
+uint64_t best_target(const struct raft *raft) {
     uint64_t best = 0, target = 0;
     for (size_t i = 0; i < raft->peer_count; i++) {
         const struct progress *peer = &raft->peers[i];
@@ -205,12 +204,9 @@ int transfer_start(struct raft *raft, uint64_t target) {
 /* -- a sick disk ---------------------------------------------------------------------------------------------------- */
 #define HANDOVER_PAUSE_MS 10000      /* servers on one machine share its disk: no ping-pong, and no going round */
 
-static bool handover_pauses(const struct raft *raft) { return raft->handover_ms && raft->now_ms - raft->handover_ms < HANDOVER_PAUSE_MS; }
-
-uint64_t handover_target(const struct raft *raft) { return handover_pauses(raft) ? 0 : best_target(raft); }
-
 void disk_handover(struct raft *raft) {
-    if (!raft->disk_sick || raft->role != RAFT_LEADER || raft->transfer_target || handover_pauses(raft)) return;
+    if (!raft->disk_sick || raft->role != RAFT_LEADER || raft->transfer_target) return;
+    if (raft->handover_ms && raft->now_ms - raft->handover_ms < HANDOVER_PAUSE_MS) return;
     if (transfer_start(raft, 0) == CO_OK) raft->handover_ms = raft->now_ms;      /* nobody healthy: stay, and serve reads */
 }
 

@@ -170,7 +170,7 @@ int transfer_start(struct raft *raft, uint64_t target);
 void transfer_advance(struct raft *raft);
 void disk_changed(struct raft *raft, bool sick, bool full);
 void disk_handover(struct raft *raft);
-uint64_t handover_target(const struct raft *raft);      /* 0: none, or not so soon again */
+uint64_t best_target(const struct raft *raft);          /* the healthy voter that has most of the log; 0: none */
 
 /* raft_replication.c */
 struct progress *progress_find(struct raft *raft, uint64_t id);

@@ -93,6 +93,7 @@ int wal_read(struct wal *wal, uint64_t from, uint64_t to, size_t bytes_max, stru
 
 uint64_t wal_first_index(struct wal *wal);
 uint64_t wal_last_index(struct wal *wal);
+uint64_t wal_droppable_bytes(struct wal *wal, uint64_t index);      /* that wal_drop would remove */
 uint64_t wal_bytes(struct wal *wal);                 /* of batches written, in all segments kept (not the room made ready) */
 /* True while `bytes` more of entries (all that are on their way) fit into what is made ready, or into what is free without the
  * reserve: the leader accepts and a follower appends only then. Any thread; asks the file system only when what is

@@ -138,6 +138,14 @@ uint64_t wal_bytes(struct wal *wal) {
     return bytes;
 }
 
+uint64_t wal_droppable_bytes(struct wal *wal, uint64_t index) {
+    uint64_t bytes = 0;
+    pthread_mutex_lock(&wal->lock);
+    for (size_t i = wal_droppable(wal, index); i-- > 0;) bytes += wal->segments[i].used;
+    pthread_mutex_unlock(&wal->lock);
+    return bytes;
+}
+
 /* Heads of records and batches, padding. */
 static uint64_t with_heads(uint64_t bytes) { return bytes + bytes / 4 + 4 * WAL_SECTOR; }
 

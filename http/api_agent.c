@@ -156,7 +156,7 @@ static void stats_server(struct json_out *json, const struct http_env *env) {
     pair_number(json, "last_contact", status.last_contact_ms);
     pair_number(json, "last_log_index", status.last_index);
     pair_number(json, "last_snapshot_index", status.snapshot_index);
-    pair(json, "log_disk", status.disk_full ? "full" : status.disk_sick ? "slow" : "well");
+    pair(json, "log_disk", status.disk_full ? "full" : status.disk_sick ? "slow or failing" : "well");
     pair_number(json, "log_bytes", status.log_bytes);
     pair_number(json, "num_peers", status.voters - (status.is_voter && status.voters));      /* Consul's: the others that vote */
     pair_number(json, "recovered_index", status.recovered_index);

@@ -145,6 +145,9 @@ void reading_copy(struct http_request *copy, const struct http_request *request)
     reading->depends = depends_of(reading->type, message);
 }
 
+/* What one asked for answers the other, headers included. */
+bool reading_like(const struct http_request *a, const struct http_request *b) { return a->reading->consistency == b->reading->consistency; }
+
 static void fail(struct http_request *request, int error) {
     reading_end(request);
     if (error == CO_BUSY) {

@@ -404,6 +404,7 @@ void reading_end(struct http_request *request);               /* leaves watch ta
 void reading_hurry(struct http_request *request);             /* stopping: answer with what is there */
 /* The copy's reading asks what the original's asks. */
 void reading_copy(struct http_request *copy, const struct http_request *request);
+bool reading_like(const struct http_request *a, const struct http_request *b);      /* the answer of one serves the other, if their keys are equal */
 /* One read, into a new answer. `limit`: of bytes walked, 0: none. CO_AGAIN: it was hit. Else CO_OK or why not. */
 int reading_run(struct http_request *request, struct rpc_reader *reader, struct arena *scratch, size_t limit, struct answer **answer);
 

