@@ -152,11 +152,14 @@ def main():
         show("small writes alone", writer.samples)
         memory.start()
         churn = Client(leader, large, options.value / (options.rate * (1 << 20)))
-        before = leader.log().count("snapshot")
-        mark = writer.count.value
-        time.sleep(20)
-        show("with %g MB/s overwritten" % options.rate, writer.samples[mark:])
-        print("lines about snapshots in the leader's log meanwhile: %d" % (leader.log().count("snapshot") - before))
+        taken = lambda server: server.log().count("snapshot taken")
+        before = {server: taken(server) for server in cluster.servers}
+        mark, begun = writer.count.value, now()
+        while now() - begun < 20 or (taken(leader) == before[leader] and now() - begun < 240):      # due once as much was written as the state holds
+            time.sleep(0.5)
+        time.sleep(2)
+        show("with %g MB/s overwritten for %.0f s" % (options.rate, now() - begun), writer.samples[mark:])
+        print("snapshots taken meanwhile: %d by the leader, %s by the followers" % (taken(leader) - before[leader], [taken(s) - before[s] for s in followers]))
         victim = followers[0]
         victim.kill()
         os.rename(victim.data, victim.data + ".lost")     # removing it were work for the disk of the others
