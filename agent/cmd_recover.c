@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "consensus/recover.h"
 #include "registry/operate.h"
+#include "rpc/address.h"
 
 struct survivor {
     const char *folder;
@@ -156,16 +157,24 @@ static void advise(const struct survivor *survivors, size_t count) {
 }
 
 /* -- doing ----------------------------------------------------------------------------------------------- */
-/* ID@ADDRESS */
-static int voter_parse(const char *text, struct raft_member *voter, struct fault *fault) {
+static bool is_address(const char *text) {
+    char name[ADDRESS_MAX], host[ADDRESS_MAX], port[8];
+    struct sockaddr_storage found;
+    return address_complete(text, 1, name) && strcmp(name, text) == 0 && address_split(text, host, port) && address_ip(host, port, &found);
+}
+
+/* ID@ADDRESS, of a server that the survivor knows: a mistyped one would be waited for, and the one that was meant be refused for good. The address
+ * may be another one than before. */
+static int voter_parse(const char *text, const struct raft_members *known, struct raft_member *voter, struct fault *fault) {
     const char *at = strchr(text, '@');
-    char *end = NULL;
+    size_t digits = strspn(text, "0123456789abcdefABCDEF");
     *voter = (struct raft_member){.voter = true};
-    voter->id = at ? strtoull(text, &end, 16) : 0;
-    if (!at || end != at || at - text > 16 || voter->id == 0 || !strrchr(at, ':') ||
-        strlen(at + 1) >= sizeof voter->address)
+    if (!at || digits != (size_t)(at - text) || digits == 0 || digits > 16 || !is_address(at + 1) || strlen(at + 1) >= sizeof voter->address)
         return fault_set(fault, CO_INVALID,
                          "-voter: \"%.80s\" is not ID@IP:PORT, as a survivor's members are printed", text);
+    voter->id = strtoull(text, NULL, 16);
+    if (!raft_members_find(known, voter->id))
+        return fault_set(fault, CO_INVALID, "-voter: %.16s is none of the members that this server knows", text);
     memcpy(voter->address, at + 1, strlen(at + 1) + 1);
     return CO_OK;
 }
@@ -197,7 +206,7 @@ static int recover(struct survivor *survivor, const struct cmd_list *voters, str
     struct raft_data *commands[RAFT_MEMBERS_MAX];
     struct fault inner = {0};
     for (size_t i = 0; i < voters->count; i++)
-        if (voter_parse(voters->items[i], &members[i], fault) != CO_OK) return fault->code;
+        if (voter_parse(voters->items[i], &survivor->report.members, &members[i], fault) != CO_OK) return fault->code;
     struct recover_plan plan = {.voters = members, .voter_count = voters->count, .commands = commands};
     plan.command_count = lost_members(&survivor->report, &plan, commands);
     int rv = recover_write(survivor->disk, &plan, &survivor->report, &inner);

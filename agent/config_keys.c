@@ -10,8 +10,9 @@
 #include "health/flap.h"
 #include "lb/coordinate_batch.h"
 
-/* A value is one log entry; what does not fit into a few of the log's batches is no configuration value. */
-#define KV_VALUE_MOST ((uint64_t)16 << 20)
+/* A value is one log entry; what does not fit into a few of the log's batches is no configuration value. With all that goes with it, it has to fit
+ * into one frame between servers (rpc/link.h: 16 MiB). */
+#define KV_VALUE_MOST ((uint64_t)8 << 20)
 
 #define FIELD(path, kind, member) \
     { path, kind, offsetof(struct config, member), 0, UINT64_MAX, NULL, false }

@@ -161,6 +161,15 @@ const char *operate_restore_refused(struct store_txn *txn, const Pb__RestoreEndC
     return why;
 }
 
+bool operate_staged(struct store_txn *txn, uint8_t id[OPERATE_RESTORE_ID], uint64_t *size) {
+    struct arena arena = {0};
+    const Pb__Staged *now = staged(txn, &arena);
+    bool there = now && now->id.len == OPERATE_RESTORE_ID;
+    if (there) memcpy(id, now->id.data, OPERATE_RESTORE_ID), *size = now->size;
+    arena_free(&arena);
+    return there;
+}
+
 int operate_staged_write(struct store_txn *txn, int fd) {
     struct store_cursor cursor;
     int error = CO_OK;

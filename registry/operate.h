@@ -34,6 +34,8 @@ void operate_removed_place(struct store_txn *txn, struct slice record);
 /* -- for the machine ------------------------------------------------------------------------------------------- */
 /* May this end a restore? NULL, or why not (the command is refused; what is kept aside goes). */
 const char *operate_restore_refused(struct store_txn *txn, const Pb__RestoreEndCommand *command);
+/* Is anything kept aside, of which restore, and how much? */
+bool operate_staged(struct store_txn *txn, uint8_t id[OPERATE_RESTORE_ID], uint64_t *size);
 /* Writes what is kept aside to fd, in order. */
 int operate_staged_write(struct store_txn *txn, int fd);
 void operate_staged_clear(struct store_txn *txn);

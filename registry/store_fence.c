@@ -80,11 +80,15 @@ void store_watch_crashes(const char *folder) {
     free(path);
 }
 
-bool store_suspect(const char *folder, const char *data, const struct store_config *config) {
+bool store_marked_suspect(const char *folder) {
     char *path = store_path(folder, SUSPECT);
     bool marked = access(path, F_OK) == 0;
     free(path);
-    if (!marked) return false;
+    return marked;
+}
+
+bool store_suspect(const char *folder, const char *data, const struct store_config *config) {
+    if (!store_marked_suspect(folder)) return false;
     struct store_scrubbed found = {0};
     struct fault fault = {0};
     int fd = open(data, O_RDONLY | O_CLOEXEC);

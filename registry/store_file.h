@@ -166,6 +166,7 @@ int store_examine_file(int fd, const struct store_config *config, uint64_t txnid
                        struct store_scrubbed *out, struct fault *fault);
 /* After a crash by a signal: is there the mark? Examines the file; true: it may not be trusted. The mark goes when it may. */
 bool store_suspect(const char *folder, const char *path, const struct store_config *config);
+bool store_marked_suspect(const char *folder);
 
 /* -- trust ------------------------------------------------------------------------------------------- */
 /* Is `file` the one that the marker of this boot names? *clean: it says that the store was closed, or there is no marker. */

@@ -115,6 +115,7 @@ static int data_look(struct store *store, bool *trusted, struct fault *fault) {
         bool fits = store_marker_fits(store->folder, &info, &clean);
         *trusted = fits || clean;
         error = file_look(store, path, (uint64_t)info.st_size, fault);
+        if (error && store_marked_suspect(store->folder)) *trusted = false;      /* the next start finds the same */
     } else if (errno != ENOENT && errno != ENOTDIR && errno != 0) {
         error =
             fault_set(fault, co_from_errno(errno), "store: %s: cannot be read: %s", path, strerror(errno));

@@ -383,16 +383,22 @@ static void judge_and_act(struct rpc *rpc, const struct audit_ring *own, uint64_
 /* -- the loop
  * ------------------------------------------------------------------------------------------------------------------
  */
-/* The fence is durable: now the others take over what this server did. */
+static bool marked(struct audit *audit) {
+    pthread_mutex_lock(&audit->lock);
+    bool is = audit->marked;
+    pthread_mutex_unlock(&audit->lock);
+    return is;
+}
+
+/* The others take over what this server did. Where the mark cannot be written, since the disk is full, at once as well: only the rebuilding waits for it. */
 static void fence_begins(struct rpc *rpc) {
     struct audit *audit = rpc->audit;
     pthread_mutex_lock(&audit->lock);
-    bool marked = audit->marked;
     char reason[256];
     snprintf(reason, sizeof reason, "%s", audit->reason);
     uint64_t index = audit->fenced_index;
     pthread_mutex_unlock(&audit->lock);
-    if (!marked || audit->fence_seen) return;
+    if (audit->fence_seen) return;
     audit->fence_seen = true;
     log_error("audit",
               "FENCED: this server's state is damaged, it is not served and will be rebuilt index=%" PRIu64
@@ -440,7 +446,7 @@ static void on_tick(uv_timer_t *timer) {
     if (fenced) fence_begins(rpc);
     if (audit->fence_seen) {
         if (atomic_load(&node_view(rpc->node)->role) == RAFT_LEADER) (void)node_transfer(rpc->node, 0);
-        rebuild_tick(rpc, now_ms);
+        if (marked(audit)) rebuild_tick(rpc, now_ms);
     }
     watch_applier(rpc, now_ms);
     donor_tick(rpc, now_ms);

@@ -14,7 +14,8 @@
 
 #define PAUSE_MS      500 /* before the next attempt; longer after each that failed */
 #define PAUSES_MAX    20
-#define PIECE_MOST_MS 30000 /* the first piece waits for the whole copy */
+#define PIECE_MOST_MS 30000 /* the first piece waits for the whole copy, which takes COPY_MS_A_MIB at most */
+#define COPY_MS_A_MIB 100
 #define HEARD_MS      10000
 #define COPY_MOST     ((uint64_t)1 << 40)
 
@@ -110,6 +111,11 @@ static void begin(struct rpc *rpc, uint64_t now_ms) {
     ask(rpc);
 }
 
+static uint64_t patience_ms(struct rpc *rpc) {
+    bool first = rpc->audit->rebuild.offset == 0;      /* how large the other's state is can only be guessed: like the one here */
+    return PIECE_MOST_MS + (first ? (store_bytes(machine_store(rpc->machine)) >> 20) * COPY_MS_A_MIB : 0);
+}
+
 void rebuild_tick(struct rpc *rpc, uint64_t now_ms) {
     struct audit *audit = rpc->audit;
     switch (audit->rebuild.step) {
@@ -117,7 +123,7 @@ void rebuild_tick(struct rpc *rpc, uint64_t now_ms) {
             if (now_ms >= audit->rebuild.next_ms) begin(rpc, now_ms);
             return;
         case REBUILD_ASKED:
-            if (now_ms - audit->rebuild.asked_ms > PIECE_MOST_MS) give_up(audit, "it does not answer");
+            if (now_ms - audit->rebuild.asked_ms > patience_ms(rpc)) give_up(audit, "it does not answer");
             return;
         case REBUILD_READY:
             if (atomic_load(&node_view(rpc->node)->handed) < audit->rebuild.index) return;

@@ -10,7 +10,7 @@
 #include "rpc/peers.h"
 
 #define BUCKETS 1024
-#define FRAME_BYTES_MAX (8u << 20)     /* of commands in one frame */
+#define FRAME_BYTES_MAX (8u << 20)     /* of commands in one frame; one that is larger goes alone */
 #define ONWARD_WAIT_MS 1000            /* for a leader: a client agent, told that there is none, may try another server */
 
 /* Ours, on their way to a leader. */
@@ -94,7 +94,7 @@ bool forwarding_writes(struct forwarding *f, uint64_t leader, struct node_propos
         Pb__PeerWrites frame = PB__PEER_WRITES__INIT;
         Pb__PeerWrite writes[512], *pointers[512];
         size_t bytes = 0;
-        for (; list && frame.n_writes < ARRAY_COUNT(writes) && bytes < FRAME_BYTES_MAX; list = list->next) {
+        for (; list && frame.n_writes < ARRAY_COUNT(writes) && (bytes == 0 || bytes + list->data->size <= FRAME_BYTES_MAX); list = list->next) {
             struct sent *sent = sent_new(f, leader);
             sent->proposal = list;
             Pb__PeerWrite *write = pointers[frame.n_writes] = &writes[frame.n_writes];
@@ -324,9 +324,9 @@ static struct mail *answer_results(struct forwarding *f, struct mail *mail) {
     Pb__PeerResult results[256], *pointers[256];
     struct served *group[256];
     uint64_t to = CONTAINER_OF(mail, struct served, mail)->from;
-    for (size_t bytes = 0; mail && frame.n_results < ARRAY_COUNT(results) && bytes < FRAME_BYTES_MAX;) {
+    for (size_t bytes = 0; mail && frame.n_results < ARRAY_COUNT(results);) {
         struct served *served = CONTAINER_OF(mail, struct served, mail);
-        if (served->from != to || served->type != SERVED_WRITE) break;
+        if (served->from != to || served->type != SERVED_WRITE || (bytes && bytes + served->message_size > FRAME_BYTES_MAX)) break;
         pointers[frame.n_results] = &results[frame.n_results];
         fill_result(&results[frame.n_results], served);
         group[frame.n_results++] = served;

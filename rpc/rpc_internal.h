@@ -24,6 +24,14 @@ struct wish { struct mail mail; struct rpc *rpc; void (*taken)(struct wish *wish
 /* rpc/behind.c: this server misses what its full disk has no room for, as far as was looked. */
 struct behind { struct rpc_gate gate; bool asking; unsigned times; uint64_t asked_ms, last_index; };
 
+/* What the leader has seen of a restore that goes on, or was left (backup_left.c). */
+struct backup_left {
+    uint8_t id[16];
+    uint64_t size, since_ms, look_ms;  /* since_ms: it is like that; 0: there is none */
+    struct rpc_write write;
+    _Atomic bool writing;
+};
+
 struct rpc {
     /* Set at start, constant afterwards. */
     struct client *client;             /* rpc/client.h; NULL: this is a server. Else nothing of the rest is used */
@@ -67,6 +75,7 @@ struct rpc {
     struct far *fars;                  /* under way at the leader */
     uint64_t far_number;
     unsigned operator_jobs;            /* saves and restores */
+    struct backup_left left;
     void (*operator_stopped)(void *data);
 
     /* Loop thread: leases. */
@@ -127,6 +136,7 @@ void operator_far_poll(struct rpc *rpc);
 void operator_far_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slice payload);
 void operator_far_down(struct rpc *rpc, uint64_t peer);
 void operator_far_stop(struct rpc *rpc);
+void backup_left_look(struct rpc *rpc, bool leads);
 void operator_job_over(struct rpc *rpc);                               /* ++operator_jobs when one begins */
 void operator_stop(struct rpc *rpc, void (*stopped)(void *data));      /* after the node; waits for jobs */
 

@@ -135,8 +135,11 @@ static bool entries_known(struct verify *v) {
         const struct raft_entry *entry = &v->log.entries[i];
         struct slice bytes = raft_entry_bytes(entry);
         struct raft_members members;
-        if (entry->type == RAFT_ENTRY_MEMBERS && raft_members_decode(bytes, &members) == CO_OK)
-            v->members = members;
+        if (entry->type == RAFT_ENTRY_MEMBERS && raft_members_decode(bytes, &members) != CO_OK) {
+            fail(v, "log", CO_CORRUPT, "raft: entry %" PRIu64 " of the log names members that cannot be read", entry->index);
+            return false;
+        }
+        if (entry->type == RAFT_ENTRY_MEMBERS && v->log.last_index >= v->snapshot.index) v->members = members;
         if (entry->type != RAFT_ENTRY_COMMAND || machine_knows(v->machine, bytes)) continue;
         fail(v, "log", CO_UNSUPPORTED,
              "raft: written by a newer version of coord: entry %" PRIu64
@@ -213,7 +216,8 @@ static void verify_id(struct verify *v) {
         wrong(v, "server", "raft/", &fault);
     if (rv != CO_OK) return;
     const struct raft_member *self = raft_members_find(&v->members, v->id);
-    if (!self && v->members.count == 1) {
+    /* A lone voter has voted for itself; who joins it was stopped before it read of that. */
+    if (!self && v->members.count == 1 && (v->log.vote == v->members.member[0].id || v->log.vote == v->id)) {
         fail(v, "server", CO_CORRUPT,
              "raft/server-id: says %016" PRIx64 ", but the cluster consists of %016" PRIx64 " alone", v->id,
              v->members.member[0].id);
@@ -268,7 +272,9 @@ static void verify_the_store(struct verify *v) {
     struct verify_store store;
     verify_store_look(v->config, &store);
     bool rebuilds = v->has_log && (v->log.first_index <= 1 || v->snapshot.index);
-    if (store.fault.code == CO_CORRUPT && !store.trusted && rebuilds && !v->fault->code)
+    if (store.fenced)
+        fail(v, "store", CO_CORRUPT, "store: the self-audit has found this server's state damaged: %s", store.fence);
+    else if (store.fault.code == CO_CORRUPT && !store.trusted && rebuilds && !v->fault->code)
         say(v, "store", "%s; will be rebuilt from snapshot and log", store.fault.text);
     else if (store.fault.code)
         wrong(v, "store", "", &store.fault);

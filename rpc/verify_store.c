@@ -11,10 +11,12 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "registry/store.h"
 
 static void look(const struct verify_config *config, struct verify_store *out) {
     char folder[4096];
     snprintf(folder, sizeof folder, "%s/store", config->folder);
+    out->fenced = store_fenced(folder, out->fence, sizeof out->fence);
     struct machine_config machine_config = {.store = {.folder = folder}, .modules = config->modules};
     struct machine *machine;
     if (machine_look(&machine_config, &machine, &out->there, &out->trusted, &out->fault) != CO_OK ||

@@ -7,7 +7,8 @@
 
 struct verify_store {
     struct fault fault; /* code CO_OK: whole */
-    bool there, trusted;
+    bool there, trusted, fenced;
+    char fence[400];    /* why the self-audit has fenced it */
     uint64_t applied, term, records, sum;
 };
 void verify_store_look(const struct verify_config *config, struct verify_store *out);

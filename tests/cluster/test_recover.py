@@ -106,6 +106,9 @@ def two_go_on():
         shown = recover("-data-dir=" + one.data, "-data-dir=" + two.data, code=1)
         check("The furthest is" in shown and "Do not recover" not in shown, shown)
         best, other = (one, two) if "The furthest is " + one.data in shown else (two, one)
+        for wrong, says in ((ids[other.name][:-1] + "@" + other.ip + ":8300", "none of the members"), (ids[other.name] + "@x:", "is not ID@IP:PORT"),
+                            (ids[other.name] + "@" + other.ip + ":83OO", "is not ID@IP:PORT"), ("-1@" + other.ip + ":8300", "is not ID@IP:PORT")):
+            check(says in recover("-data-dir=" + best.data, "-yes", "-voter=" + wrong, code=1), "a wrong voter: " + wrong)
         recover("-data-dir=" + best.data, "-yes", "-voter=%s@%s:8300" % (ids[other.name], other.ip), code=0)
         best.start()
         other.start()

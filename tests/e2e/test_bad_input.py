@@ -1,6 +1,6 @@
 """Whatever a client sends: one line that says what is wrong, nothing lost, the process up and not larger."""
-import os, random, socket, struct, threading, time
-from coordtest import SLOW, Agent, check, run, until
+import json, os, random, socket, struct, subprocess, tempfile, threading, time
+from coordtest import COORD, SLOW, Agent, Cluster, check, run, until
 
 agent = None
 
@@ -314,7 +314,37 @@ def nothing_lost_nothing_grown():
     check(agent.get("/v1/kv/kept")[2][0]["Value"] == "MQ==", "what was written before is there")
 
 
+def largest_values():
+    """As large as the configuration allows, several at a time, through a server that hands them on: none ends for it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "limits.json")
+
+        def limit(size):
+            with open(path, "w") as f:
+                json.dump({"limits": {"kv_max_value_size": size}}, f)
+        most = 8 << 20
+        limit(most + 1)
+        refused = subprocess.run([COORD, "agent", "-dev", "-config-file=" + path], capture_output=True, text=True, timeout=20)
+        check(refused.returncode != 0 and "kv_max_value_size" in refused.stderr + refused.stdout, "more than a frame has room for: %r" % refused)
+        limit(most)
+        cluster = Cluster(3, "-config-file=" + path).start()
+        through, answers = cluster.followers()[0], []
+
+        def write(number):
+            answers.append(through.request("PUT", "/v1/kv/large/%d" % number, b"v" * (most - 60 * (number % 2)), timeout=60 * SLOW)[0])
+        for turn in range(2):
+            threads = [threading.Thread(target=write, args=(6 * turn + i,)) for i in range(6)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        check(answers == [200] * 12, "%r" % answers)
+        check(through.request("PUT", "/v1/kv/large/more", b"v" * (most + 1))[0] == 413, "one byte more")
+        check(all(s.proc.poll() is None for s in cluster.servers), "all run")
+        until("all have all", lambda: all(len(s.get("/v1/kv/large/?keys&stale")[2] or []) == 12 for s in cluster.servers), 30)
+
+
 if __name__ == "__main__":
     agent = Agent(dev=True).start()
     agent.put("/v1/kv/kept", b"1")
-    run([json_bodies, parameters, framing, refused_by_the_library, nul_bytes, endless_chunk_lines, long_keys, without_acls, slow_and_half_open, half_closed_writes_are_answered, dns_packets, nothing_lost_nothing_grown, large_answers])
+    run([json_bodies, parameters, framing, refused_by_the_library, nul_bytes, endless_chunk_lines, long_keys, without_acls, slow_and_half_open, largest_values, half_closed_writes_are_answered, dns_packets, nothing_lost_nothing_grown, large_answers])

@@ -289,6 +289,39 @@ def restore_story(cluster, program, path):
     check(agent.put("/v1/session/destroy/" + session) == b"true", "and ends")
 
 
+def restorer_is_lost():
+    """The server that takes a backup in is killed in the middle: what it had handed to the others does not stay in the state, and in every backup."""
+    cluster = Cluster().start()
+    agent = cluster.leader()
+    for i in range(60):
+        agent.put("/v1/kv/big/%d" % i, os.urandom(400000))
+    backup = agent.request("GET", "/v1/snapshot")[2]
+    saved = lambda: len(agent.request("GET", "/v1/snapshot")[2])
+
+    def ask(via):
+        try:
+            via.request("PUT", "/v1/snapshot", backup, timeout=60)
+        except OSError:
+            pass
+    for _ in range(20):
+        agent = cluster.leader()
+        agent.request("DELETE", "/v1/kv/big/?recurse")
+        via = cluster.followers()[0]
+        thread = threading.Thread(target=ask, args=(via,))
+        thread.start()
+        until("it begins", lambda: saved() > 1 << 20, 20)
+        via.kill()
+        thread.join()
+        if not agent.get("/v1/kv/big/?keys")[2] and saved() > 1 << 20:
+            break
+        via.start(wait=False)
+        cluster.leader()
+    else:
+        raise AssertionError("it was always too quick")
+    until("nothing of it is left", lambda: saved() < 1 << 20, 60)
+    check("a restore was begun and not ended" in agent.log(), "and the leader says so")
+
+
 def crash_during_restore():
     """The leader is killed at some moment of a restore: all servers have the old state, or all the new one; and the next restore works."""
     cluster = Cluster().start()
@@ -427,4 +460,4 @@ def recover_of_two_clusters():
 
 
 if __name__ == "__main__":
-    run([recover_of_two_clusters, members_and_peers, leadership_and_removal, comes_back_empty, replacement, long_elections, autopilot_settings, keys_on_the_command_line, backup_and_restore, crash_during_restore, bad_backups])
+    run([recover_of_two_clusters, members_and_peers, leadership_and_removal, comes_back_empty, replacement, long_elections, autopilot_settings, keys_on_the_command_line, backup_and_restore, crash_during_restore, bad_backups, *([restorer_is_lost] if SLOW == 1 else [])])      # that one takes half a minute

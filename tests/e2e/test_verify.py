@@ -230,6 +230,16 @@ def damaged_store():
         check(r.returncode in (0, 1) and r.stdout.splitlines()[-1].startswith(("yes", "no: store")), "page %d: %s" % (page, r))
 
 
+def fenced():
+    """A store that is whole in itself, and that the cluster's other servers have outvoted."""
+    agent = filled(20)
+    agent.stop()
+    yes(agent)
+    with open(agent.data + "/store/fenced", "w") as f:
+        f.write("coord: this store is not to be trusted\nindex=17 sums differ\n")
+    no(agent, "self-audit.*index=17 sums differ")
+
+
 def wrong_usage():
     for words in ([], ["-data-dir"], ["-data-dir="], ["somewhere"], ["-data-dir=/x", "y"], ["-datadir=/x"]):
         r = subprocess.run([COORD, "verify", *words], capture_output=True, text=True, timeout=20)
@@ -244,4 +254,4 @@ def wrong_usage():
 
 
 if __name__ == "__main__":
-    run([what_an_agent_left, with_and_without_parts, of_several_servers, damage_is_named, lost_end_of_the_log, damaged_store, wrong_usage])
+    run([what_an_agent_left, with_and_without_parts, of_several_servers, damage_is_named, lost_end_of_the_log, damaged_store, fenced, wrong_usage])
