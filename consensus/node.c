@@ -239,9 +239,9 @@ void node_flush(struct node *node) {
     carry_out(node, raft_effects(node->raft));
     raft_effects_done(node->raft);
     if (raft_failed(node->raft) && !atomic_load(&node->view.failed)) {
-        atomic_store(&node->view.failed, true);
-        log_error("raft", "another server leads in the same term=%llu, a promise was broken: this server stays silent, its log may differ from the others'. Stop it, remove raft "
-                  "and store of its data folder, and start it as a new member folder=%s", (unsigned long long)raft_term(node->raft), node->folder);
+        log_error("raft", "another server leads in the same term=%llu: some disk has forgotten a vote. The log is opened again; where states differ, the self-audit tells and mends it",
+                  (unsigned long long)raft_term(node->raft));
+        node_reopen_later(node);
     }
     requests_starve_applier(&node->requests, atomic_load(&node->applier_starves));
     requests_serve(&node->requests, node->applied_seen);

@@ -18,6 +18,7 @@
 #define OPEN_MS       10000 /* values differ, and who would decide it stays silent: writes stop */
 #define SCRUB_MOST_MS 5000  /* a scrub holds a read transaction; and as much more for each GiB */
 #define STUCK_MS      4000 /* a batch that takes so long is reason for a look; twice as long, for the next */
+#define UNMARKED_MS   20000 /* so long the applier may stand still for want of a mark, which a full or busy disk delays */
 
 static struct metric fenced_metric = {.name = "coord_fenced",
                                       .type = METRIC_GAUGE,
@@ -113,8 +114,11 @@ static void write_mark(struct audit *audit) {
         return;
     }
     pthread_mutex_lock(&audit->lock);
-    audit->marked = true;
+    bool over = !atomic_load(&audit->fenced); /* another state took its place meanwhile */
+    audit->marked = !over;
     pthread_mutex_unlock(&audit->lock);
+    if (over && store_unfence(audit->store_folder) != CO_OK)
+        log_error("audit", "the mark of the fence cannot be removed folder=%s", audit->store_folder);
     uv_async_send(&audit->async);
 }
 
@@ -422,6 +426,10 @@ static void watch_applier(struct rpc *rpc, uint64_t now_ms) {
         audit_look(rpc);
         return;
     }
+    if (!marked(audit) && now_ms - begun < UNMARKED_MS) { /* without the mark the next start would trust the store */
+        audit->stuck_look_ms = now_ms + 500;
+        return;
+    }
     log_error("audit",
               "the applier does not return from the damaged store: the process ends, and rebuilds it when it "
               "is started again ms=%" PRIu64,
@@ -449,6 +457,7 @@ static void on_tick(uv_timer_t *timer) {
         if (marked(audit)) rebuild_tick(rpc, now_ms);
     }
     watch_applier(rpc, now_ms);
+    backup_left_look(rpc, atomic_load(&node_view(rpc->node)->ready));
     donor_tick(rpc, now_ms);
 }
 

@@ -40,6 +40,11 @@ void backup_left_look(struct rpc *rpc, bool leads) {
         memcpy(left->id, id, sizeof id);
         return;
     }
+    /* A piece of it, or its end, may be in the log still: such a time does not count. */
+    const struct node_view *view = node_view(rpc->node);
+    bool behind = atomic_load(&view->applied) < left->last_index;
+    left->last_index = atomic_load(&view->last_index);
+    if (behind) left->since_ms = now_ms;
     if (now_ms - left->since_ms < LEFT_MS) return;
     left->since_ms = 0;
     give_up(rpc, left);

@@ -28,6 +28,7 @@ struct behind { struct rpc_gate gate; bool asking; unsigned times; uint64_t aske
 struct backup_left {
     uint8_t id[16];
     uint64_t size, since_ms, look_ms;  /* since_ms: it is like that; 0: there is none */
+    uint64_t last_index;               /* of the log, at the last look */
     struct rpc_write write;
     _Atomic bool writing;
 };

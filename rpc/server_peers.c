@@ -293,9 +293,7 @@ static void manage(struct rpc *rpc) {
     tell_agents(rpc, members);
     for (uint32_t i = 0; i < members->count; i++) peers_know(rpc->others, members->member[i].address);
     if (!self.has_log) found_cluster(rpc, &self, peers, count);
-    bool leads = atomic_load(&node_view(rpc->node)->ready);
-    backup_left_look(rpc, leads);
-    if (!leads) return;
+    if (!atomic_load(&node_view(rpc->node)->ready)) return;
     count = without_removed(rpc, members, peers, count);
     count = without_misfits(rpc, members, peers, count);
     bool caught_up[RAFT_MEMBERS_MAX];
