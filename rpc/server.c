@@ -175,7 +175,9 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
     rpc->started_ms = clock_mono_ms();
     rpc->loop = loop;
     rpc->expect = config->expect;
-    rpc->folder = mem_strdup(config->folder), rpc->address = mem_strdup(config->address), rpc->node_name = mem_strdup(config->node_name), rpc->build = config->build ? config->build : "", rpc->cluster = mem_strdup(config->cluster);
+    rpc->folder = mem_strdup(config->folder), rpc->address = mem_strdup(config->address);
+    rpc->node_name = mem_strdup(config->node_name), rpc->cluster = mem_strdup(config->cluster);
+    rpc->build = config->build ? config->build : "";
     rpc->news = lease_box_new(leases_news_wake, rpc);
     CHECK(uv_mutex_init(&rpc->peers_lock) == 0);
     rpc->audit = audit_new(rpc, config);
