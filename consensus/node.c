@@ -5,15 +5,20 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/wakes.h"
 #include "consensus/node_internal.h"
 
 /* -- from other threads ------------------------------------------------------------------------------------- */
+static void wake_loop(void *node) { uv_async_send(&((struct node *)node)->wake); }
+
+void node_wake(struct node *node) { wakes_send(wake_loop, node); }
+
 void node_propose(struct node *node, struct node_proposal *proposal) {
-    if (mailbox_put(&node->proposals, &proposal->mail)) uv_async_send(&node->wake);
+    if (mailbox_put(&node->proposals, &proposal->mail)) node_wake(node);
 }
 
 void node_read(struct node *node, struct node_read *read) {
-    if (mailbox_put(&node->read_box, &read->mail)) uv_async_send(&node->wake);
+    if (mailbox_put(&node->read_box, &read->mail)) node_wake(node);
 }
 
 struct node_news *node_news_new(enum raft_event_type type) {
@@ -24,7 +29,7 @@ struct node_news *node_news_new(enum raft_event_type type) {
 }
 
 void node_post(struct node *node, struct node_news *news) {
-    if (mailbox_put(&node->news, &news->mail)) uv_async_send(&node->wake);
+    if (mailbox_put(&node->news, &news->mail)) node_wake(node);
 }
 
 const struct node_view *node_view(const struct node *node) { return &node->view; }
@@ -296,9 +301,22 @@ void node_wake_cb(uv_async_t *async) {
     node->dirty = true;
 }
 
+/* A turn: what the loop's callbacks hand to other threads wakes them when it is over. */
+void node_prepare_cb(uv_prepare_t *prepare) {
+    struct node *node = prepare->data;
+    wakes_hold();
+    node->holds_wakes = true;
+}
+
+static void turn_over(struct node *node) {
+    if (node->holds_wakes) wakes_release();
+    node->holds_wakes = false;
+}
+
 void node_check_cb(uv_check_t *check) {
     struct node *node = check->data;
     if (node->dirty) node_flush(node);
+    turn_over(node);
 }
 
 void node_timer_cb(uv_timer_t *timer) {
@@ -348,7 +366,7 @@ int node_transfer(struct node *node, uint64_t target) {
 }
 
 void node_starves(struct node *node, bool starves) {
-    if (atomic_exchange(&node->applier_starves, starves) != starves) uv_async_send(&node->wake);
+    if (atomic_exchange(&node->applier_starves, starves) != starves) node_wake(node);
 }
 
 void node_log_format(struct node *node, unsigned format) {
@@ -405,6 +423,7 @@ static void handle_closed(uv_handle_t *handle) {
 void node_stop(struct node *node, void (*closed)(void *data), void *data) {
     node->stopping = true;
     node->closed = closed, node->closed_data = data;
+    turn_over(node);      /* the end of this one never comes */
     jobs_stop(&node->write_jobs);
     uv_thread_join(&node->writer);
     jobs_stop(&node->apply_jobs);
@@ -421,7 +440,7 @@ void node_stop(struct node *node, void (*closed)(void *data), void *data) {
         free(news->free_after);
         free(news);
     }
-    uv_handle_t *handles[] = {(uv_handle_t *)&node->wake, (uv_handle_t *)&node->check, (uv_handle_t *)&node->timer,
+    uv_handle_t *handles[] = {(uv_handle_t *)&node->wake, (uv_handle_t *)&node->prepare, (uv_handle_t *)&node->check, (uv_handle_t *)&node->timer,
                               (uv_handle_t *)&node->reopen_timer};
     node->closing = ARRAY_COUNT(handles) + node->pool_jobs;      /* pool jobs count themselves down */
     for (size_t i = 0; i < ARRAY_COUNT(handles); i++) uv_close(handles[i], handle_closed);

@@ -114,6 +114,7 @@ void node_stop(struct node *node, void (*closed)(void *data), void *data);
 
 void node_propose(struct node *node, struct node_proposal *proposal);    /* any thread */
 void node_read(struct node *node, struct node_read *read);               /* any thread */
+void node_wake(struct node *node);                                       /* any thread: a turn of the loop is wanted, its `flush` included */
 void node_receive(struct node *node, const struct raft_message *message);/* loop thread */
 /* Loop thread. */
 void node_propose_again(struct node *node, struct node_proposal *proposal);      /* surely not appended anywhere: waits for a leader again */

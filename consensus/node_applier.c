@@ -6,6 +6,7 @@
 #include "base/background.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/wakes.h"
 #include "consensus/node_internal.h"
 
 /* Remembers which configuration counts from which applied index on: a snapshot's meta needs it. */
@@ -142,12 +143,14 @@ static void call_apply(struct node *node, struct apply_job *job) {
 /* True: done with. False: held, and it waits. */
 static bool apply_entries(struct node *node, struct apply_job *job) {
     uint64_t last = job->items[job->count - 1].entry.index;
+    wakes_hold();
     if (!node->applier_stopped) call_apply(node, job);
     if (node->applier_at < last && !node->applier_stopped) {
         node->holding = node->callbacks.held && node->callbacks.held(node->callbacks.data);
         if (!node->holding) node->applier_stopped = node->applier_at;
     }
     tell_applied(node, node->applier_at);
+    wakes_release();
     if (node->holding) return false;
     unknown(job, last);
     entries_free(job);

@@ -239,10 +239,12 @@ int node_open_log(struct node *node, uint64_t applied, struct fault *fault) {
 static void init_handles(struct node *node) {
     uv_loop_t *loop = node->loop;
     CHECK(uv_async_init(loop, &node->wake, node_wake_cb) == 0);
+    CHECK(uv_prepare_init(loop, &node->prepare) == 0);
     CHECK(uv_check_init(loop, &node->check) == 0);
     CHECK(uv_timer_init(loop, &node->timer) == 0);
     CHECK(uv_timer_init(loop, &node->reopen_timer) == 0);
-    node->wake.data = node->check.data = node->timer.data = node->reopen_timer.data = node;
+    node->wake.data = node->prepare.data = node->check.data = node->timer.data = node->reopen_timer.data = node;
+    uv_prepare_start(&node->prepare, node_prepare_cb);
     uv_check_start(&node->check, node_check_cb);
 }
 

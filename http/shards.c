@@ -15,10 +15,12 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/wakes.h"
 #include "http/impl.h"
 
 #define RUNS_MOST      32    /* of a shard in one turn */
 #define BUFFER_STEP    64    /* libmicrohttpd's buffer grows by twice as many bytes in a run, at least */
+#define LATE_MOST      64    /* writes handed over before the cluster's thread is woken */
 #define REST_MS        50    /* of a shard that is busy with nothing */
 #define SEND_MOST_MS   30000 /* to take an answer */
 #define SLOWEST        65536 /* bodies and answers get one more second for so many bytes */
@@ -87,7 +89,7 @@ void connection_unhold(struct connection *connection) {
 }
 
 /* Writes are handled when all shards have run: handed to the cluster one right after the other, they wake its
- * thread once, not once each. */
+ * thread once, when it can take all of them. */
 static void handle_late(struct http_request *request) {
     request->stage = REQUEST_WORK;
     hold(request->connection);
@@ -95,13 +97,16 @@ static void handle_late(struct http_request *request) {
 }
 
 static void run_late(struct worker *worker) {
-    while (!list_empty(&worker->late)) {
+    wakes_hold();
+    for (unsigned done = 0; !list_empty(&worker->late); done++) {
+        if (done % LATE_MOST == LATE_MOST - 1) wakes_now();
         struct http_request *request = LIST_ENTRY(worker->late.next, struct http_request, late);
         struct connection *connection = request->connection;
         list_remove(&request->late);
         request_run(request);
         if (connection->request == request && request->stage == REQUEST_WORK) connection_wait(connection);
     }
+    wakes_release();
 }
 
 /* Called with the headers, with each piece of the body, and when all is there. Answering on the first call

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/wakes.h"
 #include "http/impl.h"
 
 #define EVENTS_MOST  256
@@ -85,7 +86,8 @@ static void metrics_flush(struct worker *worker) {
 /* Wakes the worker only when it is (about to be) asleep. Both sides change `asleep` in one step: whoever
  * comes second sees what the first did before, so either the worker finds the post or the poster finds the
  * worker asleep. */
-static void wake(struct worker *worker) {
+static void wake(void *data) {
+    struct worker *worker = data;
     if (!atomic_exchange_explicit(&worker->asleep, false, memory_order_acq_rel)) return;
     /* The counter is never read: the epoll entry is edge-triggered, and each write is an edge. */
     uint64_t one = 1;
@@ -93,12 +95,18 @@ static void wake(struct worker *worker) {
     CHECK(written == sizeof one);
 }
 
+static void wake_posted(void *data) {
+    struct worker *worker = data;
+    wake(worker);
+    atomic_fetch_sub_explicit(&worker->posting, 1, memory_order_release);
+}
+
 /* Once it is put the post may be taken, be the last that the worker waited for, and the worker end:
  * `posting` keeps it in memory until it was woken (worker_free). */
 void worker_post(struct worker *worker, struct post *post) {
     atomic_fetch_add_explicit(&worker->posting, 1, memory_order_relaxed);
-    if (mailbox_put(&worker->box, &post->mail)) wake(worker);
-    atomic_fetch_sub_explicit(&worker->posting, 1, memory_order_release);
+    if (mailbox_put(&worker->box, &post->mail)) wakes_send(wake_posted, worker);
+    else atomic_fetch_sub_explicit(&worker->posting, 1, memory_order_release);
 }
 
 /* Wake-ups of blocking queries can come by the ten thousand: they queue up behind everything else. */

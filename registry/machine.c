@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/wakes.h"
 #include "registry/audit.h"
 #include "registry/machine_marks.h"
 #include "registry/machine_restore.h"
@@ -392,6 +393,7 @@ static int apply_restore(struct machine *machine, const struct machine_input *in
                          uint64_t *stopped_at) {
     struct slice payload = slice_make(input->command.data + COMMAND_HEAD, input->command.size - COMMAND_HEAD);
     struct fault fault = {0};
+    wakes_now();      /* the results of what came before it do not wait */
     int error = restore_staged(machine->store, payload, input->index, input->term, machine->offset, &fault);
     if (error == CO_AGAIN || error == CO_INVALID || error == CO_CORRUPT) {
         struct only only = {done, data, error == CO_AGAIN ? NULL : fault.text};

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/wakes.h"
 #include "kv/kv.h"
 #include "registry/lease.h"
 #include "rpc/rpc_internal.h"
@@ -67,6 +68,7 @@ static uint64_t apply(void *data, struct node_apply *items, size_t count) {
             continue;
         }
         log_error("store", "a batch cannot be applied, trying again: %s", co_strerror(rv));
+        wakes_now();      /* those of a first part of it have their results */
         if (atomic_load(&rpc->quit)) return not_applied(rpc, inputs, count, &first);
         if (rv != CO_DISKFULL) audit_look(rpc);
         sleep(1);
