@@ -11,12 +11,9 @@
 
 struct forward {
     struct rpc *rpc;
-    struct node *node;
+    struct node *node;                      /* NULL: it has ended */
     struct peers *peers;
     struct forwarding *core;
-    uv_async_t wake;
-    void (*closed)(void *data);
-    void *closed_data;
 };
 
 static bool reach(void *data, uint64_t peer) {
@@ -30,16 +27,16 @@ static void send_message(void *data, uint64_t peer, uint8_t type, const Protobuf
     if (link) link_tell(link, type, message);
 }
 
+/* What is for one peer is asked in a turn of the node, which ends with a flush. */
 static void flush(void *data, uint64_t peer) {
     struct forward *forward = data;
-    struct link *link = peer ? peers_link(forward->peers, peer) : NULL;
-    if (link) link_flush(link);
-    else if (!peer) peers_flush(forward->peers);
+    if (!peer) peers_flush(forward->peers);
 }
 
+/* Answers go out with the node's messages. */
 static void wake(void *data) {
     struct forward *forward = data;
-    uv_async_send(&forward->wake);
+    if (forward->node) node_wake(forward->node);
 }
 
 static bool knows(void *data, struct slice command) {
@@ -73,38 +70,28 @@ static void renew_here(void *data, struct rpc_renew *renew) {
     leases_renew_here(forward->rpc, renew);
 }
 
-static void wake_cb(uv_async_t *async) {
-    struct forward *forward = async->data;
-    forwarding_woken(forward->core);
-}
-
-struct forward *forward_new(struct rpc *rpc, uv_loop_t *loop, struct node *node, struct peers *peers) {
+struct forward *forward_new(struct rpc *rpc, struct node *node, struct peers *peers) {
     struct forward *forward = mem_zalloc(sizeof *forward);
     forward->rpc = rpc, forward->node = node, forward->peers = peers;
     struct forwarding_edge edge = {.data = forward, .reach = reach, .send = send_message, .flush = flush, .wake = wake, .knows = knows,
                                    .command = command, .read = ask_read, .read_answer = read_answer, .renew = renew_here};
     forward->core = forwarding_new(&edge, random_u64() >> 1);
-    CHECK(uv_async_init(loop, &forward->wake, wake_cb) == 0);
-    forward->wake.data = forward;
     return forward;
 }
 
-static void handle_closed(uv_handle_t *handle) {
-    struct forward *forward = handle->data;
-    void (*closed)(void *) = forward->closed;
-    void *data = forward->closed_data;
-    forwarding_free(forward->core);
-    free(forward);
-    closed(data);
+void forward_answers(struct forward *forward) { forwarding_woken(forward->core); }
+
+void forward_end(struct forward *forward) {
+    forward->node = NULL;
+    forwarding_woken(forward->core);
+    peers_flush(forward->peers);
+    forwarding_stop(forward->core);
 }
 
-/* After the node has stopped. */
-void forward_end(struct forward *forward) { forwarding_stop(forward->core); }
-
-void forward_stop(struct forward *forward, void (*closed)(void *data), void *data) {
-    forward->closed = closed, forward->closed_data = data;
+void forward_free(struct forward *forward) {
     forwarding_stop(forward->core);
-    uv_close((uv_handle_t *)&forward->wake, handle_closed);
+    forwarding_free(forward->core);
+    free(forward);
 }
 
 bool forward_writes(struct forward *forward, uint64_t leader, struct node_proposal *list) {

@@ -11,6 +11,7 @@
 
 #define BUCKETS 1024
 #define FRAME_BYTES_MAX (8u << 20)     /* of commands in one frame; one that is larger goes alone */
+#define SPARES_MOST 512
 #define ONWARD_WAIT_MS 1000            /* for a leader: a client agent, told that there is none, may try another server */
 
 /* Ours, on their way to a leader. */
@@ -49,6 +50,9 @@ struct forwarding {
     bool cut_off;
     uint64_t read_context, read_leader;/* the question that is with the leader; 0: none */
     bool stopping;
+    struct arena frame;                /* what a frame says, while it is taken */
+    struct mail *spare;                /* served ones, SPARES_MOST at most, for the next */
+    unsigned spares;
 };
 
 static void say(struct forwarding *f, uint64_t to, uint8_t type, const ProtobufCMessage *message) {
@@ -136,9 +140,10 @@ static void write_answered(struct node_proposal *proposal, const Pb__PeerResult 
 }
 
 static void take_results(struct forwarding *f, uint64_t from, struct slice payload) {
-    Pb__PeerResults *results = pb__peer_results__unpack(NULL, payload.size, (const uint8_t *)payload.data);
-    if (!results) { log_warn("peer", "results that do not decode from=%016llx", (unsigned long long)from); return; }
-    for (size_t i = 0; i < results->n_results; i++) {
+    ProtobufCAllocator allocator = ARENA_PROTOBUF(&f->frame);
+    Pb__PeerResults *results = pb__peer_results__unpack(&allocator, payload.size, (const uint8_t *)payload.data);
+    if (!results) log_warn("peer", "results that do not decode from=%016llx", (unsigned long long)from);
+    for (size_t i = 0; results && i < results->n_results; i++) {
         const Pb__PeerResult *answer = results->results[i];
         struct sent *sent = sent_take(f, answer->number, from);
         if (!sent || !sent->proposal) { free(sent); continue; }
@@ -147,7 +152,7 @@ static void take_results(struct forwarding *f, uint64_t from, struct slice paylo
         else proposal_answer(sent->proposal, (int)answer->outcome, NULL);
         free(sent);
     }
-    pb__peer_results__free_unpacked(results, NULL);
+    arena_reset(&f->frame);
 }
 
 bool forwarding_read(struct forwarding *f, uint64_t leader, uint64_t context) {
@@ -200,7 +205,9 @@ static void take_renew_answer(struct forwarding *f, uint64_t from, struct slice 
 
 /* -- serving ---------------------------------------------------------------------------------------------------------- */
 static struct served *served_new(struct forwarding *f, uint64_t from, uint64_t number, int type) {
-    struct served *served = mem_zalloc(sizeof *served);
+    struct served *served = f->spare ? CONTAINER_OF(f->spare, struct served, mail) : mem_alloc(sizeof *served);
+    if (f->spare) f->spare = f->spare->next, f->spares--;
+    memset(served, 0, sizeof *served);
     served->owner = f, served->from = from, served->number = number, served->type = type;
     f->serving++;
     return served;
@@ -232,9 +239,10 @@ static void write_done(struct node_proposal *proposal, int error, const void *da
 
 static void take_writes(struct forwarding *f, uint64_t from, struct slice payload, uint64_t now_ms) {
     uint64_t deadline_ms = !f->edge.onward ? UINT64_MAX : f->cut_off ? now_ms : now_ms + ONWARD_WAIT_MS;
-    Pb__PeerWrites *writes = pb__peer_writes__unpack(NULL, payload.size, (const uint8_t *)payload.data);
-    if (!writes) { log_warn("peer", "commands that do not decode from=%016llx", (unsigned long long)from); return; }
-    for (size_t i = 0; i < writes->n_writes; i++) {
+    ProtobufCAllocator allocator = ARENA_PROTOBUF(&f->frame);
+    Pb__PeerWrites *writes = pb__peer_writes__unpack(&allocator, payload.size, (const uint8_t *)payload.data);
+    if (!writes) log_warn("peer", "commands that do not decode from=%016llx", (unsigned long long)from);
+    for (size_t i = 0; writes && i < writes->n_writes; i++) {
         const Pb__PeerWrite *write = writes->writes[i];
         struct served *served = served_new(f, from, write->number, SERVED_WRITE);
         if (!f->edge.knows(f->edge.data, slice_make((const char *)write->command.data, write->command.len))) {
@@ -246,7 +254,7 @@ static void take_writes(struct forwarding *f, uint64_t from, struct slice payloa
                                                     .data = raft_data_new(write->command.data, write->command.len)};
         f->edge.command(f->edge.data, &served->u.proposal);
     }
-    pb__peer_writes__free_unpacked(writes, NULL);
+    arena_reset(&f->frame);
 }
 
 static void read_done(struct node_read *read, int error) {
@@ -312,10 +320,12 @@ static void fill_result(Pb__PeerResult *result, const struct served *served) {
 }
 
 static void served_free(struct served *served) {
-    served->owner->serving--;
+    struct forwarding *f = served->owner;
+    f->serving--;
     free(served->text), free(served->message_type), free(served->message);
     if (served->type == SERVED_RENEW) buffer_free(&served->u.renew.all);
-    free(served);
+    if (f->spares == SPARES_MOST) { free(served); return; }
+    served->mail.next = f->spare, f->spare = &served->mail, f->spares++;
 }
 
 /* Results of one turn for one server share a frame. */
@@ -339,7 +349,6 @@ static struct mail *answer_results(struct forwarding *f, struct mail *mail) {
     return mail;
 }
 
-
 void forwarding_woken(struct forwarding *f) {
     struct mail *mail = mailbox_take(&f->done);
     while (mail) {
@@ -349,7 +358,6 @@ void forwarding_woken(struct forwarding *f) {
         answer_small(f, served);
         served_free(served);
     }
-    forwarding_flush(f);
 }
 
 /* -- events ----------------------------------------------------------------------------------------------------------------- */
@@ -430,5 +438,7 @@ void forwarding_free(struct forwarding *f) {
         served_free(CONTAINER_OF(mail, struct served, mail));
     }
     CHECK(f->serving == 0);
+    for (struct mail *spare; (spare = f->spare) != NULL; free(CONTAINER_OF(spare, struct served, mail))) f->spare = spare->next;
+    arena_free(&f->frame);
     free(f);
 }

@@ -56,6 +56,6 @@ void forwarding_down(struct forwarding *forwarding, uint64_t peer);      /* the 
  * it may stand still or be cut off, and its connection ends much later. `cut_off`: this server is (rpc/cluster.h), and all that is with
  * anybody has. What client agents ask meanwhile waits for no leader. */
 void forwarding_leader(struct forwarding *forwarding, uint64_t leader, bool cut_off, uint64_t now_ms);
-void forwarding_woken(struct forwarding *forwarding);                    /* answers go out */
+void forwarding_woken(struct forwarding *forwarding);                    /* answers are queued, for the caller to flush */
 
 #endif

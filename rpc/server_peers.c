@@ -38,6 +38,7 @@ static bool ask_read(void *data, uint64_t leader, uint64_t context) {
 
 static void flush(void *data) {
     struct rpc *rpc = data;
+    if (rpc->forward) forward_answers(rpc->forward);
     if (rpc->others) peers_flush(rpc->others);
 }
 
@@ -363,7 +364,7 @@ int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, 
     rpc->agents = agents_new(rpc);
     rpc->raft_multiplier = config->raft_multiplier ? config->raft_multiplier : 1;
     int rv = peers_start(rpc->loop, &peers, &callbacks, &rpc->others, fault);
-    rpc->forward = forward_new(rpc, rpc->loop, rpc->node, rpc->others);
+    rpc->forward = forward_new(rpc, rpc->node, rpc->others);
     CHECK(uv_timer_init(rpc->loop, &rpc->cluster_timer) == 0);
     rpc->cluster_timer.data = rpc;
     if (rv == CO_OK) uv_timer_start(&rpc->cluster_timer, on_timer, 0, CLUSTER_TICK_MS);
@@ -376,16 +377,12 @@ static void stop_done(void *data) {
     rpc->peers_stopped(rpc);
 }
 
-static void forward_closed(void *data) {
-    struct rpc *rpc = data;
-    rpc->forward = NULL;
-    peers_stop(rpc->others, stop_done, rpc);
-}
-
 static void agents_closed(void *data) {
     struct rpc *rpc = data;
     rpc->agents = NULL;
-    forward_stop(rpc->forward, forward_closed, rpc);
+    forward_free(rpc->forward);
+    rpc->forward = NULL;
+    peers_stop(rpc->others, stop_done, rpc);
 }
 
 static void timer_closed(uv_handle_t *handle) {
