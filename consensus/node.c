@@ -9,16 +9,27 @@
 #include "consensus/node_internal.h"
 
 /* -- from other threads ------------------------------------------------------------------------------------- */
-static void wake_loop(void *node) { uv_async_send(&((struct node *)node)->wake); }
+/* This thread's loop is in a turn of it, the end of which looks into the boxes; or in its flush. */
+static _Thread_local struct node *in_turn, *in_flush;
 
-void node_wake(struct node *node) { wakes_send(wake_loop, node); }
+static void send_wake(void *node) { uv_async_send(&((struct node *)node)->wake); }
+
+static void wake_loop(struct node *node) {
+    if (in_turn != node) wakes_send(send_wake, node);
+}
+
+void node_wake(struct node *node) {
+    if (in_flush == node) return;
+    if (in_turn == node) node->dirty = true;
+    else if (!atomic_exchange(&node->nudged, true)) wakes_send(send_wake, node);
+}
 
 void node_propose(struct node *node, struct node_proposal *proposal) {
-    if (mailbox_put(&node->proposals, &proposal->mail)) node_wake(node);
+    if (mailbox_put(&node->proposals, &proposal->mail)) wake_loop(node);
 }
 
 void node_read(struct node *node, struct node_read *read) {
-    if (mailbox_put(&node->read_box, &read->mail)) node_wake(node);
+    if (mailbox_put(&node->read_box, &read->mail)) wake_loop(node);
 }
 
 struct node_news *node_news_new(enum raft_event_type type) {
@@ -29,7 +40,7 @@ struct node_news *node_news_new(enum raft_event_type type) {
 }
 
 void node_post(struct node *node, struct node_news *news) {
-    if (mailbox_put(&node->news, &news->mail)) node_wake(node);
+    if (mailbox_put(&node->news, &news->mail)) wake_loop(node);
 }
 
 const struct node_view *node_view(const struct node *node) { return &node->view; }
@@ -44,6 +55,7 @@ void node_apply_done(struct node_proposal *proposal, const void *result) { reque
 static void take_proposals(struct node *node) {
     for (struct mail *mail = mailbox_take(&node->proposals), *next; mail; mail = next) {
         next = mail->next;
+        node->dirty = true;
         requests_command(&node->requests, CONTAINER_OF(mail, struct node_proposal, mail));
     }
 }
@@ -100,6 +112,7 @@ const void *node_judge(void *data, uint64_t leader, const struct node_proposal *
 static void take_reads(struct node *node) {
     for (struct mail *mail = mailbox_take(&node->read_box), *next; mail; mail = next) {
         next = mail->next;
+        node->dirty = true;
         requests_read(&node->requests, CONTAINER_OF(mail, struct node_read, mail));
     }
 }
@@ -239,6 +252,7 @@ void node_flush(struct node *node) {
     if (node->stopping) return;
     uint64_t now_ms = clock_mono_ms();
     node->dirty = false;
+    in_flush = node;
     judge_disk(node, now_ms);
     requests_turn(&node->requests, node->raft, now_ms);
     carry_out(node, raft_effects(node->raft));
@@ -255,6 +269,7 @@ void node_flush(struct node *node) {
     update_view(node);
     node_snapshot(node);
     if (node->callbacks.flush) node->callbacks.flush(node->callbacks.data);
+    in_flush = NULL;
     rearm(node);
 }
 
@@ -269,6 +284,7 @@ static void take_news(struct node *node) {
     for (struct mail *mail = mailbox_take(&node->news), *next; mail; mail = next) {
         next = mail->next;
         struct node_news *news = CONTAINER_OF(mail, struct node_news, mail);
+        node->dirty = true;
         if (news->event.type == RAFT_APPLIED && news->has_event) node->applied_seen = news->event.u.applied.index;
         if (news->snapshot_over) node_snapshot_over(node, news->has_event);
         if (news->has_event && news->event.type == RAFT_CHUNK_READ && news->event.u.chunk_read.error != CO_OK) node_chunk_unread(node, news);
@@ -292,29 +308,36 @@ static void take_news(struct node *node) {
     }
 }
 
-void node_wake_cb(uv_async_t *async) {
-    struct node *node = async->data;
-    if (node->stopping) return;
+void node_take(struct node *node) {
     take_news(node);
     take_proposals(node);
     take_reads(node);
-    node->dirty = true;
+}
+
+/* The end of the turn looks into the boxes: what comes until then is part of it. */
+void node_wake_cb(uv_async_t *async) {
+    struct node *node = async->data;
+    if (atomic_exchange(&node->nudged, false)) node->dirty = true;
 }
 
 /* A turn: what the loop's callbacks hand to other threads wakes them when it is over. */
 void node_prepare_cb(uv_prepare_t *prepare) {
     struct node *node = prepare->data;
+    in_turn = node;
     wakes_hold();
     node->holds_wakes = true;
 }
 
 static void turn_over(struct node *node) {
+    if (in_turn == node) in_turn = NULL;
     if (node->holds_wakes) wakes_release();
     node->holds_wakes = false;
 }
 
 void node_check_cb(uv_check_t *check) {
     struct node *node = check->data;
+    if (in_turn == node) in_turn = NULL;      /* what is put from now on is for the next */
+    node_take(node);
     if (node->dirty) node_flush(node);
     turn_over(node);
 }

@@ -80,7 +80,8 @@ struct node {
     uv_prepare_t prepare;
     uv_check_t check;
     uv_timer_t timer, reopen_timer;
-    bool dirty, stopping, holds_wakes;
+    bool dirty, stopping, holds_wakes;                  /* dirty: a flush is due */
+    _Atomic bool nudged;                                /* node_wake */
     bool raft_opened;                                   /* once: what comes later is a reopening */
     struct requests requests;                           /* from clients: what waits for Raft */
     struct disk_health disk_health;
@@ -136,6 +137,7 @@ struct node {
 void node_post(struct node *node, struct node_news *news);       /* any thread; takes it */
 struct node_news *node_news_new(enum raft_event_type type);
 void node_flush(struct node *node);
+void node_take(struct node *node);                              /* what is in the boxes */
 void node_wake_cb(uv_async_t *async);
 void node_prepare_cb(uv_prepare_t *prepare);
 void node_check_cb(uv_check_t *check);

@@ -309,7 +309,7 @@ static void reopen_cb(uv_timer_t *timer) {
     jobs_stop(&node->apply_jobs);
     uv_thread_join(&node->applier);
     uint64_t applied = atomic_load(&node->view.applied);
-    node_wake_cb(&node->wake);                        /* the last news of both */
+    node_take(node);                                  /* the last news of both */
     applied = node->applied_seen > applied ? node->applied_seen : applied;
     requests_fail(&node->requests, CO_UNKNOWN_OUTCOME, CO_NOLEADER);
     raft_free(node->raft);
