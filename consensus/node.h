@@ -38,7 +38,8 @@ struct node_read {
     uint64_t deadline_ms;
     struct node_read *next;
     bool here_only;                     /* came from another server: ends with CO_NOTLEADER when this one does not lead */
-    uint64_t index;                     /* serve when applied >= index; already applied when `done` is called with CO_OK */
+    uint64_t from, from_term;           /* that server, and the term that it said to be in; 0: it did not say */
+    uint64_t index;                     /* serve when applied >= index; already applied when `done` is called with CO_OK, but for `from_term` */
     /* Loop thread. CO_DISKFULL: the leader confirmed an index that this server's full disk has no room for; others can answer. */
     void (*done)(struct node_read *read, int error);
 };
@@ -82,8 +83,8 @@ struct node_callbacks {
     /* Loop thread: another server leads. Takes the whole list (linked by `next`; each is answered or given back with
      * node_propose_again) and returns true, or takes nothing: it cannot be reached now. */
     bool (*forward)(void *data, uint64_t leader, struct node_proposal *list);
-    /* Loop thread: asks the leader for a confirmed read index; the answer comes by node_read_answer. False: cannot be reached. */
-    bool (*ask_read)(void *data, uint64_t leader, uint64_t context);
+    /* Loop thread: asks the leader for a confirmed read index, and says that this server is in `term`; the answer comes by node_read_answer. False: cannot be reached. */
+    bool (*ask_read)(void *data, uint64_t leader, uint64_t context, uint64_t term);
     /* Loop thread, at the end of a turn: what was queued for others may go out. */
     void (*flush)(void *data);
 };

@@ -253,9 +253,9 @@ static bool forward(void *data, uint64_t leader, struct node_proposal *list) {
     return node->callbacks.forward(node->callbacks.data, leader, list);
 }
 
-static bool ask_read(void *data, uint64_t leader, uint64_t context) {
+static bool ask_read(void *data, uint64_t leader, uint64_t context, uint64_t term) {
     struct node *node = data;
-    return node->callbacks.ask_read(node->callbacks.data, leader, context);
+    return node->callbacks.ask_read(node->callbacks.data, leader, context, term);
 }
 
 int node_start(uv_loop_t *loop, const struct node_config *config, const struct node_callbacks *callbacks, struct node **out,

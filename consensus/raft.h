@@ -39,6 +39,7 @@ enum raft_mutation {
     RAFT_MUTATE_READ_WITHOUT_ROUND = 16,   /* read index without confirming leadership */
     RAFT_MUTATE_ACK_FAILED_APPEND = 32,    /* a failed append is answered as if it were durable */
     RAFT_MUTATE_READ_COMMIT_UNKNOWN = 64,  /* a new leader answers reads before it knows what was committed before it */
+    RAFT_MUTATE_READ_VOUCHER_ALONE = 128,  /* who asks for a read index counts as a majority */
 };
 
 struct raft_config {
@@ -182,6 +183,8 @@ uint64_t raft_snapshot_index(const struct raft *raft);
 uint64_t raft_snapshot_bytes(const struct raft *raft);              /* its size; 0: none */
 /* Leader, and has committed an entry of its own term: reads and proposals of leases may be judged. */
 bool raft_leader_ready(const struct raft *raft);
+/* Reads that `peer` asks for need no round: it was in `term` when it asked, and together with this leader it is a majority. The read index. */
+bool raft_vouched(const struct raft *raft, uint64_t peer, uint64_t term, uint64_t *index);
 /* The only member of its cluster, learners counted, and leader_ready. */
 bool raft_alone(const struct raft *raft);
 const struct raft_members *raft_members(const struct raft *raft);   /* the configuration that counts now */

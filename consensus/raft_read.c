@@ -3,7 +3,10 @@
  *
  * A new leader has everything that was committed before it, but need not know how far that goes: 6.4 lets it wait for the first
  * entry of its own term. It knows enough already when all that it had at its election is committed, but for first entries of leaders, which change
- * nothing; then reads go on also where nothing can be committed, since the disks of a majority are full. */
+ * nothing; then reads go on also where nothing can be committed, since the disks of a majority are full.
+ *
+ * Who asks for a read index was in this leader's term when it asked, which is after the reads came that it asks for: that says as much as the answer to
+ * a heartbeat of a round that began after they came. Where it and the leader are a majority (of two, of three), no round is needed. */
 #include "consensus/raft_internal.h"
 
 static bool commit_known(const struct raft *raft) {
@@ -31,6 +34,15 @@ int read_request(struct raft *raft, uint64_t context) {
     *vector_push(&raft->reads_waiting) = (struct pending_read){context, raft->round + 1};
     if (raft->round_confirmed >= raft->round) round_start(raft);
     return CO_OK;
+}
+
+bool raft_vouched(const struct raft *raft, uint64_t peer, uint64_t term, uint64_t *index) {
+    if (raft->role != RAFT_LEADER || raft->failed || term != raft->term || !commit_known(raft)) return false;
+    if (peer == raft->config.id || !members_is_voter(raft, peer)) return false;
+    unsigned have = 1 + members_is_voter(raft, raft->config.id);
+    if (have < members_quorum(raft) && !mutated(raft, RAFT_MUTATE_READ_VOUCHER_ALONE)) return false;
+    *index = raft->commit;
+    return true;
 }
 
 static uint64_t quorum_round(struct raft *raft) {

@@ -200,8 +200,19 @@ static void reads_refuse_foreign(struct requests *r) {
     }
 }
 
+/* What others ask may need no round; they wait for what they apply themselves. */
+static void answer_vouched(struct requests *r, struct raft *raft) {
+    struct node_read **at = &r->reads, *read;
+    while ((read = *at) != NULL) {
+        if (!read->from_term || !raft_vouched(raft, read->from, read->from_term, &read->index)) { at = &read->next; continue; }
+        *at = read->next;
+        read->done(read, CO_OK);
+    }
+}
+
 /* One question to the core for all reads that came since the last one; the next when it is answered. */
 static void ask_reads(struct requests *r, struct raft *raft, uint64_t now_ms) {
+    answer_vouched(r, raft);
     if (!r->reads || r->reads_round) return;
     struct raft_event event = {.type = RAFT_READ, .now_ms = now_ms};
     event.u.read.context = ++r->read_context;
@@ -210,7 +221,7 @@ static void ask_reads(struct requests *r, struct raft *raft, uint64_t now_ms) {
         if (!r->reads) return;
         uint64_t leader = raft_leader(raft);
         if (!leader || leader == r->id || !r->edge.ask_read) return;
-        if (!r->edge.ask_read(r->edge.data, leader, event.u.read.context)) return;
+        if (!r->edge.ask_read(r->edge.data, leader, event.u.read.context, raft_term(raft))) return;
     }
     r->reads_round = r->reads;
     r->reads = NULL;

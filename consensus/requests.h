@@ -10,7 +10,8 @@
  * (4) What the edge refuses is answered before anybody appends it; a leader that does not know yet what was committed before it does
  *     not judge, what would be refused waits for that. A fenced server appends nothing, and hands over what it can.
  * (5) One question for a read index is under way at a time, and serves the reads that came before it was asked. When the leader
- *     changes it is asked again; the answer to the old one has another number and counts no more.
+ *     changes it is asked again; the answer to the old one has another number and counts no more. Another server's question says
+ *     in which term that is: where the two are a majority, it is answered at once (raft_vouched).
  *
  * Pure: the core, the time and the applied index are arguments. One thread (node.c's loop, or the simulator). */
 #ifndef COORD_CONSENSUS_REQUESTS_H
@@ -22,7 +23,7 @@ struct requests_edge {
     void *data;
     bool (*has_room)(void *data, uint64_t bytes);                                       /* for so many bytes of log */
     bool (*forward)(void *data, uint64_t leader, struct node_proposal *list);           /* as in node_callbacks; may be NULL */
-    bool (*ask_read)(void *data, uint64_t leader, uint64_t context);                    /* likewise */
+    bool (*ask_read)(void *data, uint64_t leader, uint64_t context, uint64_t term);     /* likewise */
     const void *(*refuse)(void *data, uint64_t leader, const struct node_proposal *proposal);     /* likewise */
 };
 

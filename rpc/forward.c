@@ -97,7 +97,9 @@ void forward_free(struct forward *forward) {
 bool forward_writes(struct forward *forward, uint64_t leader, struct node_proposal *list) {
     return forwarding_writes(forward->core, leader, list);
 }
-bool forward_read(struct forward *forward, uint64_t leader, uint64_t context) { return forwarding_read(forward->core, leader, context); }
+bool forward_read(struct forward *forward, uint64_t leader, uint64_t context, uint64_t term) {
+    return forwarding_read(forward->core, leader, context, term);
+}
 bool forward_renew(struct forward *forward, uint64_t leader, struct rpc_renew *renew) {
     return forwarding_renew(forward->core, leader, renew);
 }

@@ -14,7 +14,7 @@ void forward_free(struct forward *forward);            /* nobody serves others a
 
 /* For node_callbacks. */
 bool forward_writes(struct forward *forward, uint64_t leader, struct node_proposal *list);
-bool forward_read(struct forward *forward, uint64_t leader, uint64_t context);
+bool forward_read(struct forward *forward, uint64_t leader, uint64_t context, uint64_t term);
 /* A renewal; `renew->done` is called with the leader's answer. False: cannot be reached now. */
 bool forward_renew(struct forward *forward, uint64_t leader, struct rpc_renew *renew);
 void forward_flush(struct forward *forward);           /* renewals of one turn go out together */

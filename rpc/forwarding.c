@@ -155,10 +155,10 @@ static void take_results(struct forwarding *f, uint64_t from, struct slice paylo
     arena_reset(&f->frame);
 }
 
-bool forwarding_read(struct forwarding *f, uint64_t leader, uint64_t context) {
+bool forwarding_read(struct forwarding *f, uint64_t leader, uint64_t context, uint64_t term) {
     if (f->stopping || !f->edge.reach(f->edge.data, leader)) return false;
     Pb__PeerRead read = PB__PEER_READ__INIT;
-    read.context = context;
+    read.context = context, read.term = term;
     say(f, leader, PEER_READ, &read.base);
     f->edge.flush(f->edge.data, leader);
     f->read_context = context, f->read_leader = leader;
@@ -267,7 +267,8 @@ static void take_read(struct forwarding *f, uint64_t from, struct slice payload,
     Pb__PeerRead *ask = pb__peer_read__unpack(NULL, payload.size, (const uint8_t *)payload.data);
     if (!ask) return;
     struct served *served = served_new(f, from, ask->context, SERVED_READ);
-    served->u.read = (struct node_read){.done = read_done, .deadline_ms = now_ms + 2000, .here_only = true};
+    served->u.read = (struct node_read){.done = read_done, .deadline_ms = now_ms + 2000, .here_only = true,
+                                         .from = from, .from_term = f->edge.onward ? 0 : ask->term};
     f->edge.read(f->edge.data, &served->u.read);
     pb__peer_read__free_unpacked(ask, NULL);
 }

@@ -42,7 +42,7 @@ void forwarding_free(struct forwarding *forwarding);                     /* the 
 
 /* For node_callbacks. */
 bool forwarding_writes(struct forwarding *forwarding, uint64_t leader, struct node_proposal *list);
-bool forwarding_read(struct forwarding *forwarding, uint64_t leader, uint64_t context);
+bool forwarding_read(struct forwarding *forwarding, uint64_t leader, uint64_t context, uint64_t term);
 /* A renewal; `renew->done` is called with the leader's answer. False: cannot be reached now. It is queued: those of one turn go out with
  * forwarding_flush. */
 bool forwarding_renew(struct forwarding *forwarding, uint64_t leader, struct rpc_renew *renew);

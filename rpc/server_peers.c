@@ -31,9 +31,9 @@ static bool forward_to(void *data, uint64_t leader, struct node_proposal *list) 
     return rpc->forward && forward_writes(rpc->forward, leader, list);
 }
 
-static bool ask_read(void *data, uint64_t leader, uint64_t context) {
+static bool ask_read(void *data, uint64_t leader, uint64_t context, uint64_t term) {
     struct rpc *rpc = data;
-    return rpc->forward && forward_read(rpc->forward, leader, context);
+    return rpc->forward && forward_read(rpc->forward, leader, context, term);
 }
 
 static void flush(void *data) {

@@ -178,9 +178,9 @@ static bool forward_commands(void *data, uint64_t leader, struct node_proposal *
     return forwarding_writes(server->forwarding, leader, list);
 }
 
-static bool ask_read(void *data, uint64_t leader, uint64_t context) {
+static bool ask_read(void *data, uint64_t leader, uint64_t context, uint64_t term) {
     struct server *server = data;
-    return forwarding_read(server->forwarding, leader, context);
+    return forwarding_read(server->forwarding, leader, context, term);
 }
 
 /* -- forwarding -- */

@@ -28,6 +28,7 @@ static const struct mutation mutations[] = {
     {"read-without-round", .bit = RAFT_MUTATE_READ_WITHOUT_ROUND},
     {"ack-failed-append", .bit = RAFT_MUTATE_ACK_FAILED_APPEND},
     {"read-commit-unknown", .bit = RAFT_MUTATE_READ_COMMIT_UNKNOWN},
+    {"read-voucher-alone", .bit = RAFT_MUTATE_READ_VOUCHER_ALONE},
     {"deposed-leader-expires", .lease = LEASE_KEEPER_MUTATE_DEPOSED_EXPIRES},
     {"renew-while-proposed", .lease = LEASE_KEEPER_MUTATE_RENEW_PROPOSED},
     {"forward-again", .forwarding = FORWARDING_MUTATE_SEND_AGAIN},

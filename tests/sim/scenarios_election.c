@@ -144,6 +144,42 @@ void scenario_paused_leader_serves_no_read(struct sim *s) {
     story_end(s);
 }
 
+/* A follower that is cut off with the leader asks it; of three the two were a majority, of five they are none. Their slow clocks keep them waiting for
+ * the others, who go on meanwhile. */
+void scenario_minority_serves_no_read(struct sim *s) {
+    story_begin(s, 5);
+    struct server *old = s->servers[0], *with = s->servers[1];
+    old->rate = with->rate = 300;
+    EXPECT(s, story_elect(s, old));
+    story_all_may(s);
+    EXPECT(s, put_many(s, with, 3));
+    for (uint32_t from = 0; from < 5; from++)
+        for (uint32_t to = 0; to < 5; to++) network_cut(s, from, to, (from < 2) != (to < 2));
+    uint64_t early = get(s, with);
+    EXPECT(s, WITHIN(s, 5000, sim_leader(s) != NULL && sim_leader(s) != old && raft_leader_ready(sim_leader(s)->raft)));
+    EXPECT(s, put_many(s, sim_leader(s), 1));
+    EXPECT(s, server_leads(old) && raft_leader(with->raft) == old->id);
+    uint64_t late = get(s, with);
+    EXPECT(s, NEVER_IN(s, 3000, done(s, early) || done(s, late)));
+    story_end(s);
+}
+
+/* The follower's question says as much as its answer to a heartbeat: a round would take as long again. */
+void scenario_follower_read_takes_one_round_trip(struct sim *s) {
+    story_begin(s, 3);
+    struct server *leader = story_leader(s);
+    EXPECT(s, leader != NULL && put_many(s, leader, 3));
+    s->weather.delay_us = 20 * MS, s->weather.delay_span_us = 0;
+    sim_run(s, 500 * MS);
+    struct server *follower = story_other(s, leader, NULL);
+    for (unsigned i = 0; i < 10; i++) {
+        uint64_t read = get(s, follower);
+        EXPECT(s, WITHIN(s, 50, done(s, read)));
+        sim_run(s, 13 * MS);
+    }
+    story_end(s);
+}
+
 void scenario_one_way_cut(struct sim *s) {
     story_begin(s, 3);
     struct server *dumb = story_leader(s);

@@ -82,6 +82,8 @@ void story_end(struct sim *s); /* all healed: everybody agrees, nothing is lost 
     X(prevote_does_not_block_after_leader_death, "the death of a leader is followed by an election at once") \
     X(deposed_leader_serves_no_read, "a leader that was cut off answers no read from the past")              \
     X(paused_leader_serves_no_read, "a leader that stood still answers no read from the past")               \
+    X(minority_serves_no_read, "a follower that is cut off together with the leader answers no read from the past") \
+    X(follower_read_takes_one_round_trip, "a follower of three asks the leader, and the leader nobody")      \
     X(one_way_cut, "a leader that is not heard, or hears nothing, is replaced")                              \
     X(ring_cut, "five servers in a ring go on")                                                              \
     X(clock_rates, "clocks of different rates do not unseat a leader")                                       \
