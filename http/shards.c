@@ -106,6 +106,7 @@ static void run_late(struct worker *worker) {
         request_run(request);
         if (connection->request == request && request->stage == REQUEST_WORK) connection_wait(connection);
     }
+    wakes_now(); /* also within a turn's hold */
     wakes_release();
 }
 

@@ -262,8 +262,10 @@ static void turn(struct worker *worker, uint64_t limit_ms) {
         shards_run_answers(worker);
         take_bulk(worker);
     }
+    wakes_hold(); /* all reads of the turn are asked about in one question */
     shards_run(worker);
     confirm_turn_end(worker);
+    wakes_release();
     shards_run(worker);
     shards_check(worker);
     if (worker->lingering_count) linger_tick(worker, false);
