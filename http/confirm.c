@@ -25,8 +25,12 @@ static void gate_recycle(struct worker *worker, struct gate *gate) {
 static void gate_open(struct list *waiting, int error) {
     while (!list_empty(waiting)) {
         struct confirm *confirm = LIST_ENTRY(waiting->next, struct confirm, link);
+        struct http_request *request = confirm->request;
+        struct connection *connection = request->connection;
         list_remove(&confirm->link);
-        confirm->done(confirm->request, error);
+        request->confirming = false;
+        confirm->done(request, error);
+        request_next(connection, request);
     }
 }
 
@@ -67,6 +71,7 @@ static int gate_ask(struct worker *worker, struct list *waiting) {
 }
 
 int confirm_read(struct worker *worker, struct confirm *confirm) {
+    confirm->request->confirming = true;
     if (worker->confirm_asked) {
         list_append(&worker->confirming, &confirm->link);
         return CO_AGAIN;
@@ -79,6 +84,7 @@ int confirm_read(struct worker *worker, struct confirm *confirm) {
         worker->confirm_asked = true;
     } else {
         list_remove(&confirm->link);
+        confirm->request->confirming = false;
     }
     return error;
 }

@@ -218,6 +218,8 @@ void shards_check(struct worker *worker);                     /* slow and idle c
 void shards_stop(struct worker *worker);
 void connection_event(struct worker *worker, struct connection *connection, uint32_t events);
 void connection_wait(struct connection *connection);          /* its request has no answer yet */
+/* What came of it may have been one more thing to wait for. (An answered request may be gone already.) */
+void request_next(struct connection *connection, const struct http_request *request);
 void connection_unhold(struct connection *connection);
 void connection_watch(struct connection *connection);         /* from now on hang-ups are noticed */
 
@@ -250,6 +252,7 @@ struct http_request {
     enum http_method method;
     bool suspended, held;                 /* waits outside of its daemon's lists, or in place */
     bool busy;                            /* another thread will post it */
+    bool confirming;                      /* confirm_read */
     _Atomic bool mailed;                  /* it is in the worker's mailbox because its waiter fired */
     bool confirmed;                       /* its read need not be confirmed any more */
     bool pretty, gzip, expects, raw, close;

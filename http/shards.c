@@ -73,7 +73,7 @@ static void hold(struct connection *connection) {
  * suspended. */
 void connection_wait(struct connection *connection) {
     struct http_request *request = connection->request;
-    if (request->busy) {
+    if (request->busy || request->confirming) {
         hold(connection);
         return;
     }

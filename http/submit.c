@@ -44,8 +44,7 @@ static struct connection *operation_over(struct worker *worker, struct http_requ
     return NULL;
 }
 
-/* What came of it may have been one more thing to wait for. (An answered request may be gone already.) */
-static void operation_next(struct connection *connection, const struct http_request *request) {
+void request_next(struct connection *connection, const struct http_request *request) {
     if (connection->request == request && request->stage == REQUEST_WORK && !request->suspended)
         connection_wait(connection);
 }
@@ -86,7 +85,7 @@ static void written(struct worker *worker, struct post *post) {
     struct connection *connection = operation_over(worker, request);
     if (connection) {
         deliver(request, writing);
-        operation_next(connection, request);
+        request_next(connection, request);
     }
     free(text);
     free(packed);
@@ -134,7 +133,7 @@ static void renewed(struct worker *worker, struct post *post) {
     buffer_free(&all);
     if (!connection) return;
     renewing->view(request, renewing->error, &renewing->rpc);
-    operation_next(connection, request);
+    request_next(connection, request);
 }
 
 static void renew_done(struct rpc_renew *rpc, int error) {
@@ -177,7 +176,7 @@ static void called(struct worker *worker, struct post *post) {
     struct connection *connection = operation_over(worker, request);
     if (!connection || gone) return;
     call->view(request, call, call->error);
-    operation_next(connection, request);
+    request_next(connection, request);
 }
 
 void http_call(struct http_request *request, struct http_call *call) {
