@@ -60,9 +60,15 @@ static void take_proposals(struct node *node) {
     }
 }
 
+/* Also outside of a turn, in a timer's callback or when a handle was closed: then the next may be far. */
+static void due(struct node *node) {
+    node->dirty = true;
+    if (in_turn != node) wakes_send(send_wake, node);
+}
+
 void node_propose_again(struct node *node, struct node_proposal *proposal) {
     requests_command(&node->requests, proposal);
-    node->dirty = true;
+    due(node);
 }
 
 /* What is on its way to the log, that of this turn included. */
@@ -119,7 +125,7 @@ static void take_reads(struct node *node) {
 
 void node_read_answer(struct node *node, uint64_t context, uint64_t index, int error) {
     requests_read_answered(&node->requests, context, index, error);
-    node->dirty = true;
+    due(node);
 }
 
 /* -- effects ---------------------------------------------------------------------------------------------------- */
@@ -172,7 +178,7 @@ static void tell_role(struct node *node) {
     if (r->role == RAFT_LEADER && r->ready && !ready_before)
         log_info("raft", "leading term=%llu index=%llu", (unsigned long long)r->term, (unsigned long long)raft_commit_index(node->raft));
     else if (r->role == RAFT_FOLLOWER && role_before == RAFT_LEADER) log_warn("raft", "no longer leader term=%llu", (unsigned long long)r->term);
-    if (r->leader != leader_before || r->term != term_before) node->dirty = true;
+    if (r->leader != leader_before || r->term != term_before) due(node);
     if (node->callbacks.role) node->callbacks.role(node->callbacks.data, r->role, r->term, r->leader, r->ready);
 }
 
@@ -362,13 +368,14 @@ void node_unreachable(struct node *node, uint64_t peer) {
     struct raft_event event = {.type = RAFT_UNREACHABLE};
     event.u.unreachable.peer = peer;
     step(node, &event);
+    due(node);
 }
 
 int node_bootstrap(struct node *node, const struct raft_members *members, struct slice first_command) {
     struct raft_event event = {.type = RAFT_BOOTSTRAP, .now_ms = clock_mono_ms()};
     event.u.bootstrap = members;
     if (first_command.size) event.first_command = raft_data_new(first_command.data, first_command.size);
-    node->dirty = true;
+    due(node);
     int rv = raft_step(node->raft, &event);
     if (rv != CO_OK) raft_data_unref(event.first_command);
     return rv;
@@ -377,14 +384,14 @@ int node_bootstrap(struct node *node, const struct raft_members *members, struct
 int node_change(struct node *node, enum raft_change_type type, uint64_t id, const char *address) {
     struct raft_event event = {.type = RAFT_CHANGE, .now_ms = clock_mono_ms()};
     event.u.change.type = type, event.u.change.id = id, event.u.change.address = address;
-    node->dirty = true;
+    due(node);
     return raft_step(node->raft, &event);
 }
 
 int node_transfer(struct node *node, uint64_t target) {
     struct raft_event event = {.type = RAFT_TRANSFER, .now_ms = clock_mono_ms()};
     event.u.transfer.target = target;
-    node->dirty = true;
+    due(node);
     return raft_step(node->raft, &event);
 }
 
@@ -399,18 +406,18 @@ void node_log_format(struct node *node, unsigned format) {
 void node_fence(struct node *node, bool fenced) {
     if (!fenced && node->requests.fenced) node->snapshot_wanted = true;
     requests_fence(&node->requests, fenced, clock_mono_ms());
-    node->dirty = true;
+    due(node);
 }
 
 void node_refuse(struct node *node, bool refused) {
     node->requests.refusing = refused;
-    node->dirty = true;
+    due(node);
 }
 
 void node_cut_off(struct node *node, bool cut_off) {
     if (node->requests.cut_off == cut_off) return;
     node->requests.cut_off = cut_off;
-    node->dirty = true;
+    due(node);
 }
 
 void node_resume(struct node *node, bool own) {

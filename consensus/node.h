@@ -39,7 +39,7 @@ struct node_read {
     struct node_read *next;
     bool here_only;                     /* came from another server: ends with CO_NOTLEADER when this one does not lead */
     uint64_t from, from_term;           /* that server, and the term that it said to be in; 0: it did not say */
-    uint64_t index;                     /* serve when applied >= index; already applied when `done` is called with CO_OK, but for `from_term` */
+    uint64_t index;                     /* serve when applied >= index; already applied when `done` is called with CO_OK, but for one that was vouched for (raft_vouched) */
     /* Loop thread. CO_DISKFULL: the leader confirmed an index that this server's full disk has no room for; others can answer. */
     void (*done)(struct node_read *read, int error);
 };
@@ -115,7 +115,7 @@ void node_stop(struct node *node, void (*closed)(void *data), void *data);
 
 void node_propose(struct node *node, struct node_proposal *proposal);    /* any thread */
 void node_read(struct node *node, struct node_read *read);               /* any thread */
-void node_wake(struct node *node);                                       /* any thread: a turn of the loop is wanted, its `flush` included */
+void node_wake(struct node *node);                                       /* any thread: a turn of the loop is wanted, its `flush` included; nothing after node_stop */
 void node_receive(struct node *node, const struct raft_message *message);/* loop thread */
 /* Loop thread. */
 void node_propose_again(struct node *node, struct node_proposal *proposal);      /* surely not appended anywhere: waits for a leader again */

@@ -1,10 +1,14 @@
-/* Confirmations: a default read is answered once a round of the leader, begun after the read arrived, has
- * shown that this server is up to date. Alone, that is at once. Otherwise the reads of one turn share one
- * round: whoever asks first in a turn starts one, those after it start the next together at the end of the
- * turn. (They may not join the first: it may have begun before they came.) */
+/* Confirmations: a default read is answered once a question to the leader, asked after the read arrived, has
+ * shown that this server is up to date. Alone, that is at once. Otherwise the reads of one turn share the
+ * question: whoever asks first in a turn asks for itself, those after it together at the end of the turn (the
+ * first may have been asked before they came); since the node is woken at that end, or when there are many,
+ * both mostly become one. */
 #include <stdlib.h>
 
+#include "base/wakes.h"
 #include "http/impl.h"
+
+#define CONFIRM_MANY 64
 
 struct gate {
     struct post post;
@@ -74,11 +78,13 @@ int confirm_read(struct worker *worker, struct confirm *confirm) {
     confirm->request->confirming = true;
     if (worker->confirm_asked) {
         list_append(&worker->confirming, &confirm->link);
+        if (++worker->confirm_count % CONFIRM_MANY == 0) wakes_now(); /* those asked for so far */
         return CO_AGAIN;
     }
     struct list one;
     list_init(&one);
     list_append(&one, &confirm->link);
+    worker->confirm_count = 0;
     int error = gate_ask(worker, &one);
     if (error == CO_AGAIN) {
         worker->confirm_asked = true;

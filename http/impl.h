@@ -75,7 +75,7 @@ struct worker {
     /* Any thread. */
     struct mailbox box;
     _Atomic bool asleep;
-    _Atomic unsigned posting;             /* threads within worker_post */
+    _Atomic unsigned posting;             /* threads within worker_post, and wake-ups that they hold back */
     int wake_fd;
 
     /* The worker's thread only, from here on. */
@@ -112,6 +112,7 @@ struct worker {
 
     struct list confirming;               /* requests that join the next confirmation */
     bool confirm_asked;                   /* a confirmation was asked for in this turn and did not end at once */
+    unsigned confirm_count;               /* that asked after it */
     struct gate *spare_gate;
     unsigned gates;                       /* under way */
     unsigned tickets;                     /* handed out by http_defer, and reads of remote.c */

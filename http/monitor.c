@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/wakes.h"
 #include "http/impl.h"
 
 #define MONITOR_BYTES 65536
@@ -61,7 +62,9 @@ static void on_line(struct log_tap *tap, const char *line, size_t size) {
     bool wake = monitor->parked && !monitor->posted;
     if (wake) monitor->posted = true;
     pthread_mutex_unlock(&monitor->lock);
-    if (wake) worker_post(monitor->worker, &monitor->post);
+    if (!wake) return;
+    worker_post(monitor->worker, &monitor->post);
+    wakes_now();      /* who logs may be at something long */
 }
 
 /* -- and go ---------------------------------------------------------------------------------------------------------- */

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "base/wakes.h"
 #include "http/impl.h"
 
 #define KEEP_DESCRIPTORS 256 /* of the process, for everything but HTTP connections */
@@ -116,7 +115,6 @@ static void abandon(struct http_server *server) {
 
 void http_stop(struct http_server *server) {
     if (!server) return;
-    wakes_now();      /* worker_free waits for them */
     for (unsigned i = 0; i < server->worker_count; i++) {
         struct worker *worker = &server->workers[i];
         if (!worker->started) continue;

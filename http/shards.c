@@ -21,6 +21,7 @@
 #define RUNS_MOST      32    /* of a shard in one turn */
 #define BUFFER_STEP    64    /* libmicrohttpd's buffer grows by twice as many bytes in a run, at least */
 #define LATE_MOST      64    /* writes handed over before the cluster's thread is woken */
+#define LATE_BYTES     16384 /* of a body that is not quickly read */
 #define REST_MS        50    /* of a shard that is busy with nothing */
 #define SEND_MOST_MS   30000 /* to take an answer */
 #define SLOWEST        65536 /* bodies and answers get one more second for so many bytes */
@@ -102,6 +103,7 @@ static void run_late(struct worker *worker) {
         if (done % LATE_MOST == LATE_MOST - 1) wakes_now();
         struct http_request *request = LIST_ENTRY(worker->late.next, struct http_request, late);
         struct connection *connection = request->connection;
+        if (request->body_size > LATE_BYTES) wakes_now(); /* it takes its time */
         list_remove(&request->late);
         request_run(request);
         if (connection->request == request && request->stage == REQUEST_WORK) connection_wait(connection);

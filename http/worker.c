@@ -105,8 +105,10 @@ static void wake_posted(void *data) {
  * `posting` keeps it in memory until it was woken (worker_free). */
 void worker_post(struct worker *worker, struct post *post) {
     atomic_fetch_add_explicit(&worker->posting, 1, memory_order_relaxed);
-    if (mailbox_put(&worker->box, &post->mail)) wakes_send(wake_posted, worker);
-    else atomic_fetch_sub_explicit(&worker->posting, 1, memory_order_release);
+    bool bulk = post->bulk; /* there may be many more to come: they are begun with */
+    if (!mailbox_put(&worker->box, &post->mail)) atomic_fetch_sub_explicit(&worker->posting, 1, memory_order_release);
+    else if (bulk) wake_posted(worker);
+    else wakes_send(wake_posted, worker);
 }
 
 /* Wake-ups of blocking queries can come by the ten thousand: they queue up behind everything else. */

@@ -1,4 +1,4 @@
-/* Confirmations: a default read is answered once a round of the leader, begun after the read arrived, has shown that
+/* Confirmations: a default read is answered once a question to the leader, asked after the read arrived, has shown that
  * this server is up to date. Those of one turn share one, asked for at its end. */
 #include <stdlib.h>
 

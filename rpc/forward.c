@@ -83,8 +83,7 @@ void forward_answers(struct forward *forward) { forwarding_woken(forward->core);
 
 void forward_end(struct forward *forward) {
     forward->node = NULL;
-    forwarding_woken(forward->core);
-    peers_flush(forward->peers);
+    forward_flush(forward);
     forwarding_stop(forward->core);
 }
 
@@ -104,7 +103,10 @@ bool forward_renew(struct forward *forward, uint64_t leader, struct rpc_renew *r
     return forwarding_renew(forward->core, leader, renew);
 }
 
-void forward_flush(struct forward *forward) { forwarding_flush(forward->core); }
+void forward_flush(struct forward *forward) {
+    forwarding_woken(forward->core);
+    peers_flush(forward->peers);
+}
 
 void forward_frame(struct forward *forward, uint64_t from, uint8_t type, struct slice payload) {
     if (!forwarding_frame(forward->core, from, type, payload, clock_mono_ms()))

@@ -17,7 +17,7 @@ bool forward_writes(struct forward *forward, uint64_t leader, struct node_propos
 bool forward_read(struct forward *forward, uint64_t leader, uint64_t context, uint64_t term);
 /* A renewal; `renew->done` is called with the leader's answer. False: cannot be reached now. */
 bool forward_renew(struct forward *forward, uint64_t leader, struct rpc_renew *renew);
-void forward_flush(struct forward *forward);           /* renewals of one turn go out together */
+void forward_flush(struct forward *forward);           /* outside of a turn of the node: answers, and renewals gathered for one frame, go out */
 void forward_answers(struct forward *forward);         /* to others, of what was done for them: with the flush that ends each turn of the node */
 
 void forward_frame(struct forward *forward, uint64_t from, uint8_t type, struct slice payload);

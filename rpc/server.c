@@ -255,4 +255,5 @@ void rpc_server_stop(struct rpc *rpc, void (*closed)(void *data), void *data) {
     fetches_stop(rpc->fetches);
     audit_quit(rpc);
     node_stop(rpc->node, node_closed, rpc);
+    if (rpc->forward) forward_flush(rpc->forward);      /* its last answers to others: a snapshot may keep the node from ending for long */
 }
