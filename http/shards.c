@@ -22,6 +22,7 @@
 #define BUFFER_STEP    64    /* libmicrohttpd's buffer grows by twice as many bytes in a run, at least */
 #define LATE_MOST      64    /* writes handed over before the cluster's thread is woken */
 #define LATE_BYTES     16384 /* of a body that is not quickly read */
+#define HELD_REST_MS   5     /* of one where others wait in place: what it has to do may show in no progress */
 #define REST_MS        50    /* of a shard that is busy with nothing */
 #define SEND_MOST_MS   30000 /* to take an answer */
 #define SLOWEST        65536 /* bodies and answers get one more second for so many bytes */
@@ -76,6 +77,10 @@ void connection_wait(struct connection *connection) {
     struct http_request *request = connection->request;
     if (request->busy || request->confirming) {
         hold(connection);
+        return;
+    }
+    if (connection->watched && connection->hung_up) { /* while it was held */
+        request_hung_up(request);
         return;
     }
     connection_unhold(connection);
@@ -352,15 +357,17 @@ static void shard_rested(struct worker *worker, struct timer *timer) {
 }
 
 /* Is there more to do at once? Those that wait in place look pending to libmicrohttpd for as long as they
- * wait; and so does what is stuck, beside which others may have something to do. */
+ * wait; and so does what is stuck, beside which others may have something to do: a long header, of which a run
+ * reads a part. */
 static bool shard_again(struct shard *shard, uint64_t before) {
     struct worker *worker = shard->worker;
     bool pending = shard_pending(shard), done = worker->progress != before;
     shard->idle_runs = pending && !done ? shard->idle_runs + 1 : 0;
-    if (!pending || (!done && shard->held)) return false;
-    if (shard->idle_runs < idle_most(shard)) return true;
-    if (shard->idle_runs == idle_most(shard)) shard_stuck(shard);
-    if (!shard->rest.place) timer_set(worker, &shard->rest, worker->now_ms + REST_MS, shard_rested);
+    if (!pending) return false;
+    bool held = !done && shard->held;
+    if (!held && shard->idle_runs < idle_most(shard)) return true;
+    if (!held && shard->idle_runs == idle_most(shard)) shard_stuck(shard);
+    if (!shard->rest.place) timer_set(worker, &shard->rest, worker->now_ms + (held ? HELD_REST_MS : REST_MS), shard_rested);
     return false;
 }
 

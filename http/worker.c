@@ -267,8 +267,9 @@ static void turn(struct worker *worker, uint64_t limit_ms) {
     wakes_hold(); /* all reads of the turn are asked about in one question */
     shards_run(worker);
     confirm_turn_end(worker);
-    wakes_release();
     shards_run(worker);
+    confirm_turn_end(worker);
+    wakes_release();
     shards_check(worker);
     if (worker->lingering_count) linger_tick(worker, false);
     if (worker->listen_again_ms && worker->listen_again_ms <= worker->now_ms) {

@@ -10,6 +10,8 @@
 #include "rpc/peers.h"
 
 #define BUCKETS 1024
+#define FRAME_ITEMS_MAX 512
+#define SERVING_MOST 131072            /* answered or not; more: CO_BUSY */
 #define FRAME_BYTES_MAX (8u << 20)     /* of commands in one frame; one that is larger goes alone */
 #define SPARES_MOST 512
 #define ONWARD_WAIT_MS 1000            /* for a leader: a client agent, told that there is none, may try another server */
@@ -59,6 +61,24 @@ static void say(struct forwarding *f, uint64_t to, uint8_t type, const ProtobufC
     f->edge.send(f->edge.data, to, type, message);
 }
 
+/* Nothing but whole items of field 1, FRAME_ITEMS_MAX at most: an item takes two bytes there, and hundreds here. */
+static bool items_fit(struct slice payload) {
+    const uint8_t *at = (const uint8_t *)payload.data, *end = at + payload.size;
+    for (size_t count = 0; at < end; count++) {
+        size_t size = 0;
+        unsigned shift = 0;
+        if (count == FRAME_ITEMS_MAX || *at++ != (1 << 3 | 2)) return false;
+        for (bool more = true; more; shift += 7) {
+            if (at == end || shift > 28) return false;
+            size |= (size_t)(*at & 0x7f) << shift;
+            more = *at++ & 0x80;
+        }
+        if (size > (size_t)(end - at)) return false;
+        at += size;
+    }
+    return true;
+}
+
 /* -- asking ---------------------------------------------------------------------------------------------------------- */
 static struct sent *sent_new(struct forwarding *f, uint64_t leader) {
     struct sent *sent = mem_zalloc(sizeof *sent);
@@ -96,7 +116,7 @@ bool forwarding_writes(struct forwarding *f, uint64_t leader, struct node_propos
     if (f->stopping || !f->edge.reach(f->edge.data, leader)) return false;
     while (list) {
         Pb__PeerWrites frame = PB__PEER_WRITES__INIT;
-        Pb__PeerWrite writes[512], *pointers[512];
+        Pb__PeerWrite writes[FRAME_ITEMS_MAX], *pointers[FRAME_ITEMS_MAX];
         size_t bytes = 0;
         for (; list && frame.n_writes < ARRAY_COUNT(writes) && (bytes == 0 || bytes + list->data->size <= FRAME_BYTES_MAX); list = list->next) {
             struct sent *sent = sent_new(f, leader);
@@ -141,7 +161,7 @@ static void write_answered(struct node_proposal *proposal, const Pb__PeerResult 
 
 static void take_results(struct forwarding *f, uint64_t from, struct slice payload) {
     ProtobufCAllocator allocator = ARENA_PROTOBUF(&f->frame);
-    Pb__PeerResults *results = pb__peer_results__unpack(&allocator, payload.size, (const uint8_t *)payload.data);
+    Pb__PeerResults *results = items_fit(payload) ? pb__peer_results__unpack(&allocator, payload.size, (const uint8_t *)payload.data) : NULL;
     if (!results) log_warn("peer", "results that do not decode from=%016llx", (unsigned long long)from);
     for (size_t i = 0; results && i < results->n_results; i++) {
         const Pb__PeerResult *answer = results->results[i];
@@ -240,13 +260,16 @@ static void write_done(struct node_proposal *proposal, int error, const void *da
 static void take_writes(struct forwarding *f, uint64_t from, struct slice payload, uint64_t now_ms) {
     uint64_t deadline_ms = !f->edge.onward ? UINT64_MAX : f->cut_off ? now_ms : now_ms + ONWARD_WAIT_MS;
     ProtobufCAllocator allocator = ARENA_PROTOBUF(&f->frame);
-    Pb__PeerWrites *writes = pb__peer_writes__unpack(&allocator, payload.size, (const uint8_t *)payload.data);
+    Pb__PeerWrites *writes = items_fit(payload) ? pb__peer_writes__unpack(&allocator, payload.size, (const uint8_t *)payload.data) : NULL;
     if (!writes) log_warn("peer", "commands that do not decode from=%016llx", (unsigned long long)from);
     for (size_t i = 0; writes && i < writes->n_writes; i++) {
         const Pb__PeerWrite *write = writes->writes[i];
         struct served *served = served_new(f, from, write->number, SERVED_WRITE);
-        if (!f->edge.knows(f->edge.data, slice_make((const char *)write->command.data, write->command.len))) {
+        if (f->serving > SERVING_MOST) served->outcome = CO_BUSY;
+        else if (write->command.len < 2) served->outcome = CO_INVALID;
+        else if (!f->edge.knows(f->edge.data, slice_make((const char *)write->command.data, write->command.len)))
             served->outcome = CO_UNSUPPORTED;      /* of a newer server */
+        if (served->outcome != CO_OK) {
             served_done(served);
             continue;
         }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Two of three servers are lost for good: the third goes on alone (coord operator recover), and two new ones join."""
-import hashlib, json, os, shutil, subprocess, sys, threading, time
+import hashlib, json, os, shutil, socket, subprocess, sys, threading, time
 import harness
 from harness import check
 
@@ -121,6 +121,29 @@ def status_of(server, query):
     return server.request("GET", "/v1/kv/fixed?" + query, timeout=20 * harness.SLOW)[0]
 
 
+def asks(server, query, header=b""):
+    s = socket.create_connection((server.ip, 8500), timeout=20 * harness.SLOW)
+    s.sendall(b"GET /v1/kv/fixed" + query + b" HTTP/1.1\r\nHost: x\r\n" + header + b"\r\n")
+    return s
+
+
+def others_are_served(third):
+    """While reads wait for a leader, who asks for something else on the same worker is answered, also with a header that comes in parts."""
+    waiting = [asks(third, b"") for _ in range(5)]
+    until("they wait", lambda: third.request("GET", "/v1/kv/fixed?stale")[0] == 200)
+    worst = 0
+    for size in (100, 3000, 6000, 8000):
+        begun = time.monotonic()
+        with asks(third, b"?stale", b"X-Long: " + b"x" * size + b"\r\n") as s:
+            line = s.recv(100).split(b"\r\n")[0]
+        worst = max(worst, time.monotonic() - begun)
+        check(line == b"HTTP/1.1 200 OK", "a header of %d bytes: %r" % (size, line))
+    check(worst < 1 * harness.SLOW, "answered at once, not after %.1f s" % worst)
+    for s in waiting:
+        with s:
+            check(s.recv(100).startswith(b"HTTP/1.1 500 "), "no leader")
+
+
 def is_not_too_stale(third):
     """What nobody leads for is as old as the last leader's word."""
     status = lambda query: status_of(third, query)
@@ -151,6 +174,7 @@ def main():
         acknowledged = writes_until_killed(cluster, third, lost)
         status = third.request("PUT", "/v1/kv/alone", b"1", timeout=30)[0]
         check(status in (500, 503), "no majority, no writes: %d" % status)
+        others_are_served(third)
         is_not_too_stale(third)
         check("is in use" in recover("-data-dir=" + third.data, code=1), "refused while the server runs")
         check("is in use" in recover("-data-dir=" + third.data, "-yes", code=1), "refused while the server runs")

@@ -58,6 +58,21 @@ def agents_junk(rng):
     ])()
 
 
+def peak_kib(server):
+    with open("/proc/%d/status" % server.proc.pid) as f:
+        return next(int(line.split()[1]) for line in f if line.startswith("VmHWM"))
+
+
+def many_of_nothing(server):
+    """Four million empty commands are 8 MB on the wire, and would be more than a gigabyte here."""
+    before, told = peak_kib(server), server.log().count("commands that do not decode")
+    with socket.create_connection((server.ip, 8300), timeout=20 * harness.SLOW) as s:
+        s.sendall(agent_hello(79) + frame(WRITES, b"\x0a\x00" * (4 << 20)))
+        until("it is refused", lambda: server.log().count("commands that do not decode") > told, 10)
+    grown = peak_kib(server) - before
+    assert grown < 100 * 1024 or harness.SLOW > 1, "it took %d KiB" % grown
+
+
 def servers_own_commands(server):
     """A client agent may not raise the cluster's version, remove a server or restore a backup: CO_UNSUPPORTED, and nothing is in the log."""
     for command in (b"\x10\x01\x08\x63", b"\x09\x01\x09" + b"\x01" * 8, b"\x0a\x01", b"\x0b\x01"):
@@ -208,6 +223,7 @@ def junk(rng):
         lambda: write(b"before any hello"),
         lambda: known + b"".join(frame(kind, rng.randbytes(rng.randrange(40))) for kind in range(KINDS)),
         lambda: known + write(b""),
+        lambda: known + frame(WRITES, b"\x0a\x00" * rng.randrange(513, 9000)),  # many of nothing: small here, large there
         lambda: known + write(b"\xfe\x01of a newer version"),          # once committed it would stop every server
         lambda: known + write(rng.randbytes(30)),
         lambda: known + write(UNREADABLE),
@@ -304,6 +320,7 @@ def main():
             if dead:
                 raise AssertionError("%s ended with %s:\n%s" % (dead[0].name, dead[0].proc.returncode, dead[0].log()[-2000:]))
         announces_much(cluster.servers[0])
+        many_of_nothing(cluster.servers[1])
         for s in cluster.servers:
             servers_own_commands(s)
             backups_that_do_not_fit(s)
