@@ -235,6 +235,7 @@ size_t plain_answer(char *out, size_t room, const char *status, const char *line
 /* -- send.c ------------------------------------------------------------------------------------------------------------- */
 
 /* Of this thread: true when it has sent, or failed with errno and -1, in place of send() and sendmsg(). */
+extern __thread uint64_t *received_here;      /* counts what this thread received; NULL: nothing counts */
 extern __thread bool (*send_instead_here)(int fd, const struct iovec *parts, size_t count, ssize_t *sent);
 ssize_t plain_send(int fd, const char *data, size_t size);    /* asks nobody; does not block, raises no signal; else as send() */
 
@@ -254,6 +255,7 @@ struct http_request {
     bool suspended, held;                 /* waits outside of its daemon's lists, or in place */
     bool busy;                            /* another thread will post it */
     bool confirming;                      /* confirm_read */
+    bool watched;                         /* who hangs up ends it (connection_watch) */
     _Atomic bool mailed;                  /* it is in the worker's mailbox because its waiter fired */
     bool confirmed;                       /* its read need not be confirmed any more */
     bool pretty, gzip, expects, raw, close;

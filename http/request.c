@@ -15,6 +15,7 @@
 
 #include "base/file_gone.h"
 #include "base/text.h"
+#include "base/wakes.h"
 #include "http/impl.h"
 
 #define SPARE_MOST 256
@@ -294,6 +295,7 @@ static void spool_open(struct http_request *request) {
 }
 
 static void spool_write(struct http_request *request, const char *data, size_t size) {
+    wakes_now(); /* the disk may let it wait */
     while (size > 0) {
         ssize_t done = write(request->spool - 1, data, size);
         if (done < 0 && errno == EINTR) continue;

@@ -22,7 +22,6 @@
 #define BUFFER_STEP    64    /* libmicrohttpd's buffer grows by twice as many bytes in a run, at least */
 #define LATE_MOST      64    /* writes handed over before the cluster's thread is woken */
 #define LATE_BYTES     16384 /* of a body that is not quickly read */
-#define HELD_REST_MS   5     /* of one where others wait in place: what it has to do may show in no progress */
 #define REST_MS        50    /* of a shard that is busy with nothing */
 #define SEND_MOST_MS   30000 /* to take an answer */
 #define SLOWEST        65536 /* bodies and answers get one more second for so many bytes */
@@ -79,7 +78,7 @@ void connection_wait(struct connection *connection) {
         hold(connection);
         return;
     }
-    if (connection->watched && connection->hung_up) { /* while it was held */
+    if (request->watched && connection->hung_up) { /* while it was held */
         request_hung_up(request);
         return;
     }
@@ -103,6 +102,7 @@ static void handle_late(struct http_request *request) {
 }
 
 static void run_late(struct worker *worker) {
+    if (list_empty(&worker->late)) return;
     wakes_hold();
     for (unsigned done = 0; !list_empty(&worker->late); done++) {
         if (done % LATE_MOST == LATE_MOST - 1) wakes_now();
@@ -357,17 +357,16 @@ static void shard_rested(struct worker *worker, struct timer *timer) {
 }
 
 /* Is there more to do at once? Those that wait in place look pending to libmicrohttpd for as long as they
- * wait; and so does what is stuck, beside which others may have something to do: a long header, of which a run
- * reads a part. */
+ * wait; and so does what is stuck, beside which others may have something to do: a long header,
+ * of which a run reads a part (that is progress, see library_faults.c). */
 static bool shard_again(struct shard *shard, uint64_t before) {
     struct worker *worker = shard->worker;
     bool pending = shard_pending(shard), done = worker->progress != before;
     shard->idle_runs = pending && !done ? shard->idle_runs + 1 : 0;
-    if (!pending) return false;
-    bool held = !done && shard->held;
-    if (!held && shard->idle_runs < idle_most(shard)) return true;
-    if (!held && shard->idle_runs == idle_most(shard)) shard_stuck(shard);
-    if (!shard->rest.place) timer_set(worker, &shard->rest, worker->now_ms + (held ? HELD_REST_MS : REST_MS), shard_rested);
+    if (!pending || (!done && shard->held)) return false;
+    if (shard->idle_runs < idle_most(shard)) return true;
+    if (shard->idle_runs == idle_most(shard)) shard_stuck(shard);
+    if (!shard->rest.place) timer_set(worker, &shard->rest, worker->now_ms + REST_MS, shard_rested);
     return false;
 }
 
@@ -413,6 +412,7 @@ void connection_event(struct worker *worker, struct connection *connection, uint
 }
 
 void connection_watch(struct connection *connection) {
+    connection->request->watched = true;
     if (!connection->watched) {
         /* Stays there: who waits once will wait again. An edge is enough, since it is remembered. */
         struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = &connection->source};

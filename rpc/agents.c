@@ -51,11 +51,6 @@ static void send_message(void *data, uint64_t number, uint8_t type, const Protob
     if (agent) agent_tell(agent, type, message);
 }
 
-static void flush(void *data, uint64_t number) {
-    (void)number;
-    flush_all(data);
-}
-
 void agents_tell(struct agents *agents, uint64_t number, uint8_t type, const ProtobufCMessage *message) {
     send_message(agents, number, type, message);
     flush_all(agents);
@@ -259,7 +254,7 @@ struct agents *agents_new(struct rpc *rpc) {
     list_init(&agents->all);
     list_init(&agents->unsent);
     list_init(&agents->servers_asking);
-    struct forwarding_edge edge = {.data = agents, .reach = reach, .send = send_message, .flush = flush, .wake = wake, .knows = knows,
+    struct forwarding_edge edge = {.data = agents, .reach = reach, .send = send_message, .wake = wake, .knows = knows,
                                    .command = command, .renew = renew, .onward = true};
     agents->forwarding = forwarding_new(&edge, 0);
     CHECK(uv_async_init(rpc->loop, &agents->wake, woken) == 0 && uv_timer_init(rpc->loop, &agents->timer) == 0);

@@ -58,6 +58,7 @@ static void writes_send(struct client *client) {
     while (client->waiting && client->current && link_backlog(client->current->wire) < WRITES_AHEAD) {
         client_asked(client);
         CHECK(forwarding_writes(client->forwarding, client->current->number, writes_take(client)));
+        link_flush(client->current->wire);
     }
 }
 
@@ -122,11 +123,6 @@ static bool reach(void *data, uint64_t conn) { return client_conn_of(data, conn)
 static void send_message(void *data, uint64_t number, uint8_t type, const ProtobufCMessage *message) {
     struct client_conn *conn = client_conn_of(data, number);
     if (conn) link_tell(conn->wire, type, message);
-}
-
-static void flush(void *data, uint64_t number) {
-    struct client_conn *conn = client_conn_of(data, number);
-    if (conn) link_flush(conn->wire);
 }
 
 /* The servers had no leader for it: surely in no log. */
@@ -257,7 +253,7 @@ struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *co
         log_info("client", "no server is named: those known last are tried");
     else if (!told)
         log_warn("client", "no server is known: this agent waits for `coord join ADDRESS` (-retry-join=ADDRESS names one; -server runs one)");
-    struct forwarding_edge edge = {.data = client, .reach = reach, .send = send_message, .flush = flush, .command = command};
+    struct forwarding_edge edge = {.data = client, .reach = reach, .send = send_message, .command = command};
     client->forwarding = forwarding_new(&edge, 0);
     CHECK(uv_async_init(loop, &client->wake, woken) == 0 && uv_timer_init(loop, &client->timer) == 0);
     client->wake.data = client->timer.data = client;

@@ -27,13 +27,7 @@ static void send_message(void *data, uint64_t peer, uint8_t type, const Protobuf
     if (link) link_tell(link, type, message);
 }
 
-/* What is for one peer is asked in a turn of the node, which ends with a flush. */
-static void flush(void *data, uint64_t peer) {
-    struct forward *forward = data;
-    if (!peer) peers_flush(forward->peers);
-}
-
-/* Answers go out with the node's messages. */
+/* Questions are asked in a turn of the node, and answers wait for one: it ends with a flush. */
 static void wake(void *data) {
     struct forward *forward = data;
     if (forward->node) node_wake(forward->node);
@@ -73,7 +67,7 @@ static void renew_here(void *data, struct rpc_renew *renew) {
 struct forward *forward_new(struct rpc *rpc, struct node *node, struct peers *peers) {
     struct forward *forward = mem_zalloc(sizeof *forward);
     forward->rpc = rpc, forward->node = node, forward->peers = peers;
-    struct forwarding_edge edge = {.data = forward, .reach = reach, .send = send_message, .flush = flush, .wake = wake, .knows = knows,
+    struct forwarding_edge edge = {.data = forward, .reach = reach, .send = send_message, .wake = wake, .knows = knows,
                                    .command = command, .read = ask_read, .read_answer = read_answer, .renew = renew_here};
     forward->core = forwarding_new(&edge, random_u64() >> 1);
     return forward;

@@ -11,7 +11,7 @@
 
 #define BUCKETS 1024
 #define FRAME_ITEMS_MAX 512
-#define SERVING_MOST 131072            /* answered or not; more: CO_BUSY */
+#define WRITING_MOST 131072            /* served, answered or not; more: CO_BUSY */
 #define FRAME_BYTES_MAX (8u << 20)     /* of commands in one frame; one that is larger goes alone */
 #define SPARES_MOST 512
 #define ONWARD_WAIT_MS 1000            /* for a leader: a client agent, told that there is none, may try another server */
@@ -46,7 +46,7 @@ struct forwarding {
     uint64_t number;
     struct sent *sent[BUCKETS];
     struct mailbox done;               /* served ones, from any thread */
-    unsigned serving;
+    unsigned serving, writing;         /* of all kinds; writes */
     uint64_t leader, leader_since_ms;  /* who leads, as forward_leader was told */
     bool swept;                        /* nothing is with any other */
     bool cut_off;
@@ -61,22 +61,40 @@ static void say(struct forwarding *f, uint64_t to, uint8_t type, const ProtobufC
     f->edge.send(f->edge.data, to, type, message);
 }
 
-/* Nothing but whole items of field 1, FRAME_ITEMS_MAX at most: an item takes two bytes there, and hundreds here. */
-static bool items_fit(struct slice payload) {
-    const uint8_t *at = (const uint8_t *)payload.data, *end = at + payload.size;
+/* -- how much a frame holds: two bytes there are hundreds here, so fields are counted before memory is taken ------------------ */
+static bool take_varint(const uint8_t **at, const uint8_t *end, uint64_t *value) {
+    *value = 0;
+    for (unsigned shift = 0; *at < end && shift < 64; shift += 7) {
+        uint8_t byte = *(*at)++;
+        *value |= (uint64_t)(byte & 0x7f) << shift;
+        if (!(byte & 0x80)) return true;
+    }
+    return false;
+}
+
+static bool fields_fit(const uint8_t *at, const uint8_t *end, size_t most, size_t most_within) {
     for (size_t count = 0; at < end; count++) {
-        size_t size = 0;
-        unsigned shift = 0;
-        if (count == FRAME_ITEMS_MAX || *at++ != (1 << 3 | 2)) return false;
-        for (bool more = true; more; shift += 7) {
-            if (at == end || shift > 28) return false;
-            size |= (size_t)(*at & 0x7f) << shift;
-            more = *at++ & 0x80;
+        uint64_t tag, size = 0;
+        if (count == most || !take_varint(&at, end, &tag)) return false;
+        switch (tag & 7) {
+            case 0: if (!take_varint(&at, end, &size)) return false; size = 0; break;
+            case 1: size = 8; break;
+            case 2: if (!take_varint(&at, end, &size)) return false; break;
+            case 5: size = 4; break;
+            default: return false;
         }
-        if (size > (size_t)(end - at)) return false;
+        if (size > (uint64_t)(end - at)) return false;
+        bool item = most_within && tag == (1 << 3 | 2);
+        if (item && !fields_fit(at, at + size, most_within, 0)) return false;
         at += size;
     }
     return true;
+}
+
+/* Items in field 1; a newer version may add some fields. */
+static bool items_fit(struct slice payload) {
+    const uint8_t *at = (const uint8_t *)payload.data;
+    return fields_fit(at, at + payload.size, FRAME_ITEMS_MAX + 32, 32);
 }
 
 /* -- asking ---------------------------------------------------------------------------------------------------------- */
@@ -131,7 +149,6 @@ bool forwarding_writes(struct forwarding *f, uint64_t leader, struct node_propos
         frame.writes = pointers;
         say(f, leader, PEER_WRITES, &frame.base);
     }
-    f->edge.flush(f->edge.data, leader);
     return true;
 }
 
@@ -180,7 +197,6 @@ bool forwarding_read(struct forwarding *f, uint64_t leader, uint64_t context, ui
     Pb__PeerRead read = PB__PEER_READ__INIT;
     read.context = context, read.term = term;
     say(f, leader, PEER_READ, &read.base);
-    f->edge.flush(f->edge.data, leader);
     f->read_context = context, f->read_leader = leader;
     return true;
 }
@@ -205,10 +221,6 @@ bool forwarding_renew(struct forwarding *f, uint64_t leader, struct rpc_renew *r
     return true;
 }
 
-void forwarding_flush(struct forwarding *f) {
-    if (!f->stopping) f->edge.flush(f->edge.data, 0);
-}
-
 static void take_renew_answer(struct forwarding *f, uint64_t from, struct slice payload) {
     Pb__PeerRenewAnswer *answer = pb__peer_renew_answer__unpack(NULL, payload.size, (const uint8_t *)payload.data);
     if (!answer) return;
@@ -229,7 +241,7 @@ static struct served *served_new(struct forwarding *f, uint64_t from, uint64_t n
     if (f->spare) f->spare = f->spare->next, f->spares--;
     memset(served, 0, sizeof *served);
     served->owner = f, served->from = from, served->number = number, served->type = type;
-    f->serving++;
+    f->serving++, f->writing += type == SERVED_WRITE;
     return served;
 }
 
@@ -265,7 +277,7 @@ static void take_writes(struct forwarding *f, uint64_t from, struct slice payloa
     for (size_t i = 0; writes && i < writes->n_writes; i++) {
         const Pb__PeerWrite *write = writes->writes[i];
         struct served *served = served_new(f, from, write->number, SERVED_WRITE);
-        if (f->serving > SERVING_MOST) served->outcome = CO_BUSY;
+        if (f->writing > WRITING_MOST) served->outcome = CO_BUSY;
         else if (write->command.len < 2) served->outcome = CO_INVALID;
         else if (!f->edge.knows(f->edge.data, slice_make((const char *)write->command.data, write->command.len)))
             served->outcome = CO_UNSUPPORTED;      /* of a newer server */
@@ -278,6 +290,7 @@ static void take_writes(struct forwarding *f, uint64_t from, struct slice payloa
         f->edge.command(f->edge.data, &served->u.proposal);
     }
     arena_reset(&f->frame);
+    if (f->writing > WRITING_MOST) forwarding_woken(f);
 }
 
 static void read_done(struct node_read *read, int error) {
@@ -345,7 +358,7 @@ static void fill_result(Pb__PeerResult *result, const struct served *served) {
 
 static void served_free(struct served *served) {
     struct forwarding *f = served->owner;
-    f->serving--;
+    f->serving--, f->writing -= served->type == SERVED_WRITE;
     free(served->text), free(served->message_type), free(served->message);
     if (served->type == SERVED_RENEW) buffer_free(&served->u.renew.all);
     if (f->spares == SPARES_MOST) { free(served); return; }

@@ -19,7 +19,6 @@ struct forwarding_edge {
     bool (*reach)(void *data, uint64_t peer);                            /* does a connection with it stand? */
     /* Queues a frame (enum peer_frame); nothing when the connection does not stand. */
     void (*send)(void *data, uint64_t peer, uint8_t type, const ProtobufCMessage *message);
-    void (*flush)(void *data, uint64_t peer);                            /* sends what is queued; 0: for all. For one it may be left to the caller */
     void (*wake)(void *data);                                            /* any thread: forwarding_woken is wanted */
     bool (*knows)(void *data, struct slice command);                     /* machine_knows */
     void (*command)(void *data, struct node_proposal *proposal);         /* node_propose_again */
@@ -40,13 +39,11 @@ struct forwarding *forwarding_new(const struct forwarding_edge *edge, uint64_t f
 void forwarding_stop(struct forwarding *forwarding);                     /* after the node: everything pending ends with CO_UNKNOWN_OUTCOME */
 void forwarding_free(struct forwarding *forwarding);                     /* the node has answered everything that was served */
 
-/* For node_callbacks: within a turn, the end of which flushes. */
+/* For node_callbacks. Frames are queued, for the caller to flush; so in all that follows. */
 bool forwarding_writes(struct forwarding *forwarding, uint64_t leader, struct node_proposal *list);
 bool forwarding_read(struct forwarding *forwarding, uint64_t leader, uint64_t context, uint64_t term);
-/* A renewal; `renew->done` is called with the leader's answer. False: cannot be reached now. It is queued: those of one turn go out with
- * forwarding_flush. */
+/* A renewal; `renew->done` is called with the leader's answer. False: cannot be reached now. */
 bool forwarding_renew(struct forwarding *forwarding, uint64_t leader, struct rpc_renew *renew);
-void forwarding_flush(struct forwarding *forwarding);
 
 /* False: a frame of another's. */
 bool forwarding_frame(struct forwarding *forwarding, uint64_t from, uint8_t type, struct slice payload, uint64_t now_ms);

@@ -129,8 +129,7 @@ def asks(server, query, header=b""):
 
 def others_are_served(third):
     """While reads wait for a leader, who asks for something else on the same worker is answered, also with a header that comes in parts."""
-    waiting = [asks(third, b"") for _ in range(5)]
-    until("they wait", lambda: third.request("GET", "/v1/kv/fixed?stale")[0] == 200)
+    waiting = [asks(third, b"") for _ in range(40)]      # on each of several workers
     worst = 0
     for size in (100, 3000, 6000, 8000):
         begun = time.monotonic()
@@ -138,7 +137,7 @@ def others_are_served(third):
             line = s.recv(100).split(b"\r\n")[0]
         worst = max(worst, time.monotonic() - begun)
         check(line == b"HTTP/1.1 200 OK", "a header of %d bytes: %r" % (size, line))
-    check(worst < 1 * harness.SLOW, "answered at once, not after %.1f s" % worst)
+    check(worst < 3 * harness.SLOW, "answered at once, not after %.1f s" % worst)
     for s in waiting:
         with s:
             check(s.recv(100).startswith(b"HTTP/1.1 500 "), "no leader")

@@ -255,15 +255,24 @@ def slow_and_half_open():
     until("their descriptors too", lambda: agent.fd_count() <= fds + 2, within=3)
 
 
+def half_closed_write_is_answered(path, body, waited):
+    with socket.create_connection((agent.ip, 8500)) as s:
+        s.settimeout(10 * SLOW)
+        if waited:
+            s.sendall(b"GET /v1/kv/none?index=1&wait=1ms HTTP/1.1\r\nHost: x\r\n\r\n")
+            while not s.recv(4096).endswith(b"\r\n\r\n"):
+                pass
+        s.sendall(b"PUT %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (path.encode(), len(body), body))
+        s.shutdown(socket.SHUT_WR)
+        answer = s.recv(200)
+    check(answer.startswith(b"HTTP/1.1 200"), "%s (waited: %s): %r" % (path, waited, answer))
+
+
 def half_closed_writes_are_answered():
-    for path, body in (("/v1/kv/half", b"1"), ("/v1/agent/service/register", b'{"Name":"half"}'), ("/v1/agent/check/register", b'{"Name":"half","TTL":"10s"}'),
-                       ("/v1/agent/check/deregister/half", b""), ("/v1/agent/service/deregister/half", b"")):
-        with socket.create_connection((agent.ip, 8500)) as s:
-            s.settimeout(10 * SLOW)
-            s.sendall(b"PUT %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (path.encode(), len(body), body))
-            s.shutdown(socket.SHUT_WR)
-            answer = s.recv(200)
-        check(answer.startswith(b"HTTP/1.1 200"), "%s: %r" % (path, answer))
+    for waited in (False, True):                     # also on a connection that waited for a change before
+        for path, body in (("/v1/kv/half", b"1"), ("/v1/agent/service/register", b'{"Name":"half"}'), ("/v1/agent/check/register", b'{"Name":"half","TTL":"10s"}'),
+                           ("/v1/agent/check/deregister/half", b""), ("/v1/agent/service/deregister/half", b"")):
+            half_closed_write_is_answered(path, body, waited)
 
 
 def dns_packets():

@@ -195,8 +195,6 @@ static void send_frame(void *data, uint64_t peer, uint8_t type, const ProtobufCM
     free(bytes);
 }
 
-static void flush(void *data, uint64_t peer) { (void)data, (void)peer; }
-
 static void wake(void *data) { edge_poke(data); }
 
 static bool knows(void *data, struct slice command) {
@@ -358,7 +356,6 @@ void edge_open(struct server *server) {
     struct forwarding_edge forwarding = {.data = server,
                                          .reach = reach,
                                          .send = send_frame,
-                                         .flush = flush,
                                          .wake = wake,
                                          .knows = knows,
                                          .command = take_command,
