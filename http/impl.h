@@ -94,7 +94,7 @@ struct worker {
     struct list later;                    /* they have more to do, after the answers that are due to many */
     struct list late;                     /* requests to handle once the shards have run */
     uint64_t run_serial;                  /* counts MHD_run calls */
-    uint64_t progress;                    /* counts what libmicrohttpd called us for, and its sends */
+    uint64_t progress;                    /* counts what libmicrohttpd called us for, and what it sent and received */
     struct connection **by_fd;            /* library_faults.c: of all connections */
     size_t by_fd_size;
     unsigned told;                        /* connections whose fault was told and that are not closed yet */
@@ -235,7 +235,7 @@ size_t plain_answer(char *out, size_t room, const char *status, const char *line
 /* -- send.c ------------------------------------------------------------------------------------------------------------- */
 
 /* Of this thread: true when it has sent, or failed with errno and -1, in place of send() and sendmsg(). */
-extern __thread uint64_t *received_here;      /* counts what this thread received; NULL: nothing counts */
+extern __thread uint64_t *moved_here;         /* counts calls that received, or sent a file; NULL: nothing counts */
 extern __thread bool (*send_instead_here)(int fd, const struct iovec *parts, size_t count, ssize_t *sent);
 ssize_t plain_send(int fd, const char *data, size_t size);    /* asks nobody; does not block, raises no signal; else as send() */
 

@@ -166,5 +166,5 @@ static bool send_instead(int fd, const struct iovec *parts, size_t count, ssize_
 void library_faults_enter(struct worker *worker) {
     here = worker;
     send_instead_here = worker ? send_instead : NULL;
-    received_here = worker ? &worker->progress : NULL;
+    moved_here = worker ? &worker->progress : NULL;
 }

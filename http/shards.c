@@ -69,7 +69,7 @@ static void hold(struct connection *connection) {
     connection->request->held = true;
 }
 
-/* What waits for a write waits in place: libmicrohttpd asks again on every run of the shard, which is cheaper
+/* What waits for a write, or for its read to be confirmed, waits in place: libmicrohttpd asks again on every run of the shard, which is cheaper
  * than four calls of the kernel to take the connection out of its epoll and back. What may wait for long is
  * suspended. */
 void connection_wait(struct connection *connection) {
@@ -358,7 +358,7 @@ static void shard_rested(struct worker *worker, struct timer *timer) {
 
 /* Is there more to do at once? Those that wait in place look pending to libmicrohttpd for as long as they
  * wait; and so does what is stuck, beside which others may have something to do: a long header,
- * of which a run reads a part (that is progress, see library_faults.c). */
+ * of which a run reads a part, or a file, of which it sends one (that is progress, see library_faults.c). */
 static bool shard_again(struct shard *shard, uint64_t before) {
     struct worker *worker = shard->worker;
     bool pending = shard_pending(shard), done = worker->progress != before;
@@ -408,7 +408,8 @@ void connection_event(struct worker *worker, struct connection *connection, uint
     (void)worker;
     if (!(events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) || !connection->mhd) return;
     connection->hung_up = true;
-    if (connection->request && connection->request->suspended) request_hung_up(connection->request);
+    struct http_request *request = connection->request;
+    if (request && request->suspended && request->watched) request_hung_up(request);
 }
 
 void connection_watch(struct connection *connection) {

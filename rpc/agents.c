@@ -10,6 +10,7 @@
 #include "registry/version.h"
 #include "rpc/backup_far.h"
 #include "rpc/forwarding.h"
+#include "rpc/frame_fields.h"
 #include "rpc/rpc_internal.h"
 
 #define TICK_MS     1000
@@ -136,7 +137,7 @@ static void on_frame(void *data, struct link *wire, uint8_t type, struct slice p
     agent->heard_ms = clock_mono_ms();
     if (agents->stopping) return;
     in_frame = agents;
-    bool known = take_frame(agent, type, payload);
+    bool known = frame_fields_fit(payload, FRAME_FIELDS_MAX, 0) && take_frame(agent, type, payload);
     in_frame = NULL;
     if (!known) {
         log_warn("agents", "a frame that client agents do not send type=%u node=%s", type, agent->node);

@@ -7,6 +7,7 @@
 #include "registry/operate.h"
 #include "rpc/autopilot.h"
 #include "rpc/fetch_far.h"
+#include "rpc/frame_fields.h"
 #include "rpc/rpc_internal.h"
 
 #define CLUSTER_TICK_MS 100
@@ -55,6 +56,10 @@ static void on_frame(void *data, uint64_t from, uint8_t type, struct slice paylo
     struct rpc *rpc = data;
     if (rpc->stopping) return;
     server_peers_heard(rpc, from);
+    if (type != PEER_RAFT && !frame_fields_fit(payload, FRAME_FIELDS_MAX, 0)) {
+        log_warn("peer", "a frame that does not decode type=%u from=%016llx", type, (unsigned long long)from);
+        return;
+    }
     if (type == PEER_FOUND) { take_found(rpc, from, payload); return; }
     if (type >= PEER_CLUSTER && type <= PEER_CHANGE_ANSWER) { operator_far_frame(rpc, from, type, payload); return; }
     if (type == PEER_FOUND_ANSWER) { take_found_answer(rpc, from, payload); return; }

@@ -128,7 +128,8 @@ def asks(server, query, header=b""):
 
 
 def others_are_served(third):
-    """While reads wait for a leader, who asks for something else on the same worker is answered, also with a header that comes in parts."""
+    """While reads wait for a leader, who asks for something else on the same worker is answered, also with a header that comes in parts, and
+    with a file that goes in parts."""
     waiting = [asks(third, b"") for _ in range(40)]      # on each of several workers
     worst = 0
     for size in (100, 3000, 6000, 8000):
@@ -137,6 +138,10 @@ def others_are_served(third):
             line = s.recv(100).split(b"\r\n")[0]
         worst = max(worst, time.monotonic() - begun)
         check(line == b"HTTP/1.1 200 OK", "a header of %d bytes: %r" % (size, line))
+    begun = time.monotonic()
+    status, _, body = third.request("GET", "/v1/snapshot?stale", timeout=20 * harness.SLOW)
+    check(status == 200 and len(body) > 400000, "a backup meanwhile: %d, %d bytes" % (status, len(body)))
+    worst = max(worst, time.monotonic() - begun)
     check(worst < 3 * harness.SLOW, "answered at once, not after %.1f s" % worst)
     for s in waiting:
         with s:
@@ -168,7 +173,7 @@ def main():
         until("three voters", lambda: len(voters(cluster.servers[0])) == 3)
         third = next(s for s in cluster.servers if s is not cluster.leader())
         lost = [s for s in cluster.servers if s is not third]
-        check(third.put("/v1/kv/fixed", b"1"), "a write")
+        check(third.put("/v1/kv/fixed", b"1") and third.put("/v1/kv/large", os.urandom(450000)), "a write")
         until("its leader was heard", lambda: [status_of(third, "stale&max_stale=1s") for _ in range(4)] == [200] * 4)      # and is kept
         acknowledged = writes_until_killed(cluster, third, lost)
         status = third.request("PUT", "/v1/kv/alone", b"1", timeout=30)[0]
