@@ -63,7 +63,7 @@ static void take_proposals(struct node *node) {
 /* Also outside of a turn, in a timer's callback or when a handle was closed: then the next may be far. */
 static void due(struct node *node) {
     node->dirty = true;
-    if (in_turn != node) wakes_send(send_wake, node);
+    wake_loop(node);
 }
 
 void node_propose_again(struct node *node, struct node_proposal *proposal) {

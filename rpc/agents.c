@@ -137,7 +137,8 @@ static void on_frame(void *data, struct link *wire, uint8_t type, struct slice p
     agent->heard_ms = clock_mono_ms();
     if (agents->stopping) return;
     in_frame = agents;
-    bool known = frame_fields_fit(payload, FRAME_FIELDS_MAX, 0) && take_frame(agent, type, payload);
+    bool counted = type == PEER_WRITES;      /* where they are taken */
+    bool known = (counted || frame_fields_fit(payload, FRAME_FIELDS_MAX, 0)) && take_frame(agent, type, payload);
     in_frame = NULL;
     if (!known) {
         log_warn("agents", "a frame that client agents do not send type=%u node=%s", type, agent->node);

@@ -56,7 +56,8 @@ static void on_frame(void *data, uint64_t from, uint8_t type, struct slice paylo
     struct rpc *rpc = data;
     if (rpc->stopping) return;
     server_peers_heard(rpc, from);
-    if (type != PEER_RAFT && !frame_fields_fit(payload, FRAME_FIELDS_MAX, 0)) {
+    bool counted = type == PEER_RAFT || type == PEER_WRITES || type == PEER_RESULTS;      /* where they are taken */
+    if (!counted && !frame_fields_fit(payload, FRAME_FIELDS_MAX, 0)) {
         log_warn("peer", "a frame that does not decode type=%u from=%016llx", type, (unsigned long long)from);
         return;
     }
