@@ -255,7 +255,7 @@ def slow_and_half_open():
     until("their descriptors too", lambda: agent.fd_count() <= fds + 2, within=3)
 
 
-def half_closed_write_is_answered(path, body, waited):
+def half_closed_write_is_answered(path, body, waited, pause=0):
     with socket.create_connection((agent.ip, 8500)) as s:
         s.settimeout(10 * SLOW)
         if waited:
@@ -263,8 +263,7 @@ def half_closed_write_is_answered(path, body, waited):
             while not s.recv(4096).endswith(b"\r\n\r\n"):
                 pass
         s.sendall(b"PUT %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (path.encode(), len(body), body))
-        if waited:
-            time.sleep(0.005)                        # the end comes a turn later, while it is under way
+        time.sleep(pause)
         s.shutdown(socket.SHUT_WR)
         answer = s.recv(200)
     check(answer.startswith(b"HTTP/1.1 200"), "%s (waited: %s): %r" % (path, waited, answer))
@@ -275,6 +274,8 @@ def half_closed_writes_are_answered():
         for path, body in (("/v1/kv/half", b"1"), ("/v1/agent/service/register", b'{"Name":"half"}'), ("/v1/agent/check/register", b'{"Name":"half","TTL":"10s"}'),
                            ("/v1/agent/check/deregister/half", b""), ("/v1/agent/service/deregister/half", b"")):
             half_closed_write_is_answered(path, body, waited)
+    for i in range(200):                             # some come while it is under way
+        half_closed_write_is_answered("/v1/agent/service/register", b'{"Name":"half-%d"}' % i, True, i * 1e-5)
 
 
 def dns_packets():
