@@ -10,7 +10,7 @@
 #include "registry/version.h"
 #include "rpc/backup_far.h"
 #include "rpc/forwarding.h"
-#include "rpc/frame_fields.h"
+#include "rpc/frame_unpack.h"
 #include "rpc/rpc_internal.h"
 
 #define TICK_MS     1000
@@ -91,35 +91,41 @@ static void renew(void *data, struct rpc_renew *renew) {
 }
 
 /* -- coordinates --------------------------------------------------------------------------------------------------------- */
-static void answer_echo(struct agent *agent, struct slice payload) {
+static bool answer_echo(struct agent *agent, struct slice payload) {
     struct rpc *rpc = agent->agents->rpc;
-    Pb__PeerEcho *echo = pb__peer_echo__unpack(NULL, payload.size, (const uint8_t *)payload.data);
-    if (!echo) return;
+    Pb__PeerEcho *echo = frame_unpack(&pb__peer_echo__descriptor, payload, NULL);
+    if (!echo) return false;
     struct vivaldi_coordinate here = rpc_coordinate_here(rpc);
     Pb__Coordinate record = coordinate_record(rpc->node_name, "", &here);
     Pb__PeerEchoAnswer answer = PB__PEER_ECHO_ANSWER__INIT;
     answer.number = echo->number, answer.coordinate = &record;
     agent_tell(agent, PEER_ECHO_ANSWER, &answer.base);
-    pb__peer_echo__free_unpacked(echo, NULL);
+    frame_drop(echo);
+    return true;
 }
 
 /* -- connections ------------------------------------------------------------------------------------------------------- */
 /* False: it is none that client agents send. */
 static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) {
     struct agents *agents = agent->agents;
-    const uint8_t *bytes = (const uint8_t *)payload.data;
     if (type == PEER_FETCH) {
-        Pb__PeerFetch *ask = pb__peer_fetch__unpack(NULL, payload.size, bytes);
-        if (ask) agents_fetch(&agent->asker, ask), pb__peer_fetch__free_unpacked(ask, NULL);
+        Pb__PeerFetch *ask = frame_unpack(&pb__peer_fetch__descriptor, payload, NULL);
+        if (!ask) return false;
+        agents_fetch(&agent->asker, ask);
+        frame_drop(ask);
     } else if (type == PEER_FETCH_END) {
-        Pb__PeerFetchEnd *end = pb__peer_fetch_end__unpack(NULL, payload.size, bytes);
-        if (end) agents_fetch_end(&agent->asker, end->number), pb__peer_fetch_end__free_unpacked(end, NULL);
+        Pb__PeerFetchEnd *end = frame_unpack(&pb__peer_fetch_end__descriptor, payload, NULL);
+        if (!end) return false;
+        agents_fetch_end(&agent->asker, end->number);
+        frame_drop(end);
     } else if (type == PEER_ECHO) {
-        answer_echo(agent, payload);
+        return answer_echo(agent, payload);
     } else if (type == PEER_COORDINATE) {
-        Pb__Coordinate *record = pb__coordinate__unpack(NULL, payload.size, bytes);
-        if (record) (void)rpc_coordinate_put(agents->rpc, record), pb__coordinate__free_unpacked(record, NULL);
-    } else if (type == PEER_PING) {
+        Pb__Coordinate *record = frame_unpack(&pb__coordinate__descriptor, payload, NULL);
+        if (!record) return false;
+        (void)rpc_coordinate_put(agents->rpc, record);
+        frame_drop(record);
+    } else if (type == PEER_PING && payload.size == 0) {
         agent_tell_bare(agent, PEER_PING);
     } else if (type == PEER_WRITES || type == PEER_RENEW) {
         return forwarding_frame(agents->forwarding, agent->asker.number, type, payload, agent->heard_ms);
@@ -137,8 +143,7 @@ static void on_frame(void *data, struct link *wire, uint8_t type, struct slice p
     agent->heard_ms = clock_mono_ms();
     if (agents->stopping) return;
     in_frame = agents;
-    bool counted = type == PEER_WRITES;      /* where they are taken */
-    bool known = (counted || frame_fields_fit(payload, FRAME_FIELDS_MAX, 0)) && take_frame(agent, type, payload);
+    bool known = take_frame(agent, type, payload);
     in_frame = NULL;
     if (!known) {
         log_warn("agents", "a frame that client agents do not send type=%u node=%s", type, agent->node);

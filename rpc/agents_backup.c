@@ -11,6 +11,7 @@
 #include "base/file_in.h"
 #include "base/log.h"
 #include "rpc/archive.h"
+#include "rpc/frame_unpack.h"
 #include "rpc/rpc_internal.h"
 
 struct agent_backup {
@@ -216,10 +217,10 @@ static void take(struct rpc *rpc, uint64_t agent, const char *node, const Pb__Pe
 }
 
 bool agents_backup_frame(struct rpc *rpc, uint64_t agent, const char *node, uint8_t type, struct slice payload) {
-    Pb__PeerBackup *ask = type == PEER_BACKUP ? pb__peer_backup__unpack(NULL, payload.size, (const uint8_t *)payload.data) : NULL;
+    Pb__PeerBackup *ask = type == PEER_BACKUP ? frame_unpack(&pb__peer_backup__descriptor, payload, NULL) : NULL;
     if (!ask) return false;
     take(rpc, agent, node, ask);
-    pb__peer_backup__free_unpacked(ask, NULL);
+    frame_drop(ask);
     return true;
 }
 

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "rpc/agents_internal.h"
+#include "rpc/frame_unpack.h"
 #include "rpc/rpc_internal.h"
 
 #define PIECE_BYTES (128u << 10) /* of a large answer, in one frame */
@@ -167,7 +168,7 @@ void agents_fetch(struct asker *asker, const Pb__PeerFetch *ask) {
     if (asker->fetch_count >= AGENTS_FETCHES_MAX) { refuse_fetch(asker, ask->number, CO_BUSY); return; }
     /* It would be read in vain: the one that asks has much on its way already. */
     if (asker->server && !ask->index && asker->held_bytes > AGENTS_HELD_MAX / 8 * 7) { refuse_fetch(asker, ask->number, CO_AGAIN); return; }
-    ProtobufCMessage *request = protobuf_c_message_unpack(type->request, NULL, ask->request.len, ask->request.data);
+    ProtobufCMessage *request = frame_unpack(type->request, slice_make((const char *)ask->request.data, ask->request.len), NULL);
     if (!request) { refuse_fetch(asker, ask->number, CO_INVALID); return; }
     struct asked *asked = mem_zalloc(sizeof *asked);
     asked->agents = agents, asked->asker = asker, asked->number = ask->number;
@@ -182,7 +183,7 @@ void agents_fetch(struct asker *asker, const Pb__PeerFetch *ask) {
     asker->fetch_count++;
     metric_set(&fetching, (int64_t)++agents->asked_count);
     rpc_fetch(agents->rpc, &asked->fetch, request);
-    protobuf_c_message_free_unpacked(request, NULL);
+    frame_drop(request);
 }
 
 void agents_fetch_end(struct asker *asker, uint64_t number) {

@@ -2,6 +2,7 @@
  * before the agents' connections are stopped (rpc/server.c), so nothing of this outlives `agents`. */
 #include <stdlib.h>
 
+#include "rpc/frame_unpack.h"
 #include "rpc/operator_frames.h"
 #include "rpc/rpc_internal.h"
 
@@ -40,23 +41,22 @@ static struct agent_wish *wish_new(struct rpc *rpc, uint64_t agent, uint64_t num
 }
 
 bool agents_operator_frame(struct rpc *rpc, uint64_t agent, uint8_t type, struct slice payload) {
-    const uint8_t *bytes = (const uint8_t *)payload.data;
     if (type == PEER_CLUSTER) {
-        Pb__PeerCluster *asked = pb__peer_cluster__unpack(NULL, payload.size, bytes);
+        Pb__PeerCluster *asked = frame_unpack(&pb__peer_cluster__descriptor, payload, NULL);
         if (!asked) return false;
         struct agent_wish *wish = wish_new(rpc, agent, asked->number);
         wish->ask.of_leader = !asked->as_known;
         if (rpc->stopping) cluster_known(&wish->ask, CO_CLOSED, NULL);
         else rpc_ask_cluster(rpc, &wish->ask);
-        pb__peer_cluster__free_unpacked(asked, NULL);
+        frame_drop(asked);
         return true;
     }
-    Pb__PeerChange *wanted = type == PEER_CHANGE ? pb__peer_change__unpack(NULL, payload.size, bytes) : NULL;
+    Pb__PeerChange *wanted = type == PEER_CHANGE ? frame_unpack(&pb__peer_change__descriptor, payload, NULL) : NULL;
     if (!wanted) return false;
     struct agent_wish *wish = wish_new(rpc, agent, wanted->number);
     int rv = rpc->stopping ? CO_CLOSED : operator_change_unpack(wanted, &wish->change);
     if (rv != CO_OK) changed(&wish->change, rv);
     else rpc_change(rpc, &wish->change);
-    pb__peer_change__free_unpacked(wanted, NULL);
+    frame_drop(wanted);
     return true;
 }

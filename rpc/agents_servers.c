@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "rpc/agents_internal.h"
+#include "rpc/frame_unpack.h"
 #include "rpc/rpc_internal.h"
 
 #define SERVER_AHEAD ((uint64_t)256 * 1024) /* bytes: two milliseconds at 1 Gbit/s */
@@ -54,19 +55,21 @@ void asking_server_waits(struct agents *agents) {
     if (!uv_is_active((uv_handle_t *)&agents->room_timer)) uv_timer_start(&agents->room_timer, look, LOOK_MS, LOOK_MS);
 }
 
-void agents_server_frame(struct agents *agents, uint64_t id, uint8_t type, struct slice payload) {
-    const uint8_t *bytes = (const uint8_t *)payload.data;
+bool agents_server_frame(struct agents *agents, uint64_t id, uint8_t type, struct slice payload) {
     struct asking_server *server = asking_find(agents, id);
-    if (agents->stopping) return;
+    if (agents->stopping) return true;
     if (type == PEER_FETCH) {
-        Pb__PeerFetch *ask = pb__peer_fetch__unpack(NULL, payload.size, bytes);
-        if (!ask) return;
+        Pb__PeerFetch *ask = frame_unpack(&pb__peer_fetch__descriptor, payload, NULL);
+        if (!ask) return false;
         agents_fetch(server ? &server->asker : &asking_new(agents, id)->asker, ask);
-        pb__peer_fetch__free_unpacked(ask, NULL);
+        frame_drop(ask);
     } else if (server) {
-        Pb__PeerFetchEnd *end = pb__peer_fetch_end__unpack(NULL, payload.size, bytes);
-        if (end) agents_fetch_end(&server->asker, end->number), pb__peer_fetch_end__free_unpacked(end, NULL);
+        Pb__PeerFetchEnd *end = frame_unpack(&pb__peer_fetch_end__descriptor, payload, NULL);
+        if (!end) return false;
+        agents_fetch_end(&server->asker, end->number);
+        frame_drop(end);
     }
+    return true;
 }
 
 static void asking_free(struct asking_server *server) {

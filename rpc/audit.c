@@ -11,6 +11,7 @@
 #include "base/metrics.h"
 #include "base/random.h"
 #include "rpc/audit_internal.h"
+#include "rpc/frame_unpack.h"
 
 #define TICK_MS       200
 #define TELL_MS       2000  /* sums are told again */
@@ -298,12 +299,9 @@ static void tell_all(struct rpc *rpc, const struct audit_ring *ring, bool fenced
         peers_tell(rpc->others, peers[i].id, PEER_AUDIT, &message.base);
 }
 
-static void take_report(struct rpc *rpc, uint64_t from, struct slice payload) {
-    Pb__PeerAudit *message = pb__peer_audit__unpack(NULL, payload.size, (const uint8_t *)payload.data);
-    if (!message) {
-        log_warn("audit", "a report that does not decode from=%016" PRIx64, from);
-        return;
-    }
+static bool take_report(struct rpc *rpc, uint64_t from, struct slice payload) {
+    Pb__PeerAudit *message = frame_unpack(&pb__peer_audit__descriptor, payload, NULL);
+    if (!message) return false;
     struct audit_heard *heard = rpc->audit->heard, *place = heard;
     for (size_t i = 0; i < PEERS_MAX; i++) {
         if (heard[i].id == from) {
@@ -314,7 +312,8 @@ static void take_report(struct rpc *rpc, uint64_t from, struct slice payload) {
     }
     *place = (struct audit_heard){.id = from, .ms = clock_mono_ms(), .fenced = message->fenced};
     audit_ring_from(&place->ring, message->pairs, message->fenced ? 0 : message->n_pairs);
-    pb__peer_audit__free_unpacked(message, NULL);
+    frame_drop(message);
+    return true;
 }
 
 /* -- judging
@@ -475,20 +474,20 @@ static void on_wake(uv_async_t *async) {
     on_tick(&audit->timer);
 }
 
-void audit_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slice payload) {
-    if (type == PEER_AUDIT) {
-        take_report(rpc, from, payload);
-        return;
-    }
+bool audit_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slice payload) {
+    if (type == PEER_AUDIT) return take_report(rpc, from, payload);
     if (type == PEER_COPY_ASK) {
-        Pb__PeerCopyAsk *ask = pb__peer_copy_ask__unpack(NULL, payload.size, (const uint8_t *)payload.data);
-        if (ask) donor_ask(rpc, from, ask);
-        pb__peer_copy_ask__free_unpacked(ask, NULL);
-        return;
+        Pb__PeerCopyAsk *ask = frame_unpack(&pb__peer_copy_ask__descriptor, payload, NULL);
+        if (!ask) return false;
+        donor_ask(rpc, from, ask);
+        frame_drop(ask);
+        return true;
     }
-    Pb__PeerCopyPiece *piece = pb__peer_copy_piece__unpack(NULL, payload.size, (const uint8_t *)payload.data);
-    if (piece) rebuild_piece(rpc, from, piece);
-    pb__peer_copy_piece__free_unpacked(piece, NULL);
+    Pb__PeerCopyPiece *piece = frame_unpack(&pb__peer_copy_piece__descriptor, payload, NULL);
+    if (!piece) return false;
+    rebuild_piece(rpc, from, piece);
+    frame_drop(piece);
+    return true;
 }
 
 void audit_down(struct rpc *rpc, uint64_t peer) {

@@ -38,7 +38,7 @@ int audit_rebuild(void *data, bool own, uint64_t *applied, struct fault *fault);
 void audit_rebuilt(void *data, int error, const struct fault *fault);
 
 /* Loop thread. */
-void audit_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slice payload);
+bool audit_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slice payload);      /* false: it does not decode */
 void audit_down(struct rpc *rpc, uint64_t peer);
 
 #endif

@@ -50,7 +50,7 @@ void client_restore(struct client *client, struct rpc_restore *restore);
 void client_backup_up(struct client *client);                              /* begins what waits for a connection */
 void client_backup_down(struct client *client, uint64_t conn);
 bool client_backup_on(struct client *client, uint64_t conn);               /* is one under way over this connection? */
-void client_backup_answered(struct client *client, uint64_t conn, struct slice payload);      /* PEER_BACKUP_PIECE */
+bool client_backup_answered(struct client *client, uint64_t conn, struct slice payload);      /* PEER_BACKUP_PIECE. False: it does not decode */
 void client_backup_tick(struct client *client, uint64_t now_ms);
 void client_backup_stop(struct client *client);                            /* client_finish_stop waits until client->backups is empty */
 

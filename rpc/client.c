@@ -166,14 +166,13 @@ void client_down(struct client *client, struct client_conn *conn) {
 }
 
 void client_frame(struct client *client, struct client_conn *conn, uint8_t type, struct slice payload) {
-    if (type == PEER_FETCHED) client_fetch_answered(client, conn->number, payload);
-    else if (type == PEER_ECHO_ANSWER) client_coordinates_answered(client, conn->number, payload);
-    else if (type == PEER_CLUSTER_ANSWER || type == PEER_CHANGE_ANSWER) {
-        if (!client_operator_frame(client, conn->number, type, payload)) log_warn("client", "an operator's answer that does not decode type=%u", type);
-    } else if (type == PEER_BACKUP_PIECE) {
-        client_backup_answered(client, conn->number, payload);
-    } else if ((type != PEER_RESULTS && type != PEER_RENEW_ANSWER) || !forwarding_frame(client->forwarding, conn->number, type, payload, clock_mono_ms()))
-        log_warn("client", "a frame of unknown type type=%u", type);
+    bool known = false;
+    if (type == PEER_FETCHED) known = client_fetch_answered(client, conn->number, payload);
+    else if (type == PEER_ECHO_ANSWER) known = client_coordinates_answered(client, conn->number, payload);
+    else if (type == PEER_BACKUP_PIECE) known = client_backup_answered(client, conn->number, payload);
+    else if (type == PEER_CLUSTER_ANSWER || type == PEER_CHANGE_ANSWER) known = client_operator_frame(client, conn->number, type, payload);
+    else if (type == PEER_RESULTS || type == PEER_RENEW_ANSWER) known = forwarding_frame(client->forwarding, conn->number, type, payload, clock_mono_ms());
+    if (!known) log_warn("client", "a frame of unknown type, or one that does not decode type=%u", type);
 }
 
 static void tick(uv_timer_t *timer) {

@@ -16,6 +16,7 @@
 #include "base/tar.h"
 #include "rpc/archive.h"
 #include "rpc/client_internal.h"
+#include "rpc/frame_unpack.h"
 
 #define ARCHIVE_MOST (2 * TAR_SIZE_MAX)      /* bytes; of what a server may send */
 
@@ -175,12 +176,11 @@ static void take_restore(struct client_backup *backup, const Pb__PeerBackupPiece
     }
 }
 
-void client_backup_answered(struct client *client, uint64_t conn, struct slice payload) {
-    Pb__PeerBackupPiece *piece = pb__peer_backup_piece__unpack(NULL, payload.size, (const uint8_t *)payload.data);
+bool client_backup_answered(struct client *client, uint64_t conn, struct slice payload) {
+    Pb__PeerBackupPiece *piece = frame_unpack(&pb__peer_backup_piece__descriptor, payload, NULL);
     if (!piece) {
-        log_warn("client", "a piece of a backup that does not decode");
         client_backup_down(client, conn);
-        return;
+        return false;
     }
     LIST_FOREACH_SAFE(item, next, &client->backups) {
         struct client_backup *backup = backup_at(item);
@@ -190,7 +190,8 @@ void client_backup_answered(struct client *client, uint64_t conn, struct slice p
         else take_restore(backup, piece);
         break;
     }
-    pb__peer_backup_piece__free_unpacked(piece, NULL);
+    frame_drop(piece);
+    return true;
 }
 
 /* -- events -------------------------------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include "lb/coordinate_agent.h"
 #include "rpc/client_internal.h"
 #include "rpc/coordinates.h"
+#include "rpc/frame_unpack.h"
 
 #define ECHO_FIRST_MS 1000 /* while there are few samples */
 #define ECHO_MS       10000
@@ -43,11 +44,11 @@ void client_coordinates_tick(struct client *client, uint64_t now_ms) {
     tell(client, PEER_ECHO, &echo.base);
 }
 
-void client_coordinates_answered(struct client *client, uint64_t conn, struct slice payload) {
+bool client_coordinates_answered(struct client *client, uint64_t conn, struct slice payload) {
     struct client_coordinates *c = client->coordinates;
     uint64_t now_ns = clock_mono_ns();
-    Pb__PeerEchoAnswer *answer = pb__peer_echo_answer__unpack(NULL, payload.size, (const uint8_t *)payload.data);
-    if (!answer) return;
+    Pb__PeerEchoAnswer *answer = frame_unpack(&pb__peer_echo_answer__descriptor, payload, NULL);
+    if (!answer) return false;
     if (c && conn == c->conn && answer->number == c->number && answer->coordinate && coordinate_check(answer->coordinate) == CO_OK) {
         struct vivaldi_coordinate there = coordinate_read(answer->coordinate);
         c->conn = 0;
@@ -56,7 +57,8 @@ void client_coordinates_answered(struct client *client, uint64_t conn, struct sl
         c->here = *coordinate_here(c->agent);
         uv_mutex_unlock(&client->lock);
     }
-    pb__peer_echo_answer__free_unpacked(answer, NULL);
+    frame_drop(answer);
+    return true;
 }
 
 struct vivaldi_coordinate client_coordinate_here(struct client *client) {

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "rpc/client_internal.h"
+#include "rpc/frame_unpack.h"
 
 #define ANSWER_MOST     (512u << 20)
 
@@ -136,9 +137,9 @@ static void take_piece(struct client *client, struct client_fetch *impl, const P
     end(client, impl, CO_OK, &fetched);
 }
 
-void client_fetch_answered(struct client *client, uint64_t conn, struct slice payload) {
-    Pb__PeerFetched *answer = pb__peer_fetched__unpack(NULL, payload.size, (const uint8_t *)payload.data);
-    if (!answer) return;
+bool client_fetch_answered(struct client *client, uint64_t conn, struct slice payload) {
+    Pb__PeerFetched *answer = frame_unpack(&pb__peer_fetched__descriptor, payload, NULL);
+    if (!answer) return false;
     struct client_fetch *impl = *find(client, answer->number);
     if (!impl || impl->conn != conn) { /* ended meanwhile, or asked again elsewhere */
     } else if (answer->outcome == CO_OK) {
@@ -148,7 +149,8 @@ void client_fetch_answered(struct client *client, uint64_t conn, struct slice pa
     } else {
         end(client, impl, (int)answer->outcome, NULL);
     }
-    pb__peer_fetched__free_unpacked(answer, NULL);
+    frame_drop(answer);
+    return true;
 }
 
 /* -- from other threads -------------------------------------------------------------------------------------------------------- */

@@ -139,7 +139,7 @@ void client_frame(struct client *client, struct client_conn *conn, uint8_t type,
 /* -- client_fetch.c ----------------------------------------------------------------------------------------------------- */
 void client_fetch_begin(struct client *client, struct rpc_fetch *fetch, const ProtobufCMessage *request);      /* any thread */
 void client_fetch_cancel(struct client *client, struct rpc_fetch *fetch);                                      /* any thread */
-void client_fetch_answered(struct client *client, uint64_t conn, struct slice payload);      /* conn: where it comes from */
+bool client_fetch_answered(struct client *client, uint64_t conn, struct slice payload);      /* conn: where it comes from. False: it does not decode */
 void client_fetch_up(struct client *client);                               /* sends what waits */
 void client_fetch_move(struct client *client, uint64_t conn, bool tell);   /* what is there is asked again elsewhere; tell: that it is not wanted */
 void client_fetch_anew(struct client *client);                             /* without a connection: indexes of before mean nothing any more */
@@ -184,7 +184,7 @@ void mirror_free(struct mirror *mirror);                                   /* af
 struct client_coordinates *client_coordinates_new(const char *node, uint64_t interval_ms);
 void client_coordinates_free(struct client_coordinates *coordinates);                      /* NULL allowed */
 void client_coordinates_tick(struct client *client, uint64_t now_ms);
-void client_coordinates_answered(struct client *client, uint64_t conn, struct slice payload);
+bool client_coordinates_answered(struct client *client, uint64_t conn, struct slice payload);      /* false: it does not decode */
 struct vivaldi_coordinate client_coordinate_here(struct client *client);                   /* any thread */
 int client_coordinate_put(struct client *client, const Pb__Coordinate *record);            /* any thread; as rpc_coordinate_put */
 

@@ -11,6 +11,7 @@
 #include "rpc/address.h"
 #include "rpc/backup_far.h"
 #include "rpc/client_internal.h"
+#include "rpc/frame_unpack.h"
 
 #define HELLO_MOST_MS     800
 #define STALLED_MS        300   /* this process stood still longer: nobody else is to blame */
@@ -82,7 +83,7 @@ static void note_leader(struct client_conn *conn, bool leads, bool cut_off) {
 
 static void take_servers(struct client_conn *conn, struct slice payload) {
     struct client *client = conn->client;
-    Pb__PeerServers *servers = pb__peer_servers__unpack(NULL, payload.size, (const uint8_t *)payload.data);
+    Pb__PeerServers *servers = frame_unpack(&pb__peer_servers__descriptor, payload, NULL);
     if (!servers) { log_warn("client", "a list of servers that does not decode"); return; }
     bool leads = names_leader(servers);
     note_leader(conn, leads, servers->cut_off);
@@ -92,12 +93,12 @@ static void take_servers(struct client_conn *conn, struct slice payload) {
         else if (!soon) link_close(conn->wire);
     }
     if (conn == client->current) client_servers_learn(client, servers);
-    pb__peer_servers__free_unpacked(servers, NULL);
+    frame_drop(servers);
 }
 
 static void take_hello(struct client_conn *conn, struct slice payload) {
     struct client *client = conn->client;
-    Pb__PeerHello *hello = payload.size < 64 * 1024 ? pb__peer_hello__unpack(NULL, payload.size, (const uint8_t *)payload.data) : NULL;
+    Pb__PeerHello *hello = payload.size < 64 * 1024 ? frame_unpack(&pb__peer_hello__descriptor, payload, NULL) : NULL;
     if (!hello) { link_close(conn->wire); return; }
     struct hello_self self = {.cluster = client->cluster, .cluster_id = client->cluster_id, .version_most = UINT32_MAX};
     struct hello_terms terms;
@@ -119,7 +120,7 @@ static void take_hello(struct client_conn *conn, struct slice payload) {
         log_info("client", "connected server=%s address=%s", hello->node, hello->address);
         if (!client->current) become_current(conn);
     }
-    pb__peer_hello__free_unpacked(hello, NULL);
+    frame_drop(hello);
 }
 
 static void refused_by(struct client_conn *conn, struct slice why) {

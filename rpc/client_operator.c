@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "rpc/client_internal.h"
+#include "rpc/frame_unpack.h"
 #include "rpc/operator_frames.h"
 
 #define ANSWER_MS 30000 /* longer than a server takes at most */
@@ -87,18 +88,17 @@ static void take_change(struct client *client, uint64_t conn, const Pb__PeerChan
 }
 
 bool client_operator_frame(struct client *client, uint64_t conn, uint8_t type, struct slice payload) {
-    const uint8_t *bytes = (const uint8_t *)payload.data;
     if (type == PEER_CLUSTER_ANSWER) {
-        Pb__PeerClusterAnswer *answer = pb__peer_cluster_answer__unpack(NULL, payload.size, bytes);
+        Pb__PeerClusterAnswer *answer = frame_unpack(&pb__peer_cluster_answer__descriptor, payload, NULL);
         if (!answer) return false;
         take_cluster(client, conn, answer);
-        pb__peer_cluster_answer__free_unpacked(answer, NULL);
+        frame_drop(answer);
         return true;
     }
-    Pb__PeerChangeAnswer *answer = type == PEER_CHANGE_ANSWER ? pb__peer_change_answer__unpack(NULL, payload.size, bytes) : NULL;
+    Pb__PeerChangeAnswer *answer = type == PEER_CHANGE_ANSWER ? frame_unpack(&pb__peer_change_answer__descriptor, payload, NULL) : NULL;
     if (!answer) return false;
     take_change(client, conn, answer);
-    pb__peer_change_answer__free_unpacked(answer, NULL);
+    frame_drop(answer);
     return true;
 }
 

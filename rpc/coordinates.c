@@ -8,6 +8,7 @@
 #include "lb/coordinate_agent.h"
 #include "registry/tables.h"
 #include "rpc/client_internal.h"
+#include "rpc/frame_unpack.h"
 
 #define ECHO_MOST_MS  1000      /* between two echoes */
 #define ECHO_LEAST_MS 50
@@ -154,15 +155,16 @@ static void ask(struct coordinates *coordinates, uint64_t now_ns) {
     if (peer && !peers_tell(coordinates->rpc->others, peer, PEER_ECHO, &echo.base)) coordinates->echo.peer = 0;
 }
 
-static void answer(struct rpc *rpc, uint64_t from, struct slice payload) {
-    Pb__PeerEcho *echo = pb__peer_echo__unpack(NULL, payload.size, (const uint8_t *)payload.data);
-    if (!echo) return;
+static bool answer(struct rpc *rpc, uint64_t from, struct slice payload) {
+    Pb__PeerEcho *echo = frame_unpack(&pb__peer_echo__descriptor, payload, NULL);
+    if (!echo) return false;
     struct vivaldi_coordinate here = *coordinate_here(rpc->coordinates->agent);
     Pb__Coordinate record = coordinate_record(rpc->node_name, "", &here);
     Pb__PeerEchoAnswer answer = PB__PEER_ECHO_ANSWER__INIT;
     answer.number = echo->number, answer.coordinate = &record;
     peers_tell(rpc->others, from, PEER_ECHO_ANSWER, &answer.base);
-    pb__peer_echo__free_unpacked(echo, NULL);
+    frame_drop(echo);
+    return true;
 }
 
 static void observe(struct coordinates *coordinates, uint64_t from, const Pb__Coordinate *said, uint64_t now_ns) {
@@ -178,21 +180,21 @@ static void observe(struct coordinates *coordinates, uint64_t from, const Pb__Co
     uv_mutex_unlock(&coordinates->lock);
 }
 
-static void answered(struct coordinates *coordinates, uint64_t from, struct slice payload, uint64_t now_ns) {
-    Pb__PeerEchoAnswer *answer = pb__peer_echo_answer__unpack(NULL, payload.size, (const uint8_t *)payload.data);
-    if (!answer) return;
+static bool answered(struct coordinates *coordinates, uint64_t from, struct slice payload, uint64_t now_ns) {
+    Pb__PeerEchoAnswer *answer = frame_unpack(&pb__peer_echo_answer__descriptor, payload, NULL);
+    if (!answer) return false;
     if (from == coordinates->echo.peer && answer->number == coordinates->echo.number) {
         coordinates->echo.peer = 0;
         observe(coordinates, from, answer->coordinate, now_ns);
     }
-    pb__peer_echo_answer__free_unpacked(answer, NULL);
+    frame_drop(answer);
+    return true;
 }
 
-void coordinates_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slice payload) {
+bool coordinates_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slice payload) {
     uint64_t now_ns = clock_mono_ns();
-    if (rpc->coordinates->config.disabled || !raft_members_find(node_members(rpc->node), from)) return;
-    if (type == PEER_ECHO) answer(rpc, from, payload);
-    else answered(rpc->coordinates, from, payload, now_ns);
+    if (rpc->coordinates->config.disabled || !raft_members_find(node_members(rpc->node), from)) return true;
+    return type == PEER_ECHO ? answer(rpc, from, payload) : answered(rpc->coordinates, from, payload, now_ns);
 }
 
 /* What comes back may come by another path. */

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "rpc/fetch_internal.h"
+#include "rpc/frame_unpack.h"
 #include "rpc/peers.h"
 
 #define BUCKETS  1024
@@ -308,15 +309,13 @@ static void take_answer(struct fetch_far *far, const Pb__PeerFetched *answer) {
     }
 }
 
-void fetch_far_answered(struct fetches *fetches, uint64_t from, struct slice payload) {
-    Pb__PeerFetched *answer = pb__peer_fetched__unpack(NULL, payload.size, (const uint8_t *)payload.data);
-    if (!answer) {
-        log_warn("peer", "an answer to a read that does not decode from=%016llx", (unsigned long long)from);
-        return;
-    }
+bool fetch_far_answered(struct fetches *fetches, uint64_t from, struct slice payload) {
+    Pb__PeerFetched *answer = frame_unpack(&pb__peer_fetched__descriptor, payload, NULL);
+    if (!answer) return false;
     struct fetch_far *far = *find(fetches->fars, answer->number);
     if (far && far->leader == from) take_answer(far, answer); /* else it ended meanwhile, or was asked again */
-    pb__peer_fetched__free_unpacked(answer, NULL);
+    frame_drop(answer);
+    return true;
 }
 
 /* -- life ------------------------------------------------------------------------------------------------------------ */

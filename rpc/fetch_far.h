@@ -29,7 +29,7 @@ struct fetch_far_edge {
 void fetch_far_over(struct fetches *fetches, const struct fetch_far_edge *edge);
 void fetch_far_turn(struct fetches *fetches);
 void fetch_far_tick(struct fetches *fetches);                                                      /* a few times a second */
-void fetch_far_answered(struct fetches *fetches, uint64_t from, struct slice payload);             /* PEER_FETCHED */
+bool fetch_far_answered(struct fetches *fetches, uint64_t from, struct slice payload);             /* PEER_FETCHED. False: it does not decode */
 void fetch_far_down(struct fetches *fetches, uint64_t server);
 
 #endif

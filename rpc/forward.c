@@ -102,9 +102,8 @@ void forward_flush(struct forward *forward) {
     peers_flush(forward->peers);
 }
 
-void forward_frame(struct forward *forward, uint64_t from, uint8_t type, struct slice payload) {
-    if (!forwarding_frame(forward->core, from, type, payload, clock_mono_ms()))
-        log_warn("peer", "a frame of unknown type type=%u from=%016llx", type, (unsigned long long)from);
+bool forward_frame(struct forward *forward, uint64_t from, uint8_t type, struct slice payload) {
+    return forwarding_frame(forward->core, from, type, payload, clock_mono_ms());
 }
 
 void forward_down(struct forward *forward, uint64_t peer) { forwarding_down(forward->core, peer); }

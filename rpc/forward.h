@@ -20,7 +20,7 @@ bool forward_renew(struct forward *forward, uint64_t leader, struct rpc_renew *r
 void forward_flush(struct forward *forward);           /* outside of a turn of the node: answers, and renewals gathered for one frame, go out */
 void forward_answers(struct forward *forward);         /* to others, of what was done for them: with the flush that ends each turn of the node */
 
-void forward_frame(struct forward *forward, uint64_t from, uint8_t type, struct slice payload);
+bool forward_frame(struct forward *forward, uint64_t from, uint8_t type, struct slice payload);      /* false: another frame, or one that does not decode */
 void forward_down(struct forward *forward, uint64_t peer);
 void forward_leader(struct forward *forward, uint64_t leader, bool cut_off);      /* a few times a second */
 

@@ -7,7 +7,7 @@
 #include "kv/event.pb-c.h"
 #include "kv/kv.pb-c.h"
 #include "registry/lease.pb-c.h"
-#include "rpc/frame_fields.h"
+#include "rpc/frame_unpack.h"
 #include "rpc/peers.h"
 
 #define BUCKETS 1024
@@ -61,9 +61,6 @@ struct forwarding {
 static void say(struct forwarding *f, uint64_t to, uint8_t type, const ProtobufCMessage *message) {
     f->edge.send(f->edge.data, to, type, message);
 }
-
-/* A newer version may add some fields. */
-static bool items_fit(struct slice payload) { return frame_fields_fit(payload, FRAME_ITEMS_MAX + 32, 32); }
 
 /* -- asking ---------------------------------------------------------------------------------------------------------- */
 static struct sent *sent_new(struct forwarding *f, uint64_t leader) {
@@ -131,23 +128,20 @@ static const ProtobufCMessageDescriptor *message_type(const char *name) {
 
 static void write_answered(struct node_proposal *proposal, const Pb__PeerResult *answer) {
     struct arena arena = {0};
-    ProtobufCAllocator allocator = ARENA_PROTOBUF(&arena);
     struct machine_result result = {.error = (int)answer->refused, .index = answer->index, .yes = answer->yes,
                                     .text = answer->text[0] ? answer->text : NULL};
     int error = CO_OK;
     if (answer->message_type[0]) {
         const ProtobufCMessageDescriptor *type = message_type(answer->message_type);
-        if (type) result.message = protobuf_c_message_unpack(type, &allocator, answer->message.len, answer->message.data);
+        if (type) result.message = frame_unpack(type, slice_make((const char *)answer->message.data, answer->message.len), &arena);
         if (!result.message) error = CO_UNKNOWN_OUTCOME;      /* of a newer version: done, but what came of it cannot be said */
     }
     proposal_answer(proposal, error, error == CO_OK ? &result : NULL);
     arena_free(&arena);
 }
 
-static void take_results(struct forwarding *f, uint64_t from, struct slice payload) {
-    ProtobufCAllocator allocator = ARENA_PROTOBUF(&f->frame);
-    Pb__PeerResults *results = items_fit(payload) ? pb__peer_results__unpack(&allocator, payload.size, (const uint8_t *)payload.data) : NULL;
-    if (!results) log_warn("peer", "results that do not decode from=%016llx", (unsigned long long)from);
+static bool take_results(struct forwarding *f, uint64_t from, struct slice payload) {
+    Pb__PeerResults *results = frame_unpack(&pb__peer_results__descriptor, payload, &f->frame);
     for (size_t i = 0; results && i < results->n_results; i++) {
         const Pb__PeerResult *answer = results->results[i];
         struct sent *sent = sent_take(f, answer->number, from);
@@ -158,6 +152,7 @@ static void take_results(struct forwarding *f, uint64_t from, struct slice paylo
         free(sent);
     }
     arena_reset(&f->frame);
+    return results != NULL;
 }
 
 bool forwarding_read(struct forwarding *f, uint64_t leader, uint64_t context, uint64_t term) {
@@ -169,14 +164,15 @@ bool forwarding_read(struct forwarding *f, uint64_t leader, uint64_t context, ui
     return true;
 }
 
-static void take_read_answer(struct forwarding *f, uint64_t from, struct slice payload) {
-    Pb__PeerReadAnswer *answer = pb__peer_read_answer__unpack(NULL, payload.size, (const uint8_t *)payload.data);
-    if (!answer) return;
+static bool take_read_answer(struct forwarding *f, uint64_t from, struct slice payload) {
+    Pb__PeerReadAnswer *answer = frame_unpack(&pb__peer_read_answer__descriptor, payload, NULL);
+    if (!answer) return false;
     if (from == f->read_leader && answer->context == f->read_context) {
         f->read_leader = 0;
         f->edge.read_answer(f->edge.data, answer->context, answer->index, answer->outcome == CO_OK ? CO_OK : CO_NOTLEADER);
     }
-    pb__peer_read_answer__free_unpacked(answer, NULL);
+    frame_drop(answer);
+    return true;
 }
 
 bool forwarding_renew(struct forwarding *f, uint64_t leader, struct rpc_renew *renew) {
@@ -189,9 +185,9 @@ bool forwarding_renew(struct forwarding *f, uint64_t leader, struct rpc_renew *r
     return true;
 }
 
-static void take_renew_answer(struct forwarding *f, uint64_t from, struct slice payload) {
-    Pb__PeerRenewAnswer *answer = pb__peer_renew_answer__unpack(NULL, payload.size, (const uint8_t *)payload.data);
-    if (!answer) return;
+static bool take_renew_answer(struct forwarding *f, uint64_t from, struct slice payload) {
+    Pb__PeerRenewAnswer *answer = frame_unpack(&pb__peer_renew_answer__descriptor, payload, NULL);
+    if (!answer) return false;
     struct sent *sent = sent_take(f, answer->number, from);
     if (sent && sent->renew) {
         sent->renew->ttl_ns = answer->ttl_ns, sent->renew->left_ms = answer->left_ms;
@@ -200,7 +196,8 @@ static void take_renew_answer(struct forwarding *f, uint64_t from, struct slice 
         sent->renew->done(sent->renew, (int)answer->outcome);
     }
     free(sent);
-    pb__peer_renew_answer__free_unpacked(answer, NULL);
+    frame_drop(answer);
+    return true;
 }
 
 /* -- serving ---------------------------------------------------------------------------------------------------------- */
@@ -237,11 +234,9 @@ static void write_done(struct node_proposal *proposal, int error, const void *da
     served_done(served);
 }
 
-static void take_writes(struct forwarding *f, uint64_t from, struct slice payload, uint64_t now_ms) {
+static bool take_writes(struct forwarding *f, uint64_t from, struct slice payload, uint64_t now_ms) {
     uint64_t deadline_ms = !f->edge.onward ? UINT64_MAX : f->cut_off ? now_ms : now_ms + ONWARD_WAIT_MS;
-    ProtobufCAllocator allocator = ARENA_PROTOBUF(&f->frame);
-    Pb__PeerWrites *writes = items_fit(payload) ? pb__peer_writes__unpack(&allocator, payload.size, (const uint8_t *)payload.data) : NULL;
-    if (!writes) log_warn("peer", "commands that do not decode from=%016llx", (unsigned long long)from);
+    Pb__PeerWrites *writes = frame_unpack(&pb__peer_writes__descriptor, payload, &f->frame);
     for (size_t i = 0; writes && i < writes->n_writes; i++) {
         const Pb__PeerWrite *write = writes->writes[i];
         struct served *served = served_new(f, from, write->number, SERVED_WRITE);
@@ -259,6 +254,7 @@ static void take_writes(struct forwarding *f, uint64_t from, struct slice payloa
     }
     arena_reset(&f->frame);
     if (f->writing > WRITING_MOST) forwarding_woken(f);
+    return writes != NULL;
 }
 
 static void read_done(struct node_read *read, int error) {
@@ -267,14 +263,15 @@ static void read_done(struct node_read *read, int error) {
     served_done(served);
 }
 
-static void take_read(struct forwarding *f, uint64_t from, struct slice payload, uint64_t now_ms) {
-    Pb__PeerRead *ask = pb__peer_read__unpack(NULL, payload.size, (const uint8_t *)payload.data);
-    if (!ask) return;
+static bool take_read(struct forwarding *f, uint64_t from, struct slice payload, uint64_t now_ms) {
+    Pb__PeerRead *ask = frame_unpack(&pb__peer_read__descriptor, payload, NULL);
+    if (!ask) return false;
     struct served *served = served_new(f, from, ask->context, SERVED_READ);
     served->u.read = (struct node_read){.done = read_done, .deadline_ms = now_ms + 2000, .here_only = true,
                                          .from = from, .from_term = f->edge.onward ? 0 : ask->term};
     f->edge.read(f->edge.data, &served->u.read);
-    pb__peer_read__free_unpacked(ask, NULL);
+    frame_drop(ask);
+    return true;
 }
 
 static void renew_done(struct rpc_renew *renew, int error) {
@@ -283,9 +280,9 @@ static void renew_done(struct rpc_renew *renew, int error) {
     served_done(served);
 }
 
-static void take_renew(struct forwarding *f, uint64_t from, struct slice payload) {
-    Pb__PeerRenew *ask = pb__peer_renew__unpack(NULL, payload.size, (const uint8_t *)payload.data);
-    if (!ask) return;
+static bool take_renew(struct forwarding *f, uint64_t from, struct slice payload) {
+    Pb__PeerRenew *ask = frame_unpack(&pb__peer_renew__descriptor, payload, NULL);
+    if (!ask) return false;
     struct served *served = served_new(f, from, ask->number, SERVED_RENEW);
     served->u.renew.done = renew_done;
     served->u.renew.kind = ask->kind == TIMED_LEASE ? TIMED_LEASE : TIMED_SESSION, served->u.renew.look = ask->look;
@@ -295,7 +292,8 @@ static void take_renew(struct forwarding *f, uint64_t from, struct slice payload
     } else {
         renew_done(&served->u.renew, CO_NOTFOUND);
     }
-    pb__peer_renew__free_unpacked(ask, NULL);
+    frame_drop(ask);
+    return true;
 }
 
 /* -- answers to others ----------------------------------------------------------------------------------------------------- */
@@ -368,12 +366,12 @@ void forwarding_woken(struct forwarding *f) {
 /* -- events ----------------------------------------------------------------------------------------------------------------- */
 bool forwarding_frame(struct forwarding *f, uint64_t from, uint8_t type, struct slice payload, uint64_t now_ms) {
     switch (type) {
-        case PEER_WRITES: take_writes(f, from, payload, now_ms); return true;
-        case PEER_RESULTS: take_results(f, from, payload); return true;
-        case PEER_READ: take_read(f, from, payload, now_ms); return true;
-        case PEER_READ_ANSWER: take_read_answer(f, from, payload); return true;
-        case PEER_RENEW: take_renew(f, from, payload); return true;
-        case PEER_RENEW_ANSWER: take_renew_answer(f, from, payload); return true;
+        case PEER_WRITES: return take_writes(f, from, payload, now_ms);
+        case PEER_RESULTS: return take_results(f, from, payload);
+        case PEER_READ: return take_read(f, from, payload, now_ms);
+        case PEER_READ_ANSWER: return take_read_answer(f, from, payload);
+        case PEER_RENEW: return take_renew(f, from, payload);
+        case PEER_RENEW_ANSWER: return take_renew_answer(f, from, payload);
         default: return false;
     }
 }

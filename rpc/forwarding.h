@@ -45,7 +45,7 @@ bool forwarding_read(struct forwarding *forwarding, uint64_t leader, uint64_t co
 /* A renewal; `renew->done` is called with the leader's answer. False: cannot be reached now. */
 bool forwarding_renew(struct forwarding *forwarding, uint64_t leader, struct rpc_renew *renew);
 
-/* False: a frame of another's. */
+/* False: a frame of another's, or one that does not decode. */
 bool forwarding_frame(struct forwarding *forwarding, uint64_t from, uint8_t type, struct slice payload, uint64_t now_ms);
 bool forwarding_waits(const struct forwarding *forwarding, uint64_t peer);      /* something asked of it is not answered yet */
 void forwarding_down(struct forwarding *forwarding, uint64_t peer);      /* the connection ended */

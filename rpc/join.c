@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "rpc/client_internal.h"
+#include "rpc/frame_unpack.h"
 
 #define ADDRESS_MS 2000      /* for one address */
 #define HELLO_MAX  (64 * 1024)
@@ -56,7 +57,7 @@ static void on_connected(void *data, struct link *wire) {
 }
 
 static void take_hello(struct join_work *work, struct slice payload) {
-    Pb__PeerHello *hello = pb__peer_hello__unpack(NULL, payload.size, (const uint8_t *)payload.data);
+    Pb__PeerHello *hello = frame_unpack(&pb__peer_hello__descriptor, payload, NULL);
     struct hello_self self = {.cluster = cluster_of(work->rpc), .cluster_id = cluster_id_of(work->rpc), .version_most = UINT32_MAX};
     struct hello_terms terms;
     char why[HELLO_WHY];
@@ -64,7 +65,7 @@ static void take_hello(struct join_work *work, struct slice payload) {
     else if (hello_judge(&self, hello, &terms, why) != HELLO_OK) because(work, CO_DENIED, why);
     else if (terms.protocol < HELLO_VERSION_AGENT) because(work, CO_UNSUPPORTED, "it is too old for client agents");
     else work->joined = true;
-    if (hello) pb__peer_hello__free_unpacked(hello, NULL);
+    if (hello) frame_drop(hello);
 }
 
 static void on_frame(void *data, struct link *wire, uint8_t type, struct slice payload) {

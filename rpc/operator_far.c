@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "rpc/frame_unpack.h"
 #include "rpc/operator.h"
 #include "rpc/operator_frames.h"
 #include "rpc/rpc_internal.h"
@@ -211,29 +212,23 @@ static void serve_change(struct rpc *rpc, uint64_t from, const Pb__PeerChange *w
 /* -- frames
  * -----------------------------------------------------------------------------------------------------------
  */
-static void *unpack(const ProtobufCMessageDescriptor *type, struct arena *arena, struct slice payload) {
-    ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
-    return protobuf_c_message_unpack(type, &allocator, payload.size, (const uint8_t *)payload.data);
-}
-
-void operator_far_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slice payload) {
+bool operator_far_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slice payload) {
     static const ProtobufCMessageDescriptor *const types[] = {
         &pb__peer_cluster__descriptor, &pb__peer_cluster_answer__descriptor, &pb__peer_change__descriptor,
         &pb__peer_change_answer__descriptor};
     struct arena arena = {0};
-    void *message = unpack(types[type - PEER_CLUSTER], &arena, payload);
-    if (!message) {
-        log_warn("peer", "an operator's wish that does not decode from=%016llx", (unsigned long long)from);
-    } else if (type == PEER_CLUSTER) {
+    void *message = frame_unpack(types[type - PEER_CLUSTER], payload, &arena);
+    if (message && type == PEER_CLUSTER) {
         struct far_served *served = served_new(rpc, from, ((Pb__PeerCluster *)message)->number);
         served->ask.done = cluster_known;
         operator_ask_here(rpc, &served->ask);
-    } else if (type == PEER_CHANGE) {
+    } else if (message && type == PEER_CHANGE) {
         serve_change(rpc, from, message);
-    } else if (type == PEER_CLUSTER_ANSWER) {
+    } else if (message && type == PEER_CLUSTER_ANSWER) {
         take_cluster_answer(rpc, from, message);
-    } else {
+    } else if (message) {
         take_change_answer(rpc, from, message);
     }
     arena_free(&arena);
+    return message != NULL;
 }

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "rpc/address.h"
+#include "rpc/frame_unpack.h"
 
 #define TICK_MS 100
 #define RETRY_LEAST_MS 100
@@ -209,7 +210,7 @@ static void take_agent(struct contact *contact, const Pb__PeerHello *hello) {
 
 static void take_hello(struct contact *contact, struct slice payload) {
     struct peers *peers = contact->peers;
-    Pb__PeerHello *hello = payload.size <= HELLO_FRAME_MAX ? pb__peer_hello__unpack(NULL, payload.size, (const uint8_t *)payload.data) : NULL;
+    Pb__PeerHello *hello = payload.size <= HELLO_FRAME_MAX ? frame_unpack(&pb__peer_hello__descriptor, payload, NULL) : NULL;
     if (!hello) { refuse(contact, TELL_BAD_HELLO, "its hello does not decode"); return; }
     if (hello->agent) {
         take_agent(contact, hello);
@@ -224,7 +225,7 @@ static void take_hello(struct contact *contact, struct slice payload) {
         if (!link_dialled(contact->wire)) say_hello(contact);
         accept_hello(contact, hello);
     }
-    pb__peer_hello__free_unpacked(hello, NULL);
+    frame_drop(hello);
 }
 
 static bool ending(const struct peers *peers) { return peers->callbacks.ending && peers->callbacks.ending(peers->callbacks.data); }

@@ -134,7 +134,7 @@ void operator_poll(struct rpc *rpc);                                   /* soon, 
 void operator_far_ask(struct rpc *rpc, struct rpc_ask_cluster *ask);
 void operator_far_change(struct rpc *rpc, struct rpc_change *change);
 void operator_far_poll(struct rpc *rpc);
-void operator_far_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slice payload);
+bool operator_far_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slice payload);
 void operator_far_down(struct rpc *rpc, uint64_t peer);
 void operator_far_stop(struct rpc *rpc);
 void backup_left_look(struct rpc *rpc, bool leads);

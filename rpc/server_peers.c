@@ -7,7 +7,7 @@
 #include "registry/operate.h"
 #include "rpc/autopilot.h"
 #include "rpc/fetch_far.h"
-#include "rpc/frame_fields.h"
+#include "rpc/frame_unpack.h"
 #include "rpc/rpc_internal.h"
 
 #define CLUSTER_TICK_MS 100
@@ -49,33 +49,37 @@ void server_peers_callbacks(struct rpc *rpc, struct node_callbacks *callbacks) {
 }
 
 /* -- peers' events ----------------------------------------------------------------------------------------------------- */
-static void take_found(struct rpc *rpc, uint64_t from, struct slice payload);
-static void take_found_answer(struct rpc *rpc, uint64_t from, struct slice payload);
+static bool take_found(struct rpc *rpc, uint64_t from, struct slice payload);
+static bool take_found_answer(struct rpc *rpc, uint64_t from, struct slice payload);
+
+static bool take_raft(struct rpc *rpc, uint64_t from, struct slice payload) {
+    struct raft_message message;
+    if (raft_message_decode(payload, &message) != CO_OK) return false;
+    bool own = message.from == from;
+    if (own) node_receive(rpc->node, &message);
+    raft_message_drop(&message);
+    return own;
+}
+
+/* False: it is none that servers send, or does not decode. */
+static bool take_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slice payload) {
+    if (type == PEER_RAFT) return take_raft(rpc, from, payload);
+    if (type == PEER_FOUND) return take_found(rpc, from, payload);
+    if (type == PEER_FOUND_ANSWER) return take_found_answer(rpc, from, payload);
+    if (type >= PEER_CLUSTER && type <= PEER_CHANGE_ANSWER) return operator_far_frame(rpc, from, type, payload);
+    if (type == PEER_AUDIT || type == PEER_COPY_ASK || type == PEER_COPY_PIECE) return audit_frame(rpc, from, type, payload);
+    if (type == PEER_ECHO || type == PEER_ECHO_ANSWER) return coordinates_frame(rpc, from, type, payload);
+    if (type == PEER_FETCH || type == PEER_FETCH_END) return agents_server_frame(rpc->agents, from, type, payload);
+    if (type == PEER_FETCHED) return fetch_far_answered(rpc->fetches, from, payload);
+    return forward_frame(rpc->forward, from, type, payload);
+}
 
 static void on_frame(void *data, uint64_t from, uint8_t type, struct slice payload) {
     struct rpc *rpc = data;
     if (rpc->stopping) return;
     server_peers_heard(rpc, from);
-    bool counted = type == PEER_RAFT || type == PEER_WRITES || type == PEER_RESULTS;      /* where they are taken */
-    if (!counted && !frame_fields_fit(payload, FRAME_FIELDS_MAX, 0)) {
-        log_warn("peer", "a frame that does not decode type=%u from=%016llx", type, (unsigned long long)from);
-        return;
-    }
-    if (type == PEER_FOUND) { take_found(rpc, from, payload); return; }
-    if (type >= PEER_CLUSTER && type <= PEER_CHANGE_ANSWER) { operator_far_frame(rpc, from, type, payload); return; }
-    if (type == PEER_FOUND_ANSWER) { take_found_answer(rpc, from, payload); return; }
-    if (type == PEER_AUDIT || type == PEER_COPY_ASK || type == PEER_COPY_PIECE) { audit_frame(rpc, from, type, payload); return; }
-    if (type == PEER_ECHO || type == PEER_ECHO_ANSWER) { coordinates_frame(rpc, from, type, payload); return; }
-    if (type == PEER_FETCH || type == PEER_FETCH_END) { agents_server_frame(rpc->agents, from, type, payload); return; }
-    if (type == PEER_FETCHED) { fetch_far_answered(rpc->fetches, from, payload); return; }
-    if (type != PEER_RAFT) { forward_frame(rpc->forward, from, type, payload); return; }
-    struct raft_message message;
-    if (raft_message_decode(payload, &message) != CO_OK || message.from != from) {
-        log_warn("peer", "a Raft message that is not one from=%016llx", (unsigned long long)from);
-        return;
-    }
-    node_receive(rpc->node, &message);
-    raft_message_drop(&message);
+    if (!take_frame(rpc, from, type, payload))
+        log_warn("peer", "a frame of unknown type, or one that does not decode type=%u from=%016llx", type, (unsigned long long)from);
 }
 
 /* The place of a server in the list of those that were heard; the one silent for longest makes room. */
@@ -272,15 +276,16 @@ static bool sees_cluster(struct rpc *rpc) {
     return false;
 }
 
-static void take_found(struct rpc *rpc, uint64_t from, struct slice payload) {
-    Pb__PeerFound *ask = pb__peer_found__unpack(NULL, payload.size, (const uint8_t *)payload.data);
-    if (!ask) return;
+static bool take_found(struct rpc *rpc, uint64_t from, struct slice payload) {
+    Pb__PeerFound *ask = frame_unpack(&pb__peer_found__descriptor, payload, NULL);
+    if (!ask) return false;
     bool fresh = !self_info(rpc).has_log && atomic_load(&node_view(rpc->node)->term) == 0 && !sees_cluster(rpc);
     Pb__PeerFoundAnswer answer = PB__PEER_FOUND_ANSWER__INIT;
     answer.attempt = ask->attempt;
     answer.yes = founding_asked(&rpc->founding, from, ask->release, fresh, clock_mono_ms());
     if (!ask->release) peers_tell(rpc->others, from, PEER_FOUND_ANSWER, &answer.base);
-    pb__peer_found__free_unpacked(ask, NULL);
+    frame_drop(ask);
+    return true;
 }
 
 /* Two processes with a copy of one folder replace each other's connection again and again: that is no move. */
@@ -320,12 +325,13 @@ static void manage(struct rpc *rpc) {
     log_info("raft", "a server %s id=%016llx address=%s", names[change.type], (unsigned long long)change.id, change.address ? change.address : "");
 }
 
-static void take_found_answer(struct rpc *rpc, uint64_t from, struct slice payload) {
-    Pb__PeerFoundAnswer *answer = pb__peer_found_answer__unpack(NULL, payload.size, (const uint8_t *)payload.data);
-    if (!answer) return;
+static bool take_found_answer(struct rpc *rpc, uint64_t from, struct slice payload) {
+    Pb__PeerFoundAnswer *answer = frame_unpack(&pb__peer_found_answer__descriptor, payload, NULL);
+    if (!answer) return false;
     founding_answered(&rpc->founding, from, answer->attempt, answer->yes);
-    pb__peer_found_answer__free_unpacked(answer, NULL);
+    frame_drop(answer);
     manage(rpc);
+    return true;
 }
 
 static void on_up(void *data, uint64_t id) {
