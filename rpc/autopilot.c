@@ -17,9 +17,20 @@ uint64_t autopilot_dead(const struct autopilot_rules *rules, const struct autopi
         else if (!servers[i].voter && !learner) learner = &servers[i];
     }
     if (learner) return learner->id;      /* nothing hangs on it */
-    size_t wanted = rules->servers ? rules->servers : 3;
+    size_t wanted = rules->servers > 3 ? rules->servers : 3;
     if (!dead || alive < wanted || alive < rules->min_quorum || alive < voters / 2 + 1) return 0;
     return dead->id;
+}
+
+bool autopilot_may_go(const struct autopilot_server *servers, size_t count, uint64_t id) {
+    size_t voters = 0, alive = 0;
+    bool learner = false;
+    for (size_t i = 0; i < count; i++) {
+        if (servers[i].id == id) { learner = !servers[i].voter; continue; }
+        voters += servers[i].voter;
+        alive += servers[i].voter && servers[i].connected;
+    }
+    return learner || alive >= voters / 2 + 1;
 }
 
 static struct autopilot_server server_of(struct rpc *rpc, const struct raft_member *member, uint64_t self, uint64_t now_ms) {
@@ -47,16 +58,23 @@ static struct autopilot_rules rules_now(struct rpc *rpc) {
 }
 
 /* A server that was never connected with this one is gone for as long as this one leads. */
-uint64_t autopilot_next_dead(struct rpc *rpc) {
+static size_t servers_now(struct rpc *rpc, struct autopilot_server servers[RAFT_MEMBERS_MAX]) {
     const struct raft_members *members = node_members(rpc->node);
-    struct autopilot_server servers[RAFT_MEMBERS_MAX];
     uint64_t self = atomic_load(&node_view(rpc->node)->id), now_ms = clock_mono_ms();
-    bool all = true;
-    for (uint32_t i = 0; i < members->count; i++) {
-        servers[i] = server_of(rpc, &members->member[i], self, now_ms);
-        all = all && servers[i].connected;
-    }
-    if (all) return 0;
+    for (uint32_t i = 0; i < members->count; i++) servers[i] = server_of(rpc, &members->member[i], self, now_ms);
+    return members->count;
+}
+
+uint64_t autopilot_next_dead(struct rpc *rpc) {
+    struct autopilot_server servers[RAFT_MEMBERS_MAX];
+    size_t count = servers_now(rpc, servers), connected = 0;
+    for (size_t i = 0; i < count; i++) connected += servers[i].connected;
+    if (connected == count) return 0;
     struct autopilot_rules rules = rules_now(rpc);
-    return autopilot_dead(&rules, servers, members->count);
+    return autopilot_dead(&rules, servers, count);
+}
+
+bool autopilot_can_spare(struct rpc *rpc, uint64_t id) {
+    struct autopilot_server servers[RAFT_MEMBERS_MAX];
+    return autopilot_may_go(servers, servers_now(rpc, servers), id);
 }

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "registry/operate.h"
+#include "rpc/autopilot.h"
 #include "rpc/client_internal.h"
 
 #define CHANGE_MOST_MS 7000
@@ -96,7 +97,7 @@ void rpc_ask_cluster(struct rpc *rpc, struct rpc_ask_cluster *ask) {
 
 /* -- changes ---------------------------------------------------------------------------------------------------------
  * Removing: first the note that it was removed goes into the log (so that no leader takes it in again), then it leaves the
- * configuration. */
+ * configuration. If it cannot, the note is taken back. */
 struct change_impl {
     struct change_work *work;
     struct wish wish;
@@ -107,8 +108,8 @@ struct change_work {
     struct change_impl *impl;
     struct wish noted;
     struct rpc_write write;
-    enum { CHANGE_NOTING, CHANGE_WANTED, CHANGE_MADE } stage;
-    int error;
+    enum { CHANGE_NOTING, CHANGE_WANTED, CHANGE_MADE, CHANGE_TAKING_BACK, CHANGE_OVER } stage;
+    int error;                         /* of the note; CHANGE_OVER: of all */
     uint64_t deadline_ms, target, term;
 };
 static struct rpc_change *change_of(struct change_impl *impl) { return CONTAINER_OF((char *)impl, struct rpc_change, impl); }
@@ -119,11 +120,18 @@ static void change_end(struct change_impl *impl, int error) {
     change->done(change, error);
 }
 
+static void note(struct rpc *rpc, struct change_work *work, bool forget) {
+    Pb__ServerRemovedCommand command = PB__SERVER_REMOVED_COMMAND__INIT;
+    command.id = work->target, command.forget = forget;
+    work->stage = forget ? CHANGE_TAKING_BACK : CHANGE_NOTING;
+    rpc_submit(rpc, &work->write, OPERATE_SERVER_REMOVED, &command.base);
+}
+
 /* What is left to do; CO_AGAIN: not over yet. */
 static int remove_step(struct rpc *rpc, struct change_work *work) {
     const struct node_view *view = node_view(rpc->node);
-    if (work->stage == CHANGE_NOTING) return CO_AGAIN;
-    if (work->error != CO_OK) return work->error;
+    if (work->stage == CHANGE_NOTING || work->stage == CHANGE_TAKING_BACK) return CO_AGAIN;
+    if (work->stage == CHANGE_OVER || work->error != CO_OK) return work->error;
     bool member = raft_members_find(node_members(rpc->node), work->target) != NULL;
     if (work->stage == CHANGE_MADE) {
         if (atomic_load(&view->term) != work->term) return !member && node_members_committed(rpc->node) ? CO_OK : CO_UNKNOWN_OUTCOME;
@@ -131,6 +139,7 @@ static int remove_step(struct rpc *rpc, struct change_work *work) {
     }
     if (!atomic_load(&view->ready)) return CO_NOTLEADER;
     if (!member) return CO_OK;
+    if (!autopilot_can_spare(rpc, work->target)) return CO_CONFLICT;      /* one was lost meanwhile */
     int rv = node_change(rpc->node, RAFT_REMOVE, work->target, NULL);
     if (rv == CO_BUSY) return CO_AGAIN;
     if (rv != CO_OK) return rv;
@@ -157,16 +166,28 @@ static int transfer_step(struct rpc *rpc, struct change_work *work) {
 static int change_step(struct rpc *rpc, struct change_impl *impl) {
     struct change_work *work = impl->work;
     int rv = change_of(impl)->type == RPC_REMOVE_SERVER ? remove_step(rpc, work) : transfer_step(rpc, work);
-    if (rv == CO_AGAIN && work->stage != CHANGE_NOTING && clock_mono_ms() >= work->deadline_ms)
+    bool patient = work->stage == CHANGE_NOTING || work->stage == CHANGE_TAKING_BACK;
+    if (rv == CO_AGAIN && !patient && clock_mono_ms() >= work->deadline_ms)
         rv = work->stage == CHANGE_WANTED ? CO_BUSY : CO_TIMEOUT;
     return rv;
+}
+
+/* It was noted and stays after all: something else may remove it one day, and then it would be kept out. False: there is nothing to take back. */
+static bool take_back(struct rpc *rpc, struct change_impl *impl, int why) {
+    struct change_work *work = impl->work;
+    if (change_of(impl)->type != RPC_REMOVE_SERVER || work->stage != CHANGE_WANTED || work->error != CO_OK || why == CO_OK) return false;
+    for (struct change_impl *other = rpc->changes; other; other = other->next)
+        if (other != impl && other->work->target == work->target && change_of(other)->type == RPC_REMOVE_SERVER) return false;
+    work->error = why;
+    note(rpc, work, true);
+    return true;
 }
 
 static void poll_cb(uv_timer_t *timer) {
     struct rpc *rpc = timer->data;
     for (struct change_impl **at = &rpc->changes, *impl; (impl = *at) != NULL;) {
         int rv = change_step(rpc, impl);
-        if (rv == CO_AGAIN) { at = &impl->next; continue; }
+        if (rv == CO_AGAIN || take_back(rpc, impl, rv)) { at = &impl->next; continue; }
         *at = impl->next;
         change_end(impl, rv);
     }
@@ -178,6 +199,7 @@ void operator_poll(struct rpc *rpc) { uv_timer_start(&rpc->operator_timer, poll_
 
 static void noted_taken(struct wish *wish) {
     struct change_work *work = CONTAINER_OF(wish, struct change_work, noted);
+    if (work->stage == CHANGE_TAKING_BACK) { work->stage = CHANGE_OVER; return; }
     work->stage = CHANGE_WANTED;
     /* The cluster's version may be too low for the note, and this very server be the one in the way: once it is gone, nobody is there to be
      * kept out. */
@@ -187,7 +209,7 @@ static void noted_taken(struct wish *wish) {
 /* Another thread. */
 static void noted(struct rpc_write *write, int error, const struct machine_result *result) {
     struct change_work *work = CONTAINER_OF(write, struct change_work, write);
-    work->error = error == CO_OK ? result->error : error;
+    if (work->stage == CHANGE_NOTING) work->error = error == CO_OK ? result->error : error;
     operator_wish(work->noted.rpc, &work->noted, noted_taken);
 }
 
@@ -210,18 +232,14 @@ void operator_change_here(struct rpc *rpc, struct rpc_change *change) {
     uint64_t target;
     impl->work = NULL;
     int rv = rpc->stopping ? CO_CLOSED : !atomic_load(&node_view(rpc->node)->ready) ? CO_NOTLEADER : find_target(rpc, change, &target);
+    if (rv == CO_OK && change->type == RPC_REMOVE_SERVER && !autopilot_can_spare(rpc, target)) rv = CO_CONFLICT;
     if (rv != CO_OK) { change_end(impl, rv); return; }
     struct change_work *work = impl->work = mem_zalloc(sizeof *work);
     work->impl = impl, work->target = target, work->deadline_ms = clock_mono_ms() + CHANGE_MOST_MS;
     work->noted.rpc = rpc, work->write.done = noted, work->stage = CHANGE_WANTED;
     impl->next = rpc->changes;
     rpc->changes = impl;
-    if (change->type == RPC_REMOVE_SERVER) {
-        Pb__ServerRemovedCommand command = PB__SERVER_REMOVED_COMMAND__INIT;
-        command.id = target;
-        work->stage = CHANGE_NOTING;
-        rpc_submit(rpc, &work->write, OPERATE_SERVER_REMOVED, &command.base);
-    }
+    if (change->type == RPC_REMOVE_SERVER) note(rpc, work, false);
     operator_poll(rpc);
 }
 

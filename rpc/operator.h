@@ -33,7 +33,8 @@ void rpc_ask_cluster(struct rpc *rpc, struct rpc_ask_cluster *ask);
 /* Changes. RPC_REMOVE_SERVER: a removed server is remembered (replicated): it is not taken in again as long as it runs with its data
  * folder. With an empty one it is a new server, and welcome.
  * Asked of any server: the leader does it. CO_OK when it is in the log and committed; CO_NOLEADER (for 7 s), CO_BUSY (another change),
- * CO_INVALID (no such server, or the last voter), CO_TIMEOUT, CO_UNKNOWN_OUTCOME (the leader was lost over it). */
+ * CO_INVALID (no such server, or the last voter), CO_CONFLICT (without it those that can be reached are no majority; of a transfer: another leads
+ * now), CO_TIMEOUT, CO_UNKNOWN_OUTCOME (the leader was lost over it). */
 struct rpc_change {
     enum { RPC_REMOVE_SERVER, RPC_TRANSFER_LEADER } type;
     uint64_t id;                           /* the server; transfer: 0 for the best one */

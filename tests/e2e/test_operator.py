@@ -100,6 +100,22 @@ def leadership_and_removal():
     removed.start(wait=False)
     until("it is taken in as a voter", lambda: peers(other).get(removed.name, {}).get("Voter"), 20)
     until("and has the data", lambda: removed.request("GET", "/v1/kv/after?stale")[0] == 200, 20)
+    the_wrong_one(cluster, other, removed, leader)
+
+
+def the_wrong_one(cluster, leader, dead, live):
+    """One is down, and the one that is not is named: without it the leader would be alone among two."""
+    until("it leads still", lambda: json.loads(leader.request("GET", "/v1/status/leader")[2]).startswith(leader.ip))
+    dead.kill()
+    until("the leader misses it", lambda: {s["Name"]: s["SerfStatus"] for s in json.loads(leader.request("GET", "/v1/operator/autopilot/health")[2])["Servers"]}[dead.name] == "failed")
+    for asked in (leader, live):
+        for victim in (live, leader):
+            status, _, text = asked.request("DELETE", "/v1/operator/raft/peer?address=%s:8300" % victim.ip)
+            check(status == 500 and b"would be no majority" in text, "%s asked to remove %s: %d %r" % (asked.name, victim.name, status, text))
+    check(sorted(peers(leader)) == sorted(s.name for s in cluster.servers), "all are there")
+    leader.put("/v1/kv/unharmed", b"1")
+    dead.start(wait=False)
+    until("it is back", lambda: dead.request("GET", "/v1/kv/unharmed?stale")[0] == 200, 20)
 
 
 def comes_back_empty():
