@@ -274,6 +274,7 @@ const struct machine_module lease_module = {.name = "lease",
                                             .since_count = ARRAY_COUNT(since),
                                             .apply = apply,
                                             .on_event = on_event,
+                                            .batch_end = lease_box_batch_end,
                                             .tables = tables,
                                             .table_count = ARRAY_COUNT(tables),
                                             .queries = queries};

@@ -58,7 +58,8 @@ uint64_t lease_timers_deadline_ms(const struct lease_timers *timers);           
 uint64_t lease_timers_term(const struct lease_timers *timers);                  /* 0: not leading */
 
 /* What commands changed, for the table: modules put news into the box that they were given as module data (applier thread; none when NULL),
- * the loop takes them. */
+ * the loop takes them. They can be taken once their batch is committed: a leader that begins forgets the news that there are and reads the store, which
+ * shows no others (of what was in neither the table would never hear). And before it is applied: a renewal that was confirmed after an end sees it. */
 struct lease_news {
     struct lease_news *next;
     enum timed kind;
@@ -69,10 +70,12 @@ struct lease_news {
     char name[];
 };
 struct lease_box;
-/* `wake` is called (applier thread) when news came into an empty box. */
+/* `wake` is called (applier thread) when news can be taken out of a box that was empty. */
 struct lease_box *lease_box_new(void (*wake)(void *data), void *data);
 void lease_box_free(struct lease_box *box);
 void lease_box_put(struct lease_box *box, enum timed kind, bool ended, struct slice name, uint64_t index, int64_t period_ns);
+/* machine_module.batch_end: what was put since can be taken, or is dropped. Of modules that share a box any. */
+void lease_box_batch_end(void *box, bool committed);
 struct lease_news *lease_box_take(struct lease_box *box);                       /* oldest first; free() each. Loop thread */
 
 #endif

@@ -308,6 +308,11 @@ static void batch_end(struct machine *machine) {
     arena_reset(&machine->arena);
 }
 
+static void tell_end(struct machine *machine, bool committed) {
+    for (size_t i = 0; i < machine->module_count; i++)
+        if (machine->modules[i]->batch_end) machine->modules[i]->batch_end(machine->module_data[i], committed);
+}
+
 static int commit(struct machine *machine, const struct machine_input *last) {
     char bytes[16];
     put_be64(bytes, last->index);
@@ -315,6 +320,7 @@ static int commit(struct machine *machine, const struct machine_input *last) {
     store_put(machine->tx.store, STORE_TABLE_META, applied_key, slice_make(bytes, sizeof bytes));
     uint64_t floor = machine_floor(machine->tx.store);
     int error = store_commit(machine->tx.store);
+    tell_end(machine, error == CO_OK);
     if (error) return error;
     publish_sums(machine);
     watch_bump(machine->watches, &machine->tx.touched);
@@ -350,10 +356,12 @@ static int apply_batch(struct machine *machine, const struct machine_input *inpu
     }
     if (error == CO_UNSUPPORTED && stopped_at) *stopped_at = inputs[applied].index;
     int failed = error == CO_UNSUPPORTED ? CO_OK : error;
-    if (failed || applied == 0)
+    if (failed || applied == 0) {
         store_abort(machine->tx.store);
-    else
+        tell_end(machine, false);
+    } else {
         failed = commit(machine, &inputs[applied - 1]);
+    }
     for (size_t i = 0; i < applied && !failed && done; i++)
         done(data, inputs[i].origin, &machine->results[i]);
     batch_end(machine);

@@ -79,6 +79,9 @@ struct machine_module {
     /* Applies one command. Sets result (error/yes/text/message). Returns CO_OK unless the *store* failed. */
     int (*apply)(struct machine_tx *tx, uint8_t type, struct slice payload, struct machine_result *result);
     void (*on_event)(struct machine_tx *tx, const struct machine_event *event);    /* may be NULL */
+    /* What was applied since the last call is committed, and readers see it, but it is not said to be applied yet; or it came to nothing (the store
+     * failed) and is applied again. For modules that tell others what they did. May be NULL. */
+    void (*batch_end)(void *module_data, bool committed);
     const struct store_table *tables;
     size_t table_count;
     const struct query_type *const *queries;    /* NULL-terminated */

@@ -365,6 +365,32 @@ Test(session, news, .init = setup, .fini = teardown) {
     expect_news("session began 00000002 0; session ended 00000002 0; ", __LINE__);
 }
 
+/* A leader that begins drops the news that there are and reads the store. So whoever could hear of something must find it there; and as long as it is not
+ * applied, no renewal is confirmed by it. */
+static unsigned looked;
+static void look_while_woken(void) {
+    struct arena arena = {0};
+    struct query_result result = {0};
+    Pb__SessionRequest request = PB__SESSION_REQUEST__INIT;
+    request.id = id[1];
+    looked++;
+    cr_expect_eq(query_session.run(store_read(world.reader), &request.base, &arena, &result), CO_OK);
+    cr_expect(result.found, "heard of before it is committed");
+    store_read_done(world.reader);
+    arena_free(&arena);
+    cr_expect_lt(machine_applied(world.machine), result.index, "applied before it is heard of");
+}
+
+Test(session, news_come_with_the_commit, .init = setup, .fini = teardown) {
+    world.on_wake = look_while_woken;
+    cr_expect(session_make(&world, id[1], &(struct session_plan){.node = "n1", .ttl_ns = 7}).yes);
+    cr_expect_eq(looked, 1);
+    lease_box_put(world.box, TIMED_SESSION, true, slice_text(id[2]), 0, 0);
+    lease_box_batch_end(world.box, false);
+    lease_box_batch_end(world.box, true);
+    expect_news("session began 00000001 7; ", __LINE__);
+}
+
 static unsigned due_count;
 static void on_due(void *data, const struct lease_due *item) {
     (void)data;

@@ -8,7 +8,11 @@
 
 #include "base/text.h"
 
-static void on_news(void *data) { ((struct world *)data)->wakes++; }
+static void on_news(void *data) {
+    struct world *world = data;
+    world->wakes++;
+    if (world->on_wake) world->on_wake();
+}
 
 static void machine_begin(struct world *world) {
     static const struct machine_module *const modules[] = {&catalog_module, &lease_module, &kv_module, NULL};

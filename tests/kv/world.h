@@ -16,6 +16,7 @@ struct world {
     struct arena arena; /* of requests and results: until the next world_query */
     uint64_t term;
     unsigned wakes; /* of the box */
+    void (*on_wake)(void); /* may be NULL */
 };
 
 void world_open(struct world *world);

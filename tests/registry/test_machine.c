@@ -51,12 +51,19 @@ static void toy_event(struct machine_tx *tx, const struct machine_event *event) 
     store_put(tx->store, TOYS, SLICE_LITERAL("last-event"), event->node);
 }
 
+static unsigned committed_batches, dropped_batches;
+static void toy_batch_end(void *module_data, bool committed) {
+    (void)module_data;
+    ++*(committed ? &committed_batches : &dropped_batches);
+}
+
 static const struct store_table toy_tables[] = {{TOYS, "toys"}};
 static const struct machine_module toy = {.name = "toy",
                                           .command_first = 40,
                                           .command_last = 47,
                                           .apply = toy_apply,
                                           .on_event = toy_event,
+                                          .batch_end = toy_batch_end,
                                           .tables = toy_tables,
                                           .table_count = 1};
 static const struct machine_module *const modules[] = {&toy, NULL};
@@ -223,7 +230,9 @@ Test(machine, a_failing_store_applies_nothing_of_the_batch) {
     static struct batch batch;
     add(&batch, machine, SET, "a=2");
     add(&batch, machine, FAIL, "");
+    cr_assert_eq(committed_batches, 1);
     cr_assert_eq(apply(machine, &batch), CO_DISKFULL);
+    cr_assert(committed_batches == 1 && dropped_batches == 1, "the modules are told");
     cr_assert_eq(batch.done, 0);
     cr_assert_eq(machine_applied(machine), 1);
     cr_assert_eq(sum_of(machine), sum);
@@ -260,6 +269,7 @@ Test(machine, a_full_disk_fails_the_commit) {
     }
     cr_assert_eq(error, CO_DISKFULL);
     cr_assert_eq(machine_applied(machine), applied);
+    cr_assert(committed_batches == applied && dropped_batches == 1, "the modules are told");
     sum_of(machine);
     machine_close(machine);
     scratch_remove(folder);

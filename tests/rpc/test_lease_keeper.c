@@ -49,6 +49,7 @@ static void setup(void) {
     keeper = lease_keeper_new(&edge);
     lease_keeper_role(keeper, 7, true, 1000);
     lease_box_put(box, TIMED_LOCK_DELAY, false, slice_text("locked"), 5, 2000000000);
+    lease_box_batch_end(box, true);
     lease_keeper_news(keeper, 1000);
 }
 
