@@ -28,6 +28,12 @@ void become_follower(struct raft *raft, uint64_t term, uint64_t leader) {
     election_reset(raft);
 }
 
+void campaign_end(struct raft *raft) {
+    if (raft->role != RAFT_PRECANDIDATE && raft->role != RAFT_CANDIDATE) return;
+    set_role(raft, RAFT_FOLLOWER);
+    election_reset(raft);
+}
+
 void become_failed(struct raft *raft) {
     become_follower(raft, raft->term, 0);
     held_drop(raft);
@@ -183,7 +189,7 @@ uint64_t best_target(const struct raft *raft) {
     uint64_t best = 0, target = 0;
     for (size_t i = 0; i < raft->peer_count; i++) {
         const struct progress *peer = &raft->peers[i];
-        bool alive = peer->contact_ms && raft->now_ms - peer->contact_ms < raft->config.election_ms;
+        bool alive = peer->answered && raft->now_ms - peer->contact_ms < raft->config.election_ms;
         if (alive && !peer->sick && members_is_voter(raft, peer->id) && peer->match >= best) best = peer->match, target = peer->id;
     }
     return target;

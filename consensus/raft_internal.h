@@ -33,7 +33,8 @@ struct progress {
     uint64_t id;
     enum progress_state state;
     uint64_t next, match;
-    uint64_t contact_ms;            /* when it last answered in this term */
+    uint64_t contact_ms;            /* when it last answered in this term, or when that began */
+    bool answered;                  /* in this term: what follows is known */
     uint64_t round_acked;
     bool probe_sent;                /* PROBE: one message on its way */
     bool heartbeat_due;
@@ -158,6 +159,7 @@ void held_drop(struct raft *raft);
 /* raft_election.c */
 void become_follower(struct raft *raft, uint64_t term, uint64_t leader);
 void become_failed(struct raft *raft);
+void campaign_end(struct raft *raft);                   /* if there is one: a follower again, in the same term */
 void become_leader(struct raft *raft);
 void election_reset(struct raft *raft);
 void campaign(struct raft *raft, bool transfer);

@@ -212,6 +212,7 @@ void receive_append_reply(struct raft *raft, const struct raft_message *m) {
     struct progress *peer = progress_find(raft, m->from);
     if (!peer) return;
     peer->contact_ms = raft->now_ms;
+    peer->answered = true;
     peer->sick = m->sick, peer->full = m->full;
     if (m->round > peer->round_acked) {
         peer->round_acked = m->round;

@@ -150,6 +150,7 @@ static void install(struct raft *raft) {
         reply_match(raft, raft->receiving.from, raft->commit);
         return;
     }
+    campaign_end(raft);                                /* its votes are counted by the members of before */
     log_reset(raft, meta->index, meta->term);
     members_reset(raft, meta);
     raft->commit = meta->index;

@@ -14,6 +14,7 @@
 #include "rpc/rpc_internal.h"
 
 #define TICK_MS     1000
+#define COORDINATE_FRAME_MAX (16u << 10)      /* a node's name and eleven numbers */
 
 static struct metric connected = {.name = "coord_rpc_agents", .type = METRIC_GAUGE, .help = "Client agents connected with this server"};
 
@@ -121,7 +122,7 @@ static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) 
     } else if (type == PEER_ECHO) {
         return answer_echo(agent, payload);
     } else if (type == PEER_COORDINATE) {
-        Pb__Coordinate *record = frame_unpack(&pb__coordinate__descriptor, payload, NULL);
+        Pb__Coordinate *record = payload.size <= COORDINATE_FRAME_MAX ? frame_unpack(&pb__coordinate__descriptor, payload, NULL) : NULL;
         if (!record) return false;
         (void)rpc_coordinate_put(agents->rpc, record);
         frame_drop(record);

@@ -13,6 +13,7 @@
 #include "rpc/rpc.h"
 
 #define AGENTS_QUIET_MS    20000
+#define AGENTS_REQUEST_MAX (1u << 20)     /* of a read: bytes; the largest of ours are a URL's parameters. A follower may send it on */
 #define AGENTS_FETCHES_MAX 50000          /* under way for one agent */
 #define AGENTS_BACKLOG_MAX (128u << 20)   /* bytes that one agent does not take, held answers aside */
 #define AGENTS_HELD_MAX    (256u << 20)   /* of large answers for one agent at a time, unless it is a single one; CO_BUSY beyond */

@@ -165,6 +165,7 @@ void agents_fetch(struct asker *asker, const Pb__PeerFetch *ask) {
     struct agents *agents = asker->agents;
     const struct query_type *type = machine_query(agents->rpc->machine, ask->query);
     if (!type) { refuse_fetch(asker, ask->number, CO_UNSUPPORTED); return; }
+    if (ask->request.len > AGENTS_REQUEST_MAX) { refuse_fetch(asker, ask->number, CO_TOOLARGE); return; }
     if (asker->fetch_count >= AGENTS_FETCHES_MAX) { refuse_fetch(asker, ask->number, CO_BUSY); return; }
     /* It would be read in vain: the one that asks has much on its way already. */
     if (asker->server && !ask->index && asker->held_bytes > AGENTS_HELD_MAX / 8 * 7) { refuse_fetch(asker, ask->number, CO_AGAIN); return; }

@@ -13,6 +13,7 @@
 #define BUCKETS 1024
 #define FRAME_ITEMS_MAX 512
 #define WRITING_MOST 131072            /* served, answered or not; more: CO_BUSY */
+#define COMMAND_MOST (12u << 20)       /* ours have 8 MiB and a little at most; it goes on in other frames, with more around it */
 #define FRAME_BYTES_MAX (8u << 20)     /* of commands in one frame; one that is larger goes alone */
 #define SPARES_MOST 512
 #define ONWARD_WAIT_MS 1000            /* for a leader: a client agent, told that there is none, may try another server */
@@ -242,6 +243,7 @@ static bool take_writes(struct forwarding *f, uint64_t from, struct slice payloa
         struct served *served = served_new(f, from, write->number, SERVED_WRITE);
         if (f->writing > WRITING_MOST) served->outcome = CO_BUSY;
         else if (write->command.len < 2) served->outcome = CO_INVALID;
+        else if (write->command.len > COMMAND_MOST) served->outcome = CO_TOOLARGE;
         else if (!f->edge.knows(f->edge.data, slice_make((const char *)write->command.data, write->command.len)))
             served->outcome = CO_UNSUPPORTED;      /* of a newer server */
         if (served->outcome != CO_OK) {

@@ -24,7 +24,7 @@ def frame(kind, payload):
     return struct.pack("<IB", len(payload), kind) + payload
 
 
-HELLO, WRITES, RESULTS, KINDS, FETCH, FETCH_END, REFUSED, COORDINATE, BACKUP, BACKUP_PIECE, AGENT_KINDS = 1, 3, 4, 16, 20, 21, 32, 35, 36, 37, 40
+HELLO, WRITES, RESULTS, KINDS, FETCH, FETCH_END, FETCHED, REFUSED, COORDINATE, BACKUP, BACKUP_PIECE, AGENT_KINDS = 1, 3, 4, 16, 20, 21, 22, 32, 35, 36, 37, 40
 
 
 def hello(identity, cluster=b"dc1", cluster_id=0, least=1, most=harness.NEWEST):
@@ -76,6 +76,39 @@ def many_of_nothing(server):
             until("it is refused", lambda: told() > had, 10)
     grown = peak_kib(server) - before
     assert grown < 100 * 1024 or harness.SLOW > 1, "it took %d KiB" % grown
+
+
+def answer_to(server, sent, wanted):
+    """The first frame of that kind that comes back."""
+    with socket.create_connection((server.ip, 8300), timeout=20 * harness.SLOW) as s:
+        s.sendall(agent_hello(76) + sent)
+        data = b""
+        while True:
+            while len(data) < 5 or len(data) < 5 + struct.unpack("<I", data[:4])[0]:
+                more = s.recv(65536)
+                assert more, "the connection ended"
+                data += more
+            size, kind = struct.unpack("<IB", data[:5])
+            payload, data = data[5:5 + size], data[5 + size:]
+            if kind == wanted:
+                return payload
+
+
+def largest_frames(server):
+    """What fills a frame to its last byte goes on in frames of ours, with a little more around it: to the leader, and to the log of the others."""
+    put = lambda size: write(b"\x20\x01" + field(2, b"largest") + field(3, bytes(size)))
+    room = (16 << 20) - (len(put(16 << 20)) - (16 << 20) - 5)
+    assert len(put(room)) == (16 << 20) + 5, "exactly the largest: %d" % len(put(room))
+    for size, outcome in ((room, 5), ((12 << 20), 5), ((12 << 20) - 30, 0)):      # CO_TOOLARGE
+        answer = fields(fields(answer_to(server, put(size), RESULTS))[1])
+        assert answer.get(2, 0) == outcome, "a value of %d: %r" % (size, answer)
+    answer = fields(answer_to(server, frame(FETCH, field(1, 1) + field(2, 1) + field(3, field(9, bytes((16 << 20) - 40)))), FETCHED))
+    assert answer.get(2) == 5, "a read's request: %r" % answer
+    with socket.create_connection((server.ip, 8300), timeout=20 * harness.SLOW) as s:
+        s.sendall(agent_hello(75) + frame(COORDINATE, field(1, b"n" * ((16 << 20) - 5))))
+        until("it is refused", lambda: s.recv(65536) == b"", 10)
+    write_deleted = answer_to(server, write(b"\x20\x01" + field(1, 4) + field(2, b"largest")), RESULTS)
+    assert fields(fields(write_deleted)[1]).get(2, 0) == 0
 
 
 def servers_own_commands(server):
@@ -327,6 +360,7 @@ def main():
         announces_much(cluster.servers[0])
         many_of_nothing(cluster.servers[1])
         for s in cluster.servers:
+            largest_frames(s)
             servers_own_commands(s)
             backups_that_do_not_fit(s)
         took = cluster.wait_writable()

@@ -140,6 +140,27 @@ Test(raft, with_all_disks_sick_the_leader_stays) {
     leave(room);
 }
 
+/* Who leads with a sick disk has not heard of the others yet: one of them is gone, the other's disk was sick as well until a moment ago. */
+Test(raft, a_new_leader_with_a_sick_disk_hands_over_to_nobody_whom_it_has_not_heard) {
+    struct room *room = found();
+    step(room, 0, &(struct raft_event){.type = RAFT_TRANSFER, .u.transfer.target = 3});
+    pass(room, 50);
+    cr_assert_eq(leader(room), 2);
+    pass(room, 11000); /* what comes now is no second handover */
+    disk(room, 0, true), disk(room, 1, true);
+    pass(room, 100);
+    room->cut[2] = true;
+    for (int i = 0; i < 1000 && leader(room) < 0; i++) pass(room, 5);
+    int first = leader(room), other = 1 - first;
+    cr_assert(first == 0 || first == 1);
+    pass(room, 200);
+    cr_assert_eq(leader(room), first, "the other is sick, the third is gone");
+    disk(room, other, false);
+    pass(room, 100);
+    cr_assert_eq(leader(room), other);
+    leave(room);
+}
+
 Test(raft, a_sick_server_does_not_campaign) {
     struct room *room = found();
     disk(room, 1, true);
@@ -147,6 +168,54 @@ Test(raft, a_sick_server_does_not_campaign) {
     pass(room, 2000);
     cr_assert_eq(leader(room), 2);
     leave(room);
+}
+
+/* -- a snapshot that comes in while it campaigns ------------------------------------------------------------------------ */
+static void effects(struct raft *raft, uint64_t now_ms) {
+    const struct raft_effects *fx = raft_effects(raft);
+    uint64_t seq = fx->persist_count ? fx->persists[fx->persist_count - 1].seq : 0;
+    raft_effects_done(raft);
+    struct raft_event event = {.type = RAFT_PERSISTED, .now_ms = now_ms, .u.persisted.seq = seq};
+    if (seq) (void)raft_step(raft, &event);
+}
+
+static void hear(struct raft *raft, uint64_t now_ms, const struct raft_message *message) {
+    struct raft_event event = {.type = RAFT_RECEIVE, .now_ms = now_ms, .u.receive = message};
+    (void)raft_step(raft, &event);
+}
+
+/* Votes are kept by the members' places, and the snapshot brings others: 2 was asked in the second place, where the snapshot has 4. */
+Test(raft, a_campaign_ends_where_a_snapshot_brings_other_members) {
+    struct raft_start start = {.term = 1};
+    start.snapshot = (struct raft_snapshot_meta){.index = 5, .term = 1, .members_index = 1, .members = {.count = 4}};
+    for (uint64_t i = 0; i < 4; i++) start.snapshot.members.member[i] = (struct raft_member){.id = i + 1, .voter = true};
+    start.applied = 5;
+    struct raft_config config = {.id = 1, .seed = 7, .election_ms = 100, .heartbeat_ms = 20, .append_bytes_max = 1 << 16, .append_inflight_max = 8,
+                                 .cache_bytes_max = 1 << 20, .apply_bytes_max = APPLY_BYTES, .snapshot_chunk_bytes = 1024, .promote_lag_max = 100};
+    struct raft *raft = raft_new(&config, &start, 1000);
+    struct raft_message chunk = {.type = RAFT_MSG_SNAPSHOT, .from = 3, .to = 1, .term = 1, .data = slice_make("state", 5), .last = true};
+    chunk.snapshot = (struct raft_snapshot_meta){.index = 50, .term = 1, .size = 5, .members_index = 40, .members = {.count = 3}};
+    static const uint64_t after[] = {1, 4, 3};
+    for (size_t i = 0; i < 3; i++) chunk.snapshot.members.member[i] = (struct raft_member){.id = after[i], .voter = true};
+    hear(raft, 1001, &chunk);
+    effects(raft, 1001);
+    uint64_t now_ms = 1001;
+    for (; raft_role(raft) == RAFT_FOLLOWER; now_ms += 5) { /* the chunk's write takes long */
+        struct raft_event tick = {.type = RAFT_TICK, .now_ms = now_ms};
+        cr_assert(now_ms < 5000 && raft_step(raft, &tick) == CO_OK);
+        effects(raft, now_ms);
+    }
+    cr_assert_eq(raft_role(raft), RAFT_PRECANDIDATE);
+    struct raft_message grant = {.type = RAFT_MSG_PREVOTE_REPLY, .from = 2, .to = 1, .term = 2, .granted = true};
+    hear(raft, now_ms, &grant);
+    struct raft_event written = {.type = RAFT_CHUNK_WRITTEN, .now_ms = now_ms, .u.chunk_written = {.from = 3, .snapshot_index = 50, .offset = 5}};
+    (void)raft_step(raft, &written);
+    cr_assert_eq(raft_role(raft), RAFT_FOLLOWER, "it takes the snapshot first");
+    struct raft_message refusal = {.type = RAFT_MSG_PREVOTE_REPLY, .from = 3, .to = 1, .term = 1};
+    hear(raft, now_ms, &refusal);
+    cr_assert_eq(raft_role(raft), RAFT_FOLLOWER);
+    cr_assert_eq(raft_term(raft), 1, "nobody who votes there has granted anything");
+    raft_free(raft);
 }
 
 /* -- a state machine that falls behind ------------------------------------------------------------------------------- */
