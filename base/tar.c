@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/check.h"
 #include "base/error.h"
 
@@ -14,6 +15,16 @@ static void octal(char *to, unsigned size, uint64_t value) {
     char text[32];
     snprintf(text, sizeof text, "%0*llo", (int)size - 1, (unsigned long long)value);
     memcpy(to, text, size);
+}
+
+#define OCTAL_MOST 077777777777ull      /* of eleven digits */
+
+/* Digits, or 0x80 and the number in big-endian where they are too few. */
+static void long_number(char to[SIZE_LONG], uint64_t value) {
+    if (value <= OCTAL_MOST) { octal(to, SIZE_LONG, value); return; }
+    memset(to, 0, SIZE_LONG);
+    to[0] = (char)0x80;
+    put_be64(to + SIZE_LONG - 8, value);
 }
 
 /* The sum of all bytes, those of the sum itself counted as blanks. */
@@ -31,29 +42,33 @@ void tar_head_encode(const struct tar_file *file, uint64_t unix_time, char head[
     octal(head + AT_MODE, SIZE_NUMBER, 0600);
     octal(head + AT_UID, SIZE_NUMBER, 0);
     octal(head + AT_GID, SIZE_NUMBER, 0);
-    octal(head + AT_SIZE, SIZE_LONG, file->size);
-    octal(head + AT_TIME, SIZE_LONG, unix_time <= TAR_SIZE_MAX ? unix_time : TAR_SIZE_MAX);
+    long_number(head + AT_SIZE, file->size);
+    octal(head + AT_TIME, SIZE_LONG, unix_time <= OCTAL_MOST ? unix_time : OCTAL_MOST);
     head[AT_TYPE] = '0';
     memcpy(head + AT_MAGIC, "ustar\00000", 8);
     octal(head + AT_SUM, SIZE_SUM - 1, head_sum(head));
     head[AT_SUM + SIZE_SUM - 1] = ' ';
 }
 
-/* Octal digits after blanks, ended by a blank, NUL or the end of the field. */
+static bool all_zero(const char *bytes, size_t size) {
+    for (size_t i = 0; i < size; i++)
+        if (bytes[i]) return false;
+    return true;
+}
+
+/* Octal digits after blanks, ended by a blank, NUL or the end of the field; or in base 256. */
 static int number(const char *from, unsigned size, uint64_t *value) {
     unsigned i = 0, digits = 0;
-    if ((unsigned char)from[0] & 0x80) return CO_UNSUPPORTED;      /* base 256 */
+    if ((unsigned char)from[0] & 0x80) {
+        if (size < SIZE_LONG || from[0] != (char)0x80 || !all_zero(from + 1, size - 9)) return CO_UNSUPPORTED;      /* negative, or beyond 64 bits */
+        *value = get_be64(from + size - 8);
+        return *value <= TAR_SIZE_MAX ? CO_OK : CO_UNSUPPORTED;
+    }
     while (i < size && from[i] == ' ') i++;
     for (*value = 0; i < size && from[i] >= '0' && from[i] <= '7'; i++, digits++) *value = *value * 8 + (uint64_t)(from[i] - '0');
     for (; i < size; i++)
         if (from[i] != ' ' && from[i] != '\0') return CO_CORRUPT;
     return digits > 0 ? CO_OK : CO_CORRUPT;
-}
-
-static bool all_zero(const char *bytes, size_t size) {
-    for (size_t i = 0; i < size; i++)
-        if (bytes[i]) return false;
-    return true;
 }
 
 int tar_head_decode(const char head[TAR_BLOCK], struct tar_file *file) {

@@ -1,4 +1,5 @@
-/* Heads of tar archives (POSIX ustar): plain files only, no longer names, no extensions. Pure. Decoding is for bytes from outside:
+/* Heads of tar archives (POSIX ustar): plain files only, no longer names, no extensions but one: sizes of 8 GiB and more are in base 256, as GNU tar,
+ * Go's and Python's libraries write and read them. Pure. Decoding is for bytes from outside:
  * whatever they are, it is safe. */
 #ifndef COORD_BASE_TAR_H
 #define COORD_BASE_TAR_H
@@ -8,7 +9,7 @@
 
 #define TAR_BLOCK 512
 #define TAR_NAME_MAX 100
-#define TAR_SIZE_MAX 077777777777ull      /* 8 GiB - 1 */
+#define TAR_SIZE_MAX (1ull << 44)
 
 struct tar_file { char name[TAR_NAME_MAX + 1]; uint64_t size; };
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/file_gone.h"
@@ -280,10 +281,14 @@ static void refuse_now(struct http_request *request) {
     http_reply_text(request, request->refusal, "%s", request->refusal_text);
 }
 
-#define FILE_MOST ((uint64_t)16 << 30)
-
-/* For a body that is not to be held in memory. Writing it goes to the page cache; the disk follows by itself.
+/* For a body that is not to be held in memory. Writing it goes to the page cache; the disk follows by itself. Half of what is free is the log's, and
+ * that of whatever is made of the body.
  */
+static uint64_t spool_room(int fd) {
+    struct statvfs disk;
+    return fstatvfs(fd, &disk) == 0 ? (uint64_t)disk.f_bavail * disk.f_frsize / 2 : 0;
+}
+
 static void spool_open(struct http_request *request) {
     const char *folder = request->worker->server->env.spool_folder;
     if (!folder) folder = "/tmp";
@@ -291,7 +296,7 @@ static void spool_open(struct http_request *request) {
     if (fd < 0) request_refuse(request, 500, "the body cannot be stored: %s: %s", folder, strerror(errno));
     else file_gone_when_closed(fd);
     request->spool = fd + 1;
-    request->body_most = FILE_MOST;
+    request->body_most = fd < 0 ? UINT64_MAX : spool_room(fd);
 }
 
 static void spool_write(struct http_request *request, const char *data, size_t size) {
@@ -315,6 +320,7 @@ static void refuse_size(struct http_request *request) {
     const char *setting = "coord.http_body_max";
     char size[40] = "";
     if (request->route && request->route->flags & HTTP_BODY_BIG) setting = "limits.kv_max_value_size";
+    if (request->route && request->route->flags & HTTP_BODY_FILE) setting = "half of what is free on the disk";
     if (request->body_length)
         snprintf(size, sizeof size, "(%llu bytes)", (unsigned long long)request->body_length);
     request_refuse(request, 413, "Request body%s too large, max size: %llu bytes (%s)", size,

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/background.h"
@@ -323,11 +324,18 @@ static int take_name(struct store *store, struct store_file *next, struct fault 
     return CO_OK;
 }
 
+/* It takes about as much as the copy: what certainly does not fit is not begun, and leaves the log what there is. */
+static bool has_room_for(const struct store *store, uint64_t size) {
+    struct statvfs disk;
+    return statvfs(store->folder, &disk) != 0 || (uint64_t)disk.f_bavail * disk.f_frsize >= size;
+}
+
 int store_replace_edited(struct store *store, int fd, uint64_t size, bool background, store_edit edit, void *data,
                          struct fault *fault) {
     CHECK(!store->write_open);
     struct load_job job = {.store = store, .load = {.edit = edit, .edit_data = data}, .size = size, .fd = fd, .fault = fault};
-    int error = background ? load_in_background(&job) : load_file(&job);
+    int error = has_room_for(store, size) ? CO_OK : fault_set(fault, CO_DISKFULL, "store: no room for a state of %llu bytes", (unsigned long long)size);
+    if (!error) error = background ? load_in_background(&job) : load_file(&job);
     if (error == CO_DISKFULL) store_space_aside_gone(store->file);      /* the next attempt has more */
     if (error) return error;
     struct store_file *next = job.load.file;

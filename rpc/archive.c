@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -93,12 +94,20 @@ static int out_small(struct out *out, const char *name, struct slice content) {
     return rv == CO_OK ? out_padding(out, content.size) : rv;
 }
 
+uint64_t archive_room(int fd) {
+    struct statvfs disk;
+    return fstatvfs(fd, &disk) == 0 ? (uint64_t)disk.f_bavail * disk.f_frsize : UINT64_MAX;
+}
+
+#define ROOM_LOOK_BYTES (16 * BLOCK)
 static int out_state(struct out *out, int state, uint64_t size, uint8_t sum[SUM_BYTES]) {
     gnutls_hash_hd_t hash;
     CHECK(gnutls_hash_init(&hash, GNUTLS_DIG_SHA256) == 0);
     char *block = mem_alloc(BLOCK);
     int rv = out_head(out, "state.bin", size);
     for (uint64_t at = 0; rv == CO_OK && at < size;) {
+        if (at % ROOM_LOOK_BYTES == 0 && archive_room(out->fd) < ARCHIVE_ROOM_LEFT) rv = fault_set(out->fault, CO_DISKFULL, "disk full: no room for a backup");
+        if (rv != CO_OK) break;
         size_t want = size - at < BLOCK ? (size_t)(size - at) : BLOCK;
         rv = file_in_all(state, at, block, want);
         if (rv != CO_OK) { fault_set(out->fault, rv, "a backup's file cannot be read"); break; }
@@ -130,7 +139,7 @@ static int out_all(struct out *out, const struct archive_meta *meta, int state) 
 }
 
 int archive_write(int fd, const struct archive_meta *meta, int state, struct fault *fault) {
-    if (meta->size > TAR_SIZE_MAX) return fault_set(fault, CO_TOOLARGE, "the state has %" PRIu64 " bytes, an archive holds 8 GiB", meta->size);
+    if (meta->size > TAR_SIZE_MAX) return fault_set(fault, CO_TOOLARGE, "the state has %" PRIu64 " bytes, an archive holds less", meta->size);
     struct out *out = mem_zalloc(sizeof *out);
     out->fd = fd, out->fault = fault;
     CHECK(deflateInit2(&out->z, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
@@ -253,7 +262,8 @@ static int in_file(struct in *in, const struct tar_file *file, uint64_t state_ma
     if (is_meta) return in_meta(in, file->size, meta);
     if (is_sums) return in_small(in, file->size, in->sums);
     if (file->size > state_max)
-        return fault_set(in->fault, CO_TOOLARGE, "the backup holds %" PRIu64 " bytes, there is room for %" PRIu64, file->size, state_max);
+        return fault_set(in->fault, CO_TOOLARGE, "the backup holds %" PRIu64 " bytes, there is room for one of %" PRIu64 " (a quarter of what is free: it is kept in the log, "
+                         "aside and as the new state at once)", file->size, state_max);
     return in_state(in, file->size);
 }
 

@@ -2,7 +2,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -31,7 +30,9 @@ static struct rpc_save *save_of(struct save_impl *impl) { return CONTAINER_OF((c
 struct save_work { struct work work; struct rpc_save *save; };
 
 static int copy_state(struct rpc *rpc, struct rpc_save *save, int state, struct archive_meta *meta) {
-    uint64_t index;
+    uint64_t index, most = store_bytes(machine_store(rpc->machine)), room = archive_room(state);
+    if (room < most || room - most < ARCHIVE_ROOM_LEFT)
+        return fault_set(&save->fault, CO_DISKFULL, "disk full: a backup takes a copy of the state first, up to %" PRIu64 " bytes, and %" PRIu64 " are free", most, room);
     int rv = machine_copy(rpc->machine, state, &index, &meta->term);
     off_t size = lseek(state, 0, SEEK_CUR);
     if (rv != CO_OK || size <= 0 || lseek(state, 0, SEEK_SET) != 0)
@@ -143,10 +144,8 @@ static void restore_end(struct restore_work *work, int error) {
 }
 
 /* The log takes it, the store keeps it aside, and a new store is filled from that. */
-static uint64_t room_for(const char *folder) {
-    struct statvfs disk;
-    if (statvfs(folder, &disk) != 0) return TAR_SIZE_MAX;
-    uint64_t room = (uint64_t)disk.f_bavail * disk.f_frsize / 4;
+static uint64_t room_for(int fd) {
+    uint64_t room = archive_room(fd) / 4;
     return room < TAR_SIZE_MAX ? room : TAR_SIZE_MAX;
 }
 
@@ -156,7 +155,7 @@ static int unpack(struct restore_work *work) {
     uint64_t index;
     work->state = archive_temporary(restore->folder, &restore->fault);
     if (work->state < 0) return restore->fault.code;
-    int rv = archive_read(restore->fd, work->state, room_for(restore->folder), &meta, &restore->fault);
+    int rv = archive_read(restore->fd, work->state, room_for(work->state), &meta, &restore->fault);
     if (rv == CO_OK && lseek(work->state, 0, SEEK_SET) != 0) rv = CO_IO;
     if (rv == CO_OK) rv = machine_copy_check(work->work.rpc->machine, work->state, meta.size, &index, &restore->fault);
     work->size = meta.size;

@@ -49,7 +49,8 @@ static void rearm(struct rpc *rpc) {
     if (rpc->count_held_ms && rpc->count_held_ms < at) at = rpc->count_held_ms;
     if (at == UINT64_MAX) { uv_timer_stop(&rpc->lease_timer); return; }
     uv_update_time(rpc->loop);
-    uv_timer_start(&rpc->lease_timer, leases_timer_cb, at > now_ms ? at - now_ms : 0, 0);
+    /* Never 0: from within its own callback that would be before the sockets are read again, and a tick that was late waits for just that. */
+    uv_timer_start(&rpc->lease_timer, leases_timer_cb, at > now_ms ? at - now_ms : 1, 0);
 }
 
 /* -- renewals ------------------------------------------------------------------------------------------------------- */

@@ -102,6 +102,7 @@ struct rpc {
     uint64_t restores;                 /* seen */
     unsigned version_seen;
     _Atomic bool restored;             /* the leases are to be read again */
+    _Atomic bool store_full;           /* the applier's last batch found no room */
     _Atomic bool quit;                 /* the applier gives up retrying a failed store */
 };
 

@@ -56,6 +56,7 @@ static uint64_t apply(void *data, struct node_apply *items, size_t count) {
         uint64_t stopped_at = 0;
         int rv = machine_apply(rpc->machine, inputs + first, count - first, input_done, NULL, &stopped_at);
         audit_applied(rpc);
+        atomic_store(&rpc->store_full, rv == CO_DISKFULL);
         if (rpc->node) node_starves(rpc->node, rv == CO_DISKFULL);
         if (rv == CO_OK) break;
         if (rv == CO_UNSUPPORTED) {
@@ -99,9 +100,10 @@ static int copy(void *data, int fd, uint64_t *index, uint64_t *term) {
     return machine_copy(rpc->machine, fd, index, term);
 }
 
+/* A restored backup makes a new store: that has no room, while the old one has. */
 static bool room(void *data) {
     struct rpc *rpc = data;
-    return store_has_room(machine_store(rpc->machine));
+    return !atomic_load(&rpc->store_full) && store_has_room(machine_store(rpc->machine));
 }
 
 void server_members_note(struct rpc *rpc) {

@@ -21,7 +21,7 @@ static void good(char *head) {
 }
 
 Test(tar, what_is_written_is_read) {
-    static const uint64_t sizes[] = {0, 1, 511, 512, 07777777, TAR_SIZE_MAX};
+    static const uint64_t sizes[] = {0, 1, 511, 512, 07777777, 077777777777, 077777777777 + 1, TAR_SIZE_MAX};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         char head[TAR_BLOCK];
         struct tar_file file = {.size = sizes[i]}, again;
@@ -59,7 +59,10 @@ Test(tar, bad_heads) {
         {156, "x", 1, CO_UNSUPPORTED, "an extended head"},
         {257, "USTAR", 5, CO_UNSUPPORTED, "another format"},
         {0, "\0", 1, CO_CORRUPT, "no name"},
-        {124, "\200\0\0\0\0\0\0\0\0\0\1\0", 12, CO_UNSUPPORTED, "a size in base 256"},
+        {124, "\200\0\0\0\0\0\0\0\0\0\1\0", 12, CO_OK, "a size in base 256"},
+        {124, "\200\0\0\0\0\0\20\0\0\0\0\1", 12, CO_UNSUPPORTED, "a size beyond all disks"},
+        {124, "\200\0\0\1\0\0\0\0\0\0\0\0", 12, CO_UNSUPPORTED, "a size beyond 64 bits"},
+        {124, "\377\377\377\377\377\377\377\377\377\377\377\0", 12, CO_UNSUPPORTED, "a negative size in base 256"},
         {124, "0000000000x\0", 12, CO_CORRUPT, "a size that is no number"},
         {124, "00000000008\0", 12, CO_CORRUPT, "a size with a digit that is none"},
         {124, "           \0", 12, CO_CORRUPT, "a size of blanks"},

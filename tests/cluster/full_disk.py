@@ -25,6 +25,17 @@ def fill(server):
     full.fill(filler(server))
 
 
+def free_megabytes(server):
+    disk = os.statvfs(server.data)
+    return disk.f_bavail * disk.f_frsize >> 20
+
+
+def leave_free(server, megabytes):
+    fd = os.open(filler(server), os.O_CREAT | os.O_WRONLY, 0o600)
+    os.posix_fallocate(fd, 0, free_megabytes(server) - megabytes << 20)
+    os.close(fd)
+
+
 def give_back(server):
     os.truncate(filler(server), 0)
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """A follower's disk is full, and its log has room that it made ready before, but its store has not: nothing is applied there any more.
-Default reads through it go on, answered by the leader."""
-import time
+Default reads through it go on, answered by the leader. And a leader has room for a backup's pieces, and none for the state that they become: another
+leads, and the backup is restored."""
+import os, threading, time
 import harness
-from full_disk import another_leads, fill, give_back, small_disk
+from full_disk import another_leads, fill, give_back, leave_free, small_disk
 from harness import check, until
 
 VALUE = b"s" * 400000
@@ -13,8 +14,7 @@ def write(leader, key):
     check(leader.request("PUT", "/v1/kv/" + key, VALUE, 10 * harness.SLOW)[0] == 200, "the other two go on")
 
 
-def main():
-    harness.tidy_on_signals()
+def follower():
     with harness.Cluster(3) as cluster:
         full = cluster.servers[2]
         small_disk(cluster, full, 500)
@@ -41,6 +41,48 @@ def main():
         until("it catches up", lambda: full.request("GET", "/v1/kv/d/119?stale", timeout=5 * harness.SLOW)[0] == 200, 20)
         check(not cluster.confessions() and not cluster.unexpected_ends(), "all are well: %r" % cluster.confessions())
     print("ok: behind in %d of 120 reads, the longest took %.2f s" % (behind, longest))
+
+
+def leader():
+    with harness.Cluster(3) as cluster:
+        small = cluster.servers[2]
+        small_disk(cluster, small, 1000)
+        cluster.start()
+        cluster.wait_writable()
+        for i in range(150):
+            write(cluster.leader(), "state/%d" % i)
+        other = another_leads(cluster, small)
+        status, _, backup = other.request("GET", "/v1/snapshot", timeout=30 * harness.SLOW)
+        check(status == 200, "saved")
+        write(other, "later")
+        until("it leads", lambda: other.request("PUT", "/v1/operator/raft/transfer-leader?id=" + next(
+            s["ID"] for s in other.get("/v1/operator/raft/configuration")[2]["Servers"] if s["Address"].startswith(small.ip + ":")))[0] == 200 and
+            cluster.leader() is small, 20)
+        leave_free(small, 178)     # of 60 MB three times: in the log, aside, and as the new state
+        answers = []
+        asking = threading.Thread(target=lambda: answers.append(other.request("PUT", "/v1/snapshot", backup, 60 * harness.SLOW)[0]))
+        asking.start()
+        until("it has no room", lambda: "a backup cannot be restored here" in small.log(), 30)
+        begun = time.monotonic()
+        until("another leads", lambda: cluster.leader() not in (None, small), 20)      # handed over at most once in 10 s, and that was just before
+        check(other.request("PUT", "/v1/kv/after", b"1", 10 * harness.SLOW)[0] == 200, "and writes go on")
+        took = time.monotonic() - begun
+        asking.join()
+        for s in cluster.servers:
+            status = s.request("GET", "/v1/kv/later?raw", timeout=10 * harness.SLOW)[0]
+            check(status == 404, "it is restored: through %s %d" % (s.name, status))
+        check(answers and answers[0] in (200, 500), "the one who asked is told: %r" % answers)
+        give_back(small)
+        until("the one without room too", lambda: small.request("GET", "/v1/kv/after?stale")[0] == 200, 30)
+        check(small.request("GET", "/v1/kv/later?stale", timeout=10 * harness.SLOW)[0] == 404, "with the backup")
+        check(not cluster.confessions() and not cluster.unexpected_ends(), "all are well: %r" % cluster.confessions())
+    print("ok: another led, and writes went on, after %.1f s" % took)
+
+
+def main():
+    harness.tidy_on_signals()
+    follower()
+    leader()
 
 
 if __name__ == "__main__":
