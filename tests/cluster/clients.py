@@ -89,7 +89,7 @@ class World:
         self.key_number = 2
         self.key_state = {k: [0, 0] for k in self.keys}
         self.acknowledged, self.refused = set(), set()
-        self.tokens, self.holds = [], {}
+        self.tokens, self.holds, self.lock_faults = [], {}, []
         self.global_index, self.server_index = [], {}
         self.writes_ok = []              # times of acknowledged writes
         self.answers = {}                # what was answered instead, and how often
@@ -290,9 +290,21 @@ class Locker:
         status, _, answer = self.channel.call("GET", "/v1/session/info/" + self.session)
         return status == 200 and bool(json.loads(answer))
 
+    def still_held(self):
+        """The record, if it shows our session. Nobody but us releases it, and nothing of ours is under way: where it does not, the session has ended."""
+        record = self.observe()
+        if record and record.get("Session") == self.session:
+            return record
+        if self.alive():
+            self.world.lock_faults.append("%s: acquired by %s, which lives, and then it was %r" % (self.KEY, self.session, record))
+        return None
+
     def turn(self):
         while self.left:                 # waiting for them to expire would leave the lock idle for most of the run
             self.destroy(self.left[-1])
+            record = self.observe()
+            if record and record.get("Session") == self.left[-1]:
+                self.world.lock_faults.append("%s: held by %s, which was destroyed" % (self.KEY, self.left[-1]))
             self.left.pop()
         if not self.session:
             self.create()
@@ -306,18 +318,18 @@ class Locker:
         for _ in range(self.rng.randrange(4)):
             time.sleep(self.rng.random() * 0.03)
             self.observe()
-        record = self.observe()
-        if record and record.get("Session") == self.session:
+        record = self.still_held()
+        if record:
             # Ours in a confirmed read begun now or later: it was ours from the acquisition on, if nobody else came between.
             held = now()
-            record = self.observe()
-            if record and record.get("Session") == self.session and self.alive():
+            record = self.still_held()
+            if record and self.alive():
                 self.world.holds.setdefault(self.KEY, []).append((self.session, acquired, held, record["LockIndex"]))
         if self.rng.random() < 0.2:
             self.left.append(self.session)
             self.session = None
-        else:
-            write(self.channel, "/v1/kv/%s?release=%s" % (self.KEY, self.session), b"free")
+        elif not write(self.channel, "/v1/kv/%s?release=%s" % (self.KEY, self.session), b"free") and self.alive():
+            self.world.lock_faults.append("%s: %s, which lives and held it, may not release it" % (self.KEY, self.session))
 
 
 class Watcher:

@@ -113,6 +113,7 @@ def judge(cluster, world):
     registers, hard = checkers.check_registers(world.histories, problems)
     checkers.check_tokens(world.tokens, problems)
     checkers.check_exclusive(world.holds, problems)
+    problems += world.lock_faults
     checkers.check_rising(world.global_index, "the confirmed index", problems)
     for (name, life), samples in world.server_index.items():
         checkers.check_rising(samples, "the index of %s (life %d)" % (name, life), problems)
