@@ -426,6 +426,7 @@ void node_resume(struct node *node, bool own) {
     jobs_put(&node->apply_jobs, &job->job);
 }
 
+bool node_peer_full(struct node *node, uint64_t peer) { return raft_peer_full(node->raft, peer); }
 uint64_t node_match(struct node *node, uint64_t peer) { return raft_match_index(node->raft, peer); }
 bool node_caught_up(struct node *node, uint64_t peer) { return raft_caught_up(node->raft, peer); }
 

@@ -125,6 +125,7 @@ int node_bootstrap(struct node *node, const struct raft_members *members, struct
 int node_change(struct node *node, enum raft_change_type type, uint64_t id, const char *address);   /* see RAFT_CHANGE */
 int node_transfer(struct node *node, uint64_t target);
 uint64_t node_match(struct node *node, uint64_t peer);
+bool node_peer_full(struct node *node, uint64_t peer);      /* of a leader: its disk has no room for commands, as it says */
 bool node_caught_up(struct node *node, uint64_t peer);           /* leader: a learner that may be promoted */
 /* The state machine must not be used: this server does not lead if another can, is never ready, and refuses commands with CO_FENCED. */
 void node_fence(struct node *node, bool fenced);

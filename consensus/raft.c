@@ -279,6 +279,10 @@ uint64_t raft_match_index(const struct raft *raft, uint64_t peer) {
     const struct progress *p = raft->role == RAFT_LEADER ? progress_find((struct raft *)raft, peer) : NULL;
     return p ? p->match : 0;
 }
+bool raft_peer_full(const struct raft *raft, uint64_t peer) {
+    const struct progress *p = raft->role == RAFT_LEADER ? progress_find((struct raft *)raft, peer) : NULL;
+    return p && p->full;
+}
 uint64_t raft_contact_ms(const struct raft *raft) { return raft->role == RAFT_LEADER ? raft->now_ms : raft->leader_contact_ms; }
 const struct raft_entry *raft_entry_at(const struct raft *raft, uint64_t index) { return log_at(raft, index); }
 bool raft_disk_sick(const struct raft *raft) { return raft->disk_sick; }

@@ -179,6 +179,7 @@ static void put_autopilot(struct http_request *request) {
 /* -- autopilot: health ------------------------------------------------------------------------------------------------ */
 static bool healthy(const struct rpc_cluster_state *state, const struct rpc_server_state *server, uint64_t last_index,
                     const Pb__AutopilotConfig *config) {
+    if (server->unwell) return false;
     if (server->stable_ms == UINT64_MAX && server->leader && state->here_leads) return true;
     bool near = last_index <= server->match || last_index - server->match <= config->max_trailing_logs;
     return server->connected && near && server->last_contact_ms <= (uint64_t)config->last_contact_threshold_ns / 1000000;

@@ -63,7 +63,7 @@ void rpc_fenced_why(struct rpc *rpc, char line[160]) {
     if (!atomic_load(&audit->fenced) && atomic_load(&audit->split))
         snprintf(line, 160,
                  "self-audit: no majority of the servers agrees on the state at index %" PRIu64
-                 ": writes are stopped until an operator acts",
+                 ": writes are stopped until an operator acts (operating.md)",
                  audit->split_index);
     else if (!atomic_load(&audit->fenced))
         snprintf(line, 160, "the leader's self-audit refuses writes: its state is damaged, or no majority agrees with it (see its log)");
@@ -316,6 +316,14 @@ static bool take_report(struct rpc *rpc, uint64_t from, struct slice payload) {
     return true;
 }
 
+bool audit_damaged(const struct rpc *rpc, uint64_t peer) {
+    for (size_t i = 0; i < PEERS_MAX; i++)
+        if (rpc->audit->heard[i].id == peer) return rpc->audit->heard[i].fenced;
+    return false;
+}
+
+bool audit_split(const struct rpc *rpc) { return atomic_load(&rpc->audit->split); }
+
 /* -- judging
  * -----------------------------------------------------------------------------------------------------------------
  */
@@ -328,8 +336,9 @@ static void set_split(struct rpc *rpc, const struct audit_judgement *judgement, 
     if (split)
         log_error("audit",
                   "no majority of the servers agrees on the state, writes are stopped until an operator acts "
-                  "index=%" PRIu64 " own=%016" PRIx64 " other=%016" PRIx64,
-                  judgement->index, judgement->own, judgement->other);
+                  "index=%" PRIu64 " own=%016" PRIx64 " other=%016" PRIx64
+                  " (stop the server that is to give way, create the file %s/fenced there, start it: it takes another's state)",
+                  judgement->index, judgement->own, judgement->other, audit->store_folder);
     else
         log_info("audit", "a majority agrees on the state again, writes are accepted index=%" PRIu64,
                  judgement->index);

@@ -37,7 +37,10 @@ bool audit_held(void *data);
 int audit_rebuild(void *data, bool own, uint64_t *applied, struct fault *fault);
 void audit_rebuilt(void *data, int error, const struct fault *fault);
 
+/* Does no majority agree on the state, as far as this server has seen? Any thread. */
+bool audit_split(const struct rpc *rpc);
 /* Loop thread. */
+bool audit_damaged(const struct rpc *rpc, uint64_t peer);      /* it says so of itself */
 bool audit_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slice payload);      /* false: it does not decode */
 void audit_down(struct rpc *rpc, uint64_t peer);
 

@@ -45,6 +45,7 @@ static void fill_contact(struct rpc *rpc, struct rpc_server_state *server, uint6
 
 static void fill_self(struct rpc *rpc, struct rpc_server_state *server) {
     server->connected = true;
+    server->unwell = atomic_load(&node_view(rpc->node)->disk_full) || rpc_serves(rpc) != CO_OK || audit_split(rpc);
     server->last_index = atomic_load(&node_view(rpc->node)->last_index);
     server->last_term = node_last_term(rpc->node);
     server->match = server->last_index;
@@ -58,6 +59,7 @@ static void fill_peer(struct rpc *rpc, struct rpc_server_state *server, const st
         if (peers[k].id == server->id) server->connected = peers[k].connected;
     fill_contact(rpc, server, clock_mono_ms());
     if (!leads) return;
+    server->unwell = node_peer_full(rpc->node, server->id) || audit_damaged(rpc, server->id);
     server->match = server->last_index = node_match(rpc->node, server->id);
     server->last_term = server->match ? node_last_term(rpc->node) : 0;
 }

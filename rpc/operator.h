@@ -9,6 +9,7 @@ struct rpc_server_state {
     uint64_t id;
     char address[128], node[256], build[64];      /* "": when it was never connected with this server */
     bool leader, voter, connected;
+    bool unwell;                           /* known on the leader: its disk is full, its state is damaged, or (the leader) writes are refused for that */
     uint64_t match, last_index, last_term; /* known on the leader; 0 elsewhere. match: surely the same as in the leader's log */
     uint64_t last_contact_ms;              /* since this server heard from it; 0: itself. UINT64_MAX: never */
     uint64_t stable_ms;                    /* since its connection came or went, as this server saw it */

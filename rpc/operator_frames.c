@@ -15,14 +15,14 @@ void operator_state_pack(const struct rpc_cluster_state *state, struct arena *ar
         *to = (Pb__PeerClusterServer)PB__PEER_CLUSTER_SERVER__INIT;
         to->id = from->id, to->address = (char *)(uintptr_t)from->address, to->node = (char *)(uintptr_t)from->node;
         to->build = (char *)(uintptr_t)from->build;
-        to->leader = from->leader, to->voter = from->voter, to->connected = from->connected;
+        to->leader = from->leader, to->voter = from->voter, to->connected = from->connected, to->unwell = from->unwell;
         to->match = from->match, to->last_index = from->last_index, to->last_term = from->last_term;
         to->last_contact_ms = from->last_contact_ms, to->stable_ms = from->stable_ms;
     }
 }
 
 static void server_of(const Pb__PeerClusterServer *from, struct rpc_server_state *to) {
-    *to = (struct rpc_server_state){.id = from->id, .leader = from->leader, .voter = from->voter, .connected = from->connected,
+    *to = (struct rpc_server_state){.id = from->id, .leader = from->leader, .voter = from->voter, .connected = from->connected, .unwell = from->unwell,
                                     .match = from->match, .last_index = from->last_index, .last_term = from->last_term,
                                     .last_contact_ms = from->last_contact_ms, .stable_ms = from->stable_ms};
     snprintf(to->address, sizeof to->address, "%s", from->address);

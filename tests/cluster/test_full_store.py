@@ -2,7 +2,7 @@
 """A follower's disk is full, and its log has room that it made ready before, but its store has not: nothing is applied there any more.
 Default reads through it go on, answered by the leader. And a leader has room for a backup's pieces, and none for the state that they become: another
 leads, and the backup is restored."""
-import os, threading, time
+import json, threading, time
 import harness
 from full_disk import another_leads, fill, give_back, leave_free, small_disk
 from harness import check, until
@@ -26,6 +26,7 @@ def follower():
         until("it has all", lambda: full.request("GET", "/v1/kv/before/3?stale", timeout=5 * harness.SLOW)[0] == 200)
         time.sleep(1)            # the next segment is made ready meanwhile
         fill(full)
+        healthy = lambda: {s["Name"]: s["Healthy"] for s in json.loads(leader.request("GET", "/v1/operator/autopilot/health")[2])["Servers"]}
         longest, behind = 0.0, 0
         for i in range(120):
             write(leader, "d/%d" % i)
@@ -37,7 +38,10 @@ def follower():
         check(behind > 20, "it was behind in %d of 120" % behind)
         check("a batch cannot be applied" in full.log(), "its store had no room")
         check(longest < 3 * harness.SLOW, "a default read took %.1f s" % longest)
+        until("the leader knows", lambda: healthy() == {s.name: s is not full for s in cluster.servers})
+        check(leader.request("GET", "/v1/operator/autopilot/health")[0] == 429, "and says so")
         give_back(full)
+        until("all are well", lambda: all(healthy().values()), 20)
         until("it catches up", lambda: full.request("GET", "/v1/kv/d/119?stale", timeout=5 * harness.SLOW)[0] == 200, 20)
         check(not cluster.confessions() and not cluster.unexpected_ends(), "all are well: %r" % cluster.confessions())
     print("ok: behind in %d of 120 reads, the longest took %.2f s" % (behind, longest))
