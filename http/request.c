@@ -286,7 +286,7 @@ static void refuse_now(struct http_request *request) {
  */
 static uint64_t spool_room(int fd) {
     struct statvfs disk;
-    return fstatvfs(fd, &disk) == 0 ? (uint64_t)disk.f_bavail * disk.f_frsize / 2 : 0;
+    return fstatvfs(fd, &disk) == 0 ? (uint64_t)disk.f_bavail * disk.f_frsize / 2 : UINT64_MAX;
 }
 
 static void spool_open(struct http_request *request) {
@@ -299,8 +299,22 @@ static void spool_open(struct http_request *request) {
     request->body_most = fd < 0 ? UINT64_MAX : spool_room(fd);
 }
 
+/* Others may fill the same disk meanwhile. */
+#define SPOOL_LOOK_BYTES (1u << 20)
+#define SPOOL_LEFT_BYTES (32u << 20)
+static bool spool_full(const struct http_request *request, size_t size) {
+    uint64_t had = request->body_size - size;
+    return had / SPOOL_LOOK_BYTES != request->body_size / SPOOL_LOOK_BYTES && 2 * spool_room(request->spool - 1) < SPOOL_LEFT_BYTES;
+}
+
 static void spool_write(struct http_request *request, const char *data, size_t size) {
     wakes_now(); /* the disk may let it wait */
+    if (spool_full(request, size)) {
+        request_refuse(request, 503, "disk full: the body cannot be stored");
+        close(request->spool - 1);
+        request->spool = 0;
+        return;
+    }
     while (size > 0) {
         ssize_t done = write(request->spool - 1, data, size);
         if (done < 0 && errno == EINTR) continue;

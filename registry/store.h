@@ -72,6 +72,8 @@ int store_get(struct store_txn *txn, uint8_t table, struct slice key, struct sli
 void store_put(struct store_txn *txn, uint8_t table, struct slice key, struct slice value);
 bool store_del(struct store_txn *txn, uint8_t table, struct slice key);                         /* was it there? */
 uint64_t store_count(struct store_txn *txn, uint8_t table);     /* records in it */
+/* Of the pages that records are in: a copy (store_copy) has hardly more. The file may be much larger, by what was removed. */
+uint64_t store_live_bytes(struct store_txn *txn);
 
 /* Ranges: positions at the first key >= from; step on. In a write transaction the cursor survives store_del of the
  * record it stands on (store_cursor_del), nothing else. */

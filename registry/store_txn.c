@@ -264,6 +264,16 @@ uint64_t store_count(struct store_txn *txn, uint8_t table) {
     return stat.ms_entries;
 }
 
+uint64_t store_live_bytes(struct store_txn *txn) {
+    uint64_t pages = 0;
+    for (unsigned i = 0; txn->mdb && i < STORE_TABLES_MAX; i++) {
+        MDB_stat stat;
+        if (!txn->file->known[i] || mdb_stat(txn->mdb, txn->file->tables[i], &stat) != 0) continue;
+        pages += stat.ms_branch_pages + stat.ms_leaf_pages + stat.ms_overflow_pages;
+    }
+    return pages * txn->file->page_bytes;
+}
+
 static uint64_t scrub_table(struct store_txn *txn, uint8_t table) {
     MDB_cursor *cursor;
     uint64_t sum = 0;

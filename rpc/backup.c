@@ -29,8 +29,16 @@ static struct save_impl *save_impl(struct rpc_save *save) { return (struct save_
 static struct rpc_save *save_of(struct save_impl *impl) { return CONTAINER_OF((char *)impl, struct rpc_save, impl); }
 struct save_work { struct work work; struct rpc_save *save; };
 
+static uint64_t live_bytes(struct rpc *rpc) {
+    struct store_reader *reader = store_reader_new(machine_store(rpc->machine));
+    uint64_t bytes = store_live_bytes(store_read(reader));
+    store_read_done(reader);
+    store_reader_free(reader);
+    return bytes;
+}
+
 static int copy_state(struct rpc *rpc, struct rpc_save *save, int state, struct archive_meta *meta) {
-    uint64_t index, most = store_bytes(machine_store(rpc->machine)), room = archive_room(state);
+    uint64_t index, most = live_bytes(rpc), room = archive_room(state);
     if (room < most || room - most < ARCHIVE_ROOM_LEFT)
         return fault_set(&save->fault, CO_DISKFULL, "disk full: a backup takes a copy of the state first, up to %" PRIu64 " bytes, and %" PRIu64 " are free", most, room);
     int rv = machine_copy(rpc->machine, state, &index, &meta->term);

@@ -164,7 +164,7 @@ static void note_held(void *data, const struct lease_news *news) {
         log_warn("brake", "held service=\"%s\" for=%.1fs: most of it was lost at once, with the leases of its nodes", news->name,
                  (double)news->period_ns / 1e9);
     if (!news->ended) metric_add(&held_total, 1);
-    /* The news comes while its entry is being applied: the store shows it once that is committed. */
+    /* Counted once for those that come together. */
     ((struct rpc *)data)->count_held_ms = clock_mono_ms() + COUNT_HELD_MS;
 }
 

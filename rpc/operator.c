@@ -111,7 +111,7 @@ struct change_work {
     struct wish noted;
     struct rpc_write write;
     enum { CHANGE_NOTING, CHANGE_WANTED, CHANGE_MADE, CHANGE_TAKING_BACK, CHANGE_OVER } stage;
-    int error;                         /* of the note; CHANGE_OVER: of all */
+    int note_error, error;             /* of the note; of all */
     uint64_t deadline_ms, target, term;
 };
 static struct rpc_change *change_of(struct change_impl *impl) { return CONTAINER_OF((char *)impl, struct rpc_change, impl); }
@@ -177,9 +177,10 @@ static int change_step(struct rpc *rpc, struct change_impl *impl) {
 /* It was noted and stays after all: something else may remove it one day, and then it would be kept out. False: there is nothing to take back. */
 static bool take_back(struct rpc *rpc, struct change_impl *impl, int why) {
     struct change_work *work = impl->work;
-    if (change_of(impl)->type != RPC_REMOVE_SERVER || work->stage != CHANGE_WANTED || work->error != CO_OK || why == CO_OK) return false;
+    if (change_of(impl)->type != RPC_REMOVE_SERVER || work->stage != CHANGE_WANTED || work->error != CO_OK) return false;
+    if (why == CO_OK || why == CO_NOTLEADER || rpc->stopping) return false;      /* another leader may be asked to remove it, and note that */
     for (struct change_impl *other = rpc->changes; other; other = other->next)
-        if (other != impl && other->work->target == work->target && change_of(other)->type == RPC_REMOVE_SERVER) return false;
+        if (other != impl && other->work->stage < CHANGE_TAKING_BACK && other->work->target == work->target && change_of(other)->type == RPC_REMOVE_SERVER) return false;
     work->error = why;
     note(rpc, work, true);
     return true;
@@ -201,7 +202,13 @@ void operator_poll(struct rpc *rpc) { uv_timer_start(&rpc->operator_timer, poll_
 
 static void noted_taken(struct wish *wish) {
     struct change_work *work = CONTAINER_OF(wish, struct change_work, noted);
-    if (work->stage == CHANGE_TAKING_BACK) { work->stage = CHANGE_OVER; return; }
+    if (work->stage == CHANGE_TAKING_BACK) {
+        if (work->note_error != CO_OK)
+            log_warn("raft", "a server that stays is noted as removed, should it ever leave it is not taken in again id=%016llx", (unsigned long long)work->target);
+        work->stage = CHANGE_OVER;
+        return;
+    }
+    work->error = work->note_error;
     work->stage = CHANGE_WANTED;
     /* The cluster's version may be too low for the note, and this very server be the one in the way: once it is gone, nobody is there to be
      * kept out. */
@@ -211,7 +218,7 @@ static void noted_taken(struct wish *wish) {
 /* Another thread. */
 static void noted(struct rpc_write *write, int error, const struct machine_result *result) {
     struct change_work *work = CONTAINER_OF(write, struct change_work, write);
-    if (work->stage == CHANGE_NOTING) work->error = error == CO_OK ? result->error : error;
+    work->note_error = error == CO_OK ? result->error : error;
     operator_wish(work->noted.rpc, &work->noted, noted_taken);
 }
 

@@ -42,6 +42,11 @@ static uint64_t not_applied(struct rpc *rpc, const struct machine_input *inputs,
     return applied;
 }
 
+static void note_full(struct rpc *rpc, bool full) {
+    atomic_store(&rpc->store_full, full);
+    if (rpc->node) node_starves(rpc->node, full);
+}
+
 static uint64_t apply(void *data, struct node_apply *items, size_t count) {
     struct rpc *rpc = data;
     struct machine_input inputs[1024];
@@ -52,12 +57,11 @@ static uint64_t apply(void *data, struct node_apply *items, size_t count) {
                                            .is_command = entry->type == RAFT_ENTRY_COMMAND, .origin = items[i].proposal};
     }
     for (size_t first = 0;; (void)not_applied(rpc, inputs, count, &first)) {
-        if (!audit_may_apply(rpc)) return inputs[first].index - 1;
+        if (!audit_may_apply(rpc)) { note_full(rpc, false); return inputs[first].index - 1; }
         uint64_t stopped_at = 0;
         int rv = machine_apply(rpc->machine, inputs + first, count - first, input_done, NULL, &stopped_at);
         audit_applied(rpc);
-        atomic_store(&rpc->store_full, rv == CO_DISKFULL);
-        if (rpc->node) node_starves(rpc->node, rv == CO_DISKFULL);
+        note_full(rpc, rv == CO_DISKFULL);
         if (rv == CO_OK) break;
         if (rv == CO_UNSUPPORTED) {
             log_error("raft", "entry %llu holds a command of a newer version: nothing more is applied until this server is upgraded",

@@ -115,7 +115,8 @@ def the_wrong_one(cluster, leader, dead, live):
     check(sorted(peers(leader)) == sorted(s.name for s in cluster.servers), "all are there")
     leader.put("/v1/kv/unharmed", b"1")
     dead.start(wait=False)
-    until("it is back", lambda: dead.request("GET", "/v1/kv/unharmed?stale")[0] == 200, 20)
+    until("it is back", lambda: leader.request("GET", "/v1/operator/autopilot/health")[0] == 200, 20)
+    until("and has the data", lambda: dead.request("GET", "/v1/kv/unharmed?stale")[0] == 200, 20)
 
 
 def comes_back_empty():
