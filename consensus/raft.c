@@ -138,7 +138,7 @@ static int bootstrap(struct raft *raft, const struct raft_members *members, stru
 /* What the disk holds is unknown now: promise nothing more (contract, 5). Who may lead instead is told to at once. */
 static void persist_failed(struct raft *raft, uint64_t seq) {
     if (mutated(raft, RAFT_MUTATE_ACK_FAILED_APPEND)) { persisted(raft, seq); return; }
-    uint64_t target = raft->role == RAFT_LEADER ? best_target(raft) : 0;
+    uint64_t target = raft->role == RAFT_LEADER ? best_target(raft, true) : 0;
     become_failed(raft);
     if (target) send_new(raft, RAFT_MSG_TIMEOUT_NOW, target);
 }

@@ -185,12 +185,18 @@ void receive_vote_reply(struct raft *raft, const struct raft_message *m) {
 }
 
 /* -- transfer --------------------------------------------------------------------------------------------------- */
-uint64_t best_target(const struct raft *raft) {
+#define HANDOVER_PAUSE_MS 10000      /* servers on one machine share its disk: no ping-pong, and no going round */
+
+uint64_t best_target(const struct raft *raft, bool again) {
     uint64_t best = 0, target = 0;
+    bool fresh = false;
     for (size_t i = 0; i < raft->peer_count; i++) {
         const struct progress *peer = &raft->peers[i];
         bool alive = peer->answered && raft->now_ms - peer->contact_ms < raft->config.election_ms;
-        if (alive && !peer->sick && members_is_voter(raft, peer->id) && peer->match >= best) best = peer->match, target = peer->id;
+        bool passed = peer->passed_ms && raft->now_ms - peer->passed_ms < HANDOVER_PAUSE_MS;
+        if (!alive || peer->sick || !members_is_voter(raft, peer->id) || (passed && (!again || fresh))) continue;
+        if ((passed || fresh) && peer->match < best) continue;
+        best = peer->match, target = peer->id, fresh = !passed;
     }
     return target;
 }
@@ -198,22 +204,31 @@ uint64_t best_target(const struct raft *raft) {
 int transfer_start(struct raft *raft, uint64_t target) {
     if (raft->role != RAFT_LEADER) return CO_NOTLEADER;
     if (raft->transfer_target) return CO_BUSY;
-    if (target == 0) target = best_target(raft);
+    if (target == 0) target = best_target(raft, true);
     if (target == 0 || target == raft->config.id || !members_is_voter(raft, target) || !progress_find(raft, target)) return CO_INVALID;
     raft->transfer_target = target;
     raft->transfer_deadline_ms = raft->now_ms + raft->config.election_ms;
-    raft->transfer_sent = false;
+    raft->transfer_sent = raft->transfer_sick = false;
     transfer_advance(raft);
     return CO_OK;
 }
 
-/* -- a sick disk ---------------------------------------------------------------------------------------------------- */
-#define HANDOVER_PAUSE_MS 10000      /* servers on one machine share its disk: no ping-pong, and no going round */
+/* The pause is between changes of leadership: the next one is asked, if there is one. */
+void transfer_expire(struct raft *raft) {
+    struct progress *peer = progress_find(raft, raft->transfer_target);
+    if (peer) peer->passed_ms = raft->now_ms;
+    if (raft->transfer_sick) raft->handover_ms = 0;
+    raft->transfer_target = 0;
+}
 
+/* -- a sick disk ---------------------------------------------------------------------------------------------------- */
 void disk_handover(struct raft *raft) {
     if (!raft->disk_sick || raft->role != RAFT_LEADER || raft->transfer_target) return;
     if (raft->handover_ms && raft->now_ms - raft->handover_ms < HANDOVER_PAUSE_MS) return;
-    if (transfer_start(raft, 0) == CO_OK) raft->handover_ms = raft->now_ms;      /* nobody healthy: stay, and serve reads */
+    uint64_t target = best_target(raft, false);
+    if (target == 0 || transfer_start(raft, target) != CO_OK) return;      /* nobody healthy: stay, and serve reads */
+    raft->transfer_sick = true;
+    raft->handover_ms = raft->now_ms;
 }
 
 void disk_changed(struct raft *raft, bool sick, bool full) {

@@ -39,6 +39,7 @@ struct progress {
     bool probe_sent;                /* PROBE: one message on its way */
     bool heartbeat_due;
     bool sick, full;                /* its disk, as it says */
+    uint64_t passed_ms;             /* when it last had not taken leadership that was handed to it, in its time; 0: never */
     bool load_pending;              /* entries are being read from the log for it */
     uint64_t load_from;
     uint64_t prev_index, prev_term;  /* term of an entry that was read from the log for it */
@@ -103,7 +104,7 @@ struct raft {
     struct progress *peers;          /* one per other member */
     size_t peer_count;
     uint64_t transfer_target, transfer_deadline_ms;
-    bool transfer_sent;
+    bool transfer_sent, transfer_sick;      /* sick: for the sake of the disk */
 
     /* reads */
     uint64_t round, round_confirmed;
@@ -172,7 +173,9 @@ int transfer_start(struct raft *raft, uint64_t target);
 void transfer_advance(struct raft *raft);
 void disk_changed(struct raft *raft, bool sick, bool full);
 void disk_handover(struct raft *raft);
-uint64_t best_target(const struct raft *raft);          /* the healthy voter that has most of the log; 0: none */
+/* The healthy voter that has most of the log; 0: none. One that let leadership pass lately comes after all others, if at all (`again`). */
+uint64_t best_target(const struct raft *raft, bool again);
+void transfer_expire(struct raft *raft);
 
 /* raft_replication.c */
 struct progress *progress_find(struct raft *raft, uint64_t id);

@@ -181,7 +181,7 @@ void leader_tick(struct raft *raft) {
         raft->quorum_check_ms = raft->now_ms + raft->config.election_ms / 2;
         if (!quorum_heard(raft)) { become_follower(raft, raft->term, 0); return; }
     }
-    if (raft->transfer_target && raft->now_ms >= raft->transfer_deadline_ms) raft->transfer_target = 0;
+    if (raft->transfer_target && raft->now_ms >= raft->transfer_deadline_ms) transfer_expire(raft);
     snapshot_send_due(raft);
     if (raft->now_ms < raft->heartbeat_due_ms) return;
     raft->heartbeat_due_ms = raft->now_ms + raft->config.heartbeat_ms;

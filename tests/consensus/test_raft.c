@@ -13,6 +13,8 @@ struct room {
     struct raft *raft[SERVERS];
     bool cut[SERVERS];
     bool slow[SERVERS];      /* it applies nothing */
+    bool deaf[SERVERS];      /* to wishes that it should lead */
+    unsigned wishes[SERVERS];
     uint64_t owed[SERVERS];  /* up to here then */
     uint64_t now_ms;
 };
@@ -47,7 +49,9 @@ static bool act(struct room *room, int who) {
     for (size_t i = 0; i < count; i++) {
         cr_assert_eq(raft_message_decode(buffer_slice(&bytes[i]), &out[i].m), CO_OK);
         int to = (int)out[i].m.to - 1;
-        if (!room->cut[who] && !room->cut[to]) step(room, to, &(struct raft_event){.type = RAFT_RECEIVE, .u.receive = &out[i].m});
+        bool wish = out[i].m.type == RAFT_MSG_TIMEOUT_NOW;
+        room->wishes[to] += wish;
+        if (!room->cut[who] && !room->cut[to] && !(wish && room->deaf[to])) step(room, to, &(struct raft_event){.type = RAFT_RECEIVE, .u.receive = &out[i].m});
         raft_message_drop(&out[i].m);
         buffer_free(&bytes[i]);
     }
@@ -129,6 +133,39 @@ Test(raft, leadership_is_handed_over_at_most_once_in_ten_seconds) {
     cr_assert_eq(leader(room), third);
     pass(room, 6000);
     cr_assert_neq(leader(room), third);
+    leave(room);
+}
+
+Test(raft, who_does_not_take_leadership_from_a_sick_disk_is_passed_over) {
+    struct room *room = found();
+    room->deaf[1] = room->deaf[2] = true;
+    disk(room, 0, true);
+    pass(room, 5);
+    int first = room->wishes[1] ? 1 : 2, second = 3 - first;
+    cr_assert_eq(room->wishes[first], 1);
+    pass(room, 200);
+    cr_assert_eq(room->wishes[second], 1, "the other is asked after an election timeout, not after the pause");
+    pass(room, 5000);
+    cr_assert_eq(leader(room), 0);
+    cr_assert(room->wishes[1] == 1 && room->wishes[2] == 1, "who let it pass is left alone for the pause");
+    room->deaf[second] = false;
+    pass(room, 6000);
+    cr_assert_eq(leader(room), second);
+    leave(room);
+}
+
+Test(raft, an_operator_may_ask_again_who_let_leadership_pass) {
+    struct room *room = found();
+    room->cut[1] = room->deaf[2] = true;
+    pass(room, 80);
+    struct raft_event any = {.type = RAFT_TRANSFER};
+    step(room, 0, &any);
+    pass(room, 150);
+    cr_assert_eq(room->wishes[2], 1);
+    room->deaf[2] = false;
+    step(room, 0, &any);
+    pass(room, 20);
+    cr_assert_eq(leader(room), 2);
     leave(room);
 }
 
