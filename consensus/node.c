@@ -89,6 +89,7 @@ static void note_room(struct node *node, uint64_t now_ms, uint64_t bytes, bool r
 
 bool node_has_room(void *data, uint64_t bytes) {
     struct node *node = data;
+    if (!node->wal) return !node->disk_health.full;      /* it is being opened again: not known */
     uint64_t now_ms = clock_mono_ms(), ask = bytes;
     if (!disk_health_may_ask(&node->disk_health, now_ms, &ask)) return false;
     bool room = fits(node, ask);
@@ -195,7 +196,7 @@ static void update_view(struct node *node) {
     bool ready = requests_ready(&node->requests, node->raft, node->applied_seen);
     atomic_store_explicit(&view->ready, ready, memory_order_release);
     atomic_store_explicit(&view->alone, requests_alone(&node->requests, node->raft, node->applied_seen), memory_order_release);
-    atomic_store_explicit(&view->log_bytes, wal_bytes(node->wal), memory_order_relaxed);
+    if (node->wal) atomic_store_explicit(&view->log_bytes, wal_bytes(node->wal), memory_order_relaxed);
 }
 
 static void send_messages(struct node *node, const struct raft_effects *fx) {
@@ -357,6 +358,7 @@ void node_timer_cb(uv_timer_t *timer) {
 }
 
 void node_receive(struct node *node, const struct raft_message *message) {
+    if (!node->wal) return;      /* it is being opened again, the core is poisoned */
     struct raft_event event = {.type = RAFT_RECEIVE};
     struct raft_message heard = {0};
     if (!takes_in(node, message)) heard = raft_message_heard(message), message = &heard;
@@ -451,14 +453,26 @@ static void handle_closed(uv_handle_t *handle) {
     if (--node->closing == 0) node_free(node);
 }
 
+/* What was put while no threads ran: a wish to rebuild, a log to cut. */
+static void drop_jobs(struct node *node) {
+    for (struct job *list = jobs_take_all(&node->write_jobs), *next; list; list = next) {
+        next = list->next;
+        write_job_free(CONTAINER_OF(list, struct write_job, job));
+    }
+    for (struct job *list = jobs_take_all(&node->apply_jobs), *next; list; list = next) {
+        next = list->next;
+        struct apply_job *job = CONTAINER_OF(list, struct apply_job, job);
+        CHECK(job->resume);
+        free(job);
+    }
+}
+
 void node_stop(struct node *node, void (*closed)(void *data), void *data) {
     node->stopping = true;
     node->closed = closed, node->closed_data = data;
     turn_over(node);      /* the end of this one never comes */
-    jobs_stop(&node->write_jobs);
-    uv_thread_join(&node->writer);
-    jobs_stop(&node->apply_jobs);
-    uv_thread_join(&node->applier);
+    if (node->threads_running) node_stop_threads(node);
+    drop_jobs(node);
     take_proposals(node);
     take_reads(node);
     requests_fail(&node->requests, CO_UNKNOWN_OUTCOME, CO_CLOSED);

@@ -83,6 +83,7 @@ struct node {
     bool dirty, stopping, holds_wakes;                  /* dirty: a flush is due */
     _Atomic bool nudged;                                /* node_wake */
     bool raft_opened;                                   /* once: what comes later is a reopening */
+    uint64_t reopen_pause_ms;                           /* before the next try, while the log cannot be opened again */
     struct requests requests;                           /* from clients: what waits for Raft */
     struct disk_health disk_health;
     uint64_t applied_seen;
@@ -98,7 +99,7 @@ struct node {
     bool behind_told, full_told;                        /* what the core was told: others should lead; no room for commands */
     bool snapshot_wanted;                               /* whatever the log's size: the old one may have what was wrong */
 
-    /* Shared: the log writer appends; pool jobs read. */
+    /* Shared: the log writer appends; pool jobs read. NULL while a log that failed cannot be opened again (core poisoned, no threads, no jobs). */
     struct wal *wal;
     uint64_t drop_index;                /* the log writer's, while it runs: up to here the log needs nothing; 0: it is dropped */
     _Atomic uint64_t write_begun_ms;                    /* the log writer waits for the disk since; 0: it does not */
@@ -114,7 +115,7 @@ struct node {
 
     /* Threads and their queues. */
     uv_thread_t writer, applier;
-    bool threads_running;
+    bool threads_running;                               /* loop thread's */
     struct jobs write_jobs, apply_jobs;
     /* Writer thread. */
     struct snapshot_writer *receiving;
@@ -149,6 +150,8 @@ const void *node_judge(void *data, uint64_t leader, const struct node_proposal *
 #define NODE_ID_FILE "server-id"
 int node_open_log(struct node *node, uint64_t applied, struct fault *fault);
 void node_reopen_later(struct node *node);
+void node_start_threads(struct node *node);
+void node_stop_threads(struct node *node);
 /* node_writer.c, node_applier.c */
 void node_writer_main(void *arg);
 void node_applier_main(void *arg);

@@ -138,6 +138,7 @@ static int drain(struct node *node, uint64_t log_bytes, int fd, struct snapshot_
     uint64_t rate = node_snapshot_rate(node), due = clock_mono_ns(), written = 0;
     while (have > 0) {
         if (!leaves_room(node, log_bytes, &written, have)) return CO_DISKFULL;
+        if (atomic_load(&node->view.failed)) return CO_CLOSED;      /* the log is opened again once this is over */
         int rv = snapshot_write(writer, block, have);
         if (rv != CO_OK) return rv;
         uint64_t now = clock_mono_ns();
@@ -221,6 +222,7 @@ static bool peers_need_it(const struct node *node, uint64_t bytes, uint64_t limi
 /* Takes one when the log has grown enough since the last: by as much as that one took, so that a large state is not written again
  * and again for a little change (a byte of log costs a byte of snapshot at most). */
 void node_snapshot(struct node *node) {
+    if (atomic_load(&node->view.failed)) return;
     uint64_t limit = node->config.snapshot_log_bytes ? node->config.snapshot_log_bytes : 64 << 20;
     if (raft_snapshot_bytes(node->raft) > limit) limit = raft_snapshot_bytes(node->raft);
     uint64_t bytes = wal_bytes(node->wal);

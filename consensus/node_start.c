@@ -284,8 +284,7 @@ int node_start(uv_loop_t *loop, const struct node_config *config, const struct n
     jobs_init(&node->write_jobs);
     jobs_init(&node->apply_jobs);
     init_handles(node);
-    CHECK(uv_thread_create(&node->writer, node_writer_main, node) == 0);
-    CHECK(uv_thread_create(&node->applier, node_applier_main, node) == 0);
+    node_start_threads(node);
     uv_timer_start(&node->timer, node_timer_cb, 0, 0);
     *out = node;
     return CO_OK;
@@ -297,33 +296,67 @@ err_disk:
     return rv;
 }
 
-/* -- after a failed write: what the disk holds is read again, as after a crash ------------------------------------------------ */
-static void reopen_cb(uv_timer_t *timer) {
-    struct node *node = timer->data;
-    if (node->stopping) return;
-    /* The threads finish what they have; nothing new comes while the core is poisoned. The applier may wait for space itself, or rebuild
-     * the state: this thread does not wait for it. */
-    if (node->pool_jobs > 0 || jobs_waiting(&node->apply_jobs) || atomic_load(&node->applier_busy)) { node_reopen_later(node); return; }
+void node_start_threads(struct node *node) {
+    node->write_jobs.stop = node->apply_jobs.stop = false;
+    CHECK(uv_thread_create(&node->writer, node_writer_main, node) == 0);
+    CHECK(uv_thread_create(&node->applier, node_applier_main, node) == 0);
+    node->threads_running = true;
+}
+
+void node_stop_threads(struct node *node) {
     jobs_stop(&node->write_jobs);
     uv_thread_join(&node->writer);
     jobs_stop(&node->apply_jobs);
     uv_thread_join(&node->applier);
+    node->threads_running = false;
+}
+
+/* -- after a failed write: what the disk holds is read again, as after a crash ------------------------------------------------ */
+#define REOPEN_FIRST_MS 1000
+#define REOPEN_MOST_MS  5000
+
+/* The threads finish what they have; nothing new comes while the core is poisoned. The applier may wait for space itself, or rebuild
+ * the state: this thread does not wait for it. */
+static bool close_log(struct node *node) {
+    if (node->pool_jobs > 0 || jobs_waiting(&node->apply_jobs) || atomic_load(&node->applier_busy)) return false;
+    node_stop_threads(node);
     uint64_t applied = atomic_load(&node->view.applied);
     node_take(node);                                  /* the last news of both */
-    applied = node->applied_seen > applied ? node->applied_seen : applied;
+    if (node->applied_seen < applied) node->applied_seen = applied;
     requests_fail(&node->requests, CO_UNKNOWN_OUTCOME, CO_NOLEADER);
-    raft_free(node->raft);
     wal_close(node->wal);
-    node->raft = NULL, node->wal = NULL;
+    node->wal = NULL;
+    return true;
+}
+
+static void reopen_cb(uv_timer_t *timer);
+
+static void reopen_failed(struct node *node, const struct fault *fault) {
+    atomic_store(&node->write_failed, true);
+    atomic_store(&node->bad_ms, clock_mono_ms());
+    log_error("raft", "the log cannot be opened again, tried again later: %s", fault->text);
+    if (node->reopen_pause_ms < REOPEN_MOST_MS) node->reopen_pause_ms *= 2;
+    if (node->reopen_pause_ms > REOPEN_MOST_MS) node->reopen_pause_ms = REOPEN_MOST_MS;
+    uv_timer_start(&node->reopen_timer, reopen_cb, node->reopen_pause_ms, 0);
+    node_flush(node);
+}
+
+/* A disk that fails, or is full, may be well again later: until then the poisoned core stays, silent, and this server answers what needs
+ * no log. What the log holds that it must not is another matter. */
+static void reopen_cb(uv_timer_t *timer) {
+    struct node *node = timer->data;
+    if (node->stopping) return;
+    if (node->wal && !close_log(node)) { uv_timer_start(timer, reopen_cb, REOPEN_FIRST_MS, 0); return; }
+    struct raft *poisoned = node->raft;
     struct fault fault = {0};
-    int rv = node_open_log(node, applied, &fault);
+    int rv = node_open_log(node, node->applied_seen, &fault);
+    if (rv == CO_IO || rv == CO_DISKFULL) { reopen_failed(node, &fault); return; }
     if (rv != CO_OK) {
         log_error("raft", "the log cannot be opened again, stopping: %s", fault.text);
         abort();
     }
-    node->write_jobs.stop = node->apply_jobs.stop = false;
-    CHECK(uv_thread_create(&node->writer, node_writer_main, node) == 0);
-    CHECK(uv_thread_create(&node->applier, node_applier_main, node) == 0);
+    raft_free(poisoned);
+    node_start_threads(node);
     atomic_store(&node->view.failed, false);
     log_info("raft", "the log was opened again index=%llu", (unsigned long long)raft_last_index(node->raft));
     node_flush(node);
@@ -331,5 +364,6 @@ static void reopen_cb(uv_timer_t *timer) {
 
 void node_reopen_later(struct node *node) {
     atomic_store(&node->view.failed, true);
-    uv_timer_start(&node->reopen_timer, reopen_cb, 1000, 0);
+    node->reopen_pause_ms = REOPEN_FIRST_MS;
+    uv_timer_start(&node->reopen_timer, reopen_cb, node->reopen_pause_ms, 0);
 }

@@ -63,19 +63,52 @@ def slow_syncs(cluster, disks):
     """Not to the one whose disk has just failed."""
     old = cluster.leader()
     failed, well = [s for s in cluster.servers if s is not old]
+    until("no disk is sick", lambda: not any(sick(s) for s in cluster.servers), 2 * WELL)
     before = len(failed.log())
     disks[failed].set(failures=1)
     cluster.leader().try_put("/v1/kv/x")
     until("its disk failed", lambda: "the log was opened again" in failed.log()[before:], 10)
     begun = len(old.log())
+    failed_ms = time.monotonic()
     new, took = another_after(cluster, old, lambda: disks[old].set(delay_ms=1500), 4 * harness.MULTIPLIER)
-    check(new is well or not sick(failed), "the other one's disk has just failed")
+    check(new is well or time.monotonic() - failed_ms > WELL - 1, "the other one's disk has just failed")
     until("it says so", lambda: "the log's disk is slow: this server does not lead" in old.log()[begun:], 5)
     check(sick(old), "and in its metrics")
     disks[old].set()
     is_well_again(old, begun)
     check(cluster.leader() is new, "it did not want to lead meanwhile")
     return took
+
+
+def syncs_go_on_failing(cluster, disks):
+    """Also where the log is opened again. It answers what needs no log, says so, and is back by itself."""
+    bad = next(s for s in cluster.servers if s is not cluster.leader())
+    begun = len(bad.log())
+    disks[bad].set(failures=1 << 40)
+    check(cluster.leader().try_put("/v1/kv/without-it", b"1"), "a write")
+    again = "the log cannot be opened again, tried again later"
+    until("it is tried twice", lambda: bad.log()[begun:].count(again) >= 2, 20)
+    check(cluster.leader().try_put("/v1/kv/without-it", b"2"), "a write")
+    until("it is sick for as long as that goes on", lambda: bad.log()[begun:].count(again) >= 4 and sick(bad), 30)
+    check("the log's disk is well again" not in bad.log()[begun:], "it was not called well meanwhile")
+    check(bad.request("GET", "/v1/kv/at-the-sick-one?stale")[0] in (200, 404), "what needs no log is answered")
+    disks[bad].set()
+    is_well_again(bad, begun)
+    check(bad.alive(), "it ran all the time")
+    check(bad.try_put("/v1/kv/with-it") and bad.request("GET", "/v1/kv/without-it?stale&raw")[2] == b"2", "it takes part again")
+
+
+def a_stop_while_it_fails(cluster, disks):
+    bad = next(s for s in cluster.servers if s is not cluster.leader())
+    begun = len(bad.log())
+    disks[bad].set(failures=1 << 40)
+    check(cluster.leader().try_put("/v1/kv/stop", b"1"), "a write")
+    until("it fails", lambda: "the log cannot be opened again" in bad.log()[begun:], 20)
+    check(bad.terminate() == 0, "it ends as told")
+    disks[bad].set()
+    bad.start()
+    cluster.wait_writable()
+    until("it has all", lambda: bad.request("GET", "/v1/kv/stop?stale&raw")[2] == b"1", 20)
 
 
 def main():
@@ -90,6 +123,8 @@ def main():
         failed, handed = a_failed_sync(cluster, disks)
         until("leadership may be handed over again", lambda: time.monotonic() - handed > 10, 15)
         slow = slow_syncs(cluster, disks)
+        syncs_go_on_failing(cluster, disks)
+        a_stop_while_it_fails(cluster, disks)
         check(not cluster.confessions() and not cluster.unexpected_ends(), "all are well: %r" % cluster.confessions())
     print("a write through another server after a failed sync: %.2f s; after slow ones: %.2f s" % (failed, slow))
 
