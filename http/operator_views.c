@@ -75,8 +75,8 @@ static void change_view(struct http_request *request, struct http_call *call, in
         http_reply_text(request, removal ? 500 : 400, "%s", removal ? "there is no such server in the Raft configuration, or it is the last one that votes"
                                                       : "no such server votes, or there is no other voter that is connected and whose disk is well");
     } else if (error == CO_CONFLICT && removal) {
-        http_reply_text(request, 500, "without this server those that can be reached would be no majority of the ones that vote, and the cluster would stop: "
-                                      "remove one that is down first, or bring it back");
+        http_reply_text(request, 500, "without this server those that can be reached and take writes would be no majority of the ones that vote, and the cluster would stop: "
+                                      "remove one that is down first, or bring it back (its disk may be full, or it may be behind)");
     } else if (error == CO_NOLEADER || error == CO_NOTLEADER) {
         http_reply_error(request, CO_NOLEADER);
     } else {

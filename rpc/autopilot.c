@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "registry/operate.h"
+#include "rpc/audit.h"
 #include "rpc/rpc_internal.h"
 
 uint64_t autopilot_dead(const struct autopilot_rules *rules, const struct autopilot_server *servers, size_t count) {
@@ -74,7 +75,16 @@ uint64_t autopilot_next_dead(struct rpc *rpc) {
     return autopilot_dead(&rules, servers, count);
 }
 
+/* It can agree to writes: its disk has room, its state is well, and it is not so far behind that it waits for a snapshot. */
+static bool agrees(struct rpc *rpc, uint64_t id) {
+    const struct node_view *view = node_view(rpc->node);
+    if (id == atomic_load(&view->id)) return !atomic_load(&view->disk_full);
+    return !node_peer_full(rpc->node, id) && !audit_damaged(rpc, id) && node_match(rpc->node, id) >= atomic_load(&view->snapshot_index);
+}
+
 bool autopilot_can_spare(struct rpc *rpc, uint64_t id) {
     struct autopilot_server servers[RAFT_MEMBERS_MAX];
-    return autopilot_may_go(servers, servers_now(rpc, servers), id);
+    size_t count = servers_now(rpc, servers);
+    for (size_t i = 0; i < count; i++) servers[i].connected = servers[i].connected && agrees(rpc, servers[i].id);
+    return autopilot_may_go(servers, count, id);
 }

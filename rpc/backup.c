@@ -27,7 +27,7 @@ struct save_impl { struct wish wish; struct work *work; struct rpc_gate gate; };
 _Static_assert(sizeof(struct save_impl) <= sizeof(((struct rpc_save *)0)->impl), "rpc_save.impl is too small");
 static struct save_impl *save_impl(struct rpc_save *save) { return (struct save_impl *)(void *)save->impl; }
 static struct rpc_save *save_of(struct save_impl *impl) { return CONTAINER_OF((char *)impl, struct rpc_save, impl); }
-struct save_work { struct work work; struct rpc_save *save; };
+struct save_work { struct work work; struct rpc_save *save; struct save_work *next; };
 
 static uint64_t live_bytes(struct rpc *rpc) {
     struct store_reader *reader = store_reader_new(machine_store(rpc->machine));
@@ -83,14 +83,32 @@ static void save_end(struct rpc *rpc, struct rpc_save *save, int error) {
     operator_job_over(rpc);
 }
 
+static void save_over(uv_work_t *uv, int status);
+
+/* One at a time: each takes room for copies and, for as long as it lasts, a thread of the pool, which others need. */
+static void save_next(struct rpc *rpc) {
+    for (struct save_work *work; (work = rpc->saves) != NULL;) {
+        if (!rpc->stopping) {
+            CHECK(uv_queue_work(rpc->loop, &work->work.uv, save_run, save_over) == 0);
+            return;
+        }
+        rpc->saves = work->next;
+        struct rpc_save *save = work->save;
+        free(work);
+        save_end(rpc, save, CO_CLOSED);
+    }
+}
+
 static void save_over(uv_work_t *uv, int status) {
     (void)status;
     struct save_work *work = CONTAINER_OF(CONTAINER_OF(uv, struct work, uv), struct save_work, work);
     struct rpc *rpc = work->work.rpc;
     struct rpc_save *save = work->save;
     int error = work->work.error;
+    rpc->saves = work->next;
     free(work);
-    save_end(rpc, save, error);
+    save_next(rpc);
+    save_end(rpc, save, error);      /* the last one may be what a stopping server waits for */
 }
 
 static void save_confirmed(struct rpc_gate *gate, int error) {
@@ -101,7 +119,10 @@ static void save_confirmed(struct rpc_gate *gate, int error) {
     if (error != CO_OK) { save_end(rpc, save, error); return; }
     struct save_work *work = mem_zalloc(sizeof *work);
     work->work.rpc = rpc, work->save = save;
-    CHECK(uv_queue_work(rpc->loop, &work->work.uv, save_run, save_over) == 0);
+    struct save_work **last = &rpc->saves;
+    while (*last) last = &(*last)->next;
+    *last = work;
+    if (rpc->saves == work) save_next(rpc);
 }
 
 static void save_taken(struct wish *wish) {

@@ -76,6 +76,7 @@ struct rpc {
     struct far *fars;                  /* under way at the leader */
     uint64_t far_number;
     unsigned operator_jobs;            /* saves and restores */
+    struct save_work *saves;           /* the first is under way, the others wait for their turn */
     struct backup_left left;
     void (*operator_stopped)(void *data);
 

@@ -93,6 +93,13 @@ def caught_up_follower_answers(leader, full):
     waiting.hears(b"more")
 
 
+def the_third_is_needed(leader, other):
+    """The one that is left would be connected, and could not agree to anything."""
+    status, _, text = leader.request("DELETE", "/v1/operator/raft/peer?address=%s:8300" % other.ip)
+    check(status == 500 and b"would be no majority" in text, "%s is to be removed: %d %r" % (other.name, status, text))
+    check(leader.request("PUT", "/v1/kv/newest", b"unharmed", 10)[0] == 200, "the two go on")
+
+
 def leader_goes_on(leader):
     end = time.monotonic() + 3
     while time.monotonic() < end:
@@ -119,6 +126,7 @@ def main():
         fill(full)
         follower_is_full(leader, full)
         lagging_follower_answers(leader, full, waiting)
+        the_third_is_needed(leader, other)
         give_back(full)
         caught_up_follower_answers(leader, full)
         cluster.wait_writable()

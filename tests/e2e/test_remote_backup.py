@@ -108,6 +108,30 @@ def saved_and_restored():
     shutil.rmtree(folder)
 
 
+def many_at_once():
+    """They wait for each other, so that what a backup needs of room and threads is needed once. What else needs the threads' pool goes on."""
+    cluster = Cluster().start()
+    server = cluster.leader()
+    for i in range(60):
+        server.put("/v1/kv/even/%d" % i, bytes(VALUE))
+    agent = cluster.agent("a1").start(wait=False).wait_leader(30)
+    getting = [Getting(server if i % 4 else agent) for i in range(12)]
+    until("the first is done, the others have been asked for", lambda: any(g.answer for g in getting))
+    server.put("/v1/agent/service/register", {"Name": "meanwhile", "Port": 1})      # its definition is saved
+    left = sum(g.answer is None for g in getting)
+    check(left > 6, "it waited for the backups: %d of 12 are under way" % left)
+    for g in getting:
+        g.join()
+        check(g.answer[0] == 200, "%r" % (g.answer,))
+        path = tempfile.mktemp()
+        with open(path, "wb") as f:
+            f.write(g.answer[1])
+        check("Index" in words(COORD, server, "snapshot", "inspect", path), "it can be restored")
+        os.unlink(path)
+    for a in (server, agent):
+        until("no file is left on " + a.name, lambda: not nameless(a))
+
+
 def large_in_little_memory():
     """60 MB and more. A client that does not read holds up nobody: reads and writes through the same agent go on meanwhile."""
     cluster = Cluster(1).start()
@@ -237,4 +261,4 @@ def cut_in_the_middle():
 
 
 if __name__ == "__main__":
-    run([saved_and_restored, large_in_little_memory, cut_in_the_middle])
+    run([saved_and_restored, many_at_once, large_in_little_memory, cut_in_the_middle])
