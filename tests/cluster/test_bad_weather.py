@@ -82,7 +82,7 @@ def caught_up(cluster, within=30):
 
 
 def same_state(cluster, problems):
-    """Everything in the store, as each server shows it without asking others, is the same."""
+    """All keys, as each server shows them without asking others, are the same. (Of the rest of the state the self-audit's sums tell.)"""
     end, shown = now() + 15 * harness.SLOW, {}
     while now() < end:
         for s in cluster.servers:

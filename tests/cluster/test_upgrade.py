@@ -4,7 +4,7 @@ service goes on, the cluster version rises after the last server and not before,
 
     test_upgrade.py [--old PROGRAM] [--mixed SECONDS]
 
-The old program is built from history: the newest tag v* below this commit, else the commit below.
+The old program is built from history: the newest tag v* below this commit, else the commit below, the last of cluster version 2.
 """
 import argparse, http.client, json, os, re, shutil, subprocess, sys, threading, time
 import harness
@@ -171,11 +171,15 @@ def upgrade(cluster, load, old, seconds):
 
 
 def check_all(cluster, load):
-    """Every acknowledged write is there, on every server's own copy."""
+    """Every acknowledged write is there, through every server, and soon on its own copy."""
+    def lost(s, query):
+        keys = set(s.get("/v1/kv/up/?keys" + query, timeout=30)[2])
+        return [k for k in load.acknowledged if k not in keys]
+
     for s in cluster.servers:
-        keys = set(s.get("/v1/kv/up/?keys", timeout=30)[2])
-        lost = [k for k in load.acknowledged if k not in keys]
-        assert not lost, "%d acknowledged writes are not on %s: %s" % (len(lost), s.name, lost[:5])
+        missing = lost(s, "")
+        assert not missing, "%d acknowledged writes are not there, says %s: %s" % (len(missing), s.name, missing[:5])
+        until("%s has all itself" % s.name, lambda s=s: not lost(s, "&stale"), 10)
     assert not load.problems, load.problems[:5]
 
 

@@ -2,7 +2,7 @@
 broken while it lasts is judged by the checkers, and that the cluster gets well again by the caller."""
 import glob, os, shutil, struct, subprocess, time
 import full_disk
-from harness import SLOW
+from harness import SLOW, until
 
 SECTOR, HEAD = 512, 64
 
@@ -202,7 +202,9 @@ class Weather:
         server.life += 1                 # what it forgets it has to fetch again: stale reads go back meanwhile
         at = self._data_byte(found[-1])
         self._damage(path, at)
+        before = len(server.log())
         server.start()
+        until("%s says that its log's end is torn: %s at %d" % (server.name, path, at), lambda: "the log's last record was torn and is cut off" in server.log()[before:], 15)
         return "%s %s at %d" % (server.name, os.path.basename(path), at)
 
     def corrupt_middle(self):
@@ -247,9 +249,9 @@ class Weather:
         before = len(server.log())
         full_disk.fill(server)
         begun, wrote, refused = time.monotonic(), 0, 0
-        until = begun + self.rng.uniform(3, 6)
+        over = begun + self.rng.uniform(3, 6)
         full = lambda: "disk full" in server.log()[before:]      # as a follower it need not refuse any
-        while time.monotonic() < until or (not full() and time.monotonic() < begun + 30 * SLOW):  # more than the space that is reserved ahead covers; reads go on, whoever leads
+        while time.monotonic() < over or (not full() and time.monotonic() < begun + 30 * SLOW):  # more than the space that is reserved ahead covers; reads go on, whoever leads
             for s in self.cluster.servers:
                 status = s.request("GET", "/v1/kv/_probe?stale")[0]
                 if status not in (200, 404):
