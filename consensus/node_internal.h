@@ -57,7 +57,7 @@ struct node_news {
     struct mail mail;
     struct raft_event event;                  /* handed to the core; entries and data inside are freed afterwards */
     void *free_after;
-    struct fault fault;                       /* of a failed persist */
+    struct fault fault;                       /* of a failed persist; of a snapshot that was not taken, the code */
     bool snapshot_over;                       /* the snapshot job ended, with event (type SNAPSHOT_TAKEN) or without */
     bool has_event;
 };
@@ -89,6 +89,8 @@ struct node {
     uint64_t applied_seen;
     bool snapshot_running;
     uint64_t snapshot_pause_ms, snapshot_not_before_ms; /* after failures; 0 */
+    unsigned snapshot_unfit;                            /* so many failed for want of space, in a row */
+    uint64_t snapshot_look_ms;                          /* before which the disk is not asked whether one fits now */
     bool snapshot_unreadable;                           /* ours, when it was read for a peer */
     uint64_t snapshot_log_mark;                         /* wal_bytes behind the last snapshot's cut */
     unsigned pool_jobs;
@@ -164,7 +166,7 @@ void write_job_free(struct write_job *job);
 void node_load(struct node *node, const struct raft_load *load);
 void node_chunk_read(struct node *node, const struct raft_chunk_read *chunk);
 void node_snapshot(struct node *node);
-void node_snapshot_over(struct node *node, bool taken);
+void node_snapshot_over(struct node *node, bool taken, int error);
 void node_snapshot_soon(struct node *node);     /* space is back */
 void node_chunk_unread(struct node *node, const struct node_news *news);
 uint64_t node_snapshot_rate(const struct node *node);                            /* bytes a second */

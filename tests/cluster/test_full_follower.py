@@ -2,7 +2,7 @@
 """A follower's disk is full. It lags: reads through it go on, the leader answers them. Then another server is away: the leader depends on the one
 that can take nothing in. Reads go on, writes are refused as on a full disk of its own, and service resumes by itself."""
 import re, threading, time
-import harness
+import full_disk, harness
 from full_disk import another_leads, fill, give_back, small_disk
 from harness import check, until
 
@@ -111,6 +111,39 @@ def leader_goes_on(leader):
         time.sleep(0.05)
 
 
+class Load:
+    """Writes through the leader, as many as it takes, until it is told to end."""
+
+    def __init__(self, leader):
+        self.leader, self.over = leader, False
+        self.threads = [threading.Thread(target=self.run, args=(i,), daemon=True) for i in range(4)]
+        for thread in self.threads:
+            thread.start()
+
+    def run(self, i):
+        while not self.over:
+            self.leader.try_put("/v1/kv/bulk/%d" % i, b"b" * 400000, 10)
+
+    def end(self):
+        self.over = True
+        for thread in self.threads:
+            thread.join()
+
+
+def space_comes_back_under_load(leader, full):
+    """A snapshot of its own failed for the want of it. The log, which grows again at once, is cut before it has filled the disk, again."""
+    begun = len(full.log())
+    load = Load(leader)
+    until("its log has grown", lambda: full_disk.free_megabytes(full) < 250, 60)
+    full_disk.fill(full)
+    until("a snapshot of its own failed", lambda: "snapshot failed, tried again later: disk full" in full.log()[begun:], 60)
+    full_disk.give_back(full)
+    time.sleep(4)
+    load.end()
+    check(leader.try_put("/v1/kv/newest", b"after the load", 10), "a write")
+    until("it has all", lambda: full.request("GET", "/v1/kv/newest?stale&raw", timeout=10)[2] == b"after the load", 30)
+
+
 def main():
     harness.tidy_on_signals()
     with harness.Cluster(3) as cluster:
@@ -141,6 +174,7 @@ def main():
         check("opened again" not in full.log(), "its log was not opened again and again")
         other.start()
         cluster.wait_writable()
+        space_comes_back_under_load(another_leads(cluster, full), full)
         check(not cluster.confessions() and not cluster.unexpected_ends(), "all are well: %r" % cluster.confessions())
     print("ok")
 
