@@ -293,7 +293,7 @@ static void take_news(struct node *node) {
         struct node_news *news = CONTAINER_OF(mail, struct node_news, mail);
         node->dirty = true;
         if (news->event.type == RAFT_APPLIED && news->has_event) node->applied_seen = news->event.u.applied.index;
-        if (news->snapshot_over) node_snapshot_over(node, news->has_event);
+        if (news->snapshot_over) node_snapshot_over(node, news->has_event, news->fault.code);
         if (news->has_event && news->event.type == RAFT_CHUNK_READ && news->event.u.chunk_read.error != CO_OK) node_chunk_unread(node, news);
         if (news->has_event && news->event.type == RAFT_CHUNK_WRITTEN && news->event.u.chunk_written.error == CO_DISKFULL)
             requests_starve(&node->requests, node->raft);
@@ -430,6 +430,7 @@ void node_resume(struct node *node, bool own) {
 
 bool node_peer_full(struct node *node, uint64_t peer) { return raft_peer_full(node->raft, peer); }
 uint64_t node_match(struct node *node, uint64_t peer) { return raft_match_index(node->raft, peer); }
+bool node_peer_heard(struct node *node, uint64_t peer) { return raft_peer_heard(node->raft, peer); }
 bool node_caught_up(struct node *node, uint64_t peer) { return raft_caught_up(node->raft, peer); }
 
 /* -- stopping -------------------------------------------------------------------------------------------------------- */

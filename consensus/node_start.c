@@ -154,7 +154,6 @@ static void start_core(struct node *node, const struct raft_snapshot_meta *snaps
     node_applier_note(node, members_index, members);
     node->drop_index = snapshot->index; /* a writer that failed, or was stopped, may have left some of it */
     node->snapshot_log_mark = mark;
-    node->snapshot_pause_ms = 0;
 }
 
 /* The state becomes a snapshot, behind which the log begins anew: nothing that was acknowledged is lost. */
@@ -313,7 +312,8 @@ void node_stop_threads(struct node *node) {
 
 /* -- after a failed write: what the disk holds is read again, as after a crash ------------------------------------------------ */
 #define REOPEN_FIRST_MS 1000
-#define REOPEN_MOST_MS  5000
+#define REOPEN_MOST_MS  4000         /* less than DISK_WELL_MS: it stays sick */
+#define NO_ROOM_MOST_MS 30000        /* the state may have to be restored first, which takes what room there is each time */
 
 /* The threads finish what they have; nothing new comes while the core is poisoned. The applier may wait for space itself, or rebuild
  * the state: this thread does not wait for it. */
@@ -324,6 +324,7 @@ static bool close_log(struct node *node) {
     node_take(node);                                  /* the last news of both */
     if (node->applied_seen < applied) node->applied_seen = applied;
     requests_fail(&node->requests, CO_UNKNOWN_OUTCOME, CO_NOLEADER);
+    atomic_store(&node->view.handed, node->applied_seen);      /* what was handed out behind that was let go */
     wal_close(node->wal);
     node->wal = NULL;
     return true;
@@ -332,17 +333,19 @@ static bool close_log(struct node *node) {
 static void reopen_cb(uv_timer_t *timer);
 
 static void reopen_failed(struct node *node, const struct fault *fault) {
+    uint64_t most = fault->code == CO_DISKFULL ? NO_ROOM_MOST_MS : REOPEN_MOST_MS;
     atomic_store(&node->write_failed, true);
     atomic_store(&node->bad_ms, clock_mono_ms());
     log_error("raft", "the log cannot be opened again, tried again later: %s", fault->text);
-    if (node->reopen_pause_ms < REOPEN_MOST_MS) node->reopen_pause_ms *= 2;
-    if (node->reopen_pause_ms > REOPEN_MOST_MS) node->reopen_pause_ms = REOPEN_MOST_MS;
+    node->reopen_pause_ms = 2 * node->reopen_pause_ms < most ? 2 * node->reopen_pause_ms : most;
     uv_timer_start(&node->reopen_timer, reopen_cb, node->reopen_pause_ms, 0);
     node_flush(node);
 }
 
-/* A disk that fails, or is full, may be well again later: until then the poisoned core stays, silent, and this server answers what needs
- * no log. What the log holds that it must not is another matter. */
+/* What the log holds that it must not, or lacks. A disk that fails, or is full, may be well again later: until then the poisoned core
+ * stays, silent, and this server answers what needs no log. */
+static bool lasts(int error) { return error == CO_CORRUPT || error == CO_CONFLICT || error == CO_UNSUPPORTED; }
+
 static void reopen_cb(uv_timer_t *timer) {
     struct node *node = timer->data;
     if (node->stopping) return;
@@ -350,7 +353,7 @@ static void reopen_cb(uv_timer_t *timer) {
     struct raft *poisoned = node->raft;
     struct fault fault = {0};
     int rv = node_open_log(node, node->applied_seen, &fault);
-    if (rv == CO_IO || rv == CO_DISKFULL) { reopen_failed(node, &fault); return; }
+    if (rv != CO_OK && !lasts(rv)) { reopen_failed(node, &fault); return; }
     if (rv != CO_OK) {
         log_error("raft", "the log cannot be opened again, stopping: %s", fault.text);
         abort();

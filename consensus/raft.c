@@ -279,6 +279,12 @@ uint64_t raft_match_index(const struct raft *raft, uint64_t peer) {
     const struct progress *p = raft->role == RAFT_LEADER ? progress_find((struct raft *)raft, peer) : NULL;
     return p ? p->match : 0;
 }
+bool raft_peer_heard(const struct raft *raft, uint64_t peer) {
+    for (size_t i = 0; i < raft->peer_count; i++)
+        if (raft->peers[i].id == peer) return raft->peers[i].answered && raft->now_ms - raft->peers[i].contact_ms <= raft->config.election_ms;
+    return false;
+}
+
 bool raft_peer_full(const struct raft *raft, uint64_t peer) {
     const struct progress *p = raft->role == RAFT_LEADER ? progress_find((struct raft *)raft, peer) : NULL;
     return p && p->full;

@@ -203,6 +203,7 @@ bool raft_sending_snapshot(const struct raft *raft);
  * would have to be sent that. */
 bool raft_peer_needs_log(const struct raft *raft);
 uint64_t raft_match_index(const struct raft *raft, uint64_t peer);  /* leader only; 0: unknown */
+bool raft_peer_heard(const struct raft *raft, uint64_t peer);       /* leader only: it answered in this term, and within an election timeout */
 bool raft_peer_full(const struct raft *raft, uint64_t peer);        /* leader only: it said that it has no room for commands */
 bool raft_caught_up(const struct raft *raft, uint64_t peer);        /* leader only: a learner may be promoted */
 uint64_t raft_contact_ms(const struct raft *raft);       /* follower: when the leader was last heard; leader: now of last step */

@@ -85,6 +85,8 @@ static void save_end(struct rpc *rpc, struct rpc_save *save, int error) {
 
 static void save_over(uv_work_t *uv, int status);
 
+#define SAVES_MOST 16                /* who asks and does not wait for the answer is not to pile them up */
+
 /* One at a time: each takes room for copies and, for as long as it lasts, a thread of the pool, which others need. */
 static void save_next(struct rpc *rpc) {
     for (struct save_work *work; (work = rpc->saves) != NULL;) {
@@ -120,7 +122,14 @@ static void save_confirmed(struct rpc_gate *gate, int error) {
     struct save_work *work = mem_zalloc(sizeof *work);
     work->work.rpc = rpc, work->save = save;
     struct save_work **last = &rpc->saves;
-    while (*last) last = &(*last)->next;
+    unsigned waiting = 0;
+    for (; *last; last = &(*last)->next) waiting++;
+    if (waiting >= SAVES_MOST) {
+        free(work);
+        fault_set(&save->fault, CO_BUSY, "%u backups are wanted already: try again later", waiting);
+        save_end(rpc, save, CO_BUSY);
+        return;
+    }
     *last = work;
     if (rpc->saves == work) save_next(rpc);
 }

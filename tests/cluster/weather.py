@@ -175,7 +175,7 @@ class Weather:
                 size = struct.unpack_from("<I", data, at + 32)[0]
                 found.append((at, size))
                 at += size
-            if len(found) >= 2:          # the first is the segment's own
+            if found:
                 return path, found
         return None, []
 
@@ -196,9 +196,9 @@ class Weather:
         server = self.any()
         server.kill()
         path, found = self.batches(server)
-        if not found:
+        if len(found) < 2:               # the first is the segment's own: it may not be torn
             server.start()
-            raise Fair(server.name + ": its log is empty")
+            raise Fair(server.name + ": its newest segment is empty")
         server.life += 1                 # what it forgets it has to fetch again: stale reads go back meanwhile
         at = self._data_byte(found[-1])
         self._damage(path, at)

@@ -112,8 +112,7 @@ def many_at_once():
     """They wait for each other, so that what a backup needs of room and threads is needed once. What else needs the threads' pool goes on."""
     cluster = Cluster().start()
     server = cluster.leader()
-    for i in range(60):
-        server.put("/v1/kv/even/%d" % i, bytes(VALUE))
+    fill(server, 12)
     agent = cluster.agent("a1").start(wait=False).wait_leader(30)
     getting = [Getting(server if i % 4 else agent) for i in range(12)]
     until("the first is done, the others have been asked for", lambda: any(g.answer for g in getting))
