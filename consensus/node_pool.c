@@ -122,7 +122,7 @@ static void members_as_of(struct node *node, uint64_t index, struct raft_snapsho
 uint64_t node_snapshot_rate(const struct node *node) { return node->config.snapshot_rate ? node->config.snapshot_rate : 128 << 20; }
 
 /* The last room is the log's: what is begun and does not fit leaves that. Where cutting the log gives more than was taken, only so much that the log
- * goes on meanwhile; nothing, where that has no room anyway. */
+ * goes on meanwhile. */
 #define ROOM_LOOK_BYTES (1 << 20)
 #define ROOM_LEFT_BYTES (32 << 20)
 #define ROOM_LEAST_BYTES (4 << 20)
@@ -130,8 +130,7 @@ static bool leaves_room(struct node *node, uint64_t log_bytes, uint64_t *written
     uint64_t room, looks = *written / ROOM_LOOK_BYTES;
     *written += more;
     if (*written / ROOM_LOOK_BYTES == looks) return true;
-    uint64_t least = atomic_load(&node->view.disk_full) ? 0 : ROOM_LEAST_BYTES;
-    return node->disk->ops->free_bytes(node->disk, &room) != CO_OK || room >= (*written <= log_bytes ? least : ROOM_LEFT_BYTES);
+    return node->disk->ops->free_bytes(node->disk, &room) != CO_OK || room >= (*written <= log_bytes ? ROOM_LEAST_BYTES : ROOM_LEFT_BYTES);
 }
 
 /* Copies the pipe into the file, no faster than the configured rate. */
@@ -201,9 +200,10 @@ static void snapshot_work(uv_work_t *work) {
 #define PAUSE_MOST_MS  600000
 void node_snapshot_over(struct node *node, bool taken, int error) {
     node->snapshot_running = false;
-    node->snapshot_unfit = taken || error != CO_DISKFULL ? 0 : node->snapshot_unfit + 1;
-    node->snapshot_pause_ms = taken ? 0 : node->snapshot_pause_ms ? 2 * node->snapshot_pause_ms : PAUSE_FIRST_MS;
-    if (node->snapshot_pause_ms > PAUSE_MOST_MS) node->snapshot_pause_ms = PAUSE_MOST_MS;
+    if (error != CO_CLOSED) node->snapshot_unfit = taken || error != CO_DISKFULL ? 0 : node->snapshot_unfit + 1;
+    if (taken) node->snapshot_pause_ms = 0;
+    else if (node->snapshot_pause_ms == 0) node->snapshot_pause_ms = PAUSE_FIRST_MS;
+    else if (error != CO_CLOSED) node->snapshot_pause_ms = 2 * node->snapshot_pause_ms < PAUSE_MOST_MS ? 2 * node->snapshot_pause_ms : PAUSE_MOST_MS;
     if (taken) node->snapshot_unreadable = false, node->snapshot_log_mark = wal_bytes(node->wal);
     else node->snapshot_wanted = true, node->snapshot_not_before_ms = clock_mono_ms() + node->snapshot_pause_ms;
 }
@@ -225,20 +225,16 @@ static bool peers_need_it(const struct node *node, uint64_t bytes, uint64_t limi
 /* One that failed for want of space is not waited for any longer once there clearly is some: a log that grows fast would have filled the disk
  * again. Each further failure asks for twice as much. */
 #define UNFIT_LOOK_MS 250
+#define UNFIT_MOST    5              /* it may be a quota, which no look shows */
 static bool fits_now(struct node *node, uint64_t now_ms) {
-    if (node->snapshot_unfit == 0 || now_ms < node->snapshot_look_ms) return false;
+    if (node->snapshot_unfit == 0 || node->snapshot_unfit > UNFIT_MOST || now_ms < node->snapshot_look_ms) return false;
     node->snapshot_look_ms = now_ms + UNFIT_LOOK_MS;
     uint64_t size = raft_snapshot_bytes(node->raft), room, wanted = size + size / 4;
     wanted += wal_droppable_bytes(node->wal, node->applied_seen) > size ? 2 * ROOM_LEAST_BYTES : 2 * ROOM_LEFT_BYTES;
-    unsigned times = node->snapshot_unfit < 16 ? node->snapshot_unfit - 1 : 15;
-    return node->disk->ops->free_bytes(node->disk, &room) == CO_OK && room >> times >= wanted;
+    return node->disk->ops->free_bytes(node->disk, &room) == CO_OK && room >= wanted << (node->snapshot_unfit - 1);
 }
 
 static bool pauses(struct node *node, uint64_t now_ms) { return now_ms < node->snapshot_not_before_ms && !fits_now(node, now_ms); }
-
-static bool frees_full_disk(const struct node *node) {
-    return node->disk_health.full && wal_droppable_bytes(node->wal, node->applied_seen) > raft_snapshot_bytes(node->raft);
-}
 
 /* Takes one when the log has grown enough since the last: by as much as that one took, so that a large state is not written again
  * and again for a little change (a byte of log costs a byte of snapshot at most). */
@@ -248,7 +244,7 @@ void node_snapshot(struct node *node) {
     if (raft_snapshot_bytes(node->raft) > limit) limit = raft_snapshot_bytes(node->raft);
     uint64_t bytes = wal_bytes(node->wal);
     if (bytes < node->snapshot_log_mark) node->snapshot_log_mark = bytes;        /* what the snapshot holds was dropped */
-    bool due = node->snapshot_wanted || node->snapshot_unreadable || bytes >= node->snapshot_log_mark + limit || frees_full_disk(node);
+    bool due = node->snapshot_wanted || node->snapshot_unreadable || bytes >= node->snapshot_log_mark + limit;
     if (node->snapshot_running || node->requests.fenced || atomic_load(&node->restoring) || !due || peers_need_it(node, bytes, limit)) return;
     if (!node->callbacks.snapshot_copy || node->applied_seen <= raft_snapshot_index(node->raft)) return;
     if (node->snapshot_pause_ms && pauses(node, clock_mono_ms())) return;

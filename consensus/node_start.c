@@ -332,11 +332,11 @@ static bool close_log(struct node *node) {
 
 static void reopen_cb(uv_timer_t *timer);
 
-static void reopen_failed(struct node *node, const struct fault *fault) {
-    uint64_t most = fault->code == CO_DISKFULL ? NO_ROOM_MOST_MS : REOPEN_MOST_MS;
+static void reopen_failed(struct node *node, int error, const struct fault *fault) {
+    uint64_t most = error == CO_DISKFULL ? NO_ROOM_MOST_MS : REOPEN_MOST_MS;
     atomic_store(&node->write_failed, true);
     atomic_store(&node->bad_ms, clock_mono_ms());
-    log_error("raft", "the log cannot be opened again, tried again later: %s", fault->text);
+    log_error("raft", "the log cannot be opened again, tried again later: %s", fault->code ? fault->text : co_strerror(error));
     node->reopen_pause_ms = 2 * node->reopen_pause_ms < most ? 2 * node->reopen_pause_ms : most;
     uv_timer_start(&node->reopen_timer, reopen_cb, node->reopen_pause_ms, 0);
     node_flush(node);
@@ -353,7 +353,7 @@ static void reopen_cb(uv_timer_t *timer) {
     struct raft *poisoned = node->raft;
     struct fault fault = {0};
     int rv = node_open_log(node, node->applied_seen, &fault);
-    if (rv != CO_OK && !lasts(rv)) { reopen_failed(node, &fault); return; }
+    if (rv != CO_OK && !lasts(rv)) { reopen_failed(node, rv, &fault); return; }
     if (rv != CO_OK) {
         log_error("raft", "the log cannot be opened again, stopping: %s", fault.text);
         abort();
