@@ -244,7 +244,7 @@ static void tell_sick(struct node *node, bool sick, bool full) {
 /* Heartbeats keep the loop turning while servers depend on it, so a write that hangs is seen before it ends. */
 static void judge_disk(struct node *node, uint64_t now_ms) {
     struct disk_health *health = &node->disk_health;
-    if (!node->wal) atomic_store(&node->bad_ms, now_ms);
+    if (!node->wal) atomic_store(&node->bad_ms, now_ms);      /* the log cannot be opened again: its disk is not called well between the tries */
     if (health->full || atomic_load(&node->applier_starves)) (void)node_has_room(node, 0);      /* a leader hands over, whether anybody writes or not */
     bool changed = disk_health_judge(health, now_ms, atomic_load(&node->write_begun_ms), atomic_load(&node->bad_ms));
     if (changed) tell_sick(node, health->sick, health->full);

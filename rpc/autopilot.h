@@ -27,9 +27,9 @@ uint64_t autopilot_dead(const struct autopilot_rules *rules, const struct autopi
  * be the cluster's last deed. */
 bool autopilot_may_go(const struct autopilot_server *servers, size_t count, uint64_t id);
 
-/* Loop thread, leader: the same, of what this server knows. Who is connected and yet cannot agree to writes (disk full or failing, state damaged, a snapshot
- * needed) is no part of a majority. */
+/* Loop thread, leader: the same, of what this server knows. */
 uint64_t autopilot_next_dead(struct rpc *rpc);
+/* Who is connected and yet cannot agree to writes (disk full or failing, state damaged, a snapshot needed) is no part of the majority here. */
 bool autopilot_can_spare(struct rpc *rpc, uint64_t id);
 
 #endif
