@@ -154,11 +154,12 @@ def main():
         churn = Client(leader, large, options.value / (options.rate * (1 << 20)))
         taken = lambda server: server.log().count("snapshot taken")
         before = {server: taken(server) for server in cluster.servers}
-        mark, begun = writer.count.value, now()
+        first, begun = writer.count.value, now()
         while now() - begun < 20 or (taken(leader) == before[leader] and now() - begun < 240):      # due once as much was written as the state holds
             time.sleep(0.5)
         time.sleep(2)
-        show("with %g MB/s overwritten for %.0f s" % (options.rate, now() - begun), writer.samples[mark:])
+        name = "with %g MB/s overwritten for %.0f s" % (options.rate, now() - begun)
+        show(name, writer.samples[first:])
         print("snapshots taken meanwhile: %d by the leader, %s by the followers" % (taken(leader) - before[leader], [taken(s) - before[s] for s in followers]))
         victim = followers[0]
         victim.kill()
@@ -188,6 +189,7 @@ def main():
         still.show()
         samples = writer.samples
         own = [(at, took - standstill.within(still.all, at, at + took)) for at, took in samples]
+        show("overwriting, without standstills", own[first:mark])
         show("while %s fetched all, without standstills" % victim.name, own[mark:])
         for (at, took), (_, net) in zip(samples, own):
             if options.slow and took * 1e3 > options.slow:
