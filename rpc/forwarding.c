@@ -14,7 +14,9 @@
 #define FRAME_ITEMS_MAX 512
 #define WRITING_MOST 131072            /* served, answered or not; more: CO_BUSY */
 #define COMMAND_MOST (12u << 20)       /* ours have 8 MiB and a little at most; it goes on in other frames, with more around it */
-#define FRAME_BYTES_MAX (8u << 20)     /* of commands in one frame; one that is larger goes alone */
+#define FRAME_BYTES_MAX (8u << 20)     /* of commands, or results, in one frame; one that is larger goes alone */
+#define TEXT_MOST 1024                 /* bytes of a refusal: it may quote what was asked, and who asked is shown less than that */
+#define RESULT_BYTES 128               /* of a frame, beside its text and message: numbers, the message's type */
 #define SPARES_MOST 512
 #define ONWARD_WAIT_MS 1000            /* for a leader: a client agent, told that there is none, may try another server */
 
@@ -223,7 +225,7 @@ static void write_done(struct node_proposal *proposal, int error, const void *da
     served->outcome = error;
     if (error == CO_OK) {
         served->index = result->index, served->yes = result->yes, served->refused = result->error;
-        served->text = result->text ? mem_strdup(result->text) : NULL;
+        served->text = result->text ? mem_strndup(result->text, strnlen(result->text, TEXT_MOST)) : NULL;
         if (result->message) {
             CHECK(message_type(result->message->descriptor->name));      /* every such type stands in `messages` */
             served->message_type = mem_strdup(result->message->descriptor->name);
@@ -324,6 +326,11 @@ static void fill_result(Pb__PeerResult *result, const struct served *served) {
     result->message = (ProtobufCBinaryData){served->message_size, served->message};
 }
 
+/* At most. */
+static size_t result_bytes(const struct served *served) {
+    return RESULT_BYTES + (served->text ? strlen(served->text) : 0) + served->message_size;
+}
+
 static void served_free(struct served *served) {
     struct forwarding *f = served->owner;
     f->serving--, f->writing -= served->type == SERVED_WRITE;
@@ -341,11 +348,12 @@ static struct mail *answer_results(struct forwarding *f, struct mail *mail) {
     uint64_t to = CONTAINER_OF(mail, struct served, mail)->from;
     for (size_t bytes = 0; mail && frame.n_results < ARRAY_COUNT(results);) {
         struct served *served = CONTAINER_OF(mail, struct served, mail);
-        if (served->from != to || served->type != SERVED_WRITE || (bytes && bytes + served->message_size > FRAME_BYTES_MAX)) break;
+        size_t size = result_bytes(served);
+        if (served->from != to || served->type != SERVED_WRITE || (bytes && bytes + size > FRAME_BYTES_MAX)) break;
         pointers[frame.n_results] = &results[frame.n_results];
         fill_result(&results[frame.n_results], served);
         group[frame.n_results++] = served;
-        bytes += served->message_size;
+        bytes += size;
         mail = mail->next;
     }
     frame.results = pointers;

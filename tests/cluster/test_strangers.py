@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Whatever arrives at the servers' port: they stay up, stay a cluster of three, and go on writing. Two clusters of one name stay two."""
-import json, os, random, shutil, socket, struct, sys, time
+import json, os, random, shutil, socket, struct, sys, threading, time
 import harness
 from harness import until
 
@@ -78,20 +78,25 @@ def many_of_nothing(server):
     assert grown < 100 * 1024 or harness.SLOW > 1, "it took %d KiB" % grown
 
 
+def answers_on(s, wanted):
+    """The frames of that kind that come back, one after the other."""
+    data = b""
+    while True:
+        while len(data) < 5 or len(data) < 5 + struct.unpack("<I", data[:4])[0]:
+            more = s.recv(65536)
+            assert more, "the connection ended"
+            data += more
+        size, kind = struct.unpack("<IB", data[:5])
+        payload, data = data[5:5 + size], data[5 + size:]
+        if kind == wanted:
+            yield payload
+
+
 def answer_to(server, sent, wanted):
     """The first frame of that kind that comes back."""
     with socket.create_connection((server.ip, 8300), timeout=20 * harness.SLOW) as s:
         s.sendall(agent_hello(76) + sent)
-        data = b""
-        while True:
-            while len(data) < 5 or len(data) < 5 + struct.unpack("<I", data[:4])[0]:
-                more = s.recv(65536)
-                assert more, "the connection ended"
-                data += more
-            size, kind = struct.unpack("<IB", data[:5])
-            payload, data = data[5:5 + size], data[5 + size:]
-            if kind == wanted:
-                return payload
+        return next(answers_on(s, wanted))
 
 
 def largest_frames(server):
@@ -116,16 +121,7 @@ def servers_own_commands(server):
     for command in (b"\x10\x01\x08\x63", b"\x09\x01\x09" + b"\x01" * 8, b"\x0a\x01", b"\x0b\x01"):
         with socket.create_connection((server.ip, 8300), timeout=5 * harness.SLOW) as s:
             s.sendall(agent_hello(77) + write(command))
-            data = b""
-            while True:
-                while len(data) < 5 or len(data) < 5 + struct.unpack("<I", data[:4])[0]:
-                    more = s.recv(65536)
-                    assert more, "the connection ended after %r" % command
-                    data += more
-                size, kind = struct.unpack("<IB", data[:5])
-                payload, data = data[5:5 + size], data[5 + size:]
-                if kind == RESULTS:
-                    break
+            payload = next(answers_on(s, RESULTS))
             assert payload == field(1, field(1, 7) + field(2, 8)), "%r was answered %r" % (command, payload)
 
 
@@ -159,8 +155,9 @@ class Backups:
         assert answer[1] == args[0] and answer.get(2) == outcome, "wanted %d: %r" % (outcome, answer)
 
 
-def fields(payload):
-    found, at = {}, 0
+def pairs(payload):
+    """Each field of a protobuf message: its number and value."""
+    at = 0
 
     def number():
         nonlocal at
@@ -175,8 +172,12 @@ def fields(payload):
         value = number()
         if key & 7 == 2:
             value, at = payload[at:at + value], at + value
-        found[key >> 3] = value
-    return found
+        yield key >> 3, value
+
+
+def fields(payload):
+    """By number; of repeated ones the last."""
+    return dict(pairs(payload))
 
 
 def files_of(server):
@@ -339,6 +340,26 @@ def announces_much(server):
             pass                         # ended all the same
 
 
+def long_refusals(cluster):
+    """Sessions that are refused for checks whose names have a megabyte, which the refusals quote: what a server says of many at once fits its frames."""
+    name, frames, each = b"n" * ((1 << 20) - 30), 30, 12
+    create = lambda number: field(1, field(1, number) + field(2, b"\x21\x01" + field(1, field(1, b"%08d-0000-4000-8000-000000000000" % number) + field(3, b"s1") + field(4, name))))
+    for server in cluster.servers:
+        with socket.create_connection((server.ip, 8300), timeout=30 * harness.SLOW) as s:
+            s.sendall(agent_hello(74))
+            sender = threading.Thread(target=lambda: [s.sendall(frame(WRITES, b"".join(create(f * each + i) for i in range(each)))) for f in range(frames)])
+            sender.start()
+            outcomes = []
+            for payload in answers_on(s, RESULTS):
+                outcomes += [fields(answer) for _, answer in pairs(payload)]
+                if len(outcomes) >= frames * each:
+                    break
+            sender.join()
+        assert len(outcomes) == frames * each and all(o.get(2, 0) == 0 and o[6].startswith(b"Missing check 'nnn") and len(o[6]) <= 1024 for o in outcomes), outcomes[0]
+        dead = cluster.unexpected_ends()
+        assert not dead, "%s ended with %s:\n%s" % (dead[0].name, dead[0].proc.returncode, dead[0].log()[-2000:])
+
+
 def main():
     harness.tidy_on_signals()
     rng = random.Random(5)
@@ -363,6 +384,7 @@ def main():
             largest_frames(s)
             servers_own_commands(s)
             backups_that_do_not_fit(s)
+        long_refusals(cluster)
         took = cluster.wait_writable()
         end = time.monotonic() + 10 * harness.SLOW
         while True:                      # strangers are learners at most, and none is left a voter

@@ -1,0 +1,107 @@
+/* What a server says to those that it does writes for: frames of a size that a link takes, whatever the answers are. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kv/kv.pb-c.h"
+#include "registry/machine.h"
+#include "rpc/forwarding.h"
+#include "rpc/link.h"
+#include "rpc/peer.pb-c.h"
+#include "rpc/peers.h"
+
+#define WRITES 300
+
+/* A leader that refuses every command with the same text, or answers with a message. */
+struct leader {
+    struct forwarding *forwarding;
+    char *text;
+    Pb__Session *session;
+    size_t frames, results, largest, longest;
+};
+
+static bool knows(void *data, struct slice command) {
+    (void)data, (void)command;
+    return true;
+}
+
+static void refuse(void *data, struct node_proposal *proposal) {
+    struct leader *leader = data;
+    struct machine_result result = {.index = 7, .error = leader->text ? CO_INVALID : CO_OK, .text = leader->text};
+    if (leader->session) result.message = &leader->session->base;
+    raft_data_unref(proposal->data);
+    proposal->done(proposal, CO_OK, &result);
+}
+
+static void sent(void *data, uint64_t peer, uint8_t type, const ProtobufCMessage *message) {
+    struct leader *leader = data;
+    cr_assert_eq(peer, 2);
+    cr_assert_eq(type, PEER_RESULTS);
+    const Pb__PeerResults *results = (const Pb__PeerResults *)message;
+    size_t size = protobuf_c_message_get_packed_size(message);
+    if (size > leader->largest) leader->largest = size;
+    leader->frames++, leader->results += results->n_results;
+    for (size_t i = 0; i < results->n_results; i++) {
+        const Pb__PeerResult *result = results->results[i];
+        cr_assert_eq(result->refused, leader->text ? CO_INVALID : CO_OK);
+        if (strlen(result->text) > leader->longest) leader->longest = strlen(result->text);
+    }
+}
+
+static void woken(void *data) { (void)data; }
+
+static void write_all(struct leader *leader) {
+    struct forwarding_edge edge = {.data = leader, .send = sent, .wake = woken, .knows = knows, .command = refuse};
+    leader->forwarding = forwarding_new(&edge, 1);
+    Pb__PeerWrites frame = PB__PEER_WRITES__INIT;
+    Pb__PeerWrite writes[WRITES], *pointers[WRITES];
+    for (size_t i = 0; i < WRITES; i++) {
+        pointers[i] = &writes[i];
+        writes[i] = (Pb__PeerWrite)PB__PEER_WRITE__INIT;
+        writes[i].number = i + 1, writes[i].command = (ProtobufCBinaryData){3, (uint8_t *)"abc"};
+    }
+    frame.n_writes = WRITES, frame.writes = pointers;
+    size_t size = protobuf_c_message_get_packed_size(&frame.base);
+    uint8_t *bytes = mem_alloc(size);
+    protobuf_c_message_pack(&frame.base, bytes);
+    cr_assert(forwarding_frame(leader->forwarding, 2, PEER_WRITES, slice_make((const char *)bytes, size), 1000));
+    free(bytes);
+    forwarding_woken(leader->forwarding);
+    forwarding_stop(leader->forwarding);
+    forwarding_free(leader->forwarding);
+    cr_assert_eq(leader->results, WRITES);
+}
+
+static char *as(size_t size) {
+    char *text = mem_alloc(size + 1);
+    memset(text, 'a', size), text[size] = '\0';
+    return text;
+}
+
+/* A refusal may quote a name of a megabyte: three hundred at once were a frame that no link takes, and the leader ended. */
+Test(forwarding, long_refusals_fit_a_frame) {
+    struct leader leader = {.text = as(1 << 20)};
+    write_all(&leader);
+    cr_expect_leq(leader.largest, LINK_FRAME_MAX);
+    cr_expect_geq(leader.longest, 1000, "what is shown of it");
+    cr_expect_leq(leader.longest, 1024);
+    free(leader.text);
+}
+
+Test(forwarding, short_refusals_arrive_as_they_are) {
+    struct leader leader = {.text = as(60)};
+    write_all(&leader);
+    cr_expect_eq(leader.longest, 60);
+    cr_expect_eq(leader.frames, 2, "256 each at most");
+    free(leader.text);
+}
+
+Test(forwarding, large_messages_fit_a_frame) {
+    Pb__Session session = PB__SESSION__INIT;
+    session.name = as(1 << 20);
+    struct leader leader = {.session = &session};
+    write_all(&leader);
+    cr_expect_leq(leader.largest, LINK_FRAME_MAX);
+    cr_expect_geq(leader.frames, WRITES / 8);
+    free(session.name);
+}
