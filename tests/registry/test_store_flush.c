@@ -56,11 +56,11 @@ static const char *disk_folder(void) {
 
 Test(store_flush, goes_round_faster_the_more_is_changed) {
     cr_expect_eq(store_flush_round_ms(1024 * MIB, 0), 20000);
-    cr_expect_eq(store_flush_round_ms(1024 * MIB, MIB / 8), 20000);
-    cr_expect_eq(store_flush_round_ms(1024 * MIB, MIB), 4000);
-    cr_expect_eq(store_flush_round_ms(1024 * MIB, 8 * MIB), 500);
-    cr_expect_eq(store_flush_round_ms(1024 * MIB, 100 * MIB), 250);
-    cr_expect_eq(store_flush_round_ms(20 * MIB, 500 * MIB), 250, "a page is not written more often");
+    cr_expect_eq(store_flush_round_ms(1024 * MIB, MIB / 8), 16000);
+    cr_expect_eq(store_flush_round_ms(1024 * MIB, MIB), 2000);
+    cr_expect_eq(store_flush_round_ms(1024 * MIB, 8 * MIB), 250);
+    cr_expect_eq(store_flush_round_ms(1024 * MIB, 100 * MIB), 125);
+    cr_expect_eq(store_flush_round_ms(20 * MIB, 500 * MIB), 125, "a page is not written more often");
     cr_expect_eq(store_flush_round_ms(10240 * MIB, 500 * MIB), 40000, "no more than 256 MiB a second");
 }
 
@@ -68,8 +68,8 @@ Test(store_flush, goes_round_faster_the_more_is_changed) {
 Test(store_flush, looks_at_large_pieces_where_little_is_changed) {
     const uint64_t least = 256 << 10;
     cr_expect_eq(store_flush_piece(1024 * MIB, 0, 5 * MIB), least, "slowly, there is time");
-    cr_expect_eq(store_flush_piece(1024 * MIB, 16 * MIB, 400 * MIB), 400 * MIB / 32, "4 MiB of a gigabyte: 32 pieces a tick");
-    cr_expect_eq(store_flush_piece(1024 * MIB, 200 * MIB, 400 * MIB), 20 * least, "50 MiB");
+    cr_expect_eq(store_flush_piece(1024 * MIB, 16 * MIB, 400 * MIB), 400 * MIB / 32, "2 MiB of a gigabyte: 32 pieces a tick");
+    cr_expect_eq(store_flush_piece(1024 * MIB, 200 * MIB, 400 * MIB), 40 * least, "25 MiB");
     cr_expect_eq(store_flush_piece(32 * MIB, 200 * MIB, 12 * MIB), least, "all of it");
 }
 
