@@ -75,12 +75,15 @@ uint64_t autopilot_next_dead(struct rpc *rpc) {
     return autopilot_dead(&rules, servers, count);
 }
 
-/* It can agree to writes: its core answers (its log may be down), its disk has room, its state is well, and it is not so far behind that it waits for
- * a snapshot. */
+bool autopilot_well(struct rpc *rpc, uint64_t id) {
+    return node_peer_heard(rpc->node, id) && !node_peer_full(rpc->node, id) && !audit_damaged(rpc, id);
+}
+
+/* It can agree to writes, and is not so far behind that it waits for a snapshot. */
 static bool agrees(struct rpc *rpc, uint64_t id) {
     const struct node_view *view = node_view(rpc->node);
     if (id == atomic_load(&view->id)) return !atomic_load(&view->disk_full);
-    return node_peer_heard(rpc->node, id) && !node_peer_full(rpc->node, id) && !audit_damaged(rpc, id) && node_match(rpc->node, id) >= atomic_load(&view->snapshot_index);
+    return autopilot_well(rpc, id) && node_match(rpc->node, id) >= atomic_load(&view->snapshot_index);
 }
 
 bool autopilot_can_spare(struct rpc *rpc, uint64_t id) {

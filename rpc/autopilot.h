@@ -29,6 +29,8 @@ bool autopilot_may_go(const struct autopilot_server *servers, size_t count, uint
 
 /* Loop thread, leader: the same, of what this server knows. */
 uint64_t autopilot_next_dead(struct rpc *rpc);
+/* Another server: its core answers (its log may be down), its disk has room, its state is sound. */
+bool autopilot_well(struct rpc *rpc, uint64_t id);
 /* Who is connected and yet cannot agree to writes (disk full or failing, state damaged, a snapshot needed) is no part of the majority here. */
 bool autopilot_can_spare(struct rpc *rpc, uint64_t id);
 

@@ -59,7 +59,7 @@ static void fill_peer(struct rpc *rpc, struct rpc_server_state *server, const st
         if (peers[k].id == server->id) server->connected = peers[k].connected;
     fill_contact(rpc, server, clock_mono_ms());
     if (!leads) return;
-    server->unwell = !node_peer_heard(rpc->node, server->id) || node_peer_full(rpc->node, server->id) || audit_damaged(rpc, server->id);
+    server->unwell = !autopilot_well(rpc, server->id);
     server->match = server->last_index = node_match(rpc->node, server->id);
     server->last_term = server->match ? node_last_term(rpc->node) : 0;
 }
