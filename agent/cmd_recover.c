@@ -113,6 +113,11 @@ static bool related(const struct recover_report *a, const struct recover_report 
 /* Ends of logs are compared within a cluster only. */
 static int check_related(const struct survivor *survivors, size_t count, struct fault *fault) {
     for (size_t i = 1; i < count; i++)
+        for (size_t k = 0; k < i; k++)
+            if (survivors[i].report.id == survivors[k].report.id)
+                return fault_set(fault, CO_INVALID, "%.90s and %.90s are of one server: one of them is a copy", survivors[k].folder,
+                                 survivors[i].folder);
+    for (size_t i = 1; i < count; i++)
         if (!related(&survivors[0].report, &survivors[i].report))
             return fault_set(fault, CO_INVALID, "%.90s and %.90s are of different clusters: no member in common",
                              survivors[0].folder, survivors[i].folder);

@@ -1,8 +1,10 @@
 /* coord snapshot save | restore | inspect */
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
@@ -57,22 +59,34 @@ static int backup_check(int fd, struct archive_meta *meta, struct fault *fault) 
 }
 
 /* -- save ------------------------------------------------------------------------------------------- */
+static bool sync_folder_of(const char *path) {
+    char *copy = mem_strdup(path);
+    int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool done = fd >= 0 && fsync(fd) == 0;
+    if (fd >= 0) close(fd);
+    free(copy);
+    return done;
+}
+
 /* Beside its name first: what has the name is whole, and was read again. */
 static int save_checked(int fd, const char *aside, const char *path, struct fault *fault) {
     struct archive_meta meta;
     if (lseek(fd, 0, SEEK_SET) != 0) return fault_set(fault, CO_IO, "%s: %s", aside, strerror(errno));
     int rv = backup_check(fd, &meta, fault);
     if (rv != CO_OK) return rv;
-    if (fsync(fd) != 0 || rename(aside, path) != 0) return fault_set(fault, CO_IO, "%s: %s", path, strerror(errno));
+    if (fsync(fd) != 0 || rename(aside, path) != 0 || !sync_folder_of(path)) return fault_set(fault, CO_IO, "%s: %s", path, strerror(errno));
     printf("Saved and verified snapshot to index %llu\n", (unsigned long long)meta.index);
     return CO_OK;
 }
 
 static int save_to(const struct client *client, const char *path, struct fault *fault) {
+    struct stat there;
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) return fault_set(fault, CO_INVALID, "%s is there, and no regular file", path);
     struct buffer aside = {0};
     buffer_printf(&aside, "%s.unverified", path);
     buffer_append_byte(&aside, '\0');
-    FILE *file = fopen(aside.data, "w+b");
+    int fd = open(aside.data, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);      /* every key is in it */
+    FILE *file = fd >= 0 ? fdopen(fd, "w+b") : NULL;
     if (!file) {
         fault_set(fault, CO_IO, "%s: %s", aside.data, strerror(errno));
         buffer_free(&aside);

@@ -256,6 +256,18 @@ static void judge_disk(struct node *node, uint64_t now_ms) {
     (void)raft_step(node->raft, &event);
 }
 
+/* Not the disk's fault. */
+static void tell_failed(const struct node *node) {
+    struct raft_contradiction what = raft_contradiction(node->raft);
+    if (what.index)
+        log_error("raft", "the leader's log contradicts what is committed here: index=%llu term=%llu, there %llu. Somebody went on without it (coord operator recover): this server takes no "
+                  "part any more; with an empty data folder it may join as a new server",
+                  (unsigned long long)what.index, (unsigned long long)what.term_here, (unsigned long long)what.term_there);
+    else
+        log_error("raft", "another server leads in the same term=%llu: some disk has forgotten a vote. The log is opened again; where states differ, the self-audit tells and mends it",
+                  (unsigned long long)raft_term(node->raft));
+}
+
 void node_flush(struct node *node) {
     if (node->stopping) return;
     uint64_t now_ms = clock_mono_ms();
@@ -266,8 +278,7 @@ void node_flush(struct node *node) {
     carry_out(node, raft_effects(node->raft));
     raft_effects_done(node->raft);
     if (raft_failed(node->raft) && !atomic_load(&node->view.failed)) {
-        log_error("raft", "another server leads in the same term=%llu: some disk has forgotten a vote. The log is opened again; where states differ, the self-audit tells and mends it",
-                  (unsigned long long)raft_term(node->raft));
+        tell_failed(node);
         node_reopen_later(node);
     }
     requests_starve_applier(&node->requests, atomic_load(&node->applier_starves));

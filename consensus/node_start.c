@@ -312,6 +312,7 @@ void node_stop_threads(struct node *node) {
 
 /* -- after a failed write: what the disk holds is read again, as after a crash ------------------------------------------------ */
 #define REOPEN_FIRST_MS 1000
+#define CONTRADICTED_MS 60000
 #define REOPEN_MOST_MS  4000         /* less than DISK_WELL_MS: it stays sick */
 #define NO_ROOM_MOST_MS 30000        /* the state may have to be restored first, which takes what room there is each time */
 
@@ -367,6 +368,7 @@ static void reopen_cb(uv_timer_t *timer) {
 
 void node_reopen_later(struct node *node) {
     atomic_store(&node->view.failed, true);
-    node->reopen_pause_ms = REOPEN_FIRST_MS;
+    bool foreign = raft_contradiction(node->raft).index != 0;      /* another leader may speak; most likely nothing changes */
+    node->reopen_pause_ms = foreign ? CONTRADICTED_MS : REOPEN_FIRST_MS;
     uv_timer_start(&node->reopen_timer, reopen_cb, node->reopen_pause_ms, 0);
 }

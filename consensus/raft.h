@@ -17,6 +17,9 @@
  * (5) Persist operations are numbered and complete in order. A failed one poisons the core: it steps down,
  *     keeps silent but for telling a healthy server to campaign, and is to be rebuilt from what is durable (raft_free, raft_new).
  *     So does a second leader of its own term.
+ * (6) What is committed here is the same everywhere, unless somebody went on from a log that lacked it (recover.h). A leader whose
+ *     log contradicts it is not acknowledged anything, or its entries would count as stored where they are not: the core is poisoned
+ *     as by (5), and knows why (raft_contradiction).
  */
 #ifndef COORD_CONSENSUS_RAFT_H
 #define COORD_CONSENSUS_RAFT_H
@@ -169,7 +172,10 @@ void raft_effects_done(struct raft *raft);
 /* -- views ------------------------------------------------------------------------------------------- */
 uint64_t raft_deadline_ms(const struct raft *raft);      /* when RAFT_TICK is due next */
 enum raft_role raft_role(const struct raft *raft);
-bool raft_failed(const struct raft *raft);               /* poisoned by (5) */
+bool raft_failed(const struct raft *raft);               /* poisoned by (5) or (6) */
+struct raft_contradiction { uint64_t index, term_here, term_there; };
+/* What the leader said against what is committed here (6); index 0: nothing. */
+struct raft_contradiction raft_contradiction(const struct raft *raft);
 uint64_t raft_id(const struct raft *raft);
 uint64_t raft_term(const struct raft *raft);
 uint64_t raft_vote(const struct raft *raft);

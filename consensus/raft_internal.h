@@ -82,6 +82,7 @@ struct raft {
     VECTOR(struct persist_op) ops;   /* outstanding, oldest first */
     VECTOR(struct held_message) held;
     bool failed;
+    struct raft_contradiction contradiction;      /* index 0: none was heard */
 
     uint64_t commit, applying, applied;    /* applying: handed out in effects.committed */
     uint64_t applying_bytes;         /* of the entries behind `applied`, up to there */
@@ -138,6 +139,8 @@ static inline bool mutated(const struct raft *raft, enum raft_mutation rule) { r
 /* raft_log.c */
 uint64_t log_last_index(const struct raft *raft);
 uint64_t log_last_term(const struct raft *raft);
+/* What is committed here at `index` (nothing: false) is of another term; what it is stays in raft->contradiction. */
+bool log_contradicts(struct raft *raft, uint64_t index, uint64_t term);
 /* True when the term of `index` is known without the disk. */
 bool log_term_at(const struct raft *raft, uint64_t index, uint64_t *term);
 struct raft_entry *log_at(const struct raft *raft, uint64_t index);     /* NULL: not in the window */

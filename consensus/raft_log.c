@@ -20,6 +20,16 @@ bool log_term_at(const struct raft *raft, uint64_t index, uint64_t *term) {
     return true;
 }
 
+/* Terms never fall along a log: what is no longer at hand has at most the term of the first entry that is. */
+bool log_contradicts(struct raft *raft, uint64_t index, uint64_t term) {
+    if (index > raft->commit) return false;
+    uint64_t here;
+    if (!log_term_at(raft, index, &here)) here = term < raft->log.base_term ? term : raft->log.base_term;
+    if (here == term) return false;
+    raft->contradiction = (struct raft_contradiction){.index = index, .term_here = here, .term_there = term};
+    return true;
+}
+
 uint64_t log_last_term(const struct raft *raft) {
     uint64_t term = 0;
     CHECK(log_term_at(raft, log_last_index(raft), &term));

@@ -306,7 +306,7 @@ static void reject(struct raft *raft, const struct raft_message *m) {
     send_durable(raft, &reply);
 }
 
-/* Does our log hold the entry before the first one sent? What is committed here is the same everywhere. */
+/* Does our log hold the entry before the first one sent? What is committed here is the same there (contradicts). */
 static bool prev_matches(const struct raft *raft, const struct raft_message *m) {
     if (m->last_index <= raft->commit) return true;
     uint64_t term;
@@ -321,6 +321,14 @@ static bool well_formed(const struct raft_message *m) {
         if (m->entries[i].type == RAFT_ENTRY_MEMBERS && raft_members_decode(raft_entry_bytes(&m->entries[i]), &members) != CO_OK) return false;
     }
     return true;
+}
+
+/* See raft.h (6). */
+static bool contradicts(struct raft *raft, const struct raft_message *m) {
+    if (log_contradicts(raft, m->last_index, m->last_term)) return true;
+    for (size_t i = 0; i < m->entry_count && m->entries[i].index <= raft->commit; i++)
+        if (log_contradicts(raft, m->entries[i].index, m->entries[i].term)) return true;
+    return false;
 }
 
 static void take_entries(struct raft *raft, const struct raft_message *m) {
@@ -366,6 +374,7 @@ static uint64_t acknowledged(const struct raft *raft, uint64_t match) {
 void receive_append(struct raft *raft, const struct raft_message *m) {
     if (!well_formed(m) || !follow(raft, m)) return;
     if (raft->receiving.complete) return;              /* a snapshot is being installed */
+    if (contradicts(raft, m)) { become_failed(raft); return; }
     if (!prev_matches(raft, m)) { reject(raft, m); return; }
     take_entries(raft, m);
     uint64_t match = m->last_index + m->entry_count;

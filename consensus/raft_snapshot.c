@@ -129,7 +129,8 @@ static void write_chunk(struct raft *raft, const struct raft_message *m) {
 
 void receive_snapshot(struct raft *raft, const struct raft_message *m) {
     if (!follow(raft, m) || raft->receiving.complete) return;
-    if (not_needed(raft, &m->snapshot)) { reply_match(raft, m->from, raft->commit); return; }
+    if (log_contradicts(raft, m->snapshot.index, m->snapshot.term)) { become_failed(raft); return; }
+    if (not_needed(raft, &m->snapshot)) { reply_match(raft, m->from, m->snapshot.index); return; }
     bool same = raft->receiving.active && raft->receiving.meta.index == m->snapshot.index && raft->receiving.meta.term == m->snapshot.term;
     if (raft->receiving.writing) return;
     if (!same) {
@@ -147,7 +148,7 @@ static void install(struct raft *raft) {
     const struct raft_snapshot_meta *meta = &raft->receiving.meta;
     if (not_needed(raft, meta)) {
         raft->receiving.active = false;
-        reply_match(raft, raft->receiving.from, raft->commit);
+        reply_match(raft, raft->receiving.from, meta->index);
         return;
     }
     campaign_end(raft);                                /* its votes are counted by the members of before */

@@ -11,6 +11,7 @@
 #include "rpc/client_internal.h"
 
 #define CHANGE_MOST_MS 7000
+#define HEARD_MOST_MS  500            /* a new leader has not heard all yet */
 #define POLL_MS 20
 
 /* -- wishes ------------------------------------------------------------------------------------------------------ */
@@ -158,6 +159,8 @@ static int transfer_step(struct rpc *rpc, struct change_work *work) {
         return work->target == 0 || leader == work->target ? CO_OK : CO_CONFLICT;
     }
     if (!atomic_load(&view->ready)) return CO_NOTLEADER;
+    if (work->target && raft_members_find(node_members(rpc->node), work->target) && work->target != atomic_load(&view->id) && !node_peer_heard(rpc->node, work->target))
+        return clock_mono_ms() + CHANGE_MOST_MS < work->deadline_ms + HEARD_MOST_MS ? CO_AGAIN : CO_INVALID;      /* writes would pause for one that is gone */
     int rv = node_transfer(rpc->node, work->target);
     if (rv == CO_BUSY) return CO_AGAIN;
     if (rv == CO_OK) log_info("raft", "leadership is handed over for an operator");

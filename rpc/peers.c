@@ -87,6 +87,7 @@ static void say_hello(struct contact *contact) {
     hello.protocol = HELLO_PROTOCOL, hello.version_least = HELLO_VERSION_LEAST, hello.version_most = HELLO_VERSION_MOST;
     hello.cluster_id = self.cluster_id, hello.cluster_version_least = peers->version_least, hello.cluster_version_most = peers->version_most;
     hello.cluster_version = self.has_log ? self.version : 0;
+    hello.recovered_index = self.recovered_index;
     hello.cluster = peers->cluster, hello.id = peers->id, hello.address = peers->address, hello.node = peers->node;
     hello.build = peers->build;
     hello.expect = peers->expect, hello.has_log = self.has_log, hello.known = known;
@@ -163,7 +164,7 @@ static bool fits(struct contact *contact, const Pb__PeerHello *hello) {
     char why[HELLO_WHY];
     enum hello_verdict verdict = hello_judge(&self, hello, &contact->info.terms, why);
     const struct peers_callbacks *callbacks = &contact->peers->callbacks;
-    const char *unwanted = verdict == HELLO_OK && !hello->agent && callbacks->unwanted ? callbacks->unwanted(callbacks->data, hello->id) : NULL;
+    const char *unwanted = verdict == HELLO_OK && !hello->agent && callbacks->unwanted ? callbacks->unwanted(callbacks->data, hello) : NULL;
     if (verdict == HELLO_OK && !unwanted) return true;
     if (verdict == HELLO_OTHER_CLUSTER && hello->agent) say_hello(contact); /* it learns which */
     if (hello->node != contact->info.node) snprintf(contact->info.node, sizeof contact->info.node, "%.64s", hello->node);

@@ -52,6 +52,7 @@ struct peers_self {
     bool has_log;
     uint64_t cluster_id;               /* 0: none */
     unsigned version;                  /* of the cluster; 0: belongs to none yet */
+    uint64_t recovered_index;          /* of its configuration; 0: none */
 };
 struct peers_callbacks {
     void *data;
@@ -61,7 +62,7 @@ struct peers_callbacks {
     struct peers_self (*self)(void *data);
     bool (*ending)(void *data);        /* this server stops: no hello is said or taken any more, and `self` not asked; NULL: never */
     /* Why a server that fits is not wanted all the same (the line lives as long as the callee likes); NULL: it is. NULL callback: all are. */
-    const char *(*unwanted)(void *data, uint64_t id);
+    const char *(*unwanted)(void *data, const Pb__PeerHello *hello);
     /* A client agent said hello, and was answered: its connection is the callee's from now on (link_adopt). NULL: none are taken. */
     void (*agent)(void *data, struct link *link, const Pb__PeerHello *hello);
 };

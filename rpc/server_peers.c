@@ -120,7 +120,8 @@ static bool ending(void *data) { return ((struct rpc *)data)->stopping; }
 
 static struct peers_self self_said(void *data) {
     struct rpc *rpc = data;
-    return (struct peers_self){.has_log = self_info(rpc).has_log, .cluster_id = machine_cluster(rpc->machine), .version = machine_version(rpc->machine)};
+    return (struct peers_self){.has_log = self_info(rpc).has_log, .cluster_id = machine_cluster(rpc->machine), .version = machine_version(rpc->machine),
+                               .recovered_index = node_members(rpc->node)->recovered_index};
 }
 
 /* What others are told has changed: this server learned its cluster's id, or the version rose. */
@@ -186,13 +187,17 @@ static void look_for_leader(struct rpc *rpc, const struct raft_members *members)
     if (rpc->cut_off && !before) log_warn("raft", "cut off: no leader is known, and no majority of the servers is heard");
 }
 
-/* Its own folder does not tell: it was removed while it was not there. */
-static const char *unwanted(void *data, uint64_t id) {
+/* Its own folder does not tell: it was removed while it was not there, or this cluster went on without it. Who goes on notes as removed only those
+ * that it knew. */
+static const char *unwanted(void *data, const Pb__PeerHello *hello) {
     struct rpc *rpc = data;
-    if (rpc->stopping || raft_members_find(node_members(rpc->node), id)) return NULL;
-    bool removed = operate_server_removed(store_read(rpc->loop_reader), id);
+    const struct raft_members *members = node_members(rpc->node);
+    if (rpc->stopping || raft_members_find(members, hello->id)) return NULL;
+    bool removed = operate_server_removed(store_read(rpc->loop_reader), hello->id);
     store_read_done(rpc->loop_reader);
-    return removed ? "it was removed from this cluster; with an empty data folder it may join as a new server" : NULL;
+    if (removed) return "it was removed from this cluster; with an empty data folder it may join as a new server";
+    if (!hello->has_log || hello->recovered_index >= members->recovered_index) return NULL;
+    return "this cluster was recovered without it, and its log may hold what was lost here; with an empty data folder it may join as a new server";
 }
 
 /* -- client agents ------------------------------------------------------------------------------------------------------ */

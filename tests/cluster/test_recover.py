@@ -117,6 +117,77 @@ def two_go_on():
         check(sorted(voters(best)) == sorted([one.name, two.name]), "two vote: %r" % voters(best))
 
 
+def stays_out(leading, server):
+    until("both say why", lambda: all("this cluster was recovered without it" in s.log() for s in (leading, server)))
+    end = time.monotonic() + 1.5     # the leader looks ten times a second
+    while time.monotonic() < end:
+        servers = leading.get("/v1/operator/raft/configuration?stale")[2]["Servers"]
+        check(len(servers) == 1, "it stays out with its old data: %r" % servers)
+        time.sleep(0.1)
+
+
+def one_that_was_not_known():
+    """The survivor never heard of a fourth server, which has more than it: that does not come back with what it has either."""
+    with harness.Cluster(4, expect=3) as cluster:
+        first, second, third, fourth = cluster.servers
+        for server in (first, second, third):
+            server.start()
+        cluster.wait_writable([first, second, third])
+        third.kill()
+        fourth.start()
+        until("it votes", lambda: fourth.name in voters(first) and fourth.name in voters(fourth), 30)
+        for number in range(60):
+            check(first.put("/v1/kv/old/%d" % number, b"1"), "a write")
+        until("it has them", lambda: fourth.request("GET", "/v1/kv/old/59?stale")[0] == 200)
+        for server in (first, second, fourth):
+            server.kill()
+        recover("-data-dir=" + third.data, "-yes", code=0)
+        third.start()
+        cluster.wait_writable([third])
+        fourth.start()
+        stays_out(third, fourth)
+        check(third.put("/v1/kv/fresh", b"1"), "a write")
+        for key in ("fresh", "old/59"):
+            check(fourth.request("GET", "/v1/kv/" + key, timeout=20 * harness.SLOW)[0] == 500, "it answers no default read")
+        fourth.kill()
+        shutil.rmtree(fourth.data)
+        os.makedirs(fourth.data)
+        fourth.start()
+        until("empty it joins", lambda: fourth.name in voters(third), 30)
+        check(fourth.request("GET", "/v1/kv/fresh")[0] == 200 and fourth.request("GET", "/v1/kv/old/59")[0] == 404, "with what the cluster has")
+
+
+def less_was_chosen():
+    """An operator goes on from the survivor that has less, together with the one that has more: that one says so and acknowledges nothing, so nothing
+    is written into two histories; then it is done the right way round."""
+    with harness.Cluster(3) as cluster:
+        cluster.start()
+        cluster.wait_writable()
+        less, more, lost = cluster.servers
+        id_of = voters(more)[more.name]["ID"]
+        less.kill()
+        until("a leader", lambda: more.try_put("/v1/kv/first"))
+        for number in range(40):
+            check(more.put("/v1/kv/old/%d" % number, b"1"), "a write")
+        until("it has them", lambda: more.request("GET", "/v1/kv/old/39?stale")[0] == 200)
+        for server in (more, lost):
+            server.kill()
+        recover("-data-dir=" + less.data, "-yes", "-voter=%s@%s:8300" % (id_of, more.ip), code=0)
+        less.start()
+        more.start()
+        until("it is said", lambda: "contradicts what is committed here" in more.log())
+        check(not any(s.try_put("/v1/kv/into/two", timeout=3) for s in (less, more)), "no write is acknowledged")
+        check(more.request("GET", "/v1/kv/old/39?stale")[0] == 200, "and what it has is still there")
+        for server in (less, more):
+            server.kill()
+        recover("-data-dir=" + more.data, "-yes", code=0)
+        more.start()
+        cluster.wait_writable([more])
+        check(more.request("GET", "/v1/kv/old/39")[0] == 200, "nothing is lost")
+        shutil.copytree(lost.data, lost.data + ".copy", ignore=lambda folder, names: [] if folder.endswith("/raft") else set(names) - {"raft", "server-id"})
+        check("are of one server" in recover("-data-dir=" + lost.data, "-data-dir=" + lost.data + ".copy", code=1), "a copy counts as no second server")
+
+
 def status_of(server, query):
     return server.request("GET", "/v1/kv/fixed?" + query, timeout=20 * harness.SLOW)[0]
 
@@ -201,6 +272,8 @@ def main():
         check("Recovered at index %d," % index in done, done)
         new_ones_join(cluster, third, lost, acknowledged)
     two_go_on()
+    one_that_was_not_known()
+    less_was_chosen()
     print("recovered at index %d with %d acknowledged writes; two new servers joined; two of five went on" % (index, len(acknowledged)))
     return 0
 

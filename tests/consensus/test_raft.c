@@ -255,6 +255,81 @@ Test(raft, a_campaign_ends_where_a_snapshot_brings_other_members) {
     raft_free(raft);
 }
 
+/* -- a leader of another history ----------------------------------------------------------------------------------------- */
+/* Server 1 has a snapshot of 5, entries 6 to 10, and knows 8 to be committed, all of term 1; an operator went on without it in term 1002. */
+static struct raft *one_of_before(void) {
+    struct raft_entry entries[5];
+    for (uint64_t i = 0; i < 5; i++) entries[i] = (struct raft_entry){.index = 6 + i, .term = 1, .type = RAFT_ENTRY_EMPTY};
+    struct raft_start start = {.term = 1, .entries = entries, .entry_count = 5, .applied = 8};
+    start.snapshot = (struct raft_snapshot_meta){.index = 5, .term = 1, .members_index = 1, .members = {.count = 3}};
+    for (uint64_t i = 0; i < 3; i++) start.snapshot.members.member[i] = (struct raft_member){.id = i + 1, .voter = true};
+    struct raft_config config = {.id = 1, .seed = 7, .election_ms = 100, .heartbeat_ms = 20, .append_bytes_max = 1 << 16, .append_inflight_max = 8,
+                                 .cache_bytes_max = 1 << 20, .apply_bytes_max = APPLY_BYTES, .snapshot_chunk_bytes = 1024, .promote_lag_max = 100};
+    return raft_new(&config, &start, 1000);
+}
+
+/* The highest index that it acknowledges; 0: none. */
+static uint64_t acknowledged_to(struct raft *raft, uint64_t now_ms) {
+    uint64_t match = 0;
+    for (bool more = true; more;) {
+        const struct raft_effects *fx = raft_effects(raft);
+        uint64_t seq = fx->persist_count ? fx->persists[fx->persist_count - 1].seq : 0;
+        for (size_t i = 0; i < fx->message_count; i++)
+            if (fx->messages[i].type == RAFT_MSG_APPEND_REPLY && !fx->messages[i].rejected && fx->messages[i].match > match) match = fx->messages[i].match;
+        raft_effects_done(raft);
+        struct raft_event event = {.type = RAFT_PERSISTED, .now_ms = now_ms, .u.persisted.seq = seq};
+        if (seq) (void)raft_step(raft, &event);
+        more = seq != 0;
+    }
+    return match;
+}
+
+Test(raft, a_leader_that_contradicts_what_is_committed_is_acknowledged_nothing) {
+    static const struct {
+        const char *what;
+        uint64_t prev, prev_term, first_term, second_term;      /* entries' terms; 0: none */
+        uint64_t contradicts, match;
+    } rows[] = {
+        {"a heartbeat that fits", 8, 1, 0, 0, 0, 8},
+        {"one that proves nothing", 0, 0, 0, 0, 0, 0},
+        {"what is committed has another term there", 8, 1002, 0, 0, 8, 0},
+        {"an entry that is committed here", 7, 1, 1002, 0, 8, 0},
+        {"the second of two", 6, 1, 1, 1002, 8, 0},
+        {"the last one in the snapshot", 5, 1002, 0, 0, 5, 0},
+        {"in the snapshot, where only the end's term is known", 3, 1002, 0, 0, 3, 0},
+        {"in the snapshot, and it may be the same", 3, 1, 1, 1, 0, 5},
+        {"behind what is committed: as any conflict", 8, 1, 1002, 0, 0, 9},
+        {"before it and behind it", 7, 1, 1, 1002, 0, 9},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct raft *raft = one_of_before();
+        struct raft_entry entries[2] = {{.index = rows[i].prev + 1, .term = rows[i].first_term, .type = RAFT_ENTRY_EMPTY},
+                                        {.index = rows[i].prev + 2, .term = rows[i].second_term, .type = RAFT_ENTRY_EMPTY}};
+        struct raft_message append = {.type = RAFT_MSG_APPEND, .from = 2, .to = 1, .term = 1002, .last_index = rows[i].prev, .last_term = rows[i].prev_term,
+                                      .entries = entries, .entry_count = (rows[i].first_term != 0) + (rows[i].second_term != 0)};
+        hear(raft, 1001, &append);
+        cr_expect_eq(acknowledged_to(raft, 1001), rows[i].match, "%s", rows[i].what);
+        cr_expect_eq(raft_contradiction(raft).index, rows[i].contradicts, "%s", rows[i].what);
+        cr_expect_eq(raft_failed(raft), rows[i].contradicts != 0, "%s", rows[i].what);
+        raft_free(raft);
+    }
+}
+
+/* It holds 7 and more: what it says of that is 7, for the rest was not compared. */
+Test(raft, a_snapshot_that_is_not_needed_is_acknowledged_as_far_as_it_goes) {
+    static const struct { uint64_t index, term, contradicts, match; } rows[] = {{7, 1, 0, 7}, {7, 1002, 7, 0}, {4, 1, 0, 4}, {4, 1002, 4, 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct raft *raft = one_of_before();
+        struct raft_message chunk = {.type = RAFT_MSG_SNAPSHOT, .from = 2, .to = 1, .term = 1002, .data = slice_make("state", 5), .last = true};
+        chunk.snapshot = (struct raft_snapshot_meta){.index = rows[i].index, .term = rows[i].term, .size = 5, .members_index = 1, .members = {.count = 1}};
+        chunk.snapshot.members.member[0] = (struct raft_member){.id = 2, .voter = true};
+        hear(raft, 1001, &chunk);
+        cr_expect_eq(acknowledged_to(raft, 1001), rows[i].match);
+        cr_expect_eq(raft_contradiction(raft).index, rows[i].contradicts);
+        raft_free(raft);
+    }
+}
+
 /* -- a state machine that falls behind ------------------------------------------------------------------------------- */
 static void propose(struct room *room, int who, size_t size) {
     static char bytes[1000];

@@ -30,7 +30,7 @@ static void on_frame(void *data, uint64_t from, uint8_t type, struct slice paylo
 static void on_up(void *data, uint64_t id) { (void)id, ((struct side *)data)->ups++; }
 static void on_down(void *data, uint64_t id) { (void)id, ((struct side *)data)->downs++; }
 static struct peers_self on_self(void *data) { return ((struct side *)data)->self; }
-static const char *on_judge(void *data, uint64_t id) { return (void)id, ((struct side *)data)->unwanted; }
+static const char *on_judge(void *data, const Pb__PeerHello *hello) { return (void)hello, ((struct side *)data)->unwanted; }
 static void on_stopped(void *data) { ((struct side *)data)->stopped = true; }
 
 static uint16_t free_port(void) {
@@ -114,7 +114,7 @@ static const struct peers_self fresh = {0};
 
 Test(peers, one_learns_where_it_belongs_and_says_so) {
     struct world world;
-    open_world(&world, (struct peers_self){true, 77, 2}, fresh, 3);
+    open_world(&world, (struct peers_self){true, 77, 2, 0}, fresh, 3);
     run_until(&world, connected);
     struct peer_info info;
     cr_assert_eq(peers_list(world.b.peers, &info, 1), 1);
@@ -122,7 +122,7 @@ Test(peers, one_learns_where_it_belongs_and_says_so) {
               info.terms.version_least == 1 && info.terms.version_most == 3);
     peers_list(world.a.peers, &info, 1);
     cr_assert(info.cluster_id == 0 && !info.has_log);
-    world.b.self = (struct peers_self){true, 77, 2};
+    world.b.self = (struct peers_self){true, 77, 2, 0};
     peers_changed(world.b.peers);
     run_until(&world, a_second);
     peers_list(world.a.peers, &info, 1);
@@ -133,7 +133,7 @@ Test(peers, one_learns_where_it_belongs_and_says_so) {
 
 Test(peers, another_cluster_of_the_same_name_is_never_let_in) {
     struct world world;
-    open_world(&world, (struct peers_self){true, 77, 2}, (struct peers_self){true, 78, 2}, 3);
+    open_world(&world, (struct peers_self){true, 77, 2, 0}, (struct peers_self){true, 78, 2, 0}, 3);
     run_until(&world, a_second);
     cr_assert_eq(world.a.ups, 0);
     cr_assert_eq(world.b.ups, 0);
@@ -142,7 +142,7 @@ Test(peers, another_cluster_of_the_same_name_is_never_let_in) {
 
 Test(peers, who_is_not_wanted_is_not_let_in) {
     struct world world;
-    open_world(&world, (struct peers_self){true, 77, 2}, (struct peers_self){true, 77, 2}, 3);
+    open_world(&world, (struct peers_self){true, 77, 2, 0}, (struct peers_self){true, 77, 2, 0}, 3);
     world.b.unwanted = "it was removed";
     run_until(&world, a_second);
     cr_assert(apart(&world) && world.a.ups == world.a.downs && world.b.ups == 0);
@@ -153,9 +153,9 @@ Test(peers, who_is_not_wanted_is_not_let_in) {
 
 Test(peers, who_joins_another_cluster_meanwhile_is_let_go) {
     struct world world;
-    open_world(&world, (struct peers_self){true, 77, 2}, fresh, 3);
+    open_world(&world, (struct peers_self){true, 77, 2, 0}, fresh, 3);
     run_until(&world, connected);
-    world.b.self = (struct peers_self){true, 78, 2};
+    world.b.self = (struct peers_self){true, 78, 2, 0};
     peers_changed(world.b.peers);
     run_until(&world, apart);
     unsigned ups = world.a.ups;
@@ -167,7 +167,7 @@ Test(peers, who_joins_another_cluster_meanwhile_is_let_go) {
 
 Test(peers, a_program_that_does_not_support_the_version_is_let_go_when_it_rises) {
     struct world world;
-    open_world(&world, (struct peers_self){true, 77, 2}, (struct peers_self){true, 77, 2}, 2);
+    open_world(&world, (struct peers_self){true, 77, 2, 0}, (struct peers_self){true, 77, 2, 0}, 2);
     run_until(&world, connected);
     world.a.self.version = 3;
     peers_changed(world.a.peers);

@@ -278,6 +278,10 @@ void server_flush(struct server *server) {
     for (size_t i = 0; i < fx->chunk_read_count; i++) storage_chunk_read(server, &fx->chunk_reads[i]);
     for (size_t i = 0; i < fx->chunk_write_count; i++) storage_chunk_write(server, &fx->chunk_writes[i]);
     raft_effects_done(server->raft);
+    struct raft_contradiction contradiction = raft_contradiction(server->raft);
+    if (contradiction.index)
+        sim_violation(sim, RULE_COMPLETE, "s%u has committed index %" PRIu64 " of term %" PRIu64 ", its leader has it of term %" PRIu64, server->slot + 1,
+                      contradiction.index, contradiction.term_here, contradiction.term_there);
     if (raft_failed(server->raft)) {
         server_rebuild(server);
         return;
