@@ -134,7 +134,8 @@ static void get_autopilot(struct http_request *request) {
     http_read(request, &query_autopilot, &message->base, view_autopilot);
 }
 
-/* What is not named gets its default, as with Consul. Features of Consul's enterprise edition are refused. */
+/* What is not named gets its default; Consul 1.8 sets it to zero (thresholds of 0s: no server is healthy any more). Features of Consul's
+ * enterprise edition are refused. */
 static bool parse_autopilot(struct json_object *json, Pb__AutopilotConfig *config, struct fault *fault) {
     static const char *const known[] = {"CleanupDeadServers", "LastContactThreshold", "MaxTrailingLogs", "MinQuorum",
                                         "ServerStabilizationTime", "RedundancyZoneTag", "DisableUpgradeMigration",

@@ -68,15 +68,19 @@ def leads_alone(third, acknowledged):
     return index
 
 
+def stays_out(leading, server, why):
+    until("both say why", lambda: all(why in s.log() for s in (leading, server)))
+    end = time.monotonic() + 1.5     # the leader looks ten times a second
+    while time.monotonic() < end:
+        servers = leading.get("/v1/operator/raft/configuration?stale")[2]["Servers"]
+        check(len(servers) == 1, "what was lost stays out with its old data: %r" % servers)
+        time.sleep(0.1)
+
+
 def new_ones_join(cluster, third, lost, acknowledged):
     first, second = lost
     first.start()                    # with its old data: it is not taken in
-    until("both say why", lambda: all("was removed from this cluster" in server.log() for server in (first, third)))
-    end = time.monotonic() + 1.5     # the leader looks ten times a second
-    while time.monotonic() < end:
-        servers = third.get("/v1/operator/raft/configuration?stale")[2]["Servers"]
-        check(len(servers) == 1, "what was lost stays out with its old data: %r" % servers)
-        time.sleep(0.1)
+    stays_out(third, first, "was removed from this cluster")
     first.kill()
     for server in lost:              # and empty it is a new server
         shutil.rmtree(server.data)
@@ -117,15 +121,6 @@ def two_go_on():
         check(sorted(voters(best)) == sorted([one.name, two.name]), "two vote: %r" % voters(best))
 
 
-def stays_out(leading, server):
-    until("both say why", lambda: all("this cluster was recovered without it" in s.log() for s in (leading, server)))
-    end = time.monotonic() + 1.5     # the leader looks ten times a second
-    while time.monotonic() < end:
-        servers = leading.get("/v1/operator/raft/configuration?stale")[2]["Servers"]
-        check(len(servers) == 1, "it stays out with its old data: %r" % servers)
-        time.sleep(0.1)
-
-
 def one_that_was_not_known():
     """The survivor never heard of a fourth server, which has more than it: that does not come back with what it has either."""
     with harness.Cluster(4, expect=3) as cluster:
@@ -145,7 +140,7 @@ def one_that_was_not_known():
         third.start()
         cluster.wait_writable([third])
         fourth.start()
-        stays_out(third, fourth)
+        stays_out(third, fourth, "this cluster was recovered without it")
         check(third.put("/v1/kv/fresh", b"1"), "a write")
         for key in ("fresh", "old/59"):
             check(fourth.request("GET", "/v1/kv/" + key, timeout=20 * harness.SLOW)[0] == 500, "it answers no default read")
