@@ -443,6 +443,7 @@ void node_resume(struct node *node, bool own) {
 bool node_peer_full(struct node *node, uint64_t peer) { return raft_peer_full(node->raft, peer); }
 uint64_t node_match(struct node *node, uint64_t peer) { return raft_match_index(node->raft, peer); }
 bool node_peer_heard(struct node *node, uint64_t peer) { return raft_peer_heard(node->raft, peer); }
+bool node_transferring(struct node *node) { return raft_transferring(node->raft); }
 bool node_caught_up(struct node *node, uint64_t peer) { return raft_caught_up(node->raft, peer); }
 
 /* -- stopping -------------------------------------------------------------------------------------------------------- */

@@ -127,6 +127,7 @@ int node_transfer(struct node *node, uint64_t target);
 uint64_t node_match(struct node *node, uint64_t peer);
 bool node_peer_full(struct node *node, uint64_t peer);      /* of a leader: its disk has no room for commands, as it says */
 bool node_peer_heard(struct node *node, uint64_t peer);     /* of a leader: its core answered within an election timeout */
+bool node_transferring(struct node *node);      /* leader: it waits for somebody to take over */
 bool node_caught_up(struct node *node, uint64_t peer);           /* leader: a learner that may be promoted */
 /* The state machine must not be used: this server does not lead if another can, is never ready, and refuses commands with CO_FENCED. */
 void node_fence(struct node *node, bool fenced);

@@ -255,6 +255,7 @@ uint64_t raft_deadline_ms(const struct raft *raft) {
 }
 enum raft_role raft_role(const struct raft *raft) { return raft->role; }
 bool raft_failed(const struct raft *raft) { return raft->failed; }
+bool raft_transferring(const struct raft *raft) { return raft->role == RAFT_LEADER && raft->transfer_target != 0; }
 struct raft_contradiction raft_contradiction(const struct raft *raft) { return raft->contradiction; }
 uint64_t raft_id(const struct raft *raft) { return raft->config.id; }
 uint64_t raft_term(const struct raft *raft) { return raft->term; }

@@ -199,6 +199,7 @@ bool raft_members_committed(const struct raft *raft);
 /* The configuration as of log index `index` (snapshot index <= index <= last): for the meta of a snapshot. */
 const struct raft_members *raft_members_at(const struct raft *raft, uint64_t index, uint64_t *members_index);
 bool raft_disk_sick(const struct raft *raft);
+bool raft_transferring(const struct raft *raft);         /* leader: RAFT_TRANSFER, or the handover of a sick disk, is under way */
 /* Leader: false while peers are known to have no room for commands and those that answer and have room, this one counted, are no
  * majority: what is proposed now would wait for space elsewhere. */
 bool raft_quorum_has_room(const struct raft *raft);

@@ -151,16 +151,22 @@ static int remove_step(struct rpc *rpc, struct change_work *work) {
     return CO_AGAIN;
 }
 
+static bool reachable(struct rpc *rpc, uint64_t id) {
+    if (id == atomic_load(&node_view(rpc->node)->id) || !raft_members_find(node_members(rpc->node), id)) return true;      /* the core says what is wrong */
+    return peers_connected(rpc->others, id) && node_peer_heard(rpc->node, id);
+}
+
 static int transfer_step(struct rpc *rpc, struct change_work *work) {
     const struct node_view *view = node_view(rpc->node);
     uint64_t leader = atomic_load(&view->leader);
     if (work->stage == CHANGE_MADE) {
-        if (!leader || leader == atomic_load(&view->id)) return CO_AGAIN;
+        if (!leader || node_transferring(rpc->node)) return CO_AGAIN;
+        if (leader == atomic_load(&view->id)) return CO_TIMEOUT;      /* nobody took it */
         return work->target == 0 || leader == work->target ? CO_OK : CO_CONFLICT;
     }
     if (!atomic_load(&view->ready)) return CO_NOTLEADER;
-    if (work->target && raft_members_find(node_members(rpc->node), work->target) && work->target != atomic_load(&view->id) && !node_peer_heard(rpc->node, work->target))
-        return clock_mono_ms() + CHANGE_MOST_MS < work->deadline_ms + HEARD_MOST_MS ? CO_AGAIN : CO_INVALID;      /* writes would pause for one that is gone */
+    if (work->target && !reachable(rpc, work->target))      /* writes would pause for one that is gone */
+        return clock_mono_ms() + CHANGE_MOST_MS < work->deadline_ms + HEARD_MOST_MS ? CO_AGAIN : CO_INVALID;
     int rv = node_transfer(rpc->node, work->target);
     if (rv == CO_BUSY) return CO_AGAIN;
     if (rv == CO_OK) log_info("raft", "leadership is handed over for an operator");
