@@ -75,12 +75,21 @@ static void show(const struct survivor *survivor) {
         printf("  %-16s%" PRIu64 " bytes of a write that never ended; they are cut off\n", "torn end",
                report->torn_bytes);
     show_members(report);
-    if (report->members.recovered_index)
+    const struct raft_recoveries *recoveries = &report->members.recoveries;
+    for (uint32_t i = 0; i < recoveries->count; i++)
+        printf("  %-16sby an operator at index %" PRIu64 ", term %" PRIu64 "\n", i ? "" : "recovered", recoveries->item[i].index, recoveries->item[i].term);
+    if (report->members.recovered_index && recoveries->count == 0)
         printf("  %-16sby an operator at index %" PRIu64 "\n", "recovered", report->members.recovered_index);
 }
 
 static bool further(const struct recover_report *a, const struct recover_report *b) {
     return a->last_term != b->last_term ? a->last_term > b->last_term : a->last_index > b->last_index;
+}
+
+/* `a` went on from a log that lacked something that `b` may have committed: their ends say nothing of each other. NULL: no. */
+static const struct raft_recovery *went_on_without(const struct recover_report *a, const struct recover_report *b) {
+    const struct raft_recovery *recovery = raft_recovery_unknown(&b->members, &a->members.recoveries);
+    return recovery && raft_recovery_lacks(recovery, b->last_index, b->last_term) ? recovery : NULL;
 }
 
 static const struct survivor *furthest(const struct survivor *survivors, size_t count) {
@@ -124,7 +133,26 @@ static int check_related(const struct survivor *survivors, size_t count, struct 
     return CO_OK;
 }
 
+/* Two histories: what is right, only somebody who knows what was written can say. */
+static bool tell_parted(const struct survivor *survivors, size_t count) {
+    bool parted = false;
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < count; k++) {
+            const struct raft_recovery *recovery = i == k ? NULL : went_on_without(&survivors[i].report, &survivors[k].report);
+            if (!recovery) continue;
+            printf("%s%s was recovered at index %" PRIu64 " from a log that lacked something that %s has, and may have been acknowledged.\n", parted ? "" : "\n",
+                   survivors[i].folder, recovery->index, survivors[k].folder);
+            parted = true;
+        }
+    if (parted)
+        printf("These are different histories: they do not go on together, and which of them is the further one cannot be told. Going on from one loses what only the\n"
+               "others have: from one that was recovered, what was lost then; from one that was not, what was written since.\n\n"
+               "Nothing was changed. To go on from one of them alone: coord operator recover -data-dir=DIR -yes; empty the folders of the others.\n");
+    return parted;
+}
+
 static void advise(const struct survivor *survivors, size_t count) {
+    if (tell_parted(survivors, count)) return;
     const struct survivor *best = furthest(survivors, count);
     printf("\n");
     if (count > 1)

@@ -48,8 +48,30 @@ unsigned raft_members_voters(const struct raft_members *members) {
     return voters;
 }
 
+/* -- recoveries -- */
+static bool knows(const struct raft_members *ours, const struct raft_recovery *recovery) {
+    for (uint32_t i = 0; i < ours->recoveries.count; i++)
+        if (ours->recoveries.item[i].index == recovery->index && ours->recoveries.item[i].term == recovery->term) return true;
+    return ours->recoveries.count == 0 && ours->recovered_index == recovery->index;
+}
+
+const struct raft_recovery *raft_recovery_unknown(const struct raft_members *ours, const struct raft_recoveries *theirs) {
+    for (uint32_t i = 0; i < theirs->count; i++)
+        if (!knows(ours, &theirs->item[i])) return &theirs->item[i];
+    return NULL;
+}
+
+void raft_recovery_add(struct raft_members *members, const struct raft_recovery *recovery) {
+    struct raft_recoveries *all = &members->recoveries;
+    CHECK(all->count == 0 || all->item[all->count - 1].index < recovery->index);
+    if (all->count == RAFT_RECOVERIES_MAX) memmove(all->item, all->item + 1, --all->count * sizeof *all->item);
+    all->item[all->count++] = *recovery;
+    members->recovered_index = recovery->index;
+}
+
+/* -- configurations -- */
 void raft_members_encode(const struct raft_members *members, struct buffer *out) {
-    CHECK(members->count <= RAFT_MEMBERS_MAX);
+    CHECK(members->count <= RAFT_MEMBERS_MAX && members->recoveries.count <= RAFT_RECOVERIES_MAX);
     Pb__RaftMember member[RAFT_MEMBERS_MAX];
     Pb__RaftMember *list[RAFT_MEMBERS_MAX];
     for (uint32_t i = 0; i < members->count; i++) {
@@ -63,15 +85,36 @@ void raft_members_encode(const struct raft_members *members, struct buffer *out)
     all.n_member = members->count;
     all.member = list;
     all.recovered_index = members->recovered_index;
+    Pb__RaftRecovery recovery[RAFT_RECOVERIES_MAX];
+    Pb__RaftRecovery *recoveries[RAFT_RECOVERIES_MAX];
+    for (uint32_t i = 0; i < members->recoveries.count; i++) {
+        const struct raft_recovery *from = &members->recoveries.item[i];
+        pb__raft_recovery__init(&recovery[i]);
+        recovery[i].index = from->index, recovery[i].term = from->term, recovery[i].before_term = from->before_term;
+        recoveries[i] = &recovery[i];
+    }
+    all.n_recovery = members->recoveries.count;
+    all.recovery = recoveries;
     size_t size = pb__raft_members__get_packed_size(&all);
     buffer_reserve(out, size);
     pb__raft_members__pack(&all, (uint8_t *)out->data + out->size);
     out->size += size;
 }
 
+static int recoveries_take(const Pb__RaftMembers *all, struct raft_recoveries *out) {
+    if (all->n_recovery > RAFT_RECOVERIES_MAX) return CO_CORRUPT;
+    for (size_t i = 0; i < all->n_recovery; i++) {
+        const Pb__RaftRecovery *from = all->recovery[i];
+        if (from->term <= from->before_term || from->index <= (i ? all->recovery[i - 1]->index : 0)) return CO_CORRUPT;
+        out->item[out->count++] = (struct raft_recovery){from->index, from->term, from->before_term};
+    }
+    return out->count == 0 || out->item[out->count - 1].index == all->recovered_index ? CO_OK : CO_CORRUPT;
+}
+
 static int members_take(const Pb__RaftMembers *all, struct raft_members *out) {
     if (all->n_member > RAFT_MEMBERS_MAX) return CO_CORRUPT;
     out->recovered_index = all->recovered_index;
+    if (recoveries_take(all, &out->recoveries) != CO_OK) return CO_CORRUPT;
     for (size_t i = 0; i < all->n_member; i++) {
         const Pb__RaftMember *from = all->member[i];
         size_t length = strlen(from->address);

@@ -45,11 +45,29 @@ struct raft_member {
     bool voter;                          /* else a learner */
     char address[RAFT_ADDRESS_MAX];      /* "10.0.0.1:8300"; opaque to the core */
 };
+/* A configuration that an operator made offline (recover.h). */
+struct raft_recovery {
+    uint64_t index, term;                /* of its entry */
+    uint64_t before_term;                /* of the entry before it, the last one that the survivor had */
+};
+/* Its survivor lacked something that a log with this end may have committed: Raft's rule for votes. */
+static inline bool raft_recovery_lacks(const struct raft_recovery *recovery, uint64_t last_index, uint64_t last_term) {
+    return last_term > recovery->before_term || (last_term == recovery->before_term && last_index >= recovery->index);
+}
+#define RAFT_RECOVERIES_MAX 8
+struct raft_recoveries {
+    uint32_t count;
+    struct raft_recovery item[RAFT_RECOVERIES_MAX];      /* by index; of more than fit, the newest */
+};
 struct raft_members {
     uint32_t count;
     struct raft_member member[RAFT_MEMBERS_MAX];
-    uint64_t recovered_index;            /* the entry of the newest configuration that an operator made offline (recover.h); 0: never */
+    uint64_t recovered_index;            /* the entry of the newest configuration that an operator made offline; 0: never */
+    struct raft_recoveries recoveries;   /* the last one is at recovered_index; empty in what a build wrote that only knew that */
 };
+/* The oldest of `theirs` that `ours` does not know of; NULL: none. */
+const struct raft_recovery *raft_recovery_unknown(const struct raft_members *ours, const struct raft_recoveries *theirs);
+void raft_recovery_add(struct raft_members *members, const struct raft_recovery *recovery);
 const struct raft_member *raft_members_find(const struct raft_members *members, uint64_t id);
 unsigned raft_members_voters(const struct raft_members *members);
 void raft_members_encode(const struct raft_members *members, struct buffer *out);

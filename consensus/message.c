@@ -29,6 +29,14 @@ static void encode_entries(const struct raft_message *message, Pb__RaftMessage *
     }
 }
 
+static void encode_recoveries(const struct raft_recoveries *recoveries, Pb__RaftMessage *head, struct buffer *out) {
+    if (recoveries->count == 0) return;
+    struct raft_members none = {.recovered_index = recoveries->item[recoveries->count - 1].index, .recoveries = *recoveries};
+    raft_members_encode(&none, out);
+    head->recoveries.data = (uint8_t *)out->data;
+    head->recoveries.len = out->size;
+}
+
 static void encode_head(const struct raft_message *message, Pb__RaftMessage *head, struct buffer *members) {
     head->type = (uint32_t)message->type;
     head->from = message->from;
@@ -62,8 +70,9 @@ static void encode_head(const struct raft_message *message, Pb__RaftMessage *hea
 void raft_message_encode(const struct raft_message *message, struct buffer *out) {
     Pb__RaftMessage head = PB__RAFT_MESSAGE__INIT;
     struct arena arena = {0};
-    struct buffer members = {0};
+    struct buffer members = {0}, recoveries = {0};
     encode_head(message, &head, &members);
+    encode_recoveries(&message->recoveries, &head, &recoveries);
     encode_entries(message, &head, &arena);
 
     size_t size = pb__raft_message__get_packed_size(&head);
@@ -80,6 +89,7 @@ void raft_message_encode(const struct raft_message *message, struct buffer *out)
     if (message->type == RAFT_MSG_SNAPSHOT && message->data.size)
         buffer_append(out, message->data.data, message->data.size);
     buffer_free(&members);
+    buffer_free(&recoveries);
     arena_free(&arena);
 }
 
@@ -157,6 +167,12 @@ static int decode(const Pb__RaftMessage *head, struct slice payload, struct raft
         struct slice members = slice_make(head->snapshot_members.data, head->snapshot_members.len);
         int rv = raft_members_decode(members, &message->snapshot.members);
         if (rv != CO_OK) return rv;
+    }
+    if (head->recoveries.len > 0) {
+        struct raft_members none;
+        int rv = raft_members_decode(slice_make(head->recoveries.data, head->recoveries.len), &none);
+        if (rv != CO_OK) return rv;
+        message->recoveries = none.recoveries;
     }
     decode_head(head, message);
     if (chunk)

@@ -260,7 +260,7 @@ static void judge_disk(struct node *node, uint64_t now_ms) {
 static void tell_failed(const struct node *node) {
     struct raft_contradiction what = raft_contradiction(node->raft);
     if (what.index)
-        log_error("raft", "the leader's log contradicts what is committed here: index=%llu term=%llu, there %llu. Somebody went on without it (coord operator recover): this server takes no "
+        log_error("raft", "the leader's log contradicts what may be committed here: index=%llu term=%llu, there %llu. Somebody went on without it (coord operator recover): this server takes no "
                   "part any more; with an empty data folder it may join as a new server",
                   (unsigned long long)what.index, (unsigned long long)what.term_here, (unsigned long long)what.term_there);
     else

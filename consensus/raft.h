@@ -19,7 +19,8 @@
  *     So does a second leader of its own term.
  * (6) What is committed here is the same everywhere, unless somebody went on from a log that lacked it (recover.h). A leader whose
  *     log contradicts it is not acknowledged anything, or its entries would count as stored where they are not: the core is poisoned
- *     as by (5), and knows why (raft_contradiction).
+ *     as by (5), and knows why (raft_contradiction). After a start the core does not know all that is committed; so where the leader
+ *     knows of a recovery that is new here, nothing gives way to it that may be.
  */
 #ifndef COORD_CONSENSUS_RAFT_H
 #define COORD_CONSENSUS_RAFT_H
@@ -174,7 +175,7 @@ uint64_t raft_deadline_ms(const struct raft *raft);      /* when RAFT_TICK is du
 enum raft_role raft_role(const struct raft *raft);
 bool raft_failed(const struct raft *raft);               /* poisoned by (5) or (6) */
 struct raft_contradiction { uint64_t index, term_here, term_there; };
-/* What the leader said against what is committed here (6); index 0: nothing. */
+/* What the leader said against what is, or may be, committed here (6); index 0: nothing. */
 struct raft_contradiction raft_contradiction(const struct raft *raft);
 uint64_t raft_id(const struct raft *raft);
 uint64_t raft_term(const struct raft *raft);

@@ -53,6 +53,7 @@ static struct raft_message *append_new(struct raft *raft, struct progress *peer,
     m->last_index = prev, m->last_term = prev_term;
     m->commit = raft->commit;
     m->round = raft->round;
+    m->recoveries = members_now(raft)->recoveries;
     return m;
 }
 
@@ -331,7 +332,8 @@ static bool contradicts(struct raft *raft, const struct raft_message *m) {
     return false;
 }
 
-static void take_entries(struct raft *raft, const struct raft_message *m) {
+/* False: what would have to go for them may be committed, see raft.h (6). */
+static bool take_entries(struct raft *raft, const struct raft_message *m) {
     for (size_t i = 0; i < m->entry_count; i++) {
         const struct raft_entry *entry = &m->entries[i];
         uint64_t term;
@@ -339,11 +341,13 @@ static void take_entries(struct raft *raft, const struct raft_message *m) {
         if (entry->index <= log_last_index(raft)) {
             CHECK(log_term_at(raft, entry->index, &term));
             if (term == entry->term) continue;
+            if (log_forsaken(raft, &m->recoveries)) return false;
             log_truncate(raft, entry->index);
         }
         raft_data_ref(entry->data);
         log_append(raft, entry);
     }
+    return true;
 }
 
 bool follow(struct raft *raft, const struct raft_message *m) {
@@ -376,7 +380,7 @@ void receive_append(struct raft *raft, const struct raft_message *m) {
     if (raft->receiving.complete) return;              /* a snapshot is being installed */
     if (contradicts(raft, m)) { become_failed(raft); return; }
     if (!prev_matches(raft, m)) { reject(raft, m); return; }
-    take_entries(raft, m);
+    if (!take_entries(raft, m)) { become_failed(raft); return; }
     uint64_t match = m->last_index + m->entry_count;
     uint64_t known = m->commit < match ? m->commit : match;      /* only what this message verified */
     commit_to(raft, known);

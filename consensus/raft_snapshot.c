@@ -68,6 +68,7 @@ void chunk_read_done(struct raft *raft, const struct raft_event *event) {
     struct raft_message *m = send_new(raft, RAFT_MSG_SNAPSHOT, peer->id);
     m->snapshot = raft->snapshot;
     m->round = raft->round;
+    m->recoveries = members_now(raft)->recoveries;
     m->offset = event->u.chunk_read.offset;
     m->data = slice_make(data, event->u.chunk_read.size);
     m->last = event->u.chunk_read.last;
@@ -131,6 +132,7 @@ void receive_snapshot(struct raft *raft, const struct raft_message *m) {
     if (!follow(raft, m) || raft->receiving.complete) return;
     if (log_contradicts(raft, m->snapshot.index, m->snapshot.term)) { become_failed(raft); return; }
     if (not_needed(raft, &m->snapshot)) { reply_match(raft, m->from, m->snapshot.index); return; }
+    if (log_forsaken(raft, &m->recoveries)) { become_failed(raft); return; }
     bool same = raft->receiving.active && raft->receiving.meta.index == m->snapshot.index && raft->receiving.meta.term == m->snapshot.term;
     if (raft->receiving.writing) return;
     if (!same) {

@@ -158,7 +158,7 @@ static int members_plan(const struct recover_plan *plan, const struct recover_re
                          "may lack entries");
     if (plan->voter_count >= RAFT_MEMBERS_MAX)
         return fault_set(fault, CO_INVALID, "more than %d voters", RAFT_MEMBERS_MAX);
-    *members = (struct raft_members){.count = 1};
+    *members = (struct raft_members){.count = 1, .recoveries = report->members.recoveries};
     members->member[0] = *self, members->member[0].voter = true;
     for (size_t i = 0; i < plan->voter_count; i++) {
         const struct raft_member *voter = &plan->voters[i];
@@ -171,9 +171,9 @@ static int members_plan(const struct recover_plan *plan, const struct recover_re
     return CO_OK;
 }
 
-static struct raft_entry members_entry(struct raft_members *members, uint64_t index, uint64_t term) {
+static struct raft_entry members_entry(struct raft_members *members, uint64_t index, uint64_t term, uint64_t before_term) {
     struct buffer bytes = {0};
-    members->recovered_index = index;
+    raft_recovery_add(members, &(struct raft_recovery){.index = index, .term = term, .before_term = before_term});
     raft_members_encode(members, &bytes);
     struct raft_entry entry = {.index = index,
                                .term = term,
@@ -188,7 +188,7 @@ static int append(struct wal *wal, const struct recover_plan *plan, struct raft_
     uint64_t term = (report->term > report->last_term ? report->term : report->last_term) + RECOVER_TERMS;
     struct raft_entry *entries = mem_zalloc((plan->command_count + 1) * sizeof *entries);
     uint64_t index = report->last_index;
-    entries[0] = members_entry(members, ++index, term);
+    entries[0] = members_entry(members, ++index, term, report->last_term);
     for (size_t i = 0; i < plan->command_count; i++)
         entries[i + 1] = (struct raft_entry){.index = ++index,
                                              .term = term,

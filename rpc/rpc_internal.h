@@ -56,6 +56,7 @@ struct rpc {
     struct { uint64_t id, ms, since_ms; bool up; char node[256], build[PEER_BUILD_MAX]; } heard[PEERS_MAX];   /* when each was heard last; since when it is up or down */
     uint64_t leaderless_ms;            /* no leader is known since; 0: there is one */
     bool cut_off;                      /* rpc/cluster.h */
+    bool cut_off_said;                 /* in the log, since no leader is known */
     struct behind behind;
     uint32_t raft_multiplier;
 

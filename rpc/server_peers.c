@@ -175,7 +175,7 @@ static bool is_cut_off(const struct rpc *rpc, const struct raft_members *members
 }
 
 static void look_for_leader(struct rpc *rpc, const struct raft_members *members) {
-    bool leader = atomic_load(&node_view(rpc->node)->leader) != 0, before = rpc->cut_off;
+    bool leader = atomic_load(&node_view(rpc->node)->leader) != 0;
     uint64_t now_ms = clock_mono_ms();
     if (leader || !rpc->leaderless_ms) {
         rpc->leaderless_ms = leader ? 0 : now_ms;
@@ -184,7 +184,8 @@ static void look_for_leader(struct rpc *rpc, const struct raft_members *members)
     bool waited = !leader && now_ms - rpc->leaderless_ms >= CUT_OFF_MS * rpc->raft_multiplier;
     rpc->cut_off = waited && is_cut_off(rpc, members, now_ms);
     node_cut_off(rpc->node, rpc->cut_off);
-    if (rpc->cut_off && !before) log_warn("raft", "cut off: no leader is known, and no majority of the servers is heard");
+    if (rpc->cut_off && !rpc->cut_off_said) log_warn("raft", "cut off: no leader is known, and no majority of the servers is heard");
+    rpc->cut_off_said = !leader && (rpc->cut_off_said || rpc->cut_off);      /* others that refuse it are heard now and then */
 }
 
 /* Its own folder does not tell: it was removed while it was not there, or this cluster went on without it. Who goes on notes as removed only those

@@ -256,24 +256,28 @@ Test(raft, a_campaign_ends_where_a_snapshot_brings_other_members) {
 }
 
 /* -- a leader of another history ----------------------------------------------------------------------------------------- */
-/* Server 1 has a snapshot of 5, entries 6 to 10, and knows 8 to be committed, all of term 1; an operator went on without it in term 1002. */
-static struct raft *one_of_before(void) {
+/* Server 1 has a snapshot of 5, entries 6 to 10, and knows 8 to be committed; 9 and 10 are of term 3, all others of 1. An operator went on without it in
+ * term 1002. `known`: the recovery that it has heard of, of the same term. */
+static struct raft *one_of_before(struct raft_recovery known) {
     struct raft_entry entries[5];
-    for (uint64_t i = 0; i < 5; i++) entries[i] = (struct raft_entry){.index = 6 + i, .term = 1, .type = RAFT_ENTRY_EMPTY};
-    struct raft_start start = {.term = 1, .entries = entries, .entry_count = 5, .applied = 8};
+    for (uint64_t i = 0; i < 5; i++) entries[i] = (struct raft_entry){.index = 6 + i, .term = i < 3 ? 1 : 3, .type = RAFT_ENTRY_EMPTY};
+    struct raft_start start = {.term = 3, .entries = entries, .entry_count = 5, .applied = 8};
     start.snapshot = (struct raft_snapshot_meta){.index = 5, .term = 1, .members_index = 1, .members = {.count = 3}};
     for (uint64_t i = 0; i < 3; i++) start.snapshot.members.member[i] = (struct raft_member){.id = i + 1, .voter = true};
+    if (known.index) raft_recovery_add(&start.snapshot.members, &known);
     struct raft_config config = {.id = 1, .seed = 7, .election_ms = 100, .heartbeat_ms = 20, .append_bytes_max = 1 << 16, .append_inflight_max = 8,
                                  .cache_bytes_max = 1 << 20, .apply_bytes_max = APPLY_BYTES, .snapshot_chunk_bytes = 1024, .promote_lag_max = 100};
     return raft_new(&config, &start, 1000);
 }
 
-/* The highest index that it acknowledges; 0: none. */
-static uint64_t acknowledged_to(struct raft *raft, uint64_t now_ms) {
+/* The highest index that it acknowledges; 0: none. *taken: it keeps a part of a snapshot. */
+static uint64_t acknowledged_to(struct raft *raft, uint64_t now_ms, bool *taken) {
     uint64_t match = 0;
+    *taken = false;
     for (bool more = true; more;) {
         const struct raft_effects *fx = raft_effects(raft);
         uint64_t seq = fx->persist_count ? fx->persists[fx->persist_count - 1].seq : 0;
+        if (fx->chunk_write_count) *taken = true;
         for (size_t i = 0; i < fx->message_count; i++)
             if (fx->messages[i].type == RAFT_MSG_APPEND_REPLY && !fx->messages[i].rejected && fx->messages[i].match > match) match = fx->messages[i].match;
         raft_effects_done(raft);
@@ -302,30 +306,97 @@ Test(raft, a_leader_that_contradicts_what_is_committed_is_acknowledged_nothing) 
         {"before it and behind it", 7, 1, 1, 1002, 0, 9},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct raft *raft = one_of_before();
+        struct raft *raft = one_of_before((struct raft_recovery){0});
         struct raft_entry entries[2] = {{.index = rows[i].prev + 1, .term = rows[i].first_term, .type = RAFT_ENTRY_EMPTY},
                                         {.index = rows[i].prev + 2, .term = rows[i].second_term, .type = RAFT_ENTRY_EMPTY}};
         struct raft_message append = {.type = RAFT_MSG_APPEND, .from = 2, .to = 1, .term = 1002, .last_index = rows[i].prev, .last_term = rows[i].prev_term,
                                       .entries = entries, .entry_count = (rows[i].first_term != 0) + (rows[i].second_term != 0)};
         hear(raft, 1001, &append);
-        cr_expect_eq(acknowledged_to(raft, 1001), rows[i].match, "%s", rows[i].what);
+        bool taken;
+        cr_expect_eq(acknowledged_to(raft, 1001, &taken), rows[i].match, "%s", rows[i].what);
         cr_expect_eq(raft_contradiction(raft).index, rows[i].contradicts, "%s", rows[i].what);
         cr_expect_eq(raft_failed(raft), rows[i].contradicts != 0, "%s", rows[i].what);
         raft_free(raft);
     }
 }
 
-/* It holds 7 and more: what it says of that is 7, for the rest was not compared. */
-Test(raft, a_snapshot_that_is_not_needed_is_acknowledged_as_far_as_it_goes) {
-    static const struct { uint64_t index, term, contradicts, match; } rows[] = {{7, 1, 0, 7}, {7, 1002, 7, 0}, {4, 1, 0, 4}, {4, 1002, 4, 0}};
+/* It has just started: what is committed it does not know beyond 8. What its own end is compared with is where the survivor's log ended. */
+Test(raft, nothing_that_may_be_committed_gives_way_after_a_recovery) {
+    static const struct {
+        const char *what;
+        struct raft_recovery known, first, second;
+        uint64_t prev, prev_term, first_term, second_term;
+        uint64_t contradicts, match;
+    } rows[] = {
+        {"no recovery: as any conflict", {0}, {0}, {0}, 8, 1, 1002, 0, 0, 9},
+        {"no recovery, an older entry", {0}, {0}, {0}, 8, 1, 2, 0, 0, 9},
+        {"gone on from 8", {0}, {9, 1002, 1}, {0}, 8, 1, 1002, 0, 10, 0},
+        {"gone on from 9", {0}, {10, 1002, 3}, {0}, 8, 1, 3, 1002, 10, 0},
+        {"gone on from 10", {0}, {11, 1002, 3}, {0}, 10, 3, 1002, 0, 0, 11},
+        {"it has just that", {0}, {11, 1002, 3}, {0}, 8, 1, 3, 3, 0, 10},
+        {"the survivor ended further on, in an older term", {0}, {13, 1002, 2}, {0}, 8, 1, 2, 2, 10, 0},
+        {"the survivor ended in a younger term", {0}, {12, 1002, 4}, {0}, 8, 1, 4, 0, 0, 9},
+        {"and before that it had older ones", {0}, {11, 1002, 4}, {0}, 8, 1, 2, 4, 0, 10},
+        {"and is shorter", {0}, {10, 1002, 4}, {0}, 8, 1, 4, 1002, 0, 10},
+        {"it knows that one", {9, 1002, 1}, {9, 1002, 1}, {0}, 8, 1, 1002, 0, 0, 9},
+        {"it knows one at that index, of another term", {9, 1001, 1}, {9, 1002, 1}, {0}, 8, 1, 1002, 0, 10, 0},
+        {"it knows an older one", {4, 1001, 1}, {4, 1001, 1}, {9, 1002, 1}, 8, 1, 1002, 0, 10, 0},
+        {"gone on from 8, and again", {0}, {9, 1002, 1}, {31, 2002, 1002}, 8, 1, 1002, 0, 10, 0},
+        {"gone on from 10, and again", {0}, {11, 1002, 3}, {31, 2002, 1002}, 10, 3, 1002, 0, 0, 11},
+        {"where they part is to be found first", {0}, {9, 1002, 1}, {0}, 9, 1002, 1002, 0, 0, 0},
+    };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct raft *raft = one_of_before();
-        struct raft_message chunk = {.type = RAFT_MSG_SNAPSHOT, .from = 2, .to = 1, .term = 1002, .data = slice_make("state", 5), .last = true};
+        struct raft *raft = one_of_before(rows[i].known);
+        struct raft_entry entries[2] = {{.index = rows[i].prev + 1, .term = rows[i].first_term, .type = RAFT_ENTRY_EMPTY},
+                                        {.index = rows[i].prev + 2, .term = rows[i].second_term, .type = RAFT_ENTRY_EMPTY}};
+        struct raft_message append = {.type = RAFT_MSG_APPEND, .from = 2, .to = 1, .term = 2002, .last_index = rows[i].prev, .last_term = rows[i].prev_term,
+                                      .entries = entries, .entry_count = (rows[i].first_term != 0) + (rows[i].second_term != 0),
+                                      .recoveries = {(rows[i].first.index != 0) + (rows[i].second.index != 0), {rows[i].first, rows[i].second}}};
+        bool taken;
+        hear(raft, 1001, &append);
+        cr_expect_eq(acknowledged_to(raft, 1001, &taken), rows[i].match, "%s", rows[i].what);
+        cr_expect_eq(raft_contradiction(raft).index, rows[i].contradicts, "%s", rows[i].what);
+        cr_expect_eq(raft_failed(raft), rows[i].contradicts != 0, "%s", rows[i].what);
+        if (rows[i].contradicts) cr_expect_eq(raft_last_index(raft), 10, "%s: what it has stays", rows[i].what);
+        raft_free(raft);
+    }
+}
+
+Test(raft, a_snapshot_that_is_not_needed_is_acknowledged_as_far_as_it_goes) {
+    static const struct {
+        const char *what;
+        uint64_t index, term;
+        struct raft_recovery first, second;
+        uint64_t contradicts, match;
+        bool taken;
+    } rows[] = {
+        /* It holds 7 and more: what it says of that is 7, for the rest was not compared. */
+        {"committed here", 7, 1, {0}, {0}, 0, 7, false},
+        {"another is committed here", 7, 1002, {0}, {0}, 7, 0, false},
+        {"in its own snapshot", 4, 1, {0}, {0}, 0, 4, false},
+        {"another is in its own snapshot", 4, 1002, {0}, {0}, 4, 0, false},
+        {"it is behind", 20, 3, {0}, {0}, 0, 0, true},
+        {"it parts from that", 9, 2, {0}, {0}, 0, 0, true},
+        {"the survivor had what it has", 20, 1002, {11, 1002, 3}, {0}, 0, 0, true},
+        {"and more, but shorter", 20, 1002, {10, 1002, 4}, {0}, 0, 0, true},
+        {"the survivor ended further on, in an older term", 20, 1002, {15, 1002, 2}, {0}, 10, 0, false},
+        {"the survivor lacked an entry", 20, 1002, {10, 1002, 3}, {0}, 10, 0, false},
+        {"from before the recovery, of one that lacked what it has", 9, 2, {12, 1002, 2}, {0}, 10, 0, false},
+        {"from before the recovery, of one that went on further", 9, 2, {12, 1002, 4}, {0}, 0, 0, true},
+        {"the survivor lacked an entry, and it was done again", 40, 2002, {9, 1002, 1}, {31, 2002, 1002}, 10, 0, false},
+        {"it has that", 9, 3, {12, 1002, 4}, {0}, 0, 9, false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct raft *raft = one_of_before((struct raft_recovery){0});
+        struct raft_message chunk = {.type = RAFT_MSG_SNAPSHOT, .from = 2, .to = 1, .term = 2002, .data = slice_make("state", 5), .last = true,
+                                     .recoveries = {(rows[i].first.index != 0) + (rows[i].second.index != 0), {rows[i].first, rows[i].second}}};
         chunk.snapshot = (struct raft_snapshot_meta){.index = rows[i].index, .term = rows[i].term, .size = 5, .members_index = 1, .members = {.count = 1}};
         chunk.snapshot.members.member[0] = (struct raft_member){.id = 2, .voter = true};
         hear(raft, 1001, &chunk);
-        cr_expect_eq(acknowledged_to(raft, 1001), rows[i].match);
-        cr_expect_eq(raft_contradiction(raft).index, rows[i].contradicts);
+        bool taken;
+        cr_expect_eq(acknowledged_to(raft, 1001, &taken), rows[i].match, "%s", rows[i].what);
+        cr_expect_eq(taken, rows[i].taken, "%s", rows[i].what);
+        cr_expect_eq(raft_contradiction(raft).index, rows[i].contradicts, "%s", rows[i].what);
         raft_free(raft);
     }
 }

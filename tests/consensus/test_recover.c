@@ -155,6 +155,25 @@ Test(recover, goes_on_alone_in_a_term_far_above) {
     cr_assert(report.members.recovered_index == 4 && report.last_index == 5);
 }
 
+/* Who knows none of them has to be compared with what the first survivor had. */
+Test(recover, each_recovery_is_remembered) {
+    server(true);
+    for (uint32_t i = 1; i <= RAFT_RECOVERIES_MAX + 1; i++) {
+        cr_assert_eq(recover_write(disk, &(struct recover_plan){0}, &report, &fault), CO_OK, "%s", fault.text);
+        cr_assert_eq(recover_look(disk, &report, &fault), CO_OK, "%s", fault.text);
+        const struct raft_recoveries *all = &report.members.recoveries;
+        uint32_t kept = i < RAFT_RECOVERIES_MAX ? i : RAFT_RECOVERIES_MAX;
+        cr_assert_eq(all->count, kept);
+        for (uint32_t k = 0; k < kept; k++) {
+            uint64_t number = i - kept + k; /* of those before it */
+            cr_assert_eq(all->item[k].index, 4 + number);
+            cr_assert_eq(all->item[k].term, 5 + (number + 1) * RECOVER_TERMS);
+            cr_assert_eq(all->item[k].before_term, number ? 5 + number * RECOVER_TERMS : 4);
+        }
+        cr_assert_eq(report.members.recovered_index, 3 + i);
+    }
+}
+
 Test(recover, other_survivors_may_go_on_with_it) {
     server(true);
     struct raft_member other = {.id = 33, .address = "10.0.0.9:8300"};
