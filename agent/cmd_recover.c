@@ -88,8 +88,11 @@ static bool further(const struct recover_report *a, const struct recover_report 
 
 /* `a` went on from a log that lacked something that `b` may have committed: their ends say nothing of each other. NULL: no. */
 static const struct raft_recovery *went_on_without(const struct recover_report *a, const struct recover_report *b) {
-    const struct raft_recovery *recovery = raft_recovery_unknown(&b->members, &a->members.recoveries);
-    return recovery && raft_recovery_lacks(recovery, b->last_index, b->last_term) ? recovery : NULL;
+    return raft_recovery_ahead(&b->members, b->last_index, b->last_term, &a->members.recoveries);
+}
+
+static bool parted(const struct recover_report *a, const struct recover_report *b) {
+    return went_on_without(a, b) || went_on_without(b, a);
 }
 
 static const struct survivor *furthest(const struct survivor *survivors, size_t count) {
@@ -128,31 +131,13 @@ static int check_related(const struct survivor *survivors, size_t count, struct 
                                  survivors[i].folder);
     for (size_t i = 1; i < count; i++)
         if (!related(&survivors[0].report, &survivors[i].report))
-            return fault_set(fault, CO_INVALID, "%.90s and %.90s are of different clusters: no member in common",
+            return fault_set(fault, CO_INVALID, "%.90s and %.90s have no member in common: they are of different clusters, or each was recovered by itself",
                              survivors[0].folder, survivors[i].folder);
     return CO_OK;
 }
 
-/* Two histories: what is right, only somebody who knows what was written can say. */
-static bool tell_parted(const struct survivor *survivors, size_t count) {
-    bool parted = false;
-    for (size_t i = 0; i < count; i++)
-        for (size_t k = 0; k < count; k++) {
-            const struct raft_recovery *recovery = i == k ? NULL : went_on_without(&survivors[i].report, &survivors[k].report);
-            if (!recovery) continue;
-            printf("%s%s was recovered at index %" PRIu64 " from a log that lacked something that %s has, and may have been acknowledged.\n", parted ? "" : "\n",
-                   survivors[i].folder, recovery->index, survivors[k].folder);
-            parted = true;
-        }
-    if (parted)
-        printf("These are different histories: they do not go on together, and which of them is the further one cannot be told. Going on from one loses what only the\n"
-               "others have: from one that was recovered, what was lost then; from one that was not, what was written since.\n\n"
-               "Nothing was changed. To go on from one of them alone: coord operator recover -data-dir=DIR -yes; empty the folders of the others.\n");
-    return parted;
-}
-
-static void advise(const struct survivor *survivors, size_t count) {
-    if (tell_parted(survivors, count)) return;
+/* One history: who is the furthest in it, and whether they go on by themselves. */
+static const struct survivor *compare(const struct survivor *survivors, size_t count) {
     const struct survivor *best = furthest(survivors, count);
     printf("\n");
     if (count > 1)
@@ -178,6 +163,48 @@ static void advise(const struct survivor *survivors, size_t count) {
             "These are a majority (%u of %u voters): started again they go on by themselves, and lose "
             "nothing. Do not recover.\n",
             quorum_of(best), raft_members_voters(&best->report.members));
+    return best;
+}
+
+/* Those of the first one's history to the front; how many they are. */
+static size_t gather(struct survivor *survivors, size_t count) {
+    size_t same = 1;
+    for (size_t i = 1; i < count; i++) {
+        if (parted(&survivors[0].report, &survivors[i].report)) continue;
+        struct survivor one = survivors[i];
+        survivors[i] = survivors[same];
+        survivors[same++] = one;
+    }
+    return same;
+}
+
+static void tell_parted(const struct survivor *survivors, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < count; k++) {
+            const struct raft_recovery *recovery = i == k ? NULL : went_on_without(&survivors[i].report, &survivors[k].report);
+            if (recovery)
+                printf("%s was recovered at index %" PRIu64 " from a log that lacked something that %s has, and may have been acknowledged.\n", survivors[i].folder,
+                       recovery->index, survivors[k].folder);
+        }
+    printf("These are different histories: they do not go on together, and which of them is to go on only somebody can say who knows what was written. What only the\n"
+           "others have is lost: to one that was recovered what it lacked then, to one that was not what was written since. Empty the folders of the others.\n");
+}
+
+static void advise(struct survivor *survivors, size_t count) {
+    const struct survivor *best = NULL;
+    size_t histories = 0;
+    for (size_t at = 0, same; at < count; at += same, histories++) {
+        same = gather(survivors + at, count - at);
+        if (same < count) {
+            printf("\nOf one history:");
+            for (size_t i = 0; i < same; i++) printf(" %s", survivors[at + i].folder);
+        }
+        best = compare(survivors + at, same);
+    }
+    if (histories > 1) {
+        printf("\n");
+        tell_parted(survivors, count);
+    }
     printf(
         "What would be lost: every entry that only the servers missing here had. Such entries may have been "
         "acknowledged to clients; that\n"
@@ -185,8 +212,8 @@ static void advise(const struct survivor *survivors, size_t count) {
         "acknowledged.\n"
         "The missing servers must never run with their old data again: two of them could go on as a cluster "
         "of their own.\n\n"
-        "Nothing was changed. To go on from it alone: coord operator recover -data-dir=%s -yes\n",
-        best->folder);
+        "Nothing was changed. To go on from %s alone: coord operator recover -data-dir=%s -yes\n",
+        histories > 1 ? "one of them" : "it", histories > 1 ? "DIR" : best->folder);
 }
 
 /* -- doing ----------------------------------------------------------------------------------------------- */

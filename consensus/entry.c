@@ -49,16 +49,34 @@ unsigned raft_members_voters(const struct raft_members *members) {
 }
 
 /* -- recoveries -- */
-static bool knows(const struct raft_members *ours, const struct raft_recovery *recovery) {
-    for (uint32_t i = 0; i < ours->recoveries.count; i++)
-        if (ours->recoveries.item[i].index == recovery->index && ours->recoveries.item[i].term == recovery->term) return true;
-    return ours->recoveries.count == 0 && ours->recovered_index == recovery->index;
+static bool has(const struct raft_recoveries *all, const struct raft_recovery *recovery) {
+    for (uint32_t i = 0; i < all->count; i++) {
+        const struct raft_recovery *one = &all->item[i];
+        if (one->index == recovery->index && one->term == recovery->term && one->survivor == recovery->survivor) return true;
+    }
+    return false;
 }
 
-const struct raft_recovery *raft_recovery_unknown(const struct raft_members *ours, const struct raft_recoveries *theirs) {
-    for (uint32_t i = 0; i < theirs->count; i++)
-        if (!knows(ours, &theirs->item[i])) return &theirs->item[i];
-    return NULL;
+static bool knows(const struct raft_members *ours, const struct raft_recovery *recovery) {
+    if (ours->recoveries.count == 0 && ours->recovered_index == recovery->index) return true;      /* a build that knew no more wrote it */
+    return has(&ours->recoveries, recovery);
+}
+
+const struct raft_recovery *raft_recovery_ahead(const struct raft_members *ours, uint64_t last_index, uint64_t last_term, const struct raft_recoveries *theirs) {
+    uint32_t known = theirs->count;
+    while (known > 0 && !knows(ours, &theirs->item[known - 1])) known--;
+    if (known == theirs->count) return NULL;
+    const struct raft_recovery *first = &theirs->item[known];
+    bool hidden = known == 0 && theirs->count == RAFT_RECOVERIES_MAX;      /* there may have been one before it */
+    bool lacked = last_term > first->before_term || (last_term == first->before_term && last_index >= first->index);
+    return lacked || (hidden && last_index > 0) ? first : NULL;
+}
+
+const struct raft_recovery *raft_recovery_behind(const struct raft_members *ours, uint64_t last_term, const struct raft_recoveries *theirs) {
+    if (ours->recoveries.count == 0) return NULL;
+    const struct raft_recovery *newest = &ours->recoveries.item[ours->recoveries.count - 1];
+    bool hidden = theirs->count == RAFT_RECOVERIES_MAX && theirs->item[0].index > newest->index;
+    return last_term > newest->term && !hidden && !has(theirs, newest) ? newest : NULL;
 }
 
 void raft_recovery_add(struct raft_members *members, const struct raft_recovery *recovery) {
@@ -90,7 +108,7 @@ void raft_members_encode(const struct raft_members *members, struct buffer *out)
     for (uint32_t i = 0; i < members->recoveries.count; i++) {
         const struct raft_recovery *from = &members->recoveries.item[i];
         pb__raft_recovery__init(&recovery[i]);
-        recovery[i].index = from->index, recovery[i].term = from->term, recovery[i].before_term = from->before_term;
+        recovery[i].index = from->index, recovery[i].term = from->term, recovery[i].before_term = from->before_term, recovery[i].survivor = from->survivor;
         recoveries[i] = &recovery[i];
     }
     all.n_recovery = members->recoveries.count;
@@ -106,7 +124,7 @@ static int recoveries_take(const Pb__RaftMembers *all, struct raft_recoveries *o
     for (size_t i = 0; i < all->n_recovery; i++) {
         const Pb__RaftRecovery *from = all->recovery[i];
         if (from->term <= from->before_term || from->index <= (i ? all->recovery[i - 1]->index : 0)) return CO_CORRUPT;
-        out->item[out->count++] = (struct raft_recovery){from->index, from->term, from->before_term};
+        out->item[out->count++] = (struct raft_recovery){from->index, from->term, from->before_term, from->survivor};
     }
     return out->count == 0 || out->item[out->count - 1].index == all->recovered_index ? CO_OK : CO_CORRUPT;
 }

@@ -49,11 +49,8 @@ struct raft_member {
 struct raft_recovery {
     uint64_t index, term;                /* of its entry */
     uint64_t before_term;                /* of the entry before it, the last one that the survivor had */
+    uint64_t survivor;                   /* its id: two may be recovered at one index */
 };
-/* Its survivor lacked something that a log with this end may have committed: Raft's rule for votes. */
-static inline bool raft_recovery_lacks(const struct raft_recovery *recovery, uint64_t last_index, uint64_t last_term) {
-    return last_term > recovery->before_term || (last_term == recovery->before_term && last_index >= recovery->index);
-}
 #define RAFT_RECOVERIES_MAX 8
 struct raft_recoveries {
     uint32_t count;
@@ -65,8 +62,12 @@ struct raft_members {
     uint64_t recovered_index;            /* the entry of the newest configuration that an operator made offline; 0: never */
     struct raft_recoveries recoveries;   /* the last one is at recovered_index; empty in what a build wrote that only knew that */
 };
-/* The oldest of `theirs` that `ours` does not know of; NULL: none. */
-const struct raft_recovery *raft_recovery_unknown(const struct raft_members *ours, const struct raft_recoveries *theirs);
+/* Recoveries are those of one log, in their order: who knows one of them has all that came before it.
+ * raft_recovery_ahead: the oldest of `theirs` that is new to us, if its survivor lacked something that our log, which has this end, may have committed
+ * (Raft's rule for votes); NULL: our log can give way to theirs.
+ * raft_recovery_behind: they do not know our newest one, and a leader has been elected after it: NULL, or that one. */
+const struct raft_recovery *raft_recovery_ahead(const struct raft_members *ours, uint64_t last_index, uint64_t last_term, const struct raft_recoveries *theirs);
+const struct raft_recovery *raft_recovery_behind(const struct raft_members *ours, uint64_t last_term, const struct raft_recoveries *theirs);
 void raft_recovery_add(struct raft_members *members, const struct raft_recovery *recovery);
 const struct raft_member *raft_members_find(const struct raft_members *members, uint64_t id);
 unsigned raft_members_voters(const struct raft_members *members);

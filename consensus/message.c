@@ -30,7 +30,7 @@ static void encode_entries(const struct raft_message *message, Pb__RaftMessage *
 }
 
 static void encode_recoveries(const struct raft_recoveries *recoveries, Pb__RaftMessage *head, struct buffer *out) {
-    if (recoveries->count == 0) return;
+    if (recoveries->count == 0) return;      /* nearly always */
     struct raft_members none = {.recovered_index = recoveries->item[recoveries->count - 1].index, .recoveries = *recoveries};
     raft_members_encode(&none, out);
     head->recoveries.data = (uint8_t *)out->data;
@@ -65,6 +65,7 @@ static void encode_head(const struct raft_message *message, Pb__RaftMessage *hea
     }
     head->offset = message->offset;
     head->last = message->last;
+    head->recoveries_told = message->recoveries_told;
 }
 
 void raft_message_encode(const struct raft_message *message, struct buffer *out) {
@@ -154,6 +155,7 @@ static void decode_head(const Pb__RaftMessage *head, struct raft_message *messag
     message->snapshot.members_index = head->snapshot_members_index;
     message->offset = head->offset;
     message->last = head->last;
+    message->recoveries_told = head->recoveries_told;
 }
 
 static int decode(const Pb__RaftMessage *head, struct slice payload, struct raft_message *message) {

@@ -34,7 +34,8 @@ struct raft_message {
     uint64_t offset;                  /* SNAPSHOT: of `data`; */
     struct slice data;                /* SNAPSHOT: the chunk's bytes, owned by the message's owner */
     bool last;                        /* SNAPSHOT: the last chunk */
-    struct raft_recoveries recoveries;      /* APPEND, SNAPSHOT: of the leader's configuration; a build before this sends none */
+    struct raft_recoveries recoveries;      /* APPEND, SNAPSHOT: of the leader's configuration; */
+    bool recoveries_told;             /* a build before this tells none */
 };
 
 /* Bounds of what is decoded; the core keeps its messages within them (encode checks the first). */

@@ -120,6 +120,8 @@ struct raft {
         bool active, writing, complete;     /* complete: all stored, install handed to the disk */
         struct raft_snapshot_meta meta;
         uint64_t from, stored, end;         /* end: of the last chunk, else UINT64_MAX */
+        struct raft_recoveries recoveries;  /* as its sender told */
+        bool recoveries_told;
     } receiving;
 
     /* effects being gathered */
@@ -141,9 +143,9 @@ uint64_t log_last_index(const struct raft *raft);
 uint64_t log_last_term(const struct raft *raft);
 /* What is committed here at `index` (nothing: false) is of another term; what it is stays in raft->contradiction. */
 bool log_contradicts(struct raft *raft, uint64_t index, uint64_t term);
-/* Some of our log, or all of it, is to give way to a leader's. It went on, by an operator's hand, without something that may be committed here: what that is stays
- * in raft->contradiction. `recoveries`: as the leader knows. */
-bool log_forsaken(struct raft *raft, const struct raft_recoveries *recoveries);
+/* Some of our log, or all of it, is to give way to a leader's, and by an operator's hand (recover.h) one of the two went on without something that may be
+ * committed here: what that is stays in raft->contradiction. `theirs`: what the leader knows of recoveries. */
+bool log_forsaken(struct raft *raft, const struct raft_recoveries *theirs);
 /* True when the term of `index` is known without the disk. */
 bool log_term_at(const struct raft *raft, uint64_t index, uint64_t *term);
 struct raft_entry *log_at(const struct raft *raft, uint64_t index);     /* NULL: not in the window */

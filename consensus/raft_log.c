@@ -30,13 +30,13 @@ bool log_contradicts(struct raft *raft, uint64_t index, uint64_t term) {
     return true;
 }
 
-/* Raft's word that what a leader lacks was never committed holds no longer after a recovery. It still does for a log that is not ahead of the survivor's:
- * what may be committed of it, the survivor had. The oldest recovery that is new here is the one to ask about; what came after it is another history. */
-bool log_forsaken(struct raft *raft, const struct raft_recoveries *recoveries) {
-    const struct raft_recovery *recovery = raft_recovery_unknown(members_now(raft), recoveries);
+/* Raft's word that what a leader lacks was never committed does not hold where one of the two logs knows of a recovery and the other one does not. */
+bool log_forsaken(struct raft *raft, const struct raft_recoveries *theirs) {
     uint64_t last = log_last_index(raft), last_term = log_last_term(raft);
-    if (!recovery || !raft_recovery_lacks(recovery, last, last_term)) return false;
-    raft->contradiction = (struct raft_contradiction){.index = last, .term_here = last_term, .term_there = recovery->term};
+    const struct raft_recovery *recovery = raft_recovery_ahead(members_now(raft), last, last_term, theirs);
+    bool behind = !recovery && raft_recovery_behind(members_now(raft), last_term, theirs);
+    if (!recovery && !behind) return false;
+    raft->contradiction = (struct raft_contradiction){.index = last, .term_here = last_term, .term_there = behind ? raft->term : recovery->term};
     return true;
 }
 

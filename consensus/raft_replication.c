@@ -53,7 +53,7 @@ static struct raft_message *append_new(struct raft *raft, struct progress *peer,
     m->last_index = prev, m->last_term = prev_term;
     m->commit = raft->commit;
     m->round = raft->round;
-    m->recoveries = members_now(raft)->recoveries;
+    m->recoveries = members_now(raft)->recoveries, m->recoveries_told = true;
     return m;
 }
 
@@ -341,7 +341,7 @@ static bool take_entries(struct raft *raft, const struct raft_message *m) {
         if (entry->index <= log_last_index(raft)) {
             CHECK(log_term_at(raft, entry->index, &term));
             if (term == entry->term) continue;
-            if (log_forsaken(raft, &m->recoveries)) return false;
+            if (m->recoveries_told && log_forsaken(raft, &m->recoveries)) return false;
             log_truncate(raft, entry->index);
         }
         raft_data_ref(entry->data);

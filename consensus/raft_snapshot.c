@@ -68,7 +68,7 @@ void chunk_read_done(struct raft *raft, const struct raft_event *event) {
     struct raft_message *m = send_new(raft, RAFT_MSG_SNAPSHOT, peer->id);
     m->snapshot = raft->snapshot;
     m->round = raft->round;
-    m->recoveries = members_now(raft)->recoveries;
+    m->recoveries = members_now(raft)->recoveries, m->recoveries_told = true;
     m->offset = event->u.chunk_read.offset;
     m->data = slice_make(data, event->u.chunk_read.size);
     m->last = event->u.chunk_read.last;
@@ -132,13 +132,14 @@ void receive_snapshot(struct raft *raft, const struct raft_message *m) {
     if (!follow(raft, m) || raft->receiving.complete) return;
     if (log_contradicts(raft, m->snapshot.index, m->snapshot.term)) { become_failed(raft); return; }
     if (not_needed(raft, &m->snapshot)) { reply_match(raft, m->from, m->snapshot.index); return; }
-    if (log_forsaken(raft, &m->recoveries)) { become_failed(raft); return; }
+    if (m->recoveries_told && log_forsaken(raft, &m->recoveries)) { become_failed(raft); return; }
     bool same = raft->receiving.active && raft->receiving.meta.index == m->snapshot.index && raft->receiving.meta.term == m->snapshot.term;
     if (raft->receiving.writing) return;
     if (!same) {
         if (m->offset != 0) { reply_stored(raft, m->from, &m->snapshot, 0); return; }
         raft->receiving.active = true;
         raft->receiving.meta = m->snapshot;
+        raft->receiving.recoveries = m->recoveries, raft->receiving.recoveries_told = m->recoveries_told;
         raft->receiving.stored = 0;
     }
     raft->receiving.from = m->from;
@@ -151,6 +152,10 @@ static void install(struct raft *raft) {
     if (not_needed(raft, meta)) {
         raft->receiving.active = false;
         reply_match(raft, raft->receiving.from, meta->index);
+        return;
+    }
+    if (raft->receiving.recoveries_told && log_forsaken(raft, &raft->receiving.recoveries)) {      /* the log has grown since */
+        become_failed(raft);
         return;
     }
     campaign_end(raft);                                /* its votes are counted by the members of before */

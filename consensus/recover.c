@@ -173,7 +173,7 @@ static int members_plan(const struct recover_plan *plan, const struct recover_re
 
 static struct raft_entry members_entry(struct raft_members *members, uint64_t index, uint64_t term, uint64_t before_term) {
     struct buffer bytes = {0};
-    raft_recovery_add(members, &(struct raft_recovery){.index = index, .term = term, .before_term = before_term});
+    raft_recovery_add(members, &(struct raft_recovery){.index = index, .term = term, .before_term = before_term, .survivor = members->member[0].id});
     raft_members_encode(members, &bytes);
     struct raft_entry entry = {.index = index,
                                .term = term,
@@ -185,7 +185,7 @@ static struct raft_entry members_entry(struct raft_members *members, uint64_t in
 
 static int append(struct wal *wal, const struct recover_plan *plan, struct raft_members *members,
                   struct recover_report *report, struct fault *fault) {
-    uint64_t term = (report->term > report->last_term ? report->term : report->last_term) + RECOVER_TERMS;
+    uint64_t term = (report->term > report->last_term ? report->term : report->last_term) + RECOVER_TERMS(report->id);
     struct raft_entry *entries = mem_zalloc((plan->command_count + 1) * sizeof *entries);
     uint64_t index = report->last_index;
     entries[0] = members_entry(members, ++index, term, report->last_term);

@@ -12,9 +12,10 @@
 #include "consensus/disk.h"
 #include "consensus/entry.h"
 
-/* How far the new term is above the survivor's: the servers that were lost may have held elections that it
- * never heard of, and an entry is known by its term and index. */
-#define RECOVER_TERMS 1000
+/* How far the new term is above the survivor's, whose id it is: the servers that were lost may have held
+ * elections that it never heard of, and an entry is known by its term and index. Another survivor with the
+ * same end, recovered by itself, hardly leads in the same term. */
+#define RECOVER_TERMS(id) (1000 + (id) % 1000)
 
 struct recover_report {
     uint64_t id, term, vote;

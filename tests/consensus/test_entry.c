@@ -72,13 +72,13 @@ Test(entry, recoveries_come_back_in_order_or_are_refused) {
     static const struct { uint64_t recovered; struct raft_recoveries all; int rv; } rows[] = {
         {0, {0}, CO_OK},
         {9, {0}, CO_OK}, /* a build that only knew that wrote it */
-        {9, {1, {{9, 1001, 0}}}, CO_OK},
-        {30, {2, {{9, 1001, 1}, {30, 2001, 1001}}}, CO_OK},
-        {8, {8, {{1, 2, 1}, {2, 3, 2}, {3, 4, 3}, {4, 5, 4}, {5, 6, 5}, {6, 7, 6}, {7, 8, 7}, {8, UINT64_MAX, UINT64_MAX - 1}}}, CO_OK},
-        {9, {2, {{9, 1001, 1}, {30, 2001, 1001}}}, CO_CORRUPT},
-        {30, {2, {{30, 1001, 1}, {30, 2001, 1001}}}, CO_CORRUPT},
-        {9, {1, {{9, 5, 5}}}, CO_CORRUPT},
-        {0, {1, {{0, 5, 4}}}, CO_CORRUPT},
+        {9, {1, {{9, 1001, 0, UINT64_MAX}}}, CO_OK},
+        {30, {2, {{9, 1001, 1, 7}, {30, 2001, 1001, 7}}}, CO_OK},
+        {8, {8, {{1, 2, 1, 7}, {2, 3, 2, 7}, {3, 4, 3, 7}, {4, 5, 4, 7}, {5, 6, 5, 7}, {6, 7, 6, 7}, {7, 8, 7, 7}, {8, UINT64_MAX, UINT64_MAX - 1, 7}}}, CO_OK},
+        {9, {2, {{9, 1001, 1, 7}, {30, 2001, 1001, 7}}}, CO_CORRUPT},
+        {30, {2, {{30, 1001, 1, 7}, {30, 2001, 1001, 7}}}, CO_CORRUPT},
+        {9, {1, {{9, 5, 5, 7}}}, CO_CORRUPT},
+        {0, {1, {{0, 5, 4, 7}}}, CO_CORRUPT},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct raft_members members = some_members(3), back;

@@ -10,7 +10,7 @@
 static bool same(const struct raft_message *a, const struct raft_message *b) {
     bool scalars = a->type == b->type && a->from == b->from && a->to == b->to && a->term == b->term &&
                    a->last_index == b->last_index && a->last_term == b->last_term && a->commit == b->commit &&
-                   a->round == b->round && a->granted == b->granted && a->transfer == b->transfer && a->full == b->full && memcmp(&a->recoveries, &b->recoveries, sizeof a->recoveries) == 0 &&
+                   a->round == b->round && a->granted == b->granted && a->transfer == b->transfer && a->full == b->full && a->recoveries_told == b->recoveries_told && memcmp(&a->recoveries, &b->recoveries, sizeof a->recoveries) == 0 &&
                    a->rejected == b->rejected && a->match == b->match && a->hint_index == b->hint_index &&
                    a->hint_term == b->hint_term && a->offset == b->offset && a->last == b->last &&
                    a->entry_count == b->entry_count && slice_equal(a->data, b->data);
@@ -71,7 +71,8 @@ static struct raft_message random_message(struct rng *rng) {
     m.transfer = rng_below(rng, 2);
     m.full = rng_below(rng, 2);
     m.recoveries.count = (uint32_t)rng_below(rng, RAFT_RECOVERIES_MAX + 1);
-    for (uint32_t i = 0; i < m.recoveries.count; i++) m.recoveries.item[i] = (struct raft_recovery){10 * (i + 1) + rng_below(rng, 10), 1 + rng_below(rng, 9), 0};
+    for (uint32_t i = 0; i < m.recoveries.count; i++) m.recoveries.item[i] = (struct raft_recovery){10 * (i + 1) + rng_below(rng, 10), 1 + rng_below(rng, 9), 0, rng_next(rng)};
+    m.recoveries_told = rng_below(rng, 2);
     m.rejected = rng_below(rng, 2);
     m.match = rng_next(rng) >> shift;
     m.hint_index = rng_next(rng) >> shift;

@@ -329,21 +329,25 @@ Test(raft, nothing_that_may_be_committed_gives_way_after_a_recovery) {
         uint64_t contradicts, match;
     } rows[] = {
         {"no recovery: as any conflict", {0}, {0}, {0}, 8, 1, 1002, 0, 0, 9},
+        {"ours is unknown there, and a leader was elected after it", {4, 2, 1, 7}, {0}, {0}, 8, 1, 1002, 0, 10, 0},
+        {"ours is unknown there, and nobody led since", {4, 3, 1, 7}, {0}, {0}, 8, 1, 1002, 0, 0, 9},
+        {"ours is known there", {4, 2, 1, 7}, {4, 2, 1, 7}, {0}, 8, 1, 1002, 0, 0, 9},
+        {"another survivor's, of the same place", {4, 2, 1, 7}, {4, 2, 1, 8}, {0}, 8, 1, 1002, 0, 10, 0},
         {"no recovery, an older entry", {0}, {0}, {0}, 8, 1, 2, 0, 0, 9},
-        {"gone on from 8", {0}, {9, 1002, 1}, {0}, 8, 1, 1002, 0, 10, 0},
-        {"gone on from 9", {0}, {10, 1002, 3}, {0}, 8, 1, 3, 1002, 10, 0},
-        {"gone on from 10", {0}, {11, 1002, 3}, {0}, 10, 3, 1002, 0, 0, 11},
-        {"it has just that", {0}, {11, 1002, 3}, {0}, 8, 1, 3, 3, 0, 10},
-        {"the survivor ended further on, in an older term", {0}, {13, 1002, 2}, {0}, 8, 1, 2, 2, 10, 0},
-        {"the survivor ended in a younger term", {0}, {12, 1002, 4}, {0}, 8, 1, 4, 0, 0, 9},
-        {"and before that it had older ones", {0}, {11, 1002, 4}, {0}, 8, 1, 2, 4, 0, 10},
-        {"and is shorter", {0}, {10, 1002, 4}, {0}, 8, 1, 4, 1002, 0, 10},
-        {"it knows that one", {9, 1002, 1}, {9, 1002, 1}, {0}, 8, 1, 1002, 0, 0, 9},
-        {"it knows one at that index, of another term", {9, 1001, 1}, {9, 1002, 1}, {0}, 8, 1, 1002, 0, 10, 0},
-        {"it knows an older one", {4, 1001, 1}, {4, 1001, 1}, {9, 1002, 1}, 8, 1, 1002, 0, 10, 0},
-        {"gone on from 8, and again", {0}, {9, 1002, 1}, {31, 2002, 1002}, 8, 1, 1002, 0, 10, 0},
-        {"gone on from 10, and again", {0}, {11, 1002, 3}, {31, 2002, 1002}, 10, 3, 1002, 0, 0, 11},
-        {"where they part is to be found first", {0}, {9, 1002, 1}, {0}, 9, 1002, 1002, 0, 0, 0},
+        {"gone on from 8", {0}, {9, 1002, 1, 7}, {0}, 8, 1, 1002, 0, 10, 0},
+        {"gone on from 9", {0}, {10, 1002, 3, 7}, {0}, 8, 1, 3, 1002, 10, 0},
+        {"gone on from 10", {0}, {11, 1002, 3, 7}, {0}, 10, 3, 1002, 0, 0, 11},
+        {"it has just that", {0}, {11, 1002, 3, 7}, {0}, 8, 1, 3, 3, 0, 10},
+        {"the survivor ended further on, in an older term", {0}, {13, 1002, 2, 7}, {0}, 8, 1, 2, 2, 10, 0},
+        {"the survivor ended in a younger term", {0}, {12, 1002, 4, 7}, {0}, 8, 1, 4, 0, 0, 9},
+        {"and before that it had older ones", {0}, {11, 1002, 4, 7}, {0}, 8, 1, 2, 4, 0, 10},
+        {"and is shorter", {0}, {10, 1002, 4, 7}, {0}, 8, 1, 4, 1002, 0, 10},
+        {"it knows that one", {9, 1002, 1, 7}, {9, 1002, 1, 7}, {0}, 8, 1, 1002, 0, 0, 9},
+        {"it knows one at that index, of another term", {9, 1001, 1, 7}, {9, 1002, 1, 7}, {0}, 8, 1, 1002, 0, 10, 0},
+        {"it knows an older one", {4, 1001, 1, 7}, {4, 1001, 1, 7}, {9, 1002, 1, 7}, 8, 1, 1002, 0, 10, 0},
+        {"gone on from 8, and again", {0}, {9, 1002, 1, 7}, {31, 2002, 1002, 7}, 8, 1, 1002, 0, 10, 0},
+        {"gone on from 10, and again", {0}, {11, 1002, 3, 7}, {31, 2002, 1002, 7}, 10, 3, 1002, 0, 0, 11},
+        {"where they part is to be found first", {0}, {9, 1002, 1, 7}, {0}, 9, 1002, 1002, 0, 0, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct raft *raft = one_of_before(rows[i].known);
@@ -351,7 +355,7 @@ Test(raft, nothing_that_may_be_committed_gives_way_after_a_recovery) {
                                         {.index = rows[i].prev + 2, .term = rows[i].second_term, .type = RAFT_ENTRY_EMPTY}};
         struct raft_message append = {.type = RAFT_MSG_APPEND, .from = 2, .to = 1, .term = 2002, .last_index = rows[i].prev, .last_term = rows[i].prev_term,
                                       .entries = entries, .entry_count = (rows[i].first_term != 0) + (rows[i].second_term != 0),
-                                      .recoveries = {(rows[i].first.index != 0) + (rows[i].second.index != 0), {rows[i].first, rows[i].second}}};
+                                      .recoveries = {(rows[i].first.index != 0) + (rows[i].second.index != 0), {rows[i].first, rows[i].second}}, .recoveries_told = true};
         bool taken;
         hear(raft, 1001, &append);
         cr_expect_eq(acknowledged_to(raft, 1001, &taken), rows[i].match, "%s", rows[i].what);
@@ -360,6 +364,33 @@ Test(raft, nothing_that_may_be_committed_gives_way_after_a_recovery) {
         if (rows[i].contradicts) cr_expect_eq(raft_last_index(raft), 10, "%s: what it has stays", rows[i].what);
         raft_free(raft);
     }
+}
+
+/* A build from before that says nothing of recoveries, a list that may have lost its beginning, a configuration that lost its list. */
+Test(raft, what_is_not_known_of_recoveries) {
+    struct raft_members ours = {.recovered_index = 31};
+    struct raft_recoveries two = {2, {{9, 1002, 1, 5}, {31, 2002, 1002, 5}}}, full = {.count = RAFT_RECOVERIES_MAX};
+    cr_expect_null(raft_recovery_ahead(&ours, 50, 2003, &two), "who knows the last one has all before it");
+    cr_expect_null(raft_recovery_behind(&ours, 2003, &(struct raft_recoveries){0}));
+    ours = (struct raft_members){0};
+    cr_expect_eq(raft_recovery_ahead(&ours, 50, 3, &two), &two.item[0]);
+    for (uint32_t i = 0; i < full.count; i++) full.item[i] = (struct raft_recovery){100 + i, 1000 * (i + 2), 1000 * (i + 1), 5};
+    cr_expect_eq(raft_recovery_ahead(&ours, 50, 3, &full), &full.item[0], "one before it may have lacked what is here");
+    cr_expect_null(raft_recovery_ahead(&ours, 0, 0, &full), "nothing is here");
+    raft_recovery_add(&ours, &(struct raft_recovery){90, 1000, 1, 5});
+    cr_expect_null(raft_recovery_behind(&ours, 1003, &full), "it may be the one that is left out");
+    raft_recovery_add(&ours, &full.item[3]);
+    cr_expect_null(raft_recovery_ahead(&ours, 103, 5000, &full), "it has what the next survivor had");
+    cr_expect_eq(raft_recovery_ahead(&ours, 104, 5000, &full), &full.item[4]);
+    cr_expect_null(raft_recovery_behind(&ours, 6000, &full), "ours is among them");
+
+    struct raft *raft = one_of_before((struct raft_recovery){4, 2, 1, 0});
+    struct raft_entry entry = {.index = 9, .term = 1002, .type = RAFT_ENTRY_EMPTY};
+    struct raft_message append = {.type = RAFT_MSG_APPEND, .from = 2, .to = 1, .term = 2002, .last_index = 8, .last_term = 1, .entries = &entry, .entry_count = 1};
+    bool taken;
+    hear(raft, 1001, &append);
+    cr_expect_eq(acknowledged_to(raft, 1001, &taken), 9, "a leader that does not tell");
+    raft_free(raft);
 }
 
 Test(raft, a_snapshot_that_is_not_needed_is_acknowledged_as_far_as_it_goes) {
@@ -377,19 +408,19 @@ Test(raft, a_snapshot_that_is_not_needed_is_acknowledged_as_far_as_it_goes) {
         {"another is in its own snapshot", 4, 1002, {0}, {0}, 4, 0, false},
         {"it is behind", 20, 3, {0}, {0}, 0, 0, true},
         {"it parts from that", 9, 2, {0}, {0}, 0, 0, true},
-        {"the survivor had what it has", 20, 1002, {11, 1002, 3}, {0}, 0, 0, true},
-        {"and more, but shorter", 20, 1002, {10, 1002, 4}, {0}, 0, 0, true},
-        {"the survivor ended further on, in an older term", 20, 1002, {15, 1002, 2}, {0}, 10, 0, false},
-        {"the survivor lacked an entry", 20, 1002, {10, 1002, 3}, {0}, 10, 0, false},
-        {"from before the recovery, of one that lacked what it has", 9, 2, {12, 1002, 2}, {0}, 10, 0, false},
-        {"from before the recovery, of one that went on further", 9, 2, {12, 1002, 4}, {0}, 0, 0, true},
-        {"the survivor lacked an entry, and it was done again", 40, 2002, {9, 1002, 1}, {31, 2002, 1002}, 10, 0, false},
-        {"it has that", 9, 3, {12, 1002, 4}, {0}, 0, 9, false},
+        {"the survivor had what it has", 20, 1002, {11, 1002, 3, 7}, {0}, 0, 0, true},
+        {"and more, but shorter", 20, 1002, {10, 1002, 4, 7}, {0}, 0, 0, true},
+        {"the survivor ended further on, in an older term", 20, 1002, {15, 1002, 2, 7}, {0}, 10, 0, false},
+        {"the survivor lacked an entry", 20, 1002, {10, 1002, 3, 7}, {0}, 10, 0, false},
+        {"from before the recovery, of one that lacked what it has", 9, 2, {12, 1002, 2, 7}, {0}, 10, 0, false},
+        {"from before the recovery, of one that went on further", 9, 2, {12, 1002, 4, 7}, {0}, 0, 0, true},
+        {"the survivor lacked an entry, and it was done again", 40, 2002, {9, 1002, 1, 7}, {31, 2002, 1002, 7}, 10, 0, false},
+        {"it has that", 9, 3, {12, 1002, 4, 7}, {0}, 0, 9, false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct raft *raft = one_of_before((struct raft_recovery){0});
         struct raft_message chunk = {.type = RAFT_MSG_SNAPSHOT, .from = 2, .to = 1, .term = 2002, .data = slice_make("state", 5), .last = true,
-                                     .recoveries = {(rows[i].first.index != 0) + (rows[i].second.index != 0), {rows[i].first, rows[i].second}}};
+                                     .recoveries = {(rows[i].first.index != 0) + (rows[i].second.index != 0), {rows[i].first, rows[i].second}}, .recoveries_told = true};
         chunk.snapshot = (struct raft_snapshot_meta){.index = rows[i].index, .term = rows[i].term, .size = 5, .members_index = 1, .members = {.count = 1}};
         chunk.snapshot.members.member[0] = (struct raft_member){.id = 2, .voter = true};
         hear(raft, 1001, &chunk);

@@ -101,7 +101,7 @@ Test(recover, goes_on_from_a_snapshot) {
     cr_assert(report.members.count == 2 && report.members_index == 30);
     cr_assert_eq(recover_write(disk, &(struct recover_plan){0}, &report, &fault), CO_OK, "%s", fault.text);
     cr_assert_eq(recover_look(disk, &report, &fault), CO_OK, "%s", fault.text);
-    cr_assert(report.last_index == 42 && report.last_term == 8 + RECOVER_TERMS && report.members.count == 1 &&
+    cr_assert(report.last_index == 42 && report.last_term == 8 + RECOVER_TERMS(self) && report.members.count == 1 &&
               report.members.recovered_index == 42);
 }
 
@@ -140,7 +140,7 @@ Test(recover, goes_on_alone_in_a_term_far_above) {
     fake_disk_crash(fake, FAKE_POWER_LOSS); /* it is durable */
     struct wal_recovered found;
     reopened(&found);
-    cr_assert(found.entry_count == 5 && found.term == 5 + RECOVER_TERMS && found.vote == self);
+    cr_assert(found.entry_count == 5 && found.term == 5 + RECOVER_TERMS(self) && found.vote == self);
     cr_assert(memcmp(found.entries[2].data->bytes, "two", 3) == 0);
     struct raft_members members;
     cr_assert(found.entries[3].type == RAFT_ENTRY_MEMBERS && found.entries[3].term == found.term);
@@ -167,8 +167,9 @@ Test(recover, each_recovery_is_remembered) {
         for (uint32_t k = 0; k < kept; k++) {
             uint64_t number = i - kept + k; /* of those before it */
             cr_assert_eq(all->item[k].index, 4 + number);
-            cr_assert_eq(all->item[k].term, 5 + (number + 1) * RECOVER_TERMS);
-            cr_assert_eq(all->item[k].before_term, number ? 5 + number * RECOVER_TERMS : 4);
+            cr_assert_eq(all->item[k].term, 5 + (number + 1) * RECOVER_TERMS(self));
+            cr_assert_eq(all->item[k].survivor, self);
+            cr_assert_eq(all->item[k].before_term, number ? 5 + number * RECOVER_TERMS(self) : 4);
         }
         cr_assert_eq(report.members.recovered_index, 3 + i);
     }
