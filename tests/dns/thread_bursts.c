@@ -38,7 +38,7 @@ struct asked {
     bool answered;
     unsigned instances; /* 0: a name that does not exist */
     uint16_t type;
-    char name[64];
+    char name[72];
 };
 
 static int dial(const char *address, uint16_t port) {
