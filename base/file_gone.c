@@ -17,15 +17,17 @@
 #include "base/memory.h"
 
 #define SMALL_BYTES  ((off_t)4 << 20) /* not worth it */
-#define STEP_BYTES   ((off_t)2 << 20)
-#define REST_NS      10000000u
-#define REST_NS_MOST 200000000u
+#define STEP_BYTES   ((off_t)1 << 20)
+#define SPREAD_NS    60000000000u /* all that waits goes in so long: the more there is the faster, so that it does not become ever more, */
+#define REST_NS      10000000u    /* but no faster than a piece in this time, if little waits, */
+#define RESTS        4            /* or in so many times what it took: whoever else uses a slow disk comes first; */
+#define REST_NS_MOST 400000000u   /* and never more than half of the time */
 #define LOOK_NS      50000000u /* at those that are still in use */
 
 struct gone {
     struct gone *next;
     int fd;
-    off_t size; /* what is left of it; -1: as much as it has by then */
+    off_t at, filled; /* what is left of it; `filled` -1: as much as it has by then */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -56,22 +58,54 @@ static off_t filled(const struct stat *info) {
 static bool measure(struct gone *gone) {
     struct stat info;
     if (fstat(gone->fd, &info) != 0 || info.st_nlink > 0) return false;
-    gone->size = filled(&info);
-    return gone->size > SMALL_BYTES;
+    gone->filled = filled(&info);
+    return gone->filled > SMALL_BYTES;
 }
 
 /* It cannot be told: it is, for now. */
 static bool busy(const struct gone *gone) { return flock(gone->fd, LOCK_EX | LOCK_NB) != 0; }
 
-/* A piece from the end. False: done with. */
-static bool shrink(struct gone *gone) {
-    if (gone->size < 0 && !measure(gone)) return false;
+/* As far as it is filled: its blocks from `at` on, `size` at most. From the front: what is discarded with freed blocks is all that is free behind them as well
+ * (Linux 6.6 and later: ext4_try_to_trim_range), which, from the end, were all that went before. */
+static bool give_back_piece(struct gone *gone, off_t size) {
+    if (fallocate(gone->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, gone->at, size) == 0) {
+        gone->at += size;
+    } else { /* this file system makes no holes */
+        gone->filled -= size;
+        if (ftruncate(gone->fd, gone->filled) != 0) return false;
+    }
+    /* Committed before the next: pieces that gather until somebody's sync has the journal commit would come back in one go. Nobody needs the file: it
+     * does not matter whether that failed. */
+    (void)!fdatasync(gone->fd);
+    return true;
+}
+
+/* Of those that nobody uses. */
+static uint64_t backlog(const struct gone *own) {
+    uint64_t bytes = (uint64_t)(own->filled - own->at);
+    pthread_mutex_lock(&lock);
+    for (const struct gone *gone = waiting; gone; gone = gone->next)
+        if (gone->filled > 0) bytes += (uint64_t)(gone->filled - gone->at);
+    pthread_mutex_unlock(&lock);
+    return bytes;
+}
+
+static uint64_t rest_after(uint64_t took, uint64_t waiting_bytes) {
+    uint64_t most = RESTS * took > REST_NS ? RESTS * took : REST_NS;
+    uint64_t due = waiting_bytes ? (uint64_t)STEP_BYTES * SPREAD_NS / waiting_bytes : most;
+    uint64_t ns = due > 2 * took ? due - took : took;
+    return ns < most ? ns : most;
+}
+
+/* False: done with. */
+static bool give_back_some(struct gone *gone) {
+    if (gone->filled < 0 && !measure(gone)) return false;
+    off_t left = gone->filled - gone->at;
     uint64_t begun = clock_mono_ns();
-    gone->size = gone->size > 0 ? (gone->size - 1) / STEP_BYTES * STEP_BYTES : 0; /* within a page, its rest would be read and zeroed */
-    if (ftruncate(gone->fd, gone->size) != 0) return false;
+    if (!give_back_piece(gone, left < STEP_BYTES ? left : STEP_BYTES)) return false;
     uint64_t took = clock_mono_ns() - begun;
-    rest(took > REST_NS ? took : REST_NS);
-    return gone->size > 0;
+    rest(rest_after(took, backlog(gone)));
+    return gone->at < gone->filled;
 }
 
 static void append(struct gone **list, struct gone *gone) {
@@ -113,19 +147,18 @@ static struct gone *next_one(bool *over) {
     return gone;
 }
 
-static void put_back(struct gone *gone, bool used) {
+static void put_back(struct gone *gone, struct gone **list) {
     pthread_mutex_lock(&lock);
-    if (used) push(&in_use, gone);
-    else append(&waiting, gone);
+    push(list, gone);
     pthread_mutex_unlock(&lock);
 }
 
-/* In turn, one step each. */
+/* The oldest first, until it is gone: the one made after it often lies behind it on the disk, and what is free there already would be discarded again. */
 static void step(struct gone *gone) {
     if (busy(gone)) {
-        put_back(gone, true);
-    } else if (shrink(gone)) {
-        put_back(gone, false);
+        put_back(gone, &in_use);
+    } else if (give_back_some(gone)) {
+        put_back(gone, &waiting);
     } else {
         close(gone->fd);
         free(gone);
@@ -160,7 +193,7 @@ static bool gone_start(void) {
 
 static void give_back(int fd, off_t size) {
     struct gone *gone = mem_zalloc(sizeof *gone);
-    gone->fd = fd, gone->size = size;
+    gone->fd = fd, gone->filled = size;
     pthread_mutex_lock(&lock);
     bool started = running || gone_start();
     if (started) {

@@ -1,9 +1,11 @@
 #include <criterion/criterion.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -37,6 +39,7 @@ static int make(const struct place *place, size_t size) {
     char *bytes = malloc(size);
     memset(bytes, 'x', size);
     cr_assert_eq(write(fd, bytes, size), (ssize_t)size);
+    cr_assert_eq(fsync(fd), 0);
     free(bytes);
     return fd;
 }
@@ -47,9 +50,16 @@ static size_t size_of(int fd) {
     return (size_t)info.st_size;
 }
 
-static bool soon(int fd, size_t size) {
+/* On the disk, as far as the kernel has given it blocks yet: synced before. */
+static size_t blocks_of(int fd) {
+    struct stat info;
+    cr_assert_eq(fstat(fd, &info), 0);
+    return (size_t)info.st_blocks * 512;
+}
+
+static bool gone_soon(int fd) {
     for (uint64_t until = clock_mono_ms() + 5000; clock_mono_ms() < until; usleep(1000))
-        if (size_of(fd) == size) return true;
+        if (blocks_of(fd) == 0) return true;
     return false;
 }
 
@@ -59,9 +69,54 @@ Test(file_gone, a_large_file_is_given_back_bit_by_bit) {
     int fd = make(&place, LARGE);
     cr_assert_eq(file_gone(place.fd, "file"), CO_OK);
     cr_expect_neq(access(place.path, F_OK), 0, "the name is gone at once");
-    cr_expect_gt(size_of(fd), 0, "not all of it");
-    cr_expect(soon(fd, 0));
+    cr_expect_gt(blocks_of(fd), 0, "not all of it");
+    int front = 0;
+    char first = 'x';
+    for (uint64_t until = clock_mono_ms() + 5000; blocks_of(fd) > 0 && clock_mono_ms() < until; usleep(500)) {
+        char last;
+        cr_assert_eq(pread(fd, &first, 1, 0), 1);
+        cr_assert_eq(pread(fd, &last, 1, LARGE - 1), 1);
+        front += first == 0 && last == 'x';
+    }
+    cr_expect_gt(front, 0, "its front goes before its end");
+    cr_expect(gone_soon(fd));
     close(fd);
+    close_place(&place);
+}
+
+static atomic_int syncs;
+
+/* Instead of the library's. */
+int fdatasync(int fd) {
+    atomic_fetch_add(&syncs, 1);
+    return (int)syscall(SYS_fdatasync, fd);
+}
+
+Test(file_gone, each_bit_is_committed_before_the_next) {
+    struct place place;
+    open_place(&place);
+    int fd = make(&place, LARGE);
+    atomic_store(&syncs, 0);
+    cr_assert_eq(file_gone(place.fd, "file"), CO_OK);
+    cr_expect(gone_soon(fd));
+    cr_expect_geq(atomic_load(&syncs), 15, "of sixteen pieces; the last one's may be under way");
+    close(fd);
+    close_place(&place);
+}
+
+Test(file_gone, one_file_after_the_other) {
+    struct place place;
+    open_place(&place);
+    int first = make(&place, LARGE);
+    cr_assert_eq(file_gone(place.fd, "file"), CO_OK);
+    int second = make(&place, LARGE);
+    cr_assert_eq(file_gone(place.fd, "file"), CO_OK);
+    for (uint64_t until = clock_mono_ms() + 5000; blocks_of(first) > 0 && clock_mono_ms() < until; usleep(500)) {
+        bool all = blocks_of(second) >= LARGE;
+        cr_assert(all || blocks_of(first) == 0);
+    }
+    cr_expect(gone_soon(first) && gone_soon(second));
+    close(first), close(second);
     close_place(&place);
 }
 
@@ -76,7 +131,7 @@ Test(file_gone, not_while_somebody_reads_it) {
     cr_expect_eq(pread(reader, &last, 1, LARGE - 1), 1);
     cr_expect_eq(last, 'x');
     close(reader);
-    cr_expect(soon(look, 0));
+    cr_expect(gone_soon(look));
     usleep(50000); /* the remover has closed it, too */
     cr_expect_eq(file_hold(late), CO_NOTFOUND, "opened before, too late to be read");
     close(look), close(late);
@@ -91,7 +146,7 @@ Test(file_gone, several_at_once_and_one_that_is_read_holds_up_no_other) {
     cr_assert_eq(file_gone(place.fd, "file"), CO_OK);
     int other = make(&place, LARGE);
     cr_assert_eq(file_gone(place.fd, "file"), CO_OK);
-    cr_expect(soon(other, 0));
+    cr_expect(gone_soon(other));
     cr_expect_eq(size_of(read), LARGE);
     close(other), close(read);
     close_place(&place);
@@ -116,7 +171,7 @@ Test(file_gone, a_hole_behind_it_takes_no_time) {
     int fd = make(&place, LARGE);
     cr_assert_eq(ftruncate(fd, (off_t)64 << 30), 0);
     cr_assert_eq(file_gone(place.fd, "file"), CO_OK);
-    cr_expect(soon(fd, 0));
+    cr_expect(gone_soon(fd));
     close(fd);
     close_place(&place);
 }
@@ -130,7 +185,7 @@ Test(file_gone, a_nameless_one_once_it_is_closed) {
     usleep(200000);
     cr_expect_eq(size_of(look), LARGE, "it is in use");
     close(fd);
-    cr_expect(soon(look, 0), "its handle was closed, this one is open");
+    cr_expect(gone_soon(look), "its handle was closed, this one is open");
     close(look);
     close_place(&place);
 }
