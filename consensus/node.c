@@ -453,6 +453,7 @@ static void node_free(struct node *node) {
     disk_posix_close(node->disk);
     jobs_free(&node->write_jobs);
     jobs_free(&node->apply_jobs);
+    node_preparer_free(&node->preparer);
     uv_mutex_destroy(&node->members_lock);
     free(node->folder);
     free(node->address);

@@ -2,6 +2,7 @@
  *   node.c           the loop: boxes in, core, effects out
  *   node_start.c     recovery, bootstrap, identity, reopening after a failed disk
  *   node_writer.c    the log writer thread
+ *   node_preparer.c  the thread that makes the log's next segment ready
  *   node_applier.c   the applier thread
  *   node_pool.c      jobs in libuv's pool: snapshots, reads for laggards */
 #ifndef COORD_CONSENSUS_NODE_INTERNAL_H
@@ -62,6 +63,14 @@ struct node_news {
     bool has_event;
 };
 
+struct preparer {
+    uv_thread_t thread;
+    uint64_t asked;                           /* the log writer's: the segment behind which one is wanted */
+    uv_mutex_t lock;                          /* for those below */
+    uv_cond_t more;
+    bool wanted, stop;
+};
+
 struct members_record { uint64_t index; struct raft_members members; };
 #define MEMBERS_RECORDS 8
 
@@ -117,6 +126,7 @@ struct node {
 
     /* Threads and their queues. */
     uv_thread_t writer, applier;
+    struct preparer preparer;
     bool threads_running;                               /* loop thread's */
     struct jobs write_jobs, apply_jobs;
     /* Writer thread. */
@@ -154,6 +164,12 @@ int node_open_log(struct node *node, uint64_t applied, struct fault *fault);
 void node_reopen_later(struct node *node);
 void node_start_threads(struct node *node);
 void node_stop_threads(struct node *node);
+/* node_preparer.c */
+void node_preparer_init(struct preparer *preparer);
+void node_preparer_free(struct preparer *preparer);
+void node_preparer_start(struct preparer *preparer, struct node *node);
+void node_preparer_stop(struct preparer *preparer);
+void node_preparer_ask(struct preparer *preparer, struct wal *wal);     /* log writer, after each group; cheap */
 /* node_writer.c, node_applier.c */
 void node_writer_main(void *arg);
 void node_applier_main(void *arg);

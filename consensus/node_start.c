@@ -282,6 +282,7 @@ int node_start(uv_loop_t *loop, const struct node_config *config, const struct n
     atomic_store(&node->view.id, node->id);
     jobs_init(&node->write_jobs);
     jobs_init(&node->apply_jobs);
+    node_preparer_init(&node->preparer);
     init_handles(node);
     node_start_threads(node);
     uv_timer_start(&node->timer, node_timer_cb, 0, 0);
@@ -297,6 +298,7 @@ err_disk:
 
 void node_start_threads(struct node *node) {
     node->write_jobs.stop = node->apply_jobs.stop = false;
+    node_preparer_start(&node->preparer, node);
     CHECK(uv_thread_create(&node->writer, node_writer_main, node) == 0);
     CHECK(uv_thread_create(&node->applier, node_applier_main, node) == 0);
     node->threads_running = true;
@@ -305,6 +307,7 @@ void node_start_threads(struct node *node) {
 void node_stop_threads(struct node *node) {
     jobs_stop(&node->write_jobs);
     uv_thread_join(&node->writer);
+    node_preparer_stop(&node->preparer);
     jobs_stop(&node->apply_jobs);
     uv_thread_join(&node->applier);
     node->threads_running = false;

@@ -130,9 +130,9 @@ static void store_chunk(struct node *node, const struct raft_chunk_write *chunk)
     node_post(node, news);
 }
 
-/* What is done while there is nothing else to do, and between groups: a slice of it, a sync. False: nothing is left. */
-static bool background(struct node *node) {
-    if (node->drop_index == 0) return wal_prepare(node->wal) == CO_AGAIN; /* one that cannot be prepared is made when it is needed, or refused then */
+/* What is done while there is nothing else to do, and between groups: one segment, with its sync of the folder. False: nothing is left. */
+static bool drop_some(struct node *node) {
+    if (node->drop_index == 0) return false;
     int rv = wal_drop(node->wal, node->drop_index);
     if (rv != CO_OK && rv != CO_AGAIN) log_warn("raft", "old log segments could not be removed");
     if (rv != CO_AGAIN) node->drop_index = 0;
@@ -161,8 +161,8 @@ void node_writer_main(void *arg) {
     /* What came after something that failed, before the loop heard of it, would stand on what is not there. It is let go; the log is
      * opened again as after a crash, and this thread begins anew. */
     bool well = true;
-    if (node->drop_index) background(node); /* it may be the room that was missing */
-    while (node->drop_index && !jobs_waiting(&node->write_jobs)) background(node);
+    drop_some(node); /* it may be the room that was missing */
+    while (!jobs_waiting(&node->write_jobs) && drop_some(node)) {}
     struct job *list;
     while ((list = jobs_take_all(&node->write_jobs)) != NULL) {
         while (list) {
@@ -184,7 +184,8 @@ void node_writer_main(void *arg) {
                 write_job_free(job);
             }
         }
-        while (well && background(node) && !jobs_waiting(&node->write_jobs)) {}
+        if (well) node_preparer_ask(&node->preparer, node->wal);
+        while (well && drop_some(node) && !jobs_waiting(&node->write_jobs)) {}
     }
     if (node->receiving) snapshot_abort(node->receiving, true);
     node->receiving = NULL;      /* another writer may follow */

@@ -82,10 +82,12 @@ int wal_reset(struct wal *wal, uint64_t index, struct fault *fault);
  * more; call again, when appends had their turn. */
 int wal_drop(struct wal *wal, uint64_t index);
 /* Background: makes the next segment ready when the current one is more than half full. Cheap when there is nothing to
- * do. One call writes and syncs at most 256 KiB: CO_AGAIN means call again, when there is time. By the log writer while it has
- * nothing else to do, or by one other thread (an append that needs the segment meanwhile waits for the slice at hand).
+ * do. One call writes and syncs at most 256 KiB: CO_AGAIN means call again, when there is time. By one thread, which need not be the
+ * log writer (an append that needs the segment meanwhile waits for the slice at hand).
  * An error (CO_DISKFULL, CO_IO) harms nothing: the next append makes its segment itself. */
 int wal_prepare(struct wal *wal);
+/* The number of the current segment when it is more than half full; 0: it is not. Any thread. */
+uint64_t wal_prepare_due(struct wal *wal);
 
 /* Reads entries from..to (inclusive), at least one and then up to bytes_max of data. CO_NOTFOUND: below the first
  * kept. Caller gets array (free) and one reference each. */

@@ -106,12 +106,12 @@ static int spare_enlarge(struct wal *wal, uint64_t need, uint64_t reserve) {
 
 /* -- background -- */
 
-static bool wants_spare(struct wal *wal) {
+uint64_t wal_prepare_due(struct wal *wal) {
     pthread_mutex_lock(&wal->lock);
     struct wal_segment *last = wal_segment_last(wal);
-    bool wants = last->used > last->size / 2;
+    uint64_t due = last->used > last->size / 2 ? last->seq : 0;
     pthread_mutex_unlock(&wal->lock);
-    return wants;
+    return due;
 }
 
 static int prepare_slice(struct wal *wal) {
@@ -134,7 +134,7 @@ static int prepare_slice(struct wal *wal) {
 }
 
 int wal_prepare(struct wal *wal) {
-    if (!wants_spare(wal)) return CO_OK;
+    if (!wal_prepare_due(wal)) return CO_OK;
     pthread_mutex_lock(&wal->spare_lock);
     int rv = prepare_slice(wal);
     pthread_mutex_unlock(&wal->spare_lock);
