@@ -18,21 +18,24 @@
 
 #define SMALL_BYTES  ((off_t)4 << 20) /* not worth it */
 #define STEP_BYTES   ((off_t)1 << 20)
-#define SPREAD_NS    60000000000u /* all that waits goes in so long: the more there is the faster, so that it does not become ever more, */
-#define REST_NS      10000000u    /* but no faster than a piece in this time, if little waits, */
+#define MUCH_BYTES   ((uint64_t)4 << 30) /* from here on larger steps: what takes the time on a slow disk is the commit */
+#define STEP_OF_MUCH (4 * STEP_BYTES)
+#define SPREAD_NS    60000000000u /* what waits goes in so long, so that it does not become ever more; */
+#define REST_NS      10000000u    /* if little waits no faster than a step in this time, */
 #define RESTS        4            /* or in so many times what it took: whoever else uses a slow disk comes first; */
-#define REST_NS_MOST 400000000u   /* and never more than half of the time */
-#define LOOK_NS      50000000u /* at those that are still in use */
+#define LOOK_NS      50000000u    /* at those that are still in use */
 
 struct gone {
     struct gone *next;
     int fd;
     off_t at, filled; /* what is left of it; `filled` -1: as much as it has by then */
+    bool nameless;    /* from the beginning: much of it may never have been written out */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gone *waiting, *in_use; /* in_use: looked at again and again */
 static bool running;
+static uint64_t most_waiting; /* bytes, since nothing did; the thread's */
 
 int file_hold(int fd) {
     int rv;
@@ -44,9 +47,7 @@ int file_hold(int fd) {
     return info.st_nlink ? CO_OK : CO_NOTFOUND;
 }
 
-static void rest(uint64_t ns) {
-    nanosleep(&(struct timespec){0, (long)(ns < REST_NS_MOST ? ns : REST_NS_MOST)}, NULL);
-}
+static void rest(uint64_t ns) { nanosleep(&(struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)}, NULL); }
 
 /* Without the hole behind it: a store's file is mapped far larger than it is. */
 static off_t filled(const struct stat *info) {
@@ -75,8 +76,8 @@ static bool give_back_piece(struct gone *gone, off_t size) {
         if (ftruncate(gone->fd, gone->filled) != 0) return false;
     }
     /* Committed before the next: pieces that gather until somebody's sync has the journal commit would come back in one go. Nobody needs the file: it
-     * does not matter whether that failed. */
-    (void)!fdatasync(gone->fd);
+     * does not matter whether that failed. Not where it would write out, in one go, what has no blocks yet. */
+    if (!gone->nameless) (void)!fdatasync(gone->fd);
     return true;
 }
 
@@ -90,9 +91,9 @@ static uint64_t backlog(const struct gone *own) {
     return bytes;
 }
 
-static uint64_t rest_after(uint64_t took, uint64_t waiting_bytes) {
+static uint64_t rest_after(uint64_t took, off_t step) {
     uint64_t most = RESTS * took > REST_NS ? RESTS * took : REST_NS;
-    uint64_t due = waiting_bytes ? (uint64_t)STEP_BYTES * SPREAD_NS / waiting_bytes : most;
+    uint64_t due = (uint64_t)step * SPREAD_NS / (most_waiting + 1);
     uint64_t ns = due > 2 * took ? due - took : took;
     return ns < most ? ns : most;
 }
@@ -100,11 +101,12 @@ static uint64_t rest_after(uint64_t took, uint64_t waiting_bytes) {
 /* False: done with. */
 static bool give_back_some(struct gone *gone) {
     if (gone->filled < 0 && !measure(gone)) return false;
-    off_t left = gone->filled - gone->at;
-    uint64_t begun = clock_mono_ns();
-    if (!give_back_piece(gone, left < STEP_BYTES ? left : STEP_BYTES)) return false;
-    uint64_t took = clock_mono_ns() - begun;
-    rest(rest_after(took, backlog(gone)));
+    uint64_t bytes = backlog(gone), begun = clock_mono_ns();
+    if (bytes > most_waiting) most_waiting = bytes;
+    off_t left = gone->filled - gone->at, step = most_waiting > MUCH_BYTES ? STEP_OF_MUCH : STEP_BYTES;
+    if (left < step) step = left;
+    if (!give_back_piece(gone, step)) return false;
+    rest(rest_after(clock_mono_ns() - begun, step));
     return gone->at < gone->filled;
 }
 
@@ -125,13 +127,19 @@ static struct gone *take(struct gone **list) {
     return first;
 }
 
-/* Those that are in use no longer, to the others. */
+static void done_with(struct gone *gone) {
+    close(gone->fd);
+    free(gone);
+}
+
+/* Those that are in use no longer, to the others; small ones go at once, they need not wait for these. */
 static void look_again(void) {
     pthread_mutex_lock(&lock);
     struct gone *all = in_use;
     in_use = NULL;
     for (struct gone *gone; (gone = take(&all));) {
         if (busy(gone)) push(&in_use, gone);
+        else if (gone->filled < 0 && !measure(gone)) done_with(gone);
         else append(&waiting, gone);
     }
     pthread_mutex_unlock(&lock);
@@ -142,6 +150,7 @@ static struct gone *next_one(bool *over) {
     pthread_mutex_lock(&lock);
     struct gone *gone = take(&waiting);
     running = gone || in_use;
+    if (!gone) most_waiting = 0;
     *over = !running;
     pthread_mutex_unlock(&lock);
     return gone;
@@ -160,8 +169,7 @@ static void step(struct gone *gone) {
     } else if (give_back_some(gone)) {
         put_back(gone, &waiting);
     } else {
-        close(gone->fd);
-        free(gone);
+        done_with(gone);
     }
 }
 
@@ -193,7 +201,7 @@ static bool gone_start(void) {
 
 static void give_back(int fd, off_t size) {
     struct gone *gone = mem_zalloc(sizeof *gone);
-    gone->fd = fd, gone->filled = size;
+    gone->fd = fd, gone->filled = size, gone->nameless = size < 0;
     pthread_mutex_lock(&lock);
     bool started = running || gone_start();
     if (started) {

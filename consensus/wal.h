@@ -88,6 +88,8 @@ int wal_drop(struct wal *wal, uint64_t index);
 int wal_prepare(struct wal *wal);
 /* The number of the current segment when it is more than half full; 0: it is not. Any thread. */
 uint64_t wal_prepare_due(struct wal *wal);
+/* It is more than three quarters full. Any thread. */
+bool wal_prepare_late(struct wal *wal);
 
 /* Reads entries from..to (inclusive), at least one and then up to bytes_max of data. CO_NOTFOUND: below the first
  * kept. Caller gets array (free) and one reference each. */

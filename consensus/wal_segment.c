@@ -114,6 +114,14 @@ uint64_t wal_prepare_due(struct wal *wal) {
     return due;
 }
 
+bool wal_prepare_late(struct wal *wal) {
+    pthread_mutex_lock(&wal->lock);
+    struct wal_segment *last = wal_segment_last(wal);
+    bool late = last->used > last->size / 4 * 3;
+    pthread_mutex_unlock(&wal->lock);
+    return late;
+}
+
 static int prepare_slice(struct wal *wal) {
     int rv;
     if (wal->spare < 0) {

@@ -174,7 +174,8 @@ def main():
         show(name, writer.samples[first:])
         print("snapshots taken meanwhile: %d by the leader, %s by the followers" % (taken(leader) - before[leader], [taken(s) - before[s] for s in followers]))
         victim = followers[0]
-        while gives_back(victim):                         # or all comes back at once with its end, on the one disk that the three share here
+        until = now() + 300
+        while gives_back(victim) and now() < until:       # or all comes back at once with its end, on the one disk that the three share here
             time.sleep(0.1)
         victim.kill()
         os.rename(victim.data, victim.data + ".lost")     # removing it were work for the disk of the others
