@@ -104,6 +104,26 @@ Test(file_gone, each_bit_is_committed_before_the_next) {
     close_place(&place);
 }
 
+/* Most of it may be in memory only: a sync would write it out first. */
+Test(file_gone, what_never_had_a_name_is_not_synced) {
+    struct place place;
+    open_place(&place);
+    int fd = open(place.folder, O_TMPFILE | O_RDWR, 0600);
+    if (fd < 0) cr_skip_test("no nameless files here");
+    char *bytes = calloc(1, LARGE), own[32];
+    cr_assert_eq(write(fd, bytes, LARGE), LARGE);
+    free(bytes);
+    atomic_store(&syncs, 0);
+    file_gone_when_closed(fd);
+    snprintf(own, sizeof own, "/proc/self/fd/%d", fd);
+    int look = open(own, O_RDONLY);
+    close(fd);
+    cr_expect(gone_soon(look));
+    cr_expect_eq(atomic_load(&syncs), 0);
+    close(look);
+    close_place(&place);
+}
+
 Test(file_gone, one_file_after_the_other) {
     struct place place;
     open_place(&place);
