@@ -138,13 +138,19 @@ def endless_chunk_lines():
         s.sendall(head + b"3;" + b"a" * size)
         socks.append(s)
     agent.request("GET", "/v1/kv/kept", headers={"X-Long": "h" * 8000}, timeout=2 * SLOW)  # served by the same thread
-    time.sleep(0.5)
-    before = agent.cpu_seconds()
-    time.sleep(1)
-    used = agent.cpu_seconds() - before
-    for s in socks:
-        s.close()
-    check(used < 0.2 * SLOW, "connections on which nothing happens use %.2f s of CPU a second" % used)
+    used = []
+
+    def quiet():            # a thread that is kept busy is so in each of them; a machine that is short of processors makes one look so
+        begun, before = time.monotonic(), agent.cpu_seconds()
+        time.sleep(1)
+        used.append((agent.cpu_seconds() - before) / (time.monotonic() - begun))
+        return used[-1] < 0.2 * SLOW
+    try:
+        until("connections on which nothing happens use no CPU", quiet, within=5)
+    finally:
+        for s in socks:
+            s.close()
+        print("CPU beside %d idle connections: %s of a processor" % (len(socks), " ".join("%.2f" % u for u in used)))
 
 
 def long_keys():
