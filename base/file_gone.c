@@ -67,7 +67,7 @@ static bool measure(struct gone *gone) {
 static bool busy(const struct gone *gone) { return flock(gone->fd, LOCK_EX | LOCK_NB) != 0; }
 
 /* As far as it is filled: its blocks from `at` on, `size` at most. From the front: what is discarded with freed blocks is all that is free behind them as well
- * (Linux 6.6 and later: ext4_try_to_trim_range), which, from the end, were all that went before. */
+ * (ext4_try_to_trim_range; seen with Linux 6.18), which, from the end, were all that went before. */
 static bool give_back_piece(struct gone *gone, off_t size) {
     if (fallocate(gone->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, gone->at, size) == 0) {
         gone->at += size;
