@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "consensus/node_internal.h"
 
+#define LATE_QUARTERS 3
 #define REST_NS_MOST 100000000u
 #define AGAIN_NS     1000000000u /* after an error, a full disk mostly; an append that comes before makes its segment itself */
 
@@ -30,7 +31,7 @@ static void preparer_main(void *arg) {
         uint64_t begun = clock_mono_ns();
         int rv = wal_prepare(node->wal);
         uint64_t took = clock_mono_ns() - begun;
-        rest_ns = rv == CO_OK ? 0 : rv != CO_AGAIN ? AGAIN_NS : wal_prepare_late(node->wal) ? 1 : took < REST_NS_MOST ? took + 1 : REST_NS_MOST;
+        rest_ns = rv == CO_OK ? 0 : rv != CO_AGAIN ? AGAIN_NS : wal_fuller_than(node->wal, LATE_QUARTERS) ? 1 : took < REST_NS_MOST ? took + 1 : REST_NS_MOST;
     }
 }
 
@@ -58,7 +59,7 @@ void node_preparer_stop(struct preparer *preparer) {
 }
 
 void node_preparer_ask(struct preparer *preparer, struct wal *wal) {
-    uint64_t segment = wal_prepare_due(wal);
+    uint64_t segment = wal_fuller_than(wal, WAL_PREPARE_QUARTERS);
     if (segment == 0 || segment == preparer->asked) return;
     preparer->asked = segment;
     uv_mutex_lock(&preparer->lock);

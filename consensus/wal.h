@@ -86,10 +86,9 @@ int wal_drop(struct wal *wal, uint64_t index);
  * log writer (an append that needs the segment meanwhile waits for the slice at hand).
  * An error (CO_DISKFULL, CO_IO) harms nothing: the next append makes its segment itself. */
 int wal_prepare(struct wal *wal);
-/* The number of the current segment when it is more than half full; 0: it is not. Any thread. */
-uint64_t wal_prepare_due(struct wal *wal);
-/* It is more than three quarters full. Any thread. */
-bool wal_prepare_late(struct wal *wal);
+#define WAL_PREPARE_QUARTERS 2
+/* The number of the current segment when it is more than so many quarters full; 0: it is not. Any thread. */
+uint64_t wal_fuller_than(struct wal *wal, unsigned quarters);
 
 /* Reads entries from..to (inclusive), at least one and then up to bytes_max of data. CO_NOTFOUND: below the first
  * kept. Caller gets array (free) and one reference each. */

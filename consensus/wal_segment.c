@@ -106,20 +106,12 @@ static int spare_enlarge(struct wal *wal, uint64_t need, uint64_t reserve) {
 
 /* -- background -- */
 
-uint64_t wal_prepare_due(struct wal *wal) {
+uint64_t wal_fuller_than(struct wal *wal, unsigned quarters) {
     pthread_mutex_lock(&wal->lock);
     struct wal_segment *last = wal_segment_last(wal);
-    uint64_t due = last->used > last->size / 2 ? last->seq : 0;
+    uint64_t segment = last->used > last->size / 4 * quarters ? last->seq : 0;
     pthread_mutex_unlock(&wal->lock);
-    return due;
-}
-
-bool wal_prepare_late(struct wal *wal) {
-    pthread_mutex_lock(&wal->lock);
-    struct wal_segment *last = wal_segment_last(wal);
-    bool late = last->used > last->size / 4 * 3;
-    pthread_mutex_unlock(&wal->lock);
-    return late;
+    return segment;
 }
 
 static int prepare_slice(struct wal *wal) {
@@ -142,7 +134,7 @@ static int prepare_slice(struct wal *wal) {
 }
 
 int wal_prepare(struct wal *wal) {
-    if (!wal_prepare_due(wal)) return CO_OK;
+    if (!wal_fuller_than(wal, WAL_PREPARE_QUARTERS)) return CO_OK;
     pthread_mutex_lock(&wal->spare_lock);
     int rv = prepare_slice(wal);
     pthread_mutex_unlock(&wal->spare_lock);

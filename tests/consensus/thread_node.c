@@ -141,7 +141,8 @@ static void late(uv_timer_t *timer) {
 
 static const char *spare_folder;       /* where the next segment is to be ready before the node stops */
 
-/* Written as a whole: no hole, and nothing that is only reserved. */
+static bool spare_whole;               /* all of it is written: no hole, and nothing that is only reserved */
+
 static void wait_for_spare(void) {
     char path[80];
     snprintf(path, sizeof path, "%s/log-spare", spare_folder);
@@ -151,7 +152,7 @@ static void wait_for_spare(void) {
         if (fd < 0) continue;
         off_t size = lseek(fd, 0, SEEK_END), filled = lseek(fd, 0, SEEK_HOLE);
         close(fd);
-        if (size > 0 && filled == size) return;
+        if (size > 0 && (!spare_whole || filled == size)) return;
     }
 }
 
@@ -402,7 +403,10 @@ static void the_next_segment_is_made_ready(void) {
     CHECK(mkdtemp(folder) != NULL);
     struct state state = {0};
     spare_folder = folder;
+    spare_whole = true;
     life(folder, &state, 1, 10, 64 << 10, 1 << 30);
+    spare_whole = false;               /* of 64 MiB */
+    life(folder, &state, 1, 90, 64 << 10, 1 << 30);      /* through the first segment and half of the second: asked for twice */
     spare_folder = NULL;
     snprintf(command, sizeof command, "rm -rf %s", folder);
     CHECK(system(command) == 0);
