@@ -1,6 +1,5 @@
 #include "agent/client.h"
 
-#include <curl/curl.h>
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -68,10 +67,35 @@ void client_parameter(struct buffer *out, const char *name, const char *value) {
     client_encode(out, value, false);
 }
 
-static void set_address(CURL *curl, const char *address, const char *path, struct buffer *url) {
-    bool socket = strncmp(address, "unix://", 7) == 0;
-    if (socket) CHECK(curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, address + 7) == CURLE_OK);
-    if (socket) buffer_append_text(url, "http://localhost");
+/* Whatever http_proxy says, this host's own addresses are reached directly, as Go's clients do it. */
+static void set_no_proxy(CURL *curl) {
+    const char *environment = getenv("no_proxy");
+    struct buffer list = {0};
+    if (!environment) environment = getenv("NO_PROXY");
+    if (environment && environment[0]) buffer_printf(&list, "%s,", environment);
+    buffer_append_text(&list, "localhost,127.0.0.0/8,::1");
+    buffer_append_byte(&list, '\0');
+    CHECK(curl_easy_setopt(curl, CURLOPT_NOPROXY, list.data) == CURLE_OK);
+    buffer_free(&list);
+}
+
+CURL *client_curl(const char *url, char reason[CURL_ERROR_SIZE]) {
+    CURL *curl = curl_easy_init();
+    CHECK(curl);
+    reason[0] = '\0';
+    CHECK(curl_easy_setopt(curl, CURLOPT_URL, url) == CURLE_OK);
+    CHECK(curl_easy_setopt(curl, CURLOPT_PATH_AS_IS, 1L) == CURLE_OK);
+    CHECK(curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK);
+    CHECK(curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L) == CURLE_OK);
+    curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, reason);
+    set_no_proxy(curl);
+    return curl;
+}
+
+static const char *socket_of(const char *address) { return strncmp(address, "unix://", 7) == 0 ? address + 7 : NULL; }
+
+static void url_of(const char *address, const char *path, struct buffer *url) {
+    if (socket_of(address)) buffer_append_text(url, "http://localhost");
     else buffer_printf(url, "%s%s", strstr(address, "://") ? "" : "http://", address);
     while (url->size && url->data[url->size - 1] == '/') url->size--;
     buffer_append_text(url, path);
@@ -104,20 +128,20 @@ static struct curl_slist *headers_of(const struct client *client) {
 
 int client_ask(const struct client *client, const char *method, const char *path, const struct slice *body, FILE *from, FILE *to,
                struct client_answer *answer, struct fault *fault) {
-    CURL *curl = curl_easy_init();
-    CHECK(curl);
     *answer = (struct client_answer){0};
-    struct transfer transfer = {.answer = answer, .curl = curl, .to = to};
     struct buffer url = {0}, where = {0};
     buffer_append_text(&where, path);
     if (client->datacenter) client_parameter(&where, "dc", client->datacenter);
     if (client->stale && strcmp(method, "GET") == 0) client_parameter(&where, "stale", NULL);
     buffer_append_byte(&where, '\0');
-    set_address(curl, address_of(client), where.data, &url);
+    url_of(address_of(client), where.data, &url);
     buffer_append_byte(&url, '\0');
     struct curl_slist *headers = headers_of(client);
-    char reason[CURL_ERROR_SIZE] = "";
-    curl_easy_setopt(curl, CURLOPT_URL, url.data);
+    char reason[CURL_ERROR_SIZE];
+    CURL *curl = client_curl(url.data, reason);
+    struct transfer transfer = {.answer = answer, .curl = curl, .to = to};
+    const char *socket = socket_of(address_of(client));
+    if (socket) CHECK(curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, socket) == CURLE_OK);
     set_body(curl, &transfer, body, from);
     curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, method);
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
@@ -125,9 +149,6 @@ int client_ask(const struct client *client, const char *method, const char *path
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, &transfer);
     curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(curl, CURLOPT_HEADERDATA, &transfer);
-    curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, reason);
-    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, 10000L);
     CURLcode code = curl_easy_perform(curl);
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &answer->status);

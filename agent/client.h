@@ -2,6 +2,7 @@
 #ifndef COORD_AGENT_CLIENT_H
 #define COORD_AGENT_CLIENT_H
 
+#include <curl/curl.h>
 #include <stdio.h>
 
 #include "base/buffer.h"
@@ -29,6 +30,11 @@ void client_answer_free(struct client_answer *answer);
 /* The same for commands: an answer that is not 200 is a fault ("Unexpected response code: 500 (...)") too, but for 404 when `or_404`. */
 int client_want(const struct client *client, const char *method, const char *path, const struct slice *body, bool or_404,
                 struct client_answer *answer, struct fault *fault);
+
+/* A new handle for a request to `url`, with what every request of ours has in common: the path goes out as it is written, since "." and ".."
+ * in it may be a user's key or name; only HTTP and HTTPS; no signals; no proxy to loopback. `reason` gets libcurl's words for a failure. The caller frees the
+ * handle with curl_easy_cleanup; `reason` outlives it. */
+CURL *client_curl(const char *url, char reason[CURL_ERROR_SIZE]);
 
 /* Appends `text` encoded for a path ('/' stays) or a parameter's value. */
 void client_encode(struct buffer *out, const char *text, bool path);

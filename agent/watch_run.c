@@ -1,4 +1,3 @@
-#include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -120,20 +119,15 @@ static void url_of(const struct watch *watch, const struct client *client, uint6
 
 static int ask(const struct watch *watch, const struct client *client, const struct watch_stop *stop, uint64_t index, struct client_answer *answer,
                struct fault *fault) {
-    CURL *curl = curl_easy_init();
     struct buffer url = {0};
-    char reason[CURL_ERROR_SIZE] = "";
-    CHECK(curl);
+    char reason[CURL_ERROR_SIZE];
     url_of(watch, client, index, &url);
+    CURL *curl = client_curl(url.data, reason);
     struct curl_slist *headers = header_list(watch->token ? watch->token : client->token, NULL, 0);
-    curl_easy_setopt(curl, CURLOPT_URL, url.data);
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body), curl_easy_setopt(curl, CURLOPT_WRITEDATA, answer);
     curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header), curl_easy_setopt(curl, CURLOPT_HEADERDATA, answer);
-    curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, reason);
-    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(curl, CURLOPT_TCP_KEEPALIVE, 1L);
-    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
     CURLcode code = perform(curl, stop->soon);
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &answer->status);
     curl_slist_free_all(headers);
@@ -152,19 +146,14 @@ static size_t ignore_body(char *data, size_t size, size_t count, void *context) 
 }
 
 static void send_result(const struct watch *watch, const struct watch_stop *stop, struct slice result, uint64_t index) {
-    CURL *curl = curl_easy_init();
-    char reason[CURL_ERROR_SIZE] = "";
+    char reason[CURL_ERROR_SIZE];
     long status = 0;
-    CHECK(curl);
+    CURL *curl = client_curl(watch->url, reason);
     struct curl_slist *headers = curl_slist_append(header_list(NULL, watch->headers, index), "Content-Type: application/json");
-    curl_easy_setopt(curl, CURLOPT_URL, watch->url);
     curl_easy_setopt(curl, CURLOPT_POSTFIELDS, result.data), curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)result.size);
     curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, watch->method);
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, ignore_body);
-    curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, reason);
-    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)(watch->timeout_ns / 1000000 + 1));
     curl_easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, watch->tls_skip_verify ? 0L : 1L);
     curl_easy_setopt(curl, CURLOPT_SSL_VERIFYHOST, watch->tls_skip_verify ? 0L : 2L);

@@ -146,7 +146,7 @@ static char *url_shown(CURLU *url, const char *given) {
 static void set_url(struct http_run *http, const struct check_definition *definition) {
     CURLU *url = curl_url();
     char *scheme = NULL, *host = NULL, *port = NULL;
-    CURLUcode code = curl_url_set(url, CURLUPART_URL, definition->http, CURLU_NON_SUPPORT_SCHEME);
+    CURLUcode code = curl_url_set(url, CURLUPART_URL, definition->http, CURLU_NON_SUPPORT_SCHEME | CURLU_PATH_AS_IS);
     if (code == CURLUE_OK) code = curl_url_get(url, CURLUPART_SCHEME, &scheme, 0);
     if (code == CURLUE_OK) code = curl_url_get(url, CURLUPART_HOST, &host, 0);
     if (code != CURLUE_OK) {
@@ -162,6 +162,7 @@ static void set_url(struct http_run *http, const struct check_definition *defini
         buffer_printf(&text, "%s:%s%c", host, port ? port : "", '\0');
         http->host = buffer_take(&text, NULL);
         if (is_loopback(host)) curl_easy_setopt(http->easy, CURLOPT_NOPROXY, "*");
+        curl_easy_setopt(http->easy, CURLOPT_PATH_AS_IS, 1L); /* "/a/../b" is asked for as it was registered */
         curl_easy_setopt(http->easy, CURLOPT_URL, definition->http);
         if (tls && definition->tls_server_name[0] && port) set_server_name(http, url, definition, host, port);
     }

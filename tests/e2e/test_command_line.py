@@ -119,5 +119,60 @@ def nothing_is_ignored_in_silence():
     check("without effect" not in b.log(), "-join has an effect: %s" % b.log())
 
 
+def names_are_no_paths():
+    """A user's word never leads to another endpoint: keys, and the names of services, nodes, events and leases, with "." and ".." in them."""
+    agent = Agent(dev=True).start()
+    http = "-http-addr=%s:8500" % agent.ip
+
+    def keys():
+        return sorted(agent.get("/v1/kv/?keys")[2] or [])
+    agent.put("/v1/kv/a", b"1"), agent.put("/v1/kv/y/b", b"1")
+    tried = ["y/../x", "y/./x", "a/../b", "../agent/leave", "../session/create", "./../../v1/agent/leave", "..", ".", "...", "a/..", "%2e%2e/x", "x?recurse", "x#y"]
+    for key in tried:
+        before = keys()
+        code, out = words("kv", "put", http, key, "v of " + key)
+        check(code == 0 and keys() == sorted({*before, key}), "kv put %s: %d %r, keys are %r" % (key, code, out, keys()))
+        code, out = words("kv", "get", http, key)
+        check(code == 0 and out == "v of %s\n" % key, "kv get %s: %r" % (key, out))
+    for prefix, gone in (("y/../", {"y/../x"}), ("./", {"./../../v1/agent/leave"}), ("../", {"../agent/leave", "../session/create"})):
+        before = keys()
+        code, out = words("kv", "delete", http, "-recurse", prefix)
+        check(code == 0 and keys() == sorted(set(before) - gone), "kv delete -recurse %s: %r left %r" % (prefix, out, keys()))
+    for key in set(tried) & set(keys()):
+        code, out = words("kv", "delete", http, key)
+        check(code == 0 and key not in keys(), "kv delete %s: %r" % (key, out))
+    check(keys() == ["a", "y/b"], "only what was there before is left: %r" % keys())
+
+    export = json.dumps([{"key": "e/../../agent/leave", "flags": 0, "value": "djE="}])
+    r = subprocess.run([COORD, "kv", "import", http, "-"], input=export, capture_output=True, text=True, timeout=20)
+    check(r.returncode == 0 and keys() == ["a", "e/../../agent/leave", "y/b"], "kv import: %r, keys are %r" % (r.stdout + r.stderr, keys()))
+    code, out = words("watch", http, "-type=key", "-key=e/../../agent/leave")
+    check(code == 0 and json.loads(out)["Key"] == "e/../../agent/leave", "watch -type=key: %r" % out)
+    code, out = words("watch", http, "-type=keyprefix", "-prefix=e/../")
+    check(code == 0 and [e["Key"] for e in json.loads(out)] == ["e/../../agent/leave"], "watch -type=keyprefix: %r" % out)
+
+    for name in ("..", ".", "../../kv"):
+        agent.put("/v1/agent/service/register", json.dumps({"Name": name, "ID": name, "Port": 1}))
+        code, out = words("watch", http, "-type=service", "-service=" + name)
+        check(code == 0 and [e["Service"]["Service"] for e in json.loads(out)] == [name], "watch of the service %s: %r" % (name, out))
+        code, out = words("maint", http, "-enable", "-service=" + name)
+        check(code == 0 and any(c["ServiceID"] == name for c in agent.get("/v1/agent/checks")[2].values()), "maint of the service %s: %r" % (name, out))
+        code, out = words("event", http, "-name=" + name)
+        check(code == 0 and agent.get("/v1/event/list")[2][-1]["Name"] == name, "event %s: %r" % (name, out))
+    for args in (("force-leave", "../leave"), ("join", "../leave"), ("lease", "renew", "../../agent/leave"), ("lease", "revoke", "..")):
+        code, out = words(*args[:-1], http, args[-1])
+        check(code == 1, "%s is an error: %d %r" % (" ".join(args), code, out))
+    check(agent.proc.poll() is None, "the agent runs on")
+
+
+def proxy_is_for_others():
+    """http_proxy in the environment, as in many companies: the agent on this host is asked directly."""
+    agent = Agent(dev=True).start()
+    environment = {**os.environ, "http_proxy": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9", "no_proxy": "example.org"}
+    r = subprocess.run([COORD, "kv", "put", "-http-addr=%s:8500" % agent.ip, "a", "1"], env=environment, capture_output=True, text=True, timeout=20)
+    check(r.returncode == 0 and agent.request("GET", "/v1/kv/a?raw")[2] == b"1", "put past the proxy: %r" % (r.stdout + r.stderr))
+
+
 if __name__ == "__main__":
-    run([wrong_flag, typo_in_configuration, known_keys_and_definitions, stops_quickly, answers_at_once, port_in_use, nothing_is_ignored_in_silence])
+    run([wrong_flag, typo_in_configuration, known_keys_and_definitions, stops_quickly, answers_at_once, port_in_use, nothing_is_ignored_in_silence,
+         names_are_no_paths, proxy_is_for_others])
