@@ -14,9 +14,9 @@ struct acts {
     struct acts_config config;
     uv_async_t wake;
     struct mailbox box;
-    struct http_act *first, **last;      /* first: being done while `busy` */
+    struct http_act *first, **last; /* first: being done while `busy` */
     bool busy, hurry;
-    struct watches *watches, *before;    /* before: they end */
+    struct watches *watches, *before; /* before: they end */
     char *own_address;
     void (*closed)(void *data);
     void *closed_data;
@@ -42,7 +42,7 @@ static void finish(struct acts *acts, int error) {
     begin(acts);
 }
 
-/* -- joining ----------------------------------------------------------------------------------------------------------- */
+/* -- joining ------------------------------------------------------------------------------------------------------ */
 static void joined(struct rpc_join *join, int error) {
     struct acts *acts = CONTAINER_OF(join, struct acts, join);
     struct http_act *act = acts->first;
@@ -57,11 +57,10 @@ static void join(struct acts *acts, struct http_act *act) {
     acts->join = (struct rpc_join){.done = joined};
     if (!address_complete(act->address, server_port, acts->join.address))
         finish(acts, fault_set(&act->fault, CO_INVALID, "Failed to join %.100s: not an address", act->address));
-    else
-        rpc_join(acts->config.rpc, &acts->join);
+    else rpc_join(acts->config.rpc, &acts->join);
 }
 
-/* -- reloading: read in the pool, made so on the loop ---------------------------------------------------------------- */
+/* -- reloading: read in the pool, made so on the loop ------------------------------------------------------------- */
 static void read_again(uv_work_t *work) {
     struct acts *acts = CONTAINER_OF(work, struct acts, work);
     bool help = false;
@@ -85,7 +84,8 @@ static bool same_blocks(const struct config_blocks *a, const struct config_block
     return same;
 }
 
-/* Unchanged ones go on. Handlers of the rest may end by themselves until the next reload, which waits on another thread. */
+/* Unchanged ones go on. Handlers of the rest may end by themselves until the next reload, which waits on another
+ * thread. */
 static void watch_anew(struct acts *acts, const struct config *was, const struct config *now) {
     if (!acts->own_address || same_blocks(&was->watches, &now->watches)) return;
     CHECK(!acts->before);
@@ -123,7 +123,8 @@ static void was_read(uv_work_t *work, int status) {
         watch_anew(acts, now, acts->next);
         acts->loaded = acts->next;
         log_level_set(log_level_parse(slice_text(acts->loaded->log_level)));
-        log_info("agent", "the configuration was read again services=%zu checks=%zu", acts->loaded->services.count, acts->loaded->checks.count);
+        log_info("agent", "the configuration was read again services=%zu checks=%zu", acts->loaded->services.count,
+                 acts->loaded->checks.count);
     } else {
         log_error("agent", "the configuration is not read again, all stays as it was: %s", acts->fault.text);
     }
@@ -139,7 +140,7 @@ static void reload(struct acts *acts) {
     CHECK(uv_queue_work(acts->config.loop, &acts->work, read_again, was_read) == 0);
 }
 
-/* -- one after the other ------------------------------------------------------------------------------------------------ */
+/* -- one after the other ------------------------------------------------------------------------------------------ */
 static void wake_closed(uv_handle_t *handle) {
     struct acts *acts = handle->data;
     void (*closed)(void *) = acts->closed;
@@ -153,7 +154,8 @@ static void wake_closed(uv_handle_t *handle) {
 static void begin(struct acts *acts) {
     if (acts->busy) return;
     if (!acts->first) {
-        if (acts->closed && !uv_is_closing((uv_handle_t *)&acts->wake)) uv_close((uv_handle_t *)&acts->wake, wake_closed);
+        if (acts->closed && !uv_is_closing((uv_handle_t *)&acts->wake))
+            uv_close((uv_handle_t *)&acts->wake, wake_closed);
         return;
     }
     struct http_act *act = acts->first;
@@ -210,7 +212,10 @@ struct acts *acts_new(const struct acts_config *config) {
 }
 
 void acts_stop(struct acts *acts, void (*closed)(void *data), void *data) {
-    if (!acts) { closed(data); return; }
+    if (!acts) {
+        closed(data);
+        return;
+    }
     acts->closed = closed, acts->closed_data = data;
     woken(&acts->wake);
 }

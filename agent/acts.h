@@ -1,4 +1,5 @@
-/* What is asked of the running process: joining, leaving, reloading. Asked from any thread, done on the loop, one after the other. */
+/* What is asked of the running process: joining, leaving, reloading. Asked from any thread, done on the loop, one
+ * after the other. */
 #ifndef COORD_AGENT_ACTS_H
 #define COORD_AGENT_ACTS_H
 
@@ -13,10 +14,10 @@ struct acts_config {
     uv_loop_t *loop;
     struct rpc *rpc;
     struct local *local;
-    const struct config *config;          /* as started; stays */
+    const struct config *config; /* as started; stays */
     int argc;
     char **argv;
-    void (*leave)(void *data);            /* loop thread: the process ends */
+    void (*leave)(void *data); /* loop thread: the process ends */
     void *data;
 };
 struct acts;
@@ -25,7 +26,8 @@ struct acts *acts_new(const struct acts_config *config);
 void acts_take(void *acts, struct http_act *act);
 /* Loop thread: the watches of the configuration begin; `address`: of the own API, "host:port". */
 void acts_watch(struct acts *acts, const char *address);
-/* Loop thread: nothing is read again from now on. Then, on any thread but the loop: all watches have ended. NULL: nothing. */
+/* Loop thread: nothing is read again from now on. Then, on any thread but the loop: all watches have ended. NULL:
+ * nothing. */
 void acts_hurry(struct acts *acts);
 void acts_unwatch(struct acts *acts);
 /* SIGHUP: as PUT /v1/agent/reload, the outcome goes to the log. */

@@ -22,8 +22,8 @@
 #include "kv/kv.h"
 #include "lb/coordinate.h"
 #include "registry/catalog.h"
-#include "rpc/client.h"
 #include "registry/lease.h"
+#include "rpc/client.h"
 #include "rpc/server.h"
 
 #define TIDY_FIRST_MS 15000
@@ -50,7 +50,8 @@ struct agent {
 };
 
 /* The state machine's modules: registry does not know them by name. */
-const struct machine_module *const agent_modules[] = {&catalog_module, &lease_module, &kv_module, &coordinate_module, &event_module, NULL};
+const struct machine_module *const agent_modules[] = {&catalog_module,    &lease_module, &kv_module,
+                                                      &coordinate_module, &event_module, NULL};
 
 /* -- parts, started in this order and stopped in reverse
  * ------------------------------------------------------------ */
@@ -66,31 +67,31 @@ static int start_server(struct agent *agent, struct fault *fault) {
     const struct config *c = &agent->config;
     char address[96];
     bool v6 = strchr(agent->identity.address, ':') != NULL;
-    snprintf(address, sizeof address, v6 ? "[%s]:%lld" : "%s:%lld", agent->identity.address,
-             (long long)c->server_port);
-    struct rpc_server_config config = {.folder = agent->identity.data_dir,
-                                       .address = address,
-                                       .expect = c->bootstrap ? 1 : (uint32_t)c->bootstrap_expect,
-                                       .bind = c->bind_addr,
-                                       .port = c->dev || c->server_port < 0 ? 0 : (uint16_t)c->server_port,
-                                       .cluster = c->datacenter,
-                                       .node_name = agent->identity.node_name,
-                                       .build = COORD_VERSION,
-                                       .join = c->retry_join.items,
-                                       .raft_multiplier = (uint32_t)c->raft_multiplier,
-                                       .map_bytes = c->store_map_bytes,
-                                       .reserve_step_bytes = c->store_reserve_bytes,
-                                       .snapshot_log_bytes = c->snapshot_log_bytes,
-                                       .snapshot_rate = c->snapshot_rate,
-                                       .scrub_interval_ms = (uint64_t)c->scrub_interval_ns / 1000000,
-                                       .brake = {.percent = (uint32_t)c->brake_percent,
-                                                 .instances = (uint32_t)c->brake_instances,
-                                                 .nodes = (uint32_t)c->brake_nodes,
-                                                 .window_ms = (uint64_t)c->brake_window_ns / 1000000,
-                                                 .hold_ms = (uint64_t)c->brake_hold_ns / 1000000},
-                                       .reconnect = {.items = c->reconnect_classes, .count = c->reconnect_timeouts.count},
-                                       .coordinates = coordinates_settings(c),
-                                       .modules = agent_modules};
+    snprintf(address, sizeof address, v6 ? "[%s]:%lld" : "%s:%lld", agent->identity.address, (long long)c->server_port);
+    struct rpc_server_config config = {
+        .folder = agent->identity.data_dir,
+        .address = address,
+        .expect = c->bootstrap ? 1 : (uint32_t)c->bootstrap_expect,
+        .bind = c->bind_addr,
+        .port = c->dev || c->server_port < 0 ? 0 : (uint16_t)c->server_port,
+        .cluster = c->datacenter,
+        .node_name = agent->identity.node_name,
+        .build = COORD_VERSION,
+        .join = c->retry_join.items,
+        .raft_multiplier = (uint32_t)c->raft_multiplier,
+        .map_bytes = c->store_map_bytes,
+        .reserve_step_bytes = c->store_reserve_bytes,
+        .snapshot_log_bytes = c->snapshot_log_bytes,
+        .snapshot_rate = c->snapshot_rate,
+        .scrub_interval_ms = (uint64_t)c->scrub_interval_ns / 1000000,
+        .brake = {.percent = (uint32_t)c->brake_percent,
+                  .instances = (uint32_t)c->brake_instances,
+                  .nodes = (uint32_t)c->brake_nodes,
+                  .window_ms = (uint64_t)c->brake_window_ns / 1000000,
+                  .hold_ms = (uint64_t)c->brake_hold_ns / 1000000},
+        .reconnect = {.items = c->reconnect_classes, .count = c->reconnect_timeouts.count},
+        .coordinates = coordinates_settings(c),
+        .modules = agent_modules};
     return rpc_server_start(&agent->loop, &config, &agent->rpc, fault);
 }
 
@@ -157,8 +158,7 @@ static int register_blocks(struct agent *agent, struct fault *fault) {
         const struct config_block *block = &agent->config.services.items[i];
         struct fault inner = {0};
         struct service_definition *definition = service_definition_parse(block->json, &inner);
-        int rv =
-            definition ? local_service_register(agent->local, definition, true, false, &inner) : CO_INVALID;
+        int rv = definition ? local_service_register(agent->local, definition, true, false, &inner) : CO_INVALID;
         if (rv != CO_OK) return fault_set(fault, rv, "%s: %s: %s", block->file, block->key, inner.text);
     }
     for (size_t i = 0; i < agent->config.checks.count; i++) {
@@ -173,22 +173,24 @@ static int register_blocks(struct agent *agent, struct fault *fault) {
 
 static int start_local(struct agent *agent, struct fault *fault) {
     agent->node = node_record(agent);
-    struct local_config config = {.node = agent->identity.node_name,
-                                  .node_id = agent->identity.node_id,
-                                  .address = agent->identity.address,
-                                  .datacenter = agent->config.datacenter,
-                                  .node_record = agent->node,
-                                  .folder = agent->identity.temporary ? NULL : agent->identity.data_dir,
-                                  .output_limit = (uint32_t)agent->config.check_output_max_size,
-                                  .is_server = agent->config.server,
-                                  .server_port = (uint16_t)(agent->config.server && agent->config.server_port > 0 ? agent->config.server_port : 0),
-                                  .version = COORD_VERSION,
-                                  .lease_ttl_ns = agent->config.node_lease_ttl_ns,
-                                  .reconnect_timeout_ns = agent->config.reconnect_timeout_ns,
-                                  .check_update_interval_ns = agent->config.check_update_interval_ns,
-                                  .permission = config_check_permission(&agent->config),
-                                  .flap_limit = (uint32_t)agent->config.check_flap_limit,
-                                  .flap_window_ns = agent->config.check_flap_window_ns};
+    struct local_config config = {
+        .node = agent->identity.node_name,
+        .node_id = agent->identity.node_id,
+        .address = agent->identity.address,
+        .datacenter = agent->config.datacenter,
+        .node_record = agent->node,
+        .folder = agent->identity.temporary ? NULL : agent->identity.data_dir,
+        .output_limit = (uint32_t)agent->config.check_output_max_size,
+        .is_server = agent->config.server,
+        .server_port =
+            (uint16_t)(agent->config.server && agent->config.server_port > 0 ? agent->config.server_port : 0),
+        .version = COORD_VERSION,
+        .lease_ttl_ns = agent->config.node_lease_ttl_ns,
+        .reconnect_timeout_ns = agent->config.reconnect_timeout_ns,
+        .check_update_interval_ns = agent->config.check_update_interval_ns,
+        .permission = config_check_permission(&agent->config),
+        .flap_limit = (uint32_t)agent->config.check_flap_limit,
+        .flap_window_ns = agent->config.check_flap_window_ns};
     int rv = local_start(&agent->loop, &config, agent->rpc, &agent->local, fault);
     return rv == CO_OK ? register_blocks(agent, fault) : rv;
 }
@@ -201,9 +203,8 @@ static int start_http(struct agent *agent, struct fault *fault) {
                                  .workers = (unsigned)c->http_workers,
                                  .shards = (unsigned)c->http_shards,
                                  .connection_memory = c->http_connection_memory,
-                                 .connections_per_address_max = c->http_max_conns_per_client
-                                                                    ? (unsigned)c->http_max_conns_per_client
-                                                                    : UINT32_MAX,
+                                 .connections_per_address_max =
+                                     c->http_max_conns_per_client ? (unsigned)c->http_max_conns_per_client : UINT32_MAX,
                                  .connections_max = (unsigned)c->http_connections_max,
                                  .body_max = c->http_body_max,
                                  .idle_timeout_ms = (uint64_t)(c->http_idle_timeout_ns / 1000000),
@@ -237,7 +238,8 @@ static void start_watches(struct agent *agent) {
     char address[160];
     if (strcmp(first, "0.0.0.0") == 0) first = "127.0.0.1";
     if (strcmp(first, "::") == 0) first = "::1";
-    snprintf(address, sizeof address, strchr(first, ':') ? "[%s]:%u" : "%s:%u", first, agent->http ? http_port(agent->http) : 0u);
+    snprintf(address, sizeof address, strchr(first, ':') ? "[%s]:%u" : "%s:%u", first,
+             agent->http ? http_port(agent->http) : 0u);
     if (agent->http) acts_watch(agent->acts, address);
 }
 
@@ -287,10 +289,8 @@ static void local_stopped(void *data) {
 static void acts_stopped(void *data) {
     struct agent *agent = data;
     agent->acts = NULL;
-    if (agent->local)
-        local_stop(agent->local, local_stopped, agent);
-    else if (agent->rpc)
-        stop_rpc(agent);
+    if (agent->local) local_stop(agent->local, local_stopped, agent);
+    else if (agent->rpc) stop_rpc(agent);
 }
 
 static void http_stopped(uv_work_t *work, int status) {
@@ -359,15 +359,20 @@ static void on_tidy(uv_timer_t *timer) {
 }
 
 static int start_acts(struct agent *agent) {
-    struct acts_config config = {.loop = &agent->loop, .rpc = agent->rpc, .local = agent->local, .config = &agent->config, .argc = agent->argc,
-                                 .argv = agent->argv, .leave = leave, .data = agent};
+    struct acts_config config = {.loop = &agent->loop,
+                                 .rpc = agent->rpc,
+                                 .local = agent->local,
+                                 .config = &agent->config,
+                                 .argc = agent->argc,
+                                 .argv = agent->argv,
+                                 .leave = leave,
+                                 .data = agent};
     agent->acts = acts_new(&config);
     return CO_OK;
 }
 
 /* -- life
- * --------------------------------------------------------------------------------------------------------------
- */
+ * -------------------------------------------------------------------------------------------------------------- */
 static int read_config(struct agent *agent, int argc, char **argv, bool *help, struct fault *fault) {
     config_init(&agent->config);
     int rv = flags_parse(argc, argv, &agent->config, help, fault);
@@ -380,14 +385,16 @@ static int read_config(struct agent *agent, int argc, char **argv, bool *help, s
 }
 
 static bool is_loopback(const char *address) {
-    return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0 ||
-           strncmp(address, "unix:", 5) == 0;
+    return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0 || strncmp(address, "unix:", 5) == 0;
 }
 
 /* Letters, digits and dashes, as in host names; each label of a DNS name has at most 63. */
 static void warn_of_name(const char *name) {
     if (name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-")])
-        log_warn("agent", "the node's name has characters other than letters, digits and dashes: DNS clients may not find it node=\"%s\"", name);
+        log_warn("agent",
+                 "the node's name has characters other than letters, digits and dashes: DNS clients may not find it "
+                 "node=\"%s\"",
+                 name);
     else if (strlen(name) > 63)
         log_warn("agent", "the node's name has more than 63 characters: DNS clients may not find it node=%s", name);
 }
@@ -395,8 +402,8 @@ static void warn_of_name(const char *name) {
 static void announce(struct agent *agent) {
     const struct config *c = &agent->config;
     warn_of_name(agent->identity.node_name);
-    log_info("agent", "coord %s node=%s id=%s datacenter=%s data=%s", COORD_VERSION,
-             agent->identity.node_name, agent->identity.node_id, c->datacenter, agent->identity.data_dir);
+    log_info("agent", "coord %s node=%s id=%s datacenter=%s data=%s", COORD_VERSION, agent->identity.node_name,
+             agent->identity.node_id, c->datacenter, agent->identity.data_dir);
     for (size_t i = 0; i < c->without_effect.count; i++)
         log_warn("config", "known, but without effect in this version key=%s", c->without_effect.items[i]);
     for (size_t i = 0; i < c->http_addresses.count; i++) {
@@ -415,10 +422,9 @@ static void announce(struct agent *agent) {
 
 static void prepare_process(struct agent *agent) {
     signal(SIGPIPE, SIG_IGN);
-    mallopt(M_MMAP_THRESHOLD, 1 << 20);      /* large answers go back to the system when they are sent */
+    mallopt(M_MMAP_THRESHOLD, 1 << 20); /* large answers go back to the system when they are sent */
     struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0)
-        files.rlim_cur = files.rlim_max, setrlimit(RLIMIT_NOFILE, &files);
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) files.rlim_cur = files.rlim_max, setrlimit(RLIMIT_NOFILE, &files);
     CHECK(uv_loop_init(&agent->loop) == 0);
     uv_signal_init(&agent->loop, &agent->interrupt);
     uv_signal_init(&agent->loop, &agent->terminate);
@@ -493,8 +499,7 @@ int agent_main(int argc, char **argv) {
     int rv;
     prepare_process(agent);
     rv = start_parts(agent, &fault);
-    if (rv == CO_OK)
-        announce(agent);
+    if (rv == CO_OK) announce(agent);
     else {
         log_error("agent", "cannot start: %s", fault.text);
         agent->exit_code = 1;

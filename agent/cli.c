@@ -63,8 +63,7 @@ int cli_run(const struct cli_command *commands, size_t count, int argc, char **a
         strcmp(name, "--help") == 0) {
         return help(commands, count, argc, argv);
     }
-    if (strcmp(name, "-v") == 0 || strcmp(name, "-version") == 0 || strcmp(name, "--version") == 0)
-        name = "version";
+    if (strcmp(name, "-v") == 0 || strcmp(name, "-version") == 0 || strcmp(name, "--version") == 0) name = "version";
     const struct cli_command *command = find(commands, count, name);
     return command ? command->run(argc - 1, argv + 1) : unknown(commands, count, name);
 }

@@ -9,9 +9,9 @@ struct cli_command {
     int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns the exit code */
 };
 
-/* Runs the command that argv[1] names, with what follows. Without one, or with help, -h or --help: the list
- * of commands (`help COMMAND` runs `COMMAND -h`). -v and --version mean version. Anything else: a line that
- * names the nearest command, and 2. */
+/* Runs the command that argv[1] names, with what follows. Without one, or with help, -h or --help: the list of
+ * commands (`help COMMAND` runs `COMMAND -h`). -v and --version mean version. Anything else: a line that names the
+ * nearest command, and 2. */
 int cli_run(const struct cli_command *commands, size_t count, int argc, char **argv);
 
 /* The program. */

@@ -126,8 +126,8 @@ static struct curl_slist *headers_of(const struct client *client) {
     return headers;
 }
 
-int client_ask(const struct client *client, const char *method, const char *path, const struct slice *body, FILE *from, FILE *to,
-               struct client_answer *answer, struct fault *fault) {
+int client_ask(const struct client *client, const char *method, const char *path, const struct slice *body, FILE *from,
+               FILE *to, struct client_answer *answer, struct fault *fault) {
     *answer = (struct client_answer){0};
     struct buffer url = {0}, where = {0};
     buffer_append_text(&where, path);
@@ -154,7 +154,8 @@ int client_ask(const struct client *client, const char *method, const char *path
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &answer->status);
     int rv = CO_OK;
     if (code != CURLE_OK)
-        rv = fault_set(fault, CO_IO, "no answer from %s: %s", address_of(client), reason[0] ? reason : curl_easy_strerror(code));
+        rv = fault_set(fault, CO_IO, "no answer from %s: %s", address_of(client),
+                       reason[0] ? reason : curl_easy_strerror(code));
     curl_slist_free_all(headers);
     curl_easy_cleanup(curl);
     buffer_free(&url);
@@ -164,10 +165,11 @@ int client_ask(const struct client *client, const char *method, const char *path
 
 void client_answer_free(struct client_answer *answer) { buffer_free(&answer->body); }
 
-int client_want(const struct client *client, const char *method, const char *path, const struct slice *body, bool or_404,
-                struct client_answer *answer, struct fault *fault) {
+int client_want(const struct client *client, const char *method, const char *path, const struct slice *body,
+                bool or_404, struct client_answer *answer, struct fault *fault) {
     int rv = client_ask(client, method, path, body, NULL, NULL, answer, fault);
     if (rv != CO_OK || answer->status == 200 || (or_404 && answer->status == 404)) return rv;
     int shown = answer->body.size < 180 ? (int)answer->body.size : 180;
-    return fault_set(fault, CO_INVALID, "Unexpected response code: %ld (%.*s)", answer->status, shown, answer->body.size ? answer->body.data : "");
+    return fault_set(fault, CO_INVALID, "Unexpected response code: %ld (%.*s)", answer->status, shown,
+                     answer->body.size ? answer->body.data : "");
 }

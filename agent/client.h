@@ -10,30 +10,34 @@
 
 /* What every command that talks to an agent takes (-http-addr, -token, -datacenter, -stale). */
 struct client {
-    const char *address;          /* NULL: $COORD_HTTP_ADDR, $CONSUL_HTTP_ADDR, 127.0.0.1:8500. "host:port", "http://...", "unix:///path" */
+    /* NULL: $COORD_HTTP_ADDR, $CONSUL_HTTP_ADDR, 127.0.0.1:8500. "host:port", "http://...", "unix:///path" */
+    const char *address;
     const char *token, *datacenter;
     bool stale;
 };
 
 struct client_answer {
     long status;
-    struct buffer body;           /* at most 1 GiB */
-    uint64_t index;               /* X-Consul-Index; 0: none */
+    struct buffer body; /* at most 1 GiB */
+    uint64_t index;     /* X-Consul-Index; 0: none */
 };
 
-/* `path` begins with '/', parameters included and encoded. Body NULL: none. `from`: the body comes from a file instead. `to`: what a 200
- * brings goes there and not into answer->body. CO_OK: there was an answer, whatever its status. Else a fault: nobody answers. */
-int client_ask(const struct client *client, const char *method, const char *path, const struct slice *body, FILE *from, FILE *to,
-               struct client_answer *answer, struct fault *fault);
+/* `path` begins with '/', parameters included and encoded. Body NULL: none. `from`: the body comes from a file
+ * instead. `to`: what a 200 brings goes there and not into answer->body. CO_OK: there was an answer, whatever its
+ * status. Else a fault: nobody answers. */
+int client_ask(const struct client *client, const char *method, const char *path, const struct slice *body, FILE *from,
+               FILE *to, struct client_answer *answer, struct fault *fault);
 void client_answer_free(struct client_answer *answer);
 
-/* The same for commands: an answer that is not 200 is a fault ("Unexpected response code: 500 (...)") too, but for 404 when `or_404`. */
-int client_want(const struct client *client, const char *method, const char *path, const struct slice *body, bool or_404,
-                struct client_answer *answer, struct fault *fault);
+/* The same for commands: an answer that is not 200 is a fault ("Unexpected response code: 500 (...)") too, but for
+ * 404 when `or_404`. */
+int client_want(const struct client *client, const char *method, const char *path, const struct slice *body,
+                bool or_404, struct client_answer *answer, struct fault *fault);
 
-/* A new handle for a request to `url`, with what every request of ours has in common: the path goes out as it is written, since "." and ".."
- * in it may be a user's key or name; only HTTP and HTTPS; no signals; no proxy to loopback. `reason` gets libcurl's words for a failure. The caller frees the
- * handle with curl_easy_cleanup; `reason` outlives it. */
+/* A new handle for a request to `url`, with what every request of ours has in common: the path goes out as it is
+ * written, since "." and ".." in it may be a user's key or name; only HTTP and HTTPS; no signals; no proxy to
+ * loopback. `reason` gets libcurl's words for a failure. The caller frees the handle with curl_easy_cleanup;
+ * `reason` outlives it. */
 CURL *client_curl(const char *url, char reason[CURL_ERROR_SIZE]);
 
 /* Appends `text` encoded for a path ('/' stays) or a parameter's value. */

@@ -7,14 +7,16 @@
 #include "base/text.h"
 
 #define FLAGS_MAX 32
-#define FILE_MAX ((size_t)512 << 20)
+#define FILE_MAX  ((size_t)512 << 20)
 
-/* -- flags ----------------------------------------------------------------------------------------- */
-static size_t with_client(struct cmd_flag all[FLAGS_MAX], const struct cmd_flag *flags, size_t count, struct client *client) {
+/* -- flags -------------------------------------------------------------------------------------------------------- */
+static size_t with_client(struct cmd_flag all[FLAGS_MAX], const struct cmd_flag *flags, size_t count,
+                          struct client *client) {
     CHECK(count + 4 <= FLAGS_MAX);
     if (count) memcpy(all, flags, count * sizeof *flags);
     if (!client) return count;
-    all[count++] = (struct cmd_flag){"http-addr", CMD_TEXT, &client->address, "address of the agent; $COORD_HTTP_ADDR, $CONSUL_HTTP_ADDR"};
+    all[count++] = (struct cmd_flag){"http-addr", CMD_TEXT, &client->address,
+                                     "address of the agent; $COORD_HTTP_ADDR, $CONSUL_HTTP_ADDR"};
     all[count++] = (struct cmd_flag){"token", CMD_TEXT, &client->token, "token to send"};
     all[count++] = (struct cmd_flag){"datacenter", CMD_TEXT, &client->datacenter, "datacenter to ask"};
     all[count++] = (struct cmd_flag){"stale", CMD_BOOL, &client->stale, "any server may answer, perhaps with old data"};
@@ -23,7 +25,8 @@ static size_t with_client(struct cmd_flag all[FLAGS_MAX], const struct cmd_flag 
 
 static int help(const struct cmd_flag *flags, size_t count, const char *usage) {
     printf("usage: %s\n\n", usage);
-    for (size_t i = 0; i < count; i++) printf("  -%s%s\n      %s\n", flags[i].name, flags[i].type == CMD_BOOL ? "" : "=VALUE", flags[i].help);
+    for (size_t i = 0; i < count; i++)
+        printf("  -%s%s\n      %s\n", flags[i].name, flags[i].type == CMD_BOOL ? "" : "=VALUE", flags[i].help);
     return 0;
 }
 
@@ -52,14 +55,17 @@ static int set_flag(const struct cmd_flag *flag, const char *value) {
     switch (flag->type) {
         case CMD_BOOL: {
             bool yes = !value || strcmp(value, "true") == 0 || strcmp(value, "1") == 0;
-            if (!yes && strcmp(value, "false") != 0 && strcmp(value, "0") != 0) return bad_value(flag, value, "true or false");
+            if (!yes && strcmp(value, "false") != 0 && strcmp(value, "0") != 0)
+                return bad_value(flag, value, "true or false");
             *(bool *)flag->value = yes;
             return -1;
         }
         case CMD_U64:
-            return u64_parse(slice_text(value), UINT64_MAX, flag->value) == CO_OK ? -1 : bad_value(flag, value, "a number");
+            return u64_parse(slice_text(value), UINT64_MAX, flag->value) == CO_OK ? -1
+                                                                                  : bad_value(flag, value, "a number");
         case CMD_DURATION:
-            if (duration_parse(slice_text(value), &duration) != CO_OK) return bad_value(flag, value, "a duration (10s, 200ms)");
+            if (duration_parse(slice_text(value), &duration) != CO_OK)
+                return bad_value(flag, value, "a duration (10s, 200ms)");
             break;
         case CMD_LIST: {
             struct cmd_list *list = flag->value;
@@ -79,13 +85,17 @@ static const struct cmd_flag *find_flag(const struct cmd_flag *flags, size_t cou
     return NULL;
 }
 
-int cmd_flags(int argc, char **argv, const struct cmd_flag *flags, size_t count, struct client *client, const char *usage, char ***rest) {
+int cmd_flags(int argc, char **argv, const struct cmd_flag *flags, size_t count, struct client *client,
+              const char *usage, char ***rest) {
     struct cmd_flag all[FLAGS_MAX];
     count = with_client(all, flags, count, client);
     int at = 1;
     for (; at < argc && argv[at][0] == '-' && argv[at][1]; at++) {
         const char *text = argv[at] + 1 + (argv[at][1] == '-');
-        if (!*text) { at++; break; }                    /* "--" */
+        if (!*text) {
+            at++;
+            break;
+        } /* "--" */
         struct slice name = slice_make(text, strcspn(text, "="));
         if (slice_is(name, "h") || slice_is(name, "help")) return help(all, count, usage);
         const struct cmd_flag *flag = find_flag(all, count, name);
@@ -103,10 +113,11 @@ int cmd_flags(int argc, char **argv, const struct cmd_flag *flags, size_t count,
     return -1;
 }
 
-/* -- sub-commands -------------------------------------------------------------------------------------- */
+/* -- sub-commands ------------------------------------------------------------------------------------------------- */
 int cmd_sub(const struct cli_command *commands, size_t count, const char *name, int argc, char **argv) {
     const char *wanted = argc > 1 ? argv[1] : "-h", *best = NULL;
-    bool asked = strcmp(wanted, "-h") == 0 || strcmp(wanted, "-help") == 0 || strcmp(wanted, "--help") == 0 || strcmp(wanted, "help") == 0;
+    bool asked = strcmp(wanted, "-h") == 0 || strcmp(wanted, "-help") == 0 || strcmp(wanted, "--help") == 0 ||
+                 strcmp(wanted, "help") == 0;
     unsigned least = 4;
     for (size_t i = 0; i < count; i++) {
         if (strcmp(commands[i].name, wanted) == 0) return commands[i].run(argc - 1, argv + 1);
@@ -136,7 +147,7 @@ int cmd_wrong(const char *usage, const char *what) {
     return 2;
 }
 
-/* -- tables -------------------------------------------------------------------------------------------- */
+/* -- tables ------------------------------------------------------------------------------------------------------- */
 void cmd_cell(struct cmd_table *table, const char *text) {
     buffer_append(&table->cells, text, strlen(text) + 1);
     table->count++;
@@ -157,7 +168,7 @@ void cmd_table_print(struct cmd_table *table) {
     buffer_free(&table->cells);
 }
 
-/* -- values ---------------------------------------------------------------------------------------------- */
+/* -- values ------------------------------------------------------------------------------------------------------- */
 int cmd_read_file(const char *path, struct buffer *out, struct fault *fault) {
     bool in = strcmp(path, "-") == 0;
     FILE *file = in ? stdin : fopen(path, "rb");

@@ -6,20 +6,24 @@
 #include "agent/client.h"
 
 struct cmd_flag {
-    const char *name;                        /* without '-' */
+    const char *name; /* without '-' */
     enum { CMD_BOOL, CMD_TEXT, CMD_U64, CMD_DURATION, CMD_LIST } type;
-    void *value;                             /* bool, const char *, uint64_t; a duration stays text, checked; struct cmd_list */
+    void *value; /* bool, const char *, uint64_t; a duration stays text, checked; struct cmd_list */
     const char *help;
 };
 
 /* A flag that may be given several times. */
 #define CMD_LIST_MAX 16
-struct cmd_list { const char *items[CMD_LIST_MAX]; size_t count; };
+struct cmd_list {
+    const char *items[CMD_LIST_MAX];
+    size_t count;
+};
 
-/* Flags up to the first argument that is none: -name, -name=value, -name value, with one or two dashes. `client`: its flags too (NULL:
- * none). *rest: the first argument that is left. Returns -1: go on; else the exit code (0 after -h, 2 after a wrong one, with a line
- * that names the nearest right one). `usage`: "coord kv get [FLAGS] KEY" */
-int cmd_flags(int argc, char **argv, const struct cmd_flag *flags, size_t count, struct client *client, const char *usage, char ***rest);
+/* Flags up to the first argument that is none: -name, -name=value, -name value, with one or two dashes. `client`:
+ * its flags too (NULL: none). *rest: the first argument that is left. Returns -1: go on; else the exit code (0 after
+ * -h, 2 after a wrong one, with a line that names the nearest right one). `usage`: "coord kv get [FLAGS] KEY" */
+int cmd_flags(int argc, char **argv, const struct cmd_flag *flags, size_t count, struct client *client,
+              const char *usage, char ***rest);
 
 /* Runs the sub-command that argv[1] names; `name` is what stands before it ("kv"). */
 int cmd_sub(const struct cli_command *commands, size_t count, const char *name, int argc, char **argv);
@@ -30,9 +34,13 @@ int cmd_failed(const char *what, const struct fault *fault);
 int cmd_wrong(const char *usage, const char *what);
 
 /* A table: cells of `columns` each, aligned, two blanks between. */
-struct cmd_table { size_t columns; struct buffer cells; size_t count; };
+struct cmd_table {
+    size_t columns;
+    struct buffer cells;
+    size_t count;
+};
 void cmd_cell(struct cmd_table *table, const char *text);
-void cmd_table_print(struct cmd_table *table);      /* and frees it */
+void cmd_table_print(struct cmd_table *table); /* and frees it */
 
 /* Whole content of a file or of stdin ("-"), at most 512 MiB. */
 int cmd_read_file(const char *path, struct buffer *out, struct fault *fault);
@@ -52,7 +60,7 @@ int cmd_info(int argc, char **argv);
 int cmd_kv(int argc, char **argv);
 int cmd_lease(int argc, char **argv);
 int cmd_operator(int argc, char **argv);
-int cmd_recover(int argc, char **argv);      /* operator recover */
+int cmd_recover(int argc, char **argv); /* operator recover */
 int cmd_rtt(int argc, char **argv);
 int cmd_snapshot(int argc, char **argv);
 int cmd_verify(int argc, char **argv);

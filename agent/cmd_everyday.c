@@ -35,7 +35,8 @@ int cmd_join(int argc, char **argv) {
     char **rest;
     int code = cmd_flags(argc, argv, flags, 1, &client, usage, &rest);
     if (code >= 0) return code;
-    if (!*rest) return complain("At least one address to join must be specified.\n\nusage: coord join [FLAGS] ADDRESS ...");
+    if (!*rest)
+        return complain("At least one address to join must be specified.\n\nusage: coord join [FLAGS] ADDRESS ...");
     unsigned joined = 0;
     for (; *rest; rest++) {
         struct buffer path = {0};
@@ -60,7 +61,9 @@ static int plain(int argc, char **argv, const char *usage, const char *where, co
     return put_plain(&client, where, doing, done);
 }
 
-int cmd_leave(int argc, char **argv) { return plain(argc, argv, "coord leave [FLAGS]", "/v1/agent/leave", "leaving", "Graceful leave complete"); }
+int cmd_leave(int argc, char **argv) {
+    return plain(argc, argv, "coord leave [FLAGS]", "/v1/agent/leave", "leaving", "Graceful leave complete");
+}
 int cmd_reload(int argc, char **argv) {
     return plain(argc, argv, "coord reload [FLAGS]", "/v1/agent/reload", "reloading", "Configuration reload triggered");
 }
@@ -73,7 +76,9 @@ int cmd_force_leave(int argc, char **argv) {
     char **rest;
     int code = cmd_flags(argc, argv, flags, 1, &client, usage, &rest);
     if (code >= 0) return code;
-    if (!rest[0] || rest[1]) return complain("A single node name must be specified to force leave.\n\nusage: coord force-leave [FLAGS] NODE");
+    if (!rest[0] || rest[1])
+        return complain(
+            "A single node name must be specified to force leave.\n\nusage: coord force-leave [FLAGS] NODE");
     struct buffer path = {0};
     struct fault fault = {0};
     buffer_append_text(&path, "/v1/agent/force-leave/");
@@ -82,7 +87,7 @@ int cmd_force_leave(int argc, char **argv) {
     return put(&client, &path, &fault) == CO_OK ? 0 : cmd_failed("force leaving", &fault);
 }
 
-/* -- maint ------------------------------------------------------------------------------------------------------------ */
+/* -- maint -------------------------------------------------------------------------------------------------------- */
 static const char *text_of(struct json_object *object, const char *name) {
     const char *text = "";
     json_get_string(object, name, &text, NULL);
@@ -94,7 +99,8 @@ static void print_maintained(struct json_object *checks, bool nodes) {
     static const char service_prefix[] = "_service_maintenance:";
     json_object_object_foreach(checks, id, check) {
         bool node = strcmp(id, "_node_maintenance") == 0;
-        if (node && nodes) printf("Node:\n  Name:   %s\n  Reason: %s\n\n", text_of(check, "Node"), text_of(check, "Notes"));
+        if (node && nodes)
+            printf("Node:\n  Name:   %s\n  Reason: %s\n\n", text_of(check, "Node"), text_of(check, "Notes"));
         if (strncmp(id, service_prefix, sizeof service_prefix - 1) == 0 && !nodes)
             printf("Service:\n  ID:     %s\n  Reason: %s\n\n", text_of(check, "ServiceID"), text_of(check, "Notes"));
     }
@@ -105,7 +111,8 @@ static int list_maintained(const struct client *client) {
     struct fault fault = {0};
     int rv = client_want(client, "GET", "/v1/agent/checks", NULL, false, &answer, &fault);
     struct json_object *checks = rv == CO_OK ? json_parse(buffer_slice(&answer.body), &fault) : NULL;
-    if (checks && json_object_is_type(checks, json_type_object)) print_maintained(checks, false), print_maintained(checks, true);
+    if (checks && json_object_is_type(checks, json_type_object))
+        print_maintained(checks, false), print_maintained(checks, true);
     if (checks) json_object_put(checks);
     client_answer_free(&answer);
     return fault.code ? cmd_failed("getting checks", &fault) : 0;
@@ -131,10 +138,11 @@ int cmd_maint(int argc, char **argv) {
     struct client client = {0};
     bool enable = false, disable = false;
     const char *service = NULL, *reason = NULL;
-    const struct cmd_flag flags[] = {{"enable", CMD_BOOL, &enable, "turns it on"},
-                                     {"disable", CMD_BOOL, &disable, "turns it off"},
-                                     {"service", CMD_TEXT, &service, "of this service alone, by its id; else of the node"},
-                                     {"reason", CMD_TEXT, &reason, "why, with -enable"}};
+    const struct cmd_flag flags[] = {
+        {"enable", CMD_BOOL, &enable, "turns it on"},
+        {"disable", CMD_BOOL, &disable, "turns it off"},
+        {"service", CMD_TEXT, &service, "of this service alone, by its id; else of the node"},
+        {"reason", CMD_TEXT, &reason, "why, with -enable"}};
     char **rest;
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
     if (code >= 0) return code;

@@ -15,7 +15,8 @@ static void key_path(struct buffer *path, const char *key) {
 }
 
 /* Asks, then parses the list of entries. NULL: none, or a fault. */
-static struct json_object *entries_of(const struct client *client, struct buffer *path, struct client_answer *answer, struct fault *fault) {
+static struct json_object *entries_of(const struct client *client, struct buffer *path, struct client_answer *answer,
+                                      struct fault *fault) {
     buffer_append_byte(path, '\0');
     int rv = client_want(client, "GET", path->data, NULL, true, answer, fault);
     if (rv != CO_OK || answer->status == 404) return NULL;
@@ -33,7 +34,7 @@ static void value_of(struct json_object *entry, bool as_base64, struct buffer *v
     else (void)base64_decode(value, slice_text(text));
 }
 
-/* -- get -------------------------------------------------------------------------------------------- */
+/* -- get ---------------------------------------------------------------------------------------------------------- */
 struct get {
     struct client client;
     bool recurse, keys, detailed, base64;
@@ -118,9 +119,10 @@ static int kv_get(int argc, char **argv) {
     return fault.code || missing ? 1 : 0;
 }
 
-/* -- put, delete ------------------------------------------------------------------------------------------ */
+/* -- put, delete -------------------------------------------------------------------------------------------------- */
 /* The answer is true or false: which one, or a fault. */
-static bool ask_yes(const struct client *client, const char *method, struct buffer *path, const struct slice *body, struct fault *fault) {
+static bool ask_yes(const struct client *client, const char *method, struct buffer *path, const struct slice *body,
+                    struct fault *fault) {
     struct client_answer answer = {0};
     buffer_append_byte(path, '\0');
     int rv = client_want(client, method, path->data, body, false, &answer, fault);
@@ -154,7 +156,12 @@ static int put_outcome(const struct put *put, const char *key, bool yes, const s
         fprintf(stderr, "Error! Failed writing data: %s\n", fault->text);
         return 1;
     }
-    if (yes) printf("Success! %s: %s\n", put->acquire ? "Lock acquired on" : put->release ? "Lock released on" : "Data written to", key);
+    if (yes)
+        printf("Success! %s: %s\n",
+               put->acquire   ? "Lock acquired on"
+               : put->release ? "Lock released on"
+                              : "Data written to",
+               key);
     else if (put->acquire) fputs("Error! Did not acquire lock\n", stderr);
     else if (put->release) fputs("Error! Did not release lock\n", stderr);
     else fprintf(stderr, "Error! Did not write to %s: CAS failed\n", key);
@@ -187,7 +194,8 @@ static int kv_put(int argc, char **argv) {
     char **rest;
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &put.client, usage, &rest);
     if (code >= 0) return code;
-    if (!rest[0] || (rest[1] && rest[2])) return cmd_wrong(usage, "KEY and at most one DATA are wanted, and flags before them");
+    if (!rest[0] || (rest[1] && rest[2]))
+        return cmd_wrong(usage, "KEY and at most one DATA are wanted, and flags before them");
     if ((put.acquire || put.release) && !put.session) return cmd_wrong(usage, "-acquire and -release want -session");
     const char *key = key_of(rest[0]);
     if (!key[0]) return cmd_wrong(usage, "KEY is empty");
@@ -218,7 +226,8 @@ static int kv_delete(int argc, char **argv) {
     char **rest;
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
     if (code >= 0) return code;
-    if ((rest[0] && rest[1]) || (!rest[0] && !recurse)) return cmd_wrong(usage, "one KEY is wanted, and flags before it");
+    if ((rest[0] && rest[1]) || (!rest[0] && !recurse))
+        return cmd_wrong(usage, "one KEY is wanted, and flags before it");
     if (cas && (recurse || !index)) return cmd_wrong(usage, "-cas goes with -modify-index, and not with -recurse");
     const char *key = key_of(rest[0] ? rest[0] : "");
     if (!key[0] && !recurse) return cmd_wrong(usage, "KEY is empty");
@@ -240,7 +249,7 @@ static int kv_delete(int argc, char **argv) {
     return yes ? 0 : 1;
 }
 
-/* -- export, import ------------------------------------------------------------------------------------------ */
+/* -- export, import ----------------------------------------------------------------------------------------------- */
 static void export_entry(struct json_object *entry, bool last) {
     const char *key = "", *value = "";
     uint64_t number = 0;
@@ -249,7 +258,8 @@ static void export_entry(struct json_object *entry, bool last) {
     json_get_u64(entry, "Flags", UINT64_MAX, &number, NULL);
     struct json_object *name = json_object_new_string(key);
     printf("\t{\n\t\t\"key\": %s,\n\t\t\"flags\": %llu,\n\t\t\"value\": \"%s\"\n\t}%s\n",
-           json_object_to_json_string_ext(name, JSON_C_TO_STRING_NOSLASHESCAPE), (unsigned long long)number, value, last ? "" : ",");
+           json_object_to_json_string_ext(name, JSON_C_TO_STRING_NOSLASHESCAPE), (unsigned long long)number, value,
+           last ? "" : ",");
     json_object_put(name);
 }
 
@@ -287,7 +297,8 @@ static int import_entry(const struct client *client, struct json_object *entry, 
     json_get_u64(entry, "flags", UINT64_MAX, &put.flags, fault);
     key = key_of(key);
     if (!key[0]) fault_set(fault, CO_INVALID, "an entry without a key");
-    if (base64_decode(&value, slice_text(text)) != CO_OK) fault_set(fault, CO_INVALID, "%s: its value is not base64", key);
+    if (base64_decode(&value, slice_text(text)) != CO_OK)
+        fault_set(fault, CO_INVALID, "%s: its value is not base64", key);
     if (!fault->code) {
         struct slice body = buffer_slice(&value);
         key_path(&path, key);

@@ -11,7 +11,8 @@ static const char *text_of(struct json_object *object, const char *name) {
 }
 
 /* Asks, then prints `member` of the answer, or the answer itself (NULL). Returns the exit code. */
-static int ask(const struct client *client, struct buffer *path, const struct slice *body, const char *member, const char *what) {
+static int ask(const struct client *client, struct buffer *path, const struct slice *body, const char *member,
+               const char *what) {
     struct client_answer answer = {0};
     struct fault fault = {0};
     buffer_append_byte(path, '\0');
@@ -73,13 +74,14 @@ static int lease_revoke(int argc, char **argv) {
     return by_id(argc, argv, "coord lease revoke [FLAGS] ID", "revoke", NULL, "revoking");
 }
 
-/* -- list ------------------------------------------------------------------------------------------- */
+/* -- list --------------------------------------------------------------------------------------------------------- */
 static void append_list(struct buffer *out, struct json_object *lease, const char *name, const char *kind) {
     struct json_object *list = json_get_array(lease, name, NULL);
     for (size_t i = 0; list && i < json_object_array_length(list); i++) {
         struct json_object *item = json_object_array_get_idx(list, i);
         if (out->size) buffer_append_byte(out, ' ');
-        if (json_object_is_type(item, json_type_object)) buffer_printf(out, "%s:%s/%s", kind, text_of(item, "Node"), text_of(item, "ID"));
+        if (json_object_is_type(item, json_type_object))
+            buffer_printf(out, "%s:%s/%s", kind, text_of(item, "Node"), text_of(item, "ID"));
         else buffer_printf(out, "%s:%s", kind, json_object_get_string(item));
     }
 }
@@ -91,13 +93,15 @@ static void lease_row(struct cmd_table *table, struct json_object *lease) {
     append_list(&bound, lease, "Nodes", "node");
     buffer_append_byte(&bound, '\0');
     const char *node = text_of(lease, "Node");
-    const char *cells[] = {text_of(lease, "ID"), text_of(lease, "TTL"), text_of(lease, "Remaining"), text_of(lease, "Name"), node[0] ? node : "-", bound.data};
+    const char *cells[] = {text_of(lease, "ID"),   text_of(lease, "TTL"), text_of(lease, "Remaining"),
+                           text_of(lease, "Name"), node[0] ? node : "-",  bound.data};
     for (size_t i = 0; i < ARRAY_COUNT(cells); i++) cmd_cell(table, cells[i]);
     buffer_free(&bound);
 }
 
 static int lease_list(int argc, char **argv) {
-    static const char usage[] = "coord lease list [FLAGS]", *const heads[] = {"ID", "TTL", "Remaining", "Name", "Node", "Bound"};
+    static const char usage[] = "coord lease list [FLAGS]", *const heads[] = {"ID",   "TTL",  "Remaining",
+                                                                              "Name", "Node", "Bound"};
     struct client client = {0};
     char **rest;
     int code = cmd_flags(argc, argv, NULL, 0, &client, usage, &rest);

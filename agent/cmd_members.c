@@ -45,14 +45,23 @@ static void member_row(struct cmd_table *table, struct json_object *member) {
     json_get_u64(member, "Port", 65535, &port, NULL);
     json_get_u64(member, "ProtocolCur", 255, &protocol, NULL);
     char address[160], number[24];
-    snprintf(address, sizeof address, strchr(text_of(member, "Addr"), ':') ? "[%s]:%u" : "%s:%u", text_of(member, "Addr"), (unsigned)port);
+    snprintf(address, sizeof address, strchr(text_of(member, "Addr"), ':') ? "[%s]:%u" : "%s:%u",
+             text_of(member, "Addr"), (unsigned)port);
     snprintf(number, sizeof number, "%llu", (unsigned long long)protocol);
     const char *build = text_of(tags, "build"), *role = text_of(tags, "role");
     char version[40];
     snprintf(version, sizeof version, "%.*s", (int)strcspn(build, ":"), build);
     bool server = strcmp(role, "consul") == 0, client = strcmp(role, "node") == 0;
-    const char *cells[] = {text_of(member, "Name"), address, status_of(member), server ? "server" : client ? "client" : "unknown",
-                           version, number, text_of(tags, "dc"), server ? "<all>" : "<default>"};
+    const char *cells[] = {text_of(member, "Name"),
+                           address,
+                           status_of(member),
+                           server   ? "server"
+                           : client ? "client"
+                                    : "unknown",
+                           version,
+                           number,
+                           text_of(tags, "dc"),
+                           server ? "<all>" : "<default>"};
     for (size_t i = 0; i < ARRAY_COUNT(cells); i++) cmd_cell(table, cells[i]);
 }
 
@@ -67,10 +76,12 @@ static void member_row_detailed(struct cmd_table *table, struct json_object *mem
     struct buffer tags = {0};
     struct json_object *object = json_get(member, "Tags");
     json_get_u64(member, "Port", 65535, &port, NULL);
-    snprintf(address, sizeof address, strchr(text_of(member, "Addr"), ':') ? "[%s]:%u" : "%s:%u", text_of(member, "Addr"), (unsigned)port);
+    snprintf(address, sizeof address, strchr(text_of(member, "Addr"), ':') ? "[%s]:%u" : "%s:%u",
+             text_of(member, "Addr"), (unsigned)port);
     const char *names[64];
     size_t count = names_of(object, names, ARRAY_COUNT(names));
-    for (size_t i = 0; i < count; i++) buffer_printf(&tags, "%s%s=%s", i ? "," : "", names[i], text_of(object, names[i]));
+    for (size_t i = 0; i < count; i++)
+        buffer_printf(&tags, "%s%s=%s", i ? "," : "", names[i], text_of(object, names[i]));
     buffer_append_byte(&tags, '\0');
     const char *cells[] = {text_of(member, "Name"), address, status_of(member), tags.data};
     for (size_t i = 0; i < ARRAY_COUNT(cells); i++) cmd_cell(table, cells[i]);
@@ -79,7 +90,8 @@ static void member_row_detailed(struct cmd_table *table, struct json_object *mem
 
 /* Exit code 2 when there are none of that status, as with Consul. */
 static int print_members(struct json_object *list, const char *status, bool detailed) {
-    static const char *const short_heads[] = {"Node", "Address", "Status", "Type", "Build", "Protocol", "DC", "Segment"};
+    static const char *const short_heads[] = {"Node",  "Address",  "Status", "Type",
+                                              "Build", "Protocol", "DC",     "Segment"};
     static const char *const detailed_heads[] = {"Node", "Address", "Status", "Tags"};
     struct cmd_table table = {.columns = detailed ? ARRAY_COUNT(detailed_heads) : ARRAY_COUNT(short_heads)};
     for (size_t i = 0; i < table.columns; i++) cmd_cell(&table, detailed ? detailed_heads[i] : short_heads[i]);
@@ -101,9 +113,10 @@ int cmd_members(int argc, char **argv) {
     struct client client = {0};
     bool wan = false, detailed = false;
     const char *status = NULL;
-    const struct cmd_flag flags[] = {{"detailed", CMD_BOOL, &detailed, "with all tags"},
-                                     {"status", CMD_TEXT, &status, "only these: alive, leaving, left or failed; exit code 2 when there are none"},
-                                     {"wan", CMD_BOOL, &wan, "those of other datacenters too"}};
+    const struct cmd_flag flags[] = {
+        {"detailed", CMD_BOOL, &detailed, "with all tags"},
+        {"status", CMD_TEXT, &status, "only these: alive, leaving, left or failed; exit code 2 when there are none"},
+        {"wan", CMD_BOOL, &wan, "those of other datacenters too"}};
     char **rest;
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
     if (code >= 0) return code;
@@ -111,7 +124,8 @@ int cmd_members(int argc, char **argv) {
     if (status && !status_known(status)) return cmd_wrong(usage, "-status is alive, leaving, left or failed");
     struct client_answer answer;
     struct fault fault = {0};
-    int rv = client_want(&client, "GET", wan ? "/v1/agent/members?wan=1" : "/v1/agent/members", NULL, false, &answer, &fault);
+    int rv = client_want(&client, "GET", wan ? "/v1/agent/members?wan=1" : "/v1/agent/members", NULL, false, &answer,
+                         &fault);
     struct json_object *list = rv == CO_OK ? json_parse(buffer_slice(&answer.body), &fault) : NULL;
     if (list && json_object_is_type(list, json_type_array)) code = print_members(list, status, detailed);
     else fault_set(&fault, CO_INVALID, "not a list of members");
@@ -120,7 +134,7 @@ int cmd_members(int argc, char **argv) {
     return fault.code ? cmd_failed("retrieving members", &fault) : code;
 }
 
-/* -- info ------------------------------------------------------------------------------------------------ */
+/* -- info --------------------------------------------------------------------------------------------------------- */
 static void print_stats(struct json_object *stats) {
     const char *sections[64], *names[256];
     size_t section_count = names_of(stats, sections, ARRAY_COUNT(sections));

@@ -1,15 +1,15 @@
-/* coord operator raft list-peers | remove-peer | transfer-leader, coord operator autopilot get-config | set-config | health. For `recover` see
- * cmd_recover.c. */
+/* coord operator raft list-peers | remove-peer | transfer-leader, coord operator autopilot get-config | set-config |
+ * health. For `recover` see cmd_recover.c. */
 #include <stdlib.h>
 
+#include <json-c/json_tokener.h>
 #include "agent/cmd.h"
 #include "base/check.h"
-#include <json-c/json_tokener.h>
 
 #include "base/json_in.h"
 #include "base/text.h"
 
-/* -- raft -------------------------------------------------------------------------------------------- */
+/* -- raft --------------------------------------------------------------------------------------------------------- */
 static const char *text_of(struct json_object *object, const char *name) {
     const char *text = "";
     json_get_string(object, name, &text, NULL);
@@ -43,8 +43,10 @@ static struct json_object *ask_object(const struct client *client, const char *p
     struct client_answer answer = {0};
     struct fault refused = {0};
     int rv = client_want(client, "GET", path, NULL, false, &answer, &refused);
-    struct json_object *object = rv == CO_OK || (or_429 && answer.status == 429) ? json_parse(buffer_slice(&answer.body), fault) : NULL;
-    if (!object) fault_set(fault, refused.code ? refused.code : CO_INVALID, "%s", refused.code ? refused.text : "not an object");
+    struct json_object *object =
+        rv == CO_OK || (or_429 && answer.status == 429) ? json_parse(buffer_slice(&answer.body), fault) : NULL;
+    if (!object)
+        fault_set(fault, refused.code ? refused.code : CO_INVALID, "%s", refused.code ? refused.text : "not an object");
     client_answer_free(&answer);
     return object;
 }
@@ -63,8 +65,8 @@ static int raft_list_peers(int argc, char **argv) {
     return fault.code ? cmd_failed("getting peers", &fault) : 0;
 }
 
-static int raft_ask(const struct client *client, const char *method, const char *what, const char *where, const char *id, const char *address,
-                    const char *doing) {
+static int raft_ask(const struct client *client, const char *method, const char *what, const char *where,
+                    const char *id, const char *address, const char *doing) {
     struct buffer path = {0};
     struct client_answer answer = {0};
     struct fault fault = {0};
@@ -103,7 +105,8 @@ static int raft_transfer(int argc, char **argv) {
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
     if (code >= 0) return code;
     if (*rest) return cmd_wrong(usage, "no argument is wanted");
-    return raft_ask(&client, "PUT", "Success", "/v1/operator/raft/transfer-leader", id, NULL, "transferring leadership");
+    return raft_ask(&client, "PUT", "Success", "/v1/operator/raft/transfer-leader", id, NULL,
+                    "transferring leadership");
 }
 
 static int operator_raft(int argc, char **argv) {
@@ -115,7 +118,7 @@ static int operator_raft(int argc, char **argv) {
     return cmd_sub(commands, ARRAY_COUNT(commands), "operator raft", argc, argv);
 }
 
-/* -- autopilot -------------------------------------------------------------------------------------------- */
+/* -- autopilot ---------------------------------------------------------------------------------------------------- */
 static const char autopilot_path[] = "/v1/operator/autopilot/configuration";
 
 static int autopilot_get(int argc, char **argv) {
@@ -128,12 +131,15 @@ static int autopilot_get(int argc, char **argv) {
     struct json_object *config = ask_object(&client, autopilot_path, false, &fault);
     static const char *const names[] = {"CleanupDeadServers", "LastContactThreshold", "MaxTrailingLogs", "MinQuorum",
                                         "ServerStabilizationTime"};
-    for (size_t i = 0; config && i < ARRAY_COUNT(names); i++) printf("%s = %s\n", names[i], json_object_get_string(json_get(config, names[i])));
+    for (size_t i = 0; config && i < ARRAY_COUNT(names); i++)
+        printf("%s = %s\n", names[i], json_object_get_string(json_get(config, names[i])));
     if (config) json_object_put(config);
     return fault.code ? cmd_failed("querying Autopilot configuration", &fault) : 0;
 }
 
-struct autopilot { const char *contact, *stabilization, *logs, *quorum, *cleanup; };
+struct autopilot {
+    const char *contact, *stabilization, *logs, *quorum, *cleanup;
+};
 
 static void replace(struct json_object *config, const char *name, const char *text, bool is_text) {
     if (!text) return;
@@ -199,12 +205,17 @@ static void print_health(struct json_object *health) {
     struct json_object *servers = json_get_array(health, "Servers", NULL);
     uint64_t tolerance = 0;
     json_get_u64(health, "FailureTolerance", UINT64_MAX, &tolerance, NULL);
-    printf("Healthy: %s, may lose %llu more\n", yes_of(health, "Healthy") ? "yes" : "no", (unsigned long long)tolerance);
+    printf("Healthy: %s, may lose %llu more\n", yes_of(health, "Healthy") ? "yes" : "no",
+           (unsigned long long)tolerance);
     for (size_t i = 0; i < ARRAY_COUNT(heads); i++) cmd_cell(&table, heads[i]);
     for (size_t i = 0; servers && i < json_object_array_length(servers); i++) {
         struct json_object *server = json_object_array_get_idx(servers, i);
-        const char *cells[] = {text_of(server, "Name"), text_of(server, "ID"), text_of(server, "Address"), text_of(server, "SerfStatus"),
-                               yes_of(server, "Voter") ? "true" : "false", text_of(server, "LastContact"),
+        const char *cells[] = {text_of(server, "Name"),
+                               text_of(server, "ID"),
+                               text_of(server, "Address"),
+                               text_of(server, "SerfStatus"),
+                               yes_of(server, "Voter") ? "true" : "false",
+                               text_of(server, "LastContact"),
                                yes_of(server, "Healthy") ? "true" : "false"};
         for (size_t k = 0; k < ARRAY_COUNT(cells); k++) cmd_cell(&table, cells[k]);
     }

@@ -1,5 +1,5 @@
-/* coord operator recover: the cluster lost its majority for good; one of the servers that are left goes on
- * without the others. Works on stopped data folders. */
+/* coord operator recover: the cluster lost its majority for good; one of the servers that are left goes on without
+ * the others. Works on stopped data folders. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -21,7 +21,7 @@ struct survivor {
     struct recover_report report;
 };
 
-/* -- folders ------------------------------------------------------------------------------------------ */
+/* -- folders ------------------------------------------------------------------------------------------------------ */
 static void survivor_close(struct survivor *survivor) {
     if (survivor->disk) disk_posix_close(survivor->disk);
     if (survivor->lock_fd >= 0) close(survivor->lock_fd);
@@ -46,14 +46,13 @@ static int survivor_open(struct survivor *survivor, const char *folder, struct f
 }
 
 /* The fault of something inside a folder gets the folder's name. */
-static int in_folder(const struct survivor *survivor, int rv, const struct fault *inner,
-                     struct fault *fault) {
-    return rv == CO_OK ? rv
-                       : fault_set(fault, rv, "%.400s: %.500s", survivor->folder,
-                                   inner->code ? inner->text : co_strerror(rv));
+static int in_folder(const struct survivor *survivor, int rv, const struct fault *inner, struct fault *fault) {
+    return rv == CO_OK
+               ? rv
+               : fault_set(fault, rv, "%.400s: %.500s", survivor->folder, inner->code ? inner->text : co_strerror(rv));
 }
 
-/* -- showing ------------------------------------------------------------------------------------------- */
+/* -- showing ------------------------------------------------------------------------------------------------------ */
 static void show_members(const struct recover_report *report) {
     for (uint32_t i = 0; i < report->members.count; i++) {
         const struct raft_member *member = &report->members.member[i];
@@ -64,20 +63,19 @@ static void show_members(const struct recover_report *report) {
 
 static void show(const struct survivor *survivor) {
     const struct recover_report *report = &survivor->report;
-    printf("%s\n  %-16s%016" PRIx64 "\n  %-16sindex %" PRIu64 ", term %" PRIu64 "\n  %-16s%" PRIu64,
-           survivor->folder, "id", report->id, "last entry", report->last_index, report->last_term, "term",
-           report->term);
+    printf("%s\n  %-16s%016" PRIx64 "\n  %-16sindex %" PRIu64 ", term %" PRIu64 "\n  %-16s%" PRIu64, survivor->folder,
+           "id", report->id, "last entry", report->last_index, report->last_term, "term", report->term);
     if (report->vote) printf(", voted for %016" PRIx64, report->vote);
     printf("\n");
-    if (report->snapshot_index)
-        printf("  %-16sup to index %" PRIu64 "\n", "snapshot", report->snapshot_index);
+    if (report->snapshot_index) printf("  %-16sup to index %" PRIu64 "\n", "snapshot", report->snapshot_index);
     if (report->torn_bytes)
         printf("  %-16s%" PRIu64 " bytes of a write that never ended; they are cut off\n", "torn end",
                report->torn_bytes);
     show_members(report);
     const struct raft_recoveries *recoveries = &report->members.recoveries;
     for (uint32_t i = 0; i < recoveries->count; i++)
-        printf("  %-16sby an operator at index %" PRIu64 ", term %" PRIu64 "\n", i ? "" : "recovered", recoveries->item[i].index, recoveries->item[i].term);
+        printf("  %-16sby an operator at index %" PRIu64 ", term %" PRIu64 "\n", i ? "" : "recovered",
+               recoveries->item[i].index, recoveries->item[i].term);
     if (report->members.recovered_index && recoveries->count == 0)
         printf("  %-16sby an operator at index %" PRIu64 "\n", "recovered", report->members.recovered_index);
 }
@@ -86,7 +84,8 @@ static bool further(const struct recover_report *a, const struct recover_report 
     return a->last_term != b->last_term ? a->last_term > b->last_term : a->last_index > b->last_index;
 }
 
-/* `a` went on from a log that lacked something that `b` may have committed: their ends say nothing of each other. NULL: no. */
+/* `a` went on from a log that lacked something that `b` may have committed: their ends say nothing of each other.
+ * NULL: no. */
 static const struct raft_recovery *went_on_without(const struct recover_report *a, const struct recover_report *b) {
     return raft_recovery_ahead(&b->members, b->last_index, b->last_term, &a->members.recoveries);
 }
@@ -127,11 +126,13 @@ static int check_related(const struct survivor *survivors, size_t count, struct 
     for (size_t i = 1; i < count; i++)
         for (size_t k = 0; k < i; k++)
             if (survivors[i].report.id == survivors[k].report.id)
-                return fault_set(fault, CO_INVALID, "%.90s and %.90s are of one server: one of them is a copy", survivors[k].folder,
-                                 survivors[i].folder);
+                return fault_set(fault, CO_INVALID, "%.90s and %.90s are of one server: one of them is a copy",
+                                 survivors[k].folder, survivors[i].folder);
     for (size_t i = 1; i < count; i++)
         if (!related(&survivors[0].report, &survivors[i].report))
-            return fault_set(fault, CO_INVALID, "%.90s and %.90s have no member in common: they are of different clusters, or each was recovered by itself",
+            return fault_set(fault, CO_INVALID,
+                             "%.90s and %.90s have no member in common: they are of different clusters, or each was "
+                             "recovered by itself",
                              survivors[0].folder, survivors[i].folder);
     return CO_OK;
 }
@@ -141,16 +142,14 @@ static const struct survivor *compare(const struct survivor *survivors, size_t c
     const struct survivor *best = furthest(survivors, count);
     printf("\n");
     if (count > 1)
-        printf("The furthest is %s: index %" PRIu64 ", term %" PRIu64 ".\n", best->folder,
-               best->report.last_index, best->report.last_term);
+        printf("The furthest is %s: index %" PRIu64 ", term %" PRIu64 ".\n", best->folder, best->report.last_index,
+               best->report.last_term);
     for (size_t i = 0; i < count && count > 1; i++) {
         const struct recover_report *report = &survivors[i].report;
         if (&survivors[i] == best) continue;
-        if (!further(&best->report, report))
-            printf("%s has the same end.\n", survivors[i].folder);
+        if (!further(&best->report, report)) printf("%s has the same end.\n", survivors[i].folder);
         else if (best->report.last_index > report->last_index)
-            printf("%s lacks at least the %" PRIu64 " entries behind index %" PRIu64
-                   ": going on from it loses them.\n",
+            printf("%s lacks at least the %" PRIu64 " entries behind index %" PRIu64 ": going on from it loses them.\n",
                    survivors[i].folder, best->report.last_index - report->last_index, report->last_index);
         else
             printf(
@@ -181,13 +180,18 @@ static size_t gather(struct survivor *survivors, size_t count) {
 static void tell_parted(const struct survivor *survivors, size_t count) {
     for (size_t i = 0; i < count; i++)
         for (size_t k = 0; k < count; k++) {
-            const struct raft_recovery *recovery = i == k ? NULL : went_on_without(&survivors[i].report, &survivors[k].report);
+            const struct raft_recovery *recovery =
+                i == k ? NULL : went_on_without(&survivors[i].report, &survivors[k].report);
             if (recovery)
-                printf("%s was recovered at index %" PRIu64 " from a log that lacked something that %s has, and may have been acknowledged.\n", survivors[i].folder,
-                       recovery->index, survivors[k].folder);
+                printf("%s was recovered at index %" PRIu64
+                       " from a log that lacked something that %s has, and may have been acknowledged.\n",
+                       survivors[i].folder, recovery->index, survivors[k].folder);
         }
-    printf("These are different histories: they do not go on together, and which of them is to go on only somebody can say who knows what was written. What only the\n"
-           "others have is lost: to one that was recovered what it lacked then, to one that was not what was written since. Empty the folders of the others.\n");
+    printf(
+        "These are different histories: they do not go on together, and which of them is to go on only somebody can "
+        "say who knows what was written. What only the\n"
+        "others have is lost: to one that was recovered what it lacked then, to one that was not what was written "
+        "since. Empty the folders of the others.\n");
 }
 
 static void advise(struct survivor *survivors, size_t count) {
@@ -216,22 +220,25 @@ static void advise(struct survivor *survivors, size_t count) {
         histories > 1 ? "one of them" : "it", histories > 1 ? "DIR" : best->folder);
 }
 
-/* -- doing ----------------------------------------------------------------------------------------------- */
+/* -- doing -------------------------------------------------------------------------------------------------------- */
 static bool is_address(const char *text) {
     char name[ADDRESS_MAX], host[ADDRESS_MAX], port[8];
     struct sockaddr_storage found;
-    return address_complete(text, 1, name) && strcmp(name, text) == 0 && address_split(text, host, port) && address_ip(host, port, &found);
+    return address_complete(text, 1, name) && strcmp(name, text) == 0 && address_split(text, host, port) &&
+           address_ip(host, port, &found);
 }
 
-/* ID@ADDRESS, of a server that the survivor knows: a mistyped one would be waited for, and the one that was meant be refused for good. The address
- * may be another one than before. */
-static int voter_parse(const char *text, const struct raft_members *known, struct raft_member *voter, struct fault *fault) {
+/* ID@ADDRESS, of a server that the survivor knows: a mistyped one would be waited for, and the one that was meant be
+ * refused for good. The address may be another one than before. */
+static int voter_parse(const char *text, const struct raft_members *known, struct raft_member *voter,
+                       struct fault *fault) {
     const char *at = strchr(text, '@');
     size_t digits = strspn(text, "0123456789abcdefABCDEF");
     *voter = (struct raft_member){.voter = true};
-    if (!at || digits != (size_t)(at - text) || digits == 0 || digits > 16 || !is_address(at + 1) || strlen(at + 1) >= sizeof voter->address)
-        return fault_set(fault, CO_INVALID,
-                         "-voter: \"%.80s\" is not ID@IP:PORT, as a survivor's members are printed", text);
+    if (!at || digits != (size_t)(at - text) || digits == 0 || digits > 16 || !is_address(at + 1) ||
+        strlen(at + 1) >= sizeof voter->address)
+        return fault_set(fault, CO_INVALID, "-voter: \"%.80s\" is not ID@IP:PORT, as a survivor's members are printed",
+                         text);
     voter->id = strtoull(text, NULL, 16);
     if (!raft_members_find(known, voter->id))
         return fault_set(fault, CO_INVALID, "-voter: %.16s is none of the members that this server knows", text);
@@ -272,20 +279,15 @@ static int recover(struct survivor *survivor, const struct cmd_list *voters, str
     int rv = recover_write(survivor->disk, &plan, &survivor->report, &inner);
     for (size_t i = 0; i < plan.command_count; i++) raft_data_unref(commands[i]);
     if (rv != CO_OK) return in_folder(survivor, rv, &inner, fault);
-    printf("Recovered at index %" PRIu64 ", term %" PRIu64 ". ", survivor->report.members_index,
-           survivor->report.term);
+    printf("Recovered at index %" PRIu64 ", term %" PRIu64 ". ", survivor->report.members_index, survivor->report.term);
     if (voters->count)
-        printf("Start this server and the voters named: a majority of the %zu has to be there.\n",
-               voters->count + 1);
-    else
-        printf("Start this server: it leads alone. Others join with empty data folders.\n");
+        printf("Start this server and the voters named: a majority of the %zu has to be there.\n", voters->count + 1);
+    else printf("Start this server: it leads alone. Others join with empty data folders.\n");
     return CO_OK;
 }
 
-/* -- the command ------------------------------------------------------------------------------------------
- */
-static int look_all(struct survivor *survivors, size_t *opened, const struct cmd_list *folders,
-                    struct fault *fault) {
+/* -- the command -------------------------------------------------------------------------------------------------- */
+static int look_all(struct survivor *survivors, size_t *opened, const struct cmd_list *folders, struct fault *fault) {
     for (; *opened < folders->count; ++*opened) {
         struct survivor *survivor = &survivors[*opened];
         struct fault inner = {0};
@@ -309,28 +311,23 @@ int cmd_recover(int argc, char **argv) {
     struct cmd_list folders = {0}, voters = {0};
     bool yes = false;
     const struct cmd_flag flags[] = {
-        {"data-dir", CMD_LIST, &folders,
-         "data folder of a stopped server that is left; several, to compare them"},
+        {"data-dir", CMD_LIST, &folders, "data folder of a stopped server that is left; several, to compare them"},
         {"yes", CMD_BOOL, &yes, "do it: this server goes on without those that were lost"},
         {"voter", CMD_LIST, &voters, "ID@IP:PORT of another survivor that goes on with it"},
     };
     char **rest;
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), NULL, usage, &rest);
     if (code >= 0) return code;
-    if (*rest || folders.count == 0)
-        return cmd_wrong(usage, *rest ? "no argument is wanted" : "-data-dir is wanted");
-    if (yes && folders.count > 1)
-        return cmd_wrong(usage, "-yes is for one -data-dir: the server that goes on");
+    if (*rest || folders.count == 0) return cmd_wrong(usage, *rest ? "no argument is wanted" : "-data-dir is wanted");
+    if (yes && folders.count > 1) return cmd_wrong(usage, "-yes is for one -data-dir: the server that goes on");
     if (!yes && voters.count) return cmd_wrong(usage, "-voter goes with -yes");
     struct survivor survivors[CMD_LIST_MAX];
     struct fault fault = {0};
     size_t opened = 0;
     int rv = look_all(survivors, &opened, &folders, &fault);
     if (rv == CO_OK) rv = check_related(survivors, opened, &fault);
-    if (rv == CO_OK && yes)
-        rv = recover(&survivors[0], &voters, &fault);
-    else if (rv == CO_OK)
-        advise(survivors, opened);
+    if (rv == CO_OK && yes) rv = recover(&survivors[0], &voters, &fault);
+    else if (rv == CO_OK) advise(survivors, opened);
     for (size_t i = 0; i < opened; i++) survivor_close(&survivors[i]);
     if (rv != CO_OK) return cmd_failed("recovering", &fault);
     return yes ? 0 : 1;

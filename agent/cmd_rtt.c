@@ -9,7 +9,7 @@
 
 /* What was heard of one of the two nodes. */
 struct place {
-    const char *name;          /* as given */
+    const char *name; /* as given */
     Pb__Coordinate **records;
     size_t count;
 };
@@ -34,7 +34,8 @@ static Pb__Coordinate *record_of(struct arena *arena, struct json_object *entry)
     json_get_string(entry, "Segment", &segment, NULL);
     if (!json_object_is_type(vec, json_type_array) || json_object_array_length(vec) != VIVALDI_DIMENSIONS) return NULL;
     struct vivaldi_coordinate *numbers = arena_zalloc(arena, sizeof *numbers);
-    for (size_t i = 0; i < VIVALDI_DIMENSIONS; i++) numbers->vec[i] = json_object_get_double(json_object_array_get_idx(vec, i));
+    for (size_t i = 0; i < VIVALDI_DIMENSIONS; i++)
+        numbers->vec[i] = json_object_get_double(json_object_array_get_idx(vec, i));
     bool whole = number_of(coord, "Error", &numbers->error) && number_of(coord, "Adjustment", &numbers->adjustment) &&
                  number_of(coord, "Height", &numbers->height);
     Pb__Coordinate *record = arena_alloc(arena, sizeof *record);
@@ -50,7 +51,8 @@ static void place_add(struct arena *arena, struct place *place, Pb__Coordinate *
 }
 
 /* Entries of a list that are about one of the two; `datacenter`: what names end with (-wan), NULL: nothing. */
-static int take_entries(struct arena *arena, struct json_object *list, const char *datacenter, struct place *places, struct fault *fault) {
+static int take_entries(struct arena *arena, struct json_object *list, const char *datacenter, struct place *places,
+                        struct fault *fault) {
     for (size_t i = 0; json_object_is_type(list, json_type_array) && i < json_object_array_length(list); i++) {
         struct json_object *entry = json_object_array_get_idx(list, i);
         const char *node = "";
@@ -77,7 +79,8 @@ static int take_areas(struct arena *arena, struct json_object *areas, struct pla
     return CO_OK;
 }
 
-static int get_json(const struct client *client, const char *path, json_type type, struct json_object **json, struct fault *fault) {
+static int get_json(const struct client *client, const char *path, json_type type, struct json_object **json,
+                    struct fault *fault) {
     struct client_answer answer;
     int rv = client_want(client, "GET", path, NULL, false, &answer, fault);
     *json = rv == CO_OK ? json_parse(buffer_slice(&answer.body), fault) : NULL;
@@ -89,9 +92,10 @@ static int get_json(const struct client *client, const char *path, json_type typ
     return *json ? CO_OK : fault_set(fault, CO_INVALID, "%s: not what was expected", path);
 }
 
-/* -- the command --------------------------------------------------------------------------------------------------- */
+/* -- the command -------------------------------------------------------------------------------------------------- */
 /* The agent's own name (with its datacenter, for -wan), in the arena. */
-static int own_name(const struct client *client, struct arena *arena, bool wan, const char **name, struct fault *fault) {
+static int own_name(const struct client *client, struct arena *arena, bool wan, const char **name,
+                    struct fault *fault) {
     struct json_object *self;
     const char *node = "", *datacenter = "";
     int rv = get_json(client, "/v1/agent/self", json_type_object, &self, fault);
@@ -112,14 +116,16 @@ static int estimate(const struct place *places, bool wan) {
     }
     struct vivaldi_coordinate here = coordinate_read(from), there = coordinate_read(to);
     double seconds = vivaldi_distance(&here, &there);
-    printf("Estimated %s <-> %s rtt: %.3f ms (using %s coordinates)\n", places[0].name, places[1].name, seconds * 1000, wan ? "WAN" : "LAN");
+    printf("Estimated %s <-> %s rtt: %.3f ms (using %s coordinates)\n", places[0].name, places[1].name, seconds * 1000,
+           wan ? "WAN" : "LAN");
     return 0;
 }
 
 static int ask(const struct client *client, struct arena *arena, struct place *places, bool wan) {
     struct json_object *json;
     struct fault fault = {0};
-    int rv = get_json(client, wan ? "/v1/coordinate/datacenters" : "/v1/coordinate/nodes", json_type_array, &json, &fault);
+    int rv =
+        get_json(client, wan ? "/v1/coordinate/datacenters" : "/v1/coordinate/nodes", json_type_array, &json, &fault);
     if (rv != CO_OK) return cmd_failed("getting coordinates", &fault);
     rv = wan ? take_areas(arena, json, places, &fault) : take_entries(arena, json, NULL, places, &fault);
     json_object_put(json);
@@ -130,10 +136,12 @@ static int run(const struct client *client, struct arena *arena, char **names, b
     struct place places[NODES] = {{.name = names[0]}, {.name = names[1]}};
     if (!places[1].name) {
         struct fault fault = {0};
-        if (own_name(client, arena, wan, &places[1].name, &fault) != CO_OK) return cmd_failed("looking up the agent's own name", &fault);
+        if (own_name(client, arena, wan, &places[1].name, &fault) != CO_OK)
+            return cmd_failed("looking up the agent's own name", &fault);
     }
     for (size_t k = 0; wan && k < NODES; k++)
-        if (!strchr(places[k].name, '.')) return refused("Node names must be specified as <node name>.<datacenter> with -wan");
+        if (!strchr(places[k].name, '.'))
+            return refused("Node names must be specified as <node name>.<datacenter> with -wan");
     return ask(client, arena, places, wan);
 }
 
@@ -141,11 +149,13 @@ int cmd_rtt(int argc, char **argv) {
     static const char usage[] = "coord rtt [FLAGS] NODE1 [NODE2]";
     struct client client = {0};
     bool wan = false;
-    const struct cmd_flag flags[] = {{"wan", CMD_BOOL, &wan, "between servers, named NODE.DATACENTER, of any datacenter"}};
+    const struct cmd_flag flags[] = {
+        {"wan", CMD_BOOL, &wan, "between servers, named NODE.DATACENTER, of any datacenter"}};
     char **rest;
     int code = cmd_flags(argc, argv, flags, 1, &client, usage, &rest);
     if (code >= 0) return code;
-    if (!rest[0] || (rest[1] && rest[2])) return refused("One or two node names must be specified\n\nUsage: coord rtt [FLAGS] NODE1 [NODE2]");
+    if (!rest[0] || (rest[1] && rest[2]))
+        return refused("One or two node names must be specified\n\nUsage: coord rtt [FLAGS] NODE1 [NODE2]");
     struct arena arena = {0};
     code = run(&client, &arena, rest, wan);
     arena_free(&arena);

@@ -15,7 +15,7 @@
 #include "registry/machine.h"
 #include "rpc/archive.h"
 
-/* -- is it one that a server would take? --------------------------------------------------------------- */
+/* -- is it one that a server would take? -------------------------------------------------------------------------- */
 struct unpacking {
     int fd, state;
     struct archive_meta *meta;
@@ -58,7 +58,7 @@ static int backup_check(int fd, struct archive_meta *meta, struct fault *fault) 
     return fault->code;
 }
 
-/* -- save ------------------------------------------------------------------------------------------- */
+/* -- save --------------------------------------------------------------------------------------------------------- */
 static bool sync_folder_of(const char *path) {
     char *copy = mem_strdup(path);
     int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -74,18 +74,20 @@ static int save_checked(int fd, const char *aside, const char *path, struct faul
     if (lseek(fd, 0, SEEK_SET) != 0) return fault_set(fault, CO_IO, "%s: %s", aside, strerror(errno));
     int rv = backup_check(fd, &meta, fault);
     if (rv != CO_OK) return rv;
-    if (fsync(fd) != 0 || rename(aside, path) != 0 || !sync_folder_of(path)) return fault_set(fault, CO_IO, "%s: %s", path, strerror(errno));
+    if (fsync(fd) != 0 || rename(aside, path) != 0 || !sync_folder_of(path))
+        return fault_set(fault, CO_IO, "%s: %s", path, strerror(errno));
     printf("Saved and verified snapshot to index %llu\n", (unsigned long long)meta.index);
     return CO_OK;
 }
 
 static int save_to(const struct client *client, const char *path, struct fault *fault) {
     struct stat there;
-    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) return fault_set(fault, CO_INVALID, "%s is there, and no regular file", path);
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
+        return fault_set(fault, CO_INVALID, "%s is there, and no regular file", path);
     struct buffer aside = {0};
     buffer_printf(&aside, "%s.unverified", path);
     buffer_append_byte(&aside, '\0');
-    int fd = open(aside.data, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);      /* every key is in it */
+    int fd = open(aside.data, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600); /* every key is in it */
     FILE *file = fd >= 0 ? fdopen(fd, "w+b") : NULL;
     if (!file) {
         fault_set(fault, CO_IO, "%s: %s", aside.data, strerror(errno));
@@ -95,8 +97,9 @@ static int save_to(const struct client *client, const char *path, struct fault *
     struct client_answer answer = {0};
     int rv = client_ask(client, "GET", "/v1/snapshot", NULL, NULL, file, &answer, fault);
     if (rv == CO_OK && answer.status != 200)
-        rv = fault_set(fault, CO_INVALID, "Unexpected response code: %ld (%.*s)", answer.status,
-                       (int)(answer.body.size < 180 ? answer.body.size : 180), answer.body.size ? answer.body.data : "");
+        rv =
+            fault_set(fault, CO_INVALID, "Unexpected response code: %ld (%.*s)", answer.status,
+                      (int)(answer.body.size < 180 ? answer.body.size : 180), answer.body.size ? answer.body.data : "");
     if (rv == CO_OK && fflush(file) != 0) rv = fault_set(fault, CO_IO, "%s: %s", aside.data, strerror(errno));
     if (rv == CO_OK) rv = save_checked(fileno(file), aside.data, path, fault);
     fclose(file);
@@ -117,7 +120,7 @@ static int snapshot_save(int argc, char **argv) {
     return save_to(&client, rest[0], &fault) == CO_OK ? 0 : cmd_failed("saving snapshot", &fault);
 }
 
-/* -- restore -------------------------------------------------------------------------------------------- */
+/* -- restore ------------------------------------------------------------------------------------------------------ */
 static int snapshot_restore(int argc, char **argv) {
     static const char usage[] = "coord snapshot restore [FLAGS] FILE";
     struct client client = {0};
@@ -140,7 +143,7 @@ static int snapshot_restore(int argc, char **argv) {
     return 0;
 }
 
-/* -- inspect -------------------------------------------------------------------------------------------- */
+/* -- inspect ------------------------------------------------------------------------------------------------------ */
 static int snapshot_inspect(int argc, char **argv) {
     static const char usage[] = "coord snapshot inspect FILE";
     char **rest;
@@ -158,7 +161,8 @@ static int snapshot_inspect(int argc, char **argv) {
     close(fd);
     if (rv != CO_OK) return cmd_failed("verifying snapshot", &fault);
     printf("ID           %s\nSize         %llu\nIndex        %llu\nTerm         %llu\nVersion      %llu\n", meta.id,
-           (unsigned long long)meta.size, (unsigned long long)meta.index, (unsigned long long)meta.term, (unsigned long long)meta.version);
+           (unsigned long long)meta.size, (unsigned long long)meta.index, (unsigned long long)meta.term,
+           (unsigned long long)meta.version);
     return 0;
 }
 

@@ -22,14 +22,12 @@ static void line(void *data, const char *part, const char *text) {
 /* Held while it looks: an agent does not start then. Without the file no agent ever ran here. */
 static int lock(const char *folder, int *fd, struct fault *fault) {
     struct stat info;
-    if (stat(folder, &info) != 0)
-        return fault_set(fault, co_from_errno(errno), "%s: %s", folder, strerror(errno));
+    if (stat(folder, &info) != 0) return fault_set(fault, co_from_errno(errno), "%s: %s", folder, strerror(errno));
     if (!S_ISDIR(info.st_mode)) return fault_set(fault, CO_INVALID, "%s: is no folder", folder);
     char path[4096];
     snprintf(path, sizeof path, "%s/lock", folder);
     *fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (*fd < 0 && errno != ENOENT)
-        return fault_set(fault, co_from_errno(errno), "%s: %s", path, strerror(errno));
+    if (*fd < 0 && errno != ENOENT) return fault_set(fault, co_from_errno(errno), "%s: %s", path, strerror(errno));
     if (*fd < 0 || flock(*fd, LOCK_EX | LOCK_NB) == 0) return CO_OK;
     return fault_set(fault, CO_BUSY, "%s: in use by a running agent: stop it first", folder);
 }
@@ -45,8 +43,7 @@ static void verify_node_id(const char *folder, struct fault *fault) {
     size_t got = file ? fread(id, 1, UUID_TEXT_SIZE, file) : 0;
     if (file) fclose(file);
     struct fault own = {0};
-    if (uuid_valid(slice_make(id, got)))
-        line(NULL, "node", id);
+    if (uuid_valid(slice_make(id, got))) line(NULL, "node", id);
     else {
         fault_set(&own, CO_CORRUPT, "%s holds no node id", path);
         line(NULL, "node", own.text);
@@ -72,9 +69,7 @@ int cmd_verify(int argc, char **argv) {
         if (!fault.code) fault = of_id;
     }
     if (fd >= 0) close(fd);
-    if (fault.code)
-        printf("no: %s\n", fault.text);
-    else
-        puts("yes");
+    if (fault.code) printf("no: %s\n", fault.text);
+    else puts("yes");
     return fault.code ? 1 : 0;
 }

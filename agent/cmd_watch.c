@@ -39,9 +39,12 @@ static void put_handler(struct json_object *json, char **words, bool shell) {
 static struct watch *watch_of(const struct flags *flags, char **words, struct fault *fault) {
     struct json_object *json = json_object_new_object(), *tags = json_object_new_array();
     put_text(json, "type", flags->type), put_text(json, "key", flags->key), put_text(json, "prefix", flags->prefix);
-    put_text(json, "service", flags->service), put_text(json, "state", flags->state), put_text(json, "name", flags->name);
-    if (flags->passing_only) json_object_object_add(json, "passingonly", json_object_new_boolean(strcmp(flags->passing_only, "true") == 0));
-    for (size_t i = 0; i < flags->tags.count; i++) json_object_array_add(tags, json_object_new_string(flags->tags.items[i]));
+    put_text(json, "service", flags->service), put_text(json, "state", flags->state),
+        put_text(json, "name", flags->name);
+    if (flags->passing_only)
+        json_object_object_add(json, "passingonly", json_object_new_boolean(strcmp(flags->passing_only, "true") == 0));
+    for (size_t i = 0; i < flags->tags.count; i++)
+        json_object_array_add(tags, json_object_new_string(flags->tags.items[i]));
     if (flags->tags.count) json_object_object_add(json, "tag", json_object_get(tags));
     put_handler(json, words, flags->shell);
     struct watch *watch = watch_parse(json, false, fault);
@@ -59,11 +62,14 @@ static int print_once(const struct watch *watch, const struct client *client) {
     buffer_append_text(&path, watch->path);
     client_parameter(&path, "pretty", NULL);
     buffer_append_byte(&path, '\0');
-    if (client_want(client, "GET", path.data, NULL, true, &answer, &fault) == CO_OK) watch_result(watch, &answer, &since, &result);
+    if (client_want(client, "GET", path.data, NULL, true, &answer, &fault) == CO_OK)
+        watch_result(watch, &answer, &since, &result);
     bool none = slice_is(buffer_slice(&result), "null");
     struct json_object *json = result.size && !none ? json_parse(buffer_slice(&result), &fault) : NULL;
     if (fault.code == CO_OK)
-        printf("%s\n", json ? json_object_to_json_string_ext(json, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE) : "null");
+        printf("%s\n", json ? json_object_to_json_string_ext(json, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
+                                                                       JSON_C_TO_STRING_NOSLASHESCAPE)
+                            : "null");
     if (json) json_object_put(json);
     client_answer_free(&answer);
     buffer_free(&path);
@@ -81,15 +87,16 @@ int cmd_watch(int argc, char **argv) {
     static const char usage[] = "coord watch [FLAGS] [PROGRAM ...]";
     struct client client = {0};
     struct flags of = {0};
-    const struct cmd_flag flags[] = {{"type", CMD_TEXT, &of.type, "key, keyprefix, services, nodes, service, checks or event"},
-                                     {"key", CMD_TEXT, &of.key, "the key, for type key"},
-                                     {"prefix", CMD_TEXT, &of.prefix, "the prefix, for type keyprefix"},
-                                     {"service", CMD_TEXT, &of.service, "the service, for types service and checks"},
-                                     {"tag", CMD_LIST, &of.tags, "with this tag, for type service; repeatable"},
-                                     {"passingonly", CMD_TEXT, &of.passing_only, "true: instances whose checks pass, for type service"},
-                                     {"state", CMD_TEXT, &of.state, "of this state, for type checks"},
-                                     {"name", CMD_TEXT, &of.name, "of this name, for type event"},
-                                     {"shell", CMD_BOOL, &of.shell, "the program is a line for the shell"}};
+    const struct cmd_flag flags[] = {
+        {"type", CMD_TEXT, &of.type, "key, keyprefix, services, nodes, service, checks or event"},
+        {"key", CMD_TEXT, &of.key, "the key, for type key"},
+        {"prefix", CMD_TEXT, &of.prefix, "the prefix, for type keyprefix"},
+        {"service", CMD_TEXT, &of.service, "the service, for types service and checks"},
+        {"tag", CMD_LIST, &of.tags, "with this tag, for type service; repeatable"},
+        {"passingonly", CMD_TEXT, &of.passing_only, "true: instances whose checks pass, for type service"},
+        {"state", CMD_TEXT, &of.state, "of this state, for type checks"},
+        {"name", CMD_TEXT, &of.name, "of this name, for type event"},
+        {"shell", CMD_BOOL, &of.shell, "the program is a line for the shell"}};
     char **rest;
     of.shell = true;
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);

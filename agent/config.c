@@ -118,8 +118,7 @@ static int walk_array(const struct origin *origin, struct json_object *value, co
     return CO_OK;
 }
 
-static int walk_value(const struct origin *parent, const char *folder, const char *name,
-                      struct json_object *value) {
+static int walk_value(const struct origin *parent, const char *folder, const char *name, struct json_object *value) {
     char path[KEY_PATH_MOST];
     int size = snprintf(path, sizeof path, "%s%s", folder, name);
     /* A point in a name would look like a folder. */
@@ -135,8 +134,7 @@ static int walk_value(const struct origin *parent, const char *folder, const cha
         return key_set_json(&origin, key, value);
     }
     if (kind == FOLDER_ARRAY) return walk_array(&origin, value, path);
-    if (!json_object_is_type(value, json_type_object))
-        return origin_fault(&origin, CO_INVALID, "an object is wanted");
+    if (!json_object_is_type(value, json_type_object)) return origin_fault(&origin, CO_INVALID, "an object is wanted");
     snprintf(path + size, sizeof path - (size_t)size, ".");
     return walk_object(&origin, value, path);
 }
@@ -154,7 +152,8 @@ static bool stands_before(struct json_object *object, const char *name) {
 static int walk_object(const struct origin *origin, struct json_object *object, const char *folder) {
     json_each(object, name, value) {
         if (stands_before(object, name))
-            return fault_set(origin->fault, CO_INVALID, "%s: the key \"%.60s%.60s\" stands twice", source_tail(origin->source), folder, name);
+            return fault_set(origin->fault, CO_INVALID, "%s: the key \"%.60s%.60s\" stands twice",
+                             source_tail(origin->source), folder, name);
         int error = walk_value(origin, folder, name, value);
         if (error) return error;
     }
@@ -206,8 +205,7 @@ static int read_all(int descriptor, const char *path, struct buffer *text, struc
         if (got < 0) return file_fault(path, errno, fault);
         if (got == 0) return CO_OK;
         text->size += (size_t)got;
-        if (text->size > FILE_MOST)
-            return fault_set(fault, CO_TOOLARGE, "%s: larger than 16 MiB", source_tail(path));
+        if (text->size > FILE_MOST) return fault_set(fault, CO_TOOLARGE, "%s: larger than 16 MiB", source_tail(path));
     }
 }
 
@@ -229,9 +227,7 @@ static int is_configuration(const struct dirent *entry) {
     return entry->d_name[0] != '.' && (ends_with(entry->d_name, ".json") || ends_with(entry->d_name, ".hcl"));
 }
 
-static int by_name(const struct dirent **a, const struct dirent **b) {
-    return strcmp((*a)->d_name, (*b)->d_name);
-}
+static int by_name(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
 
 static int add_folder(struct config *config, const char *path, struct fault *fault) {
     struct dirent **entries;
@@ -292,10 +288,12 @@ static int read_reconnect(struct config *config, struct fault *fault) {
     for (size_t i = 0; i < classes->count; i++) {
         config->reconnect_classes[i].name = classes->items[i].name;
         if (!reconnect_parse(classes->items[i].value, &config->reconnect_classes[i].timeout_ns))
-            return fault_set(fault, CO_INVALID, wrong, "coord.reconnect_timeouts.", classes->items[i].name, classes->items[i].value);
+            return fault_set(fault, CO_INVALID, wrong, "coord.reconnect_timeouts.", classes->items[i].name,
+                             classes->items[i].value);
     }
     for (size_t i = 0; i < meta->count; i++) {
-        if (strcmp(meta->items[i].name, RECONNECT_META_TIMEOUT) == 0 && !reconnect_parse(meta->items[i].value, &ignored_ns))
+        if (strcmp(meta->items[i].name, RECONNECT_META_TIMEOUT) == 0 &&
+            !reconnect_parse(meta->items[i].value, &ignored_ns))
             return fault_set(fault, CO_INVALID, wrong, "node_meta.", RECONNECT_META_TIMEOUT, meta->items[i].value);
     }
     if (config->reconnect_timeout_ns == 0) config->reconnect_timeout_ns = LEASE_RECONNECT_NS;
@@ -333,9 +331,7 @@ int config_finish(struct config *config, struct fault *fault) {
     if (config->raft_multiplier == 0) config->raft_multiplier = 1;
     if (!config->leave_on_terminate_given) config->leave_on_terminate = !config->server;
     if (!config->skip_leave_on_interrupt_given) config->skip_leave_on_interrupt = config->server;
-    split_addresses(config, config->http_addr ? config->http_addr : config->client_addr,
-                    &config->http_addresses);
-    split_addresses(config, config->dns_addr ? config->dns_addr : config->client_addr,
-                    &config->dns_addresses);
+    split_addresses(config, config->http_addr ? config->http_addr : config->client_addr, &config->http_addresses);
+    split_addresses(config, config->dns_addr ? config->dns_addr : config->client_addr, &config->dns_addresses);
     return CO_OK;
 }

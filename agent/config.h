@@ -1,6 +1,5 @@
-/* Settings of the process: defaults, then -dev, then JSON files in the order given, then flags. Keys and
- * flags are those of Consul 1.8 plus the object "coord" with our own; the table in config_keys.c knows all of
- * them.
+/* Settings of the process: defaults, then -dev, then JSON files in the order given, then flags. Keys and flags are
+ * those of Consul 1.8 plus the object "coord" with our own; the table in config_keys.c knows all of them.
  *
  *     struct config config;
  *     config_init(&config);
@@ -63,10 +62,10 @@ struct config {
     const char *data_dir;   /* NULL only with dev: a temporary one */
 
     /* addresses: IP texts without brackets */
-    const char *bind_addr;            /* "0.0.0.0" (dev: "127.0.0.1"): between servers */
-    const char *advertise_addr;       /* NULL: bind_addr, or the host's first private address */
-    const char *client_addr;          /* as written, blanks between several */
-    const char *http_addr, *dns_addr; /* the same for one interface; NULL: client_addr */
+    const char *bind_addr;                             /* "0.0.0.0" (dev: "127.0.0.1"): between servers */
+    const char *advertise_addr;                        /* NULL: bind_addr, or the host's first private address */
+    const char *client_addr;                           /* as written, blanks between several */
+    const char *http_addr, *dns_addr;                  /* the same for one interface; NULL: client_addr */
     struct config_texts http_addresses, dns_addresses; /* set by config_finish */
     int64_t http_port, dns_port, server_port;          /* 8500 8600 8300; -1: off; 0: any free one */
     struct config_texts start_join, retry_join;
@@ -87,28 +86,27 @@ struct config {
     struct config_texts recursors;
 
     /* limits and times */
-    uint64_t http_max_conns_per_client;               /* 200; 0: no limit */
-    uint64_t kv_max_value_size;                       /* 512 KiB */
-    int64_t session_ttl_min_ns;                       /* 10 s */
-    int64_t default_query_time_ns, max_query_time_ns; /* 5 min, 10 min */
-    int64_t leave_drain_time_ns, rpc_hold_timeout_ns; /* 5 s, 7 s */
-    uint64_t raft_multiplier;                         /* 1 */
-    int64_t scrub_interval_ns;                        /* 1 h; 0: never */
-    int64_t reconnect_timeout_ns;                     /* 72 h; 0 means that too, as in Consul */
-    struct config_pairs reconnect_timeouts;           /* as written: class of nodes, duration */
-    struct reconnect_class *reconnect_classes;        /* the same, read (config_finish) */
-    int64_t node_lease_ttl_ns;                        /* 10 s; coord.node_lease_ttl */
+    uint64_t http_max_conns_per_client;                   /* 200; 0: no limit */
+    uint64_t kv_max_value_size;                           /* 512 KiB */
+    int64_t session_ttl_min_ns;                           /* 10 s */
+    int64_t default_query_time_ns, max_query_time_ns;     /* 5 min, 10 min */
+    int64_t leave_drain_time_ns, rpc_hold_timeout_ns;     /* 5 s, 7 s */
+    uint64_t raft_multiplier;                             /* 1 */
+    int64_t scrub_interval_ns;                            /* 1 h; 0: never */
+    int64_t reconnect_timeout_ns;                         /* 72 h; 0 means that too, as in Consul */
+    struct config_pairs reconnect_timeouts;               /* as written: class of nodes, duration */
+    struct reconnect_class *reconnect_classes;            /* the same, read (config_finish) */
+    int64_t node_lease_ttl_ns;                            /* 10 s; coord.node_lease_ttl */
     uint64_t brake_percent, brake_instances, brake_nodes; /* 85, 10, 3: the mass-removal brake */
-    int64_t brake_window_ns, brake_hold_ns;           /* 15 s, 60 s; hold 0: off */
+    int64_t brake_window_ns, brake_hold_ns;               /* 15 s, 60 s; hold 0: off */
     bool rejoin_after_leave;
     bool leave_on_terminate;      /* false on servers, true on client agents (config_finish) */
     bool skip_leave_on_interrupt; /* true on servers, false on client agents (config_finish) */
     bool leave_on_terminate_given, skip_leave_on_interrupt_given;
 
     /* checks */
-    struct config_blocks services,
-        checks; /* "service" and "services", "check" and "checks", of all files in order */
-    struct config_blocks watches; /* agent/watch.h */
+    struct config_blocks services, checks; /* "service" and "services", "check" and "checks", of all files in order */
+    struct config_blocks watches;          /* agent/watch.h */
     bool enable_script_checks, enable_local_script_checks;
     uint64_t check_output_max_size; /* 4096 */
     bool discard_check_output;
@@ -118,8 +116,8 @@ struct config {
 
     /* network coordinates; 0 leaves the choice to the module */
     bool disable_coordinates;
-    int64_t coordinate_interval_ns; /* 15 s: between reports of this node's own */
-    int64_t coordinate_period_ns;   /* 5 s: updates are gathered so long */
+    int64_t coordinate_interval_ns;                     /* 15 s: between reports of this node's own */
+    int64_t coordinate_period_ns;                       /* 5 s: updates are gathered so long */
     uint64_t coordinate_batch_size, coordinate_batches; /* 128, 5: in one command; commands in a period */
 
     /* the process */
@@ -150,10 +148,9 @@ void config_dev(struct config *config);
 int config_add_text(struct config *config, const char *file, struct slice text, struct fault *fault);
 /* A file, or a folder of which every *.json is read in the order of their names. */
 int config_add_path(struct config *config, const char *path, struct fault *fault);
-/* One key from a flag's text: "ports.http" from "8500". Lists grow by one, maps by "name:value".
- * `source` is for messages and for without_effect: "-http-port". */
-int config_set(struct config *config, const char *source, const char *key, struct slice text,
-               struct fault *fault);
+/* One key from a flag's text: "ports.http" from "8500". Lists grow by one, maps by "name:value". `source` is for
+ * messages and for without_effect: "-http-port". */
+int config_set(struct config *config, const char *source, const char *key, struct slice text, struct fault *fault);
 /* True for keys that are true or false: their flags need no value. */
 bool config_key_is_bool(const char *key);
 

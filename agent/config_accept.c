@@ -21,8 +21,7 @@ static bool is_ip(const char *text) {
 
 /* What an address must not look like, in words; NULL when it may be one. */
 static const char *no_address(const char *text) {
-    if (strstr(text, "{{"))
-        return "is a go-sockaddr template, which is not supported: write the address itself";
+    if (strstr(text, "{{")) return "is a go-sockaddr template, which is not supported: write the address itself";
     if (strncmp(text, "unix://", 7) == 0) return "is a Unix socket, which is not supported yet";
     return NULL;
 }
@@ -85,8 +84,7 @@ const char *accept_datacenter(struct arena *arena, const char **text) {
     if (size == 0 || size > 63) return "must have 1 to 63 characters";
     char *lower = arena_strndup(arena, *text, size);
     for (char *at = lower; *at; at++) {
-        if (!isalnum((unsigned char)*at) && *at != '-' && *at != '_')
-            return "may hold only letters, digits, - and _";
+        if (!isalnum((unsigned char)*at) && *at != '-' && *at != '_') return "may hold only letters, digits, - and _";
         *at = (char)tolower((unsigned char)*at);
     }
     *text = lower;

@@ -23,8 +23,7 @@ enum key_kind {
 
 #define NO_FIELD SIZE_MAX
 
-/* Text of a key: NULL when it is fine, else what is wrong with it ("is not an IP address"). May rewrite
- * *text. */
+/* Text of a key: NULL when it is fine, else what is wrong with it ("is not an IP address"). May rewrite *text. */
 typedef const char *(*key_accept)(struct arena *arena, const char **text);
 
 struct key {
@@ -41,8 +40,7 @@ const struct key *key_find(const char *path);
 /* Whether keys lie below this path, and whether those are of an array's members. */
 enum key_folder { FOLDER_NONE, FOLDER_OBJECT, FOLDER_ARRAY };
 enum key_folder key_folder(const char *path);
-/* The known key that `name` in `folder` ("" for the top, "dns_config." below it) most likely means: its full
- * path. */
+/* The known key that `name` in `folder` ("" for the top, "dns_config." below it) most likely means: its full path. */
 void key_nearest(const char *folder, const char *name, char *nearest, size_t room);
 
 /* Where a value comes from, and where its fault goes. */
@@ -54,8 +52,7 @@ struct origin {
 };
 
 /* Sets the origin's fault to "source: path: ..." and returns `code`. */
-int origin_fault(const struct origin *origin, int code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+int origin_fault(const struct origin *origin, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 int key_set_json(const struct origin *origin, const struct key *key, struct json_object *value);
 int key_set_text(const struct origin *origin, const struct key *key, struct slice text);
@@ -66,11 +63,10 @@ const char *source_tail(const char *source);
 /* Appends a copy. */
 void texts_append(struct config *config, struct config_texts *texts, const char *text);
 
-/* The judges named in the table (config_accept.c). Those of keys that need not be given take an empty text as
- * "not given" and make it NULL. */
+/* The judges named in the table (config_accept.c). Those of keys that need not be given take an empty text as "not
+ * given" and make it NULL. */
 const char *accept_ip(struct arena *arena, const char **text);
-const char *accept_own_ip(struct arena *arena,
-                          const char **text); /* one that others can connect to, or none */
+const char *accept_own_ip(struct arena *arena, const char **text);        /* one that others can connect to, or none */
 const char *accept_client_ips(struct arena *arena, const char **text);    /* several, blanks between */
 const char *accept_no_client_ips(struct arena *arena, const char **text); /* or none */
 const char *accept_datacenter(struct arena *arena, const char **text);

@@ -1,5 +1,4 @@
-/* Every key of a configuration file: first those with an effect, then those that are known without one yet.
- */
+/* Every key of a configuration file: first those with an effect, then those that are known without one yet. */
 #include <stddef.h>
 #include <stdio.h>
 #include <strings.h>
@@ -10,8 +9,8 @@
 #include "health/flap.h"
 #include "lb/coordinate_batch.h"
 
-/* A value is one log entry; what does not fit into a few of the log's batches is no configuration value. With all that goes with it, it has to fit
- * into one frame between servers (rpc/link.h: 16 MiB). */
+/* A value is one log entry; what does not fit into a few of the log's batches is no configuration value. With all
+ * that goes with it, it has to fit into one frame between servers (rpc/link.h: 16 MiB). */
 #define KV_VALUE_MOST ((uint64_t)8 << 20)
 
 #define FIELD(path, kind, member) \
@@ -372,8 +371,8 @@ bool config_key_is_bool(const char *key) {
     return found && found->kind == KEY_BOOL;
 }
 
-/* Judged by its last name, whatever the folder ("http_port" in the wrong place helps too), those of the same
- * folder before others. */
+/* Judged by its last name, whatever the folder ("http_port" in the wrong place helps too), those of the same folder
+ * before others. */
 void key_nearest(const char *folder, const char *name, char *nearest, size_t room) {
     size_t prefix = strlen(folder);
     unsigned best = UINT32_MAX;

@@ -1,5 +1,4 @@
-/* Values on their way into struct config: from JSON or from a flag's text, checked, and stored at the field.
- */
+/* Values on their way into struct config: from JSON or from a flag's text, checked, and stored at the field. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -45,19 +44,15 @@ static int set_bool(const struct origin *origin, const struct key *key, bool val
 }
 
 static int set_number(const struct origin *origin, const struct key *key, uint64_t value) {
-    if (value < key->least)
-        return origin_fault(origin, CO_INVALID, "%" PRIu64 " is below %" PRIu64, value, key->least);
-    if (value > key->most)
-        return origin_fault(origin, CO_INVALID, "%" PRIu64 " is above %" PRIu64, value, key->most);
+    if (value < key->least) return origin_fault(origin, CO_INVALID, "%" PRIu64 " is below %" PRIu64, value, key->least);
+    if (value > key->most) return origin_fault(origin, CO_INVALID, "%" PRIu64 " is above %" PRIu64, value, key->most);
     if (key->field != NO_FIELD) *(uint64_t *)field_of(origin, key) = value;
     return CO_OK;
 }
 
 static int set_port(const struct origin *origin, const struct key *key, int64_t value) {
-    if (value < -1)
-        return origin_fault(origin, CO_INVALID, "%" PRId64 " is not a port (-1 turns it off)", value);
-    if (value > PORT_MOST)
-        return origin_fault(origin, CO_INVALID, "%" PRId64 " is above %d", value, PORT_MOST);
+    if (value < -1) return origin_fault(origin, CO_INVALID, "%" PRId64 " is not a port (-1 turns it off)", value);
+    if (value > PORT_MOST) return origin_fault(origin, CO_INVALID, "%" PRId64 " is above %d", value, PORT_MOST);
     if (key->field != NO_FIELD) *(int64_t *)field_of(origin, key) = value;
     return CO_OK;
 }
@@ -68,9 +63,8 @@ static int parse_duration(const struct origin *origin, struct slice text, int64_
     if (error == CO_TOOLARGE)
         return origin_fault(origin, CO_INVALID, "\"%.*s\" is too long a duration", size, text.data);
     if (error) {
-        return origin_fault(origin, CO_INVALID,
-                            "\"%.*s\" is not a duration (write it with a unit: 10s, 1m30s, 200ms)", size,
-                            text.data);
+        return origin_fault(origin, CO_INVALID, "\"%.*s\" is not a duration (write it with a unit: 10s, 1m30s, 200ms)",
+                            size, text.data);
     }
     if (*value < 0) return origin_fault(origin, CO_INVALID, "\"%.*s\" is negative", size, text.data);
     return CO_OK;
@@ -130,8 +124,7 @@ static int add_pair(const struct origin *origin, const struct key *key, const ch
         pairs->items[i].value = value;
         return CO_OK;
     }
-    if (pairs->count == META_PAIRS_MOST)
-        return origin_fault(origin, CO_INVALID, "more than %d pairs", META_PAIRS_MOST);
+    if (pairs->count == META_PAIRS_MOST) return origin_fault(origin, CO_INVALID, "more than %d pairs", META_PAIRS_MOST);
     pairs->items = grow(origin->config, pairs->items, pairs->count, sizeof *pairs->items);
     pairs->items[pairs->count++] = (struct config_pair){arena_strndup(arena, name, strlen(name)), value};
     return CO_OK;
@@ -150,15 +143,13 @@ static int add_ttl(const struct origin *origin, const char *name, struct slice t
     }
     if (config->service_ttl_count == LIST_MOST)
         return origin_fault(origin, CO_INVALID, "more than %d services", LIST_MOST);
-    config->service_ttls =
-        grow(config, config->service_ttls, config->service_ttl_count, sizeof *config->service_ttls);
+    config->service_ttls = grow(config, config->service_ttls, config->service_ttl_count, sizeof *config->service_ttls);
     config->service_ttls[config->service_ttl_count++] =
         (struct config_ttl){arena_strndup(&config->arena, name, strlen(name)), ttl};
     return CO_OK;
 }
 
-static int add_block(const struct origin *origin, const struct key *key, struct json_object *json,
-                     const char *name) {
+static int add_block(const struct origin *origin, const struct key *key, struct json_object *json, const char *name) {
     struct config *config = origin->config;
     struct config_blocks *blocks = field_of(origin, key);
     if (!json_object_is_type(json, json_type_object)) {
@@ -199,16 +190,14 @@ static struct slice text_of(struct json_object *value) {
 }
 
 static bool is_text(struct json_object *value) {
-    return json_object_is_type(value, json_type_string) &&
-           !memchr(text_of(value).data, '\0', text_of(value).size);
+    return json_object_is_type(value, json_type_string) && !memchr(text_of(value).data, '\0', text_of(value).size);
 }
 
 static int number_from_json(const struct origin *origin, const struct key *key, struct json_object *value) {
     bool whole = json_object_is_type(value, json_type_int);
     if (key->kind == KEY_REAL) {
         if (!whole && !json_object_is_type(value, json_type_double)) return wrong_type(origin, key);
-        return json_object_get_double(value) < 0 ? origin_fault(origin, CO_INVALID, "the number is negative")
-                                                 : CO_OK;
+        return json_object_get_double(value) < 0 ? origin_fault(origin, CO_INVALID, "the number is negative") : CO_OK;
     }
     if (!whole) return wrong_type(origin, key);
     int64_t number = json_object_get_int64(value);
@@ -259,18 +248,15 @@ int key_set_json(const struct origin *origin, const struct key *key, struct json
         case KEY_NUMBER:
         case KEY_REAL:
         case KEY_PORT: return number_from_json(origin, key, value);
-        case KEY_DURATION:
-            return is_text(value) ? set_duration(origin, key, text_of(value)) : wrong_type(origin, key);
-        case KEY_TEXT:
-            return is_text(value) ? set_text(origin, key, text_of(value)) : wrong_type(origin, key);
+        case KEY_DURATION: return is_text(value) ? set_duration(origin, key, text_of(value)) : wrong_type(origin, key);
+        case KEY_TEXT: return is_text(value) ? set_text(origin, key, text_of(value)) : wrong_type(origin, key);
         case KEY_TEXTS: return texts_from_json(origin, key, value);
         case KEY_MAP:
         case KEY_TTLS: return map_from_json(origin, key, value);
         case KEY_BLOCK:
         case KEY_BLOCKS: return blocks_from_json(origin, key, value);
         case KEY_ANY: {
-            bool fine =
-                json_object_is_type(value, json_type_object) || json_object_is_type(value, json_type_array);
+            bool fine = json_object_is_type(value, json_type_object) || json_object_is_type(value, json_type_array);
             return fine ? CO_OK : wrong_type(origin, key);
         }
     }
@@ -294,10 +280,8 @@ static int number_from_text(const struct origin *origin, const struct key *key, 
     bool negative = text.size > 0 && text.data[0] == '-';
     uint64_t value;
     int error = u64_parse(negative ? slice_make(text.data + 1, text.size - 1) : text, INT64_MAX, &value);
-    if (error == CO_TOOLARGE)
-        return origin_fault(origin, CO_INVALID, "%.*s is too large", (int)text.size, text.data);
-    if (error)
-        return origin_fault(origin, CO_INVALID, "\"%.*s\" is not a whole number", (int)text.size, text.data);
+    if (error == CO_TOOLARGE) return origin_fault(origin, CO_INVALID, "%.*s is too large", (int)text.size, text.data);
+    if (error) return origin_fault(origin, CO_INVALID, "\"%.*s\" is not a whole number", (int)text.size, text.data);
     if (key->kind == KEY_PORT) return set_port(origin, key, negative ? -(int64_t)value : (int64_t)value);
     if (negative) return origin_fault(origin, CO_INVALID, "%.*s is negative", (int)text.size, text.data);
     return set_number(origin, key, value);
@@ -305,8 +289,7 @@ static int number_from_text(const struct origin *origin, const struct key *key, 
 
 static int pair_from_text(const struct origin *origin, const struct key *key, struct slice text) {
     const char *colon = text.size ? memchr(text.data, ':', text.size) : NULL;
-    if (!colon)
-        return origin_fault(origin, CO_INVALID, "\"%.*s\" is not name:value", (int)text.size, text.data);
+    if (!colon) return origin_fault(origin, CO_INVALID, "\"%.*s\" is not name:value", (int)text.size, text.data);
     struct arena *arena = &origin->config->arena;
     size_t name_size = (size_t)(colon - text.data);
     return add_pair(origin, key, arena_strndup(arena, text.data, name_size),

@@ -32,8 +32,7 @@ static const struct seen *find(const struct seen *list, size_t count, const char
     return NULL;
 }
 
-static int again(struct judge *judge, const struct config_block *block, const char *what,
-                 const struct seen *first) {
+static int again(struct judge *judge, const struct config_block *block, const char *what, const struct seen *first) {
     struct fault text = {0};
     fault_set(&text, CO_INVALID, "a second %s with the id \"%.60s\", which %.60s (%s) has", what, first->id,
               first->block->file, first->block->key);
@@ -44,12 +43,10 @@ struct check_permission config_check_permission(const struct config *config) {
     return (struct check_permission){config->enable_script_checks, config->enable_local_script_checks};
 }
 
-static int check_seen(struct judge *judge, const struct config_block *block,
-                      const struct check_definition *check) {
+static int check_seen(struct judge *judge, const struct config_block *block, const struct check_definition *check) {
     struct check_permission permission = config_check_permission(judge->config);
     struct fault inner = {0};
-    if (check_definition_permit(check, &permission, true, &inner) != CO_OK)
-        return wrong(judge, block, inner.text);
+    if (check_definition_permit(check, &permission, true, &inner) != CO_OK) return wrong(judge, block, inner.text);
     if (!check->check_id[0]) return CO_OK;
     const struct seen *first = find(judge->checks, judge->check_count, check->check_id);
     if (first) return again(judge, block, "check", first);
@@ -67,15 +64,15 @@ static int service_seen(struct judge *judge, const struct config_block *block,
     const char *id = definition->service->id;
     const struct seen *first = find(judge->services, judge->service_count, id);
     if (first) return again(judge, block, "service", first);
-    judge->services[judge->service_count++] =
-        (struct seen){arena_strndup(&judge->arena, id, strlen(id)), block};
+    judge->services[judge->service_count++] = (struct seen){arena_strndup(&judge->arena, id, strlen(id)), block};
     int rv = CO_OK;
     for (size_t i = 0; i < definition->check_count && rv == CO_OK; i++)
         rv = check_seen(judge, block, definition->checks[i]);
     return rv;
 }
 
-/* The API takes durations as nanoseconds, too, for a client that knows only numbers. In a file a number is meant as something else. */
+/* The API takes durations as nanoseconds, too, for a client that knows only numbers. In a file a number is meant as
+ * something else. */
 static void refuse_numbers(struct json_object *check, struct fault *fault) {
     static const char *const keys[] = {"interval", "timeout", "ttl", "deregister_critical_service_after"};
     for (size_t i = 0; i < ARRAY_COUNT(keys); i++) {
@@ -103,8 +100,7 @@ static int judge_service(struct judge *judge, const struct config_block *block) 
     return rv;
 }
 
-/* Services that were registered over HTTP are kept in the data folder, and checks in files may be for them.
- */
+/* Services that were registered over HTTP are kept in the data folder, and checks in files may be for them. */
 static bool may_be_saved(const struct judge *judge) {
     if (!judge->config->data_dir) return false;
     struct buffer path = {0};
@@ -123,8 +119,7 @@ static int judge_check(struct judge *judge, const struct config_block *block) {
     if (!definition) return wrong(judge, block, inner.text);
     int rv = check_seen(judge, block, definition);
     const char *service = definition->service_id;
-    if (rv == CO_OK && service[0] && !find(judge->services, judge->service_count, service) &&
-        !may_be_saved(judge)) {
+    if (rv == CO_OK && service[0] && !find(judge->services, judge->service_count, service) && !may_be_saved(judge)) {
         fault_set(&inner, CO_INVALID, "no service has the id \"%.100s\"", service);
         rv = wrong(judge, block, inner.text);
     }
@@ -147,9 +142,9 @@ int definitions_check(const struct config *config, struct fault *fault) {
     int rv = CO_OK;
     for (size_t i = 0; i < config->services.count && rv == CO_OK; i++)
         rv = judge_service(&judge, &config->services.items[i]);
-    for (size_t i = 0; i < config->checks.count && rv == CO_OK; i++)
-        rv = judge_check(&judge, &config->checks.items[i]);
-    for (size_t i = 0; i < config->watches.count && rv == CO_OK; i++) rv = judge_watch(&judge, &config->watches.items[i]);
+    for (size_t i = 0; i < config->checks.count && rv == CO_OK; i++) rv = judge_check(&judge, &config->checks.items[i]);
+    for (size_t i = 0; i < config->watches.count && rv == CO_OK; i++)
+        rv = judge_watch(&judge, &config->watches.items[i]);
     free(judge.services);
     free(judge.checks);
     arena_free(&judge.arena);

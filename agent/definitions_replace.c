@@ -5,8 +5,13 @@
 #include "health/local.h"
 
 /* Ids that a configuration defines, and which of its blocks says what another said too. */
-struct ids { char **items; size_t count, room; };
-struct defined { struct ids services, checks; };
+struct ids {
+    char **items;
+    size_t count, room;
+};
+struct defined {
+    struct ids services, checks;
+};
 
 static void ids_add(struct ids *ids, const char *id) {
     if (ids->count == ids->room) {
@@ -63,15 +68,18 @@ static bool stands_in(const struct config_blocks *blocks, const struct config_bl
 }
 
 /* Services of checks are there, once all is done. */
-static int judge(struct local *local, const struct config *config, const struct defined *was, const struct defined *now, struct fault *fault) {
+static int judge(struct local *local, const struct config *config, const struct defined *was, const struct defined *now,
+                 struct fault *fault) {
     int rv = CO_OK;
     for (size_t i = 0; i < config->checks.count && rv == CO_OK; i++) {
         const struct config_block *block = &config->checks.items[i];
         struct check_definition *check = check_of(block);
         const char *service = check->service_id;
         bool goes = ids_has(&was->services, service) && local_from_file(local, slice_text(service), false);
-        if (service[0] && !ids_has(&now->services, service) && (goes || !local_service_hash(local, slice_text(service))))
-            rv = fault_set(fault, CO_INVALID, "%s: %s: no service has the id \"%.100s\"", block->file, block->key, service);
+        if (service[0] && !ids_has(&now->services, service) &&
+            (goes || !local_service_hash(local, slice_text(service))))
+            rv = fault_set(fault, CO_INVALID, "%s: %s: no service has the id \"%.100s\"", block->file, block->key,
+                           service);
         check_definition_free(check);
     }
     return rv;
@@ -83,7 +91,8 @@ static int put(struct local *local, const struct config *was, const struct confi
         const struct config_block *block = &now->services.items[i];
         struct fault inner = {0};
         struct service_definition *definition = service_of(block);
-        bool same = stands_in(&was->services, block) && local_from_file(local, slice_text(definition->service->id), false);
+        bool same =
+            stands_in(&was->services, block) && local_from_file(local, slice_text(definition->service->id), false);
         if (same) service_definition_free(definition);
         else if ((rv = local_service_register(local, definition, true, false, &inner)) != CO_OK)
             fault_set(fault, rv, "%s: %s: %s", block->file, block->key, inner.text);
@@ -104,11 +113,13 @@ static int put(struct local *local, const struct config *was, const struct confi
 static void remove_gone(struct local *local, const struct defined *was, const struct defined *now) {
     for (size_t i = 0; i < was->checks.count; i++) {
         const char *id = was->checks.items[i];
-        if (!ids_has(&now->checks, id) && local_from_file(local, slice_text(id), true)) (void)local_check_deregister(local, slice_text(id));
+        if (!ids_has(&now->checks, id) && local_from_file(local, slice_text(id), true))
+            (void)local_check_deregister(local, slice_text(id));
     }
     for (size_t i = 0; i < was->services.count; i++) {
         const char *id = was->services.items[i];
-        if (!ids_has(&now->services, id) && local_from_file(local, slice_text(id), false)) (void)local_service_deregister(local, slice_text(id));
+        if (!ids_has(&now->services, id) && local_from_file(local, slice_text(id), false))
+            (void)local_service_deregister(local, slice_text(id));
     }
 }
 

@@ -12,8 +12,7 @@ void describe_config(void *data, struct json_out *json, bool debug) {
     const struct config *c = data;
     if (!debug) return;
     json_key(json, "ACLsEnabled"), json_bool(json, false);
-    json_key(json, "AdvertiseAddrLAN"),
-        json_string(json, c->advertise_addr ? c->advertise_addr : c->bind_addr);
+    json_key(json, "AdvertiseAddrLAN"), json_string(json, c->advertise_addr ? c->advertise_addr : c->bind_addr);
     json_key(json, "BindAddr"), json_string(json, c->bind_addr);
     json_key(json, "BootstrapExpect"), json_u64(json, c->bootstrap_expect);
     json_key(json, "CheckUpdateInterval"), json_i64(json, c->check_update_interval_ns);

@@ -4,7 +4,8 @@
 
 #include "base/json_out.h"
 
-/* Members of the "DebugConfig" object (`debug`) or of "Config" beyond what http/ knows itself. `data`: struct config. */
+/* Members of the "DebugConfig" object (`debug`) or of "Config" beyond what http/ knows itself. `data`: struct
+ * config. */
 void describe_config(void *data, struct json_out *json, bool debug);
 
 #endif

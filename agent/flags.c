@@ -16,8 +16,7 @@ struct flag {
 static const struct flag flags[] = {
     {"dev", NULL, "one server for trying out: temporary data, loopback only", DEV},
     {"server", "server", "be a server, not only a client agent", PLAIN},
-    {"bootstrap-expect", "bootstrap_expect", "found the cluster when that many servers see each other",
-     PLAIN},
+    {"bootstrap-expect", "bootstrap_expect", "found the cluster when that many servers see each other", PLAIN},
     {"bootstrap", "bootstrap", "found a cluster of this server alone", PLAIN},
     {"node", "node_name", "name of this node; default: the host's name", PLAIN},
     {"node-id", "node_id", "UUID of this node; default: made up once and kept", PLAIN},
@@ -34,7 +33,8 @@ static const struct flag flags[] = {
     {"server-port", "ports.server", "default: 8300", PLAIN},
     {"join", "start_join", "the same as -retry-join", PLAIN},
     {"retry-join", "retry_join", "address to join, tried until it works, repeatable", PLAIN},
-    {"rejoin", "rejoin_after_leave", "go back to the servers of before also after a leave (without -retry-join)", PLAIN},
+    {"rejoin", "rejoin_after_leave", "go back to the servers of before also after a leave (without -retry-join)",
+     PLAIN},
     {"config-file", NULL, "JSON file, repeatable, later ones win", CONFIG_PATH},
     {"config-dir", NULL, "folder whose *.json are read in the order of their names, repeatable", CONFIG_PATH},
     {"config-format", NULL, "only json", CONFIG_FORMAT},
@@ -42,7 +42,8 @@ static const struct flag flags[] = {
     {"default-query-time", "default_query_time", "how long a blocking query waits; default: 5m", PLAIN},
     {"max-query-time", "max_query_time", "how long it may wait; default: 10m", PLAIN},
     {"check_output_max_size", "check_output_max_size", "bytes of a check's output; default: 4096", PLAIN},
-    {"enable-local-script-checks", "enable_local_script_checks", "allow script checks that stand in configuration files", PLAIN},
+    {"enable-local-script-checks", "enable_local_script_checks",
+     "allow script checks that stand in configuration files", PLAIN},
     {"enable-script-checks", "enable_script_checks", "allow them over HTTP, too", PLAIN},
     {"version", NULL, "print the version, and that is all", VERSION},
     /* Known, without effect yet. */
@@ -103,8 +104,8 @@ static int unknown_flag(struct slice name, struct fault *fault) {
         best = distance;
         nearest = &flags[i];
     }
-    return fault_set(fault, CO_INVALID, "unknown flag -%.*s (nearest: -%s)",
-                     name.size > 60 ? 60 : (int)name.size, name.data, nearest->name);
+    return fault_set(fault, CO_INVALID, "unknown flag -%.*s (nearest: -%s)", name.size > 60 ? 60 : (int)name.size,
+                     name.data, nearest->name);
 }
 
 static const struct flag *find(struct slice name) {
@@ -161,8 +162,7 @@ static int apply_file(const struct given *given, struct config *config, struct f
             if (strcmp(given->value, "json") == 0) return CO_OK;
             return fault_set(fault, CO_UNSUPPORTED, "-config-format: \"%.60s\" is not supported, only json",
                              given->value);
-        case HCL:
-            return fault_set(fault, CO_UNSUPPORTED, "-hcl: HCL is not supported: use flags or a JSON file");
+        case HCL: return fault_set(fault, CO_UNSUPPORTED, "-hcl: HCL is not supported: use flags or a JSON file");
         case PLAIN:
         case DEV:
         case VERSION: return CO_OK;

@@ -1,13 +1,12 @@
-/* The flags of `coord agent`: every one of `consul agent` 1.8, as -flag or --flag, -flag=value or -flag
- * value. */
+/* The flags of `coord agent`: every one of `consul agent` 1.8, as -flag or --flag, -flag=value or -flag value. */
 #ifndef COORD_AGENT_FLAGS_H
 #define COORD_AGENT_FLAGS_H
 
 #include "agent/config.h"
 
-/* Applies -dev, then the files and folders named by flags in their order, then all other flags, to a config
- * that config_init made; config_finish is left to the caller. argv[0] is skipped. *help: -h was given,
- * nothing else was done. Faults name the flag, an unknown one also the nearest right one. */
+/* Applies -dev, then the files and folders named by flags in their order, then all other flags, to a config that
+ * config_init made; config_finish is left to the caller. argv[0] is skipped. *help: -h was given, nothing else was
+ * done. Faults name the flag, an unknown one also the nearest right one. */
 int flags_parse(int argc, char *const *argv, struct config *config, bool *help, struct fault *fault);
 
 /* The text for -h. */

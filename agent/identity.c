@@ -16,11 +16,10 @@
 #include "base/random.h"
 #include "base/text.h"
 
-#define LOCK_TRIES 40
+#define LOCK_TRIES    40
 #define LOCK_PAUSE_US 50000
 
-/* -- folder -------------------------------------------------------------------------------------------------
- */
+/* -- folder ------------------------------------------------------------------------------------------------------- */
 static int make_folders(const char *path, struct fault *fault) {
     char part[4096];
     snprintf(part, sizeof part, "%s", path);
@@ -46,8 +45,7 @@ static int open_folder(const struct config *config, struct identity *identity, s
     buffer_append_byte(&path, 0);
     identity->data_dir = buffer_take(&path, NULL);
     if (!mkdtemp(identity->data_dir))
-        return fault_set(fault, co_from_errno(errno), "temporary folder %s: %s", identity->data_dir,
-                         strerror(errno));
+        return fault_set(fault, co_from_errno(errno), "temporary folder %s: %s", identity->data_dir, strerror(errno));
     identity->temporary = true;
     return CO_OK;
 }
@@ -59,7 +57,8 @@ int identity_lock(const char *folder, bool make, int *fd, struct fault *fault) {
     if (*fd < 0) return fault_set(fault, co_from_errno(errno), "%s: %s", path, strerror(errno));
     /* The kernel lets go a moment after the process that held it is gone: a restart at once is not to fail for that. */
     bool locked = false;
-    for (int tries = 0; !(locked = flock(*fd, LOCK_EX | LOCK_NB) == 0) && tries < LOCK_TRIES; tries++) usleep(LOCK_PAUSE_US);
+    for (int tries = 0; !(locked = flock(*fd, LOCK_EX | LOCK_NB) == 0) && tries < LOCK_TRIES; tries++)
+        usleep(LOCK_PAUSE_US);
     if (locked) return CO_OK;
     close(*fd);
     *fd = -1;
@@ -135,16 +134,12 @@ int identity_open(const struct config *config, struct identity *identity, struct
         identity_close(identity);
         return rv;
     }
-    if (config->node_name)
-        snprintf(identity->node_name, sizeof identity->node_name, "%s", config->node_name);
+    if (config->node_name) snprintf(identity->node_name, sizeof identity->node_name, "%s", config->node_name);
     else if (gethostname(identity->node_name, sizeof identity->node_name - 1) != 0 || !identity->node_name[0])
         snprintf(identity->node_name, sizeof identity->node_name, "localhost");
-    if (config->advertise_addr)
-        snprintf(identity->address, sizeof identity->address, "%s", config->advertise_addr);
-    else if (any_address(config->bind_addr))
-        host_address(identity->address);
-    else
-        snprintf(identity->address, sizeof identity->address, "%s", config->bind_addr);
+    if (config->advertise_addr) snprintf(identity->address, sizeof identity->address, "%s", config->advertise_addr);
+    else if (any_address(config->bind_addr)) host_address(identity->address);
+    else snprintf(identity->address, sizeof identity->address, "%s", config->bind_addr);
     return CO_OK;
 }
 

@@ -6,19 +6,19 @@
 
 struct identity {
     char *data_dir;
-    bool temporary;            /* -dev without a folder: removed at the end */
-    int lock_fd;               /* held while the process lives: two agents on one folder would destroy each other's log */
+    bool temporary; /* -dev without a folder: removed at the end */
+    int lock_fd;    /* held while the process lives: two agents on one folder would destroy each other's log */
     char node_name[256];
-    char node_id[40];          /* UUID, kept in the folder */
-    char address[64];          /* advertised, an IP */
+    char node_id[40]; /* UUID, kept in the folder */
+    char address[64]; /* advertised, an IP */
 };
 
-/* The lock of a data folder: CO_BUSY while an agent runs on it. `make`: else CO_NOTFOUND when no agent has ever run on it. Close *fd to
- * let go. */
+/* The lock of a data folder: CO_BUSY while an agent runs on it. `make`: else CO_NOTFOUND when no agent has ever run
+ * on it. Close *fd to let go. */
 int identity_lock(const char *folder, bool make, int *fd, struct fault *fault);
 
 /* Faults name the folder or address. */
 int identity_open(const struct config *config, struct identity *identity, struct fault *fault);
-void identity_close(struct identity *identity);      /* releases the folder, removes a temporary one */
+void identity_close(struct identity *identity); /* releases the folder, removes a temporary one */
 
 #endif

@@ -14,7 +14,8 @@ void watch_free(struct watch *watch) {
     if (!watch) return;
     for (size_t i = 0; watch->argv && watch->argv[i]; i++) free(watch->argv[i]);
     for (size_t i = 0; watch->headers && watch->headers[i]; i++) free(watch->headers[i]);
-    free(watch->argv), free(watch->headers), free(watch->what), free(watch->path), free(watch->token), free(watch->datacenter);
+    free(watch->argv), free(watch->headers), free(watch->what), free(watch->path), free(watch->token),
+        free(watch->datacenter);
     free(watch->url), free(watch->method), free(watch);
 }
 
@@ -22,7 +23,7 @@ void watch_free(struct watch *watch) {
 struct asked {
     const char *type, *key, *prefix, *service, *state, *name;
     bool passing_only;
-    struct json_object *tag;           /* a string or a list */
+    struct json_object *tag; /* a string or a list */
 };
 
 static void append_tags(struct buffer *path, struct json_object *tag, struct fault *fault) {
@@ -42,7 +43,8 @@ static void append_path(struct buffer *path, enum watch_type type, const struct 
             break;
         case WATCH_KEYPREFIX:
             if (!asked->prefix[0]) fault_set(fault, CO_INVALID, "Must specify a single prefix to watch");
-            buffer_append_text(path, "/v1/kv/"), client_encode(path, asked->prefix, true), client_parameter(path, "recurse", NULL);
+            buffer_append_text(path, "/v1/kv/"), client_encode(path, asked->prefix, true),
+                client_parameter(path, "recurse", NULL);
             break;
         case WATCH_SERVICES: buffer_append_text(path, "/v1/catalog/services"); break;
         case WATCH_NODES: buffer_append_text(path, "/v1/catalog/nodes"); break;
@@ -82,14 +84,17 @@ static void parse_question(struct watch *watch, struct json_object *json, struct
     buffer_append_byte(&path, '\0');
     watch->path = mem_strdup(path.data);
     buffer_reset(&path);
-    const char *of = asked.key[0] ? asked.key : asked.prefix[0] ? asked.prefix : asked.service[0] ? asked.service : asked.name;
+    const char *of = asked.key[0]       ? asked.key
+                     : asked.prefix[0]  ? asked.prefix
+                     : asked.service[0] ? asked.service
+                                        : asked.name;
     buffer_printf(&path, "%s%s%.100s", asked.type, of[0] ? " " : "", of);
     buffer_append_byte(&path, '\0');
     watch->what = mem_strdup(path.data);
     buffer_free(&path);
 }
 
-/* -- who is told ----------------------------------------------------------------------------------------------------- */
+/* -- who is told -------------------------------------------------------------------------------------------------- */
 static char **texts_new(size_t count) { return mem_zalloc((count + 1) * sizeof(char *)); }
 
 static void parse_args(struct watch *watch, struct json_object *args, struct fault *fault) {
@@ -106,7 +111,8 @@ static void parse_args(struct watch *watch, struct json_object *args, struct fau
 static void parse_shell(struct watch *watch, const char *line) {
     const char *shell = getenv("SHELL");
     watch->argv = texts_new(3);
-    watch->argv[0] = mem_strdup(shell && shell[0] ? shell : "/bin/sh"), watch->argv[1] = mem_strdup("-c"), watch->argv[2] = mem_strdup(line);
+    watch->argv[0] = mem_strdup(shell && shell[0] ? shell : "/bin/sh"), watch->argv[1] = mem_strdup("-c"),
+    watch->argv[2] = mem_strdup(line);
 }
 
 static void parse_headers(struct watch *watch, struct json_object *headers, struct fault *fault) {
@@ -121,11 +127,13 @@ static void parse_headers(struct watch *watch, struct json_object *headers, stru
         for (size_t i = 0; json_object_is_type(list, json_type_array) && i < json_object_array_length(list); i++) {
             struct buffer line = {0};
             buffer_printf(&line, "%s: %s", key, json_object_get_string(json_object_array_get_idx(list, i)));
-            if (memchr(line.data, '\r', line.size) || memchr(line.data, '\n', line.size)) fault_set(fault, CO_INVALID, "http_handler_config.header: \"%.60s\" has a line break", key);
+            if (memchr(line.data, '\r', line.size) || memchr(line.data, '\n', line.size))
+                fault_set(fault, CO_INVALID, "http_handler_config.header: \"%.60s\" has a line break", key);
             buffer_append_byte(&line, '\0');
             watch->headers[count++] = line.data;
         }
-        if (!json_object_is_type(list, json_type_array)) fault_set(fault, CO_INVALID, "http_handler_config.header: \"%.60s\": a list of strings is wanted", key);
+        if (!json_object_is_type(list, json_type_array))
+            fault_set(fault, CO_INVALID, "http_handler_config.header: \"%.60s\": a list of strings is wanted", key);
     }
 }
 
@@ -136,13 +144,15 @@ static void parse_http(struct watch *watch, struct json_object *json, struct fau
     json_only_known(json, known, fault);
     json_get_string(json, "path", &url, fault), json_get_string(json, "method", &method, fault);
     if (json_object_is_type(json_get(json, "timeout"), json_type_int))
-        fault_set(fault, CO_INVALID, "http_handler_config.timeout: a duration with its unit like \"10s\" is wanted, not a number");
+        fault_set(fault, CO_INVALID,
+                  "http_handler_config.timeout: a duration with its unit like \"10s\" is wanted, not a number");
     json_get_duration(json, "timeout", &watch->timeout_ns, fault);
     json_get_bool(json, "tls_skip_verify", &watch->tls_skip_verify, fault);
     struct json_object *headers = json_get_object(json, "header", fault);
     if (headers) parse_headers(watch, headers, fault);
     if (strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0)
-        fault_set(fault, CO_INVALID, "Requires 'path' to be set: http_handler_config.path is a URL that begins with http:// or https://");
+        fault_set(fault, CO_INVALID,
+                  "Requires 'path' to be set: http_handler_config.path is a URL that begins with http:// or https://");
     if (watch->timeout_ns <= 0) watch->timeout_ns = 10000000000;
     watch->url = mem_strdup(url), watch->method = mem_strdup(method);
 }
@@ -150,8 +160,10 @@ static void parse_http(struct watch *watch, struct json_object *json, struct fau
 static void parse_handler(struct watch *watch, struct json_object *json, bool wanted, struct fault *fault) {
     const char *handler = "", *type = "";
     json_get_string(json, "handler", &handler, fault), json_get_string(json, "handler_type", &type, fault);
-    struct json_object *args = json_get_array(json, "args", fault), *http = json_get_object(json, "http_handler_config", fault);
-    if (type[0] && strcmp(type, "script") != 0 && strcmp(type, "http") != 0) fault_set(fault, CO_INVALID, "Handler type '%.60s' not recognized", type);
+    struct json_object *args = json_get_array(json, "args", fault),
+                       *http = json_get_object(json, "http_handler_config", fault);
+    if (type[0] && strcmp(type, "script") != 0 && strcmp(type, "http") != 0)
+        fault_set(fault, CO_INVALID, "Handler type '%.60s' not recognized", type);
     if (strcmp(type, "http") == 0) {
         if (http) parse_http(watch, http, fault);
         else fault_set(fault, CO_INVALID, "Handler type 'http' requires 'http_handler_config' to be set");
@@ -164,8 +176,10 @@ static void parse_handler(struct watch *watch, struct json_object *json, bool wa
 }
 
 struct watch *watch_parse(struct json_object *json, bool handler, struct fault *fault) {
-    static const char *const known[] = {"type", "datacenter", "token", "key", "prefix", "service", "tag", "passingonly", "state", "name", "stale",
-                                        "handler", "handler_type", "args", "http_handler_config", NULL};
+    static const char *const known[] = {"type",    "datacenter", "token",        "key",   "prefix",
+                                        "service", "tag",        "passingonly",  "state", "name",
+                                        "stale",   "handler",    "handler_type", "args",  "http_handler_config",
+                                        NULL};
     struct watch *watch = mem_zalloc(sizeof *watch);
     const char *token = NULL, *datacenter = NULL;
     json_only_known(json, known, fault);
@@ -179,8 +193,9 @@ struct watch *watch_parse(struct json_object *json, bool handler, struct fault *
     return NULL;
 }
 
-/* -- what is handed over ---------------------------------------------------------------------------------------------- */
-/* The answer's index counts even where none of its events is for us: one that was not when it came is none later, when a service is there that it names. */
+/* -- what is handed over ------------------------------------------------------------------------------------------ */
+/* The answer's index counts even where none of its events is for us: one that was not when it came is none later,
+ * when a service is there that it names. */
 static void newer_events(struct json_object *list, uint64_t index, uint64_t *since, struct buffer *out) {
     struct json_object *kept = json_object_new_array();
     uint64_t newest = index > *since ? index : *since;
@@ -192,7 +207,8 @@ static void newer_events(struct json_object *list, uint64_t index, uint64_t *sin
         if (time > newest) newest = time;
     }
     *since = newest;
-    buffer_append_text(out, json_object_to_json_string_ext(kept, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
+    buffer_append_text(out,
+                       json_object_to_json_string_ext(kept, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
     json_object_put(kept);
 }
 
@@ -200,10 +216,15 @@ void watch_result(const struct watch *watch, const struct client_answer *answer,
     struct fault fault = {0};
     bool parsed = watch->type == WATCH_KEY || watch->type == WATCH_EVENT;
     struct json_object *json = parsed && answer->status == 200 ? json_parse(buffer_slice(&answer->body), &fault) : NULL;
-    struct json_object *first = watch->type == WATCH_KEY && json_object_is_type(json, json_type_array) ? json_object_array_get_idx(json, 0) : NULL;
+    struct json_object *first = watch->type == WATCH_KEY && json_object_is_type(json, json_type_array)
+                                    ? json_object_array_get_idx(json, 0)
+                                    : NULL;
     if (answer->status == 404) buffer_append_text(out, "null");
     else if (!parsed) buffer_append(out, answer->body.data, answer->body.size);
     else if (watch->type == WATCH_EVENT) newer_events(json, answer->index, since, out);
-    else buffer_append_text(out, first ? json_object_to_json_string_ext(first, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE) : "null");
+    else
+        buffer_append_text(
+            out, first ? json_object_to_json_string_ext(first, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE)
+                       : "null");
     if (json) json_object_put(json);
 }

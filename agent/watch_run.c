@@ -26,7 +26,9 @@
 extern char **environ;
 
 /* -- stopping ----------------------------------------------------------------------------------------------------- */
-struct watch_stop { int fd, soon; };     /* all of it; what is not a handler */
+struct watch_stop {
+    int fd, soon;
+}; /* all of it; what is not a handler */
 
 struct watch_stop *watch_stop_new(void) {
     struct watch_stop *stop = mem_zalloc(sizeof *stop);
@@ -58,7 +60,7 @@ static bool raised(int fd, int wait_ms) {
 
 static bool stopped(const struct watch_stop *stop, int wait_ms) { return raised(stop->soon, wait_ms); }
 
-/* -- asking ---------------------------------------------------------------------------------------------------------- */
+/* -- asking ------------------------------------------------------------------------------------------------------- */
 static size_t on_body(char *data, size_t size, size_t count, void *context) {
     struct client_answer *answer = context;
     if (answer->body.size + size * count > ANSWER_MAX) return 0;
@@ -69,7 +71,8 @@ static size_t on_body(char *data, size_t size, size_t count, void *context) {
 static size_t on_header(char *data, size_t size, size_t count, void *context) {
     struct client_answer *answer = context;
     struct slice line = slice_make(data, size * count), name = SLICE_LITERAL("X-Consul-Index:");
-    if (line.size > name.size && slice_equal_nocase(slice_make(data, name.size), name)) answer->index = strtoull(data + name.size, NULL, 10);
+    if (line.size > name.size && slice_equal_nocase(slice_make(data, name.size), name))
+        answer->index = strtoull(data + name.size, NULL, 10);
     return line.size;
 }
 
@@ -94,9 +97,13 @@ static CURLcode perform(CURL *curl, int fd) {
 static struct curl_slist *header_list(const char *token, char *const *headers, uint64_t index) {
     struct buffer line = {0};
     struct curl_slist *list = curl_slist_append(NULL, "Expect:");
-    if (token) buffer_printf(&line, "X-Consul-Token: %s", token), buffer_append_byte(&line, '\0'), list = curl_slist_append(list, line.data);
+    if (token)
+        buffer_printf(&line, "X-Consul-Token: %s", token), buffer_append_byte(&line, '\0'),
+            list = curl_slist_append(list, line.data);
     buffer_reset(&line);
-    if (index) buffer_printf(&line, "X-Consul-Index: %llu", (unsigned long long)index), buffer_append_byte(&line, '\0'), list = curl_slist_append(list, line.data);
+    if (index)
+        buffer_printf(&line, "X-Consul-Index: %llu", (unsigned long long)index), buffer_append_byte(&line, '\0'),
+            list = curl_slist_append(list, line.data);
     for (size_t i = 0; headers && headers[i]; i++) list = curl_slist_append(list, headers[i]);
     buffer_free(&line);
     return list;
@@ -117,8 +124,8 @@ static void url_of(const struct watch *watch, const struct client *client, uint6
     buffer_free(&path);
 }
 
-static int ask(const struct watch *watch, const struct client *client, const struct watch_stop *stop, uint64_t index, struct client_answer *answer,
-               struct fault *fault) {
+static int ask(const struct watch *watch, const struct client *client, const struct watch_stop *stop, uint64_t index,
+               struct client_answer *answer, struct fault *fault) {
     struct buffer url = {0};
     char reason[CURL_ERROR_SIZE];
     url_of(watch, client, index, &url);
@@ -136,10 +143,11 @@ static int ask(const struct watch *watch, const struct client *client, const str
     if (code != CURLE_OK) return fault_set(fault, CO_IO, "%s", reason[0] ? reason : curl_easy_strerror(code));
     if (answer->status == 200 || answer->status == 404) return CO_OK;
     int shown = answer->body.size < 150 ? (int)answer->body.size : 150;
-    return fault_set(fault, CO_INVALID, "Unexpected response code: %ld (%.*s)", answer->status, shown, answer->body.size ? answer->body.data : "");
+    return fault_set(fault, CO_INVALID, "Unexpected response code: %ld (%.*s)", answer->status, shown,
+                     answer->body.size ? answer->body.data : "");
 }
 
-/* -- handlers: a request ------------------------------------------------------------------------------------------------ */
+/* -- handlers: a request ------------------------------------------------------------------------------------------ */
 static size_t ignore_body(char *data, size_t size, size_t count, void *context) {
     (void)data, (void)context;
     return size * count;
@@ -149,8 +157,10 @@ static void send_result(const struct watch *watch, const struct watch_stop *stop
     char reason[CURL_ERROR_SIZE];
     long status = 0;
     CURL *curl = client_curl(watch->url, reason);
-    struct curl_slist *headers = curl_slist_append(header_list(NULL, watch->headers, index), "Content-Type: application/json");
-    curl_easy_setopt(curl, CURLOPT_POSTFIELDS, result.data), curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)result.size);
+    struct curl_slist *headers =
+        curl_slist_append(header_list(NULL, watch->headers, index), "Content-Type: application/json");
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDS, result.data),
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)result.size);
     curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, watch->method);
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, ignore_body);
@@ -160,13 +170,15 @@ static void send_result(const struct watch *watch, const struct watch_stop *stop
     CURLcode code = perform(curl, stop->fd);
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
     if (code != CURLE_OK && code != CURLE_ABORTED_BY_CALLBACK)
-        log_warn("watch", "a handler was not reached watch=\"%s\" reason=\"%s\"", watch->what, reason[0] ? reason : curl_easy_strerror(code));
-    else if (code == CURLE_OK && status / 100 != 2) log_warn("watch", "a handler refuses watch=\"%s\" status=%ld", watch->what, status);
+        log_warn("watch", "a handler was not reached watch=\"%s\" reason=\"%s\"", watch->what,
+                 reason[0] ? reason : curl_easy_strerror(code));
+    else if (code == CURLE_OK && status / 100 != 2)
+        log_warn("watch", "a handler refuses watch=\"%s\" status=%ld", watch->what, status);
     curl_slist_free_all(headers);
     curl_easy_cleanup(curl);
 }
 
-/* -- handlers: a program --------------------------------------------------------------------------------------------------- */
+/* -- handlers: a program ------------------------------------------------------------------------------------------ */
 struct program {
     pid_t pid;
     int pidfd, output;
@@ -174,12 +186,14 @@ struct program {
     uint64_t total;
 };
 
-static char **environment(uint64_t index, const char *address, char *line, size_t room, char *line_address, size_t room_address) {
+static char **environment(uint64_t index, const char *address, char *line, size_t room, char *line_address,
+                          size_t room_address) {
     size_t count = 0, kept = 0;
     while (environ[count]) count++;
     char **list = mem_zalloc((count + 3) * sizeof *list);
     for (size_t i = 0; i < count; i++)
-        if (strncmp(environ[i], "CONSUL_INDEX=", 13) != 0 && strncmp(environ[i], "CONSUL_HTTP_ADDR=", 17) != 0) list[kept++] = environ[i];
+        if (strncmp(environ[i], "CONSUL_INDEX=", 13) != 0 && strncmp(environ[i], "CONSUL_HTTP_ADDR=", 17) != 0)
+            list[kept++] = environ[i];
     snprintf(line, room, "CONSUL_INDEX=%llu", (unsigned long long)index);
     snprintf(line_address, room_address, "CONSUL_HTTP_ADDR=%s", address);
     list[kept++] = line, list[kept++] = line_address;
@@ -208,7 +222,9 @@ static int spawn(const struct watch *watch, struct slice result, char **env, boo
     CHECK(posix_spawn_file_actions_init(&files) == 0 && posix_spawnattr_init(&attributes) == 0);
     if (!inherit) CHECK(pipe2(pipes, O_CLOEXEC) == 0);
     posix_spawn_file_actions_adddup2(&files, input, STDIN_FILENO);
-    if (!inherit) posix_spawn_file_actions_adddup2(&files, pipes[1], STDOUT_FILENO), posix_spawn_file_actions_adddup2(&files, pipes[1], STDERR_FILENO);
+    if (!inherit)
+        posix_spawn_file_actions_adddup2(&files, pipes[1], STDOUT_FILENO),
+            posix_spawn_file_actions_adddup2(&files, pipes[1], STDERR_FILENO);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     posix_spawnattr_setsigmask(&attributes, &none), posix_spawnattr_setsigdefault(&attributes, &defaults);
     int rv = posix_spawnp(&program->pid, watch->argv[0], &files, &attributes, watch->argv, env);
@@ -235,12 +251,15 @@ static bool read_output(struct program *program) {
 static bool await(struct program *program, const struct watch_stop *stop) {
     uint64_t last_ms = clock_mono_ms() + WATCH_HANDLER_MS;
     for (;;) {
-        struct pollfd fds[] = {{.fd = stop->fd, .events = POLLIN}, {.fd = program->pidfd, .events = POLLIN}, {.fd = program->output, .events = POLLIN}};
+        struct pollfd fds[] = {{.fd = stop->fd, .events = POLLIN},
+                               {.fd = program->pidfd, .events = POLLIN},
+                               {.fd = program->output, .events = POLLIN}};
         uint64_t now_ms = clock_mono_ms();
         if (now_ms >= last_ms) return false;
         if (poll(fds, ARRAY_COUNT(fds), (int)(last_ms - now_ms)) < 0) continue;
         if (fds[0].revents) return false;
-        if (program->output >= 0 && fds[2].revents && !read_output(program)) close(program->output), program->output = -1;
+        if (program->output >= 0 && fds[2].revents && !read_output(program))
+            close(program->output), program->output = -1;
         if (fds[1].revents) return true;
     }
 }
@@ -257,20 +276,25 @@ static void log_output(const struct watch *watch, const struct program *program)
 }
 
 static void log_end(const struct watch *watch, bool expected, bool ended, int status) {
-    if (!expected) log_warn("watch", "a handler took too long and was killed watch=\"%s\" seconds=%d", watch->what, WATCH_HANDLER_MS / 1000);
-    else if (ended && WIFSIGNALED(status)) log_warn("watch", "a handler failed watch=\"%s\" signal=%d", watch->what, WTERMSIG(status));
-    else if (ended && WEXITSTATUS(status) != 0) log_warn("watch", "a handler failed watch=\"%s\" exit=%d", watch->what, WEXITSTATUS(status));
+    if (!expected)
+        log_warn("watch", "a handler took too long and was killed watch=\"%s\" seconds=%d", watch->what,
+                 WATCH_HANDLER_MS / 1000);
+    else if (ended && WIFSIGNALED(status))
+        log_warn("watch", "a handler failed watch=\"%s\" signal=%d", watch->what, WTERMSIG(status));
+    else if (ended && WEXITSTATUS(status) != 0)
+        log_warn("watch", "a handler failed watch=\"%s\" exit=%d", watch->what, WEXITSTATUS(status));
 }
 
-static void run_program(const struct watch *watch, const struct client *client, const struct watch_stop *stop, struct slice result, uint64_t index,
-                        bool inherit) {
+static void run_program(const struct watch *watch, const struct client *client, const struct watch_stop *stop,
+                        struct slice result, uint64_t index, bool inherit) {
     struct program program = {.output = -1, .pidfd = -1};
     char line[40], address[256];
     char **env = environment(index, client->address, line, sizeof line, address, sizeof address);
     int rv = spawn(watch, result, env, inherit, &program), status = 0;
     free(env);
     if (rv != 0) {
-        log_error("watch", "a handler cannot be started watch=\"%s\" program=%s reason=\"%s\"", watch->what, watch->argv[0], strerror(rv));
+        log_error("watch", "a handler cannot be started watch=\"%s\" program=%s reason=\"%s\"", watch->what,
+                  watch->argv[0], strerror(rv));
         if (program.output >= 0) close(program.output);
         return;
     }
@@ -279,7 +303,8 @@ static void run_program(const struct watch *watch, const struct client *client, 
     while (waitpid(program.pid, &status, 0) < 0 && errno == EINTR) {}
     if (program.output >= 0) fcntl(program.output, F_SETFL, O_NONBLOCK);
     struct pollfd rest = {.fd = program.output, .events = POLLIN};
-    while (program.output >= 0 && program.total < 2 * WATCH_OUTPUT_MAX && poll(&rest, 1, 0) > 0 && read_output(&program)) {}
+    while (program.output >= 0 && program.total < 2 * WATCH_OUTPUT_MAX && poll(&rest, 1, 0) > 0 &&
+           read_output(&program)) {}
     log_output(watch, &program);
     log_end(watch, ended || raised(stop->fd, 0), ended, status);
     if (program.output >= 0) close(program.output);
@@ -287,13 +312,15 @@ static void run_program(const struct watch *watch, const struct client *client, 
     buffer_free(&program.text);
 }
 
-/* -- the loop ------------------------------------------------------------------------------------------------------------------ */
-static void hand_over(const struct watch *watch, const struct client *client, const struct watch_stop *stop, struct slice result, uint64_t index, bool inherit) {
+/* -- the loop ----------------------------------------------------------------------------------------------------- */
+static void hand_over(const struct watch *watch, const struct client *client, const struct watch_stop *stop,
+                      struct slice result, uint64_t index, bool inherit) {
     if (watch->url) send_result(watch, stop, result, index);
     else if (watch->argv) run_program(watch, client, stop, result, index, inherit);
 }
 
-void watch_run(const struct watch *watch, const struct client *client, struct watch_stop *stop, bool inherit, bool baseline) {
+void watch_run(const struct watch *watch, const struct client *client, struct watch_stop *stop, bool inherit,
+               bool baseline) {
     uint64_t index = 0, since = 0;
     struct buffer last = {0}, now = {0};
     int pause_ms = 0;
@@ -308,13 +335,14 @@ void watch_run(const struct watch *watch, const struct client *client, struct wa
             continue;
         }
         pause_ms = answer.index ? 0 : PAUSE_LEAST_MS;
-        index = answer.index < index ? 0 : answer.index;      /* gone back: begun anew */
+        index = answer.index < index ? 0 : answer.index; /* gone back: begun anew */
         if (since > answer.index) since = answer.index;
         buffer_reset(&now);
         watch_result(watch, &answer, &since, &now);
         bool event = watch->type == WATCH_EVENT, none = event && slice_is(buffer_slice(&now), "[]");
         bool same = !first && (event ? none : slice_equal(buffer_slice(&now), buffer_slice(&last)));
-        if (!same && !(event && first && (baseline || none))) hand_over(watch, client, stop, buffer_slice(&now), answer.index, inherit);
+        if (!same && !(event && first && (baseline || none)))
+            hand_over(watch, client, stop, buffer_slice(&now), answer.index, inherit);
         first = false;
         buffer_reset(&last);
         buffer_append(&last, now.data, now.size);
@@ -324,10 +352,10 @@ void watch_run(const struct watch *watch, const struct client *client, struct wa
     buffer_free(&now);
 }
 
-/* -- an agent's ------------------------------------------------------------------------------------------------------------------- */
+/* -- an agent's --------------------------------------------------------------------------------------------------- */
 struct watcher {
     struct watch *watch;
-    struct json_object *block;         /* that it is of */
+    struct json_object *block; /* that it is of */
     struct watch_stop *stop;
     struct client client;
     char *address;
@@ -378,7 +406,8 @@ static struct watcher *take_equal(struct watches *watches, struct json_object *b
     return NULL;
 }
 
-struct watches *watches_start(const struct config_blocks *blocks, const char *address, const char *token, struct watches *before) {
+struct watches *watches_start(const struct config_blocks *blocks, const char *address, const char *token,
+                              struct watches *before) {
     struct watches *watches = mem_zalloc(sizeof *watches);
     watches->items = mem_zalloc((blocks->count + 1) * sizeof(struct watcher *));
     for (; watches->count < blocks->count; watches->count++) {

@@ -9,6 +9,7 @@
 
 void background_thread(const char *name) {
     pthread_setname_np(pthread_self(), name);
-    int nice = getpriority(PRIO_PROCESS, (id_t)getpid()) + STEPS; /* Linux: the first thread's; a thread that was started by one of these is one of them */
+    /* Linux: the first thread's; a thread that was started by one of these is one of them */
+    int nice = getpriority(PRIO_PROCESS, (id_t)getpid()) + STEPS;
     (void)setpriority(PRIO_PROCESS, (id_t)gettid(), nice < MOST ? nice : MOST);
 }

@@ -42,9 +42,7 @@ void buffer_append(struct buffer *buffer, const void *data, size_t size) {
     buffer->size += size;
 }
 
-void buffer_append_text(struct buffer *buffer, const char *text) {
-    buffer_append(buffer, text, strlen(text));
-}
+void buffer_append_text(struct buffer *buffer, const char *text) { buffer_append(buffer, text, strlen(text)); }
 
 void buffer_append_byte(struct buffer *buffer, char byte) {
     if (buffer->size == buffer->capacity) buffer_reserve(buffer, 1);

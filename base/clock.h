@@ -4,9 +4,9 @@
 
 #include <stdint.h>
 
-uint64_t clock_mono_ns(void);      /* CLOCK_MONOTONIC */
+uint64_t clock_mono_ns(void); /* CLOCK_MONOTONIC */
 uint64_t clock_mono_ms(void);
-uint64_t clock_boot_ns(void);      /* CLOCK_BOOTTIME: since the machine was started, its sleep included */
-int64_t clock_wall_ns(void);       /* CLOCK_REALTIME, since 1970 */
+uint64_t clock_boot_ns(void); /* CLOCK_BOOTTIME: since the machine was started, its sleep included */
+int64_t clock_wall_ns(void);  /* CLOCK_REALTIME, since 1970 */
 
 #endif

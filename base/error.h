@@ -1,7 +1,7 @@
 /* One catalogue of errors, and `struct fault`: an error with the one line that a person reads.
  *
- * Functions return `int`: CO_OK (0) or one of these codes. Foreign codes (LMDB, libuv, errno, curl)
- * are translated in the adapter that meets them and nowhere else. */
+ * Functions return `int`: CO_OK (0) or one of these codes. Foreign codes (LMDB, libuv, errno, curl) are translated
+ * in the adapter that meets them and nowhere else. */
 #ifndef COORD_BASE_ERROR_H
 #define COORD_BASE_ERROR_H
 
@@ -36,8 +36,8 @@ const char *co_strerror(int code);
 /* Translates an errno value: ENOMEM, ENOENT, EEXIST, ENOSPC/EDQUOT/EFBIG -> CO_DISKFULL, EAGAIN, else CO_IO. */
 int co_from_errno(int errnum);
 
-/* An error for people: one line, control characters in it become '?'. The first fault set sticks; later ones are ignored.
- * Zero-initialise. */
+/* An error for people: one line, control characters in it become '?'. The first fault set sticks; later ones are
+ * ignored. Zero-initialise. */
 struct fault {
     int code;
     char text[256];

@@ -16,9 +16,10 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-#define SMALL_BYTES  ((off_t)4 << 20) /* not worth it */
-#define STEP_BYTES   ((off_t)1 << 20)
-#define MUCH_BYTES   ((uint64_t)4 << 30) /* from here on larger steps: what takes the time on a slow disk is the commit */
+#define SMALL_BYTES ((off_t)4 << 20) /* not worth it */
+#define STEP_BYTES  ((off_t)1 << 20)
+/* from here on larger steps: what takes the time on a slow disk is the commit */
+#define MUCH_BYTES   ((uint64_t)4 << 30)
 #define STEP_OF_MUCH (4 * STEP_BYTES)
 #define SPREAD_NS    60000000000u /* what waits goes in so long, so that it does not become ever more; */
 #define REST_NS      10000000u    /* if little waits no faster than a step in this time, */
@@ -47,7 +48,9 @@ int file_hold(int fd) {
     return info.st_nlink ? CO_OK : CO_NOTFOUND;
 }
 
-static void rest(uint64_t ns) { nanosleep(&(struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)}, NULL); }
+static void rest(uint64_t ns) {
+    nanosleep(&(struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)}, NULL);
+}
 
 /* Without the hole behind it: a store's file is mapped far larger than it is. */
 static off_t filled(const struct stat *info) {
@@ -66,8 +69,9 @@ static bool measure(struct gone *gone) {
 /* It cannot be told: it is, for now. */
 static bool busy(const struct gone *gone) { return flock(gone->fd, LOCK_EX | LOCK_NB) != 0; }
 
-/* As far as it is filled: its blocks from `at` on, `size` at most. From the front: what is discarded with freed blocks is all that is free behind them as well
- * (ext4_try_to_trim_range; seen with Linux 6.18), which, from the end, were all that went before. */
+/* As far as it is filled: its blocks from `at` on, `size` at most. From the front: what is discarded with freed
+ * blocks is all that is free behind them as well (ext4_try_to_trim_range; seen with Linux 6.18), which, from the
+ * end, were all that went before. */
 static bool give_back_piece(struct gone *gone, off_t size) {
     if (fallocate(gone->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, gone->at, size) == 0) {
         gone->at += size;
@@ -75,8 +79,9 @@ static bool give_back_piece(struct gone *gone, off_t size) {
         gone->filled -= size;
         if (ftruncate(gone->fd, gone->filled) != 0) return false;
     }
-    /* Committed before the next: pieces that gather until somebody's sync has the journal commit would come back in one go. Nobody needs the file: it
-     * does not matter whether that failed. Not where it would write out, in one go, what has no blocks yet. */
+    /* Committed before the next: pieces that gather until somebody's sync has the journal commit would come back in
+     * one go. Nobody needs the file: it does not matter whether that failed. Not where it would write out, in one
+     * go, what has no blocks yet. */
     if (!gone->nameless) (void)!fdatasync(gone->fd);
     return true;
 }
@@ -162,7 +167,8 @@ static void put_back(struct gone *gone, struct gone **list) {
     pthread_mutex_unlock(&lock);
 }
 
-/* The oldest first, until it is gone: the one made after it often lies behind it on the disk, and what is free there already would be discarded again. */
+/* The oldest first, until it is gone: the one made after it often lies behind it on the disk, and what is free there
+ * already would be discarded again. */
 static void step(struct gone *gone) {
     if (busy(gone)) {
         put_back(gone, &in_use);
@@ -217,13 +223,11 @@ static void give_back(int fd, off_t size) {
 int file_gone(int folder, const char *name) {
     struct stat info;
     int fd = openat(folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    bool large = fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 1 &&
-                 filled(&info) > SMALL_BYTES;
+    bool large =
+        fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 1 && filled(&info) > SMALL_BYTES;
     int error = unlinkat(folder, name, 0) == 0 ? CO_OK : co_from_errno(errno);
-    if (large && !error)
-        give_back(fd, filled(&info));
-    else if (fd >= 0)
-        close(fd);
+    if (large && !error) give_back(fd, filled(&info));
+    else if (fd >= 0) close(fd);
     return error;
 }
 

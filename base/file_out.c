@@ -12,11 +12,9 @@
 
 int file_out(int fd, uint64_t offset, uint64_t size) {
     uint64_t begun = clock_mono_ns();
-    if (sync_file_range(fd, (off_t)offset, (off_t)size, SYNC_FILE_RANGE_WAIT_BEFORE) != 0)
-        return co_from_errno(errno);
+    if (sync_file_range(fd, (off_t)offset, (off_t)size, SYNC_FILE_RANGE_WAIT_BEFORE) != 0) return co_from_errno(errno);
     uint64_t waited = clock_mono_ns() - begun;
     if (waited > REST_NS_MOST) waited = REST_NS_MOST;
     if (waited > QUICK_NS) nanosleep(&(struct timespec){0, (long)waited}, NULL);
-    return sync_file_range(fd, (off_t)offset, (off_t)size, SYNC_FILE_RANGE_WRITE) == 0 ? CO_OK
-                                                                                       : co_from_errno(errno);
+    return sync_file_range(fd, (off_t)offset, (off_t)size, SYNC_FILE_RANGE_WRITE) == 0 ? CO_OK : co_from_errno(errno);
 }

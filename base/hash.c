@@ -62,9 +62,7 @@ uint32_t crc32c(uint32_t crc, const void *data, size_t size) { return crc32c_tab
 
 uint64_t hash64(const void *data, size_t size) { return XXH3_64bits(data, size); }
 
-uint64_t hash64_seed(const void *data, size_t size, uint64_t seed) {
-    return XXH3_64bits_withSeed(data, size, seed);
-}
+uint64_t hash64_seed(const void *data, size_t size, uint64_t seed) { return XXH3_64bits_withSeed(data, size, seed); }
 
 void hash128(const void *data, size_t size, uint8_t out[16]) {
     XXH128_canonical_t canonical;

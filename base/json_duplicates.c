@@ -35,8 +35,7 @@ static void key_add(struct keys *keys, const char *at, size_t size) {
 static int twice(struct slice text, const struct key *key, struct fault *fault) {
     size_t line = 1;
     for (const char *at = text.data; at < key->at; at++) line += *at == '\n';
-    return fault_set(fault, CO_INVALID,
-                     "JSON: the key \"%.*s\" stands a second time in its object, at line %zu",
+    return fault_set(fault, CO_INVALID, "JSON: the key \"%.*s\" stands a second time in its object, at line %zu",
                      key->size < 60 ? (int)key->size : 60, key->at, line);
 }
 

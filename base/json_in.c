@@ -40,8 +40,7 @@ static bool string_fine(struct slice text, size_t *at, struct fault *fault) {
         }
         if (text.data[i] != '\\') continue;
         i++;
-        holds_nul =
-            holds_nul || slice_starts(slice_make(text.data + i, text.size - i), SLICE_LITERAL("u0000"));
+        holds_nul = holds_nul || slice_starts(slice_make(text.data + i, text.size - i), SLICE_LITERAL("u0000"));
     }
     *at = i < text.size ? i + 1 : text.size;
     if (!holds_nul) return true;
@@ -198,8 +197,8 @@ static const char *type_name(struct json_object *value) {
     return "a value";
 }
 
-static struct json_object *get_typed(struct json_object *object, const char *name, json_type type,
-                                     const char *wanted, struct fault *fault) {
+static struct json_object *get_typed(struct json_object *object, const char *name, json_type type, const char *wanted,
+                                     struct fault *fault) {
     struct json_object *value = json_get(object, name);
     if (!value || json_object_is_type(value, type)) return value;
     fault_set(fault, CO_INVALID, "%s: %s is wanted, not %s", name, wanted, type_name(value));
@@ -227,20 +226,17 @@ void json_get_bool(struct json_object *object, const char *name, bool *out, stru
     if (value) *out = json_object_get_boolean(value);
 }
 
-/* json-c keeps an integer as int64_t or, above that, as uint64_t; only the latter reads as INT64_MAX and
- * more. */
+/* json-c keeps an integer as int64_t or, above that, as uint64_t; only the latter reads as INT64_MAX and more. */
 static struct json_object *get_integer(struct json_object *object, const char *name, struct fault *fault) {
     struct json_object *value = json_get(object, name);
     if (value && json_object_is_type(value, json_type_double)) {
-        fault_set(fault, CO_INVALID, "%s: a whole number is wanted, not %s", name,
-                  json_object_get_string(value));
+        fault_set(fault, CO_INVALID, "%s: a whole number is wanted, not %s", name, json_object_get_string(value));
         return NULL;
     }
     return get_typed(object, name, json_type_int, "a whole number", fault);
 }
 
-void json_get_u64(struct json_object *object, const char *name, uint64_t most, uint64_t *out,
-                  struct fault *fault) {
+void json_get_u64(struct json_object *object, const char *name, uint64_t most, uint64_t *out, struct fault *fault) {
     struct json_object *value = get_integer(object, name, fault);
     if (!value) return;
     if (json_object_get_int64(value) < 0) {
@@ -267,16 +263,14 @@ void json_get_i64(struct json_object *object, const char *name, int64_t *out, st
     }
 }
 
-void json_get_duration(struct json_object *object, const char *name, int64_t *nanoseconds,
-                       struct fault *fault) {
+void json_get_duration(struct json_object *object, const char *name, int64_t *nanoseconds, struct fault *fault) {
     struct json_object *value = json_get(object, name);
     if (!value) return;
     if (!json_object_is_type(value, json_type_string)) {
         if (json_object_is_type(value, json_type_int)) {
             json_get_i64(object, name, nanoseconds, fault);
         } else {
-            fault_set(fault, CO_INVALID, "%s: a duration like \"10s\" is wanted, not %s", name,
-                      type_name(value));
+            fault_set(fault, CO_INVALID, "%s: a duration like \"10s\" is wanted, not %s", name, type_name(value));
         }
         return;
     }
@@ -321,8 +315,7 @@ void json_only_known(struct json_object *object, const char *const *known, struc
     json_each(object, key, value) {
         (void)value;
         if (is_known(key, known)) continue;
-        fault_set(fault, CO_INVALID, "unknown key \"%.60s\" (nearest: \"%s\")", key,
-                  nearest_known(key, known));
+        fault_set(fault, CO_INVALID, "unknown key \"%.60s\" (nearest: \"%s\")", key, nearest_known(key, known));
         return;
     }
 }

@@ -1,9 +1,9 @@
-/* JSON in: json-c, strict and bounded (depth 64, UTF-8, nothing after the value, no duplicate of NUL
- * surprises), and look-ups without regard to case or underscores, as clients of this API write keys
- * ("ServiceID", "service_id", "serviceid").
+/* JSON in: json-c, strict and bounded (depth 64, UTF-8, nothing after the value, no duplicate of NUL surprises), and
+ * look-ups without regard to case or underscores, as clients of this API write keys ("ServiceID", "service_id",
+ * "serviceid").
  *
- * Getters leave *out untouched when the key is absent or null, and set `fault` (CO_INVALID, naming the
- * path and the wanted type) when the type is wrong. Text stays valid as long as the document. */
+ * Getters leave *out untouched when the key is absent or null, and set `fault` (CO_INVALID, naming the path and the
+ * wanted type) when the type is wrong. Text stays valid as long as the document. */
 #ifndef COORD_BASE_JSON_IN_H
 #define COORD_BASE_JSON_IN_H
 
@@ -13,8 +13,8 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
-/* NULL and a fault ("JSON: unexpected character at byte 17") when it does not parse. Release with
- * json_object_put(). An empty body is a fault too: callers that allow one look before. */
+/* NULL and a fault ("JSON: unexpected character at byte 17") when it does not parse. Release with json_object_put().
+ * An empty body is a fault too: callers that allow one look before. */
 struct json_object *json_parse(struct slice text, struct fault *fault);
 
 /* CO_INVALID when an object in it has a key twice, spelled alike. `text` is one that json_parse has taken. */

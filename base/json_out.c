@@ -236,8 +236,7 @@ static void shortest(double value, char *text, size_t room) {
     }
 }
 
-/* As Go prints float64 in JSON: plain decimals from 1e-6 up to 1e21, else with an exponent of no needless
- * zero. */
+/* As Go prints float64 in JSON: plain decimals from 1e-6 up to 1e21, else with an exponent of no needless zero. */
 void json_double(struct json_out *json, double value) {
     before_value(json);
     CHECK(isfinite(value));

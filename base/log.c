@@ -16,15 +16,14 @@
 _Atomic int log_level_now = LOG_INFO;
 
 static const char *const level_names[] = {
-    [LOG_TRACE] = "TRACE", [LOG_DEBUG] = "DEBUG", [LOG_INFO] = "INFO",
-    [LOG_WARN] = "WARN",   [LOG_ERROR] = "ERROR",
+    [LOG_TRACE] = "TRACE", [LOG_DEBUG] = "DEBUG", [LOG_INFO] = "INFO", [LOG_WARN] = "WARN", [LOG_ERROR] = "ERROR",
 };
 
 static pthread_mutex_t sink_lock = PTHREAD_MUTEX_INITIALIZER;
 static void (*sink_now)(void *data, enum log_level level, const char *line, size_t size);
 static void *sink_data;
 static struct log_tap *taps;
-static int own_level;                 /* while there are taps; else log_level_now is it */
+static int own_level; /* while there are taps; else log_level_now is it */
 
 int log_level_parse(struct slice text) {
     if (slice_equal_nocase(text, SLICE_LITERAL("err"))) return LOG_ERROR;
@@ -84,9 +83,9 @@ static size_t line_start(char *line, size_t room, enum log_level level, const ch
     time_t seconds = (time_t)(now / 1000000000);
     struct tm utc;
     gmtime_r(&seconds, &utc);
-    int size = snprintf(line, room, "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ [%s] %s: ", utc.tm_year + 1900,
-                        utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
-                        (int)(now / 1000000 % 1000), level_names[level], subsystem);
+    int size = snprintf(line, room, "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ [%s] %s: ", utc.tm_year + 1900, utc.tm_mon + 1,
+                        utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, (int)(now / 1000000 % 1000),
+                        level_names[level], subsystem);
     CHECK(size > 0 && (size_t)size < room);
     return (size_t)size;
 }

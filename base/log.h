@@ -1,6 +1,5 @@
-/* Log lines: "2026-01-02T03:04:05.678Z [INFO] raft: became leader term=3 index=17".
- * Level, subsystem, one message, then key=value pairs (values with blanks are quoted). Any thread. One
- * write(2) a line, to standard error. */
+/* Log lines: "2026-01-02T03:04:05.678Z [INFO] raft: became leader term=3 index=17". Level, subsystem, one message,
+ * then key=value pairs (values with blanks are quoted). Any thread. One write(2) a line, to standard error. */
 #ifndef COORD_BASE_LOG_H
 #define COORD_BASE_LOG_H
 
@@ -8,29 +7,33 @@
 
 enum log_level { LOG_TRACE, LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 
-extern _Atomic int log_level_now;                       /* lines below it cost one load */
-int log_level_parse(struct slice text);                 /* trace debug info warn err error (any case); -1: not a level */
+extern _Atomic int log_level_now;       /* lines below it cost one load */
+int log_level_parse(struct slice text); /* trace debug info warn err error (any case); -1: not a level */
 /* Redirects lines (tests; /v1/agent/monitor later). NULL: standard error. `line` ends with a newline. */
 void log_set_sink(void (*sink)(void *data, enum log_level level, const char *line, size_t size), void *data);
 
-/* Who listens besides: lines from `level` on, also of levels that the log itself leaves out. `line` is called within the log, on any thread: it
- * neither waits nor logs. Any thread; after log_tap_remove it is not called any more. */
+/* Who listens besides: lines from `level` on, also of levels that the log itself leaves out. `line` is called within
+ * the log, on any thread: it neither waits nor logs. Any thread; after log_tap_remove it is not called any more. */
 struct log_tap {
     enum log_level level;
     void (*line)(struct log_tap *tap, const char *line, size_t size);
-    struct log_tap *next;              /* the log's */
+    struct log_tap *next; /* the log's */
 };
 void log_tap_add(struct log_tap *tap);
 void log_tap_remove(struct log_tap *tap);
 /* The log's own level, while somebody may listen. */
 void log_level_set(int level);
-void log_write(enum log_level level, const char *subsystem, const char *format, ...) __attribute__((format(printf, 3, 4)));
-#define LOG_AT(level, ...) do { if ((level) >= log_level_now) log_write((level), __VA_ARGS__); } while (0)
+void log_write(enum log_level level, const char *subsystem, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+#define LOG_AT(level, ...)                                             \
+    do {                                                               \
+        if ((level) >= log_level_now) log_write((level), __VA_ARGS__); \
+    } while (0)
 /* log_info("raft", "became leader term=%" PRIu64, term); */
 #define log_trace(...) LOG_AT(LOG_TRACE, __VA_ARGS__)
 #define log_debug(...) LOG_AT(LOG_DEBUG, __VA_ARGS__)
-#define log_info(...) LOG_AT(LOG_INFO, __VA_ARGS__)
-#define log_warn(...) LOG_AT(LOG_WARN, __VA_ARGS__)
+#define log_info(...)  LOG_AT(LOG_INFO, __VA_ARGS__)
+#define log_warn(...)  LOG_AT(LOG_WARN, __VA_ARGS__)
 #define log_error(...) LOG_AT(LOG_ERROR, __VA_ARGS__)
 
 #endif

@@ -6,8 +6,7 @@ bool mailbox_put(struct mailbox *box, struct mail *item) {
     struct mail *top = atomic_load_explicit(&box->top, memory_order_relaxed);
     do {
         item->next = top;
-    } while (!atomic_compare_exchange_weak_explicit(&box->top, &top, item, memory_order_release,
-                                                    memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(&box->top, &top, item, memory_order_release, memory_order_relaxed));
     return top == NULL;
 }
 

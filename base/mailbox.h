@@ -1,14 +1,18 @@
-/* Mailbox: many threads put, one thread takes everything at once. The link is embedded in the item, so
- * that putting allocates nothing. A wake-up (eventfd or uv_async) is needed only when `mailbox_put`
- * returned true: the box was empty, the taker may be asleep. */
+/* Mailbox: many threads put, one thread takes everything at once. The link is embedded in the item, so that putting
+ * allocates nothing. A wake-up (eventfd or uv_async) is needed only when `mailbox_put` returned true: the box was
+ * empty, the taker may be asleep. */
 #ifndef COORD_BASE_MAILBOX_H
 #define COORD_BASE_MAILBOX_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 
-struct mail { struct mail *next; };
-struct mailbox { _Atomic(struct mail *) top; };     /* zero-initialise */
+struct mail {
+    struct mail *next;
+};
+struct mailbox {
+    _Atomic(struct mail *) top;
+}; /* zero-initialise */
 
 /* Any thread. The item belongs to the box until taken. True when the box was empty before. */
 bool mailbox_put(struct mailbox *box, struct mail *item);

@@ -75,8 +75,7 @@ static struct arena_chunk *chunk_new(size_t size) {
     return chunk;
 }
 
-/* A result that would fill much of a chunk gets one of its own, below the current one, whose rest stays in
- * use. */
+/* A result that would fill much of a chunk gets one of its own, below the current one, whose rest stays in use. */
 static void *alloc_apart(struct arena *arena, size_t size) {
     struct arena_chunk *chunk = chunk_new(sizeof *chunk + size);
     if (arena->chunk) {

@@ -11,8 +11,10 @@ static int release(struct dl_phdr_info *info, size_t size, void *data) {
     for (size_t i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *part = &info->dlpi_phdr[i];
         if (part->p_type != PT_LOAD || (part->p_flags & PF_W)) continue;
-        uintptr_t from = (info->dlpi_addr + part->p_vaddr) & ~(page - 1), to = (info->dlpi_addr + part->p_vaddr + part->p_filesz) & ~(page - 1);
-        if (to > from) (void)madvise((void *)from, to - from, MADV_DONTNEED); /* advice: no page of the kernel's own takes it */
+        uintptr_t from = (info->dlpi_addr + part->p_vaddr) & ~(page - 1),
+                  to = (info->dlpi_addr + part->p_vaddr + part->p_filesz) & ~(page - 1);
+        /* advice: no page of the kernel's own takes it */
+        if (to > from) (void)madvise((void *)from, to - from, MADV_DONTNEED);
     }
     return 0;
 }

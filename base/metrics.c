@@ -135,8 +135,8 @@ static uint64_t open_descriptors(void) {
     return count - 1; /* the one that is looking */
 }
 
-/* Ticks after boot at which the process started: field 22 of its stat line, counted behind the name, which
- * may hold anything. */
+/* Ticks after boot at which the process started: field 22 of its stat line, counted behind the name, which may hold
+ * anything. */
 static bool start_ticks(unsigned long long *ticks) {
     char line[1024];
     FILE *file = fopen("/proc/self/stat", "re");
@@ -170,14 +170,11 @@ static void print_process(struct buffer *out) {
     pthread_once(&started_once, started_find);
     print_process_metric(out, "process_cpu_seconds_total", "User and system CPU time.", "counter",
                          timeval_ns(usage.ru_utime) + timeval_ns(usage.ru_stime), true);
-    print_process_metric(out, "process_resident_memory_bytes", "Resident memory.", "gauge", resident_bytes(),
-                         false);
-    print_process_metric(out, "process_open_fds", "Open file descriptors.", "gauge", open_descriptors(),
-                         false);
+    print_process_metric(out, "process_resident_memory_bytes", "Resident memory.", "gauge", resident_bytes(), false);
+    print_process_metric(out, "process_open_fds", "Open file descriptors.", "gauge", open_descriptors(), false);
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        print_process_metric(out, "process_max_fds", "Most file descriptors.", "gauge", limit.rlim_cur,
-                             false);
+        print_process_metric(out, "process_max_fds", "Most file descriptors.", "gauge", limit.rlim_cur, false);
     }
     print_process_metric(out, "process_start_time_seconds", "Start of the process since 1970.", "gauge",
                          started_wall_ns, true);

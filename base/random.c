@@ -32,8 +32,7 @@ uint64_t rng_next(struct rng *rng) {
     return result;
 }
 
-/* Lemire 2019: the high half of a product; the few low halves that would favour some results are drawn again.
- */
+/* Lemire 2019: the high half of a product; the few low halves that would favour some results are drawn again. */
 uint64_t rng_below(struct rng *rng, uint64_t limit) {
     CHECK(limit > 0);
     unsigned __int128 product = (unsigned __int128)rng_next(rng) * limit;

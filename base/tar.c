@@ -7,8 +7,18 @@
 #include "base/check.h"
 #include "base/error.h"
 
-enum { AT_NAME = 0, AT_MODE = 100, AT_UID = 108, AT_GID = 116, AT_SIZE = 124, AT_TIME = 136, AT_SUM = 148, AT_TYPE = 156, AT_MAGIC = 257,
-       AT_PREFIX = 345 };
+enum {
+    AT_NAME = 0,
+    AT_MODE = 100,
+    AT_UID = 108,
+    AT_GID = 116,
+    AT_SIZE = 124,
+    AT_TIME = 136,
+    AT_SUM = 148,
+    AT_TYPE = 156,
+    AT_MAGIC = 257,
+    AT_PREFIX = 345
+};
 enum { SIZE_NUMBER = 8, SIZE_LONG = 12, SIZE_SUM = 8, SIZE_PREFIX = 155 };
 
 static void octal(char *to, unsigned size, uint64_t value) {
@@ -17,11 +27,14 @@ static void octal(char *to, unsigned size, uint64_t value) {
     memcpy(to, text, size);
 }
 
-#define OCTAL_MOST 077777777777ull      /* of eleven digits */
+#define OCTAL_MOST 077777777777ull /* of eleven digits */
 
 /* Digits, or 0x80 and the number in big-endian where they are too few. */
 static void long_number(char to[SIZE_LONG], uint64_t value) {
-    if (value <= OCTAL_MOST) { octal(to, SIZE_LONG, value); return; }
+    if (value <= OCTAL_MOST) {
+        octal(to, SIZE_LONG, value);
+        return;
+    }
     memset(to, 0, SIZE_LONG);
     to[0] = (char)0x80;
     put_be64(to + SIZE_LONG - 8, value);
@@ -60,12 +73,14 @@ static bool all_zero(const char *bytes, size_t size) {
 static int number(const char *from, unsigned size, uint64_t *value) {
     unsigned i = 0, digits = 0;
     if ((unsigned char)from[0] & 0x80) {
-        if (size < SIZE_LONG || from[0] != (char)0x80 || !all_zero(from + 1, size - 9)) return CO_UNSUPPORTED;      /* negative, or beyond 64 bits */
+        /* negative, or beyond 64 bits */
+        if (size < SIZE_LONG || from[0] != (char)0x80 || !all_zero(from + 1, size - 9)) return CO_UNSUPPORTED;
         *value = get_be64(from + size - 8);
         return *value <= TAR_SIZE_MAX ? CO_OK : CO_UNSUPPORTED;
     }
     while (i < size && from[i] == ' ') i++;
-    for (*value = 0; i < size && from[i] >= '0' && from[i] <= '7'; i++, digits++) *value = *value * 8 + (uint64_t)(from[i] - '0');
+    for (*value = 0; i < size && from[i] >= '0' && from[i] <= '7'; i++, digits++)
+        *value = *value * 8 + (uint64_t)(from[i] - '0');
     for (; i < size; i++)
         if (from[i] != ' ' && from[i] != '\0') return CO_CORRUPT;
     return digits > 0 ? CO_OK : CO_CORRUPT;

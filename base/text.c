@@ -238,8 +238,7 @@ int percent_decode(struct slice text, bool plus, char *out, size_t *size) {
 
 /* ---- UTF-8 ---- */
 
-/* Length of the sequence at `at` (RFC 3629: shortest form, no surrogates, up to U+10FFFF); 0 when it is not
- * one. */
+/* Length of the sequence at `at` (RFC 3629: shortest form, no surrogates, up to U+10FFFF); 0 when it is not one. */
 static size_t utf8_sequence(const unsigned char *at, size_t left) {
     unsigned char first = at[0], least = 0x80, most = 0xbf;
     size_t length;

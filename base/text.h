@@ -1,12 +1,12 @@
-/* Small text formats: durations, numbers, base64, percent-encoding, UTF-8, UUIDs. All strict: what does
- * not parse as a whole is refused. */
+/* Small text formats: durations, numbers, base64, percent-encoding, UTF-8, UUIDs. All strict: what does not parse as
+ * a whole is refused. */
 #ifndef COORD_BASE_TEXT_H
 #define COORD_BASE_TEXT_H
 
 #include "base/buffer.h"
 
-/* Go's time.ParseDuration: "10s", "1h30m", "1.880957841873169s", "200ms", "0", "-1s". A bare number other
- * than "0" has no unit: CO_INVALID. Overflow: CO_TOOLARGE. Result in nanoseconds. */
+/* Go's time.ParseDuration: "10s", "1h30m", "1.880957841873169s", "200ms", "0", "-1s". A bare number other than "0"
+ * has no unit: CO_INVALID. Overflow: CO_TOOLARGE. Result in nanoseconds. */
 int duration_parse(struct slice text, int64_t *nanoseconds);
 /* As Go prints it: "10s", "1m0s", "200ms", "1h0m0s", "1.5s", "0s". Appends to `out`. */
 void duration_format(struct buffer *out, int64_t nanoseconds);
@@ -14,8 +14,8 @@ void duration_format(struct buffer *out, int64_t nanoseconds);
 /* Whole text, decimal, no sign, no blanks. Errors: CO_INVALID, CO_TOOLARGE (above `most`). */
 int u64_parse(struct slice text, uint64_t most, uint64_t *value);
 
-void base64_encode(struct buffer *out, const void *data, size_t size);       /* standard alphabet, padded */
-int base64_decode(struct buffer *out, struct slice text);                    /* strict; CO_INVALID */
+void base64_encode(struct buffer *out, const void *data, size_t size); /* standard alphabet, padded */
+int base64_decode(struct buffer *out, struct slice text);              /* strict; CO_INVALID */
 
 /* Decodes %XX (and '+' to a blank when `plus`), into `out` (room for text.size bytes).
  * CO_INVALID on a bad escape or on a NUL byte, encoded or not. */
@@ -30,7 +30,8 @@ size_t utf8_next(struct slice text);
 void uuid_format(const uint8_t bytes[16], char text[UUID_TEXT_SIZE]);
 bool uuid_valid(struct slice text);
 
-/* Edit distance (a swap of two neighbours counts as one), for "did you mean". At most 64 characters of each are looked at. */
+/* Edit distance (a swap of two neighbours counts as one), for "did you mean". At most 64 characters of each are
+ * looked at. */
 unsigned edit_distance(struct slice a, struct slice b);
 
 #endif

@@ -4,8 +4,14 @@
 
 #include "base/check.h"
 
-struct held { void (*wake)(void *target); void *target; };
-static _Thread_local struct { unsigned depth, count; struct held list[16]; } own;
+struct held {
+    void (*wake)(void *target);
+    void *target;
+};
+static _Thread_local struct {
+    unsigned depth, count;
+    struct held list[16];
+} own;
 
 void wakes_now(void) {
     for (unsigned i = 0; i < own.count; i++) own.list[i].wake(own.list[i].target);

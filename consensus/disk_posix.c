@@ -65,8 +65,7 @@ static int posix_size(struct disk *disk, disk_file file, uint64_t *size) {
     return CO_OK;
 }
 
-static int posix_read(struct disk *disk, disk_file file, uint64_t offset, void *data, size_t size,
-                      size_t *got) {
+static int posix_read(struct disk *disk, disk_file file, uint64_t offset, void *data, size_t size, size_t *got) {
     (void)disk;
     return file_in_order(file, offset, data, size, got);
 }
@@ -83,8 +82,8 @@ static int posix_write(struct disk *disk, disk_file file, uint64_t offset, const
     return CO_OK;
 }
 
-/* Not repeated on EINTR or anything else: after a failed sync the kernel may have dropped the dirty pages,
- * and a second one would succeed without them. */
+/* Not repeated on EINTR or anything else: after a failed sync the kernel may have dropped the dirty pages, and a
+ * second one would succeed without them. */
 static int posix_sync(struct disk *disk, disk_file file) {
     (void)disk;
     return fdatasync(file) == 0 ? CO_OK : co_from_errno(errno);
@@ -118,17 +117,12 @@ static int posix_rename(struct disk *disk, const char *from, const char *to) {
     return renameat(folder, from, folder, to) == 0 ? CO_OK : co_from_errno(errno);
 }
 
-static int posix_remove(struct disk *disk, const char *name) {
-    return file_gone(folder_of(disk), name);
-}
+static int posix_remove(struct disk *disk, const char *name) { return file_gone(folder_of(disk), name); }
 
-static int posix_sync_folder(struct disk *disk) {
-    return fsync(folder_of(disk)) == 0 ? CO_OK : co_from_errno(errno);
-}
+static int posix_sync_folder(struct disk *disk) { return fsync(folder_of(disk)) == 0 ? CO_OK : co_from_errno(errno); }
 
 static int posix_list(struct disk *disk, void (*found)(void *data, const char *name), void *data) {
-    int fd =
-        openat(folder_of(disk), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* with a position of its own */
+    int fd = openat(folder_of(disk), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* with a position of its own */
     if (fd < 0) return co_from_errno(errno);
     DIR *dir = fdopendir(fd);
     if (!dir) {

@@ -52,27 +52,31 @@ unsigned raft_members_voters(const struct raft_members *members) {
 static bool has(const struct raft_recoveries *all, const struct raft_recovery *recovery) {
     for (uint32_t i = 0; i < all->count; i++) {
         const struct raft_recovery *one = &all->item[i];
-        if (one->index == recovery->index && one->term == recovery->term && one->survivor == recovery->survivor) return true;
+        if (one->index == recovery->index && one->term == recovery->term && one->survivor == recovery->survivor)
+            return true;
     }
     return false;
 }
 
 static bool knows(const struct raft_members *ours, const struct raft_recovery *recovery) {
-    if (ours->recoveries.count == 0 && ours->recovered_index == recovery->index) return true;      /* a build that knew no more wrote it */
+    /* a build that knew no more wrote it */
+    if (ours->recoveries.count == 0 && ours->recovered_index == recovery->index) return true;
     return has(&ours->recoveries, recovery);
 }
 
-const struct raft_recovery *raft_recovery_ahead(const struct raft_members *ours, uint64_t last_index, uint64_t last_term, const struct raft_recoveries *theirs) {
+const struct raft_recovery *raft_recovery_ahead(const struct raft_members *ours, uint64_t last_index,
+                                                uint64_t last_term, const struct raft_recoveries *theirs) {
     uint32_t known = theirs->count;
     while (known > 0 && !knows(ours, &theirs->item[known - 1])) known--;
     if (known == theirs->count) return NULL;
     const struct raft_recovery *first = &theirs->item[known];
-    bool hidden = known == 0 && theirs->count == RAFT_RECOVERIES_MAX;      /* there may have been one before it */
+    bool hidden = known == 0 && theirs->count == RAFT_RECOVERIES_MAX; /* there may have been one before it */
     bool lacked = last_term > first->before_term || (last_term == first->before_term && last_index >= first->index);
     return lacked || (hidden && last_index > 0) ? first : NULL;
 }
 
-const struct raft_recovery *raft_recovery_behind(const struct raft_members *ours, uint64_t last_term, const struct raft_recoveries *theirs) {
+const struct raft_recovery *raft_recovery_behind(const struct raft_members *ours, uint64_t last_term,
+                                                 const struct raft_recoveries *theirs) {
     if (ours->recoveries.count == 0) return NULL;
     const struct raft_recovery *newest = &ours->recoveries.item[ours->recoveries.count - 1];
     bool hidden = theirs->count == RAFT_RECOVERIES_MAX && theirs->item[0].index > newest->index;
@@ -108,7 +112,8 @@ void raft_members_encode(const struct raft_members *members, struct buffer *out)
     for (uint32_t i = 0; i < members->recoveries.count; i++) {
         const struct raft_recovery *from = &members->recoveries.item[i];
         pb__raft_recovery__init(&recovery[i]);
-        recovery[i].index = from->index, recovery[i].term = from->term, recovery[i].before_term = from->before_term, recovery[i].survivor = from->survivor;
+        recovery[i].index = from->index, recovery[i].term = from->term, recovery[i].before_term = from->before_term,
+        recovery[i].survivor = from->survivor;
         recoveries[i] = &recovery[i];
     }
     all.n_recovery = members->recoveries.count;
@@ -136,8 +141,7 @@ static int members_take(const Pb__RaftMembers *all, struct raft_members *out) {
     for (size_t i = 0; i < all->n_member; i++) {
         const Pb__RaftMember *from = all->member[i];
         size_t length = strlen(from->address);
-        if (from->id == 0 || length >= RAFT_ADDRESS_MAX || raft_members_find(out, from->id))
-            return CO_CORRUPT;
+        if (from->id == 0 || length >= RAFT_ADDRESS_MAX || raft_members_find(out, from->id)) return CO_CORRUPT;
         struct raft_member *to = &out->member[out->count++];
         to->id = from->id;
         to->voter = from->voter;

@@ -1,5 +1,5 @@
-/* Log entries, configurations and snapshot descriptions: the nouns that the core, the log files and the
- * messages share. */
+/* Log entries, configurations and snapshot descriptions: the nouns that the core, the log files and the messages
+ * share. */
 #ifndef COORD_CONSENSUS_ENTRY_H
 #define COORD_CONSENSUS_ENTRY_H
 
@@ -10,28 +10,28 @@
 
 #include "base/buffer.h"
 
-/* The bytes of an entry: reference-counted, never changed after creation, shared between the threads that
- * replicate, write and apply it. */
+/* The bytes of an entry: reference-counted, never changed after creation, shared between the threads that replicate,
+ * write and apply it. */
 struct raft_data {
     _Atomic uint32_t refs;
     uint32_t size;
     char bytes[];
 };
-struct raft_data *raft_data_new(const void *bytes, size_t size);    /* one reference; bytes NULL: left to fill */
-struct raft_data *raft_data_ref(struct raft_data *data);            /* accepts and returns NULL */
-void raft_data_unref(struct raft_data *data);                       /* accepts NULL */
+struct raft_data *raft_data_new(const void *bytes, size_t size); /* one reference; bytes NULL: left to fill */
+struct raft_data *raft_data_ref(struct raft_data *data);         /* accepts and returns NULL */
+void raft_data_unref(struct raft_data *data);                    /* accepts NULL */
 
 enum raft_entry_type {
-    RAFT_ENTRY_COMMAND = 0,      /* for the state machine */
-    RAFT_ENTRY_EMPTY = 1,        /* start of a term */
-    RAFT_ENTRY_MEMBERS = 2,      /* a configuration (raft_members_encode) */
+    RAFT_ENTRY_COMMAND = 0, /* for the state machine */
+    RAFT_ENTRY_EMPTY = 1,   /* start of a term */
+    RAFT_ENTRY_MEMBERS = 2, /* a configuration (raft_members_encode) */
 };
 
 /* A value: copying one copies the reference, so whoever keeps a copy takes a reference. */
 struct raft_entry {
     uint64_t index, term;
-    uint8_t type;                /* enum raft_entry_type */
-    struct raft_data *data;      /* NULL: no bytes */
+    uint8_t type;           /* enum raft_entry_type */
+    struct raft_data *data; /* NULL: no bytes */
 };
 static inline struct slice raft_entry_bytes(const struct raft_entry *e) {
     return e->data ? slice_make(e->data->bytes, e->data->size) : slice_make(NULL, 0);
@@ -42,43 +42,46 @@ static inline struct slice raft_entry_bytes(const struct raft_entry *e) {
 #define RAFT_ADDRESS_MAX 128
 struct raft_member {
     uint64_t id;
-    bool voter;                          /* else a learner */
-    char address[RAFT_ADDRESS_MAX];      /* "10.0.0.1:8300"; opaque to the core */
+    bool voter;                     /* else a learner */
+    char address[RAFT_ADDRESS_MAX]; /* "10.0.0.1:8300"; opaque to the core */
 };
 /* A configuration that an operator made offline (recover.h). */
 struct raft_recovery {
-    uint64_t index, term;                /* of its entry */
-    uint64_t before_term;                /* of the entry before it, the last one that the survivor had */
-    uint64_t survivor;                   /* its id: two may be recovered at one index */
+    uint64_t index, term; /* of its entry */
+    uint64_t before_term; /* of the entry before it, the last one that the survivor had */
+    uint64_t survivor;    /* its id: two may be recovered at one index */
 };
 #define RAFT_RECOVERIES_MAX 8
 struct raft_recoveries {
     uint32_t count;
-    struct raft_recovery item[RAFT_RECOVERIES_MAX];      /* by index; of more than fit, the newest */
+    struct raft_recovery item[RAFT_RECOVERIES_MAX]; /* by index; of more than fit, the newest */
 };
 struct raft_members {
     uint32_t count;
     struct raft_member member[RAFT_MEMBERS_MAX];
-    uint64_t recovered_index;            /* the entry of the newest configuration that an operator made offline; 0: never */
-    struct raft_recoveries recoveries;   /* the last one is at recovered_index; empty in what a build wrote that only knew that */
+    uint64_t recovered_index; /* the entry of the newest configuration that an operator made offline; 0: never */
+    /* the last one is at recovered_index; empty in what a build wrote that only knew that */
+    struct raft_recoveries recoveries;
 };
 /* Recoveries are those of one log, in their order: who knows one of them has all that came before it.
  * raft_recovery_ahead: the oldest of `theirs` that is new to us, if its survivor lacked something that our log, which has this end, may have committed
  * (Raft's rule for votes); NULL: our log can give way to theirs.
  * raft_recovery_behind: they do not know our newest one, and a leader has been elected after it: NULL, or that one. */
-const struct raft_recovery *raft_recovery_ahead(const struct raft_members *ours, uint64_t last_index, uint64_t last_term, const struct raft_recoveries *theirs);
-const struct raft_recovery *raft_recovery_behind(const struct raft_members *ours, uint64_t last_term, const struct raft_recoveries *theirs);
+const struct raft_recovery *raft_recovery_ahead(const struct raft_members *ours, uint64_t last_index,
+                                                uint64_t last_term, const struct raft_recoveries *theirs);
+const struct raft_recovery *raft_recovery_behind(const struct raft_members *ours, uint64_t last_term,
+                                                 const struct raft_recoveries *theirs);
 void raft_recovery_add(struct raft_members *members, const struct raft_recovery *recovery);
 const struct raft_member *raft_members_find(const struct raft_members *members, uint64_t id);
 unsigned raft_members_voters(const struct raft_members *members);
 void raft_members_encode(const struct raft_members *members, struct buffer *out);
-int raft_members_decode(struct slice bytes, struct raft_members *out);     /* CO_CORRUPT */
+int raft_members_decode(struct slice bytes, struct raft_members *out); /* CO_CORRUPT */
 
 struct raft_snapshot_meta {
-    uint64_t index, term;                /* of the last entry in it; index 0: no snapshot */
-    uint64_t size;                       /* bytes of the state machine's part */
+    uint64_t index, term; /* of the last entry in it; index 0: no snapshot */
+    uint64_t size;        /* bytes of the state machine's part */
     uint64_t members_index;
-    struct raft_members members;         /* committed configuration at index */
+    struct raft_members members; /* committed configuration at index */
 };
 
 #endif

@@ -30,8 +30,9 @@ static void encode_entries(const struct raft_message *message, Pb__RaftMessage *
 }
 
 static void encode_recoveries(const struct raft_recoveries *recoveries, Pb__RaftMessage *head, struct buffer *out) {
-    if (recoveries->count == 0) return;      /* nearly always */
-    struct raft_members none = {.recovered_index = recoveries->item[recoveries->count - 1].index, .recoveries = *recoveries};
+    if (recoveries->count == 0) return; /* nearly always */
+    struct raft_members none = {.recovered_index = recoveries->item[recoveries->count - 1].index,
+                                .recoveries = *recoveries};
     raft_members_encode(&none, out);
     head->recoveries.data = (uint8_t *)out->data;
     head->recoveries.len = out->size;
@@ -105,8 +106,7 @@ static bool entries_sane(const Pb__RaftMessage *head, size_t payload) {
     if (head->last_index > UINT64_MAX - count) return false;
     uint64_t total = 0, term = head->last_term;
     for (size_t i = 0; i < count; i++) {
-        if (head->entry_terms[i] == 0 || head->entry_terms[i] < term || head->entry_terms[i] > head->term)
-            return false;
+        if (head->entry_terms[i] == 0 || head->entry_terms[i] < term || head->entry_terms[i] > head->term) return false;
         if (head->entry_types[i] > RAFT_ENTRY_MEMBERS) return false;
         term = head->entry_terms[i];
         total += head->entry_sizes[i];
@@ -159,8 +159,7 @@ static void decode_head(const Pb__RaftMessage *head, struct raft_message *messag
 }
 
 static int decode(const Pb__RaftMessage *head, struct slice payload, struct raft_message *message) {
-    if (head->type < RAFT_MSG_PREVOTE || head->type > RAFT_MSG_TIMEOUT_NOW || head->from == 0)
-        return CO_CORRUPT;
+    if (head->type < RAFT_MSG_PREVOTE || head->type > RAFT_MSG_TIMEOUT_NOW || head->from == 0) return CO_CORRUPT;
     bool chunk = head->type == RAFT_MSG_SNAPSHOT;
     if (!chunk && head->n_entry_terms == 0 && payload.size > 0) return CO_CORRUPT;
     if (!entries_sane(head, payload.size)) return CO_CORRUPT;
@@ -177,10 +176,8 @@ static int decode(const Pb__RaftMessage *head, struct slice payload, struct raft
         message->recoveries = none.recoveries;
     }
     decode_head(head, message);
-    if (chunk)
-        message->data = payload;
-    else
-        decode_entries(head, payload, message);
+    if (chunk) message->data = payload;
+    else decode_entries(head, payload, message);
     return CO_OK;
 }
 
@@ -218,5 +215,6 @@ uint64_t raft_message_room(const struct raft_message *append) {
 }
 
 struct raft_message raft_message_heard(const struct raft_message *append) {
-    return (struct raft_message){.type = append->type, .from = append->from, .to = append->to, .term = append->term, .round = append->round};
+    return (struct raft_message){
+        .type = append->type, .from = append->from, .to = append->to, .term = append->term, .round = append->round};
 }

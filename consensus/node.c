@@ -8,7 +8,7 @@
 #include "base/wakes.h"
 #include "consensus/node_internal.h"
 
-/* -- from other threads ------------------------------------------------------------------------------------- */
+/* -- from other threads ------------------------------------------------------------------------------------------- */
 /* This thread's loop is in a turn of it, the end of which looks into the boxes; or in its flush. */
 static _Thread_local struct node *in_turn, *in_flush;
 
@@ -49,7 +49,7 @@ uint64_t node_members_index(const struct node *node) { return raft_members_index
 bool node_members_committed(const struct node *node) { return raft_members_committed(node->raft); }
 uint64_t node_last_term(const struct node *node) { return raft_last_term(node->raft); }
 
-/* -- proposals ------------------------------------------------------------------------------------------------ */
+/* -- proposals ---------------------------------------------------------------------------------------------------- */
 void node_apply_done(struct node_proposal *proposal, const void *result) { requests_answer(proposal, result); }
 
 static void take_proposals(struct node *node) {
@@ -89,7 +89,7 @@ static void note_room(struct node *node, uint64_t now_ms, uint64_t bytes, bool r
 
 bool node_has_room(void *data, uint64_t bytes) {
     struct node *node = data;
-    if (!node->wal) return !node->disk_health.full;      /* it is being opened again: not known */
+    if (!node->wal) return !node->disk_health.full; /* it is being opened again: not known */
     uint64_t now_ms = clock_mono_ms(), ask = bytes;
     if (!disk_health_may_ask(&node->disk_health, now_ms, &ask)) return false;
     bool room = fits(node, ask);
@@ -97,8 +97,9 @@ bool node_has_room(void *data, uint64_t bytes) {
     return room;
 }
 
-/* What a leader has accepted is taken in as long as the log itself has room, also while commands are refused here: a majority may
- * depend on it. The leader hears that the disk is full while there is still room for what is on its way. */
+/* What a leader has accepted is taken in as long as the log itself has room, also while commands are refused here: a
+ * majority may depend on it. The leader hears that the disk is full while there is still room for what is on its
+ * way. */
 static bool takes_in(struct node *node, const struct raft_message *message) {
     uint64_t bytes = raft_message_room(message);
     if (bytes == 0) return true;
@@ -115,7 +116,7 @@ const void *node_judge(void *data, uint64_t leader, const struct node_proposal *
     return node->callbacks.refuse(node->callbacks.data, leader, proposal);
 }
 
-/* -- reads ------------------------------------------------------------------------------------------------------ */
+/* -- reads -------------------------------------------------------------------------------------------------------- */
 static void take_reads(struct node *node) {
     for (struct mail *mail = mailbox_take(&node->read_box), *next; mail; mail = next) {
         next = mail->next;
@@ -129,7 +130,7 @@ void node_read_answer(struct node *node, uint64_t context, uint64_t index, int e
     due(node);
 }
 
-/* -- effects ---------------------------------------------------------------------------------------------------- */
+/* -- effects ------------------------------------------------------------------------------------------------------ */
 static void hand_to_writer(struct node *node, const struct raft_persist *persist) {
     struct write_job *job = mem_zalloc(sizeof *job + persist->entry_count * sizeof *persist->entries);
     job->type = WRITE_PERSIST;
@@ -177,8 +178,10 @@ static void tell_role(struct node *node) {
     bool ready_before = r->ready;
     if (!requests_role(r, node->raft, node->applied_seen, clock_mono_ms())) return;
     if (r->role == RAFT_LEADER && r->ready && !ready_before)
-        log_info("raft", "leading term=%llu index=%llu", (unsigned long long)r->term, (unsigned long long)raft_commit_index(node->raft));
-    else if (r->role == RAFT_FOLLOWER && role_before == RAFT_LEADER) log_warn("raft", "no longer leader term=%llu", (unsigned long long)r->term);
+        log_info("raft", "leading term=%llu index=%llu", (unsigned long long)r->term,
+                 (unsigned long long)raft_commit_index(node->raft));
+    else if (r->role == RAFT_FOLLOWER && role_before == RAFT_LEADER)
+        log_warn("raft", "no longer leader term=%llu", (unsigned long long)r->term);
     if (r->leader != leader_before || r->term != term_before) due(node);
     if (node->callbacks.role) node->callbacks.role(node->callbacks.data, r->role, r->term, r->leader, r->ready);
 }
@@ -195,15 +198,14 @@ static void update_view(struct node *node) {
     atomic_store_explicit(&view->role, (int)raft_role(node->raft), memory_order_relaxed);
     bool ready = requests_ready(&node->requests, node->raft, node->applied_seen);
     atomic_store_explicit(&view->ready, ready, memory_order_release);
-    atomic_store_explicit(&view->alone, requests_alone(&node->requests, node->raft, node->applied_seen), memory_order_release);
+    atomic_store_explicit(&view->alone, requests_alone(&node->requests, node->raft, node->applied_seen),
+                          memory_order_release);
     if (node->wal) atomic_store_explicit(&view->log_bytes, wal_bytes(node->wal), memory_order_relaxed);
 }
 
 static void send_messages(struct node *node, const struct raft_effects *fx) {
     if (!node->callbacks.send) return;
-    for (size_t i = 0; i < fx->message_count; i++) {
-        node->callbacks.send(node->callbacks.data, &fx->messages[i]);
-    }
+    for (size_t i = 0; i < fx->message_count; i++) { node->callbacks.send(node->callbacks.data, &fx->messages[i]); }
 }
 
 static void rearm(struct node *node) {
@@ -230,7 +232,8 @@ static void carry_out(struct node *node, const struct raft_effects *fx) {
     for (size_t i = 0; i < fx->chunk_write_count; i++) hand_chunk(node, &fx->chunk_writes[i]);
 }
 
-static struct metric disk_sick = {.name = "coord_raft_disk_sick", .type = METRIC_GAUGE, .help = "1 while the log's disk is slow, failing or full"};
+static struct metric disk_sick = {
+    .name = "coord_raft_disk_sick", .type = METRIC_GAUGE, .help = "1 while the log's disk is slow, failing or full"};
 
 static void tell_sick(struct node *node, bool sick, bool full) {
     const char *what = full ? "full" : atomic_load(&node->write_failed) ? "failing" : "slow";
@@ -244,8 +247,10 @@ static void tell_sick(struct node *node, bool sick, bool full) {
 /* Heartbeats keep the loop turning while servers depend on it, so a write that hangs is seen before it ends. */
 static void judge_disk(struct node *node, uint64_t now_ms) {
     struct disk_health *health = &node->disk_health;
-    if (!node->wal) atomic_store(&node->bad_ms, now_ms);      /* the log cannot be opened again: its disk is not called well between the tries */
-    if (health->full || atomic_load(&node->applier_starves)) (void)node_has_room(node, 0);      /* a leader hands over, whether anybody writes or not */
+    /* the log cannot be opened again: its disk is not called well between the tries */
+    if (!node->wal) atomic_store(&node->bad_ms, now_ms);
+    /* a leader hands over, whether anybody writes or not */
+    if (health->full || atomic_load(&node->applier_starves)) (void)node_has_room(node, 0);
     bool changed = disk_health_judge(health, now_ms, atomic_load(&node->write_begun_ms), atomic_load(&node->bad_ms));
     if (changed) tell_sick(node, health->sick, health->full);
     bool behind = health->sick || node->requests.fenced;
@@ -260,11 +265,16 @@ static void judge_disk(struct node *node, uint64_t now_ms) {
 static void tell_failed(const struct node *node) {
     struct raft_contradiction what = raft_contradiction(node->raft);
     if (what.index)
-        log_error("raft", "the leader's log contradicts what may be committed here: index=%llu term=%llu, there %llu. Somebody went on without it (coord operator recover): this server takes no "
+        log_error("raft",
+                  "the leader's log contradicts what may be committed here: index=%llu term=%llu, there %llu. Somebody "
+                  "went on without it (coord operator recover): this server takes no "
                   "part any more; with an empty data folder it may join as a new server",
-                  (unsigned long long)what.index, (unsigned long long)what.term_here, (unsigned long long)what.term_there);
+                  (unsigned long long)what.index, (unsigned long long)what.term_here,
+                  (unsigned long long)what.term_there);
     else
-        log_error("raft", "another server leads in the same term=%llu: some disk has forgotten a vote. The log is opened again; where states differ, the self-audit tells and mends it",
+        log_error("raft",
+                  "another server leads in the same term=%llu: some disk has forgotten a vote. The log is opened "
+                  "again; where states differ, the self-audit tells and mends it",
                   (unsigned long long)raft_term(node->raft));
 }
 
@@ -292,10 +302,10 @@ void node_flush(struct node *node) {
     rearm(node);
 }
 
-/* -- the loop's callbacks ------------------------------------------------------------------------------------------ */
+/* -- the loop's callbacks ----------------------------------------------------------------------------------------- */
 static void step(struct node *node, struct raft_event *event) {
     event->now_ms = clock_mono_ms();
-    (void)raft_step(node->raft, event);      /* a failed core answers CO_IO to everything until it is reopened */
+    (void)raft_step(node->raft, event); /* a failed core answers CO_IO to everything until it is reopened */
     node->dirty = true;
 }
 
@@ -306,12 +316,14 @@ static void take_news(struct node *node) {
         node->dirty = true;
         if (news->event.type == RAFT_APPLIED && news->has_event) node->applied_seen = news->event.u.applied.index;
         if (news->snapshot_over) node_snapshot_over(node, news->has_event, news->fault.code);
-        if (news->has_event && news->event.type == RAFT_CHUNK_READ && news->event.u.chunk_read.error != CO_OK) node_chunk_unread(node, news);
-        if (news->has_event && news->event.type == RAFT_CHUNK_WRITTEN && news->event.u.chunk_written.error == CO_DISKFULL)
+        if (news->has_event && news->event.type == RAFT_CHUNK_READ && news->event.u.chunk_read.error != CO_OK)
+            node_chunk_unread(node, news);
+        if (news->has_event && news->event.type == RAFT_CHUNK_WRITTEN &&
+            news->event.u.chunk_written.error == CO_DISKFULL)
             requests_starve(&node->requests, node->raft);
         if (news->has_event) step(node, &news->event);
         if (news->event.type == RAFT_PERSISTED && raft_applied_index(node->raft) > node->applied_seen)
-            node->applied_seen = raft_applied_index(node->raft);      /* a snapshot was installed */
+            node->applied_seen = raft_applied_index(node->raft); /* a snapshot was installed */
         if (news->has_event && news->event.type == RAFT_PERSIST_FAILED) {
             log_error("raft", "the log cannot be written: %s", news->fault.text);
             if (!atomic_load(&node->view.failed)) node_reopen_later(node);
@@ -355,7 +367,7 @@ static void turn_over(struct node *node) {
 
 void node_check_cb(uv_check_t *check) {
     struct node *node = check->data;
-    if (in_turn == node) in_turn = NULL;      /* what is put from now on is for the next */
+    if (in_turn == node) in_turn = NULL; /* what is put from now on is for the next */
     node_take(node);
     if (node->dirty) node_flush(node);
     turn_over(node);
@@ -370,7 +382,7 @@ void node_timer_cb(uv_timer_t *timer) {
 }
 
 void node_receive(struct node *node, const struct raft_message *message) {
-    if (!node->wal) return;      /* it is being opened again, the core is poisoned */
+    if (!node->wal) return; /* it is being opened again, the core is poisoned */
     struct raft_event event = {.type = RAFT_RECEIVE};
     struct raft_message heard = {0};
     if (!takes_in(node, message)) heard = raft_message_heard(message), message = &heard;
@@ -446,7 +458,7 @@ bool node_peer_heard(struct node *node, uint64_t peer) { return raft_peer_heard(
 bool node_transferring(struct node *node) { return raft_transferring(node->raft); }
 bool node_caught_up(struct node *node, uint64_t peer) { return raft_caught_up(node->raft, peer); }
 
-/* -- stopping -------------------------------------------------------------------------------------------------------- */
+/* -- stopping ----------------------------------------------------------------------------------------------------- */
 static void node_free(struct node *node) {
     raft_free(node->raft);
     wal_close(node->wal);
@@ -485,7 +497,7 @@ static void drop_jobs(struct node *node) {
 void node_stop(struct node *node, void (*closed)(void *data), void *data) {
     node->stopping = true;
     node->closed = closed, node->closed_data = data;
-    turn_over(node);      /* the end of this one never comes */
+    turn_over(node); /* the end of this one never comes */
     if (node->threads_running) node_stop_threads(node);
     drop_jobs(node);
     take_proposals(node);
@@ -496,13 +508,14 @@ void node_stop(struct node *node, void (*closed)(void *data), void *data) {
         struct node_news *news = CONTAINER_OF(mail, struct node_news, mail);
         next = mail->next;
         if (news->has_event && news->event.type == RAFT_ENTRIES_LOADED)
-            for (size_t i = 0; i < news->event.u.loaded.count; i++) raft_data_unref(news->event.u.loaded.entries[i].data);
+            for (size_t i = 0; i < news->event.u.loaded.count; i++)
+                raft_data_unref(news->event.u.loaded.entries[i].data);
         free(news->free_after);
         free(news);
     }
-    uv_handle_t *handles[] = {(uv_handle_t *)&node->wake, (uv_handle_t *)&node->prepare, (uv_handle_t *)&node->check, (uv_handle_t *)&node->timer,
-                              (uv_handle_t *)&node->reopen_timer};
-    node->closing = ARRAY_COUNT(handles) + node->pool_jobs;      /* pool jobs count themselves down */
+    uv_handle_t *handles[] = {(uv_handle_t *)&node->wake, (uv_handle_t *)&node->prepare, (uv_handle_t *)&node->check,
+                              (uv_handle_t *)&node->timer, (uv_handle_t *)&node->reopen_timer};
+    node->closing = ARRAY_COUNT(handles) + node->pool_jobs; /* pool jobs count themselves down */
     for (size_t i = 0; i < ARRAY_COUNT(handles); i++) uv_close(handles[i], handle_closed);
 }
 

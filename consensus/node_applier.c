@@ -13,7 +13,10 @@
 void node_applier_note(struct node *node, uint64_t index, const struct raft_members *members) {
     uv_mutex_lock(&node->members_lock);
     /* Its own snapshot once more: nothing new. */
-    if (node->members_count && node->members[node->members_count - 1].index > index) { uv_mutex_unlock(&node->members_lock); return; }
+    if (node->members_count && node->members[node->members_count - 1].index > index) {
+        uv_mutex_unlock(&node->members_lock);
+        return;
+    }
     if (node->members_count == MEMBERS_RECORDS) {
         memmove(node->members, node->members + 1, (MEMBERS_RECORDS - 1) * sizeof *node->members);
         node->members_count--;
@@ -31,8 +34,12 @@ static void note_members(struct node *node, const struct apply_job *job) {
     }
 }
 
-/* -- restoring: the snapshot file's bytes go through a pipe to the state machine ------------------------------------ */
-struct feeder { struct snapshot_reader *reader; int fd, result; struct fault fault; };
+/* -- restoring: the snapshot file's bytes go through a pipe to the state machine ---------------------------------- */
+struct feeder {
+    struct snapshot_reader *reader;
+    int fd, result;
+    struct fault fault;
+};
 
 static void feed(void *arg) {
     struct feeder *f = arg;
@@ -44,7 +51,10 @@ static void feed(void *arg) {
         if (f->result != CO_OK || got == 0) break;
         for (size_t at = 0; at < got;) {
             ssize_t n = write(f->fd, block + at, got - at);
-            if (n < 0) { f->result = CO_IO; break; }
+            if (n < 0) {
+                f->result = CO_IO;
+                break;
+            }
             at += (size_t)n;
         }
     }
@@ -57,11 +67,15 @@ int node_restore_snapshot(struct node *node, uint64_t index, struct raft_snapsho
     int rv = snapshot_open(node->disk, index, &feeder.reader, meta, fault);
     if (rv != CO_OK) return rv;
     int ends[2];
-    if (pipe(ends) != 0) { snapshot_close(feeder.reader); return fault_set(fault, CO_IO, "no pipe for a snapshot"); }
+    if (pipe(ends) != 0) {
+        snapshot_close(feeder.reader);
+        return fault_set(fault, CO_IO, "no pipe for a snapshot");
+    }
     feeder.fd = ends[1];
     uv_thread_t thread;
     CHECK(uv_thread_create(&thread, feed, &feeder) == 0);
-    node_applier_note(node, meta->members_index, &meta->members);      /* first: a copy of the new state begins as soon as it is there */
+    /* first: a copy of the new state begins as soon as it is there */
+    node_applier_note(node, meta->members_index, &meta->members);
     rv = node->callbacks.snapshot_restore(node->callbacks.data, ends[0], meta, fault);
     close(ends[0]);
     uv_thread_join(&thread);
@@ -79,9 +93,12 @@ int node_restore_snapshot(struct node *node, uint64_t index, struct raft_snapsho
 /* Loading may take long, and fill the disk, before it is known that there is too little. */
 #define ATTEMPT_SHORT_MS 100
 #define ATTEMPT_PAUSE_MS 30000
-#define ATTEMPT_WAITS_MS 600000      /* then anyway: what was free before may have been taken by somebody else during the attempt */
-static bool wait_for_room(struct node *node, const struct raft_snapshot_meta *meta, uint64_t before, uint64_t took_ms, bool (*over)(struct node *node)) {
-    uint64_t room = 0, failed_ms = clock_mono_ms(), at_ms = failed_ms + (took_ms > ATTEMPT_SHORT_MS ? ATTEMPT_PAUSE_MS : 0);
+/* then anyway: what was free before may have been taken by somebody else during the attempt */
+#define ATTEMPT_WAITS_MS 600000
+static bool wait_for_room(struct node *node, const struct raft_snapshot_meta *meta, uint64_t before, uint64_t took_ms,
+                          bool (*over)(struct node *node)) {
+    uint64_t room = 0, failed_ms = clock_mono_ms(),
+             at_ms = failed_ms + (took_ms > ATTEMPT_SHORT_MS ? ATTEMPT_PAUSE_MS : 0);
     bool more;
     do {
         if (over(node)) return false;
@@ -91,8 +108,9 @@ static bool wait_for_room(struct node *node, const struct raft_snapshot_meta *me
     return true;
 }
 
-int node_restore_with_room(struct node *node, struct raft_snapshot_meta *meta, bool (*over)(struct node *node), struct fault *fault) {
-    uint64_t most = 0, room = 0;      /* that was too little; what the attempt took comes back, and does not count */
+int node_restore_with_room(struct node *node, struct raft_snapshot_meta *meta, bool (*over)(struct node *node),
+                           struct fault *fault) {
+    uint64_t most = 0, room = 0; /* that was too little; what the attempt took comes back, and does not count */
     for (bool told = false;; told = true) {
         uint64_t begun = clock_mono_ms();
         *fault = (struct fault){0};
@@ -100,13 +118,14 @@ int node_restore_with_room(struct node *node, struct raft_snapshot_meta *meta, b
         int rv = node_restore_snapshot(node, meta->index, meta, fault);
         if (rv != CO_DISKFULL) return rv;
         if (!told)
-            log_error("raft", "disk full: the state waits for space to be rebuilt from the snapshot index=%llu bytes=%llu: %s", (unsigned long long)meta->index,
-                      (unsigned long long)meta->size, fault->text);
+            log_error("raft",
+                      "disk full: the state waits for space to be rebuilt from the snapshot index=%llu bytes=%llu: %s",
+                      (unsigned long long)meta->index, (unsigned long long)meta->size, fault->text);
         if (!wait_for_room(node, meta, most, clock_mono_ms() - begun, over)) return rv;
     }
 }
 
-/* -- entries ---------------------------------------------------------------------------------------------------------- */
+/* -- entries ------------------------------------------------------------------------------------------------------ */
 /* Committed, but without a result here: the state machine stopped, or has them from another server's state. */
 static void unknown(struct apply_job *job, uint64_t upto) {
     for (size_t i = 0; i < job->count && job->items[i].entry.index <= upto; i++) {
@@ -181,21 +200,25 @@ static void release(struct node *node) {
     }
 }
 
-/* -- rebuilding -------------------------------------------------------------------------------------------------------- */
+/* -- rebuilding --------------------------------------------------------------------------------------------------- */
 static int apply_again(struct node *node, uint64_t from, uint64_t to, struct fault *fault) {
     int rv = CO_OK;
     while (from <= to && rv == CO_OK) {
         struct raft_entry *entries;
         size_t count;
         rv = wal_read(node->wal, from, to, 1 << 20, &entries, &count);
-        if (rv != CO_OK) return fault_set(fault, rv, "entry %llu of the log cannot be read: %s", (unsigned long long)from, co_strerror(rv));
+        if (rv != CO_OK)
+            return fault_set(fault, rv, "entry %llu of the log cannot be read: %s", (unsigned long long)from,
+                             co_strerror(rv));
         for (size_t at = 0; at < count && rv == CO_OK;) {
             struct node_apply items[256];
             size_t n = 0;
-            for (; n < sizeof items / sizeof *items && at + n < count; n++) items[n] = (struct node_apply){.entry = entries[at + n]};
+            for (; n < sizeof items / sizeof *items && at + n < count; n++)
+                items[n] = (struct node_apply){.entry = entries[at + n]};
             uint64_t last = items[n - 1].entry.index;
             if (node->callbacks.apply(node->callbacks.data, items, n) < last)
-                rv = fault_set(fault, CO_CORRUPT, "entry %llu of the log cannot be applied again", (unsigned long long)last);
+                rv = fault_set(fault, CO_CORRUPT, "entry %llu of the log cannot be applied again",
+                               (unsigned long long)last);
             at += n;
         }
         from += count;
@@ -210,7 +233,8 @@ static int rebuild_own(struct node *node, struct fault *fault) {
     struct raft_snapshot_meta meta = {0};
     int rv = node_restore_snapshot(node, 0, &meta, fault);
     if (rv == CO_NOTFOUND) *fault = (struct fault){0}, rv = CO_OK;
-    if (rv == CO_OK && meta.index > node->applier_at) return fault_set(fault, CO_CONFLICT, "the snapshot is ahead of what was applied");
+    if (rv == CO_OK && meta.index > node->applier_at)
+        return fault_set(fault, CO_CONFLICT, "the snapshot is ahead of what was applied");
     return rv == CO_OK ? apply_again(node, meta.index + 1, node->applier_at, fault) : rv;
 }
 
@@ -269,7 +293,7 @@ void node_applier_main(void *arg) {
         }
         atomic_store(&node->applier_busy, false);
     }
-    for (struct job *next; node->held; node->held = next) {      /* stopping, or the log is opened again */
+    for (struct job *next; node->held; node->held = next) { /* stopping, or the log is opened again */
         next = node->held->next;
         struct apply_job *job = CONTAINER_OF(node->held, struct apply_job, job);
         unknown(job, UINT64_MAX);

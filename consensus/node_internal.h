@@ -17,7 +17,9 @@
 #include "consensus/wal.h"
 
 /* A queue that one thread sleeps on. */
-struct job { struct job *next; };
+struct job {
+    struct job *next;
+};
 struct jobs {
     uv_mutex_t lock;
     uv_cond_t more;
@@ -27,7 +29,7 @@ struct jobs {
 void jobs_init(struct jobs *jobs);
 void jobs_free(struct jobs *jobs);
 void jobs_put(struct jobs *jobs, struct job *job);
-struct job *jobs_take_all(struct jobs *jobs);     /* blocks; NULL: stop, and nothing is left */
+struct job *jobs_take_all(struct jobs *jobs); /* blocks; NULL: stop, and nothing is left */
 bool jobs_waiting(struct jobs *jobs);
 void jobs_stop(struct jobs *jobs);
 bool jobs_stopped(struct jobs *jobs);
@@ -37,8 +39,8 @@ struct write_job {
     struct job job;
     enum { WRITE_PERSIST, WRITE_CHUNK, WRITE_DROP } type;
     struct raft_persist persist;
-    uint64_t bytes;                           /* its entries in the log, about */
-    struct raft_chunk_write chunk;            /* data copied behind the struct */
+    uint64_t bytes;                /* its entries in the log, about */
+    struct raft_chunk_write chunk; /* data copied behind the struct */
     uint64_t drop_index;
 };
 /* For the applier: entries, or a snapshot to restore (the writer waits for that). */
@@ -50,28 +52,31 @@ struct apply_job {
     struct raft_snapshot_meta meta;
     uv_sem_t *restored;
     int *result;
-    bool resume, own;                         /* node_resume */
+    bool resume, own; /* node_resume */
 };
 
 /* News for the loop, from the other threads. */
 struct node_news {
     struct mail mail;
-    struct raft_event event;                  /* handed to the core; entries and data inside are freed afterwards */
+    struct raft_event event; /* handed to the core; entries and data inside are freed afterwards */
     void *free_after;
-    struct fault fault;                       /* of a failed persist; of a snapshot that was not taken, the code */
-    bool snapshot_over;                       /* the snapshot job ended, with event (type SNAPSHOT_TAKEN) or without */
+    struct fault fault; /* of a failed persist; of a snapshot that was not taken, the code */
+    bool snapshot_over; /* the snapshot job ended, with event (type SNAPSHOT_TAKEN) or without */
     bool has_event;
 };
 
 struct preparer {
     uv_thread_t thread;
-    uint64_t asked;                           /* the log writer's: the segment behind which one is wanted */
-    uv_mutex_t lock;                          /* for those below */
+    uint64_t asked;  /* the log writer's: the segment behind which one is wanted */
+    uv_mutex_t lock; /* for those below */
     uv_cond_t more;
     bool wanted, stop;
 };
 
-struct members_record { uint64_t index; struct raft_members members; };
+struct members_record {
+    uint64_t index;
+    struct raft_members members;
+};
 #define MEMBERS_RECORDS 8
 
 struct node {
@@ -89,11 +94,11 @@ struct node {
     uv_prepare_t prepare;
     uv_check_t check;
     uv_timer_t timer, reopen_timer;
-    bool dirty, stopping, holds_wakes;                  /* dirty: a flush is due */
-    _Atomic bool nudged;                                /* node_wake */
-    bool raft_opened;                                   /* once: what comes later is a reopening */
-    uint64_t reopen_pause_ms;                           /* before the next try, while the log cannot be opened again */
-    struct requests requests;                           /* from clients: what waits for Raft */
+    bool dirty, stopping, holds_wakes; /* dirty: a flush is due */
+    _Atomic bool nudged;               /* node_wake */
+    bool raft_opened;                  /* once: what comes later is a reopening */
+    uint64_t reopen_pause_ms;          /* before the next try, while the log cannot be opened again */
+    struct requests requests;          /* from clients: what waits for Raft */
     struct disk_health disk_health;
     uint64_t applied_seen;
     bool snapshot_running;
@@ -106,20 +111,21 @@ struct node {
     void (*closed)(void *data);
     void *closed_data;
     unsigned closing;
-    uint64_t taken_bytes;                               /* of entries received in this turn, not with the log writer yet */
-    bool behind_told, full_told;                        /* what the core was told: others should lead; no room for commands */
-    bool snapshot_wanted;                               /* whatever the log's size: the old one may have what was wrong */
+    uint64_t taken_bytes;        /* of entries received in this turn, not with the log writer yet */
+    bool behind_told, full_told; /* what the core was told: others should lead; no room for commands */
+    bool snapshot_wanted;        /* whatever the log's size: the old one may have what was wrong */
 
-    /* Shared: the log writer appends; pool jobs read. NULL while a log that failed cannot be opened again (core poisoned, no threads, no jobs). */
+    /* Shared: the log writer appends; pool jobs read. NULL while a log that failed cannot be opened again (core
+     * poisoned, no threads, no jobs). */
     struct wal *wal;
-    uint64_t drop_index;                /* the log writer's, while it runs: up to here the log needs nothing; 0: it is dropped */
-    _Atomic uint64_t write_begun_ms;                    /* the log writer waits for the disk since; 0: it does not */
-    _Atomic uint64_t bad_ms;                            /* when a write ended that had taken too long, or failed */
-    _Atomic bool write_failed;                          /* the last one */
-    _Atomic uint64_t write_bytes;                       /* of entries that the log writer has yet to write */
-    _Atomic bool restoring;                             /* the applier puts a snapshot in place, or waits for room to */
-    _Atomic bool applier_starves;                       /* node_starves */
-    _Atomic bool applier_busy;                          /* it is doing what it took */
+    uint64_t drop_index; /* the log writer's, while it runs: up to here the log needs nothing; 0: it is dropped */
+    _Atomic uint64_t write_begun_ms; /* the log writer waits for the disk since; 0: it does not */
+    _Atomic uint64_t bad_ms;         /* when a write ended that had taken too long, or failed */
+    _Atomic bool write_failed;       /* the last one */
+    _Atomic uint64_t write_bytes;    /* of entries that the log writer has yet to write */
+    _Atomic bool restoring;          /* the applier puts a snapshot in place, or waits for room to */
+    _Atomic bool applier_starves;    /* node_starves */
+    _Atomic bool applier_busy;       /* it is doing what it took */
 
     /* Any thread puts. */
     struct mailbox proposals, read_box, news;
@@ -127,17 +133,17 @@ struct node {
     /* Threads and their queues. */
     uv_thread_t writer, applier;
     struct preparer preparer;
-    bool threads_running;                               /* loop thread's */
+    bool threads_running; /* loop thread's */
     struct jobs write_jobs, apply_jobs;
     /* Writer thread. */
     struct snapshot_writer *receiving;
     struct raft_snapshot_meta receiving_meta;
     uint64_t no_room_told_ms;
     /* Applier thread (the loop's while that does not run). */
-    uint64_t applier_at;                                /* applied */
-    uint64_t applier_stopped;                           /* a command of a newer version: nothing more is applied; 0 */
+    uint64_t applier_at;      /* applied */
+    uint64_t applier_stopped; /* a command of a newer version: nothing more is applied; 0 */
     bool holding;
-    struct job *held, **held_last;                      /* jobs that wait for node_resume */
+    struct job *held, **held_last; /* jobs that wait for node_resume */
     /* Applier thread writes, snapshot job reads; under members_lock. */
     uv_mutex_t members_lock;
     struct members_record members[MEMBERS_RECORDS];
@@ -147,10 +153,10 @@ struct node {
 };
 
 /* node.c */
-void node_post(struct node *node, struct node_news *news);       /* any thread; takes it */
+void node_post(struct node *node, struct node_news *news); /* any thread; takes it */
 struct node_news *node_news_new(enum raft_event_type type);
 void node_flush(struct node *node);
-void node_take(struct node *node);                              /* what is in the boxes */
+void node_take(struct node *node); /* what is in the boxes */
 void node_wake_cb(uv_async_t *async);
 void node_prepare_cb(uv_prepare_t *prepare);
 void node_check_cb(uv_check_t *check);
@@ -169,23 +175,26 @@ void node_preparer_init(struct preparer *preparer);
 void node_preparer_free(struct preparer *preparer);
 void node_preparer_start(struct preparer *preparer, struct node *node);
 void node_preparer_stop(struct preparer *preparer);
-void node_preparer_ask(struct preparer *preparer, struct wal *wal);     /* log writer, after each group; cheap */
+void node_preparer_ask(struct preparer *preparer, struct wal *wal); /* log writer, after each group; cheap */
 /* node_writer.c, node_applier.c */
 void node_writer_main(void *arg);
 void node_applier_main(void *arg);
 void node_applier_note(struct node *node, uint64_t index, const struct raft_members *members);
 int node_restore_snapshot(struct node *node, uint64_t index, struct raft_snapshot_meta *meta, struct fault *fault);
-/* Where there is no room for a second state beside the present one, it is tried again when there is more, until `over` (asked each second). */
-int node_restore_with_room(struct node *node, struct raft_snapshot_meta *meta, bool (*over)(struct node *node), struct fault *fault);
+/* Where there is no room for a second state beside the present one, it is tried again when there is more, until
+ * `over` (asked each second). */
+int node_restore_with_room(struct node *node, struct raft_snapshot_meta *meta, bool (*over)(struct node *node),
+                           struct fault *fault);
 void write_job_free(struct write_job *job);
 /* node_pool.c */
 void node_load(struct node *node, const struct raft_load *load);
 void node_chunk_read(struct node *node, const struct raft_chunk_read *chunk);
 void node_snapshot(struct node *node);
 void node_snapshot_over(struct node *node, bool taken, int error);
-void node_snapshot_soon(struct node *node);     /* space is back */
+void node_snapshot_soon(struct node *node); /* space is back */
 void node_chunk_unread(struct node *node, const struct node_news *news);
-uint64_t node_snapshot_rate(const struct node *node);                            /* bytes a second */
-int node_take_snapshot(struct node *node, uint64_t log_bytes, struct raft_snapshot_meta *meta);      /* blocks; pool, or at start. log_bytes: may go after it */
+uint64_t node_snapshot_rate(const struct node *node); /* bytes a second */
+/* blocks; pool, or at start. log_bytes: may go after it */
+int node_take_snapshot(struct node *node, uint64_t log_bytes, struct raft_snapshot_meta *meta);
 
 #endif

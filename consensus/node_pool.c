@@ -14,7 +14,10 @@ struct pool_job {
     struct node *node;
     struct node_news *news;
     uint64_t log_bytes;
-    union { struct raft_load load; struct raft_chunk_read chunk; } u;
+    union {
+        struct raft_load load;
+        struct raft_chunk_read chunk;
+    } u;
 };
 
 static void job_over(uv_work_t *work, int status) {
@@ -24,7 +27,8 @@ static void job_over(uv_work_t *work, int status) {
     if (!node->stopping) node_post(node, job->news);
     else {
         if (job->news->has_event && job->news->event.type == RAFT_ENTRIES_LOADED)
-            for (size_t i = 0; i < job->news->event.u.loaded.count; i++) raft_data_unref(job->news->event.u.loaded.entries[i].data);
+            for (size_t i = 0; i < job->news->event.u.loaded.count; i++)
+                raft_data_unref(job->news->event.u.loaded.entries[i].data);
         free(job->news->free_after);
         free(job->news);
     }
@@ -45,14 +49,14 @@ static void job_start(struct pool_job *job, void (*work)(uv_work_t *)) {
     CHECK(uv_queue_work(job->node->loop, &job->work, work, job_over) == 0);
 }
 
-/* -- old entries for a peer ------------------------------------------------------------------------------------------ */
+/* -- old entries for a peer --------------------------------------------------------------------------------------- */
 static void load_work(uv_work_t *work) {
     struct pool_job *job = work->data;
     struct raft_event *event = &job->news->event;
     event->u.loaded.peer = job->u.load.peer;
     event->u.loaded.from = job->u.load.from;
-    event->u.loaded.error = wal_read(job->node->wal, job->u.load.from, job->u.load.to, job->u.load.bytes_max, &event->u.loaded.entries,
-                                     &event->u.loaded.count);
+    event->u.loaded.error = wal_read(job->node->wal, job->u.load.from, job->u.load.to, job->u.load.bytes_max,
+                                     &event->u.loaded.entries, &event->u.loaded.count);
     if (event->u.loaded.error != CO_OK) event->u.loaded.entries = NULL, event->u.loaded.count = 0;
     job->news->free_after = event->u.loaded.entries;
 }
@@ -63,7 +67,7 @@ void node_load(struct node *node, const struct raft_load *load) {
     job_start(job, load_work);
 }
 
-/* -- a chunk of our snapshot for a peer --------------------------------------------------------------------------------- */
+/* -- a chunk of our snapshot for a peer --------------------------------------------------------------------------- */
 static void chunk_work(uv_work_t *work) {
     struct pool_job *job = work->data;
     const struct raft_chunk_read *want = &job->u.chunk;
@@ -90,7 +94,7 @@ static void chunk_work(uv_work_t *work) {
 /* One that was replaced meanwhile is gone, and there is a newer one. */
 void node_chunk_unread(struct node *node, const struct node_news *news) {
     if (news->event.u.chunk_read.snapshot_index != raft_snapshot_index(node->raft) || node->snapshot_unreadable) return;
-    if (news->event.u.chunk_read.error == CO_NOTFOUND && node->snapshot_running) return;      /* that has taken its place */
+    if (news->event.u.chunk_read.error == CO_NOTFOUND && node->snapshot_running) return; /* that has taken its place */
     log_error("raft", "this server's snapshot cannot be sent, another is taken: %s",
               news->fault.code ? news->fault.text : co_strerror(news->event.u.chunk_read.error));
     node->snapshot_unreadable = true;
@@ -102,13 +106,18 @@ void node_chunk_read(struct node *node, const struct raft_chunk_read *chunk) {
     job_start(job, chunk_work);
 }
 
-/* -- our own snapshot ---------------------------------------------------------------------------------------------------- */
-struct copier { struct node *node; int fd, result; uint64_t index, term; };
+/* -- our own snapshot --------------------------------------------------------------------------------------------- */
+struct copier {
+    struct node *node;
+    int fd, result;
+    uint64_t index, term;
+};
 
 static void copy_main(void *arg) {
     struct copier *copier = arg;
     background_thread("snapshot");
-    copier->result = copier->node->callbacks.snapshot_copy(copier->node->callbacks.data, copier->fd, &copier->index, &copier->term);
+    copier->result =
+        copier->node->callbacks.snapshot_copy(copier->node->callbacks.data, copier->fd, &copier->index, &copier->term);
     close(copier->fd);
 }
 
@@ -119,26 +128,30 @@ static void members_as_of(struct node *node, uint64_t index, struct raft_snapsho
     uv_mutex_unlock(&node->members_lock);
 }
 
-uint64_t node_snapshot_rate(const struct node *node) { return node->config.snapshot_rate ? node->config.snapshot_rate : 128 << 20; }
+uint64_t node_snapshot_rate(const struct node *node) {
+    return node->config.snapshot_rate ? node->config.snapshot_rate : 128 << 20;
+}
 
-/* The last room is the log's: what is begun and does not fit leaves that. Where cutting the log gives more than was taken, only so much that the log
- * goes on meanwhile. */
-#define ROOM_LOOK_BYTES (1 << 20)
-#define ROOM_LEFT_BYTES (32 << 20)
+/* The last room is the log's: what is begun and does not fit leaves that. Where cutting the log gives more than was
+ * taken, only so much that the log goes on meanwhile. */
+#define ROOM_LOOK_BYTES  (1 << 20)
+#define ROOM_LEFT_BYTES  (32 << 20)
 #define ROOM_LEAST_BYTES (4 << 20)
 static bool leaves_room(struct node *node, uint64_t log_bytes, uint64_t *written, size_t more) {
     uint64_t room, looks = *written / ROOM_LOOK_BYTES;
     *written += more;
     if (*written / ROOM_LOOK_BYTES == looks) return true;
-    return node->disk->ops->free_bytes(node->disk, &room) != CO_OK || room >= (*written <= log_bytes ? ROOM_LEAST_BYTES : ROOM_LEFT_BYTES);
+    return node->disk->ops->free_bytes(node->disk, &room) != CO_OK ||
+           room >= (*written <= log_bytes ? ROOM_LEAST_BYTES : ROOM_LEFT_BYTES);
 }
 
 /* Copies the pipe into the file, no faster than the configured rate. */
-static int drain(struct node *node, uint64_t log_bytes, int fd, struct snapshot_writer *writer, char *block, size_t have, size_t room) {
+static int drain(struct node *node, uint64_t log_bytes, int fd, struct snapshot_writer *writer, char *block,
+                 size_t have, size_t room) {
     uint64_t rate = node_snapshot_rate(node), due = clock_mono_ns(), written = 0;
     while (have > 0) {
         if (!leaves_room(node, log_bytes, &written, have)) return CO_DISKFULL;
-        if (atomic_load(&node->view.failed)) return CO_CLOSED;      /* the log is opened again once this is over */
+        if (atomic_load(&node->view.failed)) return CO_CLOSED; /* the log is opened again once this is over */
         int rv = snapshot_write(writer, block, have);
         if (rv != CO_OK) return rv;
         uint64_t now = clock_mono_ns();
@@ -163,7 +176,7 @@ int node_take_snapshot(struct node *node, uint64_t log_bytes, struct raft_snapsh
     CHECK(uv_thread_create(&thread, copy_main, &copier) == 0);
     size_t room = 64 * 1024;
     char *block = mem_alloc(room);
-    ssize_t first = read(ends[0], block, room);      /* once there is a byte, index and term are known */
+    ssize_t first = read(ends[0], block, room); /* once there is a byte, index and term are known */
     struct snapshot_writer *writer = NULL;
     int rv = first > 0 ? CO_OK : CO_IO;
     if (rv == CO_OK) {
@@ -172,7 +185,7 @@ int node_take_snapshot(struct node *node, uint64_t log_bytes, struct raft_snapsh
         rv = snapshot_create(node->disk, meta, false, &writer);
     }
     if (rv == CO_OK) rv = drain(node, log_bytes, ends[0], writer, block, (size_t)first, room);
-    close(ends[0]);                                   /* a copier that still writes gets EPIPE */
+    close(ends[0]); /* a copier that still writes gets EPIPE */
     uv_thread_join(&thread);
     free(block);
     if (rv == CO_OK) rv = copier.result;
@@ -189,8 +202,8 @@ static void snapshot_work(uv_work_t *work) {
     int rv = node_take_snapshot(job->node, job->log_bytes, meta);
     job->news->has_event = rv == CO_OK;
     if (rv == CO_OK)
-        log_info("raft", "snapshot taken index=%llu bytes=%llu ms=%llu", (unsigned long long)meta->index, (unsigned long long)meta->size,
-                 (unsigned long long)(clock_mono_ms() - begun));
+        log_info("raft", "snapshot taken index=%llu bytes=%llu ms=%llu", (unsigned long long)meta->index,
+                 (unsigned long long)meta->size, (unsigned long long)(clock_mono_ms() - begun));
     else log_warn("raft", "snapshot failed, tried again later: %s", co_strerror(rv));
     job->news->fault.code = rv;
 }
@@ -203,7 +216,9 @@ void node_snapshot_over(struct node *node, bool taken, int error) {
     if (error != CO_CLOSED) node->snapshot_unfit = taken || error != CO_DISKFULL ? 0 : node->snapshot_unfit + 1;
     if (taken) node->snapshot_pause_ms = 0;
     else if (node->snapshot_pause_ms == 0) node->snapshot_pause_ms = PAUSE_FIRST_MS;
-    else if (error != CO_CLOSED) node->snapshot_pause_ms = 2 * node->snapshot_pause_ms < PAUSE_MOST_MS ? 2 * node->snapshot_pause_ms : PAUSE_MOST_MS;
+    else if (error != CO_CLOSED)
+        node->snapshot_pause_ms =
+            2 * node->snapshot_pause_ms < PAUSE_MOST_MS ? 2 * node->snapshot_pause_ms : PAUSE_MOST_MS;
     if (taken) node->snapshot_unreadable = false, node->snapshot_log_mark = wal_bytes(node->wal);
     else node->snapshot_wanted = true, node->snapshot_not_before_ms = clock_mono_ms() + node->snapshot_pause_ms;
 }
@@ -214,18 +229,19 @@ void node_snapshot_soon(struct node *node) {
     if (node->snapshot_not_before_ms > soon) node->snapshot_not_before_ms = soon;
 }
 
-/* A peer that is sent the snapshot, or reads the log behind it, is waited for: until the log is so many times as long. One whose disk is full
- * would otherwise keep the log from being cut for ever. */
+/* A peer that is sent the snapshot, or reads the log behind it, is waited for: until the log is so many times as
+ * long. One whose disk is full would otherwise keep the log from being cut for ever. */
 #define LIMITS_WAITED 3
 static bool peers_need_it(const struct node *node, uint64_t bytes, uint64_t limit) {
-    if (bytes >= node->snapshot_log_mark + LIMITS_WAITED * limit || node->snapshot_unreadable || node->disk_health.full) return false;
+    if (bytes >= node->snapshot_log_mark + LIMITS_WAITED * limit || node->snapshot_unreadable || node->disk_health.full)
+        return false;
     return raft_sending_snapshot(node->raft) || raft_peer_needs_log(node->raft);
 }
 
-/* One that failed for want of space is not waited for any longer once there clearly is some: a log that grows fast would have filled the disk
- * again. Each further failure asks for twice as much. */
+/* One that failed for want of space is not waited for any longer once there clearly is some: a log that grows fast
+ * would have filled the disk again. Each further failure asks for twice as much. */
 #define UNFIT_LOOK_MS 250
-#define UNFIT_MOST    5              /* it may be a quota, which no look shows */
+#define UNFIT_MOST    5 /* it may be a quota, which no look shows */
 static bool fits_now(struct node *node, uint64_t now_ms) {
     if (node->snapshot_unfit == 0 || node->snapshot_unfit > UNFIT_MOST || now_ms < node->snapshot_look_ms) return false;
     node->snapshot_look_ms = now_ms + UNFIT_LOOK_MS;
@@ -234,18 +250,22 @@ static bool fits_now(struct node *node, uint64_t now_ms) {
     return node->disk->ops->free_bytes(node->disk, &room) == CO_OK && room >= wanted << (node->snapshot_unfit - 1);
 }
 
-static bool pauses(struct node *node, uint64_t now_ms) { return now_ms < node->snapshot_not_before_ms && !fits_now(node, now_ms); }
+static bool pauses(struct node *node, uint64_t now_ms) {
+    return now_ms < node->snapshot_not_before_ms && !fits_now(node, now_ms);
+}
 
-/* Takes one when the log has grown enough since the last: by as much as that one took, so that a large state is not written again
- * and again for a little change (a byte of log costs a byte of snapshot at most). */
+/* Takes one when the log has grown enough since the last: by as much as that one took, so that a large state is not
+ * written again and again for a little change (a byte of log costs a byte of snapshot at most). */
 void node_snapshot(struct node *node) {
     if (atomic_load(&node->view.failed)) return;
     uint64_t limit = node->config.snapshot_log_bytes ? node->config.snapshot_log_bytes : 64 << 20;
     if (raft_snapshot_bytes(node->raft) > limit) limit = raft_snapshot_bytes(node->raft);
     uint64_t bytes = wal_bytes(node->wal);
-    if (bytes < node->snapshot_log_mark) node->snapshot_log_mark = bytes;        /* what the snapshot holds was dropped */
+    if (bytes < node->snapshot_log_mark) node->snapshot_log_mark = bytes; /* what the snapshot holds was dropped */
     bool due = node->snapshot_wanted || node->snapshot_unreadable || bytes >= node->snapshot_log_mark + limit;
-    if (node->snapshot_running || node->requests.fenced || atomic_load(&node->restoring) || !due || peers_need_it(node, bytes, limit)) return;
+    if (node->snapshot_running || node->requests.fenced || atomic_load(&node->restoring) || !due ||
+        peers_need_it(node, bytes, limit))
+        return;
     if (!node->callbacks.snapshot_copy || node->applied_seen <= raft_snapshot_index(node->raft)) return;
     if (node->snapshot_pause_ms && pauses(node, clock_mono_ms())) return;
     node->snapshot_running = true, node->snapshot_wanted = false;

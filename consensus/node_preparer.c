@@ -1,12 +1,14 @@
-/* The preparer thread: makes the log's next segment ready while the present one is written, so that no append stands behind these writes
- * and syncs. It has no hurry while half a segment is left, and takes the disk for half of the time at most; when a quarter is left it rests no more. */
+/* The preparer thread: makes the log's next segment ready while the present one is written, so that no append stands
+ * behind these writes and syncs. It has no hurry while half a segment is left, and takes the disk for half of the
+ * time at most; when a quarter is left it rests no more. */
 #include "base/background.h"
 #include "base/clock.h"
 #include "consensus/node_internal.h"
 
 #define LATE_QUARTERS 3
-#define REST_NS_MOST 100000000u
-#define AGAIN_NS     1000000000u /* after an error, a full disk mostly; an append that comes before makes its segment itself */
+#define REST_NS_MOST  100000000u
+/* after an error, a full disk mostly; an append that comes before makes its segment itself */
+#define AGAIN_NS 1000000000u
 
 /* Until it is asked, or for `rest_ns` (0: as long as it takes). False: it is to stop. */
 static bool rest(struct preparer *preparer, uint64_t rest_ns) {
@@ -31,7 +33,11 @@ static void preparer_main(void *arg) {
         uint64_t begun = clock_mono_ns();
         int rv = wal_prepare(node->wal);
         uint64_t took = clock_mono_ns() - begun;
-        rest_ns = rv == CO_OK ? 0 : rv != CO_AGAIN ? AGAIN_NS : wal_fuller_than(node->wal, LATE_QUARTERS) ? 1 : took < REST_NS_MOST ? took + 1 : REST_NS_MOST;
+        rest_ns = rv == CO_OK                                 ? 0
+                  : rv != CO_AGAIN                            ? AGAIN_NS
+                  : wal_fuller_than(node->wal, LATE_QUARTERS) ? 1
+                  : took < REST_NS_MOST                       ? took + 1
+                                                              : REST_NS_MOST;
     }
 }
 

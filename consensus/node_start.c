@@ -12,8 +12,8 @@
 
 /* -- identity: a number chosen once, kept in the folder: 16 hexadecimal digits and a newline; a later format begins with the file's name and
  * its number ------------------------------------------------------------------------------------------------------------ */
-#define ID_FILE NODE_ID_FILE
-#define ROOM_AGAIN (1u << 20)      /* of log */
+#define ID_FILE     NODE_ID_FILE
+#define ROOM_AGAIN  (1u << 20) /* of log */
 #define ID_FILE_NEW "server-id.new"
 
 static int id_write(struct disk *disk, uint64_t id) {
@@ -39,7 +39,8 @@ static void history_found(void *data, const char *name) {
 static struct raft_members members_found(const struct raft_snapshot_meta *snapshot, const struct wal_recovered *found) {
     struct raft_members members = snapshot->members, newer;
     for (size_t i = 0; i < found->entry_count; i++)
-        if (found->entries[i].type == RAFT_ENTRY_MEMBERS && raft_members_decode(raft_entry_bytes(&found->entries[i]), &newer) == CO_OK)
+        if (found->entries[i].type == RAFT_ENTRY_MEMBERS &&
+            raft_members_decode(raft_entry_bytes(&found->entries[i]), &newer) == CO_OK)
             members = newer;
     return members;
 }
@@ -65,12 +66,18 @@ static int id_make(struct node *node, struct fault *fault) {
     int rv = node->disk->ops->list(node->disk, history_found, &history);
     uint64_t known = rv == CO_OK && history ? id_known(node) : 0;
     if (known)
-        return fault_set(fault, CO_CORRUPT, "%s/%s is missing, but this server's log is there: put the file back; by the log it held %016llx",
-                         node->folder, ID_FILE, (unsigned long long)known);
+        return fault_set(
+            fault, CO_CORRUPT,
+            "%s/%s is missing, but this server's log is there: put the file back; by the log it held %016llx",
+            node->folder, ID_FILE, (unsigned long long)known);
     if (rv == CO_OK && history)
-        return fault_set(fault, CO_CORRUPT, "%s/%s is missing, but this server's log, snapshot or store is there: put the file back from a backup, or "
-                         "write the id into it by which its cluster knows this server", node->folder, ID_FILE);
-    do node->id = random_u64(); while (node->id == 0);
+        return fault_set(
+            fault, CO_CORRUPT,
+            "%s/%s is missing, but this server's log, snapshot or store is there: put the file back from a backup, or "
+            "write the id into it by which its cluster knows this server",
+            node->folder, ID_FILE);
+    do node->id = random_u64();
+    while (node->id == 0);
     if (rv == CO_OK) rv = id_write(node->disk, node->id);
     return rv == CO_OK ? rv : fault_set(fault, rv, "%s cannot be written: %s", ID_FILE, co_strerror(rv));
 }
@@ -86,7 +93,7 @@ int node_id_read(struct disk *disk, uint64_t *id, struct fault *fault) {
     disk->ops->close(disk, file);
     if (rv != CO_OK) return fault_set(fault, rv, "%s cannot be read: %s", ID_FILE, co_strerror(rv));
     *id = strtoull(text, &end, 16);
-    if (strncmp(text, ID_FILE " ", sizeof ID_FILE) == 0)      /* so will a newer one begin */
+    if (strncmp(text, ID_FILE " ", sizeof ID_FILE) == 0) /* so will a newer one begin */
         return fault_set(fault, CO_UNSUPPORTED, "%s: written by a newer version of coord", ID_FILE);
     if (got != 17 || *end != '\n' || *id == 0) return fault_set(fault, CO_CORRUPT, "%s holds no server id", ID_FILE);
     return CO_OK;
@@ -97,7 +104,7 @@ static int id_load(struct node *node, struct fault *fault) {
     return rv == CO_NOTFOUND ? id_make(node, fault) : rv;
 }
 
-/* -- the log ------------------------------------------------------------------------------------------------------------ */
+/* -- the log ------------------------------------------------------------------------------------------------------ */
 /* A new cluster of one: its first entry is its configuration, the second its first command. */
 static int bootstrap(struct node *node, struct wal_recovered *found, struct fault *fault) {
     struct raft_members members = {.count = 1};
@@ -108,8 +115,11 @@ static int bootstrap(struct node *node, struct wal_recovered *found, struct faul
     struct slice first = node->config.first_command;
     size_t count = first.size ? 2 : 1;
     struct raft_entry *entries = mem_zalloc(count * sizeof *entries);
-    entries[0] = (struct raft_entry){.index = 1, .term = 1, .type = RAFT_ENTRY_MEMBERS, .data = raft_data_new(bytes.data, bytes.size)};
-    if (first.size) entries[1] = (struct raft_entry){.index = 2, .term = 1, .type = RAFT_ENTRY_COMMAND, .data = raft_data_new(first.data, first.size)};
+    entries[0] = (struct raft_entry){
+        .index = 1, .term = 1, .type = RAFT_ENTRY_MEMBERS, .data = raft_data_new(bytes.data, bytes.size)};
+    if (first.size)
+        entries[1] = (struct raft_entry){
+            .index = 2, .term = 1, .type = RAFT_ENTRY_COMMAND, .data = raft_data_new(first.data, first.size)};
     buffer_free(&bytes);
     struct wal_batch batch = {.hard_state = true, .term = 1, .entries = entries, .entry_count = count};
     found->entries = entries, found->entry_count = count;
@@ -121,7 +131,8 @@ static uint32_t scaled(const struct node *node, uint32_t ms) {
     return ms * (node->config.raft_multiplier ? node->config.raft_multiplier : 1);
 }
 
-/* Longer elections need no rarer heartbeats: an idle follower would be called unhealthy, which begins at 200 ms of silence. */
+/* Longer elections need no rarer heartbeats: an idle follower would be called unhealthy, which begins at 200 ms of
+ * silence. */
 #define HEARTBEAT_MOST_MS 100
 static uint32_t heartbeat_ms(const struct node *node) {
     uint32_t ms = scaled(node, 50);
@@ -129,20 +140,35 @@ static uint32_t heartbeat_ms(const struct node *node) {
 }
 
 /* The log behind the snapshot counts, also where a server never runs for long. */
-static uint64_t log_mark(struct node *node, const struct raft_snapshot_meta *snapshot, const struct wal_recovered *found) {
+static uint64_t log_mark(struct node *node, const struct raft_snapshot_meta *snapshot,
+                         const struct wal_recovered *found) {
     uint64_t all = wal_bytes(node->wal), since = 0;
     for (size_t i = 0; i < found->entry_count; i++)
-        if (found->entries[i].index > snapshot->index) since += raft_entry_bytes(&found->entries[i]).size + RAFT_ENTRY_OVERHEAD;
+        if (found->entries[i].index > snapshot->index)
+            since += raft_entry_bytes(&found->entries[i]).size + RAFT_ENTRY_OVERHEAD;
     return snapshot->index && since < all ? all - since : 0;
 }
 
-static void start_core(struct node *node, const struct raft_snapshot_meta *snapshot, struct wal_recovered *found, uint64_t applied) {
-    struct raft_config config = {.id = node->id, .seed = random_u64(), .election_ms = scaled(node, 300), .heartbeat_ms = heartbeat_ms(node),
-                                 .append_bytes_max = 256 << 10, .append_inflight_max = 64, .cache_bytes_max = 4 << 20, .apply_bytes_max = 8 << 20,
-                                 .snapshot_chunk_bytes = 256 << 10, .snapshot_rate = node_snapshot_rate(node), .promote_lag_max = 1024};
-    uint64_t mark = log_mark(node, snapshot, found);      /* the core takes the entries */
-    struct raft_start start = {.term = found->term, .vote = found->vote, .snapshot = *snapshot, .entries = found->entries,
-                               .entry_count = found->entry_count, .applied = applied};
+static void start_core(struct node *node, const struct raft_snapshot_meta *snapshot, struct wal_recovered *found,
+                       uint64_t applied) {
+    struct raft_config config = {.id = node->id,
+                                 .seed = random_u64(),
+                                 .election_ms = scaled(node, 300),
+                                 .heartbeat_ms = heartbeat_ms(node),
+                                 .append_bytes_max = 256 << 10,
+                                 .append_inflight_max = 64,
+                                 .cache_bytes_max = 4 << 20,
+                                 .apply_bytes_max = 8 << 20,
+                                 .snapshot_chunk_bytes = 256 << 10,
+                                 .snapshot_rate = node_snapshot_rate(node),
+                                 .promote_lag_max = 1024};
+    uint64_t mark = log_mark(node, snapshot, found); /* the core takes the entries */
+    struct raft_start start = {.term = found->term,
+                               .vote = found->vote,
+                               .snapshot = *snapshot,
+                               .entries = found->entries,
+                               .entry_count = found->entry_count,
+                               .applied = applied};
     node->raft_opened = true;
     node->raft = raft_new(&config, &start, clock_mono_ms());
     node->applied_seen = node->applier_at = applied;
@@ -177,16 +203,19 @@ static int go_on_from_state(struct node *node, const struct raft_members *member
 }
 
 /* Only durable entries are applied, so a state beyond the end of the log shows that the log has lost its end. */
-static int log_ends_early(struct node *node, struct raft_snapshot_meta *snapshot, struct wal_recovered *found, uint64_t last,
-                          struct fault *fault) {
+static int log_ends_early(struct node *node, struct raft_snapshot_meta *snapshot, struct wal_recovered *found,
+                          uint64_t last, struct fault *fault) {
     struct raft_members members = members_found(snapshot, found);
     unsigned long long applied = node->config.applied;
     if (members.count == 0)
-        return fault_set(fault, CO_CORRUPT, "%s: log files are missing: the store has applied entry %llu, and there is no log", node->folder, applied);
+        return fault_set(fault, CO_CORRUPT,
+                         "%s: log files are missing: the store has applied entry %llu, and there is no log",
+                         node->folder, applied);
     if (members.count > 1 || members.member[0].id != node->id || node->raft_opened)
-        return fault_set(fault, CO_CONFLICT, "%s: the store has applied entry %llu but the log ends at %llu", node->folder, applied,
-                         (unsigned long long)last);
-    log_error("raft", "the log has lost its end, going on from the store, which has it: log_end=%llu store=%llu folder=%s",
+        return fault_set(fault, CO_CONFLICT, "%s: the store has applied entry %llu but the log ends at %llu",
+                         node->folder, applied, (unsigned long long)last);
+    log_error("raft",
+              "the log has lost its end, going on from the store, which has it: log_end=%llu store=%llu folder=%s",
               (unsigned long long)last, applied, node->folder);
     return go_on_from_state(node, &members, snapshot, found, fault);
 }
@@ -215,10 +244,13 @@ int node_open_log(struct node *node, uint64_t applied, struct fault *fault) {
     struct wal_recovered found = {0};
     rv = wal_open(node->disk, &config, snapshot.index, &node->wal, &found, fault);
     if (rv != CO_OK) return rv;
-    if (found.torn_bytes) log_warn("raft", "the log's last record was torn and is cut off bytes=%llu", (unsigned long long)found.torn_bytes);
+    if (found.torn_bytes)
+        log_warn("raft", "the log's last record was torn and is cut off bytes=%llu",
+                 (unsigned long long)found.torn_bytes);
     if (node->config.bootstrap && found.entry_count == 0 && snapshot.index == 0 && found.term == 0 && applied == 0) {
         rv = bootstrap(node, &found, fault);
-        if (rv == CO_OK) log_info("raft", "new cluster, founded by this server id=%016llx", (unsigned long long)node->id);
+        if (rv == CO_OK)
+            log_info("raft", "new cluster, founded by this server id=%016llx", (unsigned long long)node->id);
     }
     uint64_t last = found.entry_count ? found.entries[found.entry_count - 1].index : snapshot.index;
     if (rv == CO_OK && applied < snapshot.index) {
@@ -234,7 +266,7 @@ int node_open_log(struct node *node, uint64_t applied, struct fault *fault) {
     return rv;
 }
 
-/* -- start ------------------------------------------------------------------------------------------------------------------ */
+/* -- start -------------------------------------------------------------------------------------------------------- */
 static void init_handles(struct node *node) {
     uv_loop_t *loop = node->loop;
     CHECK(uv_async_init(loop, &node->wake, node_wake_cb) == 0);
@@ -257,8 +289,8 @@ static bool ask_read(void *data, uint64_t leader, uint64_t context, uint64_t ter
     return node->callbacks.ask_read(node->callbacks.data, leader, context, term);
 }
 
-int node_start(uv_loop_t *loop, const struct node_config *config, const struct node_callbacks *callbacks, struct node **out,
-               struct fault *fault) {
+int node_start(uv_loop_t *loop, const struct node_config *config, const struct node_callbacks *callbacks,
+               struct node **out, struct fault *fault) {
     struct node *node = mem_zalloc(sizeof *node);
     node->loop = loop, node->config = *config, node->callbacks = *callbacks;
     node->folder = mem_strdup(config->folder), node->address = mem_strdup(config->address);
@@ -271,9 +303,11 @@ int node_start(uv_loop_t *loop, const struct node_config *config, const struct n
     }
     node->id = config->id;
     if (node->id == 0 && (rv = id_load(node, fault)) != CO_OK) goto err_log;
-    struct requests_edge edge = {.data = node, .has_room = node_has_room, .forward = callbacks->forward ? forward : NULL,
+    struct requests_edge edge = {.data = node,
+                                 .has_room = node_has_room,
+                                 .forward = callbacks->forward ? forward : NULL,
                                  .ask_read = callbacks->ask_read ? ask_read : NULL,
-                                  .refuse = callbacks->refuse ? node_judge : NULL};
+                                 .refuse = callbacks->refuse ? node_judge : NULL};
     node->disk_health.room_again = ROOM_AGAIN;
     requests_init(&node->requests, &edge, node->id, random_u64() >> 1);
     rv = node_open_log(node, config->applied, fault);
@@ -313,22 +347,22 @@ void node_stop_threads(struct node *node) {
     node->threads_running = false;
 }
 
-/* -- after a failed write: what the disk holds is read again, as after a crash ------------------------------------------------ */
+/* -- after a failed write: what the disk holds is read again, as after a crash ------------------------------------ */
 #define REOPEN_FIRST_MS 1000
 #define CONTRADICTED_MS 60000
-#define REOPEN_MOST_MS  4000         /* less than DISK_WELL_MS: it stays sick */
-#define NO_ROOM_MOST_MS 30000        /* the state may have to be restored first, which takes what room there is each time */
+#define REOPEN_MOST_MS  4000  /* less than DISK_WELL_MS: it stays sick */
+#define NO_ROOM_MOST_MS 30000 /* the state may have to be restored first, which takes what room there is each time */
 
-/* The threads finish what they have; nothing new comes while the core is poisoned. The applier may wait for space itself, or rebuild
- * the state: this thread does not wait for it. */
+/* The threads finish what they have; nothing new comes while the core is poisoned. The applier may wait for space
+ * itself, or rebuild the state: this thread does not wait for it. */
 static bool close_log(struct node *node) {
     if (node->pool_jobs > 0 || jobs_waiting(&node->apply_jobs) || atomic_load(&node->applier_busy)) return false;
     node_stop_threads(node);
     uint64_t applied = atomic_load(&node->view.applied);
-    node_take(node);                                  /* the last news of both */
+    node_take(node); /* the last news of both */
     if (node->applied_seen < applied) node->applied_seen = applied;
     requests_fail(&node->requests, CO_UNKNOWN_OUTCOME, CO_NOLEADER);
-    atomic_store(&node->view.handed, node->applied_seen);      /* what was handed out behind that was let go */
+    atomic_store(&node->view.handed, node->applied_seen); /* what was handed out behind that was let go */
     wal_close(node->wal);
     node->wal = NULL;
     return true;
@@ -340,24 +374,31 @@ static void reopen_failed(struct node *node, int error, const struct fault *faul
     uint64_t most = error == CO_DISKFULL ? NO_ROOM_MOST_MS : REOPEN_MOST_MS;
     atomic_store(&node->write_failed, true);
     atomic_store(&node->bad_ms, clock_mono_ms());
-    log_error("raft", "the log cannot be opened again, tried again later: %s", fault->code ? fault->text : co_strerror(error));
+    log_error("raft", "the log cannot be opened again, tried again later: %s",
+              fault->code ? fault->text : co_strerror(error));
     node->reopen_pause_ms = 2 * node->reopen_pause_ms < most ? 2 * node->reopen_pause_ms : most;
     uv_timer_start(&node->reopen_timer, reopen_cb, node->reopen_pause_ms, 0);
     node_flush(node);
 }
 
-/* What the log holds that it must not, or lacks. A disk that fails, or is full, may be well again later: until then the poisoned core
- * stays, silent, and this server answers what needs no log. */
+/* What the log holds that it must not, or lacks. A disk that fails, or is full, may be well again later: until then
+ * the poisoned core stays, silent, and this server answers what needs no log. */
 static bool lasts(int error) { return error == CO_CORRUPT || error == CO_CONFLICT || error == CO_UNSUPPORTED; }
 
 static void reopen_cb(uv_timer_t *timer) {
     struct node *node = timer->data;
     if (node->stopping) return;
-    if (node->wal && !close_log(node)) { uv_timer_start(timer, reopen_cb, REOPEN_FIRST_MS, 0); return; }
+    if (node->wal && !close_log(node)) {
+        uv_timer_start(timer, reopen_cb, REOPEN_FIRST_MS, 0);
+        return;
+    }
     struct raft *poisoned = node->raft;
     struct fault fault = {0};
     int rv = node_open_log(node, node->applied_seen, &fault);
-    if (rv != CO_OK && !lasts(rv)) { reopen_failed(node, rv, &fault); return; }
+    if (rv != CO_OK && !lasts(rv)) {
+        reopen_failed(node, rv, &fault);
+        return;
+    }
     if (rv != CO_OK) {
         log_error("raft", "the log cannot be opened again, stopping: %s", fault.text);
         abort();
@@ -371,7 +412,8 @@ static void reopen_cb(uv_timer_t *timer) {
 
 void node_reopen_later(struct node *node) {
     atomic_store(&node->view.failed, true);
-    bool foreign = raft_contradiction(node->raft).index != 0;      /* another leader may speak; most likely nothing changes */
+    /* another leader may speak; most likely nothing changes */
+    bool foreign = raft_contradiction(node->raft).index != 0;
     node->reopen_pause_ms = foreign ? CONTRADICTED_MS : REOPEN_FIRST_MS;
     uv_timer_start(&node->reopen_timer, reopen_cb, node->reopen_pause_ms, 0);
 }

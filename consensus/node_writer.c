@@ -1,5 +1,5 @@
-/* The log writer: everything that waits is one group, one write, one sync. Also stores received chunks and drops old segments,
- * so that the log's files have one writer. */
+/* The log writer: everything that waits is one group, one write, one sync. Also stores received chunks and drops old
+ * segments, so that the log's files have one writer. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -8,9 +8,11 @@
 #include "base/metrics.h"
 #include "consensus/node_internal.h"
 
-static struct metric fsync_seconds = {.name = "coord_raft_log_write_seconds", .type = METRIC_HISTOGRAM,
+static struct metric fsync_seconds = {.name = "coord_raft_log_write_seconds",
+                                      .type = METRIC_HISTOGRAM,
                                       .help = "Time to write and sync one group of the log"};
-static struct metric entries_total = {.name = "coord_raft_log_entries_total", .type = METRIC_COUNTER, .help = "Entries written to the log"};
+static struct metric entries_total = {
+    .name = "coord_raft_log_entries_total", .type = METRIC_COUNTER, .help = "Entries written to the log"};
 
 void write_job_free(struct write_job *job) {
     if (job->type == WRITE_PERSIST)
@@ -31,8 +33,12 @@ static bool write_group(struct node *node, struct write_job **jobs, size_t count
     uint64_t entry_count = 0;
     for (size_t i = 0; i < count; i++) {
         const struct raft_persist *p = &jobs[i]->persist;
-        batches[i] = (struct wal_batch){.hard_state = p->hard_state, .term = p->term, .vote = p->vote, .truncate_from = p->truncate_from,
-                                        .entries = p->entries, .entry_count = p->entry_count};
+        batches[i] = (struct wal_batch){.hard_state = p->hard_state,
+                                        .term = p->term,
+                                        .vote = p->vote,
+                                        .truncate_from = p->truncate_from,
+                                        .entries = p->entries,
+                                        .entry_count = p->entry_count};
         entry_count += p->entry_count;
     }
     struct fault fault = {0};
@@ -49,8 +55,8 @@ static bool write_group(struct node *node, struct write_job **jobs, size_t count
     return rv == CO_OK;
 }
 
-/* A received snapshot becomes ours: whole file first, then the log begins after it, then the state is replaced. A crash in
- * between leaves a snapshot newer than the log, which recovery understands. */
+/* A received snapshot becomes ours: whole file first, then the log begins after it, then the state is replaced. A
+ * crash in between leaves a snapshot newer than the log, which recovery understands. */
 static bool install(struct node *node, const struct raft_persist *persist) {
     struct fault fault = {0};
     struct raft_snapshot_meta meta = persist->snapshot;
@@ -70,7 +76,8 @@ static bool install(struct node *node, const struct raft_persist *persist) {
         uv_sem_destroy(&restored);
     }
     if (rv == CO_OK)
-        log_info("raft", "the leader's snapshot is in place index=%llu bytes=%llu", (unsigned long long)meta.index, (unsigned long long)meta.size);
+        log_info("raft", "the leader's snapshot is in place index=%llu bytes=%llu", (unsigned long long)meta.index,
+                 (unsigned long long)meta.size);
     if (rv != CO_OK) fault_set(&fault, rv, "snapshot index=%llu: %s", (unsigned long long)meta.index, co_strerror(rv));
     report(node, persist->seq, rv, &fault);
     return rv == CO_OK;
@@ -86,12 +93,12 @@ static void tell_no_room(struct node *node, uint64_t bytes) {
     uint64_t now = clock_mono_ms();
     if (node->no_room_told_ms && now - node->no_room_told_ms < NO_ROOM_AGAIN_MS) return;
     node->no_room_told_ms = now;
-    log_error("raft", "disk full: the leader's snapshot waits for space, %llu MiB are needed folder=%s", (unsigned long long)(bytes >> 20) + 1,
-              node->folder);
+    log_error("raft", "disk full: the leader's snapshot waits for space, %llu MiB are needed folder=%s",
+              (unsigned long long)(bytes >> 20) + 1, node->folder);
 }
 
-/* For the rest of the file, and for the state beside the present one, which takes up to twice as much: what would not fit is not begun, or it were
- * sent again and again. */
+/* For the rest of the file, and for the state beside the present one, which takes up to twice as much: what would
+ * not fit is not begun, or it were sent again and again. */
 static int room_for_snapshot(struct node *node, const struct raft_snapshot_meta *meta) {
     uint64_t room, have;
     int rv = node->disk->ops->free_bytes(node->disk, &room);
@@ -120,7 +127,8 @@ static int begin_receiving(struct node *node, const struct raft_snapshot_meta *m
 static void store_chunk(struct node *node, const struct raft_chunk_write *chunk) {
     int rv = chunk->first ? begin_receiving(node, &chunk->meta) : CO_OK;
     if (rv == CO_OK && (!node->receiving || node->receiving_meta.index != chunk->meta.index)) rv = CO_IO;
-    if (rv == CO_OK && snapshot_written(node->receiving) == chunk->offset) rv = snapshot_write(node->receiving, chunk->data, chunk->size);
+    if (rv == CO_OK && snapshot_written(node->receiving) == chunk->offset)
+        rv = snapshot_write(node->receiving, chunk->data, chunk->size);
     if (rv != CO_OK) stop_receiving(node);
     struct node_news *news = node_news_new(RAFT_CHUNK_WRITTEN);
     news->event.u.chunk_written.from = chunk->from;
@@ -130,7 +138,8 @@ static void store_chunk(struct node *node, const struct raft_chunk_write *chunk)
     node_post(node, news);
 }
 
-/* What is done while there is nothing else to do, and between groups: one segment, with its sync of the folder. False: nothing is left. */
+/* What is done while there is nothing else to do, and between groups: one segment, with its sync of the folder.
+ * False: nothing is left. */
 static bool drop_some(struct node *node) {
     if (node->drop_index == 0) return false;
     int rv = wal_drop(node->wal, node->drop_index);
@@ -145,7 +154,8 @@ static bool do_job(struct node *node, struct write_job *job) {
         case WRITE_CHUNK: store_chunk(node, &job->chunk); break;
         case WRITE_DROP:
             if (job->drop_index > node->drop_index) node->drop_index = job->drop_index;
-            if (node->receiving && node->receiving_meta.index <= job->drop_index) stop_receiving(node);      /* given up; the log caught up */
+            /* given up; the log caught up */
+            if (node->receiving && node->receiving_meta.index <= job->drop_index) stop_receiving(node);
             break;
     }
     return true;
@@ -158,8 +168,8 @@ void node_writer_main(void *arg) {
     pthread_setname_np(pthread_self(), "log-writer");
     metric_register(&fsync_seconds);
     metric_register(&entries_total);
-    /* What came after something that failed, before the loop heard of it, would stand on what is not there. It is let go; the log is
-     * opened again as after a crash, and this thread begins anew. */
+    /* What came after something that failed, before the loop heard of it, would stand on what is not there. It is
+     * let go; the log is opened again as after a crash, and this thread begins anew. */
     bool well = true;
     drop_some(node); /* it may be the room that was missing */
     while (!jobs_waiting(&node->write_jobs) && drop_some(node)) {}
@@ -188,5 +198,5 @@ void node_writer_main(void *arg) {
         while (well && drop_some(node) && !jobs_waiting(&node->write_jobs)) {}
     }
     if (node->receiving) snapshot_abort(node->receiving, true);
-    node->receiving = NULL;      /* another writer may follow */
+    node->receiving = NULL; /* another writer may follow */
 }

@@ -10,7 +10,7 @@ void *vector_room(void *items, size_t *capacity, size_t count, size_t item_size)
     return mem_realloc(items, *capacity * item_size);
 }
 
-/* -- life ------------------------------------------------------------------------------------------------ */
+/* -- life --------------------------------------------------------------------------------------------------------- */
 struct raft *raft_new(const struct raft_config *config, const struct raft_start *start, uint64_t now_ms) {
     CHECK(config->id != 0 && config->heartbeat_ms > 0 && config->election_ms > config->heartbeat_ms);
     CHECK(config->append_inflight_max > 0 && config->append_bytes_max > 0 && config->snapshot_chunk_bytes > 0);
@@ -55,7 +55,7 @@ void raft_free(struct raft *raft) {
     free(raft);
 }
 
-/* -- messages out ------------------------------------------------------------------------------------------ */
+/* -- messages out ------------------------------------------------------------------------------------------------- */
 struct raft_message *send_new(struct raft *raft, enum raft_message_type type, uint64_t to) {
     struct raft_message *m = vector_push(&raft->out);
     *m = (struct raft_message){.type = type, .from = raft->config.id, .to = to, .term = raft->term};
@@ -84,12 +84,14 @@ static void held_release(struct raft *raft) {
 /* A new term makes answers of the old one pointless. */
 void held_drop(struct raft *raft) { raft->held.count = 0; }
 
-/* -- events ------------------------------------------------------------------------------------------------ */
+/* -- events ------------------------------------------------------------------------------------------------------- */
 static void receive(struct raft *raft, const struct raft_message *m) {
     if (m->from == raft->config.id || m->to != raft->config.id) return;
     switch (m->type) {
-        case RAFT_MSG_PREVOTE: case RAFT_MSG_VOTE: receive_vote(raft, m); return;
-        case RAFT_MSG_PREVOTE_REPLY: case RAFT_MSG_VOTE_REPLY: receive_vote_reply(raft, m); return;
+        case RAFT_MSG_PREVOTE:
+        case RAFT_MSG_VOTE: receive_vote(raft, m); return;
+        case RAFT_MSG_PREVOTE_REPLY:
+        case RAFT_MSG_VOTE_REPLY: receive_vote_reply(raft, m); return;
         case RAFT_MSG_APPEND: receive_append(raft, m); return;
         case RAFT_MSG_APPEND_REPLY: receive_append_reply(raft, m); return;
         case RAFT_MSG_SNAPSHOT: receive_snapshot(raft, m); return;
@@ -124,7 +126,8 @@ static int bootstrap(struct raft *raft, const struct raft_members *members, stru
     if (raft->term > 0 || log_last_index(raft) > 0) return CO_EXISTS;
     struct buffer bytes = {0};
     raft_members_encode(members, &bytes);
-    struct raft_entry entry = {.index = 1, .term = 1, .type = RAFT_ENTRY_MEMBERS, .data = raft_data_new(bytes.data, bytes.size)};
+    struct raft_entry entry = {
+        .index = 1, .term = 1, .type = RAFT_ENTRY_MEMBERS, .data = raft_data_new(bytes.data, bytes.size)};
     buffer_free(&bytes);
     raft->term = 1;
     raft->hard_state_pending = true;
@@ -137,7 +140,10 @@ static int bootstrap(struct raft *raft, const struct raft_members *members, stru
 
 /* What the disk holds is unknown now: promise nothing more (contract, 5). Who may lead instead is told to at once. */
 static void persist_failed(struct raft *raft, uint64_t seq) {
-    if (mutated(raft, RAFT_MUTATE_ACK_FAILED_APPEND)) { persisted(raft, seq); return; }
+    if (mutated(raft, RAFT_MUTATE_ACK_FAILED_APPEND)) {
+        persisted(raft, seq);
+        return;
+    }
     uint64_t target = raft->role == RAFT_LEADER ? best_target(raft, true) : 0;
     become_failed(raft);
     if (target) send_new(raft, RAFT_MSG_TIMEOUT_NOW, target);
@@ -149,7 +155,8 @@ static void tick(struct raft *raft) {
 }
 
 static void applied(struct raft *raft, uint64_t index) {
-    if (raft->receiving.complete && index > raft->applying) return;      /* of the snapshot, before it is said to be installed */
+    /* of the snapshot, before it is said to be installed */
+    if (raft->receiving.complete && index > raft->applying) return;
     CHECK(index <= raft->applying);
     for (; raft->applied < index; raft->applied++) {
         const struct raft_entry *entry = log_at(raft, raft->applied + 1);
@@ -164,10 +171,10 @@ static void unreachable(struct raft *raft, uint64_t id) {
     struct progress *peer = raft->role == RAFT_LEADER ? progress_find(raft, id) : NULL;
     if (!peer) return;
     if (peer->state == PROGRESS_REPLICATE) progress_probe(peer, peer->match + 1);
-    /* It may come back without what it had acknowledged (a damaged end of its log was cut off): it has to say anew what it has, or its
-     * rejections would count as stale for ever. Too low a match only delays. */
+    /* It may come back without what it had acknowledged (a damaged end of its log was cut off): it has to say anew
+     * what it has, or its rejections would count as stale for ever. Too low a match only delays. */
     peer->match = 0;
-    peer->probe_sent = true;           /* until the next heartbeat */
+    peer->probe_sent = true; /* until the next heartbeat */
     peer->snapshot_sent_ms = 0;
 }
 
@@ -205,7 +212,7 @@ int raft_step(struct raft *raft, struct raft_event *event) {
     UNREACHABLE();
 }
 
-/* -- effects ------------------------------------------------------------------------------------------------- */
+/* -- effects ------------------------------------------------------------------------------------------------------ */
 static void gather_committed(struct raft *raft) {
     uint64_t to = raft->commit < raft->stable ? raft->commit : raft->stable;
     if (raft->failed || to <= raft->applying || raft->receiving.complete) return;
@@ -235,14 +242,15 @@ const struct raft_effects *raft_effects(struct raft *raft) {
 void raft_effects_done(struct raft *raft) {
     if (!raft->effects_out) return;
     raft->effects_out = false;
-    raft->out.count = raft->reads_done.count = raft->loads.count = raft->chunk_reads.count = raft->chunk_writes.count = 0;
+    raft->out.count = raft->reads_done.count = raft->loads.count = raft->chunk_reads.count = raft->chunk_writes.count =
+        0;
     for (size_t i = 0; i < raft->loaned.count; i++) raft_data_unref(raft->loaned.items[i]);
     raft->loaned.count = 0;
     raft->effects = (struct raft_effects){0};
     arena_reset(&raft->arena);
 }
 
-/* -- views --------------------------------------------------------------------------------------------------- */
+/* -- views -------------------------------------------------------------------------------------------------------- */
 static uint64_t sooner(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 uint64_t raft_deadline_ms(const struct raft *raft) {
@@ -256,7 +264,9 @@ uint64_t raft_deadline_ms(const struct raft *raft) {
 enum raft_role raft_role(const struct raft *raft) { return raft->role; }
 bool raft_failed(const struct raft *raft) { return raft->failed; }
 bool raft_transferring(const struct raft *raft) { return raft->role == RAFT_LEADER && raft->transfer_target != 0; }
-struct raft_contradiction raft_contradiction(const struct raft *raft) { return raft->contradiction; }
+struct raft_contradiction raft_contradiction(const struct raft *raft) {
+    return raft->contradiction;
+}
 uint64_t raft_id(const struct raft *raft) { return raft->config.id; }
 uint64_t raft_term(const struct raft *raft) { return raft->term; }
 uint64_t raft_vote(const struct raft *raft) { return raft->vote; }
@@ -283,7 +293,8 @@ uint64_t raft_match_index(const struct raft *raft, uint64_t peer) {
 }
 bool raft_peer_heard(const struct raft *raft, uint64_t peer) {
     for (size_t i = 0; i < raft->peer_count; i++)
-        if (raft->peers[i].id == peer) return raft->peers[i].answered && raft->now_ms - raft->peers[i].contact_ms <= raft->config.election_ms;
+        if (raft->peers[i].id == peer)
+            return raft->peers[i].answered && raft->now_ms - raft->peers[i].contact_ms <= raft->config.election_ms;
     return false;
 }
 
@@ -291,7 +302,9 @@ bool raft_peer_full(const struct raft *raft, uint64_t peer) {
     const struct progress *p = raft->role == RAFT_LEADER ? progress_find((struct raft *)raft, peer) : NULL;
     return p && p->full;
 }
-uint64_t raft_contact_ms(const struct raft *raft) { return raft->role == RAFT_LEADER ? raft->now_ms : raft->leader_contact_ms; }
+uint64_t raft_contact_ms(const struct raft *raft) {
+    return raft->role == RAFT_LEADER ? raft->now_ms : raft->leader_contact_ms;
+}
 const struct raft_entry *raft_entry_at(const struct raft *raft, uint64_t index) { return log_at(raft, index); }
 bool raft_disk_sick(const struct raft *raft) { return raft->disk_sick; }
 static bool peer_answers(const struct raft *raft, const struct progress *peer) {

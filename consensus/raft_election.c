@@ -2,7 +2,8 @@
 #include "consensus/raft_internal.h"
 
 void election_reset(struct raft *raft) {
-    raft->election_deadline_ms = raft->now_ms + rng_between(&raft->rng, raft->config.election_ms, 2 * (uint64_t)raft->config.election_ms);
+    raft->election_deadline_ms =
+        raft->now_ms + rng_between(&raft->rng, raft->config.election_ms, 2 * (uint64_t)raft->config.election_ms);
 }
 
 static void set_role(struct raft *raft, enum raft_role role) {
@@ -23,7 +24,8 @@ void become_follower(struct raft *raft, uint64_t term, uint64_t leader) {
     raft->transfer_target = 0;
     raft->transfer_campaign = false;
     raft->leader = leader;
-    if (raft->receiving.active && !raft->receiving.complete && raft->receiving.from != leader) raft->receiving.active = false;
+    if (raft->receiving.active && !raft->receiving.complete && raft->receiving.from != leader)
+        raft->receiving.active = false;
     set_role(raft, RAFT_FOLLOWER);
     election_reset(raft);
 }
@@ -48,10 +50,10 @@ void become_leader(struct raft *raft) {
     raft->heartbeat_due_ms = raft->now_ms;
     raft->quorum_check_ms = raft->now_ms + raft->config.election_ms;
     raft->transfer_target = 0;
-    if (raft->transfer_campaign) raft->handover_ms = raft->now_ms;      /* the pause is the cluster's */
+    if (raft->transfer_campaign) raft->handover_ms = raft->now_ms; /* the pause is the cluster's */
     raft->receiving.active = raft->receiving.complete = false;
     set_role(raft, RAFT_LEADER);
-    raft->peer_count = 0;            /* progress of an earlier term means nothing now */
+    raft->peer_count = 0; /* progress of an earlier term means nothing now */
     progress_sync(raft);
     raft->term_start = log_last_index(raft) + 1;
     if (!mutated(raft, RAFT_MUTATE_NO_EMPTY_ENTRY)) {
@@ -61,13 +63,16 @@ void become_leader(struct raft *raft) {
     commit_advance(raft);
 }
 
-/* -- campaigns ------------------------------------------------------------------------------------------------ */
+/* -- campaigns ---------------------------------------------------------------------------------------------------- */
 static void count_votes(struct raft *raft) {
     const struct raft_members *members = members_now(raft);
     unsigned granted = 0, refused = 0, quorum = members_quorum(raft), voters = raft_members_voters(members);
     for (uint32_t i = 0; i < members->count; i++) {
         if (!members->member[i].voter || !raft->votes_answered[i]) continue;
-        if (!raft->votes_granted[i]) { refused++; continue; }
+        if (!raft->votes_granted[i]) {
+            refused++;
+            continue;
+        }
         /* the own vote is a promise too: it counts once it is on disk */
         bool durable = members->member[i].id != raft->config.id || raft->self_vote_seq <= raft->seq_done;
         if (durable || mutated(raft, RAFT_MUTATE_VOTE_BEFORE_DISK)) granted++;
@@ -85,9 +90,13 @@ static void ask_votes(struct raft *raft, bool prevote, bool transfer) {
     for (uint32_t i = 0; i < members->count; i++) {
         raft->votes_answered[i] = raft->votes_granted[i] = members->member[i].id == raft->config.id;
         if (!members->member[i].voter || members->member[i].id == raft->config.id) continue;
-        struct raft_message m = {.type = prevote ? RAFT_MSG_PREVOTE : RAFT_MSG_VOTE, .from = raft->config.id, .to = members->member[i].id,
-                                 .term = prevote ? raft->term + 1 : raft->term, .last_index = log_last_index(raft),
-                                 .last_term = log_last_term(raft), .transfer = transfer};
+        struct raft_message m = {.type = prevote ? RAFT_MSG_PREVOTE : RAFT_MSG_VOTE,
+                                 .from = raft->config.id,
+                                 .to = members->member[i].id,
+                                 .term = prevote ? raft->term + 1 : raft->term,
+                                 .last_index = log_last_index(raft),
+                                 .last_term = log_last_term(raft),
+                                 .transfer = transfer};
         if (prevote) *vector_push(&raft->out) = m;
         else send_durable(raft, &m);
     }
@@ -115,10 +124,12 @@ void campaign(struct raft *raft, bool transfer) {
     count_votes(raft);
 }
 
-/* With a sick disk others go first; but its log may be the longest that is left, and then nobody else can be elected. */
-#define SICK_PATIENCE 4              /* election timeouts without a leader */
+/* With a sick disk others go first; but its log may be the longest that is left, and then nobody else can be
+ * elected. */
+#define SICK_PATIENCE 4 /* election timeouts without a leader */
 static bool may_campaign(const struct raft *raft) {
-    uint64_t waited = raft->now_ms - (raft->leader_contact_ms > raft->started_ms ? raft->leader_contact_ms : raft->started_ms);
+    uint64_t waited =
+        raft->now_ms - (raft->leader_contact_ms > raft->started_ms ? raft->leader_contact_ms : raft->started_ms);
     bool others = raft_members_voters(members_now(raft)) > 1;
     if (raft->disk_sick && others && waited < SICK_PATIENCE * raft->config.election_ms) return false;
     return members_may_lead(raft) && !raft->receiving.complete && raft->now_ms >= raft->quiet_until_ms;
@@ -126,8 +137,11 @@ static bool may_campaign(const struct raft *raft) {
 
 void election_tick(struct raft *raft) {
     if (raft->now_ms < raft->election_deadline_ms) return;
-    if (!may_campaign(raft)) { election_reset(raft); return; }
-    if (raft->role != RAFT_FOLLOWER) set_role(raft, RAFT_FOLLOWER);      /* split vote: ask again */
+    if (!may_campaign(raft)) {
+        election_reset(raft);
+        return;
+    }
+    if (raft->role != RAFT_FOLLOWER) set_role(raft, RAFT_FOLLOWER); /* split vote: ask again */
     campaign(raft, false);
 }
 
@@ -135,7 +149,7 @@ void election_persisted(struct raft *raft) {
     if (raft->role == RAFT_CANDIDATE && raft->self_vote_seq <= raft->seq_done) count_votes(raft);
 }
 
-/* -- votes ---------------------------------------------------------------------------------------------------- */
+/* -- votes -------------------------------------------------------------------------------------------------------- */
 static bool up_to_date(const struct raft *raft, const struct raft_message *m) {
     uint64_t last_term = log_last_term(raft);
     return m->last_term > last_term || (m->last_term == last_term && m->last_index >= log_last_index(raft));
@@ -143,15 +157,18 @@ static bool up_to_date(const struct raft *raft, const struct raft_message *m) {
 
 /* A leader was heard within the shortest election timeout: it is not to be unseated by somebody who did not hear it. */
 static bool leader_alive(const struct raft *raft) {
-    if (raft->role == RAFT_LEADER) return true;      /* its own quorum check tells when not */
+    if (raft->role == RAFT_LEADER) return true; /* its own quorum check tells when not */
     return raft->leader_heard && raft->now_ms - raft->leader_contact_ms < raft->config.election_ms;
 }
 
 void receive_vote(struct raft *raft, const struct raft_message *m) {
     bool prevote = m->type == RAFT_MSG_PREVOTE;
-    if (m->term > raft->term && leader_alive(raft) && !m->transfer) return;      /* silence: it is not our candidate's time */
+    /* silence: it is not our candidate's time */
+    if (m->term > raft->term && leader_alive(raft) && !m->transfer) return;
     if (!prevote && m->term > raft->term) become_follower(raft, m->term, 0);
-    struct raft_message reply = {.type = prevote ? RAFT_MSG_PREVOTE_REPLY : RAFT_MSG_VOTE_REPLY, .from = raft->config.id, .to = m->from,
+    struct raft_message reply = {.type = prevote ? RAFT_MSG_PREVOTE_REPLY : RAFT_MSG_VOTE_REPLY,
+                                 .from = raft->config.id,
+                                 .to = m->from,
                                  .term = raft->term};
     if (prevote) {
         reply.granted = m->term > raft->term && up_to_date(raft, m);
@@ -171,7 +188,10 @@ void receive_vote(struct raft *raft, const struct raft_message *m) {
 
 void receive_vote_reply(struct raft *raft, const struct raft_message *m) {
     bool prevote = m->type == RAFT_MSG_PREVOTE_REPLY;
-    if (m->term > raft->term && !(prevote && m->granted)) { become_follower(raft, m->term, 0); return; }
+    if (m->term > raft->term && !(prevote && m->granted)) {
+        become_follower(raft, m->term, 0);
+        return;
+    }
     if (prevote ? raft->role != RAFT_PRECANDIDATE : raft->role != RAFT_CANDIDATE) return;
     if (m->term != (prevote && m->granted ? raft->term + 1 : raft->term)) return;
     const struct raft_members *members = members_now(raft);
@@ -184,8 +204,8 @@ void receive_vote_reply(struct raft *raft, const struct raft_message *m) {
     }
 }
 
-/* -- transfer --------------------------------------------------------------------------------------------------- */
-#define HANDOVER_PAUSE_MS 10000      /* servers on one machine share its disk: no ping-pong, and no going round */
+/* -- transfer ----------------------------------------------------------------------------------------------------- */
+#define HANDOVER_PAUSE_MS 10000 /* servers on one machine share its disk: no ping-pong, and no going round */
 
 uint64_t best_target(const struct raft *raft, bool again) {
     uint64_t best = 0, target = 0;
@@ -205,7 +225,8 @@ int transfer_start(struct raft *raft, uint64_t target) {
     if (raft->role != RAFT_LEADER) return CO_NOTLEADER;
     if (raft->transfer_target) return CO_BUSY;
     if (target == 0) target = best_target(raft, true);
-    if (target == 0 || target == raft->config.id || !members_is_voter(raft, target) || !progress_find(raft, target)) return CO_INVALID;
+    if (target == 0 || target == raft->config.id || !members_is_voter(raft, target) || !progress_find(raft, target))
+        return CO_INVALID;
     raft->transfer_target = target;
     raft->transfer_deadline_ms = raft->now_ms + raft->config.election_ms;
     raft->transfer_sent = raft->transfer_sick = false;
@@ -221,12 +242,12 @@ void transfer_expire(struct raft *raft) {
     raft->transfer_target = 0;
 }
 
-/* -- a sick disk ---------------------------------------------------------------------------------------------------- */
+/* -- a sick disk -------------------------------------------------------------------------------------------------- */
 void disk_handover(struct raft *raft) {
     if (!raft->disk_sick || raft->role != RAFT_LEADER || raft->transfer_target) return;
     if (raft->handover_ms && raft->now_ms - raft->handover_ms < HANDOVER_PAUSE_MS) return;
     uint64_t target = best_target(raft, false);
-    if (target == 0 || transfer_start(raft, target) != CO_OK) return;      /* nobody healthy: stay, and serve reads */
+    if (target == 0 || transfer_start(raft, target) != CO_OK) return; /* nobody healthy: stay, and serve reads */
     raft->transfer_sick = true;
     raft->handover_ms = raft->now_ms;
 }
@@ -240,7 +261,10 @@ void disk_changed(struct raft *raft, bool sick, bool full) {
 void transfer_advance(struct raft *raft) {
     if (!raft->transfer_target || raft->transfer_sent) return;
     const struct progress *peer = progress_find(raft, raft->transfer_target);
-    if (!peer) { raft->transfer_target = 0; return; }
+    if (!peer) {
+        raft->transfer_target = 0;
+        return;
+    }
     if (peer->match < log_last_index(raft)) return;
     send_new(raft, RAFT_MSG_TIMEOUT_NOW, peer->id);
     raft->transfer_sent = true;

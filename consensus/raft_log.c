@@ -30,13 +30,15 @@ bool log_contradicts(struct raft *raft, uint64_t index, uint64_t term) {
     return true;
 }
 
-/* Raft's word that what a leader lacks was never committed does not hold where one of the two logs knows of a recovery and the other one does not. */
+/* Raft's word that what a leader lacks was never committed does not hold where one of the two logs knows of a
+ * recovery and the other one does not. */
 bool log_forsaken(struct raft *raft, const struct raft_recoveries *theirs) {
     uint64_t last = log_last_index(raft), last_term = log_last_term(raft);
     const struct raft_recovery *recovery = raft_recovery_ahead(members_now(raft), last, last_term, theirs);
     bool behind = !recovery && raft_recovery_behind(members_now(raft), last_term, theirs);
     if (!recovery && !behind) return false;
-    raft->contradiction = (struct raft_contradiction){.index = last, .term_here = last_term, .term_there = behind ? raft->term : recovery->term};
+    raft->contradiction = (struct raft_contradiction){
+        .index = last, .term_here = last_term, .term_there = behind ? raft->term : recovery->term};
     return true;
 }
 
@@ -53,7 +55,7 @@ void log_append(struct raft *raft, const struct raft_entry *entry) {
     CHECK(entry->index == log_last_index(raft) + 1);
     CHECK(entry->term >= log_last_term(raft));
     if (log->head + log->count == log->capacity) {
-        if (log->head > log->count) {      /* slide down: at most as much as was trimmed */
+        if (log->head > log->count) { /* slide down: at most as much as was trimmed */
             memmove(log->entries, log->entries + log->head, log->count * sizeof *log->entries);
             log->head = 0;
         } else {
@@ -73,9 +75,10 @@ static void window_drop(struct window *log, struct raft_entry *entry) {
 
 void log_truncate(struct raft *raft, uint64_t from) {
     struct window *log = &raft->log;
-    CHECK(from > raft->commit);            /* what is committed never goes */
+    CHECK(from > raft->commit); /* what is committed never goes */
     CHECK(from >= log->first);
-    while (log->count > 0 && log_last_index(raft) >= from) window_drop(log, log_at(raft, log_last_index(raft))), log->count--;
+    while (log->count > 0 && log_last_index(raft) >= from)
+        window_drop(log, log_at(raft, log_last_index(raft))), log->count--;
     if (raft->handed >= from) {
         raft->handed = from - 1;
         if (raft->truncate_pending == 0 || from < raft->truncate_pending) raft->truncate_pending = from;
@@ -110,7 +113,7 @@ void log_trim(struct raft *raft) {
         window_drop(log, entry);
         log->head++, log->first++, log->count--;
     }
-    if (log->capacity > 4096 && log->count < log->capacity / 8) {      /* after a burst, give the room back */
+    if (log->capacity > 4096 && log->count < log->capacity / 8) { /* after a burst, give the room back */
         memmove(log->entries, log->entries + log->head, log->count * sizeof *log->entries);
         log->head = 0;
         log->capacity /= 4;
@@ -124,7 +127,8 @@ void log_free(struct raft *raft) {
 }
 
 static bool log_has_pending(const struct raft *raft) {
-    return raft->hard_state_pending || raft->truncate_pending || raft->install_pending || raft->handed < log_last_index(raft);
+    return raft->hard_state_pending || raft->truncate_pending || raft->install_pending ||
+           raft->handed < log_last_index(raft);
 }
 
 /* Operations are handed over in pairs of numbers: an installation of a snapshot first, then one batch. Whoever waits

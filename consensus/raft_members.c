@@ -1,15 +1,17 @@
 /* Configurations and their changes (4.1: one server at a time, so that any two majorities overlap). */
 #include "consensus/raft_internal.h"
 
-const struct raft_members *members_now(const struct raft *raft) { return &raft->members.items[raft->members.count - 1].members; }
+const struct raft_members *members_now(const struct raft *raft) {
+    return &raft->members.items[raft->members.count - 1].members;
+}
 
 bool members_is_voter(const struct raft *raft, uint64_t id) {
     const struct raft_member *member = raft_members_find(members_now(raft), id);
     return member && member->voter;
 }
 
-/* A server that the newest entry of its log removes goes on campaigning until that entry has committed: without it the
- * others may lack the majority to commit it (4.2.2). */
+/* A server that the newest entry of its log removes goes on campaigning until that entry has committed: without it
+ * the others may lack the majority to commit it (4.2.2). */
 bool members_may_lead(const struct raft *raft) {
     if (members_is_voter(raft, raft->config.id)) return true;
     size_t count = raft->members.count;
@@ -53,7 +55,8 @@ void members_compact(struct raft *raft, uint64_t index) {
 
 const struct raft_members *raft_members_at(const struct raft *raft, uint64_t index, uint64_t *members_index) {
     const struct members_at *at = &raft->members.items[0];
-    for (size_t i = 1; i < raft->members.count && raft->members.items[i].index <= index; i++) at = &raft->members.items[i];
+    for (size_t i = 1; i < raft->members.count && raft->members.items[i].index <= index; i++)
+        at = &raft->members.items[i];
     *members_index = at->index;
     return &at->members;
 }
@@ -104,7 +107,9 @@ int members_change(struct raft *raft, struct raft_event *event) {
     if (rv != CO_OK) return rv;
     struct buffer bytes = {0};
     raft_members_encode(&members, &bytes);
-    struct raft_entry entry = {.index = log_last_index(raft) + 1, .term = raft->term, .type = RAFT_ENTRY_MEMBERS,
+    struct raft_entry entry = {.index = log_last_index(raft) + 1,
+                               .term = raft->term,
+                               .type = RAFT_ENTRY_MEMBERS,
                                .data = raft_data_new(bytes.data, bytes.size)};
     buffer_free(&bytes);
     event->u.change.index = entry.index;

@@ -1,12 +1,14 @@
-/* Rounds and read indexes (6.4). A round is a number that heartbeats carry and answers echo. A read waits for
- * a round that began after it came; while one is under way, all that come wait together for the next.
+/* Rounds and read indexes (6.4). A round is a number that heartbeats carry and answers echo. A read waits for a
+ * round that began after it came; while one is under way, all that come wait together for the next.
  *
- * A new leader has everything that was committed before it, but need not know how far that goes: 6.4 lets it wait for the first
- * entry of its own term. It knows enough already when all that it had at its election is committed, but for first entries of leaders, which change
- * nothing; then reads go on also where nothing can be committed, since the disks of a majority are full.
+ * A new leader has everything that was committed before it, but need not know how far that goes: 6.4 lets it wait
+ * for the first entry of its own term. It knows enough already when all that it had at its election is committed,
+ * but for first entries of leaders, which change nothing; then reads go on also where nothing can be committed,
+ * since the disks of a majority are full.
  *
- * Who asks for a read index was in this leader's term when it asked, which is after the reads came that it asks for: that says as much as the answer to
- * a heartbeat of a round that began after they came. Where it and the leader are a majority (of two, of three), no round is needed. */
+ * Who asks for a read index was in this leader's term when it asked, which is after the reads came that it asks for:
+ * that says as much as the answer to a heartbeat of a round that began after they came. Where it and the leader are
+ * a majority (of two, of three), no round is needed. */
 #include "consensus/raft_internal.h"
 
 static bool commit_known(const struct raft *raft) {
@@ -19,18 +21,22 @@ static bool commit_known(const struct raft *raft) {
 }
 
 static void read_done(struct raft *raft, uint64_t context, int error) {
-    *vector_push(&raft->reads_done) = (struct raft_read_done){.context = context, .index = raft->commit, .error = error};
+    *vector_push(&raft->reads_done) =
+        (struct raft_read_done){.context = context, .index = raft->commit, .error = error};
 }
 
 static void round_start(struct raft *raft) {
     raft->round++;
     announce(raft);
-    read_round_acked(raft);            /* alone, it is confirmed at once */
+    read_round_acked(raft); /* alone, it is confirmed at once */
 }
 
 int read_request(struct raft *raft, uint64_t context) {
     if (raft->role != RAFT_LEADER) return CO_NOTLEADER;
-    if (mutated(raft, RAFT_MUTATE_READ_WITHOUT_ROUND)) { read_done(raft, context, CO_OK); return CO_OK; }
+    if (mutated(raft, RAFT_MUTATE_READ_WITHOUT_ROUND)) {
+        read_done(raft, context, CO_OK);
+        return CO_OK;
+    }
     *vector_push(&raft->reads_waiting) = (struct pending_read){context, raft->round + 1};
     if (raft->round_confirmed >= raft->round) round_start(raft);
     return CO_OK;
@@ -77,6 +83,7 @@ void read_round_acked(struct raft *raft) {
 }
 
 void read_fail_all(struct raft *raft) {
-    for (size_t i = 0; i < raft->reads_waiting.count; i++) read_done(raft, raft->reads_waiting.items[i].context, CO_NOTLEADER);
+    for (size_t i = 0; i < raft->reads_waiting.count; i++)
+        read_done(raft, raft->reads_waiting.items[i].context, CO_NOTLEADER);
     raft->reads_waiting.count = 0;
 }

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* -- progress ---------------------------------------------------------------------------------------------- */
+/* -- progress ----------------------------------------------------------------------------------------------------- */
 struct progress *progress_find(struct raft *raft, uint64_t id) {
     for (size_t i = 0; i < raft->peer_count; i++)
         if (raft->peers[i].id == id) return &raft->peers[i];
@@ -12,8 +12,12 @@ struct progress *progress_find(struct raft *raft, uint64_t id) {
 
 static void progress_init(struct raft *raft, struct progress *peer, uint64_t id) {
     uint64_t *ends = peer->inflight_ends;
-    *peer = (struct progress){.id = id, .state = PROGRESS_PROBE, .next = log_last_index(raft) + 1, .inflight_ends = ends,
-                              .contact_ms = raft->now_ms, .heartbeat_due = true};
+    *peer = (struct progress){.id = id,
+                              .state = PROGRESS_PROBE,
+                              .next = log_last_index(raft) + 1,
+                              .inflight_ends = ends,
+                              .contact_ms = raft->now_ms,
+                              .heartbeat_due = true};
     if (!ends) peer->inflight_ends = mem_alloc(raft->config.append_inflight_max * sizeof *ends);
 }
 
@@ -21,14 +25,18 @@ static void progress_init(struct raft *raft, struct progress *peer, uint64_t id)
 void progress_sync(struct raft *raft) {
     const struct raft_members *members = members_now(raft);
     for (size_t i = 0; i < raft->peer_count;) {
-        if (raft_members_find(members, raft->peers[i].id)) { i++; continue; }
+        if (raft_members_find(members, raft->peers[i].id)) {
+            i++;
+            continue;
+        }
         struct progress gone = raft->peers[i];
         raft->peers[i] = raft->peers[--raft->peer_count];
         raft->peers[raft->peer_count] = gone;
     }
     for (uint32_t i = 0; i < members->count; i++) {
         uint64_t id = members->member[i].id;
-        if (id != raft->config.id && !progress_find(raft, id)) progress_init(raft, &raft->peers[raft->peer_count++], id);
+        if (id != raft->config.id && !progress_find(raft, id))
+            progress_init(raft, &raft->peers[raft->peer_count++], id);
     }
 }
 
@@ -47,7 +55,7 @@ static void inflight_ack(struct progress *peer, uint64_t match) {
     memmove(peer->inflight_ends, peer->inflight_ends + done, peer->inflight * sizeof *peer->inflight_ends);
 }
 
-/* -- leader: sending ----------------------------------------------------------------------------------------- */
+/* -- leader: sending ---------------------------------------------------------------------------------------------- */
 static struct raft_message *append_new(struct raft *raft, struct progress *peer, uint64_t prev, uint64_t prev_term) {
     struct raft_message *m = send_new(raft, RAFT_MSG_APPEND, peer->id);
     m->last_index = prev, m->last_term = prev_term;
@@ -60,7 +68,10 @@ static struct raft_message *append_new(struct raft *raft, struct progress *peer,
 static void sent_entries(struct raft *raft, struct progress *peer, const struct raft_entry *last) {
     peer->heartbeat_due = false;
     peer->prev_index = last->index, peer->prev_term = last->term;
-    if (peer->state == PROGRESS_PROBE) { peer->probe_sent = true; return; }
+    if (peer->state == PROGRESS_PROBE) {
+        peer->probe_sent = true;
+        return;
+    }
     peer->next = last->index + 1;
     CHECK(peer->inflight < raft->config.append_inflight_max);
     peer->inflight_ends[peer->inflight++] = last->index;
@@ -89,18 +100,24 @@ static void load_from_disk(struct raft *raft, struct progress *peer) {
     if (log_term_at(raft, peer->next - 1, &term)) peer->prev_index = peer->next - 1, peer->prev_term = term;
     peer->load_pending = true;
     peer->load_from = load_start(peer);
-    *vector_push(&raft->loads) = (struct raft_load){.peer = peer->id, .from = peer->load_from, .to = raft->log.first - 1,
+    *vector_push(&raft->loads) = (struct raft_load){.peer = peer->id,
+                                                    .from = peer->load_from,
+                                                    .to = raft->log.first - 1,
                                                     .bytes_max = raft->config.append_bytes_max};
 }
 
 /* One append if there is something to send and the peer may be sent it. */
 static bool send_append(struct raft *raft, struct progress *peer) {
     if (peer->state == PROGRESS_SNAPSHOT || peer->load_pending) return false;
-    if (peer->state == PROGRESS_PROBE ? peer->probe_sent : peer->inflight >= raft->config.append_inflight_max) return false;
+    if (peer->state == PROGRESS_PROBE ? peer->probe_sent : peer->inflight >= raft->config.append_inflight_max)
+        return false;
     if (peer->next > log_last_index(raft)) return false;
     uint64_t prev_term;
     struct raft_entry *entries = log_at(raft, peer->next);
-    if (!entries || !log_term_at(raft, peer->next - 1, &prev_term)) { load_from_disk(raft, peer); return false; }
+    if (!entries || !log_term_at(raft, peer->next - 1, &prev_term)) {
+        load_from_disk(raft, peer);
+        return false;
+    }
     struct raft_message *m = append_new(raft, peer, peer->next - 1, prev_term);
     m->entries = entries;
     m->entry_count = capped_count(raft, entries, log_last_index(raft) - peer->next + 1);
@@ -108,8 +125,8 @@ static bool send_append(struct raft *raft, struct progress *peer) {
     return true;
 }
 
-/* Empty append: says who leads, what is committed, asks for the round; and whether all that was sent arrived. Where the
- * term before `next` is not at hand, it matches at the beginning of the log and proves nothing about it. */
+/* Empty append: says who leads, what is committed, asks for the round; and whether all that was sent arrived. Where
+ * the term before `next` is not at hand, it matches at the beginning of the log and proves nothing about it. */
 static void send_heartbeat(struct raft *raft, struct progress *peer) {
     uint64_t prev = peer->next - 1, prev_term = 0;
     if (peer->prev_index == prev) prev_term = peer->prev_term;
@@ -139,14 +156,17 @@ void entries_loaded(struct raft *raft, struct raft_event *event) {
     struct progress *peer = raft->role == RAFT_LEADER ? progress_find(raft, event->u.loaded.peer) : NULL;
     if (!peer || !peer->load_pending || peer->load_from != event->u.loaded.from) return;
     peer->load_pending = false;
-    if (peer->state == PROGRESS_SNAPSHOT || load_start(peer) != peer->load_from) return;      /* it has moved on */
-    if (event->u.loaded.error != CO_OK || count == 0) { snapshot_start_sending(raft, peer); return; }
+    if (peer->state == PROGRESS_SNAPSHOT || load_start(peer) != peer->load_from) return; /* it has moved on */
+    if (event->u.loaded.error != CO_OK || count == 0) {
+        snapshot_start_sending(raft, peer);
+        return;
+    }
     CHECK(entries[0].index == peer->load_from);
     if (peer->load_from < peer->next) {
         peer->prev_index = entries[0].index, peer->prev_term = entries[0].term;
         entries++, count--;
     }
-    if (count == 0 || (peer->state == PROGRESS_PROBE && peer->probe_sent)) return;      /* the rest with the next effects */
+    if (count == 0 || (peer->state == PROGRESS_PROBE && peer->probe_sent)) return; /* the rest with the next effects */
     count = capped_count(raft, entries, count);
     struct raft_message *m = append_new(raft, peer, peer->next - 1, peer->next == 1 ? 0 : peer->prev_term);
     m->entries = arena_alloc(&raft->arena, count * sizeof *entries);
@@ -180,7 +200,10 @@ void leader_tick(struct raft *raft) {
     if (raft->peer_count == 0) return;
     if (raft->now_ms >= raft->quorum_check_ms) {
         raft->quorum_check_ms = raft->now_ms + raft->config.election_ms / 2;
-        if (!quorum_heard(raft)) { become_follower(raft, raft->term, 0); return; }
+        if (!quorum_heard(raft)) {
+            become_follower(raft, raft->term, 0);
+            return;
+        }
     }
     if (raft->transfer_target && raft->now_ms >= raft->transfer_deadline_ms) transfer_expire(raft);
     snapshot_send_due(raft);
@@ -195,10 +218,10 @@ void leader_tick(struct raft *raft) {
     }
 }
 
-/* -- leader: answers -------------------------------------------------------------------------------------------- */
+/* -- leader: answers ---------------------------------------------------------------------------------------------- */
 /* Backs up past the whole conflicting term where both sides' terms tell (raft.pdf 5.3, the optimisation). */
 static void append_rejected(struct raft *raft, struct progress *peer, const struct raft_message *m) {
-    if (m->match <= peer->match && peer->state != PROGRESS_PROBE) return;      /* stale */
+    if (m->match <= peer->match && peer->state != PROGRESS_PROBE) return; /* stale */
     if (peer->state == PROGRESS_PROBE && m->match != peer->next - 1) return;
     uint64_t next = m->hint_index + 1 < m->match ? m->hint_index + 1 : m->match, term;
     while (next > peer->match + 1 && log_term_at(raft, next - 1, &term) && term > m->hint_term) next--;
@@ -208,7 +231,10 @@ static void append_rejected(struct raft *raft, struct progress *peer, const stru
 }
 
 void receive_append_reply(struct raft *raft, const struct raft_message *m) {
-    if (m->term > raft->term) { become_follower(raft, m->term, 0); return; }
+    if (m->term > raft->term) {
+        become_follower(raft, m->term, 0);
+        return;
+    }
     if (raft->role != RAFT_LEADER || m->term != raft->term) return;
     struct progress *peer = progress_find(raft, m->from);
     if (!peer) return;
@@ -219,8 +245,11 @@ void receive_append_reply(struct raft *raft, const struct raft_message *m) {
         peer->round_acked = m->round;
         read_round_acked(raft);
     }
-    if (m->rejected) { append_rejected(raft, peer, m); return; }
-    if (m->match > log_last_index(raft)) return;      /* not from this log */
+    if (m->rejected) {
+        append_rejected(raft, peer, m);
+        return;
+    }
+    if (m->match > log_last_index(raft)) return; /* not from this log */
     bool advanced = m->match > peer->match;
     if (advanced) peer->match = m->match;
     if (peer->state == PROGRESS_SNAPSHOT) {
@@ -232,7 +261,7 @@ void receive_append_reply(struct raft *raft, const struct raft_message *m) {
         peer->inflight = 0;
         peer->next = peer->match + 1;
     } else if (peer->state == PROGRESS_PROBE && m->match == 0 && peer->next == 1) {
-        peer->state = PROGRESS_REPLICATE;      /* an empty log matched at its beginning */
+        peer->state = PROGRESS_REPLICATE; /* an empty log matched at its beginning */
         peer->inflight = 0;
     }
     if (peer->state == PROGRESS_REPLICATE) {
@@ -275,10 +304,11 @@ static void leave_if_removed(struct raft *raft) {
     if (raft_members_find(members_now(raft), raft->config.id) || !raft_members_committed(raft)) return;
     struct progress *best = NULL;
     for (size_t i = 0; i < raft->peer_count; i++)
-        if (members_is_voter(raft, raft->peers[i].id) && (!best || raft->peers[i].match > best->match)) best = &raft->peers[i];
+        if (members_is_voter(raft, raft->peers[i].id) && (!best || raft->peers[i].match > best->match))
+            best = &raft->peers[i];
     if (best) {
         announce(raft);
-        replicate(raft);              /* the others learn of the commit */
+        replicate(raft); /* the others learn of the commit */
         if (best->match == log_last_index(raft)) send_new(raft, RAFT_MSG_TIMEOUT_NOW, best->id);
     }
     become_follower(raft, raft->term, 0);
@@ -289,17 +319,24 @@ void commit_advance(struct raft *raft) {
     uint64_t index = mutated(raft, RAFT_MUTATE_ACK_BEFORE_MAJORITY) ? raft->stable : quorum_match(raft), term;
     if (index <= raft->commit) return;
     CHECK(log_term_at(raft, index, &term));
-    if (term != raft->term && !mutated(raft, RAFT_MUTATE_COUNT_OLD_TERMS)) return;      /* figure 8 */
+    if (term != raft->term && !mutated(raft, RAFT_MUTATE_COUNT_OLD_TERMS)) return; /* figure 8 */
     commit_to(raft, index);
-    announce(raft);                   /* followers apply, and waiting reads there, without delay */
+    announce(raft); /* followers apply, and waiting reads there, without delay */
     read_round_acked(raft);
     leave_if_removed(raft);
 }
 
 /* -- follower ----------------------------------------------------------------------------------------------------- */
 static void reject(struct raft *raft, const struct raft_message *m) {
-    struct raft_message reply = {.type = RAFT_MSG_APPEND_REPLY, .from = raft->config.id, .to = m->from, .term = raft->term,
-                                 .round = m->round, .rejected = true, .match = m->last_index, .sick = raft->disk_sick, .full = raft->disk_full};
+    struct raft_message reply = {.type = RAFT_MSG_APPEND_REPLY,
+                                 .from = raft->config.id,
+                                 .to = m->from,
+                                 .term = raft->term,
+                                 .round = m->round,
+                                 .rejected = true,
+                                 .match = m->last_index,
+                                 .sick = raft->disk_sick,
+                                 .full = raft->disk_full};
     uint64_t hint = m->last_index < log_last_index(raft) ? m->last_index : log_last_index(raft), term = 0;
     while (hint > raft->commit && log_term_at(raft, hint, &term) && term > m->last_term) hint--;
     if (!log_term_at(raft, hint, &term)) term = 0;
@@ -316,10 +353,13 @@ static bool prev_matches(const struct raft *raft, const struct raft_message *m) 
 
 static bool well_formed(const struct raft_message *m) {
     for (size_t i = 0; i < m->entry_count; i++) {
-        if (m->entries[i].index != m->last_index + 1 + i || m->entries[i].term > m->term || m->entries[i].term == 0) return false;
+        if (m->entries[i].index != m->last_index + 1 + i || m->entries[i].term > m->term || m->entries[i].term == 0)
+            return false;
         if (m->entries[i].term < (i ? m->entries[i - 1].term : m->last_term)) return false;
         struct raft_members members;
-        if (m->entries[i].type == RAFT_ENTRY_MEMBERS && raft_members_decode(raft_entry_bytes(&m->entries[i]), &members) != CO_OK) return false;
+        if (m->entries[i].type == RAFT_ENTRY_MEMBERS &&
+            raft_members_decode(raft_entry_bytes(&m->entries[i]), &members) != CO_OK)
+            return false;
     }
     return true;
 }
@@ -352,24 +392,27 @@ static bool take_entries(struct raft *raft, const struct raft_message *m) {
 
 bool follow(struct raft *raft, const struct raft_message *m) {
     if (m->term < raft->term) {
-        struct raft_message reply = {.type = RAFT_MSG_APPEND_REPLY, .from = raft->config.id, .to = m->from, .term = raft->term};
+        struct raft_message reply = {
+            .type = RAFT_MSG_APPEND_REPLY, .from = raft->config.id, .to = m->from, .term = raft->term};
         send_durable(raft, &reply);
         return false;
     }
-    if (raft->role == RAFT_LEADER && m->term == raft->term) {      /* two leaders in one term: a promise was broken somewhere */
+    if (raft->role == RAFT_LEADER && m->term == raft->term) {
+        /* two leaders in one term: a promise was broken somewhere */
         become_failed(raft);
         return false;
     }
-    if (m->term > raft->term || raft->role != RAFT_FOLLOWER || raft->leader != m->from) become_follower(raft, m->term, m->from);
+    if (m->term > raft->term || raft->role != RAFT_FOLLOWER || raft->leader != m->from)
+        become_follower(raft, m->term, m->from);
     raft->leader_contact_ms = raft->now_ms;
     raft->leader_heard = true;
     election_reset(raft);
     return true;
 }
 
-/* A state machine that falls behind must not fill this server's memory: less is acknowledged than could be, which is always safe, and
- * the leader's window closes. The heartbeat after it has caught up acknowledges the rest. What is not committed yet does not count: it may wait for
- * this very acknowledgement. */
+/* A state machine that falls behind must not fill this server's memory: less is acknowledged than could be, which is
+ * always safe, and the leader's window closes. The heartbeat after it has caught up acknowledges the rest. What is
+ * not committed yet does not count: it may wait for this very acknowledgement. */
 static uint64_t acknowledged(const struct raft *raft, uint64_t match) {
     bool behind = raft->config.apply_bytes_max && raft->applying_bytes > raft->config.apply_bytes_max;
     return behind && match > raft->applied ? raft->applied : match;
@@ -377,17 +420,33 @@ static uint64_t acknowledged(const struct raft *raft, uint64_t match) {
 
 void receive_append(struct raft *raft, const struct raft_message *m) {
     if (!well_formed(m) || !follow(raft, m)) return;
-    if (raft->receiving.complete) return;              /* a snapshot is being installed */
-    if (contradicts(raft, m)) { become_failed(raft); return; }
-    if (!prev_matches(raft, m)) { reject(raft, m); return; }
-    if (!take_entries(raft, m)) { become_failed(raft); return; }
+    if (raft->receiving.complete) return; /* a snapshot is being installed */
+    if (contradicts(raft, m)) {
+        become_failed(raft);
+        return;
+    }
+    if (!prev_matches(raft, m)) {
+        reject(raft, m);
+        return;
+    }
+    if (!take_entries(raft, m)) {
+        become_failed(raft);
+        return;
+    }
     uint64_t match = m->last_index + m->entry_count;
-    uint64_t known = m->commit < match ? m->commit : match;      /* only what this message verified */
+    uint64_t known = m->commit < match ? m->commit : match; /* only what this message verified */
     commit_to(raft, known);
-    struct raft_message reply = {.type = RAFT_MSG_APPEND_REPLY, .from = raft->config.id, .to = m->from, .term = raft->term,
-                                 .round = m->round, .match = acknowledged(raft, match), .sick = raft->disk_sick, .full = raft->disk_full};
+    struct raft_message reply = {.type = RAFT_MSG_APPEND_REPLY,
+                                 .from = raft->config.id,
+                                 .to = m->from,
+                                 .term = raft->term,
+                                 .round = m->round,
+                                 .match = acknowledged(raft, match),
+                                 .sick = raft->disk_sick,
+                                 .full = raft->disk_full};
     if (m->entry_count == 0 && log_hard_state_durable(raft)) {
-        if (reply.match > raft->stable) reply.match = raft->stable;      /* answered at once, promising only what is durable */
+        /* answered at once, promising only what is durable */
+        if (reply.match > raft->stable) reply.match = raft->stable;
         *vector_push(&raft->out) = reply;
         return;
     }

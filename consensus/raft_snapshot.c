@@ -1,13 +1,14 @@
-/* Snapshots in chunks, both ways. One chunk is on its way to a peer at a time; the answer says how much is stored, so an
- * interrupted transfer goes on where it was, and a lost, repeated or reordered chunk does no harm. */
+/* Snapshots in chunks, both ways. One chunk is on its way to a peer at a time; the answer says how much is stored,
+ * so an interrupted transfer goes on where it was, and a lost, repeated or reordered chunk does no harm. */
 #include "consensus/raft_internal.h"
 
-/* -- leader ---------------------------------------------------------------------------------------------------- */
+/* -- leader ------------------------------------------------------------------------------------------------------- */
 static void request_chunk(struct raft *raft, struct progress *peer) {
     peer->chunk_pending = true;
     peer->chunk_waits = false;
     peer->snapshot_sent_ms = raft->now_ms;
-    *vector_push(&raft->chunk_reads) = (struct raft_chunk_read){.peer = peer->id, .snapshot_index = peer->snapshot_index,
+    *vector_push(&raft->chunk_reads) = (struct raft_chunk_read){.peer = peer->id,
+                                                                .snapshot_index = peer->snapshot_index,
                                                                 .offset = peer->snapshot_offset,
                                                                 .size_max = raft->config.snapshot_chunk_bytes};
 }
@@ -15,7 +16,8 @@ static void request_chunk(struct raft *raft, struct progress *peer) {
 /* No faster than the rate. What a slow answer took is made up for by one chunk at most. */
 static void next_chunk(struct raft *raft, struct progress *peer) {
     uint64_t now_us = raft->now_ms * 1000, step_us = 0;
-    if (raft->config.snapshot_rate) step_us = (uint64_t)raft->config.snapshot_chunk_bytes * 1000000 / raft->config.snapshot_rate;
+    if (raft->config.snapshot_rate)
+        step_us = (uint64_t)raft->config.snapshot_chunk_bytes * 1000000 / raft->config.snapshot_rate;
     if (peer->chunk_due_us + step_us < now_us) peer->chunk_due_us = now_us - step_us;
     peer->chunk_due_us += step_us;
     peer->chunk_waits = peer->chunk_due_us > now_us;
@@ -26,7 +28,8 @@ static void next_chunk(struct raft *raft, struct progress *peer) {
 void snapshot_send_due(struct raft *raft) {
     for (size_t i = 0; i < raft->peer_count; i++) {
         struct progress *peer = &raft->peers[i];
-        if (peer->state == PROGRESS_SNAPSHOT && peer->chunk_waits && peer->chunk_due_us <= raft->now_ms * 1000) request_chunk(raft, peer);
+        if (peer->state == PROGRESS_SNAPSHOT && peer->chunk_waits && peer->chunk_due_us <= raft->now_ms * 1000)
+            request_chunk(raft, peer);
     }
 }
 
@@ -42,7 +45,10 @@ uint64_t snapshot_send_due_ms(const struct raft *raft) {
 }
 
 void snapshot_start_sending(struct raft *raft, struct progress *peer) {
-    if (raft->snapshot.index == 0) { peer->probe_sent = true; return; }      /* nothing to send: try the log again later */
+    if (raft->snapshot.index == 0) {
+        peer->probe_sent = true;
+        return;
+    } /* nothing to send: try the log again later */
     peer->state = PROGRESS_SNAPSHOT;
     peer->inflight = 0;
     peer->snapshot_index = raft->snapshot.index;
@@ -59,9 +65,18 @@ void snapshot_send_tick(struct raft *raft, struct progress *peer) {
 void chunk_read_done(struct raft *raft, const struct raft_event *event) {
     struct progress *peer = raft->role == RAFT_LEADER ? progress_find(raft, event->u.chunk_read.peer) : NULL;
     if (!peer || peer->state != PROGRESS_SNAPSHOT || !peer->chunk_pending) return;
-    if (event->u.chunk_read.snapshot_index != peer->snapshot_index || event->u.chunk_read.offset != peer->snapshot_offset) return;
-    if (peer->snapshot_index != raft->snapshot.index) { snapshot_start_sending(raft, peer); return; }   /* replaced meanwhile */
-    if (event->u.chunk_read.error != CO_OK) { peer->chunk_pending = false; return; }      /* again at the next tick */
+    if (event->u.chunk_read.snapshot_index != peer->snapshot_index ||
+        event->u.chunk_read.offset != peer->snapshot_offset)
+        return;
+    /* replaced meanwhile */
+    if (peer->snapshot_index != raft->snapshot.index) {
+        snapshot_start_sending(raft, peer);
+        return;
+    }
+    if (event->u.chunk_read.error != CO_OK) {
+        peer->chunk_pending = false;
+        return;
+    } /* again at the next tick */
     char *data = arena_alloc(&raft->arena, event->u.chunk_read.size);
     if (event->u.chunk_read.size) memcpy(data, event->u.chunk_read.data, event->u.chunk_read.size);
     peer->snapshot_sent_ms = raft->now_ms;
@@ -75,37 +90,45 @@ void chunk_read_done(struct raft *raft, const struct raft_event *event) {
 }
 
 void receive_snapshot_reply(struct raft *raft, const struct raft_message *m) {
-    if (m->term > raft->term) { become_follower(raft, m->term, 0); return; }
+    if (m->term > raft->term) {
+        become_follower(raft, m->term, 0);
+        return;
+    }
     if (raft->role != RAFT_LEADER || m->term != raft->term) return;
     struct progress *peer = progress_find(raft, m->from);
     if (!peer) return;
     peer->contact_ms = raft->now_ms;
     if (peer->state != PROGRESS_SNAPSHOT || m->snapshot.index != peer->snapshot_index) return;
     bool asked = peer->chunk_pending || peer->chunk_waits;
-    if (m->hint_index == peer->snapshot_offset && asked) return;      /* an echo; the tick repeats what was lost */
+    if (m->hint_index == peer->snapshot_offset && asked) return; /* an echo; the tick repeats what was lost */
     peer->snapshot_offset = m->hint_index;
     next_chunk(raft, peer);
 }
 
 void snapshot_taken(struct raft *raft, const struct raft_snapshot_meta *meta) {
     if (meta->index <= raft->snapshot.index) return;
-    if (raft->receiving.complete && meta->index > raft->applying) return;        /* of the one that is said to be installed next */
+    /* of the one that is said to be installed next */
+    if (raft->receiving.complete && meta->index > raft->applying) return;
     CHECK(meta->index <= raft->applying);
     raft->snapshot = *meta;
     members_compact(raft, meta->index);
 }
 
-/* -- follower ---------------------------------------------------------------------------------------------------- */
+/* -- follower ----------------------------------------------------------------------------------------------------- */
 static void reply_stored(struct raft *raft, uint64_t to, const struct raft_snapshot_meta *meta, uint64_t stored) {
-    struct raft_message reply = {.type = RAFT_MSG_SNAPSHOT_REPLY, .from = raft->config.id, .to = to, .term = raft->term,
-                                 .hint_index = stored};
+    struct raft_message reply = {
+        .type = RAFT_MSG_SNAPSHOT_REPLY, .from = raft->config.id, .to = to, .term = raft->term, .hint_index = stored};
     reply.snapshot.index = meta->index, reply.snapshot.term = meta->term;
     send_durable(raft, &reply);
 }
 
 static void reply_match(struct raft *raft, uint64_t to, uint64_t index) {
-    struct raft_message reply = {.type = RAFT_MSG_APPEND_REPLY, .from = raft->config.id, .to = to, .term = raft->term,
-                                 .match = index < raft->stable ? index : raft->stable, .sick = raft->disk_sick,
+    struct raft_message reply = {.type = RAFT_MSG_APPEND_REPLY,
+                                 .from = raft->config.id,
+                                 .to = to,
+                                 .term = raft->term,
+                                 .match = index < raft->stable ? index : raft->stable,
+                                 .sick = raft->disk_sick,
                                  .full = raft->disk_full};
     send_durable(raft, &reply);
 }
@@ -114,7 +137,8 @@ static void reply_match(struct raft *raft, uint64_t to, uint64_t index) {
 static bool not_needed(struct raft *raft, const struct raft_snapshot_meta *meta) {
     uint64_t term;
     if (meta->index <= raft->commit) return true;
-    if (meta->index > log_last_index(raft) || !log_term_at(raft, meta->index, &term) || term != meta->term) return false;
+    if (meta->index > log_last_index(raft) || !log_term_at(raft, meta->index, &term) || term != meta->term)
+        return false;
     commit_to(raft, meta->index);
     return true;
 }
@@ -123,27 +147,48 @@ static void write_chunk(struct raft *raft, const struct raft_message *m) {
     char *data = arena_alloc(&raft->arena, m->data.size);
     if (m->data.size) memcpy(data, m->data.data, m->data.size);
     raft->receiving.writing = true;
-    *vector_push(&raft->chunk_writes) = (struct raft_chunk_write){.from = m->from, .meta = raft->receiving.meta, .offset = m->offset, .data = data,
-                                                                  .size = m->data.size, .first = m->offset == 0, .last = m->last};
+    *vector_push(&raft->chunk_writes) = (struct raft_chunk_write){.from = m->from,
+                                                                  .meta = raft->receiving.meta,
+                                                                  .offset = m->offset,
+                                                                  .data = data,
+                                                                  .size = m->data.size,
+                                                                  .first = m->offset == 0,
+                                                                  .last = m->last};
     raft->receiving.end = m->last ? m->offset + m->data.size : UINT64_MAX;
 }
 
 void receive_snapshot(struct raft *raft, const struct raft_message *m) {
     if (!follow(raft, m) || raft->receiving.complete) return;
-    if (log_contradicts(raft, m->snapshot.index, m->snapshot.term)) { become_failed(raft); return; }
-    if (not_needed(raft, &m->snapshot)) { reply_match(raft, m->from, m->snapshot.index); return; }
-    if (m->recoveries_told && log_forsaken(raft, &m->recoveries)) { become_failed(raft); return; }
-    bool same = raft->receiving.active && raft->receiving.meta.index == m->snapshot.index && raft->receiving.meta.term == m->snapshot.term;
+    if (log_contradicts(raft, m->snapshot.index, m->snapshot.term)) {
+        become_failed(raft);
+        return;
+    }
+    if (not_needed(raft, &m->snapshot)) {
+        reply_match(raft, m->from, m->snapshot.index);
+        return;
+    }
+    if (m->recoveries_told && log_forsaken(raft, &m->recoveries)) {
+        become_failed(raft);
+        return;
+    }
+    bool same = raft->receiving.active && raft->receiving.meta.index == m->snapshot.index &&
+                raft->receiving.meta.term == m->snapshot.term;
     if (raft->receiving.writing) return;
     if (!same) {
-        if (m->offset != 0) { reply_stored(raft, m->from, &m->snapshot, 0); return; }
+        if (m->offset != 0) {
+            reply_stored(raft, m->from, &m->snapshot, 0);
+            return;
+        }
         raft->receiving.active = true;
         raft->receiving.meta = m->snapshot;
         raft->receiving.recoveries = m->recoveries, raft->receiving.recoveries_told = m->recoveries_told;
         raft->receiving.stored = 0;
     }
     raft->receiving.from = m->from;
-    if (m->offset != raft->receiving.stored) { reply_stored(raft, m->from, &m->snapshot, raft->receiving.stored); return; }
+    if (m->offset != raft->receiving.stored) {
+        reply_stored(raft, m->from, &m->snapshot, raft->receiving.stored);
+        return;
+    }
     write_chunk(raft, m);
 }
 
@@ -154,11 +199,12 @@ static void install(struct raft *raft) {
         reply_match(raft, raft->receiving.from, meta->index);
         return;
     }
-    if (raft->receiving.recoveries_told && log_forsaken(raft, &raft->receiving.recoveries)) {      /* the log has grown since */
+    if (raft->receiving.recoveries_told && log_forsaken(raft, &raft->receiving.recoveries)) {
+        /* the log has grown since */
         become_failed(raft);
         return;
     }
-    campaign_end(raft);                                /* its votes are counted by the members of before */
+    campaign_end(raft); /* its votes are counted by the members of before */
     log_reset(raft, meta->index, meta->term);
     members_reset(raft, meta);
     raft->commit = meta->index;
@@ -170,8 +216,11 @@ static void install(struct raft *raft) {
 void chunk_written(struct raft *raft, const struct raft_event *event) {
     if (!raft->receiving.writing || raft->receiving.meta.index != event->u.chunk_written.snapshot_index) return;
     raft->receiving.writing = false;
-    if (!raft->receiving.active) return;               /* given up meanwhile */
-    if (event->u.chunk_written.error != CO_OK) { raft->receiving.active = false; return; }
+    if (!raft->receiving.active) return; /* given up meanwhile */
+    if (event->u.chunk_written.error != CO_OK) {
+        raft->receiving.active = false;
+        return;
+    }
     raft->receiving.stored = event->u.chunk_written.offset;
     if (raft->receiving.stored >= raft->receiving.end) install(raft);
     else reply_stored(raft, raft->receiving.from, &raft->receiving.meta, raft->receiving.stored);

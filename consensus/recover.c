@@ -23,8 +23,7 @@ static void look_close(struct disk *disk, disk_file file) { real_of(disk)->ops->
 static int look_size(struct disk *disk, disk_file file, uint64_t *size) {
     return real_of(disk)->ops->size(real_of(disk), file, size);
 }
-static int look_read(struct disk *disk, disk_file file, uint64_t offset, void *data, size_t size,
-                     size_t *got) {
+static int look_read(struct disk *disk, disk_file file, uint64_t offset, void *data, size_t size, size_t *got) {
     return real_of(disk)->ops->read(real_of(disk), file, offset, data, size, got);
 }
 static int look_write(struct disk *disk, disk_file file, uint64_t offset, const void *data, size_t size) {
@@ -74,7 +73,7 @@ static const struct disk_ops looking_ops = {
     .free_bytes = look_free_bytes,
 };
 
-/* -- what is there ------------------------------------------------------------------------------------ */
+/* -- what is there ------------------------------------------------------------------------------------------------ */
 struct names {
     bool id, log;
 };
@@ -102,8 +101,7 @@ static int report_fill(struct recover_report *report, const struct raft_snapshot
     report->snapshot_term = report->last_term = snapshot->term;
     report->members = snapshot->members, report->members_index = snapshot->members_index;
     int rv = CO_OK;
-    for (size_t i = 0; i < found->entry_count && rv == CO_OK; i++)
-        rv = members_read(report, &found->entries[i], fault);
+    for (size_t i = 0; i < found->entry_count && rv == CO_OK; i++) rv = members_read(report, &found->entries[i], fault);
     if (found->entry_count == 0) return rv;
     const struct raft_entry *last = &found->entries[found->entry_count - 1];
     report->last_index = last->index, report->last_term = last->term;
@@ -122,12 +120,9 @@ static int open_log(struct disk *disk, struct recover_report *report, struct wal
     struct raft_snapshot_meta snapshot = {0};
     struct snapshot_reader *reader;
     rv = snapshot_open(disk, 0, &reader, &snapshot, fault);
-    if (rv == CO_OK)
-        snapshot_close(reader);
-    else if (rv == CO_NOTFOUND)
-        *fault = (struct fault){0}, snapshot = (struct raft_snapshot_meta){0};
-    else
-        return rv;
+    if (rv == CO_OK) snapshot_close(reader);
+    else if (rv == CO_NOTFOUND) *fault = (struct fault){0}, snapshot = (struct raft_snapshot_meta){0};
+    else return rv;
     struct wal_config config = {.start_term = snapshot.term};
     struct wal_recovered found = {0};
     rv = wal_open(disk, &config, snapshot.index, wal, &found, fault);
@@ -148,7 +143,7 @@ int recover_look(struct disk *disk, struct recover_report *report, struct fault 
     return rv;
 }
 
-/* -- going on ------------------------------------------------------------------------------------------ */
+/* -- going on ----------------------------------------------------------------------------------------------------- */
 static int members_plan(const struct recover_plan *plan, const struct recover_report *report,
                         struct raft_members *members, struct fault *fault) {
     const struct raft_member *self = raft_members_find(&report->members, report->id);
@@ -163,22 +158,22 @@ static int members_plan(const struct recover_plan *plan, const struct recover_re
     for (size_t i = 0; i < plan->voter_count; i++) {
         const struct raft_member *voter = &plan->voters[i];
         if (voter->id == 0 || raft_members_find(members, voter->id))
-            return fault_set(fault, CO_INVALID, "voter %016" PRIx64 " is this server, or named twice",
-                             voter->id);
+            return fault_set(fault, CO_INVALID, "voter %016" PRIx64 " is this server, or named twice", voter->id);
         members->member[members->count] = *voter;
         members->member[members->count++].voter = true;
     }
     return CO_OK;
 }
 
-static struct raft_entry members_entry(struct raft_members *members, uint64_t index, uint64_t term, uint64_t before_term) {
+static struct raft_entry members_entry(struct raft_members *members, uint64_t index, uint64_t term,
+                                       uint64_t before_term) {
     struct buffer bytes = {0};
-    raft_recovery_add(members, &(struct raft_recovery){.index = index, .term = term, .before_term = before_term, .survivor = members->member[0].id});
+    raft_recovery_add(members,
+                      &(struct raft_recovery){
+                          .index = index, .term = term, .before_term = before_term, .survivor = members->member[0].id});
     raft_members_encode(members, &bytes);
-    struct raft_entry entry = {.index = index,
-                               .term = term,
-                               .type = RAFT_ENTRY_MEMBERS,
-                               .data = raft_data_new(bytes.data, bytes.size)};
+    struct raft_entry entry = {
+        .index = index, .term = term, .type = RAFT_ENTRY_MEMBERS, .data = raft_data_new(bytes.data, bytes.size)};
     buffer_free(&bytes);
     return entry;
 }
@@ -190,10 +185,8 @@ static int append(struct wal *wal, const struct recover_plan *plan, struct raft_
     uint64_t index = report->last_index;
     entries[0] = members_entry(members, ++index, term, report->last_term);
     for (size_t i = 0; i < plan->command_count; i++)
-        entries[i + 1] = (struct raft_entry){.index = ++index,
-                                             .term = term,
-                                             .type = RAFT_ENTRY_COMMAND,
-                                             .data = raft_data_ref(plan->commands[i])};
+        entries[i + 1] = (struct raft_entry){
+            .index = ++index, .term = term, .type = RAFT_ENTRY_COMMAND, .data = raft_data_ref(plan->commands[i])};
     struct wal_batch batch = {.hard_state = true,
                               .term = term,
                               .vote = report->id,

@@ -4,16 +4,19 @@
 
 #include "base/memory.h"
 
-#define DEPOSED_MS 1000
+#define DEPOSED_MS       1000
 #define HANDOVER_WAIT_MS 2000
 
 void requests_init(struct requests *r, const struct requests_edge *edge, uint64_t id, uint64_t first_context) {
-    *r = (struct requests){.edge = *edge, .id = id, .read_context = first_context, .role = (enum raft_role)-1,
-                            .starved_after = UINT64_MAX};
+    *r = (struct requests){.edge = *edge,
+                           .id = id,
+                           .read_context = first_context,
+                           .role = (enum raft_role) - 1,
+                           .starved_after = UINT64_MAX};
     r->waiting_last = &r->waiting, r->pending_last = &r->pending;
 }
 
-/* -- commands --------------------------------------------------------------------------------------------------- */
+/* -- commands ----------------------------------------------------------------------------------------------------- */
 void requests_end(struct node_proposal *proposal, int error) {
     raft_data_unref(proposal->data);
     proposal->data = NULL;
@@ -37,7 +40,10 @@ static void forward_waiting(struct requests *r, struct raft *raft) {
     uint64_t leader = raft_leader(raft);
     struct node_proposal **at = &r->waiting, *p;
     while ((p = *at) != NULL) {
-        if (!p->here_only) { at = &p->next; continue; }
+        if (!p->here_only) {
+            at = &p->next;
+            continue;
+        }
         *at = p->next;
         requests_end(p, CO_NOLEADER);
     }
@@ -53,14 +59,17 @@ static void waiting_fail(struct requests *r, int error) {
     for (; proposal; proposal = next) next = proposal->next, requests_end(proposal, error);
 }
 
-/* A new leadership of ours begins to append at `first`: what an earlier one appended from there on was cut off by another leader and
- * will never be committed. It has to leave the list, which is in the order of indexes. */
+/* A new leadership of ours begins to append at `first`: what an earlier one appended from there on was cut off by
+ * another leader and will never be committed. It has to leave the list, which is in the order of indexes. */
 static void pending_overtaken(struct requests *r, uint64_t first, uint64_t term) {
     if (r->pending_term == term) return;
     r->pending_term = term;
     struct node_proposal **at = &r->pending, *p;
     while ((p = *at) != NULL) {
-        if (p->index < first) { at = &p->next; continue; }
+        if (p->index < first) {
+            at = &p->next;
+            continue;
+        }
         *at = p->next;
         requests_end(p, CO_UNKNOWN_OUTCOME);
     }
@@ -72,7 +81,10 @@ static void refuse_fenced(struct requests *r, struct raft *raft, uint64_t now_ms
     bool patient = !r->refusing && now_ms - r->fenced_ms < HANDOVER_WAIT_MS;
     struct node_proposal **at = &r->waiting, *p;
     while ((p = *at) != NULL) {
-        if (p->here_only && patient) { at = &p->next; continue; }
+        if (p->here_only && patient) {
+            at = &p->next;
+            continue;
+        }
         *at = p->next;
         requests_end(p, CO_FENCED);
     }
@@ -83,12 +95,21 @@ static void refuse_fenced(struct requests *r, struct raft *raft, uint64_t now_ms
 /* All commands of this turn become one append. */
 static void propose_allowed(struct requests *r, struct raft *raft, uint64_t now_ms) {
     if (!r->waiting) return;
-    if (r->fenced || r->refusing) { refuse_fenced(r, raft, now_ms); return; }
-    if (raft_role(raft) != RAFT_LEADER || raft_failed(raft)) { forward_waiting(r, raft); return; }
+    if (r->fenced || r->refusing) {
+        refuse_fenced(r, raft, now_ms);
+        return;
+    }
+    if (raft_role(raft) != RAFT_LEADER || raft_failed(raft)) {
+        forward_waiting(r, raft);
+        return;
+    }
     size_t count = 0;
     uint64_t bytes = 0;
     for (struct node_proposal *p = r->waiting; p; p = p->next) count++, bytes += p->data->size + RAFT_ENTRY_OVERHEAD;
-    if (!r->edge.has_room(r->edge.data, bytes) || !raft_quorum_has_room(raft)) { waiting_fail(r, CO_DISKFULL); return; }
+    if (!r->edge.has_room(r->edge.data, bytes) || !raft_quorum_has_room(raft)) {
+        waiting_fail(r, CO_DISKFULL);
+        return;
+    }
     struct raft_entry *entries = mem_alloc(count * sizeof *entries);
     size_t i = 0;
     for (struct node_proposal *p = r->waiting; p; p = p->next)
@@ -114,7 +135,10 @@ static void refuse_waiting(struct requests *r, uint64_t leader, bool may_judge, 
     struct node_proposal **at = &r->waiting, *p;
     while ((p = *at) != NULL) {
         const void *instead = r->edge.refuse(r->edge.data, leader, p);
-        if (!instead) { at = &p->next; continue; }
+        if (!instead) {
+            at = &p->next;
+            continue;
+        }
         *at = p->next;
         p->next = NULL;
         if (may_judge) requests_answer(p, instead);
@@ -126,7 +150,10 @@ static void refuse_waiting(struct requests *r, uint64_t leader, bool may_judge, 
 static void propose_waiting(struct requests *r, struct raft *raft, uint64_t now_ms) {
     uint64_t leader = raft_leader(raft);
     if (!r->waiting) return;
-    if (!r->edge.refuse || !leader || raft_failed(raft)) { propose_allowed(r, raft, now_ms); return; }
+    if (!r->edge.refuse || !leader || raft_failed(raft)) {
+        propose_allowed(r, raft, now_ms);
+        return;
+    }
     struct node_proposal *held = NULL, **held_last = &held;
     refuse_waiting(r, leader, leader != r->id || r->ready, &held_last);
     propose_allowed(r, raft, now_ms);
@@ -137,14 +164,18 @@ static void propose_waiting(struct requests *r, struct raft *raft, uint64_t now_
 static void expire_waiting(struct requests *r, uint64_t now_ms) {
     struct node_proposal **at = &r->waiting, *p;
     while ((p = *at) != NULL) {
-        if (now_ms < p->deadline_ms) { at = &p->next; continue; }
+        if (now_ms < p->deadline_ms) {
+            at = &p->next;
+            continue;
+        }
         *at = p->next;
         if (!*at) r->waiting_last = at;
         requests_end(p, CO_NOLEADER);
     }
 }
 
-/* The proposal whose entry this is. Older ones were overtaken by another leader's entries: their fate was settled elsewhere. */
+/* The proposal whose entry this is. Older ones were overtaken by another leader's entries: their fate was settled
+ * elsewhere. */
 struct node_proposal *requests_committed(struct requests *r, uint64_t index, uint64_t term) {
     struct node_proposal *p;
     while ((p = r->pending) != NULL && p->index <= index) {
@@ -175,7 +206,7 @@ void requests_fail(struct requests *r, int pending_error, int waiting_error) {
     waiting_fail(r, waiting_error);
 }
 
-/* -- reads ------------------------------------------------------------------------------------------------------ */
+/* -- reads -------------------------------------------------------------------------------------------------------- */
 void requests_read(struct requests *r, struct node_read *read) {
     read->next = r->reads;
     r->reads = read;
@@ -194,7 +225,10 @@ void requests_end_reads(struct requests *r, int error) {
 static void reads_refuse_foreign(struct requests *r) {
     struct node_read **at = &r->reads, *read;
     while ((read = *at) != NULL) {
-        if (!read->here_only) { at = &read->next; continue; }
+        if (!read->here_only) {
+            at = &read->next;
+            continue;
+        }
         *at = read->next;
         read->done(read, CO_NOTLEADER);
     }
@@ -204,7 +238,10 @@ static void reads_refuse_foreign(struct requests *r) {
 static void answer_vouched(struct requests *r, struct raft *raft) {
     struct node_read **at = &r->reads, *read;
     while ((read = *at) != NULL) {
-        if (!read->from_term || !raft_vouched(raft, read->from, read->from_term, &read->index)) { at = &read->next; continue; }
+        if (!read->from_term || !raft_vouched(raft, read->from, read->from_term, &read->index)) {
+            at = &read->next;
+            continue;
+        }
         *at = read->next;
         read->done(read, CO_OK);
     }
@@ -230,7 +267,10 @@ static void ask_reads(struct requests *r, struct raft *raft, uint64_t now_ms) {
 static void expire_reads(struct node_read **at, uint64_t now_ms) {
     struct node_read *read;
     while ((read = *at) != NULL) {
-        if (now_ms < read->deadline_ms) { at = &read->next; continue; }
+        if (now_ms < read->deadline_ms) {
+            at = &read->next;
+            continue;
+        }
         *at = read->next;
         read->done(read, CO_NOLEADER);
     }
@@ -242,7 +282,7 @@ void requests_read_answered(struct requests *r, uint64_t context, uint64_t index
     r->reads_round = NULL;
     for (; read; read = next) {
         next = read->next;
-        struct node_read **list = error == CO_OK ? &r->reads_apply : &r->reads;      /* or ask again */
+        struct node_read **list = error == CO_OK ? &r->reads_apply : &r->reads; /* or ask again */
         read->index = index;
         read->next = *list;
         *list = read;
@@ -256,15 +296,19 @@ void requests_starve_applier(struct requests *r, bool starves) { r->applier_star
 void requests_serve(struct requests *r, uint64_t applied) {
     struct node_read **at = &r->reads_apply, *read;
     while ((read = *at) != NULL) {
-        bool starved = read->index > applied && r->role != RAFT_LEADER && (read->index > r->starved_after || r->applier_starves);
-        if (read->index > applied && !starved) { at = &read->next; continue; }
+        bool starved =
+            read->index > applied && r->role != RAFT_LEADER && (read->index > r->starved_after || r->applier_starves);
+        if (read->index > applied && !starved) {
+            at = &read->next;
+            continue;
+        }
         *at = read->next;
         read->done(read, starved ? CO_DISKFULL : CO_OK);
     }
 }
 
-/* Another leader, or none: a question that is still with the old one may never be answered (its process stands still, the
- * network is cut). It is asked again, of the new one; an answer that comes late has another context. */
+/* Another leader, or none: a question that is still with the old one may never be answered (its process stands
+ * still, the network is cut). It is asked again, of the new one; an answer that comes late has another context. */
 static void take_back_reads(struct requests *r) {
     for (struct node_read *read = r->reads_round, *next; read; read = next) {
         next = read->next;
@@ -274,7 +318,7 @@ static void take_back_reads(struct requests *r) {
     r->reads_round = NULL;
 }
 
-/* -- the turn --------------------------------------------------------------------------------------------------- */
+/* -- the turn ----------------------------------------------------------------------------------------------------- */
 void requests_turn(struct requests *r, struct raft *raft, uint64_t now_ms) {
     if (raft_last_index(raft) != r->starved_after) r->starved_after = UINT64_MAX;
     propose_waiting(r, raft, now_ms);
@@ -289,7 +333,10 @@ void requests_fence(struct requests *r, bool fenced, uint64_t now_ms) {
 }
 
 bool requests_ready(struct requests *r, struct raft *raft, uint64_t applied) {
-    if (!raft_leader_ready(raft)) { r->ready_index = 0; return false; }
+    if (!raft_leader_ready(raft)) {
+        r->ready_index = 0;
+        return false;
+    }
     if (r->ready_index == 0) r->ready_index = raft_commit_index(raft);
     return applied >= r->ready_index && !r->fenced;
 }

@@ -71,8 +71,7 @@ static int read_head(struct snapshot_reader *reader, uint64_t index, struct raft
     if (rv == CO_UNSUPPORTED)
         return fault_set(fault, rv, "%s: offset 8: written by a newer version of coord", reader->name);
     if (rv != CO_OK) return corrupt(fault, reader->name, 0, "the head's checksum does not match");
-    return meta->index == index ? CO_OK
-                                : corrupt(fault, reader->name, 16, "it is a snapshot of another index");
+    return meta->index == index ? CO_OK : corrupt(fault, reader->name, 16, "it is a snapshot of another index");
 }
 
 /* The trailer has to fit the file's size, and the value behind the last block. */
@@ -89,17 +88,15 @@ static int read_trailer(struct snapshot_reader *reader, struct fault *fault) {
     if (rv != CO_OK) return io_fault(fault, reader->name, rv);
     uint32_t chain;
     if (got < sizeof end || snapshot_trailer_decode(end + 4, &reader->size, &chain) != CO_OK)
-        return corrupt(fault, reader->name, offset + 4,
-                       "no whole trailer: the end is cut off or overwritten");
+        return corrupt(fault, reader->name, offset + 4, "no whole trailer: the end is cut off or overwritten");
     if (reader->size > file_size || snapshot_file_size(reader->size) != file_size)
         return corrupt(fault, reader->name, offset + 4, "the trailer does not fit the size of the file");
-    if (get_le32(end) != chain)
-        return corrupt(fault, reader->name, offset, "the last block does not fit the trailer");
+    if (get_le32(end) != chain) return corrupt(fault, reader->name, offset, "the last block does not fit the trailer");
     return CO_OK;
 }
 
-int snapshot_open(struct disk *disk, uint64_t index, struct snapshot_reader **out,
-                  struct raft_snapshot_meta *meta, struct fault *fault) {
+int snapshot_open(struct disk *disk, uint64_t index, struct snapshot_reader **out, struct raft_snapshot_meta *meta,
+                  struct fault *fault) {
     *out = NULL;
     int rv;
     if (index == 0) {

@@ -50,8 +50,7 @@ uint32_t snapshot_head_encode(const struct raft_snapshot_meta *meta, char head[S
     return sum;
 }
 
-int snapshot_head_decode(const char head[SNAPSHOT_HEAD_BYTES], struct raft_snapshot_meta *meta,
-                         uint32_t *chain) {
+int snapshot_head_decode(const char head[SNAPSHOT_HEAD_BYTES], struct raft_snapshot_meta *meta, uint32_t *chain) {
     if (memcmp(head, head_magic, sizeof head_magic) != 0) return CO_CORRUPT;
     *chain = get_le32(head + SNAPSHOT_HEAD_BYTES - 4);
     if (*chain != crc32c(0, head, SNAPSHOT_HEAD_BYTES - 4)) return CO_CORRUPT;

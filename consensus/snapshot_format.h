@@ -7,8 +7,8 @@
  * the head, for the first) trailer     0 magic "snapend.", 8 u64 size, 16 u32 value of the last block (or the
  * head), 20 u32 CRC32C of all before
  *
- * So a block is checked with the 4 bytes on both of its sides, and the trailer vouches for all of them.
- * Numbers are little-endian. */
+ * So a block is checked with the 4 bytes on both of its sides, and the trailer vouches for all of them. Numbers are
+ * little-endian. */
 #ifndef COORD_CONSENSUS_SNAPSHOT_FORMAT_H
 #define COORD_CONSENSUS_SNAPSHOT_FORMAT_H
 
@@ -36,8 +36,7 @@ bool snapshot_name_index(const char *name, const char *kind, uint64_t *index);
 /* Returns the value that the chain of blocks begins with. */
 uint32_t snapshot_head_encode(const struct raft_snapshot_meta *meta, char head[SNAPSHOT_HEAD_BYTES]);
 /* meta->size is the announced one. CO_CORRUPT, CO_UNSUPPORTED (a newer version). */
-int snapshot_head_decode(const char head[SNAPSHOT_HEAD_BYTES], struct raft_snapshot_meta *meta,
-                         uint32_t *chain);
+int snapshot_head_decode(const char head[SNAPSHOT_HEAD_BYTES], struct raft_snapshot_meta *meta, uint32_t *chain);
 void snapshot_trailer_encode(uint64_t size, uint32_t chain, char trailer[SNAPSHOT_TRAILER_BYTES]);
 int snapshot_trailer_decode(const char trailer[SNAPSHOT_TRAILER_BYTES], uint64_t *size, uint32_t *chain);
 

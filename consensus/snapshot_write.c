@@ -17,8 +17,8 @@ struct snapshot_writer {
     uint64_t blocks; /* whole ones, in the file */
     uint32_t chain;
     uint64_t waiting; /* bytes since the last write_out */
-    int error;   /* the first; nothing is written after it */
-    size_t have; /* in `block` */
+    int error;        /* the first; nothing is written after it */
+    size_t have;      /* in `block` */
     char block[SNAPSHOT_BLOCK + 4];
 };
 
@@ -35,8 +35,8 @@ static int written(struct snapshot_writer *writer, size_t size) {
     return writer->disk->ops->write_out(writer->disk, writer->file);
 }
 
-/* Counts the whole blocks that the part has, as far as their checksums fit. They are written again: after a
- * failed sync they may be in the page cache only, and not be dirty there. */
+/* Counts the whole blocks that the part has, as far as their checksums fit. They are written again: after a failed
+ * sync they may be in the page cache only, and not be dirty there. */
 static int part_verify(struct snapshot_writer *writer) {
     const struct disk_ops *ops = writer->disk->ops;
     char head[SNAPSHOT_HEAD_BYTES];
@@ -163,12 +163,18 @@ static void outdated_found(void *data, const char *name) {
     strcpy(outdated->names[outdated->count++], name);
 }
 
-struct parts { const char *keep; uint64_t above; struct outdated others; };
+struct parts {
+    const char *keep;
+    uint64_t above;
+    struct outdated others;
+};
 
 static void part_found(void *data, const char *name) {
     struct parts *parts = data;
     uint64_t index;
-    if (!snapshot_name_index(name, "part-", &index) || index <= parts->above || strcmp(name, parts->keep) == 0 || strlen(name) >= DISK_NAME_MAX) return;
+    if (!snapshot_name_index(name, "part-", &index) || index <= parts->above || strcmp(name, parts->keep) == 0 ||
+        strlen(name) >= DISK_NAME_MAX)
+        return;
     struct outdated *others = &parts->others;
     others->names = mem_realloc(others->names, (others->count + 1) * sizeof *others->names);
     strcpy(others->names[others->count++], name);
@@ -217,11 +223,8 @@ static int finish(struct snapshot_writer *writer, struct raft_snapshot_meta *met
 int snapshot_commit(struct snapshot_writer *writer, struct raft_snapshot_meta *meta) {
     int rv = finish(writer, meta);
     writer->disk->ops->close(writer->disk, writer->file);
-    if (rv == CO_OK)
-        remove_outdated(writer->disk, writer->meta.index);
-    else
-        writer->disk->ops->remove(writer->disk,
-                                  writer->name); /* gone already when only the folder's sync failed */
+    if (rv == CO_OK) remove_outdated(writer->disk, writer->meta.index);
+    else writer->disk->ops->remove(writer->disk, writer->name); /* gone already when only the folder's sync failed */
     free(writer);
     return rv;
 }

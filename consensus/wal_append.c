@@ -5,9 +5,9 @@
 #include "base/check.h"
 #include "consensus/wal_internal.h"
 
-#define BATCH_BYTES (4u << 20) /* a batch that would grow beyond this is written, the group goes on in the next */
+#define BATCH_BYTES  (4u << 20) /* a batch that would grow beyond this is written, the group goes on in the next */
 #define BUFFER_BYTES (8u << 20) /* a larger buffer is not kept */
-#define PAGE_BYTES 4096u        /* of the page cache and of file systems' blocks, mostly */
+#define PAGE_BYTES   4096u      /* of the page cache and of file systems' blocks, mostly */
 
 /* The batch that is being put together, and what it will change once durable. */
 struct group {
@@ -53,8 +53,8 @@ static void publish(struct group *group, uint64_t offset, size_t size) {
     group->truncate_from = group->count = 0;
 }
 
-/* Writes up to the end of a page, with the zeros that stand there anyway: a page that is written in part has to be read before, when the
- * page cache has dropped it, and the append would wait for the disk twice. */
+/* Writes up to the end of a page, with the zeros that stand there anyway: a page that is written in part has to be
+ * read before, when the page cache has dropped it, and the append would wait for the disk twice. */
 static int write_pages(struct wal *wal, uint64_t offset, struct buffer *bytes) {
     uint64_t end = offset + bytes->size, left = wal_segment_last(wal)->size - end;
     size_t rest = (size_t)((PAGE_BYTES - end % PAGE_BYTES) % PAGE_BYTES);
@@ -146,12 +146,13 @@ static uint64_t group_bytes_max(const struct wal_batch *batches, size_t count, b
     }
     if (bytes == 0) return 0;
     bytes += WAL_RECORD_BYTES + WAL_SEGMENT_DATA;
-    parts += 2 * bytes / (BATCH_BYTES - WAL_SECTOR); /* of two that follow each other: together they did not fit into one */
+    /* of two that follow each other: together they did not fit into one */
+    parts += 2 * bytes / (BATCH_BYTES - WAL_SECTOR);
     return wal_round_up(bytes + parts * (WAL_HEAD_BYTES + WAL_SECTOR));
 }
 
-/* Room for the whole group in one segment, before anything is written. Votes and the like may use the
- * margin and the reserve. */
+/* Room for the whole group in one segment, before anything is written. Votes and the like may use the margin and the
+ * reserve. */
 static int ensure_room(struct wal *wal, uint64_t bytes, bool has_commands, struct fault *fault) {
     struct wal_segment *last = wal_segment_last(wal);
     if (bytes + (has_commands ? wal_margin(last) : 0) <= last->size - last->used) return CO_OK;
@@ -191,12 +192,12 @@ int wal_reset(struct wal *wal, uint64_t index, struct fault *fault) {
     group.reset_index = index;
     rv = group_flush(&group);
     if (rv != CO_OK) return rv;
-    wal_drop_segments(wal,
-                      wal->segment_count - 1); /* those left over for an error go with the next wal_drop() */
+    wal_drop_segments(wal, wal->segment_count - 1); /* those left over for an error go with the next wal_drop() */
     return CO_OK;
 }
 
 void wal_set_format(struct wal *wal, unsigned format) {
-    uint16_t wanted = format < WAL_VERSION_NEWEST ? (uint16_t)format : WAL_VERSION_NEWEST, now = atomic_load(&wal->format);
+    uint16_t wanted = format < WAL_VERSION_NEWEST ? (uint16_t)format : WAL_VERSION_NEWEST,
+             now = atomic_load(&wal->format);
     while (now < wanted && !atomic_compare_exchange_weak(&wal->format, &now, wanted)) continue;
 }

@@ -39,8 +39,7 @@ void wal_encode_record(struct wal_encoder *encoder, const struct wal_record *rec
     if (encoder->first_index == 0 && record->type < WAL_RECORD_SEGMENT) encoder->first_index = record->index;
 }
 
-uint32_t wal_encode_end(struct wal_encoder *encoder, uint64_t log_id, uint64_t seq, uint64_t offset,
-                        uint32_t chain) {
+uint32_t wal_encode_end(struct wal_encoder *encoder, uint64_t log_id, uint64_t seq, uint64_t offset, uint32_t chain) {
     struct buffer *bytes = &encoder->bytes;
     size_t size = wal_round_up(bytes->size), padding = size - bytes->size;
     CHECK(size <= WAL_BATCH_BYTES_MAX && encoder->record_count > 0);

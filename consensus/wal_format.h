@@ -1,8 +1,8 @@
-/* The bytes of the log: how a batch is laid out, written and checked. Pure: no I/O, nothing kept. Whatever
- * the bytes are, decoding them is safe (fuzzed).
+/* The bytes of the log: how a batch is laid out, written and checked. Pure: no I/O, nothing kept. Whatever the bytes
+ * are, decoding them is safe (fuzzed).
  *
- * A segment file is a row of batches, each beginning at a multiple of 512 bytes and padded with zeros to one;
- * behind the last one there are zeros. All numbers are little-endian.
+ * A segment file is a row of batches, each beginning at a multiple of 512 bytes and padded with zeros to one; behind
+ * the last one there are zeros. All numbers are little-endian.
  *
  *   batch   0  u32  magic "cwal"
  *           4  u16  version: 1, or 2 in a cluster of version 2 and up (the same bytes: programs from before there were cluster
@@ -27,13 +27,13 @@
  *          24  u32  type
  *          28  data
  *
- * In a batch truncations and resets come before entries, so that an index stands for one entry of it.
- * Since `sum` covers the records' checksums and the chain, it stands for the whole log up to here.
+ * In a batch truncations and resets come before entries, so that an index stands for one entry of it. Since `sum`
+ * covers the records' checksums and the chain, it stands for the whole log up to here.
  *
- * Why 512: that is what a power loss tears (a sector is old or new, never half). A batch has its sectors to
- * itself, so no sector with acknowledged records in it is ever written with other bytes. 4096 would cost
- * eight times the space for the single small write, and snapshots eight times as often, for no more safety:
- * writing part of a page writes the neighbours again as they were. */
+ * Why 512: that is what a power loss tears (a sector is old or new, never half). A batch has its sectors to itself,
+ * so no sector with acknowledged records in it is ever written with other bytes. 4096 would cost eight times the
+ * space for the single small write, and snapshots eight times as often, for no more safety: writing part of a page
+ * writes the neighbours again as they were. */
 #ifndef COORD_CONSENSUS_WAL_FORMAT_H
 #define COORD_CONSENSUS_WAL_FORMAT_H
 
@@ -70,22 +70,19 @@ struct wal_record {
     struct slice data; /* points into the batch */
 };
 
-static inline uint64_t wal_round_up(uint64_t size) {
-    return (size + WAL_SECTOR - 1) / WAL_SECTOR * WAL_SECTOR;
-}
+static inline uint64_t wal_round_up(uint64_t size) { return (size + WAL_SECTOR - 1) / WAL_SECTOR * WAL_SECTOR; }
 
 /* -- writing: begin, records, end. One batch per encoder; the memory is kept for the next. -- */
 struct wal_encoder {
     struct buffer bytes; /* the batch; whole after wal_encode_end */
     uint32_t record_count, body_sum;
     uint64_t first_index;
-    uint16_t version;    /* 0: 1 */
+    uint16_t version; /* 0: 1 */
 };
 void wal_encode_begin(struct wal_encoder *encoder);
 void wal_encode_record(struct wal_encoder *encoder, const struct wal_record *record);
 /* Fills in the head (size, counts and sums included) and pads. Returns the batch's sum. */
-uint32_t wal_encode_end(struct wal_encoder *encoder, uint64_t log_id, uint64_t seq, uint64_t offset,
-                        uint32_t chain);
+uint32_t wal_encode_end(struct wal_encoder *encoder, uint64_t log_id, uint64_t seq, uint64_t offset, uint32_t chain);
 
 /* -- reading -- */
 enum wal_head_state {
@@ -93,8 +90,8 @@ enum wal_head_state {
     WAL_HEAD_OK,
     WAL_HEAD_NEWER, /* whole, but of a version that this program does not know */
 };
-/* Looks at WAL_HEAD_BYTES bytes. WAL_HEAD_OK promises: size a multiple of the sector that holds at least head
- * and records' heads, at most WAL_BATCH_BYTES_MAX; at least one record. */
+/* Looks at WAL_HEAD_BYTES bytes. WAL_HEAD_OK promises: size a multiple of the sector that holds at least head and
+ * records' heads, at most WAL_BATCH_BYTES_MAX; at least one record. */
 enum wal_head_state wal_head_decode(const void *bytes, struct wal_head *head);
 
 /* Walks the records of a batch (head->size bytes); each is checked against its CRC32C. */
@@ -106,8 +103,8 @@ struct wal_cursor wal_cursor_make(const struct wal_head *head, const void *batch
 /* 1: *record is the next one. 0: no more. -1: damaged. */
 int wal_cursor_next(struct wal_cursor *cursor, struct wal_record *record);
 
-/* All of a batch: its records, their number, and the sum over them. NULL when whole, else what is wrong.
- * *padding: how many bytes at its end are padding; whether they are zeros is another question. */
+/* All of a batch: its records, their number, and the sum over them. NULL when whole, else what is wrong. *padding:
+ * how many bytes at its end are padding; whether they are zeros is another question. */
 const char *wal_batch_check(const struct wal_head *head, const void *batch, size_t *padding);
 
 bool wal_is_zero(const void *bytes, size_t size);

@@ -1,5 +1,5 @@
-/* Where entries are. A mark for every 64 entries or so keeps the memory small: at least 4 bytes of log per
- * byte here, mostly hundreds. */
+/* Where entries are. A mark for every 64 entries or so keeps the memory small: at least 4 bytes of log per byte
+ * here, mostly hundreds. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,9 +12,7 @@
 #define ENTRIES_PER_MARK 64
 #define HEADROOM_MAX     (4u << 20)
 
-void wal_segment_name(uint64_t seq, char name[DISK_NAME_MAX]) {
-    snprintf(name, DISK_NAME_MAX, "log-%016" PRIx64, seq);
-}
+void wal_segment_name(uint64_t seq, char name[DISK_NAME_MAX]) { snprintf(name, DISK_NAME_MAX, "log-%016" PRIx64, seq); }
 
 struct wal_segment *wal_segment_add(struct wal *wal, uint64_t seq, uint64_t size) {
     wal->segments = mem_realloc(wal->segments, (wal->segment_count + 1) * sizeof *wal->segments);
@@ -55,8 +53,7 @@ void wal_note_truncate(struct wal *wal, uint64_t from) {
     if (from == wal->last_index + 1) return;
     for (size_t i = wal->segment_count; i-- > 0;) {
         struct wal_segment *segment = &wal->segments[i];
-        while (segment->mark_count > 0 && segment->marks[segment->mark_count - 1].index >= from)
-            segment->mark_count--;
+        while (segment->mark_count > 0 && segment->marks[segment->mark_count - 1].index >= from) segment->mark_count--;
         if (segment->mark_count > 0) break;
     }
     wal->last_index = from - 1;
@@ -76,10 +73,8 @@ static size_t mark_find(const struct wal_segment *segment, uint64_t index) {
     size_t low = 0, high = segment->mark_count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (segment->marks[middle].index <= index)
-            low = middle + 1;
-        else
-            high = middle;
+        if (segment->marks[middle].index <= index) low = middle + 1;
+        else high = middle;
     }
     return low > 0 ? low - 1 : segment->mark_count;
 }
@@ -157,7 +152,8 @@ static bool has_room(struct wal *wal, uint64_t need, bool accept) {
     const struct wal_config *config = &wal->config;
     pthread_mutex_lock(&wal->lock);
     struct wal_segment *last = wal_segment_last(wal);
-    uint64_t left = wal_margin(last) + (accept ? headroom(last->size) : 0), spare_left = accept ? headroom(wal->spare_bytes) : 0;
+    uint64_t left = wal_margin(last) + (accept ? headroom(last->size) : 0),
+             spare_left = accept ? headroom(wal->spare_bytes) : 0;
     bool fits = need + left <= last->size - last->used || need + spare_left <= wal->spare_bytes;
     pthread_mutex_unlock(&wal->lock);
     if (fits) return true;

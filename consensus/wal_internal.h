@@ -73,9 +73,7 @@ struct wal {
 void wal_segment_name(uint64_t seq, char name[DISK_NAME_MAX]);
 struct wal_segment *wal_segment_add(struct wal *wal, uint64_t seq, uint64_t size);
 void wal_segment_forget(struct wal *wal, size_t n);
-static inline struct wal_segment *wal_segment_last(struct wal *wal) {
-    return &wal->segments[wal->segment_count - 1];
-}
+static inline struct wal_segment *wal_segment_last(struct wal *wal) { return &wal->segments[wal->segment_count - 1]; }
 /* The last segment has a batch at `offset` with entries first .. first + count - 1. */
 void wal_note_entries(struct wal *wal, uint64_t offset, uint64_t first, uint64_t count);
 void wal_note_truncate(struct wal *wal, uint64_t from);
@@ -86,8 +84,8 @@ bool wal_locate(const struct wal *wal, uint64_t index, uint64_t *seq, uint64_t *
 /* Segments from the front that hold no living entry above `index`; never the last with a batch in it. */
 size_t wal_droppable(const struct wal *wal, uint64_t index);
 
-/* What commands leave free at a segment's end: terms, votes and the first entries of leaders go on for a while when the
- * disk has no room for another segment, so that reads do. */
+/* What commands leave free at a segment's end: terms, votes and the first entries of leaders go on for a while when
+ * the disk has no room for another segment, so that reads do. */
 static inline uint64_t wal_margin(const struct wal_segment *segment) {
     return segment->size >= 16 * WAL_MARGIN ? WAL_MARGIN : 0;
 }

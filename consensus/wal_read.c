@@ -21,8 +21,7 @@ int wal_window_get(struct wal_window *window, uint64_t offset, size_t size, cons
         }
         window->start = offset;
         window->got = 0;
-        int rv =
-            window->disk->ops->read(window->disk, window->file, offset, window->data, want, &window->got);
+        int rv = window->disk->ops->read(window->disk, window->file, offset, window->data, want, &window->got);
         if (rv != CO_OK) {
             window->got = 0;
             return rv;
@@ -129,8 +128,7 @@ static int read_all(struct reading *reading) {
         pthread_mutex_unlock(&reading->wal->lock);
         if (!found) return CO_NOTFOUND;
         int rv = open_segment(reading, seq);
-        while (rv == CO_OK && reading->next <= until && wants_more(reading))
-            rv = read_batch(reading, &offset, until);
+        while (rv == CO_OK && reading->next <= until && wants_more(reading)) rv = read_batch(reading, &offset, until);
         if (rv != CO_OK) return rv;
     }
     return CO_OK;
@@ -152,8 +150,7 @@ int wal_read(struct wal *wal, uint64_t from, uint64_t to, size_t bytes_max, stru
     int rv = from > reading.to ? CO_NOTFOUND : read_all(&reading);
     if (reading.file >= 0) wal->disk->ops->close(wal->disk, reading.file);
     wal_window_free(&reading.window);
-    if (rv != CO_OK && reading.count > 0 && rv != CO_CORRUPT)
-        rv = CO_OK; /* those before the hitch are good */
+    if (rv != CO_OK && reading.count > 0 && rv != CO_CORRUPT) rv = CO_OK; /* those before the hitch are good */
     if (rv != CO_OK) {
         for (size_t i = 0; i < reading.count; i++) raft_data_unref(reading.entries[i].data);
         free(reading.entries);

@@ -1,5 +1,5 @@
-/* Opening a log: reads all batches in order, tells a torn end from damage, and leaves everything that it
- * returns durable.
+/* Opening a log: reads all batches in order, tells a torn end from damage, and leaves everything that it returns
+ * durable.
  *
  * Where the batches end there is a place P that does not hold the next one. It is the end of the log (clean,
  * or with a torn batch) unless something shows that the batch at P was durable once; then it is damage. What
@@ -31,7 +31,7 @@ struct recovery {
     uint64_t *names; /* sequence numbers in the names of segments, rising */
     size_t name_count;
     bool spare_found;
-    bool look_only; /* nothing is changed on disk */
+    bool look_only;                   /* nothing is changed on disk */
     uint64_t start_after, start_term; /* start_term: of the entry start_after, 0: not in the log */
     size_t capacity;                  /* of out->entries */
     bool any;                         /* a batch was found */
@@ -51,8 +51,7 @@ static int corrupt(struct recovery *r, uint64_t offset, const char *what) {
 }
 
 static int io_fault(struct recovery *r, int code, const char *what) {
-    return fault_set(r->fault, code, "%s: cannot %s: %s", r->name[0] ? r->name : "log", what,
-                     co_strerror(code));
+    return fault_set(r->fault, code, "%s: cannot %s: %s", r->name[0] ? r->name : "log", what, co_strerror(code));
 }
 
 /* -- the state that the records make -- */
@@ -152,10 +151,8 @@ static int replay_batch(struct recovery *r, const struct wal_head *head, const c
             what = "a batch takes back its own entries";
         else if ((record.type == WAL_RECORD_SEGMENT) != (first && head->offset == 0))
             what = "a segment's beginning is missing or misplaced";
-        else if (first && head->offset == 0)
-            what = replay_segment(r, &record);
-        else
-            what = replay_record(r, head->offset, &record);
+        else if (first && head->offset == 0) what = replay_segment(r, &record);
+        else what = replay_record(r, head->offset, &record);
         if (what) return corrupt(r, head->offset, what);
         first = false;
         r->any = true;
@@ -171,8 +168,8 @@ static int replay_batch(struct recovery *r, const struct wal_head *head, const c
 
 /* -- reading a segment -- */
 
-/* It could be overlooked, but for what else is wrong where this came from. Not so for the last batch, which
- * may be torn. */
+/* It could be overlooked, but for what else is wrong where this came from. Not so for the last batch, which may be
+ * torn. */
 static int padding_damaged(struct recovery *r) {
     return corrupt(r, r->last_offset, "the padding of the batch is not zeros");
 }
@@ -189,8 +186,8 @@ static int read_batch(struct recovery *r, uint64_t offset) {
     switch (wal_head_decode(bytes, &head)) {
         case WAL_HEAD_NONE: return CO_NOTFOUND;
         case WAL_HEAD_NEWER:
-            return fault_set(r->fault, CO_UNSUPPORTED,
-                             "%s: offset %" PRIu64 ": written by a newer version of coord", r->name, offset);
+            return fault_set(r->fault, CO_UNSUPPORTED, "%s: offset %" PRIu64 ": written by a newer version of coord",
+                             r->name, offset);
         case WAL_HEAD_OK: break;
     }
     if (wal->log_id == 0) wal->log_id = head.log_id;
@@ -230,8 +227,7 @@ static int examine_tail(struct recovery *r, uint64_t offset) {
         if (head.offset != at || head.seq < wal->next_seq) continue;
         if (head.seq > wal->next_seq) {
             char what[160];
-            snprintf(what, sizeof what, "%s, and batch %" PRIu64 " follows at offset %" PRIu64, r->why,
-                     head.seq, at);
+            snprintf(what, sizeof what, "%s, and batch %" PRIu64 " follows at offset %" PRIu64, r->why, head.seq, at);
             return corrupt(r, offset, what);
         }
         if (at == offset) torn_until = at + head.size;
@@ -274,8 +270,8 @@ static int read_segment(struct recovery *r, size_t n) {
     if (r->soiled) return padding_damaged(r);
     if (r->any && r->names[n + 1] == wal->next_seq) return CO_OK;
     char what[160];
-    snprintf(what, sizeof what, "%s (batch %" PRIu64 "), and segment log-%016" PRIx64 " follows", r->why,
-             wal->next_seq, r->names[n + 1]);
+    snprintf(what, sizeof what, "%s (batch %" PRIu64 "), and segment log-%016" PRIx64 " follows", r->why, wal->next_seq,
+             r->names[n + 1]);
     return corrupt(r, end, what);
 }
 
@@ -303,8 +299,7 @@ static int settle_file(struct recovery *r) {
     return rv == CO_OK ? CO_OK : io_fault(r, rv, "write the end again");
 }
 
-/* A last segment without a whole batch was begun and not finished: it goes, and the one before it is the
- * last. */
+/* A last segment without a whole batch was begun and not finished: it goes, and the one before it is the last. */
 static int remove_empty(struct recovery *r) {
     struct wal *wal = r->wal;
     if (wal->segment_count == 0 || wal_segment_last(wal)->used > 0) return CO_OK;
@@ -371,8 +366,7 @@ static void name_found(void *data, const char *name) {
     struct recovery *r = data;
     if (strcmp(name, WAL_SPARE) == 0) r->spare_found = true;
     char *end;
-    if (strncmp(name, "log-", 4) != 0 || strlen(name) != 20 || strspn(name + 4, "0123456789abcdef") != 16)
-        return;
+    if (strncmp(name, "log-", 4) != 0 || strlen(name) != 20 || strspn(name + 4, "0123456789abcdef") != 16) return;
     uint64_t seq = strtoull(name + 4, &end, 16);
     r->names = mem_realloc(r->names, (r->name_count + 1) * sizeof *r->names);
     size_t at = r->name_count++;

@@ -1,5 +1,5 @@
-/* Segment files. The next one is made ready under another name, off the way of appends: fdatasync of blocks
- * that are allocated and written once takes less than half the time, since no metadata changes. */
+/* Segment files. The next one is made ready under another name, off the way of appends: fdatasync of blocks that are
+ * allocated and written once takes less than half the time, since no metadata changes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "consensus/wal_internal.h"
 
 #define PREPARE_SLICE (256u << 10) /* what one wal_prepare() writes and syncs: about a millisecond */
-#define GROWTH                                                                           \
+#define GROWTH \
     8 /* a segment is at most this many times as large as the one before it, so that the \
        * next one is ready in time also while the first ones fill quickly */
 
@@ -58,10 +58,8 @@ static int spare_make(struct wal *wal, uint64_t size) {
     wal->spare_size = size;
     wal->spare_zeroed = 0;
     rv = ops->allocate(wal->disk, file, size);
-    if (rv != CO_OK)
-        spare_discard(wal);
-    else
-        spare_publish(wal);
+    if (rv != CO_OK) spare_discard(wal);
+    else spare_publish(wal);
     return rv;
 }
 
@@ -73,8 +71,7 @@ static uint64_t next_size(struct wal *wal) {
     return grown < wal->config.segment_bytes ? grown : wal->config.segment_bytes;
 }
 
-/* A spare of the size that is due, or of a small one when the disk has no room for that; at least `need`
- * bytes. */
+/* A spare of the size that is due, or of a small one when the disk has no room for that; at least `need` bytes. */
 static int spare_make_fitting(struct wal *wal, uint64_t need, uint64_t reserve) {
     uint64_t free_bytes;
     int rv = wal->disk->ops->free_bytes(wal->disk, &free_bytes);
@@ -164,15 +161,15 @@ int wal_first_segment(struct wal *wal, uint64_t seq, struct fault *fault) {
     int rv = make_named(wal, name, size, &wal->file);
     if (rv != CO_OK) {
         wal->file = -1;
-        return fault_set(fault, rv, "%s: cannot make a file of %llu bytes: %s", name,
-                         (unsigned long long)size, co_strerror(rv));
+        return fault_set(fault, rv, "%s: cannot make a file of %llu bytes: %s", name, (unsigned long long)size,
+                         co_strerror(rv));
     }
     wal_segment_add(wal, seq, size);
     return CO_OK;
 }
 
-/* The spare gets the name of the next batch. Synced before that batch is written: a batch is never durable in
- * a file without a durable name. */
+/* The spare gets the name of the next batch. Synced before that batch is written: a batch is never durable in a file
+ * without a durable name. */
 static int spare_take(struct wal *wal, struct fault *fault) {
     const struct disk_ops *ops = wal->disk->ops;
     char name[DISK_NAME_MAX];
@@ -186,8 +183,7 @@ static int spare_take(struct wal *wal, struct fault *fault) {
     wal->file = wal->spare;
     wal->spare = -1;
     pthread_mutex_lock(&wal->lock);
-    if (wal_segment_last(wal)->seq ==
-        wal->next_seq) /* the very first, not used: the new one has taken its name */
+    if (wal_segment_last(wal)->seq == wal->next_seq) /* the very first, not used: the new one has taken its name */
         wal_segment_forget(wal, wal->segment_count - 1);
     wal_segment_add(wal, wal->next_seq, wal->spare_size);
     wal->spare_bytes = 0;
@@ -198,25 +194,20 @@ static int spare_take(struct wal *wal, struct fault *fault) {
 int wal_switch_segment(struct wal *wal, uint64_t need, uint64_t reserve, struct fault *fault) {
     pthread_mutex_lock(&wal->spare_lock);
     int rv = CO_OK;
-    if (wal->spare < 0)
-        rv = spare_make_fitting(wal, need, reserve);
-    else if (wal->spare_size < need)
-        rv = spare_enlarge(wal, need, reserve);
-    if (rv == CO_OK)
-        rv = spare_take(wal, fault);
-    else if (rv != CO_DISKFULL)
-        rv = wal_fail(wal, fault, rv, "cannot make the next segment");
+    if (wal->spare < 0) rv = spare_make_fitting(wal, need, reserve);
+    else if (wal->spare_size < need) rv = spare_enlarge(wal, need, reserve);
+    if (rv == CO_OK) rv = spare_take(wal, fault);
+    else if (rv != CO_DISKFULL) rv = wal_fail(wal, fault, rv, "cannot make the next segment");
     pthread_mutex_unlock(&wal->spare_lock);
     if (rv == CO_DISKFULL)
-        fault_set(fault, rv, "log: no room for %llu bytes more (%llu are kept in reserve)",
-                  (unsigned long long)need, (unsigned long long)reserve);
+        fault_set(fault, rv, "log: no room for %llu bytes more (%llu are kept in reserve)", (unsigned long long)need,
+                  (unsigned long long)reserve);
     return rv;
 }
 
 /* -- dropping -- */
 
-/* From the front, each removal durable before the next: there is never a gap, whatever order the file system
- * keeps. */
+/* From the front, each removal durable before the next: there is never a gap, whatever order the file system keeps. */
 int wal_drop_segments(struct wal *wal, size_t count) {
     const struct disk_ops *ops = wal->disk->ops;
     for (; count > 0; count--) {

@@ -58,8 +58,7 @@ static inline bool put_record(struct packing *packing, const struct answer_recor
     }
     copy_over(packing->at, packing->answer->bytes + record->offset, record->size);
     if (record->target != ANSWER_NO_NAME) {
-        name_seen(packing->answer, record->target,
-                  (size_t)(packing->at - packing->packet) + record->target_at);
+        name_seen(packing->answer, record->target, (size_t)(packing->at - packing->packet) + record->target_at);
     }
     packing->at += record->size;
     if (record->soa) put_be32(packing->at - SERIAL_FROM_END, packing->serial);
@@ -73,12 +72,11 @@ static uint32_t put_records(struct packing *packing, uint32_t first, uint32_t la
     return at - first;
 }
 
-/* A Fisher-Yates shuffle that stops when the packet is full: its first k places are a random k of all, in
- * random order, whatever the order was before. */
+/* A Fisher-Yates shuffle that stops when the packet is full: its first k places are a random k of all, in random
+ * order, whatever the order was before. */
 static uint32_t put_shuffled(struct packing *packing, struct rng *rng, uint32_t most) {
     struct answer *answer = packing->answer;
-    const uint32_t first = answer->section_end[ANSWER_FIXED],
-                   count = answer->section_end[ANSWER_SHUFFLED] - first;
+    const uint32_t first = answer->section_end[ANSWER_FIXED], count = answer->section_end[ANSWER_SHUFFLED] - first;
     const struct answer_record *records = answer->records + first;
     uint32_t *order = answer->order, placed = 0;
     uint64_t random = 0;
@@ -132,8 +130,7 @@ static void put_additional(struct packing *packing, uint32_t shuffled) {
             if (!passes[pass](packing, &answer->records[i])) return;
         }
     }
-    packing->counts.additionals +=
-        (uint16_t)put_records(packing, end[ANSWER_AUTHORITY], end[ANSWER_ADDITIONAL]);
+    packing->counts.additionals += (uint16_t)put_records(packing, end[ANSWER_AUTHORITY], end[ANSWER_ADDITIONAL]);
 }
 
 /* A new stamp makes all places unknown. Where it wraps, what is older than any stamp must not look new. */
@@ -150,12 +147,11 @@ static void packing_start(struct packing *packing, const struct packet_query *qu
     next_stamp(answer);
     packing->at = packet_put_question(packing->packet + PACKET_HEADER_SIZE, query);
     if (answer->domain == ANSWER_NO_NAME || query->name_size < answer->names[answer->domain].size) return;
-    name_seen(answer, answer->domain,
-              PACKET_HEADER_SIZE + query->name_size - answer->names[answer->domain].size);
+    name_seen(answer, answer->domain, PACKET_HEADER_SIZE + query->name_size - answer->names[answer->domain].size);
 }
 
-size_t answer_render(struct answer *answer, const struct packet_query *query,
-                     const struct answer_limits *limits, struct rng *rng, uint8_t *out, bool *truncated) {
+size_t answer_render(struct answer *answer, const struct packet_query *query, const struct answer_limits *limits,
+                     struct rng *rng, uint8_t *out, bool *truncated) {
     CHECK(limits->size >= PACKET_UDP_DEFAULT && limits->size <= PACKET_TCP_MAX);
     const uint32_t *end = answer->section_end;
     struct packing packing = {.answer = answer, .packet = out, .serial = limits->serial};
@@ -170,8 +166,7 @@ size_t answer_render(struct answer *answer, const struct packet_query *query,
     packing.counts.answers = (uint16_t)(fixed + shuffled);
     *truncated = fixed + shuffled < wanted;
     if (!*truncated) {
-        packing.counts.authorities =
-            (uint16_t)put_records(&packing, end[ANSWER_SHUFFLED], end[ANSWER_AUTHORITY]);
+        packing.counts.authorities = (uint16_t)put_records(&packing, end[ANSWER_SHUFFLED], end[ANSWER_AUTHORITY]);
     }
     put_additional(&packing, shuffled);
 

@@ -1,9 +1,9 @@
 /* Prebuilt answers: records in wire form, made once with ldns, put together per query by copying.
  *
- * A record is kept without its owner's name; the owner is the question, or a name that is written once per
- * packet and pointed to afterwards. The target of an SRV record is never compressed (RFC 2782), but other
- * names may point to it. Addresses of a target, and text about its node, go to the additional section for the
- * targets that made it into the packet.
+ * A record is kept without its owner's name; the owner is the question, or a name that is written once per packet
+ * and pointed to afterwards. The target of an SRV record is never compressed (RFC 2782), but other names may point
+ * to it. Addresses of a target, and text about its node, go to the additional section for the targets that made it
+ * into the packet.
  *
  * An answer belongs to one thread: rendering keeps its place and its shuffle inside. */
 #ifndef COORD_DNS_ANSWER_H
@@ -24,7 +24,7 @@ enum answer_section {
     ANSWER_SECTIONS,
 };
 
-/* -- building. The builder is reused: start, records, finish -------------------------------------- */
+/* -- building. The builder is reused: start, records, finish ------------------------------------------------------ */
 struct answer_builder *answer_builder_new(void);
 void answer_builder_free(struct answer_builder *builder);
 /* `domain`: a suffix of the names that will be asked, so that records may point at it; NULL: none. */
@@ -39,8 +39,7 @@ struct answer_place {
     uint32_t owner, ttl;
 };
 /* `address`: 4 or 16 bytes. The same address twice in ANSWER_SHUFFLED is kept once: false. */
-bool answer_address(struct answer_builder *builder, struct answer_place place, const uint8_t *address,
-                    size_t size);
+bool answer_address(struct answer_builder *builder, struct answer_place place, const uint8_t *address, size_t size);
 /* Text is split into strings of 255. */
 void answer_text(struct answer_builder *builder, struct answer_place place, struct slice text);
 void answer_cname(struct answer_builder *builder, struct answer_place place, uint32_t target);
@@ -58,8 +57,8 @@ struct answer_soa {
 };
 void answer_soa(struct answer_builder *builder, struct answer_place place, const struct answer_soa *soa);
 
-/* What goes along with a target (SRV, NS) or node. True for the first call with this name, which is then
- * followed by its records; false: they are known already. */
+/* What goes along with a target (SRV, NS) or node. True for the first call with this name, which is then followed by
+ * its records; false: they are known already. */
 bool answer_extras_begin(struct answer_builder *builder, uint32_t name);
 void answer_extra_address(struct answer_builder *builder, uint32_t name, uint32_t ttl, const uint8_t *address,
                           size_t size);
@@ -74,16 +73,16 @@ size_t answer_bytes(const struct answer *answer); /* memory that it holds */
 size_t answer_count(const struct answer *answer); /* records in the answer section, all of them */
 int answer_rcode(const struct answer *answer);
 
-/* -- rendering ------------------------------------------------------------------------------------ */
+/* -- rendering ---------------------------------------------------------------------------------------------------- */
 struct answer_limits {
     size_t size;        /* of the packet; at least PACKET_UDP_DEFAULT */
     size_t answers_max; /* 0: no limit. Cutting at it does not set TC */
     uint32_t serial;    /* of SOA records */
 };
 enum { ANSWER_SLACK = 64 }; /* `out` has room for limits->size + this: copying runs over the end */
-/* Shuffled records as many as fit, in random order, each as likely as any other to be there and to be first.
- * TC when an answer did not fit. Returns the size; *truncated tells TC. */
-size_t answer_render(struct answer *answer, const struct packet_query *query,
-                     const struct answer_limits *limits, struct rng *rng, uint8_t *out, bool *truncated);
+/* Shuffled records as many as fit, in random order, each as likely as any other to be there and to be first. TC when
+ * an answer did not fit. Returns the size; *truncated tells TC. */
+size_t answer_render(struct answer *answer, const struct packet_query *query, const struct answer_limits *limits,
+                     struct rng *rng, uint8_t *out, bool *truncated);
 
 #endif

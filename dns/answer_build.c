@@ -6,13 +6,7 @@
 #include "base/memory.h"
 #include "dns/answer_layout.h"
 
-enum {
-    STRING_MAX = 255,
-    TEXT_MAX = 60000,
-    FIXED_SIZE = 10,
-    SRV_TARGET_AT = FIXED_SIZE + 6,
-    INTERN_FIRST = 64
-};
+enum { STRING_MAX = 255, TEXT_MAX = 60000, FIXED_SIZE = 10, SRV_TARGET_AT = FIXED_SIZE + 6, INTERN_FIRST = 64 };
 enum { SEEN_MAX = 16, SEEN_SRV = 8 };
 
 /* Finds equal byte strings: slots hold 1 + an index into somebody's array. */
@@ -50,7 +44,7 @@ struct answer_builder {
 #define ITEMS(buffer, type) ((type *)(void *)(buffer)->data)
 #define COUNT(buffer, type) ((uint32_t)((buffer)->size / sizeof(type)))
 
-/* -- interning ------------------------------------------------------------------------------------ */
+/* -- interning ---------------------------------------------------------------------------------------------------- */
 
 static void intern_insert(struct intern *intern, uint32_t index, uint64_t hash) {
     uint32_t slot = (uint32_t)hash & intern->mask;
@@ -88,7 +82,7 @@ static uint64_t seen_hash(const struct answer_builder *builder, uint32_t index) 
     return hash64(seen->key, seen->size);
 }
 
-/* -- life ----------------------------------------------------------------------------------------- */
+/* -- life --------------------------------------------------------------------------------------------------------- */
 
 struct answer_builder *answer_builder_new(void) {
     struct answer_builder *builder = mem_zalloc(sizeof(*builder));
@@ -117,10 +111,8 @@ void answer_builder_free(struct answer_builder *builder) {
 
 /* A huge answer is rare; its room is not kept for ever. */
 static void reset_or_shrink(struct buffer *buffer) {
-    if (buffer->capacity > 256 * 1024)
-        buffer_free(buffer);
-    else
-        buffer_reset(buffer);
+    if (buffer->capacity > 256 * 1024) buffer_free(buffer);
+    else buffer_reset(buffer);
 }
 
 void answer_start(struct answer_builder *builder, const struct wire_name *domain) {
@@ -138,8 +130,7 @@ uint32_t answer_name(struct answer_builder *builder, const struct wire_name *nam
         uint32_t index = builder->name_index.slots[slot & builder->name_index.mask];
         if (index == 0) break;
         const struct named *known = &ITEMS(&builder->names, struct named)[index - 1];
-        if (known->size == name->size &&
-            memcmp(builder->bytes.data + known->offset, name->data, name->size) == 0) {
+        if (known->size == name->size && memcmp(builder->bytes.data + known->offset, name->data, name->size) == 0) {
             return index - 1;
         }
     }
@@ -150,7 +141,7 @@ uint32_t answer_name(struct answer_builder *builder, const struct wire_name *nam
     return builder->name_index.count++;
 }
 
-/* -- one record, by ldns -------------------------------------------------------------------------- */
+/* -- one record, by ldns ------------------------------------------------------------------------------------------ */
 
 static ldns_rr *rr_begin(ldns_rr_type type, uint32_t ttl) {
     ldns_rr *rr = ldns_rr_new();
@@ -191,18 +182,15 @@ static void rr_known_name(ldns_rr *rr, const struct answer_builder *builder, uin
     rr_data(rr, LDNS_RDF_TYPE_DNAME, builder->bytes.data + name->offset, name->size);
 }
 
-/* Turns the record into bytes, without the owner (here always the root, one byte) or with a pointer to the
- * question. */
+/* Turns the record into bytes, without the owner (here always the root, one byte) or with a pointer to the question. */
 static struct answer_record rr_end(struct answer_builder *builder, ldns_rr *rr, uint32_t owner) {
     ldns_buffer_clear(builder->wire);
     CHECK(ldns_rr2buffer_wire(builder->wire, rr, LDNS_SECTION_ANSWER) == LDNS_STATUS_OK);
     ldns_rr_free(rr);
     const char *wire = (const char *)ldns_buffer_begin(builder->wire) + 1;
     size_t size = ldns_buffer_position(builder->wire) - 1;
-    struct answer_record record = {.offset = (uint32_t)builder->bytes.size,
-                                   .owner = owner,
-                                   .target = ANSWER_NO_NAME,
-                                   .node = ANSWER_NO_NAME};
+    struct answer_record record = {
+        .offset = (uint32_t)builder->bytes.size, .owner = owner, .target = ANSWER_NO_NAME, .node = ANSWER_NO_NAME};
     static const uint8_t to_question[2] = {0xc0, PACKET_HEADER_SIZE};
     if (owner == ANSWER_QUESTION) buffer_append(&builder->bytes, to_question, sizeof(to_question));
     buffer_append(&builder->bytes, wire, size);
@@ -236,7 +224,7 @@ static ldns_rr *rr_text(struct slice text, uint32_t ttl) {
     return rr;
 }
 
-/* -- records -------------------------------------------------------------------------------------- */
+/* -- records ------------------------------------------------------------------------------------------------------ */
 
 /* Notes the key (addresses: themselves, 4 or 16 bytes); false: it was there. A set holds no record twice. */
 static bool seen_add(struct answer_builder *builder, const uint8_t *key, size_t size) {
@@ -255,8 +243,7 @@ static bool seen_add(struct answer_builder *builder, const uint8_t *key, size_t 
     return true;
 }
 
-bool answer_address(struct answer_builder *builder, struct answer_place place, const uint8_t *address,
-                    size_t size) {
+bool answer_address(struct answer_builder *builder, struct answer_place place, const uint8_t *address, size_t size) {
     CHECK(size == 4 || size == 16);
     if (place.section == ANSWER_SHUFFLED && !seen_add(builder, address, size)) return false;
     struct answer_record record = rr_end(builder, rr_address(address, size, place.ttl), place.owner);
@@ -269,8 +256,8 @@ void answer_text(struct answer_builder *builder, struct answer_place place, stru
     section_add(builder, place.section, &record);
 }
 
-static struct answer_record *named_add(struct answer_builder *builder, struct answer_place place,
-                                       ldns_rr_type type, uint32_t target) {
+static struct answer_record *named_add(struct answer_builder *builder, struct answer_place place, ldns_rr_type type,
+                                       uint32_t target) {
     ldns_rr *rr = rr_begin(type, place.ttl);
     rr_known_name(rr, builder, target);
     struct answer_record record = rr_end(builder, rr, place.owner);
@@ -349,7 +336,7 @@ void answer_extra_text(struct answer_builder *builder, uint32_t name, uint32_t t
     buffer_append(&builder->texts, &extra, sizeof(extra));
 }
 
-/* -- finish --------------------------------------------------------------------------------------- */
+/* -- finish ------------------------------------------------------------------------------------------------------- */
 
 static size_t align8(size_t size) { return (size + 7) & ~(size_t)7; }
 
@@ -386,8 +373,7 @@ size_t answer_so_far(const struct answer_builder *builder) {
 
 struct answer *answer_finish(struct answer_builder *builder, int rcode) {
     size_t record_count = 0;
-    for (size_t i = 0; i < ANSWER_SECTIONS; i++)
-        record_count += COUNT(&builder->sections[i], struct answer_record);
+    for (size_t i = 0; i < ANSWER_SECTIONS; i++) record_count += COUNT(&builder->sections[i], struct answer_record);
     size_t extra_count = COUNT(&builder->addresses, struct extra) + COUNT(&builder->texts, struct extra);
     size_t shuffled = COUNT(&builder->sections[ANSWER_SHUFFLED], struct answer_record);
     uint32_t name_count = COUNT(&builder->names, struct named);

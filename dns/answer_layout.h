@@ -1,5 +1,5 @@
-/* Inside of an answer: one block of memory, shared by answer_build.c, which makes it, and answer.c, which
- * copies from it. */
+/* Inside of an answer: one block of memory, shared by answer_build.c, which makes it, and answer.c, which copies
+ * from it. */
 #ifndef COORD_DNS_ANSWER_LAYOUT_H
 #define COORD_DNS_ANSWER_LAYOUT_H
 
@@ -10,8 +10,8 @@
 enum { COPY_STEP = 16 }; /* records are copied in steps of this, over their end */
 
 struct answer_record {
-    uint32_t offset; /* in `bytes`: type, class, ttl, length, data; behind a pointer to the question when that
-                        is the owner */
+    /* in `bytes`: type, class, ttl, length, data; behind a pointer to the question when that is the owner */
+    uint32_t offset;
     uint16_t size;
     uint8_t target_at; /* where the target stands in the record, counted from `offset` */
     bool soa;

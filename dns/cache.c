@@ -1,6 +1,5 @@
-/* A table of sets of four places. A name's hash picks its set; when the set is full the one not used for
- * longest goes. When the bytes run out, a hand that goes round the table drops what was not used since it
- * last passed. */
+/* A table of sets of four places. A name's hash picks its set; when the set is full the one not used for longest
+ * goes. When the bytes run out, a hand that goes round the table drops what was not used since it last passed. */
 #include "dns/cache.h"
 
 #include <stdlib.h>
@@ -36,7 +35,7 @@ struct dns_cache {
     struct entry **places; /* WAYS per set */
 };
 
-/* -- what it depends on --------------------------------------------------------------------------- */
+/* -- what it depends on ------------------------------------------------------------------------------------------- */
 
 void dns_depends_reset(struct dns_depends *depends) {
     depends->count = 0;
@@ -59,7 +58,7 @@ void dns_depends_add(struct dns_depends *depends, struct rpc *rpc, struct watch_
     buffer_append(&depends->names, thing.name.data, thing.name.size);
 }
 
-/* -- the table ------------------------------------------------------------------------------------ */
+/* -- the table ---------------------------------------------------------------------------------------------------- */
 
 struct dns_cache *dns_cache_new(struct rpc *rpc, size_t entries_max, size_t bytes_max, bool stale) {
     size_t sets = 1;
@@ -139,7 +138,7 @@ const struct dns_cache_value *dns_cache_find(struct dns_cache *cache, struct dns
     return &(*place)->value;
 }
 
-/* -- storing -------------------------------------------------------------------------------------- */
+/* -- storing ------------------------------------------------------------------------------------------------------ */
 
 static struct entry *entry_new(struct dns_cache_key key, const struct dns_depends *depends,
                                struct dns_cache_value value) {
@@ -149,15 +148,13 @@ static struct entry *entry_new(struct dns_cache_key key, const struct dns_depend
     entry->name_size = (uint16_t)key.name.size;
     entry->depend_count = (uint16_t)depends->count;
     entry->value = value;
-    entry->bytes =
-        size + value.tag_count * sizeof(*value.tags) + (value.answer ? answer_bytes(value.answer) : 0);
+    entry->bytes = size + value.tag_count * sizeof(*value.tags) + (value.answer ? answer_bytes(value.answer) : 0);
     memcpy(entry->text, key.name.data, key.name.size);
     char *names = entry->text + key.name.size;
     if (depends->names.size) memcpy(names, depends->names.data, depends->names.size);
     for (size_t i = 0; i < depends->count; i++) {
         entry->depends[i].thing.space = depends->items[i].space;
-        entry->depends[i].thing.name =
-            slice_make(names + depends->items[i].name_at, depends->items[i].name_size);
+        entry->depends[i].thing.name = slice_make(names + depends->items[i].name_at, depends->items[i].name_size);
         entry->depends[i].generation = depends->items[i].generation;
     }
     return entry;
@@ -168,10 +165,8 @@ static void make_room(struct dns_cache *cache, size_t bytes) {
     while (cache->count && cache->bytes + bytes > cache->bytes_max) {
         struct entry **place = &cache->places[cache->hand++ % places];
         if (!*place) continue;
-        if ((*place)->recent)
-            (*place)->recent = false;
-        else
-            drop(cache, place);
+        if ((*place)->recent) (*place)->recent = false;
+        else drop(cache, place);
     }
 }
 

@@ -1,8 +1,8 @@
 /* Answers kept by one thread, each good while the generations of the things that it was made from stand.
  *
- * An answer that is slow to make (a service with a thousand instances) is not made again at every change:
- * where stale answers are allowed it is used for ten times as long as it took. So a large service that
- * changes all the time costs a tenth of the thread at most, and is behind by a tenth of a second or so.
+ * An answer that is slow to make (a service with a thousand instances) is not made again at every change: where
+ * stale answers are allowed it is used for ten times as long as it took. So a large service that changes all the
+ * time costs a tenth of the thread at most, and is behind by a tenth of a second or so.
  *
  * Bounded twice, in entries and bytes. Only names that the catalog knows get in (the caller sees to that), so
  * made-up names cannot push anything out. */
@@ -51,8 +51,7 @@ void dns_cache_free(struct dns_cache *cache);
 enum { DNS_CACHE_SLOW_NS = 2000000, DNS_CACHE_REST_FACTOR = 10 };
 /* The value, when it is still good; valid until the next store. NULL: not here. */
 const struct dns_cache_value *dns_cache_find(struct dns_cache *cache, struct dns_cache_key key);
-/* Takes the value over. It may be dropped at once (too large, or made from too many things): false, and it is
- * freed. */
+/* Takes the value over. It may be dropped at once (too large, or made from too many things): false, and it is freed. */
 bool dns_cache_store(struct dns_cache *cache, struct dns_cache_key key, const struct dns_depends *depends,
                      struct dns_cache_value value);
 size_t dns_cache_bytes(const struct dns_cache *cache);

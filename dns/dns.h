@@ -1,9 +1,9 @@
-/* The DNS server: UDP and TCP. One worker thread per UDP socket (SO_REUSEPORT, recvmmsg/sendmmsg), one thread
- * for TCP. Workers read the store themselves (rpc_reader), stale by default (dns_config.stale).
+/* The DNS server: UDP and TCP. One worker thread per UDP socket (SO_REUSEPORT, recvmmsg/sendmmsg), one thread for
+ * TCP. Workers read the store themselves (rpc_reader), stale by default (dns_config.stale).
  *
- * Answers are prebuilt in wire form with ldns per name and type, kept while the generations of what they were
- * made from stand (registry/watch.h), then put together per query: id, flags, question as asked (case kept),
- * records in random order, cut to the client's size.
+ * Answers are prebuilt in wire form with ldns per name and type, kept while the generations of what they were made
+ * from stand (registry/watch.h), then put together per query: id, flags, question as asked (case kept), records in
+ * random order, cut to the client's size.
  *
  * As Consul 1.8, name for name, but for what would be wrong in DNS or surprise:
  *  - All records that fit, and TC when some do not. Of what is additional, addresses come before text; leaving
@@ -23,21 +23,25 @@
 #include "base/error.h"
 #include "rpc/rpc.h"
 
-struct dns_service_ttl { const char *service; int64_t ttl_ns; };     /* "*" for all, "prefix*" */
+struct dns_service_ttl {
+    const char *service;
+    int64_t ttl_ns;
+}; /* "*" for all, "prefix*" */
 struct dns_config {
-    const char *const *addresses;         /* NULL-terminated */
-    uint16_t port;                        /* 0: any free one, the same for UDP and TCP */
-    const char *domain, *alt_domain;      /* "coord", NULL; without dots at the ends */
+    const char *const *addresses;    /* NULL-terminated */
+    uint16_t port;                   /* 0: any free one, the same for UDP and TCP */
+    const char *domain, *alt_domain; /* "coord", NULL; without dots at the ends */
     const char *datacenter, *node_name;
-    unsigned workers;                     /* 0: half the processors, 1..8 */
-    bool only_passing;                    /* drop warning too */
-    bool stale;                           /* true */
-    unsigned udp_answer_limit;            /* 0: off */
-    unsigned a_record_limit;              /* 0: off */
+    unsigned workers;          /* 0: half the processors, 1..8 */
+    bool only_passing;         /* drop warning too */
+    bool stale;                /* true */
+    unsigned udp_answer_limit; /* 0: off */
+    unsigned a_record_limit;   /* 0: off */
     int64_t node_ttl_ns;
-    const struct dns_service_ttl *service_ttls; size_t service_ttl_count;
-    uint32_t soa_refresh, soa_retry, soa_expire, soa_min_ttl;      /* 3600 600 86400 0 */
-    unsigned tcp_connections_max;         /* 0: 512 */
+    const struct dns_service_ttl *service_ttls;
+    size_t service_ttl_count;
+    uint32_t soa_refresh, soa_retry, soa_expire, soa_min_ttl; /* 3600 600 86400 0 */
+    unsigned tcp_connections_max;                             /* 0: 512 */
 };
 struct dns_server;
 int dns_start(const struct dns_config *config, struct rpc *rpc, struct dns_server **out, struct fault *fault);

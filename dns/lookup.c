@@ -33,13 +33,15 @@ bool lookup_stored(struct dns_lookup *lookup, const struct query_type *type, str
     request.name = arena_strndup(&lookup->arena, name.data, name.size);
     int rv = rpc_query(lookup->reader, type, &request.base, &lookup->arena, &result);
     lookup_note(lookup, rv);
-    const Pb__NameResult *found = rv == CO_OK && result.found ? (const Pb__NameResult *)(const void *)result.message : NULL;
-    if (found) *stored = slice_make(arena_strndup(&lookup->arena, found->name, strlen(found->name)), strlen(found->name));
+    const Pb__NameResult *found =
+        rv == CO_OK && result.found ? (const Pb__NameResult *)(const void *)result.message : NULL;
+    if (found)
+        *stored = slice_make(arena_strndup(&lookup->arena, found->name, strlen(found->name)), strlen(found->name));
     rpc_read_end(lookup->reader);
     return found != NULL;
 }
 
-/* -- pieces of answers ---------------------------------------------------------------------------- */
+/* -- pieces of answers -------------------------------------------------------------------------------------------- */
 
 static struct dns_found nothing(int rcode) { return (struct dns_found){.rcode = rcode}; }
 
@@ -70,8 +72,7 @@ static struct dns_found finish_or_nodata(struct dns_lookup *lookup, const struct
 }
 
 static struct dns_found kept_negative(struct dns_lookup *lookup, const struct name *name, int rcode) {
-    return (struct dns_found){
-        .rcode = rcode, .answer = dns_lookup_negative(lookup, name->domain, rcode), .keep = true};
+    return (struct dns_found){.rcode = rcode, .answer = dns_lookup_negative(lookup, name->domain, rcode), .keep = true};
 }
 
 size_t addresses_put(struct dns_lookup *lookup, const struct addresses *addresses, uint16_t type,
@@ -85,7 +86,7 @@ size_t addresses_put(struct dns_lookup *lookup, const struct addresses *addresse
     return put;
 }
 
-/* -- services, nodes: addresses, and names that stand for addresses ------------------------------- */
+/* -- services, nodes: addresses, and names that stand for addresses ----------------------------------------------- */
 
 void addresses_of(struct dns_lookup *lookup, const struct name *name, struct addresses *out) {
     *out = (struct addresses){.state = LOOKUP_UNKNOWN};
@@ -94,8 +95,7 @@ void addresses_of(struct dns_lookup *lookup, const struct name *name, struct add
         struct host *host = arena_zalloc(&lookup->arena, sizeof(*host));
         memcpy(host->address, name->address, name->address_size);
         host->size = name->address_size;
-        *out = (struct addresses){
-            .state = LOOKUP_SOME, .ttl = lookup->setup->node_ttl, .items = host, .count = 1};
+        *out = (struct addresses){.state = LOOKUP_SOME, .ttl = lookup->setup->node_ttl, .items = host, .count = 1};
     } else if (name->datacenter.size && !slice_equal_nocase(name->datacenter, own)) {
         return;
     } else if (name->kind == NAME_SERVICE) {
@@ -147,8 +147,7 @@ static struct dns_found service_answer(struct dns_lookup *lookup, const struct n
     if (addresses.state == LOOKUP_NONE) return kept_negative(lookup, name, RCODE_NXDOMAIN);
     start(lookup, name->domain);
     if (is_address_type(type)) {
-        addresses_put(lookup, &addresses, type,
-                      (struct answer_place){ANSWER_SHUFFLED, ANSWER_QUESTION, addresses.ttl});
+        addresses_put(lookup, &addresses, type, (struct answer_place){ANSWER_SHUFFLED, ANSWER_QUESTION, addresses.ttl});
     }
     put_alias(lookup, addresses.alias, type, addresses.ttl);
     return finish_or_nodata(lookup, name);
@@ -169,14 +168,12 @@ static struct dns_found node_answer(struct dns_lookup *lookup, const struct name
         addresses_put(lookup, &node, type, (struct answer_place){ANSWER_SHUFFLED, ANSWER_QUESTION, node.ttl});
     }
     bool alias = node.alias.size; /* nothing stands beside a CNAME */
-    if (!alias && (type == TYPE_TXT || type == TYPE_ANY))
-        put_texts(lookup, &node, ANSWER_SHUFFLED);
-    else if (!alias && answer_so_far(lookup->builder))
-        put_texts(lookup, &node, ANSWER_ADDITIONAL);
+    if (!alias && (type == TYPE_TXT || type == TYPE_ANY)) put_texts(lookup, &node, ANSWER_SHUFFLED);
+    else if (!alias && answer_so_far(lookup->builder)) put_texts(lookup, &node, ANSWER_ADDITIONAL);
     return finish_or_nodata(lookup, name);
 }
 
-/* -- the domain itself, and what needs no catalog ------------------------------------------------- */
+/* -- the domain itself, and what needs no catalog ----------------------------------------------------------------- */
 
 static struct dns_found apex_answer(struct dns_lookup *lookup, const struct name *name, uint16_t type) {
     start(lookup, name->domain);
@@ -195,8 +192,7 @@ static struct dns_found plain_answer(struct dns_lookup *lookup, const struct nam
     addresses_of(lookup, name, &addresses);
     start(lookup, name->domain);
     if (is_address_type(type)) {
-        addresses_put(lookup, &addresses, type,
-                      (struct answer_place){ANSWER_SHUFFLED, ANSWER_QUESTION, addresses.ttl});
+        addresses_put(lookup, &addresses, type, (struct answer_place){ANSWER_SHUFFLED, ANSWER_QUESTION, addresses.ttl});
     }
     return finish_or_nodata(lookup, name);
 }
@@ -212,13 +208,13 @@ static struct dns_found reverse_answer(struct dns_lookup *lookup, const struct n
     struct reverse_found found = reverse_find(lookup, name->address, name->address_size);
     struct wire_name target;
     if (found.name.size == 0) return nothing(RCODE_REFUSED);
-    bool fits = found.service ? service_target(lookup, found.name, &target) : node_target(lookup, found.name.data, &target);
+    bool fits =
+        found.service ? service_target(lookup, found.name, &target) : node_target(lookup, found.name.data, &target);
     if (!fits) return nothing(RCODE_REFUSED);
     uint32_t ttl = found.service ? dns_setup_service_ttl(lookup->setup, found.name) : lookup->setup->node_ttl;
     answer_start(lookup->builder, NULL);
     if (type == TYPE_PTR || type == TYPE_ANY) {
-        answer_ptr(lookup->builder,
-                   (struct answer_place){ANSWER_FIXED, ANSWER_QUESTION, ttl},
+        answer_ptr(lookup->builder, (struct answer_place){ANSWER_FIXED, ANSWER_QUESTION, ttl},
                    answer_name(lookup->builder, &target));
     }
     return finish(lookup, RCODE_NOERROR);

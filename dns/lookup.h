@@ -10,10 +10,10 @@ struct dns_lookup *dns_lookup_new(const struct dns_setup *setup, struct rpc *rpc
 void dns_lookup_free(struct dns_lookup *lookup);
 
 struct dns_found {
-    int rcode;             /* NOERROR, NXDOMAIN, REFUSED, SERVFAIL */
-    struct answer *answer; /* the caller's. NULL: there are no records, and nothing worth keeping; NOERROR is
-                              then NODATA */
-    bool keep;             /* it may be kept while `depends` stand: the catalog knows the name */
+    int rcode; /* NOERROR, NXDOMAIN, REFUSED, SERVFAIL */
+    /* the caller's. NULL: there are no records, and nothing worth keeping; NOERROR is then NODATA */
+    struct answer *answer;
+    bool keep;        /* it may be kept while `depends` stand: the catalog knows the name */
     uint64_t cost_ns; /* what making it again would take, counted and not timed: the same on a busy machine */
 };
 /* `type`: one of enum packet_type, or 0 for all those that no name here has. `cache` keeps what is known of

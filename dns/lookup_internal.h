@@ -70,7 +70,8 @@ void addresses_of_servers(struct dns_lookup *lookup, struct addresses *out);
 struct slice meta_text(struct arena *arena, const Pb__Pair *pair);
 /* NODE.node.DC.DOMAIN; false when the node's name cannot be one of DNS. HEX.addr.DC.DOMAIN. */
 bool node_target(const struct dns_lookup *lookup, const char *node, struct wire_name *out);
-bool service_target(const struct dns_lookup *lookup, struct slice service, struct wire_name *out); /* NAME.service.DC.DOMAIN */
+/* NAME.service.DC.DOMAIN */
+bool service_target(const struct dns_lookup *lookup, struct slice service, struct wire_name *out);
 void address_target(const struct dns_lookup *lookup, const struct host *host, struct wire_name *out);
 
 /* Reverse: the node that has the address, or a service that has it of its own. An empty name: none. */

@@ -3,7 +3,7 @@
 #include "base/check.h"
 #include "dns/lookup_internal.h"
 
-/* -- addresses and names -------------------------------------------------------------------------- */
+/* -- addresses and names ------------------------------------------------------------------------------------------ */
 
 /* IPv4 in IPv6 clothes is IPv4. */
 static void unmap(struct host *host) {
@@ -15,12 +15,9 @@ static void unmap(struct host *host) {
 
 struct host host_parse(const char *text) {
     struct host host = {0};
-    if (inet_pton(AF_INET, text, host.address) == 1)
-        host.size = 4;
-    else if (inet_pton(AF_INET6, text, host.address) == 1)
-        host.size = 16;
-    else
-        host.name = slice_text(text);
+    if (inet_pton(AF_INET, text, host.address) == 1) host.size = 4;
+    else if (inet_pton(AF_INET6, text, host.address) == 1) host.size = 16;
+    else host.name = slice_text(text);
     unmap(&host);
     struct wire_name name;
     if (host.name.size && !wire_name_from_text(&name, host.name)) host.name = SLICE_LITERAL("");
@@ -48,10 +45,9 @@ void address_target(const struct dns_lookup *lookup, const struct host *host, st
     CHECK(wire_name_prepend(out, slice_make(hex, 2u * host->size)));
 }
 
-/* -- metadata as text ----------------------------------------------------------------------------- */
+/* -- metadata as text --------------------------------------------------------------------------------------------- */
 
-/* RFC 1464: in the name a backquote stands before '=', itself, and blanks at the start; in the value before
- * itself. */
+/* RFC 1464: in the name a backquote stands before '=', itself, and blanks at the start; in the value before itself. */
 struct slice meta_text(struct arena *arena, const Pb__Pair *pair) {
     struct slice key = slice_text(pair->key), value = slice_text(pair->value);
     static const char plain[] = "rfc1035-";
@@ -76,16 +72,13 @@ struct slice meta_text(struct arena *arena, const Pb__Pair *pair) {
     return slice_make(text, size);
 }
 
-/* -- nodes ---------------------------------------------------------------------------------------- */
+/* -- nodes -------------------------------------------------------------------------------------------------------- */
 
 static void node_copy(struct dns_lookup *lookup, const Pb__Node *node, struct addresses *out) {
     struct host host = host_parse(node->address);
     out->items = arena_alloc(&lookup->arena, sizeof(*out->items));
-    if (host.size)
-        out->items[out->count++] = host;
-    else
-        out->alias =
-            slice_make(arena_strndup(&lookup->arena, host.name.data, host.name.size), host.name.size);
+    if (host.size) out->items[out->count++] = host;
+    else out->alias = slice_make(arena_strndup(&lookup->arena, host.name.data, host.name.size), host.name.size);
     struct slice *texts = arena_alloc(&lookup->arena, (node->n_meta + 1) * sizeof(*texts));
     for (size_t i = 0; i < node->n_meta; i++) texts[i] = meta_text(&lookup->arena, node->meta[i]);
     out->texts = texts;

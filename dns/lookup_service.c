@@ -13,7 +13,7 @@ struct instances {
     size_t count;
 };
 
-/* -- reading the catalog -------------------------------------------------------------------------- */
+/* -- reading the catalog ------------------------------------------------------------------------------------------ */
 
 static bool healthy(const Pb__ServiceEntry *entry) {
     Pb__Status status = catalog_entry_status(entry);
@@ -21,8 +21,7 @@ static bool healthy(const Pb__ServiceEntry *entry) {
 }
 
 /* Ends with rpc_read_end; the instances are valid until then. Of more than `most` a random part. */
-static struct instances instances_begin(struct dns_lookup *lookup, struct slice stored, struct slice tag,
-                                        size_t most) {
+static struct instances instances_begin(struct dns_lookup *lookup, struct slice stored, struct slice tag, size_t most) {
     struct instances instances = {0};
     Pb__ServiceRequest request = PB__SERVICE_REQUEST__INIT;
     char *tags[1] = {arena_strndup(&lookup->arena, tag.data, tag.size)};
@@ -47,8 +46,7 @@ static struct instances instances_begin(struct dns_lookup *lookup, struct slice 
     return instances;
 }
 
-/* -- tags: names with a tag that no healthy instance has are answered without reading the instances each time
- */
+/* -- tags: names with a tag that no healthy instance has are answered without reading the instances each time */
 
 static uint64_t tag_hash(const char *tag, size_t size) {
     uint8_t lower[PACKET_NAME_MAX];
@@ -87,8 +85,7 @@ static struct dns_cache_value tags_read(struct dns_lookup *lookup, struct slice 
 }
 
 static bool tags_have(const struct dns_cache_value *tags, uint64_t hash) {
-    return tags->tag_count &&
-           bsearch(&hash, tags->tags, tags->tag_count, sizeof(hash), compare_hashes) != NULL;
+    return tags->tag_count && bsearch(&hash, tags->tags, tags->tag_count, sizeof(hash), compare_hashes) != NULL;
 }
 
 static bool tag_known(struct dns_lookup *lookup, struct slice stored, struct slice tag) {
@@ -108,8 +105,7 @@ static bool tag_known(struct dns_lookup *lookup, struct slice stored, struct sli
     return yes;
 }
 
-/* Healthy instances of what the name asks for. Unless LOOKUP_UNKNOWN the name may be kept, and rpc_read_end
- * is due. */
+/* Healthy instances of what the name asks for. Unless LOOKUP_UNKNOWN the name may be kept, and rpc_read_end is due. */
 static enum lookup_state service_begin(struct dns_lookup *lookup, const struct name *name,
                                        struct instances *instances) {
     struct slice stored;
@@ -120,7 +116,7 @@ static enum lookup_state service_begin(struct dns_lookup *lookup, const struct n
     return instances->count ? LOOKUP_SOME : LOOKUP_NONE;
 }
 
-/* -- addresses ------------------------------------------------------------------------------------ */
+/* -- addresses ---------------------------------------------------------------------------------------------------- */
 
 static const char *instance_address(const Pb__ServiceEntry *entry) {
     return entry->service->address[0] ? entry->service->address : entry->node->address;
@@ -128,16 +124,13 @@ static const char *instance_address(const Pb__ServiceEntry *entry) {
 
 /* Copies out of the catalog. Of names one is chosen, each as likely as any other, and used if there are no
  * addresses. */
-static void instances_addresses(struct dns_lookup *lookup, const struct instances *instances,
-                                struct addresses *out) {
+static void instances_addresses(struct dns_lookup *lookup, const struct instances *instances, struct addresses *out) {
     uint64_t names = 0;
     out->items = arena_alloc(&lookup->arena, (instances->count + 1) * sizeof(*out->items));
     for (size_t i = 0; i < instances->count; i++) {
         struct host host = host_parse(instance_address(instances->items[i]));
-        if (host.size)
-            out->items[out->count++] = host;
-        else if (host.name.size && rng_below(&lookup->rng, ++names) == 0)
-            out->alias = host.name;
+        if (host.size) out->items[out->count++] = host;
+        else if (host.name.size && rng_below(&lookup->rng, ++names) == 0) out->alias = host.name;
     }
     if (out->count) out->alias = SLICE_LITERAL("");
     if (out->alias.size) out->alias.data = arena_strndup(&lookup->arena, out->alias.data, out->alias.size);
@@ -153,7 +146,7 @@ void addresses_of_service(struct dns_lookup *lookup, const struct name *name, st
     rpc_read_end(lookup->reader);
 }
 
-/* -- SRV ------------------------------------------------------------------------------------------ */
+/* -- SRV ---------------------------------------------------------------------------------------------------------- */
 
 static uint16_t instance_weight(const Pb__ServiceEntry *entry) {
     bool warning = catalog_entry_status(entry) == PB__STATUS__WARNING;
@@ -162,8 +155,8 @@ static uint16_t instance_weight(const Pb__ServiceEntry *entry) {
 }
 
 /* Where the instance is: its own address, else its node. False: at nothing that DNS can say. */
-static bool instance_target(const struct dns_lookup *lookup, const Pb__ServiceEntry *entry,
-                            const struct host *host, struct wire_name *target) {
+static bool instance_target(const struct dns_lookup *lookup, const Pb__ServiceEntry *entry, const struct host *host,
+                            struct wire_name *target) {
     if (host->size == 0) return host->name.size && wire_name_from_text(target, host->name);
     if (entry->service->address[0] == 0 && node_target(lookup, entry->node->name, target)) return true;
     address_target(lookup, host, target);
@@ -193,8 +186,7 @@ static void put_instance(struct dns_lookup *lookup, const Pb__ServiceEntry *entr
     uint32_t index = answer_name(builder, &target);
     uint32_t about = node_target(lookup, entry->node->name, &node) ? answer_name(builder, &node) : index;
     answer_srv(builder, (struct answer_place){ANSWER_SHUFFLED, ANSWER_QUESTION, ttl},
-               (struct answer_srv){SRV_PRIORITY, instance_weight(entry), (uint16_t)entry->service->port,
-                                   index, about});
+               (struct answer_srv){SRV_PRIORITY, instance_weight(entry), (uint16_t)entry->service->port, index, about});
     if (answer_extras_begin(builder, index)) {
         if (host.size) {
             answer_extra_address(builder, index, ttl, host.address, host.size);
@@ -224,18 +216,16 @@ enum lookup_state service_put_srv(struct dns_lookup *lookup, const struct name *
     if (state == LOOKUP_UNKNOWN) return state;
     uint32_t ttl = dns_setup_service_ttl(lookup->setup, name->service);
     size_t named = 0;
-    for (size_t i = 0; i < instances.count; i++)
-        named += host_parse(instance_address(instances.items[i])).size == 0;
+    for (size_t i = 0; i < instances.count; i++) named += host_parse(instance_address(instances.items[i])).size == 0;
     struct aliases aliases = {.names = arena_alloc(&lookup->arena, (named + 1) * sizeof(struct wire_name)),
                               .indexes = arena_alloc(&lookup->arena, (named + 1) * sizeof(uint32_t))};
     for (size_t i = 0; i < instances.count; i++) put_instance(lookup, instances.items[i], ttl, &aliases);
     rpc_read_end(lookup->reader);
-    for (size_t i = 0; i < aliases.count; i++)
-        put_alias_addresses(lookup, &aliases.names[i], aliases.indexes[i]);
+    for (size_t i = 0; i < aliases.count; i++) put_alias_addresses(lookup, &aliases.names[i], aliases.indexes[i]);
     return state;
 }
 
-/* -- the servers ---------------------------------------------------------------------------------- */
+/* -- the servers -------------------------------------------------------------------------------------------------- */
 
 /* Names of servers are given in lower case, as Consul does. */
 static bool server_target(const struct dns_lookup *lookup, const char *node, struct wire_name *target) {

@@ -2,7 +2,7 @@
 
 enum { LABEL_MAX = 63, LABELS_MAX = PACKET_NAME_MAX / 2 };
 
-/* -- wire form ------------------------------------------------------------------------------------ */
+/* -- wire form ---------------------------------------------------------------------------------------------------- */
 
 void wire_name_root(struct wire_name *name) {
     name->size = 1;
@@ -45,7 +45,7 @@ void wire_name_lower(uint8_t *to, const uint8_t *from, size_t size) {
     for (size_t i = 0; i < size; i++) to[i] = (uint8_t)(from[i] + ((uint8_t)(from[i] - 'A') < 26 ? 32 : 0));
 }
 
-/* -- zone ----------------------------------------------------------------------------------------- */
+/* -- zone --------------------------------------------------------------------------------------------------------- */
 
 static int zone_add(struct name_zone *zone, const char *domain, struct fault *fault) {
     struct wire_name *name = &zone->domains[zone->count];
@@ -64,15 +64,14 @@ int name_zone_set(struct name_zone *zone, const char *domain, const char *alt_do
     return rv;
 }
 
-/* -- reading a name ------------------------------------------------------------------------------- */
+/* -- reading a name ----------------------------------------------------------------------------------------------- */
 
 struct labels {
     unsigned count;
     struct slice items[LABELS_MAX + 1];
 };
 
-/* Lower-cases into `text` with dots in the place of length bytes, so that neighbouring labels read as one
- * slice. */
+/* Lower-cases into `text` with dots in the place of length bytes, so that neighbouring labels read as one slice. */
 static bool labels_read(const uint8_t *wire, size_t size, char *text, struct labels *labels) {
     if (size == 0 || size > PACKET_NAME_MAX) return false;
     labels->count = 0;
@@ -96,8 +95,8 @@ static struct slice labels_join(const struct labels *labels, unsigned first, uns
     return slice_make(start, (size_t)(end->data + end->size - start));
 }
 
-static bool zone_find(const struct name_zone *zone, const uint8_t *wire, size_t size,
-                      const struct labels *labels, unsigned *domain, unsigned *own_labels) {
+static bool zone_find(const struct name_zone *zone, const uint8_t *wire, size_t size, const struct labels *labels,
+                      unsigned *domain, unsigned *own_labels) {
     uint8_t lower[PACKET_NAME_MAX];
     wire_name_lower(lower, wire, size);
     for (unsigned i = 0; i < zone->count; i++) {
@@ -115,9 +114,7 @@ static bool zone_find(const struct name_zone *zone, const uint8_t *wire, size_t 
     return false;
 }
 
-static int hex_digit(char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
+static int hex_digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
 
 static void address_read(const struct labels *labels, unsigned count, struct name *name) {
     struct slice hex = labels->items[0];
@@ -175,20 +172,16 @@ static void own_read(const struct labels *labels, unsigned own, struct name *nam
     unsigned at = own;
     while (at > 0 && !is_kind(labels->items[at - 1]) && !underscored(labels->items[at - 1])) at--;
     if (at == 0) {
-        if (own == 1 && slice_is(labels->items[0], "ns"))
-            name->kind = NAME_SERVERS;
-        else if (datacenter_read(labels, 0, own, name))
-            name->kind = NAME_PARENT;
+        if (own == 1 && slice_is(labels->items[0], "ns")) name->kind = NAME_SERVERS;
+        else if (datacenter_read(labels, 0, own, name)) name->kind = NAME_PARENT;
         return;
     }
     if (!datacenter_read(labels, at, own, name)) return;
     struct slice kind = labels->items[at - 1];
     unsigned parts = at - 1;
     if (!is_kind(kind)) {
-        if (at >= 2 && underscored(labels->items[0]) && underscored(labels->items[1]))
-            rfc2782_read(labels, at, name);
-        else if (at == 1 && is_protocol(kind))
-            name->kind = NAME_PARENT;
+        if (at >= 2 && underscored(labels->items[0]) && underscored(labels->items[1])) rfc2782_read(labels, at, name);
+        else if (at == 1 && is_protocol(kind)) name->kind = NAME_PARENT;
     } else if (parts == 0) {
         name->kind = NAME_PARENT;
     } else if (slice_is(kind, "service")) {
@@ -201,7 +194,7 @@ static void own_read(const struct labels *labels, unsigned own, struct name *nam
     }
 }
 
-/* -- reverse names -------------------------------------------------------------------------------- */
+/* -- reverse names ------------------------------------------------------------------------------------------------ */
 
 static bool octet_read(struct slice label, uint8_t *value) {
     unsigned number = 0;
@@ -263,8 +256,6 @@ void name_parse(const struct name_zone *zone, const uint8_t *wire, size_t size, 
         return;
     }
     name->kind = NAME_NONE;
-    if (own == 0)
-        name->kind = NAME_APEX;
-    else if (labels_plain(&labels, own))
-        own_read(&labels, own, name);
+    if (own == 0) name->kind = NAME_APEX;
+    else if (labels_plain(&labels, own)) own_read(&labels, own, name);
 }

@@ -21,14 +21,11 @@ struct wire_name {
     uint8_t data[PACKET_NAME_MAX];
 };
 void wire_name_root(struct wire_name *name);
-/* Puts labels in front of what is there. `text`: labels joined by dots, no dot at the ends; bytes are taken
- * as they are. False, and an unusable name (size 0), when a label is empty or longer than 63, or the name
- * longer than 255. */
+/* Puts labels in front of what is there. `text`: labels joined by dots, no dot at the ends; bytes are taken as they
+ * are. False, and an unusable name (size 0), when a label is empty or longer than 63, or the name longer than 255. */
 bool wire_name_prepend(struct wire_name *name, struct slice text);
-bool wire_name_from_text(struct wire_name *name,
-                         struct slice text); /* a whole name, a dot at its end allowed */
-void wire_name_lower(uint8_t *to, const uint8_t *from,
-                     size_t size); /* length bytes are below 64: not letters */
+bool wire_name_from_text(struct wire_name *name, struct slice text); /* a whole name, a dot at its end allowed */
+void wire_name_lower(uint8_t *to, const uint8_t *from, size_t size); /* length bytes are below 64: not letters */
 
 /* The domains that are answered for. The first is the one that targets are written in. */
 struct name_zone {

@@ -63,8 +63,8 @@ void dns_outbox_add(struct dns_outbox *outbox, const struct msghdr *query, size_
     outbox->size += (size + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
 }
 
-/* The kernel takes the same words about the destination back as the source to use; behind them the size to cut
- * the message at. */
+/* The kernel takes the same words about the destination back as the source to use; behind them the size to cut the
+ * message at. */
 static void control_make(struct dns_outbox *outbox, struct msghdr *message, size_t group,
                          const struct segments_answer *head) {
     uint8_t *control = outbox->controls[group];
@@ -120,15 +120,14 @@ static void refused(struct dns_outbox *outbox, struct segments_group group, int 
 }
 
 static size_t pack(struct dns_outbox *outbox) {
-    size_t groups = segments_plan(outbox->answers, outbox->count, outbox->segment_max, outbox->keys,
-                                  outbox->order, outbox->groups);
+    size_t groups =
+        segments_plan(outbox->answers, outbox->count, outbox->segment_max, outbox->keys, outbox->order, outbox->groups);
     for (size_t i = 0; i < outbox->count; i++) outbox->vectors[i] = outbox->places[outbox->order[i]];
     for (size_t i = 0; i < groups; i++) {
         struct segments_group group = outbox->groups[i];
         outbox->messages[i] = message_of(outbox, group.first, group.count);
         if (group.count > 1)
-            control_make(outbox, &outbox->messages[i].msg_hdr, i,
-                         &outbox->answers[outbox->order[group.first]]);
+            control_make(outbox, &outbox->messages[i].msg_hdr, i, &outbox->answers[outbox->order[group.first]]);
     }
     return groups;
 }

@@ -58,8 +58,7 @@ static size_t cursor_name(struct cursor *cursor, bool pointer_allowed) {
     return 0;
 }
 
-/* RFC 7871: family, source prefix length, scope prefix length (0 in queries), and just the bytes of the
- * prefix. */
+/* RFC 7871: family, source prefix length, scope prefix length (0 in queries), and just the bytes of the prefix. */
 static bool subnet_read(const uint8_t *data, size_t size, struct packet_query *query) {
     if (size < 4 || query->subnet_size) return false;
     unsigned family = get_be16(data), prefix = data[2], bits = family == 1 ? 32 : family == 2 ? 128 : 0;
@@ -82,9 +81,7 @@ static bool options_read(const uint8_t *data, size_t size, struct packet_query *
 }
 
 static uint16_t udp_size_within(unsigned size) {
-    return (uint16_t)(size < PACKET_UDP_DEFAULT ? PACKET_UDP_DEFAULT
-                      : size > PACKET_UDP_MAX   ? PACKET_UDP_MAX
-                                                : size);
+    return (uint16_t)(size < PACKET_UDP_DEFAULT ? PACKET_UDP_DEFAULT : size > PACKET_UDP_MAX ? PACKET_UDP_MAX : size);
 }
 
 /* One record after the question. Only OPT matters. */
@@ -102,8 +99,7 @@ static int record_read(struct cursor *cursor, bool additional, struct packet_que
     return options_read(data, get_be16(fixed + 8), query) ? RCODE_NOERROR : RCODE_FORMERR;
 }
 
-static int records_read(struct cursor *cursor, unsigned before, unsigned additionals,
-                        struct packet_query *query) {
+static int records_read(struct cursor *cursor, unsigned before, unsigned additionals, struct packet_query *query) {
     if (before + additionals > RECORDS_MAX) return RCODE_FORMERR;
     int worst = RCODE_NOERROR;
     for (unsigned i = 0; i < before + additionals; i++) {
@@ -144,8 +140,8 @@ int packet_parse(const uint8_t *data, size_t size, struct packet_query *query) {
     return RCODE_NOERROR;
 }
 
-void packet_header(uint8_t *out, const struct packet_query *query, int rcode, bool authoritative,
-                   bool truncated, struct packet_counts counts) {
+void packet_header(uint8_t *out, const struct packet_query *query, int rcode, bool authoritative, bool truncated,
+                   struct packet_counts counts) {
     unsigned flags = FLAG_RESPONSE | (unsigned)query->opcode << OPCODE_SHIFT | (rcode & 15);
     if (authoritative) flags |= FLAG_AUTHORITATIVE;
     if (truncated) flags |= FLAG_TRUNCATED;
@@ -159,9 +155,7 @@ void packet_header(uint8_t *out, const struct packet_query *query, int rcode, bo
     put_be16(out + 10, counts.additionals);
 }
 
-size_t packet_question_size(const struct packet_query *query) {
-    return query->name ? query->name_size + 4u : 0;
-}
+size_t packet_question_size(const struct packet_query *query) { return query->name ? query->name_size + 4u : 0; }
 
 size_t packet_opt_size(const struct packet_query *query) {
     if (!query->edns) return 0;

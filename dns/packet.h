@@ -1,9 +1,8 @@
-/* What arrives from outside, checked byte by byte: the header, exactly one question, and OPT (EDNS). No
- * allocation, no recursion, no compression pointer is ever followed, so there is nothing to loop in.
+/* What arrives from outside, checked byte by byte: the header, exactly one question, and OPT (EDNS). No allocation,
+ * no recursion, no compression pointer is ever followed, so there is nothing to loop in.
  *
- * The rules: what is not a query, or too short to have a header, gets no answer; a message that does not
- * parse gets FORMERR; other opcodes, and zone transfers, NOTIMP; other classes REFUSED; other EDNS versions
- * BADVERS. */
+ * The rules: what is not a query, or too short to have a header, gets no answer; a message that does not parse gets
+ * FORMERR; other opcodes, and zone transfers, NOTIMP; other classes REFUSED; other EDNS versions BADVERS. */
 #ifndef COORD_DNS_PACKET_H
 #define COORD_DNS_PACKET_H
 
@@ -58,23 +57,23 @@ struct packet_query {
     uint16_t name_size;  /* with the root label */
     uint16_t type, class;
     bool edns, dnssec_ok;
-    uint16_t udp_size; /* 512 without EDNS; within PACKET_UDP_DEFAULT..PACKET_UDP_MAX */
+    uint16_t udp_size;                              /* 512 without EDNS; within PACKET_UDP_DEFAULT..PACKET_UDP_MAX */
     uint8_t subnet[PACKET_OPTION_MAX], subnet_size; /* client subnet, to be echoed; 0: none */
 };
 
-/* Returns RCODE_NOERROR: answer it; another code: send this error; PACKET_SILENT. `query` is filled as far as
- * was read, enough for packet_error. */
+/* Returns RCODE_NOERROR: answer it; another code: send this error; PACKET_SILENT. `query` is filled as far as was
+ * read, enough for packet_error. */
 int packet_parse(const uint8_t *data, size_t size, struct packet_query *query);
 
 /* Header of an answer. Flags: response, and what the query's carry over. */
 struct packet_counts {
     uint16_t answers, authorities, additionals;
 };
-void packet_header(uint8_t *out, const struct packet_query *query, int rcode, bool authoritative,
-                   bool truncated, struct packet_counts counts);
+void packet_header(uint8_t *out, const struct packet_query *query, int rcode, bool authoritative, bool truncated,
+                   struct packet_counts counts);
 
-/* Size of the question as it is echoed (0 when none was read), and of the OPT record that the answer needs
- * (0: none). */
+/* Size of the question as it is echoed (0 when none was read), and of the OPT record that the answer needs (0:
+ * none). */
 size_t packet_question_size(const struct packet_query *query);
 size_t packet_opt_size(const struct packet_query *query);
 /* Both return the end of what they wrote. */

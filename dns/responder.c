@@ -15,7 +15,7 @@ enum {
     RCODES = 6,
 };
 
-/* -- metrics: counted by the thread, handed over per batch ---------------------------------------- */
+/* -- metrics: counted by the thread, handed over per batch -------------------------------------------------------- */
 
 static struct metric queries_total[2] = {
     [DNS_UDP] = {.name = "coord_dns_queries_total",
@@ -33,13 +33,11 @@ static struct metric queries_total[2] = {
               .labels = "code=\"" label "\"",          \
               .type = METRIC_COUNTER}
 static struct metric answers_total[RCODES] = {
-    ANSWERS(RCODE_NOERROR, "NOERROR"),   ANSWERS(RCODE_FORMERR, "FORMERR"),
-    ANSWERS(RCODE_SERVFAIL, "SERVFAIL"), ANSWERS(RCODE_NXDOMAIN, "NXDOMAIN"),
-    ANSWERS(RCODE_NOTIMP, "NOTIMP"),     ANSWERS(RCODE_REFUSED, "REFUSED"),
+    ANSWERS(RCODE_NOERROR, "NOERROR"),   ANSWERS(RCODE_FORMERR, "FORMERR"), ANSWERS(RCODE_SERVFAIL, "SERVFAIL"),
+    ANSWERS(RCODE_NXDOMAIN, "NXDOMAIN"), ANSWERS(RCODE_NOTIMP, "NOTIMP"),   ANSWERS(RCODE_REFUSED, "REFUSED"),
 };
-static struct metric truncated_total = {.name = "coord_dns_truncated_total",
-                                        .help = "DNS answers cut to the client's size (TC).",
-                                        .type = METRIC_COUNTER};
+static struct metric truncated_total = {
+    .name = "coord_dns_truncated_total", .help = "DNS answers cut to the client's size (TC).", .type = METRIC_COUNTER};
 static struct metric built_total = {.name = "coord_dns_answers_built_total",
                                     .help = "DNS answers that were not ready and were made from the catalog.",
                                     .type = METRIC_COUNTER};
@@ -60,7 +58,7 @@ static void hand_over(struct metric *metric, uint64_t *count) {
     *count = 0;
 }
 
-/* -- life ----------------------------------------------------------------------------------------- */
+/* -- life --------------------------------------------------------------------------------------------------------- */
 
 struct dns_responder {
     const struct dns_setup *setup;
@@ -101,7 +99,7 @@ void dns_responder_free(struct dns_responder *responder) {
     free(responder);
 }
 
-/* -- a batch -------------------------------------------------------------------------------------- */
+/* -- a batch ------------------------------------------------------------------------------------------------------ */
 
 struct confirmation {
     struct rpc_gate gate;
@@ -115,8 +113,7 @@ static void confirmed(struct rpc_gate *gate, int error) {
     sem_post(&confirmation->done);
 }
 
-/* Default reads: one confirmation for all queries of the batch. It ends in any case, so there is no limit
- * here. */
+/* Default reads: one confirmation for all queries of the batch. It ends in any case, so there is no limit here. */
 static bool confirm_and_wait(struct rpc *rpc) {
     struct confirmation confirmation = {.gate.done = confirmed};
     CHECK(sem_init(&confirmation.done, 0, 0) == 0);
@@ -129,13 +126,14 @@ static bool confirm_and_wait(struct rpc *rpc) {
     return error == CO_OK;
 }
 
-/* A server that has applied nothing yet knows nothing: it must not say that names do not exist. Nor one whose state is damaged. */
+/* A server that has applied nothing yet knows nothing: it must not say that names do not exist. Nor one whose state
+ * is damaged. */
 void dns_responder_begin(struct dns_responder *responder) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME_COARSE, &now);
     responder->serial = (uint32_t)now.tv_sec;
-    responder->ready =
-        rpc_serves(responder->rpc) == CO_OK && rpc_applied(responder->rpc) > 0 && (responder->setup->stale || confirm_and_wait(responder->rpc));
+    responder->ready = rpc_serves(responder->rpc) == CO_OK && rpc_applied(responder->rpc) > 0 &&
+                       (responder->setup->stale || confirm_and_wait(responder->rpc));
 }
 
 void dns_responder_end(struct dns_responder *responder) {
@@ -146,7 +144,7 @@ void dns_responder_end(struct dns_responder *responder) {
     hand_over(&built_total, &counts->built);
 }
 
-/* -- a query -------------------------------------------------------------------------------------- */
+/* -- a query ------------------------------------------------------------------------------------------------------ */
 
 /* One place in the cache for all the types that no name has; made-up ones must not multiply. */
 static uint16_t known_type(uint16_t type) {
@@ -168,8 +166,7 @@ static size_t answers_max(const struct dns_responder *responder, const struct pa
                           enum dns_transport transport) {
     const struct dns_setup *setup = responder->setup;
     size_t most = 0;
-    if (query->type == TYPE_A || query->type == TYPE_AAAA || query->type == TYPE_ANY)
-        most = setup->a_record_limit;
+    if (query->type == TYPE_A || query->type == TYPE_AAAA || query->type == TYPE_ANY) most = setup->a_record_limit;
     bool small = transport == DNS_UDP && query->udp_size <= PACKET_UDP_DEFAULT;
     if (small && setup->udp_answer_limit && (most == 0 || setup->udp_answer_limit < most))
         most = setup->udp_answer_limit;
@@ -188,22 +185,18 @@ static size_t render(struct dns_responder *responder, struct answer *answer, con
     return size;
 }
 
-static size_t error(struct dns_responder *responder, const struct packet_query *query, int rcode,
-                    uint8_t *out) {
+static size_t error(struct dns_responder *responder, const struct packet_query *query, int rcode, uint8_t *out) {
     responder->counts.answers[rcode < RCODES ? rcode : RCODE_FORMERR]++;
     return packet_error(out, query, rcode);
 }
 
 static size_t answer_new(struct dns_responder *responder, const struct name *name, struct dns_cache_key key,
                          const struct packet_query *query, enum dns_transport transport, uint8_t *out) {
-    struct dns_found found =
-        dns_lookup_run(responder->lookup, name, key.type, responder->cache, &responder->depends);
-    if (found.rcode != RCODE_NOERROR && found.rcode != RCODE_NXDOMAIN)
-        return error(responder, query, found.rcode, out);
+    struct dns_found found = dns_lookup_run(responder->lookup, name, key.type, responder->cache, &responder->depends);
+    if (found.rcode != RCODE_NOERROR && found.rcode != RCODE_NXDOMAIN) return error(responder, query, found.rcode, out);
     struct answer **negative = found.rcode == RCODE_NOERROR ? responder->nodata : responder->nxdomain;
     responder->counts.built += found.answer != NULL;
-    size_t size =
-        render(responder, found.answer ? found.answer : negative[name->domain], query, transport, out);
+    size_t size = render(responder, found.answer ? found.answer : negative[name->domain], query, transport, out);
     if (found.answer && found.keep) {
         dns_cache_store(responder->cache, key, &responder->depends,
                         (struct dns_cache_value){.answer = found.answer, .cost_ns = found.cost_ns});
@@ -214,8 +207,7 @@ static size_t answer_new(struct dns_responder *responder, const struct name *nam
 }
 
 /* SOA and NS are those of the domain, whatever name in it was asked for. */
-static void ask_for_apex(const struct dns_responder *responder, struct name *name,
-                         struct dns_cache_key *key) {
+static void ask_for_apex(const struct dns_responder *responder, struct name *name, struct dns_cache_key *key) {
     const struct wire_name *domain = &responder->setup->zone.domains[name->domain];
     name->kind = NAME_APEX;
     key->name = slice_make(domain->data, domain->size);
@@ -226,8 +218,7 @@ static size_t answer_unknown(struct dns_responder *responder, struct dns_cache_k
     struct name name;
     name_parse(&responder->setup->zone, (const uint8_t *)key.name.data, key.name.size, &name);
     if (name.kind == NAME_OUTSIDE) return error(responder, query, RCODE_REFUSED, out);
-    if ((key.type == TYPE_SOA || key.type == TYPE_NS) && name.kind != NAME_REVERSE &&
-        name.kind != NAME_APEX) {
+    if ((key.type == TYPE_SOA || key.type == TYPE_NS) && name.kind != NAME_REVERSE && name.kind != NAME_APEX) {
         ask_for_apex(responder, &name, &key);
         const struct dns_cache_value *known = dns_cache_find(responder->cache, key);
         if (known) return render(responder, known->answer, query, transport, out);
@@ -235,8 +226,8 @@ static size_t answer_unknown(struct dns_responder *responder, struct dns_cache_k
     return answer_new(responder, &name, key, query, transport, out);
 }
 
-size_t dns_responder_answer(struct dns_responder *responder, enum dns_transport transport,
-                            const uint8_t *data, size_t size, uint8_t *out) {
+size_t dns_responder_answer(struct dns_responder *responder, enum dns_transport transport, const uint8_t *data,
+                            size_t size, uint8_t *out) {
     struct packet_query query;
     responder->counts.queries[transport]++;
     int rcode = packet_parse(data, size, &query);

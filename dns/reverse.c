@@ -1,7 +1,6 @@
-/* Who has this address: sorted pictures of the table of nodes and of the services' own addresses, each made
- * when it is first asked for after a change. Making one walks the whole table, so it is not made again before
- * ten times as long has passed as it took: a busy table costs a tenth of the thread at most, and the picture
- * is that much behind. */
+/* Who has this address: sorted pictures of the table of nodes and of the services' own addresses, each made when it
+ * is first asked for after a change. Making one walks the whole table, so it is not made again before ten times as
+ * long has passed as it took: a busy table costs a tenth of the thread at most, and the picture is that much behind. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -59,8 +58,7 @@ static void item_add(struct picture *picture, const char *address, const char *n
 
 static void add_nodes(struct picture *picture, const ProtobufCMessage *message) {
     const Pb__NodesResult *found = (const Pb__NodesResult *)(const void *)message;
-    for (size_t i = 0; i < found->n_nodes; i++)
-        item_add(picture, found->nodes[i]->address, found->nodes[i]->name);
+    for (size_t i = 0; i < found->n_nodes; i++) item_add(picture, found->nodes[i]->address, found->nodes[i]->name);
 }
 
 static void add_services(struct picture *picture, const ProtobufCMessage *message) {
@@ -106,10 +104,8 @@ static const struct item *find(const struct picture *picture, const struct item 
     size_t low = 0, high = picture->items.size / sizeof(struct item), count = high;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (compare_addresses(&items[middle], wanted) < 0)
-            low = middle + 1;
-        else
-            high = middle;
+        if (compare_addresses(&items[middle], wanted) < 0) low = middle + 1;
+        else high = middle;
     }
     return low < count && compare_addresses(&items[low], wanted) == 0 ? &items[low] : NULL;
 }
@@ -126,9 +122,8 @@ static struct slice find_name(struct dns_lookup *lookup, struct picture *picture
 
 struct reverse_found reverse_find(struct dns_lookup *lookup, const uint8_t *address, size_t size) {
     const struct source nodes = {&query_nodes, add_nodes, {SPACE_TABLE, SLICE_LITERAL("nodes")}},
-                        services = {&query_service_addresses,
-                                    add_services,
-                                    {SPACE_TABLE, SLICE_LITERAL("service-addresses")}};
+                        services = {
+                            &query_service_addresses, add_services, {SPACE_TABLE, SLICE_LITERAL("service-addresses")}};
     struct item wanted = {.size = (uint8_t)size};
     memcpy(wanted.address, address, size);
     struct slice name = find_name(lookup, &lookup->reverse->nodes, &nodes, &wanted);

@@ -1,13 +1,13 @@
-/* Whether a worker is in a rush: so many queries come, and several at once, that it should not be woken for them
- * one by one. Pure. */
+/* Whether a worker is in a rush: so many queries come, and several at once, that it should not be woken for them one
+ * by one. Pure. */
 #ifndef COORD_DNS_RUSH_H
 #define COORD_DNS_RUSH_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* One client that waits for each answer before it asks again is no rush, however fast it is: so the size of
- * batches counts too, in hundredths of a query. */
+/* One client that waits for each answer before it asks again is no rush, however fast it is: so the size of batches
+ * counts too, in hundredths of a query. */
 enum {
     RUSH_WINDOW_MS = 20, /* judged when it is over, with the queries that come then */
     RUSH_BEGINS_HZ = 30000,

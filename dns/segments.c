@@ -35,15 +35,13 @@ static void sort(const struct segments_answer *answers, size_t count, uint64_t *
 }
 
 /* How many of the `count` answers from order[0] on are one message. */
-static size_t run_length(const struct segments_answer *answers, const uint16_t *order, size_t count,
-                         size_t size_max) {
+static size_t run_length(const struct segments_answer *answers, const uint16_t *order, size_t count, size_t size_max) {
     const struct segments_answer *head = &answers[order[0]];
     if (head->size > size_max) return 1;
     size_t bytes = head->size, length = 1;
     while (length < count && length < SEGMENTS_MAX) {
         const struct segments_answer *next = &answers[order[length]];
-        if (next->size > head->size || bytes + next->size > SEGMENTS_BYTES_MAX || !same_way(head, next))
-            break;
+        if (next->size > head->size || bytes + next->size > SEGMENTS_BYTES_MAX || !same_way(head, next)) break;
         length++;
         bytes += next->size;
         if (next->size < head->size) break; /* only the last may be shorter */

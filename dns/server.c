@@ -60,8 +60,8 @@ static int addresses_read(struct opened *opened, const struct dns_config *config
     return opened->address_count ? CO_OK : fault_set(fault, CO_INVALID, "no address to answer DNS on");
 }
 
-/* TCP is bound first: it does not share its port, so a second server on the same port is noticed. Returns 0
- * or errno, with the address that failed. */
+/* TCP is bound first: it does not share its port, so a second server on the same port is noticed. Returns 0 or
+ * errno, with the address that failed. */
 static int sockets_open(struct opened *opened, uint16_t *port, size_t *failed) {
     for (size_t i = 0; i < opened->address_count; i++) {
         *failed = i;
@@ -93,9 +93,8 @@ static int sockets_open_somewhere(struct opened *opened, const struct dns_config
         if (error != EADDRINUSE) break;
     }
     char text[128];
-    return fault_set(fault, co_from_errno(error), "cannot answer DNS on %s port %u: %s",
-                     config->addresses[failed], (unsigned)config->port,
-                     strerror_r(error, text, sizeof(text)));
+    return fault_set(fault, co_from_errno(error), "cannot answer DNS on %s port %u: %s", config->addresses[failed],
+                     (unsigned)config->port, strerror_r(error, text, sizeof(text)));
 }
 
 /* Signals are for the main thread. */
@@ -107,8 +106,7 @@ static int threads_start(struct dns_server *server, struct opened *opened, const
     size_t started = 0;
     for (; rv == CO_OK && started < opened->udp_count; started++) {
         bool wildcard = opened->addresses[started / opened->workers].wildcard;
-        rv = dns_udp_start(&server->setup, rpc, opened->udp[started], wildcard,
-                           &server->udp[server->udp_count], fault);
+        rv = dns_udp_start(&server->setup, rpc, opened->udp[started], wildcard, &server->udp[server->udp_count], fault);
         if (rv == CO_OK) server->udp_count++;
     }
     for (; started < opened->udp_count; started++) close(opened->udp[started]);
@@ -116,8 +114,7 @@ static int threads_start(struct dns_server *server, struct opened *opened, const
     return rv;
 }
 
-int dns_start(const struct dns_config *config, struct rpc *rpc, struct dns_server **out,
-              struct fault *fault) {
+int dns_start(const struct dns_config *config, struct rpc *rpc, struct dns_server **out, struct fault *fault) {
     struct dns_server *server = mem_zalloc(sizeof(*server));
     struct opened opened = {.workers = worker_count(config->workers)};
     int rv = dns_setup_make(&server->setup, config, fault);
@@ -135,8 +132,7 @@ int dns_start(const struct dns_config *config, struct rpc *rpc, struct dns_serve
         dns_stop(server);
         return rv;
     }
-    log_info("dns", "answering domain=%s port=%u workers=%u", config->domain, (unsigned)server->port,
-             opened.workers);
+    log_info("dns", "answering domain=%s port=%u workers=%u", config->domain, (unsigned)server->port, opened.workers);
     *out = server;
     return CO_OK;
 }

@@ -31,8 +31,7 @@ static int names_make(struct dns_setup *setup, const struct dns_config *config, 
     };
     for (size_t i = 0; i < sizeof(bases) / sizeof(bases[0]); i++) {
         *bases[i].name = setup->zone.domains[0];
-        if (!wire_name_prepend(bases[i].name, datacenter) ||
-            !wire_name_prepend(bases[i].name, bases[i].kind)) {
+        if (!wire_name_prepend(bases[i].name, datacenter) || !wire_name_prepend(bases[i].name, bases[i].kind)) {
             return fault_set(fault, CO_INVALID, "datacenter '%.64s' is not a DNS label", config->datacenter);
         }
     }
@@ -85,8 +84,7 @@ uint32_t dns_setup_service_ttl(const struct dns_setup *setup, struct slice servi
             continue;
         }
         if (rule.size > service.size + 1 || rule.size <= best) continue;
-        if (!slice_equal_nocase(slice_make(rule.data, rule.size - 1),
-                                slice_make(service.data, rule.size - 1)))
+        if (!slice_equal_nocase(slice_make(rule.data, rule.size - 1), slice_make(service.data, rule.size - 1)))
             continue;
         best = rule.size;
         ttl = setup->ttls[i].ttl;

@@ -12,7 +12,7 @@ struct dns_setup_ttl {
 };
 struct dns_setup {
     struct name_zone zone;
-    struct answer_soa soa[2];              /* one for each domain */
+    struct answer_soa soa[2];                            /* one for each domain */
     struct wire_name node_base, service_base, addr_base; /* node.DC.DOMAIN, ..., in the first domain */
     char *datacenter, *node_name;
     bool only_passing, stale;

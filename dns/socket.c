@@ -30,10 +30,8 @@ int dns_address_parse(struct dns_address *address, const char *text, uint16_t po
 }
 
 void dns_address_set_port(struct dns_address *address, uint16_t port) {
-    if (address->as.any.sa_family == AF_INET)
-        address->as.v4.sin_port = htons(port);
-    else
-        address->as.v6.sin6_port = htons(port);
+    if (address->as.any.sa_family == AF_INET) address->as.v4.sin_port = htons(port);
+    else address->as.v6.sin6_port = htons(port);
 }
 
 static void switch_on(int fd, int level, int option) {
@@ -50,19 +48,15 @@ static int close_with_errno(int fd) {
 
 /* Answers must leave from the address that was asked, which the kernel tells only when wanted. */
 static void want_destination(int fd, int family) {
-    if (family == AF_INET)
-        switch_on(fd, IPPROTO_IP, IP_PKTINFO);
-    else
-        switch_on(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO);
+    if (family == AF_INET) switch_on(fd, IPPROTO_IP, IP_PKTINFO);
+    else switch_on(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO);
 }
 
 /* Forged "fragmentation needed" messages must not make answers fragment. */
 static void ignore_path_mtu(int fd, int family) {
     int v4 = IP_PMTUDISC_OMIT, v6 = IPV6_PMTUDISC_OMIT;
-    if (family == AF_INET)
-        (void)setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &v4, sizeof(v4));
-    else
-        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &v6, sizeof(v6));
+    if (family == AF_INET) (void)setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &v4, sizeof(v4));
+    else (void)setsockopt(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &v6, sizeof(v6));
 }
 
 int dns_socket_udp(const struct dns_address *address) {

@@ -24,12 +24,12 @@ void dns_address_set_port(struct dns_address *address, uint16_t port);
 int dns_socket_udp(const struct dns_address *address);
 int dns_socket_tcp(const struct dns_address *address);
 int dns_socket_port(int fd, uint16_t *port);
-/* Whether the kernel knows UDP_SEGMENT (Linux 4.18). One that does not would ignore it in a message, and send
- * that whole. */
+/* Whether the kernel knows UDP_SEGMENT (Linux 4.18). One that does not would ignore it in a message, and send that
+ * whole. */
 bool dns_socket_segments(int fd);
 
-/* Threads start with all signals blocked. Both take the descriptors over, and `stop` ends the thread and
- * frees everything. */
+/* Threads start with all signals blocked. Both take the descriptors over, and `stop` ends the thread and frees
+ * everything. */
 struct dns_udp;
 int dns_udp_start(const struct dns_setup *setup, struct rpc *rpc, int fd, bool wildcard, struct dns_udp **out,
                   struct fault *fault);

@@ -1,10 +1,9 @@
-/* DNS over TCP: one thread, epoll. Messages carry their length in two bytes; a client may send many without
- * waiting.
+/* DNS over TCP: one thread, epoll. Messages carry their length in two bytes; a client may send many without waiting.
  *
- * (1) A connection reads only while nothing waits to be sent on it, so a client that does not read stops
- * being read. (2) It lives IDLE_MS beyond its last whole query, or beyond the last PROGRESS bytes of answers
- * that it took; less buys no time. (3) Connections are listed by deadline. When there are too many the one
- * nearest to its end goes. With no connection the thread sleeps without a timeout. */
+ * (1) A connection reads only while nothing waits to be sent on it, so a client that does not read stops being read.
+ * (2) It lives IDLE_MS beyond its last whole query, or beyond the last PROGRESS bytes of answers that it took; less
+ * buys no time. (3) Connections are listed by deadline. When there are too many the one nearest to its end goes.
+ * With no connection the thread sleeps without a timeout. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -56,7 +55,7 @@ struct dns_tcp {
     uint8_t *scratch; /* an answer with its length */
 };
 
-/* -- connections ---------------------------------------------------------------------------------- */
+/* -- connections -------------------------------------------------------------------------------------------------- */
 
 static void connection_close(struct dns_tcp *tcp, struct connection *connection) {
     list_remove(&connection->link);
@@ -79,9 +78,7 @@ static void watch(struct dns_tcp *tcp, int fd, void *owner, int operation, uint3
 }
 
 static void connection_new(struct dns_tcp *tcp, int fd) {
-    if (tcp->count >= tcp->most) {
-        connection_close(tcp, LIST_ENTRY(tcp->connections.next, struct connection, link));
-    }
+    if (tcp->count >= tcp->most) { connection_close(tcp, LIST_ENTRY(tcp->connections.next, struct connection, link)); }
     struct connection *connection = mem_alloc(sizeof(*connection));
     connection->fd = fd;
     connection->wants_write = connection->ended = false;
@@ -93,8 +90,7 @@ static void connection_new(struct dns_tcp *tcp, int fd) {
     watch(tcp, fd, connection, EPOLL_CTL_ADD, EPOLLIN);
 }
 
-/* Out of descriptors: takes the caller with the spare one, to let it go, rather than be woken for it for
- * ever. */
+/* Out of descriptors: takes the caller with the spare one, to let it go, rather than be woken for it for ever. */
 static void shed(struct dns_tcp *tcp, int listener) {
     if (tcp->count > 0) {
         connection_close(tcp, LIST_ENTRY(tcp->connections.next, struct connection, link));
@@ -120,7 +116,7 @@ static void accept_all(struct dns_tcp *tcp, int listener) {
     }
 }
 
-/* -- queries and answers -------------------------------------------------------------------------- */
+/* -- queries and answers ------------------------------------------------------------------------------------------ */
 
 enum state { STATE_OPEN, STATE_CLOSED };
 
@@ -135,10 +131,8 @@ static enum state flush(struct connection *connection) {
         connection->progress += (size_t)n;
     }
     connection->out_sent = 0;
-    if (connection->out.capacity > OUT_KEPT)
-        buffer_free(&connection->out);
-    else
-        buffer_reset(&connection->out);
+    if (connection->out.capacity > OUT_KEPT) buffer_free(&connection->out);
+    else buffer_reset(&connection->out);
     return STATE_OPEN;
 }
 
@@ -149,8 +143,8 @@ static enum state answer_all(struct dns_tcp *tcp, struct connection *connection)
         size_t size = get_be16(connection->in + at);
         if (size > PACKET_QUERY_MAX || size < PACKET_HEADER_SIZE) return STATE_CLOSED;
         if (connection->in_size - at < LENGTH + size) break;
-        size_t answer = dns_responder_answer(tcp->responder, DNS_TCP, connection->in + at + LENGTH, size,
-                                             tcp->scratch + LENGTH);
+        size_t answer =
+            dns_responder_answer(tcp->responder, DNS_TCP, connection->in + at + LENGTH, size, tcp->scratch + LENGTH);
         if (answer == 0) return STATE_CLOSED;
         put_be16(tcp->scratch, (uint16_t)answer);
         buffer_append(&connection->out, tcp->scratch, LENGTH + answer);
@@ -168,12 +162,9 @@ static enum state receive(struct connection *connection) {
     ssize_t n;
     do n = recv(connection->fd, connection->in + connection->in_size, READ_ROOM - connection->in_size, 0);
     while (n < 0 && errno == EINTR);
-    if (n > 0)
-        connection->in_size += (size_t)n;
-    else if (n == 0)
-        connection->ended = true;
-    else if (errno != EAGAIN)
-        return STATE_CLOSED;
+    if (n > 0) connection->in_size += (size_t)n;
+    else if (n == 0) connection->ended = true;
+    else if (errno != EAGAIN) return STATE_CLOSED;
     return STATE_OPEN;
 }
 
@@ -185,8 +176,7 @@ static enum state work(struct dns_tcp *tcp, struct connection *connection, bool 
         size_t before;
         do {
             before = connection->in_size;
-            if (answer_all(tcp, connection) == STATE_CLOSED || flush(connection) == STATE_CLOSED)
-                return STATE_CLOSED;
+            if (answer_all(tcp, connection) == STATE_CLOSED || flush(connection) == STATE_CLOSED) return STATE_CLOSED;
         } while (connection->out.size == 0 && connection->in_size < before);
     }
     return connection->ended && connection->out.size == 0 ? STATE_CLOSED : STATE_OPEN;
@@ -203,7 +193,7 @@ static void serve(struct dns_tcp *tcp, struct connection *connection, uint32_t e
     watch(tcp, connection->fd, connection, EPOLL_CTL_MOD, wants_write ? EPOLLOUT : EPOLLIN);
 }
 
-/* -- the thread ----------------------------------------------------------------------------------- */
+/* -- the thread --------------------------------------------------------------------------------------------------- */
 
 /* Ends those that are over, and tells how long the next one has. */
 static int expire(struct dns_tcp *tcp) {
@@ -244,7 +234,7 @@ static void *tcp_run(void *data) {
     }
 }
 
-/* -- life ----------------------------------------------------------------------------------------- */
+/* -- life --------------------------------------------------------------------------------------------------------- */
 
 static void tcp_free(struct dns_tcp *tcp) {
     while (!list_empty(&tcp->connections)) {
@@ -275,8 +265,7 @@ int dns_tcp_start(const struct dns_setup *setup, struct rpc *rpc, const int *lis
     int rv = tcp->epoll < 0 || tcp->wake < 0 ? errno : 0;
     if (rv == 0) {
         watch(tcp, tcp->wake, tcp, EPOLL_CTL_ADD, EPOLLIN);
-        for (size_t i = 0; i < count; i++)
-            watch(tcp, tcp->listeners[i], &tcp->listeners[i], EPOLL_CTL_ADD, EPOLLIN);
+        for (size_t i = 0; i < count; i++) watch(tcp, tcp->listeners[i], &tcp->listeners[i], EPOLL_CTL_ADD, EPOLLIN);
         rv = pthread_create(&tcp->thread, NULL, tcp_run, tcp);
     }
     if (rv != 0) {

@@ -1,5 +1,5 @@
-/* A UDP worker: one socket, one thread. It sleeps in recvmmsg, answers what has come in the meantime, and
- * sends the answers together (outbox.h). */
+/* A UDP worker: one socket, one thread. It sleeps in recvmmsg, answers what has come in the meantime, and sends the
+ * answers together (outbox.h). */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -70,8 +70,8 @@ static void answer_one(struct dns_udp *udp, size_t i) {
 
 /* In a rush the thread does not push aside who runs on its processor as soon as a query comes (SCHED_BATCH,
  * sched(7)), and lets those run who wait for it before it looks for more: more come meanwhile, their answers share
- * messages, and fewer changes of threads leave more for all. Its share of the processor stays the same. Where that is
- * not allowed things stay as they are. */
+ * messages, and fewer changes of threads leave more for all. Its share of the processor stays the same. Where that
+ * is not allowed things stay as they are. */
 static void mind_the_rush(struct rush *rush, unsigned queries) {
     bool changed = rush_note(rush, clock_mono_ns(), queries);
     struct sched_param none = {0};

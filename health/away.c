@@ -26,7 +26,9 @@ static bool same_boot(const char *folder) {
     return boot_id(now) && strcmp(now, then) == 0;
 }
 
-static int64_t since(struct timespec at, int64_t now_ns) { return now_ns - ((int64_t)at.tv_sec * 1000000000 + at.tv_nsec); }
+static int64_t since(struct timespec at, int64_t now_ns) {
+    return now_ns - ((int64_t)at.tv_sec * 1000000000 + at.tv_nsec);
+}
 
 int64_t away_ns(const char *folder) {
     char path[PATH_SIZE];
@@ -41,7 +43,8 @@ int64_t away_ns(const char *folder) {
 int away_note_boot(const char *folder) {
     char path[PATH_SIZE], id[BOOT_ID_SIZE];
     if (!boot_id(id) || same_boot(folder)) return CO_OK;
-    struct timespec not_ours[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}}; /* as a time of access: later than any that is compared with it */
+    /* as a time of access: later than any that is compared with it */
+    struct timespec not_ours[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
     snprintf(path, sizeof path, "%s/local/definitions", folder);
     if (utimensat(AT_FDCWD, path, not_ours, 0) != 0 && errno != ENOENT) return co_from_errno(errno);
     boot_path(folder, path);

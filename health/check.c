@@ -35,8 +35,7 @@ static bool settle(struct check *check, uint64_t now_ns) {
     return !check->held || check->status != before;
 }
 
-void check_init(struct check *check, const struct check_definition *definition, uint64_t now_ns,
-                uint64_t delay_ns) {
+void check_init(struct check *check, const struct check_definition *definition, uint64_t now_ns, uint64_t delay_ns) {
     *check = (struct check){.due_ns = CHECK_NEVER, .critical_since_ns = CHECK_NEVER};
     flap_begin(&check->flap, 0, 0, definition->initial_status);
     set_status(check, definition->initial_status, now_ns);
@@ -113,8 +112,7 @@ static void run_ended(struct check *check, const struct check_definition *defini
     check->hurried = false;
 }
 
-bool check_result(struct check *check, const struct check_definition *definition, Pb__Status status,
-                  uint64_t now_ns) {
+bool check_result(struct check *check, const struct check_definition *definition, Pb__Status status, uint64_t now_ns) {
     run_ended(check, definition, now_ns);
     check->has_result = true;
     if (definition->kind == CHECK_ALIAS) {
@@ -156,8 +154,7 @@ void check_hurry(struct check *check, uint64_t now_ns) {
     }
 }
 
-void check_set(struct check *check, const struct check_definition *definition, Pb__Status status,
-               uint64_t now_ns) {
+void check_set(struct check *check, const struct check_definition *definition, Pb__Status status, uint64_t now_ns) {
     set_status(check, status, now_ns);
     if (definition->kind == CHECK_TTL) check->due_ns = later(now_ns, definition->ttl_ns);
 }

@@ -1,12 +1,14 @@
 /* One check: when it is to run and what its results mean. Pure: time (monotonic nanoseconds), chance and results are
  * arguments; nothing is run, locked or sent here.
  *
- *     check_init --> [check_step: wait | run | expire | settle | deregister] --> check_result / check_set --> check_step ...
+ * check_init --> [check_step: wait | run | expire | settle | deregister] --> check_result / check_set --> check_step
+ * ...
  *
- * Checks that look for themselves run every interval, counted from the start of the last run, never two at once. A result changes the
- * status only after as many equal ones in a row as the definition asks for. TTL checks are told their status (check_set) and
- * become critical when nobody has told them anything for a TTL. Alias checks look whenever their target may have changed
- * (check_hurry), and now and then. The thresholds do not apply to these two. Damping (flap.h) applies to all. */
+ * Checks that look for themselves run every interval, counted from the start of the last run, never two at once. A
+ * result changes the status only after as many equal ones in a row as the definition asks for. TTL checks are told
+ * their status (check_set) and become critical when nobody has told them anything for a TTL. Alias checks look
+ * whenever their target may have changed (check_hurry), and now and then. The thresholds do not apply to these two.
+ * Damping (flap.h) applies to all. */
 #ifndef COORD_HEALTH_CHECK_H
 #define COORD_HEALTH_CHECK_H
 
@@ -16,31 +18,34 @@
 #define CHECK_NEVER UINT64_MAX
 
 struct check {
-    Pb__Status status;                   /* as the world is told; flap.said: as the check has it */
+    Pb__Status status; /* as the world is told; flap.said: as the check has it */
     struct flap flap;
-    uint64_t successes, failures;        /* in a row */
-    uint64_t due_ns;                     /* next run, or the TTL's end */
-    uint64_t started_ns;                 /* of the run that is out */
+    uint64_t successes, failures; /* in a row */
+    uint64_t due_ns;              /* next run, or the TTL's end */
+    uint64_t started_ns;          /* of the run that is out */
     bool running, has_result, hurried;
-    bool held;                           /* when last looked at */
-    uint64_t critical_since_ns;          /* as the check has it, damped or not; CHECK_NEVER: it is not */
+    bool held;                  /* when last looked at */
+    uint64_t critical_since_ns; /* as the check has it, damped or not; CHECK_NEVER: it is not */
 };
 
-/* `delay_ns`: until the first run (where it runs). Status is the definition's initial one. Of a zeroed struct, or one that has ended. */
+/* `delay_ns`: until the first run (where it runs). Status is the definition's initial one. Of a zeroed struct, or
+ * one that has ended. */
 void check_init(struct check *check, const struct check_definition *definition, uint64_t now_ns, uint64_t delay_ns);
 /* From now on more than `flap_limit` changes within the window hold it. Without this call, and with 0, nothing does. */
 void check_damp(struct check *check, uint32_t flap_limit, uint64_t window_ns);
 void check_end(struct check *check);
-/* Delay of the first run from any random number: below the interval and 5 s, so that checks spread, but what the catalog said before the
- * agent was restarted does not stand for long; `fresh` (just registered, somebody waits for it): below one second. */
+/* Delay of the first run from any random number: below the interval and 5 s, so that checks spread, but what the
+ * catalog said before the agent was restarted does not stand for long; `fresh` (just registered, somebody waits for
+ * it): below one second. */
 uint64_t check_first_delay_ns(const struct check_definition *definition, bool fresh, uint64_t random);
 
-/* What is to be done now. CHECK_DO_RUN: a run begins (the caller reports its end with check_result or check_abandon). CHECK_DO_EXPIRE:
- * the TTL has passed and the check has just become critical. CHECK_DO_SETTLE: it is not held any more, or not as low, and its status is another now. CHECK_DO_DEREGISTER: critical for longer than
- * it may be; said once.
- * *next_ns: when to ask again at the latest (CHECK_NEVER: when something happens). */
+/* What is to be done now. CHECK_DO_RUN: a run begins (the caller reports its end with check_result or
+ * check_abandon). CHECK_DO_EXPIRE: the TTL has passed and the check has just become critical. CHECK_DO_SETTLE: it is
+ * not held any more, or not as low, and its status is another now. CHECK_DO_DEREGISTER: critical for longer than it
+ * may be; said once. *next_ns: when to ask again at the latest (CHECK_NEVER: when something happens). */
 enum check_action { CHECK_DO_NOTHING, CHECK_DO_RUN, CHECK_DO_EXPIRE, CHECK_DO_SETTLE, CHECK_DO_DEREGISTER };
-enum check_action check_step(struct check *check, const struct check_definition *definition, uint64_t now_ns, uint64_t *next_ns);
+enum check_action check_step(struct check *check, const struct check_definition *definition, uint64_t now_ns,
+                             uint64_t *next_ns);
 
 /* End of a run. True: status and output count now; false: a threshold holds the old ones. */
 bool check_result(struct check *check, const struct check_definition *definition, Pb__Status status, uint64_t now_ns);

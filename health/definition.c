@@ -162,9 +162,7 @@ struct check_definition *check_definition_blank(const char *check_id, const char
     struct check_definition *blank = mem_zalloc(sizeof *blank);
     for (size_t i = 0; i < ARRAY_COUNT(text_fields); i++) {
         char **text = text_at(blank, &text_fields[i]);
-        *text = mem_strdup(text == &blank->check_id     ? check_id
-                           : text == &blank->service_id ? service_id
-                                                        : "");
+        *text = mem_strdup(text == &blank->check_id ? check_id : text == &blank->service_id ? service_id : "");
     }
     blank->initial_status = PB__STATUS__CRITICAL;
     return blank;
@@ -211,8 +209,7 @@ static bool is_empty(struct json_object *json) {
         int64_t nanoseconds;
         if (!asks_for_something(value)) continue;
         if (!json_object_is_type(value, json_type_string)) return false;
-        struct slice text =
-            slice_make(json_object_get_string(value), (size_t)json_object_get_string_len(value));
+        struct slice text = slice_make(json_object_get_string(value), (size_t)json_object_get_string_len(value));
         if (duration_parse(text, &nanoseconds) != CO_OK || nanoseconds != 0) return false;
     }
     return true;
@@ -234,22 +231,19 @@ static void read_headers(struct json_object *json, struct check_definition *defi
                 fault_set(fault, CO_INVALID, "Header: a value of \"%.60s\" is not a string of text", name);
                 return;
             }
-            definition->headers = mem_realloc(definition->headers,
-                                              (definition->header_count + 1) * sizeof *definition->headers);
-            definition->headers[definition->header_count++] = (struct check_header){
-                .name = mem_strdup(name), .value = mem_strdup(json_object_get_string(value))};
+            definition->headers =
+                mem_realloc(definition->headers, (definition->header_count + 1) * sizeof *definition->headers);
+            definition->headers[definition->header_count++] =
+                (struct check_header){.name = mem_strdup(name), .value = mem_strdup(json_object_get_string(value))};
         }
     }
 }
 
-static void read_output_size(struct json_object *json, struct check_definition *definition,
-                             struct fault *fault) {
+static void read_output_size(struct json_object *json, struct check_definition *definition, struct fault *fault) {
     int64_t size = 0;
     json_get_i64(json, "OutputMaxSize", &size, fault);
     if (size < 0) fault_set(fault, CO_INVALID, "Invalid check: MaxOutputMaxSize must be positive");
-    definition->output_max_size = size <= 0            ? OUTPUT_DEFAULT
-                                  : size > OUTPUT_MOST ? OUTPUT_MOST
-                                                       : (uint32_t)size;
+    definition->output_max_size = size <= 0 ? OUTPUT_DEFAULT : size > OUTPUT_MOST ? OUTPUT_MOST : (uint32_t)size;
 }
 
 static void read_status(struct json_object *json, bool inside, struct check_definition *definition,
@@ -301,8 +295,7 @@ static void read_fields(struct json_object *json, bool inside, struct check_defi
 static void check_kinds(struct json_object *json, struct check_definition *definition, struct fault *fault) {
     for (size_t i = 0; i < ARRAY_COUNT(not_here); i++) {
         struct json_object *value = json_get(json, not_here[i].key);
-        if (value && asks_for_something(value))
-            fault_set(fault, CO_INVALID, "Invalid check: %s", not_here[i].what);
+        if (value && asks_for_something(value)) fault_set(fault, CO_INVALID, "Invalid check: %s", not_here[i].what);
     }
     /* Where several are asked for: the one that Consul runs. */
     definition->kind = *definition->http                                       ? CHECK_HTTP
@@ -318,9 +311,8 @@ static void check_kinds(struct json_object *json, struct check_definition *defin
 
 static const char *interval_missing(enum check_kind kind) {
     bool later = kind == CHECK_UDP || kind == CHECK_H2PING || kind == CHECK_OS_SERVICE;
-    return later
-               ? "Invalid check: Interval must be > 0 for Script, HTTP, H2PING, TCP, UDP or OSService checks"
-               : "Invalid check: Interval must be > 0 for Script, HTTP, or TCP checks";
+    return later ? "Invalid check: Interval must be > 0 for Script, HTTP, H2PING, TCP, UDP or OSService checks"
+                 : "Invalid check: Interval must be > 0 for Script, HTTP, or TCP checks";
 }
 
 static void check_values(struct check_definition *definition, struct fault *fault) {
@@ -332,8 +324,7 @@ static void check_values(struct check_definition *definition, struct fault *faul
     if (polled && definition->interval_ns <= 0) {
         fault_set(fault, CO_INVALID, "%s", interval_missing(definition->kind));
     }
-    if (polled && alias)
-        fault_set(fault, CO_INVALID, "Invalid check: Interval cannot be set for Alias checks");
+    if (polled && alias) fault_set(fault, CO_INVALID, "Invalid check: Interval cannot be set for Alias checks");
     if (alias && definition->ttl_ns > 0) {
         fault_set(fault, CO_INVALID, "Invalid check: TTL must be not be set for Alias checks");
     }
@@ -370,8 +361,7 @@ struct check_definition *check_definition_read(struct json_object *json, bool in
     if (strcmp(*definition->check_id || inside ? definition->check_id : definition->name, CHECK_OWN_ID) == 0)
         fault_set(&wrong, CO_INVALID, "CheckID: \"" CHECK_OWN_ID "\" is the node's own, by its agent's lease");
     if (wrong.code == CO_OK) return definition;
-    bool whole =
-        strncmp(wrong.text, "Invalid ", 8) == 0 || !inside || strncmp(wrong.text, "Status for", 10) == 0;
+    bool whole = strncmp(wrong.text, "Invalid ", 8) == 0 || !inside || strncmp(wrong.text, "Status for", 10) == 0;
     fault_set(fault, wrong.code, "%s%.240s", whole ? "" : "Check: ", wrong.text);
     check_definition_free(definition);
     return NULL;

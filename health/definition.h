@@ -9,11 +9,12 @@
 /* A definition that several threads read. Immutable once it is shared. */
 struct check_shared {
     _Atomic unsigned references;
-    struct check_definition *definition;    /* owned */
+    struct check_definition *definition; /* owned */
 };
-struct check_shared *check_shared_new(struct check_definition *definition);     /* one reference; takes over the definition */
+/* one reference; takes over the definition */
+struct check_shared *check_shared_new(struct check_definition *definition);
 struct check_shared *check_shared_take(struct check_shared *shared);
-void check_shared_drop(struct check_shared *shared);                            /* NULL allowed */
+void check_shared_drop(struct check_shared *shared); /* NULL allowed */
 
 /* The node's own, by its agent's lease: nobody may define it. */
 #define CHECK_OWN_ID "serfHealth"
@@ -30,8 +31,8 @@ static inline bool check_kind_is_program(enum check_kind kind) {
 /* NULL: not one of "passing", "warning", "critical". */
 const Pb__Status *check_status_parse(const char *text);
 
-/* A check inside a service definition, or by itself. `inside`: ids and names may be missing, faults begin as those of services.
- * NULL without a fault: an empty object, no check at all. */
+/* A check inside a service definition, or by itself. `inside`: ids and names may be missing, faults begin as those
+ * of services. NULL without a fault: an empty object, no check at all. */
 struct check_definition *check_definition_read(struct json_object *json, bool inside, struct fault *fault);
 
 /* -- for definition.c: what it says of programs (definition_program.c) */
@@ -47,6 +48,6 @@ void service_definition_write(struct json_out *json, const Pb__Service *service)
 
 /* protobuf-c records on the heap, freed by *_free_unpacked(record, NULL). */
 Pb__Service *service_copy(const Pb__Service *service);
-void pb_set(char **field, const char *text);               /* frees what was there; "" as protobuf-c's own empty string */
+void pb_set(char **field, const char *text); /* frees what was there; "" as protobuf-c's own empty string */
 
 #endif

@@ -13,8 +13,7 @@ static void read_list(struct json_object *list, const char *key, struct check_de
     definition->args = mem_zalloc(count * sizeof *definition->args);
     for (size_t i = 0; i < count; i++) {
         struct json_object *value = json_object_array_get_idx(list, i);
-        const char *text =
-            json_object_is_type(value, json_type_string) ? json_object_get_string(value) : NULL;
+        const char *text = json_object_is_type(value, json_type_string) ? json_object_get_string(value) : NULL;
         if (!text || strlen(text) != (size_t)json_object_get_string_len(value)) {
             fault_set(fault, CO_INVALID, "%s: strings of text are wanted", key);
             return;
@@ -43,18 +42,16 @@ void check_unit_judge(const char *unit, struct fault *fault) {
         bool digit = unit[i] >= '0' && unit[i] <= '9';
         fine = fine && (letter || digit || strchr(":-_.\\@", unit[i]));
     }
-    if (!fine)
-        fault_set(fault, CO_INVALID, "Invalid check: OSService: \"%.100s\" is no name of a unit", unit);
+    if (!fine) fault_set(fault, CO_INVALID, "Invalid check: OSService: \"%.100s\" is no name of a unit", unit);
 }
 
-int check_definition_permit(const struct check_definition *definition,
-                            const struct check_permission *permission, bool local, struct fault *fault) {
+int check_definition_permit(const struct check_definition *definition, const struct check_permission *permission,
+                            bool local, struct fault *fault) {
     if (definition->arg_count == 0 || permission->scripts) return CO_OK;
     if (local && permission->local_scripts) return CO_OK;
-    return fault_set(
-        fault, CO_DENIED, "%s",
-        local ? "Scripts are disabled on this agent; to enable, configure 'enable_script_checks' or "
-                "'enable_local_script_checks' to true"
-              : "Scripts are disabled on this agent from remote calls; to enable, configure "
-                "'enable_script_checks' to true");
+    return fault_set(fault, CO_DENIED, "%s",
+                     local ? "Scripts are disabled on this agent; to enable, configure 'enable_script_checks' or "
+                             "'enable_local_script_checks' to true"
+                           : "Scripts are disabled on this agent from remote calls; to enable, configure "
+                             "'enable_script_checks' to true");
 }

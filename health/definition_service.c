@@ -13,26 +13,9 @@
 #define WEIGHT_MOST     65535
 
 static const char *const service_keys[] = {
-    "ID",
-    "Name",
-    "Tags",
-    "Meta",
-    "Address",
-    "Port",
-    "SocketPath",
-    "TaggedAddresses",
-    "EnableTagOverride",
-    "Check",
-    "Checks",
-    "Weights",
-    "Kind",
-    "Proxy",
-    "Connect",
-    "Token",
-    "Namespace",
-    "Partition",
-    "Lease",
-    NULL,
+    "ID",    "Name",   "Tags",    "Meta", "Address", "Port",    "SocketPath", "TaggedAddresses", "EnableTagOverride",
+    "Check", "Checks", "Weights", "Kind", "Proxy",   "Connect", "Token",      "Namespace",       "Partition",
+    "Lease", NULL,
 };
 static const char *const address_keys[] = {"Address", "Port", NULL};
 static const char *const weight_keys[] = {"Passing", "Warning", NULL};
@@ -64,8 +47,7 @@ void service_definition_free(struct service_definition *definition) {
 }
 
 /* -- parts
- * -----------------------------------------------------------------------------------------------------------
- */
+ * ----------------------------------------------------------------------------------------------------------- */
 
 static void set_text(struct json_object *json, const char *key, char **field, struct fault *fault) {
     const char *text = "";
@@ -98,25 +80,23 @@ static void read_tags(struct json_object *json, Pb__Service *service, struct fau
 
 static bool is_meta_key(const char *key) {
     for (; *key; key++) {
-        bool fine = (*key >= 'a' && *key <= 'z') || (*key >= 'A' && *key <= 'Z') ||
-                    (*key >= '0' && *key <= '9') || *key == '_' || *key == '-';
+        bool fine = (*key >= 'a' && *key <= 'z') || (*key >= 'A' && *key <= 'Z') || (*key >= '0' && *key <= '9') ||
+                    *key == '_' || *key == '-';
         if (!fine) return false;
     }
     return true;
 }
 
 static void check_meta(const char *key, const char *value, struct fault *fault) {
-    const char *wrong = *key == '\0'                  ? "Key cannot be blank"
-                        : !is_meta_key(key)           ? "Key contains invalid characters"
-                        : strlen(key) > META_KEY_MOST ? "Key is too long (limit: 128 characters)"
-                        : strncmp(key, "consul-", 7) == 0
-                            ? "Key prefix 'consul-' is reserved for internal use"
+    const char *wrong = *key == '\0'                      ? "Key cannot be blank"
+                        : !is_meta_key(key)               ? "Key contains invalid characters"
+                        : strlen(key) > META_KEY_MOST     ? "Key is too long (limit: 128 characters)"
+                        : strncmp(key, "consul-", 7) == 0 ? "Key prefix 'consul-' is reserved for internal use"
                         : strlen(value) > META_VALUE_MOST ? "Value is too long (limit: 512 characters)"
                                                           : NULL;
     if (wrong) {
-        fault_set(fault, CO_INVALID,
-                  "Invalid Service Meta: Couldn't load metadata pair ('%.40s', '%.40s'): %s", key, value,
-                  wrong);
+        fault_set(fault, CO_INVALID, "Invalid Service Meta: Couldn't load metadata pair ('%.40s', '%.40s'): %s", key,
+                  value, wrong);
     }
 }
 
@@ -155,8 +135,8 @@ static void add_address(Pb__Service *service, const char *name, const char *addr
     for (size_t i = 0; i < service->n_tagged_addresses; i++) {
         if (strcmp(service->tagged_addresses[i]->name, name) == 0) return;
     }
-    service->tagged_addresses = mem_realloc(
-        service->tagged_addresses, (service->n_tagged_addresses + 1) * sizeof *service->tagged_addresses);
+    service->tagged_addresses =
+        mem_realloc(service->tagged_addresses, (service->n_tagged_addresses + 1) * sizeof *service->tagged_addresses);
     Pb__TaggedAddress *tagged = mem_alloc(sizeof *tagged);
     pb__tagged_address__init(tagged);
     pb_set(&tagged->name, name);
@@ -197,8 +177,7 @@ static void read_addresses(struct json_object *json, Pb__Service *service, struc
         add_address(service, "wan_ipv6", service->address, service->port);
     }
     if (service->n_tagged_addresses == 0) return;
-    qsort(service->tagged_addresses, service->n_tagged_addresses, sizeof *service->tagged_addresses,
-          compare_addresses);
+    qsort(service->tagged_addresses, service->n_tagged_addresses, sizeof *service->tagged_addresses, compare_addresses);
 }
 
 static void read_weights(struct json_object *json, Pb__Service *service, struct fault *fault) {
@@ -234,10 +213,9 @@ static void refuse_unbuilt(struct json_object *json, struct fault *fault) {
     static const char *const keys[] = {"Proxy", "Connect", "SocketPath", "Partition"};
     for (size_t i = 0; i < ARRAY_COUNT(keys); i++) {
         struct json_object *value = json_get(json, keys[i]);
-        bool empty =
-            !value ||
-            (json_object_is_type(value, json_type_object) && json_object_object_length(value) == 0) ||
-            (json_object_is_type(value, json_type_string) && json_object_get_string_len(value) == 0);
+        bool empty = !value ||
+                     (json_object_is_type(value, json_type_object) && json_object_object_length(value) == 0) ||
+                     (json_object_is_type(value, json_type_string) && json_object_get_string_len(value) == 0);
         if (!empty) fault_set(fault, CO_INVALID, "%s is not supported by this version", keys[i]);
     }
     const char *namespace = "";
@@ -253,13 +231,11 @@ static void refuse_unbuilt(struct json_object *json, struct fault *fault) {
 static void add_check(struct service_definition *definition, struct json_object *json, struct fault *fault) {
     struct check_definition *check = check_definition_read(json, true, fault);
     if (!check) return;
-    definition->checks =
-        mem_realloc(definition->checks, (definition->check_count + 1) * sizeof *definition->checks);
+    definition->checks = mem_realloc(definition->checks, (definition->check_count + 1) * sizeof *definition->checks);
     definition->checks[definition->check_count++] = check;
 }
 
-static void read_checks(struct json_object *json, struct service_definition *definition,
-                        struct fault *fault) {
+static void read_checks(struct json_object *json, struct service_definition *definition, struct fault *fault) {
     struct json_object *one = json_get(json, "Check");
     if (one) add_check(definition, one, fault);
     struct json_object *list = json_get_array(json, "Checks", fault);
@@ -294,8 +270,7 @@ static void name_checks(struct service_definition *definition) {
 }
 
 /* -- the whole
- * ---------------------------------------------------------------------------------------------------------
- */
+ * --------------------------------------------------------------------------------------------------------- */
 
 static void read_service(struct json_object *json, Pb__Service *service, struct fault *fault) {
     uint64_t port = 0;

@@ -33,8 +33,7 @@ static void write_headers(struct json_out *json, const struct check_definition *
         json_key_slice(json, slice_text(name));
         json_array(json);
         for (size_t j = i; j < definition->header_count; j++) {
-            if (strcmp(definition->headers[j].name, name) == 0)
-                json_string(json, definition->headers[j].value);
+            if (strcmp(definition->headers[j].name, name) == 0) json_string(json, definition->headers[j].value);
         }
         json_array_end(json);
     }

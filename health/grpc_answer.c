@@ -76,8 +76,8 @@ void grpc_answer_header(struct grpc_answer *answer, struct slice name, struct sl
     } else if (slice_is(name, "content-type")) {
         struct slice wanted = SLICE_LITERAL("application/grpc");
         answer->has_content_type = true;
-        answer->is_grpc = slice_starts(value, wanted) &&
-                          (value.size == wanted.size || strchr("+;", value.data[wanted.size]) != NULL);
+        answer->is_grpc =
+            slice_starts(value, wanted) && (value.size == wanted.size || strchr("+;", value.data[wanted.size]) != NULL);
         keep(answer->content_type, sizeof answer->content_type, value);
     } else if (slice_is(name, "grpc-status")) {
         answer->has_status = true;
@@ -159,8 +159,7 @@ static bool judge_message(const struct grpc_answer *answer, const char *target, 
     bool decodes = reply != NULL;
     int status = reply ? (int)reply->status : 0;
     arena_free(&arena);
-    if (!decodes)
-        return fail(text, GRPC_INTERNAL, "grpc: failed to unmarshal the received message unexpected EOF");
+    if (!decodes) return fail(text, GRPC_INTERNAL, "grpc: failed to unmarshal the received message unexpected EOF");
     if (status == PB__GRPC_HEALTH_REPLY__SERVING__SERVING) {
         buffer_printf(text, "gRPC check %.255s: success", target);
         return true;
@@ -202,8 +201,7 @@ bool grpc_answer_judge(const struct grpc_answer *answer, const char *target, str
         return false;
     }
     if (grpc_answer_is_hopeless(answer)) return judge_body(answer, target, text);
-    if (!answer->has_status)
-        return fail(text, GRPC_INTERNAL, "server closed the stream without sending trailers");
+    if (!answer->has_status) return fail(text, GRPC_INTERNAL, "server closed the stream without sending trailers");
     if (answer->bad_status) {
         grpc_error_begin(text, GRPC_INTERNAL);
         buffer_printf(text, "transport: malformed grpc-status: \"%s\"", answer->status_text);

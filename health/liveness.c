@@ -11,19 +11,20 @@
 #include "health/sync.h"
 #include "registry/lease.h"
 
-#define RENEWALS      3 /* in a TTL */
+#define RENEWALS        3 /* in a TTL */
 #define RENEWAL_MOST_MS 10000
-#define AGAIN_LEAST_MS 100
-#define AGAIN_MOST_MS  2000
-#define TAKEN_AGAIN_MS 1000
-#define TAKEN_MOST_MS  3000
-#define SHORT_MS       60000          /* whoever loses the lease again and again after such a time is not alone with its name */
-#define LOST_MOST_MS   30000
-#define OLD_AGAIN_MS   5000
-#define RISING_MS      1000
-#define TELL_MS        60000
-#define LEAVE_MOST_MS  5000
-#define COMPARED_WITHIN_MS 10000      /* all agents of a cluster have the same reason */
+#define AGAIN_LEAST_MS  100
+#define AGAIN_MOST_MS   2000
+#define TAKEN_AGAIN_MS  1000
+#define TAKEN_MOST_MS   3000
+/* whoever loses the lease again and again after such a time is not alone with its name */
+#define SHORT_MS           60000
+#define LOST_MOST_MS       30000
+#define OLD_AGAIN_MS       5000
+#define RISING_MS          1000
+#define TELL_MS            60000
+#define LEAVE_MOST_MS      5000
+#define COMPARED_WITHIN_MS 10000 /* all agents of a cluster have the same reason */
 
 enum state { ASKING, WAITING, HELD, WITHOUT, LEFT };
 
@@ -48,17 +49,17 @@ struct liveness {
     char id[UUID_TEXT_SIZE + 1], asked[UUID_TEXT_SIZE + 1];
     struct question *out;
     uint64_t begun_ms, next_ms, again_ms, told_ms, leave_by_ms, restored, taken_ms, granted_ms, process;
-    unsigned lost;                       /* so often in a row soon after it was granted */
+    unsigned lost; /* so often in a row soon after it was granted */
     struct rng rng;
     void (*left)(void *data);
     void *left_data;
-    bool stands;                         /* ASKING, though `id` is not known to have ended: it is to be replaced */
+    bool stands; /* ASKING, though `id` is not known to have ended: it is to be replaced */
     unsigned closing;
 };
 
 static void act(struct liveness *liveness);
 
-/* -- questions ----------------------------------------------------------------------------------------------------- */
+/* -- questions ---------------------------------------------------------------------------------------------------- */
 static void question_free(struct question *question) {
     uv_mutex_destroy(&question->lock);
     free(question);
@@ -135,7 +136,7 @@ static void ask_leave(struct liveness *liveness) {
     rpc_submit(liveness->local->rpc, &question->write, LEASE_END, &command.base);
 }
 
-/* -- answers --------------------------------------------------------------------------------------------------------- */
+/* -- answers ------------------------------------------------------------------------------------------------------ */
 static void become(struct liveness *liveness, enum state state) {
     enum state before = liveness->state;
     liveness->state = state;
@@ -164,26 +165,30 @@ static void tell_taken(struct liveness *liveness, const char *text) {
     uint64_t now_ms = clock_mono_ms();
     if (liveness->told_ms && now_ms - liveness->told_ms < TELL_MS) return;
     liveness->told_ms = now_ms;
-    log_warn("health", "another agent has this node's name: waiting until its lease has ended node=%s reason=\"%s\"", liveness->local->config.node, text);
+    log_warn("health", "another agent has this node's name: waiting until its lease has ended node=%s reason=\"%s\"",
+             liveness->local->config.node, text);
 }
 
 static void granted(struct liveness *liveness, const struct question *question) {
     if (question->error == CO_OK && question->refused == CO_OK) {
         memcpy(liveness->id, liveness->asked, sizeof liveness->id);
         liveness->stands = false;
-        if (liveness->told_ms) log_info("health", "this node's name is free, its lease is granted node=%s", liveness->local->config.node);
+        if (liveness->told_ms)
+            log_info("health", "this node's name is free, its lease is granted node=%s", liveness->local->config.node);
         liveness->told_ms = liveness->taken_ms = 0;
         liveness->granted_ms = clock_mono_ms();
         renew_later(liveness);
         become(liveness, HELD);
     } else if (question->error == CO_OK && question->refused == CO_EXISTS) {
         tell_taken(liveness, question->text);
-        liveness->taken_ms = liveness->taken_ms ? liveness->taken_ms * 3 / 2 : TAKEN_AGAIN_MS; /* each time costs an entry */
+        /* each time costs an entry */
+        liveness->taken_ms = liveness->taken_ms ? liveness->taken_ms * 3 / 2 : TAKEN_AGAIN_MS;
         if (liveness->taken_ms > TAKEN_MOST_MS) liveness->taken_ms = TAKEN_MOST_MS;
         liveness->next_ms = clock_mono_ms() + liveness->taken_ms;
         become(liveness, WAITING);
     } else if (question->error == CO_UNSUPPORTED || (question->error == CO_OK && question->refused == CO_UNSUPPORTED)) {
-        if (liveness->state == ASKING && clock_mono_ms() - liveness->begun_ms < RISING_MS) { /* a new cluster: its version is about to rise */
+        if (liveness->state == ASKING && clock_mono_ms() - liveness->begun_ms < RISING_MS) {
+            /* a new cluster: its version is about to rise */
             later(liveness);
             return;
         }
@@ -200,7 +205,8 @@ static void renewed(struct liveness *liveness, uint64_t restored) {
     if (liveness->state == HELD) renew_later(liveness);
     if (restored == 0 || restored == liveness->restored) return;
     liveness->restored = restored;
-    log_info("health", "the servers have taken in a backup: the catalog is compared with what is here index=%" PRIu64, restored);
+    log_info("health", "the servers have taken in a backup: the catalog is compared with what is here index=%" PRIu64,
+             restored);
     sync_compare_within(liveness->local->sync, COMPARED_WITHIN_MS);
 }
 
@@ -212,7 +218,8 @@ uint64_t liveness_lost_wait_ms(unsigned lost) {
 }
 
 static void ended(struct liveness *liveness) {
-    log_warn("health", "the lease of this node has ended, a new one is asked for node=%s", liveness->local->config.node);
+    log_warn("health", "the lease of this node has ended, a new one is asked for node=%s",
+             liveness->local->config.node);
     uint64_t now_ms = clock_mono_ms();
     liveness->lost = now_ms - liveness->granted_ms < SHORT_MS ? liveness->lost + 1 : 1;
     liveness->next_ms = now_ms + liveness_lost_wait_ms(liveness->lost);
@@ -222,7 +229,8 @@ static void ended(struct liveness *liveness) {
 
 void liveness_replace(struct liveness *liveness, const char *lease) {
     if (liveness->state != HELD || strcmp(lease, liveness->id) != 0) return; /* it is void, or will be */
-    log_debug("health", "a write may be on its way yet: this node's lease is granted anew node=%s", liveness->local->config.node);
+    log_debug("health", "a write may be on its way yet: this node's lease is granted anew node=%s",
+              liveness->local->config.node);
     liveness->next_ms = 0;
     liveness->stands = true;
     become(liveness, ASKING);
@@ -252,7 +260,7 @@ static void collect(struct liveness *liveness) {
     question_free(question);
 }
 
-/* -- when -------------------------------------------------------------------------------------------------------------- */
+/* -- when --------------------------------------------------------------------------------------------------------- */
 static void on_timer(uv_timer_t *timer) { act(timer->data); }
 
 static void act(struct liveness *liveness) {
@@ -274,7 +282,9 @@ static void act(struct liveness *liveness) {
 
 static void on_wake(uv_async_t *wake) { act(wake->data); }
 
-bool liveness_may_write(const struct liveness *liveness) { return liveness->state == HELD || liveness->state == WITHOUT; }
+bool liveness_may_write(const struct liveness *liveness) {
+    return liveness->state == HELD || liveness->state == WITHOUT;
+}
 
 const char *liveness_lease(const struct liveness *liveness) { return liveness->state == HELD ? liveness->id : NULL; }
 
@@ -291,13 +301,14 @@ void liveness_leave(struct liveness *liveness, void (*done)(void *data), void *d
     act(liveness);
 }
 
-/* -- life ---------------------------------------------------------------------------------------------------------------- */
+/* -- life --------------------------------------------------------------------------------------------------------- */
 struct liveness *liveness_new(struct local *local, void (*changed)(struct local *local)) {
     struct liveness *liveness = mem_zalloc(sizeof *liveness);
     liveness->local = local, liveness->changed = changed, liveness->begun_ms = clock_mono_ms();
     rng_seed(&liveness->rng, random_u64());
     liveness->process = random_u64() | 1;
-    CHECK(uv_timer_init(local->loop, &liveness->timer) == 0 && uv_async_init(local->loop, &liveness->wake, on_wake) == 0);
+    CHECK(uv_timer_init(local->loop, &liveness->timer) == 0 &&
+          uv_async_init(local->loop, &liveness->wake, on_wake) == 0);
     liveness->timer.data = liveness->wake.data = liveness;
     uv_async_send(&liveness->wake);
     return liveness;

@@ -5,8 +5,8 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "health/local_follow.h"
 #include "health/liveness.h"
+#include "health/local_follow.h"
 #include "health/store_files.h"
 #include "health/sync.h"
 
@@ -136,8 +136,7 @@ uint64_t local_service_hash(struct local *local, struct slice id) {
 }
 
 /* -- beginning
- * ------------------------------------------------------------------------------------------------------------------
- */
+ * ------------------------------------------------------------------------------------------------------------------ */
 
 static const char *keep(struct local *local, const char *text) {
     return text ? arena_strndup(&local->strings, text, strlen(text)) : NULL;
@@ -174,9 +173,7 @@ static void free_memory(struct local *local) {
 }
 
 /* What the node lease allows has changed: all of it is looked at again. */
-static void liveness_changed(struct local *local) {
-    sync_compare_soon(local->sync);
-}
+static void liveness_changed(struct local *local) { sync_compare_soon(local->sync); }
 
 static void on_broken_closed(uv_handle_t *handle) { free_memory(handle->data); }
 
@@ -213,8 +210,7 @@ int local_start(uv_loop_t *loop, const struct local_config *config, struct rpc *
 }
 
 /* -- end
- * ---------------------------------------------------------------------------------------------------------------------------
- */
+ * --------------------------------------------------------------------------------------------------------------------------- */
 
 void local_part_closed(struct local *local) {
     CHECK(local->closing > 0);
@@ -266,11 +262,10 @@ void local_leave(struct local *local, void (*done)(void *data), void *data) {
 const struct local_config *local_configuration(const struct local *local) { return &local->config; }
 
 /* -- the API: changes
- * ------------------------------------------------------------------------------------------------------------------
- */
+ * ------------------------------------------------------------------------------------------------------------------ */
 
-int local_service_register(struct local *local, struct service_definition *definition, bool replace,
-                           bool persist, struct fault *fault) {
+int local_service_register(struct local *local, struct service_definition *definition, bool replace, bool persist,
+                           struct fault *fault) {
     int error = CO_OK;
     for (size_t i = 0; i < definition->check_count && error == CO_OK; i++)
         error = check_definition_permit(definition->checks[i], &local->config.permission, !persist, fault);
@@ -292,8 +287,7 @@ int local_service_deregister(struct local *local, struct slice id) {
     return service ? CO_OK : CO_NOTFOUND;
 }
 
-int local_check_register(struct local *local, struct check_definition *definition, bool persist,
-                         struct fault *fault) {
+int local_check_register(struct local *local, struct check_definition *definition, bool persist, struct fault *fault) {
     int error = check_definition_permit(definition, &local->config.permission, !persist, fault);
     if (error != CO_OK) {
         check_definition_free(definition);
@@ -337,9 +331,7 @@ int local_check_update(struct local *local, struct slice check_id, Pb__Status st
     local_lock(local);
     struct local_check *check = live_check(local, check_id);
     const struct check_definition *definition = check ? check->shared->definition : NULL;
-    int error = !check                                                   ? CO_NOTFOUND
-                : definition->kind != CHECK_TTL || check->is_maintenance ? CO_INVALID
-                                                                         : CO_OK;
+    int error = !check ? CO_NOTFOUND : definition->kind != CHECK_TTL || check->is_maintenance ? CO_INVALID : CO_OK;
     if (error == CO_OK) {
         size_t most = local->config.output_limit ? local->config.output_limit : 4096;
         if (definition->output_max_size < most) most = definition->output_max_size;
@@ -380,8 +372,8 @@ static int maintenance(struct local *local, struct slice service_id, bool enable
     }
     local_unlock(local);
     if (error == CO_OK) {
-        log_info("health", "maintenance mode %s service=\"%.*s\"", enable ? "on" : "off",
-                 (int)service_id.size, service_id.data ? service_id.data : "");
+        log_info("health", "maintenance mode %s service=\"%.*s\"", enable ? "on" : "off", (int)service_id.size,
+                 service_id.data ? service_id.data : "");
     }
     return error;
 }
@@ -395,8 +387,7 @@ int local_node_maintenance(struct local *local, bool enable, struct slice reason
 }
 
 /* -- the API: copies
- * ----------------------------------------------------------------------------------------------------------------------
- */
+ * ---------------------------------------------------------------------------------------------------------------------- */
 
 size_t local_services(struct local *local, struct arena *arena, Pb__Service ***services) {
     size_t count = 0;

@@ -10,8 +10,7 @@
 #define UPDATE_INTERVAL_MS  300000
 
 /* -- going
- * ------------------------------------------------------------------------------------------------------------
- */
+ * ------------------------------------------------------------------------------------------------------------ */
 
 static void restart(struct local *local, struct local_check *check) {
     if (list_empty(&check->restart)) list_append(&local->restarts, &check->restart);
@@ -59,7 +58,8 @@ bool services_unleased(struct local *local, const char *refusal) {
     for (size_t i = 0; i < local->services.count; i++) {
         struct local_service *service = as_service(local->services.items[i]);
         if (service->item.removed || !*service->record->lease || !strstr(refusal, service->record->lease)) continue;
-        log_info("health", "a service goes, its lease is over id=%s lease=%s", service->item.id, service->record->lease);
+        log_info("health", "a service goes, its lease is over id=%s lease=%s", service->item.id,
+                 service->record->lease);
         service_remove(local, service);
         any = true;
     }
@@ -67,8 +67,7 @@ bool services_unleased(struct local *local, const char *refusal) {
 }
 
 /* -- results
- * ----------------------------------------------------------------------------------------------------------------
- */
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 static const char *status_text(Pb__Status status) { return catalog_status_text(status); }
 
@@ -95,15 +94,15 @@ void check_publish(struct local *local, struct local_check *check, Pb__Status be
     bool held = check_held(&check->core);
     if (held != check->held_shown) {
         log_info("health", "%s check=%s service=%s",
-                 held ? "check changes its state too often, it is held" : "check is not held any more",
-                 check->item.id, check->shared->definition->service_id);
+                 held ? "check changes its state too often, it is held" : "check is not held any more", check->item.id,
+                 check->shared->definition->service_id);
         check->held_shown = held;
         item_touch(local, &check->item);
         restart(local, check); /* its timer does not know when it is let go */
     }
     if (check->core.status != before) {
-        log_info("health", "check is now %s check=%s service=%s", status_text(check->core.status),
-                 check->item.id, check->shared->definition->service_id);
+        log_info("health", "check is now %s check=%s service=%s", status_text(check->core.status), check->item.id,
+                 check->shared->definition->service_id);
         item_changed(local, &check->item);
     } else if (!same_text) {
         check_output_later(local, check);
@@ -111,8 +110,7 @@ void check_publish(struct local *local, struct local_check *check, Pb__Status be
 }
 
 /* -- coming
- * --------------------------------------------------------------------------------------------------------------------
- */
+ * -------------------------------------------------------------------------------------------------------------------- */
 
 static bool same_definition(const struct check_definition *a, const struct check_definition *b) {
     struct buffer text_a = {0}, text_b = {0};
@@ -127,10 +125,10 @@ static bool same_definition(const struct check_definition *a, const struct check
     return same;
 }
 
-/* A check that is registered again keeps its state; one of the same definition is not even started anew, or
- * else clients that register often would keep it from running. */
-static struct local_check *check_install(struct local *local, struct check_definition *definition,
-                                         bool persist, bool restored) {
+/* A check that is registered again keeps its state; one of the same definition is not even started anew, or else
+ * clients that register often would keep it from running. */
+static struct local_check *check_install(struct local *local, struct check_definition *definition, bool persist,
+                                         bool restored) {
     struct local_check *check = check_take(local, definition->check_id);
     uint64_t now = clock_mono_ns();
     bool known = check->shared && !check->item.removed;
@@ -161,8 +159,7 @@ static struct local_check *check_install(struct local *local, struct check_defin
         check->restored = restored;
         if (!known) buffer_reset(&check->output);
         check_end(&check->core);
-        check_init(&check->core, definition, now,
-                   check_first_delay_ns(definition, !restored, rng_next(&local->rng)));
+        check_init(&check->core, definition, now, check_first_delay_ns(definition, !restored, rng_next(&local->rng)));
         if (known) check_set(&check->core, definition, status, now);
         check_damp(&check->core, local->config.flap_limit, (uint64_t)local->config.flap_window_ns);
         check->held_shown = false;
@@ -198,8 +195,7 @@ static void join_waiting(struct local *local, const char *service_id) {
     }
 }
 
-int service_put(struct local *local, struct service_definition *definition, bool replace, bool persist,
-                bool restored) {
+int service_put(struct local *local, struct service_definition *definition, bool replace, bool persist, bool restored) {
     struct local_service *service = service_take(local, definition->service->id);
     pb_set(&definition->service->node, local->config.node);
     if (service->record) pb__service__free_unpacked(service->record, NULL);
@@ -233,8 +229,7 @@ int service_put(struct local *local, struct service_definition *definition, bool
 int check_put(struct local *local, struct check_definition *definition, bool persist, bool restored,
               struct fault *fault) {
     if (*definition->service_id && !live_service(local, slice_text(definition->service_id))) {
-        int error =
-            fault_set(fault, CO_NOTFOUND, "ServiceID \"%.150s\" does not exist", definition->service_id);
+        int error = fault_set(fault, CO_NOTFOUND, "ServiceID \"%.150s\" does not exist", definition->service_id);
         check_definition_free(definition);
         return error;
     }
@@ -264,8 +259,7 @@ int maintenance_put(struct local *local, struct slice service_id, struct slice r
     buffer_append(&id, service_id.data, service_id.size);
     buffer_append_byte(&id, '\0');
     if (!live_check(local, slice_text(id.data))) {
-        struct check_definition *definition =
-            check_definition_blank(id.data, service ? service->item.id : "");
+        struct check_definition *definition = check_definition_blank(id.data, service ? service->item.id : "");
         free(definition->name);
         definition->name = mem_strdup(service ? "Service Maintenance Mode" : "Node Maintenance Mode");
         free(definition->notes);

@@ -87,8 +87,12 @@ static void ask(struct follows *follows, struct follower *follower, unsigned whi
     request.node = follower->node;
     CHECK(uv_mutex_init(&question->lock) == 0);
     question->local = follows->local;
-    question->fetch = (struct rpc_fetch){
-        .type = types[which], .freshness = RPC_STALE, .background = true, .index = index, .wait_ms = WAIT_MS, .done = on_fetched};
+    question->fetch = (struct rpc_fetch){.type = types[which],
+                                         .freshness = RPC_STALE,
+                                         .background = true,
+                                         .index = index,
+                                         .wait_ms = WAIT_MS,
+                                         .done = on_fetched};
     follower->parts[which].out = question;
     rpc_fetch(follows->local->rpc, &question->fetch, &request.base);
 }
@@ -262,7 +266,8 @@ void follows_want(struct follows *follows, const char *node) {
         }
         follower = mem_zalloc(sizeof *follower);
         follower->node = mem_strdup(node);
-        memmove(follows->items + place + 1, follows->items + place, (follows->count - place) * sizeof(struct follower *));
+        memmove(follows->items + place + 1, follows->items + place,
+                (follows->count - place) * sizeof(struct follower *));
         follows->items[place] = follower;
         follows->count++;
     }
@@ -301,7 +306,8 @@ int follow_see(const struct follows *follows, const char *node, struct follow_se
 struct follows *follows_new(struct local *local) {
     struct follows *follows = mem_zalloc(sizeof *follows);
     follows->local = local;
-    follows->lost_ms = local->config.alias_lost_ns > 0 ? (uint64_t)local->config.alias_lost_ns / 1000000 : FOLLOW_LOST_MS;
+    follows->lost_ms =
+        local->config.alias_lost_ns > 0 ? (uint64_t)local->config.alias_lost_ns / 1000000 : FOLLOW_LOST_MS;
     rng_seed(&follows->rng, random_u64());
     CHECK(uv_timer_init(local->loop, &follows->timer) == 0);
     follows->timer.data = follows;

@@ -1,16 +1,17 @@
-/* What alias checks of other nodes look at. One *follower* a node, whatever the number of its aliases, asks for the node's services and its
- * checks and goes on asking, by blocking queries of two minutes that any server answers from its state (rpc_fetch, RPC_STALE): on a client
- * agent as on a server. The answers are kept, packed.
+/* What alias checks of other nodes look at. One *follower* a node, whatever the number of its aliases, asks for the
+ * node's services and its checks and goes on asking, by blocking queries of two minutes that any server answers from
+ * its state (rpc_fetch, RPC_STALE): on a client agent as on a server. The answers are kept, packed.
  *
  *     services --answer--> the indexes are equal (both are of the node): shown together --> both wait for news
  *     checks   --answer-----'   '--not: the older one is asked again at once
  *
  * So an alias never sees a service without its checks, or checks without their service.
  *
- * When the servers cannot be reached the last known state stays, for a while: a question that waits notices that when its two minutes are
- * over at the latest; it is asked again every few seconds, and when that has failed for FOLLOW_LOST_MS the follower is *lost*. Its aliases are
- * critical then, as in Consul, which bounds the age of answers by the same 15 s (there the second question that fails in a row counts). With
- * the first answer they go on. A follower that never had an answer is never lost: its aliases have no result yet.
+ * When the servers cannot be reached the last known state stays, for a while: a question that waits notices that
+ * when its two minutes are over at the latest; it is asked again every few seconds, and when that has failed for
+ * FOLLOW_LOST_MS the follower is *lost*. Its aliases are critical then, as in Consul, which bounds the age of
+ * answers by the same 15 s (there the second question that fails in a row counts). With the first answer they go on.
+ * A follower that never had an answer is never lost: its aliases have no result yet.
  *
  * Loop thread only. */
 #ifndef COORD_HEALTH_LOCAL_FOLLOW_H
@@ -36,8 +37,9 @@ bool follow_changed(const struct follows *follows, const char *node);
 
 /* CO_OK: as it was answered. CO_AGAIN: there is no answer yet. Else it is lost, and why. */
 struct follow_seen {
-    bool found;                          /* there is such a node */
-    struct slice services, checks;       /* packed pb.NodeServicesResult and pb.ChecksResult; valid until the next look, want or close */
+    bool found; /* there is such a node */
+    /* packed pb.NodeServicesResult and pb.ChecksResult; valid until the next look, want or close */
+    struct slice services, checks;
 };
 int follow_see(const struct follows *follows, const char *node, struct follow_seen *seen);
 

@@ -1,16 +1,16 @@
 /* The inside of local.h, shared by local*.c, store_files.c and sync*.c.
  *
- * Services and checks are *items*: an id, a place in a table sorted by id, and where they stand with the catalog. An item that was
- * deregistered stays, `removed`, until the catalog has forgotten it as well.
+ * Services and checks are *items*: an id, a place in a table sorted by id, and where they stand with the catalog. An
+ * item that was deregistered stays, `removed`, until the catalog has forgotten it as well.
  *
  *     dirty --gathered--> flying --delivered--> in sync (freed when removed)
  *       ^-----touched-------+---failed---> dirty again, in its old place
  *
- * `sequence` counts changes; each item carries that of its last one; the dirty list is in that order. So "everything up to
- * change N has been delivered" is a look at the first dirty and at what flies (local_on_synced).
+ * `sequence` counts changes; each item carries that of its last one; the dirty list is in that order. So "everything
+ * up to change N has been delivered" is a look at the first dirty and at what flies (local_on_synced).
  *
- * One lock guards tables, items and lists. A *watcher* is the loop's side of a check: its timer and the attempt that is out.
- * item -> watcher and watcher -> item are set by the loop only, under the lock. */
+ * One lock guards tables, items and lists. A *watcher* is the loop's side of a check: its timer and the attempt that
+ * is out. item -> watcher and watcher -> item are set by the loop only, under the lock. */
 #ifndef COORD_HEALTH_LOCAL_INTERNAL_H
 #define COORD_HEALTH_LOCAL_INTERNAL_H
 
@@ -39,31 +39,31 @@ struct item {
     struct list dirty, save;         /* in local->dirty, local->saves; or by itself */
     uint64_t sequence;               /* of its last change */
     uint64_t flying_sequence;
-    uint64_t hash;                   /* of the record that the catalog is to hold, output apart */
+    uint64_t hash; /* of the record that the catalog is to hold, output apart */
 };
 struct item_table {
-    struct item **items;             /* sorted by id */
+    struct item **items; /* sorted by id */
     size_t count, capacity;
 };
 
 struct local_service {
     struct item item;
     Pb__Service *record;
-    struct list checks;              /* of_service: those that are not removed */
+    struct list checks; /* of_service: those that are not removed */
 };
 
 struct local_check {
     struct item item;
     struct check_shared *shared;
     bool is_maintenance;
-    bool restored;                   /* from the data folder, no result yet: the catalog's last word on it is taken over */
+    bool restored; /* from the data folder, no result yet: the catalog's last word on it is taken over */
     struct check core;
     struct buffer output;
-    uint64_t output_due_ms;          /* when changed output is to travel though the status is the same; 0: nothing to send */
-    bool held_shown;                 /* the record that is on its way says that it is held */
+    uint64_t output_due_ms; /* when changed output is to travel though the status is the same; 0: nothing to send */
+    bool held_shown;        /* the record that is on its way says that it is held */
     struct list of_service;
-    struct list of_aliases;          /* in local->aliases, where it is one */
-    struct list restart;             /* in local->restarts: the loop is to look at it */
+    struct list of_aliases; /* in local->aliases, where it is one */
+    struct list restart;    /* in local->restarts: the loop is to look at it */
     struct watcher *watcher;
 };
 
@@ -71,47 +71,47 @@ struct local_check {
 struct watcher {
     uv_timer_t timer;
     struct local *local;
-    struct local_check *check;       /* NULL: it is gone, and this one going */
+    struct local_check *check; /* NULL: it is gone, and this one going */
     struct run *run;
 };
 
 struct local {
     /* Set before start, constant afterwards. */
     struct local_config config;
-    struct arena strings;            /* of config */
+    struct arena strings; /* of config */
     uv_loop_t *loop;
     struct rpc *rpc;
     uint64_t begun_ns;
-    int64_t away_ns;                 /* since an agent of this data folder was last alive; 0: not known */
+    int64_t away_ns; /* since an agent of this data folder was last alive; 0: not known */
 
     /* Any thread, under `lock`. */
     uv_mutex_t lock;
     struct item_table services, checks;
     struct list dirty, saves, restarts, waiters;
-    struct list aliases;             /* alias checks that are not removed */
-    bool aliases_changed;            /* since the loop looked which nodes they are of */
-    struct list waiting;             /* struct waiting_check: saved checks of services from configuration files not seen yet */
+    struct list aliases;  /* alias checks that are not removed */
+    bool aliases_changed; /* since the loop looked which nodes they are of */
+    struct list waiting;  /* struct waiting_check: saved checks of services from configuration files not seen yet */
     uint64_t sequence, generation;
-    uint64_t flying_first;           /* lowest sequence of what flies; UINT64_MAX: nothing does */
-    uint64_t saved_sequence;         /* changes up to here are durable, or could not be made so: */
-    bool unsaved;                    /* a file of the last batch could not be written, and is tried again */
-    uint64_t failed_sequence;        /* changes up to here were tried at least once, and refused or not delivered */
+    uint64_t flying_first;    /* lowest sequence of what flies; UINT64_MAX: nothing does */
+    uint64_t saved_sequence;  /* changes up to here are durable, or could not be made so: */
+    bool unsaved;             /* a file of the last batch could not be written, and is tried again */
+    uint64_t failed_sequence; /* changes up to here were tried at least once, and refused or not delivered */
     int failed_error;
-    uint64_t output_next_ms;         /* no output is due before; UINT64_MAX: none at all */
-    bool compared;                   /* with the catalog, at least once */
+    uint64_t output_next_ms; /* no output is due before; UINT64_MAX: none at all */
+    bool compared;           /* with the catalog, at least once */
     struct rng rng;
 
     /* Loop thread only. */
     uv_async_t wake;
-    uv_timer_t clock;                /* waiters' deadlines */
+    uv_timer_t clock; /* waiters' deadlines */
     struct runners runners;
-    struct follows *follows;         /* other nodes, for aliases of them */
-    uint64_t alias_generation;       /* what the aliases have seen */
+    struct follows *follows;   /* other nodes, for aliases of them */
+    uint64_t alias_generation; /* what the aliases have seen */
     struct sync *sync;
-    struct liveness *liveness;       /* NULL: there is no node lease */
-    struct store_files *files;       /* NULL: nothing is kept */
+    struct liveness *liveness; /* NULL: there is no node lease */
+    struct store_files *files; /* NULL: nothing is kept */
     bool stopping;
-    unsigned closing;                /* parts that have to report before the end */
+    unsigned closing; /* parts that have to report before the end */
     void (*closed)(void *data);
     void *closed_data;
 };
@@ -123,9 +123,9 @@ static inline struct local_service *as_service(struct item *item) {
 }
 static inline struct local_check *as_check(struct item *item) { return CONTAINER_OF(item, struct local_check, item); }
 
-/* -- items (local_items.c); under the lock ---------------------------------------------------------------------------- */
-struct item *item_find(const struct item_table *table, struct slice id);         /* removed ones too */
-struct local_service *live_service(struct local *local, struct slice id);        /* NULL: none, or removed */
+/* -- items (local_items.c); under the lock ------------------------------------------------------------------------ */
+struct item *item_find(const struct item_table *table, struct slice id);  /* removed ones too */
+struct local_service *live_service(struct local *local, struct slice id); /* NULL: none, or removed */
 struct local_check *live_check(struct local *local, struct slice id);
 /* Finds or makes one; a new one is not removed, not dirty, without record/definition. */
 struct local_service *service_take(struct local *local, const char *id);
@@ -142,15 +142,17 @@ void item_changed(struct local *local, struct item *item);
 void item_save(struct local *local, struct item *item);
 bool check_has_own_file(struct local *local, const struct local_check *check);
 
-/* Records as the catalog gets them: strings of check_record live as long as the item is not changed, lists in the arena. */
-/* Output as the catalog shows it -> the check's own; *status: its own where damping held another, else unchanged. Borrows from `shown`. */
+/* Records as the catalog gets them: strings of check_record live as long as the item is not changed, lists in the
+ * arena. */
+/* Output as the catalog shows it -> the check's own; *status: its own where damping held another, else unchanged.
+ * Borrows from `shown`. */
 struct slice check_output_bare(struct slice shown, Pb__Status *status);
 Pb__Check *check_record(struct local *local, const struct local_check *check, struct arena *arena);
 /* Deep copies in the arena. */
 Pb__Check *check_record_copy(struct local *local, const struct local_check *check, struct arena *arena);
 Pb__Service *service_record_copy(const Pb__Service *service, struct arena *arena);
 
-/* -- changes (local_changes.c); under the lock -------------------------------------------------------------------------- */
+/* -- changes (local_changes.c); under the lock -------------------------------------------------------------------- */
 void service_remove(struct local *local, struct local_service *service);
 void check_remove(struct local *local, struct local_check *check);
 /* The catalog refused a write because a lease is over, and its words name that (registry/lease.h): the services that are bound to it go.
@@ -162,30 +164,34 @@ void check_publish(struct local *local, struct local_check *check, Pb__Status be
 void check_output_later(struct local *local, struct local_check *check);
 /* Takes over the definitions. `restored`: from the data folder. */
 int service_put(struct local *local, struct service_definition *definition, bool replace, bool persist, bool restored);
-int check_put(struct local *local, struct check_definition *definition, bool persist, bool restored, struct fault *fault);
-int maintenance_put(struct local *local, struct slice service_id, struct slice reason, bool restored);   /* CO_NOTFOUND */
+int check_put(struct local *local, struct check_definition *definition, bool persist, bool restored,
+              struct fault *fault);
+int maintenance_put(struct local *local, struct slice service_id, struct slice reason, bool restored); /* CO_NOTFOUND */
 
 /* A saved check that waits for its service. */
 struct waiting_check {
     struct list link;
-    struct check_definition *definition;     /* owned; NULL: maintenance */
+    struct check_definition *definition; /* owned; NULL: maintenance */
     char *service_id, *reason;
 };
 
-/* -- watchers (local_watch.c); loop thread ---------------------------------------------------------------------------------- */
-void watchers_refresh(struct local *local);      /* what was put, changed or removed since */
-void watchers_close(struct local *local);        /* all; the runners are idle afterwards */
+/* -- watchers (local_watch.c); loop thread ------------------------------------------------------------------------ */
+void watchers_refresh(struct local *local); /* what was put, changed or removed since */
+void watchers_close(struct local *local);   /* all; the runners are idle afterwards */
 
-/* -- alias checks (local_alias.c); loop thread ------------------------------------------------------------------------------ */
-/* Has it anything to look at yet? Not before the servers have answered once; then it is looked at at once. With or without the lock. */
+/* -- alias checks (local_alias.c); loop thread -------------------------------------------------------------------- */
+/* Has it anything to look at yet? Not before the servers have answered once; then it is looked at at once. With or
+ * without the lock. */
 bool local_alias_known(struct local *local, const struct check_definition *alias);
 /* As runner.h's alias_look; `data` is the struct local. */
-int local_alias_look(void *data, const struct check_definition *definition, struct arena *arena, struct alias_target *target, struct fault *fault);
-void local_aliases_refresh(struct local *local); /* before watchers_refresh: those that may care about a change are to run */
+int local_alias_look(void *data, const struct check_definition *definition, struct arena *arena,
+                     struct alias_target *target, struct fault *fault);
+/* before watchers_refresh: those that may care about a change are to run */
+void local_aliases_refresh(struct local *local);
 
-/* -- the whole (local.c) -------------------------------------------------------------------------------------------------------- */
-void local_wake(struct local *local);            /* any thread, with or without the lock */
-void local_waiters_look(struct local *local);    /* loop thread, without the lock */
-void local_part_closed(struct local *local);     /* loop thread: one of `closing` is done */
+/* -- the whole (local.c) ------------------------------------------------------------------------------------------ */
+void local_wake(struct local *local);         /* any thread, with or without the lock */
+void local_waiters_look(struct local *local); /* loop thread, without the lock */
+void local_part_closed(struct local *local);  /* loop thread: one of `closing` is done */
 
 #endif

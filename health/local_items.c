@@ -124,8 +124,7 @@ void items_free(struct local *local) {
 }
 
 /* -- changes
- * ---------------------------------------------------------------------------------------------------------------
- */
+ * --------------------------------------------------------------------------------------------------------------- */
 
 void item_touch(struct local *local, struct item *item) {
     item->sequence = ++local->sequence;
@@ -183,18 +182,16 @@ void item_save(struct local *local, struct item *item) {
 }
 
 /* -- records
- * ------------------------------------------------------------------------------------------------------------------
- */
+ * ------------------------------------------------------------------------------------------------------------------ */
 
 /* What it printed; where damping holds its state, after a line that says so. */
 static struct slice check_output(struct local *local, const struct local_check *check, struct arena *arena) {
     if (!check_held(&check->core)) return buffer_slice(&check->output);
     struct buffer text = {0};
-    buffer_printf(&text, "Held as %s: more than %u changes of state within ",
-                  catalog_status_text(check->core.status), check->core.flap.limit);
+    buffer_printf(&text, "Held as %s: more than %u changes of state within ", catalog_status_text(check->core.status),
+                  check->core.flap.limit);
     duration_format(&text, local->config.flap_window_ns);
-    buffer_printf(&text,
-                  " (check_flap_limit). It is %s now. Output: ", catalog_status_text(check->core.flap.said));
+    buffer_printf(&text, " (check_flap_limit). It is %s now. Output: ", catalog_status_text(check->core.flap.said));
     buffer_append(&text, check->output.data, check->output.size);
     struct slice copy = slice_make(arena_strndup(arena, text.data, text.size), text.size);
     buffer_free(&text);

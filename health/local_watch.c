@@ -25,8 +25,7 @@ static void arm(struct watcher *watcher, uint64_t next_ns, uint64_t now_ns) {
 
 static uint32_t output_most(const struct local *local, const struct check_definition *definition) {
     uint32_t most = local->config.output_limit ? local->config.output_limit : 4096;
-    return definition->output_max_size && definition->output_max_size < most ? definition->output_max_size
-                                                                             : most;
+    return definition->output_max_size && definition->output_max_size < most ? definition->output_max_size : most;
 }
 
 static void on_result(void *data, Pb__Status status, struct slice output) {
@@ -53,8 +52,10 @@ static void on_result(void *data, Pb__Status status, struct slice output) {
 static void expire(struct local *local, struct local_check *check, Pb__Status before) {
     static const char expired[] = "TTL expired", follows[] = " (last output before timeout follows): ";
     struct buffer text = {0};
-    struct slice last = buffer_slice(&check->output), first = slice_text("TTL expired (last output before timeout follows): ");
-    while (slice_starts(last, first)) last = slice_make(last.data + first.size, last.size - first.size); /* its timer began again, and nobody said anything */
+    struct slice last = buffer_slice(&check->output),
+                 first = slice_text("TTL expired (last output before timeout follows): ");
+    /* its timer began again, and nobody said anything */
+    while (slice_starts(last, first)) last = slice_make(last.data + first.size, last.size - first.size);
     buffer_append_text(&text, expired);
     if (last.size > 0 && !slice_is(last, expired)) {
         buffer_append_text(&text, follows);
@@ -70,8 +71,8 @@ static void deregister(struct local *local, struct local_check *check) {
     const char *id = check->shared->definition->service_id;
     struct local_service *service = live_service(local, slice_text(id));
     if (!service) return;
-    log_info("health", "service deregistered: its check has been critical for too long service=%s check=%s",
-             id, check->item.id);
+    log_info("health", "service deregistered: its check has been critical for too long service=%s check=%s", id,
+             check->item.id);
     service_remove(local, service);
 }
 
@@ -115,8 +116,7 @@ static struct check_shared *decide(struct watcher *watcher, uint64_t now, uint64
     return NULL;
 }
 
-/* A check whose definition changed while its attempt is out: that one says nothing about the new definition.
- */
+/* A check whose definition changed while its attempt is out: that one says nothing about the new definition. */
 static void watcher_restart(struct watcher *watcher) {
     if (!watcher->run || !watcher->check || watcher->check->core.running) return;
     run_cancel(watcher->run);

@@ -11,15 +11,16 @@
 
 extern char **environ;
 
-static const char script[] = "trap '' TERM INT HUP QUIT PIPE USR1 USR2\n"
-                             "all=' '\n"
-                             "while read -r what group; do\n"
-                             "  case $what in\n"
-                             "  +) all=\"$all$group \" ;;\n"
-                             "  -) case $all in *\" $group \"*) all=\"${all%% $group *} ${all#* $group }\" ;; esac ;;\n"
-                             "  esac\n"
-                             "done\n"
-                             "for group in $all; do kill -s KILL -- \"-$group\" \"$group\"; done\n";
+static const char script[] =
+    "trap '' TERM INT HUP QUIT PIPE USR1 USR2\n"
+    "all=' '\n"
+    "while read -r what group; do\n"
+    "  case $what in\n"
+    "  +) all=\"$all$group \" ;;\n"
+    "  -) case $all in *\" $group \"*) all=\"${all%% $group *} ${all#* $group }\" ;; esac ;;\n"
+    "  esac\n"
+    "done\n"
+    "for group in $all; do kill -s KILL -- \"-$group\" \"$group\"; done\n";
 
 int program_keeper_start(struct program_keeper *keeper) {
     static char name[] = "sh", option[] = "-c", title[] = "coord-program-keeper";

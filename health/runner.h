@@ -1,7 +1,7 @@
 /* What runs checks: one attempt at a time, on the loop, without blocking it. Loop thread only.
  *
- * An attempt ends by calling `done` once, never from within its start, or by being cancelled, after which `done` is not
- * called. Memory and handles go a little later, by themselves; runners_close waits for them. */
+ * An attempt ends by calling `done` once, never from within its start, or by being cancelled, after which `done` is
+ * not called. Memory and handles go a little later, by themselves; runners_close waits for them. */
 #ifndef COORD_HEALTH_RUNNER_H
 #define COORD_HEALTH_RUNNER_H
 
@@ -12,27 +12,29 @@
 typedef void (*run_done)(void *data, Pb__Status status, struct slice output);
 
 struct runner_http;
-struct run;                          /* one attempt */
+struct run; /* one attempt */
 
-/* What an alias check looks at: the checks that count for it, by id, itself not among them. All in the arena of the look-up. */
+/* What an alias check looks at: the checks that count for it, by id, itself not among them. All in the arena of the
+ * look-up. */
 struct alias_target {
-    const char *node;                    /* its name */
-    bool found;                          /* the service, or where none is named the node, is there */
+    const char *node; /* its name */
+    bool found;       /* the service, or where none is named the node, is there */
     Pb__Check **checks;
     size_t count;
 };
 /* Loop thread, without blocking. Not CO_OK: it cannot be known now, and the fault says why. */
-typedef int (*alias_look)(void *data, const struct check_definition *definition, struct arena *arena, struct alias_target *target, struct fault *fault);
+typedef int (*alias_look)(void *data, const struct check_definition *definition, struct arena *arena,
+                          struct alias_target *target, struct fault *fault);
 
 struct runners {
     uv_loop_t *loop;
-    size_t open;                     /* attempts, engines and handles that are not gone yet */
-    struct runner_http *http;        /* libcurl: begun with the first HTTP check */
-    struct list programs;            /* runner_program.h: all that were started, or wait to be */
+    size_t open;              /* attempts, engines and handles that are not gone yet */
+    struct runner_http *http; /* libcurl: begun with the first HTTP check */
+    struct list programs;     /* runner_program.h: all that were started, or wait to be */
     unsigned spawning;
-    struct program_keeper keeper;    /* begun with the first program */
+    struct program_keeper keeper; /* begun with the first program */
     bool keeper_begins, keeper_failed;
-    alias_look look;                 /* for alias checks; set by the user between init and the first start */
+    alias_look look; /* for alias checks; set by the user between init and the first start */
     void *look_data;
     void (*closed)(struct runners *runners);
 };
@@ -40,12 +42,13 @@ void runners_init(struct runners *runners, uv_loop_t *loop);
 /* All attempts have been cancelled. `closed` is called on the loop when nothing is left. */
 void runners_close(struct runners *runners, void (*closed)(struct runners *runners));
 
-/* NULL for kinds that nobody runs (TTL). `output_max`: of a body's or program's bytes, the last ones are kept. The definition may go right
- * after the call. */
-struct run *run_start(struct runners *runners, const struct check_definition *definition, uint32_t output_max, run_done done, void *data);
-void run_cancel(struct run *run);    /* NULL allowed */
+/* NULL for kinds that nobody runs (TTL). `output_max`: of a body's or program's bytes, the last ones are kept. The
+ * definition may go right after the call. */
+struct run *run_start(struct runners *runners, const struct check_definition *definition, uint32_t output_max,
+                      run_done done, void *data);
+void run_cancel(struct run *run); /* NULL allowed */
 
-/* -- for the runners themselves ------------------------------------------------------------------------------------ */
+/* -- for the runners themselves ----------------------------------------------------------------------------------- */
 /* First member of each runner's attempt. */
 struct run {
     struct runners *runners;
@@ -53,7 +56,7 @@ struct run {
     void *data;
     void (*cancel)(struct run *run);
 };
-void runners_left(struct runners *runners);      /* one of `open` is gone */
+void runners_left(struct runners *runners); /* one of `open` is gone */
 struct run *run_http_start(struct runners *runners, const struct check_definition *definition, uint32_t output_max);
 struct run *run_tcp_start(struct runners *runners, const struct check_definition *definition);
 struct run *run_udp_start(struct runners *runners, const struct check_definition *definition);
@@ -65,7 +68,8 @@ struct run *run_alias_start(struct runners *runners, const struct check_definiti
 /* No attempt at all: critical, with this text. */
 struct run *run_refused_start(struct runners *runners, const char *text, run_done done, void *data);
 /* What the checks of its target make of an alias check. */
-void alias_judge(const struct check_definition *definition, const struct alias_target *target, Pb__Status *status, struct buffer *text);
-void runner_http_close(struct runner_http *http);    /* NULL allowed */
+void alias_judge(const struct check_definition *definition, const struct alias_target *target, Pb__Status *status,
+                 struct buffer *text);
+void runner_http_close(struct runner_http *http); /* NULL allowed */
 
 #endif

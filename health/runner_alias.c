@@ -13,8 +13,8 @@ struct known_run {
     struct buffer text;
 };
 
-void alias_judge(const struct check_definition *definition, const struct alias_target *target,
-                 Pb__Status *status, struct buffer *text) {
+void alias_judge(const struct check_definition *definition, const struct alias_target *target, Pb__Status *status,
+                 struct buffer *text) {
     const Pb__Check *worst = NULL;
     *status = PB__STATUS__PASSING;
     for (size_t i = 0; i < target->count; i++) {
@@ -26,8 +26,7 @@ void alias_judge(const struct check_definition *definition, const struct alias_t
     if (!target->found) {
         *status = PB__STATUS__CRITICAL;
         if (*definition->alias_service) {
-            buffer_printf(text, "Service %s could not be found on node %s", definition->alias_service,
-                          target->node);
+            buffer_printf(text, "Service %s could not be found on node %s", definition->alias_service, target->node);
         } else {
             buffer_printf(text, "Node %s could not be found", target->node);
         }
@@ -72,8 +71,7 @@ static struct known_run *known_start(struct runners *runners) {
     return known;
 }
 
-struct run *run_alias_start(struct runners *runners, const struct check_definition *definition,
-                            uint32_t output_max) {
+struct run *run_alias_start(struct runners *runners, const struct check_definition *definition, uint32_t output_max) {
     struct known_run *known = known_start(runners);
     struct alias_target target = {0};
     struct arena arena = {0};

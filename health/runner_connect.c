@@ -55,16 +55,14 @@ static void try_next(struct net_connect *connect) {
     one->connect.data = one;
     one->open = true;
     net_hold(net);
-    int error = uv_tcp_connect(&one->connect, &one->handle, (struct sockaddr *)&connect->lookup.addresses[at],
-                               on_connect);
+    int error =
+        uv_tcp_connect(&one->connect, &one->handle, (struct sockaddr *)&connect->lookup.addresses[at], on_connect);
     if (error == 0) return;
     try_close(one);
     try_failed(connect, at, error);
 }
 
-static void on_addresses(struct net_lookup *lookup) {
-    try_next(CONTAINER_OF(lookup, struct net_connect, lookup));
-}
+static void on_addresses(struct net_lookup *lookup) { try_next(CONTAINER_OF(lookup, struct net_connect, lookup)); }
 
 void net_connect_start(struct net_connect *connect, struct net_run *net, const struct net_target *target,
                        void (*done)(struct net_connect *connect, uv_tcp_t *tcp)) {

@@ -1,5 +1,5 @@
-/* gRPC checks: healthy when grpc.health.v1.Health/Check says SERVING. The target is "host:port" (the server as a whole) or
- * "host:port/service". */
+/* gRPC checks: healthy when grpc.health.v1.Health/Check says SERVING. The target is "host:port" (the server as a
+ * whole) or "host:port/service". */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -20,8 +20,8 @@ struct grpc_run {
 /* -- the request
  * ------------------------------------------------------------------------------------------------------ */
 
-static ssize_t read_request(nghttp2_session *session, int32_t stream, uint8_t *to, size_t size,
-                            uint32_t *flags, nghttp2_data_source *source, void *data) {
+static ssize_t read_request(nghttp2_session *session, int32_t stream, uint8_t *to, size_t size, uint32_t *flags,
+                            nghttp2_data_source *source, void *data) {
     struct grpc_run *grpc = source->ptr;
     size_t left = grpc->request.size - grpc->request_sent, part = left < size ? left : size;
     (void)session, (void)stream, (void)data;
@@ -76,8 +76,7 @@ static void make_request(struct grpc_run *grpc, const char *service) {
 static void conclude(struct grpc_run *grpc) {
     struct buffer text = {0};
     bool serves = grpc_answer_judge(&grpc->answer, grpc->target, &text);
-    h2_decide(&grpc->h2, serves ? PB__STATUS__PASSING : PB__STATUS__CRITICAL, "%.*s", (int)text.size,
-              text.data);
+    h2_decide(&grpc->h2, serves ? PB__STATUS__PASSING : PB__STATUS__CRITICAL, "%.*s", (int)text.size, text.data);
     buffer_free(&text);
 }
 
@@ -110,8 +109,7 @@ static void grpc_stream_closed(struct h2_run *h2, int32_t stream, uint32_t error
     if (h2->complaint.code != CO_OK) {
         buffer_append_text(&text, h2->complaint.text);
     } else {
-        buffer_printf(&text, "stream terminated by RST_STREAM with error code: %s",
-                      nghttp2_http2_strerror(error_code));
+        buffer_printf(&text, "stream terminated by RST_STREAM with error code: %s", nghttp2_http2_strerror(error_code));
     }
     h2_decide(h2, PB__STATUS__CRITICAL, "%.*s", (int)text.size, text.data);
     buffer_free(&text);

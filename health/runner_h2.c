@@ -87,8 +87,8 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
     return 0;
 }
 
-static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
-                     size_t name_size, const uint8_t *value, size_t value_size, uint8_t flags, void *data) {
+static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t name_size,
+                     const uint8_t *value, size_t value_size, uint8_t flags, void *data) {
     struct h2_run *h2 = data;
     (void)session, (void)flags;
     h2->header_size += name_size + value_size + 32; /* as RFC 9113, section 6.5.2 counts */
@@ -227,8 +227,7 @@ static void hear(struct h2_run *h2, struct slice bytes) {
     if (bytes.size == 0 || fault->code != CO_OK) return;
     ssize_t taken = nghttp2_session_mem_recv(h2->session, (const uint8_t *)bytes.data, bytes.size);
     if (taken < 0) {
-        fault_set(fault, CO_IO, "http2: %s",
-                  h2->complaint.code ? h2->complaint.text : nghttp2_strerror((int)taken));
+        fault_set(fault, CO_IO, "http2: %s", h2->complaint.code ? h2->complaint.text : nghttp2_strerror((int)taken));
     }
 }
 
@@ -271,8 +270,7 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buffer) {
     if (got == 0 || h2->net.over) return;
     if (got < 0) {
         if (h2->complaint.code != CO_OK) fault_set(fault, CO_CLOSED, "http2: %s", h2->complaint.text);
-        fault_set(fault, CO_CLOSED, "%s",
-                  got == UV_EOF ? "the server closed the connection" : uv_strerror((int)got));
+        fault_set(fault, CO_CLOSED, "%s", got == UV_EOF ? "the server closed the connection" : uv_strerror((int)got));
         h2_fail(&h2->net);
         return;
     }
@@ -318,8 +316,7 @@ struct run *h2_start(struct h2_run *h2, const struct h2_kind *kind, struct runne
     }
     h2->skip_verify = definition->tls_skip_verify;
     if (use_tls)
-        h2->server_name =
-            mem_strdup(*definition->tls_server_name ? definition->tls_server_name : h2->target.host);
+        h2->server_name = mem_strdup(*definition->tls_server_name ? definition->tls_server_name : h2->target.host);
     net_connect_start(&h2->connect, net, &h2->target, on_connected);
     return &net->run;
 }

@@ -1,8 +1,7 @@
-/* HTTP checks: libcurl's multi interface on the loop. curl says which sockets and which timer it wants to
- * hear of; we tell it what happened and collect what has ended.
+/* HTTP checks: libcurl's multi interface on the loop. curl says which sockets and which timer it wants to hear of;
+ * we tell it what happened and collect what has ended.
  *
- * Each attempt takes a fresh connection: a check that rides an old one would not see that nobody accepts any
- * more. */
+ * Each attempt takes a fresh connection: a check that rides an old one would not see that nobody accepts any more. */
 #include <curl/curl.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -75,20 +74,14 @@ static void append_tail(struct buffer *text, const struct http_run *http) {
 static void append_reason(struct buffer *text, const struct http_run *http, CURLcode code) {
     long number = 0;
     switch (code) {
-        case CURLE_COULDNT_RESOLVE_HOST:
-            buffer_printf(text, "dial tcp: lookup %s: no such host", http->host);
-            break;
+        case CURLE_COULDNT_RESOLVE_HOST: buffer_printf(text, "dial tcp: lookup %s: no such host", http->host); break;
         case CURLE_COULDNT_CONNECT:
             curl_easy_getinfo(http->easy, CURLINFO_OS_ERRNO, &number);
             buffer_printf(text, "dial tcp %s: connect: %s", http->host,
                           number ? uv_strerror(-(int)number) : "no connection");
             break;
-        case CURLE_OPERATION_TIMEDOUT:
-            buffer_printf(text, "no answer within %" PRId64 " ms", http->timeout_ms);
-            break;
-        case CURLE_TOO_MANY_REDIRECTS:
-            buffer_printf(text, "stopped after %d redirects", HTTP_REDIRECTS_MOST);
-            break;
+        case CURLE_OPERATION_TIMEDOUT: buffer_printf(text, "no answer within %" PRId64 " ms", http->timeout_ms); break;
+        case CURLE_TOO_MANY_REDIRECTS: buffer_printf(text, "stopped after %d redirects", HTTP_REDIRECTS_MOST); break;
         case CURLE_OK: /* hung up within the head, as Go says it */ buffer_append_text(text, "unexpected EOF"); break;
         case CURLE_ABORTED_BY_CALLBACK: buffer_append_text(text, http->fault.text); break;
         case CURLE_PEER_FAILED_VERIFICATION:
@@ -98,13 +91,13 @@ static void append_reason(struct buffer *text, const struct http_run *http, CURL
     }
 }
 
-/* An answer whose head has come counts, even if its body broke off or did not end in time. curl knows a status, and may be content, once
- * the first line has come. */
+/* An answer whose head has come counts, even if its body broke off or did not end in time. curl knows a status, and
+ * may be content, once the first line has come. */
 static bool has_answer(const struct http_run *http, CURLcode code, long status) {
     if (!http->head_complete) return false;
     if (code == CURLE_OK) return true;
-    bool broke_off = code == CURLE_OPERATION_TIMEDOUT || code == CURLE_PARTIAL_FILE ||
-                     code == CURLE_RECV_ERROR || code == CURLE_WRITE_ERROR;
+    bool broke_off = code == CURLE_OPERATION_TIMEDOUT || code == CURLE_PARTIAL_FILE || code == CURLE_RECV_ERROR ||
+                     code == CURLE_WRITE_ERROR;
     return broke_off && status >= 200;
 }
 
@@ -261,8 +254,7 @@ void runner_http_close(struct runner_http *http) {
 /* -- the beginning
  * ---------------------------------------------------------------------------------------------------- */
 
-struct run *run_http_start(struct runners *runners, const struct check_definition *definition,
-                           uint32_t output_max) {
+struct run *run_http_start(struct runners *runners, const struct check_definition *definition, uint32_t output_max) {
     struct runner_http *client = engine(runners);
     struct http_run *http = mem_zalloc(sizeof *http);
     http->run = (struct run){.runners = runners, .cancel = http_cancel};

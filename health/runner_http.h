@@ -12,21 +12,21 @@ struct http_run {
     struct run run;
     CURL *easy;
     struct curl_slist *headers, *connect_to;
-    uv_timer_t soon;                     /* ends it when it could not even begin */
+    uv_timer_t soon; /* ends it when it could not even begin */
     bool begun;
-    char *method, *url;                  /* the url as it may be shown */
-    char *host;                          /* with port, for messages */
+    char *method, *url; /* the url as it may be shown */
+    char *host;         /* with port, for messages */
     int64_t timeout_ms;
-    char reason[128];                    /* "200 OK" */
-    bool head_complete;                  /* the blank line after the head has come, of the last answer */
-    char *tail;                          /* ring of the last `tail_max` bytes of the body */
+    char reason[128];   /* "200 OK" */
+    bool head_complete; /* the blank line after the head has come, of the last answer */
+    char *tail;         /* ring of the last `tail_max` bytes of the body */
     size_t tail_max, body_size;
     struct fault fault;
     char error[CURL_ERROR_SIZE];
 };
 
-/* Fills in method, url, host and headers, and the easy handle's options; a fault when that is no request. `tail`, `tail_max`,
- * `timeout_ms` and `easy` are set. */
+/* Fills in method, url, host and headers, and the easy handle's options; a fault when that is no request. `tail`,
+ * `tail_max`, `timeout_ms` and `easy` are set. */
 void http_request_prepare(struct http_run *http, const struct check_definition *definition);
 
 /* Whether this libcurl lets us look at its TLS sessions. If not, it has to verify by itself. */

@@ -36,8 +36,8 @@ static size_t on_body(char *data, size_t one, size_t size, void *user) {
 static bool is_token(const char *text) {
     if (*text == '\0') return false;
     for (; *text; text++) {
-        bool alphanumeric = (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z') ||
-                            (*text >= '0' && *text <= '9');
+        bool alphanumeric =
+            (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z') || (*text >= '0' && *text <= '9');
         if (!alphanumeric && !strchr("!#$%&'*+-.^_`|~", *text)) return false;
     }
     return true;
@@ -113,8 +113,7 @@ static void set_server_name(struct http_run *http, CURLU *url, const struct chec
     buffer_printf(&text, "%s:%s:%s:%s%c", definition->tls_server_name, port, host, port, '\0');
     http->connect_to = curl_slist_append(NULL, text.data);
     curl_easy_setopt(http->easy, CURLOPT_CONNECT_TO, http->connect_to);
-    if (!has_header(definition, "Host"))
-        add_header(http, "Host", strcmp(port, "443") == 0 ? host : http->host);
+    if (!has_header(definition, "Host")) add_header(http, "Host", strcmp(port, "443") == 0 ? host : http->host);
     if (curl_url_set(url, CURLUPART_HOST, definition->tls_server_name, 0) == CURLUE_OK &&
         curl_url_get(url, CURLUPART_URL, &whole, 0) == CURLUE_OK) {
         curl_easy_setopt(http->easy, CURLOPT_URL, whole);
@@ -150,11 +149,10 @@ static void set_url(struct http_run *http, const struct check_definition *defini
     if (code == CURLUE_OK) code = curl_url_get(url, CURLUPART_SCHEME, &scheme, 0);
     if (code == CURLUE_OK) code = curl_url_get(url, CURLUPART_HOST, &host, 0);
     if (code != CURLUE_OK) {
-        fault_set(&http->fault, CO_INVALID, "parse \"%.150s\": %s", definition->http,
-                  curl_url_strerror(code));
+        fault_set(&http->fault, CO_INVALID, "parse \"%.150s\": %s", definition->http, curl_url_strerror(code));
     } else if (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0) {
-        fault_set(&http->fault, CO_INVALID, "\"%.150s\": unsupported protocol scheme \"%.40s\"",
-                  definition->http, scheme);
+        fault_set(&http->fault, CO_INVALID, "\"%.150s\": unsupported protocol scheme \"%.40s\"", definition->http,
+                  scheme);
     } else {
         struct buffer text = {0};
         bool tls = strcmp(scheme, "https") == 0;

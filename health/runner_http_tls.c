@@ -1,6 +1,6 @@
-/* Verification of servers' certificates for HTTP checks. libcurl over GnuTLS reads the whole trust store anew
- * for every connection; here it is shared (runner_trust.h). libcurl makes the connection without looking at
- * the certificate and asks before the request leaves: nothing is sent to a server that is not the right one. */
+/* Verification of servers' certificates for HTTP checks. libcurl over GnuTLS reads the whole trust store anew for
+ * every connection; here it is shared (runner_trust.h). libcurl makes the connection without looking at the
+ * certificate and asks before the request leaves: nothing is sent to a server that is not the right one. */
 #include <curl/curl.h>
 #include <string.h>
 

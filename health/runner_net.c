@@ -19,12 +19,9 @@ static void on_broken(uv_timer_t *timer) {
     net->kind->fail(net);
 }
 
-static void net_cancel(struct run *run) {
-    net_end((struct net_run *)run, PB__STATUS__CRITICAL, slice_text(""));
-}
+static void net_cancel(struct run *run) { net_end((struct net_run *)run, PB__STATUS__CRITICAL, slice_text("")); }
 
-void net_begin(struct net_run *net, const struct net_kind *kind, struct runners *runners,
-               int64_t timeout_ns) {
+void net_begin(struct net_run *net, const struct net_kind *kind, struct runners *runners, int64_t timeout_ns) {
     net->run = (struct run){.runners = runners, .cancel = net_cancel};
     net->kind = kind;
     net->timeout_ms = timeout_ns < 1000000 ? 1 : (uint64_t)timeout_ns / 1000000;
@@ -79,19 +76,17 @@ int net_target_parse(struct net_target *target, const char *network, struct slic
     if (bracketed) {
         host = slice_make(host.data + 1, host.size - 2);
     } else if (memchr(host.data, ':', host.size)) {
-        return fault_set(fault, CO_INVALID, "dial %s: address %.*s: too many colons in address", network,
-                         shown, text.data);
+        return fault_set(fault, CO_INVALID, "dial %s: address %.*s: too many colons in address", network, shown,
+                         text.data);
     }
     if (host.size == 0) host = SLICE_LITERAL("localhost");
     struct slice port = slice_make(colon + 1, text.size - (size_t)(colon - text.data) - 1);
-    memcpy(target->service, port.data,
-           port.size < sizeof target->service ? port.size : sizeof target->service - 1);
+    memcpy(target->service, port.data, port.size < sizeof target->service ? port.size : sizeof target->service - 1);
     uint64_t number;
     bool digits = port.size > 0 && strspn(target->service, "0123456789") == port.size;
     if (host.size >= sizeof target->host || port.size == 0 || port.size >= sizeof target->service ||
         (digits && u64_parse(port, UINT16_MAX, &number) != CO_OK))
-        return fault_set(fault, CO_INVALID, "dial %s: address %.*s: invalid port or host", network, shown,
-                         text.data);
+        return fault_set(fault, CO_INVALID, "dial %s: address %.*s: invalid port or host", network, shown, text.data);
     memcpy(target->host, host.data, host.size);
     return CO_OK;
 }
@@ -125,8 +120,8 @@ static void on_lookup(uv_getaddrinfo_t *request, int status, struct addrinfo *li
         if (lookup->count > 0) {
             lookup->done(lookup);
         } else {
-            fault_set(&net->fault, CO_IO, "dial %s: lookup %s: %s", lookup->target->network,
-                      lookup->target->host, status ? uv_strerror(status) : "no address");
+            fault_set(&net->fault, CO_IO, "dial %s: lookup %s: %s", lookup->target->network, lookup->target->host,
+                      status ? uv_strerror(status) : "no address");
             net->kind->fail(net);
         }
     }
@@ -139,8 +134,8 @@ static void on_soon(uv_timer_t *timer) {
     lookup->done(lookup);
 }
 
-void net_lookup_start(struct net_lookup *lookup, struct net_run *net, const struct net_target *target,
-                      int socket_type, void (*done)(struct net_lookup *lookup)) {
+void net_lookup_start(struct net_lookup *lookup, struct net_run *net, const struct net_target *target, int socket_type,
+                      void (*done)(struct net_lookup *lookup)) {
     struct addrinfo hints = {.ai_socktype = socket_type, .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
     struct addrinfo *list = NULL;
     uv_loop_t *loop = net->run.runners->loop;
@@ -162,8 +157,7 @@ void net_lookup_start(struct net_lookup *lookup, struct net_run *net, const stru
         net_hold(net);
         return;
     }
-    fault_set(&net->fault, CO_IO, "dial %s: lookup %s: %s", target->network, target->host,
-              uv_strerror(error));
+    fault_set(&net->fault, CO_IO, "dial %s: lookup %s: %s", target->network, target->host, uv_strerror(error));
     net_fail_soon(net);
 }
 

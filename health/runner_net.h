@@ -1,5 +1,5 @@
-/* What the runners with sockets of their own share (TCP, UDP, gRPC, H2 ping): the life of an attempt with its deadline, targets
- * ("host:port"), look-ups, and a connection to any address of a name. Loop thread only. */
+/* What the runners with sockets of their own share (TCP, UDP, gRPC, H2 ping): the life of an attempt with its
+ * deadline, targets ("host:port"), look-ups, and a connection to any address of a name. Loop thread only. */
 #ifndef COORD_HEALTH_RUNNER_NET_H
 #define COORD_HEALTH_RUNNER_NET_H
 
@@ -7,7 +7,7 @@
 
 #include "health/runner.h"
 
-/* -- an attempt ---------------------------------------------------------------------------------------------------- */
+/* -- an attempt --------------------------------------------------------------------------------------------------- */
 
 /* First member of the runner's own struct. It lives until it is over and nothing of it is open any more. */
 struct net_run {
@@ -15,15 +15,15 @@ struct net_run {
     const struct net_kind *kind;
     uv_timer_t deadline;
     bool over;
-    unsigned holds;                  /* handles, look-ups and requests that may still call */
+    unsigned holds; /* handles, look-ups and requests that may still call */
     uint64_t timeout_ms;
-    struct fault fault;              /* the first reason why it does not work */
+    struct fault fault; /* the first reason why it does not work */
 };
 struct net_kind {
-    void (*late)(struct net_run *net);      /* the deadline has passed */
-    void (*fail)(struct net_run *net);      /* `fault` says why: the runner reports it in its own words */
-    void (*close)(struct net_run *net);     /* it is over: lets go of all that it has open. Once */
-    void (*free)(struct net_run *net);      /* the last thing that happens; frees the struct too */
+    void (*late)(struct net_run *net);  /* the deadline has passed */
+    void (*fail)(struct net_run *net);  /* `fault` says why: the runner reports it in its own words */
+    void (*close)(struct net_run *net); /* it is over: lets go of all that it has open. Once */
+    void (*free)(struct net_run *net);  /* the last thing that happens; frees the struct too */
 };
 /* The deadline runs from here. `net` is zeroed. */
 void net_begin(struct net_run *net, const struct net_kind *kind, struct runners *runners, int64_t timeout_ns);
@@ -34,15 +34,15 @@ void net_fail_soon(struct net_run *net);
 /* Initialised by the caller, closed by net_close; in between `handle->data` is the caller's. */
 void net_hold(struct net_run *net);
 void net_release(struct net_run *net);
-void net_close(struct net_run *net, uv_handle_t *handle);      /* of one that is held: released when it is closed */
+void net_close(struct net_run *net, uv_handle_t *handle); /* of one that is held: released when it is closed */
 
-/* -- a target and its addresses ------------------------------------------------------------------------------------ */
+/* -- a target and its addresses ----------------------------------------------------------------------------------- */
 
 #define NET_ADDRESSES_MOST 8
 
 struct net_target {
-    const char *network;             /* "tcp" or "udp", for messages; constant */
-    char host[256], service[64];     /* without brackets; "localhost" where none is given */
+    const char *network;         /* "tcp" or "udp", for messages; constant */
+    char host[256], service[64]; /* without brackets; "localhost" where none is given */
 };
 /* "host:port", "[::1]:port", ":port" (this host); a port may be a name. CO_INVALID. */
 int net_target_parse(struct net_target *target, const char *network, struct slice text, struct fault *fault);
@@ -59,15 +59,16 @@ struct net_lookup {
     struct sockaddr_storage addresses[NET_ADDRESSES_MOST];
     unsigned count;
 };
-/* Ends with `done` and at least one address, or by the attempt's `fail`; neither from within. Names are looked up on libuv's pool. */
+/* Ends with `done` and at least one address, or by the attempt's `fail`; neither from within. Names are looked up on
+ * libuv's pool. */
 void net_lookup_start(struct net_lookup *lookup, struct net_run *net, const struct net_target *target, int socket_type,
                       void (*done)(struct net_lookup *lookup));
-void net_lookup_close(struct net_lookup *lookup);       /* also of one that was never started */
+void net_lookup_close(struct net_lookup *lookup); /* also of one that was never started */
 
-/* -- a connection -------------------------------------------------------------------------------------------------- */
+/* -- a connection ------------------------------------------------------------------------------------------------- */
 
-/* All addresses of a name are tried, the next one when the one before has failed or has not answered for a while; the first
- * connection wins. */
+/* All addresses of a name are tried, the next one when the one before has failed or has not answered for a while;
+ * the first connection wins. */
 struct net_connect {
     struct net_run *net;
     struct net_lookup lookup;
@@ -85,6 +86,6 @@ struct net_connect {
 /* Ends with `done`, whose connection belongs to the struct, or by the attempt's `fail`. */
 void net_connect_start(struct net_connect *connect, struct net_run *net, const struct net_target *target,
                        void (*done)(struct net_connect *connect, uv_tcp_t *tcp));
-void net_connect_close(struct net_connect *connect);    /* the connection too; also of one that was never started */
+void net_connect_close(struct net_connect *connect); /* the connection too; also of one that was never started */
 
 #endif

@@ -1,6 +1,7 @@
-/* OS service checks: what systemd says of a unit, by way of its own program. Properties are read rather than `is-active`, to tell
- * a unit that is down from one that is not there. Consul has this check on Windows only; the states are mapped as there: running is
- * passing, stopped critical, what is on its way from one to the other a warning. */
+/* OS service checks: what systemd says of a unit, by way of its own program. Properties are read rather than
+ * `is-active`, to tell a unit that is down from one that is not there. Consul has this check on Windows only; the
+ * states are mapped as there: running is passing, stopped critical, what is on its way from one to the other a
+ * warning. */
 #include <stdlib.h>
 #include <sys/wait.h>
 
@@ -24,8 +25,7 @@ static struct slice property(struct slice text, const char *name) {
     return slice_text("");
 }
 
-void os_service_judge(const char *unit, const struct program_end *end, Pb__Status *status,
-                      struct buffer *text) {
+void os_service_judge(const char *unit, const struct program_end *end, Pb__Status *status, struct buffer *text) {
     struct slice load = property(end->output, "LoadState"), active = property(end->output, "ActiveState");
     struct slice sub = property(end->output, "SubState");
     bool asked = WIFEXITED(end->wait_status) && WEXITSTATUS(end->wait_status) == 0 && active.size > 0;
@@ -43,8 +43,8 @@ void os_service_judge(const char *unit, const struct program_end *end, Pb__Statu
     } else {
         bool down = slice_is(active, "inactive") || slice_is(active, "failed");
         if (!down) *status = PB__STATUS__WARNING;
-        buffer_printf(text, "service status: %.*s (%.*s)%s", (int)active.size, active.data, (int)sub.size,
-                      sub.data, down ? " - OS Service unhealthy" : "");
+        buffer_printf(text, "service status: %.*s (%.*s)%s", (int)active.size, active.data, (int)sub.size, sub.data,
+                      down ? " - OS Service unhealthy" : "");
     }
 }
 
@@ -53,14 +53,12 @@ static void judge(const struct program *program, const struct program_end *end, 
     size_t last = 0;
     while (program->argv[last + 1]) last++;
     *status = PB__STATUS__CRITICAL;
-    if (end->error)
-        buffer_printf(text, "systemd cannot be asked about service \"%s\": ", program->argv[last]);
+    if (end->error) buffer_printf(text, "systemd cannot be asked about service \"%s\": ", program->argv[last]);
     if (!program_failed(program, end, text)) os_service_judge(program->argv[last], end, status, text);
 }
 
 struct run *run_os_service_start(struct runners *runners, const struct check_definition *definition) {
-    char *argv[] = {
-        (char *)"systemctl", (char *)"show",         (char *)"--property=LoadState,ActiveState,SubState",
-        (char *)"--",        definition->os_service, NULL};
+    char *argv[] = {(char *)"systemctl", (char *)"show",         (char *)"--property=LoadState,ActiveState,SubState",
+                    (char *)"--",        definition->os_service, NULL};
     return run_program_start(runners, definition, argv, OUTPUT_MOST, judge);
 }

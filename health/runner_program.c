@@ -38,8 +38,7 @@ static int spawn_with(struct program *program, int write_end) {
     posix_spawn_file_actions_adddup2(&actions, write_end, STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&actions, write_end, STDERR_FILENO);
     posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
-    posix_spawnattr_setflags(&attributes,
-                             POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     posix_spawnattr_setpgroup(&attributes, 0);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &pipe);
@@ -171,8 +170,7 @@ static void report(struct program *program, struct program_end *end) {
 static void on_late(uv_timer_t *timer) {
     struct program *program = timer->data;
     if (program->state == PROGRAM_RUNNING && program->run.runners->closed) {
-        log_warn("health",
-                 "a program of a check is left behind: it was killed and does not end check=%s pid=%d",
+        log_warn("health", "a program of a check is left behind: it was killed and does not end check=%s pid=%d",
                  program->owner, (int)program->pid);
         program_release(program);
     }
@@ -309,8 +307,8 @@ static void programs_next(struct runners *runners) {
     }
 }
 
-struct run *run_program_start(struct runners *runners, const struct check_definition *definition,
-                              char *const *argv, uint32_t output_max, program_judge judge) {
+struct run *run_program_start(struct runners *runners, const struct check_definition *definition, char *const *argv,
+                              uint32_t output_max, program_judge judge) {
     struct program *program = mem_zalloc(sizeof *program);
     program->run = (struct run){.runners = runners, .cancel = program_cancel};
     runners->open++;

@@ -1,4 +1,5 @@
-/* Script checks: a program whose exit code is the result, as Nagios plugins have it: 0 passing, 1 warning, anything else critical. */
+/* Script checks: a program whose exit code is the result, as Nagios plugins have it: 0 passing, 1 warning, anything
+ * else critical. */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -20,8 +21,7 @@ static void judge(const struct program *program, const struct program_end *end, 
     }
 }
 
-struct run *run_script_start(struct runners *runners, const struct check_definition *definition,
-                             uint32_t output_max) {
+struct run *run_script_start(struct runners *runners, const struct check_definition *definition, uint32_t output_max) {
     CHECK(definition->arg_count > 0);
     char **argv = mem_zalloc((definition->arg_count + 1) * sizeof *argv);
     for (size_t i = 0; i < definition->arg_count; i++) argv[i] = definition->args[i];

@@ -129,8 +129,7 @@ static int receive(struct tls *tls, struct buffer *plain, struct fault *fault) {
     }
 }
 
-int tls_receive(struct tls *tls, struct slice came, struct buffer *plain, struct buffer *out,
-                struct fault *fault) {
+int tls_receive(struct tls *tls, struct slice came, struct buffer *plain, struct buffer *out, struct fault *fault) {
     tls->in = came;
     tls->starved = false;
     tls->out = out;

@@ -8,12 +8,13 @@
 struct tls;
 /* Offers HTTP/2 by ALPN. `host`: the name, or address, that the server has to prove; sent to it when it is a name. */
 struct tls *tls_new(const char *host, bool skip_verify);
-void tls_free(struct tls *tls);                      /* NULL allowed */
+void tls_free(struct tls *tls); /* NULL allowed */
 
-/* Takes all of `came` (nothing: begins the handshake), appends what it says to `plain` and what is to be sent to `out`; no more
- * than came in. CO_OK; CO_CLOSED: the server has said goodbye; CO_DENIED, CO_IO and a fault. */
+/* Takes all of `came` (nothing: begins the handshake), appends what it says to `plain` and what is to be sent to
+ * `out`; no more than came in. CO_OK; CO_CLOSED: the server has said goodbye; CO_DENIED, CO_IO and a fault. */
 int tls_receive(struct tls *tls, struct slice came, struct buffer *plain, struct buffer *out, struct fault *fault);
-/* The handshake is done, the server is verified (unless that is to be skipped) and has not chosen anything but HTTP/2. */
+/* The handshake is done, the server is verified (unless that is to be skipped) and has not chosen anything but
+ * HTTP/2. */
 bool tls_ready(const struct tls *tls);
 /* Once it is ready. CO_OK or CO_IO and a fault. */
 int tls_send(struct tls *tls, struct slice plain, struct buffer *out, struct fault *fault);

@@ -1,4 +1,5 @@
-/* The trusted certificates. Reading the whole trust store costs 7 ms and 2.5 MB: it is read once, not for every connection. */
+/* The trusted certificates. Reading the whole trust store costs 7 ms and 2.5 MB: it is read once, not for every
+ * connection. */
 #include "health/runner_trust.h"
 
 #include <gnutls/x509.h>
@@ -27,18 +28,16 @@ static bool load(struct fault *fault) {
     }
     loaded_ms = now;
     const char *file = getenv("SSL_CERT_FILE");
-    int error = file && *file
-                    ? gnutls_x509_trust_list_add_trust_file(trusted, file, NULL, GNUTLS_X509_FMT_PEM, 0, 0)
-                    : gnutls_x509_trust_list_add_system_trust(trusted, 0, 0);
+    int error = file && *file ? gnutls_x509_trust_list_add_trust_file(trusted, file, NULL, GNUTLS_X509_FMT_PEM, 0, 0)
+                              : gnutls_x509_trust_list_add_system_trust(trusted, 0, 0);
     if (error >= 0) return true;
     loaded_ms = now - RELOAD_MS; /* the next check tries again */
-    fault_set(fault, CO_IO, "x509: trusted certificates do not read from %s: %s",
-              file && *file ? file : "the system", gnutls_strerror(error));
+    fault_set(fault, CO_IO, "x509: trusted certificates do not read from %s: %s", file && *file ? file : "the system",
+              gnutls_strerror(error));
     return false;
 }
 
-static bool import_chain(gnutls_session_t session, gnutls_x509_crt_t *chain, unsigned *count,
-                         struct fault *fault) {
+static bool import_chain(gnutls_session_t session, gnutls_x509_crt_t *chain, unsigned *count, struct fault *fault) {
     unsigned given = 0;
     const gnutls_datum_t *raw = gnutls_certificate_get_peers(session, &given);
     *count = 0;
@@ -59,23 +58,21 @@ static bool import_chain(gnutls_session_t session, gnutls_x509_crt_t *chain, uns
 
 static void verify_chain(gnutls_x509_crt_t *chain, unsigned count, const char *host, struct fault *fault) {
     gnutls_typed_vdata_st wanted[2] = {
-        {.type = GNUTLS_DT_DNS_HOSTNAME,
-         .data = (unsigned char *)(uintptr_t)host,
-         .size = (unsigned)strlen(host)},
+        {.type = GNUTLS_DT_DNS_HOSTNAME, .data = (unsigned char *)(uintptr_t)host, .size = (unsigned)strlen(host)},
         {.type = GNUTLS_DT_KEY_PURPOSE_OID,
          .data = (unsigned char *)(uintptr_t)GNUTLS_KP_TLS_WWW_SERVER,
          .size = sizeof GNUTLS_KP_TLS_WWW_SERVER - 1},
     };
     unsigned status = GNUTLS_CERT_INVALID;
-    int error = gnutls_x509_trust_list_verify_crt2(trusted, chain, count, wanted, ARRAY_COUNT(wanted), 0,
-                                                   &status, NULL);
+    int error =
+        gnutls_x509_trust_list_verify_crt2(trusted, chain, count, wanted, ARRAY_COUNT(wanted), 0, &status, NULL);
     if (error < 0) {
         fault_set(fault, CO_DENIED, "x509: %s", gnutls_strerror(error));
     } else if (status != 0) {
         gnutls_datum_t text = {0};
         bool printed = gnutls_certificate_verification_status_print(status, GNUTLS_CRT_X509, &text, 0) == 0;
-        fault_set(fault, CO_DENIED, "x509: %.150s(name \"%.60s\")",
-                  printed ? (const char *)text.data : "not verified ", host);
+        fault_set(fault, CO_DENIED, "x509: %.150s(name \"%.60s\")", printed ? (const char *)text.data : "not verified ",
+                  host);
         gnutls_free(text.data);
     }
 }

@@ -1,8 +1,8 @@
-/* UDP checks, as Consul has them (1.13 and later): an empty datagram is sent. Whatever comes back is health, and so is silence
- * until the timeout, since few services answer an empty datagram; "port unreachable" is not.
+/* UDP checks, as Consul has them (1.13 and later): an empty datagram is sent. Whatever comes back is health, and so
+ * is silence until the timeout, since few services answer an empty datagram; "port unreachable" is not.
  *
- * Where a name has several addresses the next one is asked when one refuses: critical when all of them do. A name that is
- * not resolved in time is critical: nothing was sent. */
+ * Where a name has several addresses the next one is asked when one refuses: critical when all of them do. A name
+ * that is not resolved in time is critical: nothing was sent. */
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -110,9 +110,7 @@ static void try_next(struct udp_run *udp) {
     if (error != 0) refused(udp, "dial", error);
 }
 
-static void on_addresses(struct net_lookup *lookup) {
-    try_next(CONTAINER_OF(lookup, struct udp_run, lookup));
-}
+static void on_addresses(struct net_lookup *lookup) { try_next(CONTAINER_OF(lookup, struct udp_run, lookup)); }
 
 struct run *run_udp_start(struct runners *runners, const struct check_definition *definition) {
     struct udp_run *udp = mem_zalloc(sizeof *udp);

@@ -8,10 +8,10 @@
 #include "health/away.h"
 #include "health/store_log.h"
 
-#define VERSION  1
-#define RETRY_MS 5000
-#define ALIVE_MS 1000
-#define ALIVE_PART 10        /* of the shortest TTL: what it is late by after a restart */
+#define VERSION    1
+#define RETRY_MS   5000
+#define ALIVE_MS   1000
+#define ALIVE_PART 10 /* of the shortest TTL: what it is late by after a restart */
 
 /* The file's times say when this agent was last alive (health/away.h). It outlives the files when those go first. */
 struct beat {
@@ -26,7 +26,7 @@ struct store_files {
     uv_timer_t retry, alive;
     struct beat *beat; /* on its way */
     uint64_t beaten_ms;
-    unsigned handles;  /* not closed yet */
+    unsigned handles;    /* not closed yet */
     struct buffer lines; /* what the thread works on */
     uint64_t batch_sequence;
     bool anew;   /* lines: all there is; else they are appended */
@@ -53,8 +53,7 @@ static void write_service(struct json_out *json, const struct local_service *ser
     json_array(json);
     LIST_FOREACH(link, &service->checks) {
         const struct local_check *check = LIST_ENTRY(link, struct local_check, of_service);
-        if (check->item.persist && !check->is_maintenance)
-            check_definition_write(json, check->shared->definition);
+        if (check->item.persist && !check->is_maintenance) check_definition_write(json, check->shared->definition);
     }
     json_array_end(json);
     json_object_end(json);
@@ -192,7 +191,7 @@ static void after_work(uv_work_t *request, int status) {
 void store_files_kick(struct store_files *files) {
     struct local *local = files->local;
     if (files->busy) return;
-    uv_timer_stop(&files->retry);      /* whoever changes something does not wait for the next try */
+    uv_timer_stop(&files->retry); /* whoever changes something does not wait for the next try */
     buffer_reset(&files->lines);
     local_lock(local);
     files->busy = gather(files);
@@ -232,8 +231,7 @@ void store_files_close(struct store_files *files) {
 }
 
 /* -- loading
- * ------------------------------------------------------------------------------------------------------------------------------
- */
+ * ------------------------------------------------------------------------------------------------------------------------------ */
 
 static int later_check(struct local *local, struct check_definition *definition, const char *service_id,
                        const char *reason) {
@@ -260,7 +258,8 @@ static int load_json(struct local *local, struct json_object *json, struct fault
     uint64_t version = 0;
     json_get_u64(json, "Version", UINT64_MAX, &version, fault);
     if (version != VERSION)
-        return fault_set(fault, CO_UNSUPPORTED, "written by another version of coord (format %llu)", (unsigned long long)version);
+        return fault_set(fault, CO_UNSUPPORTED, "written by another version of coord (format %llu)",
+                         (unsigned long long)version);
     struct json_object *service = json_get(json, "Service"), *check = json_get(json, "Check");
     struct json_object *maintenance = json_get(json, "Maintenance");
     if (service) {
@@ -303,7 +302,9 @@ int store_files_open(struct local *local, struct fault *fault) {
     free(records);
     buffer_free(&text);
     int noted = error == CO_OK ? away_note_boot(local->config.folder) : CO_OK;
-    if (noted != CO_OK) log_warn("health", "after a restart the wall clock alone will tell for how long this agent was away: %s", co_strerror(noted));
+    if (noted != CO_OK)
+        log_warn("health", "after a restart the wall clock alone will tell for how long this agent was away: %s",
+                 co_strerror(noted));
     if (error != CO_OK) {
         store_log_free(&files->log);
         free(files);

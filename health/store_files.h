@@ -4,18 +4,20 @@
  *     a check         {"Version":1,"Check":{...}}: node checks, and checks on services from configuration files
  *                     {"Version":1,"Maintenance":{"ServiceID":"...","Reason":"..."}}
  *
- * Writing happens on libuv's threads, one batch at a time: whatever was registered while one was out shares the sync of the next. One that does
- * not read is named in the log and left out. After a batch that could not be written everything is written anew.
+ * Writing happens on libuv's threads, one batch at a time: whatever was registered while one was out shares the sync
+ * of the next. One that does not read is named in the log and left out. After a batch that could not be written
+ * everything is written anew.
  *
- * As long as there are TTL checks the file's times are renewed, every tenth of the shortest TTL (but not more than once a second), also on
- * those threads: the next start learns from them how long no agent ran (health/away.h, local->away_ns). */
+ * As long as there are TTL checks the file's times are renewed, every tenth of the shortest TTL (but not more than
+ * once a second), also on those threads: the next start learns from them how long no agent ran (health/away.h,
+ * local->away_ns). */
 #ifndef COORD_HEALTH_STORE_FILES_H
 #define COORD_HEALTH_STORE_FILES_H
 
 #include "health/local_internal.h"
 
-/* Makes the folders and loads what is there into `local` (before its loop part runs). CO_IO and the like with a fault
- * when the folder cannot be made or the file not be read. */
+/* Makes the folders and loads what is there into `local` (before its loop part runs). CO_IO and the like with a
+ * fault when the folder cannot be made or the file not be read. */
 int store_files_open(struct local *local, struct fault *fault);
 /* Loop thread: writes what local->saves asks for, unless a batch is out. */
 void store_files_kick(struct store_files *files);

@@ -18,7 +18,7 @@
 #define GROWN_BY   (1u << 20)
 #define FILE_MOST  ((off_t)1 << 30)
 
-/* -- lines -------------------------------------------------------------------------------------------------------------- */
+/* -- lines -------------------------------------------------------------------------------------------------------- */
 static uint64_t sum_of(struct slice rest) { return hash64(rest.data, rest.size); }
 
 void store_log_line(struct buffer *lines, bool is_check, const char *id, struct slice json) {
@@ -32,7 +32,8 @@ void store_log_line(struct buffer *lines, bool is_check, const char *id, struct 
     else buffer_append_byte(lines, '-');
     char sum[SUM_DIGITS + 1];
     size_t rest = begin + SUM_DIGITS + 1;
-    snprintf(sum, sizeof sum, "%016llx", (unsigned long long)sum_of(slice_make(lines->data + rest, lines->size - rest)));
+    snprintf(sum, sizeof sum, "%016llx",
+             (unsigned long long)sum_of(slice_make(lines->data + rest, lines->size - rest)));
     memcpy(lines->data + begin, sum, SUM_DIGITS);
     buffer_append_byte(lines, '\n');
 }
@@ -44,14 +45,15 @@ static bool line_read(struct slice line, struct store_record *record) {
     sum[SUM_DIGITS] = 0;
     struct slice rest = slice_make(line.data + SUM_DIGITS + 1, line.size - SUM_DIGITS - 1);
     if (strtoull(sum, &end, 16) != sum_of(rest) || *end || line.data[SUM_DIGITS] != ' ') return false;
-    if ((rest.data[0] != 's' && rest.data[0] != 'c') || rest.data[1] != ' ' || rest.data[2 + KEY_DIGITS] != ' ') return false;
+    if ((rest.data[0] != 's' && rest.data[0] != 'c') || rest.data[1] != ' ' || rest.data[2 + KEY_DIGITS] != ' ')
+        return false;
     record->is_check = rest.data[0] == 'c';
     record->key = slice_make(rest.data + 2, KEY_DIGITS);
     record->json = slice_make(rest.data + 3 + KEY_DIGITS, rest.size - 3 - KEY_DIGITS);
     return true;
 }
 
-/* -- reading ------------------------------------------------------------------------------------------------------------- */
+/* -- reading ------------------------------------------------------------------------------------------------------ */
 static int by_key(const void *a, const void *b) {
     const struct store_record *one = a, *other = b;
     if (one->is_check != other->is_check) return one->is_check ? 1 : -1;
@@ -70,7 +72,8 @@ static size_t last_ones(struct store_record *records, size_t count) {
     size_t kept = 0;
     if (count) qsort(records, count, sizeof *records, by_key);
     for (size_t i = 0; i < count; i++) {
-        bool last = i + 1 == count || records[i].is_check != records[i + 1].is_check || !slice_equal(records[i].key, records[i + 1].key);
+        bool last = i + 1 == count || records[i].is_check != records[i + 1].is_check ||
+                    !slice_equal(records[i].key, records[i + 1].key);
         if (last && !slice_is(records[i].json, "-")) records[kept++] = records[i];
     }
     if (kept) qsort(records, kept, sizeof *records, by_number);
@@ -79,14 +82,18 @@ static size_t last_ones(struct store_record *records, size_t count) {
 
 static size_t lines_in(struct slice text) {
     size_t count = 0;
-    for (const char *at = text.data, *end = at + text.size; at < end && (at = memchr(at, '\n', (size_t)(end - at))); at++) count++;
+    for (const char *at = text.data, *end = at + text.size; at < end && (at = memchr(at, '\n', (size_t)(end - at)));
+         at++)
+        count++;
     return count;
 }
 
 static void parse(struct store_log *log, struct slice text, struct store_record **records, size_t *count) {
     static const struct slice head = SLICE_LITERAL(HEAD);
     if (text.size < head.size || memcmp(text.data, head.data, head.size) != 0) {
-        log_error("health", "saved definitions are left out: not a file of definitions that this version of coord reads file=%s", log->path);
+        log_error("health",
+                  "saved definitions are left out: not a file of definitions that this version of coord reads file=%s",
+                  log->path);
         store_log_keep(log);
         log->broken = true;
         return;
@@ -130,16 +137,21 @@ static char *path_of(const char *folder, const char *name) {
     return buffer_take(&path, NULL);
 }
 
-int store_log_open(struct store_log *log, const char *data_folder, struct buffer *text, struct store_record **records, size_t *count, struct fault *fault) {
+int store_log_open(struct store_log *log, const char *data_folder, struct buffer *text, struct store_record **records,
+                   size_t *count, struct fault *fault) {
     *log = (struct store_log){.folder = path_of(data_folder, "local")};
     log->path = path_of(log->folder, "definitions");
     log->aside = path_of(log->folder, "definitions.new");
     log->kept = path_of(log->folder, "definitions.left-out");
     *records = NULL, *count = 0;
-    if (mkdir(log->folder, 0700) != 0 && errno != EEXIST) return fault_set(fault, co_from_errno(errno), "%s: %s", log->folder, strerror(errno));
+    if (mkdir(log->folder, 0700) != 0 && errno != EEXIST)
+        return fault_set(fault, co_from_errno(errno), "%s: %s", log->folder, strerror(errno));
     unlink(log->aside); /* of a crash; the file itself is whole */
     int fd = open(log->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 && errno == ENOENT) { log->broken = true; return CO_OK; }
+    if (fd < 0 && errno == ENOENT) {
+        log->broken = true;
+        return CO_OK;
+    }
     int error = fd < 0 ? errno : read_all(fd, text);
     if (fd >= 0) close(fd);
     if (error) return fault_set(fault, co_from_errno(error), "%s: %s", log->path, strerror(error));
@@ -148,16 +160,16 @@ int store_log_open(struct store_log *log, const char *data_folder, struct buffer
     return CO_OK;
 }
 
-void store_log_free(struct store_log *log) {
-    free(log->folder), free(log->path), free(log->aside), free(log->kept);
-}
+void store_log_free(struct store_log *log) { free(log->folder), free(log->path), free(log->aside), free(log->kept); }
 
 void store_log_keep(const struct store_log *log) {
-    if (link(log->path, log->kept) == 0) log_warn("health", "the file of definitions as it was is kept file=%s", log->kept);
-    else if (errno != EEXIST) log_error("health", "the file of definitions cannot be kept as it was: %s file=%s", strerror(errno), log->kept);
+    if (link(log->path, log->kept) == 0)
+        log_warn("health", "the file of definitions as it was is kept file=%s", log->kept);
+    else if (errno != EEXIST)
+        log_error("health", "the file of definitions cannot be kept as it was: %s file=%s", strerror(errno), log->kept);
 }
 
-/* -- writing --------------------------------------------------------------------------------------------------------------- */
+/* -- writing ------------------------------------------------------------------------------------------------------ */
 static int write_at(int fd, struct slice text, uint64_t at) {
     while (text.size > 0) {
         ssize_t wrote = pwrite(fd, text.data, text.size, (off_t)at);

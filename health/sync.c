@@ -1,5 +1,5 @@
-#include "health/liveness.h"
 #include "health/sync.h"
+#include "health/liveness.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -34,8 +34,7 @@ struct sync_write {
 static void sync_act(struct sync *sync);
 
 /* -- writes
- * -----------------------------------------------------------------------------------------------------------
- */
+ * ----------------------------------------------------------------------------------------------------------- */
 
 static void write_free(struct sync_write *out) {
     uv_mutex_destroy(&out->lock);
@@ -74,8 +73,7 @@ static void put_back(struct sync *sync) {
     for (size_t i = 0; i < sync->batch_count; i++) {
         struct item *item = sync->batch[i];
         if (!list_empty(&item->dirty)) continue; /* touched since: it stands further back */
-        while (at != &local->dirty && LIST_ENTRY(at, struct item, dirty)->sequence < item->sequence)
-            at = at->next;
+        while (at != &local->dirty && LIST_ENTRY(at, struct item, dirty)->sequence < item->sequence) at = at->next;
         list_insert(at, &item->dirty);
     }
 }
@@ -149,7 +147,8 @@ static void lost(struct sync *sync) {
         if (item->lost < LOST_ASIDE || sync->batch_units > 1) continue;
         item->lost_ms = now;
         item->lost_sequence = item->flying_sequence;
-        log_warn("health", "the connection is lost whenever this is written, it is set aside: %s id=%s times=%u again_s=%" PRIu64,
+        log_warn("health",
+                 "the connection is lost whenever this is written, it is set aside: %s id=%s times=%u again_s=%" PRIu64,
                  item->is_check ? "check" : "service", item->id, item->lost, sync_aside_period_ms(item->lost) / 1000);
     }
 }
@@ -173,7 +172,8 @@ static void refused(struct sync *sync, const struct sync_write *out) {
         put_back(sync); /* the rest of the batch goes at once, and with it that they are gone */
         return;
     }
-    if (out->refused == CO_NOTFOUND && *out->lease) { /* this node's lease is over: nothing is wrong with what it wrote */
+    if (out->refused == CO_NOTFOUND && *out->lease) {
+        /* this node's lease is over: nothing is wrong with what it wrote */
         put_back(sync);
         sync->lease_lost = true;
         return;
@@ -191,8 +191,7 @@ static void refused(struct sync *sync, const struct sync_write *out) {
         put_back(sync);
     } else if (sync->batch_count > 0) {
         const struct item *item = sync->batch[0];
-        log_warn("health", "the catalog refuses a %s id=%s: %s", item->is_check ? "check" : "service",
-                 item->id, text);
+        log_warn("health", "the catalog refuses a %s id=%s: %s", item->is_check ? "check" : "service", item->id, text);
     }
     if (sync->node_flying) {
         log_warn("health", "the catalog refuses this node: %s", text);
@@ -284,8 +283,7 @@ static bool submit(struct sync *sync, uint64_t now) {
 }
 
 /* -- comparing
- * ------------------------------------------------------------------------------------------------------------
- */
+ * ------------------------------------------------------------------------------------------------------------ */
 
 static void compare_now(struct sync *sync, const struct sync_catalog *catalog) {
     uint64_t period = sync->local->config.sync_interval_ns > 0
@@ -321,8 +319,7 @@ static void collect_read(struct sync *sync) {
 }
 
 /* -- when
- * -------------------------------------------------------------------------------------------------------------------
- */
+ * ------------------------------------------------------------------------------------------------------------------- */
 
 static void on_timer(uv_timer_t *timer) { sync_act(timer->data); }
 
@@ -336,7 +333,7 @@ static void sync_act(struct sync *sync) {
     if (local->stopping) return;
     collect(sync);
     collect_read(sync);
-    if (sync->out || sync->read) return; /* its end comes by here */
+    if (sync->out || sync->read) return;                                 /* its end comes by here */
     if (local->liveness && !liveness_may_write(local->liveness)) return; /* sync_compare_soon comes */
     uint64_t now = clock_mono_ms();
     if (sync->retry_ms > now) {

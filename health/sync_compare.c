@@ -56,17 +56,16 @@ struct catalog_view {
 
 static const Pb__Service *stored_service(const struct catalog_view *view, const char *id) {
     Pb__Service wanted = {.id = (char *)id}, *key = &wanted;
-    Pb__Service **found = view->service_count ? bsearch(&key, view->services, view->service_count,
-                                                        sizeof *view->services, service_order)
-                                              : NULL;
+    Pb__Service **found =
+        view->service_count ? bsearch(&key, view->services, view->service_count, sizeof *view->services, service_order)
+                            : NULL;
     return found ? *found : NULL;
 }
 
 static const Pb__Check *stored_check(const struct catalog_view *view, const char *id) {
     Pb__Check wanted = {.check_id = (char *)id}, *key = &wanted;
     Pb__Check **found =
-        view->check_count ? bsearch(&key, view->checks, view->check_count, sizeof *view->checks, check_order)
-                          : NULL;
+        view->check_count ? bsearch(&key, view->checks, view->check_count, sizeof *view->checks, check_order) : NULL;
     return found ? *found : NULL;
 }
 
@@ -134,9 +133,7 @@ static void compare_service(struct sync *sync, struct local_service *service, co
     }
     /* What was changed here since goes there. After a start all is dirty, and nothing of it was changed. */
     bool changed = !list_empty(&service->item.dirty) && local->compared;
-    if (stored && service->record->enable_tag_override && !changed) {
-        take_tags(local, service, stored);
-    }
+    if (stored && service->record->enable_tag_override && !changed) { take_tags(local, service, stored); }
     if (stored && (stored->by_agent || !sync_labels(sync)) &&
         service_hash(stored, &sync->arena) == service->item.hash) {
         settle(local, &service->item);
@@ -165,7 +162,8 @@ static void take_state(struct local *local, struct local_check *check, const Pb_
 
 static bool same_output(struct sync *sync, const struct local_check *check, const Pb__Check *stored) {
     const Pb__Check *record = check_record(sync->local, check, &sync->arena);
-    return slice_equal(slice_make((char *)record->output.data, record->output.len), slice_make((char *)stored->output.data, stored->output.len));
+    return slice_equal(slice_make((char *)record->output.data, record->output.len),
+                       slice_make((char *)stored->output.data, stored->output.len));
 }
 
 static void compare_check(struct sync *sync, struct local_check *check, const Pb__Check *stored) {
@@ -188,16 +186,15 @@ static void compare_check(struct sync *sync, struct local_check *check, const Pb
     }
 }
 
-/* What this agent wrote once, although nobody here knows it any more: it goes. What others wrote under our node
- * is theirs; in a cluster without labels nobody can tell, and all of it goes. */
+/* What this agent wrote once, although nobody here knows it any more: it goes. What others wrote under our node is
+ * theirs; in a cluster without labels nobody can tell, and all of it goes. */
 static void find_strangers(struct sync *sync, const struct catalog_view *view) {
     struct local *local = sync->local;
     bool own_service = local->config.is_server && local->config.server_port, labels = sync_labels(sync);
     for (size_t i = 0; i < view->service_count; i++) {
         const char *id = view->services[i]->id;
         if (labels && !view->services[i]->by_agent) continue;
-        if ((own_service && strcmp(id, SYNC_OWN_SERVICE) == 0) || item_find(&local->services, slice_text(id)))
-            continue;
+        if ((own_service && strcmp(id, SYNC_OWN_SERVICE) == 0) || item_find(&local->services, slice_text(id))) continue;
         log_info("health", "removing an unknown service from the catalog id=%s", id);
         struct local_service *service = service_take(local, id);
         service->item.removed = true;
@@ -225,8 +222,7 @@ static void compare_own(struct sync *sync, const struct catalog_view *view) {
     sync->node_dirty =
         !view->node || node_hash(view->node, &sync->arena) != node_hash(own->node, &sync->arena) || !check ||
         check_hash(check, &sync->arena) != check_hash(own->checks[0], &sync->arena) ||
-        (own->service &&
-         (!service || service_hash(service, &sync->arena) != service_hash(own->service, &sync->arena)));
+        (own->service && (!service || service_hash(service, &sync->arena) != service_hash(own->service, &sync->arena)));
 }
 
 void sync_compare(struct sync *sync, const struct sync_catalog *catalog) {

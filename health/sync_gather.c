@@ -45,9 +45,7 @@ static char *by_lease(struct sync *sync) {
     return lease ? (char *)lease : (char *)"";
 }
 
-bool sync_labels(const struct sync *sync) {
-    return sync->local->liveness && liveness_lease(sync->local->liveness);
-}
+bool sync_labels(const struct sync *sync) { return sync->local->liveness && liveness_lease(sync->local->liveness); }
 
 Pb__RegisterCommand *sync_own(struct sync *sync) {
     struct local *local = sync->local;
@@ -58,8 +56,7 @@ Pb__RegisterCommand *sync_own(struct sync *sync) {
     command->node = (Pb__Node *)local->config.node_record;
     command->own = true;
     command->by_lease = by_lease(sync);
-    if (local->config.is_server && local->config.server_port &&
-        !live_service(local, SLICE_LITERAL(SYNC_OWN_SERVICE))) {
+    if (local->config.is_server && local->config.server_port && !live_service(local, SLICE_LITERAL(SYNC_OWN_SERVICE))) {
         command->service = own_service(sync);
     }
     static char output[] = "Agent alive and reachable";
@@ -137,7 +134,8 @@ static void add_service(struct gathering *g, struct local_service *service) {
     fly(g, &service->item);
     LIST_FOREACH(link, &service->checks) {
         struct local_check *check = LIST_ENTRY(link, struct local_check, of_service);
-        if (!full(g) && !list_empty(&check->item.dirty) && sync_aside_until_ms(&check->item) <= g->now_ms) add_check(g, command, check);
+        if (!full(g) && !list_empty(&check->item.dirty) && sync_aside_until_ms(&check->item) <= g->now_ms)
+            add_check(g, command, check);
     }
 }
 
@@ -189,8 +187,7 @@ const ProtobufCMessage *sync_gather(struct sync *sync, uint8_t *command) {
     pb__catalog_batch_command__init(g.command);
     g.command->by_lease = by_lease(sync);
     g.command->registers = arena_alloc(&sync->arena, (BATCH_ITEMS_MOST + 2) * sizeof *g.command->registers);
-    g.command->deregisters =
-        arena_alloc(&sync->arena, (BATCH_ITEMS_MOST + 2) * sizeof *g.command->deregisters);
+    g.command->deregisters = arena_alloc(&sync->arena, (BATCH_ITEMS_MOST + 2) * sizeof *g.command->deregisters);
     LIST_FOREACH_SAFE(link, next, &local->dirty) {
         struct item *item = LIST_ENTRY(link, struct item, dirty);
         uint64_t due = due_ms(local, item);

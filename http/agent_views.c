@@ -13,9 +13,7 @@
 
 /* ---- services ---- */
 
-const char *agent_hash_text(struct arena *arena, uint64_t hash) {
-    return arena_printf(arena, "%" PRIx64, hash);
-}
+const char *agent_hash_text(struct arena *arena, uint64_t hash) { return arena_printf(arena, "%" PRIx64, hash); }
 
 void agent_view_service(struct json_out *json, const Pb__Service *service, uint64_t hash) {
     json_object(json);
@@ -95,8 +93,8 @@ static void health_check(struct json_out *json, const Pb__Check *check, const Pb
     json_object_end(json);
 }
 
-void agent_view_health(struct json_out *json, const char *status, const Pb__Service *service,
-                       Pb__Check *const *checks, size_t count) {
+void agent_view_health(struct json_out *json, const char *status, const Pb__Service *service, Pb__Check *const *checks,
+                       size_t count) {
     json_object(json);
     json_key(json, "AggregatedStatus");
     json_string(json, status);
@@ -130,8 +128,8 @@ static void on_synced(struct local_waiter *waiter, int error) {
     free(synced);
 }
 
-/* Whatever became of it on the servers: the agent knows it, and goes on trying. But what would be forgotten
- * by a restart is not acknowledged. */
+/* Whatever became of it on the servers: the agent knows it, and goes on trying. But what would be forgotten by a
+ * restart is not acknowledged. */
 static void reply_empty(struct http_request *request, int error) {
     if (error == CO_IO) {
         http_reply_text(request, 503,
@@ -158,8 +156,8 @@ bool agent_parameter_enable(struct http_request *request, bool *enable) {
         if (*enable || slice_is(text, no[i])) return true;
     }
     if (http_has(request, "enable")) {
-        http_reply_text(request, 400, "Invalid value for enable: \"%.*s\"",
-                        (int)(text.size < 100 ? text.size : 100), text.data ? text.data : "");
+        http_reply_text(request, 400, "Invalid value for enable: \"%.*s\"", (int)(text.size < 100 ? text.size : 100),
+                        text.data ? text.data : "");
     } else {
         http_reply_text(request, 400, "Missing value for enable");
     }

@@ -8,8 +8,8 @@
 
 #include "health/local.h"
 #include "http/agent_views.h"
-#include "http/operator_views.h"
 #include "http/http.h"
+#include "http/operator_views.h"
 #include "http/views.h"
 #include "rpc/coordinates.h"
 
@@ -26,9 +26,7 @@ static void pair_number(struct json_out *json, const char *key, uint64_t value) 
     pair(json, key, text);
 }
 
-static void pair_bool(struct json_out *json, const char *key, bool value) {
-    pair(json, key, value ? "true" : "false");
-}
+static void pair_bool(struct json_out *json, const char *key, bool value) { pair(json, key, value ? "true" : "false"); }
 
 static void self_config(struct json_out *json, const struct http_env *env) {
     json_key(json, "Config");
@@ -108,8 +106,13 @@ static void member_write(struct json_out *json, const struct http_env *env, cons
 }
 
 static void member(struct json_out *json, const struct http_env *env) {
-    const struct member_view view = {.name = env->node_name, .address = env->address, .id = env->node_id, .status = MEMBER_ALIVE, .version = env->version,
-                                     .port = local_configuration(env->local)->server_port, .is_server = env->is_server};
+    const struct member_view view = {.name = env->node_name,
+                                     .address = env->address,
+                                     .id = env->node_id,
+                                     .status = MEMBER_ALIVE,
+                                     .version = env->version,
+                                     .port = local_configuration(env->local)->server_port,
+                                     .is_server = env->is_server};
     member_write(json, env, &view);
 }
 
@@ -158,7 +161,8 @@ static void stats_server(struct json_out *json, const struct http_env *env) {
     pair_number(json, "last_snapshot_index", status.snapshot_index);
     pair(json, "log_disk", status.disk_full ? "full" : status.disk_sick ? "slow or failing" : "well");
     pair_number(json, "log_bytes", status.log_bytes);
-    pair_number(json, "num_peers", status.voters - (status.is_voter && status.voters));      /* Consul's: the others that vote */
+    pair_number(json, "num_peers",
+                status.voters - (status.is_voter && status.voters)); /* Consul's: the others that vote */
     pair_number(json, "recovered_index", status.recovered_index);
     pair(json, "state", status.is_leader ? "Leader" : status.known_leader ? "Follower" : "Candidate");
     pair_number(json, "term", status.term);
@@ -205,7 +209,7 @@ static void get_self(struct http_request *request) {
     http_reply_json(request, 200);
 }
 
-/* -- all members: nodes with agents as the catalog has them, and of the servers what Raft knows ---------------------- */
+/* -- all members: nodes with agents as the catalog has them, and of the servers what Raft knows ------------------- */
 /* "IP:port", "[IP]:port". */
 static void member_address(struct arena *arena, const char *text, struct member_view *view) {
     const char *colon = strrchr(text, ':');
@@ -227,11 +231,17 @@ static const char *member_version(const Pb__Member *known) {
 }
 
 /* Of the catalog. A server that is not connected with the one that was asked has failed before its check says so. */
-static void member_known(struct json_out *json, const struct http_env *env, const Pb__Member *known, const struct rpc_cluster_state *state) {
+static void member_known(struct json_out *json, const struct http_env *env, const Pb__Member *known,
+                         const struct rpc_cluster_state *state) {
     const struct rpc_server_state *server = http_server_of(state, known);
-    bool here = strcmp(known->name, env->node_name) == 0, failed = !here && (known->failed || (server && !server->connected));
-    struct member_view view = {.name = known->name, .address = known->address, .id = known->id, .port = known->server_port,
-                               .status = failed ? MEMBER_FAILED : MEMBER_ALIVE, .is_server = server || known->server_port,
+    bool here = strcmp(known->name, env->node_name) == 0,
+         failed = !here && (known->failed || (server && !server->connected));
+    struct member_view view = {.name = known->name,
+                               .address = known->address,
+                               .id = known->id,
+                               .port = known->server_port,
+                               .status = failed ? MEMBER_FAILED : MEMBER_ALIVE,
+                               .is_server = server || known->server_port,
                                .version = here ? env->version : member_version(known)};
     member_write(json, env, &view);
 }
@@ -239,8 +249,10 @@ static void member_known(struct json_out *json, const struct http_env *env, cons
 /* Of Raft's configuration, and not in the catalog (yet). */
 static void member_of_raft(struct http_request *request, struct json_out *json, const struct rpc_server_state *server) {
     const struct http_env *env = http_env(request);
-    struct member_view view = {.name = server->node[0] ? server->node : "(unknown)", .status = server->connected ? MEMBER_ALIVE : MEMBER_FAILED,
-                               .id = arena_printf(http_arena(request), "%016llx", (unsigned long long)server->id), .is_server = true,
+    struct member_view view = {.name = server->node[0] ? server->node : "(unknown)",
+                               .status = server->connected ? MEMBER_ALIVE : MEMBER_FAILED,
+                               .id = arena_printf(http_arena(request), "%016llx", (unsigned long long)server->id),
+                               .is_server = true,
                                .version = "unknown"};
     member_address(http_arena(request), server->address, &view);
     member_write(json, env, &view);
@@ -252,11 +264,12 @@ static bool server_in_catalog(const struct rpc_cluster_state *state, size_t at, 
     return false;
 }
 
-static void view_members(struct http_request *request, int error, const struct rpc_cluster_state *state, const void *context) {
+static void view_members(struct http_request *request, int error, const struct rpc_cluster_state *state,
+                         const void *context) {
     const struct http_env *env = http_env(request);
     const Pb__MembersResult *known = context;
     struct json_out *json = http_out(request);
-    if (error) state = NULL;      /* then the catalog alone says it */
+    if (error) state = NULL; /* then the catalog alone says it */
     json_array(json);
     for (size_t i = 0; known && i < known->n_members; i++) member_known(json, env, known->members[i], state);
     for (size_t i = 0; state && i < state->count; i++)
@@ -271,7 +284,8 @@ static void members_known(struct http_request *request, int error, const struct 
     const void *known = error ? NULL : result->message;
     struct rpc_status status;
     rpc_status(http_env(request)->rpc, &status);
-    if (http_env(request)->is_server || status.last_contact_ms == 0) http_ask_cluster(request, false, view_members, known);
+    if (http_env(request)->is_server || status.last_contact_ms == 0)
+        http_ask_cluster(request, false, view_members, known);
     else view_members(request, CO_NOLEADER, NULL, known);
 }
 
@@ -324,9 +338,7 @@ static int code_of(const char *status) {
     return strcmp(status, "passing") == 0 ? 200 : strcmp(status, "warning") == 0 ? 429 : 503;
 }
 
-static bool wants_text(struct http_request *request) {
-    return slice_is(http_parameter(request, "format"), "text");
-}
+static bool wants_text(struct http_request *request) { return slice_is(http_parameter(request, "format"), "text"); }
 
 static void reply_health(struct http_request *request, int code, const char *reason) {
     http_header(request, "X-Consul-Reason", reason);
@@ -341,10 +353,9 @@ static void reply_health(struct http_request *request, int code, const char *rea
 }
 
 /* An id or name in a header: without what would end the header. */
-static const char *one_line(struct http_request *request, const char *before, struct slice text,
-                            const char *after) {
-    char *line = arena_printf(http_arena(request), "%s%.*s%s", before,
-                              (int)(text.size < 200 ? text.size : 200), text.data, after);
+static const char *one_line(struct http_request *request, const char *before, struct slice text, const char *after) {
+    char *line = arena_printf(http_arena(request), "%s%.*s%s", before, (int)(text.size < 200 ? text.size : 200),
+                              text.data, after);
     for (char *at = line; *at; at++) {
         if ((unsigned char)*at < 0x20 || *at == 0x7f) *at = '?';
     }
@@ -397,8 +408,7 @@ static void get_health_by_name(struct http_request *request) {
         Pb__Check **checks;
         size_t check_count;
         if (!slice_is(name, services[i]->name)) continue;
-        if (!local_service(local, slice_text(services[i]->id), arena, &service, &checks, &check_count))
-            continue;
+        if (!local_service(local, slice_text(services[i]->id), arena, &service, &checks, &check_count)) continue;
         const char *status = agent_worst_status(checks, check_count);
         if (!worst || rank(status) > rank(worst)) worst = status;
         if (!text) agent_view_health(json, status, service, checks, check_count);
@@ -416,8 +426,8 @@ const struct http_route http_routes_agent[] = {
      HTTP_LOCAL},
     {HTTP_GET, "/v1/agent/members", get_members, "node:read", "wan segment",
      "The members of the cluster that this agent knows", HTTP_LOCAL},
-    {HTTP_GET, "/v1/agent/services", get_services, "service:read", "filter",
-     "Services registered with this agent", HTTP_LOCAL},
+    {HTTP_GET, "/v1/agent/services", get_services, "service:read", "filter", "Services registered with this agent",
+     HTTP_LOCAL},
     {HTTP_GET, "/v1/agent/checks", get_checks, "node:read", "filter", "Checks of this agent", HTTP_LOCAL},
     {HTTP_PUT, "/v1/agent/maintenance", put_maintenance, "node:write", "enable reason",
      "Maintenance mode of this node, on or off", HTTP_LOCAL},

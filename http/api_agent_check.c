@@ -35,8 +35,7 @@ static void put_deregister(struct http_request *request) {
 /* Clients recognise the text and the status 500 of an unknown check, and register again. */
 static void update(struct http_request *request, Pb__Status status, struct slice output) {
     struct fault fault = {0};
-    if (local_check_update(http_env(request)->local, http_path_value(request, "id"), status, output,
-                           &fault) == CO_OK) {
+    if (local_check_update(http_env(request)->local, http_path_value(request, "id"), status, output, &fault) == CO_OK) {
         agent_reply_synced(request);
     } else {
         http_reply_text(request, 500, "%s", fault.text);
@@ -63,10 +62,9 @@ static void put_update(struct http_request *request) {
     json_get_slice(json, "Status", &text, &fault);
     json_get_slice(json, "Output", &output, &fault);
     Pb__Status status;
-    if (fault.code == CO_OK &&
-        (catalog_status_parse(text, &status) != CO_OK || status == PB__STATUS__MAINTENANCE)) {
-        fault_set(&fault, CO_INVALID, "Invalid check status: '%.*s'",
-                  (int)(text.size < 100 ? text.size : 100), text.data);
+    if (fault.code == CO_OK && (catalog_status_parse(text, &status) != CO_OK || status == PB__STATUS__MAINTENANCE)) {
+        fault_set(&fault, CO_INVALID, "Invalid check status: '%.*s'", (int)(text.size < 100 ? text.size : 100),
+                  text.data);
     }
     if (fault.code == CO_OK) {
         update(request, status, output);
@@ -78,15 +76,13 @@ static void put_update(struct http_request *request) {
 const struct http_route http_routes_agent_check[] = {
     {HTTP_PUT, "/v1/agent/check/register", put_register, "service:write", "",
      "Registers a check of this node or of one of its services", HTTP_LOCAL},
-    {HTTP_PUT, "/v1/agent/check/deregister/*id", put_deregister, "service:write", "", "Removes a check",
+    {HTTP_PUT, "/v1/agent/check/deregister/*id", put_deregister, "service:write", "", "Removes a check", HTTP_LOCAL},
+    {HTTP_PUT, "/v1/agent/check/pass/*id", put_pass, "service:write", "note", "Tells a TTL check that all is well",
      HTTP_LOCAL},
-    {HTTP_PUT, "/v1/agent/check/pass/*id", put_pass, "service:write", "note",
-     "Tells a TTL check that all is well", HTTP_LOCAL},
-    {HTTP_PUT, "/v1/agent/check/warn/*id", put_warn, "service:write", "note", "Tells a TTL check to warn",
+    {HTTP_PUT, "/v1/agent/check/warn/*id", put_warn, "service:write", "note", "Tells a TTL check to warn", HTTP_LOCAL},
+    {HTTP_PUT, "/v1/agent/check/fail/*id", put_fail, "service:write", "note", "Tells a TTL check that it is critical",
      HTTP_LOCAL},
-    {HTTP_PUT, "/v1/agent/check/fail/*id", put_fail, "service:write", "note",
-     "Tells a TTL check that it is critical", HTTP_LOCAL},
-    {HTTP_PUT, "/v1/agent/check/update/*id", put_update, "service:write", "",
-     "Sets status and output of a TTL check", HTTP_LOCAL},
+    {HTTP_PUT, "/v1/agent/check/update/*id", put_update, "service:write", "", "Sets status and output of a TTL check",
+     HTTP_LOCAL},
     {0},
 };

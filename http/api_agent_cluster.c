@@ -6,14 +6,16 @@
 #include "http/operator_views.h"
 #include "registry/catalog.h"
 
-/* -- what the process itself does ------------------------------------------------------------------------------ */
+/* -- what the process itself does --------------------------------------------------------------------------------- */
 struct acting {
     struct http_call call;
     struct http_act act;
 };
 
 /* Loop thread. */
-static void act_done(struct http_act *act, int error) { http_called(&CONTAINER_OF(act, struct acting, act)->call, error); }
+static void act_done(struct http_act *act, int error) {
+    http_called(&CONTAINER_OF(act, struct acting, act)->call, error);
+}
 
 static void view_act(struct http_request *request, struct http_call *call, int error) {
     const struct acting *acting = CONTAINER_OF(call, struct acting, call);
@@ -51,7 +53,7 @@ static void deregister(struct http_request *request, const void *context) {
     Pb__DeregisterCommand *command = arena_alloc(http_arena(request), sizeof *command);
     pb__deregister_command__init(command);
     command->node = member->name;
-    command->service_id = command->check_id = (char *)(uintptr_t)"";
+    command->service_id = command->check_id = (char *)(uintptr_t) "";
     http_write(request, CATALOG_DEREGISTER, &command->base, NULL);
 }
 
@@ -67,16 +69,22 @@ static const struct rpc_server_state *server_named(const struct rpc_cluster_stat
 }
 
 /* The leader says which servers are gone: another one may be cut off from them by itself. */
-static void view_force_leave(struct http_request *request, int error, const struct rpc_cluster_state *state, const void *context) {
-    const Pb__Member *member = context;      /* NULL: the catalog has none of that name */
+static void view_force_leave(struct http_request *request, int error, const struct rpc_cluster_state *state,
+                             const void *context) {
+    const Pb__Member *member = context; /* NULL: the catalog has none of that name */
     struct slice name = http_path_value(request, "node");
-    if (error) { http_reply_error(request, error); return; }
+    if (error) {
+        http_reply_error(request, error);
+        return;
+    }
     /* Another agent may have taken a dead server's name: it lives, and stays. */
     const struct rpc_server_state *server = member ? http_server_of(state, member) : NULL;
     http_cluster_changed then = member && (server || member->failed) ? deregister : reply_nothing;
     if (!server) server = server_named(state, name);
     struct rpc_change change = {.type = RPC_REMOVE_SERVER, .id = server ? server->id : 0};
-    if (!member && !server) http_reply_text(request, 500, "agent: No node found with name '%.*s'", (int)(name.size < 150 ? name.size : 150), name.data);
+    if (!member && !server)
+        http_reply_text(request, 500, "agent: No node found with name '%.*s'", (int)(name.size < 150 ? name.size : 150),
+                        name.data);
     else if (server && !server->connected) http_change_cluster(request, &change, then, member);
     else if (!server && member->failed) deregister(request, member);
     else reply_nothing(request, NULL);
@@ -99,9 +107,11 @@ static void put_force_leave(struct http_request *request) {
 }
 
 const struct http_route http_routes_agent_cluster[] = {
-    {HTTP_PUT, "/v1/agent/join/*address", put_join, "agent:write", "wan", "One more address to join the cluster by", HTTP_LOCAL},
+    {HTTP_PUT, "/v1/agent/join/*address", put_join, "agent:write", "wan", "One more address to join the cluster by",
+     HTTP_LOCAL},
     {HTTP_PUT, "/v1/agent/leave", put_leave, "agent:write", "", "Leaves the cluster in order, and ends", HTTP_LOCAL},
-    {HTTP_PUT, "/v1/agent/force-leave/*node", put_force_leave, "agent:write", "prune", "Removes a node whose agent has failed", HTTP_LOCAL},
+    {HTTP_PUT, "/v1/agent/force-leave/*node", put_force_leave, "agent:write", "prune",
+     "Removes a node whose agent has failed", HTTP_LOCAL},
     {HTTP_PUT, "/v1/agent/reload", put_reload, "agent:write", "", "Reads the configuration files again", HTTP_LOCAL},
     {0},
 };

@@ -23,8 +23,7 @@ static struct service_definition *definition_of(struct http_request *request) {
 static void register_it(struct http_request *request, struct service_definition *definition) {
     struct fault fault = {0};
     struct slice value = http_parameter(request, "replace-existing-checks");
-    bool replace =
-        http_has(request, "replace-existing-checks") && (value.size == 0 || slice_is(value, "true"));
+    bool replace = http_has(request, "replace-existing-checks") && (value.size == 0 || slice_is(value, "true"));
     int error = local_service_register(http_env(request)->local, definition, replace, true, &fault);
     if (error == CO_DENIED) { /* a script; clients of this API see 500 */
         http_reply_text(request, 500, "%s", fault.text);
@@ -44,8 +43,8 @@ static void lease_looked(struct http_request *request, int error, const struct r
     if (definition) register_it(request, definition);
 }
 
-/* With a lease the leader is asked whether it stands, before anything is changed here. Should it end meanwhile, the service goes again by
- * itself. */
+/* With a lease the leader is asked whether it stands, before anything is changed here. Should it end meanwhile, the
+ * service goes again by itself. */
 static void put_register(struct http_request *request) {
     struct service_definition *definition = definition_of(request);
     if (!definition) return;
@@ -78,13 +77,12 @@ static void put_maintenance(struct http_request *request) {
         return;
     }
     if (!agent_parameter_enable(request, &enable)) return;
-    int error =
-        local_service_maintenance(http_env(request)->local, id, enable, http_parameter(request, "reason"));
+    int error = local_service_maintenance(http_env(request)->local, id, enable, http_parameter(request, "reason"));
     if (error == CO_OK) {
         agent_reply_synced(request);
     } else {
-        http_reply_text(request, 404, "No service registered with ID \"%.*s\"",
-                        (int)(id.size < 150 ? id.size : 150), id.data);
+        http_reply_text(request, 404, "No service registered with ID \"%.*s\"", (int)(id.size < 150 ? id.size : 150),
+                        id.data);
     }
 }
 
@@ -99,8 +97,7 @@ static void reply_service(struct http_request *request) {
     size_t count;
     uint64_t hash = local_service_hash(local, id);
     if (!hash || !local_service(local, id, arena, &service, &checks, &count)) {
-        http_reply_text(request, 404, "unknown service ID: %.*s", (int)(id.size < 150 ? id.size : 150),
-                        id.data);
+        http_reply_text(request, 404, "unknown service ID: %.*s", (int)(id.size < 150 ? id.size : 150), id.data);
         return;
     }
     http_header(request, "X-Consul-ContentHash", agent_hash_text(arena, hash));

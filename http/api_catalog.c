@@ -62,8 +62,7 @@ static int service_view(struct http_request *request, const struct query_result 
 static void catalog_service(struct http_request *request) {
     Pb__ServiceRequest *message = arena_alloc(http_arena(request), sizeof *message);
     pb__service_request__init(message);
-    if (!view_no_filter(request) || !view_path_text(request, "service", "service name", &message->service))
-        return;
+    if (!view_no_filter(request) || !view_path_text(request, "service", "service name", &message->service)) return;
     message->n_node_meta = view_node_meta(request, &message->node_meta);
     struct slice *tags;
     message->n_tags = http_parameters(request, "tag", &tags);
@@ -77,8 +76,7 @@ static void catalog_service(struct http_request *request) {
 static Pb__NodeRequest *node_request(struct http_request *request) {
     Pb__NodeRequest *message = arena_alloc(http_arena(request), sizeof *message);
     pb__node_request__init(message);
-    if (!view_no_filter(request) || !view_path_text(request, "node", "node name", &message->node))
-        return NULL;
+    if (!view_no_filter(request) || !view_path_text(request, "node", "node name", &message->node)) return NULL;
     return message;
 }
 

@@ -1,5 +1,5 @@
-/* PUT /v1/catalog/register and deregister: JSON into commands. Everything is checked here that can be without
- * the store; what is refused names the field. */
+/* PUT /v1/catalog/register and deregister: JSON into commands. Everything is checked here that can be without the
+ * store; what is refused names the field. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,8 +20,7 @@ struct form {
 static char *form_text(struct form *form, struct json_object *object, const char *name) {
     const char *text = "";
     json_get_string(object, name, &text, &form->fault);
-    if (strlen(text) > NAME_MOST)
-        fault_set(&form->fault, CO_INVALID, "%s is longer than %d bytes", name, NAME_MOST);
+    if (strlen(text) > NAME_MOST) fault_set(&form->fault, CO_INVALID, "%s is longer than %d bytes", name, NAME_MOST);
     return (char *)text; /* lives as long as the document: until the request is freed */
 }
 
@@ -134,11 +133,10 @@ static Pb__Node *form_node(struct form *form, struct json_object *json, const ch
 }
 
 static Pb__Service *form_service(struct form *form, struct json_object *json, const Pb__Node *node) {
-    static const char *const known[] = {
-        "ID",    "Service", "Tags",      "Address",           "TaggedAddresses",
-        "Meta",  "Port",    "Weights",   "EnableTagOverride", "Kind",
-        "Proxy", "Connect", "Namespace", "CreateIndex",       "ModifyIndex",
-        NULL};
+    static const char *const known[] = {"ID",    "Service", "Tags",      "Address",           "TaggedAddresses",
+                                        "Meta",  "Port",    "Weights",   "EnableTagOverride", "Kind",
+                                        "Proxy", "Connect", "Namespace", "CreateIndex",       "ModifyIndex",
+                                        NULL};
     static const char *const known_weights[] = {"Passing", "Warning", NULL};
     Pb__Service *service = arena_alloc(form->arena, sizeof *service);
     pb__service__init(service);
@@ -146,13 +144,11 @@ static Pb__Service *form_service(struct form *form, struct json_object *json, co
     service->node = node->name;
     service->name = form_text(form, json, "Service");
     service->id = form_text(form, json, "ID");
-    if (*service->id && !*service->name)
-        fault_set(&form->fault, CO_INVALID, "Must provide service name with ID");
+    if (*service->id && !*service->name) fault_set(&form->fault, CO_INVALID, "Must provide service name with ID");
     if (!*service->name) fault_set(&form->fault, CO_INVALID, "Must provide service name");
     if (!*service->id) service->id = service->name;
     service->address = form_text(form, json, "Address");
-    if (!strcmp(service->address, "0.0.0.0") || !strcmp(service->address, "::") ||
-        !strcmp(service->address, "[::]")) {
+    if (!strcmp(service->address, "0.0.0.0") || !strcmp(service->address, "::") || !strcmp(service->address, "[::]")) {
         fault_set(&form->fault, CO_INVALID, "Invalid service address");
     }
     service->kind = form_text(form, json, "Kind");
@@ -186,10 +182,8 @@ static void form_status(struct form *form, struct json_object *json, Pb__Check *
     const char *text = form_text(form, json, "Status");
     check->status = PB__STATUS__CRITICAL;
     if (!*text) return;
-    if (catalog_status_parse(slice_text(text), &check->status) != CO_OK ||
-        check->status == PB__STATUS__MAINTENANCE) {
-        fault_set(&form->fault, CO_INVALID,
-                  "Invalid check status \"%.40s\": one of passing, warning, critical", text);
+    if (catalog_status_parse(slice_text(text), &check->status) != CO_OK || check->status == PB__STATUS__MAINTENANCE) {
+        fault_set(&form->fault, CO_INVALID, "Invalid check status \"%.40s\": one of passing, warning, critical", text);
     }
 }
 
@@ -242,8 +236,7 @@ static void form_checks(struct form *form, struct json_object *json, Pb__Registe
 
 static bool our_datacenter(struct http_request *request, struct form *form, struct json_object *json) {
     const char *datacenter = form_text(form, json, "Datacenter");
-    if (form->fault.code || !*datacenter || strcmp(datacenter, http_env(request)->datacenter) == 0)
-        return true;
+    if (form->fault.code || !*datacenter || strcmp(datacenter, http_env(request)->datacenter) == 0) return true;
     http_reply_text(request, 500, "No path to datacenter");
     return false;
 }
@@ -253,11 +246,10 @@ static void refuse(struct http_request *request, const struct fault *fault) {
 }
 
 void catalog_register(struct http_request *request) {
-    static const char *const known[] = {
-        "Datacenter", "ID",      "Node",         "Address",     "TaggedAddresses",
-        "NodeMeta",   "Service", "Check",        "Checks",      "SkipNodeUpdate",
-        "Namespace",  "Token",   "WriteRequest", "CreateIndex", "ModifyIndex", "Lease",
-        NULL};
+    static const char *const known[] = {"Datacenter", "ID",      "Node",         "Address",     "TaggedAddresses",
+                                        "NodeMeta",   "Service", "Check",        "Checks",      "SkipNodeUpdate",
+                                        "Namespace",  "Token",   "WriteRequest", "CreateIndex", "ModifyIndex",
+                                        "Lease",      NULL};
     struct json_object *json = http_json(request);
     if (!json) return;
     struct form form = {.arena = http_arena(request)};
@@ -279,7 +271,8 @@ void catalog_register(struct http_request *request) {
         refuse(request, &form.fault);
         return;
     }
-    if (*lease && !lease_id(request, "Lease", slice_text(lease), service ? &command.service->lease : &command.node->lease))
+    if (*lease &&
+        !lease_id(request, "Lease", slice_text(lease), service ? &command.service->lease : &command.node->lease))
         return;
     http_write(request, CATALOG_REGISTER, &command.base, NULL);
 }

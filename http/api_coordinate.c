@@ -1,4 +1,5 @@
-/* /v1/coordinate: where nodes are on the network. Words and statuses are Consul's; where it breaks off or says nothing, a 400 with a line. */
+/* /v1/coordinate: where nodes are on the network. Words and statuses are Consul's; where it breaks off or says
+ * nothing, a 400 with a line. */
 #include <math.h>
 
 #include "http/views.h"
@@ -142,9 +143,14 @@ static void reply_put(struct http_request *request, int error) {
     switch (error) {
         case CO_OK: http_reply_text(request, 200, "%s", ""); break;
         case CO_UNSUPPORTED: http_reply_text(request, 500, "incompatible coordinate"); break;
-        case CO_TOOLARGE: http_reply_text(request, 400, "Segment: longer than %d bytes", COORDINATE_SEGMENT_SIZE); break;
+        case CO_TOOLARGE:
+            http_reply_text(request, 400, "Segment: longer than %d bytes", COORDINATE_SEGMENT_SIZE);
+            break;
         case CO_BUSY: http_reply_text(request, 503, "too many coordinate updates, try again later"); break;
-        case CO_AGAIN: http_reply_text(request, 503, "coordinates need cluster version %d: not every server has been upgraded yet", COORDINATE_SINCE); break;
+        case CO_AGAIN:
+            http_reply_text(request, 503, "coordinates need cluster version %d: not every server has been upgraded yet",
+                            COORDINATE_SINCE);
+            break;
         default: http_reply_text(request, 500, "invalid coordinate"); break;
     }
 }
@@ -157,10 +163,8 @@ static void coordinate_update(struct http_request *request) {
     struct fault fault = {0};
     record_parse(http_arena(request), json, &record, &fault);
     if (fault.code == CO_OK && !record.node[0]) fault_set(&fault, CO_INVALID, "Node is missing");
-    if (fault.code == CO_OK)
-        reply_put(request, rpc_coordinate_put(http_env(request)->rpc, &record));
-    else
-        http_reply_text(request, 400, "Request decode failed: %s", fault.text);
+    if (fault.code == CO_OK) reply_put(request, rpc_coordinate_put(http_env(request)->rpc, &record));
+    else http_reply_text(request, 400, "Request decode failed: %s", fault.text);
 }
 
 #define READ "index wait stale consistent dc segment"
@@ -168,7 +172,7 @@ const struct http_route http_routes_coordinate[] = {
     {HTTP_PUT, "/v1/coordinate/update", coordinate_update, "node:write", "dc", "Takes a node's network coordinate", 0},
     {HTTP_GET, "/v1/coordinate/nodes", coordinate_nodes, "node:read", READ, "Network coordinates of all nodes", 0},
     {HTTP_GET, "/v1/coordinate/node/*node", coordinate_node, "node:read", READ, "Network coordinates of a node", 0},
-    {HTTP_GET, "/v1/coordinate/datacenters", coordinate_datacenters, "none", "stale", "Network coordinates of the servers by datacenter",
-     HTTP_LOCAL},
+    {HTTP_GET, "/v1/coordinate/datacenters", coordinate_datacenters, "none", "stale",
+     "Network coordinates of the servers by datacenter", HTTP_LOCAL},
     {0},
 };

@@ -4,7 +4,7 @@
 #include "http/event_views.h"
 #include "http/http.h"
 
-/* -- firing ---------------------------------------------------------------------------------------------------- */
+/* -- firing ------------------------------------------------------------------------------------------------------- */
 static char *new_id(struct http_request *request) {
     uint8_t bytes[16];
     char *id = arena_zalloc(http_arena(request), UUID_TEXT_SIZE + 1);
@@ -31,10 +31,13 @@ static char *text_of(struct http_request *request, const char *parameter) {
 static int judge(const Pb__Event *event, struct fault *fault) {
     static const char *const names[] = {"node", "service", "tag"};
     const char *const filters[] = {event->node_filter, event->service_filter, event->tag_filter};
-    if (event->tag_filter[0] && !event->service_filter[0]) return fault_set(fault, CO_INVALID, "Cannot provide tag filter without service filter");
+    if (event->tag_filter[0] && !event->service_filter[0])
+        return fault_set(fault, CO_INVALID, "Cannot provide tag filter without service filter");
     for (size_t i = 0; i < 3; i++)
         if (view_event_filter_check(names[i], filters[i], fault) != CO_OK) return fault->code;
-    if (event_check(event) != CO_OK) return fault_set(fault, CO_INVALID, "user event exceeds configured limit of %d bytes before encoding", EVENT_SIZE_MAX);
+    if (event_check(event) != CO_OK)
+        return fault_set(fault, CO_INVALID, "user event exceeds configured limit of %d bytes before encoding",
+                         EVENT_SIZE_MAX);
     return CO_OK;
 }
 
@@ -52,12 +55,13 @@ static void put_fire(struct http_request *request) {
     }
     event->id = new_id(request), event->name = arena_strndup(http_arena(request), name.data, name.size);
     event->payload = (ProtobufCBinaryData){body.size, (uint8_t *)(uintptr_t)body.data};
-    event->node_filter = text_of(request, "node"), event->service_filter = text_of(request, "service"), event->tag_filter = text_of(request, "tag");
+    event->node_filter = text_of(request, "node"), event->service_filter = text_of(request, "service"),
+    event->tag_filter = text_of(request, "tag");
     if (judge(event, &fault) != CO_OK) http_reply_text(request, 500, "%s", fault.text);
     else http_write(request, EVENT_FIRE, &command->base, view_fired);
 }
 
-/* -- what came --------------------------------------------------------------------------------------------------- */
+/* -- what came ---------------------------------------------------------------------------------------------------- */
 static int view_list(struct http_request *request, const struct query_result *result) {
     const struct http_env *env = http_env(request);
     const Pb__EventsResult *records = (const Pb__EventsResult *)result->message;
@@ -84,7 +88,9 @@ static void get_list(struct http_request *request) {
 }
 
 const struct http_route http_routes_event[] = {
-    {HTTP_PUT, "/v1/event/fire/*name", put_fire, "event:write", "dc node service tag", "Fires an event for all agents", HTTP_BODY_RAW},
-    {HTTP_GET, "/v1/event/list", get_list, "event:read", "index wait stale consistent name node service tag", "The newest events that are for this agent", 0},
+    {HTTP_PUT, "/v1/event/fire/*name", put_fire, "event:write", "dc node service tag", "Fires an event for all agents",
+     HTTP_BODY_RAW},
+    {HTTP_GET, "/v1/event/list", get_list, "event:read", "index wait stale consistent name node service tag",
+     "The newest events that are for this agent", 0},
     {0},
 };

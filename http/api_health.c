@@ -19,8 +19,7 @@ static void health_node(struct http_request *request) {
 static Pb__ServiceRequest *service_request(struct http_request *request) {
     Pb__ServiceRequest *message = arena_alloc(http_arena(request), sizeof *message);
     pb__service_request__init(message);
-    if (!view_no_filter(request) || !view_path_text(request, "service", "service name", &message->service))
-        return NULL;
+    if (!view_no_filter(request) || !view_path_text(request, "service", "service name", &message->service)) return NULL;
     message->n_node_meta = view_node_meta(request, &message->node_meta);
     return message;
 }
@@ -91,8 +90,8 @@ const struct http_route http_routes_health[] = {
     {HTTP_GET, "/v1/health/node/*node", health_node, "node:read", READ, "Checks of a node", 0},
     {HTTP_GET, "/v1/health/checks/*service", health_checks, "service:read", READ " near node-meta*",
      "Checks of a service", 0},
-    {HTTP_GET, "/v1/health/service/*service", health_service, "service:read",
-     READ " passing near tag* node-meta*", "Instances of a service with their nodes and checks", 0},
+    {HTTP_GET, "/v1/health/service/*service", health_service, "service:read", READ " passing near tag* node-meta*",
+     "Instances of a service with their nodes and checks", 0},
     {HTTP_GET, "/v1/health/state/*state", health_state, "node:read", READ " near node-meta*",
      "Checks in a state: any, passing, warning, critical", 0},
     {0},

@@ -7,7 +7,7 @@
 #include "http/views_kv.h"
 #include "kv/kv.h"
 
-/* -- answers ------------------------------------------------------------------------------------ */
+/* -- answers ------------------------------------------------------------------------------------------------------ */
 
 static struct slice bytes_of(ProtobufCBinaryData data) { return slice_make(data.data, data.len); }
 
@@ -20,10 +20,8 @@ void http_kv_entry(struct json_out *json, const Pb__KvEntry *entry) {
     json_key(json, "Flags");
     json_u64(json, entry->flags);
     json_key(json, "Value");
-    if (entry->value.len != 0)
-        json_base64(json, bytes_of(entry->value));
-    else
-        json_null(json);
+    if (entry->value.len != 0) json_base64(json, bytes_of(entry->value));
+    else json_null(json);
     if (entry->session[0]) {
         json_key(json, "Session");
         json_string(json, entry->session);
@@ -79,7 +77,7 @@ static int view_keys(struct http_request *request, const struct query_result *re
     return 200;
 }
 
-/* -- requests ----------------------------------------------------------------------------------- */
+/* -- requests ----------------------------------------------------------------------------------------------------- */
 
 static ProtobufCBinaryData binary(struct slice s) {
     return (ProtobufCBinaryData){.len = s.size, .data = (uint8_t *)(uintptr_t)s.data};
@@ -87,12 +85,10 @@ static ProtobufCBinaryData binary(struct slice s) {
 
 /* True when it has replied. */
 static bool key_refused(struct http_request *request, struct slice key) {
-    if (key.size == 0)
-        http_reply_text(request, 400, "Missing key name");
+    if (key.size == 0) http_reply_text(request, 400, "Missing key name");
     else if (key.size > KV_KEY_MAX)
         http_reply_text(request, 400, "Key too long: %zu bytes, at most %d", key.size, KV_KEY_MAX);
-    else
-        return false;
+    else return false;
     return true;
 }
 
@@ -100,12 +96,9 @@ static bool key_refused(struct http_request *request, struct slice key) {
 static void append_escaped(struct buffer *out, struct slice text) {
     for (size_t i = 0; i < text.size; i++) {
         unsigned char c = (unsigned char)text.data[i];
-        if (isalnum(c) || strchr("-_.~", c))
-            buffer_append_byte(out, (char)c);
-        else if (c == ' ')
-            buffer_append_byte(out, '+');
-        else
-            buffer_printf(out, "%%%02X", c);
+        if (isalnum(c) || strchr("-_.~", c)) buffer_append_byte(out, (char)c);
+        else if (c == ' ') buffer_append_byte(out, '+');
+        else buffer_printf(out, "%%%02X", c);
     }
 }
 
@@ -179,8 +172,7 @@ static bool lock_parse(struct http_request *request, Pb__KvCommand *command) {
         http_reply_text(request, 400, "missing session");
         return false;
     }
-    if (acquire &&
-        !uuid_valid(session)) { /* to release with it is harmless: nobody holds anything by that name */
+    if (acquire && !uuid_valid(session)) { /* to release with it is harmless: nobody holds anything by that name */
         http_reply_text(request, 400, "acquire: failed session lookup: not a UUID");
         return false;
     }
@@ -201,7 +193,8 @@ static void kv_put(struct http_request *request) {
         if (!number_parse(request, "cas", &command->index)) return;
     }
     if (!lock_parse(request, command)) return;
-    if (http_has(request, "lease") && !lease_id(request, "lease", http_parameter(request, "lease"), &command->lease)) return;
+    if (http_has(request, "lease") && !lease_id(request, "lease", http_parameter(request, "lease"), &command->lease))
+        return;
     uint64_t most = http_env(request)->kv_value_max;
     if (body.size > most) {
         http_reply_text(request, 413,

@@ -12,7 +12,7 @@
 #define TTL_MIN_NS 1000000000
 #define NAME_MOST  512
 
-/* -- ids ---------------------------------------------------------------------------------------- */
+/* -- ids ---------------------------------------------------------------------------------------------------------- */
 
 static bool id_parse(struct http_request *request, const char *what, struct slice text, char **id) {
     if (!uuid_valid(text)) {
@@ -44,7 +44,7 @@ static char *path_id(struct http_request *request) {
 
 static const char gone[] = "lease \"%s\" is not known: it has expired or was revoked; register again";
 
-/* -- answers ------------------------------------------------------------------------------------ */
+/* -- answers ------------------------------------------------------------------------------------------------------ */
 
 static void duration_write(struct json_out *json, const char *key, int64_t ns) {
     struct buffer text = {0};
@@ -113,7 +113,8 @@ static int by_id(const void *a, const void *b) {
     return strcmp((*(Pb__LeaseLeft *const *)a)->id, (*(Pb__LeaseLeft *const *)b)->id);
 }
 
-/* Context: pb.LeasesLeft, sorted; NULL: the leader was not asked. One that it does not know of (its end is proposed) has nothing left. */
+/* Context: pb.LeasesLeft, sorted; NULL: the leader was not asked. One that it does not know of (its end is proposed)
+ * has nothing left. */
 static int view_leases(struct http_request *request, const struct query_result *result) {
     const Pb__LeaseEntriesResult *leases = (const Pb__LeaseEntriesResult *)result->message;
     const Pb__LeasesLeft *left = http_context(request);
@@ -129,7 +130,7 @@ static int view_leases(struct http_request *request, const struct query_result *
     return 200;
 }
 
-/* -- reading ------------------------------------------------------------------------------------ */
+/* -- reading ------------------------------------------------------------------------------------------------------ */
 
 static void lease_read(struct http_request *request, char *id, const struct rpc_renew *looked) {
     Pb__LeaseRequest *message = arena_alloc(http_arena(request), sizeof *message);
@@ -138,24 +139,20 @@ static void lease_read(struct http_request *request, char *id, const struct rpc_
     http_read_fresh(request, &query_lease, &message->base, view_lease, looked);
 }
 
-/* Not found: the leader does not know it, or has proposed its end. What the state says counts, which has a moment to go in the latter
- * case. */
+/* Not found: the leader does not know it, or has proposed its end. What the state says counts, which has a moment to
+ * go in the latter case. */
 static void looked(struct http_request *request, int error, const struct rpc_renew *renew) {
-    if (error != CO_OK && error != CO_NOTFOUND)
-        http_reply_error(request, error);
-    else
-        lease_read(request, (char *)(uintptr_t)renew->id, renew);
+    if (error != CO_OK && error != CO_NOTFOUND) http_reply_error(request, error);
+    else lease_read(request, (char *)(uintptr_t)renew->id, renew);
 }
 
-/* How much is left only the leader knows, and it changes all the time: who waits for a change, or takes what this server has, is not
- * told. */
+/* How much is left only the leader knows, and it changes all the time: who waits for a change, or takes what this
+ * server has, is not told. */
 static void lease_get(struct http_request *request) {
     char *id = path_id(request);
     if (!id) return;
-    if (http_has(request, "index") || http_has(request, "stale"))
-        lease_read(request, id, NULL);
-    else
-        http_renew(request, TIMED_LEASE, true, slice_text(id), looked);
+    if (http_has(request, "index") || http_has(request, "stale")) lease_read(request, id, NULL);
+    else http_renew(request, TIMED_LEASE, true, slice_text(id), looked);
 }
 
 static const ProtobufCMessage *list_message(struct http_request *request) {
@@ -170,7 +167,8 @@ static void looked_at_all(struct http_request *request, int error, const struct 
         return;
     }
     ProtobufCAllocator allocator = ARENA_PROTOBUF(http_arena(request));
-    Pb__LeasesLeft *left = error ? NULL : pb__leases_left__unpack(&allocator, renew->all.size, (const uint8_t *)renew->all.data);
+    Pb__LeasesLeft *left =
+        error ? NULL : pb__leases_left__unpack(&allocator, renew->all.size, (const uint8_t *)renew->all.data);
     if (!left) {
         http_reply_error(request, error ? error : CO_CORRUPT);
         return;
@@ -180,21 +178,17 @@ static void looked_at_all(struct http_request *request, int error, const struct 
 }
 
 static void lease_list(struct http_request *request) {
-    if (!http_has(request, "remaining"))
-        http_read(request, &query_leases, list_message(request), view_leases);
+    if (!http_has(request, "remaining")) http_read(request, &query_leases, list_message(request), view_leases);
     else if (http_has(request, "index") || http_has(request, "stale"))
         http_reply_text(request, 400, "remaining: not together with index or stale, the leader is asked for it");
-    else
-        http_renew(request, TIMED_LEASE, true, slice_make("", 0), looked_at_all);
+    else http_renew(request, TIMED_LEASE, true, slice_make("", 0), looked_at_all);
 }
 
-/* -- writing ------------------------------------------------------------------------------------ */
+/* -- writing ------------------------------------------------------------------------------------------------------ */
 
 void lease_refuse(struct http_request *request, int error, const char *id) {
-    if (error == CO_NOTFOUND)
-        http_reply_text(request, 404, gone, id);
-    else
-        http_reply_error(request, error);
+    if (error == CO_NOTFOUND) http_reply_text(request, 404, gone, id);
+    else http_reply_error(request, error);
 }
 
 static void renewed(struct http_request *request, int error, const struct rpc_renew *renew) {
@@ -246,8 +240,7 @@ static void granted(struct http_request *request, const struct machine_result *r
 
 static void ttl_check(struct json_object *json, int64_t ttl_ns, struct fault *fault) {
     if (fault->code != CO_OK) return;
-    if (!json_get(json, "TTL"))
-        fault_set(fault, CO_INVALID, "TTL: a duration is wanted, as \"10s\"");
+    if (!json_get(json, "TTL")) fault_set(fault, CO_INVALID, "TTL: a duration is wanted, as \"10s\"");
     else if (ttl_ns < TTL_MIN_NS || ttl_ns > LEASE_TTL_MAX_NS)
         fault_set(fault, CO_INVALID, "TTL: must be between 1s and 24h");
 }
@@ -264,7 +257,8 @@ static void lease_grant(struct http_request *request) {
     json_get_string(json, "Name", &name, &fault);
     json_get_duration(json, "TTL", &lease->ttl_ns, &fault);
     ttl_check(json, lease->ttl_ns, &fault);
-    if (fault.code == CO_OK && strlen(name) > NAME_MOST) fault_set(&fault, CO_INVALID, "Name is longer than %d bytes", NAME_MOST);
+    if (fault.code == CO_OK && strlen(name) > NAME_MOST)
+        fault_set(&fault, CO_INVALID, "Name is longer than %d bytes", NAME_MOST);
     if (fault.code != CO_OK) {
         http_reply_text(request, 400, "%s", fault.text);
         return;

@@ -31,8 +31,7 @@ static void labels_json(struct json_out *json, struct slice labels) {
     json_object(json);
     for (const char *at = labels.data, *end = at + labels.size; at < end;) {
         const char *equals = memchr(at, '=', (size_t)(end - at));
-        const char *close =
-            equals && equals + 2 <= end ? memchr(equals + 2, '"', (size_t)(end - equals - 2)) : NULL;
+        const char *close = equals && equals + 2 <= end ? memchr(equals + 2, '"', (size_t)(end - equals - 2)) : NULL;
         if (!close) break;
         json_key_slice(json, slice_make(at, (size_t)(equals - at)));
         json_slice(json, slice_make(equals + 2, (size_t)(close - equals - 2)));
@@ -41,8 +40,7 @@ static void labels_json(struct json_out *json, struct slice labels) {
     json_object_end(json);
 }
 
-/* Consul's counters carry what happened since the last interval; ours carry the total, as their only
- * observation. */
+/* Consul's counters carry what happened since the last interval; ours carry the total, as their only observation. */
 static void sample_json(struct json_out *json, const struct sample *sample, bool counter) {
     json_object(json);
     json_key(json, "Name");
@@ -109,8 +107,7 @@ static void metrics_get(struct http_request *request) {
         return;
     }
     if (format.size) {
-        http_reply_text(request, 400, "format: \"%.40s\" is not known; \"prometheus\", or none for JSON",
-                        format.data);
+        http_reply_text(request, 400, "format: \"%.40s\" is not known; \"prometheus\", or none for JSON", format.data);
         return;
     }
     struct buffer text = {0};

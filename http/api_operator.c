@@ -1,5 +1,5 @@
-/* /v1/operator: who is in the cluster, who leaves, who leads, is it healthy. What only the leader knows or does it is asked for, at any
- * server. */
+/* /v1/operator: who is in the cluster, who leaves, who leads, is it healthy. What only the leader knows or does it
+ * is asked for, at any server. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -17,7 +17,7 @@ static void id_string(struct json_out *json, uint64_t id) {
     json_string(json, text);
 }
 
-/* -- raft: configuration -------------------------------------------------------------------------------------- */
+/* -- raft: configuration ------------------------------------------------------------------------------------------ */
 static void raft_server(struct json_out *json, const struct rpc_server_state *server) {
     json_object(json);
     json_key(json, "ID"), id_string(json, server->id);
@@ -29,7 +29,8 @@ static void raft_server(struct json_out *json, const struct rpc_server_state *se
     json_object_end(json);
 }
 
-static void view_raft(struct http_request *request, int error, const struct rpc_cluster_state *state, const void *context) {
+static void view_raft(struct http_request *request, int error, const struct rpc_cluster_state *state,
+                      const void *context) {
     (void)context;
     if (error) {
         http_reply_error(request, error);
@@ -46,9 +47,11 @@ static void view_raft(struct http_request *request, int error, const struct rpc_
     http_reply_json(request, 200);
 }
 
-static void get_raft(struct http_request *request) { http_ask_cluster(request, !http_has(request, "stale"), view_raft, NULL); }
+static void get_raft(struct http_request *request) {
+    http_ask_cluster(request, !http_has(request, "stale"), view_raft, NULL);
+}
 
-/* -- raft: changes --------------------------------------------------------------------------------------------- */
+/* -- raft: changes ------------------------------------------------------------------------------------------------ */
 static void view_removed(struct http_request *request, const void *context) {
     (void)context;
     http_reply_text(request, 200, "%s", "");
@@ -68,7 +71,9 @@ static bool parse_id(struct http_request *request, struct slice text, uint64_t *
     *id = 0;
     for (size_t i = 0; i < text.size; i++) {
         char c = text.data[i];
-        int digit = c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : -1;
+        int digit = c >= '0' && c <= '9'                     ? c - '0'
+                    : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10
+                                                             : -1;
         if (digit < 0 || text.size > 16) {
             http_reply_text(request, 400, "id: not the id of a server (16 hexadecimal digits)");
             return false;
@@ -84,7 +89,8 @@ static void change_servers(struct http_request *request, bool removal) {
     struct rpc_change change = {.type = removal ? RPC_REMOVE_SERVER : RPC_TRANSFER_LEADER};
     if (!parse_id(request, id, &change.id)) return;
     if (removal && !id.size && !address.size) {
-        http_reply_text(request, 400, "Must specify either ?id with the server's ID or ?address with IP:port of peer to remove");
+        http_reply_text(request, 400,
+                        "Must specify either ?id with the server's ID or ?address with IP:port of peer to remove");
         return;
     }
     if (id.size && address.size) {
@@ -102,7 +108,7 @@ static void change_servers(struct http_request *request, bool removal) {
 static void delete_peer(struct http_request *request) { change_servers(request, true); }
 static void put_transfer(struct http_request *request) { change_servers(request, false); }
 
-/* -- autopilot: configuration --------------------------------------------------------------------------------------- */
+/* -- autopilot: configuration ------------------------------------------------------------------------------------- */
 static void duration(struct http_request *request, struct json_out *json, int64_t nanoseconds) {
     struct buffer text = {0};
     duration_format(&text, nanoseconds);
@@ -134,12 +140,20 @@ static void get_autopilot(struct http_request *request) {
     http_read(request, &query_autopilot, &message->base, view_autopilot);
 }
 
-/* What is not named gets its default; Consul 1.8 sets it to zero (thresholds of 0s: no server is healthy any more). Features of Consul's
- * enterprise edition are refused. */
+/* What is not named gets its default; Consul 1.8 sets it to zero (thresholds of 0s: no server is healthy any more).
+ * Features of Consul's enterprise edition are refused. */
 static bool parse_autopilot(struct json_object *json, Pb__AutopilotConfig *config, struct fault *fault) {
-    static const char *const known[] = {"CleanupDeadServers", "LastContactThreshold", "MaxTrailingLogs", "MinQuorum",
-                                        "ServerStabilizationTime", "RedundancyZoneTag", "DisableUpgradeMigration",
-                                        "UpgradeVersionTag", "CreateIndex", "ModifyIndex", NULL};
+    static const char *const known[] = {"CleanupDeadServers",
+                                        "LastContactThreshold",
+                                        "MaxTrailingLogs",
+                                        "MinQuorum",
+                                        "ServerStabilizationTime",
+                                        "RedundancyZoneTag",
+                                        "DisableUpgradeMigration",
+                                        "UpgradeVersionTag",
+                                        "CreateIndex",
+                                        "ModifyIndex",
+                                        NULL};
     const char *zone = "", *version = "";
     bool disable = false;
     json_only_known(json, known, fault);
@@ -177,16 +191,18 @@ static void put_autopilot(struct http_request *request) {
     http_write(request, OPERATE_AUTOPILOT, &command->base, NULL);
 }
 
-/* -- autopilot: health ------------------------------------------------------------------------------------------------ */
+/* -- autopilot: health -------------------------------------------------------------------------------------------- */
 static bool healthy(const struct rpc_cluster_state *state, const struct rpc_server_state *server, uint64_t last_index,
                     const Pb__AutopilotConfig *config) {
     if (server->unwell) return false;
     if (server->stable_ms == UINT64_MAX && server->leader && state->here_leads) return true;
     bool near = last_index <= server->match || last_index - server->match <= config->max_trailing_logs;
-    return server->connected && near && server->last_contact_ms <= (uint64_t)config->last_contact_threshold_ns / 1000000;
+    return server->connected && near &&
+           server->last_contact_ms <= (uint64_t)config->last_contact_threshold_ns / 1000000;
 }
 
-static void health_server(struct http_request *request, struct json_out *json, const struct rpc_server_state *server, bool good) {
+static void health_server(struct http_request *request, struct json_out *json, const struct rpc_server_state *server,
+                          bool good) {
     json_object(json);
     json_key(json, "ID"), id_string(json, server->id);
     json_key(json, "Name"), json_string(json, server->node);
@@ -208,7 +224,8 @@ static void health_server(struct http_request *request, struct json_out *json, c
     json_object_end(json);
 }
 
-static void view_health(struct http_request *request, int error, const struct rpc_cluster_state *state, const void *context) {
+static void view_health(struct http_request *request, int error, const struct rpc_cluster_state *state,
+                        const void *context) {
     const Pb__AutopilotConfig *config = context;
     if (error) {
         http_reply_error(request, error);
@@ -259,6 +276,7 @@ const struct http_route http_routes_operator[] = {
      "When a server counts as healthy", 0},
     {HTTP_PUT, "/v1/operator/autopilot/configuration", put_autopilot, "operator:write", "dc cas",
      "Sets when a server counts as healthy", 0},
-    {HTTP_GET, "/v1/operator/autopilot/health", get_health, "operator:read", "dc", "Is each server healthy; 429 when one is not", 0},
+    {HTTP_GET, "/v1/operator/autopilot/health", get_health, "operator:read", "dc",
+     "Is each server healthy; 429 when one is not", 0},
     {0},
 };

@@ -11,7 +11,7 @@
 #define LOCK_DELAY_DEFAULT_NS 15000000000
 #define NODE_CHECK            "serfHealth"
 
-/* -- answers ------------------------------------------------------------------------------------ */
+/* -- answers ------------------------------------------------------------------------------------------------------ */
 
 static void names_write(struct json_out *json, char *const *names, size_t count) {
     json_array(json);
@@ -83,7 +83,7 @@ static int view_sessions(struct http_request *request, const struct query_result
     return 200;
 }
 
-/* -- the id in the path ------------------------------------------------------------------------- */
+/* -- the id in the path ------------------------------------------------------------------------------------------- */
 
 /* In lower case, in the arena; NULL when it has replied. */
 static char *path_id(struct http_request *request) {
@@ -128,10 +128,8 @@ static void session_list(struct http_request *request) { sessions_read(request, 
 
 static void session_node(struct http_request *request) {
     struct slice node = http_path_value(request, "node");
-    if (node.size == 0)
-        http_reply_text(request, 400, "Missing node name");
-    else
-        sessions_read(request, node);
+    if (node.size == 0) http_reply_text(request, 400, "Missing node name");
+    else sessions_read(request, node);
 }
 
 static void session_destroy(struct http_request *request) {
@@ -143,7 +141,7 @@ static void session_destroy(struct http_request *request) {
     http_write(request, SESSION_DESTROY, &command->base, NULL);
 }
 
-/* -- renew -------------------------------------------------------------------------------------- */
+/* -- renew -------------------------------------------------------------------------------------------------------- */
 
 static void reply_gone(struct http_request *request) {
     struct slice id = http_path_value(request, "id");
@@ -175,20 +173,19 @@ static void session_renew(struct http_request *request) {
     if (id) http_renew(request, TIMED_SESSION, false, slice_text(id), renewed);
 }
 
-/* -- create ------------------------------------------------------------------------------------- */
+/* -- create ------------------------------------------------------------------------------------------------------- */
 
-/* Consul's rule: a string is a duration, a number nanoseconds, and what comes out below 1000 ns is meant as
- * seconds. More than a minute is kept as it is and counts as a minute. */
+/* Consul's rule: a string is a duration, a number nanoseconds, and what comes out below 1000 ns is meant as seconds.
+ * More than a minute is kept as it is and counts as a minute. */
 static void lock_delay_parse(struct json_object *json, int64_t *ns, struct fault *fault) {
     struct json_object *value = json_get(json, "LockDelay");
     int64_t delay;
     if (!value) return;
     if (json_object_is_type(value, json_type_string)) {
-        struct slice text =
-            slice_make(json_object_get_string(value), (size_t)json_object_get_string_len(value));
+        struct slice text = slice_make(json_object_get_string(value), (size_t)json_object_get_string_len(value));
         if (duration_parse(text, &delay) != CO_OK) {
-            fault_set(fault, CO_INVALID, "LockDelay: invalid duration \"%.*s\"",
-                      text.size < 40 ? (int)text.size : 40, text.data);
+            fault_set(fault, CO_INVALID, "LockDelay: invalid duration \"%.*s\"", text.size < 40 ? (int)text.size : 40,
+                      text.data);
             return;
         }
     } else if (json_object_is_type(value, json_type_int)) {
@@ -207,8 +204,8 @@ static void lock_delay_parse(struct json_object *json, int64_t *ns, struct fault
 }
 
 /* Text of a list's item, or of its "ID" when the list holds objects. */
-static char *check_name(struct http_request *request, struct json_object *item, const char *name,
-                        bool objects, struct fault *fault) {
+static char *check_name(struct http_request *request, struct json_object *item, const char *name, bool objects,
+                        struct fault *fault) {
     const char *text = NULL;
     if (objects) {
         if (!json_object_is_type(item, json_type_object)) {
@@ -238,8 +235,8 @@ static bool is_given(struct json_object *json, const char *name) {
 }
 
 /* *names and *count stay as they are when the key is absent. */
-static void checks_parse(struct http_request *request, struct json_object *json, const char *name,
-                         bool objects, char ***names, size_t *count, struct fault *fault) {
+static void checks_parse(struct http_request *request, struct json_object *json, const char *name, bool objects,
+                         char ***names, size_t *count, struct fault *fault) {
     struct json_object *array = json_get_array(json, name, fault);
     if (fault->code != CO_OK || (!array && !is_given(json, name))) return;
     size_t length = array ? json_object_array_length(array) : 0;
@@ -249,13 +246,12 @@ static void checks_parse(struct http_request *request, struct json_object *json,
         (*names)[i] = check_name(request, json_object_array_get_idx(array, i), name, objects, fault);
 }
 
-/* Consul 1.8 knows two lists, both of which begin as the node's own check: an empty one empties the other,
- * and one that says no more than the default gives way. */
+/* Consul 1.8 knows two lists, both of which begin as the node's own check: an empty one empties the other, and one
+ * that says no more than the default gives way. */
 static void checks_settle(Pb__Session *session) {
     if (session->n_checks == 0) {
         session->n_node_checks = 0;
-    } else if (session->n_node_checks == 0 ||
-               (session->n_checks == 1 && strcmp(session->checks[0], NODE_CHECK) == 0)) {
+    } else if (session->n_node_checks == 0 || (session->n_checks == 1 && strcmp(session->checks[0], NODE_CHECK) == 0)) {
         session->n_checks = 0;
     }
 }
@@ -270,8 +266,7 @@ static void session_parse(struct http_request *request, struct json_object *json
     lock_delay_parse(json, &session->lock_delay_ns, fault);
     checks_parse(request, json, "NodeChecks", false, &session->node_checks, &session->n_node_checks, fault);
     checks_parse(request, json, "Checks", false, &session->checks, &session->n_checks, fault);
-    checks_parse(request, json, "ServiceChecks", true, &session->service_checks, &session->n_service_checks,
-                 fault);
+    checks_parse(request, json, "ServiceChecks", true, &session->service_checks, &session->n_service_checks, fault);
     session->node = (char *)(uintptr_t)node;
     session->name = (char *)(uintptr_t)name;
     session->ttl = (char *)(uintptr_t)ttl;
@@ -292,8 +287,8 @@ static bool session_refused(struct http_request *request, Pb__Session *session, 
     }
     if (session->ttl[0] == '\0') return false;
     if (duration_parse(slice_text(session->ttl), &session->ttl_ns) != CO_OK) {
-        http_reply_text(request, 500, "Session TTL '%.40s' invalid: time: invalid duration \"%.40s\"",
-                        session->ttl, session->ttl);
+        http_reply_text(request, 500, "Session TTL '%.40s' invalid: time: invalid duration \"%.40s\"", session->ttl,
+                        session->ttl);
         return true;
     }
     if (session->ttl_ns == 0 || (session->ttl_ns >= least && session->ttl_ns <= TTL_MAX_NS)) return false;
@@ -301,8 +296,8 @@ static bool session_refused(struct http_request *request, Pb__Session *session, 
     duration_format(&bounds, least);
     buffer_append_byte(&bounds, '=');
     duration_format(&bounds, TTL_MAX_NS);
-    http_reply_text(request, 500, "Invalid Session TTL '%lld', must be between [%.*s]",
-                    (long long)session->ttl_ns, (int)bounds.size, bounds.data);
+    http_reply_text(request, 500, "Invalid Session TTL '%lld', must be between [%.*s]", (long long)session->ttl_ns,
+                    (int)bounds.size, bounds.data);
     buffer_free(&bounds);
     return true;
 }
@@ -358,8 +353,7 @@ static void session_create(struct http_request *request) {
 }
 
 const struct http_route http_routes_session[] = {
-    {HTTP_PUT, "/v1/session/create", session_create, "session:write", "dc",
-     "Begins a session; answers its ID", 0},
+    {HTTP_PUT, "/v1/session/create", session_create, "session:write", "dc", "Begins a session; answers its ID", 0},
     {HTTP_PUT, "/v1/session/destroy/*id", session_destroy, "session:write", "dc",
      "Ends a session; its keys are released or deleted", 0},
     {HTTP_PUT, "/v1/session/renew/*id", session_renew, "session:write", "dc",
@@ -368,7 +362,6 @@ const struct http_route http_routes_session[] = {
      "One session, or an empty list", 0},
     {HTTP_GET, "/v1/session/node/*node", session_node, "session:read", "dc index wait stale consistent",
      "The sessions of a node", 0},
-    {HTTP_GET, "/v1/session/list", session_list, "session:read", "dc index wait stale consistent",
-     "All sessions", 0},
+    {HTTP_GET, "/v1/session/list", session_list, "session:read", "dc index wait stale consistent", "All sessions", 0},
     {0},
 };

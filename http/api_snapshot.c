@@ -17,13 +17,15 @@ static void reply_failed(struct http_request *request, int error, const struct f
     else http_reply_error(request, error);
 }
 
-/* -- saving ------------------------------------------------------------------------------------------ */
+/* -- saving ------------------------------------------------------------------------------------------------------- */
 struct saving {
     struct http_call call;
     struct rpc_save save;
 };
 
-static void saved(struct rpc_save *save, int error) { http_called(&CONTAINER_OF(save, struct saving, save)->call, error); }
+static void saved(struct rpc_save *save, int error) {
+    http_called(&CONTAINER_OF(save, struct saving, save)->call, error);
+}
 
 static void saved_view(struct http_request *request, struct http_call *call, int error) {
     struct saving *saving = CONTAINER_OF(call, struct saving, call);
@@ -58,7 +60,7 @@ static void get_snapshot(struct http_request *request) {
     rpc_save(http_env(request)->rpc, &saving->save);
 }
 
-/* -- restoring ----------------------------------------------------------------------------------------- */
+/* -- restoring ---------------------------------------------------------------------------------------------------- */
 struct restoring {
     struct http_call call;
     struct rpc_restore restore;
@@ -91,6 +93,7 @@ static void put_snapshot(struct http_request *request) {
 
 const struct http_route http_routes_snapshot[] = {
     {HTTP_GET, "/v1/snapshot", get_snapshot, "operator:write", "dc stale", "A backup of the whole state", 0},
-    {HTTP_PUT, "/v1/snapshot", put_snapshot, "operator:write", "dc", "Restores a backup: it replaces the whole state", HTTP_BODY_FILE},
+    {HTTP_PUT, "/v1/snapshot", put_snapshot, "operator:write", "dc", "Restores a backup: it replaces the whole state",
+     HTTP_BODY_FILE},
     {0},
 };

@@ -1,11 +1,11 @@
 /* Reads of the replicated state, at once or when something changes.
  *
- * (1) A parked read is in the watch table under its thing, in the worker's timer heap, and its client's
- * hang-up is watched for. (2) It was parked only after its thing's generation, taken before the read, was
- * found unchanged after it had entered the table: no change falls between reading and waiting. (3) It is
- * armed before it is read again, so a change after that read fires again. (4) An answer that equals, byte for
- * byte, what the client has is not sent while the wait lasts. (5) Where a confirmation ends since this server's disk
- * is full and it is behind, the rest of the read goes on as one of a process without a copy: rpc asks the leader.
+ * (1) A parked read is in the watch table under its thing, in the worker's timer heap, and its client's hang-up is
+ * watched for. (2) It was parked only after its thing's generation, taken before the read, was found unchanged after
+ * it had entered the table: no change falls between reading and waiting. (3) It is armed before it is read again, so
+ * a change after that read fires again. (4) An answer that equals, byte for byte, what the client has is not sent
+ * while the wait lasts. (5) Where a confirmation ends since this server's disk is full and it is behind, the rest of
+ * the read goes on as one of a process without a copy: rpc asks the leader.
  *
  *     http_read -> confirmed -> read -> newer than the client's index: answered
  *                                 '---> PARKED --fired--> confirmed -> read -> changed: answered, same:
@@ -19,9 +19,8 @@
 #include "base/wakes.h"
 #include "http/impl.h"
 
-#define WALK_MOST       (1u << 20) /* bytes of records that a worker reads at a time; more is for large.c */
-#define ANSWERS_MOST \
-    (512u << 20) /* bytes of answers under way: clients that never read are not to fill the memory */
+#define WALK_MOST    (1u << 20)   /* bytes of records that a worker reads at a time; more is for large.c */
+#define ANSWERS_MOST (512u << 20) /* bytes of answers under way: clients that never read are not to fill the memory */
 
 struct reading {
     struct http_request *request;
@@ -31,7 +30,7 @@ struct reading {
     struct depends depends;
     enum consistency consistency;
     bool blocking, parked, expired;
-    bool fresh; /* not kept */
+    bool fresh;           /* not kept */
     int64_t max_stale_ns; /* 0: no bound */
     const void *context;
     uint64_t index, wait_ms;
@@ -52,8 +51,8 @@ static uint64_t index_least(const struct http_request *request) {
     return floor ? floor : 1;
 }
 
-/* Not when the thing has changed since it was read: a floor that rose with that change does not belong to
- * this answer. */
+/* Not when the thing has changed since it was read: a floor that rose with that change does not belong to this
+ * answer. */
 static uint64_t index_least_for(const struct http_request *request, const struct answer *answer) {
     uint64_t least = index_least(request);
     return depends_generation(rpc_of(request), &answer->depends) == answer->generation ? least : 1;
@@ -113,8 +112,7 @@ int reading_run(struct http_request *request, struct rpc_reader *reader, struct 
     if (limit) store_read_limit(txn, limit);
     int error = reading->type->run(txn, reading->message, scratch, &result);
     if (limit && store_read_limit_hit(txn)) error = CO_AGAIN;
-    /* Of the same transaction: after a restore the records' own indexes are older than those that clients
-     * have seen. */
+    /* Of the same transaction: after a restore the records' own indexes are older than those that clients have seen. */
     uint64_t floor = error ? 0 : machine_floor(txn);
     if (result.index < floor) result.index = floor;
     if (!error) *answer = answer_write(request, &result);
@@ -136,8 +134,7 @@ void reading_copy(struct http_request *copy, const struct http_request *request)
     uint8_t *packed = arena_alloc(&copy->arena, size + 1);
     protobuf_c_message_pack(from->message, packed);
     ProtobufCAllocator allocator = ARENA_PROTOBUF(&copy->arena);
-    ProtobufCMessage *message =
-        protobuf_c_message_unpack(from->message->descriptor, &allocator, size, packed);
+    ProtobufCMessage *message = protobuf_c_message_unpack(from->message->descriptor, &allocator, size, packed);
     CHECK(message);
     reading->type = from->type;
     reading->message = message;
@@ -148,13 +145,14 @@ void reading_copy(struct http_request *copy, const struct http_request *request)
 }
 
 /* What one asked for answers the other, headers included. */
-bool reading_like(const struct http_request *a, const struct http_request *b) { return a->reading->consistency == b->reading->consistency; }
+bool reading_like(const struct http_request *a, const struct http_request *b) {
+    return a->reading->consistency == b->reading->consistency;
+}
 
 static void fail(struct http_request *request, int error) {
     reading_end(request);
     if (error == CO_BUSY) {
-        http_reply_text(request, 503,
-                        "answers that clients have not taken yet hold more than %u MiB, try again later",
+        http_reply_text(request, 503, "answers that clients have not taken yet hold more than %u MiB, try again later",
                         ANSWERS_MOST >> 20);
     } else {
         request_fail_read(request, error, NULL);
@@ -166,29 +164,29 @@ static void not_confirmed(struct http_request *request, int error) {
     struct reading *reading = request->reading;
     struct worker *worker = request->worker;
     uint64_t wait_ms = reading->wait_ms;
-    if (reading->parked) wait_ms = reading->timer.at_ms > worker->now_ms && !reading->expired ? reading->timer.at_ms - worker->now_ms : 1;
+    if (reading->parked)
+        wait_ms =
+            reading->timer.at_ms > worker->now_ms && !reading->expired ? reading->timer.at_ms - worker->now_ms : 1;
     reading_end(request);
     if (error != CO_DISKFULL || worker->stop) {
         request_fail_read(request, error, NULL);
         return;
     }
-    remote_read(request, &(struct http_remote){reading->type, reading->message, reading->view, reading->consistency, reading->max_stale_ns > 0,
-                                               reading->index, wait_ms, reading->context});
+    remote_read(request, &(struct http_remote){reading->type, reading->message, reading->view, reading->consistency,
+                                               reading->max_stale_ns > 0, reading->index, wait_ms, reading->context});
 }
 
 static struct answer *obtain_fresh(struct http_request *request, uint64_t generation) {
     struct worker *worker = request->worker;
     struct answer *answer;
     int error = reading_run(request, worker->reader, &worker->scratch, 0, &answer);
-    if (error)
-        fail(request, error);
-    else
-        answer->generation = generation;
+    if (error) fail(request, error);
+    else answer->generation = generation;
     return answer;
 }
 
-/* The present answer: kept, or written anew. NULL: an error, which has been answered, or it takes long and
- * `later` will be called. `generation` is that of the thing before the read. Give it back with `put_back`. */
+/* The present answer: kept, or written anew. NULL: an error, which has been answered, or it takes long and `later`
+ * will be called. `generation` is that of the thing before the read. Give it back with `put_back`. */
 static struct answer *obtain(struct http_request *request, uint64_t *generation,
                              void (*later)(struct http_request *request, int error, struct answer *answer)) {
     struct worker *worker = request->worker;
@@ -244,8 +242,8 @@ static void send_answer(struct http_request *request, struct answer *answer) {
 static void fired(struct watch_waiter *waiter);
 static void expired(struct worker *worker, struct timer *timer);
 
-/* What the client has: what was read just now, if this server knew all up to the client's index. One that is behind, as ?stale may
- * find it, read what was before: when a thing is as it was again, to the client that is a change. */
+/* What the client has: what was read just now, if this server knew all up to the client's index. One that is behind,
+ * as ?stale may find it, read what was before: when a thing is as it was again, to the client that is a change. */
 static void remember(struct http_request *request, struct answer *answer) {
     struct reading *reading = request->reading;
     bool all = rpc_applied(rpc_of(request)) >= reading->index;
@@ -293,14 +291,15 @@ static bool answer_again(struct http_request *request, struct answer *answer) {
     return true;
 }
 
-/* ?max_stale bounds ?stale: beyond it, and before a leader was heard of in this life, the answer has to be the newest. A client agent does not know how
- * old a server's is. */
+/* ?max_stale bounds ?stale: beyond it, and before a leader was heard of in this life, the answer has to be the
+ * newest. A client agent does not know how old a server's is. */
 static void bound_staleness(struct http_request *request) {
     struct reading *reading = request->reading;
     if (reading->consistency != CONSISTENCY_STALE || reading->max_stale_ns == 0) return;
     struct rpc_status status;
     rpc_status(rpc_of(request), &status);
-    if (!rpc_has_copy(rpc_of(request)) || !status.leader_heard || status.last_contact_ms > (uint64_t)reading->max_stale_ns / 1000000)
+    if (!rpc_has_copy(rpc_of(request)) || !status.leader_heard ||
+        status.last_contact_ms > (uint64_t)reading->max_stale_ns / 1000000)
         reading->consistency = CONSISTENCY_LEADER;
 }
 
@@ -407,10 +406,8 @@ static void read_first(struct http_request *request, int error) {
         /* Below the floor removals are forgotten. Above what is applied, although that is confirmed to be
          * all: an index of another cluster's life. Both are answered with the present state; with ?stale this
          * server may just be behind. */
-        bool foreign =
-            reading->consistency != CONSISTENCY_STALE && reading->index > rpc_applied(rpc_of(request));
-        reading->blocking =
-            reading->index >= rpc_floor(rpc_of(request)) && !foreign && !request->worker->stop;
+        bool foreign = reading->consistency != CONSISTENCY_STALE && reading->index > rpc_applied(rpc_of(request));
+        reading->blocking = reading->index >= rpc_floor(rpc_of(request)) && !foreign && !request->worker->stop;
     }
     uint64_t generation;
     struct answer *answer = obtain(request, &generation, built_first);
@@ -425,12 +422,9 @@ static bool options_parse(struct http_request *request, struct reading *reading)
         http_reply_text(request, 400, "Cannot specify ?stale with ?consistent, conflicting semantics.");
         return false;
     }
-    reading->consistency = stale        ? CONSISTENCY_STALE
-                           : consistent ? CONSISTENCY_CONSISTENT
-                                        : CONSISTENCY_LEADER;
+    reading->consistency = stale ? CONSISTENCY_STALE : consistent ? CONSISTENCY_CONSISTENT : CONSISTENCY_LEADER;
     int64_t wait_ns = 0, max_stale_ns = 0;
-    if (!http_parameter_u64(request, "index", &reading->index) ||
-        !http_parameter_duration(request, "wait", &wait_ns) ||
+    if (!http_parameter_u64(request, "index", &reading->index) || !http_parameter_duration(request, "wait", &wait_ns) ||
         !http_parameter_duration(request, "max_stale", &max_stale_ns)) {
         return false;
     }
@@ -461,8 +455,8 @@ static void read_as(struct http_request *request, const struct query_type *type,
     if (!options_parse(request, reading)) return;
     if (!rpc_has_copy(rpc_of(request))) {
         request->reading = NULL;
-        remote_read(request, &(struct http_remote){type, message, view, reading->consistency, reading->max_stale_ns > 0, reading->index, reading->wait_ms,
-                                                   context});
+        remote_read(request, &(struct http_remote){type, message, view, reading->consistency, reading->max_stale_ns > 0,
+                                                   reading->index, reading->wait_ms, context});
         return;
     }
     int error = CO_OK;

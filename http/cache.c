@@ -1,11 +1,9 @@
-/* Ready answers: the final bytes of a read, with their headers, as long as nothing that they depend on
- * changed.
+/* Ready answers: the final bytes of a read, with their headers, as long as nothing that they depend on changed.
  *
- * The rule (docs/decisions): the generation of the thing was read before the transaction was opened and was
- * the same after it was closed, or the answer is not kept; it is used only while the generation is still that
- * one. Each worker has its own cache: no locks, and responses are counted by one thread. A key enters with
- * its second miss, so that reads of a million different keys do not push out what is asked for again and
- * again. */
+ * The rule (docs/decisions): the generation of the thing was read before the transaction was opened and was the same
+ * after it was closed, or the answer is not kept; it is used only while the generation is still that one. Each
+ * worker has its own cache: no locks, and responses are counted by one thread. A key enters with its second miss, so
+ * that reads of a million different keys do not push out what is asked for again and again. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,8 +105,7 @@ static struct header *headers_copy(const struct header *from) {
         size_t name = strlen(from->name) + 1, value = strlen(from->value) + 1;
         struct header *copy = mem_alloc(sizeof *copy + name + value);
         char *text = (char *)(copy + 1);
-        *copy =
-            (struct header){NULL, memcpy(text, from->name, name), memcpy(text + name, from->value, value)};
+        *copy = (struct header){NULL, memcpy(text, from->name, name), memcpy(text + name, from->value, value)};
         *end = copy;
         end = &copy->next;
     }

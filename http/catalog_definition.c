@@ -1,7 +1,7 @@
-/* The Definition of a check in PUT /v1/catalog/register: nothing here runs it, others (who watch external
- * services) read it. It is stored as they will read it: the fields that Consul 1.8 has, in its order and spelling,
- * durations as "1m30s", empty ones left out. One field of a wrong type would keep a typed client from reading
- * any answer with this check in it. */
+/* The Definition of a check in PUT /v1/catalog/register: nothing here runs it, others (who watch external services)
+ * read it. It is stored as they will read it: the fields that Consul 1.8 has, in its order and spelling, durations
+ * as "1m30s", empty ones left out. One field of a wrong type would keep a typed client from reading any answer with
+ * this check in it. */
 #include <string.h>
 
 #include "base/check.h"
@@ -30,8 +30,7 @@ static void field_key(struct json_out *out, const struct field *field) {
     json_key_raw(out, field->name, strlen(field->name));
 }
 
-static void write_text(struct json_out *out, const struct field *field, struct json_object *in,
-                       struct fault *fault) {
+static void write_text(struct json_out *out, const struct field *field, struct json_object *in, struct fault *fault) {
     struct slice text = {0};
     json_get_slice(in, field->name, &text, fault);
     if (!text.size) return;
@@ -39,8 +38,7 @@ static void write_text(struct json_out *out, const struct field *field, struct j
     json_slice(out, text);
 }
 
-static void write_switch(struct json_out *out, const struct field *field, struct json_object *in,
-                         struct fault *fault) {
+static void write_switch(struct json_out *out, const struct field *field, struct json_object *in, struct fault *fault) {
     bool on = false;
     json_get_bool(in, field->name, &on, fault);
     if (!on) return;
@@ -48,8 +46,7 @@ static void write_switch(struct json_out *out, const struct field *field, struct
     json_bool(out, true);
 }
 
-static void write_count(struct json_out *out, const struct field *field, struct json_object *in,
-                        struct fault *fault) {
+static void write_count(struct json_out *out, const struct field *field, struct json_object *in, struct fault *fault) {
     uint64_t count = 0;
     json_get_u64(in, field->name, UINT64_MAX, &count, fault);
     if (!count) return;
@@ -79,8 +76,7 @@ static void write_array(struct json_out *out, const struct field *field, struct 
     for (size_t i = 0; i < json_object_array_length(array); i++) {
         struct json_object *item = json_object_array_get_idx(array, i);
         if (json_object_is_type(item, json_type_string)) {
-            json_slice(out,
-                       slice_make(json_object_get_string(item), (size_t)json_object_get_string_len(item)));
+            json_slice(out, slice_make(json_object_get_string(item), (size_t)json_object_get_string_len(item)));
         } else {
             fault_set(fault, CO_INVALID, "Definition.%s: strings are wanted", field->name);
         }
@@ -88,16 +84,14 @@ static void write_array(struct json_out *out, const struct field *field, struct 
     json_array_end(out);
 }
 
-static void write_texts(struct json_out *out, const struct field *field, struct json_object *in,
-                        struct fault *fault) {
+static void write_texts(struct json_out *out, const struct field *field, struct json_object *in, struct fault *fault) {
     struct json_object *array = json_get_array(in, field->name, fault);
     if (!array || !json_object_array_length(array)) return;
     field_key(out, field);
     write_array(out, field, array, fault);
 }
 
-static void write_header(struct json_out *out, const struct field *field, struct json_object *in,
-                         struct fault *fault) {
+static void write_header(struct json_out *out, const struct field *field, struct json_object *in, struct fault *fault) {
     struct json_object *header = json_get_object(in, field->name, fault);
     if (!header || !json_object_object_length(header)) return;
     field_key(out, field);
@@ -107,8 +101,7 @@ static void write_header(struct json_out *out, const struct field *field, struct
         if (json_object_is_type(values, json_type_array)) {
             write_array(out, field, values, fault);
         } else {
-            if (values)
-                fault_set(fault, CO_INVALID, "Definition.Header.%.60s: an array of strings is wanted", key);
+            if (values) fault_set(fault, CO_INVALID, "Definition.Header.%.60s: an array of strings is wanted", key);
             json_null(out);
         }
     }

@@ -39,22 +39,25 @@ static unsigned copies(const char *at, const char **end) {
 }
 
 struct part {
-    unsigned places;                         /* that it is written out to */
-    bool empty;                              /* it takes the empty text, too */
+    unsigned places; /* that it is written out to */
+    bool empty;      /* it takes the empty text, too */
 };
 
-/* What begins at *at, up to an unmatched ")" or the end. Of what may be empty there is no repetition: it comes out as too large. */
+/* What begins at *at, up to an unmatched ")" or the end. Of what may be empty there is no repetition: it comes out
+ * as too large. */
 static struct part part_of(const char **at) {
     struct part all = {0, true}, last = {0, true};
-    bool other = false;                      /* of the alternatives one that may be empty */
+    bool other = false; /* of the alternatives one that may be empty */
     while (**at && **at != ')') {
         unsigned times = 0;
         const char *next = *at + 1;
         bool none = **at == '*' || **at == '?';
-        if (**at == '{') times = copies(*at, &next), none = next - *at > 1 && (*at)[1] != ',' ? strtoul(*at + 1, NULL, 10) == 0 : true;
+        if (**at == '{')
+            times = copies(*at, &next),
+            none = next - *at > 1 && (*at)[1] != ',' ? strtoul(*at + 1, NULL, 10) == 0 : true;
         else if (**at == '+') times = 2;
         else if (none) times = 1;
-        if (times > 0) {                     /* of what stands before it, again and again: "a++" */
+        if (times > 0) { /* of what stands before it, again and again: "a++" */
             last.places = last.empty ? TOO_LARGE : least(last.places * times + 1, TOO_LARGE);
             last.empty |= none;
             *at = next;
@@ -76,8 +79,9 @@ static struct part part_of(const char **at) {
     return (struct part){least(all.places + last.places, TOO_LARGE), other || (all.empty && last.empty)};
 }
 
-/* Outside of bracket expressions. A backslash before anything but a special character is not POSIX's: "\\1" is a back-reference; of the C
- * library's own only the classes are let in, its assertions ("\\b") inside repetitions make it copy without end. */
+/* Outside of bracket expressions. A backslash before anything but a special character is not POSIX's: "\\1" is a
+ * back-reference; of the C library's own only the classes are let in, its assertions ("\\b") inside repetitions make
+ * it copy without end. */
 static const char *look_for_costly(const char *filter) {
     unsigned anchors = 0;
     while (*filter) {
@@ -110,7 +114,8 @@ const char *event_filter_costly(const char *filter) {
 int event_filter_compile(const char *filter, regex_t *regex, struct fault *fault) {
     char why[100];
     const char *costly = event_filter_costly(filter);
-    if (costly) return fault_set(fault, CO_INVALID, "error parsing regexp: %s: `%.*s`", costly, EVENT_FILTER_MAX, filter);
+    if (costly)
+        return fault_set(fault, CO_INVALID, "error parsing regexp: %s: `%.*s`", costly, EVENT_FILTER_MAX, filter);
     int rv = regcomp(regex, filter, REG_EXTENDED | REG_NOSUB);
     if (rv == 0) return CO_OK;
     regerror(rv, regex, why, sizeof why);

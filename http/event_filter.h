@@ -1,6 +1,6 @@
-/* Filters of events: POSIX extended regular expressions (IEEE 1003.1, chapter 9) that cost little, whoever wrote them. The C library writes
- * repetitions out, copy by copy, and tries whatever a back-reference could mean: so there are no back-references, and what is written out is at
- * most EVENT_FILTER_WRITTEN places. Pure; any thread. */
+/* Filters of events: POSIX extended regular expressions (IEEE 1003.1, chapter 9) that cost little, whoever wrote
+ * them. The C library writes repetitions out, copy by copy, and tries whatever a back-reference could mean: so there
+ * are no back-references, and what is written out is at most EVENT_FILTER_WRITTEN places. Pure; any thread. */
 #ifndef COORD_HTTP_EVENT_FILTER_H
 #define COORD_HTTP_EVENT_FILTER_H
 
@@ -10,7 +10,7 @@
 #include "base/error.h"
 
 #define EVENT_FILTER_WRITTEN 128
-#define EVENT_FILTER_TEXT    256       /* bytes of a name or tag; a longer one is not taken */
+#define EVENT_FILTER_TEXT    256 /* bytes of a name or tag; a longer one is not taken */
 
 /* NULL: it may be compiled; or what is wrong with it. Says nothing of its syntax. */
 const char *event_filter_costly(const char *filter);

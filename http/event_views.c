@@ -20,7 +20,8 @@ void view_event(struct json_out *json, const Pb__Event *event) {
 int view_event_filter_check(const char *what, const char *filter, struct fault *fault) {
     struct fault inner = {0};
     regex_t regex;
-    if (event_filter_compile(filter, &regex, &inner) != CO_OK) return fault_set(fault, CO_INVALID, "Invalid %s filter: %s", what, inner.text);
+    if (event_filter_compile(filter, &regex, &inner) != CO_OK)
+        return fault_set(fault, CO_INVALID, "Invalid %s filter: %s", what, inner.text);
     regfree(&regex);
     return CO_OK;
 }

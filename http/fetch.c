@@ -1,4 +1,5 @@
-/* Records for an endpoint that makes its answer of more than one thing: rpc_fetch as a call, on servers and client agents alike. */
+/* Records for an endpoint that makes its answer of more than one thing: rpc_fetch as a call, on servers and client
+ * agents alike. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,8 +31,9 @@ static void view(struct http_request *request, struct http_call *call, int error
     struct query_result result = {.index = fetching->fetched.index, .found = fetching->fetched.found};
     if (error == CO_OK && !fetching->fetched.none) {
         ProtobufCAllocator allocator = ARENA_PROTOBUF(http_arena(request));
-        result.message = protobuf_c_message_unpack(query_result_type(fetching->fetch.type, fetching->message), &allocator,
-                                                   fetching->fetched.records.size, (const uint8_t *)fetching->records);
+        result.message =
+            protobuf_c_message_unpack(query_result_type(fetching->fetch.type, fetching->message), &allocator,
+                                      fetching->fetched.records.size, (const uint8_t *)fetching->records);
         if (!result.message) error = CO_CORRUPT;
     }
     free(fetching->records);
@@ -43,8 +45,8 @@ static void drop(struct http_call *call, int error) {
     free(CONTAINER_OF(call, struct fetching, call)->records);
 }
 
-void http_fetch(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message, enum rpc_freshness freshness,
-                http_fetched fetched) {
+void http_fetch(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
+                enum rpc_freshness freshness, http_fetched fetched) {
     struct fetching *fetching = arena_zalloc(http_arena(request), sizeof *fetching);
     fetching->call.view = view, fetching->call.drop = drop;
     fetching->view = fetched, fetching->message = message;

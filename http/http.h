@@ -1,161 +1,189 @@
 /* The HTTP API: what endpoint files see. An endpoint is a row of the routing table with a handler; the server
- * (http/server.h) does the rest: parsing, limits, refusing smuggled requests, permission, waiting, caching, gzip, headers.
+ * (http/server.h) does the rest: parsing, limits, refusing smuggled requests, permission, waiting, caching, gzip,
+ * headers.
  *
- * A handler runs on an HTTP worker thread once the whole body is there, and ends by calling exactly one of: http_reply_*,
- * http_read, http_write, http_renew. After that the request no longer belongs to it, except in the
+ * A handler runs on an HTTP worker thread once the whole body is there, and ends by calling exactly one of:
+ * http_reply_*, http_read, http_write, http_renew. After that the request no longer belongs to it, except in the
  * callbacks it gave. It never blocks. Memory from `http_arena` lives until the reply is queued. */
 #ifndef COORD_HTTP_HTTP_H
 #define COORD_HTTP_HTTP_H
 
 #include "base/error.h"
 #include "base/json_in.h"
-#include "base/mailbox.h"
 #include "base/json_out.h"
+#include "base/mailbox.h"
 #include "base/memory.h"
 #include "rpc/rpc.h"
 
 struct http_request;
 struct local;
 
-enum http_method { HTTP_GET = 1, HTTP_PUT = 2, HTTP_POST = 4, HTTP_DELETE = 8, HTTP_HEAD = 16, HTTP_OPTIONS = 32, HTTP_OTHER = 64 };
+enum http_method {
+    HTTP_GET = 1,
+    HTTP_PUT = 2,
+    HTTP_POST = 4,
+    HTTP_DELETE = 8,
+    HTTP_HEAD = 16,
+    HTTP_OPTIONS = 32,
+    HTTP_OTHER = 64
+};
 
-/* What may be asked of the process. The caller owns the struct until `done` (loop thread, once), with CO_OK or why not; then `fault` says more. */
+/* What may be asked of the process. The caller owns the struct until `done` (loop thread, once), with CO_OK or why
+ * not; then `fault` says more. */
 enum http_act_kind { HTTP_ACT_JOIN, HTTP_ACT_LEAVE, HTTP_ACT_RELOAD };
 struct http_act {
     enum http_act_kind kind;
-    const char *address;                  /* to join by */
+    const char *address; /* to join by */
     struct fault fault;
     void (*done)(struct http_act *act, int error);
-    struct mail mail;                     /* the rest is the process's */
+    struct mail mail; /* the rest is the process's */
     struct http_act *next;
 };
 
 /* What handlers may ask about the process. Set before the server starts, constant afterwards. */
 struct http_env {
     struct rpc *rpc;
-    struct local *local;                  /* the agent's own services and checks */
-    const struct config *config;          /* agent/config.h; endpoint files use the fields below instead */
+    struct local *local;         /* the agent's own services and checks */
+    const struct config *config; /* agent/config.h; endpoint files use the fields below instead */
     const char *datacenter, *node_name, *node_id, *version;
-    const char *address;                  /* advertised */
+    const char *address; /* advertised */
     bool is_server;
-    bool no_coordinates;                  /* disable_coordinates */
-    uint64_t kv_value_max;                /* bytes; 512 KiB */
-    int64_t session_ttl_min_ns;           /* 10 s */
-    const char *spool_folder;             /* for bodies and answers too large for memory; NULL: /tmp */
+    bool no_coordinates;        /* disable_coordinates */
+    uint64_t kv_value_max;      /* bytes; 512 KiB */
+    int64_t session_ttl_min_ns; /* 10 s */
+    const char *spool_folder;   /* for bodies and answers too large for memory; NULL: /tmp */
     /* Appends the agent/self JSON's Config and DebugConfig members (written by agent). */
     void (*describe)(void *data, struct json_out *json, bool debug);
     /* agent/members; later the cluster's. */
     void *describe_data;
-    void (*act)(void *data, struct http_act *act);        /* any thread */
+    void (*act)(void *data, struct http_act *act); /* any thread */
     void *act_data;
 };
 
 /* One row. `path`: literal segments; ":name" one segment; "*name" the rest (may hold '/', may be empty). Decoded. */
 struct http_route {
-    unsigned methods;                     /* enum http_method bits (HEAD comes with GET) */
+    unsigned methods; /* enum http_method bits (HEAD comes with GET) */
     const char *path;
     void (*handler)(struct http_request *request);
-    const char *permission;               /* "key:read", "service:write", "agent:read", "operator:read", ...; checked in one place */
-    const char *parameters;               /* "index wait stale consistent dc passing tag*"; '*' after a name: may repeat. Common ones
-                                           * (pretty token ns) are always known. Others are ignored, as Consul ignores them */
-    const char *summary;                  /* one line for the docs */
-    unsigned flags;                       /* enum http_route_flags */
+    const char *permission; /* "key:read", "service:write", "agent:read", "operator:read", ...; checked in one place */
+    /* "index wait stale consistent dc passing tag*"; '*' after a name: may repeat. Common ones (pretty token ns) are
+     * always known. Others are ignored, as Consul ignores them */
+    const char *parameters;
+    const char *summary; /* one line for the docs */
+    unsigned flags;      /* enum http_route_flags */
 };
 enum http_route_flags {
-    HTTP_BODY_RAW = 1,                    /* body is any bytes (KV) */
-    HTTP_BODY_BIG = 2,                    /* limit is env.kv_value_max instead of 64 KiB... see server.h */
-    HTTP_LOCAL = 4,                       /* answered from this process: ?dc must be ours or is ignored */
-    HTTP_BODY_FILE = 8,                   /* the body goes into a file without a name in env.spool_folder: http_body_file */
+    HTTP_BODY_RAW = 1,  /* body is any bytes (KV) */
+    HTTP_BODY_BIG = 2,  /* limit is env.kv_value_max instead of 64 KiB... see server.h */
+    HTTP_LOCAL = 4,     /* answered from this process: ?dc must be ours or is ignored */
+    HTTP_BODY_FILE = 8, /* the body goes into a file without a name in env.spool_folder: http_body_file */
 };
 /* Tables by topic, gathered in http/routes.c. Each ends with a row of zeros. */
 extern const struct http_route http_routes_kv[], http_routes_session[], http_routes_status[], http_routes_catalog[],
-    http_routes_health[], http_routes_agent[], http_routes_agent_cluster[], http_routes_agent_check[], http_routes_agent_service[], http_routes_metrics[],
-    http_routes_operator[], http_routes_snapshot[], http_routes_acl[], http_routes_coordinate[], http_routes_lease[], http_routes_event[], http_routes_monitor[];
+    http_routes_health[], http_routes_agent[], http_routes_agent_cluster[], http_routes_agent_check[],
+    http_routes_agent_service[], http_routes_metrics[], http_routes_operator[], http_routes_snapshot[],
+    http_routes_acl[], http_routes_coordinate[], http_routes_lease[], http_routes_event[], http_routes_monitor[];
 
-/* -- asking the request ----------------------------------------------------------------------------------------- */
+/* -- asking the request ------------------------------------------------------------------------------------------- */
 const struct http_env *http_env(const struct http_request *request);
 struct arena *http_arena(struct http_request *request);
 enum http_method http_method(const struct http_request *request);
-struct slice http_path_value(const struct http_request *request, const char *name);    /* of ":name" or "*name", decoded */
-bool http_has(const struct http_request *request, const char *parameter);             /* present, with or without a value */
-struct slice http_parameter(const struct http_request *request, const char *parameter);   /* decoded, NUL-terminated; {NULL,0}: absent */
-size_t http_parameters(struct http_request *request, const char *parameter, struct slice **values);   /* all of them, arena */
+struct slice http_path_value(const struct http_request *request, const char *name); /* of ":name" or "*name", decoded */
+bool http_has(const struct http_request *request, const char *parameter); /* present, with or without a value */
+/* decoded, NUL-terminated; {NULL,0}: absent */
+struct slice http_parameter(const struct http_request *request, const char *parameter);
+/* all of them, arena */
+size_t http_parameters(struct http_request *request, const char *parameter, struct slice **values);
 struct slice http_body(const struct http_request *request);
-int http_body_file(const struct http_request *request);        /* HTTP_BODY_FILE: at its beginning; closed with the request. -1: no body came */
+/* HTTP_BODY_FILE: at its beginning; closed with the request. -1: no body came */
+int http_body_file(const struct http_request *request);
 /* Parses the body as a JSON object; on failure it has replied 400 and returns NULL. Freed with the request. */
 struct json_object *http_json(struct http_request *request);
-/* Parameters that must parse: on failure it has replied 400 ("wait: invalid duration ...") and returns false; absent: untouched, true. */
+/* Parameters that must parse: on failure it has replied 400 ("wait: invalid duration ...") and returns false;
+ * absent: untouched, true. */
 bool http_parameter_u64(struct http_request *request, const char *parameter, uint64_t *value);
 bool http_parameter_duration(struct http_request *request, const char *parameter, int64_t *nanoseconds);
-/* ?dc: true when it is ours or absent; else it has replied 500 "No path to datacenter". The server calls it for all but HTTP_LOCAL. */
+/* ?dc: true when it is ours or absent; else it has replied 500 "No path to datacenter". The server calls it for all
+ * but HTTP_LOCAL. */
 bool http_our_datacenter(struct http_request *request);
 
-/* -- answering -------------------------------------------------------------------------------------------------- */
-void http_reply_text(struct http_request *request, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));
-void http_reply_fault(struct http_request *request, const struct fault *fault);     /* 400/403/404/409/413/500/503 by its code */
-void http_reply_error(struct http_request *request, int error);                     /* CO_NOLEADER: 500 "No cluster leader", ... */
+/* -- answering ---------------------------------------------------------------------------------------------------- */
+void http_reply_text(struct http_request *request, int status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* 400/403/404/409/413/500/503 by its code */
+void http_reply_fault(struct http_request *request, const struct fault *fault);
+void http_reply_error(struct http_request *request, int error); /* CO_NOLEADER: 500 "No cluster leader", ... */
 /* JSON: write into the buffer that http_out gives, then reply. */
-struct json_out *http_out(struct http_request *request);       /* empty, with ?pretty honoured */
+struct json_out *http_out(struct http_request *request); /* empty, with ?pretty honoured */
 void http_reply_json(struct http_request *request, int status);
 /* Any bytes: append to http_raw, then reply with this content type. */
 struct buffer *http_raw(struct http_request *request);
 void http_reply_raw(struct http_request *request, int status, const char *content_type);
 /* `size` bytes from the beginning of a file; takes it over. */
 void http_reply_file(struct http_request *request, int status, int fd, uint64_t size, const char *content_type);
-void http_header(struct http_request *request, const char *name, const char *value);  /* extra header; copied */
+void http_header(struct http_request *request, const char *name, const char *value); /* extra header; copied */
 
 /* -- reading the replicated state: blocking, consistency, caching ------------------------------------------------- */
-/* Writes one result; returns the HTTP status (200, or 404 with the body the API wants, often none). Runs on the worker, or for a large
- * result on another thread with a copy of the request (target and method alone), inside the read transaction; pure function of (result, request's parameters), since its bytes are cached and shared: everything that shapes the
- * bytes must be in the request's path and query string (they are the cache key). */
-typedef int (*http_view)(struct http_request *request, const struct query_result *result);   /* writes to http_out or http_raw */
-/* In a view: the content type of its answer (a string that stays). Without it: application/json, and text/plain after
- * http_raw; an empty JSON body has none. */
+/* Writes one result; returns the HTTP status (200, or 404 with the body the API wants, often none). Runs on the
+ * worker, or for a large result on another thread with a copy of the request (target and method alone), inside the
+ * read transaction; pure function of (result, request's parameters), since its bytes are cached and shared:
+ * everything that shapes the bytes must be in the request's path and query string (they are the cache key). */
+/* writes to http_out or http_raw */
+typedef int (*http_view)(struct http_request *request, const struct query_result *result);
+/* In a view: the content type of its answer (a string that stays). Without it: application/json, and text/plain
+ * after http_raw; an empty JSON body has none. */
 void http_content_type(struct http_request *request, const char *content_type);
 /* `message` lives in the request's arena. Handles index, wait, stale, consistent, headers, 404s, ready bytes. */
-void http_read(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message, http_view view);
+void http_read(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
+               http_view view);
 /* The same for a query that lb/near.h can sort: as ?near= wants it, if it is there. */
-void http_read_near(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message, http_view view);
-/* The same, for an answer that is not only of the state: it is not kept, and the view finds `context` (in the request's arena, or NULL)
- * by http_context. For small results. */
-void http_read_fresh(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message, http_view view,
-                     const void *context);
+void http_read_near(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
+                    http_view view);
+/* The same, for an answer that is not only of the state: it is not kept, and the view finds `context` (in the
+ * request's arena, or NULL) by http_context. For small results. */
+void http_read_fresh(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
+                     http_view view, const void *context);
 const void *http_context(const struct http_request *request);
 
-/* -- writing ------------------------------------------------------------------------------------------------------- */
-/* Submits; `view` runs on the worker with the outcome (error CO_OK; result copied, its text and message included unless they are
- * NULL) and must reply. Other errors are answered by the server (500, 503 disk full). NULL view: true/false by result->yes. */
+/* -- writing ------------------------------------------------------------------------------------------------------ */
+/* Submits; `view` runs on the worker with the outcome (error CO_OK; result copied, its text and message included
+ * unless they are NULL) and must reply. Other errors are answered by the server (500, 503 disk full). NULL view:
+ * true/false by result->yes. */
 typedef void (*http_written)(struct http_request *request, const struct machine_result *result);
 void http_write(struct http_request *request, uint8_t command, const ProtobufCMessage *message, http_written view);
-/* Renews a session or a lease, or only looks at it, then calls view with CO_OK/CO_NOTFOUND/... on the worker. `renew` (rpc/rpc.h) is in the
- * request's arena. */
+/* Renews a session or a lease, or only looks at it, then calls view with CO_OK/CO_NOTFOUND/... on the worker.
+ * `renew` (rpc/rpc.h) is in the request's arena. */
 typedef void (*http_renewed)(struct http_request *request, int error, const struct rpc_renew *renew);
 void http_renew(struct http_request *request, enum timed kind, bool look, struct slice id, http_renewed view);
 
-/* -- a call that cannot be taken back ----------------------------------------------------------------------------------- */
-/* Lives in the request's arena until http_called (any thread, once), also when the client goes meanwhile. Then on the worker: `view`,
- * which must reply, or, when nobody is there to hear it, `drop` (may be NULL): release what the call brought. */
+/* -- a call that cannot be taken back ----------------------------------------------------------------------------- */
+/* Lives in the request's arena until http_called (any thread, once), also when the client goes meanwhile. Then on
+ * the worker: `view`, which must reply, or, when nobody is there to hear it, `drop` (may be NULL): release what the
+ * call brought. */
 struct http_call {
     void (*view)(struct http_request *request, struct http_call *call, int error);
     void (*drop)(struct http_call *call, int error);
-    struct http_request *request;         /* the server's */
+    struct http_request *request; /* the server's */
     int error;
 };
-void http_call(struct http_request *request, struct http_call *call);     /* parks the request; then start what will end by http_called */
+/* parks the request; then start what will end by http_called */
+void http_call(struct http_request *request, struct http_call *call);
 void http_called(struct http_call *call, int error);
 
-/* -- records for an answer that is made of more than one thing ------------------------------------------------------------ */
-/* Asks once, without waiting for a change and without its headers; then `view`, on the worker, with CO_OK and the records (in the request's
- * arena), or why there are none (NULL). It must reply, or go on with another call. `message` lives in the request's arena. */
+/* -- records for an answer that is made of more than one thing ---------------------------------------------------- */
+/* Asks once, without waiting for a change and without its headers; then `view`, on the worker, with CO_OK and the
+ * records (in the request's arena), or why there are none (NULL). It must reply, or go on with another call.
+ * `message` lives in the request's arena. */
 typedef void (*http_fetched)(struct http_request *request, int error, const struct query_result *result);
-void http_fetch(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message, enum rpc_freshness freshness,
-                http_fetched view);
+void http_fetch(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
+                enum rpc_freshness freshness, http_fetched view);
 
-/* -- waiting for something else --------------------------------------------------------------------------------------- */
+/* -- waiting for something else ----------------------------------------------------------------------------------- */
 /* Parks the request until http_deferred is called (any thread, once); then `view` runs on the worker and must reply. At most
  * `wait_ms`: then view is called with CO_TIMEOUT, and the ticket stays valid until http_deferred. */
 struct http_ticket;
-struct http_ticket *http_defer(struct http_request *request, uint64_t wait_ms, void (*view)(struct http_request *request, int error));
+struct http_ticket *http_defer(struct http_request *request, uint64_t wait_ms,
+                               void (*view)(struct http_request *request, int error));
 void http_deferred(struct http_ticket *ticket, int error);
 
 #endif

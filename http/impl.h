@@ -4,8 +4,7 @@
  * requests, the answer cache. Other threads touch a worker only by `worker_post`.
  *
  *     socket -> accept (listen.c) -> shard (shards.c) -> request (request.c) -> route (routes.c) -> handler (api_*.c)
- *     handler -> reply.c, or blocking.c / submit.c: the connection is suspended; a post wakes it and it is answered
- */
+ *     handler -> reply.c, or blocking.c / submit.c: the connection is suspended; a post wakes it and it is answered */
 #ifndef COORD_HTTP_IMPL_H
 #define COORD_HTTP_IMPL_H
 
@@ -27,7 +26,7 @@ struct answer;
 struct cache;
 struct reading;
 
-/* -- worker.c: the thread, its outer epoll, posts and timers ---------------------------------------------------- */
+/* -- worker.c: the thread, its outer epoll, posts and timers ------------------------------------------------------ */
 
 /* What an entry of the outer epoll points to. First member of its owner. */
 struct source {
@@ -37,7 +36,7 @@ struct source {
 /* News from another thread. `taken` runs on the worker. */
 struct post {
     struct mail mail;
-    bool bulk;                            /* one of many alike: may wait behind others */
+    bool bulk; /* one of many alike: may wait behind others */
     void (*taken)(struct worker *worker, struct post *post);
 };
 /* Any thread. The post belongs to the worker until `taken` is called with it. */
@@ -61,9 +60,9 @@ struct output {
 
 /* Counted by the worker alone, added to the metrics once a turn. */
 struct tally {
-    uint64_t answered[6];                 /* by the hundreds of the status */
+    uint64_t answered[6]; /* by the hundreds of the status */
     uint64_t cache_hits, cache_misses, refused_connections, unchanged;
-    int64_t parked;                       /* difference since the last turn */
+    int64_t parked; /* difference since the last turn */
 };
 
 struct worker {
@@ -75,62 +74,62 @@ struct worker {
     /* Any thread. */
     struct mailbox box;
     _Atomic bool asleep;
-    _Atomic unsigned posting;             /* threads within worker_post, and wake-ups that they hold back */
+    _Atomic unsigned posting; /* threads within worker_post, and wake-ups that they hold back */
     int wake_fd;
 
     /* The worker's thread only, from here on. */
     int epoll;
     struct source wake;
-    uint64_t now_ms;                      /* at the start of this turn */
+    uint64_t now_ms; /* at the start of this turn */
     struct rpc_reader *reader;
     struct rng rng;
-    struct mail *bulk, **bulk_end;        /* posts that wait for their turn */
+    struct mail *bulk, **bulk_end; /* posts that wait for their turn */
     struct timer **heap;
     size_t heap_size, heap_capacity;
 
     struct shard **shards;
     unsigned shard_count;
-    struct list runnable;                 /* shards to run in this turn */
-    struct list later;                    /* they have more to do, after the answers that are due to many */
-    struct list late;                     /* requests to handle once the shards have run */
-    uint64_t run_serial;                  /* counts MHD_run calls */
-    uint64_t progress;                    /* counts what libmicrohttpd called us for, and what it sent and received */
-    struct connection **by_fd;            /* library_faults.c: of all connections */
+    struct list runnable;      /* shards to run in this turn */
+    struct list later;         /* they have more to do, after the answers that are due to many */
+    struct list late;          /* requests to handle once the shards have run */
+    uint64_t run_serial;       /* counts MHD_run calls */
+    uint64_t progress;         /* counts what libmicrohttpd called us for, and what it sent and received */
+    struct connection **by_fd; /* library_faults.c: of all connections */
     size_t by_fd_size;
-    unsigned told;                        /* connections whose fault was told and that are not closed yet */
-    struct list connections;              /* by the time of their next check */
-    struct list closed;                   /* freed at the end of the turn: events of this turn may point to them */
+    unsigned told;           /* connections whose fault was told and that are not closed yet */
+    struct list connections; /* by the time of their next check */
+    struct list closed;      /* freed at the end of the turn: events of this turn may point to them */
     unsigned connection_count;
-    struct list lingering;                /* refused connections that get time to read why */
+    struct list lingering; /* refused connections that get time to read why */
     unsigned lingering_count;
-    uint64_t listen_again_ms;             /* out of descriptors: listening pauses until then; 0: it does not */
+    uint64_t listen_again_ms; /* out of descriptors: listening pauses until then; 0: it does not */
 
-    struct http_request *spare;           /* free list */
+    struct http_request *spare; /* free list */
     unsigned spare_count;
-    unsigned active;                      /* requests with a client */
-    unsigned orphans;                     /* requests whose client is gone, but not what they wait for */
+    unsigned active;  /* requests with a client */
+    unsigned orphans; /* requests whose client is gone, but not what they wait for */
 
-    struct list confirming;               /* requests that join the next confirmation */
-    bool confirm_asked;                   /* a confirmation was asked for in this turn and did not end at once */
-    unsigned confirm_count;               /* that asked after it */
+    struct list confirming; /* requests that join the next confirmation */
+    bool confirm_asked;     /* a confirmation was asked for in this turn and did not end at once */
+    unsigned confirm_count; /* that asked after it */
     struct gate *spare_gate;
-    unsigned gates;                       /* under way */
-    unsigned tickets;                     /* handed out by http_defer, and reads of remote.c */
+    unsigned gates;   /* under way */
+    unsigned tickets; /* handed out by http_defer, and reads of remote.c */
 
     struct cache *cache;
-    struct arena scratch;                 /* results of one query */
+    struct arena scratch; /* results of one query */
     struct output output;
-    struct build *builds;                 /* large.c: under way */
-    void *deflate;                        /* gzip.c's */
+    struct build *builds; /* large.c: under way */
+    void *deflate;        /* gzip.c's */
     struct buffer packed;
-    struct MHD_Response *yes, *no;        /* "true", "false" */
+    struct MHD_Response *yes, *no; /* "true", "false" */
     uint64_t leader_checked_ms, last_contact_ms;
     bool known_leader;
     struct tally tally;
 };
 
 struct http_server {
-    struct http_config config;            /* defaults filled in; addresses not kept */
+    struct http_config config; /* defaults filled in; addresses not kept */
     struct http_env env;
     struct worker *workers;
     unsigned worker_count;
@@ -138,11 +137,11 @@ struct http_server {
     struct listener {
         struct source source;
         int fd;
-    } *listeners;
+    } * listeners;
     unsigned listener_count;
     uint16_t port;
     struct address_table *addresses;
-    bool old_library;                     /* libmicrohttpd is older than 1.0 */
+    bool old_library; /* libmicrohttpd is older than 1.0 */
     uint64_t header_timeout_ms, body_timeout_ms, check_interval_ms;
     _Atomic unsigned connections;
     _Atomic uint64_t watches;
@@ -154,39 +153,41 @@ void worker_free(struct worker *worker);
 /* True when the leader is known; refreshed once a turn. */
 bool worker_known_leader(struct worker *worker, uint64_t *last_contact_ms);
 
-/* -- listen.c: sockets, limits, refusals ------------------------------------------------------------------------- */
+/* -- listen.c: sockets, limits, refusals -------------------------------------------------------------------------- */
 
 int listen_open(struct http_server *server, const char *const *addresses, uint16_t port, struct fault *fault);
 void listen_close(struct http_server *server);
-int listen_watch(struct worker *worker, bool on);             /* enters the listeners into the worker's epoll */
+int listen_watch(struct worker *worker, bool on); /* enters the listeners into the worker's epoll */
 void listen_ready(struct worker *worker, struct listener *listener);
-/* Ends sending, and keeps the socket (not the descriptor, which stays the caller's) open for a moment after the caller has
- * closed it, reading away what the client still sends: closing over unread data would take the answer back. */
+/* Ends sending, and keeps the socket (not the descriptor, which stays the caller's) open for a moment after the
+ * caller has closed it, reading away what the client still sends: closing over unread data would take the answer
+ * back. */
 void linger(struct worker *worker, int fd);
 void linger_event(struct source *source);
-void linger_tick(struct worker *worker, bool all);            /* closes those whose time is up */
+void linger_tick(struct worker *worker, bool all); /* closes those whose time is up */
 uint64_t linger_deadline_ms(const struct worker *worker);
 
 /* Connections per address, over all workers. */
 struct address_table *address_table_new(void);
 void address_table_free(struct address_table *table);
-struct address_entry *address_enter(struct address_table *table, const uint8_t address[16], unsigned most);   /* NULL: too many */
+/* NULL: too many */
+struct address_entry *address_enter(struct address_table *table, const uint8_t address[16], unsigned most);
 void address_leave(struct address_table *table, struct address_entry *entry);
 
 /* -- shards.c: libmicrohttpd's daemons and their connections ------------------------------------------------------ */
 
-#define SHARD_CONNECTIONS 64              /* resuming one connection walks the suspended ones of its daemon */
+#define SHARD_CONNECTIONS 64 /* resuming one connection walks the suspended ones of its daemon */
 
 struct shard {
     struct source source;
     struct worker *worker;
     struct MHD_Daemon *daemon;
     unsigned connections;
-    unsigned held;                        /* requests that wait in place */
-    unsigned idle_runs;                   /* the last ones: pending, and yet nothing was done */
-    struct timer rest;                    /* after too many of those */
-    struct list link;                     /* in worker->runnable or worker->later, or empty */
-    bool later;                           /* in worker->later */
+    unsigned held;      /* requests that wait in place */
+    unsigned idle_runs; /* the last ones: pending, and yet nothing was done */
+    struct timer rest;  /* after too many of those */
+    struct list link;   /* in worker->runnable or worker->later, or empty */
+    bool later;         /* in worker->later */
 };
 
 struct connection {
@@ -196,100 +197,109 @@ struct connection {
     struct MHD_Connection *mhd;
     int fd;
     struct address_entry *address;
-    struct list link;                     /* worker->connections; worker->closed once gone */
-    uint64_t began_ms;                    /* of the present stage */
+    struct list link;  /* worker->connections; worker->closed once gone */
+    uint64_t began_ms; /* of the present stage */
     uint64_t check_ms;
     enum { CONNECTION_IDLE, CONNECTION_BODY, CONNECTION_WORK, CONNECTION_SEND } stage;
-    size_t sending;                       /* bytes of the answer */
-    uint64_t completed_run;               /* run_serial when the last answer was complete; 0: none yet */
+    size_t sending;         /* bytes of the answer */
+    uint64_t completed_run; /* run_serial when the last answer was complete; 0: none yet */
     struct http_request *request;
-    bool watched;                         /* in the outer epoll, for EPOLLRDHUP */
+    bool watched; /* in the outer epoll, for EPOLLRDHUP */
     bool hung_up, gone;
-    bool told;                            /* what was wrong, by library_faults.c: it is about to be closed */
-    size_t told_size;                     /* bytes of that which are sent */
+    bool told;        /* what was wrong, by library_faults.c: it is about to be closed */
+    size_t told_size; /* bytes of that which are sent */
 };
 
 /* Takes over `fd` and the address entry. */
 void shard_adopt(struct worker *worker, int fd, const struct sockaddr *address, unsigned address_size,
                  struct address_entry *entry);
-void shard_wake(struct shard *shard);                         /* run it in this turn */
+void shard_wake(struct shard *shard); /* run it in this turn */
 void shards_run(struct worker *worker);
-void shards_run_answers(struct worker *worker);              /* once each; what there is to do besides waits for shards_run */
-void shards_check(struct worker *worker);                     /* slow and idle connections */
+void shards_run_answers(struct worker *worker); /* once each; what there is to do besides waits for shards_run */
+void shards_check(struct worker *worker);       /* slow and idle connections */
 void shards_stop(struct worker *worker);
 void connection_event(struct worker *worker, struct connection *connection, uint32_t events);
-void connection_wait(struct connection *connection);          /* its request has no answer yet */
+void connection_wait(struct connection *connection); /* its request has no answer yet */
 /* What came of it may have been one more thing to wait for. (An answered request may be gone already.) */
 void request_next(struct connection *connection, const struct http_request *request);
 void connection_unhold(struct connection *connection);
-void connection_watch(struct connection *connection);         /* from now on hang-ups are noticed */
+void connection_watch(struct connection *connection); /* from now on hang-ups are noticed */
 
-/* -- library_faults.c: what libmicrohttpd answers by itself, said our way ------------------------------------------ */
+/* -- library_faults.c: what libmicrohttpd answers by itself, said our way ----------------------------------------- */
 
-void library_faults_enter(struct worker *worker);             /* this thread is the worker; NULL: no more */
+void library_faults_enter(struct worker *worker); /* this thread is the worker; NULL: no more */
 void library_faults_add(struct connection *connection);
 void library_faults_remove(struct connection *connection);
 /* A whole answer of one line on a connection that ends with it; how long it is. `status`: "400 Bad Request". */
 size_t plain_answer(char *out, size_t room, const char *status, const char *line);
 
-/* -- send.c ------------------------------------------------------------------------------------------------------------- */
+/* -- send.c ------------------------------------------------------------------------------------------------------- */
 
 /* Of this thread: true when it has sent, or failed with errno and -1, in place of send() and sendmsg(). */
-extern __thread uint64_t *moved_here;         /* counts calls that received, or sent a file; NULL: nothing counts */
+extern __thread uint64_t *moved_here; /* counts calls that received, or sent a file; NULL: nothing counts */
 extern __thread bool (*send_instead_here)(int fd, const struct iovec *parts, size_t count, ssize_t *sent);
-ssize_t plain_send(int fd, const char *data, size_t size);    /* asks nobody; does not block, raises no signal; else as send() */
+/* asks nobody; does not block, raises no signal; else as send() */
+ssize_t plain_send(int fd, const char *data, size_t size);
 
-/* -- request.c: life of a request, headers, body -------------------------------------------------------------------- */
+/* -- request.c: life of a request, headers, body ------------------------------------------------------------------ */
 
-struct parameter { struct slice name, value; bool has_value; };
-struct header { struct header *next; const char *name, *value; };
+struct parameter {
+    struct slice name, value;
+    bool has_value;
+};
+struct header {
+    struct header *next;
+    const char *name, *value;
+};
 
 struct http_request {
-    struct post post;                     /* whatever it waits for comes by this one */
+    struct post post; /* whatever it waits for comes by this one */
     struct worker *worker;
-    struct output *output;                /* where its body is written */
-    struct connection *connection;        /* NULL: the client is gone */
+    struct output *output;         /* where its body is written */
+    struct connection *connection; /* NULL: the client is gone */
     const struct http_route *route;
     enum { REQUEST_HEAD, REQUEST_BODY, REQUEST_WORK, REQUEST_ANSWERED, REQUEST_ABORT, REQUEST_ORPHAN } stage;
     enum http_method method;
-    bool suspended, held;                 /* waits outside of its daemon's lists, or in place */
-    bool busy;                            /* another thread will post it */
-    bool confirming;                      /* confirm_read */
-    bool watched;                         /* who hangs up ends it (connection_watch) */
-    _Atomic bool mailed;                  /* it is in the worker's mailbox because its waiter fired */
-    bool confirmed;                       /* its read need not be confirmed any more */
+    bool suspended, held; /* waits outside of its daemon's lists, or in place */
+    bool busy;            /* another thread will post it */
+    bool confirming;      /* confirm_read */
+    bool watched;         /* who hangs up ends it (connection_watch) */
+    _Atomic bool mailed;  /* it is in the worker's mailbox because its waiter fired */
+    bool confirmed;       /* its read need not be confirmed any more */
     bool pretty, gzip, expects, raw, close;
     bool has_length, chunked, old_version;
     uint8_t hosts, lengths, encodings;
     bool bad_name, bad_lines;
-    uint8_t line_break;                   /* bytes that end a line of this header; 0: not known yet */
-    const char *line_end;                 /* of the last line seen; NULL: not looked at */
+    uint8_t line_break;   /* bytes that end a line of this header; 0: not known yet */
+    const char *line_end; /* of the last line seen; NULL: not looked at */
     const char *method_text;
-    struct slice target;                  /* as received */
-    struct slice key;                     /* target without index and wait: what a ready answer is found by */
+    struct slice target; /* as received */
+    struct slice key;    /* target without index and wait: what a ready answer is found by */
     uint64_t key_hash;
-    struct slice path;                    /* raw, without the query */
+    struct slice path; /* raw, without the query */
     struct parameter *parameters;
     unsigned parameter_count, value_count;
-    struct { struct slice name, value; } values[4];   /* of the route's ":name" and "*name" */
+    struct {
+        struct slice name, value;
+    } values[4]; /* of the route's ":name" and "*name" */
     struct buffer body;
-    uint64_t body_length;                 /* as declared */
-    uint64_t body_size;                   /* as received, also what was thrown away */
-    int spool;                            /* the body's file + 1; 0: none */
+    uint64_t body_length; /* as declared */
+    uint64_t body_size;   /* as received, also what was thrown away */
+    int spool;            /* the body's file + 1; 0: none */
     uint64_t body_most;
-    int refusal;                          /* status; 0: none */
+    int refusal; /* status; 0: none */
     const char *refusal_text;
     struct slice token;
     struct json_object *json;
     struct header *headers;
     const char *content_type;
-    struct reading *reading;              /* blocking.c's */
-    const void *context;                  /* of a read by remote.c, for its view */
-    struct operation *operation;          /* of submit.c, remote.c */
+    struct reading *reading;     /* blocking.c's */
+    const void *context;         /* of a read by remote.c, for its view */
+    struct operation *operation; /* of submit.c, remote.c */
     struct arena arena;
-    struct list late;                     /* worker->late, or empty */
+    struct list late; /* worker->late, or empty */
     struct http_request *next_spare;
-    _Alignas(16) char room[960];          /* the arena's first chunk */
+    _Alignas(16) char room[960]; /* the arena's first chunk */
 };
 
 struct http_request *request_new(struct connection *connection, const char *target);
@@ -303,14 +313,15 @@ void request_end(struct http_request *request);
 void request_head(struct http_request *request, const char *url, const char *method, const char *version);
 void request_body(struct http_request *request, const char *data, size_t size);
 void request_run(struct http_request *request);
-void request_run_parsed(struct http_request *request);        /* the same, but not from ready bytes */
+void request_run_parsed(struct http_request *request); /* the same, but not from ready bytes */
 /* The client hung up while it waited. */
 void request_hung_up(struct http_request *request);
 /* Sets the refusal unless there is one. Answered once the body is drained. */
-void request_refuse(struct http_request *request, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void request_refuse(struct http_request *request, int status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* params.c */
-bool parameters_parse(struct http_request *request);          /* target -> path, parameters, key; false: refused */
+bool parameters_parse(struct http_request *request); /* target -> path, parameters, key; false: refused */
 
 /* routes.c */
 void routes_init(void);
@@ -319,7 +330,7 @@ bool route_find(struct http_request *request);
 bool route_permitted(const struct http_request *request, const struct http_route *route);
 bool route_lists(const struct http_route *route, const char *parameter);
 
-/* -- reply.c ----------------------------------------------------------------------------------------------------------- */
+/* -- reply.c ------------------------------------------------------------------------------------------------------ */
 
 /* A body, shared by answers and by libmicrohttpd's responses. Worker's thread only. */
 struct bytes {
@@ -330,13 +341,13 @@ struct bytes {
     char *data;
 };
 struct bytes *bytes_copy(const void *data, size_t size);
-struct bytes *bytes_take(struct buffer *buffer);              /* copies small ones, takes over large ones; empties the buffer */
+struct bytes *bytes_take(struct buffer *buffer); /* copies small ones, takes over large ones; empties the buffer */
 struct bytes *bytes_keep(struct bytes *bytes);
 void bytes_release(struct bytes *bytes);
-size_t bytes_held(void);                                      /* of all bodies that are alive, in all workers */
+size_t bytes_held(void); /* of all bodies that are alive, in all workers */
 const uint8_t *bytes_digest(struct bytes *bytes);
 
-struct MHD_Response *response_new(struct bytes *bytes, const char *content_type);     /* with the headers that all have */
+struct MHD_Response *response_new(struct bytes *bytes, const char *content_type); /* with the headers that all have */
 void response_header(struct MHD_Response *response, const char *name, const char *value);
 void response_header_u64(struct MHD_Response *response, const char *name, uint64_t value);
 /* Those of http_header, and what else is this request's alone. */
@@ -346,7 +357,8 @@ void request_answer(struct http_request *request, int status, struct MHD_Respons
 /* The same with a body, gzip'd when the client takes it and it is worth it. Takes over one reference. */
 void request_answer_bytes(struct http_request *request, int status, struct bytes *bytes, const char *content_type);
 void request_answer_yes(struct http_request *request, bool yes);
-/* Errors of reads: with X-Consul-Index and its companions, which clients look for on every answer of such an endpoint. */
+/* Errors of reads: with X-Consul-Index and its companions, which clients look for on every answer of such an
+ * endpoint. */
 void request_fail_read(struct http_request *request, int error, const char *text);
 int reply_status(int error);
 
@@ -354,14 +366,17 @@ int reply_status(int error);
 struct bytes *gzip_bytes(struct worker *worker, const struct bytes *plain);
 void gzip_free(struct worker *worker);
 
-/* -- cache.c: ready answers ------------------------------------------------------------------------------------------------ */
+/* -- cache.c: ready answers --------------------------------------------------------------------------------------- */
 
 enum consistency { CONSISTENCY_LEADER, CONSISTENCY_STALE, CONSISTENCY_CONSISTENT };
 
-/* What a read depends on: the thing that wakes who waits for it, and, if its space is not 0, one that wakes nobody but makes ready bytes old
- * (query_type.also; its name stays). */
-struct depends { struct watch_thing thing, also; };
-/* Equal before and after a read: its result is current. The sum of two counters that only grow stays only if both do. */
+/* What a read depends on: the thing that wakes who waits for it, and, if its space is not 0, one that wakes nobody
+ * but makes ready bytes old (query_type.also; its name stays). */
+struct depends {
+    struct watch_thing thing, also;
+};
+/* Equal before and after a read: its result is current. The sum of two counters that only grow stays only if both
+ * do. */
 static inline uint64_t depends_generation(struct rpc *rpc, const struct depends *depends) {
     uint64_t generation = rpc_generation(rpc, depends->thing);
     return depends->also.space ? generation + rpc_generation(rpc, depends->also) : generation;
@@ -369,24 +384,29 @@ static inline uint64_t depends_generation(struct rpc *rpc, const struct depends 
 
 /* One result in its final form. */
 struct answer {
-    struct answer *chain;                 /* of its hash */
-    struct list link;                     /* by last use */
-    bool kept;                            /* in the cache */
+    struct answer *chain; /* of its hash */
+    struct list link;     /* by last use */
+    bool kept;            /* in the cache */
     uint64_t key_hash;
     struct slice key;
     const struct http_route *route;
     enum consistency consistency;
-    bool bounded;                         /* ?max_stale: how stale this server is, is looked at each time */
-    bool cached_asked;                    /* ?cached: X-Cache is sent */
+    bool bounded;      /* ?max_stale: how stale this server is, is looked at each time */
+    bool cached_asked; /* ?cached: X-Cache is sent */
     struct depends depends;
     uint64_t generation;
-    uint64_t index;                       /* of the result */
+    uint64_t index; /* of the result */
     int status;
     const char *content_type;
-    struct header *headers;               /* of the view */
+    struct header *headers; /* of the view */
     struct bytes *plain, *gzip;
     bool gzip_tried;
-    struct { struct MHD_Response *response; uint64_t index, last_contact_ms; bool known_leader; } ready[2];   /* plain, gzip */
+    /* plain, gzip */
+    struct {
+        struct MHD_Response *response;
+        uint64_t index, last_contact_ms;
+        bool known_leader;
+    } ready[2];
     size_t cost;
 };
 
@@ -395,49 +415,51 @@ void cache_free(struct cache *cache);
 struct answer *cache_find(struct cache *cache, struct slice key, uint64_t hash);
 /* Copies key and thing, keeps the answer when the key was asked for before; else it stays the caller's. */
 void cache_offer(struct cache *cache, struct answer *answer);
-void cache_charge(struct cache *cache, struct answer *answer, size_t more);      /* it grew (gzip) */
+void cache_charge(struct cache *cache, struct answer *answer, size_t more); /* it grew (gzip) */
 void cache_drop(struct cache *cache, struct answer *answer);
 struct answer *answer_new(void);
 void ready_answer_free(struct answer *answer);
 /* Sends it, with the index header at least `least`. */
 void answer_send(struct http_request *request, struct answer *answer, uint64_t least);
 
-/* -- blocking.c, confirm.c, submit.c ------------------------------------------------------------------------------------------ */
+/* -- blocking.c, confirm.c, submit.c ------------------------------------------------------------------------------ */
 
 /* True: it was answered from ready bytes without being parsed. */
 bool reading_fast(struct http_request *request);
-void reading_end(struct http_request *request);               /* leaves watch table, timers, confirmations */
-void reading_hurry(struct http_request *request);             /* stopping: answer with what is there */
+void reading_end(struct http_request *request);   /* leaves watch table, timers, confirmations */
+void reading_hurry(struct http_request *request); /* stopping: answer with what is there */
 /* The copy's reading asks what the original's asks. */
 void reading_copy(struct http_request *copy, const struct http_request *request);
-bool reading_like(const struct http_request *a, const struct http_request *b);      /* the answer of one serves the other, if their keys are equal */
+/* the answer of one serves the other, if their keys are equal */
+bool reading_like(const struct http_request *a, const struct http_request *b);
 /* One read, into a new answer. `limit`: of bytes walked, 0: none. CO_AGAIN: it was hit. Else CO_OK or why not. */
-int reading_run(struct http_request *request, struct rpc_reader *reader, struct arena *scratch, size_t limit, struct answer **answer);
+int reading_run(struct http_request *request, struct rpc_reader *reader, struct arena *scratch, size_t limit,
+                struct answer **answer);
 
-/* -- large.c: reads on a thread of their own ---------------------------------------------------------------------------------- */
+/* -- large.c: reads on a thread of their own ---------------------------------------------------------------------- */
 
 /* A request that waits for a build. */
 struct join {
     struct list link;
-    struct build *build;                  /* NULL: it does not wait */
+    struct build *build; /* NULL: it does not wait */
     struct http_request *request;
     /* On the worker. `answer` stays the build's; NULL with an error. */
     void (*done)(struct http_request *request, int error, struct answer *answer);
 };
 struct build {
     struct post post;
-    struct build *next;                   /* worker->builds */
+    struct build *next; /* worker->builds */
     struct list queued, joined;
     struct worker *worker;
     struct http_request *copy;
-    uint64_t generation;                  /* of its thing, before it began */
-    _Atomic bool dropped;                 /* nobody waits for it any more */
+    uint64_t generation;  /* of its thing, before it began */
+    _Atomic bool dropped; /* nobody waits for it any more */
     int error;
     struct answer *answer;
 };
 struct large *large_new(struct http_server *server);
-void large_stop(struct large *large);                         /* once no worker runs */
-void large_forget(struct worker *worker);                     /* builds that nobody took; after large_stop */
+void large_stop(struct large *large);     /* once no worker runs */
+void large_forget(struct worker *worker); /* builds that nobody took; after large_stop */
 void large_free(struct large *large);
 /* Joins what is under way for the same key and generation, if there is something. */
 bool large_join(struct http_request *request, uint64_t generation, struct join *join);
@@ -445,8 +467,8 @@ bool large_join(struct http_request *request, uint64_t generation, struct join *
 bool large_start(struct http_request *request, uint64_t generation, struct join *join);
 void large_leave(struct join *join);
 
-/* CO_OK: reads are confirmed, go on. CO_AGAIN: `done` will be called (CO_OK, or why not), unless the link is removed from its list before.
- * Else why not. */
+/* CO_OK: reads are confirmed, go on. CO_AGAIN: `done` will be called (CO_OK, or why not), unless the link is removed
+ * from its list before. Else why not. */
 struct confirm {
     struct list link;
     void (*done)(struct http_request *request, int error);
@@ -458,21 +480,21 @@ void confirm_free(struct worker *worker);
 
 /* What a request waits for; request->operation. Both may be NULL. */
 struct operation {
-    void (*end)(struct http_request *request);                /* the request goes: it is to be forgotten */
-    void (*hurry)(struct http_request *request);              /* the server stops: answer now */
+    void (*end)(struct http_request *request);   /* the request goes: it is to be forgotten */
+    void (*hurry)(struct http_request *request); /* the server stops: answer now */
 };
 
-/* -- remote.c: reads of a process without a copy of the state (rpc_fetch) ------------------------------------------------------ */
+/* -- remote.c: reads of a process without a copy of the state (rpc_fetch) ----------------------------------------- */
 struct http_remote {
     const struct query_type *type;
     const ProtobufCMessage *message;
     http_view view;
     enum consistency consistency;
-    bool bounded;                         /* ?max_stale */
+    bool bounded; /* ?max_stale */
     uint64_t index, wait_ms;
-    const void *context;                  /* for http_context */
+    const void *context; /* for http_context */
 };
 void remote_read(struct http_request *request, const struct http_remote *read);
-const char *request_content_type(const struct http_request *request);      /* of what a view wrote */
+const char *request_content_type(const struct http_request *request); /* of what a view wrote */
 
 #endif

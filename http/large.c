@@ -1,15 +1,14 @@
-/* Large reads: what would keep a worker from its other clients for long is read and written by a thread of
- * its own.
+/* Large reads: what would keep a worker from its other clients for long is read and written by a thread of its own.
  *
- * A worker begins every read itself, with a limit on how many records it walks (blocking.c). When that is
- * hit, it starts a build: the query runs again on the thread below, with that thread's own reader, and its
- * view writes into that thread's own buffer. The view sees a copy of the request, made from target and method
- * alone, which is all that a view may depend on (http.h). Whoever asks for the same while it is under way
- * joins it, as long as the thing that it reads has not changed: then its bytes are as good as those in the
- * cache (cache.c). When all who joined are gone, it is dropped.
+ * A worker begins every read itself, with a limit on how many records it walks (blocking.c). When that is hit, it
+ * starts a build: the query runs again on the thread below, with that thread's own reader, and its view writes into
+ * that thread's own buffer. The view sees a copy of the request, made from target and method alone, which is all
+ * that a view may depend on (http.h). Whoever asks for the same while it is under way joins it, as long as the thing
+ * that it reads has not changed: then its bytes are as good as those in the cache (cache.c). When all who joined are
+ * gone, it is dropped.
  *
- * One thread: large reads wait for each other, not others for them, and at most one answer more than the
- * limit in blocking.c is in memory. The thread is started by the first large read. */
+ * One thread: large reads wait for each other, not others for them, and at most one answer more than the limit in
+ * blocking.c is in memory. The thread is started by the first large read. */
 #include <malloc.h>
 #include <stdlib.h>
 
@@ -135,11 +134,10 @@ static void build_taken(struct worker *worker, struct post *post) {
     build_free(build);
 }
 
-static struct build *build_find(const struct worker *worker, const struct http_request *request,
-                                uint64_t generation) {
+static struct build *build_find(const struct worker *worker, const struct http_request *request, uint64_t generation) {
     struct build *build = worker->builds;
-    while (build && !(build->generation == generation && build->copy->key_hash == request->key_hash && reading_like(build->copy, request) &&
-                      slice_equal(build->copy->key, request->key) &&
+    while (build && !(build->generation == generation && build->copy->key_hash == request->key_hash &&
+                      reading_like(build->copy, request) && slice_equal(build->copy->key, request->key) &&
                       !atomic_load_explicit(&build->dropped, memory_order_relaxed))) {
         build = build->next;
     }

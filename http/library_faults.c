@@ -1,6 +1,6 @@
-/* What libmicrohttpd answers by itself (a header too large, a bad chunk, a Content-Length that is no number,
- * an unknown version ...) is an HTML page, and in 0.9.75 some of them go out with two header blocks. This
- * file says them our way: one plain line that names the fault.
+/* What libmicrohttpd answers by itself (a header too large, a bad chunk, a Content-Length that is no number, an
+ * unknown version ...) is an HTML page, and in 0.9.75 some of them go out with two header blocks. This file says
+ * them our way: one plain line that names the fault.
  *
  * How: libmicrohttpd sends by the C library's send() and sendmsg(), which send.c defines for the whole
  * program. They do what the C library's do, unless all of this holds:
@@ -30,8 +30,7 @@ void library_faults_add(struct connection *connection) {
     if (fd >= worker->by_fd_size) {
         size_t size = (fd + 64) * 2;
         worker->by_fd = mem_realloc(worker->by_fd, size * sizeof(struct connection *));
-        memset(worker->by_fd + worker->by_fd_size, 0,
-               (size - worker->by_fd_size) * sizeof(struct connection *));
+        memset(worker->by_fd + worker->by_fd_size, 0, (size - worker->by_fd_size) * sizeof(struct connection *));
         worker->by_fd_size = size;
     }
     worker->by_fd[fd] = connection;
@@ -63,8 +62,7 @@ static struct connection *own_page(int fd, const struct iovec *parts, size_t cou
 
 /* What stands between the tags of a page's body, as one line. */
 static void page_text(struct slice page, char *out, size_t room) {
-    const char *at = page.size ? memmem(page.data, page.size, "<body>", 6) : NULL,
-               *end = page.data + page.size;
+    const char *at = page.size ? memmem(page.data, page.size, "<body>", 6) : NULL, *end = page.data + page.size;
     size_t size = 0;
     bool tag = false;
     for (; at && at < end && size + 1 < room; at++) {
@@ -90,8 +88,7 @@ static const char *phrase(int status) {
 }
 
 /* 0.9.75 has few texts and we know more than they say; 1.0 has many. */
-static void name_fault(const struct connection *connection, int status, struct slice page, char *line,
-                       size_t room) {
+static void name_fault(const struct connection *connection, int status, struct slice page, char *line, size_t room) {
     size_t memory = connection->worker->server->config.connection_memory;
     char text[PAGE_MOST];
     page_text(page, text, sizeof text);
@@ -108,11 +105,10 @@ static void name_fault(const struct connection *connection, int status, struct s
     } else if (strstr(text, "Content-Length")) {
         snprintf(line, room, "Request body too large: Content-Length is above any limit");
     } else if (strstr(text, "chunk")) {
-        snprintf(line, room,
-                 "Bad request: the body's chunked encoding is malformed, or a chunk is too large");
+        snprintf(line, room, "Bad request: the body's chunked encoding is malformed, or a chunk is too large");
     } else if (status < 500) {
-        snprintf(line, room, "Bad request: %s is malformed%s%s",
-                 connection->request ? "a header" : "the request line", more ? ": " : "", more ? text : "");
+        snprintf(line, room, "Bad request: %s is malformed%s%s", connection->request ? "a header" : "the request line",
+                 more ? ": " : "", more ? text : "");
     } else {
         snprintf(line, room, "The request cannot be served%s%s", more ? ": " : "", more ? text : "");
     }
@@ -136,8 +132,7 @@ static bool say_instead(struct connection *connection, int status, struct slice 
     snprintf(status_text, sizeof status_text, "%d %s", status, phrase(status));
     size_t size = plain_answer(answer, sizeof answer, status_text, line);
     while (connection->told_size < size) {
-        ssize_t sent =
-            plain_send(connection->fd, answer + connection->told_size, size - connection->told_size);
+        ssize_t sent = plain_send(connection->fd, answer + connection->told_size, size - connection->told_size);
         if (sent < 0 && errno == EINTR) continue;
         if (sent < 0) return false;
         connection->told_size += (size_t)sent;

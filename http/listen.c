@@ -1,5 +1,5 @@
-/* Listening sockets, and who may connect: a limit for each address and one for all. Above them a client
- * gets a plain 429 and a moment to read it. */
+/* Listening sockets, and who may connect: a limit for each address and one for all. Above them a client gets a plain
+ * 429 and a moment to read it. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -124,15 +124,14 @@ static int listen_one(struct http_server *server, const char *text, uint16_t por
         return fault_set(fault, CO_INVALID, "http: \"%s\" is not an IP address", text);
     }
     int fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return fault_set(fault, CO_IO, "http: cannot open a socket for %s: %s", text, strerror(errno));
+    if (fd < 0) return fault_set(fault, CO_IO, "http: cannot open a socket for %s: %s", text, strerror(errno));
     socket_options(fd, address.ss_family);
     if (bind(fd, (struct sockaddr *)&address, size) != 0 || listen(fd, BACKLOG) != 0 ||
         getsockname(fd, (struct sockaddr *)&address, &size) != 0) {
         int error = errno;
         close(fd);
-        return fault_set(fault, error == EADDRINUSE ? CO_EXISTS : CO_IO,
-                         "http: cannot listen on %s port %u: %s", text, port, strerror(error));
+        return fault_set(fault, error == EADDRINUSE ? CO_EXISTS : CO_IO, "http: cannot listen on %s port %u: %s", text,
+                         port, strerror(error));
     }
     if (!server->port) {
         server->port = ntohs(address.ss_family == AF_INET ? ((struct sockaddr_in *)&address)->sin_port
@@ -143,8 +142,7 @@ static int listen_one(struct http_server *server, const char *text, uint16_t por
     return CO_OK;
 }
 
-int listen_open(struct http_server *server, const char *const *addresses, uint16_t port,
-                struct fault *fault) {
+int listen_open(struct http_server *server, const char *const *addresses, uint16_t port, struct fault *fault) {
     size_t count = 0;
     while (addresses && addresses[count]) count++;
     if (!count) return fault_set(fault, CO_INVALID, "http: no address to listen on");
@@ -167,11 +165,9 @@ void listen_close(struct http_server *server) {
 int listen_watch(struct worker *worker, bool on) {
     struct http_server *server = worker->server;
     for (unsigned i = 0; i < server->listener_count; i++) {
-        struct epoll_event event = {.events = EPOLLIN | EPOLLEXCLUSIVE,
-                                    .data.ptr = &server->listeners[i].source};
+        struct epoll_event event = {.events = EPOLLIN | EPOLLEXCLUSIVE, .data.ptr = &server->listeners[i].source};
         int fd = server->listeners[i].fd;
-        if (epoll_ctl(worker->epoll, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &event) != 0)
-            return co_from_errno(errno);
+        if (epoll_ctl(worker->epoll, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &event) != 0) return co_from_errno(errno);
     }
     return CO_OK;
 }
@@ -188,8 +184,7 @@ struct refused {
 static void linger_close(struct worker *worker, struct refused *client) {
     list_remove(&client->link);
     worker->lingering_count--;
-    epoll_ctl(worker->epoll, EPOLL_CTL_DEL, client->fd,
-              NULL); /* libmicrohttpd may still have the socket open */
+    epoll_ctl(worker->epoll, EPOLL_CTL_DEL, client->fd, NULL); /* libmicrohttpd may still have the socket open */
     close(client->fd);
     free(client);
 }
@@ -203,8 +198,7 @@ static bool drain(int fd) {
 
 void linger_event(struct source *source) {
     struct refused *client = CONTAINER_OF(source, struct refused, source);
-    if (drain(client->fd))
-        client->until_ms = 0; /* closed by linger_tick: this turn may have more events of it */
+    if (drain(client->fd)) client->until_ms = 0; /* closed by linger_tick: this turn may have more events of it */
 }
 
 void linger_tick(struct worker *worker, bool all) {
@@ -279,8 +273,8 @@ static void admit(struct worker *worker, int fd, const struct sockaddr_storage *
     struct address_entry *entry = address_enter(server->addresses, key, most);
     if (!entry) {
         atomic_fetch_sub(&server->connections, 1);
-        snprintf(why, sizeof why,
-                 "too many connections from this address (limit %u, limits.http_max_conns_per_client)", most);
+        snprintf(why, sizeof why, "too many connections from this address (limit %u, limits.http_max_conns_per_client)",
+                 most);
         refuse(worker, fd, why);
         return;
     }

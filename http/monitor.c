@@ -2,8 +2,9 @@
  *
  *     parked --a line--> resumed --all sent--> parked
  *
- * Lines come from any thread and never wait: what a slow client has not taken lies in a ring of MONITOR_BYTES; what does not fit there any
- * more is counted, and the client is told how much it missed. The worker owns everything else. */
+ * Lines come from any thread and never wait: what a slow client has not taken lies in a ring of MONITOR_BYTES; what
+ * does not fit there any more is counted, and the client is told how much it missed. The worker owns everything
+ * else. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +21,9 @@ struct monitor {
     struct post post;
     struct log_tap tap;
     struct worker *worker;
-    struct http_request *request;  /* NULL: it has ended */
-    bool response, finish;         /* libmicrohttpd still has it; no more lines are wanted */
-    pthread_mutex_t lock;          /* for what follows */
+    struct http_request *request; /* NULL: it has ended */
+    bool response, finish;        /* libmicrohttpd still has it; no more lines are wanted */
+    pthread_mutex_t lock;         /* for what follows */
     bool parked, posted;
     uint64_t missed;
     size_t first, size;
@@ -40,7 +41,8 @@ static void monitor_release(struct monitor *monitor) {
 
 /* -- lines come --------------------------------------------------------------------------------------------------- */
 static void ring_put(struct monitor *monitor, const char *bytes, size_t size) {
-    size_t at = (monitor->first + monitor->size) % MONITOR_BYTES, head = MONITOR_BYTES - at < size ? MONITOR_BYTES - at : size;
+    size_t at = (monitor->first + monitor->size) % MONITOR_BYTES,
+           head = MONITOR_BYTES - at < size ? MONITOR_BYTES - at : size;
     memcpy(monitor->ring + at, bytes, head);
     memcpy(monitor->ring, bytes + head, size - head);
     monitor->size += size;
@@ -51,7 +53,9 @@ static void on_line(struct log_tap *tap, const char *line, size_t size) {
     struct monitor *monitor = CONTAINER_OF(tap, struct monitor, tap);
     char note[80];
     pthread_mutex_lock(&monitor->lock);
-    size_t note_size = monitor->missed ? (size_t)snprintf(note, sizeof note, "[%llu lines were not taken in time]\n", (unsigned long long)monitor->missed) : 0;
+    size_t note_size = monitor->missed ? (size_t)snprintf(note, sizeof note, "[%llu lines were not taken in time]\n",
+                                                          (unsigned long long)monitor->missed)
+                                       : 0;
     if (monitor->size + note_size + size > MONITOR_BYTES) {
         monitor->missed++;
     } else {
@@ -64,10 +68,10 @@ static void on_line(struct log_tap *tap, const char *line, size_t size) {
     pthread_mutex_unlock(&monitor->lock);
     if (!wake) return;
     worker_post(monitor->worker, &monitor->post);
-    wakes_now();      /* who logs may be at something long */
+    wakes_now(); /* who logs may be at something long */
 }
 
-/* -- and go ---------------------------------------------------------------------------------------------------------- */
+/* -- and go ------------------------------------------------------------------------------------------------------- */
 static void resume(struct monitor *monitor) {
     struct http_request *request = monitor->request;
     pthread_mutex_lock(&monitor->lock);
@@ -95,7 +99,8 @@ static ssize_t read_ring(void *data, uint64_t position, char *out, size_t room) 
     (void)position;
     if (!request) return MHD_CONTENT_READER_END_WITH_ERROR;
     pthread_mutex_lock(&monitor->lock);
-    size_t size = monitor->size < room ? monitor->size : room, head = MONITOR_BYTES - monitor->first < size ? MONITOR_BYTES - monitor->first : size;
+    size_t size = monitor->size < room ? monitor->size : room,
+           head = MONITOR_BYTES - monitor->first < size ? MONITOR_BYTES - monitor->first : size;
     memcpy(out, monitor->ring + monitor->first, head);
     memcpy(out + head, monitor->ring, size - head);
     monitor->first = (monitor->first + size) % MONITOR_BYTES, monitor->size -= size;
@@ -109,7 +114,7 @@ static ssize_t read_ring(void *data, uint64_t position, char *out, size_t room) 
     return 0;
 }
 
-/* -- life ------------------------------------------------------------------------------------------------------------- */
+/* -- life --------------------------------------------------------------------------------------------------------- */
 static void monitor_end(struct http_request *request) {
     struct monitor *monitor = CONTAINER_OF(request->operation, struct monitor, operation);
     request->operation = NULL;
@@ -139,7 +144,8 @@ static void start(struct http_request *request, enum log_level level) {
     monitor->worker = request->worker, monitor->request = request, monitor->response = true;
     monitor->tap = (struct log_tap){.level = level, .line = on_line};
     CHECK(pthread_mutex_init(&monitor->lock, NULL) == 0);
-    struct MHD_Response *response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 4096, read_ring, monitor, response_gone);
+    struct MHD_Response *response =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 4096, read_ring, monitor, response_gone);
     CHECK(response);
     response_header(response, "Content-Type", "text/plain; charset=utf-8");
     request->operation = &monitor->operation;
@@ -155,7 +161,8 @@ static void get_monitor(struct http_request *request) {
     struct slice text = http_parameter(request, "loglevel");
     int level = text.size ? log_level_parse(text) : LOG_INFO;
     if (level < 0) {
-        http_reply_text(request, 400, "Bad request: Unknown log level: %.*s", (int)(text.size < 60 ? text.size : 60), text.data);
+        http_reply_text(request, 400, "Bad request: Unknown log level: %.*s", (int)(text.size < 60 ? text.size : 60),
+                        text.data);
     } else if (request->method == HTTP_HEAD) {
         http_reply_text(request, 200, "%s", "");
     } else if (atomic_fetch_add(&monitors, 1) >= MONITORS_MAX) {
@@ -167,6 +174,7 @@ static void get_monitor(struct http_request *request) {
 }
 
 const struct http_route http_routes_monitor[] = {
-    {HTTP_GET, "/v1/agent/monitor", get_monitor, "agent:read", "loglevel", "The lines of the log, as they come", HTTP_LOCAL},
+    {HTTP_GET, "/v1/agent/monitor", get_monitor, "agent:read", "loglevel", "The lines of the log, as they come",
+     HTTP_LOCAL},
     {0},
 };

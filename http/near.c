@@ -10,7 +10,8 @@ static const char *near_node(struct http_request *request) {
     return slice_is(node, "_agent") ? http_env(request)->node_name : node.size ? node.data : "";
 }
 
-void http_read_near(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message, http_view view) {
+void http_read_near(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
+                    http_view view) {
     const char *node = near_node(request);
     if (!node[0]) {
         http_read(request, type, message, view);

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-/* -- asking ---------------------------------------------------------------------------------------------------------- */
+/* -- asking ------------------------------------------------------------------------------------------------------- */
 struct asking {
     struct http_call call;
     struct rpc_ask_cluster ask;
@@ -56,7 +56,7 @@ const struct rpc_server_state *http_server_of(const struct rpc_cluster_state *st
     return NULL;
 }
 
-/* -- changing ---------------------------------------------------------------------------------------------------------- */
+/* -- changing ----------------------------------------------------------------------------------------------------- */
 struct changing {
     struct http_call call;
     struct rpc_change change;
@@ -64,7 +64,9 @@ struct changing {
     const void *context;
 };
 
-static void changed(struct rpc_change *change, int error) { http_called(&CONTAINER_OF(change, struct changing, change)->call, error); }
+static void changed(struct rpc_change *change, int error) {
+    http_called(&CONTAINER_OF(change, struct changing, change)->call, error);
+}
 
 static void change_view(struct http_request *request, struct http_call *call, int error) {
     struct changing *changing = CONTAINER_OF(call, struct changing, call);
@@ -72,21 +74,29 @@ static void change_view(struct http_request *request, struct http_call *call, in
     if (error == CO_OK) {
         changing->view(request, changing->context);
     } else if (error == CO_INVALID) {
-        http_reply_text(request, removal ? 500 : 400, "%s", removal ? "there is no such server in the Raft configuration, or it is the last one that votes"
-                                                      : "no such server votes, or there is no other voter that is connected and whose disk is well");
+        http_reply_text(
+            request, removal ? 500 : 400, "%s",
+            removal ? "there is no such server in the Raft configuration, or it is the last one that votes"
+                    : "no such server votes, or there is no other voter that is connected and whose disk is well");
     } else if (error == CO_CONFLICT && removal) {
-        http_reply_text(request, 500, "without this server those that can be reached and take writes would be no majority of the ones that vote, and the cluster would stop: "
-                                      "remove one that is down first, or bring it back (its disk may be full, or it may be behind)");
+        http_reply_text(request, 500,
+                        "without this server those that can be reached and take writes would be no majority of the "
+                        "ones that vote, and the cluster would stop: "
+                        "remove one that is down first, or bring it back (its disk may be full, or it may be behind)");
     } else if (error == CO_NOLEADER || error == CO_NOTLEADER) {
         http_reply_error(request, CO_NOLEADER);
     } else {
-        http_reply_text(request, 500, "%s", error == CO_BUSY ? "another change of the configuration is under way"
-                                            : error == CO_UNSUPPORTED ? "the cluster's version is too low for this: the leader's log names the server to upgrade first"
-                                                                      : co_strerror(error));
+        http_reply_text(
+            request, 500, "%s",
+            error == CO_BUSY ? "another change of the configuration is under way"
+            : error == CO_UNSUPPORTED
+                ? "the cluster's version is too low for this: the leader's log names the server to upgrade first"
+                : co_strerror(error));
     }
 }
 
-void http_change_cluster(struct http_request *request, const struct rpc_change *change, http_cluster_changed view, const void *context) {
+void http_change_cluster(struct http_request *request, const struct rpc_change *change, http_cluster_changed view,
+                         const void *context) {
     struct changing *changing = arena_zalloc(http_arena(request), sizeof *changing);
     changing->change = *change;
     changing->change.done = changed;

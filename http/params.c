@@ -1,5 +1,5 @@
-/* The target: path, parameters, and the key under which its answer is kept. Decoded strictly: a bad escape or
- * a NUL is refused, not guessed at. */
+/* The target: path, parameters, and the key under which its answer is kept. Decoded strictly: a bad escape or a NUL
+ * is refused, not guessed at. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,8 +11,7 @@
 /* ---- parsing ---- */
 
 /* Decodes into the arena, NUL-terminated. False: refused. */
-static bool decode(struct http_request *request, struct slice raw, bool plus, const char *what,
-                   struct slice *out) {
+static bool decode(struct http_request *request, struct slice raw, bool plus, const char *what, struct slice *out) {
     char *text = arena_alloc(&request->arena, raw.size + 1);
     size_t size;
     if (percent_decode(raw, plus, text, &size) != CO_OK) {
@@ -84,9 +83,8 @@ bool parameters_parse(struct http_request *request) {
     request->key = request->target;
     if (mark && !parse_query(request, slice_make(mark + 1, request->target.size - size - 1))) return false;
     if (http_has(request, "ns")) {
-        request_refuse(
-            request, 400,
-            "Bad request: Invalid query parameter: \"ns\" - Namespaces are a Consul Enterprise feature");
+        request_refuse(request, 400,
+                       "Bad request: Invalid query parameter: \"ns\" - Namespaces are a Consul Enterprise feature");
         return false;
     }
     request->pretty = http_has(request, "pretty");
@@ -106,9 +104,7 @@ static const struct parameter *find(const struct http_request *request, const ch
     return NULL;
 }
 
-bool http_has(const struct http_request *request, const char *parameter) {
-    return find(request, parameter) != NULL;
-}
+bool http_has(const struct http_request *request, const char *parameter) { return find(request, parameter) != NULL; }
 
 struct slice http_parameter(const struct http_request *request, const char *parameter) {
     const struct parameter *found = find(request, parameter);
@@ -120,8 +116,7 @@ size_t http_parameters(struct http_request *request, const char *parameter, stru
     *values = arena_alloc(&request->arena, (request->parameter_count + 1) * sizeof **values);
     for (unsigned i = 0; i < request->parameter_count; i++) {
         const struct parameter *at = &request->parameters[i];
-        if (at->name.size == size && memcmp(at->name.data, parameter, size) == 0)
-            (*values)[count++] = at->value;
+        if (at->name.size == size && memcmp(at->name.data, parameter, size) == 0) (*values)[count++] = at->value;
     }
     return count;
 }
@@ -135,7 +130,7 @@ struct slice http_path_value(const struct http_request *request, const char *nam
 
 bool http_parameter_u64(struct http_request *request, const char *parameter, uint64_t *value) {
     const struct parameter *found = find(request, parameter);
-    if (!found || !found->value.size) return true;      /* without a value it says nothing, as for Consul */
+    if (!found || !found->value.size) return true; /* without a value it says nothing, as for Consul */
     int error = u64_parse(found->value, UINT64_MAX, value);
     if (!error) return true;
     http_reply_text(request, 400, "Invalid %s: \"%.40s\" is %s", parameter, found->value.data,

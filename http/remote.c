@@ -1,6 +1,7 @@
-/* Reads of a process that has no copy of the state, or whose copy is behind while its disk is full: asked of a server by rpc_fetch, which does the
- * waiting too; the same views write the answer. Nothing is kept here: what a server says is as fresh as it was asked to be, and while none can be reached rpc gives out what it
- * has, with its age; ?consistent is an error then, as in Consul.
+/* Reads of a process that has no copy of the state, or whose copy is behind while its disk is full: asked of a
+ * server by rpc_fetch, which does the waiting too; the same views write the answer. Nothing is kept here: what a
+ * server says is as fresh as it was asked to be, and while none can be reached rpc gives out what it has, with its
+ * age; ?consistent is an error then, as in Consul.
  *
  *     remote_read -> fetched -> answered
  *          '--client gone, server stops: cancelled--> forgotten when the end is told */
@@ -46,7 +47,8 @@ static void put_headers(struct http_request *request, const struct remote *remot
     static const char *const names[] = {"leader", "stale", "consistent"};
     const struct rpc_fetched *fetched = &remote->fetched;
     if (http_has(request, "cached")) http_header(request, "X-Cache", "MISS");
-    http_header(request, "X-Consul-Effective-Consistency", names[fetched->age_ms ? CONSISTENCY_STALE : remote->read.consistency]);
+    http_header(request, "X-Consul-Effective-Consistency",
+                names[fetched->age_ms ? CONSISTENCY_STALE : remote->read.consistency]);
     header_u64(request, "X-Consul-Index", fetched->index);
     http_header(request, "X-Consul-KnownLeader", fetched->known_leader ? "true" : "false");
     header_u64(request, "X-Consul-LastContact", fetched->last_contact_ms);
@@ -57,7 +59,9 @@ static void answer(struct http_request *request, const struct remote *remote) {
     struct query_result result = {.index = remote->fetched.index, .found = remote->fetched.found};
     if (!remote->fetched.none) {
         ProtobufCAllocator allocator = ARENA_PROTOBUF(&request->arena);
-        result.message = protobuf_c_message_unpack(query_result_type(remote->read.type, remote->read.message), &allocator, remote->fetched.records.size, (const uint8_t *)remote->records);
+        result.message =
+            protobuf_c_message_unpack(query_result_type(remote->read.type, remote->read.message), &allocator,
+                                      remote->fetched.records.size, (const uint8_t *)remote->records);
         if (!result.message) {
             request_fail_read(request, CO_CORRUPT, "what the server answered does not decode");
             return;
@@ -86,7 +90,9 @@ static void taken(struct worker *worker, struct post *post) {
     remote_free(remote);
 }
 
-static struct remote *remote_of(struct http_request *request) { return CONTAINER_OF(request->operation, struct remote, operation); }
+static struct remote *remote_of(struct http_request *request) {
+    return CONTAINER_OF(request->operation, struct remote, operation);
+}
 
 static void remote_end(struct http_request *request) {
     struct remote *remote = remote_of(request);
@@ -95,10 +101,14 @@ static void remote_end(struct http_request *request) {
     rpc_fetch_cancel(remote->worker->server->env.rpc, &remote->fetch);
 }
 
-static void remote_hurry(struct http_request *request) { rpc_fetch_cancel(request->worker->server->env.rpc, &remote_of(request)->fetch); }
+static void remote_hurry(struct http_request *request) {
+    rpc_fetch_cancel(request->worker->server->env.rpc, &remote_of(request)->fetch);
+}
 
 static enum rpc_freshness freshness_of(enum consistency consistency) {
-    return consistency == CONSISTENCY_STALE ? RPC_STALE : consistency == CONSISTENCY_CONSISTENT ? RPC_CONSISTENT : RPC_DEFAULT;
+    return consistency == CONSISTENCY_STALE        ? RPC_STALE
+           : consistency == CONSISTENCY_CONSISTENT ? RPC_CONSISTENT
+                                                   : RPC_DEFAULT;
 }
 
 void remote_read(struct http_request *request, const struct http_remote *read) {

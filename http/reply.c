@@ -75,8 +75,8 @@ void response_header_u64(struct MHD_Response *response, const char *name, uint64
 }
 
 struct MHD_Response *response_new(struct bytes *bytes, const char *content_type) {
-    struct MHD_Response *response = MHD_create_response_from_buffer_with_free_callback_cls(
-        bytes->size, bytes->data, release, bytes_keep(bytes));
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer_with_free_callback_cls(bytes->size, bytes->data, release, bytes_keep(bytes));
     if (!response) {
         bytes_release(bytes);
         CHECK(response);
@@ -99,8 +99,8 @@ void request_answer(struct http_request *request, int status, struct MHD_Respons
     bool suspended = request->suspended, waited = suspended || request->held;
     request->suspended = false;
     connection_unhold(connection);
-    /* libmicrohttpd takes it in the handler and between its runs alike. In the latter case the request may be
-     * gone afterwards. */
+    /* libmicrohttpd takes it in the handler and between its runs alike. In the latter case the request may be gone
+     * afterwards. */
     bool queued = MHD_queue_response(connection->mhd, (unsigned)status, response) == MHD_YES;
     if (!queued && connection->request == request) request->stage = REQUEST_ABORT;
     if (suspended) MHD_resume_connection(connection->mhd);
@@ -114,8 +114,7 @@ void response_extra(struct MHD_Response *response, const struct header *headers)
     }
 }
 
-void request_answer_bytes(struct http_request *request, int status, struct bytes *bytes,
-                          const char *content_type) {
+void request_answer_bytes(struct http_request *request, int status, struct bytes *bytes, const char *content_type) {
     struct bytes *packed = request->gzip ? gzip_bytes(request->worker, bytes) : NULL;
     if (packed) {
         bytes_release(bytes);
@@ -171,9 +170,7 @@ const char *request_content_type(const struct http_request *request) {
     return request->raw ? "text/plain" : JSON_TYPE;
 }
 
-void http_content_type(struct http_request *request, const char *content_type) {
-    request->content_type = content_type;
-}
+void http_content_type(struct http_request *request, const char *content_type) { request->content_type = content_type; }
 
 void http_reply_json(struct http_request *request, int status) {
     struct buffer *out = &request->output->out;
@@ -185,8 +182,7 @@ void http_reply_raw(struct http_request *request, int status, const char *conten
     request_answer_bytes(request, status, bytes_take(&request->output->out), content_type);
 }
 
-void http_reply_file(struct http_request *request, int status, int fd, uint64_t size,
-                     const char *content_type) {
+void http_reply_file(struct http_request *request, int status, int fd, uint64_t size, const char *content_type) {
     struct MHD_Response *response = MHD_create_response_from_fd64(size, fd); /* closes it */
     if (!response) {
         close(fd);
@@ -263,8 +259,7 @@ void http_reply_error(struct http_request *request, int error) {
 }
 
 void http_reply_fault(struct http_request *request, const struct fault *fault) {
-    http_reply_text(request, reply_status(fault->code), "%s",
-                    fault->text[0] ? fault->text : co_strerror(fault->code));
+    http_reply_text(request, reply_status(fault->code), "%s", fault->text[0] ? fault->text : co_strerror(fault->code));
 }
 
 void request_fail_read(struct http_request *request, int error, const char *text) {
@@ -275,10 +270,11 @@ void request_fail_read(struct http_request *request, int error, const char *text
     http_header(request, "X-Consul-Index", "1");
     http_header(request, "X-Consul-KnownLeader", known ? "true" : "false");
     http_header(request, "X-Consul-LastContact", contact);
-    int status =
-        error == CO_NOTFOUND ? 500 : reply_status(error); /* a missing record is no error but an answer */
+    int status = error == CO_NOTFOUND ? 500 : reply_status(error); /* a missing record is no error but an answer */
     char line[160];
     if (error == CO_DISKFULL && !text)
-        text = "disk full: the server is behind and has no room for what is newer, and no leader answered in its place (?stale reads what it has)";
+        text =
+            "disk full: the server is behind and has no room for what is newer, and no leader answered in its place "
+            "(?stale reads what it has)";
     http_reply_text(request, status, "%s", text ? text : why(request, error, line));
 }

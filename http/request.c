@@ -71,8 +71,8 @@ struct http_request *request_copy(const struct http_request *request) {
     arena_embed(copy);
     copy->worker = request->worker;
     copy->method = request->method;
-    copy->target = slice_make(arena_strndup(&copy->arena, request->target.data, request->target.size),
-                              request->target.size);
+    copy->target =
+        slice_make(arena_strndup(&copy->arena, request->target.data, request->target.size), request->target.size);
     bool good = parameters_parse(copy) && route_find(copy);
     CHECK(good);
     copy->key_hash = request->key_hash;
@@ -163,11 +163,10 @@ static bool takes_gzip(const char *value, size_t size) {
     return false;
 }
 
-/* libmicrohttpd 0.9 hands headers over as strings: what comes after a NUL is gone. But they lie in its buffer
- * as they came, line after line, so what is gone leaves a gap. (Folded lines lie elsewhere: refused too.) 1.0
- * refuses both itself. */
-static void follow_lines(struct http_request *request, const char *key, const char *value,
-                         size_t value_size) {
+/* libmicrohttpd 0.9 hands headers over as strings: what comes after a NUL is gone. But they lie in its buffer as
+ * they came, line after line, so what is gone leaves a gap. (Folded lines lie elsewhere: refused too.) 1.0 refuses
+ * both itself. */
+static void follow_lines(struct http_request *request, const char *key, const char *value, size_t value_size) {
     ptrdiff_t gap = key - request->line_end;
     if (!request->line_break && (gap == 1 || gap == 2)) request->line_break = (uint8_t)gap;
     if (gap != request->line_break) request->bad_lines = true;
@@ -204,8 +203,7 @@ static enum MHD_Result on_header(void *data, enum MHD_ValueKind kind, const char
             if (NAME_IS("expect")) request->expects = value_size == 12 && name_is(value, "100-continue", 12);
             break;
         case 13:
-            if (NAME_IS("authorization") && value_size > 7 && name_is(value, "bearer ", 7) &&
-                !request->token.data) {
+            if (NAME_IS("authorization") && value_size > 7 && name_is(value, "bearer ", 7) && !request->token.data) {
                 request->token = slice_make(value + 7, value_size - 7);
             }
             break;
@@ -232,16 +230,14 @@ static enum MHD_Result on_header(void *data, enum MHD_ValueKind kind, const char
     return MHD_YES;
 }
 
-/* What two programs may read differently is refused, and the connection closed: the rest of what came might
- * be meant for somebody else. */
+/* What two programs may read differently is refused, and the connection closed: the rest of what came might be meant
+ * for somebody else. */
 static const char *smuggling(const struct http_request *request) {
     if (request->bad_name) return "Bad request: a header name begins or ends with a blank";
-    if (request->bad_lines)
-        return "Bad request: a header holds a NUL, is folded, or ends otherwise than the others";
+    if (request->bad_lines) return "Bad request: a header holds a NUL, is folded, or ends otherwise than the others";
     if (request->lengths > 1) return "Bad request: more than one Content-Length header";
     if (request->encodings > 1) return "Bad request: more than one Transfer-Encoding header";
-    if (request->encodings && request->lengths)
-        return "Bad request: both Content-Length and Transfer-Encoding";
+    if (request->encodings && request->lengths) return "Bad request: both Content-Length and Transfer-Encoding";
     if (request->lengths && !request->has_length) return "Bad request: Content-Length is not a number";
     if (request->encodings && request->old_version) return "Bad request: Transfer-Encoding in HTTP/1.0";
     if (request->hosts > 1) return "Bad request: more than one Host header";
@@ -263,8 +259,8 @@ static enum http_method method_parse(const char *text) {
     return HTTP_OTHER;
 }
 
-/* libmicrohttpd hands the target over as a string in its buffer, where the version follows: a gap means that
- * the target held a NUL. A blank in it would be one that it let pass. */
+/* libmicrohttpd hands the target over as a string in its buffer, where the version follows: a gap means that the
+ * target held a NUL. A blank in it would be one that it let pass. */
 static bool target_whole(const struct http_request *request, const char *url, const char *version) {
     if (!request->target.size || request->target.data[0] != '/') return false;
     for (size_t i = 0; i < request->target.size; i++) {
@@ -281,9 +277,8 @@ static void refuse_now(struct http_request *request) {
     http_reply_text(request, request->refusal, "%s", request->refusal_text);
 }
 
-/* For a body that is not to be held in memory. Writing it goes to the page cache; the disk follows by itself. Half of what is free is the log's, and
- * that of whatever is made of the body.
- */
+/* For a body that is not to be held in memory. Writing it goes to the page cache; the disk follows by itself. Half
+ * of what is free is the log's, and that of whatever is made of the body. */
 static uint64_t spool_room(int fd) {
     struct statvfs disk;
     return fstatvfs(fd, &disk) == 0 ? (uint64_t)disk.f_bavail * disk.f_frsize / 2 : UINT64_MAX;
@@ -304,7 +299,8 @@ static void spool_open(struct http_request *request) {
 #define SPOOL_LEFT_BYTES (32u << 20)
 static bool spool_full(const struct http_request *request, size_t size) {
     uint64_t had = request->body_size - size;
-    return had / SPOOL_LOOK_BYTES != request->body_size / SPOOL_LOOK_BYTES && 2 * spool_room(request->spool - 1) < SPOOL_LEFT_BYTES;
+    return had / SPOOL_LOOK_BYTES != request->body_size / SPOOL_LOOK_BYTES &&
+           2 * spool_room(request->spool - 1) < SPOOL_LEFT_BYTES;
 }
 
 static void spool_write(struct http_request *request, const char *data, size_t size) {
@@ -319,8 +315,7 @@ static void spool_write(struct http_request *request, const char *data, size_t s
         ssize_t done = write(request->spool - 1, data, size);
         if (done < 0 && errno == EINTR) continue;
         if (done < 0) {
-            request_refuse(request, errno == ENOSPC ? 503 : 500, "the body cannot be stored: %s",
-                           strerror(errno));
+            request_refuse(request, errno == ENOSPC ? 503 : 500, "the body cannot be stored: %s", strerror(errno));
             close(request->spool - 1);
             request->spool = 0;
             return;
@@ -335,8 +330,7 @@ static void refuse_size(struct http_request *request) {
     char size[40] = "";
     if (request->route && request->route->flags & HTTP_BODY_BIG) setting = "limits.kv_max_value_size";
     if (request->route && request->route->flags & HTTP_BODY_FILE) setting = "half of what is free on the disk";
-    if (request->body_length)
-        snprintf(size, sizeof size, "(%llu bytes)", (unsigned long long)request->body_length);
+    if (request->body_length) snprintf(size, sizeof size, "(%llu bytes)", (unsigned long long)request->body_length);
     request_refuse(request, 413, "Request body%s too large, max size: %llu bytes (%s)", size,
                    (unsigned long long)request->body_most, setting);
 }
@@ -373,9 +367,8 @@ void request_head(struct http_request *request, const char *url, const char *met
         return;
     }
     if (!target_whole(request, url, version)) {
-        request_refuse(
-            request, 400,
-            "Bad request: the target is not a path, or holds a NUL, a blank or a control character");
+        request_refuse(request, 400,
+                       "Bad request: the target is not a path, or holds a NUL, a blank or a control character");
     }
     if (!request->body_length && !request->chunked) return;
     /* The route tells how much of a body is allowed. */
@@ -383,10 +376,8 @@ void request_head(struct http_request *request, const char *url, const char *met
     connection->began_ms = request->worker->now_ms;
     if (!request->refusal && parameters_parse(request)) route_find(request);
     body_limit(request);
-    /* Before it is sent, when the client waits for that or draining it would be a gift to whoever sends it.
-     */
-    bool much =
-        request->body_length > request->body_most && request->body_length - request->body_most > DRAIN_MOST;
+    /* Before it is sent, when the client waits for that or draining it would be a gift to whoever sends it. */
+    bool much = request->body_length > request->body_most && request->body_length - request->body_most > DRAIN_MOST;
     if (request->refusal == 413 && (request->expects || much)) refuse_now(request);
 }
 

@@ -13,10 +13,12 @@ static const struct http_route http_routes_root[] = {
 };
 
 static const struct http_route *const tables[] = {
-    http_routes_root,          http_routes_kv,      http_routes_session,  http_routes_status,
-    http_routes_catalog,       http_routes_health,  http_routes_agent,    http_routes_agent_check, http_routes_agent_cluster,
-    http_routes_agent_service, http_routes_metrics, http_routes_operator, http_routes_snapshot,
-    http_routes_acl,           http_routes_coordinate, http_routes_lease, http_routes_event, http_routes_monitor,
+    http_routes_root,          http_routes_kv,          http_routes_session,
+    http_routes_status,        http_routes_catalog,     http_routes_health,
+    http_routes_agent,         http_routes_agent_check, http_routes_agent_cluster,
+    http_routes_agent_service, http_routes_metrics,     http_routes_operator,
+    http_routes_snapshot,      http_routes_acl,         http_routes_coordinate,
+    http_routes_lease,         http_routes_event,       http_routes_monitor,
 };
 
 #define SEGMENTS_MOST 16
@@ -41,8 +43,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static unsigned node_child(unsigned parent, const char *text, size_t size) {
     unsigned *at = &nodes[parent].first;
-    while (*at && !(nodes[*at].size == size && memcmp(nodes[*at].text, text, size) == 0))
-        at = &nodes[*at].next;
+    while (*at && !(nodes[*at].size == size && memcmp(nodes[*at].text, text, size) == 0)) at = &nodes[*at].next;
     if (*at) return *at;
     CHECK(node_count < NODES_MOST);
     nodes[node_count] = (struct node){.text = text, .size = size};
@@ -112,8 +113,7 @@ static unsigned walk(struct match *match, unsigned parent, unsigned depth) {
             any = child;
         } else if (node->text[0] == '*') {
             rest = child;
-        } else if (depth < match->count &&
-                   slice_equal(match->decoded[depth], slice_make(node->text, node->size))) {
+        } else if (depth < match->count && slice_equal(match->decoded[depth], slice_make(node->text, node->size))) {
             unsigned found = walk(match, child, depth + 1);
             if (found) return found;
         }
@@ -198,8 +198,7 @@ bool route_lists(const struct http_route *route, const char *parameter) {
     size_t size = strlen(parameter);
     for (const char *at = route->parameters; at && *at;) {
         size_t word = strcspn(at, " ");
-        if (word >= size && memcmp(at, parameter, size) == 0 && (word == size || at[size] == '*'))
-            return true;
+        if (word >= size && memcmp(at, parameter, size) == 0 && (word == size || at[size] == '*')) return true;
         at += word + strspn(at + word, " ");
     }
     return false;

@@ -25,8 +25,7 @@
 static unsigned connections_default(void) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return 100000;
-    uint64_t most =
-        limit.rlim_cur > 2 * KEEP_DESCRIPTORS ? limit.rlim_cur - KEEP_DESCRIPTORS : limit.rlim_cur / 2;
+    uint64_t most = limit.rlim_cur > 2 * KEEP_DESCRIPTORS ? limit.rlim_cur - KEEP_DESCRIPTORS : limit.rlim_cur / 2;
     /* Each shard has an epoll of its own. */
     most -= most / (SHARD_CONNECTIONS + 1);
     return most > 1000000 ? 1000000 : (unsigned)most;

@@ -1,8 +1,8 @@
 /* Shards: libmicrohttpd daemons without a listening socket, run by the worker.
  *
- * Why many: resuming a suspended connection walks all suspended ones of its daemon. Shards are filled one
- * after the other, so that few connections share few of them and one turn serves many requests with one call.
- * Timeouts are ours: libmicrohttpd's start anew with each byte, which a slow sender can keep up for ever. */
+ * Why many: resuming a suspended connection walks all suspended ones of its daemon. Shards are filled one after the
+ * other, so that few connections share few of them and one turn serves many requests with one call. Timeouts are
+ * ours: libmicrohttpd's start anew with each byte, which a slow sender can keep up for ever. */
 #include <errno.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -34,10 +34,9 @@ static struct connection *connection_of(struct MHD_Connection *mhd) {
     return info->socket_context;
 }
 
-/* libmicrohttpd 0.9 makes a record of each parameter in the connection's memory, and when that is full it
- * forgets the connection: no answer, ever. Parameters are parsed by us, so it gets none to see: this text is
- * its own buffer, which it is about to cut up in the same way. Behind a NUL in the target there may be more.
- */
+/* libmicrohttpd 0.9 makes a record of each parameter in the connection's memory, and when that is full it forgets
+ * the connection: no answer, ever. Parameters are parsed by us, so it gets none to see: this text is its own buffer,
+ * which it is about to cut up in the same way. Behind a NUL in the target there may be more. */
 static void hide_parameters(char *target) {
     char *part = target;
     do {
@@ -69,9 +68,9 @@ static void hold(struct connection *connection) {
     connection->request->held = true;
 }
 
-/* What waits for a write, or for its read to be confirmed, waits in place: libmicrohttpd asks again on every run of the shard, which is cheaper
- * than four calls of the kernel to take the connection out of its epoll and back. What may wait for long is
- * suspended. */
+/* What waits for a write, or for its read to be confirmed, waits in place: libmicrohttpd asks again on every run of
+ * the shard, which is cheaper than four calls of the kernel to take the connection out of its epoll and back. What
+ * may wait for long is suspended. */
 void connection_wait(struct connection *connection) {
     struct http_request *request = connection->request;
     if (request->busy || request->confirming) {
@@ -93,8 +92,8 @@ void connection_unhold(struct connection *connection) {
     connection->shard->held--;
 }
 
-/* Writes are handled when all shards have run: handed to the cluster one right after the other, they wake its
- * thread once, when it can take all of them. */
+/* Writes are handled when all shards have run: handed to the cluster one right after the other, they wake its thread
+ * once, when it can take all of them. */
 static void handle_late(struct http_request *request) {
     request->stage = REQUEST_WORK;
     hold(request->connection);
@@ -117,11 +116,10 @@ static void run_late(struct worker *worker) {
     wakes_release();
 }
 
-/* Called with the headers, with each piece of the body, and when all is there. Answering on the first call
- * makes libmicrohttpd close the connection: done only where that is wanted. */
+/* Called with the headers, with each piece of the body, and when all is there. Answering on the first call makes
+ * libmicrohttpd close the connection: done only where that is wanted. */
 static enum MHD_Result on_request(void *data, struct MHD_Connection *mhd, const char *url, const char *method,
-                                  const char *version, const char *upload, size_t *upload_size,
-                                  void **context) {
+                                  const char *version, const char *upload, size_t *upload_size, void **context) {
     (void)data, (void)mhd;
     struct http_request *request = *context;
     if (!request) return MHD_NO;
@@ -154,19 +152,15 @@ static void say_plainly(struct connection *connection, const char *status, const
     connection->worker->tally.answered[4] += plain_send(connection->fd, answer, size) > 0;
 }
 
-static void on_completed(void *data, struct MHD_Connection *mhd, void **context,
-                         enum MHD_RequestTerminationCode code) {
+static void on_completed(void *data, struct MHD_Connection *mhd, void **context, enum MHD_RequestTerminationCode code) {
     (void)data, (void)mhd;
     struct http_request *request = *context;
     if (!request) return;
     struct connection *connection = request->connection;
-    /* The request filled the connection's memory so far that libmicrohttpd found no room for the answer's
-     * header. */
-    if (code == MHD_REQUEST_TERMINATED_WITH_ERROR && request->stage == REQUEST_ANSWERED &&
-        !connection->hung_up) {
-        say_plainly(
-            connection, "431 Request Header Fields Too Large",
-            "Request header too large: no room is left for the answer's (coord.http_connection_memory)");
+    /* The request filled the connection's memory so far that libmicrohttpd found no room for the answer's header. */
+    if (code == MHD_REQUEST_TERMINATED_WITH_ERROR && request->stage == REQUEST_ANSWERED && !connection->hung_up) {
+        say_plainly(connection, "431 Request Header Fields Too Large",
+                    "Request header too large: no room is left for the answer's (coord.http_connection_memory)");
     }
     /* Refused before all of it was read. */
     if (request->close && request->stage == REQUEST_ANSWERED && !connection->hung_up)
@@ -181,11 +175,10 @@ static void on_completed(void *data, struct MHD_Connection *mhd, void **context,
     request_end(request);
 }
 
-/* libmicrohttpd hangs up without a word on what is no request line. While nothing was ever sent on the
- * connection, it is safe to say so instead. */
+/* libmicrohttpd hangs up without a word on what is no request line. While nothing was ever sent on the connection,
+ * it is safe to say so instead. */
 static void explain_close(struct connection *connection) {
-    if (connection->completed_run || connection->hung_up || connection->told || connection->worker->stop)
-        return;
+    if (connection->completed_run || connection->hung_up || connection->told || connection->worker->stop) return;
     char byte;
     struct tcp_info info;
     socklen_t size = sizeof info;
@@ -242,19 +235,17 @@ static struct shard *shard_new(struct worker *worker) {
     shard->worker = worker;
     shard->source.kind = SOURCE_SHARD;
     list_init(&shard->link);
-    unsigned flags = MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_TURBO |
-                     MHD_USE_ERROR_LOG;
+    unsigned flags =
+        MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_TURBO | MHD_USE_ERROR_LOG;
     shard->daemon = MHD_start_daemon(
         flags, 0, NULL, NULL, on_request, shard, MHD_OPTION_EXTERNAL_LOGGER, on_message, NULL,
         MHD_OPTION_NOTIFY_COMPLETED, on_completed, shard, MHD_OPTION_NOTIFY_CONNECTION, on_connection, shard,
         MHD_OPTION_URI_LOG_CALLBACK, on_target, shard, MHD_OPTION_UNESCAPE_CALLBACK, on_unescape, NULL,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, worker->server->config.connection_memory,
-        MHD_OPTION_CONNECTION_LIMIT, worker->server->config.connections_max + 1,
-        MHD_OPTION_CONNECTION_TIMEOUT, 0U, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, worker->server->config.connection_memory, MHD_OPTION_CONNECTION_LIMIT,
+        worker->server->config.connections_max + 1, MHD_OPTION_CONNECTION_TIMEOUT, 0U, MHD_OPTION_END);
     const union MHD_DaemonInfo *info =
         shard->daemon ? MHD_get_daemon_info(shard->daemon, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
-    /* Each run empties the inner epoll, so an edge is enough and spares the kernel looking into it every
-     * time. */
+    /* Each run empties the inner epoll, so an edge is enough and spares the kernel looking into it every time. */
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = &shard->source};
     if (!info || epoll_ctl(worker->epoll, EPOLL_CTL_ADD, info->epoll_fd, &event) != 0) {
         if (shard->daemon) MHD_stop_daemon(shard->daemon);
@@ -325,16 +316,14 @@ static void cut(struct connection *connection, const char *status, const char *w
     if (connection->mhd) MHD_set_connection_option(connection->mhd, MHD_CONNECTION_OPTION_TIMEOUT, 1U);
 }
 
-/* libmicrohttpd 0.9 looks in vain, again and again, for the end of a chunk's line that its memory cannot hold,
- * and reads no further. What is left unread shows whose line it is; without that it is left to the time limit
- * of bodies. */
+/* libmicrohttpd 0.9 looks in vain, again and again, for the end of a chunk's line that its memory cannot hold, and
+ * reads no further. What is left unread shows whose line it is; without that it is left to the time limit of bodies. */
 static void shard_stuck(struct shard *shard) {
     LIST_FOREACH(link, &shard->worker->connections) {
         struct connection *connection = LIST_ENTRY(link, struct connection, link);
         struct http_request *request = connection->request;
         int unread = 0;
-        if (connection->shard != shard || connection->stage != CONNECTION_BODY || connection->hung_up)
-            continue;
+        if (connection->shard != shard || connection->stage != CONNECTION_BODY || connection->hung_up) continue;
         if (!request || !request->chunked || request->held) continue;
         if (ioctl(connection->fd, FIONREAD, &unread) != 0 || unread == 0) continue;
         say_plainly(connection, "400 Bad Request",
@@ -356,9 +345,9 @@ static void shard_rested(struct worker *worker, struct timer *timer) {
     shard_wake(shard);
 }
 
-/* Is there more to do at once? Those that wait in place look pending to libmicrohttpd for as long as they
- * wait; and so does what is stuck, beside which others may have something to do: a long header,
- * of which a run reads a part, or a file, of which it sends one (that is progress, see library_faults.c). */
+/* Is there more to do at once? Those that wait in place look pending to libmicrohttpd for as long as they wait; and
+ * so does what is stuck, beside which others may have something to do: a long header, of which a run reads a part,
+ * or a file, of which it sends one (that is progress, see library_faults.c). */
 static bool shard_again(struct shard *shard, uint64_t before) {
     struct worker *worker = shard->worker;
     bool pending = shard_pending(shard), done = worker->progress != before;
@@ -391,15 +380,14 @@ static void run_once(struct worker *worker, bool again) {
     run_late(worker);
 }
 
-/* When thousands are woken together, their answers go out before the first of them, who are back already, are
- * served again. */
+/* When thousands are woken together, their answers go out before the first of them, who are back already, are served
+ * again. */
 void shards_run_answers(struct worker *worker) { run_once(worker, false); }
 
 /* All once before any a second time. */
 void shards_run(struct worker *worker) {
     LIST_FOREACH_SAFE(link, next, &worker->later) shard_wake(LIST_ENTRY(link, struct shard, link));
-    for (unsigned pass = 0; pass < RUNS_MOST && !list_empty(&worker->runnable); pass++)
-        run_once(worker, true);
+    for (unsigned pass = 0; pass < RUNS_MOST && !list_empty(&worker->runnable); pass++) run_once(worker, true);
 }
 
 /* ---- connections over time ---- */
@@ -417,8 +405,7 @@ void connection_watch(struct connection *connection) {
     if (!connection->watched) {
         /* Stays there: who waits once will wait again. An edge is enough, since it is remembered. */
         struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = &connection->source};
-        connection->watched =
-            epoll_ctl(connection->worker->epoll, EPOLL_CTL_ADD, connection->fd, &event) == 0;
+        connection->watched = epoll_ctl(connection->worker->epoll, EPOLL_CTL_ADD, connection->fd, &event) == 0;
     }
     /* Otherwise the event that says so has been seen before. */
     if (connection->hung_up) request_hung_up(connection->request);

@@ -109,8 +109,7 @@ static void write_done(struct rpc_write *rpc, int error, const struct machine_re
     worker_post(writing->request->worker, &writing->request->post);
 }
 
-void http_write(struct http_request *request, uint8_t command, const ProtobufCMessage *message,
-                http_written view) {
+void http_write(struct http_request *request, uint8_t command, const ProtobufCMessage *message, http_written view) {
     struct writing *writing = arena_zalloc(&request->arena, sizeof *writing);
     writing->request = request;
     writing->view = view;

@@ -179,8 +179,8 @@ void view_check(struct json_out *json, const Pb__Check *check) {
     json_key(json, "Type");
     json_string(json, check->type);
     json_key(json, "Definition");
-    json_raw(json, check->definition.len ? slice_make(check->definition.data, check->definition.len)
-                                         : SLICE_LITERAL("{}"));
+    json_raw(json,
+             check->definition.len ? slice_make(check->definition.data, check->definition.len) : SLICE_LITERAL("{}"));
     view_indexes(json, check->create_index, check->modify_index);
     json_object_end(json);
 }

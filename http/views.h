@@ -6,21 +6,23 @@
 #include "lb/vivaldi.h"
 #include "registry/catalog.h"
 
-void view_node(struct json_out *json, const Pb__Node *node);                  /* NULL: null */
-void view_service(struct json_out *json, const Pb__Service *service);         /* as in health and node answers */
+void view_node(struct json_out *json, const Pb__Node *node);          /* NULL: null */
+void view_service(struct json_out *json, const Pb__Service *service); /* as in health and node answers */
 void view_check(struct json_out *json, const Pb__Check *check);
 void view_checks(struct json_out *json, Pb__Check *const *checks, size_t count);
 void view_service_entry(struct json_out *json, const Pb__ServiceEntry *entry);
-void view_catalog_service(struct json_out *json, const Pb__ServiceEntry *entry);      /* the flat form of catalog/service */
-void view_coordinate(struct json_out *json, const struct vivaldi_coordinate *coordinate);      /* Vec, Error, Adjustment, Height */
-void view_pairs(struct json_out *json, Pb__Pair *const *pairs, size_t count);         /* an object, also when empty */
+void view_catalog_service(struct json_out *json, const Pb__ServiceEntry *entry); /* the flat form of catalog/service */
+/* Vec, Error, Adjustment, Height */
+void view_coordinate(struct json_out *json, const struct vivaldi_coordinate *coordinate);
+void view_pairs(struct json_out *json, Pb__Pair *const *pairs, size_t count); /* an object, also when empty */
 void view_strings(struct json_out *json, char *const *texts, size_t count);
 
 /* Members of an object that is being written, as several kinds of answers have them. */
-void view_service_head(struct json_out *json, const Pb__Service *service);            /* Kind, ID, Service, Tags */
-void view_service_addresses(struct json_out *json, const char *key, const Pb__Service *service);      /* only if there are some */
+void view_service_head(struct json_out *json, const Pb__Service *service); /* Kind, ID, Service, Tags */
+/* only if there are some */
+void view_service_addresses(struct json_out *json, const char *key, const Pb__Service *service);
 void view_weights(struct json_out *json, const char *key, const Pb__Service *service);
-void view_check_head(struct json_out *json, const Pb__Check *check);                  /* Node to ServiceName */
+void view_check_head(struct json_out *json, const Pb__Check *check); /* Node to ServiceName */
 void view_indexes(struct json_out *json, uint64_t created, uint64_t modified);
 
 /* ?node-meta=key:value, repeated, as request records; in the arena. */

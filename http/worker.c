@@ -1,8 +1,8 @@
 /* A worker: one thread, one outer epoll, and everything that hangs on them.
  *
- * A turn: wait; take events (new connections, shards with something to do, hang-ups); take posts from other
- * threads; timers; run the shards, each once however many of its connections woke up; confirm the reads that
- * asked in this turn, all at once. */
+ * A turn: wait; take events (new connections, shards with something to do, hang-ups); take posts from other threads;
+ * timers; run the shards, each once however many of its connections woke up; confirm the reads that asked in this
+ * turn, all at once. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -25,32 +25,17 @@
 
 #define ANSWERED_HELP "HTTP requests answered, by class of status."
 static struct metric answered[] = {
-    {.name = "coord_http_requests_total",
-     .help = ANSWERED_HELP,
-     .labels = "code=\"2xx\"",
-     .type = METRIC_COUNTER},
-    {.name = "coord_http_requests_total",
-     .help = ANSWERED_HELP,
-     .labels = "code=\"3xx\"",
-     .type = METRIC_COUNTER},
-    {.name = "coord_http_requests_total",
-     .help = ANSWERED_HELP,
-     .labels = "code=\"4xx\"",
-     .type = METRIC_COUNTER},
-    {.name = "coord_http_requests_total",
-     .help = ANSWERED_HELP,
-     .labels = "code=\"5xx\"",
-     .type = METRIC_COUNTER},
+    {.name = "coord_http_requests_total", .help = ANSWERED_HELP, .labels = "code=\"2xx\"", .type = METRIC_COUNTER},
+    {.name = "coord_http_requests_total", .help = ANSWERED_HELP, .labels = "code=\"3xx\"", .type = METRIC_COUNTER},
+    {.name = "coord_http_requests_total", .help = ANSWERED_HELP, .labels = "code=\"4xx\"", .type = METRIC_COUNTER},
+    {.name = "coord_http_requests_total", .help = ANSWERED_HELP, .labels = "code=\"5xx\"", .type = METRIC_COUNTER},
 };
-static struct metric cache_hits = {.name = "coord_http_cache_hits_total",
-                                   .help = "Reads answered from ready bytes.",
-                                   .type = METRIC_COUNTER};
-static struct metric cache_misses = {.name = "coord_http_cache_misses_total",
-                                     .help = "Reads whose answer had to be written.",
-                                     .type = METRIC_COUNTER};
-static struct metric refused = {.name = "coord_http_connections_refused_total",
-                                .help = "Connections above a limit.",
-                                .type = METRIC_COUNTER};
+static struct metric cache_hits = {
+    .name = "coord_http_cache_hits_total", .help = "Reads answered from ready bytes.", .type = METRIC_COUNTER};
+static struct metric cache_misses = {
+    .name = "coord_http_cache_misses_total", .help = "Reads whose answer had to be written.", .type = METRIC_COUNTER};
+static struct metric refused = {
+    .name = "coord_http_connections_refused_total", .help = "Connections above a limit.", .type = METRIC_COUNTER};
 static struct metric unchanged = {.name = "coord_http_unchanged_total",
                                   .help = "Wake-ups of blocking queries whose answer was the same as before.",
                                   .type = METRIC_COUNTER};
@@ -83,9 +68,8 @@ static void metrics_flush(struct worker *worker) {
 
 /* ---- posts ---- */
 
-/* Wakes the worker only when it is (about to be) asleep. Both sides change `asleep` in one step: whoever
- * comes second sees what the first did before, so either the worker finds the post or the poster finds the
- * worker asleep. */
+/* Wakes the worker only when it is (about to be) asleep. Both sides change `asleep` in one step: whoever comes
+ * second sees what the first did before, so either the worker finds the post or the poster finds the worker asleep. */
 static void wake(void *data) {
     struct worker *worker = data;
     if (!atomic_exchange_explicit(&worker->asleep, false, memory_order_acq_rel)) return;
@@ -101,8 +85,8 @@ static void wake_posted(void *data) {
     atomic_fetch_sub_explicit(&worker->posting, 1, memory_order_release);
 }
 
-/* Once it is put the post may be taken, be the last that the worker waited for, and the worker end:
- * `posting` keeps it in memory until it was woken (worker_free). */
+/* Once it is put the post may be taken, be the last that the worker waited for, and the worker end: `posting` keeps
+ * it in memory until it was woken (worker_free). */
 void worker_post(struct worker *worker, struct post *post) {
     atomic_fetch_add_explicit(&worker->posting, 1, memory_order_relaxed);
     bool bulk = post->bulk; /* there may be many more to come: they are begun with */
@@ -126,8 +110,8 @@ static void take_posts(struct worker *worker) {
     }
 }
 
-/* Some at a time, and their answers sent before the next: the first are not kept waiting by the last, nor the
- * last by what the first ask next. */
+/* Some at a time, and their answers sent before the next: the first are not kept waiting by the last, nor the last
+ * by what the first ask next. */
 static void take_bulk(struct worker *worker) {
     for (unsigned taken = 0; worker->bulk && taken < BULK_TURN; taken++) {
         struct mail *mail = worker->bulk;
@@ -308,8 +292,7 @@ static bool worker_setup(struct worker *worker) {
     if (rpc_has_copy(worker->server->env.rpc)) worker->reader = rpc_reader_new(worker->server->env.rpc);
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = &worker->wake};
     worker->wake.kind = SOURCE_WAKE;
-    return epoll_ctl(worker->epoll, EPOLL_CTL_ADD, worker->wake_fd, &event) == 0 &&
-           listen_watch(worker, true) == CO_OK;
+    return epoll_ctl(worker->epoll, EPOLL_CTL_ADD, worker->wake_fd, &event) == 0 && listen_watch(worker, true) == CO_OK;
 }
 
 void *worker_main(void *data) {

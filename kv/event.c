@@ -10,16 +10,18 @@ static const struct slice everything = SLICE_LITERAL("");
 
 int event_check(const Pb__Event *event) {
     if (!event->name[0] || (event->tag_filter[0] && !event->service_filter[0])) return CO_INVALID;
-    bool fits = strlen(event->name) + event->payload.len <= EVENT_SIZE_MAX && strlen(event->id) <= 36 && strlen(event->node_filter) <= EVENT_FILTER_MAX &&
-                strlen(event->service_filter) <= EVENT_FILTER_MAX && strlen(event->tag_filter) <= EVENT_FILTER_MAX;
+    bool fits = strlen(event->name) + event->payload.len <= EVENT_SIZE_MAX && strlen(event->id) <= 36 &&
+                strlen(event->node_filter) <= EVENT_FILTER_MAX && strlen(event->service_filter) <= EVENT_FILTER_MAX &&
+                strlen(event->tag_filter) <= EVENT_FILTER_MAX;
     return fits ? CO_OK : CO_TOOLARGE;
 }
 
-/* -- the command ------------------------------------------------------------------------------------------------- */
+/* -- the command -------------------------------------------------------------------------------------------------- */
 static void drop_oldest(struct machine_tx *tx) {
     struct store_cursor cursor;
     store_cursor_open(&cursor, tx->store, EVENT_TABLE, everything);
-    for (uint64_t count = store_count(tx->store, EVENT_TABLE); count > EVENTS_MAX && cursor.valid; count--) store_cursor_del(&cursor);
+    for (uint64_t count = store_count(tx->store, EVENT_TABLE); count > EVENTS_MAX && cursor.valid; count--)
+        store_cursor_del(&cursor);
     store_cursor_close(&cursor);
 }
 
@@ -34,7 +36,10 @@ static int apply(struct machine_tx *tx, uint8_t type, struct slice payload, stru
     Pb__EventFireCommand *command = machine_decode(&pb__event_fire_command__descriptor, payload, tx->arena);
     if (!command || !command->event) return refuse(result, CO_INVALID, "the command does not decode");
     int rv = event_check(command->event);
-    if (rv != CO_OK) return refuse(result, rv, rv == CO_TOOLARGE ? "the event is too large" : "the event has no name, or a tag filter without a service filter");
+    if (rv != CO_OK)
+        return refuse(result, rv,
+                      rv == CO_TOOLARGE ? "the event is too large"
+                                        : "the event has no name, or a tag filter without a service filter");
     char key[8];
     command->event->index = tx->index;
     put_be64(key, tx->index);
@@ -55,7 +60,8 @@ static struct watch_thing thing(const ProtobufCMessage *request) {
     return (struct watch_thing){SPACE_EVENTS, everything};
 }
 
-static int run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena, struct query_result *result) {
+static int run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
+               struct query_result *result) {
     (void)request;
     ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
     Pb__EventsResult *records = arena_alloc(arena, sizeof *records);
@@ -70,7 +76,8 @@ static int run(struct store_txn *txn, const ProtobufCMessage *request, struct ar
         else error = CO_CORRUPT;
     }
     store_cursor_close(&cursor);
-    *result = (struct query_result){.index = machine_marked(txn, SPACE_EVENTS, everything), .found = true, .message = &records->base};
+    *result = (struct query_result){
+        .index = machine_marked(txn, SPACE_EVENTS, everything), .found = true, .message = &records->base};
     return error;
 }
 
@@ -81,7 +88,7 @@ const struct query_type query_events = {.number = 37,
                                         .thing = thing,
                                         .run = run};
 
-/* -- the table ------------------------------------------------------------------------------------------------------ */
+/* -- the table ---------------------------------------------------------------------------------------------------- */
 static const struct machine_since since[] = {{EVENT_FIRE, EVENT_FIRE, EVENT_SINCE}};
 static const struct store_table tables[] = {{EVENT_TABLE, "events"}};
 static const struct query_type *const queries[] = {&query_events, NULL};

@@ -1,5 +1,5 @@
-/* Keys and values: commands (kv/kv.proto), queries, and the module for the state machine, as Consul's KV
- * behaves (client-surface.md lists the corner cases; a plain PUT to a locked key keeps Session and sets LockIndex to 0). */
+/* Keys and values: commands (kv/kv.proto), queries, and the module for the state machine, as Consul's KV behaves
+ * (client-surface.md lists the corner cases; a plain PUT to a locked key keeps Session and sets LockIndex to 0). */
 #ifndef COORD_KV_KV_H
 #define COORD_KV_KV_H
 
@@ -8,16 +8,16 @@
 
 enum kv_command { KV_APPLY = 32, SESSION_CREATE = 33, SESSION_DESTROY = 34, LOCK_DELAY_END = 35 };
 enum kv_space {
-    SPACE_KEY = 32,               /* keys; SPACE_KEY | WATCH_PREFIX_BIT: prefixes */
-    SPACE_SESSION = 33,           /* a session id */
-    SPACE_SESSION_TABLE = 34,     /* name "" */
-    SPACE_SESSION_NODE = 35,      /* sessions of a node */
+    SPACE_KEY = 32,           /* keys; SPACE_KEY | WATCH_PREFIX_BIT: prefixes */
+    SPACE_SESSION = 33,       /* a session id */
+    SPACE_SESSION_TABLE = 34, /* name "" */
+    SPACE_SESSION_NODE = 35,  /* sessions of a node */
 };
 #define KV_KEY_MAX 8192
 
-extern const struct machine_module kv_module;         /* keys and sessions share one module: locks tie them together */
-extern const struct query_type query_kv_get;          /* KvRequest -> KvEntry */
-extern const struct query_type query_kv_list;         /* KvRequest -> KvEntriesResult (recurse); found=false: nothing there */
-extern const struct query_type query_kv_keys;         /* KvRequest -> KvKeysResult */
+extern const struct machine_module kv_module; /* keys and sessions share one module: locks tie them together */
+extern const struct query_type query_kv_get;  /* KvRequest -> KvEntry */
+extern const struct query_type query_kv_list; /* KvRequest -> KvEntriesResult (recurse); found=false: nothing there */
+extern const struct query_type query_kv_keys; /* KvRequest -> KvKeysResult */
 
 #endif

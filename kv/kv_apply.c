@@ -11,8 +11,7 @@
 
 static const struct slice no_lease = SLICE_LITERAL("");
 
-/* The key that a command is about, and what stands there now. Slices of `now` end with the next write to the
- * store. */
+/* The key that a command is about, and what stands there now. Slices of `now` end with the next write to the store. */
 struct target {
     struct slice key, store_key;
     bool exists;
@@ -77,7 +76,7 @@ static void record_remove(struct machine_tx *tx, const struct target *target) {
     machine_mark(tx, SPACE_KEY, target->key, true);
 }
 
-/* -- verbs: each answers yes or no, or refuses -------------------------------------------------- */
+/* -- verbs: each answers yes or no, or refuses -------------------------------------------------------------------- */
 
 static int verb_set(struct machine_tx *tx, const struct kv_command_view *command, struct target *target,
                     struct machine_result *result) {
@@ -90,16 +89,16 @@ static int verb_set(struct machine_tx *tx, const struct kv_command_view *command
 
 static int verb_cas(struct machine_tx *tx, const struct kv_command_view *command, struct target *target,
                     struct machine_result *result) {
-    bool matches =
-        command->index == 0 ? !target->exists : target->exists && target->now.modify_index == command->index;
+    bool matches = command->index == 0 ? !target->exists : target->exists && target->now.modify_index == command->index;
     if (matches) return verb_set(tx, command, target, result);
     result->yes = false;
     return CO_OK;
 }
 
-/* A backup brings LockIndex back as it was, and holders since then know higher ones. None of them is above the index of the restore, since each
- * acquisition took an index of its own (but in a transaction that takes the same lock several times). Below cluster version 3 no restore is
- * noted down: what old commands do there stays as it is (docs/decisions/upgrades.md). */
+/* A backup brings LockIndex back as it was, and holders since then know higher ones. None of them is above the index
+ * of the restore, since each acquisition took an index of its own (but in a transaction that takes the same lock
+ * several times). Below cluster version 3 no restore is noted down: what old commands do there stays as it is
+ * (docs/decisions/upgrades.md). */
 static uint64_t above_restored(struct machine_tx *tx, uint64_t lock_index) {
     uint64_t restored = machine_restored(tx->store);
     return lock_index < restored ? restored : lock_index;
@@ -119,10 +118,10 @@ static int verb_lock(struct machine_tx *tx, const struct kv_command_view *comman
     if (command->session.size == UUID_TEXT_SIZE)
         rv = store_get(tx->store, KV_TABLE_SESSIONS, command->session, &ignored);
     if (rv == CO_NOTFOUND)
-        return kv_refuse(result, CO_INVALID,
-                         arena_printf(tx->arena, "invalid session \"%.*s\"",
-                                      command->session.size < 100 ? (int)command->session.size : 100,
-                                      command->session.data));
+        return kv_refuse(
+            result, CO_INVALID,
+            arena_printf(tx->arena, "invalid session \"%.*s\"",
+                         command->session.size < 100 ? (int)command->session.size : 100, command->session.data));
     if (rv != CO_OK) return rv;
 
     bool held = target->exists && target->now.session.size != 0;
@@ -148,8 +147,10 @@ static int verb_unlock(struct machine_tx *tx, const struct kv_command_view *comm
     if (command->session.size == 0) return kv_refuse(result, CO_INVALID, "missing session");
     result->yes = target->exists && slice_equal(target->now.session, command->session);
     if (!result->yes) return CO_OK;
-    struct kv_record next = {
-        .flags = command->flags, .value = command->value, .lease = command->lease, .lock_index = target->now.lock_index};
+    struct kv_record next = {.flags = command->flags,
+                             .value = command->value,
+                             .lease = command->lease,
+                             .lock_index = target->now.lock_index};
     record_put(tx, target, &next);
     lock_row_del(tx, command->session, target->store_key);
     return CO_OK;
@@ -163,15 +164,15 @@ static int verb_delete(struct machine_tx *tx, const struct kv_command_view *comm
     return CO_OK;
 }
 
-static int verb_delete_cas(struct machine_tx *tx, const struct kv_command_view *command,
-                           struct target *target, struct machine_result *result) {
+static int verb_delete_cas(struct machine_tx *tx, const struct kv_command_view *command, struct target *target,
+                           struct machine_result *result) {
     result->yes = !target->exists || target->now.modify_index == command->index;
     if (target->exists && result->yes) record_remove(tx, target);
     return CO_OK;
 }
 
-/* One by one: a cursor does not outlive the writes. `from` goes on where the last one was, so that long keys
- * which only share their first bytes with the prefix are passed once. */
+/* One by one: a cursor does not outlive the writes. `from` goes on where the last one was, so that long keys which
+ * only share their first bytes with the prefix are passed once. */
 static int delete_tree(struct machine_tx *tx, struct slice prefix) {
     struct slice head = kv_prefix_head(prefix);
     char from_room[KV_STORE_KEY_MAX], key_room[KV_KEY_MAX];
@@ -180,8 +181,8 @@ static int delete_tree(struct machine_tx *tx, struct slice prefix) {
         struct store_cursor cursor;
         struct target target = {.exists = false};
         int rv = CO_OK;
-        for (store_cursor_open(&cursor, tx->store, KV_TABLE_KEYS, from);
-             cursor.valid && slice_starts(cursor.key, head); store_cursor_next(&cursor)) {
+        for (store_cursor_open(&cursor, tx->store, KV_TABLE_KEYS, from); cursor.valid && slice_starts(cursor.key, head);
+             store_cursor_next(&cursor)) {
             rv = kv_record_decode(cursor.key, cursor.value, &target.now);
             target.exists = rv == CO_OK && slice_starts(target.now.key, prefix);
             if (rv != CO_OK || target.exists) break;
@@ -206,28 +207,23 @@ static int (*const verbs[])(struct machine_tx *, const struct kv_command_view *,
 };
 
 /* Looks the key up; false: refused, or *rv says that the store failed. */
-static bool target_find(struct machine_tx *tx, struct slice key, struct target *target,
-                        struct machine_result *result, int *rv) {
+static bool target_find(struct machine_tx *tx, struct slice key, struct target *target, struct machine_result *result,
+                        int *rv) {
     bool taken;
     target->key = key;
     target->store_key = kv_store_key(key, target->room);
     *rv = kv_record_get(tx->store, target->store_key, key, &target->now, &taken);
     target->exists = *rv == CO_OK;
     if (*rv == CO_NOTFOUND) *rv = CO_OK;
-    if (taken)
-        kv_refuse(result, CO_CONFLICT,
-                  "another key of the same beginning and hash stands in this key's place");
+    if (taken) kv_refuse(result, CO_CONFLICT, "another key of the same beginning and hash stands in this key's place");
     return *rv == CO_OK && !taken;
 }
 
 int kv_apply(struct machine_tx *tx, struct slice payload, struct machine_result *result) {
     struct kv_command_view command;
-    if (!kv_command_decode(payload, &command))
-        return kv_refuse(result, CO_INVALID, "the command does not decode");
-    if (command.key.size > KV_KEY_MAX)
-        return kv_refuse(result, CO_TOOLARGE, "Key too long, at most 8192 bytes");
-    if (memchr(command.key.data, 0, command.key.size))
-        return kv_refuse(result, CO_INVALID, "Key holds a NUL byte");
+    if (!kv_command_decode(payload, &command)) return kv_refuse(result, CO_INVALID, "the command does not decode");
+    if (command.key.size > KV_KEY_MAX) return kv_refuse(result, CO_TOOLARGE, "Key too long, at most 8192 bytes");
+    if (memchr(command.key.data, 0, command.key.size)) return kv_refuse(result, CO_INVALID, "Key holds a NUL byte");
     if (command.verb == PB__KV_VERB__KV_DELETE_TREE) {
         result->yes = true;
         return delete_tree(tx, command.key);
@@ -236,10 +232,8 @@ int kv_apply(struct machine_tx *tx, struct slice payload, struct machine_result 
     if (command.verb >= ARRAY_COUNT(verbs))
         return CO_UNSUPPORTED; /* a newer server's: stop here, as for unknown types */
     if (command.lease.size != 0) {
-        if (machine_tx_version(tx) < LEASE_SINCE)
-            command.lease = no_lease; /* as programs that do not know the field */
-        else if (!lease_known(tx, command.lease, result))
-            return CO_OK;
+        if (machine_tx_version(tx) < LEASE_SINCE) command.lease = no_lease; /* as programs that do not know the field */
+        else if (!lease_known(tx, command.lease, result)) return CO_OK;
     }
     struct target target;
     int rv;
@@ -247,7 +241,7 @@ int kv_apply(struct machine_tx *tx, struct slice payload, struct machine_result 
     return verbs[command.verb](tx, &command, &target, result);
 }
 
-/* -- the end of a lease ------------------------------------------------------------------------- */
+/* -- the end of a lease ------------------------------------------------------------------------------------------- */
 
 void kv_lease_ended(struct machine_tx *tx, struct slice lease) {
     struct slice key;
@@ -255,8 +249,8 @@ void kv_lease_ended(struct machine_tx *tx, struct slice lease) {
         struct machine_result ignored = {0};
         struct target target;
         int rv;
-        bool found = target_find(tx, key, &target, &ignored, &rv) && target.exists &&
-                     slice_equal(target.now.lease, lease);
+        bool found =
+            target_find(tx, key, &target, &ignored, &rv) && target.exists && slice_equal(target.now.lease, lease);
         if (!found) { /* what the row says is not so */
             store_fail(tx->store, rv != CO_OK ? rv : CO_CORRUPT);
             return;
@@ -265,7 +259,7 @@ void kv_lease_ended(struct machine_tx *tx, struct slice lease) {
     }
 }
 
-/* -- the end of a session ----------------------------------------------------------------------- */
+/* -- the end of a session ----------------------------------------------------------------------------------------- */
 
 int kv_delay_decode(struct slice store_key, struct slice bytes, struct kv_delay *delay) {
     if (bytes.size < 16 || (bytes.size > 16) != kv_is_long(store_key)) return CO_CORRUPT;
@@ -286,8 +280,7 @@ static void delay_begin(struct machine_tx *tx, const struct target *target, int6
 }
 
 /* The first key that `session` holds, copied to `key_room`. */
-static bool first_held(struct machine_tx *tx, struct slice session, char key_room[KV_KEY_MAX],
-                       struct slice *key) {
+static bool first_held(struct machine_tx *tx, struct slice session, char key_room[KV_KEY_MAX], struct slice *key) {
     struct store_cursor cursor;
     store_cursor_open(&cursor, tx->store, KV_TABLE_LOCKS, session);
     bool found = cursor.valid && slice_starts(cursor.key, session);

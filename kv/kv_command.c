@@ -43,8 +43,8 @@ static bool read_field(struct slice *from, unsigned wire, uint64_t *number, stru
 }
 
 static const uint8_t field_wire[] = {
-    [1] = WIRE_VARINT, [2] = WIRE_BYTES,  [3] = WIRE_BYTES,
-    [4] = WIRE_VARINT, [5] = WIRE_VARINT, [6] = WIRE_BYTES, [7] = WIRE_BYTES,
+    [1] = WIRE_VARINT, [2] = WIRE_BYTES, [3] = WIRE_BYTES, [4] = WIRE_VARINT,
+    [5] = WIRE_VARINT, [6] = WIRE_BYTES, [7] = WIRE_BYTES,
 };
 
 bool kv_command_decode(struct slice payload, struct kv_command_view *command) {

@@ -24,7 +24,7 @@ static inline int kv_refuse(struct machine_result *result, int error, const char
     return CO_OK;
 }
 
-/* -- commands (kv_apply.c, session_apply.c): as machine_module.apply ---------------------------- */
+/* -- commands (kv_apply.c, session_apply.c): as machine_module.apply ---------------------------------------------- */
 int kv_apply(struct machine_tx *tx, struct slice payload, struct machine_result *result);
 int lock_delay_end_apply(struct machine_tx *tx, struct slice payload, struct machine_result *result);
 int session_create_apply(struct machine_tx *tx, struct slice payload, struct machine_result *result);
@@ -32,11 +32,10 @@ int session_destroy_apply(struct machine_tx *tx, struct slice payload, struct ma
 void kv_lease_ended(struct machine_tx *tx, struct slice lease); /* everything bound to it is removed */
 void session_on_event(struct machine_tx *tx, const struct machine_event *event);
 
-/* The session ended: its keys are released or deleted, and their lock-delay begins. CO_OK, or the store
- * failed. */
+/* The session ended: its keys are released or deleted, and their lock-delay begins. CO_OK, or the store failed. */
 int kv_session_ended(struct machine_tx *tx, struct slice session, bool delete_keys, int64_t lock_delay_ns);
 
-/* -- lock-delays -------------------------------------------------------------------------------- */
+/* -- lock-delays -------------------------------------------------------------------------------------------------- */
 struct kv_delay {
     uint64_t index;
     int64_t delay_ns;
@@ -45,14 +44,14 @@ struct kv_delay {
 /* CO_CORRUPT. `key` points into the arguments. */
 int kv_delay_decode(struct slice store_key, struct slice bytes, struct kv_delay *delay);
 
-/* -- walking keys ------------------------------------------------------------------------------- */
-/* What store keys of the keys below `prefix` begin with; when it is shorter than the prefix, compare the full
- * keys too. */
+/* -- walking keys ------------------------------------------------------------------------------------------------- */
+/* What store keys of the keys below `prefix` begin with; when it is shorter than the prefix, compare the full keys
+ * too. */
 static inline struct slice kv_prefix_head(struct slice prefix) {
     return slice_make(prefix.data, prefix.size < STORE_KEY_PREFIX ? prefix.size : STORE_KEY_PREFIX);
 }
 
-/* -- session records ---------------------------------------------------------------------------- */
+/* -- session records ---------------------------------------------------------------------------------------------- */
 /* Record of a session, unpacked into the arena. CO_NOTFOUND, CO_CORRUPT. */
 int session_get(struct store_txn *txn, struct slice id, struct arena *arena, Pb__Session **session);
 int session_unpack(struct slice bytes, struct arena *arena, Pb__Session **session);

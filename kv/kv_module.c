@@ -12,10 +12,8 @@ static int apply(struct machine_tx *tx, uint8_t type, struct slice payload, stru
 }
 
 static void on_event(struct machine_tx *tx, const struct machine_event *event) {
-    if (event->type == MACHINE_LEASE_ENDED)
-        kv_lease_ended(tx, event->id);
-    else
-        session_on_event(tx, event);
+    if (event->type == MACHINE_LEASE_ENDED) kv_lease_ended(tx, event->id);
+    else session_on_event(tx, event);
 }
 
 static const struct store_table tables[] = {

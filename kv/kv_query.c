@@ -1,12 +1,12 @@
 /* Queries on keys. Records are handed out as slices of the map.
  *
- * The store keeps long keys that share their first STORE_KEY_PREFIX bytes in the order of their hashes: a
- * walk gathers such a run, sorts it by the full keys, then hands it out, so that every listing is sorted. */
+ * The store keeps long keys that share their first STORE_KEY_PREFIX bytes in the order of their hashes: a walk
+ * gathers such a run, sorts it by the full keys, then hands it out, so that every listing is sorted. */
 #include <stdlib.h>
 
 #include "kv/kv_internal.h"
 
-/* -- the walk ----------------------------------------------------------------------------------- */
+/* -- the walk ----------------------------------------------------------------------------------------------------- */
 
 struct walk {
     struct slice prefix;
@@ -27,8 +27,7 @@ static void run_end(struct walk *walk) {
 }
 
 static void run_add(struct walk *walk, const struct kv_record *record) {
-    if (walk->run_count != 0 && memcmp(walk->run[0].key.data, record->key.data, STORE_KEY_PREFIX) != 0)
-        run_end(walk);
+    if (walk->run_count != 0 && memcmp(walk->run[0].key.data, record->key.data, STORE_KEY_PREFIX) != 0) run_end(walk);
     if (walk->run_count == walk->run_room) {
         walk->run_room = walk->run_room ? 2 * walk->run_room : 16;
         walk->run = mem_realloc(walk->run, walk->run_room * sizeof *walk->run);
@@ -37,8 +36,8 @@ static void run_add(struct walk *walk, const struct kv_record *record) {
 }
 
 /* Visits every key with this prefix, sorted. CO_OK or CO_CORRUPT. */
-static int walk_keys(struct store_txn *txn, struct slice prefix,
-                     void (*visit)(void *, const struct kv_record *), void *data) {
+static int walk_keys(struct store_txn *txn, struct slice prefix, void (*visit)(void *, const struct kv_record *),
+                     void *data) {
     struct walk walk = {.prefix = prefix, .visit = visit, .data = data};
     struct slice head = kv_prefix_head(prefix);
     struct store_cursor cursor;
@@ -61,7 +60,7 @@ static int walk_keys(struct store_txn *txn, struct slice prefix,
     return rv;
 }
 
-/* -- one key ------------------------------------------------------------------------------------ */
+/* -- one key ------------------------------------------------------------------------------------------------------ */
 
 static struct slice request_key(const ProtobufCMessage *request) {
     const Pb__KvRequest *r = (const Pb__KvRequest *)request;
@@ -78,9 +77,8 @@ static void entry_fill(Pb__KvEntry *entry, const struct kv_record *record) {
     entry->value = binary(record->value);
     entry->flags = record->flags;
     entry->lock_index = record->lock_index;
-    if (record->session.size != 0)
-        entry->session = (char *)(uintptr_t)record->session.data; /* ends with a NUL */
-    if (record->lease.size != 0) entry->lease = (char *)(uintptr_t)record->lease.data; /* likewise */
+    if (record->session.size != 0) entry->session = (char *)(uintptr_t)record->session.data; /* ends with a NUL */
+    if (record->lease.size != 0) entry->lease = (char *)(uintptr_t)record->lease.data;       /* likewise */
     entry->create_index = record->create_index;
     entry->modify_index = record->modify_index;
 }
@@ -123,7 +121,7 @@ const struct query_type query_kv_get = {.number = 32,
                                         .thing = key_thing,
                                         .run = get_run};
 
-/* -- below a prefix ----------------------------------------------------------------------------- */
+/* -- below a prefix ----------------------------------------------------------------------------------------------- */
 
 struct listing {
     struct arena *arena;

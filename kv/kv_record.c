@@ -4,8 +4,8 @@
 #include "base/hash.h"
 #include "kv/kv_internal.h"
 
-/* version 1 byte | parts 1 | key size 2 | zero 4 | create 8 | modify 8 | lock 8 | flags 8 (little-endian)
- * [session text and NUL] [lease text and NUL, since cluster version 3] [full key] value */
+/* version 1 byte | parts 1 | key size 2 | zero 4 | create 8 | modify 8 | lock 8 | flags 8 (little-endian) [session
+ * text and NUL] [lease text and NUL, since cluster version 3] [full key] value */
 enum { RECORD_VERSION = 1, RECORD_HEADER = 40, ID_BYTES = UUID_TEXT_SIZE + 1 };
 enum { PART_SESSION = 1, PART_KEY = 2, PART_LEASE = 4 };
 
@@ -57,11 +57,14 @@ struct slice kv_record_encode(const struct kv_record *record, struct arena *aren
     CHECK(!has_lease || record->lease.size == UUID_TEXT_SIZE);
     CHECK(record->key.size <= KV_KEY_MAX);
     size_t key_size = is_long ? record->key.size : 0;
-    size_t size = RECORD_HEADER + (has_session ? ID_BYTES : 0) + (has_lease ? ID_BYTES : 0) + key_size + record->value.size;
+    size_t size =
+        RECORD_HEADER + (has_session ? ID_BYTES : 0) + (has_lease ? ID_BYTES : 0) + key_size + record->value.size;
     char *bytes = arena_alloc(arena, size), *at = bytes + RECORD_HEADER;
-    put_le64(bytes, RECORD_VERSION |
-                        (uint64_t)((has_session ? PART_SESSION : 0) | (is_long ? PART_KEY : 0) | (has_lease ? PART_LEASE : 0)) << 8 |
-                        (uint64_t)key_size << 16);
+    put_le64(bytes,
+             RECORD_VERSION |
+                 (uint64_t)((has_session ? PART_SESSION : 0) | (is_long ? PART_KEY : 0) | (has_lease ? PART_LEASE : 0))
+                     << 8 |
+                 (uint64_t)key_size << 16);
     put_le64(bytes + 8, record->create_index);
     put_le64(bytes + 16, record->modify_index);
     put_le64(bytes + 24, record->lock_index);

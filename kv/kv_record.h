@@ -1,9 +1,9 @@
 /* How a key lies in the store: a fixed header, then session, lease, full key (long keys only) and value, so that a
  * read hands out slices of the map and unpacks nothing.
  *
- * Keys longer than STORE_KEY_PREFIX are stored under their first STORE_KEY_PREFIX bytes + a 128-bit hash. All
- * keys that are stored as they are end at STORE_KEY_PREFIX bytes, so that no short key can pose as a long
- * one. Long keys that share that prefix lie next to one another, in the order of their hashes. */
+ * Keys longer than STORE_KEY_PREFIX are stored under their first STORE_KEY_PREFIX bytes + a 128-bit hash. All keys
+ * that are stored as they are end at STORE_KEY_PREFIX bytes, so that no short key can pose as a long one. Long keys
+ * that share that prefix lie next to one another, in the order of their hashes. */
 #ifndef COORD_KV_KV_RECORD_H
 #define COORD_KV_KV_RECORD_H
 

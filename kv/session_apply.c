@@ -2,11 +2,9 @@
 #include "kv/kv_internal.h"
 #include "registry/catalog.h"
 
-/* -- records and index -------------------------------------------------------------------------- */
+/* -- records and index -------------------------------------------------------------------------------------------- */
 
-int64_t session_record_ttl_ns(struct slice bytes) {
-    return bytes.size < 8 ? -1 : (int64_t)get_le64(bytes.data);
-}
+int64_t session_record_ttl_ns(struct slice bytes) { return bytes.size < 8 ? -1 : (int64_t)get_le64(bytes.data); }
 
 int session_unpack(struct slice bytes, struct arena *arena, Pb__Session **session) {
     if (bytes.size < 8) return CO_CORRUPT;
@@ -33,8 +31,7 @@ struct slice session_index_prefix(struct slice node, struct slice check, char ro
     return store_key_join(room, 2, node, check);
 }
 
-static struct slice index_row(struct slice node, struct slice check, struct slice id,
-                              char room[STORE_KEY_MAX]) {
+static struct slice index_row(struct slice node, struct slice check, struct slice id, char room[STORE_KEY_MAX]) {
     struct slice prefix = session_index_prefix(node, check, room);
     CHECK(id.size == UUID_TEXT_SIZE);
     memcpy(room + prefix.size, id.data, UUID_TEXT_SIZE);
@@ -66,16 +63,13 @@ static void index_change(struct machine_tx *tx, const Pb__Session *session, bool
     const char *check = "";
     for (size_t i = 0; check != NULL; check = bound_check(session, i++)) {
         struct slice row = index_row(node, slice_text(check), id, room);
-        if (put)
-            store_put(tx->store, KV_TABLE_SESSION_INDEX, row, slice_make("", 0));
-        else
-            store_del(tx->store, KV_TABLE_SESSION_INDEX, row); /* false for a check that is named twice */
+        if (put) store_put(tx->store, KV_TABLE_SESSION_INDEX, row, slice_make("", 0));
+        else store_del(tx->store, KV_TABLE_SESSION_INDEX, row); /* false for a check that is named twice */
     }
 }
 
 /* Finds a session bound to the node (check empty) or the check. CO_NOTFOUND. */
-static int bound_session(struct machine_tx *tx, struct slice node, struct slice check,
-                         Pb__Session **session) {
+static int bound_session(struct machine_tx *tx, struct slice node, struct slice check, Pb__Session **session) {
     char room[STORE_KEY_MAX];
     struct slice prefix = session_index_prefix(node, check, room);
     struct store_cursor cursor;
@@ -92,33 +86,28 @@ static int bound_session(struct machine_tx *tx, struct slice node, struct slice 
     return rv;
 }
 
-/* -- create ------------------------------------------------------------------------------------- */
+/* -- create ------------------------------------------------------------------------------------------------------- */
 
 /* Everything that can be refused is refused here, before the first write. The words are Consul's. */
 static int create_refused(struct machine_tx *tx, const Pb__Session *session, struct machine_result *result) {
     struct slice ignored;
     struct slice node = slice_text(session->node);
-    if (!uuid_valid(slice_text(session->id)))
-        return kv_refuse(result, CO_INVALID, "the session's id is not a UUID");
-    if (session->ttl_ns < 0 || session->lock_delay_ns < 0)
-        return kv_refuse(result, CO_INVALID, "negative duration");
+    if (!uuid_valid(slice_text(session->id))) return kv_refuse(result, CO_INVALID, "the session's id is not a UUID");
+    if (session->ttl_ns < 0 || session->lock_delay_ns < 0) return kv_refuse(result, CO_INVALID, "negative duration");
     int rv = store_get(tx->store, KV_TABLE_SESSIONS, slice_text(session->id), &ignored);
     if (rv == CO_OK) return kv_refuse(result, CO_EXISTS, "a session of this id exists already");
     if (rv != CO_NOTFOUND) return rv;
     if (node.size == 0) return kv_refuse(result, CO_INVALID, "Must provide Node");
-    if (!catalog_node_exists(tx->store, node))
-        return kv_refuse(result, CO_INVALID, "Missing node registration");
+    if (!catalog_node_exists(tx->store, node)) return kv_refuse(result, CO_INVALID, "Missing node registration");
     const char *check;
     for (size_t i = 0; (check = bound_check(session, i)) != NULL; i++) {
         Pb__Status status;
         rv = check[0] ? catalog_check_status(tx->store, node, slice_text(check), &status) : CO_NOTFOUND;
         if (rv == CO_NOTFOUND)
-            return kv_refuse(result, CO_INVALID,
-                             arena_printf(tx->arena, "Missing check '%s' registration", check));
+            return kv_refuse(result, CO_INVALID, arena_printf(tx->arena, "Missing check '%s' registration", check));
         if (rv != CO_OK) return rv;
         if (status == PB__STATUS__CRITICAL)
-            return kv_refuse(result, CO_INVALID,
-                             arena_printf(tx->arena, "Check '%s' is in critical state", check));
+            return kv_refuse(result, CO_INVALID, arena_printf(tx->arena, "Check '%s' is in critical state", check));
     }
     return CO_OK;
 }
@@ -141,7 +130,7 @@ int session_create_apply(struct machine_tx *tx, struct slice payload, struct mac
     return CO_OK;
 }
 
-/* -- the end ------------------------------------------------------------------------------------ */
+/* -- the end ------------------------------------------------------------------------------------------------------ */
 
 static int session_end(struct machine_tx *tx, const Pb__Session *session) {
     struct slice id = slice_text(session->id), node = slice_text(session->node);
@@ -174,13 +163,9 @@ int session_destroy_apply(struct machine_tx *tx, struct slice payload, struct ma
 
 void session_on_event(struct machine_tx *tx, const struct machine_event *event) {
     struct slice check = event->id;
-    if (event->type == MACHINE_NODE_REMOVED)
-        check = slice_make("", 0);
-    else if (event->type != MACHINE_CHECK_REMOVED && event->type != MACHINE_CHECK_CRITICAL)
-        return;
-    else if (check.size == 0)
-        return;
+    if (event->type == MACHINE_NODE_REMOVED) check = slice_make("", 0);
+    else if (event->type != MACHINE_CHECK_REMOVED && event->type != MACHINE_CHECK_CRITICAL) return;
+    else if (check.size == 0) return;
     Pb__Session *session;
-    while (bound_session(tx, event->node, check, &session) == CO_OK && session_end(tx, session) == CO_OK)
-        continue;
+    while (bound_session(tx, event->node, check, &session) == CO_OK && session_end(tx, session) == CO_OK) continue;
 }

@@ -33,7 +33,7 @@ const struct query_type query_session = {.number = 35,
                                          .thing = session_thing,
                                          .run = session_run};
 
-/* -- lists -------------------------------------------------------------------------------------- */
+/* -- lists -------------------------------------------------------------------------------------------------------- */
 
 static struct slice request_node(const ProtobufCMessage *request) {
     return slice_text(((const Pb__SessionListRequest *)request)->node);
@@ -118,7 +118,7 @@ const struct query_type query_sessions = {.number = 36,
                                           .thing = sessions_thing,
                                           .run = sessions_run};
 
-/* -- for the leader's table ---------------------------------------------------------------------- */
+/* -- for the leader's table --------------------------------------------------------------------------------------- */
 
 int session_timers_read(struct lease_timers *timers, struct store_txn *txn, uint64_t now_ms) {
     struct store_cursor cursor;
@@ -135,8 +135,7 @@ int session_timers_read(struct lease_timers *timers, struct store_txn *txn, uint
         int error = kv_delay_decode(cursor.key, cursor.value, &delay);
         if (error == CO_OK)
             lease_timers_began(timers, TIMED_LOCK_DELAY, delay.key, delay.index, delay.delay_ns, now_ms);
-        else
-            rv = error;
+        else rv = error;
     }
     store_cursor_close(&cursor);
     return rv;

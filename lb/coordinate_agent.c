@@ -11,7 +11,7 @@ struct coordinate_agent {
     uint64_t interval_ms, deadline_ms;
     struct rng rng;
     struct vivaldi *vivaldi;
-    struct vivaldi_coordinate reported;      /* what a record points to */
+    struct vivaldi_coordinate reported; /* what a record points to */
 };
 
 static void schedule(struct coordinate_agent *agent, size_t nodes, uint64_t now_ms) {
@@ -38,13 +38,16 @@ void coordinate_agent_free(struct coordinate_agent *agent) {
     free(agent);
 }
 
-int coordinate_observe(struct coordinate_agent *agent, struct slice node, const struct vivaldi_coordinate *there, double rtt_s) {
+int coordinate_observe(struct coordinate_agent *agent, struct slice node, const struct vivaldi_coordinate *there,
+                       double rtt_s) {
     return vivaldi_sample(agent->vivaldi, node, there, rtt_s);
 }
 
 void coordinate_forget(struct coordinate_agent *agent, struct slice node) { vivaldi_forget(agent->vivaldi, node); }
 
-const struct vivaldi_coordinate *coordinate_here(const struct coordinate_agent *agent) { return vivaldi_here(agent->vivaldi); }
+const struct vivaldi_coordinate *coordinate_here(const struct coordinate_agent *agent) {
+    return vivaldi_here(agent->vivaldi);
+}
 
 uint64_t coordinate_agent_deadline_ms(const struct coordinate_agent *agent) { return agent->deadline_ms; }
 

@@ -10,7 +10,7 @@
 #define COMMANDS  5
 
 struct waiting {
-    uint64_t hash;      /* of node and segment */
+    uint64_t hash; /* of node and segment */
     Pb__Coordinate record;
     struct vivaldi_coordinate numbers;
 };
@@ -18,7 +18,7 @@ struct waiting {
 struct coordinate_batch {
     uint64_t period_ms, first_ms, dropped;
     size_t size, room, count;
-    struct waiting *waiting;      /* NULL while nothing waits */
+    struct waiting *waiting; /* NULL while nothing waits */
     struct arena names;
 };
 
@@ -46,13 +46,15 @@ void coordinate_batch_free(struct coordinate_batch *batch) {
 static struct waiting *find(struct coordinate_batch *batch, const Pb__Coordinate *record, uint64_t hash) {
     for (size_t i = 0; i < batch->count; i++) {
         const Pb__Coordinate *there = &batch->waiting[i].record;
-        if (batch->waiting[i].hash == hash && strcmp(there->node, record->node) == 0 && strcmp(there->segment, record->segment) == 0)
+        if (batch->waiting[i].hash == hash && strcmp(there->node, record->node) == 0 &&
+            strcmp(there->segment, record->segment) == 0)
             return &batch->waiting[i];
     }
     return NULL;
 }
 
-static struct waiting *add(struct coordinate_batch *batch, const Pb__Coordinate *record, uint64_t hash, uint64_t now_ms) {
+static struct waiting *add(struct coordinate_batch *batch, const Pb__Coordinate *record, uint64_t hash,
+                           uint64_t now_ms) {
     if (batch->count == batch->room) return NULL;
     if (batch->count == 0) {
         batch->waiting = mem_alloc(batch->room * sizeof *batch->waiting);
@@ -84,14 +86,15 @@ uint64_t coordinate_batch_deadline_ms(const struct coordinate_batch *batch) {
     return batch->count ? batch->first_ms + batch->period_ms : UINT64_MAX;
 }
 
-void coordinate_batch_tick(struct coordinate_batch *batch, uint64_t now_ms, void (*send)(void *data, const Pb__CoordinateUpdateCommand *command),
-                           void *data) {
+void coordinate_batch_tick(struct coordinate_batch *batch, uint64_t now_ms,
+                           void (*send)(void *data, const Pb__CoordinateUpdateCommand *command), void *data) {
     if (now_ms < coordinate_batch_deadline_ms(batch)) return;
     Pb__Coordinate **updates = mem_alloc(batch->size * sizeof *updates);
     for (size_t from = 0; from < batch->count; from += batch->size) {
         Pb__CoordinateUpdateCommand command = PB__COORDINATE_UPDATE_COMMAND__INIT;
         command.updates = updates;
-        for (size_t i = from; i < batch->count && i < from + batch->size; i++) updates[command.n_updates++] = &batch->waiting[i].record;
+        for (size_t i = from; i < batch->count && i < from + batch->size; i++)
+            updates[command.n_updates++] = &batch->waiting[i].record;
         send(data, &command);
     }
     free(updates);

@@ -9,9 +9,9 @@
 #include "lb/coordinate.h"
 
 struct coordinate_batch_config {
-    uint64_t period_ms;      /* 0: 5,000 */
-    unsigned size;           /* updates in one command; 0: 128 */
-    unsigned commands;       /* in a period; 0: 5 */
+    uint64_t period_ms; /* 0: 5,000 */
+    unsigned size;      /* updates in one command; 0: 128 */
+    unsigned commands;  /* in a period; 0: 5 */
 };
 #define COORDINATE_BATCH_SIZE_MAX     4096
 #define COORDINATE_BATCH_COMMANDS_MAX 64
@@ -25,11 +25,11 @@ void coordinate_batch_free(struct coordinate_batch *batch);
 int coordinate_batch_put(struct coordinate_batch *batch, const Pb__Coordinate *record, uint64_t now_ms);
 /* When everything that waits is due: a period after the first of it came. UINT64_MAX: nothing waits. */
 uint64_t coordinate_batch_deadline_ms(const struct coordinate_batch *batch);
-/* Once that is past: hands all of it to `send`, in the order in which the nodes came, at most config.commands times. The command is valid
- * during the call. */
-void coordinate_batch_tick(struct coordinate_batch *batch, uint64_t now_ms, void (*send)(void *data, const Pb__CoordinateUpdateCommand *command),
-                           void *data);
+/* Once that is past: hands all of it to `send`, in the order in which the nodes came, at most config.commands times.
+ * The command is valid during the call. */
+void coordinate_batch_tick(struct coordinate_batch *batch, uint64_t now_ms,
+                           void (*send)(void *data, const Pb__CoordinateUpdateCommand *command), void *data);
 size_t coordinate_batch_waiting(const struct coordinate_batch *batch);
-uint64_t coordinate_batch_dropped(const struct coordinate_batch *batch);      /* since it was made */
+uint64_t coordinate_batch_dropped(const struct coordinate_batch *batch); /* since it was made */
 
 #endif

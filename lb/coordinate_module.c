@@ -6,7 +6,7 @@
 
 static const struct slice everything = SLICE_LITERAL("");
 
-/* -- records ----------------------------------------------------------------------------------------------------- */
+/* -- records ------------------------------------------------------------------------------------------------------ */
 int coordinate_check(const Pb__Coordinate *record) {
     if (!record->node[0]) return CO_INVALID;
     if (strlen(record->segment) > COORDINATE_SEGMENT_SIZE) return CO_TOOLARGE;
@@ -17,7 +17,8 @@ int coordinate_check(const Pb__Coordinate *record) {
 
 struct vivaldi_coordinate coordinate_read(const Pb__Coordinate *record) {
     CHECK(record->n_vec == VIVALDI_DIMENSIONS);
-    struct vivaldi_coordinate numbers = {.error = record->error, .adjustment = record->adjustment, .height = record->height};
+    struct vivaldi_coordinate numbers = {
+        .error = record->error, .adjustment = record->adjustment, .height = record->height};
     memcpy(numbers.vec, record->vec, sizeof numbers.vec);
     return numbers;
 }
@@ -30,10 +31,14 @@ Pb__Coordinate coordinate_record(const char *node, const char *segment, struct v
     return record;
 }
 
-struct slice coordinate_key(char *room, struct slice node, struct slice segment) { return store_key_join(room, 2, node, segment); }
-struct slice coordinate_keys(char *room, struct slice node) { return store_key_join(room, 1, node); }
+struct slice coordinate_key(char *room, struct slice node, struct slice segment) {
+    return store_key_join(room, 2, node, segment);
+}
+struct slice coordinate_keys(char *room, struct slice node) {
+    return store_key_join(room, 1, node);
+}
 
-/* -- the command ---------------------------------------------------------------------------------------------------- */
+/* -- the command -------------------------------------------------------------------------------------------------- */
 static size_t segments_of(struct store_txn *txn, struct slice node) {
     char room[STORE_KEY_MAX];
     struct slice prefix = coordinate_keys(room, node);
@@ -84,7 +89,8 @@ static int refuse(struct machine_result *result, const char *text) {
 
 static int apply(struct machine_tx *tx, uint8_t type, struct slice payload, struct machine_result *result) {
     CHECK(type == COORDINATE_UPDATE);
-    const Pb__CoordinateUpdateCommand *command = machine_decode(&pb__coordinate_update_command__descriptor, payload, tx->arena);
+    const Pb__CoordinateUpdateCommand *command =
+        machine_decode(&pb__coordinate_update_command__descriptor, payload, tx->arena);
     if (!command) return refuse(result, "the command does not decode");
     for (size_t i = 0; i < command->n_updates; i++)
         if (coordinate_check(command->updates[i]) != CO_OK) return refuse(result, "invalid coordinate");
@@ -95,7 +101,7 @@ static int apply(struct machine_tx *tx, uint8_t type, struct slice payload, stru
     return CO_OK;
 }
 
-/* -- events ------------------------------------------------------------------------------------------------------------ */
+/* -- events ------------------------------------------------------------------------------------------------------- */
 static void on_event(struct machine_tx *tx, const struct machine_event *event) {
     if (event->type != MACHINE_NODE_REMOVED) return;
     char room[STORE_KEY_MAX];
@@ -113,10 +119,11 @@ static void on_event(struct machine_tx *tx, const struct machine_event *event) {
     machine_mark(tx, SPACE_COORDINATES, everything, false);
 }
 
-/* -- the table ---------------------------------------------------------------------------------------------------------- */
+/* -- the table ---------------------------------------------------------------------------------------------------- */
 static const struct machine_since since[] = {{COORDINATE_UPDATE, COORDINATE_UPDATE, COORDINATE_SINCE}};
 static const struct store_table tables[] = {{COORDINATE_TABLE, "coordinates"}};
-static const struct query_type *const queries[] = {&query_coordinates, &query_node_coordinates, &query_near, &query_service_coordinates, NULL};
+static const struct query_type *const queries[] = {&query_coordinates, &query_node_coordinates, &query_near,
+                                                   &query_service_coordinates, NULL};
 
 const struct machine_module coordinate_module = {
     .name = "coordinate",

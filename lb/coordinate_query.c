@@ -25,7 +25,8 @@ static int list_keys(struct store_txn *txn, struct slice prefix, struct gathered
     struct store_cursor cursor;
     int rv = CO_OK;
     STORE_PREFIX(&cursor, txn, COORDINATE_TABLE, prefix) {
-        Pb__Coordinate *record = pb__coordinate__unpack(&allocator, cursor.value.size, (const uint8_t *)cursor.value.data);
+        Pb__Coordinate *record =
+            pb__coordinate__unpack(&allocator, cursor.value.size, (const uint8_t *)cursor.value.data);
         rv = record && record->n_vec == VIVALDI_DIMENSIONS ? CO_OK : CO_CORRUPT;
         if (rv != CO_OK) break;
         list_add(list, record);
@@ -34,7 +35,8 @@ static int list_keys(struct store_txn *txn, struct slice prefix, struct gathered
     return rv;
 }
 
-int coordinate_of_node(struct store_txn *txn, struct slice node, struct arena *arena, Pb__Coordinate ***records, size_t *count) {
+int coordinate_of_node(struct store_txn *txn, struct slice node, struct arena *arena, Pb__Coordinate ***records,
+                       size_t *count) {
     char room[STORE_KEY_MAX];
     struct gathered list = {.arena = arena};
     int rv = list_keys(txn, coordinate_keys(room, node), &list);
@@ -42,15 +44,15 @@ int coordinate_of_node(struct store_txn *txn, struct slice node, struct arena *a
     return rv;
 }
 
-/* -- distances ----------------------------------------------------------------------------------------------------- */
+/* -- distances ---------------------------------------------------------------------------------------------------- */
 static const Pb__Coordinate *in_segment(Pb__Coordinate *const *records, size_t count, const char *segment) {
     for (size_t i = 0; i < count; i++)
         if (strcmp(records[i]->segment, segment) == 0) return records[i];
     return NULL;
 }
 
-void coordinate_meet(Pb__Coordinate *const *a, size_t a_count, Pb__Coordinate *const *b, size_t b_count, const Pb__Coordinate **of_a,
-                     const Pb__Coordinate **of_b) {
+void coordinate_meet(Pb__Coordinate *const *a, size_t a_count, Pb__Coordinate *const *b, size_t b_count,
+                     const Pb__Coordinate **of_a, const Pb__Coordinate **of_b) {
     const char *segment = "";
     if (a_count == 1) segment = a[0]->segment;
     if (b_count == 1) segment = b[0]->segment;
@@ -65,21 +67,23 @@ double coordinate_distance(Pb__Coordinate *const *a, size_t a_count, Pb__Coordin
     return vivaldi_distance(&from, &to);
 }
 
-/* -- the queries ------------------------------------------------------------------------------------------------------ */
+/* -- the queries -------------------------------------------------------------------------------------------------- */
 static void keep_segment(const Pb__CoordinatesRequest *request, struct gathered *list) {
     size_t kept = 0;
     for (size_t i = 0; i < list->count; i++)
-        if (!request->by_segment || strcmp(list->records[i]->segment, request->segment) == 0) list->records[kept++] = list->records[i];
+        if (!request->by_segment || strcmp(list->records[i]->segment, request->segment) == 0)
+            list->records[kept++] = list->records[i];
     list->count = kept;
 }
 
-static int finish(struct store_txn *txn, struct watch_thing thing, const Pb__CoordinatesRequest *request, struct gathered *list,
-                  struct query_result *result) {
+static int finish(struct store_txn *txn, struct watch_thing thing, const Pb__CoordinatesRequest *request,
+                  struct gathered *list, struct query_result *result) {
     keep_segment(request, list);
     Pb__CoordinatesResult *records = arena_alloc(list->arena, sizeof *records);
     pb__coordinates_result__init(records);
     records->coordinates = list->records, records->n_coordinates = list->count;
-    *result = (struct query_result){.index = machine_marked(txn, thing.space, thing.name), .found = true, .message = &records->base};
+    *result = (struct query_result){
+        .index = machine_marked(txn, thing.space, thing.name), .found = true, .message = &records->base};
     return CO_OK;
 }
 
@@ -88,7 +92,8 @@ static struct watch_thing all_thing(const ProtobufCMessage *message) {
     return (struct watch_thing){SPACE_COORDINATES, SLICE_LITERAL("")};
 }
 
-static int run_all(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena, struct query_result *result) {
+static int run_all(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
+                   struct query_result *result) {
     struct gathered list = {.arena = arena};
     int rv = list_keys(txn, slice_make("", 0), &list);
     return rv == CO_OK ? finish(txn, all_thing(message), (const Pb__CoordinatesRequest *)message, &list, result) : rv;
@@ -98,7 +103,8 @@ static struct watch_thing node_thing(const ProtobufCMessage *message) {
     return (struct watch_thing){SPACE_COORDINATE_NODE, slice_text(((const Pb__CoordinatesRequest *)message)->node)};
 }
 
-static int run_node(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena, struct query_result *result) {
+static int run_node(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
+                    struct query_result *result) {
     const Pb__CoordinatesRequest *request = (const Pb__CoordinatesRequest *)message;
     struct gathered list = {.arena = arena};
     int rv = coordinate_of_node(txn, slice_text(request->node), arena, &list.records, &list.count);
@@ -118,12 +124,14 @@ const struct query_type query_node_coordinates = {.number = 65,
                                                   .name = "node-coordinates",
                                                   .discovery = true,
                                                   .request = &pb__coordinates_request__descriptor,
-                                             .result = &pb__coordinates_result__descriptor,
+                                                  .result = &pb__coordinates_result__descriptor,
                                                   .thing = node_thing,
                                                   .run = run_node};
 
-/* -- of the nodes with a service ---------------------------------------------------------------------------------------- */
-static struct watch_thing service_thing(const ProtobufCMessage *message) { return query_service_entries.thing(message); }
+/* -- of the nodes with a service ---------------------------------------------------------------------------------- */
+static struct watch_thing service_thing(const ProtobufCMessage *message) {
+    return query_service_entries.thing(message);
+}
 
 static Pb__Coordinate *at_origin(struct arena *arena, const char *node) {
     struct vivaldi_coordinate *numbers = arena_alloc(arena, sizeof *numbers);
@@ -133,7 +141,8 @@ static Pb__Coordinate *at_origin(struct arena *arena, const char *node) {
     return record;
 }
 
-static int run_service(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena, struct query_result *result) {
+static int run_service(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
+                       struct query_result *result) {
     struct gathered list = {.arena = arena};
     int rv = query_service_entries.run(txn, message, arena, result);
     if (rv != CO_OK) return rv;

@@ -4,13 +4,16 @@
 
 #include "registry/catalog.h"
 
-/* -- the wrapped query ---------------------------------------------------------------------------------------------- */
+/* -- the wrapped query -------------------------------------------------------------------------------------------- */
 bool near_wrap(Pb__NearRequest *request, const struct query_type *type, const ProtobufCMessage *message) {
     void *own = (void *)(uintptr_t)message;
     if (type == &query_nodes) request->nodes = own, request->of_case = PB__NEAR_REQUEST__OF_NODES;
-    else if (type == &query_service_entries) request->service_entries = own, request->of_case = PB__NEAR_REQUEST__OF_SERVICE_ENTRIES;
-    else if (type == &query_service_checks) request->service_checks = own, request->of_case = PB__NEAR_REQUEST__OF_SERVICE_CHECKS;
-    else if (type == &query_state_checks) request->state_checks = own, request->of_case = PB__NEAR_REQUEST__OF_STATE_CHECKS;
+    else if (type == &query_service_entries)
+        request->service_entries = own, request->of_case = PB__NEAR_REQUEST__OF_SERVICE_ENTRIES;
+    else if (type == &query_service_checks)
+        request->service_checks = own, request->of_case = PB__NEAR_REQUEST__OF_SERVICE_CHECKS;
+    else if (type == &query_state_checks)
+        request->state_checks = own, request->of_case = PB__NEAR_REQUEST__OF_STATE_CHECKS;
     else return false;
     return true;
 }
@@ -20,7 +23,9 @@ static const struct query_type *wrapped(const ProtobufCMessage *message, const P
     const Pb__NearRequest *request = (const Pb__NearRequest *)message;
     switch (request->of_case) {
         case PB__NEAR_REQUEST__OF_NODES: *inner = &request->nodes->base; return &query_nodes;
-        case PB__NEAR_REQUEST__OF_SERVICE_ENTRIES: *inner = &request->service_entries->base; return &query_service_entries;
+        case PB__NEAR_REQUEST__OF_SERVICE_ENTRIES:
+            *inner = &request->service_entries->base;
+            return &query_service_entries;
         case PB__NEAR_REQUEST__OF_SERVICE_CHECKS: *inner = &request->service_checks->base; return &query_service_checks;
         case PB__NEAR_REQUEST__OF_STATE_CHECKS: *inner = &request->state_checks->base; return &query_state_checks;
         default: return NULL;
@@ -44,10 +49,10 @@ static const ProtobufCMessageDescriptor *result_of(const ProtobufCMessage *messa
     return type ? type->result : NULL;
 }
 
-/* -- sorting ------------------------------------------------------------------------------------------------------------ */
+/* -- sorting ------------------------------------------------------------------------------------------------------ */
 struct place {
     double distance;
-    size_t at;      /* in the catalog's order */
+    size_t at; /* in the catalog's order */
     void *item;
 };
 
@@ -64,12 +69,13 @@ static const char *node_of_check(const void *item) { return ((const Pb__Check *)
 struct sorting {
     struct store_txn *txn;
     struct arena *arena;
-    Pb__Coordinate **from;      /* of the node that all are measured from */
+    Pb__Coordinate **from; /* of the node that all are measured from */
     size_t from_count;
 };
 
 /* Items of one node often follow one another. */
-static int measure(const struct sorting *sorting, struct place *places, size_t count, const char *(*node_of)(const void *item)) {
+static int measure(const struct sorting *sorting, struct place *places, size_t count,
+                   const char *(*node_of)(const void *item)) {
     struct arena scratch = {0};
     const char *node = NULL;
     double distance = 0;
@@ -116,7 +122,8 @@ static int sort_result(const struct sorting *sorting, const ProtobufCMessage *re
     return sort(sorting, (void **)checks->checks, checks->n_checks, node_of_check);
 }
 
-static int run(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena, struct query_result *result) {
+static int run(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
+               struct query_result *result) {
     const ProtobufCMessage *inner;
     const struct query_type *type = wrapped(message, &inner);
     if (!type) return CO_INVALID;

@@ -1,5 +1,5 @@
-/* A sample pulls or pushes the coordinate along the line to the other one, by a part of the difference between the time measured and the
- * distance; that part is larger the less this node trusts itself compared with the other. */
+/* A sample pulls or pushes the coordinate along the line to the other one, by a part of the difference between the
+ * time measured and the distance; that part is larger the less this node trusts itself compared with the other. */
 #include "lb/vivaldi.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-#define ZERO 1e-6      /* below a microsecond times and distances are noise, and are not divided by */
+#define ZERO 1e-6 /* below a microsecond times and distances are noise, and are not divided by */
 
 /* The last samples of a peer. */
 struct peer {
@@ -17,20 +17,20 @@ struct peer {
     size_t name_size;
     double samples[VIVALDI_FILTER];
     unsigned count, next;
-    uint64_t heard;      /* number of the sample */
+    uint64_t heard; /* number of the sample */
 };
 
 struct vivaldi {
     struct vivaldi_coordinate here;
     struct rng rng;
-    double window[VIVALDI_WINDOW];      /* measured - predicted without adjustments */
+    double window[VIVALDI_WINDOW]; /* measured - predicted without adjustments */
     unsigned window_next;
     struct peer peers[VIVALDI_PEERS_MAX];
     size_t peer_count;
     uint64_t samples, resets;
 };
 
-/* -- vectors --------------------------------------------------------------------------------------------------- */
+/* -- vectors ------------------------------------------------------------------------------------------------------ */
 static double magnitude(const double vec[VIVALDI_DIMENSIONS]) {
     double sum = 0;
     for (int i = 0; i < VIVALDI_DIMENSIONS; i++) sum += vec[i] * vec[i];
@@ -47,7 +47,8 @@ static double raw_distance(const struct vivaldi_coordinate *a, const struct viva
 /* -1 to 1 */
 static double random_part(struct rng *rng) { return (double)(rng_next(rng) >> 11) / (double)(UINT64_C(1) << 52) - 1; }
 
-/* The direction from `from` to `to`, of length 1; any direction when both are at one place. Returns the distance; 0: it is random. */
+/* The direction from `from` to `to`, of length 1; any direction when both are at one place. Returns the distance; 0:
+ * it is random. */
 static double direction(struct rng *rng, const struct vivaldi_coordinate *to, const struct vivaldi_coordinate *from,
                         double unit[VIVALDI_DIMENSIONS]) {
     for (int i = 0; i < VIVALDI_DIMENSIONS; i++) unit[i] = to->vec[i] - from->vec[i];
@@ -70,7 +71,7 @@ static void push(struct vivaldi *vivaldi, double force, const struct vivaldi_coo
     if (here->height < VIVALDI_HEIGHT_MIN) here->height = VIVALDI_HEIGHT_MIN;
 }
 
-/* -- coordinates ------------------------------------------------------------------------------------------------- */
+/* -- coordinates -------------------------------------------------------------------------------------------------- */
 struct vivaldi_coordinate vivaldi_origin(void) {
     return (struct vivaldi_coordinate){.error = VIVALDI_ERROR_MAX, .height = VIVALDI_HEIGHT_MIN};
 }
@@ -80,8 +81,8 @@ static bool sane(double number) { return isfinite(number) && fabs(number) <= VIV
 bool vivaldi_valid(const struct vivaldi_coordinate *coordinate) {
     for (int i = 0; i < VIVALDI_DIMENSIONS; i++)
         if (!sane(coordinate->vec[i])) return false;
-    return sane(coordinate->error) && coordinate->error >= 0 && sane(coordinate->adjustment) && sane(coordinate->height) &&
-           coordinate->height >= 0;
+    return sane(coordinate->error) && coordinate->error >= 0 && sane(coordinate->adjustment) &&
+           sane(coordinate->height) && coordinate->height >= 0;
 }
 
 /* Adjustments that would make a time negative are left out. */
@@ -90,7 +91,7 @@ double vivaldi_distance(const struct vivaldi_coordinate *a, const struct vivaldi
     return adjusted > 0 ? adjusted : raw;
 }
 
-/* -- the latency filter -------------------------------------------------------------------------------------------- */
+/* -- the latency filter ------------------------------------------------------------------------------------------- */
 static struct peer *peer_find(struct vivaldi *vivaldi, struct slice name) {
     for (size_t i = 0; i < vivaldi->peer_count; i++) {
         struct peer *peer = &vivaldi->peers[i];
@@ -137,7 +138,7 @@ void vivaldi_forget(struct vivaldi *vivaldi, struct slice name) {
     *peer = vivaldi->peers[--vivaldi->peer_count];
 }
 
-/* -- a sample -------------------------------------------------------------------------------------------------------- */
+/* -- a sample ----------------------------------------------------------------------------------------------------- */
 static void move(struct vivaldi *vivaldi, const struct vivaldi_coordinate *there, double rtt) {
     struct vivaldi_coordinate *here = &vivaldi->here;
     double predicted = vivaldi_distance(here, there);
@@ -178,7 +179,7 @@ int vivaldi_sample(struct vivaldi *vivaldi, struct slice peer, const struct viva
     return CO_OK;
 }
 
-/* -- life --------------------------------------------------------------------------------------------------------------- */
+/* -- life --------------------------------------------------------------------------------------------------------- */
 struct vivaldi *vivaldi_new(uint64_t seed) {
     struct vivaldi *vivaldi = mem_zalloc(sizeof *vivaldi);
     vivaldi->here = vivaldi_origin();

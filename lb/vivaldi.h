@@ -1,8 +1,9 @@
-/* Network coordinates: each node keeps a place in a space so that the distance of two places predicts the round trip time between the two
- * nodes, also where they never spoke. Vivaldi (Dabek, Cox, Kaashoek, Morris, SIGCOMM 2004) with heights (its section 5.4); adjustment terms
- * (Lee et al., "On Suitability of Euclidean Embedding of Internet Hosts", SIGMETRICS 2006) and gravity and latency filters (Ledlie,
- * Gardner, Seltzer, "Network Coordinates in the Wild", NSDI 2007), with the parameters that Serf documents and Consul's agents use, so
- * that coordinates of both can be compared: 8 dimensions, all numbers in seconds.
+/* Network coordinates: each node keeps a place in a space so that the distance of two places predicts the round trip
+ * time between the two nodes, also where they never spoke. Vivaldi (Dabek, Cox, Kaashoek, Morris, SIGCOMM 2004) with
+ * heights (its section 5.4); adjustment terms (Lee et al., "On Suitability of Euclidean Embedding of Internet
+ * Hosts", SIGMETRICS 2006) and gravity and latency filters (Ledlie, Gardner, Seltzer, "Network Coordinates in the
+ * Wild", NSDI 2007), with the parameters that Serf documents and Consul's agents use, so that coordinates of both
+ * can be compared: 8 dimensions, all numbers in seconds.
  *
  * Pure: samples and randomness come in, nothing goes out. One thread a `struct vivaldi`. */
 #ifndef COORD_LB_VIVALDI_H
@@ -14,39 +15,42 @@
 #include "base/random.h"
 
 enum { VIVALDI_DIMENSIONS = 8, VIVALDI_WINDOW = 20, VIVALDI_FILTER = 3, VIVALDI_PEERS_MAX = 128 };
-#define VIVALDI_ERROR_MAX   1.5    /* what a coordinate begins with, and the most it can have */
-#define VIVALDI_CE          0.25   /* the most that one sample changes the error by */
-#define VIVALDI_CC          0.25   /* the most that one sample moves the coordinate by, as a part of what is missing */
-#define VIVALDI_HEIGHT_MIN  10e-6  /* also at the origin: two nodes on one host are not at the same place */
-#define VIVALDI_GRAVITY     150.0  /* seconds from the origin at which the pull towards it is one second a sample */
-#define VIVALDI_RTT_MAX     10.0   /* longer round trips are refused */
-#define VIVALDI_NUMBER_MAX  1e6    /* no number of a coordinate is beyond it: eleven days */
+#define VIVALDI_ERROR_MAX  1.5   /* what a coordinate begins with, and the most it can have */
+#define VIVALDI_CE         0.25  /* the most that one sample changes the error by */
+#define VIVALDI_CC         0.25  /* the most that one sample moves the coordinate by, as a part of what is missing */
+#define VIVALDI_HEIGHT_MIN 10e-6 /* also at the origin: two nodes on one host are not at the same place */
+#define VIVALDI_GRAVITY    150.0 /* seconds from the origin at which the pull towards it is one second a sample */
+#define VIVALDI_RTT_MAX    10.0  /* longer round trips are refused */
+#define VIVALDI_NUMBER_MAX 1e6   /* no number of a coordinate is beyond it: eleven days */
 
 struct vivaldi_coordinate {
     double vec[VIVALDI_DIMENSIONS];
-    double error;                  /* how much it trusts itself: 0 entirely */
-    double adjustment;             /* added to distances from here */
-    double height;                 /* what every path from here has in common: the access link */
+    double error;      /* how much it trusts itself: 0 entirely */
+    double adjustment; /* added to distances from here */
+    double height;     /* what every path from here has in common: the access link */
 };
 /* Where nobody has measured anything. */
 struct vivaldi_coordinate vivaldi_origin(void);
-/* What another node says may be used: all numbers finite, of a size that means something, error and height not negative. */
+/* What another node says may be used: all numbers finite, of a size that means something, error and height not
+ * negative. */
 bool vivaldi_valid(const struct vivaldi_coordinate *coordinate);
 /* The round trip time between two, in seconds: not negative. Both are valid. */
 double vivaldi_distance(const struct vivaldi_coordinate *a, const struct vivaldi_coordinate *b);
 
 /* A node that learns its own coordinate. */
 struct vivaldi;
-struct vivaldi *vivaldi_new(uint64_t seed);      /* of the directions in which nodes at one place part */
+struct vivaldi *vivaldi_new(uint64_t seed); /* of the directions in which nodes at one place part */
 void vivaldi_free(struct vivaldi *vivaldi);
-const struct vivaldi_coordinate *vivaldi_here(const struct vivaldi *vivaldi);      /* until the next sample */
+const struct vivaldi_coordinate *vivaldi_here(const struct vivaldi *vivaldi); /* until the next sample */
 
-/* One sample: the round trip to `peer`, which was at `there` then, took `rtt` seconds. What counts is the median of the last VIVALDI_FILTER
- * samples of that peer; of more than VIVALDI_PEERS_MAX peers those unheard longest are forgotten. CO_INVALID, nothing changed: the round
- * trip is negative, no number or above VIVALDI_RTT_MAX, or the coordinate is not valid. */
+/* One sample: the round trip to `peer`, which was at `there` then, took `rtt` seconds. What counts is the median of
+ * the last VIVALDI_FILTER samples of that peer; of more than VIVALDI_PEERS_MAX peers those unheard longest are
+ * forgotten. CO_INVALID, nothing changed: the round trip is negative, no number or above VIVALDI_RTT_MAX, or the
+ * coordinate is not valid. */
 int vivaldi_sample(struct vivaldi *vivaldi, struct slice peer, const struct vivaldi_coordinate *there, double rtt);
 /* The peer is gone, or another network path leads to it: its old samples do not count for new ones. */
 void vivaldi_forget(struct vivaldi *vivaldi, struct slice peer);
-uint64_t vivaldi_resets(const struct vivaldi *vivaldi);      /* how often the sums left what is valid, and it began again at the origin */
+/* how often the sums left what is valid, and it began again at the origin */
+uint64_t vivaldi_resets(const struct vivaldi *vivaldi);
 
 #endif

@@ -4,8 +4,7 @@
 
 void audit_note(struct audit_ring *ring, uint64_t index, uint64_t sum) {
     if (index <= audit_newest(ring)) ring->count = 0;
-    if (ring->count == AUDIT_KEPT)
-        memmove(ring->pairs, ring->pairs + 1, (--ring->count) * sizeof *ring->pairs);
+    if (ring->count == AUDIT_KEPT) memmove(ring->pairs, ring->pairs + 1, (--ring->count) * sizeof *ring->pairs);
     ring->pairs[ring->count++] = (struct audit_pair){index, sum};
 }
 
@@ -18,9 +17,7 @@ bool audit_find(const struct audit_ring *ring, uint64_t index, uint64_t *sum) {
     return false;
 }
 
-uint64_t audit_newest(const struct audit_ring *ring) {
-    return ring->count ? ring->pairs[ring->count - 1].index : 0;
-}
+uint64_t audit_newest(const struct audit_ring *ring) { return ring->count ? ring->pairs[ring->count - 1].index : 0; }
 
 static size_t count_votes(uint64_t index, uint64_t value, const struct audit_report *reports, size_t count) {
     size_t votes = 0;
@@ -30,8 +27,8 @@ static size_t count_votes(uint64_t index, uint64_t value, const struct audit_rep
     return votes;
 }
 
-static struct audit_judgement judge_at(const struct audit_pair *own, size_t voters,
-                                       const struct audit_report *reports, size_t count) {
+static struct audit_judgement judge_at(const struct audit_pair *own, size_t voters, const struct audit_report *reports,
+                                       size_t count) {
     struct audit_judgement judgement = {.index = own->index, .own = own->sum, .other = own->sum};
     size_t told = 0, quorum = voters / 2 + 1;
     if (count_votes(own->index, own->sum, reports, count) >= quorum) {
@@ -55,8 +52,7 @@ static struct audit_judgement judge_at(const struct audit_pair *own, size_t vote
     return judgement;
 }
 
-struct audit_judgement audit_judge(uint64_t self, size_t voters, const struct audit_report *reports,
-                                   size_t count) {
+struct audit_judgement audit_judge(uint64_t self, size_t voters, const struct audit_report *reports, size_t count) {
     struct audit_judgement open = {.verdict = AUDIT_NOTHING};
     const struct audit_ring *own = NULL;
     for (size_t i = 0; i < count; i++)

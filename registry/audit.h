@@ -1,8 +1,10 @@
-/* The self-audit's sums and the judgement over them (docs/decisions/self-audit.md). Pure: no store, no clock, no network.
+/* The self-audit's sums and the judgement over them (docs/decisions/self-audit.md). Pure: no store, no clock, no
+ * network.
  *
- * At each log index that is a multiple of AUDIT_EVERY every server notes the sum of its records as they are right after that entry, the
- * record of the applied index left out: it is written once per batch, and batches differ between servers. What is left is a function of
- * the index alone. The newest notes are kept in a ring, and each server judges itself by everybody's rings. */
+ * At each log index that is a multiple of AUDIT_EVERY every server notes the sum of its records as they are right
+ * after that entry, the record of the applied index left out: it is written once per batch, and batches differ
+ * between servers. What is left is a function of the index alone. The newest notes are kept in a ring, and each
+ * server judges itself by everybody's rings. */
 #ifndef COORD_REGISTRY_AUDIT_H
 #define COORD_REGISTRY_AUDIT_H
 
@@ -11,35 +13,40 @@
 #include <stdint.h>
 
 #define AUDIT_EVERY 512
-#define AUDIT_KEPT  64               /* a server that lags by AUDIT_EVERY * AUDIT_KEPT entries can still be compared */
+#define AUDIT_KEPT  64 /* a server that lags by AUDIT_EVERY * AUDIT_KEPT entries can still be compared */
 
-struct audit_pair { uint64_t index, sum; };
-struct audit_ring { struct audit_pair pairs[AUDIT_KEPT]; size_t count; };     /* oldest first; zero-initialise */
+struct audit_pair {
+    uint64_t index, sum;
+};
+struct audit_ring {
+    struct audit_pair pairs[AUDIT_KEPT];
+    size_t count;
+}; /* oldest first; zero-initialise */
 
 /* Indexes rise; one that does not (a state that was replaced) begins the ring anew. */
 void audit_note(struct audit_ring *ring, uint64_t index, uint64_t sum);
 bool audit_find(const struct audit_ring *ring, uint64_t index, uint64_t *sum);
-uint64_t audit_newest(const struct audit_ring *ring);           /* index; 0: nothing noted */
+uint64_t audit_newest(const struct audit_ring *ring); /* index; 0: nothing noted */
 
 struct audit_report {
     uint64_t id;
     bool voter;
-    struct audit_ring ring;          /* empty: nothing heard, or fenced: its sums say nothing */
+    struct audit_ring ring; /* empty: nothing heard, or fenced: its sums say nothing */
 };
 enum audit_verdict {
-    AUDIT_NOTHING,                   /* no index can be judged yet */
-    AUDIT_EQUAL,                     /* a majority of the voters has our value */
-    AUDIT_MINORITY,                  /* a majority of the voters has another value than we */
-    AUDIT_OPEN,                      /* values differ, none has a majority yet, and voters are missing */
-    AUDIT_SPLIT,                     /* all voters have told, and no value has a majority */
+    AUDIT_NOTHING,  /* no index can be judged yet */
+    AUDIT_EQUAL,    /* a majority of the voters has our value */
+    AUDIT_MINORITY, /* a majority of the voters has another value than we */
+    AUDIT_OPEN,     /* values differ, none has a majority yet, and voters are missing */
+    AUDIT_SPLIT,    /* all voters have told, and no value has a majority */
 };
 struct audit_judgement {
     enum audit_verdict verdict;
-    uint64_t index, own, other;      /* where; our sum; the majority's, or one that differs from ours */
+    uint64_t index, own, other; /* where; our sum; the majority's, or one that differs from ours */
 };
-/* Judges the server `self` (one of `reports`) by the highest index of its ring at which the verdict is EQUAL, MINORITY or SPLIT; if there
- * is none, or a higher one is open, OPEN at the highest where values differ. `voters`: how many the cluster has;
- * those without a report count as missing. */
+/* Judges the server `self` (one of `reports`) by the highest index of its ring at which the verdict is EQUAL,
+ * MINORITY or SPLIT; if there is none, or a higher one is open, OPEN at the highest where values differ. `voters`:
+ * how many the cluster has; those without a report count as missing. */
 struct audit_judgement audit_judge(uint64_t self, size_t voters, const struct audit_report *reports, size_t count);
 
 #endif

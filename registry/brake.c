@@ -1,8 +1,9 @@
 /* The brake: losses are counted service by service.
  *
- * ROW_LOST has every instance whose node is dead; ROW_RECENT those of the window, one record per node, oldest first, so that what leaves
- * the window is found at its beginning. ROW_TALLY has the sums of both. What has left the window is taken out when the next loss of that
- * service comes: nothing else asks. When a brake acts, its window is emptied into ROW_HELD. */
+ * ROW_LOST has every instance whose node is dead; ROW_RECENT those of the window, one record per node, oldest first,
+ * so that what leaves the window is found at its beginning. ROW_TALLY has the sums of both. What has left the window
+ * is taken out when the next loss of that service comes: nothing else asks. When a brake acts, its window is emptied
+ * into ROW_HELD. */
 #include "registry/brake.h"
 
 #include <inttypes.h>
@@ -37,7 +38,7 @@ static struct slice lost_key(struct slice instance, char *room) {
     return slice_make(room, 1 + instance.size);
 }
 
-/* -- records ------------------------------------------------------------------------------------------ */
+/* -- records ------------------------------------------------------------------------------------------------------ */
 
 static void *record(struct store_txn *txn, struct slice key, const ProtobufCMessageDescriptor *type,
                     struct arena *arena, int *error) {
@@ -81,10 +82,8 @@ static Pb__BrakeTally *tally_of(struct machine_tx *tx, struct slice service) {
 static void tally_put(struct machine_tx *tx, struct slice service, const Pb__BrakeTally *tally) {
     char room[STORE_KEY_MAX];
     struct slice key = service_key(ROW_TALLY, service, room);
-    if (tally->lost || tally->recent)
-        store_put(tx->store, TABLE_BRAKE, key, record_pack(tx->arena, &tally->base));
-    else
-        (void)store_del(tx->store, TABLE_BRAKE, key);
+    if (tally->lost || tally->recent) store_put(tx->store, TABLE_BRAKE, key, record_pack(tx->arena, &tally->base));
+    else (void)store_del(tx->store, TABLE_BRAKE, key);
 }
 
 int brake_held(struct store_txn *txn, struct slice service, struct arena *arena, Pb__HeldService **held) {
@@ -103,7 +102,8 @@ static Pb__HeldService *held_of(struct machine_tx *tx, struct slice service) {
 
 static void held_put(struct machine_tx *tx, const Pb__HeldService *held) {
     char room[STORE_KEY_MAX];
-    store_put(tx->store, TABLE_BRAKE, service_key(ROW_HELD, slice_text(held->service), room), record_pack(tx->arena, &held->base));
+    store_put(tx->store, TABLE_BRAKE, service_key(ROW_HELD, slice_text(held->service), room),
+              record_pack(tx->arena, &held->base));
 }
 
 static bool held_covers(const Pb__HeldService *held, uint64_t at_ms) { return at_ms != 0 && at_ms >= held->since_ms; }
@@ -115,7 +115,9 @@ bool brake_holds(struct store_txn *txn, const Pb__HeldService *held, struct slic
     return found && held_covers(held, at_ms);
 }
 
-static Pb__BrakeState *state_of(struct machine_tx *tx) { return record_of(tx, state_key, &pb__brake_state__descriptor); }
+static Pb__BrakeState *state_of(struct machine_tx *tx) {
+    return record_of(tx, state_key, &pb__brake_state__descriptor);
+}
 
 static void state_put(struct machine_tx *tx, const Pb__BrakeState *state) {
     store_put(tx->store, TABLE_BRAKE, state_key, record_pack(tx->arena, &state->base));
@@ -133,8 +135,7 @@ int brake_timers_read(struct lease_timers *timers, struct store_txn *txn, uint64
     struct slice rows = slice_make("h", 1);
     STORE_PREFIX(&cursor, txn, TABLE_BRAKE, rows) {
         int error;
-        const Pb__HeldService *held =
-            record(txn, cursor.key, &pb__held_service__descriptor, &arena, &error);
+        const Pb__HeldService *held = record(txn, cursor.key, &pb__held_service__descriptor, &arena, &error);
         if (held) {
             int64_t left_ms = held->until_unix_ms > unix_ms ? held->until_unix_ms - unix_ms : 0;
             if ((uint64_t)left_ms > held->hold_ms) left_ms = (int64_t)held->hold_ms;
@@ -149,7 +150,7 @@ int brake_timers_read(struct lease_timers *timers, struct store_txn *txn, uint64
     return rv;
 }
 
-/* -- the window ---------------------------------------------------------------------------------------- */
+/* -- the window --------------------------------------------------------------------------------------------------- */
 
 #define MOMENT_DIGITS 16 /* keys in order of time */
 
@@ -188,7 +189,7 @@ static uint64_t recent_trim(struct machine_tx *tx, struct slice service, Pb__Bra
     return oldest;
 }
 
-/* -- releasing ----------------------------------------------------------------------------------------- */
+/* -- releasing ---------------------------------------------------------------------------------------------------- */
 
 static void release(struct change *change, const Pb__HeldService *held) {
     struct slice service = slice_text(held->service);
@@ -236,17 +237,15 @@ static void forget(struct change *change, struct slice service, struct slice nod
     tally_put(tx, service, tally);
     Pb__HeldService *held = held_of(tx, service);
     if (!held || !held_covers(held, at_ms)) return;
-    if (--held->instances == 0)
-        release(change, held);
-    else
-        held_put(tx, held);
+    if (--held->instances == 0) release(change, held);
+    else held_put(tx, held);
 }
 
 void brake_instance_gone(struct change *change, const Pb__Service *service) {
     forget(change, slice_text(service->name), slice_text(service->node), slice_text(service->id));
 }
 
-/* -- what is on a node --------------------------------------------------------------------------------- */
+/* -- what is on a node -------------------------------------------------------------------------------------------- */
 
 struct placed {
     struct slice service, id;
@@ -285,7 +284,7 @@ void brake_node_back(struct machine_tx *tx, struct slice node) {
     change_tell(&change);
 }
 
-/* -- losing -------------------------------------------------------------------------------------------- */
+/* -- losing ------------------------------------------------------------------------------------------------------- */
 
 /* What passed between the last end of another leader and this one, of a lease that this leader granted anew. */
 static uint64_t passed_between(const Pb__BrakeState *last, const Pb__BrakeOrder *order, int64_t lease_ms) {

@@ -1,5 +1,6 @@
-/* The mass-removal brake: when the leases of many nodes expire at once and take a service with them, the registry itself is the likelier
- * cause than all of its machines. The service's lost instances then come back into *answers* for a while, marked as held.
+/* The mass-removal brake: when the leases of many nodes expire at once and take a service with them, the registry
+ * itself is the likelier cause than all of its machines. The service's lost instances then come back into *answers*
+ * for a while, marked as held.
  *
  * - A *loss*: the lease of a node expired (LEASE_END with the leader's term) while the node's serfHealth was not critical; every instance
  *   on the node is lost then, whatever its own checks say. No losses: a node that left or was reaped, a lease that an operator ended,
@@ -25,8 +26,8 @@
  *                       when the hold is over: a later leader waits for what is left, never longer than hold_ms. While no server leads nothing is released.
  *   percent ... hold_ms of the leader's configuration. hold_ms 0: the brake is off, and releases itself nothing that is held.
  *
- * Work per end of a lease: three small writes for each instance and service on the node, whatever the size of the services; when a brake
- * acts, one more per node that was lost. */
+ * Work per end of a lease: three small writes for each instance and service on the node, whatever the size of the
+ * services; when a brake acts, one more per node that was lost. */
 #ifndef COORD_REGISTRY_BRAKE_H
 #define COORD_REGISTRY_BRAKE_H
 
@@ -35,24 +36,25 @@
 
 /* Of the lease module. BRAKE_RELEASE: yes: released; CO_CONFLICT (in another term). */
 enum brake_command { BRAKE_RELEASE = 23 };
-#define BRAKE_HOLD_MS_MAX 86400000      /* longer ones count as this */
+#define BRAKE_HOLD_MS_MAX 86400000 /* longer ones count as this */
 
-/* -- applying (applier thread) --------------------------------------------------------------------------- */
-/* The node died. `order`: the leader's, or NULL: no loss, but dead from now on. `lease_ms`: the TTL of its lease. Tells `began` of services
- * that are held from now on. */
+/* -- applying (applier thread) ------------------------------------------------------------------------------------ */
+/* The node died. `order`: the leader's, or NULL: no loss, but dead from now on. `lease_ms`: the TTL of its lease.
+ * Tells `began` of services that are held from now on. */
 void brake_node_lost(struct machine_tx *tx, struct slice node, const Pb__BrakeOrder *order, int64_t lease_ms);
 /* Its lease was granted again. */
 void brake_node_back(struct machine_tx *tx, struct slice node);
-/* An instance leaves its service's name. Call it while the service still has its other records; MACHINE_BRAKE_RELEASED may follow. */
+/* An instance leaves its service's name. Call it while the service still has its other records;
+ * MACHINE_BRAKE_RELEASED may follow. */
 void brake_instance_gone(struct change *change, const Pb__Service *service);
 int brake_apply_release(struct machine_tx *tx, const Pb__BrakeReleaseCommand *command, struct machine_result *result);
 
-/* -- reading (any thread) --------------------------------------------------------------------------------- */
+/* -- reading (any thread) ----------------------------------------------------------------------------------------- */
 /* Is the service held? NULL: no. CO_CORRUPT. */
 int brake_held(struct store_txn *txn, struct slice service, struct arena *arena, Pb__HeldService **held);
 /* Is this instance of it? `instance`: its key in TABLE_INSTANCES. */
 bool brake_holds(struct store_txn *txn, const Pb__HeldService *held, struct slice instance);
-uint64_t brake_count(struct store_txn *txn);             /* services that are held */
+uint64_t brake_count(struct store_txn *txn); /* services that are held */
 /* For the leader's table: what is held, each for what is left of it by this wall clock. CO_OK, CO_CORRUPT. */
 struct lease_timers;
 int brake_timers_read(struct lease_timers *timers, struct store_txn *txn, uint64_t now_ms, int64_t unix_ms);

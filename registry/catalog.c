@@ -14,10 +14,9 @@ static const struct store_table tables[] = {
 };
 
 static const struct query_type *const queries[] = {
-    &query_nodes,          &query_services,    &query_node_services, &query_service_entries,
-    &query_service_checks, &query_node_checks, &query_state_checks,  &query_service_addresses,
-    &query_node_nocase,    &query_service_nocase, &query_members,
-    NULL,
+    &query_nodes,          &query_services,       &query_node_services, &query_service_entries,
+    &query_service_checks, &query_node_checks,    &query_state_checks,  &query_service_addresses,
+    &query_node_nocase,    &query_service_nocase, &query_members,       NULL,
 };
 
 static const struct machine_since since[] = {{CATALOG_REGISTER, CATALOG_BATCH, 1}};
@@ -35,7 +34,7 @@ const struct machine_module catalog_module = {
     .queries = queries,
 };
 
-/* -- statuses ---------------------------------------------------------------------------------------- */
+/* -- statuses ----------------------------------------------------------------------------------------------------- */
 
 static const char *const status_texts[] = {
     [PB__STATUS__PASSING] = "passing",
@@ -66,10 +65,9 @@ Pb__Status catalog_entry_status(const Pb__ServiceEntry *entry) {
     return worst;
 }
 
-/* -- look-ups ---------------------------------------------------------------------------------------- */
+/* -- look-ups ----------------------------------------------------------------------------------------------------- */
 
-static int find_spelling(struct store_txn *txn, enum spelling_kind kind, struct slice name,
-                         struct slice *stored) {
+static int find_spelling(struct store_txn *txn, enum spelling_kind kind, struct slice name, struct slice *stored) {
     char room[STORE_KEY_MAX];
     if (store_get(txn, TABLE_SPELLINGS, key_spelling(room, kind, name), stored) == CO_OK) return CO_OK;
     struct slice prefix = key_spellings(room, kind, name);
@@ -94,8 +92,7 @@ bool catalog_node_exists(struct store_txn *txn, struct slice node) {
     return catalog_node_bytes(txn, node, &bytes) == CO_OK;
 }
 
-int catalog_check_status(struct store_txn *txn, struct slice node, struct slice check_id,
-                         Pb__Status *status) {
+int catalog_check_status(struct store_txn *txn, struct slice node, struct slice check_id, Pb__Status *status) {
     struct slice bytes;
     int error = catalog_check_bytes(txn, node, check_id, &bytes);
     if (!error) *status = (Pb__Status)record_number(bytes, CHECK_STATUS_FIELD);

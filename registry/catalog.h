@@ -1,9 +1,9 @@
-/* The catalog: nodes, their services, their checks. Commands (registry/catalog.proto), queries, and the module
- * that offers them to the state machine.
+/* The catalog: nodes, their services, their checks. Commands (registry/catalog.proto), queries, and the module that
+ * offers them to the state machine.
  *
- * Status of an instance = the worst of its node's checks (those without a service) and its own. Names of nodes and services
- * are compared exactly as given (DNS compares without case: see catalog_service_nocase).
- * A registration that changes nothing changes no index and touches nothing. A check keeps the name and tags that its service had
+ * Status of an instance = the worst of its node's checks (those without a service) and its own. Names of nodes and
+ * services are compared exactly as given (DNS compares without case: see catalog_service_nocase). A registration
+ * that changes nothing changes no index and touches nothing. A check keeps the name and tags that its service had
  * when the check was registered, as in Consul. */
 #ifndef COORD_REGISTRY_CATALOG_H
 #define COORD_REGISTRY_CATALOG_H
@@ -15,50 +15,54 @@ enum catalog_command { CATALOG_REGISTER = 1, CATALOG_DEREGISTER = 2, CATALOG_BAT
 
 /* Things that can be watched. */
 enum catalog_space {
-    SPACE_TABLE = 1,          /* names: "nodes", "services" (names and the union of their tags), "checks" (also when the meta of a node
-                               * that has checks changes), "service-nodes" (which services with which tags on which nodes with
-                               * which meta), "service-addresses" (the services' own addresses; fires, but has no index) */
-    SPACE_NODE = 2,           /* a node with its services and checks */
-    SPACE_SERVICE = 3,        /* a service name: its instances, their nodes and checks */
+    /* names: "nodes", "services" (names and the union of their tags), "checks" (also when the meta of a node that
+     * has checks changes), "service-nodes" (which services with which tags on which nodes with which meta),
+     * "service-addresses" (the services' own addresses; fires, but has no index) */
+    SPACE_TABLE = 1,
+    SPACE_NODE = 2,    /* a node with its services and checks */
+    SPACE_SERVICE = 3, /* a service name: its instances, their nodes and checks */
 };
 
 extern const struct machine_module catalog_module;
 
 /* Queries. The comment names the request and result messages. */
-extern const struct query_type query_nodes;             /* TableRequest -> NodesResult; thing: table nodes */
-extern const struct query_type query_services;          /* TableRequest -> ServicesResult; thing: table services; with node meta: table
-                                                         * service-nodes */
-extern const struct query_type query_node_services;     /* NodeRequest -> NodeServicesResult; found=false: no such node */
-extern const struct query_type query_service_entries;   /* ServiceRequest -> ServiceEntriesResult; thing: the service. Filters: all
-                                                         * tags (without regard to case), passing_only, node meta. Ordered by node, id.
-                                                         * checks = the node's own, then the service's. held: with what the mass-removal
-                                                         * brake holds (registry/brake.h); else the truth */
-extern const struct query_type query_service_checks;    /* ServiceRequest -> ChecksResult: checks that carry the service's name (not the
-                                                         * nodes'). Of the filters node meta only. All checks: by node, check id */
-extern const struct query_type query_node_checks;       /* NodeRequest -> ChecksResult */
-extern const struct query_type query_state_checks;      /* StateRequest -> ChecksResult; thing: table checks */
+extern const struct query_type query_nodes; /* TableRequest -> NodesResult; thing: table nodes */
+/* TableRequest -> ServicesResult; thing: table services; with node meta: table service-nodes */
+extern const struct query_type query_services;
+extern const struct query_type query_node_services; /* NodeRequest -> NodeServicesResult; found=false: no such node */
+/* ServiceRequest -> ServiceEntriesResult; thing: the service. Filters: all tags (without regard to case),
+ * passing_only, node meta. Ordered by node, id. checks = the node's own, then the service's. held: with what the
+ * mass-removal brake holds (registry/brake.h); else the truth */
+extern const struct query_type query_service_entries;
+/* ServiceRequest -> ChecksResult: checks that carry the service's name (not the nodes'). Of the filters node meta
+ * only. All checks: by node, check id */
+extern const struct query_type query_service_checks;
+extern const struct query_type query_node_checks;  /* NodeRequest -> ChecksResult */
+extern const struct query_type query_state_checks; /* StateRequest -> ChecksResult; thing: table checks */
 
-extern const struct query_type query_service_addresses; /* TableRequest (no filter) -> ServiceAddressesResult: of services that have an
-                                                         * address of their own, by node, id; thing: table service-addresses, which
-                                                         * has no index: 0 */
+/* TableRequest (no filter) -> ServiceAddressesResult: of services that have an address of their own, by node, id;
+ * thing: table service-addresses, which has no index: 0 */
+extern const struct query_type query_service_addresses;
 
-extern const struct query_type query_members;           /* TableRequest (no filter) -> MembersResult; thing: table nodes (their status is
-                                                         * not waited for) */
+/* TableRequest (no filter) -> MembersResult; thing: table nodes (their status is not waited for) */
+extern const struct query_type query_members;
 
-/* A name as it is stored that equals the given one without regard to case, the exact one before others. found=false: there is none. */
-extern const struct query_type query_node_nocase;       /* NameRequest -> NameResult; thing: table nodes */
-extern const struct query_type query_service_nocase;    /* NameRequest -> NameResult; thing: table services */
+/* A name as it is stored that equals the given one without regard to case, the exact one before others. found=false:
+ * there is none. */
+extern const struct query_type query_node_nocase;    /* NameRequest -> NameResult; thing: table nodes */
+extern const struct query_type query_service_nocase; /* NameRequest -> NameResult; thing: table services */
 
 /* Worst status of an entry's checks. */
 Pb__Status catalog_entry_status(const Pb__ServiceEntry *entry);
-const char *catalog_status_text(Pb__Status status);                 /* "passing", "warning", "critical", "maintenance" */
-int catalog_status_parse(struct slice text, Pb__Status *status);    /* CO_INVALID */
+const char *catalog_status_text(Pb__Status status);              /* "passing", "warning", "critical", "maintenance" */
+int catalog_status_parse(struct slice text, Pb__Status *status); /* CO_INVALID */
 
 /* The same within a transaction, of a service or a node (DNS). CO_NOTFOUND. */
 int catalog_service_nocase(struct store_txn *txn, struct slice name, struct slice *stored);
 int catalog_node_nocase(struct store_txn *txn, struct slice name, struct slice *stored);
 /* Low-level look-ups for modules (sessions check that node and checks exist). */
 bool catalog_node_exists(struct store_txn *txn, struct slice node);
-int catalog_check_status(struct store_txn *txn, struct slice node, struct slice check_id, Pb__Status *status);   /* CO_NOTFOUND */
+/* CO_NOTFOUND */
+int catalog_check_status(struct store_txn *txn, struct slice node, struct slice check_id, Pb__Status *status);
 
 #endif

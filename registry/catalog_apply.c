@@ -20,7 +20,7 @@ static const char *text_of(struct arena *arena, struct slice bytes) {
     return arena_strndup(arena, bytes.data, bytes.size);
 }
 
-/* -- what the command looks like by itself ----------------------------------------------------------- */
+/* -- what the command looks like by itself ------------------------------------------------------------------------ */
 
 static int compare_pairs(const void *a, const void *b) {
     const Pb__Pair *one = *(Pb__Pair *const *)a, *other = *(Pb__Pair *const *)b;
@@ -39,8 +39,7 @@ static int compare_addresses(const void *a, const void *b) {
 static void sort_maps(Pb__Node *node, Pb__Service *service) {
     if (node->n_meta > 1) qsort(node->meta, node->n_meta, sizeof *node->meta, compare_pairs);
     if (node->n_tagged_addresses > 1)
-        qsort(node->tagged_addresses, node->n_tagged_addresses, sizeof *node->tagged_addresses,
-              compare_addresses);
+        qsort(node->tagged_addresses, node->n_tagged_addresses, sizeof *node->tagged_addresses, compare_addresses);
     if (!service) return;
     if (service->n_meta > 1) qsort(service->meta, service->n_meta, sizeof *service->meta, compare_pairs);
     if (service->n_tagged_addresses > 1) {
@@ -57,22 +56,18 @@ static bool check_service(Pb__Service *service, const char *node, struct machine
     return true;
 }
 
-static bool check_check(struct arena *arena, Pb__Check *check, const char *node,
-                        struct machine_result *result) {
+static bool check_check(struct arena *arena, Pb__Check *check, const char *node, struct machine_result *result) {
     if (check->node[0] && strcmp(check->node, node) != 0) {
-        return refuse(result,
-                      arena_printf(arena, "check node \"%s\" does not match node \"%s\"", check->node, node));
+        return refuse(result, arena_printf(arena, "check node \"%s\" does not match node \"%s\"", check->node, node));
     }
     check->node = (char *)(uintptr_t)node;
     if (!check->check_id[0]) check->check_id = check->name;
     if (!check->check_id[0])
         return refuse(
             result,
-            arena_printf(arena, "failed inserting check: it has neither an ID nor a name, on node \"%s\"",
-                         node));
+            arena_printf(arena, "failed inserting check: it has neither an ID nor a name, on node \"%s\"", node));
     if (check->status > PB__STATUS__CRITICAL)
-        return refuse(
-            result, arena_printf(arena, "check \"%s\" has a status that cannot be stored", check->check_id));
+        return refuse(result, arena_printf(arena, "check \"%s\" has a status that cannot be stored", check->check_id));
     return true;
 }
 
@@ -92,7 +87,7 @@ static bool check_shape(struct arena *arena, Pb__RegisterCommand *command, struc
     return true;
 }
 
-/* -- what it means for what is there ----------------------------------------------------------------- */
+/* -- what it means for what is there ------------------------------------------------------------------------------ */
 
 /* What becomes of the node's record. */
 struct node_plan {
@@ -107,8 +102,8 @@ static bool serf_healthy(struct store_txn *store, struct slice node) {
            status != PB__STATUS__CRITICAL;
 }
 
-/* A name (in any case) is taken while the node that has it under another ID is alive. `spare_nameless`: one
- * without ID may be taken over. An agent that has the address of the one that had its name is its successor: it lost its
+/* A name (in any case) is taken while the node that has it under another ID is alive. `spare_nameless`: one without
+ * ID may be taken over. An agent that has the address of the one that had its name is its successor: it lost its
  * data folder, and with it its ID. */
 static bool name_is_free(struct machine_tx *tx, const Pb__RegisterCommand *command, bool spare_nameless,
                          struct machine_result *result) {
@@ -121,16 +116,16 @@ static bool name_is_free(struct machine_tx *tx, const Pb__RegisterCommand *comma
         struct slice bytes, name = cursor.value;
         if (catalog_node_bytes(tx->store, name, &bytes) != CO_OK) continue;
         struct slice id = record_text(bytes, NODE_ID_FIELD);
-        if (slice_is(id, node->id) || (id.size == 0 && spare_nameless) || !serf_healthy(tx->store, name))
+        if (slice_is(id, node->id) || (id.size == 0 && spare_nameless) || !serf_healthy(tx->store, name)) continue;
+        if (command->own && machine_tx_version(tx) >= 2 &&
+            slice_is(record_text(bytes, NODE_ADDRESS_FIELD), node->address))
             continue;
-        if (command->own && machine_tx_version(tx) >= 2 && slice_is(record_text(bytes, NODE_ADDRESS_FIELD), node->address)) continue;
         const char *address = spare_nameless ? "" : arena_printf(tx->arena, " (%s)", node->address);
         is_free =
             refuse(result, arena_printf(tx->arena,
                                         "failed inserting node: Error while renaming Node ID: \"%s\"%s: Node "
                                         "name %s is reserved by node %s with name %s (%s)",
-                                        node->id, address, node->name, text_of(tx->arena, id),
-                                        text_of(tx->arena, name),
+                                        node->id, address, node->name, text_of(tx->arena, id), text_of(tx->arena, name),
                                         text_of(tx->arena, record_text(bytes, NODE_ADDRESS_FIELD))));
         break;
     }
@@ -148,14 +143,14 @@ static bool plan_node(struct machine_tx *tx, const Pb__RegisterCommand *command,
     if (!plan->write || !node->id[0]) return true;
     if (known && slice_is(record_text(bytes, NODE_ID_FIELD), node->id)) return true;
     char room[STORE_KEY_MAX];
-    bool id_known =
-        store_get(tx->store, TABLE_NODE_IDS, key_node_id(room, slice_text(node->id)), &holder) == CO_OK;
+    bool id_known = store_get(tx->store, TABLE_NODE_IDS, key_node_id(room, slice_text(node->id)), &holder) == CO_OK;
     if (id_known && !slice_equal(holder, name)) {
         plan->renamed_from = text_of(tx->arena, holder);
         if (catalog_node_bytes(tx->store, holder, &bytes) == CO_OK)
             plan->base = record_number(bytes, NODE_CREATE_FIELD);
     }
-    return catalog_leases_rename(tx, command, plan->renamed_from, result) && name_is_free(tx, command, !plan->renamed_from, result);
+    return catalog_leases_rename(tx, command, plan->renamed_from, result) &&
+           name_is_free(tx, command, !plan->renamed_from, result);
 }
 
 static bool checks_have_services(struct machine_tx *tx, const Pb__RegisterCommand *command,
@@ -168,16 +163,14 @@ static bool checks_have_services(struct machine_tx *tx, const Pb__RegisterComman
         if (catalog_service_bytes(tx->store, slice_text(node), slice_text(id), &bytes) == CO_OK) continue;
         return refuse(
             result,
-            arena_printf(tx->arena, "failed inserting check: Missing service registration on node \"%s\"",
-                         node));
+            arena_printf(tx->arena, "failed inserting check: Missing service registration on node \"%s\"", node));
     }
     return true;
 }
 
-/* -- applying ---------------------------------------------------------------------------------------- */
+/* -- applying ----------------------------------------------------------------------------------------------------- */
 
-static bool apply_register(struct change *change, Pb__RegisterCommand *command,
-                           struct machine_result *result) {
+static bool apply_register(struct change *change, Pb__RegisterCommand *command, struct machine_result *result) {
     struct machine_tx *tx = change->tx;
     struct node_plan plan;
     if (!check_shape(tx->arena, command, result)) return false;
@@ -195,19 +188,15 @@ static bool apply_deregister(struct change *change, const Pb__DeregisterCommand 
                              struct machine_result *result) {
     struct slice node = slice_text(command->node);
     if (node.size == 0) return refuse(result, "Must provide node");
-    if (command->service_id[0])
-        change_remove_service(change, node, slice_text(command->service_id));
-    else if (command->check_id[0])
-        change_remove_check(change, node, slice_text(command->check_id));
-    else
-        change_remove_node(change, node);
+    if (command->service_id[0]) change_remove_service(change, node, slice_text(command->service_id));
+    else if (command->check_id[0]) change_remove_check(change, node, slice_text(command->check_id));
+    else change_remove_node(change, node);
     return true;
 }
 
-/* Later parts may depend on earlier ones, so that "checked before" means: tried, and taken back as a whole.
- * Things touched in vain stay touched: somebody may wake and find nothing new. */
-static bool apply_batch(struct change *change, const Pb__CatalogBatchCommand *command,
-                        struct machine_result *result) {
+/* Later parts may depend on earlier ones, so that "checked before" means: tried, and taken back as a whole. Things
+ * touched in vain stay touched: somebody may wake and find nothing new. */
+static bool apply_batch(struct change *change, const Pb__CatalogBatchCommand *command, struct machine_result *result) {
     struct store_txn *store = change->tx->store;
     bool good = true;
     if (command->by_lease[0] && machine_tx_version(change->tx) >= LEASE_SINCE &&
@@ -220,10 +209,8 @@ static bool apply_batch(struct change *change, const Pb__CatalogBatchCommand *co
     }
     for (size_t i = 0; i < command->n_deregisters && good; i++)
         good = apply_deregister(change, command->deregisters[i], result);
-    if (good)
-        store_release(store);
-    else
-        store_rollback(store);
+    if (good) store_release(store);
+    else store_rollback(store);
     return good;
 }
 
@@ -241,14 +228,11 @@ int catalog_apply(struct machine_tx *tx, uint8_t type, struct slice payload, str
     CHECK(descriptor);
     ProtobufCMessage *message = machine_decode(descriptor, payload, tx->arena);
     struct change change = {.tx = tx};
-    if (!message)
-        result->yes = refuse(result, "the command does not decode");
-    else if (type == CATALOG_REGISTER)
-        result->yes = apply_register(&change, (Pb__RegisterCommand *)message, result);
+    if (!message) result->yes = refuse(result, "the command does not decode");
+    else if (type == CATALOG_REGISTER) result->yes = apply_register(&change, (Pb__RegisterCommand *)message, result);
     else if (type == CATALOG_DEREGISTER)
         result->yes = apply_deregister(&change, (Pb__DeregisterCommand *)message, result);
-    else
-        result->yes = apply_batch(&change, (Pb__CatalogBatchCommand *)message, result);
+    else result->yes = apply_batch(&change, (Pb__CatalogBatchCommand *)message, result);
     if (result->yes) change_tell(&change);
     return CO_OK;
 }

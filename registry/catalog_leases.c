@@ -9,12 +9,13 @@
 #define ALIVE            "Agent alive and reachable"
 #define DEAD             "Agent not live or unreachable"
 
-/* -- bindings ---------------------------------------------------------------------------------------- */
+/* -- bindings ----------------------------------------------------------------------------------------------------- */
 
 /* The programs before carry the fields along, and do nothing with them. */
 static bool counts(const struct machine_tx *tx) { return machine_tx_version(tx) >= LEASE_SINCE; }
 
-void catalog_rebind(struct machine_tx *tx, enum lease_kind kind, const char *before, const char *after, struct slice name) {
+void catalog_rebind(struct machine_tx *tx, enum lease_kind kind, const char *before, const char *after,
+                    struct slice name) {
     if (strcmp(before, after) == 0 || !counts(tx)) return;
     if (before[0]) lease_unbind(tx, slice_text(before), kind, name);
     if (after[0]) lease_bind(tx, slice_text(after), kind, name);
@@ -25,8 +26,7 @@ bool catalog_leases_fit(struct machine_tx *tx, Pb__RegisterCommand *command, str
     struct slice stored;
     if (!counts(tx)) return true;
     if (command->by_lease[0] && !lease_known(tx, slice_text(command->by_lease), result)) return false;
-    if (command->service && command->service->lease[0] &&
-        !lease_known(tx, slice_text(command->service->lease), result))
+    if (command->service && command->service->lease[0] && !lease_known(tx, slice_text(command->service->lease), result))
         return false;
     bool known = catalog_node_bytes(tx->store, slice_text(node->name), &stored) == CO_OK;
     if (node->lease[0]) {
@@ -46,7 +46,8 @@ bool catalog_leases_fit(struct machine_tx *tx, Pb__RegisterCommand *command, str
     return true;
 }
 
-bool catalog_leases_rename(struct machine_tx *tx, const Pb__RegisterCommand *command, const char *from, struct machine_result *result) {
+bool catalog_leases_rename(struct machine_tx *tx, const Pb__RegisterCommand *command, const char *from,
+                           struct machine_result *result) {
     const char *why;
     if (!from || !command->by_lease[0] || !counts(tx)) return true;
     int rv = lease_renames(tx, slice_text(command->by_lease), slice_text(from), &why);
@@ -57,7 +58,8 @@ bool catalog_leases_rename(struct machine_tx *tx, const Pb__RegisterCommand *com
     return false;
 }
 
-bool catalog_leases_on_node(struct machine_tx *tx, const Pb__RegisterCommand *command, bool known, struct machine_result *result) {
+bool catalog_leases_on_node(struct machine_tx *tx, const Pb__RegisterCommand *command, bool known,
+                            struct machine_result *result) {
     if (known || !command->by_lease[0] || !command->skip_node_update || !counts(tx)) return true;
     result->error = CO_CONFLICT;
     result->text = arena_printf(tx->arena, "node \"%s\" is not registered", command->node->name);
@@ -75,8 +77,7 @@ void catalog_on_event(struct machine_tx *tx, const struct machine_event *event) 
             return;
         }
         size_t node_size = (size_t)(id - name.data);
-        change_remove_service(&change, slice_make(name.data, node_size),
-                              slice_make(id + 1, name.size - node_size - 1));
+        change_remove_service(&change, slice_make(name.data, node_size), slice_make(id + 1, name.size - node_size - 1));
         lease_unbind(tx, lease, LEASE_BINDS_SERVICE, name); /* done already, by the service's record */
     }
     while (lease_first(tx, lease, LEASE_BINDS_NODE, &name)) {
@@ -86,7 +87,7 @@ void catalog_on_event(struct machine_tx *tx, const struct machine_event *event) 
     change_tell(&change);
 }
 
-/* -- nodes whose agents hold leases ------------------------------------------------------------------ */
+/* -- nodes whose agents hold leases ------------------------------------------------------------------------------- */
 
 struct slice catalog_node_of_id(struct machine_tx *tx, struct slice node_id) {
     char room[STORE_KEY_MAX];
@@ -127,7 +128,8 @@ bool catalog_node_lives(struct machine_tx *tx, struct slice node, struct slice n
 
 bool catalog_node_alive(struct machine_tx *tx, struct slice node) {
     Pb__Status status;
-    return catalog_check_status(tx->store, node, SLICE_LITERAL(SERF_HEALTH), &status) != CO_OK || status != PB__STATUS__CRITICAL;
+    return catalog_check_status(tx->store, node, SLICE_LITERAL(SERF_HEALTH), &status) != CO_OK ||
+           status != PB__STATUS__CRITICAL;
 }
 
 bool catalog_node_died(struct machine_tx *tx, struct slice node, struct slice node_id) {

@@ -1,8 +1,7 @@
 /* Names of services: their instances, the union of their tags, spellings, and their marks.
  *
- * TABLE_TAGS counts: under a name how many instances it has, under a name and a tag how many of them have
- * that tag. The union of a service's tags is what has a count; it changes when a count leaves or reaches 0.
- */
+ * TABLE_TAGS counts: under a name how many instances it has, under a name and a tag how many of them have that tag.
+ * The union of a service's tags is what has a count; it changes when a count leaves or reaches 0. */
 #include <stdlib.h>
 
 #include "registry/catalog_write.h"
@@ -26,9 +25,7 @@ static bool count_move(struct change *change, struct slice key, struct slice tex
     return (now == 0) != (count == 0);
 }
 
-static int compare_texts(const void *a, const void *b) {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
+static int compare_texts(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 /* A service's tags, sorted, each once. */
 struct tag_set {
@@ -43,8 +40,7 @@ static struct tag_set tag_set(struct arena *arena, const Pb__Service *service) {
     memcpy(set.tags, service->tags, service->n_tags * sizeof *set.tags);
     qsort(set.tags, service->n_tags, sizeof *set.tags, compare_texts);
     for (size_t i = 0; i < service->n_tags; i++) {
-        if (set.count == 0 || strcmp(set.tags[set.count - 1], set.tags[i]) != 0)
-            set.tags[set.count++] = set.tags[i];
+        if (set.count == 0 || strcmp(set.tags[set.count - 1], set.tags[i]) != 0) set.tags[set.count++] = set.tags[i];
     }
     return set;
 }
@@ -54,20 +50,16 @@ static bool tag_move(struct change *change, struct slice name, const char *tag, 
     return count_move(change, key_tag(room, name, slice_text(tag)), slice_text(tag), by);
 }
 
-/* Counts the tags that only one of the two has, by merging. True when the union changed; *differ: when the
- * sets do. */
+/* Counts the tags that only one of the two has, by merging. True when the union changed; *differ: when the sets do. */
 static bool tags_change(struct change *change, struct slice name, struct tag_set before, struct tag_set after,
                         bool *differ) {
     bool changed = false;
     size_t i = 0, j = 0;
     while (i < before.count || j < after.count) {
         int order = i == before.count ? 1 : j == after.count ? -1 : strcmp(before.tags[i], after.tags[j]);
-        if (order < 0)
-            changed |= tag_move(change, name, before.tags[i++], -1);
-        else if (order > 0)
-            changed |= tag_move(change, name, after.tags[j++], 1);
-        else
-            i++, j++;
+        if (order < 0) changed |= tag_move(change, name, before.tags[i++], -1);
+        else if (order > 0) changed |= tag_move(change, name, after.tags[j++], 1);
+        else i++, j++;
         if (order != 0) *differ = true;
     }
     return changed;
@@ -79,10 +71,8 @@ static bool instance_move(struct change *change, const Pb__Service *service, int
     char room[STORE_KEY_MAX];
     struct slice name = slice_text(service->name);
     struct slice key = key_instance(room, name, slice_text(service->node), slice_text(service->id));
-    if (by > 0)
-        store_put(store, TABLE_INSTANCES, key, slice_make("", 0));
-    else
-        (void)store_del(store, TABLE_INSTANCES, key);
+    if (by > 0) store_put(store, TABLE_INSTANCES, key, slice_make("", 0));
+    else (void)store_del(store, TABLE_INSTANCES, key);
     bool changed = count_move(change, key_name(room, name), name, by);
     if (changed) change_spelling(change, SPELLING_SERVICE, name, by > 0);
     bool differ = false;
@@ -96,8 +86,7 @@ void change_names(struct change *change, const Pb__Service *before, const Pb__Se
     if (before && after && strcmp(before->name, after->name) == 0) {
         differ = false;
         struct arena *arena = change->tx->arena;
-        changed = tags_change(change, slice_text(after->name), tag_set(arena, before), tag_set(arena, after),
-                              &differ);
+        changed = tags_change(change, slice_text(after->name), tag_set(arena, before), tag_set(arena, after), &differ);
     } else {
         if (before) changed |= instance_move(change, before, -1);
         if (after) changed |= instance_move(change, after, 1);
@@ -112,18 +101,18 @@ uint64_t catalog_service_instances(struct store_txn *txn, struct slice name) {
     return store_get(txn, TABLE_TAGS, key_name(room, name), &value) == CO_OK ? get_be64(value.data) : 0;
 }
 
-bool catalog_service_exists(struct store_txn *txn, struct slice name) { return catalog_service_instances(txn, name) != 0; }
+bool catalog_service_exists(struct store_txn *txn, struct slice name) {
+    return catalog_service_instances(txn, name) != 0;
+}
 
 void change_spelling(struct change *change, enum spelling_kind kind, struct slice name, bool there) {
     char room[STORE_KEY_MAX];
     struct slice key = key_spelling(room, kind, name);
-    if (there)
-        store_put(change->tx->store, TABLE_SPELLINGS, key, name);
-    else
-        (void)store_del(change->tx->store, TABLE_SPELLINGS, key);
+    if (there) store_put(change->tx->store, TABLE_SPELLINGS, key, name);
+    else (void)store_del(change->tx->store, TABLE_SPELLINGS, key);
 }
 
-/* -- marks ------------------------------------------------------------------------------------------- */
+/* -- marks -------------------------------------------------------------------------------------------------------- */
 
 void change_mark_service(struct change *change, struct slice name) {
     machine_mark(change->tx, SPACE_SERVICE, name, !catalog_service_exists(change->tx->store, name));
@@ -140,6 +129,5 @@ void change_mark_services_of_node(struct change *change, struct slice node) {
         pointers_add(&names, tx->arena, arena_strndup(tx->arena, name.data, name.size));
     }
     store_cursor_close(&cursor);
-    for (size_t i = 0; i < names.count; i++)
-        machine_mark(tx, SPACE_SERVICE, slice_text(names.items[i]), false);
+    for (size_t i = 0; i < names.count; i++) machine_mark(tx, SPACE_SERVICE, slice_text(names.items[i]), false);
 }

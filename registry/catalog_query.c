@@ -6,14 +6,14 @@
 #include "base/check.h"
 #include "registry/brake.h"
 
-/* -- shared ------------------------------------------------------------------------------------------ */
+/* -- shared ------------------------------------------------------------------------------------------------------- */
 
 bool query_meta_fits(const Pb__Node *node, Pb__Pair *const *wanted, size_t wanted_count) {
     for (size_t i = 0; i < wanted_count; i++) {
         bool found = false;
         for (size_t j = 0; j < node->n_meta && !found; j++) {
-            found = strcmp(node->meta[j]->key, wanted[i]->key) == 0 &&
-                    strcmp(node->meta[j]->value, wanted[i]->value) == 0;
+            found =
+                strcmp(node->meta[j]->key, wanted[i]->key) == 0 && strcmp(node->meta[j]->value, wanted[i]->value) == 0;
         }
         if (!found) return false;
     }
@@ -28,22 +28,19 @@ int query_done(struct store_txn *txn, struct watch_thing thing, const ProtobufCM
 }
 
 /* Unpacks what a prefix holds into the list. CO_CORRUPT. */
-int query_checks_below(struct store_txn *txn, struct arena *arena, struct slice prefix,
-                       struct pointers *checks) {
+int query_checks_below(struct store_txn *txn, struct arena *arena, struct slice prefix, struct pointers *checks) {
     struct store_cursor cursor;
     int error = CO_OK;
     STORE_PREFIX(&cursor, txn, TABLE_CHECKS, prefix) {
         Pb__Check *check = record_check(txn, arena, cursor.value);
-        if (check)
-            pointers_add(checks, arena, check);
-        else
-            error = CO_CORRUPT;
+        if (check) pointers_add(checks, arena, check);
+        else error = CO_CORRUPT;
     }
     store_cursor_close(&cursor);
     return error;
 }
 
-/* -- nodes ------------------------------------------------------------------------------------------- */
+/* -- nodes -------------------------------------------------------------------------------------------------------- */
 
 static struct watch_thing nodes_thing(const ProtobufCMessage *request) {
     (void)request;
@@ -58,10 +55,8 @@ static int collect_nodes(struct store_txn *txn, struct arena *arena, const Pb__T
     struct slice all = slice_make("", 0);
     STORE_PREFIX(&cursor, txn, TABLE_NODES, all) {
         Pb__Node *node = record_node(txn, arena, cursor.value);
-        if (!node)
-            error = CO_CORRUPT;
-        else if (query_meta_fits(node, request->node_meta, request->n_node_meta))
-            pointers_add(nodes, arena, node);
+        if (!node) error = CO_CORRUPT;
+        else if (query_meta_fits(node, request->node_meta, request->n_node_meta)) pointers_add(nodes, arena, node);
     }
     store_cursor_close(&cursor);
     return error;
@@ -105,7 +100,7 @@ static int run_node_services(struct store_txn *txn, const ProtobufCMessage *mess
     return query_done(txn, node_thing(message), &records->base, found, result);
 }
 
-/* -- names of services ------------------------------------------------------------------------------- */
+/* -- names of services -------------------------------------------------------------------------------------------- */
 
 static struct watch_thing services_thing(const ProtobufCMessage *message) {
     bool by_meta = ((const Pb__TableRequest *)message)->n_node_meta > 0;
@@ -157,8 +152,7 @@ static void all_pairs(struct store_txn *txn, struct arena *arena, struct pointer
     struct store_cursor cursor;
     struct slice all = slice_make("", 0);
     STORE_PREFIX(&cursor, txn, TABLE_TAGS, all) {
-        const char *text =
-            arena_strndup(arena, cursor.value.data + COUNT_BYTES, cursor.value.size - COUNT_BYTES);
+        const char *text = arena_strndup(arena, cursor.value.data + COUNT_BYTES, cursor.value.size - COUNT_BYTES);
         const char *first_end = memchr(cursor.key.data, '\0', cursor.key.size);
         name_key = (size_t)(first_end - cursor.key.data) + 1;
         struct name_tag *pair = arena_alloc(arena, sizeof *pair);
@@ -198,10 +192,8 @@ static int run_services(struct store_txn *txn, const ProtobufCMessage *message, 
     const Pb__TableRequest *request = (const Pb__TableRequest *)message;
     struct pointers found = {0};
     int error = CO_OK;
-    if (request->n_node_meta > 0)
-        error = pairs_of_nodes(txn, arena, request, &found);
-    else
-        all_pairs(txn, arena, &found);
+    if (request->n_node_meta > 0) error = pairs_of_nodes(txn, arena, request, &found);
+    else all_pairs(txn, arena, &found);
     if (error) return error;
     struct name_tag *pairs = arena_alloc(arena, (found.count + 1) * sizeof *pairs);
     for (size_t i = 0; i < found.count; i++) pairs[i] = *(const struct name_tag *)found.items[i];
@@ -209,7 +201,7 @@ static int run_services(struct store_txn *txn, const ProtobufCMessage *message, 
     return query_done(txn, services_thing(message), &group(arena, pairs, found.count)->base, true, result);
 }
 
-/* -- instances of a service -------------------------------------------------------------------------- */
+/* -- instances of a service --------------------------------------------------------------------------------------- */
 
 struct watch_thing query_service_thing(const ProtobufCMessage *message) {
     return (struct watch_thing){SPACE_SERVICE, slice_text(((const Pb__ServiceRequest *)message)->service)};
@@ -263,8 +255,7 @@ static bool node_is_dead(const struct entry_node *entry) {
 }
 
 /* `rest`: the instance's key without the service's name, which is its key in TABLE_SERVICES. */
-static int load_node(struct store_txn *txn, struct arena *arena, struct slice rest,
-                     struct entry_node *entry) {
+static int load_node(struct store_txn *txn, struct arena *arena, struct slice rest, struct entry_node *entry) {
     const char *end = memchr(rest.data, '\0', rest.size);
     if (!end) return CO_CORRUPT;
     size_t size = (size_t)(end - rest.data) + 1;
@@ -340,7 +331,7 @@ static int run_service_entries(struct store_txn *txn, const ProtobufCMessage *me
     return query_done(txn, query_service_thing(message), &records->base, true, result);
 }
 
-/* -- addresses of services --------------------------------------------------------------------------- */
+/* -- addresses of services ---------------------------------------------------------------------------------------- */
 
 static struct watch_thing addresses_thing(const ProtobufCMessage *message) {
     (void)message;
@@ -370,7 +361,7 @@ static int run_service_addresses(struct store_txn *txn, const ProtobufCMessage *
     return query_done(txn, addresses_thing(message), &records->base, true, result);
 }
 
-/* -- the table --------------------------------------------------------------------------------------- */
+/* -- the table ---------------------------------------------------------------------------------------------------- */
 
 const struct query_type query_nodes = {.number = 1,
                                        .name = "nodes",

@@ -9,8 +9,8 @@ static int compare_checks(const void *a, const void *b) {
     return order ? order : strcmp(one->check_id, other->check_id);
 }
 
-static int checks_done(struct store_txn *txn, struct arena *arena, struct watch_thing thing,
-                       struct pointers *checks, struct query_result *result) {
+static int checks_done(struct store_txn *txn, struct arena *arena, struct watch_thing thing, struct pointers *checks,
+                       struct query_result *result) {
     if (checks->count > 1) qsort(checks->items, checks->count, sizeof *checks->items, compare_checks);
     Pb__ChecksResult *records = arena_alloc(arena, sizeof *records);
     pb__checks_result__init(records);
@@ -20,8 +20,8 @@ static int checks_done(struct store_txn *txn, struct arena *arena, struct watch_
 }
 
 /* Keeps those whose node has the meta. Checks of one node follow one another. */
-static int filter_by_meta(struct store_txn *txn, struct arena *arena, Pb__Pair *const *wanted,
-                          size_t wanted_count, struct pointers *checks) {
+static int filter_by_meta(struct store_txn *txn, struct arena *arena, Pb__Pair *const *wanted, size_t wanted_count,
+                          struct pointers *checks) {
     const char *node = NULL;
     bool fits = false;
     size_t kept = 0;
@@ -42,7 +42,7 @@ static int filter_by_meta(struct store_txn *txn, struct arena *arena, Pb__Pair *
     return CO_OK;
 }
 
-/* -- of a node --------------------------------------------------------------------------------------- */
+/* -- of a node ---------------------------------------------------------------------------------------------------- */
 
 static struct watch_thing node_thing(const ProtobufCMessage *message) {
     return (struct watch_thing){SPACE_NODE, slice_text(((const Pb__NodeRequest *)message)->node)};
@@ -57,19 +57,18 @@ static int run_node_checks(struct store_txn *txn, const ProtobufCMessage *messag
     return error ? error : checks_done(txn, arena, thing, &checks, result);
 }
 
-/* -- of a service ------------------------------------------------------------------------------------ */
+/* -- of a service ------------------------------------------------------------------------------------------------- */
 
 /* Those of its instances, but not the ones that carry another name still. */
-static int checks_of_instances(struct store_txn *txn, struct arena *arena, struct slice name,
-                               struct pointers *checks) {
+static int checks_of_instances(struct store_txn *txn, struct arena *arena, struct slice name, struct pointers *checks) {
     char room[STORE_KEY_MAX];
     struct slice prefix = key_name(room, name);
     struct pointers found = {0};
     struct store_cursor cursor;
     int error = CO_OK;
     STORE_PREFIX(&cursor, txn, TABLE_INSTANCES, prefix) {
-        error = query_checks_below(
-            txn, arena, slice_make(cursor.key.data + prefix.size, cursor.key.size - prefix.size), &found);
+        error = query_checks_below(txn, arena, slice_make(cursor.key.data + prefix.size, cursor.key.size - prefix.size),
+                                   &found);
         if (error) break;
     }
     store_cursor_close(&cursor);
@@ -80,17 +79,14 @@ static int checks_of_instances(struct store_txn *txn, struct arena *arena, struc
     return error;
 }
 
-/* Those that carry its name although their service has another one now. A stray's key ends with node and
- * check id. */
-static int checks_astray(struct store_txn *txn, struct arena *arena, struct slice name,
-                         struct pointers *checks) {
+/* Those that carry its name although their service has another one now. A stray's key ends with node and check id. */
+static int checks_astray(struct store_txn *txn, struct arena *arena, struct slice name, struct pointers *checks) {
     char room[STORE_KEY_MAX];
     struct slice prefix = key_name(room, name), bytes;
     struct store_cursor cursor;
     int error = CO_OK;
     STORE_PREFIX(&cursor, txn, TABLE_STRAYS, prefix) {
-        struct slice rest = slice_make(cursor.key.data + prefix.size, cursor.key.size - prefix.size),
-                     service_id;
+        struct slice rest = slice_make(cursor.key.data + prefix.size, cursor.key.size - prefix.size), service_id;
         const char *end = memchr(rest.data, '\0', rest.size);
         char key[STORE_KEY_MAX], service_room[STORE_KEY_MAX];
         error = end && store_get(txn, TABLE_CHECK_IDS, rest, &service_id) == CO_OK ? CO_OK : CO_CORRUPT;
@@ -121,7 +117,7 @@ static int run_service_checks(struct store_txn *txn, const ProtobufCMessage *mes
     return error ? error : checks_done(txn, arena, thing, &checks, result);
 }
 
-/* -- by state ---------------------------------------------------------------------------------------- */
+/* -- by state ----------------------------------------------------------------------------------------------------- */
 
 static struct watch_thing checks_thing(const ProtobufCMessage *message) {
     (void)message;
@@ -142,10 +138,8 @@ static int run_state_checks(struct store_txn *txn, const ProtobufCMessage *messa
         if (!known) break;
         if (!any && record_number(cursor.value, CHECK_STATUS_FIELD) != (uint64_t)status) continue;
         Pb__Check *check = record_check(txn, arena, cursor.value);
-        if (check)
-            pointers_add(&checks, arena, check);
-        else
-            error = CO_CORRUPT;
+        if (check) pointers_add(&checks, arena, check);
+        else error = CO_CORRUPT;
     }
     store_cursor_close(&cursor);
     if (!error) error = filter_by_meta(txn, arena, request->node_meta, request->n_node_meta, &checks);

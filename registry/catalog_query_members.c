@@ -15,7 +15,9 @@ static struct watch_thing nodes_thing(const ProtobufCMessage *request) {
 static int add_server(struct store_txn *txn, struct arena *arena, Pb__Member *member) {
     char room[STORE_KEY_MAX];
     struct slice bytes;
-    if (store_get(txn, TABLE_SERVICES, key_service(room, slice_text(member->name), SLICE_LITERAL(SERVER_SERVICE)), &bytes) != CO_OK) return CO_OK;
+    if (store_get(txn, TABLE_SERVICES, key_service(room, slice_text(member->name), SLICE_LITERAL(SERVER_SERVICE)),
+                  &bytes) != CO_OK)
+        return CO_OK;
     const Pb__Service *service = record_service(txn, arena, bytes);
     if (!service) return CO_CORRUPT;
     member->server_port = service->port;
@@ -48,7 +50,8 @@ static int add_node(struct store_txn *txn, struct arena *arena, struct slice rec
     return add_server(txn, arena, member);
 }
 
-static int run_members(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena, struct query_result *result) {
+static int run_members(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
+                       struct query_result *result) {
     struct pointers members = {0};
     struct store_cursor cursor;
     struct slice all = slice_make("", 0);

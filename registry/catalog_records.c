@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-/* -- keys -------------------------------------------------------------------------------------------- */
+/* -- keys --------------------------------------------------------------------------------------------------------- */
 
 struct slice key_node(char *room, struct slice node) {
     return store_key_join(room, 1, node);
@@ -40,8 +40,7 @@ static struct slice join_spelling(char *room, enum spelling_kind kind, struct sl
     char head = (char)kind, stack[512], *small = name.size <= sizeof stack ? stack : mem_alloc(name.size);
     lower(small, name);
     struct slice first = slice_make(&head, 1), folded = slice_make(small, name.size);
-    struct slice key =
-        whole ? store_key_join(room, 3, first, folded, name) : store_key_join(room, 2, first, folded);
+    struct slice key = whole ? store_key_join(room, 3, first, folded, name) : store_key_join(room, 2, first, folded);
     if (small != stack) free(small);
     return key;
 }
@@ -59,7 +58,7 @@ struct slice key_node_id(char *room, struct slice id) {
     return slice_make(room, id.size);
 }
 
-/* -- records ----------------------------------------------------------------------------------------- */
+/* -- records ------------------------------------------------------------------------------------------------------ */
 
 struct slice record_pack(struct arena *arena, const ProtobufCMessage *message) {
     size_t size = protobuf_c_message_get_packed_size(message);
@@ -68,11 +67,10 @@ struct slice record_pack(struct arena *arena, const ProtobufCMessage *message) {
     return slice_make(bytes, size);
 }
 
-static ProtobufCMessage *unpack(struct store_txn *txn, struct arena *arena,
-                                const ProtobufCMessageDescriptor *type, struct slice bytes) {
+static ProtobufCMessage *unpack(struct store_txn *txn, struct arena *arena, const ProtobufCMessageDescriptor *type,
+                                struct slice bytes) {
     ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
-    ProtobufCMessage *message =
-        protobuf_c_message_unpack(type, &allocator, bytes.size, (const uint8_t *)bytes.data);
+    ProtobufCMessage *message = protobuf_c_message_unpack(type, &allocator, bytes.size, (const uint8_t *)bytes.data);
     if (!message) store_fail(txn, CO_CORRUPT);
     return message;
 }

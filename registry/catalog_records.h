@@ -6,7 +6,7 @@
 #include "registry/catalog.h"
 #include "registry/tables.h"
 
-/* -- keys: `room` has STORE_KEY_MAX bytes ------------------------------------------------------------ */
+/* -- keys: `room` has STORE_KEY_MAX bytes ------------------------------------------------------------------------- */
 struct slice key_node(char *room, struct slice node);
 struct slice key_service(char *room, struct slice node, struct slice id);
 struct slice key_check(char *room, struct slice node, struct slice service_id, struct slice check_id);
@@ -22,7 +22,7 @@ struct slice key_spellings(char *room, enum spelling_kind kind,
                            struct slice name);         /* prefix: all that differ in case only */
 struct slice key_node_id(char *room, struct slice id); /* id: at most STORE_PART_MAX bytes */
 
-/* -- records ----------------------------------------------------------------------------------------- */
+/* -- records ------------------------------------------------------------------------------------------------------ */
 /* Packs into the arena. */
 struct slice record_pack(struct arena *arena, const ProtobufCMessage *message);
 /* NULL: does not decode (and the transaction fails). */

@@ -7,8 +7,7 @@
 #include "registry/brake.h"
 #include "registry/catalog_leases.h"
 
-const struct slice catalog_table_nodes = SLICE_LITERAL("nodes"),
-                   catalog_table_services = SLICE_LITERAL("services"),
+const struct slice catalog_table_nodes = SLICE_LITERAL("nodes"), catalog_table_services = SLICE_LITERAL("services"),
                    catalog_table_checks = SLICE_LITERAL("checks"),
                    catalog_table_service_nodes = SLICE_LITERAL("service-nodes"),
                    catalog_table_service_addresses = SLICE_LITERAL("service-addresses");
@@ -27,7 +26,7 @@ void change_tell(struct change *change) {
     }
 }
 
-/* -- looking up -------------------------------------------------------------------------------------- */
+/* -- looking up --------------------------------------------------------------------------------------------------- */
 
 int catalog_node_bytes(struct store_txn *txn, struct slice node, struct slice *bytes) {
     char room[STORE_KEY_MAX];
@@ -39,8 +38,7 @@ int catalog_service_bytes(struct store_txn *txn, struct slice node, struct slice
     return store_get(txn, TABLE_SERVICES, key_service(room, node, id), bytes);
 }
 
-int catalog_check_bytes(struct store_txn *txn, struct slice node, struct slice check_id,
-                        struct slice *bytes) {
+int catalog_check_bytes(struct store_txn *txn, struct slice node, struct slice check_id, struct slice *bytes) {
     char room[STORE_KEY_MAX];
     struct slice service_id;
     int error = store_get(txn, TABLE_CHECK_IDS, key_check_id(room, node, check_id), &service_id);
@@ -48,7 +46,7 @@ int catalog_check_bytes(struct store_txn *txn, struct slice node, struct slice c
     return store_get(txn, TABLE_CHECKS, key_check(room, node, service_id, check_id), bytes);
 }
 
-/* -- nodes ------------------------------------------------------------------------------------------- */
+/* -- nodes -------------------------------------------------------------------------------------------------------- */
 
 static bool has_any(struct store_txn *txn, uint8_t table, struct slice prefix) {
     struct store_cursor cursor;
@@ -61,8 +59,7 @@ static bool has_any(struct store_txn *txn, uint8_t table, struct slice prefix) {
 static bool same_meta(const Pb__Node *a, const Pb__Node *b) {
     if (a->n_meta != b->n_meta) return false;
     for (size_t i = 0; i < a->n_meta; i++) {
-        if (strcmp(a->meta[i]->key, b->meta[i]->key) != 0 ||
-            strcmp(a->meta[i]->value, b->meta[i]->value) != 0)
+        if (strcmp(a->meta[i]->key, b->meta[i]->key) != 0 || strcmp(a->meta[i]->value, b->meta[i]->value) != 0)
             return false;
     }
     return true;
@@ -73,8 +70,7 @@ static void set_node_id(struct change *change, const char *before, const char *a
     struct store_txn *store = change->tx->store;
     if (strcmp(before, after) == 0) return;
     struct slice holder;
-    if (before[0] &&
-        store_get(store, TABLE_NODE_IDS, key_node_id(room, slice_text(before)), &holder) == CO_OK &&
+    if (before[0] && store_get(store, TABLE_NODE_IDS, key_node_id(room, slice_text(before)), &holder) == CO_OK &&
         slice_equal(holder, name)) {
         (void)store_del(store, TABLE_NODE_IDS, key_node_id(room, slice_text(before)));
     }
@@ -116,24 +112,22 @@ void change_node(struct change *change, Pb__Node *node, uint64_t base) {
     if (!same_meta(old, node)) mark_meta(change, name);
 }
 
-/* -- checks ------------------------------------------------------------------------------------------ */
+/* -- checks ------------------------------------------------------------------------------------------------------- */
 
 static void set_stray(struct change *change, const Pb__Check *check, bool there) {
     char room[STORE_KEY_MAX];
-    struct slice key = key_stray(room, slice_text(check->service_name), slice_text(check->node),
-                                 slice_text(check->check_id));
-    if (there)
-        store_put(change->tx->store, TABLE_STRAYS, key, slice_text(check->service_id));
-    else
-        (void)store_del(change->tx->store, TABLE_STRAYS, key);
+    struct slice key =
+        key_stray(room, slice_text(check->service_name), slice_text(check->node), slice_text(check->check_id));
+    if (there) store_put(change->tx->store, TABLE_STRAYS, key, slice_text(check->service_id));
+    else (void)store_del(change->tx->store, TABLE_STRAYS, key);
 }
 
 /* The name of the service that the check belongs to now; "" when that is gone, or for a node's check. */
 static struct slice service_name_of(struct change *change, const Pb__Check *check) {
     struct slice bytes;
     if (!check->service_id[0]) return slice_make("", 0);
-    if (catalog_service_bytes(change->tx->store, slice_text(check->node), slice_text(check->service_id),
-                              &bytes) != CO_OK) {
+    if (catalog_service_bytes(change->tx->store, slice_text(check->node), slice_text(check->service_id), &bytes) !=
+        CO_OK) {
         return slice_make("", 0);
     }
     return slice_copy(change->tx->arena, record_text(bytes, SERVICE_NAME_FIELD));
@@ -199,8 +193,7 @@ void change_check(struct change *change, Pb__Check *check) {
     store_put(tx->store, TABLE_CHECK_IDS, key_check_id(room, node, id), slice_text(check->service_id));
     mark_check(change, check, slice_text(check->service_name));
     bool was_critical = old && old->status == PB__STATUS__CRITICAL;
-    if (check->status == PB__STATUS__CRITICAL && !was_critical)
-        change_event(change, MACHINE_CHECK_CRITICAL, node, id);
+    if (check->status == PB__STATUS__CRITICAL && !was_critical) change_event(change, MACHINE_CHECK_CRITICAL, node, id);
 }
 
 /* All checks of the node, or those under a prefix of its keys, unpacked. */
@@ -230,7 +223,7 @@ void change_remove_check(struct change *change, struct slice node, struct slice 
     if (check) remove_check(change, check);
 }
 
-/* -- services ---------------------------------------------------------------------------------------- */
+/* -- services ----------------------------------------------------------------------------------------------------- */
 
 /* The service has another name from now on: its checks keep the old one until they are registered again. */
 static void rename_checks(struct change *change, const Pb__Service *before, const Pb__Service *after) {

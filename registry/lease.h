@@ -1,4 +1,5 @@
-/* Leases: a replicated record with a TTL that its owner renews with the leader; what is bound to it goes with it, in one entry.
+/* Leases: a replicated record with a TTL that its owner renews with the leader; what is bound to it goes with it, in
+ * one entry.
  *
  * - A *free lease* is anybody's: services, nodes and keys hang on it. When it ends (revoked or expired), everything bound is removed in
  *   that entry; each touched thing wakes its watchers once, with removal marks.
@@ -34,8 +35,8 @@
  *                                sight of, once its lease was granted anew (health/sync.h). It is the id that counts, not the node
  *   KvCommand.lease              binds the key; every later write of the key says anew whether, and to which lease it is bound
  *
- * Time: the leader counts (registry/lease_timers.h), renewals are no commands (rpc_renew). An expiry carries the term of the leader that
- * decided it, and is refused in another.
+ * Time: the leader counts (registry/lease_timers.h), renewals are no commands (rpc_renew). An expiry carries the
+ * term of the leader that decided it, and is refused in another.
  *
  * Commands and fields are of cluster version 3 (registry/version.h). */
 #ifndef COORD_REGISTRY_LEASE_H
@@ -46,44 +47,46 @@
 
 enum lease_command { LEASE_GRANT = 20, LEASE_END = 21, LEASE_REAP = 22 };
 enum lease_space {
-    SPACE_LEASE = 4,            /* a lease id: it, and which things are bound to it */
-    SPACE_LEASE_TABLE = 5,      /* name "": all of that */
-    SPACE_DEAD_NODES = 6,       /* name "" */
+    SPACE_LEASE = 4,       /* a lease id: it, and which things are bound to it */
+    SPACE_LEASE_TABLE = 5, /* name "": all of that */
+    SPACE_DEAD_NODES = 6,  /* name "" */
 };
-#define LEASE_SINCE 3           /* cluster version */
+#define LEASE_SINCE        3               /* cluster version */
 #define LEASE_RECONNECT_NS 259200000000000 /* 72 h, as Consul: LeaseGrantCommand's reconnect_timeout_ns 0 means this */
 #define LEASE_TTL_MIN_NS   100000000       /* what commands may ask for; the HTTP API has bounds of its own */
 #define LEASE_TTL_MAX_NS   86400000000000
 
-/* LEASE_GRANT: CO_OK with the pb.Lease; CO_EXISTS (see above), CO_INVALID. LEASE_END: yes, also when there was none, but for `leave`: who
- * leaves in order and hears no has been given up already, and deregisters its node; CO_CONFLICT: in another term. LEASE_REAP: yes: the note
- * is gone, and the node too unless somebody says that it lives; CO_CONFLICT. module_data: NULL, or the struct lease_box that its news go to. */
+/* LEASE_GRANT: CO_OK with the pb.Lease; CO_EXISTS (see above), CO_INVALID. LEASE_END: yes, also when there was none,
+ * but for `leave`: who leaves in order and hears no has been given up already, and deregisters its node;
+ * CO_CONFLICT: in another term. LEASE_REAP: yes: the note is gone, and the node too unless somebody says that it
+ * lives; CO_CONFLICT. module_data: NULL, or the struct lease_box that its news go to. */
 extern const struct machine_module lease_module;
-extern const struct query_type query_lease;          /* LeaseRequest -> LeaseEntry; found=false; thing: the lease */
-extern const struct query_type query_leases;         /* LeaseListRequest -> LeaseEntriesResult; thing: table */
-extern const struct query_type query_dead_nodes;     /* DeadNodesRequest -> DeadNodesResult */
+extern const struct query_type query_lease;      /* LeaseRequest -> LeaseEntry; found=false; thing: the lease */
+extern const struct query_type query_leases;     /* LeaseListRequest -> LeaseEntriesResult; thing: table */
+extern const struct query_type query_dead_nodes; /* DeadNodesRequest -> DeadNodesResult */
 
-/* -- for modules that bind records to leases (applier thread; tx is an entry being applied) ------------------------------ */
+/* -- for modules that bind records to leases (applier thread; tx is an entry being applied) ----------------------- */
 enum lease_kind { LEASE_BINDS_KEY = 1, LEASE_BINDS_SERVICE = 2, LEASE_BINDS_NODE = 3 };
 /* May something be bound to it? False: `result` says that the lease is not known. */
 bool lease_known(struct machine_tx *tx, struct slice lease, struct machine_result *result);
-/* `name`: a key; service: lease_service_name; node. The module keeps the lease's id in its own record too, and unbinds when that changes or
- * goes. Binding what is bound does nothing. */
+/* `name`: a key; service: lease_service_name; node. The module keeps the lease's id in its own record too, and
+ * unbinds when that changes or goes. Binding what is bound does nothing. */
 void lease_bind(struct machine_tx *tx, struct slice lease, enum lease_kind kind, struct slice name);
 void lease_unbind(struct machine_tx *tx, struct slice lease, enum lease_kind kind, struct slice name);
-/* The first thing of that kind that is bound to it, in the arena: what a module does at MACHINE_LEASE_ENDED (event.id: the lease) is to take
- * the first, remove it and unbind it, until there is none. */
+/* The first thing of that kind that is bound to it, in the arena: what a module does at MACHINE_LEASE_ENDED
+ * (event.id: the lease) is to take the first, remove it and unbind it, until there is none. */
 bool lease_first(struct machine_tx *tx, struct slice lease, enum lease_kind kind, struct slice *name);
-/* The agent that holds `lease` says that its node id belongs under another name than `name` now. *why: NULL: so be it (nobody lives under that
- * name with this id, or it is the same agent: same process, or same address), else who lives there. CO_NOTFOUND, CO_CORRUPT. */
+/* The agent that holds `lease` says that its node id belongs under another name than `name` now. *why: NULL: so be
+ * it (nobody lives under that name with this id, or it is the same agent: same process, or same address), else who
+ * lives there. CO_NOTFOUND, CO_CORRUPT. */
 int lease_renames(struct machine_tx *tx, struct slice lease, struct slice name, const char **why);
 struct slice lease_service_name(struct arena *arena, struct slice node, struct slice id);
 
-/* The leader's table (registry/lease_timers.h) learns of every lease and every dead node in the store, those by its settings
- * (registry/reconnect.h). CO_OK, CO_CORRUPT: of a record that
- * makes no sense; the others are read. */
+/* The leader's table (registry/lease_timers.h) learns of every lease and every dead node in the store, those by its
+ * settings (registry/reconnect.h). CO_OK, CO_CORRUPT: of a record that makes no sense; the others are read. */
 struct lease_timers;
 struct reconnect_classes;
-int lease_timers_read(struct lease_timers *timers, struct store_txn *txn, uint64_t now_ms, const struct reconnect_classes *classes);
+int lease_timers_read(struct lease_timers *timers, struct store_txn *txn, uint64_t now_ms,
+                      const struct reconnect_classes *classes);
 
 #endif

@@ -19,7 +19,7 @@ static int refuse(struct machine_result *result, int error, const char *text) {
     return CO_OK;
 }
 
-/* -- records ------------------------------------------------------------------------------------------ */
+/* -- records ------------------------------------------------------------------------------------------------------ */
 
 static int unpack(struct slice bytes, const ProtobufCMessageDescriptor *type, struct arena *arena, void *message) {
     ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
@@ -71,7 +71,7 @@ static void mark(struct machine_tx *tx, struct slice id, bool removed) {
     machine_mark(tx, SPACE_LEASE_TABLE, nothing, false);
 }
 
-/* -- dead nodes --------------------------------------------------------------------------------------- */
+/* -- dead nodes --------------------------------------------------------------------------------------------------- */
 
 static int dead_get(struct machine_tx *tx, struct slice node, Pb__DeadNode **dead) {
     char room[STORE_KEY_MAX];
@@ -103,10 +103,11 @@ static void dead_forget(struct machine_tx *tx, struct slice node) {
 
 static void on_event(struct machine_tx *tx, const struct machine_event *event) {
     if (event->type == MACHINE_NODE_REMOVED) dead_forget(tx, event->node);
-    if (event->type == MACHINE_BRAKE_RELEASED) lease_box_put(tx->module_data, TIMED_HELD, true, event->id, tx->index, 0);
+    if (event->type == MACHINE_BRAKE_RELEASED)
+        lease_box_put(tx->module_data, TIMED_HELD, true, event->id, tx->index, 0);
 }
 
-/* -- the end ------------------------------------------------------------------------------------------ */
+/* -- the end ------------------------------------------------------------------------------------------------------ */
 
 enum end { END_OVER, END_LEFT, END_TAKEN_OVER };
 
@@ -120,7 +121,8 @@ static void node_died(struct machine_tx *tx, const Pb__Lease *lease, const Pb__B
 }
 
 static void lease_end(struct machine_tx *tx, const Pb__Lease *lease, enum end how, const Pb__BrakeOrder *brake) {
-    struct slice id = slice_text(lease->id), node = slice_text(lease->node), node_id = slice_text(lease->node_id), holder;
+    struct slice id = slice_text(lease->id), node = slice_text(lease->node), node_id = slice_text(lease->node_id),
+                 holder;
     char room[STORE_KEY_MAX];
     (void)store_del(tx->store, TABLE_LEASES, lease_key(id, room)); /* first: those that unbind look whether it stands */
     machine_emit(tx, MACHINE_LEASE_ENDED, node, id);
@@ -156,7 +158,7 @@ static int apply_reap(struct machine_tx *tx, const Pb__LeaseReapCommand *command
     return CO_OK;
 }
 
-/* -- granting ----------------------------------------------------------------------------------------- */
+/* -- granting ----------------------------------------------------------------------------------------------------- */
 
 /* The lease that stands under a node's name; NULL: none. */
 static int holder_of(struct machine_tx *tx, struct slice node, Pb__Lease **holder) {
@@ -170,20 +172,23 @@ static int holder_of(struct machine_tx *tx, struct slice node, Pb__Lease **holde
     return rv == CO_NOTFOUND ? CO_CORRUPT : rv;
 }
 
-/* The same process replaces its own; the same address is the agent started again. A node id alone says little: it is copied along with the image
- * of a host. */
+/* The same process replaces its own; the same address is the agent started again. A node id alone says little: it is
+ * copied along with the image of a host. */
 static bool same_agent(const Pb__Lease *holder, const Pb__Lease *lease) {
-    return holder->process == 0 || lease->process == 0 || holder->process == lease->process || strcmp(holder->address, lease->address) == 0;
+    return holder->process == 0 || lease->process == 0 || holder->process == lease->process ||
+           strcmp(holder->address, lease->address) == 0;
 }
 
 /* NULL: `lease` may take its place at once. */
 static const char *in_the_way(struct arena *arena, const Pb__Lease *holder, const Pb__Lease *lease) {
     if (!slice_equal_nocase(slice_text(holder->node_id), slice_text(lease->node_id)))
-        return arena_printf(arena, "node name \"%s\" is held by the agent with node ID %s (lease %s): wait until that lease ends", holder->node,
-                            holder->node_id, holder->id);
+        return arena_printf(
+            arena, "node name \"%s\" is held by the agent with node ID %s (lease %s): wait until that lease ends",
+            holder->node, holder->node_id, holder->id);
     if (same_agent(holder, lease)) return NULL;
     return arena_printf(arena,
-                        "node name \"%s\" is held by an agent with the same node ID %s at address %s (lease %s): two agents need two names and "
+                        "node name \"%s\" is held by an agent with the same node ID %s at address %s (lease %s): two "
+                        "agents need two names and "
                         "node IDs; wait until that lease ends",
                         holder->node, holder->node_id, holder->address, holder->id);
 }
@@ -194,9 +199,12 @@ static int id_in_use(struct machine_tx *tx, const Pb__Lease *lease, struct slice
     *why = NULL;
     if (slice_equal_nocase(name, slice_text(lease->node))) return CO_OK;
     int rv = holder_of(tx, name, &holder);
-    if (rv != CO_OK || !holder || !slice_equal_nocase(slice_text(holder->node_id), slice_text(lease->node_id)) || same_agent(holder, lease)) return rv;
+    if (rv != CO_OK || !holder || !slice_equal_nocase(slice_text(holder->node_id), slice_text(lease->node_id)) ||
+        same_agent(holder, lease))
+        return rv;
     *why = arena_printf(tx->arena,
-                        "node ID %s is that of node \"%s\", whose agent at address %s lives (lease %s): two agents need two node IDs; wait until "
+                        "node ID %s is that of node \"%s\", whose agent at address %s lives (lease %s): two agents "
+                        "need two node IDs; wait until "
                         "that lease ends",
                         lease->node_id, holder->node, holder->address, holder->id);
     return CO_OK;
@@ -249,7 +257,7 @@ static int apply_grant(struct machine_tx *tx, Pb__LeaseGrantCommand *command, st
     return CO_OK;
 }
 
-/* -- the module --------------------------------------------------------------------------------------- */
+/* -- the module --------------------------------------------------------------------------------------------------- */
 
 static int apply(struct machine_tx *tx, uint8_t type, struct slice payload, struct machine_result *result) {
     static const ProtobufCMessageDescriptor *const types[] = {

@@ -1,5 +1,5 @@
-/* What hangs on which lease. A row is ROW_BINDING, the lease's id, the kind, and the name: shortened as a key of the store when it is long, and then it
- * stands whole in the value. */
+/* What hangs on which lease. A row is ROW_BINDING, the lease's id, the kind, and the name: shortened as a key of the
+ * store when it is long, and then it stands whole in the value. */
 #include <string.h>
 
 #include "base/check.h"

@@ -1,5 +1,4 @@
-/* News from the applier to the loop. They are few (sessions come and go, keys do not pass here): a lock will
- * do. */
+/* News from the applier to the loop. They are few (sessions come and go, keys do not pass here): a lock will do. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,12 +7,14 @@
 #include "base/memory.h"
 #include "registry/lease_timers.h"
 
-struct news_list { struct lease_news *first, **last; };
+struct news_list {
+    struct lease_news *first, **last;
+};
 
 struct lease_box {
     void (*wake)(void *data);
     void *data;
-    struct news_list batch;      /* the applier's: of the batch that is not committed yet */
+    struct news_list batch; /* the applier's: of the batch that is not committed yet */
     pthread_mutex_t lock;
     struct news_list news;
 };
@@ -51,10 +52,12 @@ void lease_box_free(struct lease_box *box) {
     free(box);
 }
 
-void lease_box_put(struct lease_box *box, enum timed kind, bool ended, struct slice name, uint64_t index, int64_t period_ns) {
+void lease_box_put(struct lease_box *box, enum timed kind, bool ended, struct slice name, uint64_t index,
+                   int64_t period_ns) {
     if (!box) return;
     struct lease_news *news = mem_alloc(sizeof *news + name.size + 1);
-    *news = (struct lease_news){.kind = kind, .ended = ended, .period_ns = period_ns, .index = index, .size = name.size};
+    *news =
+        (struct lease_news){.kind = kind, .ended = ended, .period_ns = period_ns, .index = index, .size = name.size};
     memcpy(news->name, name.data, name.size);
     news->name[name.size] = '\0';
     *box->batch.last = news;
@@ -64,7 +67,10 @@ void lease_box_put(struct lease_box *box, enum timed kind, bool ended, struct sl
 void lease_box_batch_end(void *data, bool committed) {
     struct lease_box *box = data;
     if (!box || !box->batch.first) return;
-    if (!committed) { list_free(&box->batch); return; }
+    if (!committed) {
+        list_free(&box->batch);
+        return;
+    }
     pthread_mutex_lock(&box->lock);
     bool was_empty = box->news.first == NULL;
     *box->news.last = box->batch.first;

@@ -15,7 +15,7 @@ static void *unpack(const ProtobufCMessageDescriptor *type, struct slice bytes, 
     return protobuf_c_message_unpack(type, &allocator, bytes.size, (const uint8_t *)bytes.data);
 }
 
-/* -- one lease ---------------------------------------------------------------------------------------- */
+/* -- one lease ---------------------------------------------------------------------------------------------------- */
 
 static struct pointers bound(struct store_txn *txn, struct slice lease, enum lease_kind kind, struct arena *arena,
                              void *(*make)(struct arena *arena, struct slice name)) {
@@ -96,7 +96,7 @@ const struct query_type query_lease = {.number = 16,
                                        .thing = lease_thing,
                                        .run = lease_run};
 
-/* -- lists -------------------------------------------------------------------------------------------- */
+/* -- lists -------------------------------------------------------------------------------------------------------- */
 
 static struct watch_thing leases_thing(const ProtobufCMessage *request) {
     (void)request;
@@ -172,7 +172,7 @@ const struct query_type query_dead_nodes = {.number = 18,
                                             .thing = dead_thing,
                                             .run = dead_run};
 
-/* -- for the leader's table --------------------------------------------------------------------------- */
+/* -- for the leader's table --------------------------------------------------------------------------------------- */
 
 struct reading {
     struct lease_timers *timers;
@@ -183,7 +183,8 @@ struct reading {
 
 static bool read_lease(const struct reading *reading, const struct store_cursor *cursor, struct arena *arena) {
     const Pb__Lease *lease = unpack(&pb__lease__descriptor, cursor->value, arena);
-    if (lease) lease_timers_began(reading->timers, TIMED_LEASE, slice_text(lease->id), 0, lease->ttl_ns, reading->now_ms);
+    if (lease)
+        lease_timers_began(reading->timers, TIMED_LEASE, slice_text(lease->id), 0, lease->ttl_ns, reading->now_ms);
     return lease;
 }
 
@@ -192,11 +193,13 @@ static bool read_dead(const struct reading *reading, const struct store_cursor *
     if (!dead) return false;
     struct slice node = slice_text(dead->node);
     lease_timers_began(reading->timers, TIMED_DEAD_NODE, node, dead->create_index,
-                       reconnect_timeout(reading->txn, node, reading->classes, dead->reconnect_timeout_ns), reading->now_ms);
+                       reconnect_timeout(reading->txn, node, reading->classes, dead->reconnect_timeout_ns),
+                       reading->now_ms);
     return true;
 }
 
-int lease_timers_read(struct lease_timers *timers, struct store_txn *txn, uint64_t now_ms, const struct reconnect_classes *classes) {
+int lease_timers_read(struct lease_timers *timers, struct store_txn *txn, uint64_t now_ms,
+                      const struct reconnect_classes *classes) {
     struct reading reading = {timers, txn, now_ms, classes};
     static const struct {
         enum lease_row row;

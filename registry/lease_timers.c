@@ -2,22 +2,20 @@
  *
  * (1) A lease is in the heap, unless it has no TTL, or its end is proposed.
  *
- * (2) A deadline is never earlier than the full period after the last renewal, as an outside clock counts it:
- * clocks of milliseconds cut, so one more is added.
+ * (2) A deadline is never earlier than the full period after the last renewal, as an outside clock counts it: clocks
+ * of milliseconds cut, so one more is added.
  *
  * (3) While its end is proposed a lease is not renewed: the proposal may be committed at any time.
  *
- * (4) What arrived while the loop stood still is read before anything ends: a tick that comes late proposes
- * nothing, and one that comes later than `stall_ms` grants every lease a full period. What is late is
- * measured from the moment for which lease_timers_deadline_ms asked: the first deadline, and in the time
- * just before it every `stall_ms` / 4, so that the loop is known to run when something ends, and is left
- * alone otherwise.
+ * (4) What arrived while the loop stood still is read before anything ends: a tick that comes late proposes nothing,
+ * and one that comes later than `stall_ms` grants every lease a full period. What is late is measured from the
+ * moment for which lease_timers_deadline_ms asked: the first deadline, and in the time just before it every
+ * `stall_ms` / 4, so that the loop is known to run when something ends, and is left alone otherwise.
  *
  *     created --> waiting --deadline--> proposed --ended--> gone
  *                  |   ^renewed            |
  *                  |   +------failed-------+
- *                  +------------------ended---------------> gone
- */
+ *                  +------------------ended---------------> gone */
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,13 +46,13 @@ struct lease_timers {
     struct lease **buckets;
     size_t bucket_count, count; /* a power of two; leases */
     size_t counts[TIMED_KINDS];
-    struct lease **heap;        /* heap[1..heap_count] */
+    struct lease **heap; /* heap[1..heap_count] */
     size_t heap_count, heap_room;
     uint64_t term; /* 0: not leading */
     uint64_t ticked_ms, stall_ms;
 };
 
-/* -- heap --------------------------------------------------------------------------------------- */
+/* -- heap --------------------------------------------------------------------------------------------------------- */
 
 static void heap_set(struct lease_timers *t, size_t place, struct lease *lease) {
     t->heap[place] = lease;
@@ -88,8 +86,7 @@ static uint64_t tick_due_ms(const struct lease_timers *t) {
 }
 
 static void heap_add(struct lease_timers *t, struct lease *lease, uint64_t now_ms) {
-    if (tick_due_ms(t) >= now_ms && now_ms > t->ticked_ms)
-        t->ticked_ms = now_ms; /* nobody had to tick before */
+    if (tick_due_ms(t) >= now_ms && now_ms > t->ticked_ms) t->ticked_ms = now_ms; /* nobody had to tick before */
     if (t->heap_count + 1 >= t->heap_room) {
         t->heap_room = t->heap_room ? 2 * t->heap_room : 64;
         t->heap = mem_realloc(t->heap, t->heap_room * sizeof(struct lease *));
@@ -109,7 +106,7 @@ static void heap_remove(struct lease_timers *t, struct lease *lease) {
     heap_down(t, last->place);
 }
 
-/* -- names -------------------------------------------------------------------------------------- */
+/* -- names -------------------------------------------------------------------------------------------------------- */
 
 static uint64_t name_hash(enum timed kind, struct slice name) {
     return hash64_seed(name.data, name.size, (uint64_t)kind);
@@ -166,7 +163,7 @@ static void lease_remove(struct lease_timers *t, enum timed kind, struct slice n
     free(lease);
 }
 
-/* -- periods ------------------------------------------------------------------------------------ */
+/* -- periods ------------------------------------------------------------------------------------------------------ */
 
 static bool is_renewed(const struct lease *lease) { return lease->kind == TIMED_SESSION || lease->kind == TIMED_LEASE; }
 
@@ -186,7 +183,7 @@ static void grant_all(struct lease_timers *t, uint64_t now_ms) {
     t->ticked_ms = now_ms;
 }
 
-/* -- the table ---------------------------------------------------------------------------------- */
+/* -- the table ---------------------------------------------------------------------------------------------------- */
 
 const char *timed_text(enum timed kind) {
     static const char *const texts[TIMED_KINDS] = {"session", "lease", "lock-delay", "dead node", "held service"};
@@ -288,8 +285,8 @@ void lease_timers_each(const struct lease_timers *t, enum timed kind, uint64_t n
     }
 }
 
-int lease_timers_left(const struct lease_timers *t, enum timed kind, struct slice name, uint64_t now_ms, uint64_t *left_ms,
-                      int64_t *ttl_ns) {
+int lease_timers_left(const struct lease_timers *t, enum timed kind, struct slice name, uint64_t now_ms,
+                      uint64_t *left_ms, int64_t *ttl_ns) {
     if (t->term == 0) return CO_NOTLEADER;
     const struct lease *lease = lease_get(t, kind, name);
     if (!lease || lease->proposed) return CO_NOTFOUND;
@@ -325,6 +322,4 @@ void lease_timers_failed(struct lease_timers *t, const struct lease_due *item, u
     heap_add(t, lease, now_ms);
 }
 
-uint64_t lease_timers_deadline_ms(const struct lease_timers *t) {
-    return t->term == 0 ? UINT64_MAX : tick_due_ms(t);
-}
+uint64_t lease_timers_deadline_ms(const struct lease_timers *t) { return t->term == 0 ? UINT64_MAX : tick_due_ms(t); }

@@ -34,12 +34,12 @@ struct machine {
     uint8_t by_command[256]; /* number of the module + 1 */
     uint8_t since[256];      /* cluster version; 0: no such command */
     uint64_t marks_max;
-    unsigned newest;         /* cluster version */
+    unsigned newest; /* cluster version */
     _Atomic unsigned version;
     _Atomic uint64_t cluster_id;
     _Atomic uint64_t applied, applied_term, floor, index, restores;
     /* The applier's. */
-    uint64_t offset; /* machine_index - machine_applied */
+    uint64_t offset;           /* machine_index - machine_applied */
     struct version_now raised; /* by the batch; version 0: not */
     struct arena arena;
     struct machine_tx tx;
@@ -47,10 +47,10 @@ struct machine {
     size_t result_room;
     struct audit_ring noted; /* in the batch that runs */
     pthread_mutex_t sums_lock;
-    struct audit_ring sums;  /* of what is committed; any thread */
+    struct audit_ring sums; /* of what is committed; any thread */
 };
 
-/* -- opening ----------------------------------------------------------------------------------------- */
+/* -- opening ------------------------------------------------------------------------------------------------------ */
 
 static void take_since(struct machine *machine, const struct machine_module *module) {
     for (size_t i = 0; i < module->since_count; i++) {
@@ -135,7 +135,8 @@ static int known_version(struct machine *machine, struct fault *fault) {
 }
 
 /* `there` NULL: to work with; else to look at. */
-static int open_store(struct machine *machine, const struct machine_config *config, bool *there, bool *trusted, struct fault *fault) {
+static int open_store(struct machine *machine, const struct machine_config *config, bool *there, bool *trusted,
+                      struct fault *fault) {
     take_modules(machine, config);
     machine->newest = config->version_newest ? config->version_newest : MACHINE_VERSION_NEWEST;
     machine->marks_max = config->removal_marks_max ? config->removal_marks_max : MARKS_MAX_DEFAULT;
@@ -143,7 +144,8 @@ static int open_store(struct machine *machine, const struct machine_config *conf
     struct store_config store = config->store;
     store.tables = tables;
     store.table_count = take_tables(machine, tables);
-    int error = there ? store_look(&store, &machine->store, there, trusted, fault) : store_open(&store, &machine->store, trusted, fault);
+    int error = there ? store_look(&store, &machine->store, there, trusted, fault)
+                      : store_open(&store, &machine->store, trusted, fault);
     if (error) return error;
     pthread_mutex_init(&machine->sums_lock, NULL);
     machine->watches = watch_table_new();
@@ -152,13 +154,12 @@ static int open_store(struct machine *machine, const struct machine_config *conf
     return CO_OK;
 }
 
-int machine_look(const struct machine_config *config, struct machine **out, bool *there, bool *trusted, struct fault *fault) {
+int machine_look(const struct machine_config *config, struct machine **out, bool *there, bool *trusted,
+                 struct fault *fault) {
     struct machine *machine = mem_zalloc(sizeof *machine);
     int error = open_store(machine, config, there, trusted, fault);
-    if (error)
-        free(machine);
-    else
-        *out = machine;
+    if (error) free(machine);
+    else *out = machine;
     return error;
 }
 
@@ -222,7 +223,7 @@ const struct query_type *machine_query(const struct machine *machine, uint16_t n
     return NULL;
 }
 
-/* -- applying ---------------------------------------------------------------------------------------- */
+/* -- applying ----------------------------------------------------------------------------------------------------- */
 
 void machine_emit(struct machine_tx *tx, enum machine_event_type type, struct slice node, struct slice id) {
     struct machine *machine = tx->machine;
@@ -253,8 +254,7 @@ unsigned machine_tx_version(const struct machine_tx *tx) {
 void machine_version_note(struct machine *machine, const struct version_now *now) { machine->raised = *now; }
 
 /* CO_OK, CO_UNSUPPORTED, or the store's error. */
-static int apply_one(struct machine *machine, const struct machine_input *input,
-                     struct machine_result *result) {
+static int apply_one(struct machine *machine, const struct machine_input *input, struct machine_result *result) {
     struct machine_tx *tx = &machine->tx;
     tx->index = input->index + machine->offset;
     *result = (struct machine_result){.index = tx->index};
@@ -273,12 +273,13 @@ static int apply_one(struct machine *machine, const struct machine_input *input,
     return machine->modules[number - 1]->apply(tx, type, payload, result);
 }
 
-/* -- the self-audit's sums ------------------------------------------------------------------------------ */
+/* -- the self-audit's sums ---------------------------------------------------------------------------------------- */
 
 /* Right after the entry `index`. The applied index is that of the batch before: it is taken out as it stands there. */
 static void note_sum(struct machine *machine, uint64_t index) {
     if (index % AUDIT_EVERY != 0) return;
-    audit_note(&machine->noted, index, store_sum(machine->tx.store) - store_hash(machine->tx.store, STORE_TABLE_META, applied_key));
+    audit_note(&machine->noted, index,
+               store_sum(machine->tx.store) - store_hash(machine->tx.store, STORE_TABLE_META, applied_key));
 }
 
 static void publish_sums(struct machine *machine) {
@@ -362,13 +363,12 @@ static int apply_batch(struct machine *machine, const struct machine_input *inpu
     } else {
         failed = commit(machine, &inputs[applied - 1]);
     }
-    for (size_t i = 0; i < applied && !failed && done; i++)
-        done(data, inputs[i].origin, &machine->results[i]);
+    for (size_t i = 0; i < applied && !failed && done; i++) done(data, inputs[i].origin, &machine->results[i]);
     batch_end(machine);
     return failed ? failed : error;
 }
 
-/* -- the end of a restore: not within a batch, for it replaces the store ------------------------------- */
+/* -- the end of a restore: not within a batch, for it replaces the store ------------------------------------------ */
 
 static bool ends_restore(const struct machine_input *input) {
     struct slice command = input->command;
@@ -377,7 +377,7 @@ static bool ends_restore(const struct machine_input *input) {
 }
 
 static void replaced(struct machine *machine) {
-    machine_sums_set(machine, &(struct audit_ring){0});      /* those of the state that was */
+    machine_sums_set(machine, &(struct audit_ring){0}); /* those of the state that was */
     watch_touched_all(&machine->tx.touched);
     watch_bump(machine->watches, &machine->tx.touched);
     learn(machine);
@@ -386,7 +386,11 @@ static void replaced(struct machine *machine) {
     watch_touched_reset(&machine->tx.touched);
 }
 
-struct only { void (*done)(void *data, void *origin, const struct machine_result *result); void *data; const char *refused; };
+struct only {
+    void (*done)(void *data, void *origin, const struct machine_result *result);
+    void *data;
+    const char *refused;
+};
 
 /* The command went through the module, which cleared what was kept aside; its result is that it was refused. */
 static void refuse_restore(void *data, void *origin, const struct machine_result *result) {
@@ -401,7 +405,7 @@ static int apply_restore(struct machine *machine, const struct machine_input *in
                          uint64_t *stopped_at) {
     struct slice payload = slice_make(input->command.data + COMMAND_HEAD, input->command.size - COMMAND_HEAD);
     struct fault fault = {0};
-    wakes_now();      /* the results of what came before it do not wait */
+    wakes_now(); /* the results of what came before it do not wait */
     int error = restore_staged(machine->store, payload, input->index, input->term, machine->offset, &fault);
     if (error == CO_AGAIN || error == CO_INVALID || error == CO_CORRUPT) {
         struct only only = {done, data, error == CO_AGAIN ? NULL : fault.text};
@@ -441,7 +445,7 @@ void machine_command(struct buffer *out, uint8_t type, const ProtobufCMessage *m
     out->size += size;
 }
 
-/* -- snapshots --------------------------------------------------------------------------------------- */
+/* -- snapshots ---------------------------------------------------------------------------------------------------- */
 
 int machine_copy(struct machine *machine, int fd, uint64_t *index, uint64_t *term) {
     struct store_reader *reader = store_long_reader_new(machine->store);
@@ -456,7 +460,8 @@ int machine_copy(struct machine *machine, int fd, uint64_t *index, uint64_t *ter
 static int refuse_newer(struct store_txn *txn, void *data, struct fault *fault) {
     const struct machine *machine = data;
     struct version_now now;
-    if (version_read(txn, &now) != CO_OK) return fault_set(fault, CO_CORRUPT, "store: a copy has a cluster version that does not decode");
+    if (version_read(txn, &now) != CO_OK)
+        return fault_set(fault, CO_CORRUPT, "store: a copy has a cluster version that does not decode");
     return version_check(&now, machine->newest, fault);
 }
 

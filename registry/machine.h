@@ -1,11 +1,11 @@
-/* The state machine: a table of modules that apply commands to the store, one write transaction per batch
- * (design, decision 3). A function of (store, index, command): no clock, no randomness, no configuration.
+/* The state machine: a table of modules that apply commands to the store, one write transaction per batch (design,
+ * decision 3). A function of (store, index, command): no clock, no randomness, no configuration.
  *
- * A command's bytes: one byte type, one byte format version (1), then the module's protobuf message.
- * A command of unknown type or format stops applying (CO_UNSUPPORTED): the server says so and waits for its upgrade. A command that is
- * known but does not decode is refused alike on every server (result CO_INVALID).
- * A command checks everything before its first write.
- * A leader appends a command only when the cluster version has reached the one that introduced it (registry/version.h). */
+ * A command's bytes: one byte type, one byte format version (1), then the module's protobuf message. A command of
+ * unknown type or format stops applying (CO_UNSUPPORTED): the server says so and waits for its upgrade. A command
+ * that is known but does not decode is refused alike on every server (result CO_INVALID). A command checks
+ * everything before its first write. A leader appends a command only when the cluster version has reached the one
+ * that introduced it (registry/version.h). */
 #ifndef COORD_REGISTRY_MACHINE_H
 #define COORD_REGISTRY_MACHINE_H
 
@@ -24,141 +24,163 @@ struct machine_tx;
 
 /* Result of one command. Valid until the batch's results are delivered (copy what you keep). */
 struct machine_result {
-    int error;                    /* CO_OK, or why it was refused; `text` says more */
-    uint64_t index;               /* its index, as machine_index counts */
-    bool yes;                     /* the API's true/false */
-    const char *text;             /* NULL, or one line (the tx arena, or static) */
-    const ProtobufCMessage *message;  /* NULL, or a module's own result (in the tx arena) */
+    int error;                       /* CO_OK, or why it was refused; `text` says more */
+    uint64_t index;                  /* its index, as machine_index counts */
+    bool yes;                        /* the API's true/false */
+    const char *text;                /* NULL, or one line (the tx arena, or static) */
+    const ProtobufCMessage *message; /* NULL, or a module's own result (in the tx arena) */
 };
 
 /* What happens in the catalog, for modules that hang on it (sessions on nodes and checks). */
 enum machine_event_type {
-    MACHINE_NODE_REMOVED, MACHINE_SERVICE_REMOVED, MACHINE_CHECK_REMOVED,
-    MACHINE_CHECK_CRITICAL,                     /* it became critical */
+    MACHINE_NODE_REMOVED,
+    MACHINE_SERVICE_REMOVED,
+    MACHINE_CHECK_REMOVED,
+    MACHINE_CHECK_CRITICAL, /* it became critical */
     MACHINE_SESSION_ENDED,
-    MACHINE_BRAKE_RELEASED,                     /* `id`: the service, held no longer (registry/brake.h) */
-    MACHINE_LEASE_ENDED,                        /* what is bound to it goes (registry/lease.h); `node`: of a node lease, else empty */
+    MACHINE_BRAKE_RELEASED, /* `id`: the service, held no longer (registry/brake.h) */
+    MACHINE_LEASE_ENDED,    /* what is bound to it goes (registry/lease.h); `node`: of a node lease, else empty */
 };
 struct machine_event {
     enum machine_event_type type;
-    struct slice node, id;                      /* id: service id, check id, session id or lease id */
+    struct slice node, id; /* id: service id, check id, session id or lease id */
 };
 
 /* A query: a read of the store for a request, giving records (rpc/rpc.h runs them). */
 struct query_result {
-    uint64_t index;                             /* last change of anything in the result, removals included; 0: never */
-    bool found;                                 /* false: a single thing that is not there (HTTP 404) */
-    const ProtobufCMessage *message;            /* records: in the arena, strings may point into the map (valid while txn lives) */
+    uint64_t index;                  /* last change of anything in the result, removals included; 0: never */
+    bool found;                      /* false: a single thing that is not there (HTTP 404) */
+    const ProtobufCMessage *message; /* records: in the arena, strings may point into the map (valid while txn lives) */
 };
 struct query_type {
-    uint16_t number;                            /* unique, stable: it goes over the wire */
+    uint16_t number; /* unique, stable: it goes over the wire */
     const char *name;
-    bool discovery;                             /* a read of the catalog, health or coordinates: client agents keep its last answers for the time when
-                                                 * no server can be reached (rpc/client_cache.c) */
-    const ProtobufCMessageDescriptor *request, *result;    /* of the request; of query_result.message (NULL: result_of says it) */
+    /* a read of the catalog, health or coordinates: client agents keep its last answers for the time when no server
+     * can be reached (rpc/client_cache.c) */
+    bool discovery;
+    /* of the request; of query_result.message (NULL: result_of says it) */
+    const ProtobufCMessageDescriptor *request, *result;
     /* The one thing that the result depends on. The slice points into the request. */
     struct watch_thing (*thing)(const ProtobufCMessage *request);
-    int (*run)(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena, struct query_result *result);
-    /* NULL, or what else the result depends on: when it changes nobody is woken, but answers that were kept are no longer current. */
+    int (*run)(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
+               struct query_result *result);
+    /* NULL, or what else the result depends on: when it changes nobody is woken, but answers that were kept are no
+     * longer current. */
     struct watch_thing (*also)(const ProtobufCMessage *request);
     /* Of queries that wrap others: NULL for a request that wraps none. */
     const ProtobufCMessageDescriptor *(*result_of)(const ProtobufCMessage *request);
 };
-static inline const ProtobufCMessageDescriptor *query_result_type(const struct query_type *type, const ProtobufCMessage *request) {
+static inline const ProtobufCMessageDescriptor *query_result_type(const struct query_type *type,
+                                                                  const ProtobufCMessage *request) {
     return type->result_of ? type->result_of(request) : type->result;
 }
 
 /* Commands `first` to `last` came with this cluster version. */
-struct machine_since { uint8_t first, last, version; };
+struct machine_since {
+    uint8_t first, last, version;
+};
 
 struct machine_module {
     const char *name;
-    uint8_t command_first, command_last;        /* registry 1-31, kv 32-63, lb 64-127 */
-    const struct machine_since *since;          /* names every command of the module; NULL: all of them are of version 1 */
+    uint8_t command_first, command_last; /* registry 1-31, kv 32-63, lb 64-127 */
+    const struct machine_since *since;   /* names every command of the module; NULL: all of them are of version 1 */
     size_t since_count;
     /* Applies one command. Sets result (error/yes/text/message). Returns CO_OK unless the *store* failed. */
     int (*apply)(struct machine_tx *tx, uint8_t type, struct slice payload, struct machine_result *result);
-    void (*on_event)(struct machine_tx *tx, const struct machine_event *event);    /* may be NULL */
-    /* What was applied since the last call is committed, and readers see it, but it is not said to be applied yet; or it came to nothing (the store
-     * failed) and is applied again. For modules that tell others what they did. May be NULL. */
+    void (*on_event)(struct machine_tx *tx, const struct machine_event *event); /* may be NULL */
+    /* What was applied since the last call is committed, and readers see it, but it is not said to be applied yet;
+     * or it came to nothing (the store failed) and is applied again. For modules that tell others what they did. May
+     * be NULL. */
     void (*batch_end)(void *module_data, bool committed);
     const struct store_table *tables;
     size_t table_count;
-    const struct query_type *const *queries;    /* NULL-terminated */
+    const struct query_type *const *queries; /* NULL-terminated */
 };
 
 /* One batch being applied. */
 struct machine_tx {
     struct machine *machine;
     struct store_txn *store;
-    struct arena *arena;                        /* reset after the batch's results are delivered */
-    uint64_t index, term;                       /* of the entry being applied (as machine_index counts) */
-    void *module_data;                          /* of the module whose apply or on_event runs (machine_config.module_data) */
+    struct arena *arena;  /* reset after the batch's results are delivered */
+    uint64_t index, term; /* of the entry being applied (as machine_index counts) */
+    void *module_data;    /* of the module whose apply or on_event runs (machine_config.module_data) */
     struct watch_touched touched;
 };
 static inline void machine_touch(struct machine_tx *tx, uint8_t space, struct slice name) {
     watch_touch(&tx->touched, (struct watch_thing){space, name});
 }
-/* The cluster version as of the entry being applied. A field that changes what an older command does counts only from the version on that
- * introduced it: programs that do not know the field have to come to the same state. */
+/* The cluster version as of the entry being applied. A field that changes what an older command does counts only
+ * from the version on that introduced it: programs that do not know the field have to come to the same state. */
 unsigned machine_tx_version(const struct machine_tx *tx);
 void machine_emit(struct machine_tx *tx, enum machine_event_type type, struct slice node, struct slice id);
 
 /* Indexes of things that are not records themselves (tables, service names, nodes): last change, removals included.
- * machine_mark also touches the thing. `removed`: the thing ceased to exist: a removal mark, counted, dropped oldest first
- * beyond the limit (1,000,000), raising `floor`. */
+ * machine_mark also touches the thing. `removed`: the thing ceased to exist: a removal mark, counted, dropped oldest
+ * first beyond the limit (1,000,000), raising `floor`. */
 void machine_mark(struct machine_tx *tx, uint8_t space, struct slice name, bool removed);
-uint64_t machine_marked(struct store_txn *txn, uint8_t space, struct slice name);         /* 0: never */
+uint64_t machine_marked(struct store_txn *txn, uint8_t space, struct slice name); /* 0: never */
 /* Highest removal index among names in `space` that begin with `prefix` (KV prefix queries). */
 uint64_t machine_removed_below(struct store_txn *txn, uint8_t space, struct slice prefix);
 uint64_t machine_floor(struct store_txn *txn);
 
 struct machine_config {
-    struct store_config store;                  /* tables are filled in from the modules */
-    const struct machine_module *const *modules;/* NULL-terminated; the registry's own first */
-    void *const *module_data;                   /* NULL, or one pointer per module, handed to it as tx->module_data */
-    uint64_t removal_marks_max;                 /* 0: 1,000,000 */
-    unsigned version_newest;                    /* 0: MACHINE_VERSION_NEWEST; for tests */
+    struct store_config store;                   /* tables are filled in from the modules */
+    const struct machine_module *const *modules; /* NULL-terminated; the registry's own first */
+    void *const *module_data;                    /* NULL, or one pointer per module, handed to it as tx->module_data */
+    uint64_t removal_marks_max;                  /* 0: 1,000,000 */
+    unsigned version_newest;                     /* 0: MACHINE_VERSION_NEWEST; for tests */
 };
 /* CO_UNSUPPORTED: the store is of a cluster version that this program does not know. */
 int machine_open(const struct machine_config *config, struct machine **out, struct fault *fault);
 void machine_close(struct machine *machine);
-/* A machine to look at what a stopped server has (store_look; store.folder NULL: without a store). Nothing can be applied;
- * machine_knows and machine_copy_check work, and when *there what reads the store. */
-int machine_look(const struct machine_config *config, struct machine **out, bool *there, bool *trusted, struct fault *fault);
+/* A machine to look at what a stopped server has (store_look; store.folder NULL: without a store). Nothing can be
+ * applied; machine_knows and machine_copy_check work, and when *there what reads the store. */
+int machine_look(const struct machine_config *config, struct machine **out, bool *there, bool *trusted,
+                 struct fault *fault);
 
-struct machine_input { uint64_t index, term; struct slice command; bool is_command; void *origin; };
-/* Applier thread. Entries in order, index = applied + 1 each. One transaction; commit; bump; publish; fire; then `done` for each input, in
- * order. Returns CO_UNSUPPORTED (stopped before the entry at *stopped_at), CO_DISKFULL/CO_IO when the store failed
- * (nothing of the batch was applied). */
+struct machine_input {
+    uint64_t index, term;
+    struct slice command;
+    bool is_command;
+    void *origin;
+};
+/* Applier thread. Entries in order, index = applied + 1 each. One transaction; commit; bump; publish; fire; then
+ * `done` for each input, in order. Returns CO_UNSUPPORTED (stopped before the entry at *stopped_at),
+ * CO_DISKFULL/CO_IO when the store failed (nothing of the batch was applied). */
 int machine_apply(struct machine *machine, const struct machine_input *inputs, size_t count,
-                  void (*done)(void *data, void *origin, const struct machine_result *result), void *data, uint64_t *stopped_at);
+                  void (*done)(void *data, void *origin, const struct machine_result *result), void *data,
+                  uint64_t *stopped_at);
 
-/* Any thread. Could this command be applied here? A leader appends no other: once committed it would stop every server. */
+/* Any thread. Could this command be applied here? A leader appends no other: once committed it would stop every
+ * server. */
 bool machine_knows(const struct machine *machine, struct slice command);
 /* Any thread. The cluster version that introduced this command; 0: it is not known here. */
 unsigned machine_needs(const struct machine *machine, struct slice command);
-unsigned machine_version(const struct machine *machine);         /* any thread: the cluster version, as applied here */
-uint64_t machine_cluster(const struct machine *machine);         /* any thread: the cluster's id; 0: it has none (version 1), or nothing is applied yet */
-uint64_t machine_applied(const struct machine *machine);         /* any thread; acquire */
-/* The same as clients see it: the index of what was applied last, as it stands in records and answers. It is machine_applied
- * until a backup of a cluster that was further on has been restored (registry/operate.h). */
+unsigned machine_version(const struct machine *machine); /* any thread: the cluster version, as applied here */
+/* any thread: the cluster's id; 0: it has none (version 1), or nothing is applied yet */
+uint64_t machine_cluster(const struct machine *machine);
+uint64_t machine_applied(const struct machine *machine); /* any thread; acquire */
+/* The same as clients see it: the index of what was applied last, as it stands in records and answers. It is
+ * machine_applied until a backup of a cluster that was further on has been restored (registry/operate.h). */
 uint64_t machine_index(const struct machine *machine);
 /* The index at which a backup became the state last; 0: never, or in a cluster below version 3. */
 uint64_t machine_restored(struct store_txn *txn);
-uint64_t machine_restores(const struct machine *machine);        /* any thread: how often the whole state was replaced */
+uint64_t machine_restores(const struct machine *machine); /* any thread: how often the whole state was replaced */
 uint64_t machine_applied_term(const struct machine *machine);
-uint64_t machine_floor_now(const struct machine *machine);       /* any thread: machine_floor as published with the applied index */
+/* any thread: machine_floor as published with the applied index */
+uint64_t machine_floor_now(const struct machine *machine);
 struct store *machine_store(struct machine *machine);
 struct watch_table *machine_watches(struct machine *machine);
 /* Of all modules, for queries that came over the wire. Any thread. NULL: unknown. */
 const struct query_type *machine_query(const struct machine *machine, uint16_t number);
 
-/* Snapshot: (copier thread) copies the state, says as of when; (applier) replaces it, floor and marks included, and wakes every
- * waiter; loading gives way to other threads (base/background.h), since a server that is behind serves nobody. On an error the old state stays. */
+/* Snapshot: (copier thread) copies the state, says as of when; (applier) replaces it, floor and marks included, and
+ * wakes every waiter; loading gives way to other threads (base/background.h), since a server that is behind serves
+ * nobody. On an error the old state stays. */
 int machine_copy(struct machine *machine, int fd, uint64_t *index, uint64_t *term);
 int machine_restore(struct machine *machine, int fd, uint64_t size, struct fault *fault);
-/* Is this such a copy, fit for OPERATE_RESTORE_END (registry/operate.h)? *index: the highest index in it. Any thread. CO_CORRUPT, CO_UNSUPPORTED. */
+/* Is this such a copy, fit for OPERATE_RESTORE_END (registry/operate.h)? *index: the highest index in it. Any
+ * thread. CO_CORRUPT, CO_UNSUPPORTED. */
 int machine_copy_check(struct machine *machine, int fd, uint64_t size, uint64_t *index, struct fault *fault);
 /* The same, and as of which entry of its log it is. */
 int machine_copy_look(struct machine *machine, int fd, uint64_t size, uint64_t *applied, struct fault *fault);
@@ -166,8 +188,8 @@ int machine_copy_look(struct machine *machine, int fd, uint64_t size, uint64_t *
 /* Applier. Empties the state, as if nothing had ever been applied. On an error the old state stays. */
 int machine_reset(struct machine *machine, struct fault *fault);
 
-/* The self-audit's notes (registry/audit.h) since the state was opened or replaced. Any thread. Setting: those of the server that a state
- * was copied from are the copy's too. */
+/* The self-audit's notes (registry/audit.h) since the state was opened or replaced. Any thread. Setting: those of
+ * the server that a state was copied from are the copy's too. */
 struct audit_ring;
 void machine_sums(struct machine *machine, struct audit_ring *ring);
 void machine_sums_set(struct machine *machine, const struct audit_ring *ring);

@@ -2,8 +2,8 @@
 #include "base/check.h"
 #include "registry/machine.h"
 
-/* protobuf-c refuses a field of number 0, except one whose number was padded (85 00 instead of 05): that it
- * keeps as an unknown field and packs without the padding, as a record that it then refuses itself. */
+/* protobuf-c refuses a field of number 0, except one whose number was padded (85 00 instead of 05): that it keeps as
+ * an unknown field and packs without the padding, as a record that it then refuses itself. */
 static bool can_come_back(const ProtobufCMessage *message) {
     for (unsigned i = 0; i < message->n_unknown_fields; i++)
         if (message->unknown_fields[i].tag == 0) return false;
@@ -25,7 +25,6 @@ static bool can_come_back(const ProtobufCMessage *message) {
 
 void *machine_decode(const ProtobufCMessageDescriptor *type, struct slice bytes, struct arena *arena) {
     ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
-    ProtobufCMessage *message =
-        protobuf_c_message_unpack(type, &allocator, bytes.size, (const uint8_t *)bytes.data);
+    ProtobufCMessage *message = protobuf_c_message_unpack(type, &allocator, bytes.size, (const uint8_t *)bytes.data);
     return message && can_come_back(message) ? message : NULL;
 }

@@ -18,14 +18,11 @@
 static const struct slice floor_key = SLICE_LITERAL("floor");
 
 /* head + name as a key of LMDB in `room`; *shortened: by hash. */
-static struct slice head_key(const char *head, size_t head_size, struct slice name, char *room,
-                             bool *shortened) {
+static struct slice head_key(const char *head, size_t head_size, struct slice name, char *room, bool *shortened) {
     char stack[NAME_ON_STACK], *whole = stack;
     size_t size = head_size + name.size;
-    if (size <= STORE_KEY_WHOLE)
-        whole = room;
-    else if (size > sizeof stack)
-        whole = mem_alloc(size);
+    if (size <= STORE_KEY_WHOLE) whole = room;
+    else if (size > sizeof stack) whole = mem_alloc(size);
     memcpy(whole, head, head_size);
     if (name.size) memcpy(whole + head_size, name.data, name.size);
     struct slice key = store_key_long(slice_make(whole, size), room);
@@ -61,8 +58,7 @@ void machine_mark(struct machine_tx *tx, uint8_t space, struct slice name, bool 
     if (store_get(tx->store, TABLE_MARKS, key, &old) == CO_OK) {
         if (memcmp(old.data, head, sizeof head) == 0) return;
         if (is_removed(old))
-            (void)store_del(tx->store, TABLE_REMOVALS,
-                            removal_key(get_be64(old.data), key, removal_room, &value));
+            (void)store_del(tx->store, TABLE_REMOVALS, removal_key(get_be64(old.data), key, removal_room, &value));
     }
     if (shortened) {
         struct buffer whole = {0};
@@ -99,9 +95,8 @@ void machine_marks_limit(struct store_txn *txn, uint64_t max) {
     store_cursor_open(&oldest, txn, TABLE_REMOVALS, slice_make("", 0));
     for (; count > max && oldest.valid; count--) {
         char mark[STORE_KEY_MAX];
-        struct slice key = oldest.value.size
-                               ? oldest.value
-                               : slice_make(oldest.key.data + INDEX_BYTES, oldest.key.size - INDEX_BYTES);
+        struct slice key =
+            oldest.value.size ? oldest.value : slice_make(oldest.key.data + INDEX_BYTES, oldest.key.size - INDEX_BYTES);
         memcpy(mark, key.data, key.size);
         size_t size = key.size;
         index = get_be64(oldest.key.data);
@@ -115,7 +110,7 @@ void machine_marks_limit(struct store_txn *txn, uint64_t max) {
     store_put(txn, STORE_TABLE_META, floor_key, slice_make(bytes, sizeof bytes));
 }
 
-/* -- the newest removal below a prefix --------------------------------------------------------------- */
+/* -- the newest removal below a prefix ---------------------------------------------------------------------------- */
 
 /* Does the removal under the cursor concern a name that begins with `prefix`? */
 static bool removal_below(struct store_txn *txn, const struct store_cursor *cursor, uint8_t space,
@@ -140,23 +135,20 @@ static uint64_t mark_below(const struct store_cursor *cursor, struct slice prefi
     return slice_starts(name, prefix) ? get_be64(cursor->value.data) : 0;
 }
 
-/* Two searches side by side, until one has the answer: all marks below the prefix, by name; and all removals
- * of anything, newest first, of which the first that fits is it. Few removals below, or a recent one, are
- * both quick. */
+/* Two searches side by side, until one has the answer: all marks below the prefix, by name; and all removals of
+ * anything, newest first, of which the first that fits is it. Few removals below, or a recent one, are both quick. */
 uint64_t machine_removed_below(struct store_txn *txn, uint8_t space, struct slice prefix) {
     char from[STORE_KEY_PREFIX];
     from[0] = (char)space;
-    size_t kept = prefix.size < sizeof from - 1 ? prefix.size
-                                                : sizeof from - 1; /* so much of a shortened key is plain */
+    size_t kept =
+        prefix.size < sizeof from - 1 ? prefix.size : sizeof from - 1; /* so much of a shortened key is plain */
     if (kept) memcpy(from + 1, prefix.data, kept);
     struct slice start = slice_make(from, kept + 1);
     struct store_cursor by_name, by_age;
     uint64_t newest = 0;
     store_cursor_open_last(&by_age, txn, TABLE_REMOVALS);
-    if (by_age.valid)
-        store_cursor_open(&by_name, txn, TABLE_MARKS, start);
-    else
-        by_name = by_age;
+    if (by_age.valid) store_cursor_open(&by_name, txn, TABLE_MARKS, start);
+    else by_name = by_age;
     while (by_age.valid && by_name.valid && slice_starts(by_name.key, start)) {
         if (removal_below(txn, &by_age, space, prefix)) {
             newest = get_be64(by_age.key.data);

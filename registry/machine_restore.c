@@ -8,8 +8,8 @@
 #include "registry/tables.h"
 #include "registry/version.h"
 
-static const struct slice applied_key = SLICE_LITERAL("applied"), floor_key = SLICE_LITERAL("floor"), offset_key = SLICE_LITERAL("offset"),
-                          restored_key = SLICE_LITERAL("restored");
+static const struct slice applied_key = SLICE_LITERAL("applied"), floor_key = SLICE_LITERAL("floor"),
+                          offset_key = SLICE_LITERAL("offset"), restored_key = SLICE_LITERAL("restored");
 
 #define RESTORED_SINCE 3 /* cluster version; older programs do not write it */
 
@@ -28,8 +28,13 @@ uint64_t restore_offset(struct store_txn *txn) { return number(txn, offset_key);
 
 uint64_t machine_restored(struct store_txn *txn) { return number(txn, restored_key); }
 
-/* -- becoming the state ------------------------------------------------------------------------------- */
-struct place { uint64_t index, term, offset; struct version_now version; struct buffer removed; };      /* of the command; the others: until now */
+/* -- becoming the state ------------------------------------------------------------------------------------------- */
+/* of the command; the others: until now */
+struct place {
+    uint64_t index, term, offset;
+    struct version_now version;
+    struct buffer removed;
+};
 
 static int older(unsigned theirs, unsigned ours, struct fault *fault) {
     if (theirs <= ours) return CO_OK;
@@ -39,7 +44,8 @@ static int older(unsigned theirs, unsigned ours, struct fault *fault) {
 /* The cluster stays the one it is, and at its version, whatever it takes in. */
 static int keep_version(struct store_txn *txn, const struct place *place, struct fault *fault) {
     struct version_now theirs;
-    if (version_read(txn, &theirs) != CO_OK) return fault_set(fault, CO_CORRUPT, "the backup's cluster version does not decode");
+    if (version_read(txn, &theirs) != CO_OK)
+        return fault_set(fault, CO_CORRUPT, "the backup's cluster version does not decode");
     int error = older(theirs.version, place->version.version, fault);
     if (!error) version_put(txn, &place->version, place->index + place->offset);
     return error;
@@ -66,11 +72,14 @@ static int take_place(struct store_txn *txn, void *data, struct fault *fault) {
         number_put(txn, restored_key, now);
         operate_removed_place(txn, buffer_slice(&place->removed)); /* they were removed from this cluster */
     }
-    operate_staged_clear(txn);      /* of a backup taken while another was restored */
+    operate_staged_clear(txn); /* of a backup taken while another was restored */
     return CO_OK;
 }
 
-struct feeder { struct store *store; int fd, error; };
+struct feeder {
+    struct store *store;
+    int fd, error;
+};
 
 static void *feed(void *arg) {
     struct feeder *feeder = arg;
@@ -89,12 +98,13 @@ static int replace(struct store *store, uint64_t size, struct place *place, stru
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, feed, &feeder) == 0);
     int error = store_replace_edited(store, ends[0], size, false, take_place, place, fault);
-    close(ends[0]);                 /* a feeder that still writes gets EPIPE */
+    close(ends[0]); /* a feeder that still writes gets EPIPE */
     pthread_join(thread, NULL);
     return error;
 }
 
-static int may_restore(struct store *store, const Pb__RestoreEndCommand *command, struct place *place, struct fault *fault) {
+static int may_restore(struct store *store, const Pb__RestoreEndCommand *command, struct place *place,
+                       struct fault *fault) {
     struct store_reader *reader = store_reader_new(store);
     struct store_txn *txn = store_read(reader);
     const char *why = operate_restore_refused(txn, command);
@@ -106,12 +116,14 @@ static int may_restore(struct store *store, const Pb__RestoreEndCommand *command
     return why ? fault_set(fault, CO_INVALID, "%s", why) : CO_OK;
 }
 
-int restore_staged(struct store *store, struct slice payload, uint64_t index, uint64_t term, uint64_t offset, struct fault *fault) {
+int restore_staged(struct store *store, struct slice payload, uint64_t index, uint64_t term, uint64_t offset,
+                   struct fault *fault) {
     struct arena arena = {0};
     ProtobufCAllocator allocator = ARENA_PROTOBUF(&arena);
-    Pb__RestoreEndCommand *command = pb__restore_end_command__unpack(&allocator, payload.size, (const uint8_t *)payload.data);
+    Pb__RestoreEndCommand *command =
+        pb__restore_end_command__unpack(&allocator, payload.size, (const uint8_t *)payload.data);
     int error = CO_OK;
-    if (!command || command->give_up) error = CO_AGAIN;      /* the module's business */
+    if (!command || command->give_up) error = CO_AGAIN; /* the module's business */
     struct place place = {.index = index, .term = term, .offset = offset};
     if (!error) error = may_restore(store, command, &place, fault);
     if (!error) error = replace(store, command->size, &place, fault);
@@ -120,16 +132,24 @@ int restore_staged(struct store *store, struct slice payload, uint64_t index, ui
     return error;
 }
 
-/* -- checking ------------------------------------------------------------------------------------------- */
-struct seen { uint64_t applied, offset, floor; struct version_now version; bool bad; };
+/* -- checking ----------------------------------------------------------------------------------------------------- */
+struct seen {
+    uint64_t applied, offset, floor;
+    struct version_now version;
+    bool bad;
+};
 
 static void on_record(void *data, uint8_t table, struct slice key, struct slice value) {
     struct seen *seen = data;
     if (table == TABLE_CLUSTER && !version_decode(key, value, &seen->version)) seen->bad = true;
     if (table != STORE_TABLE_META) return;
-    bool applied = slice_equal(key, applied_key), offset = slice_equal(key, offset_key), floor = slice_equal(key, floor_key);
+    bool applied = slice_equal(key, applied_key), offset = slice_equal(key, offset_key),
+         floor = slice_equal(key, floor_key);
     if (!applied && !offset && !floor) return;
-    if (value.size != (applied ? 16 : 8)) { seen->bad = true; return; }
+    if (value.size != (applied ? 16 : 8)) {
+        seen->bad = true;
+        return;
+    }
     *(applied ? &seen->applied : offset ? &seen->offset : &seen->floor) = get_be64(value.data);
 }
 

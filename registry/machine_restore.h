@@ -7,11 +7,14 @@
 /* What is to be added to the log's index. */
 uint64_t restore_offset(struct store_txn *txn);
 
-/* Applies a RestoreEndCommand at (index, term). CO_OK: the store holds the backup, with `index` applied. CO_AGAIN: the command only
- * gives up. CO_INVALID, CO_CORRUPT: refused, alike on every server. CO_UNSUPPORTED, CO_DISKFULL, CO_IO: not now. The old state stays. */
-int restore_staged(struct store *store, struct slice payload, uint64_t index, uint64_t term, uint64_t offset, struct fault *fault);
+/* Applies a RestoreEndCommand at (index, term). CO_OK: the store holds the backup, with `index` applied. CO_AGAIN:
+ * the command only gives up. CO_INVALID, CO_CORRUPT: refused, alike on every server. CO_UNSUPPORTED, CO_DISKFULL,
+ * CO_IO: not now. The old state stays. */
+int restore_staged(struct store *store, struct slice payload, uint64_t index, uint64_t term, uint64_t offset,
+                   struct fault *fault);
 
 /* See machine_copy_check. `version`: of the cluster that is to take it. */
-int restore_check(struct store *store, int fd, uint64_t size, unsigned version, uint64_t *index, uint64_t *applied, struct fault *fault);
+int restore_check(struct store *store, int fd, uint64_t size, unsigned version, uint64_t *index, uint64_t *applied,
+                  struct fault *fault);
 
 #endif

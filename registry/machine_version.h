@@ -1,5 +1,5 @@
-/* Inside the machine: the cluster version, between the module that keeps its record and the machine that
- * publishes it. */
+/* Inside the machine: the cluster version, between the module that keeps its record and the machine that publishes
+ * it. */
 #ifndef COORD_REGISTRY_MACHINE_VERSION_H
 #define COORD_REGISTRY_MACHINE_VERSION_H
 

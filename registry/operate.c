@@ -13,8 +13,9 @@ static const struct slice autopilot_key = SLICE_LITERAL("autopilot");
 static const struct slice removed_key = SLICE_LITERAL("removed-servers");
 static const struct slice staged_key = SLICE_LITERAL("staged");
 
-/* -- records ------------------------------------------------------------------------------------------ */
-static ProtobufCMessage *setting(struct store_txn *txn, struct slice key, const ProtobufCMessageDescriptor *type, struct arena *arena) {
+/* -- records ------------------------------------------------------------------------------------------------------ */
+static ProtobufCMessage *setting(struct store_txn *txn, struct slice key, const ProtobufCMessageDescriptor *type,
+                                 struct arena *arena) {
     struct slice bytes;
     if (store_get(txn, TABLE_SETTINGS, key, &bytes) != CO_OK) return NULL;
     ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
@@ -34,7 +35,7 @@ static bool refused(struct machine_result *result, int error, const char *why) {
     return false;
 }
 
-/* -- autopilot ------------------------------------------------------------------------------------------ */
+/* -- autopilot ---------------------------------------------------------------------------------------------------- */
 void operate_autopilot_default(Pb__AutopilotConfig *config) {
     pb__autopilot_config__init(config);
     config->cleanup_dead_servers = true;
@@ -48,9 +49,11 @@ static struct watch_thing autopilot_thing(const ProtobufCMessage *request) {
     return (struct watch_thing){SPACE_OPERATE, autopilot_key};
 }
 
-static int autopilot_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena, struct query_result *result) {
+static int autopilot_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
+                         struct query_result *result) {
     (void)request;
-    Pb__AutopilotConfig *config = (Pb__AutopilotConfig *)setting(txn, autopilot_key, &pb__autopilot_config__descriptor, arena);
+    Pb__AutopilotConfig *config =
+        (Pb__AutopilotConfig *)setting(txn, autopilot_key, &pb__autopilot_config__descriptor, arena);
     if (!config) {
         config = arena_alloc(arena, sizeof *config);
         operate_autopilot_default(config);
@@ -66,10 +69,12 @@ const struct query_type query_autopilot = {.number = 12,
                                            .thing = autopilot_thing,
                                            .run = autopilot_run};
 
-static bool autopilot_apply(struct machine_tx *tx, const Pb__AutopilotSetCommand *command, struct machine_result *result) {
+static bool autopilot_apply(struct machine_tx *tx, const Pb__AutopilotSetCommand *command,
+                            struct machine_result *result) {
     if (!command->config) return refused(result, CO_INVALID, "no configuration");
-    Pb__AutopilotConfig *old = (Pb__AutopilotConfig *)setting(tx->store, autopilot_key, &pb__autopilot_config__descriptor, tx->arena);
-    if (command->has_cas && command->cas != (old ? old->modify_index : 0)) return true;      /* result->yes stays false */
+    Pb__AutopilotConfig *old =
+        (Pb__AutopilotConfig *)setting(tx->store, autopilot_key, &pb__autopilot_config__descriptor, tx->arena);
+    if (command->has_cas && command->cas != (old ? old->modify_index : 0)) return true; /* result->yes stays false */
     command->config->create_index = old ? old->create_index : tx->index;
     command->config->modify_index = tx->index;
     setting_put(tx->store, autopilot_key, &command->config->base, tx->arena);
@@ -77,7 +82,7 @@ static bool autopilot_apply(struct machine_tx *tx, const Pb__AutopilotSetCommand
     return result->yes = true;
 }
 
-/* -- removed servers ------------------------------------------------------------------------------------- */
+/* -- removed servers ---------------------------------------------------------------------------------------------- */
 static void removed_put(struct machine_tx *tx, const Pb__RemovedServers *old, uint64_t id, bool forget) {
     Pb__RemovedServers servers = PB__REMOVED_SERVERS__INIT;
     uint64_t ids[REMOVED_MAX + 1];
@@ -89,7 +94,8 @@ static void removed_put(struct machine_tx *tx, const Pb__RemovedServers *old, ui
     setting_put(tx->store, removed_key, &servers.base, tx->arena);
 }
 
-static bool removed_apply(struct machine_tx *tx, const Pb__ServerRemovedCommand *command, struct machine_result *result) {
+static bool removed_apply(struct machine_tx *tx, const Pb__ServerRemovedCommand *command,
+                          struct machine_result *result) {
     if (command->id == 0) return refused(result, CO_INVALID, "no server");
     const void *old = setting(tx->store, removed_key, &pb__removed_servers__descriptor, tx->arena);
     removed_put(tx, old, command->id, command->forget);
@@ -98,7 +104,8 @@ static bool removed_apply(struct machine_tx *tx, const Pb__ServerRemovedCommand 
 
 bool operate_server_removed(struct store_txn *txn, uint64_t id) {
     struct arena arena = {0};
-    const Pb__RemovedServers *servers = (const void *)setting(txn, removed_key, &pb__removed_servers__descriptor, &arena);
+    const Pb__RemovedServers *servers =
+        (const void *)setting(txn, removed_key, &pb__removed_servers__descriptor, &arena);
     bool found = false;
     for (size_t i = 0; servers && i < servers->n_ids; i++) found = found || servers->ids[i] == id;
     arena_free(&arena);
@@ -115,7 +122,7 @@ void operate_removed_place(struct store_txn *txn, struct slice record) {
     else (void)store_del(txn, TABLE_SETTINGS, removed_key);
 }
 
-/* -- a backup in pieces --------------------------------------------------------------------------------------- */
+/* -- a backup in pieces ------------------------------------------------------------------------------------------- */
 static Pb__Staged *staged(struct store_txn *txn, struct arena *arena) {
     return (Pb__Staged *)setting(txn, staged_key, &pb__staged__descriptor, arena);
 }
@@ -192,7 +199,7 @@ static bool end_apply(struct machine_tx *tx, const Pb__RestoreEndCommand *comman
     return result->yes = true;
 }
 
-/* -- the module ------------------------------------------------------------------------------------------------- */
+/* -- the module --------------------------------------------------------------------------------------------------- */
 static const ProtobufCMessageDescriptor *message_of(uint8_t type) {
     switch (type) {
         case OPERATE_AUTOPILOT: return &pb__autopilot_set_command__descriptor;

@@ -1,25 +1,31 @@
 /* The state machine's own commands: what operators set (autopilot, removed servers) and the restore of a backup.
  * They are there in every machine, without being named in machine_config.modules.
  *
- * A backup is a copy (store_copy.c) taken from any cluster. It is written into the log in pieces (OPERATE_RESTORE_CHUNK), which the
- * machine keeps aside in a table, and OPERATE_RESTORE_END makes it the state, in one step and at one place of the log on every server.
- * So a restore is committed, or not, like any other command: no crash and no change of leader in between leaves servers with different
- * states. Indexes and fencing tokens never shrink, also when the backup comes from a cluster that was further on: the machine counts
- * from then on with an offset to the log's index (machine_index), so that the next index is above all that either of
- * the two clusters ever gave out; `floor` is raised to it. */
+ * A backup is a copy (store_copy.c) taken from any cluster. It is written into the log in pieces
+ * (OPERATE_RESTORE_CHUNK), which the machine keeps aside in a table, and OPERATE_RESTORE_END makes it the state, in
+ * one step and at one place of the log on every server. So a restore is committed, or not, like any other command:
+ * no crash and no change of leader in between leaves servers with different states. Indexes and fencing tokens never
+ * shrink, also when the backup comes from a cluster that was further on: the machine counts from then on with an
+ * offset to the log's index (machine_index), so that the next index is above all that either of the two clusters
+ * ever gave out; `floor` is raised to it. */
 #ifndef COORD_REGISTRY_OPERATE_H
 #define COORD_REGISTRY_OPERATE_H
 
 #include "registry/machine.h"
 #include "registry/operator.pb-c.h"
 
-enum operate_command { OPERATE_AUTOPILOT = 8, OPERATE_SERVER_REMOVED = 9, OPERATE_RESTORE_CHUNK = 10, OPERATE_RESTORE_END = 11 };
+enum operate_command {
+    OPERATE_AUTOPILOT = 8,
+    OPERATE_SERVER_REMOVED = 9,
+    OPERATE_RESTORE_CHUNK = 10,
+    OPERATE_RESTORE_END = 11
+};
 
-enum { SPACE_OPERATE = 8 };                       /* watched: "autopilot" */
+enum { SPACE_OPERATE = 8 }; /* watched: "autopilot" */
 
-#define OPERATE_RESTORE_ID 16                     /* bytes: random, made by who restores */
-#define OPERATE_CHUNK_MAX (1u << 20)              /* bytes of one RestoreChunkCommand.data */
-#define OPERATE_INDEX_MAX ((uint64_t)1 << 62)     /* no backup is beyond it */
+#define OPERATE_RESTORE_ID 16                  /* bytes: random, made by who restores */
+#define OPERATE_CHUNK_MAX  (1u << 20)          /* bytes of one RestoreChunkCommand.data */
+#define OPERATE_INDEX_MAX  ((uint64_t)1 << 62) /* no backup is beyond it */
 
 extern const struct machine_module operate_module;
 /* AutopilotRequest -> AutopilotConfig. The defaults when nothing was set. */
@@ -31,7 +37,7 @@ bool operate_server_removed(struct store_txn *txn, uint64_t id);
 void operate_removed_copy(struct store_txn *txn, struct buffer *out);
 void operate_removed_place(struct store_txn *txn, struct slice record);
 
-/* -- for the machine ------------------------------------------------------------------------------------------- */
+/* -- for the machine ---------------------------------------------------------------------------------------------- */
 /* May this end a restore? NULL, or why not (the command is refused; what is kept aside goes). */
 const char *operate_restore_refused(struct store_txn *txn, const Pb__RestoreEndCommand *command);
 /* Is anything kept aside, of which restore, and how much? */

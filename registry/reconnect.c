@@ -28,7 +28,8 @@ static int64_t of_record(const Pb__Node *node, const struct reconnect_classes *c
     return own_ns;
 }
 
-int64_t reconnect_timeout(struct store_txn *txn, struct slice node, const struct reconnect_classes *classes, int64_t own_ns) {
+int64_t reconnect_timeout(struct store_txn *txn, struct slice node, const struct reconnect_classes *classes,
+                          int64_t own_ns) {
     struct slice bytes;
     if (catalog_node_bytes(txn, node, &bytes) != CO_OK) return own_ns;
     struct arena arena = {0};

@@ -1,5 +1,6 @@
-/* After how long a dead node is removed: what the node's record says of it, or the leader's settings for its class, or its agent's own
- * reconnect_timeout. Only the leader asks, when it begins to count (registry/lease_timers.h): the settings of servers may differ.
+/* After how long a dead node is removed: what the node's record says of it, or the leader's settings for its class,
+ * or its agent's own reconnect_timeout. Only the leader asks, when it begins to count (registry/lease_timers.h): the
+ * settings of servers may differ.
  *
  *   node meta "reconnect_timeout"   a duration above 0 ("30m"); anything else counts as none
  *   node meta "class"               a name in the leader's list */
@@ -13,12 +14,16 @@
 #define RECONNECT_META_CLASS   "class"
 
 struct reconnect_classes {
-    const struct reconnect_class { const char *name; int64_t timeout_ns; } *items;
+    const struct reconnect_class {
+        const char *name;
+        int64_t timeout_ns;
+    } * items;
     size_t count;
 };
 
 /* `own_ns`: the agent's. A node that is not there has only that. */
-int64_t reconnect_timeout(struct store_txn *txn, struct slice node, const struct reconnect_classes *classes, int64_t own_ns);
+int64_t reconnect_timeout(struct store_txn *txn, struct slice node, const struct reconnect_classes *classes,
+                          int64_t own_ns);
 /* As node meta and settings write it; false: it is none, or not above 0. */
 bool reconnect_parse(const char *text, int64_t *timeout_ns);
 

@@ -29,8 +29,7 @@ static int lock_folder(struct store *store, struct fault *fault) {
     char *path = store_path(store->folder, LOCK);
     store->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     free(path);
-    if (store->lock_fd < 0)
-        return fault_path(fault, co_from_errno(errno), store->folder, LOCK, "cannot be opened");
+    if (store->lock_fd < 0) return fault_path(fault, co_from_errno(errno), store->folder, LOCK, "cannot be opened");
     if (flock(store->lock_fd, LOCK_EX | LOCK_NB) != 0) {
         return fault_set(fault, CO_BUSY, "store: %s: in use by another process", store->folder);
     }
@@ -43,13 +42,11 @@ static int judge(struct store *store, const char *path, bool *trusted, struct fa
     bool clean;
     *trusted = false;
     if (stat(path, &info) != 0) {
-        return errno == ENOENT
-                   ? CO_OK
-                   : fault_path(fault, co_from_errno(errno), store->folder, DATA, "cannot be read");
+        return errno == ENOENT ? CO_OK : fault_path(fault, co_from_errno(errno), store->folder, DATA, "cannot be read");
     }
     bool fits = store_marker_fits(store->folder, &info, &clean);
-    *trusted = info.st_size > 0 && (fits || clean) && !store->config.distrust && !store_fenced(store->folder, NULL, 0) &&
-               !store_suspect(store->folder, path, &store->config);
+    *trusted = info.st_size > 0 && (fits || clean) && !store->config.distrust &&
+               !store_fenced(store->folder, NULL, 0) && !store_suspect(store->folder, path, &store->config);
     return CO_OK;
 }
 
@@ -110,10 +107,8 @@ static int open_data(struct store *store, bool *trusted, struct fault *fault) {
     free(path);
     if (error) return error;
     char *aside = store_path(store->folder, ASIDE);
-    if (access(aside, F_OK) == 0)
-        store->file->aside = aside;
-    else
-        free(aside);
+    if (access(aside, F_OK) == 0) store->file->aside = aside;
+    else free(aside);
     return CO_OK;
 }
 
@@ -195,7 +190,7 @@ bool store_has_room(struct store *store) {
     return room;
 }
 
-/* -- readers ----------------------------------------------------------------------------------------- */
+/* -- readers ------------------------------------------------------------------------------------------------------ */
 
 struct store_reader *store_reader_new(struct store *store) {
     struct store_reader *reader = mem_zalloc(sizeof *reader);
@@ -223,8 +218,8 @@ void store_reader_free(struct store_reader *reader) {
     free(reader);
 }
 
-/* `active` then `gate` here, `gate` then `active` in store_gate_close, all sequentially consistent: one sees
- * the other. */
+/* `active` then `gate` here, `gate` then `active` in store_gate_close, all sequentially consistent: one sees the
+ * other. */
 static bool closed_for(const struct store_reader *reader) {
     return reader->lengthy ? reader->store->long_gate : reader->store->gate;
 }

@@ -1,12 +1,12 @@
-/* The store: LMDB behind a small interface. It is a picture of the log (design, decision 2): opened without
- * fsync, trusted only when the marker file shows that no machine crash lies between, otherwise rebuilt.
+/* The store: LMDB behind a small interface. It is a picture of the log (design, decision 2): opened without fsync,
+ * trusted only when the marker file shows that no machine crash lies between, otherwise rebuilt.
  *
- * Every table maps keys to values in memcmp order. Keys longer than LMDB's 511 bytes are stored as their first
- * 400 bytes + a 128-bit hash; records that can have such keys carry the full key themselves, and ranges over
- * them are filtered and sorted by the caller (store_key_long).
+ * Every table maps keys to values in memcmp order. Keys longer than LMDB's 511 bytes are stored as their first 400
+ * bytes + a 128-bit hash; records that can have such keys carry the full key themselves, and ranges over them are
+ * filtered and sorted by the caller (store_key_long).
  *
- * State sum: the store keeps, in each write transaction, the wrapping sum of hash(table, key, value) of all
- * records (order-independent); store_put and store_del keep it up to date. */
+ * State sum: the store keeps, in each write transaction, the wrapping sum of hash(table, key, value) of all records
+ * (order-independent); store_put and store_del keep it up to date. */
 #ifndef COORD_REGISTRY_STORE_H
 #define COORD_REGISTRY_STORE_H
 
@@ -14,140 +14,165 @@
 #include "base/error.h"
 
 #define STORE_TABLES_MAX 64
-#define STORE_KEY_MAX 511
+#define STORE_KEY_MAX    511
 
 struct store;
-struct store_txn;      /* a read or the one write transaction. Used by one thread at a time */
+struct store_txn; /* a read or the one write transaction. Used by one thread at a time */
 
-/* Tables are numbered by their owners: registry 1-15, kv 16-31, lb 32-47. Names must be unique. Table 0 is always there: a few
- * small records about the store as a whole (applied index, floor). It has no ranges and no count. */
+/* Tables are numbered by their owners: registry 1-15, kv 16-31, lb 32-47. Names must be unique. Table 0 is always
+ * there: a few small records about the store as a whole (applied index, floor). It has no ranges and no count. */
 #define STORE_TABLE_META 0
-struct store_table { uint8_t number; const char *name; };
-
-struct store_config {
-    const char *folder;               /* DATA/store */
-    uint64_t map_bytes;               /* 0: 64 GiB */
-    uint64_t reserve_step_bytes;      /* 0: 16 MiB: file space reserved ahead in steps (an apply never meets a full disk) */
-    const struct store_table *tables;
-    size_t table_count;
-    bool distrust;                    /* put aside what is there, as after a machine crash */
+struct store_table {
+    uint8_t number;
+    const char *name;
 };
 
-/* Opens or creates. *trusted: false when the store was not closed cleanly on this boot of this machine (or is new): its
- * content was put aside and it is empty; rebuild it from snapshot and log. After kill -9 on the same boot it is
+struct store_config {
+    const char *folder;          /* DATA/store */
+    uint64_t map_bytes;          /* 0: 64 GiB */
+    uint64_t reserve_step_bytes; /* 0: 16 MiB: file space reserved ahead in steps (an apply never meets a full disk) */
+    const struct store_table *tables;
+    size_t table_count;
+    bool distrust; /* put aside what is there, as after a machine crash */
+};
+
+/* Opens or creates. *trusted: false when the store was not closed cleanly on this boot of this machine (or is new):
+ * its content was put aside and it is empty; rebuild it from snapshot and log. After kill -9 on the same boot it is
  * trusted. CO_IO, CO_CORRUPT, CO_DISKFULL with a fault naming the file. */
 int store_open(const struct store_config *config, struct store **out, bool *trusted, struct fault *fault);
 /* Full sync, then the marker says so. */
 void store_close(struct store *store);
 
-/* Looks at a store that nobody has open, and changes nothing on disk. *there: there is a data file; else (and with a folder of NULL) there is
- * nothing to read, and only store_copy_check works. *trusted: would store_open trust it? CO_BUSY; CO_CORRUPT, CO_UNSUPPORTED (a table of a
- * newer version), CO_IO with a fault naming the file and, where it can be told, the offset: all of it is read first, as store_examine does.
- * To be ended with store_close, which writes nothing then. */
+/* Looks at a store that nobody has open, and changes nothing on disk. *there: there is a data file; else (and with a
+ * folder of NULL) there is nothing to read, and only store_copy_check works. *trusted: would store_open trust it?
+ * CO_BUSY; CO_CORRUPT, CO_UNSUPPORTED (a table of a newer version), CO_IO with a fault naming the file and, where it
+ * can be told, the offset: all of it is read first, as store_examine does. To be ended with store_close, which
+ * writes nothing then. */
 int store_look(const struct store_config *config, struct store **out, bool *there, bool *trusted, struct fault *fault);
 
-/* Reads. A reader belongs to one thread and is renewed per read (0.01 us); never hold one over a wait: whoever replaces the store lets no new
- * reads begin, and waits. For a long one's reads, of seconds (a copy), that waits first, while the others go on. */
+/* Reads. A reader belongs to one thread and is renewed per read (0.01 us); never hold one over a wait: whoever
+ * replaces the store lets no new reads begin, and waits. For a long one's reads, of seconds (a copy), that waits
+ * first, while the others go on. */
 struct store_reader;
 struct store_reader *store_reader_new(struct store *store);
 struct store_reader *store_long_reader_new(struct store *store);
 void store_reader_free(struct store_reader *reader);
-struct store_txn *store_read(struct store_reader *reader);      /* begins (renews) */
-void store_read_done(struct store_reader *reader);              /* resets; all slices from it are invalid now */
+struct store_txn *store_read(struct store_reader *reader); /* begins (renews) */
+void store_read_done(struct store_reader *reader);         /* resets; all slices from it are invalid now */
 
-/* For a read that is not to take long: its cursors end, as if there were no more, once they have walked so many bytes (each
- * record counts a little more than its own). Whoever set the limit must ask afterwards, and throw the result away when it was hit. */
+/* For a read that is not to take long: its cursors end, as if there were no more, once they have walked so many
+ * bytes (each record counts a little more than its own). Whoever set the limit must ask afterwards, and throw the
+ * result away when it was hit. */
 void store_read_limit(struct store_txn *txn, size_t bytes);
 bool store_read_limit_hit(const struct store_txn *txn);
 
-/* The write transaction: applier thread only. Errors stick: after the first, everything does nothing and commit fails. */
+/* The write transaction: applier thread only. Errors stick: after the first, everything does nothing and commit
+ * fails. */
 struct store_txn *store_write(struct store *store);
-int store_commit(struct store_txn *txn);                        /* CO_OK, CO_DISKFULL, CO_IO, CO_CORRUPT; the txn is gone */
+int store_commit(struct store_txn *txn); /* CO_OK, CO_DISKFULL, CO_IO, CO_CORRUPT; the txn is gone */
 void store_abort(struct store_txn *txn);
-void store_fail(struct store_txn *txn, int code);               /* makes it fail: a record in it does not decode (CO_CORRUPT) */
+void store_fail(struct store_txn *txn, int code); /* makes it fail: a record in it does not decode (CO_CORRUPT) */
 
-/* Slices point into the map: valid until the transaction ends, or (write) until the next put/del. What is handed to store_put
- * must therefore not point into the map. Keys have 1 to STORE_KEY_MAX bytes; longer ones are our mistake. */
-int store_get(struct store_txn *txn, uint8_t table, struct slice key, struct slice *value);     /* CO_NOTFOUND */
+/* Slices point into the map: valid until the transaction ends, or (write) until the next put/del. What is handed to
+ * store_put must therefore not point into the map. Keys have 1 to STORE_KEY_MAX bytes; longer ones are our mistake. */
+int store_get(struct store_txn *txn, uint8_t table, struct slice key, struct slice *value); /* CO_NOTFOUND */
 void store_put(struct store_txn *txn, uint8_t table, struct slice key, struct slice value);
-bool store_del(struct store_txn *txn, uint8_t table, struct slice key);                         /* was it there? */
-uint64_t store_count(struct store_txn *txn, uint8_t table);     /* records in it */
-/* Of the pages that records are in: a copy (store_copy) has hardly more. The file may be much larger, by what was removed. */
+bool store_del(struct store_txn *txn, uint8_t table, struct slice key); /* was it there? */
+uint64_t store_count(struct store_txn *txn, uint8_t table);             /* records in it */
+/* Of the pages that records are in: a copy (store_copy) has hardly more. The file may be much larger, by what was
+ * removed. */
 uint64_t store_live_bytes(struct store_txn *txn);
 
 /* Ranges: positions at the first key >= from; step on. In a write transaction the cursor survives store_del of the
  * record it stands on (store_cursor_del), nothing else. */
-struct store_cursor { void *impl; struct store_txn *txn; uint8_t table; bool valid; struct slice key, value; };
+struct store_cursor {
+    void *impl;
+    struct store_txn *txn;
+    uint8_t table;
+    bool valid;
+    struct slice key, value;
+};
 void store_cursor_open(struct store_cursor *cursor, struct store_txn *txn, uint8_t table, struct slice from);
-void store_cursor_open_last(struct store_cursor *cursor, struct store_txn *txn, uint8_t table);   /* at the last record */
+void store_cursor_open_last(struct store_cursor *cursor, struct store_txn *txn, uint8_t table); /* at the last record */
 void store_cursor_next(struct store_cursor *cursor);
 void store_cursor_prev(struct store_cursor *cursor);
-void store_cursor_del(struct store_cursor *cursor);             /* deletes the record under it; then stands on the next */
-void store_cursor_close(struct store_cursor *cursor);           /* those left open are closed with the transaction */
-#define STORE_PREFIX(cursor, txn, table, prefix)                                                        \
-    for (store_cursor_open((cursor), (txn), (table), (prefix));                                          \
+void store_cursor_del(struct store_cursor *cursor);   /* deletes the record under it; then stands on the next */
+void store_cursor_close(struct store_cursor *cursor); /* those left open are closed with the transaction */
+#define STORE_PREFIX(cursor, txn, table, prefix)                \
+    for (store_cursor_open((cursor), (txn), (table), (prefix)); \
          (cursor)->valid && slice_starts((cursor)->key, (prefix)); store_cursor_next(cursor))
 
-/* The LMDB key for any byte string: itself up to STORE_KEY_WHOLE bytes, else its first STORE_KEY_PREFIX + a 128-bit hash. A shortened
- * key is longer than any whole one, so nobody can write the one that equals the other. `room`: STORE_KEY_MAX bytes. */
+/* The LMDB key for any byte string: itself up to STORE_KEY_WHOLE bytes, else its first STORE_KEY_PREFIX + a 128-bit
+ * hash. A shortened key is longer than any whole one, so nobody can write the one that equals the other. `room`:
+ * STORE_KEY_MAX bytes. */
 #define STORE_KEY_PREFIX 400
-#define STORE_KEY_WHOLE (STORE_KEY_PREFIX + 15)
+#define STORE_KEY_WHOLE  (STORE_KEY_PREFIX + 15)
 struct slice store_key_long(struct slice key, char *room);
 
-/* Composite keys of 1 to 4 parts, joined so that order and prefixes of whole parts work: each part's bytes, then 0x00 (parts
- * hold no NUL; only the last one may). A part of more than STORE_PART_MAX bytes is shortened to its beginning, 0x01 and a 128-bit
- * hash in hexadecimal digits, alike in every key, so that (node) is a prefix of (node, id) for any node. `room`: STORE_KEY_MAX bytes. */
+/* Composite keys of 1 to 4 parts, joined so that order and prefixes of whole parts work: each part's bytes, then
+ * 0x00 (parts hold no NUL; only the last one may). A part of more than STORE_PART_MAX bytes is shortened to its
+ * beginning, 0x01 and a 128-bit hash in hexadecimal digits, alike in every key, so that (node) is a prefix of (node,
+ * id) for any node. `room`: STORE_KEY_MAX bytes. */
 #define STORE_PART_MAX 120
-struct slice store_key_join(char *room, size_t part_count, ...);      /* struct slice each */
+struct slice store_key_join(char *room, size_t part_count, ...); /* struct slice each */
 
-/* All or nothing within the write transaction: what was put and deleted since store_savepoint is taken back by store_rollback.
- * Either call (or store_release) ends it; they do not nest. No cursor may be open over a rollback. */
+/* All or nothing within the write transaction: what was put and deleted since store_savepoint is taken back by
+ * store_rollback. Either call (or store_release) ends it; they do not nest. No cursor may be open over a rollback. */
 void store_savepoint(struct store_txn *txn);
 void store_release(struct store_txn *txn);
 void store_rollback(struct store_txn *txn);
 
 uint64_t store_sum(struct store_txn *txn);
-uint64_t store_hash(struct store_txn *txn, uint8_t table, struct slice key);     /* a record's share of the sum; 0: there is none */
-uint64_t store_scrub(struct store_txn *txn);                    /* recomputes the sum by walking everything */
+/* a record's share of the sum; 0: there is none */
+uint64_t store_hash(struct store_txn *txn, uint8_t table, struct slice key);
+uint64_t store_scrub(struct store_txn *txn); /* recomputes the sum by walking everything */
 
 /* Reads the whole file as one transaction sees it, page by page and without LMDB, which dies of pages that make no sense: are they a
  * store, and do the records have the sum that was kept with them? Any thread. `stop` (may be NULL) is asked now and then.
  * CO_OK; CO_CORRUPT: `fault` says what is wrong where; CO_AGAIN: stopped, or too many commits went by; CO_IO. */
-struct store_scrubbed { uint64_t kept, found, records, pages; };
-const struct store_scrubbed *store_looked(const struct store *store);  /* what store_look found; lives as long */
-int store_examine(struct store *store, bool (*stop)(void *data), void *data, struct store_scrubbed *out, struct fault *fault);
+struct store_scrubbed {
+    uint64_t kept, found, records, pages;
+};
+const struct store_scrubbed *store_looked(const struct store *store); /* what store_look found; lives as long */
+int store_examine(struct store *store, bool (*stop)(void *data), void *data, struct store_scrubbed *out,
+                  struct fault *fault);
 /* Has a transaction met damage since the file was opened or replaced? Any thread. */
 bool store_damaged(struct store *store);
 /* Replaces the content by nothing (applier thread), as store_replace does. */
 int store_clear(struct store *store, struct fault *fault);
 
-/* Two marks in the folder, durable when the functions return. "fenced": what is in the store must not be served or trusted, whatever else
- * the marker says: store_open puts it aside; `text` (one line) says why. "suspect": the process died of a signal, its memory or the store
- * may be damaged: store_open examines the store before it trusts it. */
+/* Two marks in the folder, durable when the functions return. "fenced": what is in the store must not be served or
+ * trusted, whatever else the marker says: store_open puts it aside; `text` (one line) says why. "suspect": the
+ * process died of a signal, its memory or the store may be damaged: store_open examines the store before it trusts
+ * it. */
 int store_fence(const char *folder, const char *text, struct fault *fault);
 bool store_fenced(const char *folder, char *text, size_t room);
 int store_unfence(const char *folder);
-/* From now on a signal that kills this process (SEGV, BUS, ABRT, FPE, ILL) leaves the mark "suspect" first. One store a process. */
+/* From now on a signal that kills this process (SEGV, BUS, ABRT, FPE, ILL) leaves the mark "suspect" first. One
+ * store a process. */
 void store_watch_crashes(const char *folder);
 
 /* Space: reserves file space ahead; false while the disk cannot give it (writes must be refused). Any thread. */
 bool store_has_room(struct store *store);
 uint64_t store_bytes(struct store *store);
 
-/* A copy of what one read transaction sees, to `fd` (snapshot copier thread). Streamed; blocks as the pipe does; the process ignores
- * SIGPIPE. The format is our own (store_copy.c): the same records give the same bytes on every server. CO_IO, CO_CLOSED (EPIPE). */
+/* A copy of what one read transaction sees, to `fd` (snapshot copier thread). Streamed; blocks as the pipe does; the
+ * process ignores SIGPIPE. The format is our own (store_copy.c): the same records give the same bytes on every
+ * server. CO_IO, CO_CLOSED (EPIPE). */
 int store_copy(struct store *store, int fd);
-int store_copy_txn(struct store_txn *txn, int fd);              /* from a transaction that the caller has begun */
+int store_copy_txn(struct store_txn *txn, int fd); /* from a transaction that the caller has begun */
 /* Replaces the content by such a copy read from `fd` to its end (applier thread; readers are kept out while it switches).
  * Aside, then renamed. `size`: how many bytes are to come, 0: not known. On an error the old content stays.
  * CO_CORRUPT (also: sum or size do not agree), CO_UNSUPPORTED (tables of a newer version), CO_DISKFULL, CO_IO. */
 int store_replace(struct store *store, int fd, uint64_t size, struct fault *fault);
-/* The same, and before it becomes the content, `edit` may change it within the loading transaction; not CO_OK: the old content
- * stays. `background`: nobody waits for it, so that loading, `edit` too, is done by a thread that gives way to all others (base/background.h)
- * while the caller waits. */
+/* The same, and before it becomes the content, `edit` may change it within the loading transaction; not CO_OK: the
+ * old content stays. `background`: nobody waits for it, so that loading, `edit` too, is done by a thread that gives
+ * way to all others (base/background.h) while the caller waits. */
 typedef int (*store_edit)(struct store_txn *txn, void *data, struct fault *fault);
-int store_replace_edited(struct store *store, int fd, uint64_t size, bool background, store_edit edit, void *data, struct fault *fault);
-/* Would store_replace take what `fd` brings? Reads it to its end, keeps nothing. Each record is shown to `seen`. Any thread. */
+int store_replace_edited(struct store *store, int fd, uint64_t size, bool background, store_edit edit, void *data,
+                         struct fault *fault);
+/* Would store_replace take what `fd` brings? Reads it to its end, keeps nothing. Each record is shown to `seen`. Any
+ * thread. */
 typedef void (*store_seen)(void *data, uint8_t table, struct slice key, struct slice value);
 int store_copy_check(struct store *store, int fd, uint64_t size, store_seen seen, void *data, struct fault *fault);
 

@@ -1,7 +1,7 @@
-/* Copies and replacing. A copy is: "COORDST1"; each record as table (1 byte), key size, value size (4 bytes
- * each, little-endian), key, value, in the order of tables and keys; at the end 0xFF, the number of records
- * and the state sum (8 bytes each). It names no LMDB page, so it does not depend on LMDB's version, page size
- * or history, and equal states give equal bytes. */
+/* Copies and replacing. A copy is: "COORDST1"; each record as table (1 byte), key size, value size (4 bytes each,
+ * little-endian), key, value, in the order of tables and keys; at the end 0xFF, the number of records and the state
+ * sum (8 bytes each). It names no LMDB page, so it does not depend on LMDB's version, page size or history, and
+ * equal states give equal bytes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -28,7 +28,7 @@
 #define LOAD_COMMIT_BYTES ((size_t)FILE_OUT_PIECE)
 #define NEXT              "next.mdb"
 
-/* -- writing ----------------------------------------------------------------------------------------- */
+/* -- writing ------------------------------------------------------------------------------------------------------ */
 
 struct copy_out {
     int fd, error;
@@ -39,18 +39,14 @@ struct copy_out {
 static void flush_out(struct copy_out *out) {
     for (size_t at = 0; at < out->block.size && !out->error;) {
         ssize_t done = write(out->fd, out->block.data + at, out->block.size - at);
-        if (done >= 0)
-            at += (size_t)done;
-        else if (errno == EPIPE)
-            out->error = CO_CLOSED;
-        else if (errno != EINTR)
-            out->error = co_from_errno(errno);
+        if (done >= 0) at += (size_t)done;
+        else if (errno == EPIPE) out->error = CO_CLOSED;
+        else if (errno != EINTR) out->error = co_from_errno(errno);
     }
     buffer_reset(&out->block);
 }
 
-static void write_record(struct copy_out *out, uint8_t table, const char *key, size_t key_size,
-                         const MDB_val *value) {
+static void write_record(struct copy_out *out, uint8_t table, const char *key, size_t key_size, const MDB_val *value) {
     char head[HEAD_SIZE] = {(char)table};
     put_le32(head + 1, (uint32_t)key_size);
     put_le32(head + 5, (uint32_t)value->mv_size);
@@ -88,8 +84,7 @@ int store_copy_txn(struct store_txn *txn, int fd) {
         if (txn->file->known[i]) write_table(&out, txn, (uint8_t)i);
     }
     if (!out.error && out.sum != store_sum(txn)) {
-        log_error("store", "the records do not have the sum that was kept with them file=%s",
-                  txn->file->path);
+        log_error("store", "the records do not have the sum that was kept with them file=%s", txn->file->path);
         out.error = CO_CORRUPT;
     }
     if (out.error == CO_CORRUPT) store_fail(txn, CO_CORRUPT);
@@ -110,7 +105,7 @@ int store_copy(struct store *store, int fd) {
     return error;
 }
 
-/* -- reading ----------------------------------------------------------------------------------------- */
+/* -- reading ------------------------------------------------------------------------------------------------------ */
 
 struct copy_in {
     int fd;
@@ -128,8 +123,7 @@ static int fill(struct copy_in *in) {
     ssize_t done = 0;
     while (want > 0 && (done = read(in->fd, in->block, want)) < 0 && errno == EINTR) continue;
     if (done < 0)
-        return fault_set(in->fault, co_from_errno(errno), "store: a copy cannot be read: %s",
-                         strerror(errno));
+        return fault_set(in->fault, co_from_errno(errno), "store: a copy cannot be read: %s", strerror(errno));
     in->at = 0;
     in->end = (size_t)done;
     in->got += (uint64_t)done;
@@ -163,7 +157,8 @@ static int read_magic(struct copy_in *in) {
     int error = read_bytes(in, magic, sizeof magic);
     if (error || memcmp(magic, MAGIC, MAGIC_SIZE) == 0) return error;
     if (memcmp(magic, MAGIC, MAGIC_SIZE - 1) == 0 && magic[MAGIC_SIZE - 1] > '1' && magic[MAGIC_SIZE - 1] <= '9')
-        return fault_set(in->fault, CO_UNSUPPORTED, "store: a copy was written by a newer version of coord (format %c)", magic[MAGIC_SIZE - 1]);
+        return fault_set(in->fault, CO_UNSUPPORTED, "store: a copy was written by a newer version of coord (format %c)",
+                         magic[MAGIC_SIZE - 1]);
     return bad(in, "it does not begin like one");
 }
 
@@ -183,15 +178,17 @@ struct loader {
 };
 
 static int load_failed(struct loader *load) {
-    return fault_set(load->in->fault, load->txn.error, "store: %s: a copy cannot be loaded: %s",
-                     load->file->path, co_strerror(load->txn.error));
+    return fault_set(load->in->fault, load->txn.error, "store: %s: a copy cannot be loaded: %s", load->file->path,
+                     co_strerror(load->txn.error));
 }
 
 static int load_commit(struct loader *load) {
     load->pending = 0;
     if (store_txn_commit(&load->txn) != CO_OK) return load_failed(load);
     int error = store_flush_behind(load->file);
-    if (error) return fault_set(load->in->fault, error, "store: %s: a copy cannot be written: %s", load->file->path, co_strerror(error));
+    if (error)
+        return fault_set(load->in->fault, error, "store: %s: a copy cannot be written: %s", load->file->path,
+                         co_strerror(error));
     return store_file_begin(load->file, &load->txn) == CO_OK ? CO_OK : load_failed(load);
 }
 
@@ -201,11 +198,10 @@ static int load_record(struct loader *load, const char *head) {
     uint32_t key_size, value_size;
     memcpy(&key_size, head + 1, 4);
     memcpy(&value_size, head + 5, 4);
-    if (key_size == 0 || key_size > STORE_KEY_MAX || value_size > VALUE_MAX)
-        return bad(in, "impossible size");
+    if (key_size == 0 || key_size > STORE_KEY_MAX || value_size > VALUE_MAX) return bad(in, "impossible size");
     if (table >= STORE_TABLES_MAX || !load->file->known[table]) {
-        return fault_set(in->fault, CO_UNSUPPORTED,
-                         "store: a copy has table %u, which this version does not know", table);
+        return fault_set(in->fault, CO_UNSUPPORTED, "store: a copy has table %u, which this version does not know",
+                         table);
     }
     buffer_reset(&in->record);
     buffer_reserve(&in->record, (size_t)key_size + value_size);
@@ -225,8 +221,7 @@ static int load_end(struct loader *load, const char *head) {
     int error = read_bytes(load->in, end + HEAD_SIZE, END_SIZE - HEAD_SIZE);
     if (error) return error;
     if (get_le64(end + 1) != load->count) return bad(load->in, "records are missing");
-    if (get_le64(end + 9) != load->txn.sum)
-        return bad(load->in, "its records do not have the sum that it names");
+    if (get_le64(end + 9) != load->txn.sum) return bad(load->in, "its records do not have the sum that it names");
     if (load->in->at != load->in->end || (load->in->size && load->in->got != load->in->size))
         return bad(load->in, "bytes after its end");
     return CO_OK;
@@ -256,7 +251,7 @@ static int load_all(struct loader *load) {
     return error;
 }
 
-/* -- replacing --------------------------------------------------------------------------------------- */
+/* -- replacing ---------------------------------------------------------------------------------------------------- */
 
 static void unlink_next(struct store *store) {
     char *path = store_path(store->folder, NEXT), *lock = store_path(store->folder, NEXT "-lock");
@@ -283,7 +278,8 @@ static int load_file(struct load_job *job) {
     if (error) return error;
     struct copy_in in = {.fd = job->fd, .size = job->size, .block = mem_alloc(BLOCK_BYTES), .fault = job->fault};
     job->load.in = &in;
-    /* Not synced: after a crash of the machine it is not trusted anyway, and a gigabyte at once would hold up the log's disk. */
+    /* Not synced: after a crash of the machine it is not trusted anyway, and a gigabyte at once would hold up the
+     * log's disk. */
     error = load_all(&job->load);
     free(in.block);
     buffer_free(&in.record);
@@ -306,8 +302,8 @@ static int load_in_background(struct load_job *job) {
     return job->error;
 }
 
-/* The marker names the new file before it takes the old one's name: after a crash between the two the store
- * is not trusted. */
+/* The marker names the new file before it takes the old one's name: after a crash between the two the store is not
+ * trusted. */
 static int take_name(struct store *store, struct store_file *next, struct fault *fault) {
     struct stat old, fresh;
     if (fstat(store->file->fd, &old) != 0 || fstat(next->fd, &fresh) != 0)
@@ -315,8 +311,7 @@ static int take_name(struct store *store, struct store_file *next, struct fault 
     int error = store_marker_write(store->folder, &fresh, fault);
     if (error) return error;
     if (rename(next->path, store->file->path) != 0) {
-        error = fault_set(fault, co_from_errno(errno), "store: %s: cannot be renamed: %s", next->path,
-                          strerror(errno));
+        error = fault_set(fault, co_from_errno(errno), "store: %s: cannot be renamed: %s", next->path, strerror(errno));
         (void)store_marker_write(store->folder, &old, NULL);
         return error;
     }
@@ -333,13 +328,17 @@ static bool has_room_for(const struct store *store, uint64_t size) {
 int store_replace_edited(struct store *store, int fd, uint64_t size, bool background, store_edit edit, void *data,
                          struct fault *fault) {
     CHECK(!store->write_open);
-    struct load_job job = {.store = store, .load = {.edit = edit, .edit_data = data}, .size = size, .fd = fd, .fault = fault};
-    int error = has_room_for(store, size) ? CO_OK : fault_set(fault, CO_DISKFULL, "store: no room for a state of %llu bytes", (unsigned long long)size);
+    struct load_job job = {
+        .store = store, .load = {.edit = edit, .edit_data = data}, .size = size, .fd = fd, .fault = fault};
+    int error = has_room_for(store, size) ? CO_OK
+                                          : fault_set(fault, CO_DISKFULL, "store: no room for a state of %llu bytes",
+                                                      (unsigned long long)size);
     if (!error) error = background ? load_in_background(&job) : load_file(&job);
-    if (error == CO_DISKFULL) store_space_aside_gone(store->file);      /* the next attempt has more */
+    if (error == CO_DISKFULL) store_space_aside_gone(store->file); /* the next attempt has more */
     if (error) return error;
     struct store_file *next = job.load.file;
-    int gone = open(store->file->path, O_RDWR | O_CLOEXEC); /* its blocks are not to go at once; where this fails they do */
+    /* its blocks are not to go at once; where this fails they do */
+    int gone = open(store->file->path, O_RDWR | O_CLOEXEC);
     store_gate_close(store);
     error = take_name(store, next, fault);
     if (!error) {
@@ -377,13 +376,13 @@ int store_clear(struct store *store, struct fault *fault) {
     return error;
 }
 
-/* -- checking ---------------------------------------------------------------------------------------- */
+/* -- checking ----------------------------------------------------------------------------------------------------- */
 
 struct checker {
     struct copy_in in;
     struct store *store;
     uint64_t count, sum;
-    uint8_t table;      /* of the record before, and its key: they rise */
+    uint8_t table; /* of the record before, and its key: they rise */
     struct buffer last;
     store_seen seen;
     void *data;
@@ -417,12 +416,14 @@ static int check_record(struct checker *check, const char *head) {
     if (key_size == 0 || key_size > STORE_KEY_MAX || value_size > VALUE_MAX) return bad(in, "impossible size");
     if (in->size && value_size > in->size) return bad(in, "a record is larger than all of it");
     if (!store_has_table(check->store, table))
-        return fault_set(in->fault, CO_UNSUPPORTED, "store: a copy has table %u, which this version does not know", table);
+        return fault_set(in->fault, CO_UNSUPPORTED, "store: a copy has table %u, which this version does not know",
+                         table);
     buffer_reset(&in->record);
     buffer_reserve(&in->record, (size_t)key_size + value_size);
     int error = read_bytes(in, in->record.data, (size_t)key_size + value_size);
     if (error) return error;
-    return check_order(check, table, slice_make(in->record.data, key_size), slice_make(in->record.data + key_size, value_size));
+    return check_order(check, table, slice_make(in->record.data, key_size),
+                       slice_make(in->record.data + key_size, value_size));
 }
 
 static int check_all(struct checker *check) {

@@ -14,10 +14,8 @@ static struct store_cursor_impl *take(struct store_txn *txn, uint8_t table) {
     CHECK(table > 0 && table < STORE_TABLES_MAX && txn->file->known[table]);
     if (txn->error) return NULL;
     struct store_cursor_impl *impl = txn->spare;
-    if (impl)
-        txn->spare = impl->next;
-    else
-        impl = mem_alloc(sizeof *impl);
+    if (impl) txn->spare = impl->next;
+    else impl = mem_alloc(sizeof *impl);
     int rc = mdb_cursor_open(txn->mdb, txn->file->tables[table], &impl->mdb);
     if (rc) {
         free(impl);
@@ -75,8 +73,7 @@ static void step(struct store_cursor *cursor, MDB_val *key, MDB_cursor_op op) {
     if (rc == 0) {
         cursor->key = slice_make(key->mv_data, key->mv_size);
         cursor->value = slice_make(value.mv_data, value.mv_size);
-        if (cursor->txn->limited && limit_reached(cursor->txn, key->mv_size + value.mv_size))
-            cursor->valid = false;
+        if (cursor->txn->limited && limit_reached(cursor->txn, key->mv_size + value.mv_size)) cursor->valid = false;
     } else if (rc != MDB_NOTFOUND) {
         store_fail(cursor->txn, store_error(rc));
     }
@@ -121,8 +118,7 @@ void store_cursor_del(struct store_cursor *cursor) {
     }
     store_fail(txn, error);
     cursor->valid = false;
-    if (!error)
-        step(cursor, &key, MDB_NEXT); /* LMDB: after a deletion this is the record that took its place */
+    if (!error) step(cursor, &key, MDB_NEXT); /* LMDB: after a deletion this is the record that took its place */
 }
 
 void store_cursor_close(struct store_cursor *cursor) {

@@ -1,8 +1,7 @@
 /* Reading a store's file without LMDB. LMDB trusts its pages: one that makes no sense ends the process (an
- * assertion, a wild pointer), and a wrong key in a branch hides records that are all in their places. Here
- * every page is read by pread, every number in it is checked before it is used, keys must rise over a whole
- * table and lie between their separators, records must be as many as the table says, and their hashes must
- * add up to the kept sum.
+ * assertion, a wild pointer), and a wrong key in a branch hides records that are all in their places. Here every
+ * page is read by pread, every number in it is checked before it is used, keys must rise over a whole table and lie
+ * between their separators, records must be as many as the table says, and their hashes must add up to the kept sum.
  *
  * What is known of LMDB's format (0.9, 64 bits, little-endian; numbers at byte offsets):
  *   page      number 8, pad 2, flags 2 (1 branch, 2 leaf, 4 overflow), then end of pointers 2 and beginning
@@ -53,7 +52,8 @@ struct exam {
 };
 
 static int wrong(struct exam *exam, uint64_t page, const char *what) {
-    return fault_set(exam->fault, CO_CORRUPT, "page %" PRIu64 " at offset %" PRIu64 ": %s", page, page * exam->page_bytes, what);
+    return fault_set(exam->fault, CO_CORRUPT, "page %" PRIu64 " at offset %" PRIu64 ": %s", page,
+                     page * exam->page_bytes, what);
 }
 
 static int read_at(struct exam *exam, uint64_t page, char *to, size_t size) {
@@ -105,8 +105,7 @@ static int table_number(const struct exam *exam, struct slice name) {
     return -1;
 }
 
-static int take_record(struct exam *exam, struct tree *tree, uint64_t page, struct slice key,
-                       struct slice value) {
+static int take_record(struct exam *exam, struct tree *tree, uint64_t page, struct slice key, struct slice value) {
     MDB_val raw = {key.size, (void *)(uintptr_t)key.data}, data = {value.size, (void *)(uintptr_t)value.data};
     if (tree->table == STORE_TABLE_META && key.data[0] != STORE_META_BYTE)
         return wrong(exam, page, "a record among the tables");
@@ -136,11 +135,9 @@ static int take_order(struct exam *exam, struct tree *tree, uint64_t page, struc
 static int take_leaf(struct exam *exam, struct tree *tree, uint64_t page, const char *node, size_t room) {
     unsigned flags = u16(node + 4);
     size_t key_size = u16(node + 6), size = get_le32(node), inside = flags & NODE_BIG ? 8 : size;
-    if (key_size == 0 || key_size > STORE_KEY_MAX || NODE_HEAD + key_size + inside > room ||
-        flags > NODE_TABLE)
+    if (key_size == 0 || key_size > STORE_KEY_MAX || NODE_HEAD + key_size + inside > room || flags > NODE_TABLE)
         return wrong(exam, page, "a record is damaged");
-    struct slice key = slice_make(node + NODE_HEAD, key_size),
-                 value = slice_make(node + NODE_HEAD + key_size, size);
+    struct slice key = slice_make(node + NODE_HEAD, key_size), value = slice_make(node + NODE_HEAD + key_size, size);
     int error = take_order(exam, tree, page, key);
     if (error) return error;
     if (flags & NODE_TABLE) {
@@ -148,8 +145,7 @@ static int take_leaf(struct exam *exam, struct tree *tree, uint64_t page, const 
             return wrong(exam, page, "a table that should not be there");
         int table = table_number(exam, key);
         if (table >= 0) return examine_tree(exam, table, value.data);
-        if (get_le64(value.data + 40) == NO_PAGE)
-            return CO_OK; /* a newer version was here, and left nothing in it */
+        if (get_le64(value.data + 40) == NO_PAGE) return CO_OK; /* a newer version was here, and left nothing in it */
         return fault_set(exam->fault, CO_UNSUPPORTED, "a table \"%.*s\" of a newer version", (int)key.size, key.data);
     }
     if (flags & NODE_BIG) error = read_big(exam, get_le64(value.data), size, &value);
@@ -158,8 +154,8 @@ static int take_leaf(struct exam *exam, struct tree *tree, uint64_t page, const 
 
 static int examine_page(struct exam *exam, struct tree *tree, uint64_t page, unsigned depth, unsigned levels);
 
-static int take_branch(struct exam *exam, struct tree *tree, uint64_t page, const char *node, size_t room,
-                       bool first, unsigned depth, unsigned levels) {
+static int take_branch(struct exam *exam, struct tree *tree, uint64_t page, const char *node, size_t room, bool first,
+                       unsigned depth, unsigned levels) {
     size_t key_size = u16(node + 6);
     if (NODE_HEAD + key_size > room || key_size > STORE_KEY_MAX || (!first && key_size == 0))
         return wrong(exam, page, "a branch is damaged");
@@ -173,8 +169,7 @@ static int take_branch(struct exam *exam, struct tree *tree, uint64_t page, cons
     return examine_page(exam, tree, get_le32(node) | (uint64_t)u16(node + 4) << 32, depth + 1, levels);
 }
 
-static int examine_page(struct exam *exam, struct tree *tree, uint64_t page, unsigned depth,
-                        unsigned levels) {
+static int examine_page(struct exam *exam, struct tree *tree, uint64_t page, unsigned depth, unsigned levels) {
     bool leaf = depth + 1 == levels;
     char *at = NULL;
     /* Tables lie below leaves of the table of tables: their levels come after its own. */
@@ -186,11 +181,8 @@ static int examine_page(struct exam *exam, struct tree *tree, uint64_t page, uns
         size_t place = u16(at + PAGE_HEAD + 2 * i);
         if (place < u16(at + 14) || place + NODE_HEAD > exam->page_bytes)
             return wrong(exam, page, "a place in it is damaged");
-        if (leaf)
-            error = take_leaf(exam, tree, page, at + place, exam->page_bytes - place);
-        else
-            error =
-                take_branch(exam, tree, page, at + place, exam->page_bytes - place, i == 0, depth, levels);
+        if (leaf) error = take_leaf(exam, tree, page, at + place, exam->page_bytes - place);
+        else error = take_branch(exam, tree, page, at + place, exam->page_bytes - place, i == 0, depth, levels);
     }
     return error;
 }
@@ -203,8 +195,7 @@ static int examine_tree(struct exam *exam, int table, const char *description) {
     if (root != NO_PAGE)
         error = depth == 0 || depth > DEPTH_MAX ? wrong(exam, root, "a table's depth is damaged")
                                                 : examine_page(exam, &tree, root, 0, depth);
-    if (!error && tree.records != records)
-        error = wrong(exam, root, "a table's records are not as many as it says");
+    if (!error && tree.records != records) error = wrong(exam, root, "a table's records are not as many as it says");
     buffer_free(&tree.last);
     buffer_free(&tree.low);
     return error;
@@ -228,8 +219,8 @@ static int find_meta(struct exam *exam, uint64_t txnid, char *description) {
     return CO_OK;
 }
 
-int store_examine_file(int fd, const struct store_config *config, uint64_t txnid, bool (*stop)(void *data),
-                       void *data, struct store_scrubbed *out, struct fault *fault) {
+int store_examine_file(int fd, const struct store_config *config, uint64_t txnid, bool (*stop)(void *data), void *data,
+                       struct store_scrubbed *out, struct fault *fault) {
     struct exam exam = {.fd = fd,
                         .config = config,
                         .stop = stop,
@@ -244,8 +235,8 @@ int store_examine_file(int fd, const struct store_config *config, uint64_t txnid
     if (!error) error = examine_tree(&exam, STORE_TABLE_META, description);
     if (!error && !exam.has_sum && out->records > 0) error = wrong(&exam, 0, "no sum was kept");
     if (!error && out->kept != out->found)
-        error = fault_set(fault, CO_CORRUPT, "the records' sum is %016" PRIx64 ", %016" PRIx64 " was kept",
-                          out->found, out->kept);
+        error = fault_set(fault, CO_CORRUPT, "the records' sum is %016" PRIx64 ", %016" PRIx64 " was kept", out->found,
+                          out->kept);
     free(exam.pages);
     buffer_free(&exam.value);
     return error;
@@ -259,8 +250,7 @@ int store_examine(struct store *store, bool (*stop)(void *data), void *data, str
     int error = CO_AGAIN;
     for (int i = 0; i < ATTEMPTS && error == CO_AGAIN && !(stop && stop(data)); i++) {
         struct store_txn *txn = store_read(reader);
-        error =
-            store_examine_file(txn->file->fd, &store->config, mdb_txn_id(txn->mdb), stop, data, out, fault);
+        error = store_examine_file(txn->file->fd, &store->config, mdb_txn_id(txn->mdb), stop, data, out, fault);
         store_read_done(reader);
     }
     store_reader_free(reader);

@@ -1,5 +1,5 @@
-/* Marks of a store that must not be trusted: "fenced", by the self-audit; "suspect", by a process that dies
- * of a signal. */
+/* Marks of a store that must not be trusted: "fenced", by the self-audit; "suspect", by a process that dies of a
+ * signal. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -49,7 +49,7 @@ static int mark_remove(const char *folder, const char *name) {
 
 int store_unfence(const char *folder) { return mark_remove(folder, FENCED); }
 
-/* -- crashes ------------------------------------------------------------------------------------------ */
+/* -- crashes ------------------------------------------------------------------------------------------------------ */
 static char suspect_path[4096];
 
 /* Only what a signal handler may call. The handler was installed for once: the signal that is raised ends the
@@ -72,8 +72,7 @@ void store_watch_crashes(const char *folder) {
         for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
             struct sigaction old;
             /* A sanitizer's own handlers stay. */
-            if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL &&
-                !(old.sa_flags & SA_SIGINFO))
+            if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL && !(old.sa_flags & SA_SIGINFO))
                 (void)sigaction(signals[i], &action, NULL);
         }
     }
@@ -95,8 +94,7 @@ bool store_suspect(const char *folder, const char *data, const struct store_conf
     int error = fd < 0 ? CO_IO : store_examine_file(fd, config, 0, NULL, NULL, &found, &fault);
     if (fd >= 0) close(fd);
     if (error)
-        log_error("store",
-                  "the process died of a signal, and the store is damaged: it is rebuilt reason=\"%s\"",
+        log_error("store", "the process died of a signal, and the store is damaged: it is rebuilt reason=\"%s\"",
                   fault.text);
     else
         log_warn("store", "the process died of a signal; the store was examined and is whole records=%llu",

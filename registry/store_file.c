@@ -16,9 +16,8 @@
 #define READERS_MAX        250
 #define LOCK_BYTES         ((off_t)32 << 10) /* more than LMDB's slots for so many readers take */
 
-/* No fsync: the log is the truth. Writing through the map makes a put cost a third, but the thread sanitizer
- * reports it (LMDB's readers look at pages that the writer cannot be changing, without telling the sanitizer
- * why). */
+/* No fsync: the log is the truth. Writing through the map makes a put cost a third, but the thread sanitizer reports
+ * it (LMDB's readers look at pages that the writer cannot be changing, without telling the sanitizer why). */
 #ifdef COORD_TSAN
 #define ENV_FLAGS (MDB_NOSUBDIR | MDB_NOSYNC | MDB_NOTLS | MDB_NORDAHEAD)
 #else
@@ -51,7 +50,8 @@ int store_file_fault(struct fault *fault, const char *path, int code) {
                      error == CO_DISKFULL ? co_strerror(error) : mdb_strerror(code));
 }
 
-/* LMDB writes to its lock file through a map too: its pages are there before, or a reader on a full disk ends the process. */
+/* LMDB writes to its lock file through a map too: its pages are there before, or a reader on a full disk ends the
+ * process. */
 static int lock_reserve(const struct store_file *file, struct fault *fault) {
     size_t size = strlen(file->path) + sizeof "-lock";
     char *path = mem_alloc(size);
@@ -75,7 +75,9 @@ int store_file_whole(struct store_file *file, uint64_t size, struct fault *fault
     file->page_bytes = stat.ms_psize;
     uint64_t wanted = ((uint64_t)info.me_last_pgno + 1) * stat.ms_psize;
     if (size == 0 || size >= wanted) return CO_OK;
-    return fault_set(fault, CO_CORRUPT, "store: %s: damaged at offset %" PRIu64 ": it ends there, and has pages up to %" PRIu64, file->path, size, wanted);
+    return fault_set(fault, CO_CORRUPT,
+                     "store: %s: damaged at offset %" PRIu64 ": it ends there, and has pages up to %" PRIu64,
+                     file->path, size, wanted);
 }
 
 static int env_open(struct store_file *file, struct fault *fault) {
@@ -124,8 +126,7 @@ static int tables_open(struct store_file *file, const struct store_config *confi
     return rc ? store_file_fault(fault, file->path, rc) : CO_OK;
 }
 
-int store_file_open(const char *path, const struct store_config *config, struct store_file **out,
-                    struct fault *fault) {
+int store_file_open(const char *path, const struct store_config *config, struct store_file **out, struct fault *fault) {
     struct store_file *file = mem_zalloc(sizeof *file);
     file->path = mem_strdup(path);
     file->map_bytes = config->map_bytes ? config->map_bytes : MAP_BYTES_DEFAULT;

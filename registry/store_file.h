@@ -1,5 +1,5 @@
-/* Inside the store: one LMDB file with its tables, reserved space and transactions. Included by store*.c (and
- * their tests) only.
+/* Inside the store: one LMDB file with its tables, reserved space and transactions. Included by store*.c (and their
+ * tests) only.
  *
  *   store.c         opening, closing, trust (marker), the gate that keeps readers out while the file is
  * switched store_file.c    one LMDB environment: flags, tables, translation of LMDB's errors store_space.c
@@ -51,14 +51,13 @@ int store_file_fault(struct fault *fault, const char *path, int lmdb_code);
 int store_file_whole(struct store_file *file, uint64_t size, struct fault *fault);
 
 /* Opens or creates the file with its tables. */
-int store_file_open(const char *path, const struct store_config *config, struct store_file **out,
-                    struct fault *fault);
+int store_file_open(const char *path, const struct store_config *config, struct store_file **out, struct fault *fault);
 /* Full sync and close; the file is cut to what is reserved: on a full disk the next start needs it. */
 int store_file_close(struct store_file *file);
 /* Close without sync, and remove it (a replacement that failed, the file that was replaced). */
 void store_file_discard(struct store_file *file, bool unlink_too);
 
-/* -- space ------------------------------------------------------------------------------------------- */
+/* -- space -------------------------------------------------------------------------------------------------------- */
 void store_space_open(struct store_file *file); /* learns what is used */
 int store_space_cover(struct store_file *file,
                       uint64_t bytes);           /* at least so many bytes of the file. CO_DISKFULL, CO_IO */
@@ -82,7 +81,7 @@ void store_need_begin(struct store_txn *txn);
 int store_need_op(struct store_txn *txn, MDB_dbi table,
                   size_t value_bytes); /* before each change. CO_DISKFULL, CO_IO */
 
-/* -- transactions ------------------------------------------------------------------------------------ */
+/* -- transactions ------------------------------------------------------------------------------------------------- */
 struct store_undo { /* old values since the savepoint */
     bool on;
     struct buffer log;
@@ -123,56 +122,60 @@ struct store {
     char *folder;
     struct store_config config; /* with a copy of the tables */
     int lock_fd;
-    bool looking;            /* store_look */
+    bool looking; /* store_look */
     struct store_scrubbed looked;
     struct store_file *file; /* changed behind the closed gate only */
     struct store_txn write;
     bool write_open;
     pthread_mutex_t lock; /* readers, gate */
     pthread_cond_t changed;
-    _Atomic bool gate; /* closed: no reader may begin */
+    _Atomic bool gate;      /* closed: no reader may begin */
     _Atomic bool long_gate; /* no long one: closed before */
     struct list readers;
     /* store_flush.c */
     pthread_t flush_thread;
-    bool flush_runs, flush_warned;  /* applier thread */
-    pthread_mutex_t flush_lock;     /* stop, going to sleep */
+    bool flush_runs, flush_warned; /* applier thread */
+    pthread_mutex_t flush_lock;    /* stop, going to sleep */
     pthread_cond_t flush_wake;
     bool flush_stop;
     _Atomic bool flush_idle;        /* sleeps until something changes */
     _Atomic uint64_t changed_bytes; /* since the last tick */
 };
 
-struct store *store_make(const struct store_config *config);      /* nothing is open yet */
-bool store_has_table(const struct store *store, uint8_t table);   /* of this version */
+struct store *store_make(const struct store_config *config);    /* nothing is open yet */
+bool store_has_table(const struct store *store, uint8_t table); /* of this version */
 
 /* Closes the gate, once the long readers within are done, waits for the others and ends their LMDB transactions;
  * then the file may be switched. */
 void store_gate_close(struct store *store);
 void store_gate_open(struct store *store);
 
-/* -- writing out (store_flush.c explains) --------------------------------------------------------------- */
+/* -- writing out (store_flush.c explains) ------------------------------------------------------------------------- */
 void store_flush_init(struct store *store);
-void store_flush_note(struct store *store, uint64_t bytes);  /* applier thread, after a commit that changed so many bytes of pages */
-void store_flush_stop(struct store *store);                  /* before the file is closed; again does nothing */
+/* applier thread, after a commit that changed so many bytes of pages */
+void store_flush_note(struct store *store, uint64_t bytes);
+void store_flush_stop(struct store *store); /* before the file is closed; again does nothing */
 void store_flush_free(struct store *store);
-int store_flush_behind(struct store_file *file);             /* a file that is being loaded */
+int store_flush_behind(struct store_file *file); /* a file that is being loaded */
 uint64_t store_flush_round_ms(uint64_t file_bytes, uint64_t rate);
 uint64_t store_flush_piece(uint64_t file_bytes, uint64_t rate, uint64_t part);
 
-/* -- examining (store_examine.c) ---------------------------------------------------------------------- */
+/* -- examining (store_examine.c) ---------------------------------------------------------------------------------- */
 /* The file as of transaction `txnid` (0: the newest); `config` names the tables. See store_examine. */
 int store_examine_file(int fd, const struct store_config *config, uint64_t txnid, bool (*stop)(void *data), void *data,
                        struct store_scrubbed *out, struct fault *fault);
-/* After a crash by a signal: is there the mark? Examines the file; true: it may not be trusted. The mark goes when it may. */
+/* After a crash by a signal: is there the mark? Examines the file; true: it may not be trusted. The mark goes when
+ * it may. */
 bool store_suspect(const char *folder, const char *path, const struct store_config *config);
 bool store_marked_suspect(const char *folder);
 
-/* -- trust ------------------------------------------------------------------------------------------- */
-/* Is `file` the one that the marker of this boot names? *clean: it says that the store was closed, or there is no marker. */
+/* -- trust -------------------------------------------------------------------------------------------------------- */
+/* Is `file` the one that the marker of this boot names? *clean: it says that the store was closed, or there is no
+ * marker. */
 bool store_marker_fits(const char *folder, const struct stat *file, bool *clean);
-int store_marker_write(const char *folder, const struct stat *file, struct fault *fault);      /* nothing, when it fits already */
-int store_marker_close(const char *folder, struct fault *fault);                               /* closed cleanly */
+/* nothing, when it fits already */
+int store_marker_write(const char *folder, const struct stat *file, struct fault *fault);
+int store_marker_close(const char *folder, struct fault *fault); /* closed cleanly */
 /* A small file, made or written anew, and on disk when it returns. */
 int store_write_synced(const char *path, const char *text);
 int store_sync_folder(const char *folder);

@@ -1,11 +1,13 @@
 /* Writing the file out bit by bit.
  *
- * The store is never synced: the kernel writes what changed through the map when it is 30 s old, or when there is too much
- * of it, and then a gigabyte at once; the log's syncs on the same disk wait behind that (measured: 60 to 220 ms). So
- * a thread of the store's own begins the writing (base/file_out.h) before that, piece by piece: it walks over the file
- * again and again, the faster the more is changed, so that about FLUSH_DIRTY_BYTES are waiting at a time (with more than
- * 16 MiB a second: what is changed in ROUND_MS_LEAST). The kernel knows the age of the file only, and every 30 s writes all that waits
- * then, however young (measured with 40 MiB: 50 ms; with 4 MiB each of three stores on one disk: a log write of 33 ms once). It promises nothing about what is on disk. A file below FLUSH_FILE_BYTES is left to the kernel, and gets no thread. */
+ * The store is never synced: the kernel writes what changed through the map when it is 30 s old, or when there is
+ * too much of it, and then a gigabyte at once; the log's syncs on the same disk wait behind that (measured: 60 to
+ * 220 ms). So a thread of the store's own begins the writing (base/file_out.h) before that, piece by piece: it walks
+ * over the file again and again, the faster the more is changed, so that about FLUSH_DIRTY_BYTES are waiting at a
+ * time (with more than 16 MiB a second: what is changed in ROUND_MS_LEAST). The kernel knows the age of the file
+ * only, and every 30 s writes all that waits then, however young (measured with 40 MiB: 50 ms; with 4 MiB each of
+ * three stores on one disk: a log write of 33 ms once). It promises nothing about what is on disk. A file below
+ * FLUSH_FILE_BYTES is left to the kernel, and gets no thread. */
 #include <errno.h>
 #include <fcntl.h>
 #include <time.h>
@@ -20,10 +22,10 @@
 #define FLUSH_FILE_BYTES  ((uint64_t)16 << 20)
 #define FLUSH_DIRTY_BYTES ((uint64_t)2 << 20)
 #define PIECE_BYTES       ((uint64_t)FILE_OUT_PIECE) /* to be written out at a time */
-#define PIECES            32            /* a tick, about, where pieces can be large; two calls each */
+#define PIECES            32                         /* a tick, about, where pieces can be large; two calls each */
 #define TICK_MS           100
-#define ROUND_MS_LEAST    125           /* a page that changes all the time is not written more often */
-#define ROUND_MS_MOST     20000         /* below the kernel's 30 s */
+#define ROUND_MS_LEAST    125                   /* a page that changes all the time is not written more often */
+#define ROUND_MS_MOST     20000                 /* below the kernel's 30 s */
 #define RATE_MOST         ((uint64_t)256 << 20) /* of a file that changes everywhere faster than it can be written */
 
 /* One round over the file takes so long while `rate` bytes a second are changed. */
@@ -40,12 +42,13 @@ uint64_t store_flush_round_ms(uint64_t file_bytes, uint64_t rate) {
 uint64_t store_flush_piece(uint64_t file_bytes, uint64_t rate, uint64_t part) {
     double waiting = (double)(rate * store_flush_round_ms(file_bytes, rate)) / 1000;
     uint64_t most = part / PIECES / PIECE_BYTES * PIECE_BYTES;
-    if (waiting * (double)most > (double)file_bytes * (double)PIECE_BYTES) most = (uint64_t)((double)file_bytes / waiting) * PIECE_BYTES;
+    if (waiting * (double)most > (double)file_bytes * (double)PIECE_BYTES)
+        most = (uint64_t)((double)file_bytes / waiting) * PIECE_BYTES;
     return most > PIECE_BYTES ? most : PIECE_BYTES;
 }
 
-/* Writes out [from, end) of the store's file, which may be another one next time. Piece by piece: a sync of the log is to find
- * one piece before it, not all of them. */
+/* Writes out [from, end) of the store's file, which may be another one next time. Piece by piece: a sync of the log
+ * is to find one piece before it, not all of them. */
 static int write_out(struct store *store, uint64_t from, uint64_t end, uint64_t piece) {
     if (from >= end) return CO_OK;
     pthread_mutex_lock(&store->lock);
@@ -60,11 +63,11 @@ static int write_out(struct store *store, uint64_t from, uint64_t end, uint64_t 
 }
 
 struct round {
-    uint64_t at;     /* of the file */
-    uint64_t size;   /* of the file, when it began */
-    uint64_t grown;  /* from here on the file is new since the round before began, and all of it waits */
-    uint64_t rate;   /* bytes changed a second while there are changes, smoothed */
-    uint64_t clean;  /* bytes walked over since the last change */
+    uint64_t at;    /* of the file */
+    uint64_t size;  /* of the file, when it began */
+    uint64_t grown; /* from here on the file is new since the round before began, and all of it waits */
+    uint64_t rate;  /* bytes changed a second while there are changes, smoothed */
+    uint64_t clean; /* bytes walked over since the last change */
     bool warned;
 };
 
@@ -79,10 +82,15 @@ static void tick(struct store *store, struct round *round, uint64_t passed_ms) {
     if (round->at >= file_bytes) round->at = 0;
     if (round->at == 0) round->grown = round->size, round->size = file_bytes;
     if (part >= file_bytes - round->at) part = file_bytes - round->at;
-    uint64_t from = round->at, end = from + part, old = round->grown < from ? from : round->grown < end ? round->grown : end;
+    uint64_t from = round->at, end = from + part,
+             old = round->grown < from  ? from
+                   : round->grown < end ? round->grown
+                                        : end;
     int error = write_out(store, from, old, store_flush_piece(file_bytes, round->rate, part));
     if (!error) error = write_out(store, old, end, PIECE_BYTES);
-    if (error && !round->warned) log_warn("store", "cannot be written out ahead of the kernel, syncs of the log may wait for it error=\"%s\"", co_strerror(error));
+    if (error && !round->warned)
+        log_warn("store", "cannot be written out ahead of the kernel, syncs of the log may wait for it error=\"%s\"",
+                 co_strerror(error));
     round->warned |= error != CO_OK;
     round->at += part;
     round->clean += part;
@@ -99,10 +107,8 @@ static bool wait_tick(struct store *store, const struct round *round) {
     store->flush_idle = idle;
     while (!store->flush_stop) {
         if (idle && atomic_load(&store->changed_bytes) > 0) idle = false;
-        if (idle)
-            pthread_cond_wait(&store->flush_wake, &store->flush_lock);
-        else if (pthread_cond_timedwait(&store->flush_wake, &store->flush_lock, &until) == ETIMEDOUT)
-            break;
+        if (idle) pthread_cond_wait(&store->flush_wake, &store->flush_lock);
+        else if (pthread_cond_timedwait(&store->flush_wake, &store->flush_lock, &until) == ETIMEDOUT) break;
     }
     store->flush_idle = false;
     bool stop = store->flush_stop;
@@ -137,7 +143,9 @@ void store_flush_note(struct store *store, uint64_t bytes) {
     if (!store->flush_runs) {
         if (store->file->used_bytes < FLUSH_FILE_BYTES) return;
         int error = pthread_create(&store->flush_thread, NULL, flush_main, store);
-        if (error && !store->flush_warned) log_warn("store", "no thread to write it out ahead of the kernel, tried again error=\"%s\"", co_strerror(co_from_errno(error)));
+        if (error && !store->flush_warned)
+            log_warn("store", "no thread to write it out ahead of the kernel, tried again error=\"%s\"",
+                     co_strerror(co_from_errno(error)));
         store->flush_warned = error != 0;
         if (error) return;
         store->flush_runs = true;
@@ -165,6 +173,4 @@ void store_flush_free(struct store *store) {
 }
 
 /* What was loaded so far; the piece before it is on the disk when this returns. */
-int store_flush_behind(struct store_file *file) {
-    return file_out(file->fd, 0, 0);
-}
+int store_flush_behind(struct store_file *file) { return file_out(file->fd, 0, 0); }

@@ -1,5 +1,5 @@
-/* A store that nobody has open, looked at without changing anything: read to its end without LMDB first, then opened by LMDB
- * read-only and without its lock file. */
+/* A store that nobody has open, looked at without changing anything: read to its end without LMDB first, then opened
+ * by LMDB read-only and without its lock file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -27,7 +27,7 @@ static int lock_look(struct store *store, struct fault *fault) {
     return fault_set(fault, CO_BUSY, "store: %s: in use by another process", store->folder);
 }
 
-/* -- opening ------------------------------------------------------------------------------------------ */
+/* -- opening ------------------------------------------------------------------------------------------------------ */
 
 static bool is_ours(const struct store_config *config, const MDB_val *name) {
     for (size_t i = 0; i < config->table_count; i++) {
@@ -46,12 +46,11 @@ static int refuse_unknown(struct store_file *file, MDB_txn *txn, const struct st
     if (rc) return store_file_fault(fault, file->path, rc);
     for (rc = mdb_cursor_get(cursor, &key, &value, MDB_FIRST); rc == 0;
          rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) {
-        if (key.mv_size == 0 || *(const char *)key.mv_data == STORE_META_BYTE || is_ours(config, &key))
-            continue;
+        if (key.mv_size == 0 || *(const char *)key.mv_data == STORE_META_BYTE || is_ours(config, &key)) continue;
         mdb_cursor_close(cursor);
         return fault_set(fault, CO_UNSUPPORTED,
-                         "store: %s: written by a newer version of coord: it has a table \"%.*s\"",
-                         file->path, key.mv_size < 40 ? (int)key.mv_size : 40, (const char *)key.mv_data);
+                         "store: %s: written by a newer version of coord: it has a table \"%.*s\"", file->path,
+                         key.mv_size < 40 ? (int)key.mv_size : 40, (const char *)key.mv_data);
     }
     mdb_cursor_close(cursor);
     return rc == MDB_NOTFOUND ? CO_OK : store_file_fault(fault, file->path, rc);
@@ -70,10 +69,8 @@ static int tables_look(struct store_file *file, const struct store_config *confi
         if (rc == MDB_NOTFOUND) rc = 0; /* of an older version */
     }
     int error = rc ? store_file_fault(fault, file->path, rc) : refuse_unknown(file, txn, config, fault);
-    if (error)
-        mdb_txn_abort(txn);
-    else
-        (void)mdb_txn_commit(txn); /* keeps the tables open */
+    if (error) mdb_txn_abort(txn);
+    else (void)mdb_txn_commit(txn); /* keeps the tables open */
     return error;
 }
 
@@ -93,16 +90,12 @@ static int file_look(struct store *store, const char *path, uint64_t size, struc
     if (!rc) rc = mdb_env_set_maxdbs(file->env, STORE_TABLES_MAX);
     if (!rc) rc = mdb_env_open(file->env, path, LOOK_FLAGS, 0600);
     if (!rc) rc = mdb_env_get_fd(file->env, &file->fd);
-    if (rc)
-        error =
-            store_file_fault(fault, path, rc == ENOENT ? MDB_INVALID : rc); /* too short for its meta pages */
+    if (rc) error = store_file_fault(fault, path, rc == ENOENT ? MDB_INVALID : rc); /* too short for its meta pages */
     if (!error) error = store_file_whole(file, size, fault);
     if (!error) error = file_examine(store, file, fault);
     if (!error) error = tables_look(file, &store->config, fault);
-    if (error)
-        store_file_discard(file, false);
-    else
-        store->file = file;
+    if (error) store_file_discard(file, false);
+    else store->file = file;
     return error;
 }
 
@@ -115,17 +108,15 @@ static int data_look(struct store *store, bool *trusted, struct fault *fault) {
         bool fits = store_marker_fits(store->folder, &info, &clean);
         *trusted = fits || clean;
         error = file_look(store, path, (uint64_t)info.st_size, fault);
-        if (error && store_marked_suspect(store->folder)) *trusted = false;      /* the next start finds the same */
+        if (error && store_marked_suspect(store->folder)) *trusted = false; /* the next start finds the same */
     } else if (errno != ENOENT && errno != ENOTDIR && errno != 0) {
-        error =
-            fault_set(fault, co_from_errno(errno), "store: %s: cannot be read: %s", path, strerror(errno));
+        error = fault_set(fault, co_from_errno(errno), "store: %s: cannot be read: %s", path, strerror(errno));
     }
     free(path);
     return error;
 }
 
-int store_look(const struct store_config *config, struct store **out, bool *there, bool *trusted,
-               struct fault *fault) {
+int store_look(const struct store_config *config, struct store **out, bool *there, bool *trusted, struct fault *fault) {
     struct store *store = store_make(config);
     store->looking = true;
     *there = *trusted = false;

@@ -1,9 +1,9 @@
-/* The marker file. It says whether the store was closed cleanly, or names the boot of this machine and the
- * data file, so that after a kill -9 (the kernel still has every page) the store is trusted, and after a
- * crash of the machine it is not.
+/* The marker file. It says whether the store was closed cleanly, or names the boot of this machine and the data
+ * file, so that after a kill -9 (the kernel still has every page) the store is trusted, and after a crash of the
+ * machine it is not.
  *
- * It is written in place, always with the same size, once it is there: that needs no new space, so a server stops and starts on a
- * full disk. In pieces it is neither text, and the store is not trusted. */
+ * It is written in place, always with the same size, once it is there: that needs no new space, so a server stops
+ * and starts on a full disk. In pieces it is neither text, and the store is not trusted. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 #include "base/memory.h"
 #include "registry/store_file.h"
 
-#define MARKER     "marker"
+#define MARKER      "marker"
 #define MARKER_SIZE 256 /* padded with line ends; within one sector */
 
 char *store_path(const char *folder, const char *name) {
@@ -43,8 +43,8 @@ static void marker_text(const struct stat *file, char room[MARKER_SIZE]) {
     char boot[BOOT_ID_SIZE];
     memset(room, '\n', MARKER_SIZE);
     boot_id(boot);
-    int size = file ? snprintf(room, MARKER_SIZE, "coord store 1\nboot %s\nfile %u:%u %" PRIu64 "\n", boot, major(file->st_dev),
-                               minor(file->st_dev), (uint64_t)file->st_ino)
+    int size = file ? snprintf(room, MARKER_SIZE, "coord store 1\nboot %s\nfile %u:%u %" PRIu64 "\n", boot,
+                               major(file->st_dev), minor(file->st_dev), (uint64_t)file->st_ino)
                     : snprintf(room, MARKER_SIZE, "coord store 1\nclosed\n");
     room[size] = '\n'; /* instead of snprintf's end */
 }

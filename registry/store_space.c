@@ -1,9 +1,9 @@
 /* File space reserved ahead of use.
  *
- * The map is far larger than the file's content, and a page that the disk cannot back is a SIGBUS when it is
- * first written, not an error. So no page is ever used that does not lie in reserved space: before each
- * change (store_need_op) the end of all pages that the transaction may have taken by then is estimated from
- * above, and that much is reserved, in steps.
+ * The map is far larger than the file's content, and a page that the disk cannot back is a SIGBUS when it is first
+ * written, not an error. So no page is ever used that does not lie in reserved space: before each change
+ * (store_need_op) the end of all pages that the transaction may have taken by then is estimated from above, and that
+ * much is reserved, in steps.
  *
  * The estimate. LMDB takes pages from its free list or from the end of the file; suppose always the end. A
  * transaction takes
@@ -145,7 +145,7 @@ bool store_space_retry(struct store_file *file) {
     return true;
 }
 
-/* -- what the running transaction may need ----------------------------------------------------------- */
+/* -- what the running transaction may need ------------------------------------------------------------------------ */
 
 static uint64_t tree_pages(struct store_file *file, MDB_txn *mdb) {
     uint64_t pages = 0;

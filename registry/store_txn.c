@@ -40,15 +40,15 @@ void store_fail(struct store_txn *txn, int code) {
     if (txn->error || code == CO_OK) return;
     txn->error = code;
     if (code == CO_CORRUPT) txn->file->damaged = true;
-    log_error("store", "%s file=%s error=\"%s\"", txn->writing ? "a change failed, its batch will not be applied" : "a read failed",
-              txn->file->path, co_strerror(code));
+    log_error("store", "%s file=%s error=\"%s\"",
+              txn->writing ? "a change failed, its batch will not be applied" : "a read failed", txn->file->path,
+              co_strerror(code));
 }
 
 uint64_t store_sum(struct store_txn *txn) {
     if (txn->writing) return txn->sum;
     MDB_val key = {sizeof sum_key, (void *)(uintptr_t)sum_key}, value;
-    if (mdb_get(txn->mdb, txn->file->tables[STORE_TABLE_META], &key, &value) != 0 || value.mv_size != 8)
-        return 0;
+    if (mdb_get(txn->mdb, txn->file->tables[STORE_TABLE_META], &key, &value) != 0 || value.mv_size != 8) return 0;
     return get_be64(value.mv_data);
 }
 
@@ -61,8 +61,7 @@ int store_file_begin(struct store_file *file, struct store_txn *txn) {
     if (txn->error) {
         txn->mdb = NULL;
         if (txn->error == CO_CORRUPT) file->damaged = true;
-        log_error("store", "a transaction cannot begin file=%s error=\"%s\"", file->path,
-                  co_strerror(txn->error));
+        log_error("store", "a transaction cannot begin file=%s error=\"%s\"", file->path, co_strerror(txn->error));
     } else {
         txn->sum = store_sum(txn);
         store_need_begin(txn);
@@ -134,7 +133,7 @@ void store_abort(struct store_txn *txn) {
     store_txn_abort(txn);
 }
 
-/* -- get and put ------------------------------------------------------------------------------------- */
+/* -- get and put -------------------------------------------------------------------------------------------------- */
 
 int store_get(struct store_txn *txn, uint8_t table, struct slice key, struct slice *value) {
     if (key.size == 0 || txn->error) return CO_NOTFOUND;
@@ -164,14 +163,12 @@ static MDB_cursor *change_cursor(struct store_txn *txn, uint8_t table) {
     CHECK(txn->writing && table < STORE_TABLES_MAX && txn->file->known[table]);
     if (txn->error) return NULL;
     if (!txn->cursors[table]) {
-        store_fail(txn,
-                   store_error(mdb_cursor_open(txn->mdb, txn->file->tables[table], &txn->cursors[table])));
+        store_fail(txn, store_error(mdb_cursor_open(txn->mdb, txn->file->tables[table], &txn->cursors[table])));
     }
     return txn->cursors[table];
 }
 
-/* What a rollback needs: table, whether there was a value, sizes, key, value; and the size of it all, to walk
- * back. */
+/* What a rollback needs: table, whether there was a value, sizes, key, value; and the size of it all, to walk back. */
 void store_undo_note(struct store_txn *txn, uint8_t table, const MDB_val *key, const MDB_val *old) {
     if (!txn->undo.on) return;
     struct buffer *log = &txn->undo.log;
@@ -199,18 +196,15 @@ static void put_raw(struct store_txn *txn, uint8_t table, MDB_val *key, MDB_val 
     MDB_val other = *value;
     int rc = mdb_cursor_put(cursor, key, &other, MDB_NOOVERWRITE);
     if (rc == MDB_KEYEXIST) { /* `other` is what is there; the cursor stands on it */
-        if (other.mv_size == value->mv_size && memcmp(other.mv_data, value->mv_data, value->mv_size) == 0)
-            return;
+        if (other.mv_size == value->mv_size && memcmp(other.mv_data, value->mv_data, value->mv_size) == 0) return;
         txn->sum -= store_record_hash(table, key, &other);
         store_undo_note(txn, table, key, &other);
         rc = mdb_cursor_put(cursor, key, value, MDB_CURRENT);
     } else if (rc == 0) {
         store_undo_note(txn, table, key, NULL);
     }
-    if (rc == 0)
-        txn->sum += store_record_hash(table, key, value);
-    else
-        store_fail(txn, store_error(rc));
+    if (rc == 0) txn->sum += store_record_hash(table, key, value);
+    else store_fail(txn, store_error(rc));
 }
 
 void store_put(struct store_txn *txn, uint8_t table, struct slice key, struct slice value) {
@@ -229,10 +223,8 @@ void store_txn_append(struct store_txn *txn, uint8_t table, struct slice key, st
         int rc = mdb_cursor_put(cursor, name, &data, table == STORE_TABLE_META ? 0 : MDB_APPEND);
         error = rc == MDB_KEYEXIST ? CO_CORRUPT : store_error(rc); /* not in order */
     }
-    if (error)
-        store_fail(txn, error);
-    else
-        txn->sum += store_record_hash(table, name, &data);
+    if (error) store_fail(txn, error);
+    else txn->sum += store_record_hash(table, name, &data);
 }
 
 static bool del_raw(struct store_txn *txn, uint8_t table, MDB_val *key) {
@@ -298,7 +290,7 @@ uint64_t store_scrub(struct store_txn *txn) {
     return sum;
 }
 
-/* -- savepoints -------------------------------------------------------------------------------------- */
+/* -- savepoints --------------------------------------------------------------------------------------------------- */
 
 void store_savepoint(struct store_txn *txn) {
     CHECK(txn->writing && !txn->undo.on);
@@ -325,10 +317,8 @@ void store_rollback(struct store_txn *txn) {
         memcpy(&value_size, note + 6, 4);
         key = (MDB_val){key_size, (void *)(uintptr_t)(note + 10)};
         value = (MDB_val){value_size, (void *)(uintptr_t)(note + 10 + key_size)};
-        if (note[1])
-            put_raw(txn, (uint8_t)note[0], &key, &value);
-        else
-            (void)del_raw(txn, (uint8_t)note[0], &key);
+        if (note[1]) put_raw(txn, (uint8_t)note[0], &key, &value);
+        else (void)del_raw(txn, (uint8_t)note[0], &key);
         end = start;
     }
     if (txn->undo.log.capacity > 1 << 20) buffer_free(&txn->undo.log);

@@ -1,5 +1,4 @@
-/* Numbers of the registry's tables: part of the format of the store, its sums and its copies. Never reused.
- */
+/* Numbers of the registry's tables: part of the format of the store, its sums and its copies. Never reused. */
 #ifndef COORD_REGISTRY_TABLES_H
 #define COORD_REGISTRY_TABLES_H
 
@@ -14,14 +13,15 @@ enum registry_table {
     TABLE_TAGS = 8,      /* service name -> instances; service name, tag -> instances that have it */
     TABLE_SPELLINGS = 9, /* kind, name in lower case, name -> name */
     TABLE_NODE_IDS = 10, /* node id, in lower case -> node */
-    TABLE_STRAYS = 11, /* service name, node, check id -> service id: checks that still carry their service's
-                          former name */
+    /* service name, node, check id -> service id: checks that still carry their service's former name */
+    TABLE_STRAYS = 11,
     TABLE_SETTINGS = 12, /* what operators set, by name (operate.c) */
     TABLE_STAGED = 13,   /* offset -> bytes: a backup that is being restored */
     TABLE_CLUSTER = 14,  /* the cluster version; empty in a cluster of version 1 (version.c) */
-    TABLE_LEASES = 15,   /* by the first byte (enum lease_row): id -> Lease; lease id, kind, name -> what hangs on it;
-                          * node in lower case -> id of its lease; node in lower case -> DeadNode */
-    TABLE_BRAKE = 48,    /* by the first byte (enum brake_row in brake.c) */
+    /* by the first byte (enum lease_row): id -> Lease; lease id, kind, name -> what hangs on it; node in lower case
+     * -> id of its lease; node in lower case -> DeadNode */
+    TABLE_LEASES = 15,
+    TABLE_BRAKE = 48, /* by the first byte (enum brake_row in brake.c) */
 };
 
 #endif

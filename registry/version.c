@@ -6,13 +6,12 @@
 
 static const struct slice version_key = SLICE_LITERAL("version");
 
-/* -- the record --------------------------------------------------------------------------------------- */
+/* -- the record --------------------------------------------------------------------------------------------------- */
 bool version_decode(struct slice key, struct slice value, struct version_now *now) {
     if (!slice_equal(key, version_key)) return false;
     struct arena arena = {0};
     ProtobufCAllocator allocator = ARENA_PROTOBUF(&arena);
-    const Pb__ClusterVersion *record =
-        pb__cluster_version__unpack(&allocator, value.size, (const uint8_t *)value.data);
+    const Pb__ClusterVersion *record = pb__cluster_version__unpack(&allocator, value.size, (const uint8_t *)value.data);
     bool good = record && record->version > 0;
     if (good) *now = (struct version_now){record->version, record->cluster_id};
     arena_free(&arena);
@@ -41,10 +40,9 @@ void version_put(struct store_txn *txn, const struct version_now *now, uint64_t 
 
 int version_check(const struct version_now *now, unsigned newest, struct fault *fault) {
     if (now->version > newest)
-        return fault_set(
-            fault, CO_UNSUPPORTED,
-            "the cluster is at version %u, this program supports up to %u: a newer one is needed",
-            now->version, newest);
+        return fault_set(fault, CO_UNSUPPORTED,
+                         "the cluster is at version %u, this program supports up to %u: a newer one is needed",
+                         now->version, newest);
     if (now->version < MACHINE_VERSION_OLDEST)
         return fault_set(fault, CO_UNSUPPORTED,
                          "the cluster is at version %u, this program supports %u and up: an older one is "
@@ -53,7 +51,7 @@ int version_check(const struct version_now *now, unsigned newest, struct fault *
     return CO_OK;
 }
 
-/* -- the module ---------------------------------------------------------------------------------------- */
+/* -- the module --------------------------------------------------------------------------------------------------- */
 static int refused(struct machine_result *result, int error, const char *why) {
     result->error = error;
     result->text = why;
@@ -74,8 +72,7 @@ static int apply(struct machine_tx *tx, uint8_t type, struct slice payload, stru
         store_fail(tx->store, CO_CORRUPT);
         return CO_CORRUPT;
     }
-    if (command->version <= now.version)
-        return refused(result, CO_CONFLICT, "the cluster version only rises");
+    if (command->version <= now.version) return refused(result, CO_CONFLICT, "the cluster version only rises");
     now.version = command->version;
     if (now.cluster_id == 0) now.cluster_id = command->cluster_id;
     version_put(tx->store, &now, tx->index);

@@ -1,18 +1,18 @@
-/* The cluster version: which commands the cluster may use, agreed by all of its servers; and the cluster's
- * id. One replicated record, which a cluster of version 1 does not have.
+/* The cluster version: which commands the cluster may use, agreed by all of its servers; and the cluster's id. One
+ * replicated record, which a cluster of version 1 does not have.
  *
  * Programs can be members of clusters of versions MACHINE_VERSION_OLDEST to MACHINE_VERSION_NEWEST
- * (registry/machine.h). The version rises only when every member can follow, by a command that no older
- * program is ever shown (rpc/version.h), and never falls. A program that meets a version above its own stops:
- * at start, at a snapshot, at the command.
+ * (registry/machine.h). The version rises only when every member can follow, by a command that no older program is
+ * ever shown (rpc/version.h), and never falls. A program that meets a version above its own stops: at start, at a
+ * snapshot, at the command.
  *
  *   1   catalog, keys, sessions
  *   2   what operators set, removed servers, restoring backups (registry/operate.h); this record, the
  * cluster's id
  *   3   leases (registry/lease.h), network coordinates (lb/coordinate.h), events (kv/event.h)
  *
- * To add a command: name the next version here, raise MACHINE_VERSION_NEWEST (once a release), and name it in
- * the module's `since`. */
+ * To add a command: name the next version here, raise MACHINE_VERSION_NEWEST (once a release), and name it in the
+ * module's `since`. */
 #ifndef COORD_REGISTRY_VERSION_H
 #define COORD_REGISTRY_VERSION_H
 
@@ -33,8 +33,7 @@ int version_read(struct store_txn *txn, struct version_now *now);
 void version_put(struct store_txn *txn, const struct version_now *now, uint64_t index);
 /* Is this record of TABLE_CLUSTER the version? For checking copies. */
 bool version_decode(struct slice key, struct slice value, struct version_now *now);
-/* Can a program that knows versions up to `newest` be a member? CO_UNSUPPORTED, with a line that says why
- * not. */
+/* Can a program that knows versions up to `newest` be a member? CO_UNSUPPORTED, with a line that says why not. */
 int version_check(const struct version_now *now, unsigned newest, struct fault *fault);
 
 #endif

@@ -1,13 +1,12 @@
 /* Who waits for what.
  *
- * Things that are waited for are entries in hash tables: those of plain spaces in shards by hash, those of a
- * prefix space in one shard of its own, which also knows which lengths of prefixes occur. A changed key is
- * walked once from its beginning with a running hash; at each length that occurs the entry is looked up.
+ * Things that are waited for are entries in hash tables: those of plain spaces in shards by hash, those of a prefix
+ * space in one shard of its own, which also knows which lengths of prefixes occur. A changed key is walked once from
+ * its beginning with a running hash; at each length that occurs the entry is looked up.
  *
  * (1) An entry has at least one waiter; a waiter's `entry` does not change while it is added.
  * (2) A shard's lock is held over adding, removing and firing in it: after watch_remove nothing of the waiter
- * is in use. (3) `armed` goes from true to false once per firing, by exchange. (4) A generation only grows.
- */
+ * is in use. (3) `armed` goes from true to false once per firing, by exchange. (4) A generation only grows. */
 #include "registry/watch.h"
 
 #include <pthread.h>
@@ -47,8 +46,7 @@ struct watch_shard {
 
 struct watch_table {
     struct watch_shard shards[SHARDS];
-    struct watch_shard
-        *_Atomic prefixes[WATCH_PREFIX_BIT]; /* by key space; made on first use, never removed */
+    struct watch_shard *_Atomic prefixes[WATCH_PREFIX_BIT]; /* by key space; made on first use, never removed */
     pthread_mutex_t prefixes_lock;
     _Atomic size_t waiters;
     uint64_t prefix_base; /* of the running hash: random, so that nobody can choose names that collide */
@@ -61,7 +59,7 @@ static inline void fence(void) {
 #endif
 }
 
-/* -- the running hash: a polynomial modulo 2^61 - 1 -------------------------------------------------- */
+/* -- the running hash: a polynomial modulo 2^61 - 1 --------------------------------------------------------------- */
 
 #define PRIME (((uint64_t)1 << 61) - 1)
 
@@ -77,14 +75,12 @@ static uint64_t prefix_hash(const struct watch_table *table, struct slice name) 
     return hash;
 }
 
-/* -- shards ------------------------------------------------------------------------------------------ */
+/* -- shards ------------------------------------------------------------------------------------------------------- */
 
 /* Of either hash of a thing what finds its entry. */
 static uint32_t mix(uint64_t hash) { return (uint32_t)((hash * 0x9e3779b97f4a7c15u) >> 32); }
 
-static size_t bucket_of(const struct watch_shard *shard, uint32_t hash) {
-    return hash & (shard->bucket_count - 1);
-}
+static size_t bucket_of(const struct watch_shard *shard, uint32_t hash) { return hash & (shard->bucket_count - 1); }
 
 static void buckets_resize(struct watch_shard *shard, size_t count) {
     struct watch_entry **old = shard->buckets;
@@ -102,12 +98,10 @@ static void buckets_resize(struct watch_shard *shard, size_t count) {
     free(old);
 }
 
-static struct watch_entry *find(const struct watch_shard *shard, uint32_t hash, uint8_t space,
-                                struct slice name) {
+static struct watch_entry *find(const struct watch_shard *shard, uint32_t hash, uint8_t space, struct slice name) {
     if (shard->entry_count == 0) return NULL;
     for (struct watch_entry *entry = shard->buckets[bucket_of(shard, hash)]; entry; entry = entry->next) {
-        if (entry->hash == hash && entry->space == space &&
-            slice_equal(slice_make(entry->name, entry->size), name))
+        if (entry->hash == hash && entry->space == space && slice_equal(slice_make(entry->name, entry->size), name))
             return entry;
     }
     return NULL;
@@ -118,10 +112,8 @@ static size_t length_place(const struct watch_shard *shard, uint32_t length) {
     size_t low = 0, high = shard->length_count;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (shard->lengths[middle].length < length)
-            low = middle + 1;
-        else
-            high = middle;
+        if (shard->lengths[middle].length < length) low = middle + 1;
+        else high = middle;
     }
     return low;
 }
@@ -136,8 +128,7 @@ static void length_add(struct watch_shard *shard, uint32_t length) {
         shard->length_room = shard->length_room ? shard->length_room * 2 : 8;
         shard->lengths = mem_realloc(shard->lengths, shard->length_room * sizeof *shard->lengths);
     }
-    memmove(shard->lengths + at + 1, shard->lengths + at,
-            (shard->length_count - at) * sizeof *shard->lengths);
+    memmove(shard->lengths + at + 1, shard->lengths + at, (shard->length_count - at) * sizeof *shard->lengths);
     shard->lengths[at] = (struct watch_length){length, 1};
     shard->length_count++;
 }
@@ -147,8 +138,7 @@ static void length_remove(struct watch_shard *shard, uint32_t length) {
     CHECK(at < shard->length_count && shard->lengths[at].length == length);
     if (--shard->lengths[at].entries > 0) return;
     shard->length_count--;
-    memmove(shard->lengths + at, shard->lengths + at + 1,
-            (shard->length_count - at) * sizeof *shard->lengths);
+    memmove(shard->lengths + at, shard->lengths + at + 1, (shard->length_count - at) * sizeof *shard->lengths);
 }
 
 static struct watch_entry *entry_new(struct watch_shard *shard, uint32_t hash, struct watch_thing thing) {
@@ -156,8 +146,8 @@ static struct watch_entry *entry_new(struct watch_shard *shard, uint32_t hash, s
         buckets_resize(shard, shard->bucket_count ? shard->bucket_count * 2 : BUCKETS_MIN);
     size_t bytes = offsetof(struct watch_entry, name) + thing.name.size;
     struct watch_entry *entry = mem_alloc(bytes > sizeof *entry ? bytes : sizeof *entry);
-    *entry = (struct watch_entry){
-        .shard = shard, .hash = hash, .size = (uint32_t)thing.name.size, .space = thing.space};
+    *entry =
+        (struct watch_entry){.shard = shard, .hash = hash, .size = (uint32_t)thing.name.size, .space = thing.space};
     if (thing.name.size) memcpy(entry->name, thing.name.data, thing.name.size);
     list_init(&entry->waiters);
     size_t bucket = bucket_of(shard, hash);
@@ -181,7 +171,7 @@ static void entry_free(struct watch_entry *entry) {
     }
 }
 
-/* -- the table --------------------------------------------------------------------------------------- */
+/* -- the table ---------------------------------------------------------------------------------------------------- */
 
 struct watch_table *watch_table_new(void) {
     struct watch_table *table = mem_zalloc(sizeof *table);
@@ -226,8 +216,7 @@ static struct watch_shard *prefix_shard(struct watch_table *table, uint8_t space
     return shard;
 }
 
-void watch_add(struct watch_table *table, struct watch_waiter *waiter, struct watch_thing thing,
-               watch_fire fire) {
+void watch_add(struct watch_table *table, struct watch_waiter *waiter, struct watch_thing thing, watch_fire fire) {
     bool prefix = thing.space & WATCH_PREFIX_BIT;
     uint64_t hash = prefix ? prefix_hash(table, thing.name) : watch_hash(thing.space, thing.name);
     struct watch_shard *shard = prefix ? prefix_shard(table, thing.space) : &table->shards[hash % SHARDS];
@@ -255,11 +244,9 @@ void watch_remove(struct watch_table *table, struct watch_waiter *waiter) {
     atomic_fetch_sub_explicit(&table->waiters, 1, memory_order_relaxed);
 }
 
-size_t watch_count(struct watch_table *table) {
-    return atomic_load_explicit(&table->waiters, memory_order_relaxed);
-}
+size_t watch_count(struct watch_table *table) { return atomic_load_explicit(&table->waiters, memory_order_relaxed); }
 
-/* -- generations ------------------------------------------------------------------------------------- */
+/* -- generations -------------------------------------------------------------------------------------------------- */
 
 static _Atomic uint64_t *generation(struct watch_table *table, uint64_t hash) {
     return &table->generations[(hash >> 32) & (GENERATIONS - 1)];
@@ -287,14 +274,13 @@ void watch_bump(struct watch_table *table, const struct watch_touched *touched) 
     }
 }
 
-/* -- waking ------------------------------------------------------------------------------------------ */
+/* -- waking ------------------------------------------------------------------------------------------------------- */
 
 static void fire_all(struct watch_entry *entry) {
     LIST_FOREACH_SAFE(item, next, &entry->waiters) {
         struct watch_waiter *waiter = LIST_ENTRY(item, struct watch_waiter, link);
         __builtin_prefetch(next);
-        if (atomic_load_explicit(&waiter->armed, memory_order_relaxed) &&
-            atomic_exchange(&waiter->armed, false))
+        if (atomic_load_explicit(&waiter->armed, memory_order_relaxed) && atomic_exchange(&waiter->armed, false))
             waiter->fire(waiter);
     }
 }

@@ -1,8 +1,8 @@
 /* Exact watches (design, decision 5): who waits for what, generations for answer caches, and waking.
  *
- * A *thing* is what a query depends on: a space (a number: KV keys, service names, the table of nodes, ...) and a name in it.
- * KV prefixes are things of a prefix space: a change of key K of its key space touches every prefix thing whose
- * name K starts with.
+ * A *thing* is what a query depends on: a space (a number: KV keys, service names, the table of nodes, ...) and a
+ * name in it. KV prefixes are things of a prefix space: a change of key K of its key space touches every prefix
+ * thing whose name K starts with.
  *
  * The order that makes it exact: the waiter arms first, then reads; the applier commits, bumps generations,
  * publishes the applied index, then fires. So a change is either seen by the read or fires the waiter. */
@@ -26,18 +26,18 @@ struct watch_table *watch_table_new(void);
 void watch_table_free(struct watch_table *table);
 
 struct watch_waiter;
-typedef void (*watch_fire)(struct watch_waiter *waiter);   /* applier thread; short, must not call back into the table */
+typedef void (*watch_fire)(struct watch_waiter *waiter); /* applier thread; short, must not call back into the table */
 struct watch_waiter {
-    struct list link;              /* the table's */
-    void *entry;                   /* the table's */
+    struct list link; /* the table's */
+    void *entry;      /* the table's */
     watch_fire fire;
     _Atomic bool armed;
 };
 
 /* Any thread. Adds the waiter, armed. The name is copied (shared among its waiters). */
 void watch_add(struct watch_table *table, struct watch_waiter *waiter, struct watch_thing thing, watch_fire fire);
-/* Re-arms after it fired; then read again. The store of `armed` may not sink below the reads that follow (the sanitizer does not know
- * fences). */
+/* Re-arms after it fired; then read again. The store of `armed` may not sink below the reads that follow (the
+ * sanitizer does not know fences). */
 static inline void watch_arm(struct watch_waiter *waiter) {
     atomic_store(&waiter->armed, true);
 #ifndef __SANITIZE_THREAD__
@@ -46,26 +46,29 @@ static inline void watch_arm(struct watch_waiter *waiter) {
 }
 /* Any thread. After it returns `fire` will not be called (and is not running). */
 void watch_remove(struct watch_table *table, struct watch_waiter *waiter);
-size_t watch_count(struct watch_table *table);              /* waiters, for limits and metrics */
+size_t watch_count(struct watch_table *table); /* waiters, for limits and metrics */
 
-/* Generation of a thing: equal before and after a read means that the read's result is current. Several things may share a
- * counter (a table of 16,384), which costs a rebuild and never staleness. Any thread. Prefix things: the generation of
- * their key space as a whole (space without the bit, empty name). */
+/* Generation of a thing: equal before and after a read means that the read's result is current. Several things may
+ * share a counter (a table of 16,384), which costs a rebuild and never staleness. Any thread. Prefix things: the
+ * generation of their key space as a whole (space without the bit, empty name). */
 uint64_t watch_generation(struct watch_table *table, struct watch_thing thing);
 
 /* Applier: what one batch touched, each thing once. Zero-initialise; reuse; watch_touched_free at last. */
 struct watch_touched {
-    struct buffer things;          /* packed */
+    struct buffer things; /* packed */
     size_t count;
-    uint64_t *seen;                /* places in `things` by hash, stamped with the batch */
+    uint64_t *seen; /* places in `things` by hash, stamped with the batch */
     size_t seen_size;
     uint32_t stamp;
     bool everything;
 };
-void watch_touch(struct watch_touched *touched, struct watch_thing thing);    /* `thing` in a key space touches its prefixes too */
-void watch_touched_all(struct watch_touched *touched);                        /* a restore: everything */
-void watch_bump(struct watch_table *table, const struct watch_touched *touched);   /* after commit, before publishing the index */
-void watch_wake(struct watch_table *table, const struct watch_touched *touched);   /* after publishing: fires armed waiters, once each */
+/* `thing` in a key space touches its prefixes too */
+void watch_touch(struct watch_touched *touched, struct watch_thing thing);
+void watch_touched_all(struct watch_touched *touched); /* a restore: everything */
+/* after commit, before publishing the index */
+void watch_bump(struct watch_table *table, const struct watch_touched *touched);
+/* after publishing: fires armed waiters, once each */
+void watch_wake(struct watch_table *table, const struct watch_touched *touched);
 void watch_touched_reset(struct watch_touched *touched);
 void watch_touched_free(struct watch_touched *touched);
 

@@ -37,8 +37,7 @@ static void seen_grow(struct watch_touched *touched) {
 }
 
 /* Finds the thing, or the empty place for it. */
-static bool seen_before(const struct watch_touched *touched, uint64_t hash, struct watch_thing thing,
-                        size_t *slot) {
+static bool seen_before(const struct watch_touched *touched, uint64_t hash, struct watch_thing thing, size_t *slot) {
     *slot = hash & (touched->seen_size - 1);
     for (;; *slot = (*slot + 1) & (touched->seen_size - 1)) {
         uint64_t place = touched->seen[*slot];
@@ -46,8 +45,7 @@ static bool seen_before(const struct watch_touched *touched, uint64_t hash, stru
         size_t at = (uint32_t)place;
         struct watch_packed there = {0};
         (void)watch_next(touched, &at, &there);
-        if (there.hash == hash && there.space == thing.space && slice_equal(there.name, thing.name))
-            return true;
+        if (there.hash == hash && there.space == thing.space && slice_equal(there.name, thing.name)) return true;
     }
 }
 

@@ -34,7 +34,8 @@ bool address_split(const char *name, char host[ADDRESS_MAX], char port[8]) {
 
 bool address_ip(const char *host, const char *port, struct sockaddr_storage *out) {
     memset(out, 0, sizeof *out);
-    return uv_ip4_addr(host, atoi(port), (struct sockaddr_in *)out) == 0 || uv_ip6_addr(host, atoi(port), (struct sockaddr_in6 *)out) == 0;
+    return uv_ip4_addr(host, atoi(port), (struct sockaddr_in *)out) == 0 ||
+           uv_ip6_addr(host, atoi(port), (struct sockaddr_in6 *)out) == 0;
 }
 
 const struct sockaddr *address_next(struct address_turn *turn, const struct addrinfo *found) {

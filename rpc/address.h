@@ -2,22 +2,26 @@
 #ifndef COORD_RPC_ADDRESS_H
 #define COORD_RPC_ADDRESS_H
 
+#include <netdb.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <netdb.h>
 #include <sys/socket.h>
 
 #define ADDRESS_MAX 128
 
-/* "host", "host:port", "::1", "[::1]", "[::1]:port" -> with a port, `port` when it names none. False: too long, no host, or not a port. */
+/* "host", "host:port", "::1", "[::1]", "[::1]:port" -> with a port, `port` when it names none. False: too long, no
+ * host, or not a port. */
 bool address_complete(const char *text, uint16_t port, char out[ADDRESS_MAX]);
 /* "host:port", "[v6]:port" -> host and port. */
 bool address_split(const char *name, char host[ADDRESS_MAX], char port[8]);
 /* An IP and a port; false: the host is a name. */
 bool address_ip(const char *host, const char *port, struct sockaddr_storage *out);
 
-/* A name with several addresses: they are tried in turn, whatever it resolves to each time, and then begun anew. Zero at first. */
-struct address_turn { unsigned next, left; };
+/* A name with several addresses: they are tried in turn, whatever it resolves to each time, and then begun anew.
+ * Zero at first. */
+struct address_turn {
+    unsigned next, left;
+};
 /* The one to try now; `found` is not empty. */
 const struct sockaddr *address_next(struct address_turn *turn, const struct addrinfo *found);
 /* It was of no use. True: another one is left in this round, to be tried at once. */

@@ -13,10 +13,11 @@
 #include "rpc/frame_unpack.h"
 #include "rpc/rpc_internal.h"
 
-#define TICK_MS     1000
-#define COORDINATE_FRAME_MAX (16u << 10)      /* a node's name and eleven numbers */
+#define TICK_MS              1000
+#define COORDINATE_FRAME_MAX (16u << 10) /* a node's name and eleven numbers */
 
-static struct metric connected = {.name = "coord_rpc_agents", .type = METRIC_GAUGE, .help = "Client agents connected with this server"};
+static struct metric connected = {
+    .name = "coord_rpc_agents", .type = METRIC_GAUGE, .help = "Client agents connected with this server"};
 
 static struct agent **agent_find(struct agents *agents, uint64_t number) {
     struct agent **at = &agents->buckets[number % AGENTS_BUCKETS];
@@ -45,7 +46,7 @@ static void flush_all(struct agents *agents) {
     }
 }
 
-/* -- the edge of forwarding.h ------------------------------------------------------------------------------------ */
+/* -- the edge of forwarding.h ------------------------------------------------------------------------------------- */
 static bool reach(void *data, uint64_t number) { return *agent_find(data, number) != NULL; }
 
 static void send_message(void *data, uint64_t number, uint8_t type, const ProtobufCMessage *message) {
@@ -77,7 +78,7 @@ static bool knows(void *data, struct slice command) {
 
 static void command(void *data, struct node_proposal *proposal) {
     struct agents *agents = data;
-    if (agents->rpc->stopping) {           /* the node answers no more, and may be gone */
+    if (agents->rpc->stopping) { /* the node answers no more, and may be gone */
         raft_data_unref(proposal->data);
         proposal->data = NULL;
         proposal->done(proposal, CO_NOLEADER, NULL);
@@ -91,7 +92,7 @@ static void renew(void *data, struct rpc_renew *renew) {
     leases_renew_now(agents->rpc, renew);
 }
 
-/* -- coordinates --------------------------------------------------------------------------------------------------------- */
+/* -- coordinates -------------------------------------------------------------------------------------------------- */
 static bool answer_echo(struct agent *agent, struct slice payload) {
     struct rpc *rpc = agent->agents->rpc;
     Pb__PeerEcho *echo = frame_unpack(&pb__peer_echo__descriptor, payload, NULL);
@@ -105,7 +106,7 @@ static bool answer_echo(struct agent *agent, struct slice payload) {
     return true;
 }
 
-/* -- connections ------------------------------------------------------------------------------------------------------- */
+/* -- connections -------------------------------------------------------------------------------------------------- */
 /* False: it is none that client agents send. */
 static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) {
     struct agents *agents = agent->agents;
@@ -122,7 +123,8 @@ static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) 
     } else if (type == PEER_ECHO) {
         return answer_echo(agent, payload);
     } else if (type == PEER_COORDINATE) {
-        Pb__Coordinate *record = payload.size <= COORDINATE_FRAME_MAX ? frame_unpack(&pb__coordinate__descriptor, payload, NULL) : NULL;
+        Pb__Coordinate *record =
+            payload.size <= COORDINATE_FRAME_MAX ? frame_unpack(&pb__coordinate__descriptor, payload, NULL) : NULL;
         if (!record) return false;
         (void)rpc_coordinate_put(agents->rpc, record);
         frame_drop(record);
@@ -163,7 +165,8 @@ static void on_closed(void *data, struct link *wire, int error) {
     struct agent *agent = data;
     struct agents *agents = agent->agents;
     (void)wire;
-    if (!agents->stopping) log_info("agents", "a client agent went node=%s reason=\"%s\"", agent->node, co_strerror(error));
+    if (!agents->stopping)
+        log_info("agents", "a client agent went node=%s reason=\"%s\"", agent->node, co_strerror(error));
     agents_fetch_down(&agent->asker);
     agents_backup_down(agents->rpc, agent->asker.number);
     *agent_find(agents, agent->asker.number) = agent->chain;
@@ -196,7 +199,10 @@ void agents_adopt(struct agents *agents, struct link *wire, const Pb__PeerHello 
     link_adopt(wire, &callbacks, agent);
     link_keep_short(wire);
     log_info("agents", "a client agent came node=%s address=%s", agent->node, hello->address);
-    if (agents->stopping) { link_close(wire); return; }
+    if (agents->stopping) {
+        link_close(wire);
+        return;
+    }
     if (agents->servers.size) {
         link_send(wire, PEER_SERVERS, buffer_slice(&agents->servers));
         link_flush(wire);
@@ -209,7 +215,10 @@ void agents_servers(struct agents *agents, const Pb__PeerServers *servers) {
     struct buffer packed = {0};
     buffer_reserve(&packed, size + 1);
     packed.size = pb__peer_servers__pack(servers, (uint8_t *)packed.data);
-    if (slice_equal(buffer_slice(&packed), buffer_slice(&agents->servers))) { buffer_free(&packed); return; }
+    if (slice_equal(buffer_slice(&packed), buffer_slice(&agents->servers))) {
+        buffer_free(&packed);
+        return;
+    }
     buffer_free(&agents->servers);
     agents->servers = packed;
     LIST_FOREACH(item, &agents->all) {
@@ -236,7 +245,8 @@ static void tick(uv_timer_t *timer) {
     bool stood_still = now_ms - agents->ticked_ms > 2 * TICK_MS;
     LIST_FOREACH_SAFE(item, next, &agents->all) {
         struct agent *agent = LIST_ENTRY(item, struct agent, link);
-        if (stood_still) agent->heard_ms = agent->asker.taken_ms = now_ms; /* what they sent meanwhile waits to be read */
+        /* what they sent meanwhile waits to be read */
+        if (stood_still) agent->heard_ms = agent->asker.taken_ms = now_ms;
         else if (is_gone(agent, now_ms)) link_close(agent->wire);
     }
     agents_backup_tick(agents->rpc, now_ms);
@@ -253,7 +263,7 @@ static void woken(uv_async_t *async) {
 
 size_t agents_count(const struct agents *agents) { return agents->count; }
 
-/* -- life ----------------------------------------------------------------------------------------------------------------- */
+/* -- life --------------------------------------------------------------------------------------------------------- */
 struct agents *agents_new(struct rpc *rpc) {
     metric_register(&connected);
     agents_fetch_init();
@@ -262,8 +272,14 @@ struct agents *agents_new(struct rpc *rpc) {
     list_init(&agents->all);
     list_init(&agents->unsent);
     list_init(&agents->servers_asking);
-    struct forwarding_edge edge = {.data = agents, .reach = reach, .send = send_message, .wake = wake, .knows = knows,
-                                   .command = command, .renew = renew, .onward = true};
+    struct forwarding_edge edge = {.data = agents,
+                                   .reach = reach,
+                                   .send = send_message,
+                                   .wake = wake,
+                                   .knows = knows,
+                                   .command = command,
+                                   .renew = renew,
+                                   .onward = true};
     agents->forwarding = forwarding_new(&edge, 0);
     CHECK(uv_async_init(rpc->loop, &agents->wake, woken) == 0 && uv_timer_init(rpc->loop, &agents->timer) == 0);
     CHECK(uv_timer_init(rpc->loop, &agents->room_timer) == 0);

@@ -1,10 +1,13 @@
-/* Client agents at this server: their connections, and what they ask over them. Commands and renewals are taken as this server's own
- * would be (rpc/forwarding.h, onward), reads by rpc_fetch. Each agent is told who the servers are, when it comes and whenever that changes.
+/* Client agents at this server: their connections, and what they ask over them. Commands and renewals are taken as
+ * this server's own would be (rpc/forwarding.h, onward), reads by rpc_fetch. Each agent is told who the servers are,
+ * when it comes and whenever that changes.
  *
- * Large answers are held and go out in small pieces, as the agent takes them; whatever else it is told goes between two pieces.
+ * Large answers are held and go out in small pieces, as the agent takes them; whatever else it is told goes between
+ * two pieces.
  *
- * An agent that has not been heard of for AGENTS_QUIET_MS is gone (it says something every second); one that does not take its
- * answers for so long is let go. Nothing here says that an agent is alive to the cluster: that is its lease. Loop thread only. */
+ * An agent that has not been heard of for AGENTS_QUIET_MS is gone (it says something every second); one that does
+ * not take its answers for so long is let go. Nothing here says that an agent is alive to the cluster: that is its
+ * lease. Loop thread only. */
 #ifndef COORD_RPC_AGENTS_H
 #define COORD_RPC_AGENTS_H
 
@@ -12,11 +15,13 @@
 #include "rpc/peer.pb-c.h"
 #include "rpc/rpc.h"
 
-#define AGENTS_QUIET_MS    20000
-#define AGENTS_REQUEST_MAX (1u << 20)     /* of a read: bytes; the largest of ours are a URL's parameters. A follower may send it on */
-#define AGENTS_FETCHES_MAX 50000          /* under way for one agent */
-#define AGENTS_BACKLOG_MAX (128u << 20)   /* bytes that one agent does not take, held answers aside */
-#define AGENTS_HELD_MAX    (256u << 20)   /* of large answers for one agent at a time, unless it is a single one; CO_BUSY beyond */
+#define AGENTS_QUIET_MS 20000
+/* of a read: bytes; the largest of ours are a URL's parameters. A follower may send it on */
+#define AGENTS_REQUEST_MAX (1u << 20)
+#define AGENTS_FETCHES_MAX 50000        /* under way for one agent */
+#define AGENTS_BACKLOG_MAX (128u << 20) /* bytes that one agent does not take, held answers aside */
+/* of large answers for one agent at a time, unless it is a single one; CO_BUSY beyond */
+#define AGENTS_HELD_MAX (256u << 20)
 
 struct agents;
 struct agents *agents_new(struct rpc *rpc);
@@ -28,7 +33,7 @@ size_t agents_count(const struct agents *agents);
 /* After the node and the fetches have answered everything. `closed` is called from the loop. */
 void agents_stop(struct agents *agents, void (*closed)(void *data), void *data);
 
-/* -- inside rpc: agents_servers.c ---------------------------------------------------------------------------------- */
+/* -- inside rpc: agents_servers.c --------------------------------------------------------------------------------- */
 /* PEER_FETCH, PEER_FETCH_END of another server, whose disk is full (rpc/fetch_far.h). False: it does not decode. */
 bool agents_server_frame(struct agents *agents, uint64_t id, uint8_t type, struct slice payload);
 void agents_server_down(struct agents *agents, uint64_t id);

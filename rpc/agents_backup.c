@@ -19,15 +19,15 @@ struct agent_backup {
     struct rpc *rpc;
     uint64_t agent, number;
     enum backup_kind kind;
-    uint64_t size, offset, heard_ms;   /* offset: what comes next */
+    uint64_t size, offset, heard_ms; /* offset: what comes next */
     int fd;
-    bool working, gone;                /* gone: from the list; to be freed when that is done */
+    bool working, gone; /* gone: from the list; to be freed when that is done */
     /* The piece that is under way. */
     uv_work_t uv;
     int error;
     struct fault fault;
     size_t data_size;
-    char *data;                        /* BACKUP_PIECE_BYTES */
+    char *data; /* BACKUP_PIECE_BYTES */
     struct rpc_save save;
     struct rpc_restore restore;
 };
@@ -48,7 +48,7 @@ static void drop(struct agent_backup *backup) {
     else backup_free(backup);
 }
 
-/* -- answers ---------------------------------------------------------------------------------------------------- */
+/* -- answers ------------------------------------------------------------------------------------------------------ */
 static void refuse(struct rpc *rpc, uint64_t agent, uint64_t number, int error, const char *text) {
     Pb__PeerBackupPiece answer = PB__PEER_BACKUP_PIECE__INIT;
     answer.number = number, answer.outcome = (uint32_t)error, answer.text = (char *)(uintptr_t)text;
@@ -78,13 +78,14 @@ static bool back(struct agent_backup *backup, int error, const struct fault *fau
     return false;
 }
 
-/* -- in the pool ------------------------------------------------------------------------------------------------- */
+/* -- in the pool -------------------------------------------------------------------------------------------------- */
 /* Restored, it takes several times as much again (rpc/backup.c): what has no room is not even taken. */
 static int open_file(struct agent_backup *backup) {
     struct statvfs disk;
     const char *folder = backup->rpc->folder;
     if (statvfs(folder, &disk) == 0 && backup->size > (uint64_t)disk.f_bavail * disk.f_frsize / 4)
-        return fault_set(&backup->fault, CO_TOOLARGE, "the backup has %llu bytes, the server has no room for it", (unsigned long long)backup->size);
+        return fault_set(&backup->fault, CO_TOOLARGE, "the backup has %llu bytes, the server has no room for it",
+                         (unsigned long long)backup->size);
     backup->fd = archive_temporary(folder, &backup->fault);
     return backup->fd < 0 ? backup->fault.code : CO_OK;
 }
@@ -96,7 +97,8 @@ static void piece_run(uv_work_t *uv) {
         return;
     }
     backup->error = backup->fd < 0 ? open_file(backup) : CO_OK;
-    if (backup->error == CO_OK) backup->error = backup_file_write(backup->fd, backup->data, backup->data_size, backup->offset);
+    if (backup->error == CO_OK)
+        backup->error = backup_file_write(backup->fd, backup->data, backup->data_size, backup->offset);
 }
 
 static void restored(struct rpc_restore *restore, int error) {
@@ -183,8 +185,8 @@ static struct agent_backup *begin(struct rpc *rpc, uint64_t agent, const char *n
 }
 
 static void take_piece(struct agent_backup *backup, const Pb__PeerBackup *ask) {
-    bool fits = ask->data.len > 0 && ask->data.len <= BACKUP_PIECE_BYTES && ask->size == backup->size && ask->size >= ask->offset &&
-                ask->data.len <= ask->size - ask->offset;
+    bool fits = ask->data.len > 0 && ask->data.len <= BACKUP_PIECE_BYTES && ask->size == backup->size &&
+                ask->size >= ask->offset && ask->data.len <= ask->size - ask->offset;
     if (!fits) {
         struct fault fault = {0};
         fail(backup, fault_set(&fault, CO_INVALID, "a piece of the backup does not fit"), &fault);
@@ -208,7 +210,8 @@ static void take(struct rpc *rpc, uint64_t agent, const char *node, const Pb__Pe
     } else if (!backup && ask->offset != 0) {
         refuse(rpc, agent, ask->number, CO_TIMEOUT, "the server has given up this backup: nothing came for a minute");
     } else if (!backup && count >= BACKUPS_MAX) {
-        refuse(rpc, agent, ask->number, CO_BUSY, "the server has several backups of client agents under way: try again later");
+        refuse(rpc, agent, ask->number, CO_BUSY,
+               "the server has several backups of client agents under way: try again later");
     } else {
         if (!backup) backup = begin(rpc, agent, node, ask);
         if (backup->kind == BACKUP_RESTORE) take_piece(backup, ask);

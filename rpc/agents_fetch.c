@@ -1,5 +1,5 @@
-/* Reads that client agents ask for, and other servers (agents_servers.c): each goes on as one of this server's own, and its answer back, large ones
- * piece by piece. */
+/* Reads that client agents ask for, and other servers (agents_servers.c): each goes on as one of this server's own,
+ * and its answer back, large ones piece by piece. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -26,8 +26,11 @@ struct asked {
     struct rpc_fetch fetch;
 };
 
-static struct metric fetching = {.name = "coord_rpc_agent_fetches", .type = METRIC_GAUGE,
-                                 .help = "Reads of client agents under way here (and of servers whose disk is full), those that wait for a change included"};
+static struct metric fetching = {.name = "coord_rpc_agent_fetches",
+                                 .type = METRIC_GAUGE,
+                                 .help =
+                                     "Reads of client agents under way here (and of servers whose disk is full), those "
+                                     "that wait for a change included"};
 
 void asker_init(struct asker *asker, struct agents *agents) {
     asker->agents = agents, asker->number = ++agents->last_number;
@@ -99,8 +102,8 @@ static void refuse_fetch(struct asker *asker, uint64_t number, int error) {
     tell(asker, PEER_FETCHED, &answer.base);
 }
 
-/* Agents' answers take turns. A server stands for many clients: what is least goes first, so that small answers are not behind large ones, and
- * these are put together there one after the other. */
+/* Agents' answers take turns. A server stands for many clients: what is least goes first, so that small answers are
+ * not behind large ones, and these are put together there one after the other. */
 static struct asked *next_held(struct asker *asker) {
     struct asked *next = LIST_ENTRY(asker->held.next, struct asked, link);
     if (!asker->server) return next;
@@ -126,7 +129,8 @@ void agents_fetch_pieces(struct asker *asker) {
 static bool hold(struct asker *asker, struct asked *asked) {
     size_t size = asked->fetched.records.size;
     if (asker->held_bytes && asker->held_bytes + size > AGENTS_HELD_MAX) {
-        refuse_fetch(asker, asked->number, asker->server ? CO_AGAIN : CO_BUSY); /* a server asks again for its clients */
+        /* a server asks again for its clients */
+        refuse_fetch(asker, asked->number, asker->server ? CO_AGAIN : CO_BUSY);
         return false;
     }
     if (list_empty(&asker->held)) asker->taken_ms = clock_mono_ms();
@@ -141,7 +145,8 @@ static bool hold(struct asker *asker, struct asked *asked) {
 
 /* What an agent does not take is its own trouble; to a server, whatever has to wait waits here. */
 static bool goes_at_once(struct asker *asker, const struct asked *asked) {
-    return asked->fetched.records.size <= PIECE_BYTES && (!asker->server || (list_empty(&asker->held) && has_room(asker)));
+    return asked->fetched.records.size <= PIECE_BYTES &&
+           (!asker->server || (list_empty(&asker->held) && has_room(asker)));
 }
 
 /* False: it is to be freed. */
@@ -164,13 +169,29 @@ void agents_fetch_answered(struct agents *agents) {
 void agents_fetch(struct asker *asker, const Pb__PeerFetch *ask) {
     struct agents *agents = asker->agents;
     const struct query_type *type = machine_query(agents->rpc->machine, ask->query);
-    if (!type) { refuse_fetch(asker, ask->number, CO_UNSUPPORTED); return; }
-    if (ask->request.len > AGENTS_REQUEST_MAX) { refuse_fetch(asker, ask->number, CO_TOOLARGE); return; }
-    if (asker->fetch_count >= AGENTS_FETCHES_MAX) { refuse_fetch(asker, ask->number, CO_BUSY); return; }
+    if (!type) {
+        refuse_fetch(asker, ask->number, CO_UNSUPPORTED);
+        return;
+    }
+    if (ask->request.len > AGENTS_REQUEST_MAX) {
+        refuse_fetch(asker, ask->number, CO_TOOLARGE);
+        return;
+    }
+    if (asker->fetch_count >= AGENTS_FETCHES_MAX) {
+        refuse_fetch(asker, ask->number, CO_BUSY);
+        return;
+    }
     /* It would be read in vain: the one that asks has much on its way already. */
-    if (asker->server && !ask->index && asker->held_bytes > AGENTS_HELD_MAX / 8 * 7) { refuse_fetch(asker, ask->number, CO_AGAIN); return; }
-    ProtobufCMessage *request = frame_unpack(type->request, slice_make((const char *)ask->request.data, ask->request.len), NULL);
-    if (!request) { refuse_fetch(asker, ask->number, CO_INVALID); return; }
+    if (asker->server && !ask->index && asker->held_bytes > AGENTS_HELD_MAX / 8 * 7) {
+        refuse_fetch(asker, ask->number, CO_AGAIN);
+        return;
+    }
+    ProtobufCMessage *request =
+        frame_unpack(type->request, slice_make((const char *)ask->request.data, ask->request.len), NULL);
+    if (!request) {
+        refuse_fetch(asker, ask->number, CO_INVALID);
+        return;
+    }
     struct asked *asked = mem_zalloc(sizeof *asked);
     asked->agents = agents, asked->asker = asker, asked->number = ask->number;
     asked->fetch.type = type, asked->fetch.done = fetch_done;

@@ -1,4 +1,5 @@
-/* Inside agents.h: agents.c (connections, what is asked and told), agents_fetch.c (reads), agents_servers.c (other servers'). Loop thread. */
+/* Inside agents.h: agents.c (connections, what is asked and told), agents_fetch.c (reads), agents_servers.c (other
+ * servers'). Loop thread. */
 #ifndef COORD_RPC_AGENTS_INTERNAL_H
 #define COORD_RPC_AGENTS_INTERNAL_H
 
@@ -17,9 +18,9 @@ struct asker {
     struct list fetches; /* struct asked */
     struct list held;    /* those whose answer goes out piece by piece, each in turn */
     size_t fetch_count, held_bytes;
-    uint64_t number;     /* of its connection; never given twice */
-    uint64_t server;     /* its id; 0: a client agent */
-    uint64_t taken_ms;   /* when it took some of what is held */
+    uint64_t number;   /* of its connection; never given twice */
+    uint64_t server;   /* its id; 0: a client agent */
+    uint64_t taken_ms; /* when it took some of what is held */
 };
 
 struct agent {
@@ -53,18 +54,18 @@ struct agents {
     void *closed_data;
 };
 
-void agent_tell(struct agent *agent, uint8_t type, const ProtobufCMessage *message);      /* with the next flush */
+void agent_tell(struct agent *agent, uint8_t type, const ProtobufCMessage *message); /* with the next flush */
 
 void agents_fetch_init(void);
 void asker_init(struct asker *asker, struct agents *agents);
 void agents_fetch(struct asker *asker, const Pb__PeerFetch *ask);
-void agents_fetch_end(struct asker *asker, uint64_t number);           /* its answer is not wanted any more */
-void agents_fetch_answered(struct agents *agents);                     /* takes what other threads have answered */
-void agents_fetch_pieces(struct asker *asker);                         /* sends more of what is held, as far as there is room */
+void agents_fetch_end(struct asker *asker, uint64_t number); /* its answer is not wanted any more */
+void agents_fetch_answered(struct agents *agents);           /* takes what other threads have answered */
+void agents_fetch_pieces(struct asker *asker);               /* sends more of what is held, as far as there is room */
 void agents_fetch_down(struct asker *asker);
 
 bool asking_server_has_room(const struct asker *asker);
-void asking_server_waits(struct agents *agents);                       /* one of them has something held */
+void asking_server_waits(struct agents *agents); /* one of them has something held */
 void asking_servers_stop(struct agents *agents);
 
 #endif

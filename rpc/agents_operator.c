@@ -1,5 +1,6 @@
-/* What operators ask and want at client agents: done here as if they had come to this server itself. Operators' wishes are all answered
- * before the agents' connections are stopped (rpc/server.c), so nothing of this outlives `agents`. */
+/* What operators ask and want at client agents: done here as if they had come to this server itself. Operators'
+ * wishes are all answered before the agents' connections are stopped (rpc/server.c), so nothing of this outlives
+ * `agents`. */
 #include <stdlib.h>
 
 #include "rpc/frame_unpack.h"

@@ -1,7 +1,8 @@
-/* Reads that another server asks for, as its disk is full and it is behind (rpc/fetch_far.h): answered as those of client agents are, but here or
- * not at all, so that no read goes round.
+/* Reads that another server asks for, as its disk is full and it is behind (rpc/fetch_far.h): answered as those of
+ * client agents are, but here or not at all, so that no read goes round.
  *
- * Its connection is Raft's too: answers wait here while more than SERVER_AHEAD is on the way to it, so that a heartbeat is never far behind. */
+ * Its connection is Raft's too: answers wait here while more than SERVER_AHEAD is on the way to it, so that a
+ * heartbeat is never far behind. */
 #include <stdlib.h>
 
 #include "base/log.h"

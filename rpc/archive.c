@@ -21,10 +21,10 @@
 #include "base/memory.h"
 #include "base/tar.h"
 
-#define BLOCK (64 * 1024)
-#define SMALL_MAX (64 * 1024)      /* meta.json, SHA256SUMS */
+#define BLOCK     (64 * 1024)
+#define SMALL_MAX (64 * 1024) /* meta.json, SHA256SUMS */
 #define SUM_BYTES 32
-#define SUM_TEXT (2 * SUM_BYTES + 1)
+#define SUM_TEXT  (2 * SUM_BYTES + 1)
 
 static void sum_text(const uint8_t sum[SUM_BYTES], char text[SUM_TEXT]) {
     for (int i = 0; i < SUM_BYTES; i++) snprintf(text + 2 * i, 3, "%02x", sum[i]);
@@ -48,7 +48,7 @@ int archive_temporary(const char *folder, struct fault *fault) {
     return fd;
 }
 
-/* -- writing ----------------------------------------------------------------------------------------- */
+/* -- writing ------------------------------------------------------------------------------------------------------ */
 struct out {
     int fd;
     z_stream z;
@@ -106,11 +106,15 @@ static int out_state(struct out *out, int state, uint64_t size, uint8_t sum[SUM_
     char *block = mem_alloc(BLOCK);
     int rv = out_head(out, "state.bin", size);
     for (uint64_t at = 0; rv == CO_OK && at < size;) {
-        if (at % ROOM_LOOK_BYTES == 0 && archive_room(out->fd) < ARCHIVE_ROOM_LEFT) rv = fault_set(out->fault, CO_DISKFULL, "disk full: no room for a backup");
+        if (at % ROOM_LOOK_BYTES == 0 && archive_room(out->fd) < ARCHIVE_ROOM_LEFT)
+            rv = fault_set(out->fault, CO_DISKFULL, "disk full: no room for a backup");
         if (rv != CO_OK) break;
         size_t want = size - at < BLOCK ? (size_t)(size - at) : BLOCK;
         rv = file_in_all(state, at, block, want);
-        if (rv != CO_OK) { fault_set(out->fault, rv, "a backup's file cannot be read"); break; }
+        if (rv != CO_OK) {
+            fault_set(out->fault, rv, "a backup's file cannot be read");
+            break;
+        }
         gnutls_hash(hash, block, want);
         rv = out_write(out, block, want, Z_NO_FLUSH);
         at += want;
@@ -123,10 +127,11 @@ static int out_state(struct out *out, int state, uint64_t size, uint8_t sum[SUM_
 static int out_all(struct out *out, const struct archive_meta *meta, int state) {
     static const char end[2 * TAR_BLOCK];
     char json[512], sums[256], text[2][SUM_TEXT];
-    int size = snprintf(json, sizeof json,
-                        "{\"Version\":%" PRIu64 ",\"ID\":\"%s\",\"Index\":%" PRIu64 ",\"Term\":%" PRIu64
-                        ",\"Peers\":null,\"Configuration\":{\"Servers\":null},\"ConfigurationIndex\":0,\"Size\":%" PRIu64 "}\n",
-                        meta->version, meta->id, meta->index, meta->term, meta->size);
+    int size = snprintf(
+        json, sizeof json,
+        "{\"Version\":%" PRIu64 ",\"ID\":\"%s\",\"Index\":%" PRIu64 ",\"Term\":%" PRIu64
+        ",\"Peers\":null,\"Configuration\":{\"Servers\":null},\"ConfigurationIndex\":0,\"Size\":%" PRIu64 "}\n",
+        meta->version, meta->id, meta->index, meta->term, meta->size);
     uint8_t sum[2][SUM_BYTES];
     CHECK(size > 0 && size < (int)sizeof json && gnutls_hash_fast(GNUTLS_DIG_SHA256, json, (size_t)size, sum[0]) == 0);
     int rv = out_small(out, "meta.json", slice_make(json, (size_t)size));
@@ -139,7 +144,8 @@ static int out_all(struct out *out, const struct archive_meta *meta, int state) 
 }
 
 int archive_write(int fd, const struct archive_meta *meta, int state, struct fault *fault) {
-    if (meta->size > TAR_SIZE_MAX) return fault_set(fault, CO_TOOLARGE, "the state has %" PRIu64 " bytes, an archive holds less", meta->size);
+    if (meta->size > TAR_SIZE_MAX)
+        return fault_set(fault, CO_TOOLARGE, "the state has %" PRIu64 " bytes, an archive holds less", meta->size);
     struct out *out = mem_zalloc(sizeof *out);
     out->fd = fd, out->fault = fault;
     CHECK(deflateInit2(&out->z, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
@@ -149,12 +155,12 @@ int archive_write(int fd, const struct archive_meta *meta, int state, struct fau
     return rv;
 }
 
-/* -- reading ----------------------------------------------------------------------------------------- */
+/* -- reading ------------------------------------------------------------------------------------------------------ */
 struct in {
     int fd, state;
     z_stream z;
     struct fault *fault;
-    bool ended;                         /* the gzip stream is over */
+    bool ended; /* the gzip stream is over */
     char block[BLOCK], plain[BLOCK];
     bool have_meta, have_state, have_sums;
     uint8_t meta_sum[SUM_BYTES], state_sum[SUM_BYTES];
@@ -162,7 +168,9 @@ struct in {
     char sums[SMALL_MAX + 1];
 };
 
-static int corrupt(struct in *in, const char *what) { return fault_set(in->fault, CO_CORRUPT, "not a backup, or damaged: %s", what); }
+static int corrupt(struct in *in, const char *what) {
+    return fault_set(in->fault, CO_CORRUPT, "not a backup, or damaged: %s", what);
+}
 
 static ssize_t next_block(struct in *in) {
     ssize_t n;
@@ -218,9 +226,12 @@ static int in_meta(struct in *in, uint64_t size, struct archive_meta *meta) {
         json_get_string(json, "ID", &id, &inner);
         snprintf(meta->id, sizeof meta->id, "%s", id);
         if (json) json_object_put(json);
-        if (inner.code != CO_OK) rv = fault_set(in->fault, CO_CORRUPT, "not a backup, or damaged: meta.json: %s", inner.text);
+        if (inner.code != CO_OK)
+            rv = fault_set(in->fault, CO_CORRUPT, "not a backup, or damaged: meta.json: %s", inner.text);
         else if (meta->version > 1)
-            rv = fault_set(in->fault, CO_UNSUPPORTED, "the backup has format %llu, this version of coord knows format 1", (unsigned long long)meta->version);
+            rv =
+                fault_set(in->fault, CO_UNSUPPORTED, "the backup has format %llu, this version of coord knows format 1",
+                          (unsigned long long)meta->version);
     }
     free(text);
     return rv;
@@ -262,8 +273,11 @@ static int in_file(struct in *in, const struct tar_file *file, uint64_t state_ma
     if (is_meta) return in_meta(in, file->size, meta);
     if (is_sums) return in_small(in, file->size, in->sums);
     if (file->size > state_max)
-        return fault_set(in->fault, CO_TOOLARGE, "the backup holds %" PRIu64 " bytes, there is room for one of %" PRIu64 " (a quarter of what is free: it is kept in the log, "
-                         "aside and as the new state at once)", file->size, state_max);
+        return fault_set(in->fault, CO_TOOLARGE,
+                         "the backup holds %" PRIu64 " bytes, there is room for one of %" PRIu64
+                         " (a quarter of what is free: it is kept in the log, "
+                         "aside and as the new state at once)",
+                         file->size, state_max);
     return in_state(in, file->size);
 }
 
@@ -286,7 +300,8 @@ static int in_check(struct in *in, const struct archive_meta *meta) {
     return CO_OK;
 }
 
-/* To the end of the stream, so that its own checksum is looked at. Padding of the tar archive may follow, not much of it. */
+/* To the end of the stream, so that its own checksum is looked at. Padding of the tar archive may follow, not much
+ * of it. */
 static int in_rest(struct in *in) {
     for (uint64_t total = 0; !in->ended;) {
         in->z.next_out = (Bytef *)in->plain, in->z.avail_out = BLOCK;

@@ -13,15 +13,17 @@
 #include "base/error.h"
 
 struct archive_meta {
-    uint64_t version, index, term, size;      /* size: of state.bin */
+    uint64_t version, index, term, size; /* size: of state.bin */
     char id[128];
 };
 
-/* Writes an archive of the `meta->size` bytes at the beginning of `state` to `out`. CO_IO, CO_TOOLARGE, CO_DISKFULL (also while a little is left). */
+/* Writes an archive of the `meta->size` bytes at the beginning of `state` to `out`. CO_IO, CO_TOOLARGE, CO_DISKFULL
+ * (also while a little is left). */
 int archive_write(int out, const struct archive_meta *meta, int state, struct fault *fault);
 
-/* Reads `in` to its end, writes state.bin to `state` (-1: nowhere), at most `state_max` bytes. CO_OK: the sums are right, and meta.json
- * says the size of state.bin. CO_CORRUPT: not such an archive, or damaged; CO_UNSUPPORTED: of a later format; CO_TOOLARGE; CO_IO, CO_DISKFULL. */
+/* Reads `in` to its end, writes state.bin to `state` (-1: nowhere), at most `state_max` bytes. CO_OK: the sums are
+ * right, and meta.json says the size of state.bin. CO_CORRUPT: not such an archive, or damaged; CO_UNSUPPORTED: of a
+ * later format; CO_TOOLARGE; CO_IO, CO_DISKFULL. */
 int archive_read(int in, int state, uint64_t state_max, struct archive_meta *meta, struct fault *fault);
 
 /* What is free on the disk of that file. A backup leaves the last of it to the log. */

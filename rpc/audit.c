@@ -18,27 +18,24 @@
 #define HEARD_MS      10000 /* and count for so long */
 #define OPEN_MS       10000 /* values differ, and who would decide it stays silent: writes stop */
 #define SCRUB_MOST_MS 5000  /* a scrub holds a read transaction; and as much more for each GiB */
-#define STUCK_MS      4000 /* a batch that takes so long is reason for a look; twice as long, for the next */
-#define UNMARKED_MS   20000 /* so long the applier may stand still for want of a mark, which a full or busy disk delays */
+#define STUCK_MS      4000  /* a batch that takes so long is reason for a look; twice as long, for the next */
+/* so long the applier may stand still for want of a mark, which a full or busy disk delays */
+#define UNMARKED_MS 20000
 
-static struct metric fenced_metric = {.name = "coord_fenced",
-                                      .type = METRIC_GAUGE,
-                                      .help = "1 while this server's state is damaged and being rebuilt"};
-static struct metric split_metric = {
-    .name = "coord_audit_split",
-    .type = METRIC_GAUGE,
-    .help = "1 while no majority of servers agrees on the state: writes are stopped"};
+static struct metric fenced_metric = {
+    .name = "coord_fenced", .type = METRIC_GAUGE, .help = "1 while this server's state is damaged and being rebuilt"};
+static struct metric split_metric = {.name = "coord_audit_split",
+                                     .type = METRIC_GAUGE,
+                                     .help = "1 while no majority of servers agrees on the state: writes are stopped"};
 static struct metric index_metric = {.name = "coord_audit_index",
                                      .type = METRIC_GAUGE,
                                      .help = "The last index at which a majority had this server's sum"};
 static struct metric noted_index = {.name = "coord_audit_noted_index",
                                     .type = METRIC_GAUGE,
                                     .help = "The last index at which this server noted its sum"};
-static struct metric noted_sum = {
-    .name = "coord_audit_noted_sum", .type = METRIC_GAUGE, .help = "The sum noted there"};
-static struct metric mismatches = {.name = "coord_audit_mismatches_total",
-                                   .type = METRIC_COUNTER,
-                                   .help = "Times the state was found damaged"};
+static struct metric noted_sum = {.name = "coord_audit_noted_sum", .type = METRIC_GAUGE, .help = "The sum noted there"};
+static struct metric mismatches = {
+    .name = "coord_audit_mismatches_total", .type = METRIC_COUNTER, .help = "Times the state was found damaged"};
 static struct metric scrubs = {
     .name = "coord_audit_scrubs_total", .type = METRIC_COUNTER, .help = "Times the store was read through"};
 static struct metric scrub_seconds = {
@@ -66,7 +63,9 @@ void rpc_fenced_why(struct rpc *rpc, char line[160]) {
                  ": writes are stopped until an operator acts (operating.md)",
                  audit->split_index);
     else if (!atomic_load(&audit->fenced))
-        snprintf(line, 160, "the leader's self-audit refuses writes: its state is damaged, or no majority agrees with it (see its log)");
+        snprintf(line, 160,
+                 "the leader's self-audit refuses writes: its state is damaged, or no majority agrees with it (see its "
+                 "log)");
     else
         snprintf(line, 160, "this server's state is damaged at index %" PRIu64 ": it is being rebuilt",
                  audit->fenced_index);
@@ -130,14 +129,12 @@ struct scrub {
 
 static bool scrub_stop(void *data) {
     const struct scrub *scrub = data;
-    return atomic_load(&scrub->audit->quit) || atomic_load(&scrub->audit->fenced) ||
-           clock_mono_ms() >= scrub->until_ms;
+    return atomic_load(&scrub->audit->quit) || atomic_load(&scrub->audit->fenced) || clock_mono_ms() >= scrub->until_ms;
 }
 
 static void scrub(struct audit *audit) {
     struct store *store = machine_store(audit->rpc->machine);
-    uint64_t begun = clock_mono_ns(),
-             allowed = SCRUB_MOST_MS + SCRUB_MOST_MS * (store_bytes(store) >> 20) / 1024;
+    uint64_t begun = clock_mono_ns(), allowed = SCRUB_MOST_MS + SCRUB_MOST_MS * (store_bytes(store) >> 20) / 1024;
     struct scrub limits = {audit, begun / 1000000 + allowed};
     struct store_scrubbed seen;
     struct fault fault = {0};
@@ -152,8 +149,7 @@ static void scrub(struct audit *audit) {
         snprintf(reason, sizeof reason, "scrub: %.240s", fault.text);
         audit_fence(audit->rpc, reason);
     } else if (rv == CO_AGAIN) {
-        log_warn("audit", "a scrub was given up, it took too long ms=%" PRIu64 " pages=%" PRIu64, allowed,
-                 seen.pages);
+        log_warn("audit", "a scrub was given up, it took too long ms=%" PRIu64 " pages=%" PRIu64, allowed, seen.pages);
     } else if (rv != CO_OK) {
         log_warn("audit", "the store cannot be scrubbed: %s", fault.text);
     }
@@ -258,17 +254,14 @@ void audit_rebuilt(void *data, int error, const struct fault *fault) {
         lift(rpc);
         return;
     }
-    log_error("audit", "the state cannot be rebuilt, trying again: %s",
-              fault->code ? fault->text : co_strerror(error));
+    log_error("audit", "the state cannot be rebuilt, trying again: %s", fault->code ? fault->text : co_strerror(error));
     atomic_fetch_add(&audit->failed, 1);
     uv_async_send(&audit->async);
 }
 
 /* -- messages
- * --------------------------------------------------------------------------------------------------------------
- */
-size_t audit_pairs(const struct audit_ring *ring, uint64_t most, Pb__PeerAuditPair *room,
-                   Pb__PeerAuditPair **pairs) {
+ * -------------------------------------------------------------------------------------------------------------- */
+size_t audit_pairs(const struct audit_ring *ring, uint64_t most, Pb__PeerAuditPair *room, Pb__PeerAuditPair **pairs) {
     size_t count = 0;
     for (size_t i = 0; i < ring->count && ring->pairs[i].index <= most; i++, count++) {
         pairs[count] = &room[count];
@@ -286,8 +279,7 @@ void audit_ring_from(struct audit_ring *ring, Pb__PeerAuditPair *const *pairs, s
 static void tell_all(struct rpc *rpc, const struct audit_ring *ring, bool fenced, uint64_t now_ms) {
     struct audit *audit = rpc->audit;
     if (!rpc->others) return;
-    if (now_ms - audit->told_ms < TELL_MS && audit->told_index == audit_newest(ring) &&
-        audit->told_fenced == fenced)
+    if (now_ms - audit->told_ms < TELL_MS && audit->told_index == audit_newest(ring) && audit->told_fenced == fenced)
         return;
     audit->told_ms = now_ms, audit->told_index = audit_newest(ring), audit->told_fenced = fenced;
     Pb__PeerAuditPair room[AUDIT_KEPT], *pairs[AUDIT_KEPT];
@@ -325,8 +317,7 @@ bool audit_damaged(const struct rpc *rpc, uint64_t peer) {
 bool audit_split(const struct rpc *rpc) { return atomic_load(&rpc->audit->split); }
 
 /* -- judging
- * -----------------------------------------------------------------------------------------------------------------
- */
+ * ----------------------------------------------------------------------------------------------------------------- */
 static void set_split(struct rpc *rpc, const struct audit_judgement *judgement, bool split) {
     struct audit *audit = rpc->audit;
     pthread_mutex_lock(&audit->lock);
@@ -337,20 +328,19 @@ static void set_split(struct rpc *rpc, const struct audit_judgement *judgement, 
         log_error("audit",
                   "no majority of the servers agrees on the state, writes are stopped until an operator acts "
                   "index=%" PRIu64 " own=%016" PRIx64 " other=%016" PRIx64
-                  " (stop the server that is to give way, create the file %s/fenced there, start it: it takes another's state)",
+                  " (stop the server that is to give way, create the file %s/fenced there, start it: it takes "
+                  "another's state)",
                   judgement->index, judgement->own, judgement->other, audit->store_folder);
     else
-        log_info("audit", "a majority agrees on the state again, writes are accepted index=%" PRIu64,
-                 judgement->index);
+        log_info("audit", "a majority agrees on the state again, writes are accepted index=%" PRIu64, judgement->index);
     metric_set(&split_metric, split);
     node_refuse(rpc->node, split);
 }
 
 static void minority(struct rpc *rpc, const struct audit_judgement *judgement) {
     char reason[200];
-    snprintf(reason, sizeof reason,
-             "sums differ at index %" PRIu64 ": own=%016" PRIx64 " majority=%016" PRIx64, judgement->index,
-             judgement->own, judgement->other);
+    snprintf(reason, sizeof reason, "sums differ at index %" PRIu64 ": own=%016" PRIx64 " majority=%016" PRIx64,
+             judgement->index, judgement->own, judgement->other);
     audit_fence(rpc, reason);
 }
 
@@ -393,8 +383,7 @@ static void judge_and_act(struct rpc *rpc, const struct audit_ring *own, uint64_
 }
 
 /* -- the loop
- * ------------------------------------------------------------------------------------------------------------------
- */
+ * ------------------------------------------------------------------------------------------------------------------ */
 static bool marked(struct audit *audit) {
     pthread_mutex_lock(&audit->lock);
     bool is = audit->marked;
@@ -402,7 +391,8 @@ static bool marked(struct audit *audit) {
     return is;
 }
 
-/* The others take over what this server did. Where the mark cannot be written, since the disk is full, at once as well: only the rebuilding waits for it. */
+/* The others take over what this server did. Where the mark cannot be written, since the disk is full, at once as
+ * well: only the rebuilding waits for it. */
 static void fence_begins(struct rpc *rpc) {
     struct audit *audit = rpc->audit;
     pthread_mutex_lock(&audit->lock);
@@ -420,14 +410,13 @@ static void fence_begins(struct rpc *rpc) {
     node_fence(rpc->node, true);
 }
 
-/* A page of noise may keep LMDB within a batch for as long as it likes (it moves bytes, as many as a damaged
- * number says), and out of there no thread can be fetched. A batch may also just be large: the store is
- * looked at, and only with damage the process ends. When it is started again its store is rebuilt. */
+/* A page of noise may keep LMDB within a batch for as long as it likes (it moves bytes, as many as a damaged number
+ * says), and out of there no thread can be fetched. A batch may also just be large: the store is looked at, and only
+ * with damage the process ends. When it is started again its store is rebuilt. */
 static void watch_applier(struct rpc *rpc, uint64_t now_ms) {
     struct audit *audit = rpc->audit;
     uint64_t begun = atomic_load(&audit->apply_begun_ms);
-    if (begun != audit->stuck_begun_ms)
-        audit->stuck_begun_ms = begun, audit->stuck_look_ms = begun + STUCK_MS;
+    if (begun != audit->stuck_begun_ms) audit->stuck_begun_ms = begun, audit->stuck_look_ms = begun + STUCK_MS;
     if (begun == 0 || now_ms < audit->stuck_look_ms) return;
     audit->stuck_look_ms = now_ms + 2 * (now_ms - begun);
     if (!atomic_load(&audit->fenced)) {
@@ -505,8 +494,7 @@ void audit_down(struct rpc *rpc, uint64_t peer) {
 }
 
 /* -- life
- * ------------------------------------------------------------------------------------------------------------------------
- */
+ * ------------------------------------------------------------------------------------------------------------------------ */
 static char *path_in(const char *folder, const char *name) {
     size_t size = strlen(folder) + strlen(name) + 2;
     char *path = mem_alloc(size);
@@ -515,9 +503,8 @@ static char *path_in(const char *folder, const char *name) {
 }
 
 struct audit *audit_new(struct rpc *rpc, const struct rpc_server_config *config) {
-    static struct metric *const metrics[] = {&fenced_metric, &split_metric,  &index_metric,
-                                             &noted_index,   &noted_sum,     &mismatches,
-                                             &scrubs,        &scrub_seconds, &rebuilds};
+    static struct metric *const metrics[] = {&fenced_metric, &split_metric, &index_metric,  &noted_index, &noted_sum,
+                                             &mismatches,    &scrubs,       &scrub_seconds, &rebuilds};
     for (size_t i = 0; i < ARRAY_COUNT(metrics); i++) metric_register(metrics[i]);
     struct audit *audit = mem_zalloc(sizeof *audit);
     audit->rpc = rpc, audit->scrub_interval_ms = config->scrub_interval_ms;
@@ -552,8 +539,7 @@ void audit_free(struct audit *audit) {
 
 void audit_start(struct rpc *rpc) {
     struct audit *audit = rpc->audit;
-    CHECK(uv_timer_init(rpc->loop, &audit->timer) == 0 &&
-          uv_async_init(rpc->loop, &audit->async, on_wake) == 0);
+    CHECK(uv_timer_init(rpc->loop, &audit->timer) == 0 && uv_async_init(rpc->loop, &audit->async, on_wake) == 0);
     audit->timer.data = audit->async.data = rpc;
     audit->running = true;
     CHECK(pthread_create(&audit->thread, NULL, audit_main, audit) == 0);

@@ -19,7 +19,7 @@ void audit_free(struct audit *audit);
 void audit_start(struct rpc *rpc);
 /* `stopped` is called from the loop. After the node. */
 void audit_stop(struct rpc *rpc, void (*stopped)(void *data));
-void audit_quit(struct rpc *rpc);                       /* at once: nothing new begins */
+void audit_quit(struct rpc *rpc); /* at once: nothing new begins */
 
 /* Any thread. The state is damaged: nothing is served from it from now on. The first call counts. */
 void audit_fence(struct rpc *rpc, const char *reason);
@@ -40,8 +40,8 @@ void audit_rebuilt(void *data, int error, const struct fault *fault);
 /* Does no majority agree on the state, as far as this server has seen? Any thread. */
 bool audit_split(const struct rpc *rpc);
 /* Loop thread. */
-bool audit_damaged(const struct rpc *rpc, uint64_t peer);      /* it says so of itself */
-bool audit_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slice payload);      /* false: it does not decode */
+bool audit_damaged(const struct rpc *rpc, uint64_t peer);                             /* it says so of itself */
+bool audit_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slice payload); /* false: it does not decode */
 void audit_down(struct rpc *rpc, uint64_t peer);
 
 #endif

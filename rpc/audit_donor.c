@@ -1,5 +1,5 @@
-/* What a fenced server asks of this one: a copy of the state, made once into a file without a name, handed
- * out piece by piece. */
+/* What a fenced server asks of this one: a copy of the state, made once into a file without a name, handed out piece
+ * by piece. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -41,10 +41,8 @@ static void donation_drop(struct audit *audit, struct donation *donation) {
             *at = donation->next;
             break;
         }
-    if (donation->working)
-        donation->gone = true;
-    else
-        donation_free(donation);
+    if (donation->working) donation->gone = true;
+    else donation_free(donation);
 }
 
 static void answer(struct rpc *rpc, const struct donation *donation, int outcome) {
@@ -106,8 +104,7 @@ static void piece_over(uv_work_t *uv, int status) {
 }
 
 /* -- on the loop
- * ---------------------------------------------------------------------------------------------------------
- */
+ * --------------------------------------------------------------------------------------------------------- */
 static struct donation *donation_of(struct audit *audit, uint64_t from, uint64_t number, size_t *count) {
     *count = 0;
     for (struct donation *donation = audit->donations; donation; donation = donation->next) {
@@ -132,8 +129,8 @@ void donor_ask(struct rpc *rpc, uint64_t from, const Pb__PeerCopyAsk *ask) {
     }
     if (!donation) {
         donation = mem_zalloc(sizeof *donation);
-        *donation = (struct donation){
-            .rpc = rpc, .from = from, .number = ask->number, .fd = -1, .next = audit->donations};
+        *donation =
+            (struct donation){.rpc = rpc, .from = from, .number = ask->number, .fd = -1, .next = audit->donations};
         audit->donations = donation;
         log_info("audit", "a server whose state is damaged gets a copy of this one's id=%016" PRIx64, from);
     }
@@ -146,8 +143,7 @@ void donor_ask(struct rpc *rpc, uint64_t from, const Pb__PeerCopyAsk *ask) {
 void donor_tick(struct rpc *rpc, uint64_t now_ms) {
     for (struct donation *donation = rpc->audit->donations, *next; donation; donation = next) {
         next = donation->next;
-        if (!donation->working && now_ms - donation->asked_ms > IDLE_MOST_MS)
-            donation_drop(rpc->audit, donation);
+        if (!donation->working && now_ms - donation->asked_ms > IDLE_MOST_MS) donation_drop(rpc->audit, donation);
     }
 }
 

@@ -10,14 +10,18 @@
 #define AUDIT_PIECE_BYTES ((size_t)1 << 20)
 
 /* What another server said. */
-struct audit_heard { uint64_t id, ms; bool fenced; struct audit_ring ring; };
+struct audit_heard {
+    uint64_t id, ms;
+    bool fenced;
+    struct audit_ring ring;
+};
 
 enum rebuild_step {
-    REBUILD_IDLE,                      /* may begin at `next_ms` */
-    REBUILD_ASKED,                     /* a piece is on its way */
-    REBUILD_WORKING,                   /* the pool writes or checks */
-    REBUILD_READY,                     /* a whole, checked copy: waits until the log here is that far */
-    REBUILD_APPLIER,                   /* the applier has it */
+    REBUILD_IDLE,    /* may begin at `next_ms` */
+    REBUILD_ASKED,   /* a piece is on its way */
+    REBUILD_WORKING, /* the pool writes or checks */
+    REBUILD_READY,   /* a whole, checked copy: waits until the log here is that far */
+    REBUILD_APPLIER, /* the applier has it */
 };
 
 struct audit {
@@ -27,15 +31,15 @@ struct audit {
 
     /* Any thread. */
     _Atomic bool fenced, split, quit;
-    _Atomic bool look;                 /* scrub at once */
-    _Atomic bool lifted;               /* the applier has replaced the state: tell the loop */
-    _Atomic uint64_t apply_begun_ms;   /* the applier is within a batch since; 0: it is not */
-    _Atomic uint64_t failed;           /* rebuilds that the applier could not end */
-    pthread_mutex_t lock;              /* what is below up to the next heading */
+    _Atomic bool look;               /* scrub at once */
+    _Atomic bool lifted;             /* the applier has replaced the state: tell the loop */
+    _Atomic uint64_t apply_begun_ms; /* the applier is within a batch since; 0: it is not */
+    _Atomic uint64_t failed;         /* rebuilds that the applier could not end */
+    pthread_mutex_t lock;            /* what is below up to the next heading */
     pthread_cond_t wake;
     char reason[256];
     uint64_t fenced_index, split_index, fenced_ms;
-    bool marked;                       /* the fence is durable */
+    bool marked; /* the fence is durable */
 
     /* The audit's thread. */
     pthread_t thread;
@@ -51,7 +55,7 @@ struct audit {
     void (*stopped)(void *data);
     struct audit_heard heard[PEERS_MAX];
     uint64_t told_ms, told_index, open_since_ms;
-    uint64_t stuck_begun_ms, stuck_look_ms;      /* the batch that takes long; when it is looked at next */
+    uint64_t stuck_begun_ms, stuck_look_ms; /* the batch that takes long; when it is looked at next */
     bool told_fenced, fence_seen;
     struct {
         enum rebuild_step step;

@@ -1,6 +1,6 @@
-/* A fenced server finds a state: a copy from another one, piece by piece into a file without a name, checked,
- * and handed to the applier once the log here has brought it at least as far. Whatever goes wrong, it begins
- * again with another server. Alone: its own snapshot and log. */
+/* A fenced server finds a state: a copy from another one, piece by piece into a file without a name, checked, and
+ * handed to the applier once the log here has brought it at least as far. Whatever goes wrong, it begins again with
+ * another server. Alone: its own snapshot and log. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -35,17 +35,14 @@ static void give_up(struct audit *audit, const char *why) {
 
 void rebuild_end(struct rpc *rpc, bool failed) {
     struct audit *audit = rpc->audit;
-    if (failed)
-        audit->rebuild.failures++;
-    else
-        audit->rebuild.failures = 0;
+    if (failed) audit->rebuild.failures++;
+    else audit->rebuild.failures = 0;
     begin_again(audit, clock_mono_ms());
 }
 
 void rebuild_down(struct rpc *rpc, uint64_t peer) {
     struct audit *audit = rpc->audit;
-    if (audit->rebuild.from == peer && audit->rebuild.step == REBUILD_ASKED)
-        give_up(audit, "its connection ended");
+    if (audit->rebuild.from == peer && audit->rebuild.step == REBUILD_ASKED) give_up(audit, "its connection ended");
 }
 
 /* -- from whom
@@ -67,12 +64,9 @@ static uint64_t choose(struct rpc *rpc, uint64_t now_ms) {
     for (size_t i = 0; i < PEERS_MAX; i++) {
         const struct audit_heard *heard = &audit->heard[i];
         if (!heard->id || heard->fenced || now_ms - heard->ms > HEARD_MS) continue;
-        if (!raft_members_find(node_members(rpc->node), heard->id) || !peers_link(rpc->others, heard->id))
-            continue;
-        if (heard->id == leader)
-            leads = true;
-        else
-            found[count++] = heard->id;
+        if (!raft_members_find(node_members(rpc->node), heard->id) || !peers_link(rpc->others, heard->id)) continue;
+        if (heard->id == leader) leads = true;
+        else found[count++] = heard->id;
     }
     if (leads) found[count++] = leader;
     return count ? found[audit->rebuild.failures % count] : 0;
@@ -105,14 +99,14 @@ static void begin(struct rpc *rpc, uint64_t now_ms) {
         give_up(audit, fault.text);
         return;
     }
-    audit->rebuild.number = random_u64(),
-    audit->rebuild.offset = audit->rebuild.size = audit->rebuild.index = 0;
+    audit->rebuild.number = random_u64(), audit->rebuild.offset = audit->rebuild.size = audit->rebuild.index = 0;
     log_info("audit", "asking for a copy of the state id=%016" PRIx64, audit->rebuild.from);
     ask(rpc);
 }
 
 static uint64_t patience_ms(struct rpc *rpc) {
-    bool first = rpc->audit->rebuild.offset == 0;      /* how large the other's state is can only be guessed: like the one here */
+    /* how large the other's state is can only be guessed: like the one here */
+    bool first = rpc->audit->rebuild.offset == 0;
     return PIECE_MOST_MS + (first ? (store_bytes(machine_store(rpc->machine)) >> 20) * COPY_MS_A_MIB : 0);
 }
 
@@ -152,19 +146,15 @@ static void piece_run(uv_work_t *uv) {
     struct piece_work *work = CONTAINER_OF(uv, struct piece_work, uv);
     for (size_t done = 0; done < work->data_size && !work->error;) {
         ssize_t n = pwrite(work->fd, work->data + done, work->data_size - done, (off_t)(work->offset + done));
-        if (n > 0)
-            done += (size_t)n;
+        if (n > 0) done += (size_t)n;
         else if (n == 0 || errno != EINTR)
-            work->error =
-                fault_set(&work->fault, n ? co_from_errno(errno) : CO_IO, "it cannot be written here");
+            work->error = fault_set(&work->fault, n ? co_from_errno(errno) : CO_IO, "it cannot be written here");
     }
     if (work->error || !work->last) return;
     /* The state here may be empty, of no version yet: what counts is what this program knows. */
     uint64_t applied = 0;
-    if (lseek(work->fd, 0, SEEK_SET) != 0)
-        work->error = CO_IO;
-    else
-        work->error = machine_copy_look(work->rpc->machine, work->fd, work->size, &applied, &work->fault);
+    if (lseek(work->fd, 0, SEEK_SET) != 0) work->error = CO_IO;
+    else work->error = machine_copy_look(work->rpc->machine, work->fd, work->size, &applied, &work->fault);
     if (!work->error && applied != work->index)
         work->error = fault_set(&work->fault, CO_CORRUPT, "it is not of the index that it was sent with");
 }
@@ -177,13 +167,11 @@ static void piece_over(uv_work_t *uv, int status) {
     close(work->fd);
     if (!rpc->stopping && audit->rebuild.step == REBUILD_WORKING && audit->rebuild.number == work->number) {
         audit->rebuild.offset += work->data_size;
-        if (work->error)
-            give_up(audit, work->fault.code ? work->fault.text : co_strerror(work->error));
-        else if (!work->last)
-            ask(rpc);
+        if (work->error) give_up(audit, work->fault.code ? work->fault.text : co_strerror(work->error));
+        else if (!work->last) ask(rpc);
         else {
-            log_info("audit", "a copy of the state is here index=%" PRIu64 " bytes=%" PRIu64,
-                     audit->rebuild.index, audit->rebuild.size);
+            log_info("audit", "a copy of the state is here index=%" PRIu64 " bytes=%" PRIu64, audit->rebuild.index,
+                     audit->rebuild.size);
             audit->rebuild.step = REBUILD_READY;
             rebuild_tick(rpc, clock_mono_ms());
         }
@@ -204,8 +192,7 @@ static const char *unfit(const struct audit *audit, const Pb__PeerCopyPiece *pie
 
 void rebuild_piece(struct rpc *rpc, uint64_t from, const Pb__PeerCopyPiece *piece) {
     struct audit *audit = rpc->audit;
-    if (audit->rebuild.step != REBUILD_ASKED || from != audit->rebuild.from ||
-        piece->number != audit->rebuild.number)
+    if (audit->rebuild.step != REBUILD_ASKED || from != audit->rebuild.from || piece->number != audit->rebuild.number)
         return;
     const char *why = unfit(audit, piece);
     int fd = why ? -1 : dup(audit->rebuild.fd);

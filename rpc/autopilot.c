@@ -17,7 +17,7 @@ uint64_t autopilot_dead(const struct autopilot_rules *rules, const struct autopi
         if (servers[i].voter && !dead) dead = &servers[i];
         else if (!servers[i].voter && !learner) learner = &servers[i];
     }
-    if (learner) return learner->id;      /* nothing hangs on it */
+    if (learner) return learner->id; /* nothing hangs on it */
     size_t wanted = rules->servers > 3 ? rules->servers : 3;
     if (!dead || alive < wanted || alive < rules->min_quorum || alive < voters / 2 + 1) return 0;
     return dead->id;
@@ -27,15 +27,21 @@ bool autopilot_may_go(const struct autopilot_server *servers, size_t count, uint
     size_t voters = 0, alive = 0;
     bool learner = false;
     for (size_t i = 0; i < count; i++) {
-        if (servers[i].id == id) { learner = !servers[i].voter; continue; }
+        if (servers[i].id == id) {
+            learner = !servers[i].voter;
+            continue;
+        }
         voters += servers[i].voter;
         alive += servers[i].voter && servers[i].connected;
     }
     return learner || alive >= voters / 2 + 1;
 }
 
-static struct autopilot_server server_of(struct rpc *rpc, const struct raft_member *member, uint64_t self, uint64_t now_ms) {
-    struct autopilot_server server = {.id = member->id, .voter = member->voter, .connected = member->id == self,
+static struct autopilot_server server_of(struct rpc *rpc, const struct raft_member *member, uint64_t self,
+                                         uint64_t now_ms) {
+    struct autopilot_server server = {.id = member->id,
+                                      .voter = member->voter,
+                                      .connected = member->id == self,
                                       .stable_ms = member->id == self ? UINT64_MAX : now_ms - rpc->lead_since_ms};
     for (size_t i = 0; i < ARRAY_COUNT(rpc->heard); i++)
         if (rpc->heard[i].id == member->id)

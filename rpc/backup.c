@@ -22,12 +22,20 @@ struct work {
     int error;
 };
 
-/* -- saving ----------------------------------------------------------------------------------------------- */
-struct save_impl { struct wish wish; struct work *work; struct rpc_gate gate; };
+/* -- saving ------------------------------------------------------------------------------------------------------- */
+struct save_impl {
+    struct wish wish;
+    struct work *work;
+    struct rpc_gate gate;
+};
 _Static_assert(sizeof(struct save_impl) <= sizeof(((struct rpc_save *)0)->impl), "rpc_save.impl is too small");
 static struct save_impl *save_impl(struct rpc_save *save) { return (struct save_impl *)(void *)save->impl; }
 static struct rpc_save *save_of(struct save_impl *impl) { return CONTAINER_OF((char *)impl, struct rpc_save, impl); }
-struct save_work { struct work work; struct rpc_save *save; struct save_work *next; };
+struct save_work {
+    struct work work;
+    struct rpc_save *save;
+    struct save_work *next;
+};
 
 static uint64_t live_bytes(struct rpc *rpc) {
     struct store_reader *reader = store_reader_new(machine_store(rpc->machine));
@@ -40,7 +48,10 @@ static uint64_t live_bytes(struct rpc *rpc) {
 static int copy_state(struct rpc *rpc, struct rpc_save *save, int state, struct archive_meta *meta) {
     uint64_t index, most = live_bytes(rpc), room = archive_room(state);
     if (room < most || room - most < ARCHIVE_ROOM_LEFT)
-        return fault_set(&save->fault, CO_DISKFULL, "disk full: a backup takes a copy of the state first, up to %" PRIu64 " bytes, and %" PRIu64 " are free", most, room);
+        return fault_set(&save->fault, CO_DISKFULL,
+                         "disk full: a backup takes a copy of the state first, up to %" PRIu64 " bytes, and %" PRIu64
+                         " are free",
+                         most, room);
     int rv = machine_copy(rpc->machine, state, &index, &meta->term);
     off_t size = lseek(state, 0, SEEK_CUR);
     if (rv != CO_OK || size <= 0 || lseek(state, 0, SEEK_SET) != 0)
@@ -85,7 +96,7 @@ static void save_end(struct rpc *rpc, struct rpc_save *save, int error) {
 
 static void save_over(uv_work_t *uv, int status);
 
-#define SAVES_MOST 16                /* who asks and does not wait for the answer is not to pile them up */
+#define SAVES_MOST 16 /* who asks and does not wait for the answer is not to pile them up */
 
 /* One at a time: each takes room for copies and, for as long as it lasts, a thread of the pool, which others need. */
 static void save_next(struct rpc *rpc) {
@@ -110,7 +121,7 @@ static void save_over(uv_work_t *uv, int status) {
     rpc->saves = work->next;
     free(work);
     save_next(rpc);
-    save_end(rpc, save, error);      /* the last one may be what a stopping server waits for */
+    save_end(rpc, save, error); /* the last one may be what a stopping server waits for */
 }
 
 static void save_confirmed(struct rpc_gate *gate, int error) {
@@ -118,7 +129,10 @@ static void save_confirmed(struct rpc_gate *gate, int error) {
     struct rpc *rpc = impl->wish.rpc;
     struct rpc_save *save = save_of(impl);
     if (error == CO_OK && rpc->stopping) error = CO_CLOSED;
-    if (error != CO_OK) { save_end(rpc, save, error); return; }
+    if (error != CO_OK) {
+        save_end(rpc, save, error);
+        return;
+    }
     struct save_work *work = mem_zalloc(sizeof *work);
     work->work.rpc = rpc, work->save = save;
     struct save_work **last = &rpc->saves;
@@ -138,7 +152,10 @@ static void save_taken(struct wish *wish) {
     struct save_impl *impl = CONTAINER_OF(wish, struct save_impl, wish);
     struct rpc *rpc = wish->rpc;
     struct rpc_save *save = save_of(impl);
-    if (rpc->stopping) { save->done(save, CO_CLOSED); return; }
+    if (rpc->stopping) {
+        save->done(save, CO_CLOSED);
+        return;
+    }
     rpc->operator_jobs++;
     impl->gate.done = save_confirmed;
     int rv = rpc_confirm(rpc, save->stale ? RPC_STALE : RPC_DEFAULT, &impl->gate);
@@ -154,7 +171,9 @@ void rpc_save(struct rpc *rpc, struct rpc_save *save) {
 /* -- restoring ----------------------------------------------------------------------------------------------
  * Pool: unpack, check. Then piece by piece: pool reads it, the loop submits it, the applier says how it went. At last the command that
  * makes it the state. */
-struct restore_impl { struct wish wish; };
+struct restore_impl {
+    struct wish wish;
+};
 _Static_assert(sizeof(struct restore_impl) <= sizeof(((struct rpc_restore *)0)->impl), "rpc_restore.impl is too small");
 
 struct restore_work {
@@ -162,8 +181,8 @@ struct restore_work {
     struct rpc_restore *restore;
     int state;
     uint64_t size, at;
-    bool ending, giving_up;             /* the last command is on its way */
-    int failed;                         /* why it is given up */
+    bool ending, giving_up; /* the last command is on its way */
+    int failed;             /* why it is given up */
     size_t piece_size;
     uint8_t id[OPERATE_RESTORE_ID];
     struct wish written;
@@ -174,7 +193,8 @@ struct restore_work {
 static void restore_end(struct restore_work *work, int error) {
     struct rpc *rpc = work->work.rpc;
     struct rpc_restore *restore = work->restore;
-    if (error != CO_OK) log_warn("backup", "not restored: %s", restore->fault.code ? restore->fault.text : co_strerror(error));
+    if (error != CO_OK)
+        log_warn("backup", "not restored: %s", restore->fault.code ? restore->fault.text : co_strerror(error));
     if (work->state >= 0) close(work->state);
     free(work);
     restore->done(restore, error);
@@ -229,7 +249,10 @@ static void restore_ran(uv_work_t *uv, int status) {
         submit_end(work, true);
         return;
     }
-    if (error != CO_OK) { restore_end(work, error); return; }
+    if (error != CO_OK) {
+        restore_end(work, error);
+        return;
+    }
     Pb__RestoreChunkCommand command = PB__RESTORE_CHUNK_COMMAND__INIT;
     command.id = (ProtobufCBinaryData){sizeof work->id, work->id};
     command.offset = work->at;
@@ -251,7 +274,10 @@ static void written_taken(struct wish *wish) {
         return;
     }
     if (error != CO_OK) {
-        if (!may_have_left_something(work, error)) { restore_end(work, error); return; }
+        if (!may_have_left_something(work, error)) {
+            restore_end(work, error);
+            return;
+        }
         work->failed = error;
         submit_end(work, true);
         return;
@@ -277,7 +303,10 @@ static void written(struct rpc_write *write, int error, const struct machine_res
 static void restore_taken(struct wish *wish) {
     struct rpc *rpc = wish->rpc;
     struct rpc_restore *restore = CONTAINER_OF((char *)wish, struct rpc_restore, impl);
-    if (rpc->stopping) { restore->done(restore, CO_CLOSED); return; }
+    if (rpc->stopping) {
+        restore->done(restore, CO_CLOSED);
+        return;
+    }
     rpc->operator_jobs++;
     struct restore_work *work = mem_zalloc(sizeof *work);
     work->work.rpc = rpc, work->restore = restore, work->state = -1, work->write.done = written;

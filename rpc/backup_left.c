@@ -1,5 +1,5 @@
-/* A restore whose server died, or was stopped, in the middle: what is kept aside of it would be in every state and every backup. The leader gives it
- * up when nothing came for LEFT_MS. Loop thread. */
+/* A restore whose server died, or was stopped, in the middle: what is kept aside of it would be in every state and
+ * every backup. The leader gives it up when nothing came for LEFT_MS. Loop thread. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -8,10 +8,10 @@
 #include "rpc/rpc_internal.h"
 
 #define LOOK_MS 5000
-#define LEFT_MS 30000      /* longer than a restore waits for a leader, or for a busy disk */
+#define LEFT_MS 30000 /* longer than a restore waits for a leader, or for a busy disk */
 
 static void given_up(struct rpc_write *write, int error, const struct machine_result *result) {
-    (void)error, (void)result;      /* if not, the next look finds it */
+    (void)error, (void)result; /* if not, the next look finds it */
     atomic_store(&CONTAINER_OF(write, struct backup_left, write)->writing, false);
 }
 
@@ -19,7 +19,8 @@ static void give_up(struct rpc *rpc, struct backup_left *left) {
     Pb__RestoreEndCommand command = PB__RESTORE_END_COMMAND__INIT;
     command.id = (ProtobufCBinaryData){sizeof left->id, left->id};
     command.size = left->size, command.give_up = true;
-    log_warn("operator", "a restore was begun and not ended, it is given up bytes=%llu", (unsigned long long)left->size);
+    log_warn("operator", "a restore was begun and not ended, it is given up bytes=%llu",
+             (unsigned long long)left->size);
     left->write.done = given_up;
     atomic_store(&left->writing, true);
     rpc_submit(rpc, &left->write, OPERATE_RESTORE_END, &command.base);
@@ -29,12 +30,18 @@ void backup_left_look(struct rpc *rpc, bool leads) {
     struct backup_left *left = &rpc->left;
     uint64_t now_ms = clock_mono_ms(), size;
     uint8_t id[OPERATE_RESTORE_ID];
-    if (!leads) { left->since_ms = 0; return; }
+    if (!leads) {
+        left->since_ms = 0;
+        return;
+    }
     if (atomic_load(&left->writing) || now_ms < left->look_ms) return;
     left->look_ms = now_ms + LOOK_MS;
     bool there = operate_staged(store_read(rpc->loop_reader), id, &size);
     store_read_done(rpc->loop_reader);
-    if (!there) { left->since_ms = 0; return; }
+    if (!there) {
+        left->since_ms = 0;
+        return;
+    }
     if (left->since_ms == 0 || size != left->size || memcmp(id, left->id, sizeof id) != 0) {
         left->since_ms = now_ms, left->size = size;
         memcpy(left->id, id, sizeof id);

@@ -1,5 +1,6 @@
-/* Does this server miss what its full disk has no room for? Reads that come find out by themselves; those that wait here for a change would
- * wait in vain, since nothing is applied: they are woken, ask, and are the leader's from then on (rpc/fetch_far.h).
+/* Does this server miss what its full disk has no room for? Reads that come find out by themselves; those that wait
+ * here for a change would wait in vain, since nothing is applied: they are woken, ask, and are the leader's from
+ * then on (rpc/fetch_far.h).
  *
  * Twice: what had been confirmed just before may have begun to wait after the first time. */
 #include <inttypes.h>
@@ -26,7 +27,8 @@ static void looked(struct rpc_gate *gate, int error) {
     if (error == CO_OK || last_index != behind->last_index) behind->times = 0;
     behind->last_index = last_index;
     if (error != CO_DISKFULL || behind->times == 2) return;
-    if (behind->times++ == 0) log_warn("raft", "behind, and the disk is full: the leader answers default reads index=%" PRIu64, last_index);
+    if (behind->times++ == 0)
+        log_warn("raft", "behind, and the disk is full: the leader answers default reads index=%" PRIu64, last_index);
     wake_all(rpc);
 }
 

@@ -11,8 +11,9 @@
 #include "rpc/client_internal.h"
 
 #define TICK_MS 50
-#define WRITES_BATCH (128u << 10)      /* bytes of commands given to the connection at a time, so that renewals and reads get between */
-#define WRITES_AHEAD (256u << 10)      /* so much of it waits there at most */
+/* bytes of commands given to the connection at a time, so that renewals and reads get between */
+#define WRITES_BATCH (128u << 10)
+#define WRITES_AHEAD (256u << 10) /* so much of it waits there at most */
 
 void client_post(struct client *client, struct client_mail *mail) {
     if (mailbox_put(&client->box, &mail->mail)) uv_async_send(&client->wake);
@@ -22,8 +23,11 @@ void client_asked(struct client *client) {
     if (client->current && !client->current->asked_ms) client->current->asked_ms = clock_mono_ms();
 }
 
-/* -- writes --------------------------------------------------------------------------------------------------------------- */
-struct client_write { struct client_mail mail; struct node_proposal proposal; };
+/* -- writes ------------------------------------------------------------------------------------------------------- */
+struct client_write {
+    struct client_mail mail;
+    struct node_proposal proposal;
+};
 _Static_assert(sizeof(struct client_write) <= sizeof(((struct rpc_write *)0)->impl), "rpc_write.impl is too small");
 
 static void write_done(struct node_proposal *proposal, int error, const void *result) {
@@ -85,12 +89,17 @@ static void write_taken(struct client *client, struct client_mail *mail) {
 void client_submit(struct client *client, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message) {
     struct client_write *impl = (struct client_write *)(void *)write->impl;
     *impl = (struct client_write){.mail.taken = write_taken};
-    impl->proposal = (struct node_proposal){.done = write_done, .deadline_ms = clock_mono_ms() + RPC_LEADER_WAIT_MS, .data = rpc_command(command, message)};
+    impl->proposal = (struct node_proposal){
+        .done = write_done, .deadline_ms = clock_mono_ms() + RPC_LEADER_WAIT_MS, .data = rpc_command(command, message)};
     client_post(client, &impl->mail);
 }
 
-/* -- renewals -------------------------------------------------------------------------------------------------------------- */
-struct client_renewal { struct client_mail mail; struct list link; uint64_t deadline_ms; };
+/* -- renewals ----------------------------------------------------------------------------------------------------- */
+struct client_renewal {
+    struct client_mail mail;
+    struct list link;
+    uint64_t deadline_ms;
+};
 _Static_assert(sizeof(struct client_renewal) <= sizeof(((struct rpc_renew *)0)->impl), "rpc_renew.impl is too small");
 
 static void renewals_look(struct client *client, uint64_t now_ms, bool stop) {
@@ -117,7 +126,7 @@ void client_renew(struct client *client, struct rpc_renew *renew) {
     client_post(client, &impl->mail);
 }
 
-/* -- the edge of forwarding.h ------------------------------------------------------------------------------------------------ */
+/* -- the edge of forwarding.h ------------------------------------------------------------------------------------- */
 static bool reach(void *data, uint64_t conn) { return client_conn_of(data, conn) != NULL; }
 
 static void send_message(void *data, uint64_t number, uint8_t type, const ProtobufCMessage *message) {
@@ -128,11 +137,12 @@ static void send_message(void *data, uint64_t number, uint8_t type, const Protob
 /* The servers had no leader for it: surely in no log. */
 static void command(void *data, struct node_proposal *proposal) {
     struct client *client = data;
-    if (client->stopping || clock_mono_ms() >= proposal->deadline_ms) write_fail(proposal, client->stopping ? CO_CLOSED : CO_NOLEADER);
+    if (client->stopping || clock_mono_ms() >= proposal->deadline_ms)
+        write_fail(proposal, client->stopping ? CO_CLOSED : CO_NOLEADER);
     else write_wait(client, proposal);
 }
 
-/* -- events ------------------------------------------------------------------------------------------------------------------- */
+/* -- events ------------------------------------------------------------------------------------------------------- */
 static void send_all(struct client *client) {
     if (!client->current) return;
     renewals_look(client, clock_mono_ms(), false);
@@ -158,7 +168,7 @@ void client_up(struct client *client) { send_all(client); }
 
 void client_down(struct client *client, struct client_conn *conn) {
     client_fetch_move(client, conn->number, false);
-    conn->greeted = false;             /* nothing is sent there any more */
+    conn->greeted = false; /* nothing is sent there any more */
     forwarding_down(client->forwarding, conn->number);
     client_operator_down(client, conn->number);
     client_backup_down(client, conn->number);
@@ -170,8 +180,10 @@ void client_frame(struct client *client, struct client_conn *conn, uint8_t type,
     if (type == PEER_FETCHED) known = client_fetch_answered(client, conn->number, payload);
     else if (type == PEER_ECHO_ANSWER) known = client_coordinates_answered(client, conn->number, payload);
     else if (type == PEER_BACKUP_PIECE) known = client_backup_answered(client, conn->number, payload);
-    else if (type == PEER_CLUSTER_ANSWER || type == PEER_CHANGE_ANSWER) known = client_operator_frame(client, conn->number, type, payload);
-    else if (type == PEER_RESULTS || type == PEER_RENEW_ANSWER) known = forwarding_frame(client->forwarding, conn->number, type, payload, clock_mono_ms());
+    else if (type == PEER_CLUSTER_ANSWER || type == PEER_CHANGE_ANSWER)
+        known = client_operator_frame(client, conn->number, type, payload);
+    else if (type == PEER_RESULTS || type == PEER_RENEW_ANSWER)
+        known = forwarding_frame(client->forwarding, conn->number, type, payload, clock_mono_ms());
     if (!known) log_warn("client", "a frame of unknown type, or one that does not decode type=%u", type);
 }
 
@@ -191,7 +203,7 @@ static void tick(uv_timer_t *timer) {
     client->ticked_ms = now_ms;
 }
 
-/* -- the cluster ---------------------------------------------------------------------------------------------------------------- */
+/* -- the cluster -------------------------------------------------------------------------------------------------- */
 void client_status(struct client *client, struct rpc_status *status) {
     *status = (struct rpc_status){.cluster_id = client->cluster_id};
     uint64_t contact_ms = atomic_load(&client->contact_ms), now_ms = clock_mono_ms();
@@ -210,18 +222,20 @@ size_t client_peers(struct client *client, struct arena *arena, const char ***ad
     uv_mutex_lock(&client->lock);
     size_t count = client->peer_count;
     *addresses = arena_alloc(arena, (count + 1) * sizeof **addresses);
-    for (size_t i = 0; i < count; i++) (*addresses)[i] = arena_strndup(arena, client->peers[i], strlen(client->peers[i]));
+    for (size_t i = 0; i < count; i++)
+        (*addresses)[i] = arena_strndup(arena, client->peers[i], strlen(client->peers[i]));
     uv_mutex_unlock(&client->lock);
     return count;
 }
 
-/* -- life -------------------------------------------------------------------------------------------------------------------------- */
+/* -- life --------------------------------------------------------------------------------------------------------- */
 static bool is_wildcard(const char *ip) { return strcmp(ip, "0.0.0.0") == 0 || strcmp(ip, "::") == 0; }
 
 static struct client *client_new(struct rpc *rpc, uv_loop_t *loop, const struct rpc_client_config *config) {
     struct client *client = mem_zalloc(sizeof *client);
     client->rpc = rpc, client->loop = loop;
-    client->cluster = mem_strdup(config->cluster), client->node_name = mem_strdup(config->node_name), client->address = mem_strdup(config->address);
+    client->cluster = mem_strdup(config->cluster), client->node_name = mem_strdup(config->node_name),
+    client->address = mem_strdup(config->address);
     client->port = config->port;
     client->known = config->known ? mem_strdup(config->known) : NULL;
     client->seed = hash64(config->node_id, strlen(config->node_id));
@@ -238,7 +252,8 @@ static struct client *client_new(struct rpc *rpc, uv_loop_t *loop, const struct 
     rng_seed(&client->rng, random_u64());
     client->cache = client_cache_new(CLIENT_CACHE_BYTES);
     client->mirror = mirror_new(rpc, config->dns_queries ? config->dns_queries : CLIENT_DNS_QUERIES);
-    if (!config->no_coordinates) client->coordinates = client_coordinates_new(config->node_name, config->coordinate_interval_ms);
+    if (!config->no_coordinates)
+        client->coordinates = client_coordinates_new(config->node_name, config->coordinate_interval_ms);
     client->lost_ms = client->ticked_ms = clock_mono_ms();
     CHECK(uv_mutex_init(&client->lock) == 0);
     return client;
@@ -248,10 +263,11 @@ struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *co
     struct rpc *rpc = mem_zalloc(sizeof *rpc);
     struct client *client = rpc->client = client_new(rpc, loop, config);
     bool told = config->join && config->join[0];
-    if (!told && client_known_read(client))
-        log_info("client", "no server is named: those known last are tried");
+    if (!told && client_known_read(client)) log_info("client", "no server is named: those known last are tried");
     else if (!told)
-        log_warn("client", "no server is known: this agent waits for `coord join ADDRESS` (-retry-join=ADDRESS names one; -server runs one)");
+        log_warn("client",
+                 "no server is known: this agent waits for `coord join ADDRESS` (-retry-join=ADDRESS names one; "
+                 "-server runs one)");
     struct forwarding_edge edge = {.data = client, .reach = reach, .send = send_message, .command = command};
     client->forwarding = forwarding_new(&edge, 0);
     CHECK(uv_async_init(loop, &client->wake, woken) == 0 && uv_timer_init(loop, &client->timer) == 0);
@@ -280,7 +296,9 @@ static void handle_closed(uv_handle_t *handle) {
 }
 
 void client_finish_stop(struct client *client) {
-    if (!client->stopping || client->closing || client->resolving || !list_empty(&client->conns) || !list_empty(&client->backups)) return;
+    if (!client->stopping || client->closing || client->resolving || !list_empty(&client->conns) ||
+        !list_empty(&client->backups))
+        return;
     client->closing = 2;
     uv_close((uv_handle_t *)&client->wake, handle_closed);
     uv_close((uv_handle_t *)&client->timer, handle_closed);

@@ -1,4 +1,5 @@
-/* The client agent's side of rpc: no copy of the state, one connection to one of the servers, over which everything goes.
+/* The client agent's side of rpc: no copy of the state, one connection to one of the servers, over which everything
+ * goes.
  *
  * - It joins through any server (config.join), is told of all of them, and keeps to the one that the agent's id ranks highest (rendezvous
  *   hashing over addresses): agents spread evenly, each agent's choice is the same after a restart, and when a server comes or goes only the agents
@@ -14,8 +15,9 @@
  * - Answers to queries of catalog, health and coordinates, sorted by distance or not, are kept (CLIENT_CACHE_BYTES in all, the least recently used
  *   make room): while no server can be reached they are given out again, with their age, except to reads with RPC_CONSISTENT.
  *
- * A server of another cluster than the first one it met is not talked to; only when every server that its cluster had tells it that it belongs to
- * another one now (all were founded anew), for some seconds, the agent goes with them. Opened by the agent; everybody else uses rpc/rpc.h. */
+ * A server of another cluster than the first one it met is not talked to; only when every server that its cluster
+ * had tells it that it belongs to another one now (all were founded anew), for some seconds, the agent goes with
+ * them. Opened by the agent; everybody else uses rpc/rpc.h. */
 #ifndef COORD_RPC_CLIENT_H
 #define COORD_RPC_CLIENT_H
 
@@ -25,23 +27,25 @@
 
 #define CLIENT_SILENT_MS   600
 #define CLIENT_CACHE_BYTES (16u << 20)
-#define CLIENT_DNS_QUERIES 10000                 /* kept current for DNS (client_mirror.c) */
+#define CLIENT_DNS_QUERIES 10000 /* kept current for DNS (client_mirror.c) */
 
 struct rpc_client_config {
-    const char *cluster, *node_name, *address;   /* datacenter; this agent's name and IP */
-    const char *node_id;                         /* UUID text: ranks the servers */
-    const char *bind;                            /* IP to dial from; NULL or a wildcard: any */
-    uint16_t port;                               /* of servers whose address names none */
-    const char *const *join;                     /* NULL-terminated; without any (or NULL) it tries those known last, and waits for rpc_join */
-    const char *known;                           /* a file: the servers known last, kept current; NULL: none */
+    const char *cluster, *node_name, *address; /* datacenter; this agent's name and IP */
+    const char *node_id;                       /* UUID text: ranks the servers */
+    const char *bind;                          /* IP to dial from; NULL or a wildcard: any */
+    uint16_t port;                             /* of servers whose address names none */
+    /* NULL-terminated; without any (or NULL) it tries those known last, and waits for rpc_join */
+    const char *const *join;
+    const char *known; /* a file: the servers known last, kept current; NULL: none */
     bool no_coordinates;
-    uint64_t coordinate_interval_ms;             /* between reports; 0: see lb/coordinate_agent.h */
-    size_t dns_queries;                          /* kept current for DNS at most; 0: CLIENT_DNS_QUERIES */
+    uint64_t coordinate_interval_ms; /* between reports; 0: see lb/coordinate_agent.h */
+    size_t dns_queries;              /* kept current for DNS at most; 0: CLIENT_DNS_QUERIES */
 };
 
 /* Loop thread. Starts dialling; nothing has to be reachable yet. */
 struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *config);
-/* Loop thread. Everything under way ends (CO_CLOSED; writes that were sent: unknown). `closed` is called from the loop. */
+/* Loop thread. Everything under way ends (CO_CLOSED; writes that were sent: unknown). `closed` is called from the
+ * loop. */
 void rpc_client_stop(struct rpc *rpc, void (*closed)(void *data), void *data);
 
 #endif

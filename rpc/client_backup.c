@@ -18,19 +18,19 @@
 #include "rpc/client_internal.h"
 #include "rpc/frame_unpack.h"
 
-#define ARCHIVE_MOST (2 * TAR_SIZE_MAX)      /* bytes; of what a server may send */
+#define ARCHIVE_MOST (2 * TAR_SIZE_MAX) /* bytes; of what a server may send */
 
 struct client_backup {
     struct client_mail mail;
-    struct list link;                  /* client->backups */
+    struct list link; /* client->backups */
     struct client *client;
-    struct rpc_save *save;             /* one of the two */
+    struct rpc_save *save; /* one of the two */
     struct rpc_restore *restore;
-    struct fault *fault;               /* theirs */
+    struct fault *fault; /* theirs */
     enum { BACKUP_WAITING, BACKUP_ASKED, BACKUP_WORKING } step;
     uint64_t number, conn, deadline_ms;
-    uint64_t offset, size, index;      /* offset: of the piece under way; size 0: not known yet */
-    int error;                         /* WORKING: it is over, with this */
+    uint64_t offset, size, index; /* offset: of the piece under way; size 0: not known yet */
+    int error;                    /* WORKING: it is over, with this */
     /* The pool's, while WORKING. */
     uv_work_t uv;
     int fd, work_error;
@@ -48,7 +48,8 @@ static void finish(struct client_backup *backup, int error) {
     struct rpc_restore *restore = backup->restore;
     const char *what = save ? "saved" : "restored";
     list_remove(&backup->link);
-    if (error == CO_OK) log_info("backup", "%s through a server index=%" PRIu64 " bytes=%" PRIu64, what, backup->index, backup->size);
+    if (error == CO_OK)
+        log_info("backup", "%s through a server index=%" PRIu64 " bytes=%" PRIu64, what, backup->index, backup->size);
     else log_warn("backup", "not %s: %s", what, backup->fault->code ? backup->fault->text : co_strerror(error));
     if (save && error == CO_OK) save->fd = backup->fd, save->size = backup->size, save->index = backup->index;
     else if (save && backup->fd >= 0) close(backup->fd);
@@ -67,7 +68,7 @@ static void fail(struct client_backup *backup, int error, const char *text) {
     if (backup->step != BACKUP_WORKING) finish(backup, error);
 }
 
-/* -- frames ------------------------------------------------------------------------------------------------------ */
+/* -- frames ------------------------------------------------------------------------------------------------------- */
 static void tell(struct client_backup *backup, enum backup_kind kind) {
     struct client_conn *conn = client_conn_of(backup->client, backup->conn);
     if (!conn) return;
@@ -89,7 +90,7 @@ static void give_up(struct client_backup *backup, int error, const char *text) {
     fail(backup, error, text);
 }
 
-/* -- in the pool ------------------------------------------------------------------------------------------------- */
+/* -- in the pool -------------------------------------------------------------------------------------------------- */
 static void save_run(uv_work_t *uv) {
     struct client_backup *backup = CONTAINER_OF(uv, struct client_backup, uv);
     if (backup->fd < 0 && (backup->fd = archive_temporary(backup->save->folder, &backup->work_fault)) < 0) {
@@ -97,7 +98,9 @@ static void save_run(uv_work_t *uv) {
         return;
     }
     backup->work_error = backup_file_write(backup->fd, backup->piece, backup->piece_size, backup->offset);
-    if (backup->work_error) fault_set(&backup->work_fault, backup->work_error, "the backup cannot be stored here: %s", co_strerror(backup->work_error));
+    if (backup->work_error)
+        fault_set(&backup->work_fault, backup->work_error, "the backup cannot be stored here: %s",
+                  co_strerror(backup->work_error));
 }
 
 static void restore_run(uv_work_t *uv) {
@@ -149,7 +152,8 @@ static void take_refusal(struct client_backup *backup, const Pb__PeerBackupPiece
 static bool save_fits(const struct client_backup *backup, const Pb__PeerBackupPiece *piece) {
     size_t size = piece->data.len;
     return piece->offset == backup->offset && size > 0 && size <= BACKUP_PIECE_BYTES && piece->size <= ARCHIVE_MOST &&
-           piece->size >= piece->offset && size <= piece->size - piece->offset && (backup->size == 0 || piece->size == backup->size);
+           piece->size >= piece->offset && size <= piece->size - piece->offset &&
+           (backup->size == 0 || piece->size == backup->size);
 }
 
 static void take_save(struct client_backup *backup, const Pb__PeerBackupPiece *piece) {
@@ -194,11 +198,13 @@ bool client_backup_answered(struct client *client, uint64_t conn, struct slice p
     return true;
 }
 
-/* -- events -------------------------------------------------------------------------------------------------------- */
+/* -- events ------------------------------------------------------------------------------------------------------- */
 static void begin(struct client_backup *backup) {
     struct client *client = backup->client;
     if (client->current->protocol < HELLO_VERSION_BACKUP) {
-        fail(backup, CO_UNSUPPORTED, "the server of this client agent is of an older version, without backups through client agents: ask a server itself");
+        fail(backup, CO_UNSUPPORTED,
+             "the server of this client agent is of an older version, without backups through client agents: ask a "
+             "server itself");
         return;
     }
     backup->conn = client->current->number, backup->number = ++client->wish_number;
@@ -215,10 +221,14 @@ void client_backup_down(struct client *client, uint64_t conn) {
     LIST_FOREACH_SAFE(item, next, &client->backups) {
         struct client_backup *backup = backup_at(item);
         if (backup->step == BACKUP_WAITING || backup->conn != conn) continue;
-        if (backup->save) fail(backup, CO_IO, "the backup is not saved: the connection with the server ended in the middle of it");
+        if (backup->save)
+            fail(backup, CO_IO, "the backup is not saved: the connection with the server ended in the middle of it");
         else if (backup->step == BACKUP_ASKED && is_last(backup))
-            fail(backup, CO_UNKNOWN_OUTCOME, "the connection with the server ended while it restored: the backup may be restored or not");
-        else fail(backup, CO_IO, "nothing is restored: the connection with the server ended in the middle of the backup");
+            fail(backup, CO_UNKNOWN_OUTCOME,
+                 "the connection with the server ended while it restored: the backup may be restored or not");
+        else
+            fail(backup, CO_IO,
+                 "nothing is restored: the connection with the server ended in the middle of the backup");
     }
 }
 
@@ -230,7 +240,8 @@ bool client_backup_on(struct client *client, uint64_t conn) {
 
 void client_backup_tick(struct client *client, uint64_t now_ms) {
     LIST_FOREACH_SAFE(item, next, &client->backups)
-        if (backup_at(item)->step == BACKUP_WAITING && now_ms >= backup_at(item)->deadline_ms) fail(backup_at(item), CO_NOLEADER, NULL);
+        if (backup_at(item)->step == BACKUP_WAITING && now_ms >= backup_at(item)->deadline_ms)
+            fail(backup_at(item), CO_NOLEADER, NULL);
 }
 
 void client_backup_stop(struct client *client) {
@@ -241,7 +252,7 @@ void client_backup_stop(struct client *client) {
     }
 }
 
-/* -- from other threads -------------------------------------------------------------------------------------------- */
+/* -- from other threads ------------------------------------------------------------------------------------------- */
 static void taken(struct client *client, struct client_mail *mail) {
     struct client_backup *backup = CONTAINER_OF(mail, struct client_backup, mail);
     list_append(&client->backups, &backup->link);

@@ -1,4 +1,5 @@
-/* Answers that are kept for the time when no server can be reached: a hash table by query and request, in a list by last use. */
+/* Answers that are kept for the time when no server can be reached: a hash table by query and request, in a list by
+ * last use. */
 #include <stdlib.h>
 
 #include "base/hash.h"
@@ -32,7 +33,8 @@ struct client_cache *client_cache_new(size_t bytes) {
 
 static struct kept **find(struct client_cache *cache, uint16_t query, struct slice request, uint64_t hash) {
     struct kept **at = &cache->buckets[hash % BUCKETS];
-    while (*at && ((*at)->hash != hash || (*at)->query != query || !slice_equal((*at)->request, request))) at = &(*at)->chain;
+    while (*at && ((*at)->hash != hash || (*at)->query != query || !slice_equal((*at)->request, request)))
+        at = &(*at)->chain;
     return at;
 }
 
@@ -50,7 +52,8 @@ void client_cache_free(struct client_cache *cache) {
     free(cache);
 }
 
-void client_cache_put(struct client_cache *cache, uint16_t query, struct slice request, const struct rpc_fetched *fetched, uint64_t now_ms) {
+void client_cache_put(struct client_cache *cache, uint16_t query, struct slice request,
+                      const struct rpc_fetched *fetched, uint64_t now_ms) {
     uint64_t hash = hash64_seed(request.data, request.size, query);
     struct kept **at = find(cache, query, request, hash);
     if (*at) drop(cache, at);

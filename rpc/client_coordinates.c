@@ -1,6 +1,7 @@
-/* Where this host is on the network (lb/vivaldi.h): the round trip to the server that it speaks with is measured by echoes over their
- * connection, and the own coordinate reported through it, which gathers those of many agents into few commands. One peer gives a
- * distance, not a direction: agents of one server are told apart from others by their servers' coordinates, and by the height of their own. */
+/* Where this host is on the network (lb/vivaldi.h): the round trip to the server that it speaks with is measured by
+ * echoes over their connection, and the own coordinate reported through it, which gathers those of many agents into
+ * few commands. One peer gives a distance, not a direction: agents of one server are told apart from others by their
+ * servers' coordinates, and by the height of their own. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -23,7 +24,10 @@ struct client_coordinates {
 };
 
 /* An update of somebody else's, from the HTTP API. */
-struct carried { struct client_mail mail; Pb__Coordinate *record; };
+struct carried {
+    struct client_mail mail;
+    Pb__Coordinate *record;
+};
 
 static void tell(struct client *client, uint8_t type, const ProtobufCMessage *message) {
     link_tell(client->current->wire, type, message);
@@ -35,7 +39,8 @@ void client_coordinates_tick(struct client *client, uint64_t now_ms) {
     if (!c || !client->current) return;
     uint64_t now_ns = clock_mono_ns();
     Pb__Coordinate record;
-    if (now_ms >= coordinate_agent_deadline_ms(c->agent) && coordinate_report(c->agent, 0, now_ms, &record)) tell(client, PEER_COORDINATE, &record.base);
+    if (now_ms >= coordinate_agent_deadline_ms(c->agent) && coordinate_report(c->agent, 0, now_ms, &record))
+        tell(client, PEER_COORDINATE, &record.base);
     if (now_ms < c->next_ms || (c->conn && now_ns - c->at_ns < LOST_MS * UINT64_C(1000000))) return;
     c->next_ms = now_ms + (c->samples < FEW ? ECHO_FIRST_MS : ECHO_MS);
     c->conn = client->current->number, c->server = client->current->server_id, c->at_ns = now_ns;
@@ -49,10 +54,12 @@ bool client_coordinates_answered(struct client *client, uint64_t conn, struct sl
     uint64_t now_ns = clock_mono_ns();
     Pb__PeerEchoAnswer *answer = frame_unpack(&pb__peer_echo_answer__descriptor, payload, NULL);
     if (!answer) return false;
-    if (c && conn == c->conn && answer->number == c->number && answer->coordinate && coordinate_check(answer->coordinate) == CO_OK) {
+    if (c && conn == c->conn && answer->number == c->number && answer->coordinate &&
+        coordinate_check(answer->coordinate) == CO_OK) {
         struct vivaldi_coordinate there = coordinate_read(answer->coordinate);
         c->conn = 0;
-        c->samples += coordinate_observe(c->agent, slice_make(&c->server, sizeof c->server), &there, (double)(now_ns - c->at_ns) / 1e9) == CO_OK;
+        c->samples += coordinate_observe(c->agent, slice_make(&c->server, sizeof c->server), &there,
+                                         (double)(now_ns - c->at_ns) / 1e9) == CO_OK;
         uv_mutex_lock(&client->lock);
         c->here = *coordinate_here(c->agent);
         uv_mutex_unlock(&client->lock);

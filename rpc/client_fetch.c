@@ -1,5 +1,6 @@
-/* Reads of a client agent: asked of the server that it is connected with, and again of the next one when that goes. While there is none,
- * what is kept of catalog, health and coordinates (query_type.discovery) is given out with its age.
+/* Reads of a client agent: asked of the server that it is connected with, and again of the next one when that goes.
+ * While there is none, what is kept of catalog, health and coordinates (query_type.discovery) is given out with its
+ * age.
  *
  *     posted --> unsent --connection--> with a server --answer (in pieces)--> done
  *                  ^  '--nobody to ask for CLIENT_REACH_MS: kept answer, or too late--> done */
@@ -9,25 +10,32 @@
 #include "rpc/client_internal.h"
 #include "rpc/frame_unpack.h"
 
-#define ANSWER_MOST     (512u << 20)
+#define ANSWER_MOST (512u << 20)
 
 struct client_fetch {
     struct client_mail mail;
-    struct list link;               /* client->unsent, or by itself */
+    struct list link; /* client->unsent, or by itself */
     struct client_fetch *chain;
-    uint64_t number, conn;          /* conn: with which connection it is; 0: none */
-    uint64_t begun_ms, until_ms;    /* until_ms: the end of the wait */
+    uint64_t number, conn;       /* conn: with which connection it is; 0: none */
+    uint64_t begun_ms, until_ms; /* until_ms: the end of the wait */
     uint8_t *request;
     size_t request_size;
     struct buffer pieces;
 };
 _Static_assert(sizeof(struct client_fetch) <= sizeof(((struct rpc_fetch *)0)->impl), "rpc_fetch.impl is too small");
 
-struct client_cancel { struct client_mail mail; uint64_t number; };
+struct client_cancel {
+    struct client_mail mail;
+    uint64_t number;
+};
 
 static struct client_fetch *impl_of(struct rpc_fetch *fetch) { return (struct client_fetch *)(void *)fetch->impl; }
-static struct rpc_fetch *fetch_of(struct client_fetch *impl) { return CONTAINER_OF((char *)impl, struct rpc_fetch, impl); }
-static struct slice request_of(const struct client_fetch *impl) { return slice_make(impl->request, impl->request_size); }
+static struct rpc_fetch *fetch_of(struct client_fetch *impl) {
+    return CONTAINER_OF((char *)impl, struct rpc_fetch, impl);
+}
+static struct slice request_of(const struct client_fetch *impl) {
+    return slice_make(impl->request, impl->request_size);
+}
 
 static struct client_fetch **find(struct client *client, uint64_t number) {
     struct client_fetch **at = &client->fetches[number % CLIENT_FETCH_BUCKETS];
@@ -47,12 +55,12 @@ static void end(struct client *client, struct client_fetch *impl, int error, con
     buffer_free(&pieces);
 }
 
-/* -- without a server ---------------------------------------------------------------------------------------------------- */
+/* -- without a server --------------------------------------------------------------------------------------------- */
 static bool end_with_kept(struct client *client, struct client_fetch *impl, uint64_t now_ms) {
     const struct rpc_fetch *fetch = fetch_of(impl);
     const struct client_kept *kept = client_cache_get(client->cache, fetch->type->number, request_of(impl));
     if (!kept || fetch->unkept || fetch->freshness == RPC_CONSISTENT) return false;
-    if (fetch->index && kept->fetched.index <= fetch->index && now_ms < impl->until_ms) return false;      /* it has that */
+    if (fetch->index && kept->fetched.index <= fetch->index && now_ms < impl->until_ms) return false; /* it has that */
     struct rpc_fetched fetched = kept->fetched;
     fetched.age_ms = now_ms > kept->at_ms ? now_ms - kept->at_ms : 1;
     fetched.known_leader = false, fetched.last_contact_ms = fetched.age_ms;
@@ -62,7 +70,7 @@ static bool end_with_kept(struct client *client, struct client_fetch *impl, uint
 
 static void wait_on(struct client *client, struct client_fetch *impl, uint64_t now_ms) {
     if (now_ms - client->lost_ms >= CLIENT_REACH_MS && end_with_kept(client, impl, now_ms)) return;
-    bool nobody = list_empty(&client->servers) && fetch_of(impl)->index == 0;      /* to look for, before `coord join` */
+    bool nobody = list_empty(&client->servers) && fetch_of(impl)->index == 0; /* to look for, before `coord join` */
     uint64_t last_ms = impl->begun_ms + (nobody ? 0 : RPC_LEADER_WAIT_MS);
     if (now_ms >= last_ms && now_ms >= impl->until_ms) end(client, impl, CO_NOLEADER, NULL);
 }
@@ -72,7 +80,7 @@ void client_fetch_tick(struct client *client, uint64_t now_ms) {
     LIST_FOREACH_SAFE(item, next, &client->unsent) wait_on(client, LIST_ENTRY(item, struct client_fetch, link), now_ms);
 }
 
-/* -- with one ---------------------------------------------------------------------------------------------------------------- */
+/* -- with one ----------------------------------------------------------------------------------------------------- */
 static void send_one(struct client *client, struct client_fetch *impl, uint64_t now_ms) {
     const struct rpc_fetch *fetch = fetch_of(impl);
     Pb__PeerFetch ask = PB__PEER_FETCH__INIT;
@@ -89,7 +97,8 @@ static void send_one(struct client *client, struct client_fetch *impl, uint64_t 
 
 void client_fetch_up(struct client *client) {
     uint64_t now_ms = clock_mono_ms();
-    LIST_FOREACH_SAFE(item, next, &client->unsent) send_one(client, LIST_ENTRY(item, struct client_fetch, link), now_ms);
+    LIST_FOREACH_SAFE(item, next, &client->unsent)
+        send_one(client, LIST_ENTRY(item, struct client_fetch, link), now_ms);
 }
 
 static void tell_end(struct client *client, const struct client_fetch *impl) {
@@ -125,15 +134,22 @@ static void ask_elsewhere(struct client *client, struct client_fetch *impl, int 
 }
 
 static void take_piece(struct client *client, struct client_fetch *impl, const Pb__PeerFetched *answer) {
-    if (impl->pieces.size + answer->records.len > ANSWER_MOST) { end(client, impl, CO_TOOLARGE, NULL); return; }
+    if (impl->pieces.size + answer->records.len > ANSWER_MOST) {
+        end(client, impl, CO_TOOLARGE, NULL);
+        return;
+    }
     bool whole = !answer->more && impl->pieces.size == 0;
     if (!whole) buffer_append(&impl->pieces, answer->records.data, answer->records.len);
     if (answer->more) return;
-    struct rpc_fetched fetched = {.index = answer->index, .found = answer->found, .none = answer->none, .known_leader = answer->known_leader,
+    struct rpc_fetched fetched = {.index = answer->index,
+                                  .found = answer->found,
+                                  .none = answer->none,
+                                  .known_leader = answer->known_leader,
                                   .last_contact_ms = answer->last_contact_ms};
     fetched.records = whole ? slice_make(answer->records.data, answer->records.len) : buffer_slice(&impl->pieces);
     const struct rpc_fetch *fetch = fetch_of(impl);
-    if (fetch->type->discovery && !fetch->unkept) client_cache_put(client->cache, fetch->type->number, request_of(impl), &fetched, clock_mono_ms());
+    if (fetch->type->discovery && !fetch->unkept)
+        client_cache_put(client->cache, fetch->type->number, request_of(impl), &fetched, clock_mono_ms());
     end(client, impl, CO_OK, &fetched);
 }
 
@@ -153,7 +169,7 @@ bool client_fetch_answered(struct client *client, uint64_t conn, struct slice pa
     return true;
 }
 
-/* -- from other threads -------------------------------------------------------------------------------------------------------- */
+/* -- from other threads ------------------------------------------------------------------------------------------- */
 static void taken(struct client *client, struct client_mail *mail) {
     struct client_fetch *impl = CONTAINER_OF(mail, struct client_fetch, mail);
     struct client_fetch **at = find(client, impl->number);

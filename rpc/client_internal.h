@@ -1,5 +1,6 @@
-/* Inside the client agent's rpc: client.c (life, writes, what rpc.h asks), client_link.c (connections), client_servers.c (whom with), client_known.c (after a restart), client_fetch.c (reads),
- * client_cache.c (answers that are kept), client_backup.c (backups: backup_far.h). Loop thread, where nothing else is said. */
+/* Inside the client agent's rpc: client.c (life, writes, what rpc.h asks), client_link.c (connections),
+ * client_servers.c (whom with), client_known.c (after a restart), client_fetch.c (reads), client_cache.c (answers
+ * that are kept), client_backup.c (backups: backup_far.h). Loop thread, where nothing else is said. */
 #ifndef COORD_RPC_CLIENT_INTERNAL_H
 #define COORD_RPC_CLIENT_INTERNAL_H
 
@@ -15,7 +16,8 @@
 #include "rpc/rpc_internal.h"
 
 #define CLIENT_FETCH_BUCKETS 4096
-#define CLIENT_REACH_MS      1000      /* so long another server is looked for before what is of before is given out, or said to be unknown */
+/* so long another server is looked for before what is of before is given out, or said to be unknown */
+#define CLIENT_REACH_MS 1000
 
 /* What comes in from other threads. */
 struct client_mail {
@@ -25,29 +27,29 @@ struct client_mail {
 
 struct client_server {
     struct list link;
-    char address[128];                 /* "IP:port", or a name to join by */
-    uint64_t id;                       /* 0: not known yet */
-    uint64_t rank;                     /* the highest is preferred */
-    uint64_t next_ms, backoff_ms;      /* not dialled before */
-    uint64_t other_cluster;            /* the id of another cluster, as it said last; 0: none */
-    struct address_turn turn;          /* of a name's addresses */
-    bool listed;                       /* a member of the cluster, as the servers say; else only an address to join by */
+    char address[128];            /* "IP:port", or a name to join by */
+    uint64_t id;                  /* 0: not known yet */
+    uint64_t rank;                /* the highest is preferred */
+    uint64_t next_ms, backoff_ms; /* not dialled before */
+    uint64_t other_cluster;       /* the id of another cluster, as it said last; 0: none */
+    struct address_turn turn;     /* of a name's addresses */
+    bool listed;                  /* a member of the cluster, as the servers say; else only an address to join by */
     bool resolving;
 };
 
 struct client_conn {
-    struct list link;                  /* client->conns */
+    struct list link; /* client->conns */
     struct client *client;
-    struct client_server *server;      /* NULL: gone from the list */
+    struct client_server *server; /* NULL: gone from the list */
     struct link *wire;
-    uint64_t number;                   /* of this connection; never given twice */
+    uint64_t number; /* of this connection; never given twice */
     uint64_t server_id;
-    unsigned protocol;                 /* the version that both speak */
+    unsigned protocol; /* the version that both speak */
     uint64_t since_ms, heard_ms;
-    uint64_t asked_ms, pinged_ms;      /* the oldest question whose answer is due soon; the ping under way; 0: none */
-    bool cut_off;                      /* it hears of no other server; left at once */
-    uint64_t leave_ms;                 /* it knows no leader, and is left from then on if another does; 0: it knows one */
-    uint64_t received, delivered, ping_at;                 /* as link.h counts them; where the ping ends */
+    uint64_t asked_ms, pinged_ms; /* the oldest question whose answer is due soon; the ping under way; 0: none */
+    bool cut_off;                 /* it hears of no other server; left at once */
+    uint64_t leave_ms;            /* it knows no leader, and is left from then on if another does; 0: it knows one */
+    uint64_t received, delivered, ping_at; /* as link.h counts them; where the ping ends */
     bool greeted, draining;
 };
 
@@ -55,9 +57,9 @@ struct client {
     struct rpc *rpc;
     uv_loop_t *loop;
     char *cluster, *node_name, *address;
-    char *known;                       /* a path, or NULL */
-    struct buffer known_text;          /* as written last */
-    uint64_t seed, id;                 /* ranks; of this life */
+    char *known;              /* a path, or NULL */
+    struct buffer known_text; /* as written last */
+    uint64_t seed, id;        /* ranks; of this life */
     uint16_t port;
 
     /* Any thread. */
@@ -65,8 +67,8 @@ struct client {
     uv_async_t wake;
     _Atomic uint64_t fetch_number;
     _Atomic bool connected, known_leader;
-    _Atomic uint64_t contact_ms;       /* when the connection ended last */
-    uv_mutex_t lock;                   /* for: */
+    _Atomic uint64_t contact_ms; /* when the connection ended last */
+    uv_mutex_t lock;             /* for: */
     char leader_address[128];
     char (*peers)[128];
     size_t peer_count;
@@ -78,24 +80,24 @@ struct client {
     bool has_from;
     unsigned resolving;
     uint64_t last_conn, ticked_ms, rebalance_ms;
-    _Atomic uint64_t lost_ms;          /* without a connection since; 0: with one. Read by any thread */
-    _Atomic uint64_t cluster_id;     /* of the first server that was met; read by any thread */
+    _Atomic uint64_t lost_ms;    /* without a connection since; 0: with one. Read by any thread */
+    _Atomic uint64_t cluster_id; /* of the first server that was met; read by any thread */
     bool told_lost;
     struct rng rng;
 
     struct forwarding *forwarding;
-    struct node_proposal *waiting, **waiting_last;         /* writes for a connection */
-    struct list renewals;              /* likewise: struct client_renewal */
+    struct node_proposal *waiting, **waiting_last; /* writes for a connection */
+    struct list renewals;                          /* likewise: struct client_renewal */
 
-    struct list unsent;                /* fetches for a connection */
-    size_t fetch_count;                /* these, and those that a server has; without those of the background */
+    struct list unsent; /* fetches for a connection */
+    size_t fetch_count; /* these, and those that a server has; without those of the background */
     struct client_fetch *fetches[CLIENT_FETCH_BUCKETS];
     struct client_cache *cache;
     struct mirror *mirror;
-    struct client_coordinates *coordinates;      /* NULL: disabled */
+    struct client_coordinates *coordinates; /* NULL: disabled */
 
-    struct list asks, changes;         /* client_operator.c */
-    struct list backups;               /* client_backup.c */
+    struct list asks, changes; /* client_operator.c */
+    struct list backups;       /* client_backup.c */
     uint64_t wish_number;
 
     bool stopping;
@@ -104,91 +106,98 @@ struct client {
     void *closed_data;
 };
 
-void client_post(struct client *client, struct client_mail *mail);         /* any thread */
+void client_post(struct client *client, struct client_mail *mail); /* any thread */
 /* Something was asked whose answer is due soon. */
 void client_asked(struct client *client);
 void client_finish_stop(struct client *client);
 
-/* -- client_servers.c ------------------------------------------------------------------------------------------------- */
+/* -- client_servers.c --------------------------------------------------------------------------------------------- */
 #define CLIENT_BACKOFF_MOST_MS 5000
 void client_join(struct client *client, const char *const *join);
-struct client_server *client_server_know(struct client *client, const char *address);      /* NULL: too many, or too long */
-/* Members of the cluster first, by rank; then addresses to join by. `when_ms`: only those that may be dialled by then; `but`: not this one. */
+struct client_server *client_server_know(struct client *client, const char *address); /* NULL: too many, or too long */
+/* Members of the cluster first, by rank; then addresses to join by. `when_ms`: only those that may be dialled by
+ * then; `but`: not this one. */
 struct client_server *client_server_best(struct client *client, uint64_t when_ms, const struct client_server *but);
-void client_server_failed(struct client_server *server, uint64_t least_ms);      /* not dialled for that long at least */
+void client_server_failed(struct client_server *server, uint64_t least_ms); /* not dialled for that long at least */
 void client_servers_learn(struct client *client, const Pb__PeerServers *servers);
-/* The other cluster that all the servers belong to now, as they said themselves: those that the agent was told of by its cluster, or, without
- * any, those to join by. 0: none. */
+/* The other cluster that all the servers belong to now, as they said themselves: those that the agent was told of by
+ * its cluster, or, without any, those to join by. 0: none. */
 uint64_t client_servers_elsewhere(struct client *client);
 
-/* -- client_known.c --------------------------------------------------------------------------------------------------- */
-bool client_known_read(struct client *client);                             /* true: there are such */
-void client_known_write(struct client *client);                            /* when they may be others */
+/* -- client_known.c ----------------------------------------------------------------------------------------------- */
+bool client_known_read(struct client *client);  /* true: there are such */
+void client_known_write(struct client *client); /* when they may be others */
 
-/* -- client_link.c ---------------------------------------------------------------------------------------------------- */
+/* -- client_link.c ------------------------------------------------------------------------------------------------ */
 void client_link_tick(struct client *client, uint64_t now_ms);
 struct client_conn *client_conn_of(struct client *client, uint64_t number);
-void client_leave(struct client *client, uint64_t number, const char *why);      /* that server is of no use now */
+void client_leave(struct client *client, uint64_t number, const char *why); /* that server is of no use now */
 void client_link_stop(struct client *client);
 /* client.c, from there */
-void client_up(struct client *client);                                     /* there is a current connection, another one than before */
+void client_up(struct client *client); /* there is a current connection, another one than before */
 void client_down(struct client *client, struct client_conn *conn);
-void client_drained(struct client *client);                                /* the current connection has room */
+void client_drained(struct client *client); /* the current connection has room */
 void client_frame(struct client *client, struct client_conn *conn, uint8_t type, struct slice payload);
 
-/* -- client_fetch.c ----------------------------------------------------------------------------------------------------- */
-void client_fetch_begin(struct client *client, struct rpc_fetch *fetch, const ProtobufCMessage *request);      /* any thread */
-void client_fetch_cancel(struct client *client, struct rpc_fetch *fetch);                                      /* any thread */
-bool client_fetch_answered(struct client *client, uint64_t conn, struct slice payload);      /* conn: where it comes from. False: it does not decode */
-void client_fetch_up(struct client *client);                               /* sends what waits */
-void client_fetch_move(struct client *client, uint64_t conn, bool tell);   /* what is there is asked again elsewhere; tell: that it is not wanted */
-void client_fetch_anew(struct client *client);                             /* without a connection: indexes of before mean nothing any more */
+/* -- client_fetch.c ----------------------------------------------------------------------------------------------- */
+/* any thread */
+void client_fetch_begin(struct client *client, struct rpc_fetch *fetch, const ProtobufCMessage *request);
+void client_fetch_cancel(struct client *client, struct rpc_fetch *fetch); /* any thread */
+/* conn: where it comes from. False: it does not decode */
+bool client_fetch_answered(struct client *client, uint64_t conn, struct slice payload);
+void client_fetch_up(struct client *client); /* sends what waits */
+/* what is there is asked again elsewhere; tell: that it is not wanted */
+void client_fetch_move(struct client *client, uint64_t conn, bool tell);
+void client_fetch_anew(struct client *client); /* without a connection: indexes of before mean nothing any more */
 void client_fetch_tick(struct client *client, uint64_t now_ms);
 void client_fetch_stop(struct client *client);
 
-/* -- client_operator.c -------------------------------------------------------------------------------------------------- */
+/* -- client_operator.c -------------------------------------------------------------------------------------------- */
 struct rpc_ask_cluster;
 struct rpc_change;
-void client_ask_cluster(struct client *client, struct rpc_ask_cluster *ask);                                   /* any thread */
-void client_change(struct client *client, struct rpc_change *change);                                          /* any thread */
+void client_ask_cluster(struct client *client, struct rpc_ask_cluster *ask); /* any thread */
+void client_change(struct client *client, struct rpc_change *change);        /* any thread */
 void client_operator_up(struct client *client);
 void client_operator_down(struct client *client, uint64_t conn);
-bool client_operator_frame(struct client *client, uint64_t conn, uint8_t type, struct slice payload);          /* false: it is none of these, or does not decode */
+/* false: it is none of these, or does not decode */
+bool client_operator_frame(struct client *client, uint64_t conn, uint8_t type, struct slice payload);
 void client_operator_tick(struct client *client, uint64_t now_ms);
 void client_operator_stop(struct client *client);
 
-/* -- client_cache.c ------------------------------------------------------------------------------------------------------ */
+/* -- client_cache.c ----------------------------------------------------------------------------------------------- */
 struct client_cache;
 struct client_cache *client_cache_new(size_t bytes);
 void client_cache_free(struct client_cache *cache);
 struct client_kept {
-    struct rpc_fetched fetched;        /* records stay valid until the next put */
+    struct rpc_fetched fetched; /* records stay valid until the next put */
     uint64_t at_ms;
 };
-void client_cache_put(struct client_cache *cache, uint16_t query, struct slice request, const struct rpc_fetched *fetched, uint64_t now_ms);
+void client_cache_put(struct client_cache *cache, uint16_t query, struct slice request,
+                      const struct rpc_fetched *fetched, uint64_t now_ms);
 const struct client_kept *client_cache_get(struct client_cache *cache, uint16_t query, struct slice request);
 
-/* -- client_mirror.c ----------------------------------------------------------------------------------------------------- */
+/* -- client_mirror.c ---------------------------------------------------------------------------------------------- */
 /* Of at most so many queries. */
 struct mirror *mirror_new(struct rpc *rpc, size_t most);
-/* Any thread but the loop. The records are copied into the arena. CO_OK, CO_NOLEADER, CO_TIMEOUT, CO_CLOSED; CO_BUSY: somebody waits for each of all
- * that it has room for. */
-int mirror_query(struct mirror *mirror, const struct query_type *type, const ProtobufCMessage *request, struct arena *arena,
-                 struct query_result *result);
+/* Any thread but the loop. The records are copied into the arena. CO_OK, CO_NOLEADER, CO_TIMEOUT, CO_CLOSED;
+ * CO_BUSY: somebody waits for each of all that it has room for. */
+int mirror_query(struct mirror *mirror, const struct query_type *type, const ProtobufCMessage *request,
+                 struct arena *arena, struct query_result *result);
 struct watch_table *mirror_watches(struct mirror *mirror);
 void mirror_tick(struct mirror *mirror, uint64_t now_ms);
-void mirror_stop(struct mirror *mirror);                                   /* before the fetches are ended */
-void mirror_free(struct mirror *mirror);                                   /* after that, and after all readers */
+void mirror_stop(struct mirror *mirror); /* before the fetches are ended */
+void mirror_free(struct mirror *mirror); /* after that, and after all readers */
 
-/* -- client_coordinates.c ---------------------------------------------------------------------------------------------------- */
+/* -- client_coordinates.c ----------------------------------------------------------------------------------------- */
 struct client_coordinates *client_coordinates_new(const char *node, uint64_t interval_ms);
-void client_coordinates_free(struct client_coordinates *coordinates);                      /* NULL allowed */
+void client_coordinates_free(struct client_coordinates *coordinates); /* NULL allowed */
 void client_coordinates_tick(struct client *client, uint64_t now_ms);
-bool client_coordinates_answered(struct client *client, uint64_t conn, struct slice payload);      /* false: it does not decode */
-struct vivaldi_coordinate client_coordinate_here(struct client *client);                   /* any thread */
-int client_coordinate_put(struct client *client, const Pb__Coordinate *record);            /* any thread; as rpc_coordinate_put */
+/* false: it does not decode */
+bool client_coordinates_answered(struct client *client, uint64_t conn, struct slice payload);
+struct vivaldi_coordinate client_coordinate_here(struct client *client);        /* any thread */
+int client_coordinate_put(struct client *client, const Pb__Coordinate *record); /* any thread; as rpc_coordinate_put */
 
-/* -- what rpc.h's functions do here (client.c) ------------------------------------------------------------------------------ */
+/* -- what rpc.h's functions do here (client.c) -------------------------------------------------------------------- */
 void client_submit(struct client *client, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message);
 void client_renew(struct client *client, struct rpc_renew *renew);
 void client_status(struct client *client, struct rpc_status *status);

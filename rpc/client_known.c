@@ -1,5 +1,5 @@
-/* The file of the servers known last (rpc_client_config.known): their addresses, one a line. A hint: it is not synced, and what does not read is
- * left out. */
+/* The file of the servers known last (rpc_client_config.known): their addresses, one a line. A hint: it is not
+ * synced, and what does not read is left out. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -57,5 +57,7 @@ void client_known_write(struct client *client) {
     buffer_free(&client->known_text);
     client->known_text = text;
     int error = replace(client->known, buffer_slice(&text));
-    if (error) log_warn("client", "the servers known cannot be kept for a restart path=%s error=\"%s\"", client->known, strerror(error));
+    if (error)
+        log_warn("client", "the servers known cannot be kept for a restart path=%s error=\"%s\"", client->known,
+                 strerror(error));
 }

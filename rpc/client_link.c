@@ -13,26 +13,26 @@
 #include "rpc/client_internal.h"
 #include "rpc/frame_unpack.h"
 
-#define HELLO_MOST_MS     800
-#define STALLED_MS        300   /* this process stood still longer: nobody else is to blame */
-#define ASK_AGAIN_MS      200   /* no answer for so long: are you there? */
-#define WAITING_MS        400   /* somebody waits for a change, nothing heard for so long: are you there? */
-#define WAITING_SILENT_MS 450   /* no answer to that; with two ticks it is left within a second */
-#define UNHEARD_MS        5000  /* nothing heard for so long, and nobody waits: are you there? */
-#define UNHEARD_SILENT_MS 1000  /* no answer to that: it may be busy */
-#define LOST_AGAIN_MS     1000  /* a connection that was lost is not made again before */
-#define DRAIN_MOST_MS     10000
-#define REBALANCE_MS      30000
-#define LEADERLESS_MS     500   /* so long a server may know no leader: longer than an election */
+#define HELLO_MOST_MS        800
+#define STALLED_MS           300  /* this process stood still longer: nobody else is to blame */
+#define ASK_AGAIN_MS         200  /* no answer for so long: are you there? */
+#define WAITING_MS           400  /* somebody waits for a change, nothing heard for so long: are you there? */
+#define WAITING_SILENT_MS    450  /* no answer to that; with two ticks it is left within a second */
+#define UNHEARD_MS           5000 /* nothing heard for so long, and nobody waits: are you there? */
+#define UNHEARD_SILENT_MS    1000 /* no answer to that: it may be busy */
+#define LOST_AGAIN_MS        1000 /* a connection that was lost is not made again before */
+#define DRAIN_MOST_MS        10000
+#define REBALANCE_MS         30000
+#define LEADERLESS_MS        500 /* so long a server may know no leader: longer than an election */
 #define LEADERLESS_JITTER_MS 300
-#define CUT_OFF_JITTER_MS 50    /* one that is cut off from the others is left at once */
+#define CUT_OFF_JITTER_MS    50 /* one that is cut off from the others is left at once */
 #define LEADERLESS_AGAIN_MS  2000
-#define RESOLVED_AGAIN_MS 1000
-#define OTHER_CLUSTER_MS  3000  /* without a server of its own for so long: is it another cluster now? */
+#define RESOLVED_AGAIN_MS    1000
+#define OTHER_CLUSTER_MS     3000 /* without a server of its own for so long: is it another cluster now? */
 
 static void dial_next(struct client *client);
 
-/* -- connections --------------------------------------------------------------------------------------------------------- */
+/* -- connections -------------------------------------------------------------------------------------------------- */
 struct client_conn *client_conn_of(struct client *client, uint64_t number) {
     LIST_FOREACH(item, &client->conns) {
         struct client_conn *conn = LIST_ENTRY(item, struct client_conn, link);
@@ -84,7 +84,10 @@ static void note_leader(struct client_conn *conn, bool leads, bool cut_off) {
 static void take_servers(struct client_conn *conn, struct slice payload) {
     struct client *client = conn->client;
     Pb__PeerServers *servers = frame_unpack(&pb__peer_servers__descriptor, payload, NULL);
-    if (!servers) { log_warn("client", "a list of servers that does not decode"); return; }
+    if (!servers) {
+        log_warn("client", "a list of servers that does not decode");
+        return;
+    }
     bool leads = names_leader(servers);
     note_leader(conn, leads, servers->cut_off);
     if (conn == client->trying) {
@@ -99,15 +102,18 @@ static void take_servers(struct client_conn *conn, struct slice payload) {
 static void take_hello(struct client_conn *conn, struct slice payload) {
     struct client *client = conn->client;
     Pb__PeerHello *hello = payload.size < 64 * 1024 ? frame_unpack(&pb__peer_hello__descriptor, payload, NULL) : NULL;
-    if (!hello) { link_close(conn->wire); return; }
+    if (!hello) {
+        link_close(conn->wire);
+        return;
+    }
     struct hello_self self = {.cluster = client->cluster, .cluster_id = client->cluster_id, .version_most = UINT32_MAX};
     struct hello_terms terms;
     char why[HELLO_WHY];
     enum hello_verdict verdict = hello_judge(&self, hello, &terms, why);
     if (conn->server) conn->server->other_cluster = verdict == HELLO_OTHER_CLUSTER ? hello->cluster_id : 0;
     if (verdict != HELLO_OK || terms.protocol < HELLO_VERSION_AGENT) {
-        log_warn("client", "a server is not talked to address=%s reason=\"%s\"", conn->server ? conn->server->address : "?",
-                 why[0] ? why : "it is too old for client agents");
+        log_warn("client", "a server is not talked to address=%s reason=\"%s\"",
+                 conn->server ? conn->server->address : "?", why[0] ? why : "it is too old for client agents");
         if (conn->server) client_server_failed(conn->server, CLIENT_BACKOFF_MOST_MS);
         link_close(conn->wire);
     } else if (!conn->greeted) {
@@ -170,7 +176,8 @@ static void on_closed(void *data, struct link *wire, int error) {
     struct client *client = conn->client;
     (void)wire;
     list_remove(&conn->link);
-    if (conn->server && !conn->draining) client_server_failed(conn->server, conn->leave_ms ? LEADERLESS_AGAIN_MS : conn->greeted ? LOST_AGAIN_MS : 0);
+    if (conn->server && !conn->draining)
+        client_server_failed(conn->server, conn->leave_ms ? LEADERLESS_AGAIN_MS : conn->greeted ? LOST_AGAIN_MS : 0);
     if (client->trying == conn) client->trying = NULL;
     if (client->current == conn) {
         client->current = NULL;
@@ -178,7 +185,8 @@ static void on_closed(void *data, struct link *wire, int error) {
         atomic_store(&client->contact_ms, conn->heard_ms);
         atomic_store(&client->connected, false);
         if (!client->stopping)
-            log_warn("client", "the connection is lost server=%s reason=\"%s\"", conn->server ? conn->server->address : "?", co_strerror(error));
+            log_warn("client", "the connection is lost server=%s reason=\"%s\"",
+                     conn->server ? conn->server->address : "?", co_strerror(error));
     }
     if (conn->greeted) client_down(client, conn);
     free(conn);
@@ -188,7 +196,7 @@ static void on_closed(void *data, struct link *wire, int error) {
 
 static const struct link_callbacks callbacks = {on_frame, on_connected, on_closed, on_drained};
 
-/* -- dialling --------------------------------------------------------------------------------------------------------------- */
+/* -- dialling ----------------------------------------------------------------------------------------------------- */
 static void dial(struct client *client, struct client_server *server, const struct sockaddr *to) {
     struct client_conn *conn = mem_zalloc(sizeof *conn);
     conn->client = client, conn->server = server, conn->number = ++client->last_conn;
@@ -199,7 +207,11 @@ static void dial(struct client *client, struct client_server *server, const stru
     conn->wire = link_dial(client->loop, to, same ? (struct sockaddr *)&client->from : NULL, &callbacks, conn);
 }
 
-struct resolve { uv_getaddrinfo_t work; struct client *client; struct client_server *server; };
+struct resolve {
+    uv_getaddrinfo_t work;
+    struct client *client;
+    struct client_server *server;
+};
 
 static void resolved(uv_getaddrinfo_t *work, int status, struct addrinfo *found) {
     struct resolve *resolve = CONTAINER_OF(work, struct resolve, work);
@@ -210,7 +222,9 @@ static void resolved(uv_getaddrinfo_t *work, int status, struct addrinfo *found)
         dial(client, resolve->server, address_next(&resolve->server->turn, found));
     } else {
         client_server_failed(resolve->server, RESOLVED_AGAIN_MS);
-        if (!client->stopping && status != 0) log_warn("client", "an address to join does not resolve address=%s reason=\"%s\"", resolve->server->address, uv_strerror(status));
+        if (!client->stopping && status != 0)
+            log_warn("client", "an address to join does not resolve address=%s reason=\"%s\"", resolve->server->address,
+                     uv_strerror(status));
     }
     uv_freeaddrinfo(found);
     free(resolve);
@@ -220,8 +234,14 @@ static void resolved(uv_getaddrinfo_t *work, int status, struct addrinfo *found)
 static void dial_server(struct client *client, struct client_server *server) {
     char host[ADDRESS_MAX], port[8];
     struct sockaddr_storage to;
-    if (!address_split(server->address, host, port)) { client_server_failed(server, CLIENT_BACKOFF_MOST_MS); return; }
-    if (address_ip(host, port, &to)) { dial(client, server, (struct sockaddr *)&to); return; }
+    if (!address_split(server->address, host, port)) {
+        client_server_failed(server, CLIENT_BACKOFF_MOST_MS);
+        return;
+    }
+    if (address_ip(host, port, &to)) {
+        dial(client, server, (struct sockaddr *)&to);
+        return;
+    }
     struct resolve *resolve = mem_zalloc(sizeof *resolve);
     resolve->client = client, resolve->server = server;
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
@@ -240,15 +260,20 @@ static void dial_next(struct client *client) {
     if (server) dial_server(client, server);
 }
 
-/* -- time ----------------------------------------------------------------------------------------------------------------------- */
-static bool is_late(const struct client_conn *conn, uint64_t now_ms) { return conn->asked_ms && now_ms - conn->asked_ms >= ASK_AGAIN_MS; }
+/* -- time --------------------------------------------------------------------------------------------------------- */
+static bool is_late(const struct client_conn *conn, uint64_t now_ms) {
+    return conn->asked_ms && now_ms - conn->asked_ms >= ASK_AGAIN_MS;
+}
 
 static bool is_silent(const struct client *client, struct client_conn *conn, uint64_t now_ms) {
     if (!conn->pinged_ms) return false;
     uint64_t before = conn->delivered;
     conn->delivered = link_delivered(conn->wire);
-    if (conn->delivered > before && conn->delivered < conn->ping_at) conn->pinged_ms = now_ms; /* still behind others of this agent's bytes: nobody can have answered it */
-    uint64_t most_ms = is_late(conn, now_ms) ? CLIENT_SILENT_MS : client->fetch_count ? WAITING_SILENT_MS : UNHEARD_SILENT_MS;
+    /* still behind others of this agent's bytes: nobody can have answered it */
+    if (conn->delivered > before && conn->delivered < conn->ping_at) conn->pinged_ms = now_ms;
+    uint64_t most_ms = is_late(conn, now_ms) ? CLIENT_SILENT_MS
+                       : client->fetch_count ? WAITING_SILENT_MS
+                                             : UNHEARD_SILENT_MS;
     return now_ms - conn->pinged_ms >= most_ms;
 }
 
@@ -274,8 +299,8 @@ static void watch(struct client *client, struct client_conn *conn, uint64_t now_
     }
     hear(conn, now_ms);
     if (is_silent(client, conn, now_ms)) {
-        log_warn("client", "a server does not answer, its connection is left server=%s ms=%llu", conn->server ? conn->server->address : "?",
-                 (unsigned long long)(now_ms - conn->heard_ms));
+        log_warn("client", "a server does not answer, its connection is left server=%s ms=%llu",
+                 conn->server ? conn->server->address : "?", (unsigned long long)(now_ms - conn->heard_ms));
         link_close(conn->wire);
         return;
     }
@@ -302,7 +327,9 @@ static void change_cluster(struct client *client, uint64_t now_ms) {
     if (client->current || !client->cluster_id || now_ms - client->lost_ms < OTHER_CLUSTER_MS) return;
     uint64_t id = client_servers_elsewhere(client);
     if (!id) return;
-    log_warn("client", "every server known belongs to another cluster of the same name now, and so does this agent from now on before=%016llx now=%016llx",
+    log_warn("client",
+             "every server known belongs to another cluster of the same name now, and so does this agent from now on "
+             "before=%016llx now=%016llx",
              (unsigned long long)client->cluster_id, (unsigned long long)id);
     client->cluster_id = id;
     LIST_FOREACH(item, &client->servers) {

@@ -1,12 +1,15 @@
-/* What DNS on a client agent answers from: the results of the queries that were asked lately, each kept current by a blocking fetch of its
- * own. Who asks for something new waits for it on his thread, MIRROR_WAIT_MS at most; from then on it is here, and a change at the
- * servers bumps the generation of its thing, as the applier does on a server. While no server can be reached, it stays as it was.
+/* What DNS on a client agent answers from: the results of the queries that were asked lately, each kept current by a
+ * blocking fetch of its own. Who asks for something new waits for it on his thread, MIRROR_WAIT_MS at most; from
+ * then on it is here, and a change at the servers bumps the generation of its thing, as the applier does on a
+ * server. While no server can be reached, it stays as it was.
  *
- *     asked --fetch--> ready --changed--> generation + 1, ready --not asked for IDLE_MS, or pushed out by another--> gone
+ * asked --fetch--> ready --changed--> generation + 1, ready --not asked for IDLE_MS, or pushed out by another-->
+ * gone
  *
- * There are a bounded number of them, and made-up names must not keep out those that exist: when it is full, a new one takes the place of the
- * one that was asked for least recently, and of what is not there (or not known yet) before what is. Whoever waits for one keeps it. Without
- * a server nothing is pushed out, since nothing new would come.
+ * There are a bounded number of them, and made-up names must not keep out those that exist: when it is full, a new
+ * one takes the place of the one that was asked for least recently, and of what is not there (or not known yet)
+ * before what is. Whoever waits for one keeps it. Without a server nothing is pushed out, since nothing new would
+ * come.
  *
  * Entries, the table and the lists: under the lock. Fetches end on the loop. */
 #include <errno.h>
@@ -26,17 +29,18 @@
 
 struct mirrored {
     struct mirrored *chain;
-    struct list use;                    /* mirror->there or mirror->missing, the least recently asked first; while somebody waits, or dropped: by itself */
-    struct list retry;                  /* mirror->retries, or by itself */
+    /* mirror->there or mirror->missing, the least recently asked first; while somebody waits, or dropped: by itself */
+    struct list use;
+    struct list retry; /* mirror->retries, or by itself */
     struct mirror *mirror;
     const struct query_type *type;
     uint64_t hash, since_ms, used_ms, retry_ms;
-    unsigned waiters;                   /* threads */
+    unsigned waiters; /* threads */
     bool ready, found, none;
-    bool fetching, dropped;             /* dropped: nobody finds it any more; freed when its fetch has ended and nobody waits */
+    bool fetching, dropped; /* dropped: nobody finds it any more; freed when its fetch has ended and nobody waits */
     uint64_t index;
-    struct slice request;               /* packed, ours */
-    ProtobufCMessage *message;          /* the same */
+    struct slice request;      /* packed, ours */
+    ProtobufCMessage *message; /* the same */
     char *records;
     size_t records_size;
     struct rpc_fetch fetch;
@@ -47,14 +51,14 @@ struct mirror {
     pthread_mutex_t lock;
     pthread_cond_t news;
     struct mirrored *buckets[BUCKETS];
-    size_t count, most, out;            /* in the table, at most; fetches under way */
+    size_t count, most, out; /* in the table, at most; fetches under way */
     struct list there, missing, retries;
     struct watch_table *watches;
     struct watch_touched touched;
     bool stopping;
 };
 
-/* -- fetches; loop thread, but for the first of an entry ---------------------------------------------------------------- */
+/* -- fetches; loop thread, but for the first of an entry ---------------------------------------------------------- */
 static void follow(struct mirrored *entry, uint64_t index);
 
 static bool connected(const struct mirror *mirror) { return atomic_load(&mirror->rpc->client->connected); }
@@ -136,7 +140,12 @@ static void fetched_here(struct rpc_fetch *fetch, int error, const struct rpc_fe
 }
 
 static void follow(struct mirrored *entry, uint64_t index) {
-    entry->fetch = (struct rpc_fetch){.type = entry->type, .freshness = RPC_STALE, .unkept = true, .index = index, .wait_ms = FOLLOW_MS, .done = fetched_here};
+    entry->fetch = (struct rpc_fetch){.type = entry->type,
+                                      .freshness = RPC_STALE,
+                                      .unkept = true,
+                                      .index = index,
+                                      .wait_ms = FOLLOW_MS,
+                                      .done = fetched_here};
     entry->mirror->out++;
     entry->fetching = true;
     rpc_fetch(entry->mirror->rpc, &entry->fetch, entry->message);
@@ -153,14 +162,17 @@ void mirror_tick(struct mirror *mirror, uint64_t now_ms) {
     pthread_mutex_unlock(&mirror->lock);
 }
 
-/* -- asking; any thread ------------------------------------------------------------------------------------------------------ */
-static struct mirrored *find(struct mirror *mirror, const struct query_type *type, struct slice request, uint64_t hash) {
+/* -- asking; any thread ------------------------------------------------------------------------------------------- */
+static struct mirrored *find(struct mirror *mirror, const struct query_type *type, struct slice request,
+                             uint64_t hash) {
     struct mirrored *entry = mirror->buckets[hash % BUCKETS];
-    while (entry && (entry->hash != hash || entry->type != type || !slice_equal(entry->request, request))) entry = entry->chain;
+    while (entry && (entry->hash != hash || entry->type != type || !slice_equal(entry->request, request)))
+        entry = entry->chain;
     return entry;
 }
 
-static struct mirrored *entry_new(struct mirror *mirror, const struct query_type *type, struct slice request, uint64_t hash) {
+static struct mirrored *entry_new(struct mirror *mirror, const struct query_type *type, struct slice request,
+                                  uint64_t hash) {
     struct mirrored *entry = mem_zalloc(sizeof *entry);
     entry->mirror = mirror, entry->type = type, entry->hash = hash, entry->since_ms = entry->used_ms = clock_mono_ms();
     entry->request = slice_make(mem_strndup(request.data, request.size), request.size);
@@ -190,11 +202,14 @@ static int copy_out(const struct mirrored *entry, struct arena *arena, struct qu
     result->index = entry->index, result->found = entry->found;
     if (entry->none) return CO_OK;
     ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
-    result->message = protobuf_c_message_unpack(query_result_type(entry->type, entry->message), &allocator, entry->records_size, (const uint8_t *)entry->records);
+    result->message = protobuf_c_message_unpack(query_result_type(entry->type, entry->message), &allocator,
+                                                entry->records_size, (const uint8_t *)entry->records);
     return result->message ? CO_OK : CO_CORRUPT;
 }
 
-static struct timespec monotonic(uint64_t ms) { return (struct timespec){(time_t)(ms / 1000), (long)(ms % 1000) * 1000000l}; }
+static struct timespec monotonic(uint64_t ms) {
+    return (struct timespec){(time_t)(ms / 1000), (long)(ms % 1000) * 1000000l};
+}
 
 /* Whoever comes later does not wait longer: names that a server does not answer for must not hold up all others. */
 static int wait_ready(struct mirror *mirror, struct mirrored *entry) {
@@ -211,8 +226,8 @@ static int wait_ready(struct mirror *mirror, struct mirrored *entry) {
     return rv == CO_OK ? CO_NOLEADER : rv;
 }
 
-int mirror_query(struct mirror *mirror, const struct query_type *type, const ProtobufCMessage *request, struct arena *arena,
-                 struct query_result *result) {
+int mirror_query(struct mirror *mirror, const struct query_type *type, const ProtobufCMessage *request,
+                 struct arena *arena, struct query_result *result) {
     size_t size = protobuf_c_message_get_packed_size(request);
     uint8_t *packed = arena_alloc(arena, size + 1);
     struct slice wanted = slice_make(packed, protobuf_c_message_pack(request, packed));
@@ -232,9 +247,11 @@ int mirror_query(struct mirror *mirror, const struct query_type *type, const Pro
     return rv;
 }
 
-struct watch_table *mirror_watches(struct mirror *mirror) { return mirror->watches; }
+struct watch_table *mirror_watches(struct mirror *mirror) {
+    return mirror->watches;
+}
 
-/* -- life ----------------------------------------------------------------------------------------------------------------------- */
+/* -- life --------------------------------------------------------------------------------------------------------- */
 struct mirror *mirror_new(struct rpc *rpc, size_t most) {
     struct mirror *mirror = mem_zalloc(sizeof *mirror);
     mirror->rpc = rpc, mirror->most = most;
@@ -244,7 +261,8 @@ struct mirror *mirror_new(struct rpc *rpc, size_t most) {
     list_init(&mirror->retries);
     pthread_condattr_t monotonic;
     CHECK(pthread_mutex_init(&mirror->lock, NULL) == 0 && pthread_condattr_init(&monotonic) == 0);
-    CHECK(pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0 && pthread_cond_init(&mirror->news, &monotonic) == 0);
+    CHECK(pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0 &&
+          pthread_cond_init(&mirror->news, &monotonic) == 0);
     pthread_condattr_destroy(&monotonic);
     return mirror;
 }

@@ -1,4 +1,5 @@
-/* The servers that a client agent knows: those to join by, then those that the cluster names; and when each may be dialled again. */
+/* The servers that a client agent knows: those to join by, then those that the cluster names; and when each may be
+ * dialled again. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -41,7 +42,8 @@ struct client_server *client_server_best(struct client *client, uint64_t when_ms
     LIST_FOREACH(item, &client->servers) {
         struct client_server *server = LIST_ENTRY(item, struct client_server, link);
         if (server->next_ms > when_ms || server->resolving || server == but) continue;
-        if (!best || server->listed > best->listed || (server->listed == best->listed && server->rank > best->rank)) best = server;
+        if (!best || server->listed > best->listed || (server->listed == best->listed && server->rank > best->rank))
+            best = server;
     }
     return best;
 }
@@ -85,7 +87,8 @@ void client_servers_learn(struct client *client, const Pb__PeerServers *servers)
     LIST_FOREACH_SAFE(item, next, &client->servers) {
         struct client_server *server = LIST_ENTRY(item, struct client_server, link);
         bool still = false;
-        for (size_t i = 0; i < servers->n_servers; i++) still = still || strcmp(servers->servers[i]->address, server->address) == 0;
+        for (size_t i = 0; i < servers->n_servers; i++)
+            still = still || strcmp(servers->servers[i]->address, server->address) == 0;
         if (server->listed && !still && servers->n_servers && !server->resolving) server_forget(client, server);
     }
     for (size_t i = 0; i < servers->n_servers; i++) {

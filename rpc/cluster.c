@@ -8,9 +8,9 @@ struct cluster_found cluster_may_found(const struct peer_info *self, const struc
     size_t seen = 1;
     if (self->has_log || self->expect == 0 || self->expect > RAFT_MEMBERS_MAX) return found;
     for (size_t i = 0; i < count; i++) {
-        if (peers[i].has_log) return found;            /* there is a cluster: wait to be taken in */
+        if (peers[i].has_log) return found; /* there is a cluster: wait to be taken in */
         if (!peers[i].connected || peers[i].expect != self->expect) continue;
-        size_t at = seen++;                            /* by rising id */
+        size_t at = seen++; /* by rising id */
         for (; at > 0 && all[at - 1]->id > peers[i].id; at--) all[at] = all[at - 1];
         all[at] = &peers[i];
     }
@@ -38,10 +38,12 @@ static bool is_somebodys(const struct raft_members *members, const char *address
 
 static bool has_moved(const struct raft_members *members, const struct peer_info *peer) {
     const struct raft_member *member = raft_members_find(members, peer->id);
-    return member && peer->connected && strcmp(member->address, peer->address) != 0 && !is_somebodys(members, peer->address);
+    return member && peer->connected && strcmp(member->address, peer->address) != 0 &&
+           !is_somebodys(members, peer->address);
 }
 
-static struct cluster_change next_move(const struct raft_members *members, const struct peer_info *self, const struct peer_info *peers, size_t count) {
+static struct cluster_change next_move(const struct raft_members *members, const struct peer_info *self,
+                                       const struct peer_info *peers, size_t count) {
     const struct peer_info *moved = has_moved(members, self) ? self : NULL;
     for (size_t i = 0; i < count && !moved; i++)
         if (has_moved(members, &peers[i])) moved = &peers[i];
@@ -49,20 +51,22 @@ static struct cluster_change next_move(const struct raft_members *members, const
     return (struct cluster_change){true, RAFT_READDRESS, moved->id, moved->address};
 }
 
-struct cluster_change cluster_next_change(const struct raft_members *members, const bool *caught_up, const struct peer_info *self,
-                                          const struct peer_info *peers, size_t count) {
+struct cluster_change cluster_next_change(const struct raft_members *members, const bool *caught_up,
+                                          const struct peer_info *self, const struct peer_info *peers, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if (!peers[i].connected || raft_members_find(members, peers[i].id)) continue;
         for (uint32_t k = 0; k < members->count; k++) {
             const struct raft_member *member = &members->member[k];
-            if (member->id != self->id && strcmp(member->address, peers[i].address) == 0 && !peer_of(peers, count, member->id))
+            if (member->id != self->id && strcmp(member->address, peers[i].address) == 0 &&
+                !peer_of(peers, count, member->id))
                 return (struct cluster_change){true, RAFT_REMOVE, member->id, NULL};
         }
         return (struct cluster_change){true, RAFT_ADD_LEARNER, peers[i].id, peers[i].address};
     }
     for (uint32_t k = 0; k < members->count; k++) {
         const struct raft_member *member = &members->member[k];
-        if (!member->voter && caught_up[k] && peer_of(peers, count, member->id)) return (struct cluster_change){true, RAFT_PROMOTE, member->id, NULL};
+        if (!member->voter && caught_up[k] && peer_of(peers, count, member->id))
+            return (struct cluster_change){true, RAFT_PROMOTE, member->id, NULL};
     }
     return next_move(members, self, peers, count);
 }

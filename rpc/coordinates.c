@@ -10,15 +10,20 @@
 #include "rpc/client_internal.h"
 #include "rpc/frame_unpack.h"
 
-#define ECHO_MOST_MS  1000      /* between two echoes */
+#define ECHO_MOST_MS  1000 /* between two echoes */
 #define ECHO_LEAST_MS 50
-#define ECHO_LOST_MS  3000      /* no answer for so long: the connection is about to be given up (peers.c) */
-#define INTERVAL_MS   15000     /* as coordinate_agent.h has it */
+#define ECHO_LOST_MS  3000  /* no answer for so long: the connection is about to be given up (peers.c) */
+#define INTERVAL_MS   15000 /* as coordinate_agent.h has it */
 
-static struct metric samples_total = {.name = "coord_coordinate_samples_total", .type = METRIC_COUNTER, .help = "Round trips to other servers measured"};
-static struct metric refused_total = {.name = "coord_coordinate_refused_total", .type = METRIC_COUNTER, .help = "Measured round trips that were not usable"};
-static struct metric updates_total = {.name = "coord_coordinate_updates_total", .type = METRIC_COUNTER, .help = "Updates of coordinates sent to the log"};
-static struct metric dropped_total = {.name = "coord_coordinate_dropped_total", .type = METRIC_COUNTER,
+static struct metric samples_total = {
+    .name = "coord_coordinate_samples_total", .type = METRIC_COUNTER, .help = "Round trips to other servers measured"};
+static struct metric refused_total = {.name = "coord_coordinate_refused_total",
+                                      .type = METRIC_COUNTER,
+                                      .help = "Measured round trips that were not usable"};
+static struct metric updates_total = {
+    .name = "coord_coordinate_updates_total", .type = METRIC_COUNTER, .help = "Updates of coordinates sent to the log"};
+static struct metric dropped_total = {.name = "coord_coordinate_dropped_total",
+                                      .type = METRIC_COUNTER,
                                       .help = "Updates of coordinates dropped: too many, or no leader took them"};
 
 struct sent {
@@ -34,8 +39,10 @@ struct coordinates {
 
     /* Loop thread. */
     struct coordinate_agent *agent;
-    struct { uint64_t peer, number, at_ns; } echo;      /* under way; peer 0: none */
-    uint64_t number, turn;                              /* whose turn it was last */
+    struct {
+        uint64_t peer, number, at_ns;
+    } echo;                /* under way; peer 0: none */
+    uint64_t number, turn; /* whose turn it was last */
 
     /* Any thread, under the lock. */
     uv_mutex_t lock;
@@ -46,7 +53,7 @@ struct coordinates {
     struct sent sent[COORDINATE_BATCH_COMMANDS_MAX];
 };
 
-/* -- updates ------------------------------------------------------------------------------------------------------- */
+/* -- updates ------------------------------------------------------------------------------------------------------ */
 static bool cluster_ready(struct rpc *rpc) { return machine_version(rpc->machine) >= COORDINATE_SINCE; }
 
 int rpc_coordinate_put(struct rpc *rpc, const Pb__Coordinate *record) {
@@ -76,7 +83,9 @@ static void written(struct rpc_write *write, int error, const struct machine_res
     if (error != CO_OK || result->error != CO_OK) {
         metric_add(&dropped_total, sent->updates);
         log_debug("coordinate", "updates are lost, the nodes will report again count=%u reason=\"%s\"", sent->updates,
-                  error != CO_OK ? co_strerror(error) : result->text ? result->text : co_strerror(result->error));
+                  error != CO_OK ? co_strerror(error)
+                  : result->text ? result->text
+                                 : co_strerror(result->error));
     }
     atomic_store(&sent->busy, false);
 }
@@ -129,10 +138,11 @@ static size_t node_count(struct rpc *rpc) {
 static void report(struct coordinates *coordinates, uint64_t now_ms) {
     Pb__Coordinate record;
     if (now_ms < coordinate_agent_deadline_ms(coordinates->agent)) return;
-    if (coordinate_report(coordinates->agent, node_count(coordinates->rpc), now_ms, &record)) (void)rpc_coordinate_put(coordinates->rpc, &record);
+    if (coordinate_report(coordinates->agent, node_count(coordinates->rpc), now_ms, &record))
+        (void)rpc_coordinate_put(coordinates->rpc, &record);
 }
 
-/* -- echoes ---------------------------------------------------------------------------------------------------------- */
+/* -- echoes ------------------------------------------------------------------------------------------------------- */
 /* The member after the one whose turn it was, in the order of their ids; 0: there is nobody to ask. */
 static uint64_t next_member(struct coordinates *coordinates) {
     const struct raft_members *members = node_members(coordinates->rpc->node);
@@ -205,7 +215,7 @@ void coordinates_down(struct rpc *rpc, uint64_t peer) {
     coordinate_forget(coordinates->agent, slice_make(&peer, sizeof peer));
 }
 
-/* -- life ---------------------------------------------------------------------------------------------------------------- */
+/* -- life --------------------------------------------------------------------------------------------------------- */
 static void tick(uv_timer_t *timer) {
     struct rpc *rpc = timer->data;
     struct coordinates *coordinates = rpc->coordinates;
@@ -222,7 +232,9 @@ struct coordinates *coordinates_new(struct rpc *rpc, const struct coordinates_co
     struct coordinates *coordinates = mem_zalloc(sizeof *coordinates);
     coordinates->rpc = rpc, coordinates->config = *config, coordinates->here = vivaldi_origin();
     uint64_t interval_ms = config->interval_ms ? config->interval_ms : INTERVAL_MS;
-    coordinates->echo_ms = interval_ms / 15 > ECHO_MOST_MS ? ECHO_MOST_MS : interval_ms / 15 < ECHO_LEAST_MS ? ECHO_LEAST_MS : interval_ms / 15;
+    coordinates->echo_ms = interval_ms / 15 > ECHO_MOST_MS    ? ECHO_MOST_MS
+                           : interval_ms / 15 < ECHO_LEAST_MS ? ECHO_LEAST_MS
+                                                              : interval_ms / 15;
     CHECK(uv_mutex_init(&coordinates->lock) == 0);
     coordinates->batch = coordinate_batch_new(&config->batch);
     struct coordinate_agent_config agent = {.node = node, .interval_ms = config->interval_ms, .seed = random_u64()};

@@ -1,7 +1,7 @@
 /* The fetch service: its thread, and the boxes through which others reach it.
  *
- * A fetch is in at most one box, and leaves it under the lock: taken by the thread, or by its end. So no box holds what
- * its owner may have freed. */
+ * A fetch is in at most one box, and leaves it under the lock: taken by the thread, or by its end. So no box holds
+ * what its owner may have freed. */
 #include "rpc/fetch.h"
 
 #include <pthread.h>
@@ -14,7 +14,7 @@ void fetch_wake(struct fetches *fetches) {
     if (fetches->started && !fetches->ended) uv_async_send(&fetches->wake);
 }
 
-/* -- the thread -------------------------------------------------------------------------------------------------- */
+/* -- the thread --------------------------------------------------------------------------------------------------- */
 static struct fetch *box_take(struct fetches *fetches, struct list *box, unsigned *flags) {
     struct fetch *fetch = NULL;
     uv_mutex_lock(&fetches->lock);
@@ -163,7 +163,7 @@ void fetch_finish(struct fetch *fetch, int error, const struct rpc_fetched *fetc
     outer->done(outer, error, fetched);
 }
 
-/* -- from outside ------------------------------------------------------------------------------------------------ */
+/* -- from outside ------------------------------------------------------------------------------------------------- */
 struct fetches *fetches_new(struct rpc *rpc) {
     struct fetches *fetches = mem_zalloc(sizeof *fetches);
     fetches->rpc = rpc;

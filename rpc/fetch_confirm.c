@@ -1,5 +1,5 @@
-/* Confirmations: a default read is answered once a question to the leader, asked after the read arrived, has shown that
- * this server is up to date. Those of one turn share one, asked for at its end. */
+/* Confirmations: a default read is answered once a question to the leader, asked after the read arrived, has shown
+ * that this server is up to date. Those of one turn share one, asked for at its end. */
 #include <stdlib.h>
 
 #include "rpc/fetch_internal.h"
@@ -7,8 +7,8 @@
 struct fetch_gate {
     struct rpc_gate rpc;
     struct fetches *fetches;
-    struct list link;                  /* under the lock: in gates_open */
-    struct list waiting;               /* emptied by their ends as well */
+    struct list link;    /* under the lock: in gates_open */
+    struct list waiting; /* emptied by their ends as well */
     int error;
 };
 

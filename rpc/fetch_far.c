@@ -17,7 +17,8 @@ struct fetch_far {
     struct fetch_fars *fars;
     struct fetch *fetch; /* the fetch thread's */
     uint32_t query;
-    /* last_ms: asked again until then; until_ms: the end of the wait; most_ms: no longer than this where others' answers are in the way */
+    /* last_ms: asked again until then; until_ms: the end of the wait; most_ms: no longer than this where others'
+     * answers are in the way */
     uint64_t index, last_ms, until_ms, most_ms;
     /* Under the lock. */
     struct list box; /* on its way: out or in */
@@ -26,8 +27,8 @@ struct fetch_far {
     /* The loop's; once it is back, the fetch thread's. */
     struct list link; /* in `all`; by itself: was never taken */
     struct fetch_far *chain;
-    uint64_t number;                /* as it was asked last; never given twice */
-    uint64_t leader;                /* who has it; 0: waits for one */
+    uint64_t number; /* as it was asked last; never given twice */
+    uint64_t leader; /* who has it; 0: waits for one */
     uint64_t again_ms, answer_by_ms;
     struct buffer pieces;
     int error;
@@ -48,11 +49,14 @@ struct fetch_fars {
     struct fetch_far *buckets[BUCKETS];
     uint64_t last_number;
     size_t held; /* bytes of pieces */
-    uint64_t heard_ms, heard_from; /* the last of them came, or the leader said that too much is on its way here already */
+    /* the last of them came, or the leader said that too much is on its way here already */
+    uint64_t heard_ms, heard_from;
 };
 
-static struct metric under_way = {.name = "coord_rpc_fetches_far", .type = METRIC_GAUGE,
-                                  .help = "Reads that are with the leader, since this server's disk is full and it is behind"};
+static struct metric under_way = {
+    .name = "coord_rpc_fetches_far",
+    .type = METRIC_GAUGE,
+    .help = "Reads that are with the leader, since this server's disk is full and it is behind"};
 
 static void far_free(struct fetch_far *far) {
     struct fetch_fars *fars = far->fars;
@@ -63,7 +67,7 @@ static void far_free(struct fetch_far *far) {
     free(far);
 }
 
-/* -- fetch thread --------------------------------------------------------------------------------------------------- */
+/* -- fetch thread ------------------------------------------------------------------------------------------------- */
 /* Under the lock. */
 static void send_out(struct fetch_far *far) {
     struct fetch_fars *fars = far->fars;
@@ -141,7 +145,7 @@ void fetch_far_back(struct fetches *fetches) {
     }
 }
 
-/* -- loop: under way ------------------------------------------------------------------------------------------------- */
+/* -- loop: under way ---------------------------------------------------------------------------------------------- */
 static struct fetch_far **find(struct fetch_fars *fars, uint64_t number) {
     struct fetch_far **at = &fars->buckets[number % BUCKETS];
     while (*at && (*at)->number != number) at = &(*at)->chain;
@@ -201,7 +205,9 @@ static bool others_are_answered(const struct fetch_fars *fars, uint64_t leader, 
     return fars->heard_from == leader && now_ms < fars->heard_ms + RPC_LEADER_WAIT_MS;
 }
 
-static void heard(struct fetch_fars *fars, uint64_t leader) { fars->heard_ms = clock_mono_ms(), fars->heard_from = leader; }
+static void heard(struct fetch_fars *fars, uint64_t leader) {
+    fars->heard_ms = clock_mono_ms(), fars->heard_from = leader;
+}
 
 /* One whose answer is arriving stays where it is, and so does one whose turn has not come while others' are. */
 static void step(struct fetch_far *far, uint64_t leader, bool here, uint64_t now_ms) {
@@ -261,7 +267,7 @@ void fetch_far_down(struct fetches *fetches, uint64_t server) {
     }
 }
 
-/* -- loop: answers ------------------------------------------------------------------------------------------------- */
+/* -- loop: answers ------------------------------------------------------------------------------------------------ */
 static void finish(struct fetch_far *far, int error, bool tell) {
     take_from(far, tell);
     give_back(far, error);
@@ -270,8 +276,14 @@ static void finish(struct fetch_far *far, int error, bool tell) {
 static void take_piece(struct fetch_far *far, const Pb__PeerFetched *answer) {
     struct fetch_fars *fars = far->fars;
     size_t size = answer->records.len;
-    if (far->pieces.size + size > FETCH_RESULT_MOST) { finish(far, CO_TOOLARGE, true); return; }
-    if (fars->held + size > FETCH_FAR_HELD_MOST) { finish(far, CO_BUSY, true); return; }
+    if (far->pieces.size + size > FETCH_RESULT_MOST) {
+        finish(far, CO_TOOLARGE, true);
+        return;
+    }
+    if (fars->held + size > FETCH_FAR_HELD_MOST) {
+        finish(far, CO_BUSY, true);
+        return;
+    }
     buffer_append(&far->pieces, answer->records.data, size);
     fars->held += size;
     heard(fars, far->leader);
@@ -280,8 +292,11 @@ static void take_piece(struct fetch_far *far, const Pb__PeerFetched *answer) {
     struct buffer pieces = far->pieces;
     fars->held -= pieces.size;
     far->pieces = (struct buffer){0};
-    far->fetched = (struct rpc_fetched){.index = answer->index ? answer->index : 1, .found = answer->found, .none = answer->none,
-                                        .known_leader = answer->known_leader, .last_contact_ms = answer->last_contact_ms};
+    far->fetched = (struct rpc_fetched){.index = answer->index ? answer->index : 1,
+                                        .found = answer->found,
+                                        .none = answer->none,
+                                        .known_leader = answer->known_leader,
+                                        .last_contact_ms = answer->last_contact_ms};
     far->fetched.records = buffer_slice(&pieces);
     take_from(far, false);
     far->pieces = pieces;
@@ -290,7 +305,8 @@ static void take_piece(struct fetch_far *far, const Pb__PeerFetched *answer) {
 
 /* The next leader may answer, or this one soon. */
 static bool another_may(uint32_t outcome) {
-    return outcome == CO_NOTLEADER || outcome == CO_FENCED || outcome == CO_CLOSED || outcome == CO_DISKFULL || outcome == CO_AGAIN;
+    return outcome == CO_NOTLEADER || outcome == CO_FENCED || outcome == CO_CLOSED || outcome == CO_DISKFULL ||
+           outcome == CO_AGAIN;
 }
 
 static void take_answer(struct fetch_far *far, const Pb__PeerFetched *answer) {
@@ -318,7 +334,7 @@ bool fetch_far_answered(struct fetches *fetches, uint64_t from, struct slice pay
     return true;
 }
 
-/* -- life ------------------------------------------------------------------------------------------------------------ */
+/* -- life --------------------------------------------------------------------------------------------------------- */
 void fetch_far_new(struct fetches *fetches) {
     struct fetch_fars *fars = fetches->fars = mem_zalloc(sizeof *fars);
     fars->fetches = fetches;

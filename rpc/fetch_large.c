@@ -1,6 +1,6 @@
-/* Large reads: what would keep the thread from the other fetches for long is read on libuv's pool, one at a time, with
- * a reader of its own. Whoever asks for just the same meanwhile gets the same, if the thing has not changed. The job
- * has all that it needs: the fetch may end before it. */
+/* Large reads: what would keep the thread from the other fetches for long is read on libuv's pool, one at a time,
+ * with a reader of its own. Whoever asks for just the same meanwhile gets the same, if the thing has not changed.
+ * The job has all that it needs: the fetch may end before it. */
 #include <malloc.h>
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@
 struct fetch_job {
     uv_work_t work;
     struct fetches *fetches;
-    struct fetch *fetch;               /* NULL: it has ended */
+    struct fetch *fetch; /* NULL: it has ended */
     const struct query_type *type;
     struct rpc *rpc;
     struct fetch_answer *answer;
@@ -24,8 +24,8 @@ static void job_run(uv_work_t *work) {
     struct rpc_reader *reader = rpc_reader_new(job->rpc);
     struct arena arena = {0};
     struct watch_thing thing;
-    job->error = fetch_read(job->rpc, reader, &arena, job->type, slice_make(job->request, job->request_size), 0,
-                            &thing, &job->answer);
+    job->error = fetch_read(job->rpc, reader, &arena, job->type, slice_make(job->request, job->request_size), 0, &thing,
+                            &job->answer);
     if (job->answer) (void)fetch_digest(job->answer);
     arena_free(&arena);
     rpc_reader_free(reader);
@@ -54,8 +54,7 @@ static void job_done(uv_work_t *work, int status) {
     if (status == UV_ECANCELED) job->error = CO_CLOSED;
     if (job->fetch) build_end(job->fetch);
     if (!job->error) {
-        struct watch_thing thing =
-            fetch_thing(job->type, slice_make(job->request, job->request_size), &fetches->arena);
+        struct watch_thing thing = fetch_thing(job->type, slice_make(job->request, job->request_size), &fetches->arena);
         if (job->fetch) fetch_deliver(job->fetch, job->answer, thing);
         share(fetches, job->answer, thing);
         arena_reset(&fetches->arena);

@@ -5,7 +5,9 @@
 #include "base/hash.h"
 #include "rpc/fetch_internal.h"
 
-struct slice fetch_request(const struct fetch *fetch) { return slice_make(fetch->request, fetch->request_size); }
+struct slice fetch_request(const struct fetch *fetch) {
+    return slice_make(fetch->request, fetch->request_size);
+}
 
 /* What we packed ourselves. */
 static ProtobufCMessage *request_unpack(const struct query_type *type, struct slice request, struct arena *arena) {
@@ -20,14 +22,19 @@ struct watch_thing fetch_thing(const struct query_type *type, struct slice reque
     return type->thing(request_unpack(type, request, arena));
 }
 
-/* -- answers ----------------------------------------------------------------------------------------------------- */
+/* -- answers ------------------------------------------------------------------------------------------------------ */
 static int pack(const struct query_type *type, struct slice request, const struct query_result *result,
                 struct fetch_answer **out) {
     size_t size = result->message ? protobuf_c_message_get_packed_size(result->message) : 0;
     if (size > FETCH_RESULT_MOST) return CO_TOOLARGE;
     struct fetch_answer *answer = mem_alloc(sizeof *answer + size + request.size);
-    *answer = (struct fetch_answer){.references = 1, .type = type, .index = result->index, .found = result->found,
-                                    .none = !result->message, .size = size, .request_size = request.size};
+    *answer = (struct fetch_answer){.references = 1,
+                                    .type = type,
+                                    .index = result->index,
+                                    .found = result->found,
+                                    .none = !result->message,
+                                    .size = size,
+                                    .request_size = request.size};
     if (size) protobuf_c_message_pack(result->message, answer->bytes);
     if (request.size) memcpy(answer->bytes + size, request.data, request.size);
     *out = answer;
@@ -52,7 +59,7 @@ bool fetch_asks(struct fetch *fetch, const struct fetch_answer *answer) {
     return fetch_outer(fetch)->type == answer->type && slice_equal(fetch_request(fetch), asked(answer));
 }
 
-/* -- reading ----------------------------------------------------------------------------------------------------- */
+/* -- reading ------------------------------------------------------------------------------------------------------ */
 static int run(struct store_txn *txn, const struct query_type *type, const ProtobufCMessage *message,
                struct slice request, size_t limit, struct arena *arena, struct fetch_answer **answer) {
     struct query_result result = {0};
@@ -85,7 +92,7 @@ int fetch_read(struct rpc *rpc, struct rpc_reader *reader, struct arena *arena, 
     return error;
 }
 
-/* -- kept for the turn ------------------------------------------------------------------------------------------- */
+/* -- kept for the turn -------------------------------------------------------------------------------------------- */
 static struct fetch_answer **slot_of(struct fetches *fetches, const struct query_type *type, struct slice request) {
     return &fetches->slots[hash64_seed(request.data, request.size, type->number) % FETCH_SLOTS];
 }

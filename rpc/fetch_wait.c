@@ -2,14 +2,14 @@
  *
  * (1) What is parked is in the watch table under its thing and in the heap of deadlines. (2) It entered the table
  * before the thing's generation, taken before the read, was found unchanged: no change falls between reading and
- * waiting. (3) It is armed before it is read again, so a change after that read fires again. (4) A result that equals,
- * byte for byte, what the client has is no answer while the wait lasts. */
+ * waiting. (3) It is armed before it is read again, so a change after that read fires again. (4) A result that
+ * equals, byte for byte, what the client has is no answer while the wait lasts. */
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "rpc/fetch_internal.h"
 
-/* -- deadlines: a binary heap, places count from 1 --------------------------------------------------------------- */
+/* -- deadlines: a binary heap, places count from 1 ---------------------------------------------------------------- */
 static void heap_put(struct fetches *fetches, uint32_t place, struct fetch *fetch) {
     fetches->heap[place] = fetch;
     fetch->place = place;
@@ -57,7 +57,7 @@ void fetch_due(struct fetches *fetches) {
     }
 }
 
-/* -- parked ------------------------------------------------------------------------------------------------------ */
+/* -- parked ------------------------------------------------------------------------------------------------------- */
 /* Applier thread, or whoever restores. */
 static void fired(struct watch_waiter *waiter) {
     struct fetch *fetch = CONTAINER_OF(waiter, struct fetch, waiter);
@@ -70,8 +70,9 @@ static void fired(struct watch_waiter *waiter) {
     uv_mutex_unlock(&fetches->lock);
 }
 
-/* What the client has: what was read just now, if this server knew all up to the client's index. One that is behind, as a stale read
- * may find it, read what was before: when a thing is as it was again, to the client that is a change. */
+/* What the client has: what was read just now, if this server knew all up to the client's index. One that is behind,
+ * as a stale read may find it, read what was before: when a thing is as it was again, to the client that is a
+ * change. */
 static void remember(struct fetch *fetch, struct fetch_answer *answer, struct watch_thing thing) {
     struct rpc *rpc = fetch->fetches->rpc;
     bool all = rpc_applied(rpc) >= fetch_outer(fetch)->index;
@@ -101,7 +102,8 @@ static bool park(struct fetch *fetch, struct watch_thing thing) {
     fetch->parked = true;
     fetches->parked++;
     watch_add(rpc_watches(fetches->rpc), &fetch->waiter, thing, fired);
-    if (!fetch->deadline_ms) fetch->deadline_ms = clock_mono_ms() + wait_ms + rng_below(&fetches->rng, wait_ms / 16 + 1);
+    if (!fetch->deadline_ms)
+        fetch->deadline_ms = clock_mono_ms() + wait_ms + rng_below(&fetches->rng, wait_ms / 16 + 1);
     heap_add(fetches, fetch);
     return true;
 }
@@ -114,13 +116,15 @@ void fetch_unpark(struct fetch *fetch) {
     watch_remove(rpc_watches(fetch->fetches->rpc), &fetch->waiter);
 }
 
-/* -- answering --------------------------------------------------------------------------------------------------- */
+/* -- answering ---------------------------------------------------------------------------------------------------- */
 static void answer_with(struct fetch *fetch, const struct fetch_answer *answer, struct watch_thing thing) {
     struct rpc *rpc = fetch->fetches->rpc;
     /* Not when the thing has changed since it was read: a floor that rose with that change does not belong to this. */
     uint64_t floor = rpc_floor(rpc), least = floor && rpc_generation(rpc, thing) == answer->generation ? floor : 1;
-    struct rpc_fetched fetched = {.index = answer->index > least ? answer->index : least, .found = answer->found,
-                                  .none = answer->none, .records = slice_make(answer->bytes, answer->size)};
+    struct rpc_fetched fetched = {.index = answer->index > least ? answer->index : least,
+                                  .found = answer->found,
+                                  .none = answer->none,
+                                  .records = slice_make(answer->bytes, answer->size)};
     struct rpc_status status;
     rpc_status(rpc, &status);
     fetched.known_leader = status.known_leader;
@@ -131,8 +135,8 @@ static void answer_with(struct fetch *fetch, const struct fetch_answer *answer, 
 static void deliver_first(struct fetch *fetch, struct fetch_answer *answer, struct watch_thing thing) {
     const struct rpc_fetch *outer = fetch_outer(fetch);
     struct rpc *rpc = fetch->fetches->rpc;
-    /* Below the floor removals are forgotten. Above what is applied, although that is confirmed to be all: an index of
-     * another cluster's life. Both get the present state; stale, this server may just be behind. */
+    /* Below the floor removals are forgotten. Above what is applied, although that is confirmed to be all: an index
+     * of another cluster's life. Both get the present state; stale, this server may just be behind. */
     bool foreign = outer->freshness != RPC_STALE && outer->index > rpc_applied(rpc);
     bool wait = outer->index > 0 && outer->index >= rpc_floor(rpc) && !foreign && answer->index <= outer->index;
     if (!wait) {
@@ -146,20 +150,16 @@ static void deliver_first(struct fetch *fetch, struct fetch_answer *answer, stru
 static void deliver_again(struct fetch *fetch, struct fetch_answer *answer, struct watch_thing thing) {
     bool older = answer->index <= fetch_outer(fetch)->index, same = older || seen_before(fetch, answer);
     if (older && !fetch->seen) remember(fetch, answer, thing);
-    if (!same || fetch->expired)
-        answer_with(fetch, answer, thing);
-    else if (fetch->again)
-        fetch_again(fetch);
+    if (!same || fetch->expired) answer_with(fetch, answer, thing);
+    else if (fetch->again) fetch_again(fetch);
 }
 
 void fetch_deliver(struct fetch *fetch, struct fetch_answer *answer, struct watch_thing thing) {
-    if (fetch->parked)
-        deliver_again(fetch, answer, thing);
-    else
-        deliver_first(fetch, answer, thing);
+    if (fetch->parked) deliver_again(fetch, answer, thing);
+    else deliver_first(fetch, answer, thing);
 }
 
-/* -- reading ----------------------------------------------------------------------------------------------------- */
+/* -- reading ------------------------------------------------------------------------------------------------------ */
 void fetch_wish(struct fetch *fetch) {
     struct fetches *fetches = fetch->fetches;
     bool stale = fetch_outer(fetch)->freshness == RPC_STALE;
@@ -186,22 +186,17 @@ void fetch_confirmed(struct fetch *fetch, int error) {
     struct watch_thing thing;
     if (answer) {
         thing = fetch_thing(answer->type, fetch_request(fetch), &fetches->arena);
-        if (rpc_generation(fetches->rpc, thing) == answer->generation)
-            answer->references++;
-        else
-            answer = NULL;
+        if (rpc_generation(fetches->rpc, thing) == answer->generation) answer->references++;
+        else answer = NULL;
     }
     if (!answer) {
         error = fetch_read(fetches->rpc, fetches->reader, &fetches->arena, fetch_outer(fetch)->type,
                            fetch_request(fetch), FETCH_WALK_MOST, &thing, &answer);
         if (!error) fetch_keep(fetches, answer);
     }
-    if (!error)
-        fetch_deliver(fetch, answer, thing);
-    else if (error == CO_AGAIN)
-        fetch_large_add(fetch);
-    else
-        fetch_finish(fetch, error, NULL);
+    if (!error) fetch_deliver(fetch, answer, thing);
+    else if (error == CO_AGAIN) fetch_large_add(fetch);
+    else fetch_finish(fetch, error, NULL);
     fetch_answer_drop(answer);
     arena_reset(&fetches->arena);
 }

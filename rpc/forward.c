@@ -1,4 +1,5 @@
-/* The edge of forwarding.h in the program: its frames go over the links of peers.h, what it is asked goes to the node. */
+/* The edge of forwarding.h in the program: its frames go over the links of peers.h, what it is asked goes to the
+ * node. */
 #include "rpc/forward.h"
 
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 
 struct forward {
     struct rpc *rpc;
-    struct node *node;                      /* NULL: it has ended */
+    struct node *node; /* NULL: it has ended */
     struct peers *peers;
     struct forwarding *core;
 };
@@ -40,7 +41,7 @@ static bool knows(void *data, struct slice command) {
 
 static void command(void *data, struct node_proposal *proposal) {
     struct forward *forward = data;
-    if (forward->rpc->stopping) {           /* the node answers no more, and may be gone */
+    if (forward->rpc->stopping) { /* the node answers no more, and may be gone */
         raft_data_unref(proposal->data);
         proposal->data = NULL;
         proposal->done(proposal, CO_NOLEADER, NULL);
@@ -67,8 +68,15 @@ static void renew_here(void *data, struct rpc_renew *renew) {
 struct forward *forward_new(struct rpc *rpc, struct node *node, struct peers *peers) {
     struct forward *forward = mem_zalloc(sizeof *forward);
     forward->rpc = rpc, forward->node = node, forward->peers = peers;
-    struct forwarding_edge edge = {.data = forward, .reach = reach, .send = send_message, .wake = wake, .knows = knows,
-                                   .command = command, .read = ask_read, .read_answer = read_answer, .renew = renew_here};
+    struct forwarding_edge edge = {.data = forward,
+                                   .reach = reach,
+                                   .send = send_message,
+                                   .wake = wake,
+                                   .knows = knows,
+                                   .command = command,
+                                   .read = ask_read,
+                                   .read_answer = read_answer,
+                                   .renew = renew_here};
     forward->core = forwarding_new(&edge, random_u64() >> 1);
     return forward;
 }

@@ -10,22 +10,24 @@
 #include "rpc/frame_unpack.h"
 #include "rpc/peers.h"
 
-#define BUCKETS 1024
+#define BUCKETS         1024
 #define FRAME_ITEMS_MAX 512
-#define WRITING_MOST 131072            /* served, answered or not; more: CO_BUSY */
-#define COMMAND_MOST (12u << 20)       /* ours have 8 MiB and a little at most; it goes on in other frames, with more around it */
-#define FRAME_BYTES_MAX (8u << 20)     /* of commands, or results, in one frame; one that is larger goes alone */
-#define TEXT_MOST 1024                 /* bytes of a refusal: it may quote what was asked, and who asked is shown less than that */
-#define RESULT_BYTES 128               /* of a frame, beside its text and message: numbers, the message's type */
-#define SPARES_MOST 512
-#define ONWARD_WAIT_MS 1000            /* for a leader: a client agent, told that there is none, may try another server */
+#define WRITING_MOST    131072 /* served, answered or not; more: CO_BUSY */
+/* ours have 8 MiB and a little at most; it goes on in other frames, with more around it */
+#define COMMAND_MOST    (12u << 20)
+#define FRAME_BYTES_MAX (8u << 20) /* of commands, or results, in one frame; one that is larger goes alone */
+/* bytes of a refusal: it may quote what was asked, and who asked is shown less than that */
+#define TEXT_MOST      1024
+#define RESULT_BYTES   128 /* of a frame, beside its text and message: numbers, the message's type */
+#define SPARES_MOST    512
+#define ONWARD_WAIT_MS 1000 /* for a leader: a client agent, told that there is none, may try another server */
 
 /* Ours, on their way to a leader. */
 struct sent {
     struct sent *next;
     uint64_t number, leader;
-    struct node_proposal *proposal;    /* a command, or */
-    struct rpc_renew *renew;           /* a renewal */
+    struct node_proposal *proposal; /* a command, or */
+    struct rpc_renew *renew;        /* a renewal */
 };
 
 /* Others', being done here. */
@@ -38,26 +40,30 @@ struct served {
     bool yes;
     int refused;
     char *text;
-    char *message_type;                /* of the result's message; NULL: none */
+    char *message_type; /* of the result's message; NULL: none */
     uint8_t *message;
     size_t message_size;
     enum { SERVED_WRITE, SERVED_READ, SERVED_RENEW } type;
-    union { struct node_proposal proposal; struct node_read read; struct rpc_renew renew; } u;
+    union {
+        struct node_proposal proposal;
+        struct node_read read;
+        struct rpc_renew renew;
+    } u;
 };
 
 struct forwarding {
     struct forwarding_edge edge;
     uint64_t number;
     struct sent *sent[BUCKETS];
-    struct mailbox done;               /* served ones, from any thread */
-    unsigned serving, writing;         /* of all kinds; writes */
-    uint64_t leader, leader_since_ms;  /* who leads, as forward_leader was told */
-    bool swept;                        /* nothing is with any other */
+    struct mailbox done;              /* served ones, from any thread */
+    unsigned serving, writing;        /* of all kinds; writes */
+    uint64_t leader, leader_since_ms; /* who leads, as forward_leader was told */
+    bool swept;                       /* nothing is with any other */
     bool cut_off;
-    uint64_t read_context, read_leader;/* the question that is with the leader; 0: none */
+    uint64_t read_context, read_leader; /* the question that is with the leader; 0: none */
     bool stopping;
-    struct arena frame;                /* what a frame says, while it is taken */
-    struct mail *spare;                /* served ones, SPARES_MOST at most, for the next */
+    struct arena frame; /* what a frame says, while it is taken */
+    struct mail *spare; /* served ones, SPARES_MOST at most, for the next */
     unsigned spares;
 };
 
@@ -65,7 +71,7 @@ static void say(struct forwarding *f, uint64_t to, uint8_t type, const ProtobufC
     f->edge.send(f->edge.data, to, type, message);
 }
 
-/* -- asking ---------------------------------------------------------------------------------------------------------- */
+/* -- asking ------------------------------------------------------------------------------------------------------- */
 static struct sent *sent_new(struct forwarding *f, uint64_t leader) {
     struct sent *sent = mem_zalloc(sizeof *sent);
     sent->number = ++f->number, sent->leader = leader;
@@ -104,7 +110,9 @@ bool forwarding_writes(struct forwarding *f, uint64_t leader, struct node_propos
         Pb__PeerWrites frame = PB__PEER_WRITES__INIT;
         Pb__PeerWrite writes[FRAME_ITEMS_MAX], *pointers[FRAME_ITEMS_MAX];
         size_t bytes = 0;
-        for (; list && frame.n_writes < ARRAY_COUNT(writes) && (bytes == 0 || bytes + list->data->size <= FRAME_BYTES_MAX); list = list->next) {
+        for (; list && frame.n_writes < ARRAY_COUNT(writes) &&
+               (bytes == 0 || bytes + list->data->size <= FRAME_BYTES_MAX);
+             list = list->next) {
             struct sent *sent = sent_new(f, leader);
             sent->proposal = list;
             Pb__PeerWrite *write = pointers[frame.n_writes] = &writes[frame.n_writes];
@@ -121,7 +129,8 @@ bool forwarding_writes(struct forwarding *f, uint64_t leader, struct node_propos
 }
 
 /* What modules' results may carry besides yes or no. */
-static const ProtobufCMessageDescriptor *const messages[] = {&pb__session__descriptor, &pb__lease__descriptor, &pb__event__descriptor};
+static const ProtobufCMessageDescriptor *const messages[] = {&pb__session__descriptor, &pb__lease__descriptor,
+                                                             &pb__event__descriptor};
 
 static const ProtobufCMessageDescriptor *message_type(const char *name) {
     for (size_t i = 0; i < ARRAY_COUNT(messages); i++)
@@ -131,13 +140,18 @@ static const ProtobufCMessageDescriptor *message_type(const char *name) {
 
 static void write_answered(struct node_proposal *proposal, const Pb__PeerResult *answer) {
     struct arena arena = {0};
-    struct machine_result result = {.error = (int)answer->refused, .index = answer->index, .yes = answer->yes,
+    struct machine_result result = {.error = (int)answer->refused,
+                                    .index = answer->index,
+                                    .yes = answer->yes,
                                     .text = answer->text[0] ? answer->text : NULL};
     int error = CO_OK;
     if (answer->message_type[0]) {
         const ProtobufCMessageDescriptor *type = message_type(answer->message_type);
-        if (type) result.message = frame_unpack(type, slice_make((const char *)answer->message.data, answer->message.len), &arena);
-        if (!result.message) error = CO_UNKNOWN_OUTCOME;      /* of a newer version: done, but what came of it cannot be said */
+        if (type)
+            result.message =
+                frame_unpack(type, slice_make((const char *)answer->message.data, answer->message.len), &arena);
+        /* of a newer version: done, but what came of it cannot be said */
+        if (!result.message) error = CO_UNKNOWN_OUTCOME;
     }
     proposal_answer(proposal, error, error == CO_OK ? &result : NULL);
     arena_free(&arena);
@@ -148,7 +162,10 @@ static bool take_results(struct forwarding *f, uint64_t from, struct slice paylo
     for (size_t i = 0; results && i < results->n_results; i++) {
         const Pb__PeerResult *answer = results->results[i];
         struct sent *sent = sent_take(f, answer->number, from);
-        if (!sent || !sent->proposal) { free(sent); continue; }
+        if (!sent || !sent->proposal) {
+            free(sent);
+            continue;
+        }
         if (answer->outcome == CO_OK) write_answered(sent->proposal, answer);
         else if (answer->outcome == CO_NOLEADER) f->edge.command(f->edge.data, sent->proposal);
         else proposal_answer(sent->proposal, (int)answer->outcome, NULL);
@@ -172,7 +189,8 @@ static bool take_read_answer(struct forwarding *f, uint64_t from, struct slice p
     if (!answer) return false;
     if (from == f->read_leader && answer->context == f->read_context) {
         f->read_leader = 0;
-        f->edge.read_answer(f->edge.data, answer->context, answer->index, answer->outcome == CO_OK ? CO_OK : CO_NOTLEADER);
+        f->edge.read_answer(f->edge.data, answer->context, answer->index,
+                            answer->outcome == CO_OK ? CO_OK : CO_NOTLEADER);
     }
     frame_drop(answer);
     return true;
@@ -203,7 +221,7 @@ static bool take_renew_answer(struct forwarding *f, uint64_t from, struct slice 
     return true;
 }
 
-/* -- serving ---------------------------------------------------------------------------------------------------------- */
+/* -- serving ------------------------------------------------------------------------------------------------------ */
 static struct served *served_new(struct forwarding *f, uint64_t from, uint64_t number, int type) {
     struct served *served = f->spare ? CONTAINER_OF(f->spare, struct served, mail) : mem_alloc(sizeof *served);
     if (f->spare) f->spare = f->spare->next, f->spares--;
@@ -227,7 +245,7 @@ static void write_done(struct node_proposal *proposal, int error, const void *da
         served->index = result->index, served->yes = result->yes, served->refused = result->error;
         served->text = result->text ? mem_strndup(result->text, strnlen(result->text, TEXT_MOST)) : NULL;
         if (result->message) {
-            CHECK(message_type(result->message->descriptor->name));      /* every such type stands in `messages` */
+            CHECK(message_type(result->message->descriptor->name)); /* every such type stands in `messages` */
             served->message_type = mem_strdup(result->message->descriptor->name);
             served->message_size = protobuf_c_message_get_packed_size(result->message);
             served->message = mem_alloc(served->message_size + 1);
@@ -247,12 +265,14 @@ static bool take_writes(struct forwarding *f, uint64_t from, struct slice payloa
         else if (write->command.len < 2) served->outcome = CO_INVALID;
         else if (write->command.len > COMMAND_MOST) served->outcome = CO_TOOLARGE;
         else if (!f->edge.knows(f->edge.data, slice_make((const char *)write->command.data, write->command.len)))
-            served->outcome = CO_UNSUPPORTED;      /* of a newer server */
+            served->outcome = CO_UNSUPPORTED; /* of a newer server */
         if (served->outcome != CO_OK) {
             served_done(served);
             continue;
         }
-        served->u.proposal = (struct node_proposal){.done = write_done, .deadline_ms = deadline_ms, .here_only = !f->edge.onward,
+        served->u.proposal = (struct node_proposal){.done = write_done,
+                                                    .deadline_ms = deadline_ms,
+                                                    .here_only = !f->edge.onward,
                                                     .data = raft_data_new(write->command.data, write->command.len)};
         f->edge.command(f->edge.data, &served->u.proposal);
     }
@@ -271,8 +291,11 @@ static bool take_read(struct forwarding *f, uint64_t from, struct slice payload,
     Pb__PeerRead *ask = frame_unpack(&pb__peer_read__descriptor, payload, NULL);
     if (!ask) return false;
     struct served *served = served_new(f, from, ask->context, SERVED_READ);
-    served->u.read = (struct node_read){.done = read_done, .deadline_ms = now_ms + 2000, .here_only = true,
-                                         .from = from, .from_term = f->edge.onward ? 0 : ask->term};
+    served->u.read = (struct node_read){.done = read_done,
+                                        .deadline_ms = now_ms + 2000,
+                                        .here_only = true,
+                                        .from = from,
+                                        .from_term = f->edge.onward ? 0 : ask->term};
     f->edge.read(f->edge.data, &served->u.read);
     frame_drop(ask);
     return true;
@@ -300,7 +323,7 @@ static bool take_renew(struct forwarding *f, uint64_t from, struct slice payload
     return true;
 }
 
-/* -- answers to others ----------------------------------------------------------------------------------------------------- */
+/* -- answers to others -------------------------------------------------------------------------------------------- */
 static void answer_small(struct forwarding *f, const struct served *served) {
     if (served->type == SERVED_READ) {
         Pb__PeerReadAnswer answer = PB__PEER_READ_ANSWER__INIT;
@@ -336,7 +359,10 @@ static void served_free(struct served *served) {
     f->serving--, f->writing -= served->type == SERVED_WRITE;
     free(served->text), free(served->message_type), free(served->message);
     if (served->type == SERVED_RENEW) buffer_free(&served->u.renew.all);
-    if (f->spares == SPARES_MOST) { free(served); return; }
+    if (f->spares == SPARES_MOST) {
+        free(served);
+        return;
+    }
     served->mail.next = f->spare, f->spare = &served->mail, f->spares++;
 }
 
@@ -366,14 +392,17 @@ void forwarding_woken(struct forwarding *f) {
     struct mail *mail = mailbox_take(&f->done);
     while (mail) {
         struct served *served = CONTAINER_OF(mail, struct served, mail);
-        if (served->type == SERVED_WRITE) { mail = answer_results(f, mail); continue; }
+        if (served->type == SERVED_WRITE) {
+            mail = answer_results(f, mail);
+            continue;
+        }
         mail = mail->next;
         answer_small(f, served);
         served_free(served);
     }
 }
 
-/* -- events ----------------------------------------------------------------------------------------------------------------- */
+/* -- events ------------------------------------------------------------------------------------------------------- */
 bool forwarding_frame(struct forwarding *f, uint64_t from, uint8_t type, struct slice payload, uint64_t now_ms) {
     switch (type) {
         case PEER_WRITES: return take_writes(f, from, payload, now_ms);
@@ -397,7 +426,10 @@ bool forwarding_waits(const struct forwarding *f, uint64_t peer) {
 static void lose_sent(struct forwarding *f, uint64_t leader, uint64_t but) {
     for (size_t i = 0; i < BUCKETS; i++) {
         for (struct sent **at = &f->sent[i], *sent; (sent = *at) != NULL;) {
-            if (leader ? sent->leader != leader : sent->leader == but) { at = &sent->next; continue; }
+            if (leader ? sent->leader != leader : sent->leader == but) {
+                at = &sent->next;
+                continue;
+            }
             *at = sent->next;
             sent_lost(f, sent);
         }
@@ -415,7 +447,7 @@ void forwarding_down(struct forwarding *f, uint64_t peer) {
     if (f->read_leader == peer) lose_read(f);
 }
 
-#define DEPOSED_MS 500                 /* for answers of a leader that handed over in order */
+#define DEPOSED_MS 500 /* for answers of a leader that handed over in order */
 void forwarding_leader(struct forwarding *f, uint64_t leader, bool cut_off, uint64_t now_ms) {
     f->cut_off = cut_off;
     if (cut_off) {
@@ -424,11 +456,11 @@ void forwarding_leader(struct forwarding *f, uint64_t leader, bool cut_off, uint
     }
     if (leader != f->leader) f->leader = leader, f->leader_since_ms = now_ms, f->swept = false;
     if (!leader || f->swept || now_ms - f->leader_since_ms < DEPOSED_MS) return;
-    f->swept = true;             /* from now on things go to this one only */
+    f->swept = true; /* from now on things go to this one only */
     lose_sent(f, 0, leader);
 }
 
-/* -- life ------------------------------------------------------------------------------------------------------------------ */
+/* -- life --------------------------------------------------------------------------------------------------------- */
 struct forwarding *forwarding_new(const struct forwarding_edge *edge, uint64_t first_number) {
     struct forwarding *f = mem_zalloc(sizeof *f);
     f->edge = *edge;
@@ -451,7 +483,8 @@ void forwarding_free(struct forwarding *f) {
         served_free(CONTAINER_OF(mail, struct served, mail));
     }
     CHECK(f->serving == 0);
-    for (struct mail *spare; (spare = f->spare) != NULL; free(CONTAINER_OF(spare, struct served, mail))) f->spare = spare->next;
+    for (struct mail *spare; (spare = f->spare) != NULL; free(CONTAINER_OF(spare, struct served, mail)))
+        f->spare = spare->next;
     arena_free(&f->frame);
     free(f);
 }

@@ -21,11 +21,13 @@ void founding_answered(struct founding *founding, uint64_t from, uint64_t attemp
     if (!yes) founding->refused = true;
 }
 
-void founding_lost(struct founding *founding, uint64_t peer) { founding_answered(founding, peer, founding->attempt, false); }
+void founding_lost(struct founding *founding, uint64_t peer) {
+    founding_answered(founding, peer, founding->attempt, false);
+}
 
 void founding_released(struct founding *founding) {
     founding->members.count = 0;
-    founding->attempt++;               /* what is on its way counts no more */
+    founding->attempt++; /* what is on its way counts no more */
 }
 
 static bool same(const struct raft_members *a, const struct raft_members *b) {
@@ -41,14 +43,18 @@ static bool all_promised(const struct founding *founding, uint64_t self) {
     return true;
 }
 
-enum founding_step founding_next(struct founding *founding, const struct raft_members *members, uint64_t now_ms, uint64_t self) {
-    if (promised(founding, now_ms)) members = NULL;      /* to another: not a founder meanwhile */
+enum founding_step founding_next(struct founding *founding, const struct raft_members *members, uint64_t now_ms,
+                                 uint64_t self) {
+    if (promised(founding, now_ms)) members = NULL; /* to another: not a founder meanwhile */
     bool asking = founding->members.count > 0;
     bool over = asking && (founding->refused || now_ms - founding->asked_ms > FOUNDING_TRUST_MS);
     if (asking && (over || !members || !same(members, &founding->members))) return FOUNDING_RELEASE;
     if (!members) return FOUNDING_WAIT;
     if (asking) return all_promised(founding, self) ? FOUNDING_DONE : FOUNDING_WAIT;
-    *founding = (struct founding){.attempt = founding->attempt + 1, .asked_ms = now_ms, .members = *members,
-                                  .promised_to = founding->promised_to, .promised_ms = founding->promised_ms};
+    *founding = (struct founding){.attempt = founding->attempt + 1,
+                                  .asked_ms = now_ms,
+                                  .members = *members,
+                                  .promised_to = founding->promised_to,
+                                  .promised_ms = founding->promised_ms};
     return FOUNDING_ASK;
 }

@@ -9,7 +9,7 @@ struct allowance {
 
 static void *take(void *data, size_t size) {
     struct allowance *allowance = data;
-    size = (size + 15) & ~(size_t)15;     /* as both kinds of memory give it: a text of one byte is not one byte */
+    size = (size + 15) & ~(size_t)15; /* as both kinds of memory give it: a text of one byte is not one byte */
     if (size > allowance->left) return NULL;
     allowance->left -= size;
     return allowance->arena ? arena_alloc(allowance->arena, size) : mem_alloc(size);
@@ -20,7 +20,8 @@ static void give_back(void *data, void *pointer) {
     if (!allowance->arena) free(pointer);
 }
 
-void *frame_unpack_within(const ProtobufCMessageDescriptor *type, struct slice payload, struct arena *arena, size_t most) {
+void *frame_unpack_within(const ProtobufCMessageDescriptor *type, struct slice payload, struct arena *arena,
+                          size_t most) {
     struct allowance allowance = {arena, most};
     ProtobufCAllocator allocator = {.alloc = take, .free = give_back, .allocator_data = &allowance};
     return protobuf_c_message_unpack(type, &allocator, payload.size, (const uint8_t *)payload.data);

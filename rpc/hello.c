@@ -13,14 +13,13 @@ static unsigned common(const Pb__PeerHello *hello) {
 }
 
 /* Either of the two may be behind: the higher version that they know of is the cluster's. */
-static enum hello_verdict judge_version(const struct hello_self *self, const struct hello_terms *terms,
-                                        char *why) {
+static enum hello_verdict judge_version(const struct hello_self *self, const struct hello_terms *terms, char *why) {
     unsigned now = self->version > terms->version ? self->version : terms->version;
     if (now == 0) return HELLO_OK;
     if (terms->version_most < now) {
         snprintf(why, HELLO_WHY,
-                 "the cluster is at version %u, its program supports only up to %u: it has to be upgraded",
-                 now, terms->version_most);
+                 "the cluster is at version %u, its program supports only up to %u: it has to be upgraded", now,
+                 terms->version_most);
         return HELLO_TOO_OLD;
     }
     if (terms->version_least > now) {
@@ -31,17 +30,16 @@ static enum hello_verdict judge_version(const struct hello_self *self, const str
         return HELLO_TOO_NEW;
     }
     if (now >= self->version_least && now <= self->version_most) return HELLO_OK;
-    snprintf(why, HELLO_WHY,
-             "the cluster is at version %u, the program of the one who refuses supports only %u to %u", now,
-             self->version_least, self->version_most);
+    snprintf(why, HELLO_WHY, "the cluster is at version %u, the program of the one who refuses supports only %u to %u",
+             now, self->version_least, self->version_most);
     return HELLO_WE_DO_NOT_FIT;
 }
 
 static enum hello_verdict judge_cluster(const struct hello_self *self, const Pb__PeerHello *hello,
                                         const struct hello_terms *terms, char *why) {
     if (strcmp(hello->cluster, self->cluster) != 0) {
-        snprintf(why, HELLO_WHY, "it belongs to another cluster (datacenter %.40s, not %.40s)",
-                 hello->cluster, self->cluster);
+        snprintf(why, HELLO_WHY, "it belongs to another cluster (datacenter %.40s, not %.40s)", hello->cluster,
+                 self->cluster);
         return HELLO_OTHER_NAME;
     }
     if (self->cluster_id && hello->cluster_id && self->cluster_id != hello->cluster_id) {
@@ -54,16 +52,15 @@ static enum hello_verdict judge_cluster(const struct hello_self *self, const Pb_
     return judge_version(self, terms, why);
 }
 
-enum hello_verdict hello_judge(const struct hello_self *self, const Pb__PeerHello *hello,
-                               struct hello_terms *terms, char why[HELLO_WHY]) {
+enum hello_verdict hello_judge(const struct hello_self *self, const Pb__PeerHello *hello, struct hello_terms *terms,
+                               char why[HELLO_WHY]) {
     why[0] = 0;
-    *terms =
-        (struct hello_terms){.protocol = strcmp(hello->protocol, HELLO_PROTOCOL) == 0 ? common(hello) : 0};
+    *terms = (struct hello_terms){.protocol = strcmp(hello->protocol, HELLO_PROTOCOL) == 0 ? common(hello) : 0};
     terms->version = hello->cluster_version;
     terms->hears_refusal = strcmp(hello->protocol, HELLO_PROTOCOL) == 0 && hello->version_most >= 2;
     terms->version_least = hello->cluster_version_least ? hello->cluster_version_least : 1;
-    terms->version_most = hello->cluster_version_most > terms->version_least ? hello->cluster_version_most
-                                                                             : terms->version_least;
+    terms->version_most =
+        hello->cluster_version_most > terms->version_least ? hello->cluster_version_most : terms->version_least;
     if (strcmp(hello->protocol, HELLO_PROTOCOL) != 0) {
         snprintf(why, HELLO_WHY, "it does not speak this protocol");
         return HELLO_NOT_OURS;

@@ -1,5 +1,5 @@
-/* What a server makes of another's hello: which versions they speak with each other, or why they have nothing
- * to say. Pure. */
+/* What a server makes of another's hello: which versions they speak with each other, or why they have nothing to
+ * say. Pure. */
 #ifndef COORD_RPC_HELLO_H
 #define COORD_RPC_HELLO_H
 
@@ -11,15 +11,13 @@
 #define HELLO_PROTOCOL      "coord-peer"
 #define HELLO_VERSION_LEAST 1
 #define HELLO_VERSION_AGENT 3 /* client agents speak this and up: older servers would take them for servers */
-/* 2: hellos carry cluster ids and versions and come again; PEER_REFUSED
- * 3: client agents; PEER_ECHO and its answer
- * 4: backups through client agents
- * 5: a server whose disk is full asks the leader for reads */
+/* 2: hellos carry cluster ids and versions and come again; PEER_REFUSED 3: client agents; PEER_ECHO and its answer
+ * 4: backups through client agents 5: a server whose disk is full asks the leader for reads */
 #define HELLO_VERSION_BACKUP 4
-#define HELLO_VERSION_MOST  5
-#define HELLO_WHY           224
-#define HELLO_ADDRESS_MAX   127
-#define HELLO_NODE_MAX      255
+#define HELLO_VERSION_MOST   5
+#define HELLO_WHY            224
+#define HELLO_ADDRESS_MAX    127
+#define HELLO_NODE_MAX       255
 
 struct hello_self {
     const char *cluster;                  /* datacenter */
@@ -49,9 +47,9 @@ enum hello_verdict {
     HELLO_NO_ID,
     HELLO_TOO_LONG,
 };
-/* `terms` are filled in in any case (a refusal is told only to those who understand it); `why` says the
- * reason in a line, about the other server ("it ..."). */
-enum hello_verdict hello_judge(const struct hello_self *self, const Pb__PeerHello *hello,
-                               struct hello_terms *terms, char why[HELLO_WHY]);
+/* `terms` are filled in in any case (a refusal is told only to those who understand it); `why` says the reason in a
+ * line, about the other server ("it ..."). */
+enum hello_verdict hello_judge(const struct hello_self *self, const Pb__PeerHello *hello, struct hello_terms *terms,
+                               char why[HELLO_WHY]);
 
 #endif

@@ -1,5 +1,6 @@
-/* Joining by an address that a person gave: dialled and greeted as a client agent would (also by a server), so that the outcome can be told. Then
- * the connection ends, and the address is one of those that peers.c or client_link.c keep trying.
+/* Joining by an address that a person gave: dialled and greeted as a client agent would (also by a server), so that
+ * the outcome can be told. Then the connection ends, and the address is one of those that peers.c or client_link.c
+ * keep trying.
  *
  *     name --resolved--> first address --connected, hello--> their hello: joined
  *                            '--refused, closed, silent--> the next address, after the last: not joined */
@@ -9,14 +10,14 @@
 #include "rpc/client_internal.h"
 #include "rpc/frame_unpack.h"
 
-#define ADDRESS_MS 2000      /* for one address */
+#define ADDRESS_MS 2000 /* for one address */
 #define HELLO_MAX  (64 * 1024)
 
 struct join_work {
     struct rpc *rpc;
     struct rpc_join *join;
     uv_getaddrinfo_t resolve;
-    struct addrinfo *found, *next;       /* next: to try after this one */
+    struct addrinfo *found, *next; /* next: to try after this one */
     struct link *wire;
     uv_timer_t timer;
     bool joined;
@@ -44,21 +45,25 @@ static void because(struct join_work *work, int error, const char *why) {
 
 static const char *cluster_of(const struct rpc *rpc) { return rpc->client ? rpc->client->cluster : rpc->cluster; }
 static uv_loop_t *loop_of(const struct rpc *rpc) { return rpc->client ? rpc->client->loop : rpc->loop; }
-static uint64_t cluster_id_of(const struct rpc *rpc) { return rpc->client ? rpc->client->cluster_id : machine_cluster(rpc->machine); }
+static uint64_t cluster_id_of(const struct rpc *rpc) {
+    return rpc->client ? rpc->client->cluster_id : machine_cluster(rpc->machine);
+}
 
 static void on_connected(void *data, struct link *wire) {
     const struct join_work *work = data;
     const struct rpc *rpc = work->rpc;
     Pb__PeerHello hello = PB__PEER_HELLO__INIT;
     hello_of_agent(&hello, cluster_of(rpc), cluster_id_of(rpc), random_u64() | 1);
-    hello.address = rpc->client ? rpc->client->address : rpc->address, hello.node = rpc->client ? rpc->client->node_name : rpc->node_name;
+    hello.address = rpc->client ? rpc->client->address : rpc->address,
+    hello.node = rpc->client ? rpc->client->node_name : rpc->node_name;
     link_tell(wire, PEER_HELLO, &hello.base);
     link_flush(wire);
 }
 
 static void take_hello(struct join_work *work, struct slice payload) {
     Pb__PeerHello *hello = frame_unpack(&pb__peer_hello__descriptor, payload, NULL);
-    struct hello_self self = {.cluster = cluster_of(work->rpc), .cluster_id = cluster_id_of(work->rpc), .version_most = UINT32_MAX};
+    struct hello_self self = {
+        .cluster = cluster_of(work->rpc), .cluster_id = cluster_id_of(work->rpc), .version_most = UINT32_MAX};
     struct hello_terms terms;
     char why[HELLO_WHY];
     if (!hello) because(work, CO_CORRUPT, "no server of this kind answers there");
@@ -75,7 +80,8 @@ static void on_frame(void *data, struct link *wire, uint8_t type, struct slice p
     if (type == PEER_HELLO) {
         take_hello(work, payload);
     } else if (type == PEER_REFUSED) {
-        snprintf(text, sizeof text, "it refuses this agent: %.*s", (int)(payload.size < HELLO_WHY ? payload.size : HELLO_WHY), payload.data);
+        snprintf(text, sizeof text, "it refuses this agent: %.*s",
+                 (int)(payload.size < HELLO_WHY ? payload.size : HELLO_WHY), payload.data);
         because(work, CO_DENIED, text);
     } else {
         because(work, CO_CORRUPT, "no server of this kind answers there");
@@ -91,7 +97,11 @@ static void on_closed(void *data, struct link *wire, int error) {
     work->wire = NULL;
     uv_timer_stop(&work->timer);
     if (error == CO_TOOLARGE) because(work, CO_CORRUPT, "no server of this kind answers there");
-    else if (error != CO_CLOSED && !work->joined) because(work, error, cause == UV_EOF ? "the connection was ended from there" : cause ? uv_strerror(cause) : co_strerror(error));
+    else if (error != CO_CLOSED && !work->joined)
+        because(work, error,
+                cause == UV_EOF ? "the connection was ended from there"
+                : cause         ? uv_strerror(cause)
+                                : co_strerror(error));
     if (work->joined || !work->next) finish(work);
     else dial(work);
 }
@@ -114,7 +124,10 @@ static void dial(struct join_work *work) {
 static void resolved(uv_getaddrinfo_t *resolve, int status, struct addrinfo *found) {
     struct join_work *work = CONTAINER_OF(resolve, struct join_work, resolve);
     work->found = work->next = found;
-    if (status == 0 && found) { dial(work); return; }
+    if (status == 0 && found) {
+        dial(work);
+        return;
+    }
     because(work, CO_IO, uv_strerror(status ? status : UV_EAI_NONAME));
     finish(work);
 }
@@ -128,7 +141,8 @@ void rpc_join(struct rpc *rpc, struct rpc_join *join) {
     }
     struct join_work *work = mem_zalloc(sizeof *work);
     work->rpc = rpc, work->join = join;
-    if (!address_split(join->address, host, port) || uv_getaddrinfo(loop_of(rpc), &work->resolve, resolved, host, port, &hints) != 0) {
+    if (!address_split(join->address, host, port) ||
+        uv_getaddrinfo(loop_of(rpc), &work->resolve, resolved, host, port, &hints) != 0) {
         free(work);
         join->done(join, fault_set(&join->fault, CO_INVALID, "not an address"));
         return;

@@ -11,12 +11,12 @@
 struct lease_keeper {
     struct lease_keeper_edge edge;
     struct lease_timers *timers;
-    uint64_t term;                       /* of the leadership that the table counts for; 0: none */
+    uint64_t term; /* of the leadership that the table counts for; 0: none */
     unsigned decisions;
-    struct rpc_renew *gathered;          /* they wait for a round to begin */
-    uint64_t round_ms;                   /* the last one began */
-    uint64_t restored;                   /* machine_restored, when the table was read */
-    uint64_t tick_ms;                    /* the present one */
+    struct rpc_renew *gathered; /* they wait for a round to begin */
+    uint64_t round_ms;          /* the last one began */
+    uint64_t restored;          /* machine_restored, when the table was read */
+    uint64_t tick_ms;           /* the present one */
     bool stopped;
 };
 
@@ -27,7 +27,7 @@ struct lease_decision {
     char name[];
 };
 
-/* -- proposals -------------------------------------------------------------------------------------------------- */
+/* -- proposals ---------------------------------------------------------------------------------------------------- */
 static void propose_session(struct lease_keeper *keeper, struct lease_decision *decision, uint64_t term) {
     Pb__SessionDestroyCommand command = PB__SESSION_DESTROY_COMMAND__INIT;
     command.id = decision->name, command.term = term;
@@ -89,12 +89,13 @@ void lease_keeper_decided(struct lease_keeper *keeper, struct lease_decision *de
     free(decision);
 }
 
-/* -- news from the applier ----------------------------------------------------------------------------------------- */
+/* -- news from the applier ---------------------------------------------------------------------------------------- */
 /* The applier knows only what the agent said; what is set for the node counts before that. */
 static int64_t period_of(struct lease_keeper *keeper, const struct lease_news *news) {
     if (news->kind != TIMED_DEAD_NODE || keeper->term == 0) return news->period_ns;
     struct store_txn *txn = keeper->edge.read(keeper->edge.data);
-    int64_t period_ns = reconnect_timeout(txn, slice_make(news->name, news->size), &keeper->edge.reconnect, news->period_ns);
+    int64_t period_ns =
+        reconnect_timeout(txn, slice_make(news->name, news->size), &keeper->edge.reconnect, news->period_ns);
     keeper->edge.read_done(keeper->edge.data);
     return period_ns;
 }
@@ -110,7 +111,7 @@ void lease_keeper_news(struct lease_keeper *keeper, uint64_t now_ms) {
     }
 }
 
-/* -- renewals ------------------------------------------------------------------------------------------------------- */
+/* -- renewals ----------------------------------------------------------------------------------------------------- */
 /* A session without TTL needs no renewal; one that the table does not know may be such. */
 static int without_ttl(struct lease_keeper *keeper, const char *id) {
     struct arena arena = {0};
@@ -124,7 +125,10 @@ static int without_ttl(struct lease_keeper *keeper, const char *id) {
     return rv;
 }
 
-struct looking { struct arena arena; Pb__LeasesLeft list; };
+struct looking {
+    struct arena arena;
+    Pb__LeasesLeft list;
+};
 
 static void look_at(void *data, struct slice name, uint64_t left_ms) {
     struct looking *looking = data;
@@ -207,11 +211,12 @@ void lease_keeper_renew(struct lease_keeper *keeper, struct rpc_renew *renew, bo
     if (gather_end_ms(keeper) <= now_ms) begin_round(keeper, now_ms);
 }
 
-/* -- leading ---------------------------------------------------------------------------------------------------------- */
+/* -- leading ------------------------------------------------------------------------------------------------------ */
 static void grant_full_period(struct lease_keeper *keeper, uint64_t now_ms) {
     struct store_txn *txn = keeper->edge.read(keeper->edge.data);
     lease_timers_lead(keeper->timers, keeper->term, now_ms);
-    int rv = session_timers_read(keeper->timers, txn, now_ms), error = lease_timers_read(keeper->timers, txn, now_ms, &keeper->edge.reconnect);
+    int rv = session_timers_read(keeper->timers, txn, now_ms),
+        error = lease_timers_read(keeper->timers, txn, now_ms, &keeper->edge.reconnect);
     if (rv == CO_OK) rv = error;
     keeper->restored = machine_restored(txn);
     if (rv == CO_OK) rv = brake_timers_read(keeper->timers, txn, now_ms, keeper->edge.unix_ms(keeper->edge.data));
@@ -238,7 +243,8 @@ void lease_keeper_tick(struct lease_keeper *keeper, uint64_t now_ms) {
     if (gather_end_ms(keeper) <= now_ms) begin_round(keeper, now_ms);
     lease_keeper_news(keeper, now_ms);
     keeper->tick_ms = now_ms;
-    if (lease_timers_deadline_ms(keeper->timers) <= now_ms) lease_timers_tick(keeper->timers, now_ms, propose_due, keeper);
+    if (lease_timers_deadline_ms(keeper->timers) <= now_ms)
+        lease_timers_tick(keeper->timers, now_ms, propose_due, keeper);
 }
 
 uint64_t lease_keeper_deadline_ms(const struct lease_keeper *keeper) {
@@ -246,7 +252,7 @@ uint64_t lease_keeper_deadline_ms(const struct lease_keeper *keeper) {
     return gather_ms < table_ms ? gather_ms : table_ms;
 }
 
-/* -- life -------------------------------------------------------------------------------------------------------------- */
+/* -- life --------------------------------------------------------------------------------------------------------- */
 struct lease_keeper *lease_keeper_new(const struct lease_keeper_edge *edge) {
     struct lease_keeper *keeper = mem_zalloc(sizeof *keeper);
     keeper->edge = *edge;
@@ -261,7 +267,8 @@ void lease_keeper_stop(struct lease_keeper *keeper) {
 
 void lease_keeper_free(struct lease_keeper *keeper) {
     CHECK(keeper->decisions == 0 && !keeper->gathered);
-    for (struct lease_news *news = keeper->edge.news(keeper->edge.data), *next; news; news = next) next = news->next, free(news);
+    for (struct lease_news *news = keeper->edge.news(keeper->edge.data), *next; news; news = next)
+        next = news->next, free(news);
     lease_timers_free(keeper->timers);
     free(keeper);
 }

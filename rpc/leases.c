@@ -1,14 +1,15 @@
-/* The edge of rpc/lease_keeper.h in the program: timers, other threads' mail, and what it asks of the node. Loop thread. */
+/* The edge of rpc/lease_keeper.h in the program: timers, other threads' mail, and what it asks of the node. Loop
+ * thread. */
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "registry/brake.h"
-#include "rpc/lease_keeper.h"
 #include "rpc/client_internal.h"
+#include "rpc/lease_keeper.h"
 
-/* -- proposals -------------------------------------------------------------------------------------------------- */
+/* -- proposals ---------------------------------------------------------------------------------------------------- */
 struct due_write {
     struct rpc_write write;
     struct rpc *rpc;
@@ -20,7 +21,7 @@ struct due_write {
 /* Any thread: the outcome is looked at on the loop. */
 static void due_done(struct rpc_write *write, int error, const struct machine_result *result) {
     struct due_write *item = CONTAINER_OF(write, struct due_write, write);
-    (void)result;      /* refused: somebody else ended it first, and the news say so */
+    (void)result; /* refused: somebody else ended it first, and the news say so */
     item->error = error;
     struct rpc *rpc = item->rpc;
     if (mailbox_put(&rpc->due_ends, &item->mail)) uv_async_send(&rpc->wake);
@@ -45,16 +46,25 @@ static void take_due_ends(struct rpc *rpc, uint64_t now_ms) {
 
 static void rearm(struct rpc *rpc) {
     uint64_t at = lease_keeper_deadline_ms(rpc->leases), now_ms = clock_mono_ms();
-    if (rpc->renewals_held && rpc->renewals_sent_ms + LEASE_KEEPER_GATHER_MS < at) at = rpc->renewals_sent_ms + LEASE_KEEPER_GATHER_MS;
+    if (rpc->renewals_held && rpc->renewals_sent_ms + LEASE_KEEPER_GATHER_MS < at)
+        at = rpc->renewals_sent_ms + LEASE_KEEPER_GATHER_MS;
     if (rpc->count_held_ms && rpc->count_held_ms < at) at = rpc->count_held_ms;
-    if (at == UINT64_MAX) { uv_timer_stop(&rpc->lease_timer); return; }
+    if (at == UINT64_MAX) {
+        uv_timer_stop(&rpc->lease_timer);
+        return;
+    }
     uv_update_time(rpc->loop);
-    /* Never 0: from within its own callback that would be before the sockets are read again, and a tick that was late waits for just that. */
+    /* Never 0: from within its own callback that would be before the sockets are read again, and a tick that was
+     * late waits for just that. */
     uv_timer_start(&rpc->lease_timer, leases_timer_cb, at > now_ms ? at - now_ms : 1, 0);
 }
 
-/* -- renewals ------------------------------------------------------------------------------------------------------- */
-struct renew_impl { struct mail mail; struct rpc *rpc; struct rpc_gate gate; };
+/* -- renewals ----------------------------------------------------------------------------------------------------- */
+struct renew_impl {
+    struct mail mail;
+    struct rpc *rpc;
+    struct rpc_gate gate;
+};
 _Static_assert(sizeof(struct renew_impl) <= sizeof(((struct rpc_renew *)0)->impl), "rpc_renew.impl is too small");
 static struct renew_impl *impl_of(struct rpc_renew *renew) { return (struct renew_impl *)(void *)renew->impl; }
 
@@ -75,7 +85,8 @@ static bool elsewhere(void *data, struct rpc_renew *renew) {
     struct rpc *rpc = data;
     const struct node_view *view = node_view(rpc->node);
     uint64_t leader = atomic_load(&view->leader);
-    bool sent = rpc->forward && leader && leader != atomic_load(&view->id) && forward_renew(rpc->forward, leader, renew);
+    bool sent =
+        rpc->forward && leader && leader != atomic_load(&view->id) && forward_renew(rpc->forward, leader, renew);
     rpc->renewals_held |= sent;
     return sent;
 }
@@ -95,7 +106,10 @@ void leases_renew_here(struct rpc *rpc, struct rpc_renew *renew) {
 }
 
 void rpc_renew(struct rpc *rpc, struct rpc_renew *renew) {
-    if (rpc->client) { client_renew(rpc->client, renew); return; }
+    if (rpc->client) {
+        client_renew(rpc->client, renew);
+        return;
+    }
     struct renew_impl *impl = impl_of(renew);
     impl->rpc = rpc;
     if (mailbox_put(&rpc->renewals, &impl->mail)) uv_async_send(&rpc->wake);
@@ -123,7 +137,7 @@ static void take_renewals(struct rpc *rpc) {
     if (!rpc->stopping) send_held(rpc);
 }
 
-/* -- the loop --------------------------------------------------------------------------------------------------------- */
+/* -- the loop ----------------------------------------------------------------------------------------------------- */
 static struct lease_news *take_news(void *data) {
     struct rpc *rpc = data;
     return lease_box_take(rpc->news);
@@ -144,10 +158,12 @@ static int64_t unix_ms(void *data) {
     return clock_wall_ns() / 1000000;
 }
 
-/* -- what the brake holds --------------------------------------------------------------------------------------------- */
-static struct metric held_metric = {.name = "coord_brake_held_services", .type = METRIC_GAUGE,
+/* -- what the brake holds ----------------------------------------------------------------------------------------- */
+static struct metric held_metric = {.name = "coord_brake_held_services",
+                                    .type = METRIC_GAUGE,
                                     .help = "Services whose lost instances are held in answers"};
-static struct metric held_total = {.name = "coord_brake_held_total", .type = METRIC_COUNTER,
+static struct metric held_total = {.name = "coord_brake_held_total",
+                                   .type = METRIC_COUNTER,
                                    .help = "How often a service's lost instances were held in answers"};
 
 #define COUNT_HELD_MS 200
@@ -158,11 +174,10 @@ static void count_held(struct rpc *rpc) {
 }
 
 static void note_held(void *data, const struct lease_news *news) {
-    if (news->ended)
-        log_info("brake", "released service=\"%s\"", news->name);
+    if (news->ended) log_info("brake", "released service=\"%s\"", news->name);
     else
-        log_warn("brake", "held service=\"%s\" for=%.1fs: most of it was lost at once, with the leases of its nodes", news->name,
-                 (double)news->period_ns / 1e9);
+        log_warn("brake", "held service=\"%s\" for=%.1fs: most of it was lost at once, with the leases of its nodes",
+                 news->name, (double)news->period_ns / 1e9);
     if (!news->ended) metric_add(&held_total, 1);
     /* Counted once for those that come together. */
     ((struct rpc *)data)->count_held_ms = clock_mono_ms() + COUNT_HELD_MS;
@@ -175,7 +190,7 @@ void leases_news_wake(void *data) {
 
 void leases_timer_cb(uv_timer_t *timer) {
     struct rpc *rpc = timer->data;
-    if (rpc->stopping) return;      /* nobody is there to take a proposal any more */
+    if (rpc->stopping) return; /* nobody is there to take a proposal any more */
     uint64_t now_ms = clock_mono_ms();
     take_renewals(rpc);
     lease_keeper_tick(rpc->leases, now_ms);
@@ -205,8 +220,16 @@ void leases_role(struct rpc *rpc, uint64_t term, bool ready) {
 }
 
 void leases_start(struct rpc *rpc, const struct rpc_brake *brake, const struct reconnect_classes *reconnect) {
-    struct lease_keeper_edge edge = {.data = rpc, .news = take_news, .read = read_begin, .read_done = read_done, .propose = propose,
-                                     .elsewhere = elsewhere, .confirm = confirm, .unix_ms = unix_ms, .held = note_held, .brake = *brake,
+    struct lease_keeper_edge edge = {.data = rpc,
+                                     .news = take_news,
+                                     .read = read_begin,
+                                     .read_done = read_done,
+                                     .propose = propose,
+                                     .elsewhere = elsewhere,
+                                     .confirm = confirm,
+                                     .unix_ms = unix_ms,
+                                     .held = note_held,
+                                     .brake = *brake,
                                      .reconnect = *reconnect};
     rpc->leases = lease_keeper_new(&edge);
     CHECK(uv_async_init(rpc->loop, &rpc->wake, leases_wake_cb) == 0);

@@ -10,10 +10,10 @@
 #include "base/check.h"
 #include "base/memory.h"
 
-#define HEAD 5
-#define READ_ROOM (64 * 1024)
+#define HEAD        5
+#define READ_ROOM   (64 * 1024)
 #define SHORT_BYTES (128 * 1024)
-#define TRY_BYTES (16 * 1024)
+#define TRY_BYTES   (16 * 1024)
 
 struct link {
     uv_tcp_t tcp;
@@ -24,11 +24,11 @@ struct link {
     bool dialled, connected, writing, closing;
     uint32_t frame_max;
     int error;
-    struct buffer in;               /* bytes that are not a whole frame yet */
-    struct buffer out, sending;     /* queued; with the kernel */
-    size_t frame_at;                /* of the frame being built in `out` */
-    uint64_t received, flushed;     /* flushed: given to libuv */
-    int cause;                      /* libuv's error */
+    struct buffer in;           /* bytes that are not a whole frame yet */
+    struct buffer out, sending; /* queued; with the kernel */
+    size_t frame_at;            /* of the frame being built in `out` */
+    uint64_t received, flushed; /* flushed: given to libuv */
+    int cause;                  /* libuv's error */
 };
 
 static void freed(uv_handle_t *handle) {
@@ -56,12 +56,12 @@ void link_close(struct link *link) { end(link, CO_CLOSED); }
 
 void link_limit(struct link *link, uint32_t frame_max) { link->frame_max = frame_max; }
 
-/* -- in -------------------------------------------------------------------------------------------------------- */
+/* -- in ----------------------------------------------------------------------------------------------------------- */
 static void allocate(uv_handle_t *handle, size_t suggested, uv_buf_t *room) {
     struct link *link = handle->data;
     (void)suggested;
     size_t want = READ_ROOM;
-    if (link->in.size >= HEAD) {      /* a frame is under way, its size was checked: make room for the rest at once */
+    if (link->in.size >= HEAD) { /* a frame is under way, its size was checked: make room for the rest at once */
         uint32_t size;
         memcpy(&size, link->in.data, 4);
         if (HEAD + (size_t)size > link->in.size + want) want = HEAD + (size_t)size - link->in.size;
@@ -74,7 +74,10 @@ static void take_frames(struct link *link) {
     size_t at = 0;
     while (!link->closing && link->in.size - at >= HEAD) {
         uint32_t size = get_le32(link->in.data + at);
-        if (size > link->frame_max) { end(link, CO_TOOLARGE); return; }
+        if (size > link->frame_max) {
+            end(link, CO_TOOLARGE);
+            return;
+        }
         if (link->in.size - at < HEAD + (size_t)size) break;
         uint8_t type = (uint8_t)link->in.data[at + 4];
         link->callbacks.frame(link->data, link, type, slice_make(link->in.data + at + HEAD, size));
@@ -82,13 +85,16 @@ static void take_frames(struct link *link) {
     }
     if (at > 0) memmove(link->in.data, link->in.data + at, link->in.size - at);
     link->in.size -= at;
-    if (link->in.size == 0 && link->in.capacity > 4 * READ_ROOM) buffer_free(&link->in);      /* after a big one */
+    if (link->in.size == 0 && link->in.capacity > 4 * READ_ROOM) buffer_free(&link->in); /* after a big one */
 }
 
 static void arrived(uv_stream_t *stream, ssize_t size, const uv_buf_t *room) {
     struct link *link = stream->data;
     (void)room;
-    if (size < 0) { end_io(link, (int)size); return; }
+    if (size < 0) {
+        end_io(link, (int)size);
+        return;
+    }
     link->in.size += (size_t)size;
     link->received += (uint64_t)size;
     take_frames(link);
@@ -100,7 +106,7 @@ static void start_reading(struct link *link) {
     if (uv_read_start((uv_stream_t *)&link->tcp, allocate, arrived) != 0) end(link, CO_IO);
 }
 
-/* -- out ------------------------------------------------------------------------------------------------------- */
+/* -- out ---------------------------------------------------------------------------------------------------------- */
 struct buffer *link_frame_begin(struct link *link, uint8_t type) {
     link->frame_at = link->out.size;
     buffer_reserve(&link->out, HEAD);
@@ -138,13 +144,17 @@ static void written(uv_write_t *write, int status) {
     link->writing = false;
     sent(link);
     if (link->closing) return;
-    if (status != 0) { end_io(link, status); return; }
+    if (status != 0) {
+        end_io(link, status);
+        return;
+    }
     link_flush(link);
     if (!link->writing && !link->closing && link->callbacks.drained) link->callbacks.drained(link->data, link);
 }
 
-/* At once, as far as the kernel takes it: a write request of libuv's costs two more system calls and a turn of the loop. Large ones go by a request
- * where somebody wants to hear of room (`drained`): nobody waits for it behind less. */
+/* At once, as far as the kernel takes it: a write request of libuv's costs two more system calls and a turn of the
+ * loop. Large ones go by a request where somebody wants to hear of room (`drained`): nobody waits for it behind
+ * less. */
 static int try_now(struct link *link, size_t *taken) {
     uv_buf_t bytes = uv_buf_init(link->sending.data, (unsigned)link->sending.size);
     *taken = 0;
@@ -179,7 +189,8 @@ size_t link_backlog(const struct link *link) { return link->out.size + (link->wr
 
 void link_keep_short(struct link *link) {
     int fd, bytes = SHORT_BYTES;
-    if (uv_fileno((uv_handle_t *)&link->tcp, &fd) == 0) (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
+    if (uv_fileno((uv_handle_t *)&link->tcp, &fd) == 0)
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
 }
 
 uint64_t link_received(const struct link *link) { return link->received; }
@@ -191,7 +202,7 @@ uint64_t link_delivered(const struct link *link) {
     return link->flushed - uv_stream_get_write_queue_size((const uv_stream_t *)&link->tcp) - (uint64_t)waits;
 }
 
-/* -- life -------------------------------------------------------------------------------------------------------- */
+/* -- life --------------------------------------------------------------------------------------------------------- */
 static struct link *link_new(uv_loop_t *loop, const struct link_callbacks *callbacks, void *data) {
     struct link *link = mem_zalloc(sizeof *link);
     link->callbacks = *callbacks;
@@ -205,7 +216,10 @@ static struct link *link_new(uv_loop_t *loop, const struct link_callbacks *callb
 static void on_connect(uv_connect_t *connect, int status) {
     struct link *link = connect->data;
     if (link->closing) return;
-    if (status != 0) { end_io(link, status); return; }
+    if (status != 0) {
+        end_io(link, status);
+        return;
+    }
     link->connected = true;
     start_reading(link);
     if (link->closing) return;
@@ -213,8 +227,8 @@ static void on_connect(uv_connect_t *connect, int status) {
     link_flush(link);
 }
 
-struct link *link_dial(uv_loop_t *loop, const struct sockaddr *to, const struct sockaddr *from, const struct link_callbacks *callbacks,
-                       void *data) {
+struct link *link_dial(uv_loop_t *loop, const struct sockaddr *to, const struct sockaddr *from,
+                       const struct link_callbacks *callbacks, void *data) {
     struct link *link = link_new(loop, callbacks, data);
     link->dialled = true;
     link->connect.data = link;

@@ -11,10 +11,10 @@
 #include "rpc/client_internal.h"
 
 #define CHANGE_MOST_MS 7000
-#define HEARD_MOST_MS  500            /* a new leader has not heard all yet */
-#define POLL_MS 20
+#define HEARD_MOST_MS  500 /* a new leader has not heard all yet */
+#define POLL_MS        20
 
-/* -- wishes ------------------------------------------------------------------------------------------------------ */
+/* -- wishes ------------------------------------------------------------------------------------------------------- */
 void operator_wish(struct rpc *rpc, struct wish *wish, void (*taken)(struct wish *wish)) {
     wish->rpc = rpc, wish->taken = taken;
     if (mailbox_put(&rpc->wishes, &wish->mail)) uv_async_send(&rpc->operator_wake);
@@ -29,9 +29,12 @@ static void wake_cb(uv_async_t *async) {
     }
 }
 
-/* -- the cluster as this server knows it ---------------------------------------------------------------------------- */
-struct ask_impl { struct wish wish; };
-_Static_assert(sizeof(struct ask_impl) <= sizeof(((struct rpc_ask_cluster *)0)->impl), "rpc_ask_cluster.impl is too small");
+/* -- the cluster as this server knows it -------------------------------------------------------------------------- */
+struct ask_impl {
+    struct wish wish;
+};
+_Static_assert(sizeof(struct ask_impl) <= sizeof(((struct rpc_ask_cluster *)0)->impl),
+               "rpc_ask_cluster.impl is too small");
 
 static void fill_contact(struct rpc *rpc, struct rpc_server_state *server, uint64_t now_ms) {
     server->last_contact_ms = UINT64_MAX;
@@ -55,7 +58,8 @@ static void fill_self(struct rpc *rpc, struct rpc_server_state *server) {
     snprintf(server->build, sizeof server->build, "%s", rpc->build);
 }
 
-static void fill_peer(struct rpc *rpc, struct rpc_server_state *server, const struct peer_info *peers, size_t count, bool leads) {
+static void fill_peer(struct rpc *rpc, struct rpc_server_state *server, const struct peer_info *peers, size_t count,
+                      bool leads) {
     for (size_t k = 0; k < count; k++)
         if (peers[k].id == server->id) server->connected = peers[k].connected;
     fill_contact(rpc, server, clock_mono_ms());
@@ -72,8 +76,11 @@ void operator_ask_here(struct rpc *rpc, struct rpc_ask_cluster *ask) {
     struct peer_info peers[PEERS_MAX];
     size_t count = rpc->others ? peers_list(rpc->others, peers, PEERS_MAX) : 0;
     struct rpc_server_state servers[RAFT_MEMBERS_MAX] = {{0}};
-    struct rpc_cluster_state state = {.index = node_members_index(rpc->node), .committed = node_members_committed(rpc->node),
-                                      .here_leads = atomic_load(&view->ready), .servers = servers, .count = members->count};
+    struct rpc_cluster_state state = {.index = node_members_index(rpc->node),
+                                      .committed = node_members_committed(rpc->node),
+                                      .here_leads = atomic_load(&view->ready),
+                                      .servers = servers,
+                                      .count = members->count};
     for (uint32_t i = 0; i < members->count; i++) {
         const struct raft_member *member = &members->member[i];
         servers[i].id = member->id, servers[i].voter = member->voter, servers[i].leader = member->id == leader;
@@ -112,10 +119,12 @@ struct change_work {
     struct wish noted;
     struct rpc_write write;
     enum { CHANGE_NOTING, CHANGE_WANTED, CHANGE_MADE, CHANGE_TAKING_BACK, CHANGE_OVER } stage;
-    int note_error, error;             /* of the note; of all */
+    int note_error, error; /* of the note; of all */
     uint64_t deadline_ms, target, term;
 };
-static struct rpc_change *change_of(struct change_impl *impl) { return CONTAINER_OF((char *)impl, struct rpc_change, impl); }
+static struct rpc_change *change_of(struct change_impl *impl) {
+    return CONTAINER_OF((char *)impl, struct rpc_change, impl);
+}
 
 static void change_end(struct change_impl *impl, int error) {
     free(impl->work);
@@ -137,12 +146,13 @@ static int remove_step(struct rpc *rpc, struct change_work *work) {
     if (work->stage == CHANGE_OVER || work->error != CO_OK) return work->error;
     bool member = raft_members_find(node_members(rpc->node), work->target) != NULL;
     if (work->stage == CHANGE_MADE) {
-        if (atomic_load(&view->term) != work->term) return !member && node_members_committed(rpc->node) ? CO_OK : CO_UNKNOWN_OUTCOME;
+        if (atomic_load(&view->term) != work->term)
+            return !member && node_members_committed(rpc->node) ? CO_OK : CO_UNKNOWN_OUTCOME;
         return node_members_committed(rpc->node) ? CO_OK : CO_AGAIN;
     }
     if (!atomic_load(&view->ready)) return CO_NOTLEADER;
     if (!member) return CO_OK;
-    if (!autopilot_can_spare(rpc, work->target)) return CO_CONFLICT;      /* one was lost meanwhile */
+    if (!autopilot_can_spare(rpc, work->target)) return CO_CONFLICT; /* one was lost meanwhile */
     int rv = node_change(rpc->node, RAFT_REMOVE, work->target, NULL);
     if (rv == CO_BUSY) return CO_AGAIN;
     if (rv != CO_OK) return rv;
@@ -152,7 +162,8 @@ static int remove_step(struct rpc *rpc, struct change_work *work) {
 }
 
 static bool reachable(struct rpc *rpc, uint64_t id) {
-    if (id == atomic_load(&node_view(rpc->node)->id) || !raft_members_find(node_members(rpc->node), id)) return true;      /* the core says what is wrong */
+    /* the core says what is wrong */
+    if (id == atomic_load(&node_view(rpc->node)->id) || !raft_members_find(node_members(rpc->node), id)) return true;
     return peers_connected(rpc->others, id) && node_peer_heard(rpc->node, id);
 }
 
@@ -161,11 +172,11 @@ static int transfer_step(struct rpc *rpc, struct change_work *work) {
     uint64_t leader = atomic_load(&view->leader);
     if (work->stage == CHANGE_MADE) {
         if (!leader || node_transferring(rpc->node)) return CO_AGAIN;
-        if (leader == atomic_load(&view->id)) return CO_TIMEOUT;      /* nobody took it */
+        if (leader == atomic_load(&view->id)) return CO_TIMEOUT; /* nobody took it */
         return work->target == 0 || leader == work->target ? CO_OK : CO_CONFLICT;
     }
     if (!atomic_load(&view->ready)) return CO_NOTLEADER;
-    if (work->target && !reachable(rpc, work->target))      /* writes would pause for one that is gone */
+    if (work->target && !reachable(rpc, work->target)) /* writes would pause for one that is gone */
         return clock_mono_ms() + CHANGE_MOST_MS < work->deadline_ms + HEARD_MOST_MS ? CO_AGAIN : CO_INVALID;
     int rv = node_transfer(rpc->node, work->target);
     if (rv == CO_BUSY) return CO_AGAIN;
@@ -183,13 +194,18 @@ static int change_step(struct rpc *rpc, struct change_impl *impl) {
     return rv;
 }
 
-/* It was noted and stays after all: something else may remove it one day, and then it would be kept out. False: there is nothing to take back. */
+/* It was noted and stays after all: something else may remove it one day, and then it would be kept out. False:
+ * there is nothing to take back. */
 static bool take_back(struct rpc *rpc, struct change_impl *impl, int why) {
     struct change_work *work = impl->work;
-    if (change_of(impl)->type != RPC_REMOVE_SERVER || work->stage != CHANGE_WANTED || work->error != CO_OK) return false;
-    if (why == CO_OK || why == CO_NOTLEADER || rpc->stopping) return false;      /* another leader may be asked to remove it, and note that */
+    if (change_of(impl)->type != RPC_REMOVE_SERVER || work->stage != CHANGE_WANTED || work->error != CO_OK)
+        return false;
+    /* another leader may be asked to remove it, and note that */
+    if (why == CO_OK || why == CO_NOTLEADER || rpc->stopping) return false;
     for (struct change_impl *other = rpc->changes; other; other = other->next)
-        if (other != impl && other->work->stage < CHANGE_TAKING_BACK && other->work->target == work->target && change_of(other)->type == RPC_REMOVE_SERVER) return false;
+        if (other != impl && other->work->stage < CHANGE_TAKING_BACK && other->work->target == work->target &&
+            change_of(other)->type == RPC_REMOVE_SERVER)
+            return false;
     work->error = why;
     note(rpc, work, true);
     return true;
@@ -199,7 +215,10 @@ static void poll_cb(uv_timer_t *timer) {
     struct rpc *rpc = timer->data;
     for (struct change_impl **at = &rpc->changes, *impl; (impl = *at) != NULL;) {
         int rv = change_step(rpc, impl);
-        if (rv == CO_AGAIN || take_back(rpc, impl, rv)) { at = &impl->next; continue; }
+        if (rv == CO_AGAIN || take_back(rpc, impl, rv)) {
+            at = &impl->next;
+            continue;
+        }
         *at = impl->next;
         change_end(impl, rv);
     }
@@ -213,14 +232,17 @@ static void noted_taken(struct wish *wish) {
     struct change_work *work = CONTAINER_OF(wish, struct change_work, noted);
     if (work->stage == CHANGE_TAKING_BACK) {
         if (work->note_error != CO_OK)
-            log_warn("raft", "a server that stays is noted as removed, should it ever leave it is not taken in again id=%016llx", (unsigned long long)work->target);
+            log_warn(
+                "raft",
+                "a server that stays is noted as removed, should it ever leave it is not taken in again id=%016llx",
+                (unsigned long long)work->target);
         work->stage = CHANGE_OVER;
         return;
     }
     work->error = work->note_error;
     work->stage = CHANGE_WANTED;
-    /* The cluster's version may be too low for the note, and this very server be the one in the way: once it is gone, nobody is there to be
-     * kept out. */
+    /* The cluster's version may be too low for the note, and this very server be the one in the way: once it is
+     * gone, nobody is there to be kept out. */
     if (work->error == CO_UNSUPPORTED && !peers_connected(work->noted.rpc->others, work->target)) work->error = CO_OK;
 }
 
@@ -249,9 +271,14 @@ void operator_change_here(struct rpc *rpc, struct rpc_change *change) {
     struct change_impl *impl = (struct change_impl *)(void *)change->impl;
     uint64_t target;
     impl->work = NULL;
-    int rv = rpc->stopping ? CO_CLOSED : !atomic_load(&node_view(rpc->node)->ready) ? CO_NOTLEADER : find_target(rpc, change, &target);
+    int rv = rpc->stopping                                ? CO_CLOSED
+             : !atomic_load(&node_view(rpc->node)->ready) ? CO_NOTLEADER
+                                                          : find_target(rpc, change, &target);
     if (rv == CO_OK && change->type == RPC_REMOVE_SERVER && !autopilot_can_spare(rpc, target)) rv = CO_CONFLICT;
-    if (rv != CO_OK) { change_end(impl, rv); return; }
+    if (rv != CO_OK) {
+        change_end(impl, rv);
+        return;
+    }
     struct change_work *work = impl->work = mem_zalloc(sizeof *work);
     work->impl = impl, work->target = target, work->deadline_ms = clock_mono_ms() + CHANGE_MOST_MS;
     work->noted.rpc = rpc, work->write.done = noted, work->stage = CHANGE_WANTED;
@@ -273,7 +300,7 @@ void rpc_change(struct rpc *rpc, struct rpc_change *change) {
     else operator_wish(rpc, &((struct change_impl *)(void *)change->impl)->wish, change_taken);
 }
 
-/* -- life -------------------------------------------------------------------------------------------------------------- */
+/* -- life --------------------------------------------------------------------------------------------------------- */
 void operator_start(struct rpc *rpc) {
     CHECK(uv_async_init(rpc->loop, &rpc->operator_wake, wake_cb) == 0);
     CHECK(uv_timer_init(rpc->loop, &rpc->operator_timer) == 0);
@@ -282,7 +309,7 @@ void operator_start(struct rpc *rpc) {
 
 static void wake_closed(uv_handle_t *handle) {
     struct rpc *rpc = handle->data;
-    wake_cb(&rpc->operator_wake);      /* what came last is told that it is over */
+    wake_cb(&rpc->operator_wake); /* what came last is told that it is over */
     rpc->operator_stopped(rpc);
 }
 
@@ -303,7 +330,7 @@ void operator_job_over(struct rpc *rpc) {
 
 void operator_stop(struct rpc *rpc, void (*stopped)(void *data)) {
     uv_timer_stop(&rpc->operator_timer);
-    wake_cb(&rpc->operator_wake);      /* the node has answered every write by now */
+    wake_cb(&rpc->operator_wake); /* the node has answered every write by now */
     for (struct change_impl *impl; (impl = rpc->changes) != NULL;) {
         rpc->changes = impl->next;
         change_end(impl, impl->work->stage == CHANGE_MADE ? CO_UNKNOWN_OUTCOME : CO_CLOSED);

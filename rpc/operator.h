@@ -1,5 +1,5 @@
-/* What an operator asks of the cluster: who is in it, who leaves, who leads, is it healthy; saving and restoring all of it.
- * Any thread; answers come on another thread (loop or pool), once. */
+/* What an operator asks of the cluster: who is in it, who leaves, who leads, is it healthy; saving and restoring all
+ * of it. Any thread; answers come on another thread (loop or pool), once. */
 #ifndef COORD_RPC_OPERATOR_H
 #define COORD_RPC_OPERATOR_H
 
@@ -7,18 +7,20 @@
 
 struct rpc_server_state {
     uint64_t id;
-    char address[128], node[256], build[64];      /* "": when it was never connected with this server */
+    char address[128], node[256], build[64]; /* "": when it was never connected with this server */
     bool leader, voter, connected;
-    bool unwell;                           /* known on the leader: its disk is full, its state is damaged, or (the leader) writes are refused for that */
-    uint64_t match, last_index, last_term; /* known on the leader; 0 elsewhere. match: surely the same as in the leader's log */
-    uint64_t last_contact_ms;              /* since this server heard from it; 0: itself. UINT64_MAX: never */
-    uint64_t stable_ms;                    /* since its connection came or went, as this server saw it */
+    /* known on the leader: its disk is full, its state is damaged, or (the leader) writes are refused for that */
+    bool unwell;
+    /* known on the leader; 0 elsewhere. match: surely the same as in the leader's log */
+    uint64_t match, last_index, last_term;
+    uint64_t last_contact_ms; /* since this server heard from it; 0: itself. UINT64_MAX: never */
+    uint64_t stable_ms;       /* since its connection came or went, as this server saw it */
 };
 struct rpc_cluster_state {
-    uint64_t index;                        /* of the configuration's entry */
-    bool committed, here_leads;            /* here_leads: the server that says all this is the leader, and ready */
-    char leader_address[128];              /* "": unknown */
-    struct rpc_server_state *servers;      /* valid during the call */
+    uint64_t index;                   /* of the configuration's entry */
+    bool committed, here_leads;       /* here_leads: the server that says all this is the leader, and ready */
+    char leader_address[128];         /* "": unknown */
+    struct rpc_server_state *servers; /* valid during the call */
     size_t count;
 };
 
@@ -26,7 +28,7 @@ struct rpc_cluster_state {
  * CO_NOLEADER when there was none that answered for 7 s. Else as this server knows it. */
 struct rpc_ask_cluster {
     void (*done)(struct rpc_ask_cluster *ask, int error, const struct rpc_cluster_state *state);
-    bool of_leader;                        /* in */
+    bool of_leader; /* in */
     _Alignas(16) char impl[64];
 };
 void rpc_ask_cluster(struct rpc *rpc, struct rpc_ask_cluster *ask);
@@ -38,8 +40,8 @@ void rpc_ask_cluster(struct rpc *rpc, struct rpc_ask_cluster *ask);
  * now), CO_TIMEOUT, CO_UNKNOWN_OUTCOME (the leader was lost over it). */
 struct rpc_change {
     enum { RPC_REMOVE_SERVER, RPC_TRANSFER_LEADER } type;
-    uint64_t id;                           /* the server; transfer: 0 for the best one */
-    char address[128];                     /* instead of id, when id is 0 and this is not empty */
+    uint64_t id;       /* the server; transfer: 0 for the best one */
+    char address[128]; /* instead of id, when id is 0 and this is not empty */
     void (*done)(struct rpc_change *change, int error);
     _Alignas(16) char impl[64];
 };
@@ -49,22 +51,23 @@ void rpc_change(struct rpc *rpc, struct rpc_change *change);
  * CO_OK, fd is a file without a name, at its beginning, and the caller's to close; else `fault` says more. */
 struct rpc_save {
     void (*done)(struct rpc_save *save, int error);
-    const char *folder;                    /* for temporary files: where there is space */
-    bool stale;                            /* in */
+    const char *folder; /* for temporary files: where there is space */
+    bool stale;         /* in */
     int fd;
-    uint64_t size, index;                  /* of the archive; of the state in it, as rpc_applied counts */
+    uint64_t size, index; /* of the archive; of the state in it, as rpc_applied counts */
     struct fault fault;
     _Alignas(16) char impl[512];
 };
 void rpc_save(struct rpc *rpc, struct rpc_save *save);
 
-/* The state becomes that of an archive (registry/operate.h says how). `fd` stays the caller's. `done` on the loop thread: CO_OK: it
- * is restored, everywhere; CO_CORRUPT, CO_INVALID: not such an archive, nothing has changed; CO_UNKNOWN_OUTCOME, CO_NOLEADER, ... */
+/* The state becomes that of an archive (registry/operate.h says how). `fd` stays the caller's. `done` on the loop
+ * thread: CO_OK: it is restored, everywhere; CO_CORRUPT, CO_INVALID: not such an archive, nothing has changed;
+ * CO_UNKNOWN_OUTCOME, CO_NOLEADER, ... */
 struct rpc_restore {
     void (*done)(struct rpc_restore *restore, int error);
     const char *folder;
     int fd;
-    uint64_t index;                        /* out: of the restore */
+    uint64_t index; /* out: of the restore */
     struct fault fault;
     _Alignas(16) char impl[512];
 };

@@ -1,7 +1,7 @@
 /* Operators' questions and changes at a server that does not lead: the leader carries them out. Loop thread.
  *
- * A question is asked again of the next leader. A change that may have reached a leader is not: when that one
- * is lost, its outcome is unknown. */
+ * A question is asked again of the next leader. A change that may have reached a leader is not: when that one is
+ * lost, its outcome is unknown. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -27,10 +27,8 @@ struct far {
 /* -- asking
  * ------------------------------------------------------------------------------------------------------ */
 static void far_end(struct far *far, int error) {
-    if (far->ask)
-        far->ask->done(far->ask, error, NULL);
-    else
-        far->change->done(far->change, error);
+    if (far->ask) far->ask->done(far->ask, error, NULL);
+    else far->change->done(far->change, error);
     free(far);
 }
 
@@ -69,10 +67,8 @@ static bool far_step(struct rpc *rpc, struct far *far) {
         return true;
     }
     if (atomic_load(&view->ready)) {
-        if (far->ask)
-            operator_ask_here(rpc, far->ask);
-        else
-            operator_change_here(rpc, far->change);
+        if (far->ask) operator_ask_here(rpc, far->ask);
+        else operator_change_here(rpc, far->change);
         free(far);
         return true;
     }
@@ -83,10 +79,8 @@ static bool far_step(struct rpc *rpc, struct far *far) {
 void operator_far_poll(struct rpc *rpc) {
     for (struct far **at = &rpc->fars, *far; (far = *at) != NULL;) {
         struct far *next = far->next;
-        if (far_step(rpc, far))
-            *at = next;
-        else
-            at = &far->next;
+        if (far_step(rpc, far)) *at = next;
+        else at = &far->next;
     }
 }
 
@@ -137,10 +131,8 @@ static void take_cluster_answer(struct rpc *rpc, uint64_t from, const Pb__PeerCl
 static void take_change_answer(struct rpc *rpc, uint64_t from, const Pb__PeerChangeAnswer *answer) {
     struct far *far = far_take(rpc, from, answer->number, false);
     if (!far) return;
-    if (answer->outcome == CO_NOTLEADER)
-        far_again(rpc, far);
-    else
-        far_end(far, (int)answer->outcome);
+    if (answer->outcome == CO_NOTLEADER) far_again(rpc, far);
+    else far_end(far, (int)answer->outcome);
 }
 
 void operator_far_down(struct rpc *rpc, uint64_t peer) {
@@ -203,15 +195,12 @@ static void changed(struct rpc_change *change, int error) {
 static void serve_change(struct rpc *rpc, uint64_t from, const Pb__PeerChange *wanted) {
     struct far_served *served = served_new(rpc, from, wanted->number);
     served->change.done = changed;
-    if (operator_change_unpack(wanted, &served->change) != CO_OK)
-        changed(&served->change, CO_INVALID);
-    else
-        operator_change_here(rpc, &served->change);
+    if (operator_change_unpack(wanted, &served->change) != CO_OK) changed(&served->change, CO_INVALID);
+    else operator_change_here(rpc, &served->change);
 }
 
 /* -- frames
- * -----------------------------------------------------------------------------------------------------------
- */
+ * ----------------------------------------------------------------------------------------------------------- */
 bool operator_far_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slice payload) {
     static const ProtobufCMessageDescriptor *const types[] = {
         &pb__peer_cluster__descriptor, &pb__peer_cluster_answer__descriptor, &pb__peer_change__descriptor,

@@ -22,9 +22,16 @@ void operator_state_pack(const struct rpc_cluster_state *state, struct arena *ar
 }
 
 static void server_of(const Pb__PeerClusterServer *from, struct rpc_server_state *to) {
-    *to = (struct rpc_server_state){.id = from->id, .leader = from->leader, .voter = from->voter, .connected = from->connected, .unwell = from->unwell,
-                                    .match = from->match, .last_index = from->last_index, .last_term = from->last_term,
-                                    .last_contact_ms = from->last_contact_ms, .stable_ms = from->stable_ms};
+    *to = (struct rpc_server_state){.id = from->id,
+                                    .leader = from->leader,
+                                    .voter = from->voter,
+                                    .connected = from->connected,
+                                    .unwell = from->unwell,
+                                    .match = from->match,
+                                    .last_index = from->last_index,
+                                    .last_term = from->last_term,
+                                    .last_contact_ms = from->last_contact_ms,
+                                    .stable_ms = from->stable_ms};
     snprintf(to->address, sizeof to->address, "%s", from->address);
     snprintf(to->node, sizeof to->node, "%s", from->node);
     snprintf(to->build, sizeof to->build, "%s", from->build);
@@ -32,7 +39,8 @@ static void server_of(const Pb__PeerClusterServer *from, struct rpc_server_state
 
 void operator_state_unpack(const Pb__PeerClusterAnswer *answer, struct arena *arena, struct rpc_cluster_state *state) {
     size_t count = answer->n_servers < RAFT_MEMBERS_MAX ? answer->n_servers : RAFT_MEMBERS_MAX;
-    *state = (struct rpc_cluster_state){.index = answer->index, .committed = answer->committed, .here_leads = !answer->follows, .count = count};
+    *state = (struct rpc_cluster_state){
+        .index = answer->index, .committed = answer->committed, .here_leads = !answer->follows, .count = count};
     snprintf(state->leader_address, sizeof state->leader_address, "%s", answer->leader_address);
     state->servers = arena_alloc(arena, (count + 1) * sizeof *state->servers);
     for (size_t i = 0; i < count; i++) server_of(answer->servers[i], &state->servers[i]);

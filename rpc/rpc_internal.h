@@ -1,4 +1,5 @@
-/* Inside rpc: server.c (life, apply, snapshots), submit.c (writes and reads), leases.c (the leader's table on the loop). */
+/* Inside rpc: server.c (life, apply, snapshots), submit.c (writes and reads), leases.c (the leader's table on the
+ * loop). */
 #ifndef COORD_RPC_INTERNAL_H
 #define COORD_RPC_INTERNAL_H
 
@@ -19,65 +20,79 @@
 struct client;
 struct rpc;
 /* What ends on the loop, from any thread: rpc/operator.c. */
-struct wish { struct mail mail; struct rpc *rpc; void (*taken)(struct wish *wish); };
+struct wish {
+    struct mail mail;
+    struct rpc *rpc;
+    void (*taken)(struct wish *wish);
+};
 
 /* rpc/behind.c: this server misses what its full disk has no room for, as far as was looked. */
-struct behind { struct rpc_gate gate; bool asking; unsigned times; uint64_t asked_ms, last_index; };
+struct behind {
+    struct rpc_gate gate;
+    bool asking;
+    unsigned times;
+    uint64_t asked_ms, last_index;
+};
 
 /* What the leader has seen of a restore that goes on, or was left (backup_left.c). */
 struct backup_left {
     uint8_t id[16];
-    uint64_t size, since_ms, look_ms;  /* since_ms: it is like that; 0: there is none */
-    uint64_t last_index;               /* of the log, at the last look */
+    uint64_t size, since_ms, look_ms; /* since_ms: it is like that; 0: there is none */
+    uint64_t last_index;              /* of the log, at the last look */
     struct rpc_write write;
     _Atomic bool writing;
 };
 
 struct rpc {
     /* Set at start, constant afterwards. */
-    struct client *client;             /* rpc/client.h; NULL: this is a server. Else nothing of the rest is used */
+    struct client *client; /* rpc/client.h; NULL: this is a server. Else nothing of the rest is used */
     uv_loop_t *loop;
     struct machine *machine;
     struct node *node;
-    struct fetches *fetches;           /* rpc/fetch.h */
+    struct fetches *fetches; /* rpc/fetch.h */
     uint64_t started_ms;
 
     /* Loop thread: the other servers. */
-    struct peers *others;              /* NULL: alone by configuration */
+    struct peers *others; /* NULL: alone by configuration */
     struct forward *forward;
-    struct agents *agents;             /* likewise */
-    struct agent_backup *agent_backups;      /* rpc/backup_far.h */
+    struct agents *agents;              /* likewise */
+    struct agent_backup *agent_backups; /* rpc/backup_far.h */
     struct founding founding;
     uv_timer_t cluster_timer;
     void (*peers_stopped)(void *data);
     uint32_t expect;
     char *folder, *address, *node_name, *cluster;
     const char *build;
-    struct { uint64_t id, ms, since_ms; bool up; char node[256], build[PEER_BUILD_MAX]; } heard[PEERS_MAX];   /* when each was heard last; since when it is up or down */
-    uint64_t leaderless_ms;            /* no leader is known since; 0: there is one */
-    bool cut_off;                      /* rpc/cluster.h */
-    bool cut_off_said;                 /* in the log, since no leader is known */
+    /* when each was heard last; since when it is up or down */
+    struct {
+        uint64_t id, ms, since_ms;
+        bool up;
+        char node[256], build[PEER_BUILD_MAX];
+    } heard[PEERS_MAX];
+    uint64_t leaderless_ms; /* no leader is known since; 0: there is one */
+    bool cut_off;           /* rpc/cluster.h */
+    bool cut_off_said;      /* in the log, since no leader is known */
     struct behind behind;
     uint32_t raft_multiplier;
 
     /* Loop thread: the cluster version. */
     struct version version;
-    uint64_t lead_since_ms;            /* ready to lead since; 0: does not lead */
-    struct audit *audit;               /* rpc/audit.h */
+    uint64_t lead_since_ms; /* ready to lead since; 0: does not lead */
+    struct audit *audit;    /* rpc/audit.h */
 
-    struct coordinates *coordinates;   /* rpc/coordinates.h */
+    struct coordinates *coordinates; /* rpc/coordinates.h */
     uv_timer_t coordinate_timer;
 
     /* Loop thread: operators' wishes. Anybody puts into the box. */
     struct mailbox wishes;
-    struct wish far_wish;              /* rpc/fetch_far.h */
+    struct wish far_wish; /* rpc/fetch_far.h */
     uv_async_t operator_wake;
     uv_timer_t operator_timer;
-    struct change_impl *changes;       /* under way */
-    struct far *fars;                  /* under way at the leader */
+    struct change_impl *changes; /* under way */
+    struct far *fars;            /* under way at the leader */
     uint64_t far_number;
-    unsigned operator_jobs;            /* saves and restores */
-    struct save_work *saves;           /* the first is under way, the others wait for their turn */
+    unsigned operator_jobs;  /* saves and restores */
+    struct save_work *saves; /* the first is under way, the others wait for their turn */
     struct backup_left left;
     void (*operator_stopped)(void *data);
 
@@ -87,8 +102,9 @@ struct rpc {
     struct store_reader *loop_reader;
     uv_async_t wake;
     uv_timer_t lease_timer;
-    uint64_t count_held_ms;            /* what the brake holds is to be counted then; 0: it is counted */
-    bool renewals_held;                /* some are queued for the leader; they go out together, at most LEASE_KEEPER_GATHER_MS after the last ones */
+    uint64_t count_held_ms; /* what the brake holds is to be counted then; 0: it is counted */
+    /* some are queued for the leader; they go out together, at most LEASE_KEEPER_GATHER_MS after the last ones */
+    bool renewals_held;
     uint64_t renewals_sent_ms;
     bool stopping;
     unsigned closing;
@@ -101,14 +117,14 @@ struct rpc {
     struct raft_members peers;
 
     /* Applier thread. */
-    uint64_t restores;                 /* seen */
+    uint64_t restores; /* seen */
     unsigned version_seen;
-    _Atomic bool restored;             /* the leases are to be read again */
-    _Atomic bool store_full;           /* the applier's last batch found no room */
-    _Atomic bool quit;                 /* the applier gives up retrying a failed store */
+    _Atomic bool restored;   /* the leases are to be read again */
+    _Atomic bool store_full; /* the applier's last batch found no room */
+    _Atomic bool quit;       /* the applier gives up retrying a failed store */
 };
 
-struct raft_data *rpc_command(uint8_t command, const ProtobufCMessage *message);      /* its bytes; one reference */
+struct raft_data *rpc_command(uint8_t command, const ProtobufCMessage *message); /* its bytes; one reference */
 void leases_start(struct rpc *rpc, const struct rpc_brake *brake, const struct reconnect_classes *reconnect);
 void leases_role(struct rpc *rpc, uint64_t term, bool ready);
 void leases_stop(struct rpc *rpc);
@@ -116,17 +132,18 @@ void leases_free(struct rpc *rpc);
 void leases_wake_cb(uv_async_t *async);
 void leases_timer_cb(uv_timer_t *timer);
 void leases_news_wake(void *data);
-void leases_renew_now(struct rpc *rpc, struct rpc_renew *renew);       /* rpc_renew for who is on the loop thread: no wake-up */
-void leases_renew_here(struct rpc *rpc, struct rpc_renew *renew);      /* this server leads, or answers CO_NOLEADER */
-void server_members_note(struct rpc *rpc);                             /* loop thread: for readers on other threads, and the metric */
+/* rpc_renew for who is on the loop thread: no wake-up */
+void leases_renew_now(struct rpc *rpc, struct rpc_renew *renew);
+void leases_renew_here(struct rpc *rpc, struct rpc_renew *renew); /* this server leads, or answers CO_NOLEADER */
+void server_members_note(struct rpc *rpc); /* loop thread: for readers on other threads, and the metric */
 /* rpc/server_peers.c */
 int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, struct fault *fault);
 void server_peers_callbacks(struct rpc *rpc, struct node_callbacks *callbacks);
 void server_peers_stop(struct rpc *rpc, void (*closed)(void *data));
 void server_peers_heard(struct rpc *rpc, uint64_t id);
-void behind_tick(struct rpc *rpc);                                     /* rpc/behind.c; a few times a second */
+void behind_tick(struct rpc *rpc); /* rpc/behind.c; a few times a second */
 /* rpc/operator.c: wishes end here, on the loop */
-void operator_wish(struct rpc *rpc, struct wish *wish, void (*taken)(struct wish *wish));      /* any thread */
+void operator_wish(struct rpc *rpc, struct wish *wish, void (*taken)(struct wish *wish)); /* any thread */
 void operator_start(struct rpc *rpc);
 struct rpc_ask_cluster;
 struct rpc_change;
@@ -141,7 +158,7 @@ bool operator_far_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct sli
 void operator_far_down(struct rpc *rpc, uint64_t peer);
 void operator_far_stop(struct rpc *rpc);
 void backup_left_look(struct rpc *rpc, bool leads);
-void operator_job_over(struct rpc *rpc);                               /* ++operator_jobs when one begins */
-void operator_stop(struct rpc *rpc, void (*stopped)(void *data));      /* after the node; waits for jobs */
+void operator_job_over(struct rpc *rpc);                          /* ++operator_jobs when one begins */
+void operator_stop(struct rpc *rpc, void (*stopped)(void *data)); /* after the node; waits for jobs */
 
 #endif

@@ -13,13 +13,17 @@
 #include "registry/lease.h"
 #include "rpc/rpc_internal.h"
 
-static struct metric applied_total = {.name = "coord_raft_applied_total", .type = METRIC_COUNTER, .help = "Entries applied"};
-static struct metric batches_total = {.name = "coord_raft_apply_batches_total", .type = METRIC_COUNTER, .help = "Batches applied, one store transaction each"};
+static struct metric applied_total = {
+    .name = "coord_raft_applied_total", .type = METRIC_COUNTER, .help = "Entries applied"};
+static struct metric batches_total = {.name = "coord_raft_apply_batches_total",
+                                      .type = METRIC_COUNTER,
+                                      .help = "Batches applied, one store transaction each"};
 
-static struct metric recovered_index = {.name = "coord_raft_recovered_index", .type = METRIC_GAUGE,
+static struct metric recovered_index = {.name = "coord_raft_recovered_index",
+                                        .type = METRIC_GAUGE,
                                         .help = "Log index at which an operator recovered the cluster last; 0: never"};
 
-/* -- applier thread ------------------------------------------------------------------------------------------------ */
+/* -- applier thread ----------------------------------------------------------------------------------------------- */
 static void input_done(void *data, void *origin, const struct machine_result *result) {
     (void)data;
     if (origin) node_apply_done(origin, result);
@@ -30,7 +34,7 @@ static void note_restores(struct rpc *rpc) {
     uint64_t restores = machine_restores(rpc->machine);
     if (restores == rpc->restores) return;
     rpc->restores = restores;
-    if (!rpc->node) return;      /* starting: there are no leases yet */
+    if (!rpc->node) return; /* starting: there are no leases yet */
     atomic_store(&rpc->restored, true);
     leases_news_wake(rpc);
 }
@@ -53,19 +57,27 @@ static uint64_t apply(void *data, struct node_apply *items, size_t count) {
     CHECK(count <= ARRAY_COUNT(inputs));
     for (size_t i = 0; i < count; i++) {
         const struct raft_entry *entry = &items[i].entry;
-        inputs[i] = (struct machine_input){.index = entry->index, .term = entry->term, .command = raft_entry_bytes(entry),
-                                           .is_command = entry->type == RAFT_ENTRY_COMMAND, .origin = items[i].proposal};
+        inputs[i] = (struct machine_input){.index = entry->index,
+                                           .term = entry->term,
+                                           .command = raft_entry_bytes(entry),
+                                           .is_command = entry->type == RAFT_ENTRY_COMMAND,
+                                           .origin = items[i].proposal};
     }
     for (size_t first = 0;; (void)not_applied(rpc, inputs, count, &first)) {
-        if (!audit_may_apply(rpc)) { note_full(rpc, false); return inputs[first].index - 1; }
+        if (!audit_may_apply(rpc)) {
+            note_full(rpc, false);
+            return inputs[first].index - 1;
+        }
         uint64_t stopped_at = 0;
         int rv = machine_apply(rpc->machine, inputs + first, count - first, input_done, NULL, &stopped_at);
         audit_applied(rpc);
         note_full(rpc, rv == CO_DISKFULL);
         if (rv == CO_OK) break;
         if (rv == CO_UNSUPPORTED) {
-            log_error("raft", "entry %llu holds a command of a newer version: nothing more is applied until this server is upgraded",
-                      (unsigned long long)stopped_at);
+            log_error(
+                "raft",
+                "entry %llu holds a command of a newer version: nothing more is applied until this server is upgraded",
+                (unsigned long long)stopped_at);
             return stopped_at - 1;
         }
         if (rv == CO_CORRUPT) {
@@ -73,7 +85,7 @@ static uint64_t apply(void *data, struct node_apply *items, size_t count) {
             continue;
         }
         log_error("store", "a batch cannot be applied, trying again: %s", co_strerror(rv));
-        wakes_now();      /* those of a first part of it have their results */
+        wakes_now(); /* those of a first part of it have their results */
         if (atomic_load(&rpc->quit)) return not_applied(rpc, inputs, count, &first);
         if (rv != CO_DISKFULL) audit_look(rpc);
         sleep(1);
@@ -98,7 +110,7 @@ static int rebuild(void *data, bool own, uint64_t *applied, struct fault *fault)
     return rv;
 }
 
-/* -- other threads --------------------------------------------------------------------------------------------------- */
+/* -- other threads ------------------------------------------------------------------------------------------------ */
 static int copy(void *data, int fd, uint64_t *index, uint64_t *term) {
     struct rpc *rpc = data;
     return machine_copy(rpc->machine, fd, index, term);
@@ -128,7 +140,7 @@ static void role(void *data, enum raft_role role, uint64_t term, uint64_t leader
     version_role(rpc);
 }
 
-/* -- life -------------------------------------------------------------------------------------------------------------- */
+/* -- life --------------------------------------------------------------------------------------------------------- */
 static int open_machine(struct rpc *rpc, const struct rpc_server_config *config, bool distrust, struct fault *fault) {
     char folder[4096];
     snprintf(folder, sizeof folder, "%s/store", config->folder);
@@ -137,8 +149,11 @@ static int open_machine(struct rpc *rpc, const struct rpc_server_config *config,
     void **module_data = mem_zalloc((count + 1) * sizeof *module_data);
     for (size_t i = 0; i < count; i++)
         if (config->modules[i] == &kv_module || config->modules[i] == &lease_module) module_data[i] = rpc->news;
-    struct machine_config machine = {.store = {.folder = folder, .map_bytes = config->map_bytes,
-                                               .reserve_step_bytes = config->reserve_step_bytes, .distrust = distrust}, .modules = config->modules,
+    struct machine_config machine = {.store = {.folder = folder,
+                                               .map_bytes = config->map_bytes,
+                                               .reserve_step_bytes = config->reserve_step_bytes,
+                                               .distrust = distrust},
+                                     .modules = config->modules,
                                      .module_data = module_data};
     int rv = machine_open(&machine, &rpc->machine, fault);
     free(module_data);
@@ -150,13 +165,24 @@ static int open_node(struct rpc *rpc, const struct rpc_server_config *config, st
     snprintf(folder, sizeof folder, "%s/raft", config->folder);
     struct buffer first = {0};
     version_first_command(MACHINE_VERSION_NEWEST, &first);
-    struct node_config node = {.folder = folder, .address = config->address, .bootstrap = config->expect == 1,
-                               .raft_multiplier = config->raft_multiplier, .applied = machine_applied(rpc->machine),
+    struct node_config node = {.folder = folder,
+                               .address = config->address,
+                               .bootstrap = config->expect == 1,
+                               .raft_multiplier = config->raft_multiplier,
+                               .applied = machine_applied(rpc->machine),
                                .applied_term = machine_applied_term(rpc->machine),
-                               .snapshot_log_bytes = config->snapshot_log_bytes, .snapshot_rate = config->snapshot_rate,
+                               .snapshot_log_bytes = config->snapshot_log_bytes,
+                               .snapshot_rate = config->snapshot_rate,
                                .first_command = buffer_slice(&first)};
-    struct node_callbacks callbacks = {.data = rpc, .apply = apply, .snapshot_copy = copy, .snapshot_restore = restore, .has_room = room,
-                                       .role = role, .refuse = version_refuse, .held = audit_held, .rebuild = rebuild,
+    struct node_callbacks callbacks = {.data = rpc,
+                                       .apply = apply,
+                                       .snapshot_copy = copy,
+                                       .snapshot_restore = restore,
+                                       .has_room = room,
+                                       .role = role,
+                                       .refuse = version_refuse,
+                                       .held = audit_held,
+                                       .rebuild = rebuild,
                                        .rebuilt = audit_rebuilt};
     server_peers_callbacks(rpc, &callbacks);
     int rv = node_start(rpc->loop, &node, &callbacks, &rpc->node, fault);
@@ -191,7 +217,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
     rpc->audit = audit_new(rpc, config);
     rpc->coordinates = coordinates_new(rpc, &config->coordinates, config->node_name);
     int rv = open_replica(rpc, config, false, fault);
-    if (rv == CO_CONFLICT) {      /* applied, but no longer in the log: the log is the truth */
+    if (rv == CO_CONFLICT) { /* applied, but no longer in the log: the log is the truth */
         log_warn("store", "%s: it is rebuilt from the log", fault->text);
         *fault = (struct fault){0};
         rv = open_replica(rpc, config, true, fault);
@@ -261,5 +287,6 @@ void rpc_server_stop(struct rpc *rpc, void (*closed)(void *data), void *data) {
     fetches_stop(rpc->fetches);
     audit_quit(rpc);
     node_stop(rpc->node, node_closed, rpc);
-    if (rpc->forward) forward_flush(rpc->forward);      /* its last answers to others: a snapshot may keep the node from ending for long */
+    /* its last answers to others: a snapshot may keep the node from ending for long */
+    if (rpc->forward) forward_flush(rpc->forward);
 }

@@ -10,15 +10,15 @@
 #include "rpc/frame_unpack.h"
 #include "rpc/rpc_internal.h"
 
-#define CLUSTER_TICK_MS 100
-#define LEADERLESS_TICK_MS 50        /* agents wait */
-#define CAMPAIGNS_MS 1000            /* times raft_multiplier: in so long each asks for votes */
-#define CUT_OFF_MS 100               /* times raft_multiplier: so long the answers to a question for votes take at most */
-#define MOVED_MS 2000                /* a server that is connected for so long stays where it is */
-#define MISFIT_TELL_MS 60000
-#define BACKLOG_MAX (64u << 20)      /* beyond it Raft's messages to a peer are dropped: it sends them again */
+#define CLUSTER_TICK_MS    100
+#define LEADERLESS_TICK_MS 50   /* agents wait */
+#define CAMPAIGNS_MS       1000 /* times raft_multiplier: in so long each asks for votes */
+#define CUT_OFF_MS         100  /* times raft_multiplier: so long the answers to a question for votes take at most */
+#define MOVED_MS           2000 /* a server that is connected for so long stays where it is */
+#define MISFIT_TELL_MS     60000
+#define BACKLOG_MAX        (64u << 20) /* beyond it Raft's messages to a peer are dropped: it sends them again */
 
-/* -- node's wishes -------------------------------------------------------------------------------------------------- */
+/* -- node's wishes ------------------------------------------------------------------------------------------------ */
 static void send_raft(void *data, const struct raft_message *message) {
     struct rpc *rpc = data;
     struct link *link = rpc->others ? peers_link(rpc->others, message->to) : NULL;
@@ -45,10 +45,11 @@ static void flush(void *data) {
 
 void server_peers_callbacks(struct rpc *rpc, struct node_callbacks *callbacks) {
     (void)rpc;
-    callbacks->send = send_raft, callbacks->forward = forward_to, callbacks->ask_read = ask_read, callbacks->flush = flush;
+    callbacks->send = send_raft, callbacks->forward = forward_to, callbacks->ask_read = ask_read,
+    callbacks->flush = flush;
 }
 
-/* -- peers' events ----------------------------------------------------------------------------------------------------- */
+/* -- peers' events ------------------------------------------------------------------------------------------------ */
 static bool take_found(struct rpc *rpc, uint64_t from, struct slice payload);
 static bool take_found_answer(struct rpc *rpc, uint64_t from, struct slice payload);
 
@@ -67,7 +68,8 @@ static bool take_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slic
     if (type == PEER_FOUND) return take_found(rpc, from, payload);
     if (type == PEER_FOUND_ANSWER) return take_found_answer(rpc, from, payload);
     if (type >= PEER_CLUSTER && type <= PEER_CHANGE_ANSWER) return operator_far_frame(rpc, from, type, payload);
-    if (type == PEER_AUDIT || type == PEER_COPY_ASK || type == PEER_COPY_PIECE) return audit_frame(rpc, from, type, payload);
+    if (type == PEER_AUDIT || type == PEER_COPY_ASK || type == PEER_COPY_PIECE)
+        return audit_frame(rpc, from, type, payload);
     if (type == PEER_ECHO || type == PEER_ECHO_ANSWER) return coordinates_frame(rpc, from, type, payload);
     if (type == PEER_FETCH || type == PEER_FETCH_END) return agents_server_frame(rpc->agents, from, type, payload);
     if (type == PEER_FETCHED) return fetch_far_answered(rpc->fetches, from, payload);
@@ -79,7 +81,8 @@ static void on_frame(void *data, uint64_t from, uint8_t type, struct slice paylo
     if (rpc->stopping) return;
     server_peers_heard(rpc, from);
     if (!take_frame(rpc, from, type, payload))
-        log_warn("peer", "a frame of unknown type, or one that does not decode type=%u from=%016llx", type, (unsigned long long)from);
+        log_warn("peer", "a frame of unknown type, or one that does not decode type=%u from=%016llx", type,
+                 (unsigned long long)from);
 }
 
 /* The place of a server in the list of those that were heard; the one silent for longest makes room. */
@@ -89,7 +92,8 @@ static size_t heard_place(struct rpc *rpc, uint64_t id) {
         if (rpc->heard[i].id == id) return i;
         if (rpc->heard[i].ms < rpc->heard[oldest].ms) oldest = i;
     }
-    rpc->heard[oldest].id = id, rpc->heard[oldest].up = false, rpc->heard[oldest].node[0] = rpc->heard[oldest].build[0] = 0;
+    rpc->heard[oldest].id = id, rpc->heard[oldest].up = false,
+    rpc->heard[oldest].node[0] = rpc->heard[oldest].build[0] = 0;
     return oldest;
 }
 
@@ -109,7 +113,9 @@ static void note_up(struct rpc *rpc, uint64_t id, bool up) {
 
 static struct peer_info self_info(struct rpc *rpc) {
     const struct node_view *view = node_view(rpc->node);
-    struct peer_info self = {.id = atomic_load(&view->id), .expect = rpc->expect, .connected = true,
+    struct peer_info self = {.id = atomic_load(&view->id),
+                             .expect = rpc->expect,
+                             .connected = true,
                              .has_log = atomic_load(&view->last_index) > 0 || node_members(rpc->node)->count > 0};
     snprintf(self.address, sizeof self.address, "%s", rpc->address);
     return self;
@@ -120,7 +126,9 @@ static bool ending(void *data) { return ((struct rpc *)data)->stopping; }
 
 static struct peers_self self_said(void *data) {
     struct rpc *rpc = data;
-    return (struct peers_self){.has_log = self_info(rpc).has_log, .cluster_id = machine_cluster(rpc->machine), .version = machine_version(rpc->machine),
+    return (struct peers_self){.has_log = self_info(rpc).has_log,
+                               .cluster_id = machine_cluster(rpc->machine),
+                               .version = machine_version(rpc->machine),
                                .recovered_index = node_members(rpc->node)->recovered_index};
 }
 
@@ -134,13 +142,15 @@ static void tell_changes(struct rpc *rpc) {
 }
 
 /* Servers that an operator removed are left alone, though they run. */
-static size_t without_removed(struct rpc *rpc, const struct raft_members *members, struct peer_info *peers, size_t count) {
+static size_t without_removed(struct rpc *rpc, const struct raft_members *members, struct peer_info *peers,
+                              size_t count) {
     size_t kept = 0, strangers = 0;
     for (size_t i = 0; i < count; i++) strangers += !raft_members_find(members, peers[i].id);
     if (strangers == 0) return count;
     struct store_txn *txn = store_read(rpc->loop_reader);
     for (size_t i = 0; i < count; i++)
-        if (raft_members_find(members, peers[i].id) || !operate_server_removed(txn, peers[i].id)) peers[kept++] = peers[i];
+        if (raft_members_find(members, peers[i].id) || !operate_server_removed(txn, peers[i].id))
+            peers[kept++] = peers[i];
     store_read_done(rpc->loop_reader);
     return kept;
 }
@@ -152,7 +162,8 @@ static void tell_misfit(struct rpc *rpc, const struct peer_info *peer, const cha
     log_warn("raft", "a server is not taken in node=%s address=%s reason=\"%s\"", peer->node, peer->address, why);
 }
 
-static size_t without_misfits(struct rpc *rpc, const struct raft_members *members, struct peer_info *peers, size_t count) {
+static size_t without_misfits(struct rpc *rpc, const struct raft_members *members, struct peer_info *peers,
+                              size_t count) {
     uint64_t cluster_id = machine_cluster(rpc->machine);
     unsigned version = version_to_be(rpc);
     size_t kept = 0;
@@ -164,7 +175,7 @@ static size_t without_misfits(struct rpc *rpc, const struct raft_members *member
     return kept;
 }
 
-/* -- without a leader --------------------------------------------------------------------------------------------------- */
+/* -- without a leader --------------------------------------------------------------------------------------------- */
 static bool is_cut_off(const struct rpc *rpc, const struct raft_members *members, uint64_t now_ms) {
     uint64_t heard_ms[RAFT_MEMBERS_MAX] = {0}, since_ms = now_ms - CAMPAIGNS_MS * rpc->raft_multiplier;
     if (since_ms < rpc->leaderless_ms) since_ms = rpc->leaderless_ms;
@@ -184,12 +195,14 @@ static void look_for_leader(struct rpc *rpc, const struct raft_members *members)
     bool waited = !leader && now_ms - rpc->leaderless_ms >= CUT_OFF_MS * rpc->raft_multiplier;
     rpc->cut_off = waited && is_cut_off(rpc, members, now_ms);
     node_cut_off(rpc->node, rpc->cut_off);
-    if (rpc->cut_off && !rpc->cut_off_said) log_warn("raft", "cut off: no leader is known, and no majority of the servers is heard");
-    rpc->cut_off_said = !leader && (rpc->cut_off_said || rpc->cut_off);      /* others that refuse it are heard now and then */
+    if (rpc->cut_off && !rpc->cut_off_said)
+        log_warn("raft", "cut off: no leader is known, and no majority of the servers is heard");
+    /* others that refuse it are heard now and then */
+    rpc->cut_off_said = !leader && (rpc->cut_off_said || rpc->cut_off);
 }
 
-/* Its own folder does not tell: it was removed while it was not there, or this cluster went on without it. Who goes on notes as removed only those
- * that it knew. */
+/* Its own folder does not tell: it was removed while it was not there, or this cluster went on without it. Who goes
+ * on notes as removed only those that it knew. */
 static const char *unwanted(void *data, const Pb__PeerHello *hello) {
     struct rpc *rpc = data;
     const struct raft_members *members = node_members(rpc->node);
@@ -198,10 +211,11 @@ static const char *unwanted(void *data, const Pb__PeerHello *hello) {
     store_read_done(rpc->loop_reader);
     if (removed) return "it was removed from this cluster; with an empty data folder it may join as a new server";
     if (!hello->has_log || hello->recovered_index >= members->recovered_index) return NULL;
-    return "this cluster was recovered without it, and its log may hold what was lost here; with an empty data folder it may join as a new server";
+    return "this cluster was recovered without it, and its log may hold what was lost here; with an empty data folder "
+           "it may join as a new server";
 }
 
-/* -- client agents ------------------------------------------------------------------------------------------------------ */
+/* -- client agents ------------------------------------------------------------------------------------------------ */
 static void on_agent(void *data, struct link *link, const Pb__PeerHello *hello) {
     struct rpc *rpc = data;
     agents_adopt(rpc->agents, link, hello);
@@ -222,7 +236,7 @@ static void tell_agents(struct rpc *rpc, const struct raft_members *members) {
     agents_servers(rpc->agents, &servers);
 }
 
-/* -- reads that the leader answers, as this server's disk is full ------------------------------------------------------------- */
+/* -- reads that the leader answers, as this server's disk is full ------------------------------------------------- */
 static uint64_t far_leader(void *data, bool *here) {
     const struct node_view *view = node_view(((struct rpc *)data)->node);
     uint64_t leader = atomic_load(&view->leader);
@@ -241,15 +255,17 @@ static void far_wake(void *data) {
     operator_wish(rpc, &rpc->far_wish, far_turn);
 }
 
-/* -- founding ----------------------------------------------------------------------------------------------------------- */
+/* -- founding ----------------------------------------------------------------------------------------------------- */
 static void ask_all(struct rpc *rpc, uint64_t self, bool release) {
     Pb__PeerFound ask = PB__PEER_FOUND__INIT;
     ask.attempt = rpc->founding.attempt, ask.release = release;
     for (uint32_t i = 0; i < rpc->founding.members.count; i++)
-        if (rpc->founding.members.member[i].id != self) peers_tell(rpc->others, rpc->founding.members.member[i].id, PEER_FOUND, &ask.base);
+        if (rpc->founding.members.member[i].id != self)
+            peers_tell(rpc->others, rpc->founding.members.member[i].id, PEER_FOUND, &ask.base);
 }
 
-static void bootstrap(struct rpc *rpc, const struct raft_members *members, const struct peer_info *peers, size_t count) {
+static void bootstrap(struct rpc *rpc, const struct raft_members *members, const struct peer_info *peers,
+                      size_t count) {
     unsigned version = version_of_founders(members, peers, count, MACHINE_VERSION_NEWEST);
     struct buffer first = {0};
     version_first_command(version, &first);
@@ -267,9 +283,7 @@ static void found_cluster(struct rpc *rpc, const struct peer_info *self, const s
             ask_all(rpc, self->id, true);
             founding_released(&rpc->founding);
             return;
-        case FOUNDING_DONE:
-            bootstrap(rpc, &found.members, peers, count);
-            return;
+        case FOUNDING_DONE: bootstrap(rpc, &found.members, peers, count); return;
     }
 }
 
@@ -321,14 +335,17 @@ static void manage(struct rpc *rpc) {
     uint64_t dead = change.wanted ? 0 : autopilot_next_dead(rpc);
     if (dead) {
         if (node_change(rpc->node, RAFT_REMOVE, dead, NULL) == CO_OK)
-            log_warn("raft", "a dead server is removed, others have taken its place id=%016llx", (unsigned long long)dead);
+            log_warn("raft", "a dead server is removed, others have taken its place id=%016llx",
+                     (unsigned long long)dead);
         return;
     }
     if (!change.wanted || node_change(rpc->node, change.type, change.id, change.address) != CO_OK) return;
-    static const char *const names[] = {[RAFT_ADD_LEARNER] = "is taken in as a learner", [RAFT_PROMOTE] = "is promoted to voter",
+    static const char *const names[] = {[RAFT_ADD_LEARNER] = "is taken in as a learner",
+                                        [RAFT_PROMOTE] = "is promoted to voter",
                                         [RAFT_REMOVE] = "is removed: another server has its address",
                                         [RAFT_READDRESS] = "has moved"};
-    log_info("raft", "a server %s id=%016llx address=%s", names[change.type], (unsigned long long)change.id, change.address ? change.address : "");
+    log_info("raft", "a server %s id=%016llx address=%s", names[change.type], (unsigned long long)change.id,
+             change.address ? change.address : "");
 }
 
 static bool take_found_answer(struct rpc *rpc, uint64_t from, struct slice payload) {
@@ -369,13 +386,27 @@ static void on_timer(uv_timer_t *timer) {
     forward_leader(rpc->forward, atomic_load(&node_view(rpc->node)->leader), rpc->cut_off);
 }
 
-/* -- life ---------------------------------------------------------------------------------------------------------------- */
+/* -- life --------------------------------------------------------------------------------------------------------- */
 int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, struct fault *fault) {
     if (config->port == 0) return CO_OK;
-    struct peers_config peers = {.bind = config->bind, .port = config->port, .address = config->address, .cluster = config->cluster,
-                                 .node = config->node_name, .build = rpc->build, .id = atomic_load(&node_view(rpc->node)->id), .expect = config->expect,
-                                 .version_least = MACHINE_VERSION_OLDEST, .version_most = MACHINE_VERSION_NEWEST, .join = config->join};
-    struct peers_callbacks callbacks = {.data = rpc, .frame = on_frame, .up = on_up, .down = on_down, .self = self_said, .ending = ending, .unwanted = unwanted,
+    struct peers_config peers = {.bind = config->bind,
+                                 .port = config->port,
+                                 .address = config->address,
+                                 .cluster = config->cluster,
+                                 .node = config->node_name,
+                                 .build = rpc->build,
+                                 .id = atomic_load(&node_view(rpc->node)->id),
+                                 .expect = config->expect,
+                                 .version_least = MACHINE_VERSION_OLDEST,
+                                 .version_most = MACHINE_VERSION_NEWEST,
+                                 .join = config->join};
+    struct peers_callbacks callbacks = {.data = rpc,
+                                        .frame = on_frame,
+                                        .up = on_up,
+                                        .down = on_down,
+                                        .self = self_said,
+                                        .ending = ending,
+                                        .unwanted = unwanted,
                                         .agent = on_agent};
     struct fetch_far_edge far = {.data = rpc, .leader = far_leader, .tell = far_tell, .wake = far_wake};
     fetch_far_over(rpc->fetches, &far);
@@ -409,7 +440,10 @@ static void timer_closed(uv_handle_t *handle) {
 }
 
 void server_peers_stop(struct rpc *rpc, void (*closed)(void *data)) {
-    if (!rpc->others) { closed(rpc); return; }
+    if (!rpc->others) {
+        closed(rpc);
+        return;
+    }
     rpc->peers_stopped = closed;
     uv_close((uv_handle_t *)&rpc->cluster_timer, timer_closed);
 }

@@ -5,13 +5,18 @@
 #include "base/clock.h"
 #include "rpc/client_internal.h"
 
-struct write_impl { struct node_proposal proposal; };
+struct write_impl {
+    struct node_proposal proposal;
+};
 _Static_assert(sizeof(struct write_impl) <= sizeof(((struct rpc_write *)0)->impl), "rpc_write.impl is too small");
-struct gate_impl { struct node_read read; };
+struct gate_impl {
+    struct node_read read;
+};
 _Static_assert(sizeof(struct gate_impl) <= sizeof(((struct rpc_gate *)0)->impl), "rpc_gate.impl is too small");
 
 static void write_done(struct node_proposal *proposal, int error, const void *result) {
-    struct rpc_write *write = CONTAINER_OF((char *)CONTAINER_OF(proposal, struct write_impl, proposal), struct rpc_write, impl);
+    struct rpc_write *write =
+        CONTAINER_OF((char *)CONTAINER_OF(proposal, struct write_impl, proposal), struct rpc_write, impl);
     write->done(write, error, result);
 }
 
@@ -25,9 +30,13 @@ struct raft_data *rpc_command(uint8_t command, const ProtobufCMessage *message) 
 }
 
 void rpc_submit(struct rpc *rpc, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message) {
-    if (rpc->client) { client_submit(rpc->client, write, command, message); return; }
+    if (rpc->client) {
+        client_submit(rpc->client, write, command, message);
+        return;
+    }
     struct node_proposal *proposal = &((struct write_impl *)(void *)write->impl)->proposal;
-    *proposal = (struct node_proposal){.done = write_done, .deadline_ms = clock_mono_ms() + RPC_LEADER_WAIT_MS, .data = rpc_command(command, message)};
+    *proposal = (struct node_proposal){
+        .done = write_done, .deadline_ms = clock_mono_ms() + RPC_LEADER_WAIT_MS, .data = rpc_command(command, message)};
     node_propose(rpc->node, proposal);
 }
 
@@ -37,9 +46,10 @@ static void gate_done(struct node_read *read, int error) {
 }
 
 int rpc_confirm(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_gate *gate) {
-    if (rpc->client) return CO_OK;      /* what is read there is confirmed by the server that is asked */
+    if (rpc->client) return CO_OK; /* what is read there is confirmed by the server that is asked */
     if (rpc_serves(rpc) != CO_OK) return CO_FENCED;
-    if (freshness == RPC_STALE || atomic_load_explicit(&node_view(rpc->node)->alone, memory_order_acquire)) return CO_OK;
+    if (freshness == RPC_STALE || atomic_load_explicit(&node_view(rpc->node)->alone, memory_order_acquire))
+        return CO_OK;
     struct node_read *read = &((struct gate_impl *)(void *)gate->impl)->read;
     *read = (struct node_read){.done = gate_done, .deadline_ms = clock_mono_ms() + RPC_LEADER_WAIT_MS};
     node_read(rpc->node, read);
@@ -56,8 +66,11 @@ void rpc_fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) {
 }
 bool rpc_has_copy(const struct rpc *rpc) { return rpc->machine != NULL; }
 
-/* -- readers -------------------------------------------------------------------------------------------------- */
-struct rpc_reader { struct store_reader *reader; struct mirror *mirror; };
+/* -- readers ------------------------------------------------------------------------------------------------------ */
+struct rpc_reader {
+    struct store_reader *reader;
+    struct mirror *mirror;
+};
 
 struct rpc_reader *rpc_reader_new(struct rpc *rpc) {
     struct rpc_reader *reader = mem_zalloc(sizeof *reader);
@@ -78,18 +91,20 @@ void rpc_read_end(struct rpc_reader *reader) {
     if (reader->reader) store_read_done(reader->reader);
 }
 
-int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request, struct arena *arena,
-              struct query_result *result) {
+int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
+              struct arena *arena, struct query_result *result) {
     if (reader->mirror) return mirror_query(reader->mirror, type, request, arena, result);
     return type->run(rpc_read_begin(reader), request, arena, result);
 }
 
-struct watch_table *rpc_watches(struct rpc *rpc) { return rpc->client ? mirror_watches(rpc->client->mirror) : machine_watches(rpc->machine); }
+struct watch_table *rpc_watches(struct rpc *rpc) {
+    return rpc->client ? mirror_watches(rpc->client->mirror) : machine_watches(rpc->machine);
+}
 uint64_t rpc_generation(struct rpc *rpc, struct watch_thing thing) { return watch_generation(rpc_watches(rpc), thing); }
 uint64_t rpc_applied(struct rpc *rpc) { return rpc->client ? 1 : machine_index(rpc->machine); }
 uint64_t rpc_floor(struct rpc *rpc) { return rpc->client ? 0 : machine_floor_now(rpc->machine); }
 
-/* -- the cluster ---------------------------------------------------------------------------------------------- */
+/* -- the cluster -------------------------------------------------------------------------------------------------- */
 /* A leader that cannot serve yet is none for clients. */
 static uint64_t serving_leader(const struct node_view *view) {
     uint64_t leader = atomic_load_explicit(&view->leader, memory_order_relaxed);
@@ -114,18 +129,27 @@ static void fill_members(struct rpc *rpc, uint64_t leader, struct rpc_status *st
 }
 
 void rpc_status(struct rpc *rpc, struct rpc_status *status) {
-    if (rpc->client) { client_status(rpc->client, status); return; }
+    if (rpc->client) {
+        client_status(rpc->client, status);
+        return;
+    }
     const struct node_view *view = node_view(rpc->node);
     uint64_t leader = serving_leader(view), contact = atomic_load(&view->last_contact_ms), now = clock_mono_ms();
     bool heard = contact != 0;
     if (!heard) contact = rpc->started_ms;
-    *status = (struct rpc_status){.is_server = true, .is_leader = leader != 0 && leader == atomic_load(&view->id), .known_leader = leader != 0,
+    *status = (struct rpc_status){.is_server = true,
+                                  .is_leader = leader != 0 && leader == atomic_load(&view->id),
+                                  .known_leader = leader != 0,
                                   .leader_heard = heard || (leader != 0 && leader == atomic_load(&view->id)),
-                                  .term = atomic_load(&view->term), .commit = atomic_load(&view->commit),
-                                  .applied = machine_applied(rpc->machine), .last_index = atomic_load(&view->last_index),
+                                  .term = atomic_load(&view->term),
+                                  .commit = atomic_load(&view->commit),
+                                  .applied = machine_applied(rpc->machine),
+                                  .last_index = atomic_load(&view->last_index),
                                   .snapshot_index = atomic_load(&view->snapshot_index),
-                                  .cluster_version = machine_version(rpc->machine), .cluster_id = machine_cluster(rpc->machine),
-                                  .log_bytes = atomic_load(&view->log_bytes), .disk_sick = atomic_load(&view->disk_sick),
+                                  .cluster_version = machine_version(rpc->machine),
+                                  .cluster_id = machine_cluster(rpc->machine),
+                                  .log_bytes = atomic_load(&view->log_bytes),
+                                  .disk_sick = atomic_load(&view->disk_sick),
                                   .disk_full = atomic_load(&view->disk_full)};
     status->last_contact_ms = status->is_leader || now < contact ? 0 : now - contact;
     fill_members(rpc, leader, status);

@@ -25,10 +25,8 @@ struct verify {
     struct raft_members members; /* count 0: not known */
 };
 
-/* -- saying it --------------------------------------------------------------------------------------------
- */
-static void __attribute__((format(printf, 3, 4)))
-say(struct verify *v, const char *part, const char *format, ...) {
+/* -- saying it ---------------------------------------------------------------------------------------------------- */
+static void __attribute__((format(printf, 3, 4))) say(struct verify *v, const char *part, const char *format, ...) {
     char text[512];
     va_list arguments;
     va_start(arguments, format);
@@ -57,8 +55,7 @@ fail(struct verify *v, const char *part, int code, const char *format, ...) {
     wrong(v, part, "", &fault);
 }
 
-/* -- snapshots: every block's checksum, and what is in them -------------------------------------------------
- */
+/* -- snapshots: every block's checksum, and what is in them ------------------------------------------------------- */
 struct feeder {
     struct snapshot_reader *reader;
     int fd;
@@ -70,11 +67,9 @@ static void *feed(void *arg) {
     size_t room = 64 * 1024, got = 0;
     char *block = mem_alloc(room);
     for (uint64_t offset = 0;; offset += got) {
-        if (snapshot_read(feeder->reader, offset, block, room, &got, &feeder->fault) != CO_OK || got == 0)
-            break;
+        if (snapshot_read(feeder->reader, offset, block, room, &got, &feeder->fault) != CO_OK || got == 0) break;
         size_t done = 0;
-        for (ssize_t n; done < got && (n = write(feeder->fd, block + done, got - done)) > 0;)
-            done += (size_t)n;
+        for (ssize_t n; done < got && (n = write(feeder->fd, block + done, got - done)) > 0;) done += (size_t)n;
         if (done < got) break; /* the checker has seen enough */
     }
     close(feeder->fd);
@@ -82,8 +77,8 @@ static void *feed(void *arg) {
     return NULL;
 }
 
-static int check_content(struct verify *v, struct snapshot_reader *reader,
-                         const struct raft_snapshot_meta *meta, struct fault *fault) {
+static int check_content(struct verify *v, struct snapshot_reader *reader, const struct raft_snapshot_meta *meta,
+                         struct fault *fault) {
     int ends[2];
     if (pipe(ends) != 0) return fault_set(fault, CO_IO, "no pipe for a snapshot");
     struct feeder feeder = {.reader = reader, .fd = ends[1]};
@@ -113,8 +108,8 @@ static void verify_snapshot(struct verify *v, uint64_t index) {
     }
     v->snapshot = meta;
     v->members = meta.members;
-    say(v, "snapshot", "snap-%016" PRIx64 ": entry %" PRIu64 ", term %" PRIu64 ", %" PRIu64 " bytes, whole",
-        index, meta.index, meta.term, meta.size);
+    say(v, "snapshot", "snap-%016" PRIx64 ": entry %" PRIu64 ", term %" PRIu64 ", %" PRIu64 " bytes, whole", index,
+        meta.index, meta.term, meta.size);
 }
 
 static void verify_snapshots(struct verify *v) {
@@ -123,8 +118,7 @@ static void verify_snapshots(struct verify *v) {
     int rv = snapshot_list(v->disk, &indexes, &count, &parts);
     if (rv != CO_OK) fail(v, "snapshot", rv, "raft: cannot be listed: %s", co_strerror(rv));
     for (size_t i = 0; i < count; i++) verify_snapshot(v, indexes[i]);
-    if (rv == CO_OK && count == 0)
-        say(v, "snapshot", "none%s", parts ? " (an unfinished one is passed over)" : "");
+    if (rv == CO_OK && count == 0) say(v, "snapshot", "none%s", parts ? " (an unfinished one is passed over)" : "");
     free(indexes);
 }
 
@@ -136,7 +130,8 @@ static bool entries_known(struct verify *v) {
         struct slice bytes = raft_entry_bytes(entry);
         struct raft_members members;
         if (entry->type == RAFT_ENTRY_MEMBERS && raft_members_decode(bytes, &members) != CO_OK) {
-            fail(v, "log", CO_CORRUPT, "raft: entry %" PRIu64 " of the log names members that cannot be read", entry->index);
+            fail(v, "log", CO_CORRUPT, "raft: entry %" PRIu64 " of the log names members that cannot be read",
+                 entry->index);
             return false;
         }
         if (entry->type == RAFT_ENTRY_MEMBERS && v->log.last_index >= v->snapshot.index) v->members = members;
@@ -168,8 +163,7 @@ static void verify_log(struct verify *v) {
     if (rv == CO_NOTFOUND) {
         if (v->snapshot.index)
             fail(v, "log", CO_CORRUPT, "raft: log files are missing: there is a snapshot, and no log");
-        else
-            say(v, "log", "none");
+        else say(v, "log", "none");
         return;
     }
     if (rv != CO_OK) {
@@ -189,31 +183,25 @@ static void verify_log(struct verify *v) {
         snprintf(torn, sizeof torn, " (behind them a torn record of %" PRIu64 " bytes, never acknowledged)",
                  v->log.torn_bytes);
     char short_of[80] = "";
-    if (v->log.last_index < v->snapshot.index)
-        snprintf(short_of, sizeof short_of, ", all within the snapshot");
-    if (v->log.last_index < v->log.first_index)
-        say(v, "log", "%zu segments, no entries%s", looked.segments, torn);
+    if (v->log.last_index < v->snapshot.index) snprintf(short_of, sizeof short_of, ", all within the snapshot");
+    if (v->log.last_index < v->log.first_index) say(v, "log", "%zu segments, no entries%s", looked.segments, torn);
     else
         say(v, "log",
-            "%zu segments, %" PRIu64 " bytes, entries %" PRIu64 " to %" PRIu64
-            "%s, chain and checksums right%s",
+            "%zu segments, %" PRIu64 " bytes, entries %" PRIu64 " to %" PRIu64 "%s, chain and checksums right%s",
             looked.segments, looked.bytes, v->log.first_index, v->log.last_index, short_of, torn);
     say(v, "hard state", "term %" PRIu64 ", vote %016" PRIx64, v->log.term, v->log.vote);
 }
 
 /* -- ids
- * -----------------------------------------------------------------------------------------------------------
- */
+ * ----------------------------------------------------------------------------------------------------------- */
 /* After log and snapshots, which say who the members are. */
 static void verify_id(struct verify *v) {
     struct fault fault = {0};
     int rv = node_id_read(v->disk, &v->id, &fault);
     if (rv == CO_NOTFOUND && (v->has_log || v->snapshot.index))
         fail(v, "server", CO_CORRUPT, "raft/server-id: is missing");
-    else if (rv == CO_NOTFOUND)
-        say(v, "server", "no id yet");
-    else if (rv != CO_OK)
-        wrong(v, "server", "raft/", &fault);
+    else if (rv == CO_NOTFOUND) say(v, "server", "no id yet");
+    else if (rv != CO_OK) wrong(v, "server", "raft/", &fault);
     if (rv != CO_OK) return;
     const struct raft_member *self = raft_members_find(&v->members, v->id);
     /* A lone voter has voted for itself; who joins it was stopped before it read of that. */
@@ -223,8 +211,7 @@ static void verify_id(struct verify *v) {
              v->members.member[0].id);
         return;
     }
-    say(v, "server", "%016" PRIx64 "%s%s, %s of %u member%s", v->id, self ? " at " : "",
-        self ? self->address : "",
+    say(v, "server", "%016" PRIx64 "%s%s, %s of %u member%s", v->id, self ? " at " : "", self ? self->address : "",
         !self         ? "none"
         : self->voter ? "a voter"
                       : "a learner",
@@ -248,24 +235,21 @@ static void compare_store(struct verify *v, const struct verify_store *store) {
     if (!store->trusted) snprintf(rebuilt, sizeof rebuilt, "; not closed by this boot: will be rebuilt");
     if (store->applied > last)
         fail(v, "store", CO_CORRUPT,
-             "%s: has applied entry %" PRIu64 ", but the log ends at %" PRIu64 ": the log has lost its end",
-             data, store->applied, last);
+             "%s: has applied entry %" PRIu64 ", but the log ends at %" PRIu64 ": the log has lost its end", data,
+             store->applied, last);
     else if (store->applied < v->snapshot.index && v->members.count == 1 && store->trusted)
         fail(v, "store", CO_CORRUPT,
-             "%s: has applied entry %" PRIu64
-             " only, although the snapshot, which was taken from it, has %" PRIu64,
+             "%s: has applied entry %" PRIu64 " only, although the snapshot, which was taken from it, has %" PRIu64,
              data, store->applied, v->snapshot.index);
     else if (term && store->applied >= v->snapshot.index && term != store->term)
         fail(v, "store", CO_CORRUPT,
-             "%s: has applied entry %" PRIu64 " of term %" PRIu64 ", which has term %" PRIu64 " in the log",
-             data, store->applied, store->term, term);
+             "%s: has applied entry %" PRIu64 " of term %" PRIu64 ", which has term %" PRIu64 " in the log", data,
+             store->applied, store->term, term);
     else
         say(v, "store",
-            "applied entry %" PRIu64 ", term %" PRIu64 ", %" PRIu64 " records, sum %016" PRIx64
-            " as kept%s%s",
+            "applied entry %" PRIu64 ", term %" PRIu64 ", %" PRIu64 " records, sum %016" PRIx64 " as kept%s%s",
             store->applied, store->term, store->records, store->sum,
-            store->applied < v->snapshot.index ? "; behind the snapshot, which will replace it" : "",
-            rebuilt);
+            store->applied < v->snapshot.index ? "; behind the snapshot, which will replace it" : "", rebuilt);
 }
 
 static void verify_the_store(struct verify *v) {
@@ -276,24 +260,20 @@ static void verify_the_store(struct verify *v) {
         fail(v, "store", CO_CORRUPT, "store: the self-audit has found this server's state damaged: %s", store.fence);
     else if (store.fault.code == CO_CORRUPT && !store.trusted && rebuilds && !v->fault->code)
         say(v, "store", "%s; will be rebuilt from snapshot and log", store.fault.text);
-    else if (store.fault.code)
-        wrong(v, "store", "", &store.fault);
-    else if (!store.there)
-        say(v, "store", rebuilds ? "none; will be rebuilt from snapshot and log" : "none");
+    else if (store.fault.code) wrong(v, "store", "", &store.fault);
+    else if (!store.there) say(v, "store", rebuilds ? "none; will be rebuilt from snapshot and log" : "none");
     else if (!v->has_log && store.applied > 0)
         fail(v, "store", CO_CORRUPT,
              "raft: log files are missing: the store has applied entry %" PRIu64 ", and there is no log",
              store.applied);
     else if (v->fault->code)
-        say(v, "store", "applied entry %" PRIu64 ", %" PRIu64 " records, sum %016" PRIx64 " as kept",
-            store.applied, store.records, store.sum);
-    else
-        compare_store(v, &store);
+        say(v, "store", "applied entry %" PRIu64 ", %" PRIu64 " records, sum %016" PRIx64 " as kept", store.applied,
+            store.records, store.sum);
+    else compare_store(v, &store);
 }
 
 /* -- all of it
- * ------------------------------------------------------------------------------------------------------------
- */
+ * ------------------------------------------------------------------------------------------------------------ */
 int verify_run(const struct verify_config *config, struct fault *fault) {
     struct verify v = {.config = config, .fault = fault};
     char folder[4096];
@@ -301,9 +281,8 @@ int verify_run(const struct verify_config *config, struct fault *fault) {
     int rv = disk_posix_look(folder, &v.disk);
     if (rv == CO_BUSY) return fault_set(fault, rv, "%s: in use by a running agent", config->folder);
     if (rv != CO_OK)
-        return fault_set(
-            fault, rv, "%s: %s", folder,
-            rv == CO_NOTFOUND ? "is not there: no server has kept anything here" : co_strerror(rv));
+        return fault_set(fault, rv, "%s: %s", folder,
+                         rv == CO_NOTFOUND ? "is not there: no server has kept anything here" : co_strerror(rv));
     struct machine_config machine = {.modules = config->modules};
     bool there, trusted;
     CHECK(machine_look(&machine, &v.machine, &there, &trusted, NULL) == CO_OK);

@@ -1,5 +1,5 @@
-/* What a stopped server has on disk, checked from end to end by this binary, and not changed: ids, snapshots,
- * log, hard state and store, each by itself and against the others (`coord verify`). */
+/* What a stopped server has on disk, checked from end to end by this binary, and not changed: ids, snapshots, log,
+ * hard state and store, each by itself and against the others (`coord verify`). */
 #ifndef COORD_RPC_VERIFY_H
 #define COORD_RPC_VERIFY_H
 

@@ -19,8 +19,7 @@ static void look(const struct verify_config *config, struct verify_store *out) {
     out->fenced = store_fenced(folder, out->fence, sizeof out->fence);
     struct machine_config machine_config = {.store = {.folder = folder}, .modules = config->modules};
     struct machine *machine;
-    if (machine_look(&machine_config, &machine, &out->there, &out->trusted, &out->fault) != CO_OK ||
-        !out->there)
+    if (machine_look(&machine_config, &machine, &out->there, &out->trusted, &out->fault) != CO_OK || !out->there)
         return;
     out->applied = machine_applied(machine);
     out->term = machine_applied_term(machine);
@@ -34,7 +33,8 @@ static _Noreturn void child(const struct verify_config *config, struct verify_st
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* whoever asked has gone */
     struct rlimit none = {0};
     setrlimit(RLIMIT_CORE, &none);
-    static const int ends[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL}; /* expected here: nobody else is to report them */
+    /* expected here: nobody else is to report them */
+    static const int ends[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL};
     for (size_t i = 0; i < ARRAY_COUNT(ends); i++) signal(ends[i], SIG_DFL);
     int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     if (nowhere >= 0) dup2(nowhere, STDERR_FILENO);
@@ -62,8 +62,7 @@ static void run_child(const struct verify_config *config, struct verify_store *s
 
 void verify_store_look(const struct verify_config *config, struct verify_store *out) {
     *out = (struct verify_store){0};
-    struct verify_store *shared =
-        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct verify_store *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) {
         fault_set(&out->fault, CO_NOMEM, "store: cannot be looked at: %s", strerror(errno));
         return;

@@ -17,16 +17,15 @@ static struct metric version_gauge = {.name = "coord_cluster_version",
                                       .type = METRIC_GAUGE,
                                       .help = "Commands up to this version may be used in the cluster"};
 
-/* -- decisions ---------------------------------------------------------------------------------------------
- */
+/* -- decisions ---------------------------------------------------------------------------------------------------- */
 static const struct peer_info *peer_of(const struct peer_info *peers, size_t count, uint64_t id) {
     for (size_t i = 0; i < count; i++)
         if (peers[i].id == id && peers[i].connected) return &peers[i];
     return NULL;
 }
 
-struct version_raise version_next(unsigned now, unsigned newest, const struct raft_members *members,
-                                  uint64_t self, const struct peer_info *peers, size_t count) {
+struct version_raise version_next(unsigned now, unsigned newest, const struct raft_members *members, uint64_t self,
+                                  const struct peer_info *peers, size_t count) {
     struct version_raise raise = {.to = newest};
     for (uint32_t i = 0; i < members->count && raise.to > now; i++) {
         const struct raft_member *member = &members->member[i];
@@ -59,8 +58,7 @@ const char *version_misfit(const struct peer_info *peer, unsigned version, uint6
                            const struct raft_members *members) {
     if (peer->terms.version_least > version || peer->terms.version_most < version)
         return "its program does not support the cluster's version";
-    if (cluster_id == 0 || !peer->has_log || peer->cluster_id == cluster_id ||
-        raft_members_find(members, peer->id))
+    if (cluster_id == 0 || !peer->has_log || peer->cluster_id == cluster_id || raft_members_find(members, peer->id))
         return NULL;
     return "it has a log and does not say of which cluster; with an empty data folder it is welcome";
 }
@@ -124,15 +122,13 @@ static void step(struct rpc *rpc) {
 static void timer_cb(uv_timer_t *timer) {
     struct rpc *rpc = timer->data;
     step(rpc);
-    if (machine_version(rpc->machine) >= MACHINE_VERSION_NEWEST && !rpc->version.raising)
-        uv_timer_stop(timer);
+    if (machine_version(rpc->machine) >= MACHINE_VERSION_NEWEST && !rpc->version.raising) uv_timer_stop(timer);
 }
 
 void version_start(struct rpc *rpc) {
     CHECK(uv_timer_init(rpc->loop, &rpc->version.timer) == 0);
     rpc->version.timer.data = rpc;
-    rpc->version.id_told = machine_cluster(rpc->machine),
-    rpc->version.version_told = machine_version(rpc->machine);
+    rpc->version.id_told = machine_cluster(rpc->machine), rpc->version.version_told = machine_version(rpc->machine);
     uv_timer_start(&rpc->version.timer, timer_cb, 0, TICK_MS);
 }
 
@@ -151,16 +147,16 @@ static const void *refuse_with(struct rpc *rpc, unsigned needs, const char *why)
     struct version *version = &rpc->version;
     uint64_t now_ms = clock_mono_ms();
     unsigned now = machine_version(rpc->machine);
-    snprintf(version->text, sizeof version->text, "needs cluster version %u, the cluster is at %u: %s", needs,
-             now, why[0] ? why : "it is about to rise");
+    snprintf(version->text, sizeof version->text, "needs cluster version %u, the cluster is at %u: %s", needs, now,
+             why[0] ? why : "it is about to rise");
     if (!why[0]) {
         log_debug("raft", "a command is refused, it %s", version->text); /* asked again in a moment */
     } else if (version->refused_ms == 0 || now_ms - version->refused_ms > TELL_AGAIN_MS) {
         version->refused_ms = now_ms;
         log_warn("raft", "a command is refused, it %s", version->text);
     }
-    version->refusal = (struct machine_result){
-        .error = CO_UNSUPPORTED, .index = machine_index(rpc->machine), .text = version->text};
+    version->refusal =
+        (struct machine_result){.error = CO_UNSUPPORTED, .index = machine_index(rpc->machine), .text = version->text};
     return &version->refusal;
 }
 
@@ -194,8 +190,8 @@ void version_applied(struct rpc *rpc) {
     if (rpc->node) node_log_format(rpc->node, version); /* older programs shall not open it */
     if (version == rpc->version_seen) return;
     if (rpc->version_seen)
-        log_info("raft", "the cluster version has changed from=%u to=%u cluster_id=%016llx",
-                 rpc->version_seen, version, (unsigned long long)machine_cluster(rpc->machine));
+        log_info("raft", "the cluster version has changed from=%u to=%u cluster_id=%016llx", rpc->version_seen, version,
+                 (unsigned long long)machine_cluster(rpc->machine));
     rpc->version_seen = version;
     metric_register(&version_gauge);
     metric_set(&version_gauge, version);

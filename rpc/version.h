@@ -1,6 +1,6 @@
-/* The cluster version at work (registry/version.h says what it is): a leader raises it when every member of
- * the configuration is connected and supports more, and lets no command pass that is newer than it. Loop
- * thread, but for version_applied. */
+/* The cluster version at work (registry/version.h says what it is): a leader raises it when every member of the
+ * configuration is connected and supports more, and lets no command pass that is newer than it. Loop thread, but for
+ * version_applied. */
 #ifndef COORD_RPC_VERSION_H
 #define COORD_RPC_VERSION_H
 
@@ -14,10 +14,10 @@ struct version_raise {
     unsigned to;
     char why[VERSION_WHY];
 };
-/* Pure. To which version a leader may raise it from `now`; to == 0: to none, and `why` names the server that
- * is in the way (empty: nothing is, it is as high as this program knows). */
-struct version_raise version_next(unsigned now, unsigned newest, const struct raft_members *members,
-                                  uint64_t self, const struct peer_info *peers, size_t count);
+/* Pure. To which version a leader may raise it from `now`; to == 0: to none, and `why` names the server that is in
+ * the way (empty: nothing is, it is as high as this program knows). */
+struct version_raise version_next(unsigned now, unsigned newest, const struct raft_members *members, uint64_t self,
+                                  const struct peer_info *peers, size_t count);
 /* Pure. What a new cluster of these members begins at. `newest`: of this program, one of them. */
 unsigned version_of_founders(const struct raft_members *members, const struct peer_info *peers, size_t count,
                              unsigned newest);
@@ -44,8 +44,7 @@ struct version {            /* in struct rpc */
 };
 void version_start(struct rpc *rpc); /* the timer is the caller's to close */
 void version_role(struct rpc *rpc);  /* the role changed */
-/* The version that it has, or will have when what is under way is done: no server joins that does not support
- * it. */
+/* The version that it has, or will have when what is under way is done: no server joins that does not support it. */
 unsigned version_to_be(struct rpc *rpc);
 /* For node_callbacks.refuse. */
 const void *version_refuse(void *data, uint64_t leader, const struct node_proposal *proposal);

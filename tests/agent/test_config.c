@@ -126,17 +126,14 @@ Test(config, every_field) {
     cr_expect_eq(config.service_ttls[1].ttl_ns, 60000000000);
     cr_expect(config.udp_answer_limit == 3 && config.a_record_limit == 4 && !config.dns_enable_truncate);
     cr_expect(config.only_passing && !config.dns_allow_stale && config.dns_max_stale_ns == 3600000000000);
-    cr_expect(config.soa_refresh == 1 && config.soa_retry == 2 && config.soa_expire == 3 &&
-              config.soa_min_ttl == 4);
+    cr_expect(config.soa_refresh == 1 && config.soa_retry == 2 && config.soa_expire == 3 && config.soa_min_ttl == 4);
     cr_expect_str_eq(config.recursors.items[0], "1.1.1.1");
-    cr_expect(config.http_max_conns_per_client == 5 && config.kv_max_value_size == 1000 &&
-              config.raft_multiplier == 2);
+    cr_expect(config.http_max_conns_per_client == 5 && config.kv_max_value_size == 1000 && config.raft_multiplier == 2);
     cr_expect(config.leave_drain_time_ns == 1000000000 && config.rpc_hold_timeout_ns == 2000000000);
     cr_expect(config.session_ttl_min_ns == 3000000000 && config.default_query_time_ns == 60000000000);
     cr_expect(config.max_query_time_ns == 120000000000 && config.reconnect_timeout_ns == 28800000000000);
     cr_expect(config.leave_on_terminate && !config.skip_leave_on_interrupt);
-    cr_expect(config.enable_script_checks && config.enable_local_script_checks &&
-              config.discard_check_output);
+    cr_expect(config.enable_script_checks && config.enable_local_script_checks && config.discard_check_output);
     cr_expect(config.check_output_max_size == 10 && config.check_update_interval_ns == 0 &&
               config.disable_update_check);
     cr_expect(config.disable_coordinates && config.coordinate_interval_ns == 9000000000 &&
@@ -146,8 +143,7 @@ Test(config, every_field) {
     cr_expect(config.http_connections_max == 4 && config.http_body_max == 5 &&
               config.http_idle_timeout_ns == 6000000000);
     cr_expect(config.http_watches_max == 7 && config.http_cache_bytes == 8 && config.dns_workers == 9);
-    cr_expect(config.dns_tcp_connections_max == 10 && config.store_map_bytes == 11 &&
-              config.store_reserve_bytes == 12);
+    cr_expect(config.dns_tcp_connections_max == 10 && config.store_map_bytes == 11 && config.store_reserve_bytes == 12);
     cr_expect(config.snapshot_log_bytes == 13 && config.snapshot_rate == 14);
     cr_expect(config.check_flap_limit == 15 && config.check_flap_window_ns == 16000000000);
     cr_expect(config.brake_percent == 17 && config.brake_instances == 18 && config.brake_nodes == 19);
@@ -222,9 +218,8 @@ Test(config, definitions_are_kept) {
         "{\"service\":{\"name\":\"a\"},\"services\":[{\"name\":\"b\"},{\"name\":\"c\"}],\"check\":{\"id\":"
         "\"x\"},"
         "\"checks\":[{\"id\":\"y\"}]}");
-    cr_assert_eq(
-        config_add_text(&config, "more.json", SLICE_LITERAL("{\"services\":[{\"name\":\"d\"}]}"), &fault),
-        CO_OK);
+    cr_assert_eq(config_add_text(&config, "more.json", SLICE_LITERAL("{\"services\":[{\"name\":\"d\"}]}"), &fault),
+                 CO_OK);
     static const char *const keys[] = {"service", "services[0]", "services[1]", "services[0]"};
     cr_assert_eq(config.services.count, 4);
     for (size_t i = 0; i < 4; i++) {
@@ -266,8 +261,7 @@ Test(config, without_effect_is_named_once) {
                                         "limits.rpc_rate",
                                         "cache.entry_fetch_rate"};
     cr_assert_eq(config.without_effect.count, ARRAY_COUNT(names));
-    for (size_t i = 0; i < ARRAY_COUNT(names); i++)
-        cr_expect_str_eq(config.without_effect.items[i], names[i]);
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) cr_expect_str_eq(config.without_effect.items[i], names[i]);
 }
 
 Test(config, refused) {
@@ -283,8 +277,7 @@ Test(config, refused) {
         {"{\"ports\":{\"htp\":1}}", "web.json: unknown key \"ports.htp\" (nearest: \"ports.http\")"},
         {"{\"coord\":{\"http_worker\":1}}",
          "web.json: unknown key \"coord.http_worker\" (nearest: \"coord.http_workers\")"},
-        {"{\"segments\":[{\"nam\":1}]}",
-         "web.json: unknown key \"segments.[].nam\" (nearest: \"segments.[].name\")"},
+        {"{\"segments\":[{\"nam\":1}]}", "web.json: unknown key \"segments.[].nam\" (nearest: \"segments.[].name\")"},
         {"{\"ports.http\":1}", NULL},
         {"{\"segments.[].name\":1}", NULL},
         {"{\"\":1}", NULL},
@@ -307,26 +300,21 @@ Test(config, refused) {
         {"{\"domain\":\"\"}", NULL},
         {"{\"domain\":\"a..b\"}", NULL},
         {"{\"domain\":\"a b\"}", NULL},
-        {"{\"log_level\":\"loud\"}",
-         "web.json: log_level: \"loud\" is not a level: trace, debug, info, warn or err"},
+        {"{\"log_level\":\"loud\"}", "web.json: log_level: \"loud\" is not a level: trace, debug, info, warn or err"},
         {"{\"retry_interval\":\"30\"}",
          "web.json: retry_interval: \"30\" is not a duration (write it with a unit: 10s, 1m30s, 200ms)"},
-        {"{\"retry_interval\":30}",
-         "web.json: retry_interval: a text with a duration such as \"10s\" is wanted"},
+        {"{\"retry_interval\":30}", "web.json: retry_interval: a text with a duration such as \"10s\" is wanted"},
         {"{\"retry_interval\":\"-30s\"}", "web.json: retry_interval: \"-30s\" is negative"},
-        {"{\"retry_interval\":\"99999999h\"}",
-         "web.json: retry_interval: \"99999999h\" is too long a duration"},
+        {"{\"retry_interval\":\"99999999h\"}", "web.json: retry_interval: \"99999999h\" is too long a duration"},
         {"{\"acl\":{\"token_ttl\":\"30\"}}", NULL},
         {"{\"bootstrap_expect\":-1}", "web.json: bootstrap_expect: -1 is negative"},
         {"{\"bootstrap_expect\":16}", "web.json: bootstrap_expect: 16 is above 15"},
         {"{\"bootstrap_expect\":18446744073709551615}", NULL},
-        {"{\"performance\":{\"raft_multiplier\":11}}",
-         "web.json: performance.raft_multiplier: 11 is above 10"},
+        {"{\"performance\":{\"raft_multiplier\":11}}", "web.json: performance.raft_multiplier: 11 is above 10"},
         {"{\"limits\":{\"kv_max_value_size\":0}}", "web.json: limits.kv_max_value_size: 0 is below 1"},
         {"{\"limits\":{\"rpc_rate\":-1}}", "web.json: limits.rpc_rate: the number is negative"},
         {"{\"limits\":{\"rpc_rate\":\"1\"}}", "web.json: limits.rpc_rate: a number is wanted"},
-        {"{\"dns_config\":{\"udp_answer_limit\":-1}}",
-         "web.json: dns_config.udp_answer_limit: -1 is negative"},
+        {"{\"dns_config\":{\"udp_answer_limit\":-1}}", "web.json: dns_config.udp_answer_limit: -1 is negative"},
         {"{\"dns_config\":{\"service_ttl\":{\"*\":\"5\"}}}", NULL},
         {"{\"dns_config\":{\"service_ttl\":{\"*\":5}}}",
          "web.json: dns_config.service_ttl: an object of durations is wanted"},
@@ -372,8 +360,7 @@ Test(config, refused) {
         cr_expect_eq(fault.code, error, "%s", rows[i].text);
         if (rows[i].fault) cr_expect_str_eq(fault.text, rows[i].fault, "%s\n  %s", rows[i].text, fault.text);
         cr_expect_eq(strncmp(fault.text, "web.json: ", 10), 0, "%s", fault.text);
-        for (const char *at = fault.text; *at; at++)
-            cr_expect((unsigned char)*at >= 0x20, "%s", rows[i].text);
+        for (const char *at = fault.text; *at; at++) cr_expect((unsigned char)*at >= 0x20, "%s", rows[i].text);
     }
 }
 
@@ -410,15 +397,15 @@ Test(config, whole) {
         {"{}", false, "data_dir: must be given (-data-dir), unless -dev is"},
         {"{}", true, NULL},
         {"{\"data_dir\":\"d\",\"server\":true}", false, NULL},
-        {"{\"data_dir\":\"d\",\"bootstrap_expect\":1}", false,
-         "bootstrap_expect: only for a server (-server)"},
+        {"{\"data_dir\":\"d\",\"bootstrap_expect\":1}", false, "bootstrap_expect: only for a server (-server)"},
         {"{\"data_dir\":\"d\",\"bootstrap\":true}", false, "bootstrap: only for a server (-server)"},
         {"{\"data_dir\":\"d\",\"server\":true,\"bootstrap\":true,\"bootstrap_expect\":3}", false,
          "bootstrap: not together with bootstrap_expect"},
-        {"{\"bootstrap_expect\":3}", true,
-         "bootstrap_expect: not together with -dev, which is a cluster of one"},
+        {"{\"bootstrap_expect\":3}", true, "bootstrap_expect: not together with -dev, which is a cluster of one"},
         {"{\"bootstrap\":true}", true, "bootstrap: not together with -dev, which is a cluster of one"},
-        {"{\"coord\":{\"reconnect_timeouts\":{\"spot\":\"10m\"}},\"node_meta\":{\"class\":\"spot\",\"reconnect_timeout\":\"1h\"}}", true, NULL},
+        {"{\"coord\":{\"reconnect_timeouts\":{\"spot\":\"10m\"}},\"node_meta\":{\"class\":\"spot\",\"reconnect_"
+         "timeout\":\"1h\"}}",
+         true, NULL},
         {"{\"coord\":{\"reconnect_timeouts\":{\"spot\":\"soon\"}}}", true,
          "coord.reconnect_timeouts.spot: \"soon\" is not a duration above 0 (write it with a unit: 30m, 24h)"},
         {"{\"coord\":{\"reconnect_timeouts\":{\"spot\":\"0s\"}}}", true,
@@ -447,7 +434,9 @@ Test(config, derived) {
     cr_expect_null(config.alt_domain);
     cr_expect_eq(config.raft_multiplier, 1);
     again();
-    must("{\"data_dir\":\"d\",\"reconnect_timeout\":\"0s\",\"coord\":{\"reconnect_timeouts\":{\"spot\":\"10m\",\"edge\":\"1h\"}}}");
+    must(
+        "{\"data_dir\":\"d\",\"reconnect_timeout\":\"0s\",\"coord\":{\"reconnect_timeouts\":{\"spot\":\"10m\",\"edge\":"
+        "\"1h\"}}}");
     cr_assert_eq(config_finish(&config, &fault), CO_OK, "%s", fault.text);
     cr_expect_eq(config.reconnect_timeout_ns, 72 * 3600 * INT64_C(1000000000), "as Consul takes it");
     cr_assert_eq(config.reconnect_timeouts.count, 2);
@@ -487,8 +476,8 @@ Test(config, files) {
 
     write_file(folder, "30.json", "{\"node_nam\":\"x\"}");
     cr_expect_eq(config_add_path(&config, folder, &fault), CO_INVALID);
-    cr_expect_not_null(strstr(fault.text, "/30.json: unknown key \"node_nam\" (nearest: \"node_name\")"),
-                       "%s", fault.text);
+    cr_expect_not_null(strstr(fault.text, "/30.json: unknown key \"node_nam\" (nearest: \"node_name\")"), "%s",
+                       fault.text);
 
     fault = (struct fault){0};
     write_file(folder, "05.hcl", "a = 1");

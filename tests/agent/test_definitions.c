@@ -8,8 +8,7 @@ static int judge(const char *first, const char *second, struct fault *fault) {
     struct config config;
     config_init(&config);
     cr_assert_eq(config_add_text(&config, "a.json", slice_text(first), fault), CO_OK, "%s", fault->text);
-    if (second)
-        cr_assert_eq(config_add_text(&config, "b.json", slice_text(second), fault), CO_OK, "%s", fault->text);
+    if (second) cr_assert_eq(config_add_text(&config, "b.json", slice_text(second), fault), CO_OK, "%s", fault->text);
     int rv = definitions_check(&config, fault);
     config_free(&config);
     return rv;
@@ -22,10 +21,8 @@ Test(definitions, what_is_fine) {
         {"{\"services\":[{\"name\":\"a\",\"id\":\"a1\"},{\"name\":\"a\",\"id\":\"a2\",\"check\":{\"ttl\":"
          "\"1m\"}}]}",
          NULL},
-        {"{\"check\":{\"name\":\"c\",\"ttl\":\"1m\",\"service_id\":\"a\"}}",
-         "{\"service\":{\"name\":\"a\"}}"},
-        {"{\"enable_local_script_checks\":true}",
-         "{\"check\":{\"name\":\"c\",\"args\":[\"x\"],\"interval\":\"1m\"}}"},
+        {"{\"check\":{\"name\":\"c\",\"ttl\":\"1m\",\"service_id\":\"a\"}}", "{\"service\":{\"name\":\"a\"}}"},
+        {"{\"enable_local_script_checks\":true}", "{\"check\":{\"name\":\"c\",\"args\":[\"x\"],\"interval\":\"1m\"}}"},
         {"{\"enable_script_checks\":true}",
          "{\"service\":{\"name\":\"s\",\"check\":{\"args\":[\"x\"],\"interval\":\"1m\"}}}"},
         {"{\"checks\":[{\"name\":\"c\",\"ttl\":\"1m\"},{\"id\":\"d\",\"name\":\"c\",\"ttl\":\"1m\"}]}", NULL},
@@ -43,8 +40,10 @@ Test(definitions, what_is_wrong_is_named) {
          "a.json: services[1]: ", "nterval"},
         {"{\"service\":{\"name\":\"a\",\"check\":{\"ttl\":\"1m\",\"deregister_critical_service_after\":60}}}", NULL,
          "a.json: service: ", "deregister_critical_service_after: a duration with its unit"},
-        {"{\"service\":{\"name\":\"a\",\"checks\":[{\"ttl\":60}]}}", NULL, "a.json: service: ", "ttl: a duration with its unit"},
-        {"{\"check\":{\"name\":\"c\",\"tcp\":\"h:1\",\"Interval\":10}}", NULL, "a.json: check: ", "interval: a duration with its unit"},
+        {"{\"service\":{\"name\":\"a\",\"checks\":[{\"ttl\":60}]}}", NULL,
+         "a.json: service: ", "ttl: a duration with its unit"},
+        {"{\"check\":{\"name\":\"c\",\"tcp\":\"h:1\",\"Interval\":10}}", NULL,
+         "a.json: check: ", "interval: a duration with its unit"},
         {"{\"check\":{\"name\":\"c\"}}", NULL, "a.json: check: ", ""},
         {"{\"service\":{\"name\":\"a\"}}", "{\"services\":[{\"name\":\"z\",\"id\":\"a\"}]}",
          "b.json: services[0]: ", "which a.json (service) has"},
@@ -61,7 +60,7 @@ Test(definitions, what_is_wrong_is_named) {
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         struct fault fault = {0};
         cr_expect_eq(judge(rows[i][0], rows[i][1], &fault), CO_INVALID, "%zu", i);
-        cr_expect(strncmp(fault.text, rows[i][2], strlen(rows[i][2])) == 0 && strstr(fault.text, rows[i][3]),
-                  "%zu: %s", i, fault.text);
+        cr_expect(strncmp(fault.text, rows[i][2], strlen(rows[i][2])) == 0 && strstr(fault.text, rows[i][3]), "%zu: %s",
+                  i, fault.text);
     }
 }

@@ -110,12 +110,10 @@ Test(flags, known_without_effect) {
                                              "-grpc-port=-1",
                                              "-log-rotate-duration=24h"};
     cr_assert_eq(parse(words), CO_OK, "%s", fault.text);
-    static const char *const names[] = {
-        "-ui",       "-encrypt",   "-raft-protocol",      "-syslog", "-serf-lan-port",
-        "-protocol", "-grpc-port", "-log-rotate-duration"};
+    static const char *const names[] = {"-ui",       "-encrypt",   "-raft-protocol",      "-syslog", "-serf-lan-port",
+                                        "-protocol", "-grpc-port", "-log-rotate-duration"};
     cr_assert_eq(config.without_effect.count, ARRAY_COUNT(names));
-    for (size_t i = 0; i < ARRAY_COUNT(names); i++)
-        cr_expect_str_eq(config.without_effect.items[i], names[i]);
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) cr_expect_str_eq(config.without_effect.items[i], names[i]);
 }
 
 /* Every flag of the reference agent is taken; values that fit its kind. */
@@ -212,8 +210,7 @@ Test(flags, refused) {
         {{"-dev", "extra"}, "unexpected argument \"extra\""},
         {{"-"}, "unexpected argument \"-\""},
         {{"--"}, "unexpected argument \"--\""},
-        {{"-retry-interval=30"},
-         "-retry-interval: \"30\" is not a duration (write it with a unit: 10s, 1m30s, 200ms)"},
+        {{"-retry-interval=30"}, "-retry-interval: \"30\" is not a duration (write it with a unit: 10s, 1m30s, 200ms)"},
         {{"-node-meta=x"}, "-node-meta: \"x\" is not name:value"},
         {{"-client={{ GetInterfaceIP \"eth0\" }}"},
          "-client: \"{{ GetInterfaceIP \"eth0\" }}\" is a go-sockaddr template, which is not supported: "

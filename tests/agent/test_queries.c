@@ -86,7 +86,8 @@ Test(queries, take_any_request_and_give_what_they_say) {
         struct query_result result = {0};
         (void)watch_generation(machine_watches(machine), thing);
         const ProtobufCMessageDescriptor *gives = query_result_type(type, request);
-        cr_expect_eq(type->run(store_read(reader), request, &arena, &result), gives ? CO_OK : CO_INVALID, "%s", type->name);
+        cr_expect_eq(type->run(store_read(reader), request, &arena, &result), gives ? CO_OK : CO_INVALID, "%s",
+                     type->name);
         cr_expect(!result.message || result.message->descriptor == gives, "%s: its result", type->name);
         cr_expect(!result.found || result.message, "%s: found, and there is none", type->name);
         store_read_done(reader);

@@ -1,4 +1,5 @@
-/* Watches as they are written down: what they ask, who is told, what is refused; and what is handed over of an answer. */
+/* Watches as they are written down: what they ask, who is told, what is refused; and what is handed over of an
+ * answer. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 
@@ -15,12 +16,15 @@ static struct watch *parse(const char *text, bool handler, struct fault *fault) 
 }
 
 Test(watch, asks_for_what_it_says) {
-    static const struct { const char *text, *path; } rows[] = {
+    static const struct {
+        const char *text, *path;
+    } rows[] = {
         {"{\"type\":\"key\",\"key\":\"a/b c\"}", "/v1/kv/a/b%20c"},
         {"{\"type\":\"keyprefix\",\"prefix\":\"a/\"}", "/v1/kv/a/?recurse"},
         {"{\"type\":\"services\"}", "/v1/catalog/services"},
         {"{\"type\":\"nodes\"}", "/v1/catalog/nodes"},
-        {"{\"type\":\"service\",\"service\":\"w/b\",\"passingonly\":true,\"tag\":[\"x\",\"y&z\"]}", "/v1/health/service/w%2Fb?passing&tag=x&tag=y%26z"},
+        {"{\"type\":\"service\",\"service\":\"w/b\",\"passingonly\":true,\"tag\":[\"x\",\"y&z\"]}",
+         "/v1/health/service/w%2Fb?passing&tag=x&tag=y%26z"},
         {"{\"type\":\"service\",\"service\":\"web\",\"tag\":\"x\"}", "/v1/health/service/web?tag=x"},
         {"{\"type\":\"checks\"}", "/v1/health/state/any"},
         {"{\"type\":\"checks\",\"state\":\"critical\"}", "/v1/health/state/critical"},
@@ -38,23 +42,32 @@ Test(watch, asks_for_what_it_says) {
 }
 
 Test(watch, what_is_wrong_is_said) {
-    static const struct { const char *text, *says; } rows[] = {
+    static const struct {
+        const char *text, *says;
+    } rows[] = {
         {"{\"handler\":\"x\"}", "Watch type must be specified"},
         {"{\"type\":\"bogus\",\"handler\":\"x\"}", "Unsupported watch type: bogus"},
         {"{\"type\":\"key\",\"handler\":\"x\"}", "Must specify a single key to watch"},
         {"{\"type\":\"keyprefix\",\"handler\":\"x\"}", "Must specify a single prefix to watch"},
         {"{\"type\":\"service\",\"handler\":\"x\"}", "Must specify a single service to watch"},
-        {"{\"type\":\"checks\",\"service\":\"a\",\"state\":\"any\",\"handler\":\"x\"}", "Cannot specify service and state"},
+        {"{\"type\":\"checks\",\"service\":\"a\",\"state\":\"any\",\"handler\":\"x\"}",
+         "Cannot specify service and state"},
         {"{\"type\":\"nodes\"}", "Must define a watch handler"},
         {"{\"type\":\"nodes\",\"handler\":\"x\",\"args\":[\"x\"]}", "Only one watch handler allowed"},
         {"{\"type\":\"nodes\",\"args\":[]}", "args: it is empty"},
         {"{\"type\":\"nodes\",\"args\":[1]}", "args: a list of strings is wanted"},
         {"{\"type\":\"nodes\",\"handler_type\":\"mail\"}", "Handler type 'mail' not recognized"},
         {"{\"type\":\"nodes\",\"handler_type\":\"http\"}", "requires 'http_handler_config'"},
-        {"{\"type\":\"nodes\",\"handler_type\":\"http\",\"http_handler_config\":{\"path\":\"file:///etc/passwd\"}}", "Requires 'path'"},
-        {"{\"type\":\"nodes\",\"handler_type\":\"http\",\"http_handler_config\":{\"path\":\"http://h\",\"header\":{\"A\":[\"b\\r\\nC: d\"]}}}", "line break"},
-        {"{\"type\":\"nodes\",\"handler_type\":\"http\",\"http_handler_config\":{\"path\":\"http://h\",\"header\":{\"A\":\"b\"}}}", "a list of strings"},
-        {"{\"type\":\"nodes\",\"handler_type\":\"http\",\"http_handler_config\":{\"path\":\"http://h\",\"timeout\":5}}", "http_handler_config.timeout: a duration with its unit"},
+        {"{\"type\":\"nodes\",\"handler_type\":\"http\",\"http_handler_config\":{\"path\":\"file:///etc/passwd\"}}",
+         "Requires 'path'"},
+        {"{\"type\":\"nodes\",\"handler_type\":\"http\",\"http_handler_config\":{\"path\":\"http://"
+         "h\",\"header\":{\"A\":[\"b\\r\\nC: d\"]}}}",
+         "line break"},
+        {"{\"type\":\"nodes\",\"handler_type\":\"http\",\"http_handler_config\":{\"path\":\"http://"
+         "h\",\"header\":{\"A\":\"b\"}}}",
+         "a list of strings"},
+        {"{\"type\":\"nodes\",\"handler_type\":\"http\",\"http_handler_config\":{\"path\":\"http://h\",\"timeout\":5}}",
+         "http_handler_config.timeout: a duration with its unit"},
         {"{\"type\":\"service\",\"service\":\"a\",\"tag\":[1],\"handler\":\"x\"}", "tag: a string"},
         {"{\"type\":\"nodes\",\"handlr\":\"x\"}", "handlr"},
     };
@@ -71,15 +84,20 @@ Test(watch, handlers) {
     cr_assert_not_null(watch);
     cr_expect(strcmp(watch->argv[0], "a") == 0 && strcmp(watch->argv[1], "b c") == 0 && !watch->argv[2]);
     watch_free(watch);
-    watch = parse("{\"type\":\"nodes\",\"handler_type\":\"http\",\"http_handler_config\":{\"path\":\"https://h/x\",\"timeout\":\"3s\",\"tls_skip_verify\":true,"
-                  "\"header\":{\"A\":[\"b\",\"c\"]}}}", true, &fault);
+    watch = parse(
+        "{\"type\":\"nodes\",\"handler_type\":\"http\",\"http_handler_config\":{\"path\":\"https://h/"
+        "x\",\"timeout\":\"3s\",\"tls_skip_verify\":true,"
+        "\"header\":{\"A\":[\"b\",\"c\"]}}}",
+        true, &fault);
     cr_assert_not_null(watch, "%s", fault.text);
-    cr_expect(strcmp(watch->url, "https://h/x") == 0 && strcmp(watch->method, "POST") == 0 && watch->timeout_ns == 3000000000 && watch->tls_skip_verify);
+    cr_expect(strcmp(watch->url, "https://h/x") == 0 && strcmp(watch->method, "POST") == 0 &&
+              watch->timeout_ns == 3000000000 && watch->tls_skip_verify);
     cr_expect(strcmp(watch->headers[0], "A: b") == 0 && strcmp(watch->headers[1], "A: c") == 0 && !watch->headers[2]);
     watch_free(watch);
 }
 
-static void expect_result(const struct watch *watch, long status, const char *body, uint64_t *since, const char *wanted) {
+static void expect_result(const struct watch *watch, long status, const char *body, uint64_t *since,
+                          const char *wanted) {
     struct client_answer answer = {.status = status};
     struct buffer out = {0};
     buffer_append_text(&answer.body, body);

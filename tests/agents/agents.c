@@ -1,4 +1,5 @@
-/* agents: many client agents in one process, against servers of the real program (fleet.h). Prints a line for each part of the run:
+/* agents: many client agents in one process, against servers of the real program (fleet.h). Prints a line for each
+ * part of the run:
  *
  *     registered seconds=S agents=A services=N checks=N     everything is in the catalog, S after the start
  *     idle seconds=S                                        nothing changes; begins (--idle)
@@ -34,13 +35,18 @@ struct options {
 };
 
 static void usage(void) {
-    puts("usage: agents --servers HOST:PORT[,HOST:PORT...] --http HOST:PORT [--agents 2000] [--services 10] [--checks 20]\n"
-         "  [--changes-per-minute 0] [--seconds 60] [--idle 0] [--names N: of services in all, a twentieth of the instances]\n"
-         "  [--watched 20: agents whose changes are timed] [--repeat 10: seconds after which a check says the same again; 0: never]\n"
-         "  [--lease-ttl 10] [--threads 2] [--prefix sim] [--datacenter dc1] [--patience 120: seconds for all to be delivered]\n"
-         "  [--coordinates: network coordinates are measured and reported, too]\n"
-         "  [--waiting: somebody at each waits for a change that does not come] [--hold]\n"
-         "--servers: rpc ports (8300); --http: what is asked whether the catalog is right");
+    puts(
+        "usage: agents --servers HOST:PORT[,HOST:PORT...] --http HOST:PORT [--agents 2000] [--services 10] [--checks "
+        "20]\n"
+        "  [--changes-per-minute 0] [--seconds 60] [--idle 0] [--names N: of services in all, a twentieth of the "
+        "instances]\n"
+        "  [--watched 20: agents whose changes are timed] [--repeat 10: seconds after which a check says the same "
+        "again; 0: never]\n"
+        "  [--lease-ttl 10] [--threads 2] [--prefix sim] [--datacenter dc1] [--patience 120: seconds for all to be "
+        "delivered]\n"
+        "  [--coordinates: network coordinates are measured and reported, too]\n"
+        "  [--waiting: somebody at each waits for a change that does not come] [--hold]\n"
+        "--servers: rpc ports (8300); --http: what is asked whether the catalog is right");
 }
 
 static unsigned number(const char *name, const char *text) {
@@ -55,18 +61,32 @@ static unsigned number(const char *name, const char *text) {
 
 static void split_servers(struct options *options, char *text) {
     unsigned count = 0;
-    for (char *at = strtok(text, ","); at && count < SERVERS_MAX; at = strtok(NULL, ",")) options->servers[count++] = at;
+    for (char *at = strtok(text, ","); at && count < SERVERS_MAX; at = strtok(NULL, ","))
+        options->servers[count++] = at;
 }
 
 static void parse(struct options *o, int argc, char **argv) {
     unsigned lease_ttl_s = 10;
-    struct { const char *name; unsigned *to; } numbers[] = {
-        {"agents", &o->fleet.agents}, {"services", &o->fleet.services}, {"checks", &o->fleet.checks}, {"names", &o->fleet.names},
-        {"threads", &o->fleet.threads}, {"watched", &o->fleet.watched}, {"repeat", &o->fleet.repeat_s}, {"lease-ttl", &lease_ttl_s},
-        {"changes-per-minute", &o->rate}, {"seconds", &o->seconds}, {"idle", &o->idle}, {"patience", &o->patience}};
+    struct {
+        const char *name;
+        unsigned *to;
+    } numbers[] = {{"agents", &o->fleet.agents},
+                   {"services", &o->fleet.services},
+                   {"checks", &o->fleet.checks},
+                   {"names", &o->fleet.names},
+                   {"threads", &o->fleet.threads},
+                   {"watched", &o->fleet.watched},
+                   {"repeat", &o->fleet.repeat_s},
+                   {"lease-ttl", &lease_ttl_s},
+                   {"changes-per-minute", &o->rate},
+                   {"seconds", &o->seconds},
+                   {"idle", &o->idle},
+                   {"patience", &o->patience}};
     enum { NUMBERS = sizeof numbers / sizeof numbers[0] };
-    struct option all[NUMBERS + 8] = {{"servers", 1, NULL, 's'}, {"http", 1, NULL, 'h'}, {"prefix", 1, NULL, 'p'}, {"datacenter", 1, NULL, 'd'},
-                                      {"hold", 0, NULL, 'o'}, {"coordinates", 0, NULL, 'c'}, {"waiting", 0, NULL, 'w'}, {"help", 0, NULL, '?'}};
+    struct option all[NUMBERS + 8] = {{"servers", 1, NULL, 's'}, {"http", 1, NULL, 'h'},
+                                      {"prefix", 1, NULL, 'p'},  {"datacenter", 1, NULL, 'd'},
+                                      {"hold", 0, NULL, 'o'},    {"coordinates", 0, NULL, 'c'},
+                                      {"waiting", 0, NULL, 'w'}, {"help", 0, NULL, '?'}};
     for (int i = 0; i < NUMBERS; i++) all[i + 7] = (struct option){numbers[i].name, 1, NULL, 256 + i};
     for (int code; (code = getopt_long(argc, argv, "", all, NULL)) != -1;) {
         if (code == 's') split_servers(o, optarg);
@@ -77,9 +97,15 @@ static void parse(struct options *o, int argc, char **argv) {
         else if (code == 'c') o->fleet.coordinates = true;
         else if (code == 'w') o->fleet.waiting = true;
         else if (code >= 256) *numbers[code - 256].to = number(numbers[code - 256].name, optarg);
-        else { usage(); exit(2); }
+        else {
+            usage();
+            exit(2);
+        }
     }
-    if (optind < argc || !o->servers[0] || !o->http || !o->fleet.agents || !o->fleet.threads) { usage(); exit(2); }
+    if (optind < argc || !o->servers[0] || !o->http || !o->fleet.agents || !o->fleet.threads) {
+        usage();
+        exit(2);
+    }
     o->fleet.servers = o->servers;
     o->fleet.lease_ttl_ns = (int64_t)lease_ttl_s * 1000000000;
     if (!o->fleet.names) o->fleet.names = o->fleet.agents * o->fleet.services / 20 + 1;
@@ -137,9 +163,16 @@ static void hold(void) {
 }
 
 int main(int argc, char **argv) {
-    struct options o = {.fleet = {.agents = 2000, .services = 10, .checks = 20, .threads = 2, .watched = 20, .repeat_s = 10, .prefix = "sim",
+    struct options o = {.fleet = {.agents = 2000,
+                                  .services = 10,
+                                  .checks = 20,
+                                  .threads = 2,
+                                  .watched = 20,
+                                  .repeat_s = 10,
+                                  .prefix = "sim",
                                   .datacenter = "dc1"},
-                        .seconds = 60, .patience = 120};
+                        .seconds = 60,
+                        .patience = 120};
     struct rlimit files;
     parse(&o, argc, argv);
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -150,8 +183,8 @@ int main(int argc, char **argv) {
     struct fleet *fleet = fleet_start(&o.fleet);
     bool good = settle(fleet, o.patience);
     if (good) {
-        printf("registered seconds=%.2f agents=%u services=%u checks=%u\n", seconds_since(begun_ns), o.fleet.agents, o.fleet.agents * o.fleet.services,
-               o.fleet.agents * o.fleet.checks);
+        printf("registered seconds=%.2f agents=%u services=%u checks=%u\n", seconds_since(begun_ns), o.fleet.agents,
+               o.fleet.agents * o.fleet.services, o.fleet.agents * o.fleet.checks);
         if (o.idle) printf("idle seconds=%u\n", o.idle), sleep(o.idle);
         if (o.rate) good = change(fleet, &o);
         good = compare(fleet, &o) && good;

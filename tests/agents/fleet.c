@@ -11,22 +11,22 @@
 #include "health/definition.h"
 #include "registry/catalog.h"
 
-#define TURN_MS         10
-#define STARTS_A_TURN   10
+#define TURN_MS       10
+#define STARTS_A_TURN 10
 #define SERVER_PORT   8300
-#define WAIT_MS     300000
+#define WAIT_MS       300000
 
 struct fleet_loop {
     struct fleet *fleet;
-    unsigned first, count, begun;        /* agents[first .. first + count), stepping by the number of threads */
+    unsigned first, count, begun; /* agents[first .. first + count), stepping by the number of threads */
     uv_loop_t loop;
     uv_timer_t timer;
     uv_async_t stop;
     pthread_t thread;
-    _Atomic unsigned rate;               /* changes a minute, of this loop */
+    _Atomic unsigned rate; /* changes a minute, of this loop */
     uint64_t rate_since_ns, last_ns;
     double owed_changes, owed_repeats;
-    unsigned repeat_at;                  /* whose turn it is to say the same again */
+    unsigned repeat_at; /* whose turn it is to say the same again */
     struct rng rng;
     bool stopping;
 };
@@ -47,12 +47,13 @@ static struct fleet_agent *agent_at(struct fleet_loop *at, unsigned number) {
 
 static bool is_watched(const struct fleet_agent *agent) { return agent->number < agent->loop->fleet->config.watched; }
 
-/* -- what the checks say ------------------------------------------------------------------------------------------------ */
+/* -- what the checks say ------------------------------------------------------------------------------------------ */
 static void report(struct fleet_agent *agent, const struct fleet_check *check) {
     char output[64];
     int size = snprintf(output, sizeof output, "change %llu", (unsigned long long)check->number);
     struct fault fault = {0};
-    CHECK(local_check_update(agent->local, slice_text(check->id), check->status, slice_make(output, (size_t)size), &fault) == CO_OK);
+    CHECK(local_check_update(agent->local, slice_text(check->id), check->status, slice_make(output, (size_t)size),
+                             &fault) == CO_OK);
 }
 
 static void change_one(struct fleet_loop *at) {
@@ -83,20 +84,23 @@ static void work(struct fleet_loop *at) {
     uint64_t now_ns = clock_mono_ns();
     double seconds = (double)(now_ns - at->last_ns) / 1e9;
     at->last_ns = now_ns;
-    if (seconds > 1) seconds = 1;        /* this process stood still */
+    if (seconds > 1) seconds = 1; /* this process stood still */
     at->owed_changes += seconds * atomic_load(&at->rate) / 60;
     if (config->repeat_s) at->owed_repeats += seconds * at->count * config->checks / config->repeat_s;
     for (; at->owed_changes >= 1; at->owed_changes--) change_one(at);
     for (; at->owed_repeats >= 1; at->owed_repeats--) repeat_one(at);
 }
 
-/* -- an agent ------------------------------------------------------------------------------------------------------------- */
+/* -- an agent ----------------------------------------------------------------------------------------------------- */
 static void register_service(struct fleet_agent *agent, unsigned number) {
     const struct fleet_config *config = &agent->loop->fleet->config;
     char text[400];
     struct fault fault = {0};
-    snprintf(text, sizeof text, "{\"Name\":\"sim-%u\",\"ID\":\"sim-%u-%u\",\"Port\":%u,\"Tags\":[\"v1\",\"sim\"],\"Meta\":{\"zone\":\"z%u\"}}",
-             (agent->number * config->services + number) % config->names, agent->number, number, 20000 + number, agent->number % 3);
+    snprintf(
+        text, sizeof text,
+        "{\"Name\":\"sim-%u\",\"ID\":\"sim-%u-%u\",\"Port\":%u,\"Tags\":[\"v1\",\"sim\"],\"Meta\":{\"zone\":\"z%u\"}}",
+        (agent->number * config->services + number) % config->names, agent->number, number, 20000 + number,
+        agent->number % 3);
     struct json_object *json = json_parse(slice_text(text), &fault);
     struct service_definition *definition = json ? service_definition_parse(json, &fault) : NULL;
     if (!definition) die(&fault);
@@ -111,8 +115,10 @@ static void register_check(struct fleet_agent *agent, unsigned number) {
     struct fault fault = {0};
     snprintf(check->id, sizeof check->id, "c-%u-%u", agent->number, number);
     check->status = PB__STATUS__PASSING;
-    if (config->services) snprintf(service, sizeof service, ",\"ServiceID\":\"sim-%u-%u\"", agent->number, number % config->services);
-    snprintf(text, sizeof text, "{\"Name\":\"check %u\",\"CheckID\":\"%s\",\"TTL\":\"1h\",\"Status\":\"passing\"%s}", number, check->id, service);
+    if (config->services)
+        snprintf(service, sizeof service, ",\"ServiceID\":\"sim-%u-%u\"", agent->number, number % config->services);
+    snprintf(text, sizeof text, "{\"Name\":\"check %u\",\"CheckID\":\"%s\",\"TTL\":\"1h\",\"Status\":\"passing\"%s}",
+             number, check->id, service);
     struct json_object *json = json_parse(slice_text(text), &fault);
     struct check_definition *definition = json ? check_definition_parse(json, &fault) : NULL;
     if (!definition) die(&fault);
@@ -131,22 +137,35 @@ static void on_waited(struct rpc_fetch *fetch, int error, const struct rpc_fetch
 static void wait_for_change(struct fleet_agent *agent, uint64_t index) {
     Pb__NodeRequest request = PB__NODE_REQUEST__INIT;
     request.node = "nobody";
-    agent->wait = (struct rpc_fetch){.type = &query_node_services, .freshness = RPC_STALE, .index = index, .wait_ms = WAIT_MS, .done = on_waited};
+    agent->wait = (struct rpc_fetch){
+        .type = &query_node_services, .freshness = RPC_STALE, .index = index, .wait_ms = WAIT_MS, .done = on_waited};
     rpc_fetch(agent->rpc, &agent->wait, &request.base);
 }
 
 static void agent_begin(struct fleet_loop *at, struct fleet_agent *agent) {
     const struct fleet_config *config = &at->fleet->config;
     char address[32];
-    snprintf(address, sizeof address, "10.%u.%u.%u", 100 + agent->number / 65536 % 100, agent->number / 256 % 256, agent->number % 256);
-    struct rpc_client_config client = {.cluster = config->datacenter, .node_name = agent->node, .address = address, .node_id = agent->node_id,
-                                       .port = SERVER_PORT, .join = config->servers, .no_coordinates = !config->coordinates};
+    snprintf(address, sizeof address, "10.%u.%u.%u", 100 + agent->number / 65536 % 100, agent->number / 256 % 256,
+             agent->number % 256);
+    struct rpc_client_config client = {.cluster = config->datacenter,
+                                       .node_name = agent->node,
+                                       .address = address,
+                                       .node_id = agent->node_id,
+                                       .port = SERVER_PORT,
+                                       .join = config->servers,
+                                       .no_coordinates = !config->coordinates};
     struct fault fault = {0};
     agent->rpc = rpc_client_start(&at->loop, &client);
     Pb__Node node = PB__NODE__INIT;
-    node.name = agent->node, node.id = agent->node_id, node.address = address, node.datacenter = (char *)config->datacenter;
-    struct local_config local = {.node = agent->node, .node_id = agent->node_id, .address = address, .datacenter = config->datacenter,
-                                 .node_record = &node, .version = "1", .lease_ttl_ns = config->lease_ttl_ns};
+    node.name = agent->node, node.id = agent->node_id, node.address = address,
+    node.datacenter = (char *)config->datacenter;
+    struct local_config local = {.node = agent->node,
+                                 .node_id = agent->node_id,
+                                 .address = address,
+                                 .datacenter = config->datacenter,
+                                 .node_record = &node,
+                                 .version = "1",
+                                 .lease_ttl_ns = config->lease_ttl_ns};
     if (local_start(&at->loop, &local, agent->rpc, &agent->local, &fault) != CO_OK) die(&fault);
     if (config->waiting) wait_for_change(agent, 0);
     for (unsigned i = 0; i < config->services; i++) register_service(agent, i);
@@ -154,7 +173,7 @@ static void agent_begin(struct fleet_loop *at, struct fleet_agent *agent) {
     atomic_fetch_add(&at->fleet->started, 1);
 }
 
-/* -- a loop ------------------------------------------------------------------------------------------------------------------ */
+/* -- a loop ------------------------------------------------------------------------------------------------------- */
 static void on_turn(uv_timer_t *timer) {
     struct fleet_loop *at = timer->data;
     for (unsigned i = 0; i < STARTS_A_TURN && at->begun < at->count; i++) agent_begin(at, agent_at(at, at->begun++));
@@ -191,13 +210,14 @@ static void loop_start(struct fleet *fleet, unsigned number) {
         fleet->agents[i].loop = at;
         at->count++;
     }
-    CHECK(uv_loop_init(&at->loop) == 0 && uv_timer_init(&at->loop, &at->timer) == 0 && uv_async_init(&at->loop, &at->stop, on_stop) == 0);
+    CHECK(uv_loop_init(&at->loop) == 0 && uv_timer_init(&at->loop, &at->timer) == 0 &&
+          uv_async_init(&at->loop, &at->stop, on_stop) == 0);
     at->timer.data = at->stop.data = at;
     uv_timer_start(&at->timer, on_turn, 0, TURN_MS);
     CHECK(pthread_create(&at->thread, NULL, loop_main, at) == 0);
 }
 
-/* -- all of them -------------------------------------------------------------------------------------------------------------- */
+/* -- all of them -------------------------------------------------------------------------------------------------- */
 struct fleet *fleet_start(const struct fleet_config *config) {
     struct fleet *fleet = mem_zalloc(sizeof *fleet);
     fleet->config = *config;
@@ -225,7 +245,8 @@ unsigned fleet_synced(struct fleet *fleet) {
 }
 
 void fleet_rate(struct fleet *fleet, unsigned changes_per_minute) {
-    for (unsigned i = 0; i < fleet->config.threads; i++) atomic_store(&fleet->loops[i].rate, changes_per_minute * fleet->loops[i].count / fleet->config.agents);
+    for (unsigned i = 0; i < fleet->config.threads; i++)
+        atomic_store(&fleet->loops[i].rate, changes_per_minute * fleet->loops[i].count / fleet->config.agents);
 }
 
 void fleet_stop(struct fleet *fleet) {

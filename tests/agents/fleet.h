@@ -1,5 +1,6 @@
-/* Many client agents in one process: each has a connection of its own to a server, a node lease, services, TTL checks and the anti-entropy of a
- * real one (rpc/client.h, health/local.h). Only what stands around those is missing: no process, no HTTP, no DNS, no data folder.
+/* Many client agents in one process: each has a connection of its own to a server, a node lease, services, TTL
+ * checks and the anti-entropy of a real one (rpc/client.h, health/local.h). Only what stands around those is
+ * missing: no process, no HTTP, no DNS, no data folder.
  *
  * The agents are dealt out to a few loops, one thread each. Functions here: the main thread, unless said. */
 #ifndef COORD_TESTS_AGENTS_FLEET_H
@@ -11,14 +12,14 @@
 #include "rpc/client.h"
 
 struct fleet_config {
-    const char *const *servers;          /* NULL-terminated addresses of servers' rpc ports */
-    const char *datacenter, *prefix;     /* nodes are PREFIX-0, PREFIX-1, ... */
-    unsigned agents, services, checks;   /* services and checks of each agent */
-    unsigned names;                      /* of services, in all */
-    unsigned threads, watched;           /* the first `watched` agents' changes are timed */
-    unsigned repeat_s;                   /* each check reports what it said before once in so long; 0: never */
-    bool coordinates;                    /* they measure round trips and report them (rpc/client.h) */
-    bool waiting;                        /* somebody at each waits for a change that does not come */
+    const char *const *servers;        /* NULL-terminated addresses of servers' rpc ports */
+    const char *datacenter, *prefix;   /* nodes are PREFIX-0, PREFIX-1, ... */
+    unsigned agents, services, checks; /* services and checks of each agent */
+    unsigned names;                    /* of services, in all */
+    unsigned threads, watched;         /* the first `watched` agents' changes are timed */
+    unsigned repeat_s;                 /* each check reports what it said before once in so long; 0: never */
+    bool coordinates;                  /* they measure round trips and report them (rpc/client.h) */
+    bool waiting;                      /* somebody at each waits for a change that does not come */
     int64_t lease_ttl_ns;
 };
 
@@ -26,8 +27,8 @@ struct fleet_config {
 struct fleet_check {
     char id[48];
     Pb__Status status;
-    uint64_t number;                     /* of its last change; its output names it */
-    uint64_t changed_ns;                 /* when that was; 0: it was seen in the catalog, or nobody watches */
+    uint64_t number;     /* of its last change; its output names it */
+    uint64_t changed_ns; /* when that was; 0: it was seen in the catalog, or nobody watches */
 };
 
 struct fleet_loop;
@@ -38,7 +39,7 @@ struct fleet_agent {
     struct rpc *rpc;
     struct local *local;
     struct rpc_fetch wait;
-    uv_mutex_t lock;                     /* for `checks`, of watched agents */
+    uv_mutex_t lock; /* for `checks`, of watched agents */
     struct fleet_check *checks;
 };
 
@@ -47,7 +48,7 @@ struct fleet {
     struct fleet_loop *loops;
     struct fleet_agent *agents;
     _Atomic unsigned started;
-    _Atomic uint64_t changes, overtaken;       /* overtaken: changed again before it was seen */
+    _Atomic uint64_t changes, overtaken; /* overtaken: changed again before it was seen */
 };
 
 struct fleet *fleet_start(const struct fleet_config *config);

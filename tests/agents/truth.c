@@ -36,15 +36,19 @@ static bool checks_differ(struct comparison *c, struct arena *arena) {
         struct json_object *json = json_object_array_get_idx(checks, i);
         const char *id = json_object_get_string(json_get(json, "CheckID"));
         if (strcmp(id, "serfHealth") == 0) {
-            if (strcmp(json_object_get_string(json_get(json, "Status")), "passing") != 0) different = differs(c, "dead", id);
+            if (strcmp(json_object_get_string(json_get(json, "Status")), "passing") != 0)
+                different = differs(c, "dead", id);
             continue;
         }
         found++;
         size_t n = 0;
         while (n < count && strcmp(local[n]->check_id, id) != 0) n++;
         if (n == count) different = differs(c, "unknown-check", id);
-        else if (strcmp(json_object_get_string(json_get(json, "Status")), fleet_status_name(local[n]->status)) != 0) different = differs(c, "status", id);
-        else if (!slice_is(slice_make((char *)local[n]->output.data, local[n]->output.len), json_object_get_string(json_get(json, "Output")))) different = differs(c, "output", id);
+        else if (strcmp(json_object_get_string(json_get(json, "Status")), fleet_status_name(local[n]->status)) != 0)
+            different = differs(c, "status", id);
+        else if (!slice_is(slice_make((char *)local[n]->output.data, local[n]->output.len),
+                           json_object_get_string(json_get(json, "Output"))))
+            different = differs(c, "output", id);
     }
     if (found != count) different = differs(c, "checks-missing", "");
     json_object_put(checks);
@@ -62,7 +66,8 @@ static bool services_differ(struct comparison *c, struct arena *arena) {
             while (n < count && strcmp(local[n]->id, id) != 0) n++;
             found++;
             if (n == count) different = differs(c, "unknown-service", id);
-            else if (strcmp(json_object_get_string(json_get(service, "Service")), local[n]->name) != 0) different = differs(c, "name", id);
+            else if (strcmp(json_object_get_string(json_get(service, "Service")), local[n]->name) != 0)
+                different = differs(c, "name", id);
         }
     }
     if (found != count) different = differs(c, "services-missing", "");

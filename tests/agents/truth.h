@@ -1,4 +1,5 @@
-/* Does the servers' catalog say what the agents know? Asked over HTTP, node by node: the same services, the same checks, each with its status and output. */
+/* Does the servers' catalog say what the agents know? Asked over HTTP, node by node: the same services, the same
+ * checks, each with its status and output. */
 #ifndef COORD_TESTS_AGENTS_TRUTH_H
 #define COORD_TESTS_AGENTS_TRUTH_H
 

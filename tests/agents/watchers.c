@@ -45,9 +45,12 @@ static void look(struct watcher *watcher, struct json_object *checks, uint64_t n
     uv_mutex_lock(&agent->lock);
     for (size_t i = 0; i < json_object_array_length(checks); i++) {
         struct json_object *json = json_object_array_get_idx(checks, i);
-        struct fleet_check *check = check_of(agent, watcher->all->fleet->config.checks, json_object_get_string(json_get(json, "CheckID")));
+        struct fleet_check *check =
+            check_of(agent, watcher->all->fleet->config.checks, json_object_get_string(json_get(json, "CheckID")));
         unsigned long long number = 0;
-        if (!check || !check->changed_ns || sscanf(json_object_get_string(json_get(json, "Output")), "change %llu", &number) != 1) continue;
+        if (!check || !check->changed_ns ||
+            sscanf(json_object_get_string(json_get(json, "Output")), "change %llu", &number) != 1)
+            continue;
         if (number != check->number) continue;
         note(watcher, (double)(now_ns - check->changed_ns) / 1e6);
         check->changed_ns = 0;
@@ -62,7 +65,8 @@ static void *watch(void *data) {
     uint64_t index = 0;
     while (!atomic_load(&all->stop)) {
         char path[200];
-        snprintf(path, sizeof path, "/v1/health/node/%s?index=%llu&wait=30s", watcher->agent->node, (unsigned long long)index);
+        snprintf(path, sizeof path, "/v1/health/node/%s?index=%llu&wait=30s", watcher->agent->node,
+                 (unsigned long long)index);
         struct json_object *checks = web_get(web, path, &index, &all->stop);
         if (checks) look(watcher, checks, clock_mono_ns());
         else if (!atomic_load(&all->stop)) usleep(100000);
@@ -111,7 +115,8 @@ void watchers_stop(struct watchers *all, struct watchers_result *result) {
     if (sum.count) {
         qsort(sum.lags_ms, sum.count, sizeof *sum.lags_ms, by_value);
         result->watched = (unsigned)sum.count;
-        result->median_ms = sum.lags_ms[sum.count / 2], result->p99_ms = sum.lags_ms[sum.count * 99 / 100], result->longest_ms = sum.lags_ms[sum.count - 1];
+        result->median_ms = sum.lags_ms[sum.count / 2], result->p99_ms = sum.lags_ms[sum.count * 99 / 100],
+        result->longest_ms = sum.lags_ms[sum.count - 1];
     }
     free(sum.lags_ms);
     free(all->watchers);

@@ -24,7 +24,8 @@ static size_t on_body(char *data, size_t size, size_t count, void *context) {
 static size_t on_header(char *data, size_t size, size_t count, void *context) {
     static const char name[] = "X-Consul-Index:";
     struct web *web = context;
-    if (size * count > sizeof name && strncasecmp(data, name, sizeof name - 1) == 0) web->index = strtoull(data + sizeof name - 1, NULL, 10);
+    if (size * count > sizeof name && strncasecmp(data, name, sizeof name - 1) == 0)
+        web->index = strtoull(data + sizeof name - 1, NULL, 10);
     return size * count;
 }
 

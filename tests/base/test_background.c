@@ -12,7 +12,10 @@ static void *child(void *arg) {
     return NULL;
 }
 
-struct seen { int own, of_child; char name[16]; };
+struct seen {
+    int own, of_child;
+    char name[16];
+};
 
 static void *background(void *arg) {
     struct seen *seen = arg;

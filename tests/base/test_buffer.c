@@ -5,8 +5,7 @@
 #include "base/check.h"
 
 static void expect_text(struct buffer *buffer, const char *text) {
-    cr_expect(slice_is(buffer_slice(buffer), text), "\"%.*s\" is not \"%s\"", (int)buffer->size, buffer->data,
-              text);
+    cr_expect(slice_is(buffer_slice(buffer), text), "\"%.*s\" is not \"%s\"", (int)buffer->size, buffer->data, text);
 }
 
 Test(slice, compare) {
@@ -14,8 +13,7 @@ Test(slice, compare) {
         const char *a, *b;
         int order;
     } rows[] = {
-        {"", "", 0},    {"", "a", -1},   {"a", "", 1},         {"a", "b", -1},
-        {"ab", "a", 1}, {"a", "ab", -1}, {"\x7f", "\x80", -1},
+        {"", "", 0}, {"", "a", -1}, {"a", "", 1}, {"a", "b", -1}, {"ab", "a", 1}, {"a", "ab", -1}, {"\x7f", "\x80", -1},
     };
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         int order = slice_compare(slice_text(rows[i].a), slice_text(rows[i].b));

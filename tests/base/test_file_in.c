@@ -72,7 +72,8 @@ Test(file_in, little_is_read_ahead_however_the_machine_is_set) {
     file_in_opened(fd);
     char *data = malloc(WINDOW);
     cr_assert_eq(file_in_all(fd, 0, data, WINDOW), CO_OK);
-    bool tells = before == 0 && in_memory(fd, LARGE) > 0; /* else: a file system in memory, or with a cache of its own */
+    /* else: a file system in memory, or with a cache of its own */
+    bool tells = before == 0 && in_memory(fd, LARGE) > 0;
     for (size_t at = WINDOW; tells && at < 16 * WINDOW; at += WINDOW) {
         cr_assert_eq(file_in_all(fd, at, data, WINDOW), CO_OK);
         size_t there = in_memory(fd, LARGE), read = at + WINDOW;

@@ -118,8 +118,7 @@ Test(json_out, strings_read_back) {
             struct json_object *back = json_parse(buffer_slice(&out), NULL);
             cr_assert_not_null(back, "byte %d at %zu", byte, at);
             struct json_object *value = json_object_array_get_idx(back, 0);
-            struct slice read =
-                slice_make(json_object_get_string(value), (size_t)json_object_get_string_len(value));
+            struct slice read = slice_make(json_object_get_string(value), (size_t)json_object_get_string_len(value));
             cr_assert(slice_equal(read, slice_make(text, sizeof text)), "byte %d at %zu", byte, at);
             json_object_put(back);
         }

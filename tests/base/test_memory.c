@@ -39,8 +39,7 @@ static void fill(struct arena *arena, const size_t *sizes, size_t count) {
 }
 
 Test(arena, results_are_apart) {
-    static const size_t sizes[] = {0,  1,     15,   16,   17, 3000, 5000, 100000, 1,
-                                   63, 70000, 2048, 2049, 1,  4096, 300,  65536};
+    static const size_t sizes[] = {0, 1, 15, 16, 17, 3000, 5000, 100000, 1, 63, 70000, 2048, 2049, 1, 4096, 300, 65536};
     enum { COUNT = sizeof sizes / sizeof sizes[0] };
     struct arena arena = {0};
     for (int round = 0; round < 20; round++) {

@@ -11,8 +11,7 @@ static struct metric puts_ = {
     .name = "t_requests_total", .help = "Requests.", .labels = "method=\"PUT\"", .type = METRIC_COUNTER};
 static struct metric depth = {.name = "t_depth", .help = "Depth.", .type = METRIC_GAUGE};
 static struct metric wait = {.name = "t_wait_seconds", .help = "Waits.", .type = METRIC_HISTOGRAM};
-static struct metric step = {
-    .name = "t_step_seconds", .help = "Steps.", .labels = "k=\"v\"", .type = METRIC_HISTOGRAM};
+static struct metric step = {.name = "t_step_seconds", .help = "Steps.", .labels = "k=\"v\"", .type = METRIC_HISTOGRAM};
 
 static struct buffer printed;
 
@@ -22,9 +21,7 @@ static void print(void) {
     buffer_append_byte(&printed, '\0');
 }
 
-static void expect_line(const char *line) {
-    cr_expect_not_null(strstr(printed.data, line), "%s is missing", line);
-}
+static void expect_line(const char *line) { cr_expect_not_null(strstr(printed.data, line), "%s is missing", line); }
 
 Test(metrics, text) {
     metric_register(&gets);

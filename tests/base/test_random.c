@@ -35,13 +35,11 @@ Test(rng, ranges) {
         uint64_t value = rng_between(&rng, 5, 7);
         cr_assert(value >= 5 && value <= 7);
     }
-    for (int i = 0; i < 10; i++)
-        cr_expect(seen[i] > 800 && seen[i] < 1200, "%d was drawn %d times", i, seen[i]);
+    for (int i = 0; i < 10; i++) cr_expect(seen[i] > 800 && seen[i] < 1200, "%d was drawn %d times", i, seen[i]);
     cr_expect_eq(rng_below(&rng, 1), 0);
     cr_expect_eq(rng_between(&rng, 9, 9), 9);
     rng_between(&rng, 0, UINT64_MAX);
-    int high =
-        0; /* a limit of 3/4 of the range: without the correction the lower half would come too often */
+    int high = 0; /* a limit of 3/4 of the range: without the correction the lower half would come too often */
     uint64_t limit = UINT64_C(3) << 62;
     for (int i = 0; i < 30000; i++) high += rng_below(&rng, limit) >= limit / 3;
     cr_expect(high > 19500 && high < 20500, "%d of 30000", high);

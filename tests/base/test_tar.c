@@ -46,13 +46,19 @@ Test(tar, a_changed_byte_is_noticed) {
     for (int at = 0; at < TAR_BLOCK; at++) {
         good(head);
         head[at] ^= 1;
-        if (at == 154 || at == 155) continue;      /* what ends the number of the sum is not in the sum */
+        if (at == 154 || at == 155) continue; /* what ends the number of the sum is not in the sum */
         cr_assert_neq(tar_head_decode(head, &file), CO_OK, "byte %d", at);
     }
 }
 
 Test(tar, bad_heads) {
-    static const struct { int at; const char *bytes; size_t size; int wanted; const char *what; } table[] = {
+    static const struct {
+        int at;
+        const char *bytes;
+        size_t size;
+        int wanted;
+        const char *what;
+    } table[] = {
         {156, "5", 1, CO_UNSUPPORTED, "a folder"},
         {156, "2", 1, CO_UNSUPPORTED, "a symbolic link"},
         {156, "L", 1, CO_UNSUPPORTED, "a long name"},
@@ -87,5 +93,5 @@ Test(tar, sizes_of_all_digits_are_bounded) {
     memcpy(head + 124, "777777777777", 12);
     sum(head);
     cr_assert_eq(tar_head_decode(head, &file), CO_OK);
-    cr_assert_eq(file.size, 0777777777777ull);      /* whoever reads on bounds it */
+    cr_assert_eq(file.size, 0777777777777ull); /* whoever reads on bounds it */
 }

@@ -87,8 +87,7 @@ Test(duration, format) {
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         struct buffer out = {0};
         duration_format(&out, rows[i].value);
-        cr_expect(slice_is(buffer_slice(&out), rows[i].text), "%.*s is not %s", (int)out.size, out.data,
-                  rows[i].text);
+        cr_expect(slice_is(buffer_slice(&out), rows[i].text), "%.*s is not %s", (int)out.size, out.data, rows[i].text);
         buffer_free(&out);
     }
 }
@@ -132,8 +131,7 @@ Test(number, u64) {
     };
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         uint64_t value = 77;
-        cr_expect_eq(u64_parse(slice_text(rows[i].text), rows[i].most, &value), rows[i].error, "\"%s\"",
-                     rows[i].text);
+        cr_expect_eq(u64_parse(slice_text(rows[i].text), rows[i].most, &value), rows[i].error, "\"%s\"", rows[i].text);
         cr_expect_eq(value, rows[i].error ? 77 : rows[i].value, "\"%s\"", rows[i].text);
     }
 }
@@ -163,9 +161,8 @@ Test(base64, known) {
 }
 
 Test(base64, refused) {
-    static const char *const rows[] = {"Z",        "Zg",   "Zg=",   "Zh==", "Zm9=", "Zg==Zg==",
-                                       "=",        "====", "Z===",  "Zm9-", "Zm9_", "Zm9v ",
-                                       "Zm9v\nZg", "Zm=v", "Zm9v=", "Zg==="};
+    static const char *const rows[] = {"Z",    "Zg",   "Zg=",  "Zh==",  "Zm9=",     "Zg==Zg==", "=",     "====",
+                                       "Z===", "Zm9-", "Zm9_", "Zm9v ", "Zm9v\nZg", "Zm=v",     "Zm9v=", "Zg==="};
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         struct buffer out = {0};
         buffer_append_text(&out, "kept");
@@ -209,8 +206,7 @@ Test(percent, decode) {
         size_t size = 77;
         int error = percent_decode(slice_text(rows[i].text), rows[i].plus, out, &size);
         cr_expect_eq(error, rows[i].decoded ? CO_OK : CO_INVALID, "\"%s\"", rows[i].text);
-        if (rows[i].decoded)
-            cr_expect(slice_is(slice_make(out, size), rows[i].decoded), "\"%s\"", rows[i].text);
+        if (rows[i].decoded) cr_expect(slice_is(slice_make(out, size), rows[i].decoded), "\"%s\"", rows[i].text);
     }
     char out[3];
     size_t size;
@@ -259,8 +255,7 @@ Test(utf8, valid) {
 }
 
 Test(uuid, both_ways) {
-    static const uint8_t bytes[16] = {0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef,
-                                      0,    1,    2,    3,    4,    5,    6,    0xff};
+    static const uint8_t bytes[16] = {0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 0, 1, 2, 3, 4, 5, 6, 0xff};
     char text[UUID_TEXT_SIZE];
     uuid_format(bytes, text);
     cr_expect(slice_is(slice_make(text, sizeof text), "01234567-89ab-cdef-0001-0203040506ff"));
@@ -271,8 +266,7 @@ Test(uuid, both_ways) {
                                         "01234567089ab-cdef-0001-0203040506f-",
                                         "g1234567-89ab-cdef-0001-0203040506ff",
                                         "01234567-89ab-cdef-0001_0203040506ff"};
-    for (size_t i = 0; i < ARRAY_COUNT(wrong); i++)
-        cr_expect_not(uuid_valid(slice_text(wrong[i])), "%s", wrong[i]);
+    for (size_t i = 0; i < ARRAY_COUNT(wrong); i++) cr_expect_not(uuid_valid(slice_text(wrong[i])), "%s", wrong[i]);
 }
 
 Test(edit_distance, table) {
@@ -291,8 +285,7 @@ Test(edit_distance, table) {
         {"-htpp-port", "-http-port", 1},
     };
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
-        cr_expect_eq(edit_distance(slice_text(rows[i].a), slice_text(rows[i].b)), rows[i].distance, "%s",
-                     rows[i].a);
+        cr_expect_eq(edit_distance(slice_text(rows[i].a), slice_text(rows[i].b)), rows[i].distance, "%s", rows[i].a);
     }
     char longer[1000];
     memset(longer, 'x', sizeof longer);

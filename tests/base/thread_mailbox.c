@@ -1,5 +1,5 @@
-/* Many threads put and count, one takes: nothing is lost, each sender's order is kept, and a wake-up is
- * promised whenever the taker may sleep. A plain main, so that it runs under the thread sanitizer. */
+/* Many threads put and count, one takes: nothing is lost, each sender's order is kept, and a wake-up is promised
+ * whenever the taker may sleep. A plain main, so that it runs under the thread sanitizer. */
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -55,8 +55,7 @@ int main(void) {
     wakeup = eventfd(0, 0);
     metric_register(&wait_time);
     pthread_t threads[SENDERS];
-    for (int i = 0; i < SENDERS; i++)
-        CHECK(pthread_create(&threads[i], NULL, send_all, (void *)(intptr_t)i) == 0);
+    for (int i = 0; i < SENDERS; i++) CHECK(pthread_create(&threads[i], NULL, send_all, (void *)(intptr_t)i) == 0);
     int next[SENDERS] = {0};
     struct buffer printed = {0};
     for (int taken = 0; taken < SENDERS * EACH;) {

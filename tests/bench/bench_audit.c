@@ -1,5 +1,5 @@
-/* CPU of the self-audit: reading a store through, and what a write costs that is noted. MB as the first
- * argument; 0: 1024. */
+/* CPU of the self-audit: reading a store through, and what a write costs that is noted. MB as the first argument; 0:
+ * 1024. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -37,8 +37,7 @@ int main(int argc, char **argv) {
     uint64_t megabytes = argc > 1 ? strtoull(argv[1], NULL, 10) : 0;
     char folder[] = "/tmp/coord-bench-audit-XXXXXX", command[64];
     CHECK(mkdtemp(folder));
-    struct store_config config = {
-        .folder = folder, .map_bytes = UINT64_C(8) << 30, .tables = tables, .table_count = 1};
+    struct store_config config = {.folder = folder, .map_bytes = UINT64_C(8) << 30, .tables = tables, .table_count = 1};
     struct store *store;
     struct fault fault = {0};
     bool trusted;
@@ -56,8 +55,7 @@ int main(int argc, char **argv) {
     enum { NOTES = 1000000 };
     struct store_txn *txn = store_write(store);
     uint64_t cpu = cpu_ns(), sum = 0;
-    for (int i = 0; i < NOTES; i++)
-        sum += store_sum(txn) - store_hash(txn, STORE_TABLE_META, SLICE_LITERAL("applied"));
+    for (int i = 0; i < NOTES; i++) sum += store_sum(txn) - store_hash(txn, STORE_TABLE_META, SLICE_LITERAL("applied"));
     printf("a sum that is noted: %.3f us (%llu)\n", (double)(cpu_ns() - cpu) / NOTES / 1000,
            (unsigned long long)(sum % 10));
     store_abort(txn);

@@ -1,5 +1,6 @@
-/* CPU of the applier when nodes die: the end of a lease of a node with 50 services, with and without the brake; 10,000 instances of one
- * service on 1,000 nodes that die together, the end at which the brake acts included. Prints one line each. */
+/* CPU of the applier when nodes die: the end of a lease of a node with 50 services, with and without the brake;
+ * 10,000 instances of one service on 1,000 nodes that die together, the end at which the brake acts included. Prints
+ * one line each. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -46,7 +47,8 @@ static void lease_of(unsigned node, char id[UUID_TEXT_SIZE + 1]) {
 }
 
 static void node_with(unsigned node, unsigned services, bool one_name) {
-    char name[32], id[UUID_TEXT_SIZE + 1], node_id[] = "00000000-0000-4000-8000-000000000000", address[] = "10.0.0.1", health[] = "serfHealth";
+    char name[32], id[UUID_TEXT_SIZE + 1], node_id[] = "00000000-0000-4000-8000-000000000000", address[] = "10.0.0.1",
+                                           health[] = "serfHealth";
     snprintf(name, sizeof name, "node-%05u", node);
     Pb__RegisterCommand command = PB__REGISTER_COMMAND__INIT;
     Pb__Node record = PB__NODE__INIT;
@@ -104,8 +106,8 @@ static void die(const char *what, unsigned services, bool one_name, unsigned nod
     uint64_t held = brake_count(store_read(reader));
     store_read_done(reader);
     store_reader_free(reader);
-    printf("%-64s %9.1f us each, %9.1f us the longest; %llu held\n", what, (double)sum / nodes / 1000.0, (double)most / 1000.0,
-           (unsigned long long)held);
+    printf("%-64s %9.1f us each, %9.1f us the longest; %llu held\n", what, (double)sum / nodes / 1000.0,
+           (double)most / 1000.0, (unsigned long long)held);
     machine_close(machine);
     snprintf(remove, sizeof remove, "rm -r %s", folder);
     CHECK(system(remove) == 0);

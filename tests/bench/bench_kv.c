@@ -1,5 +1,5 @@
-/* CPU time of keys: a write through the state machine in batches, a read as record, and as JSON.
- * Values of 100 bytes over 10,000 keys, as the side-by-side benchmark has them. */
+/* CPU time of keys: a write through the state machine in batches, a read as record, and as JSON. Values of 100 bytes
+ * over 10,000 keys, as the side-by-side benchmark has them. */
 #include <ftw.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -114,8 +114,8 @@ static void bench_get(size_t total, bool as_json) {
         store_read_done(reader);
         arena_reset(&arena);
     }
-    printf("get%-20s  %7.2f us   (%zu bytes)\n", as_json ? " and JSON" : "",
-           (cpu_us() - begin) / (double)total, bytes / total);
+    printf("get%-20s  %7.2f us   (%zu bytes)\n", as_json ? " and JSON" : "", (cpu_us() - begin) / (double)total,
+           bytes / total);
     buffer_free(&out);
     arena_free(&arena);
     store_reader_free(reader);

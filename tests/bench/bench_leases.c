@@ -27,12 +27,13 @@ static struct slice id_of(char room[40], uint64_t number) {
 static void bench(uint64_t leases) {
     struct lease_timers *timers = lease_timers_new();
     uint64_t now_ms = 1000, ended = 0, renewals = 0, ticks = 0, rounds = 60000 / 3333;
-    char (*ids)[40] = malloc(leases * sizeof *ids);
+    char(*ids)[40] = malloc(leases * sizeof *ids);
     struct rng rng;
     CHECK(ids);
     rng_seed(&rng, 1);
     lease_timers_lead(timers, 1, now_ms);
-    for (uint64_t i = 0; i < leases; i++) lease_timers_began(timers, TIMED_LEASE, id_of(ids[i], rng_next(&rng) >> 32), 0, 10000000000, now_ms);
+    for (uint64_t i = 0; i < leases; i++)
+        lease_timers_began(timers, TIMED_LEASE, id_of(ids[i], rng_next(&rng) >> 32), 0, 10000000000, now_ms);
     double begin = cpu_us();
     for (uint64_t n = 0; n < rounds * leases; n++) {
         int64_t ttl_ns;
@@ -44,7 +45,8 @@ static void bench(uint64_t leases) {
         CHECK(lease_timers_renew(timers, TIMED_LEASE, slice_make(ids[n % leases], 36), now_ms, &ttl_ns) == CO_OK);
         renewals++;
     }
-    printf("%7" PRIu64 " leases   %5.3f us a renewal   (%" PRIu64 " ticks)\n", leases, (cpu_us() - begin) / (double)renewals, ticks);
+    printf("%7" PRIu64 " leases   %5.3f us a renewal   (%" PRIu64 " ticks)\n", leases,
+           (cpu_us() - begin) / (double)renewals, ticks);
     CHECK(ended == 0);
     lease_timers_free(timers);
     free(ids);

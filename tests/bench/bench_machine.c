@@ -25,7 +25,7 @@ static void print(const char *what, uint64_t spent, uint64_t count) {
     printf("%-64s %9.2f us\n", what, (double)spent / (double)count / 1000.0);
 }
 
-/* -- registrations ----------------------------------------------------------------------------------- */
+/* -- registrations ------------------------------------------------------------------------------------------------ */
 
 static void encode(struct buffer *out, unsigned node, const char *service, Pb__Status status, unsigned port) {
     char name[32], address[32], id[64], check_id[80];
@@ -96,8 +96,8 @@ static void bench_registers(const char *what, size_t batch, int mode, unsigned r
         for (size_t i = 0; i < batch; i++, count++) {
             char service[32];
             unsigned node = (unsigned)rng_below(&rng, NODES);
-            snprintf(service, sizeof service, mode == 0 ? "new%u-%u" : "svc%03u",
-                     mode == 0 ? round : node % 200, turn % 16);
+            snprintf(service, sizeof service, mode == 0 ? "new%u-%u" : "svc%03u", mode == 0 ? round : node % 200,
+                     turn % 16);
             buffer_reset(&commands[i]);
             encode(&commands[i], node, service,
                    mode == 3 && rng_below(&rng, 2) ? PB__STATUS__CRITICAL : PB__STATUS__PASSING,
@@ -133,7 +133,7 @@ static void fill(void) {
     buffer_free(&command);
 }
 
-/* -- queries ----------------------------------------------------------------------------------------- */
+/* -- queries ------------------------------------------------------------------------------------------------------ */
 
 static void bench_query(const char *what, const struct query_type *type, const ProtobufCMessage *request,
                         size_t times) {
@@ -165,7 +165,7 @@ static void bench_queries(void) {
     bench_query("all 1,000 nodes", &query_nodes, &table.base, 200);
 }
 
-/* -- watches ----------------------------------------------------------------------------------------- */
+/* -- watches ------------------------------------------------------------------------------------------------------ */
 
 static size_t fired;
 static void count(struct watch_waiter *waiter) {
@@ -196,8 +196,8 @@ static void bench_watches(bool one_thing) {
         struct watch_thing thing = {3, slice_make(name, (size_t)size)};
         watch_add(table, &waiters[i], thing, count);
     }
-    print(one_thing ? "add a waiter, 10,000 on one thing" : "add a waiter, 10,000 on one thing each",
-          cpu_ns() - before, WAITERS);
+    print(one_thing ? "add a waiter, 10,000 on one thing" : "add a waiter, 10,000 on one thing each", cpu_ns() - before,
+          WAITERS);
     printf("%-64s %9.0f bytes\n", "  memory of each beyond its struct",
            (double)(mallinfo2().uordblks - before_bytes) / WAITERS);
     for (size_t i = 0; i < (one_thing ? 1 : WAITERS); i++) {

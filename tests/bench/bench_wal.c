@@ -1,5 +1,5 @@
-/* What an append costs: CPU per entry (the writer's thread, kernel included) and time per group, on a real
- * disk; and our own part alone, over a disk that does nothing.
+/* What an append costs: CPU per entry (the writer's thread, kernel included) and time per group, on a real disk; and
+ * our own part alone, over a disk that does nothing.
  *
  *     bench_wal FOLDER [SECONDS]       FOLDER lies on the disk to be measured; a folder made in it is used
  * and removed */
@@ -66,8 +66,7 @@ static struct figures measure(struct wal *wal, size_t group, double duration) {
     size_t groups = 0;
     double cpu = 0, end = seconds(CLOCK_MONOTONIC) + duration;
     while (seconds(CLOCK_MONOTONIC) < end && groups < ARRAY_COUNT(times)) {
-        for (size_t i = 0; i < group; i++)
-            entries[i] = (struct raft_entry){next++, 1, RAFT_ENTRY_COMMAND, data};
+        for (size_t i = 0; i < group; i++) entries[i] = (struct raft_entry){next++, 1, RAFT_ENTRY_COMMAND, data};
         struct wal_batch batch = {.entries = entries, .entry_count = group};
         struct fault fault = {0};
         double cpu_begin = seconds(CLOCK_THREAD_CPUTIME_ID), begin = seconds(CLOCK_MONOTONIC);
@@ -124,8 +123,8 @@ int main(int argc, char **argv) {
         struct wal *wal = open_log(real);
         for (size_t i = 0; i < ARRAY_COUNT(groups); i++) {
             struct figures f = measure(wal, groups[i], idle ? duration / 10 : duration);
-            printf("%-17s %5zu   %12.0f   %17.1f   %7llu\n", idle ? "no disk" : "real disk", groups[i],
-                   f.cpu_ns, f.group_us, (unsigned long long)f.entries);
+            printf("%-17s %5zu   %12.0f   %17.1f   %7llu\n", idle ? "no disk" : "real disk", groups[i], f.cpu_ns,
+                   f.group_us, (unsigned long long)f.entries);
         }
         wal_close(wal);
         disk_posix_close(real);

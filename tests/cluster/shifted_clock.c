@@ -1,5 +1,5 @@
-/* Preloaded into an agent: its wall clock is off by the seconds (int64) that stand in the file $SHIFTED_CLOCK. Monotonic clocks
- * stay as they are. */
+/* Preloaded into an agent: its wall clock is off by the seconds (int64) that stand in the file $SHIFTED_CLOCK.
+ * Monotonic clocks stay as they are. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* Preloaded into a server: each sync of a file of its log takes so long, and so many of the next fail, as the file $SICK_DISK says (int64 each:
- * milliseconds, failures left). */
+/* Preloaded into a server: each sync of a file of its log takes so long, and so many of the next fail, as the file
+ * $SICK_DISK says (int64 each: milliseconds, failures left). */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static struct { volatile int64_t delay_ms, failures; } *sick;
+static struct { volatile int64_t delay_ms, failures; } * sick;
 
 __attribute__((constructor)) static void begin(void) {
     const char *path = getenv("SICK_DISK");

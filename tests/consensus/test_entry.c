@@ -69,12 +69,26 @@ Test(entry, members_come_back_as_they_were) {
 }
 
 Test(entry, recoveries_come_back_in_order_or_are_refused) {
-    static const struct { uint64_t recovered; struct raft_recoveries all; int rv; } rows[] = {
+    static const struct {
+        uint64_t recovered;
+        struct raft_recoveries all;
+        int rv;
+    } rows[] = {
         {0, {0}, CO_OK},
         {9, {0}, CO_OK}, /* a build that only knew that wrote it */
         {9, {1, {{9, 1001, 0, UINT64_MAX}}}, CO_OK},
         {30, {2, {{9, 1001, 1, 7}, {30, 2001, 1001, 7}}}, CO_OK},
-        {8, {8, {{1, 2, 1, 7}, {2, 3, 2, 7}, {3, 4, 3, 7}, {4, 5, 4, 7}, {5, 6, 5, 7}, {6, 7, 6, 7}, {7, 8, 7, 7}, {8, UINT64_MAX, UINT64_MAX - 1, 7}}}, CO_OK},
+        {8,
+         {8,
+          {{1, 2, 1, 7},
+           {2, 3, 2, 7},
+           {3, 4, 3, 7},
+           {4, 5, 4, 7},
+           {5, 6, 5, 7},
+           {6, 7, 6, 7},
+           {7, 8, 7, 7},
+           {8, UINT64_MAX, UINT64_MAX - 1, 7}}},
+         CO_OK},
         {9, {2, {{9, 1001, 1, 7}, {30, 2001, 1001, 7}}}, CO_CORRUPT},
         {30, {2, {{30, 1001, 1, 7}, {30, 2001, 1001, 7}}}, CO_CORRUPT},
         {9, {1, {{9, 5, 5, 7}}}, CO_CORRUPT},
@@ -87,12 +101,15 @@ Test(entry, recoveries_come_back_in_order_or_are_refused) {
         raft_members_encode(&members, &bytes);
         cr_expect_eq(raft_members_decode(buffer_slice(&bytes), &back), rows[i].rv, "row %zu", i);
         if (rows[i].rv == CO_OK) {
-            cr_expect(back.recovered_index == rows[i].recovered && back.recoveries.count == rows[i].all.count, "row %zu", i);
+            cr_expect(back.recovered_index == rows[i].recovered && back.recoveries.count == rows[i].all.count,
+                      "row %zu", i);
             cr_expect(memcmp(back.recoveries.item, rows[i].all.item, sizeof back.recoveries.item) == 0, "row %zu", i);
         }
         /* one more than there may be: a ninth, of the smallest kind */
-        for (uint32_t more = back.recoveries.count; rows[i].rv == CO_OK && more <= RAFT_RECOVERIES_MAX; more++) buffer_append(&bytes, "\x1a\x02\x10\x01", 4);
-        if (rows[i].rv == CO_OK) cr_expect_eq(raft_members_decode(buffer_slice(&bytes), &back), CO_CORRUPT, "row %zu", i);
+        for (uint32_t more = back.recoveries.count; rows[i].rv == CO_OK && more <= RAFT_RECOVERIES_MAX; more++)
+            buffer_append(&bytes, "\x1a\x02\x10\x01", 4);
+        if (rows[i].rv == CO_OK)
+            cr_expect_eq(raft_members_decode(buffer_slice(&bytes), &back), CO_CORRUPT, "row %zu", i);
         buffer_free(&bytes);
     }
 }

@@ -10,10 +10,12 @@
 static bool same(const struct raft_message *a, const struct raft_message *b) {
     bool scalars = a->type == b->type && a->from == b->from && a->to == b->to && a->term == b->term &&
                    a->last_index == b->last_index && a->last_term == b->last_term && a->commit == b->commit &&
-                   a->round == b->round && a->granted == b->granted && a->transfer == b->transfer && a->full == b->full && a->recoveries_told == b->recoveries_told && memcmp(&a->recoveries, &b->recoveries, sizeof a->recoveries) == 0 &&
-                   a->rejected == b->rejected && a->match == b->match && a->hint_index == b->hint_index &&
-                   a->hint_term == b->hint_term && a->offset == b->offset && a->last == b->last &&
-                   a->entry_count == b->entry_count && slice_equal(a->data, b->data);
+                   a->round == b->round && a->granted == b->granted && a->transfer == b->transfer &&
+                   a->full == b->full && a->recoveries_told == b->recoveries_told &&
+                   memcmp(&a->recoveries, &b->recoveries, sizeof a->recoveries) == 0 && a->rejected == b->rejected &&
+                   a->match == b->match && a->hint_index == b->hint_index && a->hint_term == b->hint_term &&
+                   a->offset == b->offset && a->last == b->last && a->entry_count == b->entry_count &&
+                   slice_equal(a->data, b->data);
     const struct raft_snapshot_meta *x = &a->snapshot, *y = &b->snapshot;
     bool snapshot = x->index == y->index && x->term == y->term && x->size == y->size &&
                     x->members_index == y->members_index && x->members.count == y->members.count;
@@ -41,8 +43,7 @@ static void round_trip(const struct raft_message *message) {
     cr_assert_eq(raft_message_decode(wire, &back), CO_OK);
     cr_assert(same(message, &back), "type %d", (int)message->type);
     if (back.data.size)
-        cr_assert(back.data.data > wire.data && back.data.data + back.data.size == wire.data + wire.size,
-                  "not copied");
+        cr_assert(back.data.data > wire.data && back.data.data + back.data.size == wire.data + wire.size, "not copied");
     raft_message_drop(&back);
     cr_assert_null(back.entries);
     /* What is cut short, or has more behind it, is not a message. */
@@ -57,8 +58,7 @@ static void round_trip(const struct raft_message *message) {
 }
 
 static struct raft_message random_message(struct rng *rng) {
-    struct raft_message m = {
-        .type = (enum raft_message_type)rng_between(rng, RAFT_MSG_PREVOTE, RAFT_MSG_TIMEOUT_NOW)};
+    struct raft_message m = {.type = (enum raft_message_type)rng_between(rng, RAFT_MSG_PREVOTE, RAFT_MSG_TIMEOUT_NOW)};
     unsigned shift = (unsigned)rng_below(rng, 62) + 1;
     m.from = (rng_next(rng) >> shift) + 1;
     m.to = rng_next(rng) >> shift;
@@ -71,7 +71,9 @@ static struct raft_message random_message(struct rng *rng) {
     m.transfer = rng_below(rng, 2);
     m.full = rng_below(rng, 2);
     m.recoveries.count = (uint32_t)rng_below(rng, RAFT_RECOVERIES_MAX + 1);
-    for (uint32_t i = 0; i < m.recoveries.count; i++) m.recoveries.item[i] = (struct raft_recovery){10 * (i + 1) + rng_below(rng, 10), 1 + rng_below(rng, 9), 0, rng_next(rng)};
+    for (uint32_t i = 0; i < m.recoveries.count; i++)
+        m.recoveries.item[i] =
+            (struct raft_recovery){10 * (i + 1) + rng_below(rng, 10), 1 + rng_below(rng, 9), 0, rng_next(rng)};
     m.recoveries_told = rng_below(rng, 2);
     m.rejected = rng_below(rng, 2);
     m.match = rng_next(rng) >> shift;
@@ -94,9 +96,8 @@ Test(message, whatever_is_sent_arrives) {
             m.entry_count = rng_below(&rng, 20);
             for (size_t k = 0; k < m.entry_count; k++) {
                 size_t size = rng_below(&rng, 3) ? rng_below(&rng, 300) : 0;
-                entries[k] =
-                    (struct raft_entry){m.last_index + 1 + k, m.last_term + (m.last_term == 0),
-                                        (uint8_t)rng_below(&rng, 3), size ? raft_data_new(NULL, size) : NULL};
+                entries[k] = (struct raft_entry){m.last_index + 1 + k, m.last_term + (m.last_term == 0),
+                                                 (uint8_t)rng_below(&rng, 3), size ? raft_data_new(NULL, size) : NULL};
                 if (size) memset(entries[k].data->bytes, (int)k, size);
             }
         } else if (m.type == RAFT_MSG_SNAPSHOT || m.type == RAFT_MSG_SNAPSHOT_REPLY) {

@@ -1,5 +1,5 @@
-/* The core alone: three of them in one room, messages handed over at once, disks that are done at once. Whole clusters with faults
- * are the simulator's (tests/sim/). */
+/* The core alone: three of them in one room, messages handed over at once, disks that are done at once. Whole
+ * clusters with faults are the simulator's (tests/sim/). */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
@@ -12,18 +12,26 @@
 struct room {
     struct raft *raft[SERVERS];
     bool cut[SERVERS];
-    bool slow[SERVERS];      /* it applies nothing */
-    bool deaf[SERVERS];      /* to wishes that it should lead */
+    bool slow[SERVERS]; /* it applies nothing */
+    bool deaf[SERVERS]; /* to wishes that it should lead */
     unsigned wishes[SERVERS];
-    uint64_t owed[SERVERS];  /* up to here then */
+    uint64_t owed[SERVERS]; /* up to here then */
     uint64_t now_ms;
 };
 
 static void settle(struct room *room);
 
 static struct raft *core(uint64_t id, uint64_t now_ms) {
-    struct raft_config config = {.id = id, .seed = id * 77, .election_ms = 100, .heartbeat_ms = 20, .append_bytes_max = 1 << 16,
-                                 .append_inflight_max = 8, .cache_bytes_max = 1 << 20, .apply_bytes_max = APPLY_BYTES, .snapshot_chunk_bytes = 1024, .promote_lag_max = 100};
+    struct raft_config config = {.id = id,
+                                 .seed = id * 77,
+                                 .election_ms = 100,
+                                 .heartbeat_ms = 20,
+                                 .append_bytes_max = 1 << 16,
+                                 .append_inflight_max = 8,
+                                 .cache_bytes_max = 1 << 20,
+                                 .apply_bytes_max = APPLY_BYTES,
+                                 .snapshot_chunk_bytes = 1024,
+                                 .promote_lag_max = 100};
     struct raft_start start = {0};
     return raft_new(&config, &start, now_ms);
 }
@@ -36,7 +44,10 @@ static void step(struct room *room, int who, struct raft_event *event) {
 /* Carries out one server's effects; true when there were any. */
 static bool act(struct room *room, int who) {
     const struct raft_effects *fx = raft_effects(room->raft[who]);
-    struct { struct raft_message m; bool deliver; } out[64];
+    struct {
+        struct raft_message m;
+        bool deliver;
+    } out[64];
     size_t count = 0;
     uint64_t seq = fx->persist_count ? fx->persists[fx->persist_count - 1].seq : 0;
     uint64_t applied = fx->committed_count ? fx->committed[fx->committed_count - 1].index : 0;
@@ -51,7 +62,8 @@ static bool act(struct room *room, int who) {
         int to = (int)out[i].m.to - 1;
         bool wish = out[i].m.type == RAFT_MSG_TIMEOUT_NOW;
         room->wishes[to] += wish;
-        if (!room->cut[who] && !room->cut[to] && !(wish && room->deaf[to])) step(room, to, &(struct raft_event){.type = RAFT_RECEIVE, .u.receive = &out[i].m});
+        if (!room->cut[who] && !room->cut[to] && !(wish && room->deaf[to]))
+            step(room, to, &(struct raft_event){.type = RAFT_RECEIVE, .u.receive = &out[i].m});
         raft_message_drop(&out[i].m);
         buffer_free(&bytes[i]);
     }
@@ -100,7 +112,9 @@ static void leave(struct room *room) {
     free(room);
 }
 
-static void disk(struct room *room, int who, bool sick) { step(room, who, &(struct raft_event){.type = RAFT_DISK, .u.disk.sick = sick}); }
+static void disk(struct room *room, int who, bool sick) {
+    step(room, who, &(struct raft_event){.type = RAFT_DISK, .u.disk.sick = sick});
+}
 
 Test(raft, a_leader_with_a_sick_disk_hands_over_to_a_healthy_server) {
     struct room *room = found();
@@ -177,7 +191,8 @@ Test(raft, with_all_disks_sick_the_leader_stays) {
     leave(room);
 }
 
-/* Who leads with a sick disk has not heard of the others yet: one of them is gone, the other's disk was sick as well until a moment ago. */
+/* Who leads with a sick disk has not heard of the others yet: one of them is gone, the other's disk was sick as well
+ * until a moment ago. */
 Test(raft, a_new_leader_with_a_sick_disk_hands_over_to_nobody_whom_it_has_not_heard) {
     struct room *room = found();
     step(room, 0, &(struct raft_event){.type = RAFT_TRANSFER, .u.transfer.target = 3});
@@ -207,7 +222,7 @@ Test(raft, a_sick_server_does_not_campaign) {
     leave(room);
 }
 
-/* -- a snapshot that comes in while it campaigns ------------------------------------------------------------------------ */
+/* -- a snapshot that comes in while it campaigns ------------------------------------------------------------------ */
 static void effects(struct raft *raft, uint64_t now_ms) {
     const struct raft_effects *fx = raft_effects(raft);
     uint64_t seq = fx->persist_count ? fx->persists[fx->persist_count - 1].seq : 0;
@@ -221,19 +236,32 @@ static void hear(struct raft *raft, uint64_t now_ms, const struct raft_message *
     (void)raft_step(raft, &event);
 }
 
-/* Votes are kept by the members' places, and the snapshot brings others: 2 was asked in the second place, where the snapshot has 4. */
+/* Votes are kept by the members' places, and the snapshot brings others: 2 was asked in the second place, where the
+ * snapshot has 4. */
 Test(raft, a_campaign_ends_where_a_snapshot_brings_other_members) {
     struct raft_start start = {.term = 1};
     start.snapshot = (struct raft_snapshot_meta){.index = 5, .term = 1, .members_index = 1, .members = {.count = 4}};
-    for (uint64_t i = 0; i < 4; i++) start.snapshot.members.member[i] = (struct raft_member){.id = i + 1, .voter = true};
+    for (uint64_t i = 0; i < 4; i++)
+        start.snapshot.members.member[i] = (struct raft_member){.id = i + 1, .voter = true};
     start.applied = 5;
-    struct raft_config config = {.id = 1, .seed = 7, .election_ms = 100, .heartbeat_ms = 20, .append_bytes_max = 1 << 16, .append_inflight_max = 8,
-                                 .cache_bytes_max = 1 << 20, .apply_bytes_max = APPLY_BYTES, .snapshot_chunk_bytes = 1024, .promote_lag_max = 100};
+    struct raft_config config = {.id = 1,
+                                 .seed = 7,
+                                 .election_ms = 100,
+                                 .heartbeat_ms = 20,
+                                 .append_bytes_max = 1 << 16,
+                                 .append_inflight_max = 8,
+                                 .cache_bytes_max = 1 << 20,
+                                 .apply_bytes_max = APPLY_BYTES,
+                                 .snapshot_chunk_bytes = 1024,
+                                 .promote_lag_max = 100};
     struct raft *raft = raft_new(&config, &start, 1000);
-    struct raft_message chunk = {.type = RAFT_MSG_SNAPSHOT, .from = 3, .to = 1, .term = 1, .data = slice_make("state", 5), .last = true};
-    chunk.snapshot = (struct raft_snapshot_meta){.index = 50, .term = 1, .size = 5, .members_index = 40, .members = {.count = 3}};
+    struct raft_message chunk = {
+        .type = RAFT_MSG_SNAPSHOT, .from = 3, .to = 1, .term = 1, .data = slice_make("state", 5), .last = true};
+    chunk.snapshot =
+        (struct raft_snapshot_meta){.index = 50, .term = 1, .size = 5, .members_index = 40, .members = {.count = 3}};
     static const uint64_t after[] = {1, 4, 3};
-    for (size_t i = 0; i < 3; i++) chunk.snapshot.members.member[i] = (struct raft_member){.id = after[i], .voter = true};
+    for (size_t i = 0; i < 3; i++)
+        chunk.snapshot.members.member[i] = (struct raft_member){.id = after[i], .voter = true};
     hear(raft, 1001, &chunk);
     effects(raft, 1001);
     uint64_t now_ms = 1001;
@@ -245,7 +273,9 @@ Test(raft, a_campaign_ends_where_a_snapshot_brings_other_members) {
     cr_assert_eq(raft_role(raft), RAFT_PRECANDIDATE);
     struct raft_message grant = {.type = RAFT_MSG_PREVOTE_REPLY, .from = 2, .to = 1, .term = 2, .granted = true};
     hear(raft, now_ms, &grant);
-    struct raft_event written = {.type = RAFT_CHUNK_WRITTEN, .now_ms = now_ms, .u.chunk_written = {.from = 3, .snapshot_index = 50, .offset = 5}};
+    struct raft_event written = {.type = RAFT_CHUNK_WRITTEN,
+                                 .now_ms = now_ms,
+                                 .u.chunk_written = {.from = 3, .snapshot_index = 50, .offset = 5}};
     (void)raft_step(raft, &written);
     cr_assert_eq(raft_role(raft), RAFT_FOLLOWER, "it takes the snapshot first");
     struct raft_message refusal = {.type = RAFT_MSG_PREVOTE_REPLY, .from = 3, .to = 1, .term = 1};
@@ -255,18 +285,28 @@ Test(raft, a_campaign_ends_where_a_snapshot_brings_other_members) {
     raft_free(raft);
 }
 
-/* -- a leader of another history ----------------------------------------------------------------------------------------- */
-/* Server 1 has a snapshot of 5, entries 6 to 10, and knows 8 to be committed; 9 and 10 are of term 3, all others of 1. An operator went on without it in
- * term 1002. `known`: the recovery that it has heard of, of the same term. */
+/* -- a leader of another history ---------------------------------------------------------------------------------- */
+/* Server 1 has a snapshot of 5, entries 6 to 10, and knows 8 to be committed; 9 and 10 are of term 3, all others of
+ * 1. An operator went on without it in term 1002. `known`: the recovery that it has heard of, of the same term. */
 static struct raft *one_of_before(struct raft_recovery known) {
     struct raft_entry entries[5];
-    for (uint64_t i = 0; i < 5; i++) entries[i] = (struct raft_entry){.index = 6 + i, .term = i < 3 ? 1 : 3, .type = RAFT_ENTRY_EMPTY};
+    for (uint64_t i = 0; i < 5; i++)
+        entries[i] = (struct raft_entry){.index = 6 + i, .term = i < 3 ? 1 : 3, .type = RAFT_ENTRY_EMPTY};
     struct raft_start start = {.term = 3, .entries = entries, .entry_count = 5, .applied = 8};
     start.snapshot = (struct raft_snapshot_meta){.index = 5, .term = 1, .members_index = 1, .members = {.count = 3}};
-    for (uint64_t i = 0; i < 3; i++) start.snapshot.members.member[i] = (struct raft_member){.id = i + 1, .voter = true};
+    for (uint64_t i = 0; i < 3; i++)
+        start.snapshot.members.member[i] = (struct raft_member){.id = i + 1, .voter = true};
     if (known.index) raft_recovery_add(&start.snapshot.members, &known);
-    struct raft_config config = {.id = 1, .seed = 7, .election_ms = 100, .heartbeat_ms = 20, .append_bytes_max = 1 << 16, .append_inflight_max = 8,
-                                 .cache_bytes_max = 1 << 20, .apply_bytes_max = APPLY_BYTES, .snapshot_chunk_bytes = 1024, .promote_lag_max = 100};
+    struct raft_config config = {.id = 1,
+                                 .seed = 7,
+                                 .election_ms = 100,
+                                 .heartbeat_ms = 20,
+                                 .append_bytes_max = 1 << 16,
+                                 .append_inflight_max = 8,
+                                 .cache_bytes_max = 1 << 20,
+                                 .apply_bytes_max = APPLY_BYTES,
+                                 .snapshot_chunk_bytes = 1024,
+                                 .promote_lag_max = 100};
     return raft_new(&config, &start, 1000);
 }
 
@@ -279,7 +319,9 @@ static uint64_t acknowledged_to(struct raft *raft, uint64_t now_ms, bool *taken)
         uint64_t seq = fx->persist_count ? fx->persists[fx->persist_count - 1].seq : 0;
         if (fx->chunk_write_count) *taken = true;
         for (size_t i = 0; i < fx->message_count; i++)
-            if (fx->messages[i].type == RAFT_MSG_APPEND_REPLY && !fx->messages[i].rejected && fx->messages[i].match > match) match = fx->messages[i].match;
+            if (fx->messages[i].type == RAFT_MSG_APPEND_REPLY && !fx->messages[i].rejected &&
+                fx->messages[i].match > match)
+                match = fx->messages[i].match;
         raft_effects_done(raft);
         struct raft_event event = {.type = RAFT_PERSISTED, .now_ms = now_ms, .u.persisted.seq = seq};
         if (seq) (void)raft_step(raft, &event);
@@ -291,7 +333,7 @@ static uint64_t acknowledged_to(struct raft *raft, uint64_t now_ms, bool *taken)
 Test(raft, a_leader_that_contradicts_what_is_committed_is_acknowledged_nothing) {
     static const struct {
         const char *what;
-        uint64_t prev, prev_term, first_term, second_term;      /* entries' terms; 0: none */
+        uint64_t prev, prev_term, first_term, second_term; /* entries' terms; 0: none */
         uint64_t contradicts, match;
     } rows[] = {
         {"a heartbeat that fits", 8, 1, 0, 0, 0, 8},
@@ -307,10 +349,17 @@ Test(raft, a_leader_that_contradicts_what_is_committed_is_acknowledged_nothing) 
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct raft *raft = one_of_before((struct raft_recovery){0});
-        struct raft_entry entries[2] = {{.index = rows[i].prev + 1, .term = rows[i].first_term, .type = RAFT_ENTRY_EMPTY},
-                                        {.index = rows[i].prev + 2, .term = rows[i].second_term, .type = RAFT_ENTRY_EMPTY}};
-        struct raft_message append = {.type = RAFT_MSG_APPEND, .from = 2, .to = 1, .term = 1002, .last_index = rows[i].prev, .last_term = rows[i].prev_term,
-                                      .entries = entries, .entry_count = (rows[i].first_term != 0) + (rows[i].second_term != 0)};
+        struct raft_entry entries[2] = {
+            {.index = rows[i].prev + 1, .term = rows[i].first_term, .type = RAFT_ENTRY_EMPTY},
+            {.index = rows[i].prev + 2, .term = rows[i].second_term, .type = RAFT_ENTRY_EMPTY}};
+        struct raft_message append = {.type = RAFT_MSG_APPEND,
+                                      .from = 2,
+                                      .to = 1,
+                                      .term = 1002,
+                                      .last_index = rows[i].prev,
+                                      .last_term = rows[i].prev_term,
+                                      .entries = entries,
+                                      .entry_count = (rows[i].first_term != 0) + (rows[i].second_term != 0)};
         hear(raft, 1001, &append);
         bool taken;
         cr_expect_eq(acknowledged_to(raft, 1001, &taken), rows[i].match, "%s", rows[i].what);
@@ -320,7 +369,8 @@ Test(raft, a_leader_that_contradicts_what_is_committed_is_acknowledged_nothing) 
     }
 }
 
-/* It has just started: what is committed it does not know beyond 8. What its own end is compared with is where the survivor's log ended. */
+/* It has just started: what is committed it does not know beyond 8. What its own end is compared with is where the
+ * survivor's log ended. */
 Test(raft, nothing_that_may_be_committed_gives_way_after_a_recovery) {
     static const struct {
         const char *what;
@@ -351,11 +401,20 @@ Test(raft, nothing_that_may_be_committed_gives_way_after_a_recovery) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct raft *raft = one_of_before(rows[i].known);
-        struct raft_entry entries[2] = {{.index = rows[i].prev + 1, .term = rows[i].first_term, .type = RAFT_ENTRY_EMPTY},
-                                        {.index = rows[i].prev + 2, .term = rows[i].second_term, .type = RAFT_ENTRY_EMPTY}};
-        struct raft_message append = {.type = RAFT_MSG_APPEND, .from = 2, .to = 1, .term = 2002, .last_index = rows[i].prev, .last_term = rows[i].prev_term,
-                                      .entries = entries, .entry_count = (rows[i].first_term != 0) + (rows[i].second_term != 0),
-                                      .recoveries = {(rows[i].first.index != 0) + (rows[i].second.index != 0), {rows[i].first, rows[i].second}}, .recoveries_told = true};
+        struct raft_entry entries[2] = {
+            {.index = rows[i].prev + 1, .term = rows[i].first_term, .type = RAFT_ENTRY_EMPTY},
+            {.index = rows[i].prev + 2, .term = rows[i].second_term, .type = RAFT_ENTRY_EMPTY}};
+        struct raft_message append = {
+            .type = RAFT_MSG_APPEND,
+            .from = 2,
+            .to = 1,
+            .term = 2002,
+            .last_index = rows[i].prev,
+            .last_term = rows[i].prev_term,
+            .entries = entries,
+            .entry_count = (rows[i].first_term != 0) + (rows[i].second_term != 0),
+            .recoveries = {(rows[i].first.index != 0) + (rows[i].second.index != 0), {rows[i].first, rows[i].second}},
+            .recoveries_told = true};
         bool taken;
         hear(raft, 1001, &append);
         cr_expect_eq(acknowledged_to(raft, 1001, &taken), rows[i].match, "%s", rows[i].what);
@@ -366,7 +425,8 @@ Test(raft, nothing_that_may_be_committed_gives_way_after_a_recovery) {
     }
 }
 
-/* A build from before that says nothing of recoveries, a list that may have lost its beginning, a configuration that lost its list. */
+/* A build from before that says nothing of recoveries, a list that may have lost its beginning, a configuration that
+ * lost its list. */
 Test(raft, what_is_not_known_of_recoveries) {
     struct raft_members ours = {.recovered_index = 31};
     struct raft_recoveries two = {2, {{9, 1002, 1, 5}, {31, 2002, 1002, 5}}}, full = {.count = RAFT_RECOVERIES_MAX};
@@ -374,7 +434,8 @@ Test(raft, what_is_not_known_of_recoveries) {
     cr_expect_null(raft_recovery_behind(&ours, 2003, &(struct raft_recoveries){0}));
     ours = (struct raft_members){0};
     cr_expect_eq(raft_recovery_ahead(&ours, 50, 3, &two), &two.item[0]);
-    for (uint32_t i = 0; i < full.count; i++) full.item[i] = (struct raft_recovery){100 + i, 1000 * (i + 2), 1000 * (i + 1), 5};
+    for (uint32_t i = 0; i < full.count; i++)
+        full.item[i] = (struct raft_recovery){100 + i, 1000 * (i + 2), 1000 * (i + 1), 5};
     cr_expect_eq(raft_recovery_ahead(&ours, 50, 3, &full), &full.item[0], "one before it may have lacked what is here");
     cr_expect_null(raft_recovery_ahead(&ours, 0, 0, &full), "nothing is here");
     raft_recovery_add(&ours, &(struct raft_recovery){90, 1000, 1, 5});
@@ -386,7 +447,14 @@ Test(raft, what_is_not_known_of_recoveries) {
 
     struct raft *raft = one_of_before((struct raft_recovery){4, 2, 1, 0});
     struct raft_entry entry = {.index = 9, .term = 1002, .type = RAFT_ENTRY_EMPTY};
-    struct raft_message append = {.type = RAFT_MSG_APPEND, .from = 2, .to = 1, .term = 2002, .last_index = 8, .last_term = 1, .entries = &entry, .entry_count = 1};
+    struct raft_message append = {.type = RAFT_MSG_APPEND,
+                                  .from = 2,
+                                  .to = 1,
+                                  .term = 2002,
+                                  .last_index = 8,
+                                  .last_term = 1,
+                                  .entries = &entry,
+                                  .entry_count = 1};
     bool taken;
     hear(raft, 1001, &append);
     cr_expect_eq(acknowledged_to(raft, 1001, &taken), 9, "a leader that does not tell");
@@ -414,14 +482,29 @@ Test(raft, a_snapshot_that_is_not_needed_is_acknowledged_as_far_as_it_goes) {
         {"the survivor lacked an entry", 20, 1002, {10, 1002, 3, 7}, {0}, 10, 0, false},
         {"from before the recovery, of one that lacked what it has", 9, 2, {12, 1002, 2, 7}, {0}, 10, 0, false},
         {"from before the recovery, of one that went on further", 9, 2, {12, 1002, 4, 7}, {0}, 0, 0, true},
-        {"the survivor lacked an entry, and it was done again", 40, 2002, {9, 1002, 1, 7}, {31, 2002, 1002, 7}, 10, 0, false},
+        {"the survivor lacked an entry, and it was done again",
+         40,
+         2002,
+         {9, 1002, 1, 7},
+         {31, 2002, 1002, 7},
+         10,
+         0,
+         false},
         {"it has that", 9, 3, {12, 1002, 4, 7}, {0}, 0, 9, false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct raft *raft = one_of_before((struct raft_recovery){0});
-        struct raft_message chunk = {.type = RAFT_MSG_SNAPSHOT, .from = 2, .to = 1, .term = 2002, .data = slice_make("state", 5), .last = true,
-                                     .recoveries = {(rows[i].first.index != 0) + (rows[i].second.index != 0), {rows[i].first, rows[i].second}}, .recoveries_told = true};
-        chunk.snapshot = (struct raft_snapshot_meta){.index = rows[i].index, .term = rows[i].term, .size = 5, .members_index = 1, .members = {.count = 1}};
+        struct raft_message chunk = {
+            .type = RAFT_MSG_SNAPSHOT,
+            .from = 2,
+            .to = 1,
+            .term = 2002,
+            .data = slice_make("state", 5),
+            .last = true,
+            .recoveries = {(rows[i].first.index != 0) + (rows[i].second.index != 0), {rows[i].first, rows[i].second}},
+            .recoveries_told = true};
+        chunk.snapshot = (struct raft_snapshot_meta){
+            .index = rows[i].index, .term = rows[i].term, .size = 5, .members_index = 1, .members = {.count = 1}};
         chunk.snapshot.members.member[0] = (struct raft_member){.id = 2, .voter = true};
         hear(raft, 1001, &chunk);
         bool taken;
@@ -432,7 +515,7 @@ Test(raft, a_snapshot_that_is_not_needed_is_acknowledged_as_far_as_it_goes) {
     }
 }
 
-/* -- a state machine that falls behind ------------------------------------------------------------------------------- */
+/* -- a state machine that falls behind ---------------------------------------------------------------------------- */
 static void propose(struct room *room, int who, size_t size) {
     static char bytes[1000];
     struct raft_entry entry = {.type = RAFT_ENTRY_COMMAND, .data = raft_data_new(bytes, size)};
@@ -443,7 +526,8 @@ static void propose(struct room *room, int who, size_t size) {
 
 static uint64_t held_bytes(const struct raft *raft) {
     uint64_t bytes = 0;
-    for (uint64_t i = raft_applied_index(raft) + 1; i <= raft_last_index(raft); i++) bytes += raft_entry_at(raft, i) ? 1000 : 0;
+    for (uint64_t i = raft_applied_index(raft) + 1; i <= raft_last_index(raft); i++)
+        bytes += raft_entry_at(raft, i) ? 1000 : 0;
     return bytes;
 }
 
@@ -457,7 +541,8 @@ Test(raft, a_follower_that_applies_slowly_holds_a_bounded_part_of_the_log) {
     uint64_t last = raft_last_index(room->raft[0]);
     cr_assert_eq(raft_commit_index(room->raft[0]), last, "the others go on");
     cr_assert_lt(raft_last_index(room->raft[2]), last);
-    cr_assert_lt(held_bytes(room->raft[2]), 4 * APPLY_BYTES, "%llu bytes", (unsigned long long)held_bytes(room->raft[2]));
+    cr_assert_lt(held_bytes(room->raft[2]), 4 * APPLY_BYTES, "%llu bytes",
+                 (unsigned long long)held_bytes(room->raft[2]));
     room->slow[2] = false;
     step(room, 2, &(struct raft_event){.type = RAFT_APPLIED, .u.applied.index = room->owed[2]});
     pass(room, 500);

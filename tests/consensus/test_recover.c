@@ -1,5 +1,4 @@
-/* A survivor that goes on alone: what is shown, what is written, and that looking leaves the disk as it is.
- */
+/* A survivor that goes on alone: what is shown, what is written, and that looking leaves the disk as it is. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,19 +24,16 @@ static void end(void) { fake_disk_free(fake); }
 TestSuite(recover, .init = begin, .fini = end);
 
 static struct raft_entry entry(uint64_t index, uint64_t term, uint8_t type, const char *bytes, size_t size) {
-    return (struct raft_entry){
-        .index = index, .term = term, .type = type, .data = raft_data_new(bytes, size)};
+    return (struct raft_entry){.index = index, .term = term, .type = type, .data = raft_data_new(bytes, size)};
 }
 
 static void put(struct wal *wal, uint64_t term, uint64_t vote, struct raft_entry entry_made) {
-    struct wal_batch batch = {
-        .hard_state = true, .term = term, .vote = vote, .entries = &entry_made, .entry_count = 1};
+    struct wal_batch batch = {.hard_state = true, .term = term, .vote = vote, .entries = &entry_made, .entry_count = 1};
     cr_assert_eq(wal_append(wal, &batch, 1, &fault), CO_OK, "%s", fault.text);
     raft_data_unref(entry_made.data);
 }
 
-/* Three voters (`with_self`: this one among them), then two commands; the last term is 4, the hard state's 5.
- */
+/* Three voters (`with_self`: this one among them), then two commands; the last term is 4, the hard state's 5. */
 static void server(bool with_self) {
     struct wal *wal;
     struct wal_recovered found;
@@ -148,8 +144,7 @@ Test(recover, goes_on_alone_in_a_term_far_above) {
     cr_assert(members.count == 1 && members.member[0].id == self && members.member[0].voter &&
               members.recovered_index == 4);
     cr_assert_str_eq(members.member[0].address, "10.0.0.1:8300");
-    cr_assert(found.entries[4].type == RAFT_ENTRY_COMMAND &&
-              memcmp(found.entries[4].data->bytes, "gone", 4) == 0);
+    cr_assert(found.entries[4].type == RAFT_ENTRY_COMMAND && memcmp(found.entries[4].data->bytes, "gone", 4) == 0);
     wal_recovered_free(&found);
     cr_assert_eq(recover_look(disk, &report, &fault), CO_OK);
     cr_assert(report.members.recovered_index == 4 && report.last_index == 5);
@@ -187,8 +182,7 @@ Test(recover, other_survivors_may_go_on_with_it) {
 }
 
 Test(recover, refuses_what_makes_no_sense) {
-    struct raft_member self_again = {0},
-                       twice[2] = {{.id = 33, .address = "a:1"}, {.id = 33, .address = "b:1"}};
+    struct raft_member self_again = {0}, twice[2] = {{.id = 33, .address = "a:1"}, {.id = 33, .address = "b:1"}};
     struct recover_plan plan = {0};
     cr_assert_eq(recover_look(disk, &report, &fault), CO_NOTFOUND, "an empty folder");
     server(true);

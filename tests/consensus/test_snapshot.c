@@ -148,8 +148,7 @@ Test(snapshot, the_older_one_stays_until_the_newer_is_whole) {
 
 /* -- crashes -- */
 
-/* At each operation of a second snapshot the machine goes down: afterwards there is the first or the second,
- * whole. */
+/* At each operation of a second snapshot the machine goes down: afterwards there is the first or the second, whole. */
 Test(snapshot, a_crash_at_any_operation_leaves_a_whole_one) {
     bool done = false;
     unsigned old_ones = 0, new_ones = 0;
@@ -294,8 +293,7 @@ Test(snapshot, a_flipped_byte_is_noticed_anywhere) {
     size_t size = 2 * BLOCK + 500;
     cr_assert_eq(take(3, size, BLOCK), CO_OK);
     uint64_t file_size = fake_disk_size(fake, "snap-0000000000000003");
-    for (uint64_t offset = 0; offset < file_size;
-         offset += offset < 5000 || offset > file_size - 700 ? 1 : 97) {
+    for (uint64_t offset = 0; offset < file_size; offset += offset < 5000 || offset > file_size - 700 ? 1 : 97) {
         struct fake_disk *copy = fake_disk_clone(fake, offset);
         fake_disk_flip(copy, "snap-0000000000000003", offset, (uint8_t)(1u << offset % 8));
         check_damaged(copy, offset, size);

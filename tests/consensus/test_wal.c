@@ -23,8 +23,8 @@ static void begin(void) {
     disk = fake_disk_disk(fake);
     model = mem_alloc(sizeof *model);
     model_init(model);
-    config = (struct wal_config){
-        .first_segment_bytes = 16384, .segment_bytes = 32768, .reserve_bytes = 8192, .log_id = 7};
+    config =
+        (struct wal_config){.first_segment_bytes = 16384, .segment_bytes = 32768, .reserve_bytes = 8192, .log_id = 7};
 }
 
 static void end(void) {
@@ -112,8 +112,8 @@ Test(wal, one_group_is_one_write_and_one_sync) {
     struct wal_batch batches[8] = {{0}};
     for (size_t i = 0; i < 8; i++) {
         model_append(model, 4, 1, 100, NULL, &entries[i]);
-        batches[i] = (struct wal_batch){
-            .hard_state = i == 3, .term = 5, .vote = 1, .entries = entries[i], .entry_count = 4};
+        batches[i] =
+            (struct wal_batch){.hard_state = i == 3, .term = 5, .vote = 1, .entries = entries[i], .entry_count = 4};
     }
     struct fake_disk_stats before = *fake_disk_stats(fake);
     cr_assert_eq(wal_append(wal, batches, 8, &fault), CO_OK);
@@ -239,8 +239,7 @@ Test(wal, whole_segments_below_a_snapshot_are_dropped) {
     cr_assert_eq(segments(), 1);
     crash(FAKE_POWER_LOSS);
     cr_assert_eq(open_after(200), CO_OK);
-    cr_assert(
-        model_recovered(model, 200, &recovered)); /* hard state included: it is repeated in each segment */
+    cr_assert(model_recovered(model, 200, &recovered)); /* hard state included: it is repeated in each segment */
     cr_assert_eq(put(1, 5), CO_OK);
 }
 
@@ -352,7 +351,8 @@ Test(wal, a_spare_left_behind_is_removed) {
     cr_assert(model_recovered(model, 0, &recovered));
 }
 
-/* A batch that takes entries back comes into a place of its own behind them. Of one that was not written, nothing is found. */
+/* A batch that takes entries back comes into a place of its own behind them. Of one that was not written, nothing is
+ * found. */
 Test(wal, a_truncation_within_a_group_brings_its_hard_state_along) {
     cr_assert_eq(open_after(0), CO_OK);
     cr_assert_eq(put(10, 50), CO_OK);
@@ -361,8 +361,9 @@ Test(wal, a_truncation_within_a_group_brings_its_hard_state_along) {
     struct model before = *model;
     model_truncate(model, 12);
     model_append(model, 50, 3, 700, NULL, &second);
-    struct wal_batch batches[] = {{.hard_state = true, .term = 2, .vote = 1, .entries = first, .entry_count = 3},
-                                  {.hard_state = true, .term = 3, .vote = 0, .truncate_from = 12, .entries = second, .entry_count = 50}};
+    struct wal_batch batches[] = {
+        {.hard_state = true, .term = 2, .vote = 1, .entries = first, .entry_count = 3},
+        {.hard_state = true, .term = 3, .vote = 0, .truncate_from = 12, .entries = second, .entry_count = 50}};
     fake_disk_fail(fake, FAKE_WRITE, 2, CO_IO);
     cr_assert_eq(wal_append(wal, batches, 2, &fault), CO_IO);
     entries_free(first, 3);
@@ -446,7 +447,8 @@ Test(wal, a_vote_may_use_the_reserve) {
     cr_assert(model_recovered(model, 0, &recovered));
 }
 
-/* Not one more byte is to be had, and yet leaders come and go: their votes and first entries find the margin that commands left. */
+/* Not one more byte is to be had, and yet leaders come and go: their votes and first entries find the margin that
+ * commands left. */
 Test(wal, elections_go_on_without_a_free_byte) {
     config.first_segment_bytes = config.segment_bytes = 1 << 20;
     fake_disk_set_capacity(fake, 1 << 20);
@@ -461,7 +463,8 @@ Test(wal, elections_go_on_without_a_free_byte) {
             cr_assert_eq(open_after(0), CO_OK);
         }
         struct raft_entry first = {.index = last + 1, .term = term, .type = RAFT_ENTRY_EMPTY};
-        struct wal_batch batches[] = {{.hard_state = true, .term = term, .vote = 1}, {.entries = &first, .entry_count = 1}};
+        struct wal_batch batches[] = {{.hard_state = true, .term = term, .vote = 1},
+                                      {.entries = &first, .entry_count = 1}};
         cr_assert_eq(wal_append(wal, batches, 2, &fault), CO_OK, "term %" PRIu64, term);
     }
     struct raft_entry command = {.index = last + 1, .term = term, .type = RAFT_ENTRY_COMMAND};

@@ -42,8 +42,7 @@ static void write_log(unsigned batches, size_t last_count, uint32_t last_size) {
     struct wal_batch vote = {.hard_state = true, .term = 1, .vote = 3};
     cr_assert_eq(wal_append(wal, &vote, 1, NULL), CO_OK);
     model->term = 1, model->vote = 3;
-    for (unsigned i = 0; i < batches; i++)
-        cr_assert_eq(wal_put(wal, model, 1 + i % 4, 40 + i * 37 % 500, NULL), CO_OK);
+    for (unsigned i = 0; i < batches; i++) cr_assert_eq(wal_put(wal, model, 1 + i % 4, 40 + i * 37 % 500, NULL), CO_OK);
     *before_last = *model;
     cr_assert_eq(wal_put(wal, model, last_count, last_size, NULL), CO_OK);
     wal_close(wal);
@@ -57,8 +56,8 @@ struct opened {
 };
 
 /* Looking finds what opening finds, and changes nothing. */
-static void check_look(const struct wal_recovered *looked, int rv, const struct fault *fault, const struct opened *opened,
-                       const struct wal_recovered *recovered) {
+static void check_look(const struct wal_recovered *looked, int rv, const struct fault *fault,
+                       const struct opened *opened, const struct wal_recovered *recovered) {
     if (rv == CO_OK && looked->first_index > 1) { /* whether a snapshot has what is missing is for the caller to say */
         cr_assert(opened->rv == CO_CORRUPT && strstr(opened->fault.text, "segments are missing"));
         return;
@@ -68,7 +67,8 @@ static void check_look(const struct wal_recovered *looked, int rv, const struct 
     cr_assert_eq(looked->entry_count, recovered->entry_count);
     for (size_t i = 0; i < looked->entry_count; i++) cr_assert(entry_same(&looked->entries[i], &recovered->entries[i]));
     if (rv != CO_OK) return;
-    cr_assert(looked->term == recovered->term && looked->vote == recovered->vote && looked->torn_bytes == recovered->torn_bytes);
+    cr_assert(looked->term == recovered->term && looked->vote == recovered->vote &&
+              looked->torn_bytes == recovered->torn_bytes);
     cr_assert(looked->first_index == recovered->first_index && looked->last_index == recovered->last_index);
 }
 
@@ -120,8 +120,7 @@ static void flip_one(const char *name, uint64_t offset, uint8_t bits, const stru
     fake_disk_flip(copy, name, offset, bits);
     struct opened opened = try_open(copy);
     if (opened.rv == CO_OK) {
-        cr_assert(opened.whole || (last && opened.without_last), "%s: byte %" PRIu64 ": found less", name,
-                  offset);
+        cr_assert(opened.whole || (last && opened.without_last), "%s: byte %" PRIu64 ": found less", name, offset);
     } else {
         cr_assert(opened.rv == CO_CORRUPT && place && !last, "%s: byte %" PRIu64 ": %s", name, offset,
                   opened.fault.text);
@@ -204,8 +203,7 @@ Test(wal_damage, a_torn_batch_is_not_taken_for_damage_by_what_clients_wrote) {
     /* An entry that looks like a batch at its very place, but for the log's id. */
     struct wal_encoder encoder = {0};
     wal_encode_begin(&encoder);
-    struct wal_record record = {
-        .type = RAFT_ENTRY_COMMAND, .index = 100, .term = 1, .data = SLICE_LITERAL("boo")};
+    struct wal_record record = {.type = RAFT_ENTRY_COMMAND, .index = 100, .term = 1, .data = SLICE_LITERAL("boo")};
     wal_encode_record(&encoder, &record);
     const char *name = last_segment(fake);
     size_t count = batch_places(fake, name, places, 256);
@@ -228,8 +226,8 @@ Test(wal_damage, a_torn_batch_is_not_taken_for_damage_by_what_clients_wrote) {
     buffer_free(&encoder.bytes);
 }
 
-/* What was cut off lies in wait at its old place. Whatever takes the place of the batch before it, of the
- * same size, with the same entries' indexes and terms even: the chain does not fit. */
+/* What was cut off lies in wait at its old place. Whatever takes the place of the batch before it, of the same size,
+ * with the same entries' indexes and terms even: the chain does not fit. */
 Test(wal_damage, records_that_were_cut_off_do_not_come_back) {
     config.first_segment_bytes = 65536;
     write_log(6, 2, 100);
@@ -276,8 +274,7 @@ Test(wal_damage, what_was_begun_behind_a_batch_proves_that_it_was_durable) {
     cr_assert_eq(opened.rv, CO_CORRUPT);
     check_named(&opened.fault, name, &last);
     fake_disk_free(copy);
-    fake_disk_poke(fake, name, last.offset + last.size + 512, "entry",
-                   5); /* without the damage it is a torn one */
+    fake_disk_poke(fake, name, last.offset + last.size + 512, "entry", 5); /* without the damage it is a torn one */
     opened = try_open(fake);
     cr_assert(opened.rv == CO_OK && opened.whole && opened.torn_bytes == 1024);
 }
@@ -293,8 +290,7 @@ Test(wal_damage, a_missing_segment_is_noticed) {
         fake_disk_delete(copy, names[i]);
         struct opened opened = try_open(copy);
         cr_assert_eq(opened.rv, CO_CORRUPT, "without %s: %s", names[i], opened.fault.text);
-        cr_assert(strstr(opened.fault.text, "log-") && strstr(opened.fault.text, "offset"), "%s",
-                  opened.fault.text);
+        cr_assert(strstr(opened.fault.text, "log-") && strstr(opened.fault.text, "offset"), "%s", opened.fault.text);
         fake_disk_free(copy);
     }
 }
@@ -310,8 +306,7 @@ Test(wal_damage, a_newer_format_is_not_cut_off) {
     fake_disk_poke(fake, name, places[count - 1].offset, head, sizeof head);
     struct opened opened = try_open(fake);
     cr_assert_eq(opened.rv, CO_UNSUPPORTED);
-    cr_assert(strstr(opened.fault.text, name) && strstr(opened.fault.text, "offset"), "%s",
-              opened.fault.text);
+    cr_assert(strstr(opened.fault.text, name) && strstr(opened.fault.text, "offset"), "%s", opened.fault.text);
 }
 
 /* Sums that fit do not make sense of numbers that cannot be. */
@@ -340,16 +335,14 @@ Test(wal_damage, numbers_that_no_log_holds_are_refused) {
     buffer_free(&encoder.bytes);
 }
 
-/* An index stands for one entry of a batch: found by reading again (wal_read.c) it must be the one that
- * recovery gave. */
+/* An index stands for one entry of a batch: found by reading again (wal_read.c) it must be the one that recovery
+ * gave. */
 Test(wal_damage, a_batch_that_takes_back_its_own_entries_is_refused) {
     char begin_data[WAL_SEGMENT_DATA] = {0};
     const struct slice nothing = {NULL, 0};
     const struct wal_record begin = {WAL_RECORD_SEGMENT, 0, 0, slice_make(begin_data, sizeof begin_data)},
-                            entry = {RAFT_ENTRY_EMPTY, 1, 1, nothing},
-                            other = {RAFT_ENTRY_EMPTY, 1, 2, nothing};
-    const struct wal_record rows[] = {{WAL_RECORD_TRUNCATE, 1, 0, nothing},
-                                      {WAL_RECORD_RESET, 0, 0, nothing}};
+                            entry = {RAFT_ENTRY_EMPTY, 1, 1, nothing}, other = {RAFT_ENTRY_EMPTY, 1, 2, nothing};
+    const struct wal_record rows[] = {{WAL_RECORD_TRUNCATE, 1, 0, nothing}, {WAL_RECORD_RESET, 0, 0, nothing}};
     struct wal_encoder encoder = {0};
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         wal_encode_begin(&encoder);

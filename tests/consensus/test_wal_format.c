@@ -50,16 +50,14 @@ Test(wal_format, the_layout_is_the_documented_one) {
 Test(wal_format, what_was_put_in_comes_out) {
     struct wal_head head;
     char *bytes = batch_of_three(&head);
-    cr_assert(head.log_id == 0x1122334455667788 && head.seq == 17 && head.offset == 5120 &&
-              head.chain == 0xabcdef01);
+    cr_assert(head.log_id == 0x1122334455667788 && head.seq == 17 && head.offset == 5120 && head.chain == 0xabcdef01);
     size_t padding;
     cr_assert_null(wal_batch_check(&head, bytes, &padding));
     cr_assert_eq(padding, 512 - 64 - 3 * 28 - 9);
     struct wal_cursor cursor = wal_cursor_make(&head, bytes);
     struct wal_record record;
     cr_assert_eq(wal_cursor_next(&cursor, &record), 1);
-    cr_assert(record.type == WAL_RECORD_HARD_STATE && record.index == 2 && record.term == 9 &&
-              record.data.size == 0);
+    cr_assert(record.type == WAL_RECORD_HARD_STATE && record.index == 2 && record.term == 9 && record.data.size == 0);
     cr_assert_eq(wal_cursor_next(&cursor, &record), 1);
     cr_assert(record.index == 70 && slice_is(record.data, "something"));
     cr_assert_eq(wal_cursor_next(&cursor, &record), 1);
@@ -67,8 +65,7 @@ Test(wal_format, what_was_put_in_comes_out) {
     cr_assert_eq(wal_cursor_next(&cursor, &record), 0);
 }
 
-/* A sector of another batch that lay at the same place: each record is sound, but they do not belong
- * together. */
+/* A sector of another batch that lay at the same place: each record is sound, but they do not belong together. */
 Test(wal_format, a_record_of_another_batch_does_not_pass) {
     struct wal_head head;
     char *bytes = batch_of_three(&head), *second = bytes + 64 + 28;
@@ -113,8 +110,7 @@ Test(wal_format, any_bytes_are_survived) {
         struct wal_head head;
         char bytes[512];
         memcpy(bytes, batch_of_three(&head), 512);
-        for (uint64_t n = rng_between(&rng, 1, 3); n > 0; n--)
-            bytes[rng_below(&rng, 180)] = (char)rng_next(&rng);
+        for (uint64_t n = rng_between(&rng, 1, 3); n > 0; n--) bytes[rng_below(&rng, 180)] = (char)rng_next(&rng);
         put_le32(bytes + 56, crc32c(0, bytes, 56));
         if (wal_head_decode(bytes, &head) != WAL_HEAD_OK || head.size > sizeof bytes) continue;
         struct wal_cursor cursor = wal_cursor_make(&head, bytes);

@@ -1,5 +1,5 @@
-/* Thousands of random lives of a log on a disk that loses, tears and fails: whatever was acknowledged is
- * there afterwards, and what was on its way is there in part, in order, or not at all. */
+/* Thousands of random lives of a log on a disk that loses, tears and fails: whatever was acknowledged is there
+ * afterwards, and what was on its way is there in part, in order, or not at all. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,8 +35,7 @@ static void life_begin(struct life *life, uint64_t seed) {
     life->model = mem_alloc(sizeof *life->model);
     model_init(life->model);
     for (size_t i = 0; i < STATES_MAX; i++) life->states[i] = mem_alloc(sizeof *life->states[i]);
-    if (rng_below(&life->rng, 4) == 0)
-        fake_disk_set_capacity(life->fake, 65536 + rng_below(&life->rng, 131072));
+    if (rng_below(&life->rng, 4) == 0) fake_disk_set_capacity(life->fake, 65536 + rng_below(&life->rng, 131072));
 }
 
 static void life_end(struct life *life) {
@@ -67,12 +66,10 @@ static void check_reads(struct life *life) {
     const struct model *model = life->model;
     life_assert(life, wal_last_index(life->wal) == model->last, "last index");
     uint64_t first = wal_first_index(life->wal);
-    life_assert(life, first <= model->last + 1 && first <= life->snapshot + 1,
-                "first index %llu, snapshot %llu", (unsigned long long)first,
-                (unsigned long long)life->snapshot);
+    life_assert(life, first <= model->last + 1 && first <= life->snapshot + 1, "first index %llu, snapshot %llu",
+                (unsigned long long)first, (unsigned long long)life->snapshot);
     if (first > model->last) return;
-    uint64_t from = rng_between(&life->rng, first, model->last),
-             to = rng_between(&life->rng, from, model->last);
+    uint64_t from = rng_between(&life->rng, first, model->last), to = rng_between(&life->rng, from, model->last);
     struct raft_entry *entries;
     size_t count, bytes = 0, bytes_max = rng_below(&life->rng, 20000);
     int rv = wal_read(life->wal, from, to, bytes_max, &entries, &count);
@@ -80,15 +77,13 @@ static void check_reads(struct life *life) {
                 (unsigned long long)to, co_strerror(rv));
     for (size_t i = 0; i < count; i++) {
         struct raft_entry wanted = model_entry(model, from + i);
-        life_assert(life, entry_same(&wanted, &entries[i]), "entry %llu read again",
-                    (unsigned long long)(from + i));
+        life_assert(life, entry_same(&wanted, &entries[i]), "entry %llu read again", (unsigned long long)(from + i));
         raft_data_unref(wanted.data);
         bytes += raft_entry_bytes(&entries[i]).size;
     }
     life_assert(life, count <= to - from + 1 && (count == 1 || bytes <= bytes_max), "read too much");
     bool full = count < to - from + 1;
-    life_assert(life,
-                !full || bytes >= bytes_max || bytes + model->entries[from + count - 1].size > bytes_max,
+    life_assert(life, !full || bytes >= bytes_max || bytes + model->entries[from + count - 1].size > bytes_max,
                 "read too little");
     entries_free(entries, count);
 }
@@ -123,8 +118,7 @@ static int do_append(struct life *life) {
         before = state;
     }
     int rv = wal_append(life->wal, batches, count, NULL);
-    for (size_t i = 0; i < count; i++)
-        entries_free((struct raft_entry *)batches[i].entries, batches[i].entry_count);
+    for (size_t i = 0; i < count; i++) entries_free((struct raft_entry *)batches[i].entries, batches[i].entry_count);
     if (rv == CO_OK) *life->model = *before;
     return rv;
 }
@@ -142,8 +136,7 @@ static int do_reset(struct life *life) {
 }
 
 static int do_drop(struct life *life) {
-    if (life->model->last > life->snapshot)
-        life->snapshot = rng_between(&life->rng, life->snapshot, life->model->last);
+    if (life->model->last > life->snapshot) life->snapshot = rng_between(&life->rng, life->snapshot, life->model->last);
     int rv;
     do rv = wal_drop(life->wal, life->snapshot);
     while (rv == CO_AGAIN);
@@ -181,8 +174,7 @@ static void reopen(struct life *life, bool power_loss) {
     struct fault fault = {0};
     for (int tries = 0;; tries++) {
         if (rng_below(&life->rng, 4) == 0) fake_disk_halt_after(life->fake, rng_between(&life->rng, 1, 8));
-        int rv = wal_open(fake_disk_disk(life->fake), &life->config, life->snapshot, &life->wal, &recovered,
-                          &fault);
+        int rv = wal_open(fake_disk_disk(life->fake), &life->config, life->snapshot, &life->wal, &recovered, &fault);
         if (rv == CO_OK) break;
         life_assert(life, (rv == CO_DISKFULL || rv == CO_IO) && tries < 100, "opening: %s", fault.text);
         if (rv == CO_DISKFULL) fake_disk_set_capacity(life->fake, fake_disk_used(life->fake) + 65536);
@@ -196,8 +188,8 @@ static void reopen(struct life *life, bool power_loss) {
                 "last %llu",
                 (unsigned long long)recovered.term, (unsigned long long)recovered.vote,
                 (unsigned long long)recovered.first_index, (unsigned long long)recovered.last_index,
-                recovered.entry_count, (unsigned long long)life->model->term,
-                (unsigned long long)life->model->vote, (unsigned long long)life->model->last);
+                recovered.entry_count, (unsigned long long)life->model->term, (unsigned long long)life->model->vote,
+                (unsigned long long)life->model->last);
     wal_recovered_free(&recovered);
     life->state_count = 0;
     check_reads(life);
@@ -224,11 +216,10 @@ static void set_a_trap(struct life *life) {
     static const int errors[] = {CO_IO, CO_DISKFULL};
     static const unsigned ops[] = {FAKE_WRITE,  FAKE_SYNC,        FAKE_ALLOCATE,  FAKE_RENAME,
                                    FAKE_REMOVE, FAKE_SYNC_FOLDER, FAKE_ANY_CHANGE};
-    if (rng_below(&life->rng, 3) > 0)
-        fake_disk_halt_after(life->fake, rng_between(&life->rng, 1, 60));
+    if (rng_below(&life->rng, 3) > 0) fake_disk_halt_after(life->fake, rng_between(&life->rng, 1, 60));
     else
-        fake_disk_fail(life->fake, ops[rng_below(&life->rng, ARRAY_COUNT(ops))],
-                       rng_between(&life->rng, 1, 20), errors[rng_below(&life->rng, 2)]);
+        fake_disk_fail(life->fake, ops[rng_below(&life->rng, ARRAY_COUNT(ops))], rng_between(&life->rng, 1, 20),
+                       errors[rng_below(&life->rng, 2)]);
 }
 
 static void live(uint64_t seed, unsigned *crashes, unsigned *appended) {
@@ -243,8 +234,7 @@ static void live(uint64_t seed, unsigned *crashes, unsigned *appended) {
                 life.state_count = 0;
                 check_reads(&life);
                 if (rng_below(&life.rng, 2) == 0)
-                    fake_disk_set_capacity(life.fake,
-                                           fake_disk_used(life.fake) + rng_below(&life.rng, 100000));
+                    fake_disk_set_capacity(life.fake, fake_disk_used(life.fake) + rng_below(&life.rng, 100000));
             } else if (rv != CO_OK) {
                 break;
             } else if (rng_below(&life.rng, 8) == 0 && !fake_disk_halted(life.fake)) {
@@ -260,8 +250,7 @@ static void live(uint64_t seed, unsigned *crashes, unsigned *appended) {
 
 static void lives(uint64_t from, uint64_t count) {
     unsigned crashes = 0, appended = 0;
-    const char *one = getenv("WAL_SEED"),
-               *many = getenv("WAL_LIVES"); /* to see one again; to look for more */
+    const char *one = getenv("WAL_SEED"), *many = getenv("WAL_LIVES"); /* to see one again; to look for more */
     if (many) count = strtoull(many, NULL, 10);
     if (one) from = strtoull(one, NULL, 10), count = 1;
     for (uint64_t i = 0; i < count; i++) live(from + i, &crashes, &appended);

@@ -1,5 +1,6 @@
-/* A node at work under its real threads: proposals from several threads, all answered, all applied once and in order, also after a restart
- * and with snapshots that let the log be cut. A plain main, so that it runs under the thread sanitizer too. */
+/* A node at work under its real threads: proposals from several threads, all answered, all applied once and in
+ * order, also after a restart and with snapshots that let the log be cut. A plain main, so that it runs under the
+ * thread sanitizer too. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,7 +16,7 @@
 struct state {
     _Atomic uint64_t applied, count, term;
     _Atomic uint64_t hash;
-    _Atomic bool held, given;            /* for held_life: nothing is applied; a state from elsewhere is at hand */
+    _Atomic bool held, given; /* for held_life: nothing is applied; a state from elsewhere is at hand */
 };
 
 static uint64_t mix(uint64_t hash, uint64_t value) { return (hash ^ value) * 0x9E3779B97F4A7C15u; }
@@ -39,10 +40,11 @@ static uint64_t apply(void *data, struct node_apply *items, size_t count) {
     return state->applied;
 }
 
-static _Atomic unsigned copies;        /* snapshots begun */
-static size_t ballast;                 /* bytes behind the numbers */
+static _Atomic unsigned copies; /* snapshots begun */
+static size_t ballast;          /* bytes behind the numbers */
 
-/* The snapshot: three numbers. They are read by the copier while the applier goes on, so what was copied is taken under a moment's look twice. */
+/* The snapshot: three numbers. They are read by the copier while the applier goes on, so what was copied is taken
+ * under a moment's look twice. */
 static int copy(void *data, int fd, uint64_t *index, uint64_t *term) {
     struct state *state = data;
     uint64_t numbers[3];
@@ -61,7 +63,8 @@ static int copy(void *data, int fd, uint64_t *index, uint64_t *term) {
 static int restore(void *data, int fd, const struct raft_snapshot_meta *meta, struct fault *fault) {
     struct state *state = data;
     uint64_t numbers[3];
-    if (read(fd, numbers, sizeof numbers) != (ssize_t)sizeof numbers) return fault_set(fault, CO_CORRUPT, "short snapshot");
+    if (read(fd, numbers, sizeof numbers) != (ssize_t)sizeof numbers)
+        return fault_set(fault, CO_CORRUPT, "short snapshot");
     CHECK(numbers[0] == meta->index);
     state->applied = numbers[0];
     state->count = numbers[1];
@@ -89,7 +92,11 @@ static const void *refuse_odd(void *data, uint64_t leader, const struct node_pro
     return proposal->data->bytes[0] % 2 ? &refused : NULL;
 }
 
-struct one { struct node_proposal proposal; struct run *run; uv_sem_t *sem; };
+struct one {
+    struct node_proposal proposal;
+    struct run *run;
+    uv_sem_t *sem;
+};
 static void proposal_done(struct node_proposal *proposal, int error, const void *result) {
     struct one *one = CONTAINER_OF(proposal, struct one, proposal);
     CHECK(error == CO_OK && (result == one->run->state || result == &refused));
@@ -98,11 +105,16 @@ static void proposal_done(struct node_proposal *proposal, int error, const void 
     uv_sem_post(one->sem);
 }
 
-struct look { struct node_read read; struct run *run; uv_sem_t *sem; uint64_t after; };
+struct look {
+    struct node_read read;
+    struct run *run;
+    uv_sem_t *sem;
+    uint64_t after;
+};
 static void read_done(struct node_read *read, int error) {
     struct look *look = CONTAINER_OF(read, struct look, read);
     CHECK(error == CO_OK);
-    CHECK(atomic_load(&look->run->state->count) >= look->after);      /* what was answered before is seen */
+    CHECK(atomic_load(&look->run->state->count) >= look->after); /* what was answered before is seen */
     atomic_fetch_add(&look->run->reads_ok, 1);
     uv_sem_post(look->sem);
 }
@@ -112,12 +124,16 @@ static void proposer(void *arg) {
     uv_sem_t sem;
     uv_sem_init(&sem, 0);
     for (uint64_t i = 0; i < run->per_thread; i++) {
-        struct one one = {.proposal = {.done = proposal_done, .deadline_ms = clock_mono_ms() + 20000}, .run = run, .sem = &sem};
+        struct one one = {
+            .proposal = {.done = proposal_done, .deadline_ms = clock_mono_ms() + 20000}, .run = run, .sem = &sem};
         one.proposal.data = raft_data_new(NULL, run->bytes);
         memset(one.proposal.data->bytes, (int)i, run->bytes);
         node_propose(run->node, &one.proposal);
         uv_sem_wait(&sem);
-        struct look look = {.read = {.done = read_done, .deadline_ms = clock_mono_ms() + 20000}, .run = run, .sem = &sem, .after = run->state->count};
+        struct look look = {.read = {.done = read_done, .deadline_ms = clock_mono_ms() + 20000},
+                            .run = run,
+                            .sem = &sem,
+                            .after = run->state->count};
         node_read(run->node, &look.read);
         uv_sem_wait(&sem);
     }
@@ -139,9 +155,9 @@ static void late(uv_timer_t *timer) {
     abort();
 }
 
-static const char *spare_folder;       /* where the next segment is to be ready before the node stops */
+static const char *spare_folder; /* where the next segment is to be ready before the node stops */
 
-static bool spare_whole;               /* all of it is written: no hole, and nothing that is only reserved */
+static bool spare_whole; /* all of it is written: no hole, and nothing that is only reserved */
 
 static void wait_for_spare(void) {
     char path[80];
@@ -165,23 +181,34 @@ static void conductor(void *arg) {
     uv_async_send(&run->stop);
 }
 
-static struct slice first_command;      /* of a new cluster */
+static struct slice first_command; /* of a new cluster */
 static bool refusing;
 
-static uint64_t life(const char *folder, struct state *state, unsigned proposers, uint64_t per_thread, size_t bytes, uint64_t snapshot_log_bytes) {
+static uint64_t life(const char *folder, struct state *state, unsigned proposers, uint64_t per_thread, size_t bytes,
+                     uint64_t snapshot_log_bytes) {
     struct run run = {.state = state, .proposers = proposers, .per_thread = per_thread, .bytes = bytes};
     CHECK(uv_loop_init(&run.loop) == 0);
     uv_async_init(&run.loop, &run.stop, stop_cb);
     uv_timer_init(&run.loop, &run.guard);
     run.stop.data = &run;
     uv_timer_start(&run.guard, late, 60000, 0);
-    struct node_config config = {.folder = folder, .address = "127.0.0.1:8300", .bootstrap = true, .applied = state->applied,
-                                 .snapshot_log_bytes = snapshot_log_bytes, .first_command = first_command};
-    struct node_callbacks callbacks = {.data = state, .apply = apply, .snapshot_copy = copy, .snapshot_restore = restore,
+    struct node_config config = {.folder = folder,
+                                 .address = "127.0.0.1:8300",
+                                 .bootstrap = true,
+                                 .applied = state->applied,
+                                 .snapshot_log_bytes = snapshot_log_bytes,
+                                 .first_command = first_command};
+    struct node_callbacks callbacks = {.data = state,
+                                       .apply = apply,
+                                       .snapshot_copy = copy,
+                                       .snapshot_restore = restore,
                                        .refuse = refusing ? refuse_odd : NULL};
     struct fault fault = {0};
     int rv = node_start(&run.loop, &config, &callbacks, &run.node, &fault);
-    if (rv != CO_OK) { fprintf(stderr, "%s\n", fault.text); abort(); }
+    if (rv != CO_OK) {
+        fprintf(stderr, "%s\n", fault.text);
+        abort();
+    }
     uv_thread_t thread;
     uv_thread_create(&thread, conductor, &run);
     uv_run(&run.loop, UV_RUN_DEFAULT);
@@ -208,29 +235,35 @@ static void refused_id(const char *folder) {
     CHECK(uv_loop_close(&loop) == 0);
 }
 
-/* -- a state machine that is held and rebuilt: the log goes on meanwhile ------------------------------------------------- */
+/* -- a state machine that is held and rebuilt: the log goes on meanwhile ------------------------------------------ */
 enum { EACH = 50 };
 struct held_run {
     uv_loop_t loop;
     struct node *node;
-    struct state state, healthy;         /* healthy: what another server would have */
+    struct state state, healthy; /* healthy: what another server would have */
     uv_timer_t timer;
     int phase;
     bool own;
     _Atomic uint64_t rebuilds;
     _Atomic uint64_t answered, unknown;
-    struct held_one { struct node_proposal proposal; struct held_run *run; } all[4 * EACH];
+    struct held_one {
+        struct node_proposal proposal;
+        struct held_run *run;
+    } all[4 * EACH];
     size_t proposed;
 };
 
 static bool held(void *data) { return ((struct held_run *)data)->state.held; }
-static uint64_t held_apply(void *data, struct node_apply *items, size_t count) { return apply(&((struct held_run *)data)->state, items, count); }
+static uint64_t held_apply(void *data, struct node_apply *items, size_t count) {
+    return apply(&((struct held_run *)data)->state, items, count);
+}
 
 static int rebuild(void *data, bool own, uint64_t *applied, struct fault *fault) {
     struct held_run *run = data;
     CHECK(own == run->own);
     if (run->rebuilds++ == 0) return fault_set(fault, CO_IO, "the first attempt fails");
-    if (own) atomic_store(&run->state.applied, 0), atomic_store(&run->state.count, 0), atomic_store(&run->state.hash, 0);
+    if (own)
+        atomic_store(&run->state.applied, 0), atomic_store(&run->state.count, 0), atomic_store(&run->state.hash, 0);
     if (!own) {
         run->state.applied = atomic_load(&run->healthy.applied);
         run->state.count = atomic_load(&run->healthy.count);
@@ -270,7 +303,11 @@ static void held_tick(uv_timer_t *timer) {
     uint64_t handed = atomic_load(&node_view(run->node)->handed), all = run->answered + run->unknown;
     switch (run->phase) {
         case 0: held_propose(run); break;
-        case 1: if (all < EACH) return; run->state.held = true; held_propose(run); break;
+        case 1:
+            if (all < EACH) return;
+            run->state.held = true;
+            held_propose(run);
+            break;
         case 2:
             if (handed < 2 + 2 * EACH) return;
             CHECK(run->answered == EACH);
@@ -279,10 +316,24 @@ static void held_tick(uv_timer_t *timer) {
             for (uint64_t value = 1; value <= 2 * EACH; value++) run->healthy.hash = mix(run->healthy.hash, value);
             held_propose(run);
             break;
-        case 3: if (handed < 2 + 3 * EACH) return; node_resume(run->node, run->own); break;      /* fails */
-        case 4: if (run->rebuilds < 1) return; CHECK(run->answered == EACH); node_resume(run->node, run->own); break;
-        case 5: if (all < 3 * EACH) return; held_propose(run); break;
-        case 6: if (all < 4 * EACH) return; node_stop(run->node, held_closed, run); uv_timer_stop(timer); break;
+        case 3:
+            if (handed < 2 + 3 * EACH) return;
+            node_resume(run->node, run->own);
+            break; /* fails */
+        case 4:
+            if (run->rebuilds < 1) return;
+            CHECK(run->answered == EACH);
+            node_resume(run->node, run->own);
+            break;
+        case 5:
+            if (all < 3 * EACH) return;
+            held_propose(run);
+            break;
+        case 6:
+            if (all < 4 * EACH) return;
+            node_stop(run->node, held_closed, run);
+            uv_timer_stop(timer);
+            break;
     }
     run->phase++;
 }
@@ -294,7 +345,8 @@ static void held_life(bool own) {
     run = (struct held_run){.own = own};
     CHECK(uv_loop_init(&run.loop) == 0);
     struct node_config config = {.folder = folder, .address = "127.0.0.1:8300", .bootstrap = true};
-    struct node_callbacks callbacks = {.data = &run, .apply = held_apply, .held = held, .rebuild = rebuild, .rebuilt = rebuilt};
+    struct node_callbacks callbacks = {
+        .data = &run, .apply = held_apply, .held = held, .rebuild = rebuild, .rebuilt = rebuilt};
     struct fault fault = {0};
     CHECK(node_start(&run.loop, &config, &callbacks, &run.node, &fault) == CO_OK);
     uv_timer_init(&run.loop, &run.timer);
@@ -304,8 +356,8 @@ static void held_life(bool own) {
     CHECK(uv_loop_close(&run.loop) == 0);
     uint64_t hash = 0;
     for (uint64_t value = 1; value <= 4 * EACH; value++) hash = mix(hash, value);
-    CHECK(run.state.count == 4 * EACH && run.state.hash == hash);      /* everything once and in order */
-    CHECK(own ? run.unknown == 0 : run.unknown == EACH);               /* what the copy had already */
+    CHECK(run.state.count == 4 * EACH && run.state.hash == hash); /* everything once and in order */
+    CHECK(own ? run.unknown == 0 : run.unknown == EACH);          /* what the copy had already */
     snprintf(command, sizeof command, "rm -rf %s", folder);
     CHECK(system(command) == 0);
 }
@@ -319,7 +371,7 @@ static void first_and_refused(void) {
     refusing = true;
     uint64_t answered = life(folder, &state, 4, 100, 64, 0);
     CHECK(answered == 400 && refused == 200 && state.count == 1 + 200);
-    answered = life(folder, &again, 1, 2, 64, 0);      /* once, not at every start */
+    answered = life(folder, &again, 1, 2, 64, 0); /* once, not at every start */
     CHECK(answered == 2 && refused == 201 && again.count == 1 + 200 + 1);
     first_command = (struct slice){0}, refusing = false;
     snprintf(command, sizeof command, "rm -rf %s", folder);
@@ -346,13 +398,14 @@ static void short_lives_are_saved_too(void) {
     CHECK(mkdtemp(folder) != NULL);
     struct state state = {0};
     atomic_store(&copies, 0);
-    for (unsigned lives = 0; lives < 40; lives++) life(folder, &state, 1, 10, 4096, 256 << 10);      /* 1.6 MB */
+    for (unsigned lives = 0; lives < 40; lives++) life(folder, &state, 1, 10, 4096, 256 << 10); /* 1.6 MB */
     CHECK(copies >= 4 && copies <= 8);
     snprintf(command, sizeof command, "rm -rf %s", folder);
     CHECK(system(command) == 0);
 }
 
-/* How many of the log's files that `kept` has copies of the folder has too; with `again` it gets those that it lacks. */
+/* How many of the log's files that `kept` has copies of the folder has too; with `again` it gets those that it
+ * lacks. */
 static unsigned segments_there(const char *folder, const char *kept, bool again) {
     DIR *dir = opendir(kept);
     CHECK(dir != NULL);
@@ -397,7 +450,8 @@ static void what_a_snapshot_holds_goes_at_the_next_start(void) {
     CHECK(system(command) == 0);
 }
 
-/* Nothing more is written when half of the first segment is used: it is not the log writer's appends that make the next one. */
+/* Nothing more is written when half of the first segment is used: it is not the log writer's appends that make the
+ * next one. */
 static void the_next_segment_is_made_ready(void) {
     char folder[] = "/tmp/coord-node-XXXXXX", command[64];
     CHECK(mkdtemp(folder) != NULL);
@@ -405,8 +459,9 @@ static void the_next_segment_is_made_ready(void) {
     spare_folder = folder;
     spare_whole = true;
     life(folder, &state, 1, 10, 64 << 10, 1 << 30);
-    spare_whole = false;               /* of 64 MiB */
-    life(folder, &state, 1, 90, 64 << 10, 1 << 30);      /* through the first segment and half of the second: asked for twice */
+    spare_whole = false; /* of 64 MiB */
+    /* through the first segment and half of the second: asked for twice */
+    life(folder, &state, 1, 90, 64 << 10, 1 << 30);
     spare_folder = NULL;
     snprintf(command, sizeof command, "rm -rf %s", folder);
     CHECK(system(command) == 0);
@@ -420,14 +475,14 @@ int main(void) {
     uint64_t answered = life(folder, &state, 8, 200, 64, 0);
     CHECK(state.count == answered);
     uint64_t hash = state.hash;
-    answered += life(folder, &state, 2, 50, 64, 0);               /* restart with the state kept */
+    answered += life(folder, &state, 2, 50, 64, 0); /* restart with the state kept */
     CHECK(state.count == answered && state.hash != hash);
     hash = state.hash;
-    struct state fresh = {0};                                      /* restart without it: replay from the log */
+    struct state fresh = {0}; /* restart without it: replay from the log */
     answered += life(folder, &fresh, 1, 1, 64, 0);
     CHECK(fresh.count == answered);
-    answered += life(folder, &fresh, 4, 100, 4096, 256 << 10);     /* with snapshots, the log gets cut */
-    struct state rebuilt = {0};                                    /* from snapshot and log */
+    answered += life(folder, &fresh, 4, 100, 4096, 256 << 10); /* with snapshots, the log gets cut */
+    struct state rebuilt = {0};                                /* from snapshot and log */
     answered += life(folder, &rebuilt, 1, 1, 64, 0);
     CHECK(rebuilt.count == answered);
     refused_id(folder);

@@ -1,5 +1,5 @@
-/* The log with its threads: one appends and truncates and drops, one makes segments ready, two read. A plain
- * main, so that it runs under the thread sanitizer. */
+/* The log with its threads: one appends and truncates and drops, one makes segments ready, two read. A plain main,
+ * so that it runs under the thread sanitizer. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

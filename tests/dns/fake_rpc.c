@@ -22,7 +22,7 @@ struct rpc_reader {
     struct store_reader *reader;
 };
 
-/* -- life and writes ------------------------------------------------------------------------------ */
+/* -- life and writes ---------------------------------------------------------------------------------------------- */
 
 struct rpc *fake_rpc_open(void) {
     static const struct machine_module *const modules[] = {&catalog_module, NULL};
@@ -33,8 +33,7 @@ struct rpc *fake_rpc_open(void) {
     char *store = NULL;
     CHECK(asprintf(&store, "%s/store", rpc->folder) > 0);
     struct machine_config config = {
-        .store = {.folder = store, .map_bytes = UINT64_C(1) << 28, .reserve_step_bytes = 1 << 20},
-        .modules = modules};
+        .store = {.folder = store, .map_bytes = UINT64_C(1) << 28, .reserve_step_bytes = 1 << 20}, .modules = modules};
     struct fault fault = {0};
     if (machine_open(&config, &rpc->machine, &fault) != CO_OK) fprintf(stderr, "%s\n", fault.text);
     CHECK(rpc->machine);
@@ -80,7 +79,7 @@ void rpc_submit(struct rpc *rpc, struct rpc_write *write, uint8_t command, const
     write->done(write, CO_OK, &result);
 }
 
-/* -- reads ---------------------------------------------------------------------------------------- */
+/* -- reads -------------------------------------------------------------------------------------------------------- */
 
 void fake_rpc_set_confirm(struct rpc *rpc, int error) { rpc->confirm = error; }
 unsigned long fake_rpc_reads(struct rpc *rpc) { return rpc->reads; }
@@ -123,9 +122,7 @@ void rpc_read_end(struct rpc_reader *reader) { store_read_done(reader->reader); 
 struct watch_table *rpc_watches(struct rpc *rpc) {
     return machine_watches(rpc->machine);
 }
-uint64_t rpc_generation(struct rpc *rpc, struct watch_thing thing) {
-    return watch_generation(rpc_watches(rpc), thing);
-}
+uint64_t rpc_generation(struct rpc *rpc, struct watch_thing thing) { return watch_generation(rpc_watches(rpc), thing); }
 uint64_t rpc_applied(struct rpc *rpc) { return machine_applied(rpc->machine); }
 int rpc_serves(struct rpc *rpc) {
     (void)rpc;
@@ -136,11 +133,11 @@ uint64_t rpc_floor(struct rpc *rpc) {
     return 0;
 }
 
-/* -- the rest of rpc.h, so that the real one stays out -------------------------------------------- */
+/* -- the rest of rpc.h, so that the real one stays out ------------------------------------------------------------ */
 
 void rpc_status(struct rpc *rpc, struct rpc_status *status) {
-    *status = (struct rpc_status){
-        .is_server = true, .is_leader = true, .known_leader = true, .applied = rpc_applied(rpc)};
+    *status =
+        (struct rpc_status){.is_server = true, .is_leader = true, .known_leader = true, .applied = rpc_applied(rpc)};
 }
 bool rpc_known_leader(struct rpc *rpc) { return rpc != NULL; }
 size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses) {
@@ -153,7 +150,7 @@ void rpc_renew(struct rpc *rpc, struct rpc_renew *renew) {
     renew->done(renew, CO_OK);
 }
 
-int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request, struct arena *arena,
-              struct query_result *result) {
+int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
+              struct arena *arena, struct query_result *result) {
     return type->run(rpc_read_begin(reader), request, arena, result);
 }

@@ -1,5 +1,5 @@
-/* Prebuilt answers: what a packet holds, where it is cut, and that the order is fair. Every packet is read
- * back by ldns. */
+/* Prebuilt answers: what a packet holds, where it is cut, and that the order is fair. Every packet is read back by
+ * ldns. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <stdlib.h>
@@ -61,8 +61,7 @@ Test(dns_answer, addresses_of_both_families) {
     answer_start(builder, &domain);
     cr_expect(answer_address(builder, in_answer, (const uint8_t *)"\x0a\x01\x02\x03", 4));
     cr_expect(not(answer_address(builder, in_answer, (const uint8_t *)"\x0a\x01\x02\x03", 4)));
-    cr_expect(
-        answer_address(builder, in_answer, (const uint8_t *)"\xfd\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x99", 16));
+    cr_expect(answer_address(builder, in_answer, (const uint8_t *)"\xfd\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x99", 16));
     struct answer *answer = answer_finish(builder, RCODE_NOERROR);
     struct packet_query query = query_of("Db.Service.coord", TYPE_ANY, 4096);
     struct help_answer got = render(answer, &query, 4096, 0);
@@ -137,8 +136,7 @@ Test(dns_answer, srv_targets_are_not_compressed) {
     struct packet_query query = query_of("db.service.coord", TYPE_SRV, 4096);
     struct help_answer got = render(answer, &query, 4096, 0);
     unsigned found = 0;
-    for (size_t i = 0; i + sizeof(target) <= got.size; i++)
-        found += memcmp(out + i, target, sizeof(target)) == 0;
+    for (size_t i = 0; i + sizeof(target) <= got.size; i++) found += memcmp(out + i, target, sizeof(target)) == 0;
     cr_expect(eq(uint, found, 2)); /* the additional records point at one of them */
     help_free(&got);
     answer_free(answer);
@@ -235,8 +233,8 @@ Test(dns_answer, a_message_of_64_kilobytes) {
     answer_free(answer);
 }
 
-/* Every record comes first equally often, is in a cut answer equally often, and follows each other one
- * equally often. */
+/* Every record comes first equally often, is in a cut answer equally often, and follows each other one equally
+ * often. */
 Test(dns_answer, the_shuffle_is_fair) {
     enum { COUNT = 8, KEPT = 3, ROUNDS = 56000 };
     struct answer *answer = addresses(COUNT);
@@ -255,11 +253,9 @@ Test(dns_answer, the_shuffle_is_fair) {
     }
     for (unsigned i = 0; i < COUNT; i++) { /* five standard deviations, of 7,000, 21,000 and 1,000 */
         cr_expect(lt(int, abs((int)first[i] - ROUNDS / COUNT), 400), "record %u first %u times", i, first[i]);
-        cr_expect(lt(int, abs((int)kept[i] - ROUNDS * KEPT / COUNT), 600), "record %u kept %u times", i,
-                  kept[i]);
+        cr_expect(lt(int, abs((int)kept[i] - ROUNDS * KEPT / COUNT), 600), "record %u kept %u times", i, kept[i]);
         for (unsigned j = 0; j < COUNT; j++) {
-            if (i != j)
-                cr_expect(lt(int, abs((int)after[i][j] - ROUNDS / COUNT / (COUNT - 1)), 160), "%u %u", i, j);
+            if (i != j) cr_expect(lt(int, abs((int)after[i][j] - ROUNDS / COUNT / (COUNT - 1)), 160), "%u %u", i, j);
         }
     }
     answer_free(answer);
@@ -278,10 +274,9 @@ Test(dns_answer, fixed_records_come_first) {
     struct packet_query query = query_of("alias.service.coord", TYPE_A, 0);
     for (unsigned i = 0; i < 10; i++) {
         struct help_answer got = render(answer, &query, 512, 0);
-        EXPECT_LINES(
-            got.answer,
-            "alias.service.coord. 0 IN CNAME n1.node.dc1.coord.\nn1.node.dc1.coord. 0 IN A 10.0.0.0\n"
-            "n1.node.dc1.coord. 0 IN A 10.0.0.1\nn1.node.dc1.coord. 0 IN A 10.0.0.2");
+        EXPECT_LINES(got.answer,
+                     "alias.service.coord. 0 IN CNAME n1.node.dc1.coord.\nn1.node.dc1.coord. 0 IN A 10.0.0.0\n"
+                     "n1.node.dc1.coord. 0 IN A 10.0.0.1\nn1.node.dc1.coord. 0 IN A 10.0.0.2");
         cr_expect(eq(int, out[12 + 25 + 3], TYPE_CNAME));
         help_free(&got);
     }

@@ -24,9 +24,7 @@ static void tear_down(void) {
 }
 TestSuite(dns_cache, .init = set_up, .fini = tear_down);
 
-static struct watch_thing thing(const char *name) {
-    return (struct watch_thing){SPACE_SERVICE, slice_text(name)};
-}
+static struct watch_thing thing(const char *name) { return (struct watch_thing){SPACE_SERVICE, slice_text(name)}; }
 
 static void change(const char *name) {
     struct watch_touched touched = {0};
@@ -51,8 +49,7 @@ static struct dns_cache_key key(const char *name, uint16_t type) {
 }
 
 static bool store(struct dns_cache *cache, const char *name, uint16_t type, unsigned count) {
-    return dns_cache_store(cache, key(name, type), &depends,
-                           (struct dns_cache_value){.answer = answer_of(count)});
+    return dns_cache_store(cache, key(name, type), &depends, (struct dns_cache_value){.answer = answer_of(count)});
 }
 
 Test(dns_cache, found_until_something_changes) {
@@ -87,8 +84,7 @@ Test(dns_cache, a_change_while_it_was_made) {
     dns_cache_free(cache);
 }
 
-/* What is slow to make outlives a change for ten times as long, where stale answers are allowed; nothing else
- * does. */
+/* What is slow to make outlives a change for ten times as long, where stale answers are allowed; nothing else does. */
 Test(dns_cache, slow_answers_rest) {
     for (unsigned stale = 0; stale < 2; stale++) {
         struct dns_cache *cache = dns_cache_new(rpc, 64, 1 << 20, stale);

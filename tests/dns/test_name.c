@@ -22,8 +22,7 @@ static const struct name *parse(const char *text) {
 }
 
 static void expect_slice(const char *query, const char *what, struct slice got, const char *wanted) {
-    cr_expect(slice_is(got, wanted), "%s: %s is '%.*s', not '%s'", query, what, (int)got.size, got.data,
-              wanted);
+    cr_expect(slice_is(got, wanted), "%s: %s is '%.*s', not '%s'", query, what, (int)got.size, got.data, wanted);
 }
 
 Test(dns_name, services) {

@@ -12,8 +12,8 @@
 
 enum { CALLS = 200, IDS = 256 };
 
-/* What the kernel does with its next calls: takes at most `take` messages a call (0: all); refuses the next
- * `times` ones with `error`; refuses those with segments above a size with `segment_error`. */
+/* What the kernel does with its next calls: takes at most `take` messages a call (0: all); refuses the next `times`
+ * ones with `error`; refuses those with segments above a size with `segment_error`. */
 static struct {
     unsigned take;
     int error, times;
@@ -110,8 +110,7 @@ static void add(uint8_t id, uint16_t port, size_t size, uint8_t source) {
     struct msghdr query = {.msg_name = &peers[id], .msg_namelen = sizeof(peers[id])};
     if (source) {
         struct in_pktinfo info = {.ipi_spec_dst.s_addr = htonl(0x7f000000u + source)};
-        struct cmsghdr head = {
-            .cmsg_len = CMSG_LEN(sizeof(info)), .cmsg_level = IPPROTO_IP, .cmsg_type = IP_PKTINFO};
+        struct cmsghdr head = {.cmsg_len = CMSG_LEN(sizeof(info)), .cmsg_level = IPPROTO_IP, .cmsg_type = IP_PKTINFO};
         memcpy(controls[id], &head, sizeof(head));
         memcpy(controls[id] + CMSG_LEN(0), &info, sizeof(info));
         query.msg_control = controls[id];
@@ -129,8 +128,7 @@ static void tear_down(void) { dns_outbox_free(outbox); }
 TestSuite(outbox, .fini = tear_down, .timeout = 30);
 
 static void expect_once(uint8_t first, uint8_t count) {
-    for (unsigned id = first; id < first + count; id++)
-        cr_expect(eq(uint, kernel.delivered[id], 1), "answer %u", id);
+    for (unsigned id = first; id < first + count; id++) cr_expect(eq(uint, kernel.delivered[id], 1), "answer %u", id);
 }
 
 Test(outbox, one_message_a_peer) {

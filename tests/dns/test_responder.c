@@ -1,5 +1,4 @@
-/* Packet in, packet out, over a real catalog: every form of name and every type; what is kept, and for how
- * long. */
+/* Packet in, packet out, over a real catalog: every form of name and every type; what is kept, and for how long. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
@@ -34,8 +33,7 @@ static void use_config(const struct dns_config *config) {
 }
 
 static void fill(void) {
-    help_node(rpc, "n1", "10.0.0.1",
-              (const char *const[]){"k=v", "rfc1035-00=hello world", "a b=c=`d", NULL});
+    help_node(rpc, "n1", "10.0.0.1", (const char *const[]){"k=v", "rfc1035-00=hello world", "a b=c=`d", NULL});
     help_node(rpc, "n2", "fd00::2", NULL);
     help_node(rpc, "n3", "host.example.com", NULL);
     help_node(rpc, "N.4", "10.0.0.4", NULL);
@@ -55,39 +53,26 @@ static void fill(void) {
                                             .passing = 7,
                                             .warning = 3,
                                             .status = PB__STATUS__WARNING});
-    help_service(rpc, (struct help_service){.node = "N.4",
-                                            .id = "db3",
-                                            .name = "db",
-                                            .address = "10.9.9.4",
-                                            .port = 5434,
-                                            .tags = {"replica"}});
-    help_service(rpc, (struct help_service){.node = "n1",
-                                            .id = "db4",
-                                            .name = "db",
-                                            .port = 5435,
-                                            .tags = {"dead"},
-                                            .status = PB__STATUS__CRITICAL});
+    help_service(
+        rpc, (struct help_service){
+                 .node = "N.4", .id = "db3", .name = "db", .address = "10.9.9.4", .port = 5434, .tags = {"replica"}});
+    help_service(
+        rpc,
+        (struct help_service){
+            .node = "n1", .id = "db4", .name = "db", .port = 5435, .tags = {"dead"}, .status = PB__STATUS__CRITICAL});
+    help_service(rpc,
+                 (struct help_service){.node = "n1", .id = "six", .name = "six", .address = "fd00::99", .port = 1});
+    help_service(
+        rpc, (struct help_service){.node = "n1", .id = "nm", .name = "named", .address = "svc.example.com", .port = 2});
     help_service(rpc, (struct help_service){
-                          .node = "n1", .id = "six", .name = "six", .address = "fd00::99", .port = 1});
-    help_service(rpc,
-                 (struct help_service){
-                     .node = "n1", .id = "nm", .name = "named", .address = "svc.example.com", .port = 2});
-    help_service(rpc,
-                 (struct help_service){
-                     .node = "n1", .id = "own", .name = "own", .address = "n1.node.dc1.coord", .port = 3});
-    help_service(rpc,
-                 (struct help_service){
-                     .node = "n1", .id = "loop", .name = "loop", .address = "loop.service.coord", .port = 3});
-    help_service(rpc, (struct help_service){.node = "n1",
-                                            .id = "dead",
-                                            .name = "dead",
-                                            .port = 4,
-                                            .tags = {"t"},
-                                            .status = PB__STATUS__CRITICAL});
+                          .node = "n1", .id = "own", .name = "own", .address = "n1.node.dc1.coord", .port = 3});
     help_service(rpc, (struct help_service){
-                          .node = "n1", .id = "up", .name = "UpperCase", .port = 5, .tags = {"TaG"}});
-    help_service(rpc,
-                 (struct help_service){.node = "not a dns name..", .id = "odd", .name = "odd", .port = 6});
+                          .node = "n1", .id = "loop", .name = "loop", .address = "loop.service.coord", .port = 3});
+    help_service(
+        rpc, (struct help_service){
+                 .node = "n1", .id = "dead", .name = "dead", .port = 4, .tags = {"t"}, .status = PB__STATUS__CRITICAL});
+    help_service(rpc, (struct help_service){.node = "n1", .id = "up", .name = "UpperCase", .port = 5, .tags = {"TaG"}});
+    help_service(rpc, (struct help_service){.node = "not a dns name..", .id = "odd", .name = "odd", .port = 6});
 }
 
 static void set_up(void) {
@@ -103,8 +88,7 @@ static void tear_down(void) {
 }
 TestSuite(dns_responder, .init = set_up, .fini = tear_down);
 
-static struct help_answer ask_with(const char *name, unsigned type, unsigned edns,
-                                   enum dns_transport transport) {
+static struct help_answer ask_with(const char *name, unsigned type, unsigned edns, enum dns_transport transport) {
     uint8_t query[512];
     size_t size = help_query(query, name, type, edns);
     dns_responder_begin(responder);
@@ -137,11 +121,10 @@ static void expect_rows(const struct row *rows, size_t count) {
             struct help_answer got = ask(rows[i].name, rows[i].type);
             cr_expect(eq(int, got.rcode, RCODE_NOERROR), "%s", rows[i].name);
             cr_expect(got.aa && !got.tc && !got.ra && got.edns, "%s", rows[i].name);
-            cr_expect_str_eq(got.answer, rows[i].answer, "%s %u, got:\n%s", rows[i].name, rows[i].type,
-                             got.answer);
+            cr_expect_str_eq(got.answer, rows[i].answer, "%s %u, got:\n%s", rows[i].name, rows[i].type, got.answer);
             if (rows[i].additional) {
-                cr_expect_str_eq(got.additional, rows[i].additional, "%s %u, got:\n%s", rows[i].name,
-                                 rows[i].type, got.additional);
+                cr_expect_str_eq(got.additional, rows[i].additional, "%s %u, got:\n%s", rows[i].name, rows[i].type,
+                                 got.additional);
             }
             help_free(&got);
         }
@@ -150,10 +133,8 @@ static void expect_rows(const struct row *rows, size_t count) {
 
 Test(dns_responder, addresses_of_services) {
     static const struct row rows[] = {
-        {"db.service.coord", TYPE_A, "db.service.coord. 0 IN A 10.0.0.1\ndb.service.coord. 0 IN A 10.9.9.4",
-         ""},
-        {"DB.Service.Coord", TYPE_A, "DB.Service.Coord. 0 IN A 10.0.0.1\nDB.Service.Coord. 0 IN A 10.9.9.4",
-         ""},
+        {"db.service.coord", TYPE_A, "db.service.coord. 0 IN A 10.0.0.1\ndb.service.coord. 0 IN A 10.9.9.4", ""},
+        {"DB.Service.Coord", TYPE_A, "DB.Service.Coord. 0 IN A 10.0.0.1\nDB.Service.Coord. 0 IN A 10.9.9.4", ""},
         {"db.service.coord", TYPE_AAAA, "db.service.coord. 0 IN AAAA fd00::2", ""},
         {"db.service.coord", TYPE_ANY,
          "db.service.coord. 0 IN A 10.0.0.1\ndb.service.coord. 0 IN A 10.9.9.4\ndb.service.coord. 0 IN AAAA "
@@ -186,12 +167,10 @@ Test(dns_responder, srv_of_services) {
          "0a090904.addr.dc1.coord. 0 IN A 10.9.9.4\nn1.node.dc1.coord. 0 IN A 10.0.0.1\n"
          "n1.node.dc1.coord. 0 IN TXT \"a b=c=``d\"\nn1.node.dc1.coord. 0 IN TXT \"hello world\"\n"
          "n1.node.dc1.coord. 0 IN TXT \"k=v\"\nn2.node.dc1.coord. 0 IN AAAA fd00::2"},
-        {"primary.db.service.coord", TYPE_SRV,
-         "primary.db.service.coord. 0 IN SRV 1 7 5432 n1.node.dc1.coord.", node1},
+        {"primary.db.service.coord", TYPE_SRV, "primary.db.service.coord. 0 IN SRV 1 7 5432 n1.node.dc1.coord.", node1},
         {"primary.db.service.alt.example", TYPE_SRV,
          "primary.db.service.alt.example. 0 IN SRV 1 7 5432 n1.node.dc1.coord.", node1},
-        {"uppercase.service.coord", TYPE_SRV, "uppercase.service.coord. 0 IN SRV 1 1 5 n1.node.dc1.coord.",
-         node1},
+        {"uppercase.service.coord", TYPE_SRV, "uppercase.service.coord. 0 IN SRV 1 1 5 n1.node.dc1.coord.", node1},
         {"own.service.coord", TYPE_SRV, "own.service.coord. 0 IN SRV 1 1 3 n1.node.dc1.coord.", node1},
         {"odd.service.coord", TYPE_SRV, "odd.service.coord. 0 IN SRV 1 1 6 0a000005.addr.dc1.coord.",
          "0a000005.addr.dc1.coord. 0 IN A 10.0.0.5"},
@@ -250,8 +229,7 @@ Test(dns_responder, names_as_addresses) {
     struct help_answer got = ask("loop.service.coord", TYPE_A); /* ends */
     cr_expect(eq(int, got.rcode, RCODE_NOERROR));
     help_free(&got);
-    help_service(rpc,
-                 (struct help_service){.node = "n1", .id = "l", .name = "later", .address = "x9.node.coord"});
+    help_service(rpc, (struct help_service){.node = "n1", .id = "l", .name = "later", .address = "x9.node.coord"});
     static const unsigned types[] = {TYPE_A, TYPE_SRV};
     for (size_t i = 0; i < 2; i++) {
         got = ask("later.service.coord", types[i]);
@@ -329,19 +307,16 @@ Test(dns_responder, the_domain) {
     for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
         got = ask(names[i], TYPE_NS);
         EXPECT_LINES(got.answer, "coord. 0 IN NS n1.node.dc1.coord.\ncoord. 0 IN NS n2.node.dc1.coord.");
-        EXPECT_LINES(got.additional,
-                     "n1.node.dc1.coord. 0 IN A 10.0.0.1\nn2.node.dc1.coord. 0 IN AAAA fd00::2");
+        EXPECT_LINES(got.additional, "n1.node.dc1.coord. 0 IN A 10.0.0.1\nn2.node.dc1.coord. 0 IN AAAA fd00::2");
         help_free(&got);
         got = ask(names[i], TYPE_SOA);
         expect_soa(names[i], got.answer, "coord");
         EXPECT_LINES(got.authority, "coord. 0 IN NS n1.node.dc1.coord.\ncoord. 0 IN NS n2.node.dc1.coord.");
-        EXPECT_LINES(got.additional,
-                     "n1.node.dc1.coord. 0 IN A 10.0.0.1\nn2.node.dc1.coord. 0 IN AAAA fd00::2");
+        EXPECT_LINES(got.additional, "n1.node.dc1.coord. 0 IN A 10.0.0.1\nn2.node.dc1.coord. 0 IN AAAA fd00::2");
         help_free(&got);
     }
     got = ask("x.alt.example", TYPE_NS);
-    EXPECT_LINES(got.answer,
-                 "alt.example. 0 IN NS n1.node.dc1.coord.\nalt.example. 0 IN NS n2.node.dc1.coord.");
+    EXPECT_LINES(got.answer, "alt.example. 0 IN NS n1.node.dc1.coord.\nalt.example. 0 IN NS n2.node.dc1.coord.");
     help_free(&got);
     got = ask("ns.coord", TYPE_ANY);
     EXPECT_LINES(got.answer, "ns.coord. 0 IN A 10.0.0.1\nns.coord. 0 IN AAAA fd00::2");
@@ -384,22 +359,28 @@ static void expect_reverse(const char *name, const char *answer) {
 }
 
 Test(dns_responder, reverse_of_services_with_an_address_of_their_own) {
-    help_service(rpc, (struct help_service){.node = "n1", .id = "p2", .name = "Proxy", .address = "10.7.7.7", .port = 1});
+    help_service(rpc,
+                 (struct help_service){.node = "n1", .id = "p2", .name = "Proxy", .address = "10.7.7.7", .port = 1});
     help_service(rpc, (struct help_service){.node = "n1", .id = "p1", .name = "api", .address = "10.7.7.7", .port = 1});
     expect_reverse("7.7.7.10.in-addr.arpa", "7.7.7.10.in-addr.arpa. 0 IN PTR api.service.dc1.coord.");
     help_drop_service(rpc, "n1", "p1");
     expect_reverse("7.7.7.10.in-addr.arpa", "7.7.7.10.in-addr.arpa. 0 IN PTR Proxy.service.dc1.coord.");
     /* it moves; its name alone changes; it goes */
-    help_service(rpc, (struct help_service){.node = "n1", .id = "p2", .name = "Proxy", .address = "fd00::7", .port = 1});
+    help_service(rpc,
+                 (struct help_service){.node = "n1", .id = "p2", .name = "Proxy", .address = "fd00::7", .port = 1});
     expect_reverse("7.7.7.10.in-addr.arpa", "");
-    expect_reverse("7.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.d.f.ip6.arpa",
-                   "7.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.d.f.ip6.arpa. 0 IN PTR Proxy.service.dc1.coord.");
-    help_service(rpc, (struct help_service){.node = "n1", .id = "p2", .name = "front", .address = "10.7.7.8", .port = 1});
+    expect_reverse(
+        "7.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.d.f.ip6.arpa",
+        "7.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.d.f.ip6.arpa. 0 IN PTR Proxy.service.dc1.coord.");
+    help_service(rpc,
+                 (struct help_service){.node = "n1", .id = "p2", .name = "front", .address = "10.7.7.8", .port = 1});
     expect_reverse("8.7.7.10.in-addr.arpa", "8.7.7.10.in-addr.arpa. 0 IN PTR front.service.dc1.coord.");
-    help_service(rpc, (struct help_service){.node = "n1", .id = "p2", .name = "back", .address = "10.7.7.8", .port = 1});
+    help_service(rpc,
+                 (struct help_service){.node = "n1", .id = "p2", .name = "back", .address = "10.7.7.8", .port = 1});
     expect_reverse("8.7.7.10.in-addr.arpa", "8.7.7.10.in-addr.arpa. 0 IN PTR back.service.dc1.coord.");
     /* a node's address is the node's */
-    help_service(rpc, (struct help_service){.node = "n2", .id = "x", .name = "other", .address = "10.0.0.1", .port = 1});
+    help_service(rpc,
+                 (struct help_service){.node = "n2", .id = "x", .name = "other", .address = "10.0.0.1", .port = 1});
     expect_reverse("1.0.0.10.in-addr.arpa", "1.0.0.10.in-addr.arpa. 0 IN PTR n1.node.dc1.coord.");
     help_drop_service(rpc, "n1", "p2");
     expect_reverse("8.7.7.10.in-addr.arpa", "");
@@ -446,8 +427,7 @@ Test(dns_responder, changes_show_at_once) {
     EXPECT_LINES(got.additional, "n1.node.dc1.coord. 0 IN A 10.0.0.77");
     help_free(&got);
 
-    help_service(
-        rpc, (struct help_service){.node = "n2", .id = "new", .name = "no", .port = 1, .tags = {"notag"}});
+    help_service(rpc, (struct help_service){.node = "n2", .id = "new", .name = "no", .port = 1, .tags = {"notag"}});
     got = ask("notag.no.service.coord", TYPE_AAAA);
     cr_expect(eq(sz, got.answers, 1));
     help_free(&got);
@@ -507,10 +487,8 @@ Test(dns_responder, made_up_names_push_nothing_out) {
 }
 
 Test(dns_responder, settings) {
-    struct dns_service_ttl ttls[] = {{"*", 10 * INT64_C(1000000000)},
-                                     {"d*", 20 * INT64_C(1000000000)},
-                                     {"db", INT64_C(30500000000)},
-                                     {"six", 0}};
+    struct dns_service_ttl ttls[] = {
+        {"*", 10 * INT64_C(1000000000)}, {"d*", 20 * INT64_C(1000000000)}, {"db", INT64_C(30500000000)}, {"six", 0}};
     struct dns_config config = default_config();
     config.service_ttls = ttls;
     config.service_ttl_count = ARRAY_COUNT(ttls);
@@ -519,8 +497,7 @@ Test(dns_responder, settings) {
     config.only_passing = true;
     use_config(&config);
     static const struct row rows[] = {
-        {"db.service.coord", TYPE_A, "db.service.coord. 30 IN A 10.0.0.1\ndb.service.coord. 30 IN A 10.9.9.4",
-         NULL},
+        {"db.service.coord", TYPE_A, "db.service.coord. 30 IN A 10.0.0.1\ndb.service.coord. 30 IN A 10.9.9.4", NULL},
         {"six.service.coord", TYPE_AAAA, "six.service.coord. 0 IN AAAA fd00::99", NULL},
         {"uppercase.service.coord", TYPE_A, "uppercase.service.coord. 10 IN A 10.0.0.1", NULL},
         {"n2.node.coord", TYPE_AAAA, "n2.node.coord. 40 IN AAAA fd00::2", NULL},
@@ -548,9 +525,8 @@ static void hundred(void) {
 }
 
 static void show_weight(unsigned weight, const char *wanted, bool at_once) {
-    help_service(
-        rpc, (struct help_service){
-                 .node = "m0", .id = "big", .name = "big", .port = 1000, .passing = weight, .warning = 1});
+    help_service(rpc, (struct help_service){
+                          .node = "m0", .id = "big", .name = "big", .port = 1000, .passing = weight, .warning = 1});
     uint64_t before_ms = clock_mono_ms();
     for (bool seen = false; !seen;) {
         struct help_answer got = ask_with("big.service.coord", TYPE_SRV, 0, DNS_TCP);
@@ -630,26 +606,22 @@ Test(dns_responder, sizes_and_limits) {
         {TYPE_SRV, 8192, DNS_UDP, 100},
     };
     for (size_t i = 0; i < ARRAY_COUNT(limited); i++) {
-        struct help_answer got =
-            ask_with("big.service.coord", limited[i].type, limited[i].edns, limited[i].transport);
+        struct help_answer got = ask_with("big.service.coord", limited[i].type, limited[i].edns, limited[i].transport);
         cr_expect(eq(sz, got.answers, limited[i].answers), "row %zu", i);
         cr_expect(not(got.tc), "row %zu", i);
         help_free(&got);
     }
 }
 
-/* Default reads: one confirmation for a batch, waited for; without a leader there is no answer but SERVFAIL.
- */
+/* Default reads: one confirmation for a batch, waited for; without a leader there is no answer but SERVFAIL. */
 Test(dns_responder, reads_that_must_be_fresh) {
     struct dns_config config = default_config();
     config.stale = false;
     use_config(&config);
     static const struct {
         int confirm, rcode;
-    } rows[] = {{CO_OK, RCODE_NOERROR},
-                {CO_AGAIN, RCODE_NOERROR},
-                {CO_NOLEADER, RCODE_SERVFAIL},
-                {CO_OK, RCODE_NOERROR}};
+    } rows[] = {
+        {CO_OK, RCODE_NOERROR}, {CO_AGAIN, RCODE_NOERROR}, {CO_NOLEADER, RCODE_SERVFAIL}, {CO_OK, RCODE_NOERROR}};
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         fake_rpc_set_confirm(rpc, rows[i].confirm);
         struct help_answer got = ask("db.service.coord", TYPE_A);

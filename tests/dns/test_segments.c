@@ -116,8 +116,7 @@ Test(segments, anything) {
     struct rng rng;
     rng_seed(&rng, 5);
     for (unsigned round = 0; round < 2000; round++) {
-        size_t count = rng_below(&rng, MANY + 1), kinds = 1 + rng_below(&rng, 5),
-               size_max = rng_below(&rng, 10000);
+        size_t count = rng_below(&rng, MANY + 1), kinds = 1 + rng_below(&rng, 5), size_max = rng_below(&rng, 10000);
         if (round % 10) count %= 65;
         for (size_t i = 0; i < count; i++) {
             size_t size = rng_below(&rng, 2) ? 60 + rng_below(&rng, 3) * 8 : 1 + rng_below(&rng, 8192);
@@ -139,6 +138,5 @@ Test(segments, refused) {
         {1472, 1, EINVAL, 0},          {0, 100, EINVAL, 0},
     };
     for (size_t r = 0; r < ARRAY_COUNT(rows); r++)
-        cr_expect(eq(sz, segments_refused(rows[r].size_max, rows[r].size, rows[r].error), rows[r].after),
-                  "row %zu", r);
+        cr_expect(eq(sz, segments_refused(rows[r].size_max, rows[r].size, rows[r].error), rows[r].after), "row %zu", r);
 }

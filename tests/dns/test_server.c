@@ -47,8 +47,8 @@ static void set_up(void) {
         char id[20], address[20];
         snprintf(id, sizeof(id), "big%u", i);
         snprintf(address, sizeof(address), "10.1.0.%u", i);
-        help_service(rpc, (struct help_service){
-                              .node = "n1", .id = id, .name = "big", .address = address, .port = 1000 + i});
+        help_service(
+            rpc, (struct help_service){.node = "n1", .id = id, .name = "big", .address = address, .port = 1000 + i});
     }
     help_service(rpc, (struct help_service){.node = "n1", .id = "db", .name = "db", .port = 5432});
 }
@@ -144,10 +144,8 @@ Test(dns_server, udp_nonsense) {
         struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
         while (got.rcode != RCODE_NOERROR && poll(&poll_fd, 1, 200) == 1) {
             ssize_t n = recv(fd, in, sizeof(in), 0);
-            if (n >= 12 && get_be16(in) == 0xabcd && (in[3] & 15) == 0)
-                got = help_parse(in, (size_t)n);
-            else
-                cr_expect(n >= 12 && (in[2] & 0x80) && (in[3] & 15) != 0);
+            if (n >= 12 && get_be16(in) == 0xabcd && (in[3] & 15) == 0) got = help_parse(in, (size_t)n);
+            else cr_expect(n >= 12 && (in[2] & 0x80) && (in[3] & 15) != 0);
         }
     }
     EXPECT_LINES(got.answer, "db.service.coord. 0 IN A 10.0.0.1");
@@ -169,8 +167,7 @@ static void *flood(void *data) {
         struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
         for (unsigned i = 0; i < 32 && poll(&poll_fd, 1, 1000) == 1; i++, answered++) {
             ssize_t n = recv(fd, answer, sizeof(answer), 0);
-            if (n != 12 + 23 + 1600 + 11 || get_be16(answer) / 32 != round || get_be16(answer + 6) != 100)
-                (*wrong)++;
+            if (n != 12 + 23 + 1600 + 11 || get_be16(answer) / 32 != round || get_be16(answer + 6) != 100) (*wrong)++;
         }
     }
     if (answered < 200 * 32 / 2) (*wrong)++;
@@ -260,8 +257,7 @@ Test(dns_server, tcp_nonsense) {
         cr_expect(eq(sz, read_frame(fd), 0), "row %zu", i);
         close(fd);
     }
-    int fd = dial(SOCK_STREAM,
-                  "127.0.0.1"); /* a bad message in a good frame: an error, and the connection goes on */
+    int fd = dial(SOCK_STREAM, "127.0.0.1"); /* a bad message in a good frame: an error, and the connection goes on */
     uint8_t out[128] = "\0\x0c\x11\x11\0\0\0\x02\0\0\0\0\0\0";
     size_t size = 14 + frame(out + 14, "db.service.coord", TYPE_A, 5);
     cr_assert(eq(long, send(fd, out, size, 0), (long)size));
@@ -272,8 +268,8 @@ Test(dns_server, tcp_nonsense) {
     close(fd);
 }
 
-/* A client that asks and does not read is not read from either: what waits for it is bounded. It gets all in
- * the end. */
+/* A client that asks and does not read is not read from either: what waits for it is bounded. It gets all in the
+ * end. */
 Test(dns_server, tcp_slow_reader) {
     struct dns_config config = config_for(loopback);
     start(&config);

@@ -48,8 +48,7 @@ static int dial(const char *address, uint16_t port) {
     CHECK(is_v4 || inet_pton(AF_INET6, address, &v6.sin6_addr) == 1);
     int fd = socket(is_v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     /* Connected: an answer from another address does not arrive. */
-    int rv = is_v4 ? connect(fd, (struct sockaddr *)&v4, sizeof(v4))
-                   : connect(fd, (struct sockaddr *)&v6, sizeof(v6));
+    int rv = is_v4 ? connect(fd, (struct sockaddr *)&v4, sizeof(v4)) : connect(fd, (struct sockaddr *)&v6, sizeof(v6));
     CHECK(fd >= 0 && rv == 0);
     return fd;
 }
@@ -107,8 +106,7 @@ static void burst(const struct story *story, const int *fds, size_t sockets, enu
             check(story, &asked[s][(uint16_t)at], data, (size_t)size);
         }
     }
-    for (size_t s = 0; s < sockets; s++)
-        CHECK(recv(fds[s], data, sizeof(data), MSG_DONTWAIT) < 0); /* none twice */
+    for (size_t s = 0; s < sockets; s++) CHECK(recv(fds[s], data, sizeof(data), MSG_DONTWAIT) < 0); /* none twice */
 }
 
 static void *tell(void *data) {
@@ -127,26 +125,22 @@ static void instances(struct rpc *rpc, unsigned count) {
     for (unsigned i = 0; i < count; i++) {
         snprintf(id, sizeof(id), "%s-%u", name, i);
         snprintf(address, sizeof(address), "10.1.%u.%u", count, i);
-        help_service(rpc, (struct help_service){
-                              .node = "n1", .id = id, .name = name, .address = address, .port = 8080});
+        help_service(rpc,
+                     (struct help_service){.node = "n1", .id = id, .name = name, .address = address, .port = 8080});
     }
 }
 
 static void run(struct rpc *rpc, const char *const *addresses, const char *const *asked_at) {
-    struct dns_config config = {.addresses = addresses,
-                                .domain = "coord",
-                                .datacenter = "dc1",
-                                .node_name = "n1",
-                                .stale = true,
-                                .workers = 2};
+    struct dns_config config = {
+        .addresses = addresses, .domain = "coord", .datacenter = "dc1", .node_name = "n1", .stale = true, .workers = 2};
     struct dns_server *server = NULL;
     struct fault fault = {0};
     CHECK(dns_start(&config, rpc, &server, &fault) == CO_OK);
     struct story stories[8];
     size_t count = 0;
     for (; asked_at[count]; count++) {
-        stories[count] = (struct story){
-            .address = asked_at[count], .port = dns_port(server), .edns = count % 2 ? 0 : 1247};
+        stories[count] =
+            (struct story){.address = asked_at[count], .port = dns_port(server), .edns = count % 2 ? 0 : 1247};
         CHECK(pthread_create(&stories[count].thread, NULL, tell, &stories[count]) == 0);
     }
     for (size_t i = 0; i < count; i++) CHECK(pthread_join(stories[i].thread, NULL) == 0);

@@ -1,5 +1,5 @@
-/* The server's threads and the applier at once: clients over UDP and TCP, a catalog that changes, start and
- * stop. A plain main, for the thread sanitizer. */
+/* The server's threads and the applier at once: clients over UDP and TCP, a catalog that changes, start and stop. A
+ * plain main, for the thread sanitizer. */
 #include <arpa/inet.h>
 #include <poll.h>
 #include <pthread.h>
@@ -47,13 +47,10 @@ static void check(const uint8_t *data, size_t size) {
 
 static void ask(int fd, struct client *client, unsigned id) {
     uint8_t query[514];
-    size_t size =
-        help_query(query + 2, "db.service.coord", id % 2 ? TYPE_A : TYPE_SRV, client->tcp ? 0 : 4096);
+    size_t size = help_query(query + 2, "db.service.coord", id % 2 ? TYPE_A : TYPE_SRV, client->tcp ? 0 : 4096);
     put_be16(query, (uint16_t)size);
-    if (client->tcp)
-        CHECK(send(fd, query, size + 2, 0) == (ssize_t)size + 2);
-    else
-        CHECK(send(fd, query + 2, size, 0) == (ssize_t)size);
+    if (client->tcp) CHECK(send(fd, query, size + 2, 0) == (ssize_t)size + 2);
+    else CHECK(send(fd, query + 2, size, 0) == (ssize_t)size);
 }
 
 static bool hear(int fd, struct client *client, uint8_t *in, size_t room) {
@@ -88,8 +85,7 @@ static void instance(struct rpc *rpc, unsigned i, unsigned port) {
     char id[20], address[20];
     snprintf(id, sizeof(id), "db%u", i);
     snprintf(address, sizeof(address), "10.1.0.%u", i);
-    help_service(
-        rpc, (struct help_service){.node = "n1", .id = id, .name = "db", .address = address, .port = port});
+    help_service(rpc, (struct help_service){.node = "n1", .id = id, .name = "db", .address = address, .port = port});
 }
 
 int main(void) {
@@ -97,12 +93,8 @@ int main(void) {
     help_node(rpc, "n1", "10.0.0.1", NULL);
     for (unsigned i = 0; i < INSTANCES; i++) instance(rpc, i, 1000);
     static const char *const loopback[] = {"127.0.0.1", NULL};
-    struct dns_config config = {.addresses = loopback,
-                                .domain = "coord",
-                                .datacenter = "dc1",
-                                .node_name = "n1",
-                                .stale = true,
-                                .workers = 2};
+    struct dns_config config = {
+        .addresses = loopback, .domain = "coord", .datacenter = "dc1", .node_name = "n1", .stale = true, .workers = 2};
     struct dns_server *server = NULL;
     struct fault fault = {0};
     CHECK(dns_start(&config, rpc, &server, &fault) == CO_OK);

@@ -1,6 +1,6 @@
-/* One input may burn 2 s of CPU time; then the run fails like a crash, and the input is saved. The wall
- * clock, which libFuzzer looks at, also runs while the machine is busy with other things. Every target is
- * linked with --wrap=LLVMFuzzerTestOneInput. */
+/* One input may burn 2 s of CPU time; then the run fails like a crash, and the input is saved. The wall clock, which
+ * libFuzzer looks at, also runs while the machine is busy with other things. Every target is linked with
+ * --wrap=LLVMFuzzerTestOneInput. */
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -24,7 +24,8 @@ static void check_heads(const uint8_t *data, size_t size) {
         if (tar_head_decode(head, &file) != CO_OK || file.size > TAR_SIZE_MAX) continue;
         struct tar_file second;
         tar_head_encode(&file, 0, again);
-        CHECK(tar_head_decode(again, &second) == CO_OK && second.size == file.size && strcmp(second.name, file.name) == 0);
+        CHECK(tar_head_decode(again, &second) == CO_OK && second.size == file.size &&
+              strcmp(second.name, file.name) == 0);
     }
 }
 

@@ -1,5 +1,5 @@
-/* Any text as a configuration file. What is accepted is within its bounds, is accepted again over itself with
- * the same result, and a fault names the file. */
+/* Any text as a configuration file. What is accepted is within its bounds, is accepted again over itself with the
+ * same result, and a fault names the file. */
 #include <arpa/inet.h>
 #include <stdlib.h>
 
@@ -100,8 +100,7 @@ static void check_again(struct config *config, struct slice text) {
     CHECK(config->max_query_time_ns == before.max_query_time_ns && config->node_ttl_ns == before.node_ttl_ns);
     CHECK(same_text(config->node_name, before.node_name) && same_text(config->domain, before.domain));
     CHECK(same_text(config->client_addr, before.client_addr) && same_text(config->data_dir, before.data_dir));
-    CHECK(config->node_meta.count == before.node_meta.count &&
-          config->service_ttl_count == before.service_ttl_count);
+    CHECK(config->node_meta.count == before.node_meta.count && config->service_ttl_count == before.service_ttl_count);
     CHECK(config->without_effect.count == before.without_effect.count);
     CHECK(config->retry_join.count == 2 * before.retry_join.count &&
           config->services.count == 2 * before.services.count);

@@ -20,8 +20,7 @@ static struct wire_name name_of(const char *text) {
 
 static void put_srv(struct answer_builder *builder, unsigned i) {
     char text[80];
-    snprintf(text, sizeof(text), "node-%u%s.node.dc1.coord", i,
-             i % 3 ? "" : ".with.a.longer.name.than.the.others");
+    snprintf(text, sizeof(text), "node-%u%s.node.dc1.coord", i, i % 3 ? "" : ".with.a.longer.name.than.the.others");
     struct wire_name name = name_of(text);
     uint32_t index = answer_name(builder, &name);
     answer_srv(builder, shuffled, (struct answer_srv){1, 1, (uint16_t)i, index, index});

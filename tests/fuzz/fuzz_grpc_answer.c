@@ -30,8 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     CHECK(text.size > 0 && text.size < 600 && !memchr(text.data, '\n', text.size) &&
           !memchr(text.data, '\0', text.size));
     if (serves) {
-        CHECK(answer->http_status == 200 && answer->is_grpc && answer->has_status &&
-              answer->status == GRPC_OK);
+        CHECK(answer->http_status == 200 && answer->is_grpc && answer->has_status && answer->status == GRPC_OK);
         CHECK(answer->body_size >= GRPC_PREFIX_SIZE + 2 && answer->body[0] == 0);
         CHECK(slice_is(buffer_slice(&text), "gRPC check host:1/service: success"));
     }

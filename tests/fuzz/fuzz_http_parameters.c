@@ -1,6 +1,6 @@
-/* Any text as a request: request line, headers, an empty line, a body. Asked three times: written, written
- * again and kept, from ready bytes; the answer is the same. What its parameters hold goes through the formats
- * of base/text.h and back. */
+/* Any text as a request: request line, headers, an empty line, a body. Asked three times: written, written again and
+ * kept, from ready bytes; the answer is the same. What its parameters hold goes through the formats of base/text.h
+ * and back. */
 #include <stdlib.h>
 
 #include "base/text.h"
@@ -56,8 +56,7 @@ static void check_base64(struct slice text) {
 
 static void check_utf8(struct slice text) {
     size_t at = 0;
-    for (size_t step; (step = utf8_next(slice_make(text.data + at, text.size - at))) > 0; at += step)
-        CHECK(step <= 4);
+    for (size_t step; (step = utf8_next(slice_make(text.data + at, text.size - at))) > 0; at += step) CHECK(step <= 4);
     CHECK(utf8_valid(text) == (at == text.size));
 }
 
@@ -98,8 +97,7 @@ static struct slice take_line(struct slice *text) {
 }
 
 static struct slice trim(struct slice text) {
-    while (text.size && (text.data[0] == ' ' || text.data[0] == '\t'))
-        text = slice_make(text.data + 1, text.size - 1);
+    while (text.size && (text.data[0] == ' ' || text.data[0] == '\t')) text = slice_make(text.data + 1, text.size - 1);
     while (text.size && (text.data[text.size - 1] == ' ' || text.data[text.size - 1] == '\t')) text.size--;
     return text;
 }
@@ -111,8 +109,7 @@ static bool take_request_line(struct slice line, struct still_request *request) 
     if (!first || first == last || first == line.data) return false;
     request->method = slice_make(line.data, (size_t)(first - line.data));
     request->target = slice_make(first + 1, (size_t)(last - first - 1));
-    request->old_version =
-        slice_is(slice_make(last + 1, (size_t)(line.data + line.size - last - 1)), "HTTP/1.0");
+    request->old_version = slice_is(slice_make(last + 1, (size_t)(line.data + line.size - last - 1)), "HTTP/1.0");
     return !memchr(request->method.data, '\0', request->method.size);
 }
 

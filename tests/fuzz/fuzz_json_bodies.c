@@ -1,5 +1,5 @@
-/* A letter that says who reads it (json_grammar.h), then any text as a JSON body. What is accepted is written
- * and read again, and is the same; what the endpoints make of it is applied to a state machine. */
+/* A letter that says who reads it (json_grammar.h), then any text as a JSON body. What is accepted is written and
+ * read again, and is the same; what the endpoints make of it is applied to a state machine. */
 #include <json-c/json_tokener.h>
 #include <stdlib.h>
 
@@ -56,16 +56,15 @@ static void check_ranges(const struct check_definition *check) {
 }
 
 static bool same_check(const struct check_definition *a, const struct check_definition *b) {
-    return a->kind == b->kind && a->header_count == b->header_count &&
-           a->tls_skip_verify == b->tls_skip_verify && a->disable_redirects == b->disable_redirects &&
-           a->interval_ns == b->interval_ns && a->timeout_ns == b->timeout_ns && a->ttl_ns == b->ttl_ns &&
-           a->deregister_after_ns == b->deregister_after_ns &&
-           a->success_before_passing == b->success_before_passing &&
+    return a->kind == b->kind && a->header_count == b->header_count && a->tls_skip_verify == b->tls_skip_verify &&
+           a->disable_redirects == b->disable_redirects && a->interval_ns == b->interval_ns &&
+           a->timeout_ns == b->timeout_ns && a->ttl_ns == b->ttl_ns &&
+           a->deregister_after_ns == b->deregister_after_ns && a->success_before_passing == b->success_before_passing &&
            a->failures_before_critical == b->failures_before_critical &&
-           a->failures_before_warning == b->failures_before_warning &&
-           a->output_max_size == b->output_max_size && a->initial_status == b->initial_status &&
-           a->arg_count == b->arg_count && a->grpc_use_tls == b->grpc_use_tls &&
-           a->h2ping_use_tls == b->h2ping_use_tls && strcmp(a->os_service, b->os_service) == 0;
+           a->failures_before_warning == b->failures_before_warning && a->output_max_size == b->output_max_size &&
+           a->initial_status == b->initial_status && a->arg_count == b->arg_count &&
+           a->grpc_use_tls == b->grpc_use_tls && a->h2ping_use_tls == b->h2ping_use_tls &&
+           strcmp(a->os_service, b->os_service) == 0;
 }
 
 static void check_written(const struct check_definition *check) {
@@ -88,10 +87,8 @@ static void read_check(struct json_object *json) {
     struct fault fault = {0};
     struct check_definition *check = check_definition_parse(json, &fault);
     CHECK((check == NULL) == (fault.code != CO_OK));
-    if (check)
-        check_written(check);
-    else
-        check_fault(&fault);
+    if (check) check_written(check);
+    else check_fault(&fault);
     check_definition_free(check);
 }
 

@@ -19,8 +19,8 @@ static bool inside(struct slice part, struct slice whole) {
 /* ---- R ---- */
 
 static bool same_record(const struct kv_record *a, const struct kv_record *b) {
-    return a->create_index == b->create_index && a->modify_index == b->modify_index &&
-           a->lock_index == b->lock_index && a->flags == b->flags && slice_equal(a->session, b->session) && slice_equal(a->lease, b->lease) &&
+    return a->create_index == b->create_index && a->modify_index == b->modify_index && a->lock_index == b->lock_index &&
+           a->flags == b->flags && slice_equal(a->session, b->session) && slice_equal(a->lease, b->lease) &&
            slice_equal(a->key, b->key) && slice_equal(a->value, b->value);
 }
 
@@ -30,8 +30,7 @@ static void check_record(struct slice store_key, struct slice bytes) {
     CHECK(rv == CO_OK || rv == CO_CORRUPT);
     if (rv != CO_OK) return;
     CHECK(inside(record.value, bytes) && (inside(record.key, bytes) || inside(record.key, store_key)));
-    CHECK(record.session.size == 0 ||
-          (record.session.size == UUID_TEXT_SIZE && inside(record.session, bytes)));
+    CHECK(record.session.size == 0 || (record.session.size == UUID_TEXT_SIZE && inside(record.session, bytes)));
     CHECK(record.lease.size == 0 || (record.lease.size == UUID_TEXT_SIZE && inside(record.lease, bytes)));
     /* Only what a server could have written can be written again. */
     char room[KV_STORE_KEY_MAX];
@@ -47,11 +46,7 @@ static void check_written(struct slice text, struct slice value) {
     static char key[KV_KEY_MAX];
     size_t size = text.size ? text.size * 37 % sizeof key + 1 : 1;
     for (size_t i = 0; i < size; i++) key[i] = text.size ? text.data[i % text.size] : 'k';
-    struct kv_record record = {.create_index = 1,
-                               .modify_index = size,
-                               .flags = ~UINT64_C(0),
-                               .value = value},
-                     again;
+    struct kv_record record = {.create_index = 1, .modify_index = size, .flags = ~UINT64_C(0), .value = value}, again;
     record.key = slice_make(key, size);
     if (size & 1) record.session = slice_text(STILL_SESSION);
     if (size & 2) record.lease = slice_text(STILL_LEASE);
@@ -78,10 +73,8 @@ static void check_command(struct slice bytes) {
     CHECK(valid || !command || command->base.n_unknown_fields > 0);
     if (valid) {
         CHECK(inside(view.key, bytes) && inside(view.value, bytes) && inside(view.session, bytes));
-        CHECK(view.verb == (uint32_t)command->verb && view.flags == command->flags &&
-              view.index == command->index);
-        CHECK(slice_equal(view.key, bytes_of(command->key)) &&
-              slice_equal(view.value, bytes_of(command->value)));
+        CHECK(view.verb == (uint32_t)command->verb && view.flags == command->flags && view.index == command->index);
+        CHECK(slice_equal(view.key, bytes_of(command->key)) && slice_equal(view.value, bytes_of(command->value)));
         CHECK(inside(view.lease, bytes) && slice_starts(view.lease, slice_text(command->lease)));
         CHECK(slice_starts(view.session, slice_text(command->session))); /* protobuf's text ends at a NUL */
     }

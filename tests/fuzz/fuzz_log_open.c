@@ -1,6 +1,6 @@
-/* Opening a log that a small program has written, made up or damaged (log_writer.h): it opens, or is refused
- * with file and offset. What it gives back was written so; it is the same when it is opened again, read, and
- * after one more append. */
+/* Opening a log that a small program has written, made up or damaged (log_writer.h): it opens, or is refused with
+ * file and offset. What it gives back was written so; it is the same when it is opened again, read, and after one
+ * more append. */
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -61,8 +61,7 @@ static void check_read(struct wal *wal, const struct wal_recovered *recovered) {
     if (!recovered->entry_count) return;
     struct raft_entry *entries;
     size_t count;
-    CHECK(wal_read(wal, recovered->entries[0].index, recovered->last_index, SIZE_MAX, &entries, &count) ==
-          CO_OK);
+    CHECK(wal_read(wal, recovered->entries[0].index, recovered->last_index, SIZE_MAX, &entries, &count) == CO_OK);
     CHECK(count == recovered->entry_count);
     for (size_t i = 0; i < count; i++) {
         CHECK(same_entry(&entries[i], &recovered->entries[i]));
@@ -82,12 +81,9 @@ static void append_one(struct wal *wal, const struct wal_recovered *recovered) {
 
 static int open_log(const struct log_writer *writer, struct wal **wal, struct wal_recovered *recovered) {
     struct fault fault = {0};
-    int rv =
-        wal_open(fake_disk_disk(writer->fake), &writer->config, writer->start_after, wal, recovered, &fault);
-    if (rv != CO_OK)
-        check_fault(rv, &fault);
-    else
-        CHECK(fault.code == CO_OK);
+    int rv = wal_open(fake_disk_disk(writer->fake), &writer->config, writer->start_after, wal, recovered, &fault);
+    if (rv != CO_OK) check_fault(rv, &fault);
+    else CHECK(fault.code == CO_OK);
     return rv;
 }
 

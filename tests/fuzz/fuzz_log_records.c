@@ -1,5 +1,4 @@
-/* Any bytes as a batch of the log: as they are, and with the head's sums made right so that the records are
- * reached. */
+/* Any bytes as a batch of the log: as they are, and with the head's sums made right so that the records are reached. */
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -23,9 +22,7 @@ static void walk(const char *batch, size_t size) {
         count++;
     }
     CHECK(bytes <= head.size && count <= head.record_count);
-    if (whole)
-        CHECK(more == 0 && count == head.record_count && bytes + padding == head.size &&
-              padding < WAL_SECTOR);
+    if (whole) CHECK(more == 0 && count == head.record_count && bytes + padding == head.size && padding < WAL_SECTOR);
 }
 
 /* Sums and counts that fit, as far as the bytes make records. */

@@ -1,5 +1,5 @@
-/* Any bytes as a message of a peer, or as a configuration: refused, or something that can be sent on and is
- * the same then. */
+/* Any bytes as a message of a peer, or as a configuration: refused, or something that can be sent on and is the same
+ * then. */
 #include <stdlib.h>
 
 #include "base/check.h"

@@ -15,8 +15,7 @@
 #define MAPS    "{'b':'1','a':'2'}|{}|null|{'':''}|{'a b':''}|{'a':1}|{'consul-x':'y'}"
 #define NOTHING "null|{}|''|[]|false|0"
 
-/* Alternatives stand between bars, ' is ", ` is " within a text, @x an object of kind x. "!": nearly always
- * there. */
+/* Alternatives stand between bars, ' is ", ` is " within a text, @x an object of kind x. "!": nearly always there. */
 static const struct row {
     const char *kinds, *key, *values;
 } rows[] = {

@@ -1,13 +1,12 @@
-/* Makes up bodies that the readers of JSON take, or nearly: what changing single bytes would take long to
- * find. */
+/* Makes up bodies that the readers of JSON take, or nearly: what changing single bytes would take long to find. */
 #ifndef COORD_TESTS_FUZZ_JSON_GRAMMAR_H
 #define COORD_TESTS_FUZZ_JSON_GRAMMAR_H
 
 #include "base/buffer.h"
 #include "base/random.h"
 
-/* Kinds of objects: R catalog/register, D catalog/deregister, S session/create, A an agent's service, K an
- * agent's check; those inside: s a service, c a check, w weights, t tagged addresses, a an address. */
+/* Kinds of objects: R catalog/register, D catalog/deregister, S session/create, A an agent's service, K an agent's
+ * check; those inside: s a service, c a check, w weights, t tagged addresses, a an address. */
 #define JSON_GRAMMAR_BODIES "RDSAKG"
 
 void json_grammar_object(struct buffer *out, char kind, struct rng *rng);

@@ -28,8 +28,7 @@ static uint64_t operand(uint8_t byte) {
 }
 
 /* Told by its index, term and size. */
-static struct raft_entry *entry_new(struct run *run, uint64_t index, uint64_t term, uint8_t type,
-                                    size_t size) {
+static struct raft_entry *entry_new(struct run *run, uint64_t index, uint64_t term, uint8_t type, size_t size) {
     struct log_writer *writer = run->writer;
     if (writer->written_count == LOG_ENTRIES_MOST) return NULL;
     struct raft_entry *entry = &writer->written[writer->written_count++];
@@ -55,8 +54,7 @@ static void append(struct run *run, struct wal_batch *batch, size_t count) {
     struct log_writer *writer = run->writer;
     for (size_t i = 0; i < count; i++) {
         uint64_t index = writer->last_index + 1;
-        struct raft_entry *entry =
-            entry_new(run, index, writer->term, (uint8_t)(index % 3), index * 37 % 200);
+        struct raft_entry *entry = entry_new(run, index, writer->term, (uint8_t)(index % 3), index * 37 % 200);
         if (!entry) break;
         if (i == 0) batch->entries = entry;
         batch->entry_count++;
@@ -118,8 +116,8 @@ static void record(struct run *run, uint32_t type, uint64_t index, uint64_t term
 static void batch_end(struct run *run, uint64_t seq_off, uint64_t chain_off, uint64_t offset_off) {
     if (run->encoder.record_count == 0) return;
     uint32_t chain = run->chain ^ (uint32_t)chain_off;
-    run->chain = wal_encode_end(&run->encoder, run->log_id, run->seq + seq_off,
-                                run->file.size + offset_off * WAL_SECTOR, chain);
+    run->chain =
+        wal_encode_end(&run->encoder, run->log_id, run->seq + seq_off, run->file.size + offset_off * WAL_SECTOR, chain);
     run->seq += seq_off + 1;
     buffer_append(&run->file, run->encoder.bytes.data, run->encoder.bytes.size);
     run->encoder.record_count = 0;
@@ -150,9 +148,7 @@ static void make_up(struct run *run, const uint8_t *code) {
         case 'E':
         case 'N':
         case 'M': {
-            uint8_t type = code[0] == 'E'   ? RAFT_ENTRY_COMMAND
-                           : code[0] == 'N' ? RAFT_ENTRY_EMPTY
-                                            : RAFT_ENTRY_MEMBERS;
+            uint8_t type = code[0] == 'E' ? RAFT_ENTRY_COMMAND : code[0] == 'N' ? RAFT_ENTRY_EMPTY : RAFT_ENTRY_MEMBERS;
             struct raft_entry *entry = entry_new(run, a, b, type, c % 256 * 5);
             if (entry) record(run, type, a, b, raft_entry_bytes(entry));
             break;
@@ -191,8 +187,7 @@ static bool in_earlier_batch(struct fake_disk *fake, size_t file, uint64_t offse
     bool inside = false, later = false;
     const char *name;
     for (size_t i = file; (name = fake_disk_name(fake, i)); i++) {
-        for (uint64_t at = 0; fake_disk_peek(fake, name, at, bytes, sizeof bytes) == sizeof bytes;
-             at += head.size) {
+        for (uint64_t at = 0; fake_disk_peek(fake, name, at, bytes, sizeof bytes) == sizeof bytes; at += head.size) {
             if (strlen(name) != 20 || wal_head_decode(bytes, &head) != WAL_HEAD_OK) break;
             if (inside) later = true;
             if (i == file && offset >= at && offset < at + head.size) inside = true;
@@ -215,15 +210,13 @@ static void damage(struct run *run, const uint8_t *code) {
     if (offset >= size) return;
     writer->damages++;
     if (code[0] == 'F') {
-        writer->must_refuse =
-            writer->damages == 1 && !writer->made_up && in_earlier_batch(writer->fake, file, offset);
+        writer->must_refuse = writer->damages == 1 && !writer->made_up && in_earlier_batch(writer->fake, file, offset);
         fake_disk_flip(writer->fake, name, offset, (uint8_t)(1u << code[3] % 8));
     } else if (code[0] == 'C') {
         fake_disk_cut(writer->fake, name, offset);
     } else {
         static const char zeros[WAL_SECTOR];
-        fake_disk_poke(writer->fake, name, offset, zeros,
-                       size - offset < WAL_SECTOR ? size - offset : WAL_SECTOR);
+        fake_disk_poke(writer->fake, name, offset, zeros, size - offset < WAL_SECTOR ? size - offset : WAL_SECTOR);
     }
     if (writer->damages > 1) writer->must_refuse = false;
 }
@@ -232,8 +225,7 @@ static void damage(struct run *run, const uint8_t *code) {
 
 void log_write(struct log_writer *writer, struct slice program) {
     *writer = (struct log_writer){.fake = fake_disk_new(1)};
-    writer->config =
-        (struct wal_config){.first_segment_bytes = 2048, .segment_bytes = 8192, .log_id = LOG_ID};
+    writer->config = (struct wal_config){.first_segment_bytes = 2048, .segment_bytes = 8192, .log_id = LOG_ID};
     struct run run = {.writer = writer, .file_seq = FIRST_SEQ, .seq = FIRST_SEQ, .log_id = LOG_ID};
     for (; program.size >= 4; program = slice_make(program.data + 4, program.size - 4)) {
         const uint8_t *code = (const uint8_t *)program.data;

@@ -1,5 +1,5 @@
-/* Logs on a fake disk, as a small program says: four bytes an instruction, a letter and three operands (a
- * digit stands for its value).
+/* Logs on a fake disk, as a small program says: four bytes an instruction, a letter and three operands (a digit
+ * stands for its value).
  *
  *   Written by wal_append and its like:
  *     a n t .   n entries (1 to 8), of a term t higher

@@ -16,7 +16,8 @@
 
 #define NODE_ID "00000000-0000-4000-8000-000000000001"
 
-static const struct machine_module *const modules[] = {&catalog_module, &lease_module, &kv_module, &coordinate_module, NULL};
+static const struct machine_module *const modules[] = {&catalog_module, &lease_module, &kv_module, &coordinate_module,
+                                                       NULL};
 static struct machine *machine;
 
 /* -- what is in it -- */
@@ -30,10 +31,8 @@ static void put(uint8_t type, const ProtobufCMessage *message) {
     struct buffer bytes = {0};
     uint64_t stopped_at;
     machine_command(&bytes, type, message);
-    struct machine_input input = {.index = machine_applied(machine) + 1,
-                                  .term = 1,
-                                  .command = buffer_slice(&bytes),
-                                  .is_command = true};
+    struct machine_input input = {
+        .index = machine_applied(machine) + 1, .term = 1, .command = buffer_slice(&bytes), .is_command = true};
     CHECK(machine_apply(machine, &input, 1, applied, NULL, &stopped_at) == CO_OK);
     buffer_free(&bytes);
 }
@@ -167,8 +166,7 @@ struct machine *still_machine(void) {
     char folder[] = "/tmp/coord-fuzz-XXXXXX";
     CHECK(mkdtemp(folder));
     struct machine_config config = {
-        .store = {.folder = folder, .map_bytes = UINT64_C(1) << 28, .reserve_step_bytes = 1 << 20},
-        .modules = modules};
+        .store = {.folder = folder, .map_bytes = UINT64_C(1) << 28, .reserve_step_bytes = 1 << 20}, .modules = modules};
     struct fault fault = {0};
     if (machine_open(&config, &machine, &fault) != CO_OK) fprintf(stderr, "%s\n", fault.text);
     CHECK(machine);
@@ -194,8 +192,8 @@ static void check_readable(struct store_txn *txn, uint8_t table, const char *pre
     struct slice wanted = slice_text(prefix);
     STORE_PREFIX(&cursor, txn, table, wanted) {
         CHECK(cursor.value.size >= head);
-        ProtobufCMessage *message = protobuf_c_message_unpack(type, NULL, cursor.value.size - head,
-                                                              (const uint8_t *)cursor.value.data + head);
+        ProtobufCMessage *message =
+            protobuf_c_message_unpack(type, NULL, cursor.value.size - head, (const uint8_t *)cursor.value.data + head);
         CHECK(message);
         protobuf_c_message_free_unpacked(message, NULL);
     }
@@ -221,8 +219,7 @@ static void check_result(struct machine_tx *tx, uint8_t type, const struct machi
     check_readable(tx->store, KV_TABLE_SESSIONS, "", &pb__session__descriptor, 8); /* behind the TTL */
 }
 
-int still_apply(struct slice command, void (*done)(void *data, const struct machine_result *result),
-                void *data) {
+int still_apply(struct slice command, void (*done)(void *data, const struct machine_result *result), void *data) {
     static struct watch_touched touched;
     static struct arena arena;
     CHECK(command.size >= 2);

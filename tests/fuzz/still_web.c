@@ -51,7 +51,8 @@ void rpc_fetch(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage 
     struct arena arena = {0};
     struct query_result result = {0};
     int error = fetch->type->run(rpc_read_begin(reader), request, &arena, &result);
-    struct rpc_fetched fetched = {.index = result.index ? result.index : 1, .found = result.found, .none = !result.message, .known_leader = true};
+    struct rpc_fetched fetched = {
+        .index = result.index ? result.index : 1, .found = result.found, .none = !result.message, .known_leader = true};
     if (!error && result.message) {
         size_t size = protobuf_c_message_get_packed_size(result.message);
         uint8_t *bytes = arena_alloc(&arena, size + 1);
@@ -94,9 +95,7 @@ struct watch_table *rpc_watches(struct rpc *rpc) {
     (void)rpc;
     return machine_watches(still_machine());
 }
-uint64_t rpc_generation(struct rpc *rpc, struct watch_thing thing) {
-    return watch_generation(rpc_watches(rpc), thing);
-}
+uint64_t rpc_generation(struct rpc *rpc, struct watch_thing thing) { return watch_generation(rpc_watches(rpc), thing); }
 uint64_t rpc_applied(struct rpc *rpc) {
     (void)rpc;
     return machine_applied(still_machine());
@@ -119,8 +118,11 @@ bool rpc_known_leader(struct rpc *rpc) {
     return true;
 }
 void rpc_status(struct rpc *rpc, struct rpc_status *status) {
-    *status = (struct rpc_status){
-        .is_server = true, .is_leader = true, .known_leader = true, .applied = rpc_applied(rpc), .cluster_version = MACHINE_VERSION_NEWEST};
+    *status = (struct rpc_status){.is_server = true,
+                                  .is_leader = true,
+                                  .known_leader = true,
+                                  .applied = rpc_applied(rpc),
+                                  .cluster_version = MACHINE_VERSION_NEWEST};
     strcpy(status->leader_address, "10.0.0.1:8300");
 }
 size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses) {
@@ -179,11 +181,12 @@ struct MHD_Connection {
     struct MHD_Response *response;
 };
 
-struct MHD_Response *MHD_create_response_from_buffer_with_free_callback_cls(
-    size_t size, void *buffer, MHD_ContentReaderFreeCallback release, void *data) {
+struct MHD_Response *MHD_create_response_from_buffer_with_free_callback_cls(size_t size, void *buffer,
+                                                                            MHD_ContentReaderFreeCallback release,
+                                                                            void *data) {
     struct MHD_Response *response = mem_zalloc(sizeof *response);
-    *response = (struct MHD_Response){
-        .references = 1, .data = buffer, .size = size, .release = release, .release_data = data};
+    *response =
+        (struct MHD_Response){.references = 1, .data = buffer, .size = size, .release = release, .release_data = data};
     return response;
 }
 
@@ -199,8 +202,7 @@ void MHD_destroy_response(struct MHD_Response *response) {
     free(response);
 }
 
-enum MHD_Result MHD_add_response_header(struct MHD_Response *response, const char *header,
-                                        const char *content) {
+enum MHD_Result MHD_add_response_header(struct MHD_Response *response, const char *header, const char *content) {
     if (!*header || !*content || strpbrk(header, "\t\r\n") || strpbrk(content, "\t\r\n")) return MHD_NO;
     if (strcmp(header, "Content-Type") == 0) {
         response->is_json = strcmp(content, "application/json") == 0;
@@ -214,8 +216,7 @@ enum MHD_Result MHD_add_response_header(struct MHD_Response *response, const cha
     return MHD_YES;
 }
 
-enum MHD_Result MHD_queue_response(struct MHD_Connection *connection, unsigned status,
-                                   struct MHD_Response *response) {
+enum MHD_Result MHD_queue_response(struct MHD_Connection *connection, unsigned status, struct MHD_Response *response) {
     CHECK(!connection->response);
     connection->status = (int)status;
     connection->response = response;
@@ -283,8 +284,7 @@ static void worker_start(void) {
         .worker_count = 1,
     };
     routes_init();
-    worker = (struct worker){
-        .server = &server, .epoll = -1, .wake_fd = -1, .now_ms = 1000, .bulk_end = &worker.bulk};
+    worker = (struct worker){.server = &server, .epoll = -1, .wake_fd = -1, .now_ms = 1000, .bulk_end = &worker.bulk};
     list_init(&worker.runnable);
     list_init(&worker.late);
     list_init(&worker.connections);
@@ -296,8 +296,7 @@ static void worker_start(void) {
     rng_seed(&worker.rng, 1);
     shard = (struct shard){.worker = &worker, .connections = 1};
     list_init(&shard.link);
-    connection =
-        (struct connection){.worker = &worker, .shard = &shard, .fd = -1, .mhd = &mhd, .watched = true};
+    connection = (struct connection){.worker = &worker, .shard = &shard, .fd = -1, .mhd = &mhd, .watched = true};
     list_init(&connection.link);
 }
 
@@ -337,8 +336,8 @@ static void send_body(struct http_request *request, struct slice body) {
     free(copy);
 }
 
-/* As libmicrohttpd does: a declared length is what comes, no more; "chunked" ends by itself. False: it is
- * waited for. */
+/* As libmicrohttpd does: a declared length is what comes, no more; "chunked" ends by itself. False: it is waited
+ * for. */
 static bool body_comes(struct http_request *request, struct slice body) {
     if (request->chunked) {
         send_body(request, body);
@@ -374,8 +373,7 @@ static void check_idle(void) {
     list_remove(&shard.link);
     CHECK(worker.active == 0 && worker.orphans == 0 && worker.heap_size == 0 && worker.gates == 0 &&
           worker.tickets == 0);
-    CHECK(worker.server->watches == 0 && watch_count(rpc_watches(&rpc)) == 0 &&
-          list_empty(&worker.confirming));
+    CHECK(worker.server->watches == 0 && watch_count(rpc_watches(&rpc)) == 0 && list_empty(&worker.confirming));
 }
 
 /* ---- the answer ---- */
@@ -408,10 +406,8 @@ static void check_json(struct slice text) {
 static struct still_reply take_reply(void) {
     static struct buffer body;
     struct MHD_Response *response = mhd.response;
-    struct still_reply reply = {.status = mhd.status,
-                                .is_json = response->is_json,
-                                .is_read = response->has_index,
-                                .index = response->index};
+    struct still_reply reply = {
+        .status = mhd.status, .is_json = response->is_json, .is_read = response->has_index, .index = response->index};
     CHECK(reply.status >= 200 && reply.status < 600);
     struct slice plain = unpacked(response);
     buffer_reset(&body);
@@ -469,7 +465,7 @@ struct still_reply still_put(const char *method, const char *target, struct slic
     return still_ask(&request);
 }
 
-int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request, struct arena *arena,
-              struct query_result *result) {
+int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
+              struct arena *arena, struct query_result *result) {
     return type->run(rpc_read_begin(reader), request, arena, result);
 }

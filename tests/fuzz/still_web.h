@@ -1,10 +1,9 @@
-/* The HTTP server without sockets and threads: requests go into http/request.c as libmicrohttpd hands them
- * over, and what is queued comes back. Below is the machine of still_machine.h; nothing that a request does
- * stays.
+/* The HTTP server without sockets and threads: requests go into http/request.c as libmicrohttpd hands them over, and
+ * what is queued comes back. Below is the machine of still_machine.h; nothing that a request does stays.
  *
- * Asserts what holds for any request: it is answered once, with a status of ours; an error with one line of
- * text; JSON is JSON; nothing is left behind. Requests that only an agent's own services could answer are
- * routed and not handled. */
+ * Asserts what holds for any request: it is answered once, with a status of ours; an error with one line of text;
+ * JSON is JSON; nothing is left behind. Requests that only an agent's own services could answer are routed and not
+ * handled. */
 #ifndef COORD_TESTS_FUZZ_STILL_WEB_H
 #define COORD_TESTS_FUZZ_STILL_WEB_H
 

@@ -6,7 +6,7 @@
 #include "health/runner.h"
 
 struct outcome {
-    unsigned calls;                  /* of `done`: 1, or 0 when given up */
+    unsigned calls; /* of `done`: 1, or 0 when given up */
     Pb__Status status;
     char output[600];
     size_t output_size;

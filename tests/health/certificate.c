@@ -11,15 +11,14 @@ void certificate_make(struct certificate *made) {
     gnutls_x509_crt_t certificate;
     unsigned char serial = 1;
     CHECK(gnutls_x509_privkey_init(&key) == 0 && gnutls_x509_crt_init(&certificate) == 0);
-    CHECK(gnutls_x509_privkey_generate(key, GNUTLS_PK_ECDSA, GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1),
-                                       0) == 0);
+    CHECK(gnutls_x509_privkey_generate(key, GNUTLS_PK_ECDSA, GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1), 0) == 0);
     CHECK(gnutls_x509_crt_set_version(certificate, 3) == 0);
     CHECK(gnutls_x509_crt_set_serial(certificate, &serial, 1) == 0);
     CHECK(gnutls_x509_crt_set_activation_time(certificate, time(NULL) - 3600) == 0);
     CHECK(gnutls_x509_crt_set_expiration_time(certificate, time(NULL) + 36000) == 0);
     CHECK(gnutls_x509_crt_set_dn_by_oid(certificate, GNUTLS_OID_X520_COMMON_NAME, 0, "check.test", 10) == 0);
-    CHECK(gnutls_x509_crt_set_subject_alt_name(certificate, GNUTLS_SAN_DNSNAME, "check.test", 10,
-                                               GNUTLS_FSAN_SET) == 0);
+    CHECK(gnutls_x509_crt_set_subject_alt_name(certificate, GNUTLS_SAN_DNSNAME, "check.test", 10, GNUTLS_FSAN_SET) ==
+          0);
     CHECK(gnutls_x509_crt_set_key(certificate, key) == 0);
     CHECK(gnutls_x509_crt_sign2(certificate, certificate, key, GNUTLS_DIG_SHA256, 0) == 0);
     CHECK(gnutls_certificate_allocate_credentials(&made->credentials) == 0);

@@ -12,8 +12,8 @@
 struct agent {
     struct rpc *rpc;
     struct local *local;
-    char folder[64];                     /* "": nothing is kept */
-    int64_t sync_ns, update_ns;          /* as in local_config; set between agent_stop and agent_start */
+    char folder[64];            /* "": nothing is kept */
+    int64_t sync_ns, update_ns; /* as in local_config; set between agent_stop and agent_start */
     struct check_permission permission;
     uint32_t flap_limit;
     int64_t flap_window_ns;
@@ -25,9 +25,9 @@ struct agent {
     uv_barrier_t ready;
 };
 
-struct agent *agent_new(bool keeps);     /* started */
+struct agent *agent_new(bool keeps); /* started */
 void agent_stop(struct agent *agent);
-void agent_start(struct agent *agent);   /* again, with what it kept */
-void agent_free(struct agent *agent);    /* stops it and its rpc, removes its folder */
+void agent_start(struct agent *agent); /* again, with what it kept */
+void agent_free(struct agent *agent);  /* stops it and its rpc, removes its folder */
 
 #endif

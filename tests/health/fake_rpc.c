@@ -83,14 +83,14 @@ static void *rpc_main(void *data) {
     struct rpc *rpc = data;
     pthread_mutex_lock(&rpc->lock);
     for (;;) {
-        while (!rpc->stop && (rpc->hold || list_empty(&rpc->queue)))
-            pthread_cond_wait(&rpc->wake, &rpc->lock);
+        while (!rpc->stop && (rpc->hold || list_empty(&rpc->queue))) pthread_cond_wait(&rpc->wake, &rpc->lock);
         if (rpc->stop) break;
         struct job *job = LIST_ENTRY(rpc->queue.next, struct job, link);
         list_remove(&job->link);
         bool leader = rpc->leader, lose = rpc->lose > 0 && job->write, lose_done = rpc->lose_done;
         if (lose) rpc->lose--;
-        if (job->write && rpc->poison && memmem(job->command.data, job->command.size, rpc->poison, strlen(rpc->poison))) {
+        if (job->write && rpc->poison &&
+            memmem(job->command.data, job->command.size, rpc->poison, strlen(rpc->poison))) {
             lose = true, lose_done = false;
             rpc->poisoned++;
         }
@@ -137,8 +137,7 @@ struct rpc *fake_rpc_start(void) {
     struct fault fault = {0};
     strcpy(rpc->folder, "/tmp/coord-test-XXXXXX");
     CHECK(mkdtemp(rpc->folder) != NULL);
-    struct machine_config config = {.store = {.folder = rpc->folder, .map_bytes = 64 << 20},
-                                    .modules = modules};
+    struct machine_config config = {.store = {.folder = rpc->folder, .map_bytes = 64 << 20}, .modules = modules};
     CHECK(machine_open(&config, &rpc->machine, &fault) == CO_OK);
     list_init(&rpc->queue);
     list_init(&rpc->late);
@@ -252,8 +251,7 @@ void fake_rpc_version(struct rpc *rpc, unsigned version) {
 }
 
 /* -- rpc.h
- * -------------------------------------------------------------------------------------------------------------
- */
+ * ------------------------------------------------------------------------------------------------------------- */
 
 void rpc_submit(struct rpc *rpc, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message) {
     struct job *job = new_job(command, message);
@@ -335,8 +333,7 @@ struct store_txn *rpc_read_begin(struct rpc_reader *reader) {
 void rpc_read_end(struct rpc_reader *reader) { store_read_done(reader->reader); }
 
 /* -- looking
- * ----------------------------------------------------------------------------------------------------------------
- */
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 static ProtobufCMessage *copy(const ProtobufCMessage *message, struct arena *arena) {
     ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
@@ -365,8 +362,7 @@ static const ProtobufCMessage *ask(struct rpc *rpc, const struct query_type *typ
 }
 
 const Pb__Service *fake_rpc_service(struct rpc *rpc, struct arena *arena, const char *node, const char *id) {
-    const Pb__NodeServicesResult *all =
-        (const Pb__NodeServicesResult *)ask(rpc, &query_node_services, arena, node);
+    const Pb__NodeServicesResult *all = (const Pb__NodeServicesResult *)ask(rpc, &query_node_services, arena, node);
     for (size_t i = 0; all && i < all->n_services; i++) {
         if (strcmp(all->services[i]->id, id) == 0) return all->services[i];
     }
@@ -382,8 +378,7 @@ const Pb__Check *fake_rpc_check(struct rpc *rpc, struct arena *arena, const char
 }
 
 const Pb__Node *fake_rpc_node(struct rpc *rpc, struct arena *arena, const char *node) {
-    const Pb__NodeServicesResult *all =
-        (const Pb__NodeServicesResult *)ask(rpc, &query_node_services, arena, node);
+    const Pb__NodeServicesResult *all = (const Pb__NodeServicesResult *)ask(rpc, &query_node_services, arena, node);
     return all ? all->node : NULL;
 }
 
@@ -418,7 +413,7 @@ size_t fake_rpc_count(struct rpc *rpc, const char *node) {
     return count;
 }
 
-int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request, struct arena *arena,
-              struct query_result *result) {
+int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
+              struct arena *arena, struct query_result *result) {
     return type->run(rpc_read_begin(reader), request, arena, result);
 }

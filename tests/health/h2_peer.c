@@ -92,8 +92,7 @@ static bool guest_write(struct guest *guest, struct slice bytes) {
 
 /* False: the peer is to stop. */
 static bool may_go_on(struct guest *guest, short events, int milliseconds, bool *ready) {
-    struct pollfd fds[2] = {{.fd = guest->fd, .events = events},
-                            {.fd = guest->peer->stop_pipe[0], .events = POLLIN}};
+    struct pollfd fds[2] = {{.fd = guest->fd, .events = events}, {.fd = guest->peer->stop_pipe[0], .events = POLLIN}};
     (void)poll(fds, 2, milliseconds);
     if (ready) *ready = fds[0].revents != 0;
     return fds[1].revents == 0;
@@ -206,8 +205,7 @@ static void *peer_main(void *data) {
     pthread_t threads[1000];
     size_t count = 0;
     for (;;) {
-        struct pollfd fds[2] = {{.fd = peer->listener, .events = POLLIN},
-                                {.fd = peer->stop_pipe[0], .events = POLLIN}};
+        struct pollfd fds[2] = {{.fd = peer->listener, .events = POLLIN}, {.fd = peer->stop_pipe[0], .events = POLLIN}};
         if (poll(fds, 2, -1) < 0 && errno == EINTR) continue;
         if (fds[1].revents) break;
         int fd = accept(peer->listener, NULL, NULL);

@@ -66,16 +66,11 @@ Test(polled, thresholds) {
         Pb__Status initial;
         const char *results, *statuses;
     } rows[] = {
-        {0, 0, 0, PB__STATUS__CRITICAL, "ppcpwc", "ppcpwc"},
-        {1, 1, 1, PB__STATUS__CRITICAL, "ppcpwc", "ppcpwc"},
-        {3, 0, 0, PB__STATUS__CRITICAL, "ppppcpp", "ccppccc"},
-        {3, 0, 0, PB__STATUS__CRITICAL, "ppcppp", "cccccp"},
-        {2, 0, 0, PB__STATUS__CRITICAL, "pwpw", "cwpw"},
-        {0, 3, 3, PB__STATUS__PASSING, "cccpccc", "ppcpppc"},
-        {0, 3, 3, PB__STATUS__PASSING, "ccpcc", "ppppp"},
-        {0, 1, 3, PB__STATUS__PASSING, "cccp", "wwcp"},
-        {0, 2, 4, PB__STATUS__PASSING, "cccccp", "pwwccp"},
-        {2, 2, 3, PB__STATUS__CRITICAL, "ccpccc", "cccccc"},
+        {0, 0, 0, PB__STATUS__CRITICAL, "ppcpwc", "ppcpwc"},   {1, 1, 1, PB__STATUS__CRITICAL, "ppcpwc", "ppcpwc"},
+        {3, 0, 0, PB__STATUS__CRITICAL, "ppppcpp", "ccppccc"}, {3, 0, 0, PB__STATUS__CRITICAL, "ppcppp", "cccccp"},
+        {2, 0, 0, PB__STATUS__CRITICAL, "pwpw", "cwpw"},       {0, 3, 3, PB__STATUS__PASSING, "cccpccc", "ppcpppc"},
+        {0, 3, 3, PB__STATUS__PASSING, "ccpcc", "ppppp"},      {0, 1, 3, PB__STATUS__PASSING, "cccp", "wwcp"},
+        {0, 2, 4, PB__STATUS__PASSING, "cccccp", "pwwccp"},    {2, 2, 3, PB__STATUS__CRITICAL, "ccpccc", "cccccc"},
         {2, 1, 2, PB__STATUS__PASSING, "cpp", "wwp"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {

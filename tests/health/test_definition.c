@@ -39,7 +39,9 @@ Test(service, smallest) {
 /* As Go's clients send what is not there. */
 Test(service, null_is_empty) {
     struct fault fault = {0};
-    struct json_object *json = json_parse(slice_text("{\"Name\":\"x\",\"Tags\":[\"a\",null],\"Check\":{\"HTTP\":\"http://h\",\"Interval\":\"1s\",\"Header\":{\"a\":null}}}"), &fault);
+    struct json_object *json = json_parse(slice_text("{\"Name\":\"x\",\"Tags\":[\"a\",null],\"Check\":{\"HTTP\":\"http:"
+                                                     "//h\",\"Interval\":\"1s\",\"Header\":{\"a\":null}}}"),
+                                          &fault);
     struct service_definition *definition = service_definition_parse(json, &fault);
     cr_assert_not_null(definition, "%s", fault.text);
     cr_expect(definition->service->n_tags == 2 && definition->service->tags[1][0] == '\0');
@@ -134,14 +136,12 @@ Test(service, refused) {
         {"{\"Name\":\"x\",\"Meta\":{\"a\":1}}", "Meta: "},
         {"{\"Name\":\"x\",\"Meta\":{\"a b\":\"x\"}}",
          "Invalid Service Meta: Couldn't load metadata pair ('a b', 'x'): Key contains invalid characters"},
-        {"{\"Name\":\"x\",\"Meta\":{\"consul-foo\":\"1\"}}",
-         "Key prefix 'consul-' is reserved for internal use"},
+        {"{\"Name\":\"x\",\"Meta\":{\"consul-foo\":\"1\"}}", "Key prefix 'consul-' is reserved for internal use"},
         {"{\"Name\":\"x\",\"Meta\":{\"\":\"1\"}}", "Key cannot be blank"},
         {"{\"Name\":\"x\",\"Address\":\"0.0.0.0\"}", "Invalid service address"},
         {"{\"Name\":\"x\",\"Address\":\"::\"}", "Invalid service address"},
         {"{\"Name\":\"x\",\"Weights\":{\"Passing\":0}}", "Invalid Weights: Passing must be greater than 0"},
-        {"{\"Name\":\"x\",\"Weights\":{\"Passing\":70000}}",
-         "Invalid Weights: DNS Weight must be between 0 and 65535"},
+        {"{\"Name\":\"x\",\"Weights\":{\"Passing\":70000}}", "Invalid Weights: DNS Weight must be between 0 and 65535"},
         {"{\"Name\":\"x\",\"TaggedAddresses\":{\"lan\":\"1.2.3.4\"}}", "TaggedAddresses: "},
         {"{\"Name\":\"x\",\"Connect\":{\"Native\":true}}", "Connect is not supported"},
         {"{\"Name\":\"x\",\"Namespace\":\"y\"}", "Namespace: "},
@@ -149,8 +149,7 @@ Test(service, refused) {
         {"{\"Name\":\"x\",\"Check\":[]}", "an object is wanted"},
         {"{\"Name\":\"x\",\"Check\":{\"HTTP\":\"http://x\"}}",
          "Invalid check: Interval must be > 0 for Script, HTTP, or TCP checks"},
-        {"{\"Name\":\"x\",\"Check\":{\"HTTP\":\"http://x\",\"Interval\":\"bogus\"}}",
-         "Check: Interval: \"bogus\""},
+        {"{\"Name\":\"x\",\"Check\":{\"HTTP\":\"http://x\",\"Interval\":\"bogus\"}}", "Check: Interval: \"bogus\""},
         {"{\"Name\":\"x\",\"Check\":{\"HTTP\":\"http://x\",\"Interval\":\"10\"}}", "Check: Interval: \"10\""},
         {"{\"Name\":\"x\",\"Check\":{\"HTTP\":\"http://x\",\"Interval\":\"-10s\"}}",
          "Invalid check: Interval must be > 0"},
@@ -216,8 +215,7 @@ Test(check, whole) {
 Test(check, small_durations_are_raised) {
     struct fault fault = {0};
     struct check_definition *d =
-        check("{\"name\":\"n\",\"tcp\":\"a:1\",\"interval\":10,\"deregistercriticalserviceafter\":\"5ms\"}",
-              &fault);
+        check("{\"name\":\"n\",\"tcp\":\"a:1\",\"interval\":10,\"deregistercriticalserviceafter\":\"5ms\"}", &fault);
     cr_assert_not_null(d, "%s", fault.text);
     cr_assert_eq(d->interval_ns, SECOND);
     cr_assert_eq(d->deregister_after_ns, SECOND);
@@ -240,23 +238,19 @@ Test(check, refused) {
          "Interval cannot be set for Alias checks"},
         {"{\"Name\":\"n\",\"AliasService\":\"x\",\"Args\":[\"a\"],\"Interval\":\"5s\"}",
          "Interval cannot be set for Alias checks"},
-        {"{\"Name\":\"n\",\"Args\":[\"a\"]}",
-         "Invalid check: Interval must be > 0 for Script, HTTP, or TCP checks"},
+        {"{\"Name\":\"n\",\"Args\":[\"a\"]}", "Invalid check: Interval must be > 0 for Script, HTTP, or TCP checks"},
         {"{\"Name\":\"n\",\"UDP\":\"a:1\"}",
          "Interval must be > 0 for Script, HTTP, H2PING, TCP, UDP or OSService checks"},
         {"{\"Name\":\"n\",\"OSService\":\"a\",\"TTL\":\"1s\"}",
          "Interval must be > 0 for Script, HTTP, H2PING, TCP, UDP or OSService checks"},
         {"{\"Name\":\"n\",\"Args\":\"a\",\"Interval\":\"1s\"}", "Args: an array is wanted"},
-        {"{\"Name\":\"n\",\"ScriptArgs\":[\"a\",null],\"Interval\":\"1s\"}",
-         "ScriptArgs: strings of text are wanted"},
+        {"{\"Name\":\"n\",\"ScriptArgs\":[\"a\",null],\"Interval\":\"1s\"}", "ScriptArgs: strings of text are wanted"},
         {"{\"Name\":\"n\",\"Args\":[\"a\\u0000b\"],\"Interval\":\"1s\"}", "Args: strings of text are wanted"},
         {"{\"Name\":\"n\",\"Args\":[\"\",\"x\"],\"Interval\":\"1s\"}",
          "Args: the first is the program, and it is empty"},
         {"{\"Name\":\"n\",\"Script\":\"true\",\"Interval\":\"1s\"}", "there is no Script; give the program"},
-        {"{\"Name\":\"n\",\"DockerContainerID\":\"f\",\"Args\":[\"a\"],\"Interval\":\"1s\"}",
-         "Docker checks"},
-        {"{\"Name\":\"n\",\"OSService\":\"-H\",\"Interval\":\"1s\"}",
-         "OSService: \"-H\" is no name of a unit"},
+        {"{\"Name\":\"n\",\"DockerContainerID\":\"f\",\"Args\":[\"a\"],\"Interval\":\"1s\"}", "Docker checks"},
+        {"{\"Name\":\"n\",\"OSService\":\"-H\",\"Interval\":\"1s\"}", "OSService: \"-H\" is no name of a unit"},
         {"{\"Name\":\"n\",\"OSService\":\"a*\",\"Interval\":\"1s\"}", "is no name of a unit"},
         {"{\"Name\":\"n\",\"OSService\":\"a b\",\"Interval\":\"1s\"}", "is no name of a unit"},
         {"{\"Name\":\"n\",\"GRPC\":7,\"Interval\":\"1s\"}", "GRPC: "},
@@ -294,8 +288,7 @@ Test(check, kinds) {
         {"\"AliasService\":\"x\"", CHECK_ALIAS, "alias", 10},
         {"\"alias_node\":\"x\"", CHECK_ALIAS, "alias", 10},
         {"\"AliasService\":\"x\",\"Interval\":\"9s\"", CHECK_ALIAS, "alias", 10},
-        {"\"HTTP\":\"http://a\",\"TCP\":\"a:1\",\"GRPC\":\"a:1\",\"Interval\":\"9s\"", CHECK_HTTP, "http",
-         10},
+        {"\"HTTP\":\"http://a\",\"TCP\":\"a:1\",\"GRPC\":\"a:1\",\"Interval\":\"9s\"", CHECK_HTTP, "http", 10},
         {"\"GRPC\":\"a:1\",\"Args\":[\"x\"],\"Interval\":\"9s\"", CHECK_GRPC, "grpc", 10},
         {"\"Shell\":\"sh\",\"TTL\":\"9s\"", CHECK_TTL, "ttl", 10},
     };
@@ -361,13 +354,12 @@ Test(check, scripts_run_only_where_they_may) {
         int error = check_definition_permit(d, &permission, rows[i].from_file, &fault);
         cr_assert_eq(error, rows[i].may ? CO_OK : CO_DENIED, "row %zu", i);
         if (!rows[i].may) {
-            cr_assert_str_eq(
-                fault.text,
-                rows[i].from_file
-                    ? "Scripts are disabled on this agent; to enable, configure 'enable_script_checks' or "
-                      "'enable_local_script_checks' to true"
-                    : "Scripts are disabled on this agent from remote calls; to enable, configure "
-                      "'enable_script_checks' to true");
+            cr_assert_str_eq(fault.text,
+                             rows[i].from_file
+                                 ? "Scripts are disabled on this agent; to enable, configure 'enable_script_checks' or "
+                                   "'enable_local_script_checks' to true"
+                                 : "Scripts are disabled on this agent from remote calls; to enable, configure "
+                                   "'enable_script_checks' to true");
         }
         check_definition_free(d);
     }

@@ -34,10 +34,9 @@ Test(flap, stories) {
         flap_begin(&flap, rows[i].limit, rows[i].window * SECOND, status_of(rows[i].first));
         for (size_t at = 0; rows[i].said[at]; at++) {
             uint64_t now = START + at * SECOND;
-            Pb__Status told = rows[i].said[at] == '.' ? flap_look(&flap, now)
-                                                      : flap_say(&flap, status_of(rows[i].said[at]), now);
-            cr_assert_eq(letters[told], rows[i].told[at], "%s: second %zu: %c", rows[i].name, at,
-                         letters[told]);
+            Pb__Status told =
+                rows[i].said[at] == '.' ? flap_look(&flap, now) : flap_say(&flap, status_of(rows[i].said[at]), now);
+            cr_assert_eq(letters[told], rows[i].told[at], "%s: second %zu: %c", rows[i].name, at, letters[told]);
         }
         flap_end(&flap);
     }

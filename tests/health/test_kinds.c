@@ -65,8 +65,7 @@ static bool is(struct agent *agent, const char *id, Pb__Status status, const cha
     arena_free(&arena);
     return found;
 }
-static bool catalog_is(struct agent *agent, const char *node, const char *id, Pb__Status status,
-                       const char *output) {
+static bool catalog_is(struct agent *agent, const char *node, const char *id, Pb__Status status, const char *output) {
     struct arena arena = {0};
     bool yes = record_is(fake_rpc_check(agent->rpc, &arena, node, id), status, output);
     arena_free(&arena);
@@ -123,9 +122,7 @@ Test(alias, the_worst_counts) {
 
 Test(alias, follows_a_local_service_at_once) {
     struct agent *agent = agent_new(false);
-    service(
-        agent,
-        "{\"Name\":\"front\",\"Check\":{\"Name\":\"behind\",\"CheckID\":\"a\",\"AliasService\":\"back\"}}");
+    service(agent, "{\"Name\":\"front\",\"Check\":{\"Name\":\"behind\",\"CheckID\":\"a\",\"AliasService\":\"back\"}}");
     UNTIL(is(agent, "a", PB__STATUS__CRITICAL, "Service back could not be found on node " NODE));
     service(agent, "{\"Name\":\"back\"}");
     UNTIL(is(agent, "a", PB__STATUS__PASSING, "No checks found."));
@@ -208,8 +205,7 @@ Test(script, runs_only_where_it_may) {
                      "'enable_script_checks' to true");
     fault = (struct fault){0};
     cr_assert_eq(
-        put_service(agent,
-                    "{\"Name\":\"w\",\"Checks\":[{\"TTL\":\"9s\"},{\"Args\":[\"x\"],\"Interval\":\"9s\"}]}",
+        put_service(agent, "{\"Name\":\"w\",\"Checks\":[{\"TTL\":\"9s\"},{\"Args\":[\"x\"],\"Interval\":\"9s\"}]}",
                     true, &fault),
         CO_DENIED);
     fault = (struct fault){0};
@@ -250,8 +246,7 @@ Test(script, settings_of_all_checks_apply) {
           "{\"Name\":\"slow\",\"Args\":[\"/bin/sh\",\"-c\",\"exit "
           "2\"],\"Interval\":\"1s\",\"Status\":\"passing\","
           "\"FailuresBeforeWarning\":1,\"FailuresBeforeCritical\":3}");
-    check(agent,
-          "{\"Name\":\"short\",\"Args\":[\"echo\",\"0123456789\"],\"Interval\":\"1s\",\"OutputMaxSize\":4}");
+    check(agent, "{\"Name\":\"short\",\"Args\":[\"echo\",\"0123456789\"],\"Interval\":\"1s\",\"OutputMaxSize\":4}");
     service(agent,
             "{\"Name\":\"gone\",\"Check\":{\"Args\":[\"false\"],\"Interval\":\"1s\",\"Status\":\"passing\","
             "\"DeregisterCriticalServiceAfter\":\"1s\"}}");
@@ -289,7 +284,8 @@ Test(damping, is_seen_and_ends) {
         "It is passing now. Output: up";
     cr_assert(is(agent, "f", PB__STATUS__CRITICAL, held));
     UNTIL(catalog_is(agent, NODE, "f", PB__STATUS__CRITICAL, held));
-    /* The state that is held is not the check's own: not when the agent starts anew, not when the check is registered again. */
+    /* The state that is held is not the check's own: not when the agent starts anew, not when the check is
+     * registered again. */
     agent_stop(agent);
     agent_start(agent);
     UNTIL(is(agent, "f", PB__STATUS__PASSING, "up"));

@@ -66,11 +66,14 @@ static void service(struct agent *agent, const char *name) {
 /* Bound to a lease, with a check, and kept. */
 static void leased_service(struct agent *agent, const char *name, const char *lease) {
     char text[200];
-    snprintf(text, sizeof text, "{\"Name\":\"%s\",\"Lease\":\"%s\",\"Check\":{\"TTL\":\"1h\",\"Status\":\"passing\"}}", name, lease);
+    snprintf(text, sizeof text, "{\"Name\":\"%s\",\"Lease\":\"%s\",\"Check\":{\"TTL\":\"1h\",\"Status\":\"passing\"}}",
+             name, lease);
     service_from(agent, text, true);
 }
 
-static bool is_local(struct agent *agent, const char *id) { return local_service_hash(agent->local, slice_text(id)) != 0; }
+static bool is_local(struct agent *agent, const char *id) {
+    return local_service_hash(agent->local, slice_text(id)) != 0;
+}
 
 /* -- the catalog
  * -------------------------------------------------------------------------------------------------------- */
@@ -282,7 +285,7 @@ static void a_leased_service_goes(int64_t lease_ttl_ns) {
     cr_assert(!service_there(agent, "one") && service_there(agent, "two") && service_there(agent, "free"));
     cr_assert(lease_ttl_ns == 0 || (lease(agent, later) && strcmp(first, later) == 0), "its own lease is none of that");
     agent_stop(agent);
-    end_lease(agent, FREE_TWO); /* while it is away */
+    end_lease(agent, FREE_TWO);       /* while it is away */
     fake_rpc_fence(agent->rpc, true); /* the first comparison may come before the next line */
     agent_start(agent);
     cr_assert(is_local(agent, "two") && !is_local(agent, "one"), "as it was saved");
@@ -440,7 +443,8 @@ static bool labelled(struct agent *agent, const char *id) {
     return yes;
 }
 
-/* What this agent wrote and has forgotten goes; what others wrote under its node stays; one id for both: the agent's stands. */
+/* What this agent wrote and has forgotten goes; what others wrote under its node stays; one id for both: the agent's
+ * stands. */
 Test(liveness, an_agent_removes_only_what_it_wrote) {
     struct agent *agent = stopped(true);
     agent->sync_ns = 50000000;
@@ -460,7 +464,8 @@ Test(liveness, an_agent_removes_only_what_it_wrote) {
     agent_free(agent);
 }
 
-/* A cluster that is too old for leases has no labels: as in Consul all goes that is not known. Once it is not, all is labelled. */
+/* A cluster that is too old for leases has no labels: as in Consul all goes that is not known. Once it is not, all
+ * is labelled. */
 Test(liveness, without_a_lease_nothing_is_labelled) {
     struct agent *agent = stopped(false);
     agent->sync_ns = 50000000;

@@ -13,8 +13,8 @@
 #include "fake_agent.h"
 #include "fake_rpc.h"
 #include "health/definition.h"
-#include "health/sync.h"
 #include "health/store_log.h"
+#include "health/sync.h"
 #include "web.h"
 
 #define DEADLINE_MS 15000
@@ -105,8 +105,7 @@ static int wait_synced(struct agent *agent, uint64_t wait_ms) {
 }
 
 /* -- what travels
- * ---------------------------------------------------------------------------------------------------------
- */
+ * --------------------------------------------------------------------------------------------------------- */
 
 Test(sync, the_node_itself) {
     struct agent *agent = agent_new(false);
@@ -226,15 +225,14 @@ Test(sync, replaced_checks_go_only_when_asked) {
     register_service(agent, "{\"Name\":\"rr\",\"Checks\":[{\"TTL\":\"60s\"},{\"TTL\":\"50s\"}]}");
     cr_assert_eq(local_status(agent, "service:rr"), PB__STATUS__PASSING);
     cr_assert_eq(local_status(agent, "service:rr:1"), PB__STATUS__CRITICAL);
-    cr_assert_eq(register_service_as(
-                     agent, "{\"Name\":\"rr\",\"Checks\":[{\"TTL\":\"60s\"},{\"TTL\":\"50s\"}]}", true, true),
-                 CO_OK);
+    cr_assert_eq(
+        register_service_as(agent, "{\"Name\":\"rr\",\"Checks\":[{\"TTL\":\"60s\"},{\"TTL\":\"50s\"}]}", true, true),
+        CO_OK);
     cr_assert_eq(local_status(agent, "service:rr"), -1);
     cr_assert_eq(local_status(agent, "service:rr:2"), PB__STATUS__CRITICAL);
     cr_assert_eq(register_service_as(agent, "{\"Name\":\"rr\"}", true, true), CO_OK);
     cr_assert_eq(local_status(agent, "service:rr:2"), -1);
-    cr_assert_eq(register_check(agent, "{\"Name\":\"lost\",\"TTL\":\"5s\",\"ServiceID\":\"nope\"}"),
-                 CO_NOTFOUND);
+    cr_assert_eq(register_check(agent, "{\"Name\":\"lost\",\"TTL\":\"5s\",\"ServiceID\":\"nope\"}"), CO_NOTFOUND);
     agent_free(agent);
 }
 
@@ -264,14 +262,12 @@ Test(sync, strangers_go_and_losses_come_back) {
     agent->sync_ns = 50000000;
     agent_start(agent);
     register_service(agent, "{\"Name\":\"mine\",\"Check\":{\"TTL\":\"60s\"}}");
-    UNTIL(has_service(agent, "mine") && !has_service(agent, "stranger") &&
-          catalog_status(agent, "strange check") < 0);
+    UNTIL(has_service(agent, "mine") && !has_service(agent, "stranger") && catalog_status(agent, "strange check") < 0);
     cr_assert_eq(catalog_status(agent, "serfHealth"), PB__STATUS__PASSING);
     loss.service_id = NULL;
     loss.service_id = (char *)protobuf_c_empty_string;
     fake_rpc_apply(agent->rpc, CATALOG_DEREGISTER, &loss.base); /* the whole node */
-    UNTIL(has_service(agent, "mine") && catalog_status(agent, "service:mine") >= 0 &&
-          has_service(agent, "consul"));
+    UNTIL(has_service(agent, "mine") && catalog_status(agent, "service:mine") >= 0 && has_service(agent, "consul"));
     agent_free(agent);
 }
 
@@ -324,8 +320,7 @@ Test(sync, tags_are_the_catalogs_where_it_may_override_them) {
 }
 
 /* -- trouble
- * --------------------------------------------------------------------------------------------------------------------
- */
+ * -------------------------------------------------------------------------------------------------------------------- */
 
 Test(trouble, registering_needs_no_leader) {
     struct agent *agent = agent_new(false);
@@ -376,8 +371,7 @@ Test(trouble, changes_during_a_write_are_not_lost) {
         } else if (i % 3 == 0) {
             cr_assert(!has_service(agent, "web"));
         } else {
-            cr_assert_eq(catalog_status(agent, "service:web"),
-                         i % 2 ? PB__STATUS__PASSING : PB__STATUS__WARNING);
+            cr_assert_eq(catalog_status(agent, "service:web"), i % 2 ? PB__STATUS__PASSING : PB__STATUS__WARNING);
         }
     }
     agent_free(agent);
@@ -396,8 +390,7 @@ Test(trouble, a_refused_record_travels_alone) {
     register_service(agent, "{\"Name\":\"bad\"}");
     fake_rpc_hold(agent->rpc, false);
     cr_assert_eq(wait_synced(agent, 10000), CO_OK);
-    /* Its service vanishes behind our back: the catalog refuses a check of it, until a comparison finds out.
-     */
+    /* Its service vanishes behind our back: the catalog refuses a check of it, until a comparison finds out. */
     loss.service_id = (char *)"bad";
     fake_rpc_apply(agent->rpc, CATALOG_DEREGISTER, &loss.base);
     fake_rpc_hold(agent->rpc, true);
@@ -441,8 +434,7 @@ Test(trouble, a_record_that_loses_connections_is_set_aside) {
 }
 
 /* -- checks
- * ---------------------------------------------------------------------------------------------------------------------
- */
+ * --------------------------------------------------------------------------------------------------------------------- */
 
 Test(checks, http_from_critical_to_passing_and_back) {
     struct agent *agent = agent_new(false);
@@ -463,8 +455,7 @@ Test(checks, http_from_critical_to_passing_and_back) {
     UNTIL(catalog_status(agent, "service:web") == PB__STATUS__WARNING);
     struct arena arena = {0};
     Pb__Check *check = local_one(agent, &arena, "service:web");
-    snprintf(text, sizeof text, "HTTP GET http://127.0.0.1:%u/set: 429 Too Many Requests Output: set",
-             web_port(web));
+    snprintf(text, sizeof text, "HTTP GET http://127.0.0.1:%u/set: 429 Too Many Requests Output: set", web_port(web));
     cr_assert(slice_is(slice_make(check->output.data, check->output.len), text));
     arena_free(&arena);
     web_stop(web);
@@ -475,15 +466,13 @@ Test(checks, tcp) {
     struct agent *agent = agent_new(false);
     struct web *web = web_start(false);
     char text[200];
-    snprintf(text, sizeof text, "{\"Name\":\"up\",\"TCP\":\"127.0.0.1:%u\",\"Interval\":\"1s\"}",
-             web_port(web));
+    snprintf(text, sizeof text, "{\"Name\":\"up\",\"TCP\":\"127.0.0.1:%u\",\"Interval\":\"1s\"}", web_port(web));
     cr_assert_eq(register_check(agent, text), CO_OK);
     snprintf(text, sizeof text,
              "{\"Name\":\"down\",\"TCP\":\"127.0.0.1:%u\",\"Interval\":\"1s\",\"Status\":\"passing\"}",
              web_free_port());
     cr_assert_eq(register_check(agent, text), CO_OK);
-    UNTIL(catalog_status(agent, "up") == PB__STATUS__PASSING &&
-          catalog_status(agent, "down") == PB__STATUS__CRITICAL);
+    UNTIL(catalog_status(agent, "up") == PB__STATUS__PASSING && catalog_status(agent, "down") == PB__STATUS__CRITICAL);
     web_stop(web);
     agent_free(agent);
 }
@@ -491,30 +480,29 @@ Test(checks, tcp) {
 Test(checks, ttl) {
     struct agent *agent = agent_new(false);
     cr_assert_eq(register_check(agent, "{\"Name\":\"beat\",\"TTL\":\"300ms\"}"), CO_OK);
-    cr_assert_eq(register_check(agent, "{\"Name\":\"poll\",\"TCP\":\"127.0.0.1:1\",\"Interval\":\"100s\"}"),
-                 CO_OK);
+    cr_assert_eq(register_check(agent, "{\"Name\":\"poll\",\"TCP\":\"127.0.0.1:1\",\"Interval\":\"100s\"}"), CO_OK);
     struct fault fault = {0};
-    cr_assert_eq(
-        local_check_update(agent->local, slice_text("poll"), PB__STATUS__PASSING, slice_text(""), &fault),
-        CO_INVALID);
+    cr_assert_eq(local_check_update(agent->local, slice_text("poll"), PB__STATUS__PASSING, slice_text(""), &fault),
+                 CO_INVALID);
     cr_assert_str_eq(fault.text, "CheckID \"poll\" does not have associated TTL");
-    cr_assert_eq(
-        local_check_update(agent->local, slice_text("nope"), PB__STATUS__PASSING, slice_text(""), &fault),
-        CO_NOTFOUND);
+    cr_assert_eq(local_check_update(agent->local, slice_text("nope"), PB__STATUS__PASSING, slice_text(""), &fault),
+                 CO_NOTFOUND);
     for (int i = 0; i < 3; i++) {
         cr_assert(update(agent, "beat", PB__STATUS__PASSING, "fine"));
         UNTIL(catalog_status(agent, "beat") == PB__STATUS__PASSING);
         UNTIL(catalog_status(agent, "beat") == PB__STATUS__CRITICAL);
         cr_assert(catalog_output_is(agent, "beat", "TTL expired (last output before timeout follows): fine"));
     }
-    /* Registered again it has another TTL to be told in. It is over when that of one registered later is; what it says does not grow. */
+    /* Registered again it has another TTL to be told in. It is over when that of one registered later is; what it
+     * says does not grow. */
     cr_assert_eq(register_check(agent, "{\"Name\":\"beat\",\"TTL\":\"299ms\"}"), CO_OK);
     cr_assert_eq(register_check(agent, "{\"Name\":\"later\",\"TTL\":\"400ms\",\"Status\":\"passing\"}"), CO_OK);
     UNTIL(catalog_status(agent, "later") == PB__STATUS__CRITICAL);
     struct arena again = {0};
     Pb__Check *beat = local_one(agent, &again, "beat");
-    cr_expect(slice_is(slice_make(beat->output.data, beat->output.len), "TTL expired (last output before timeout follows): fine"), "%.*s",
-              (int)beat->output.len, (const char *)beat->output.data);
+    cr_expect(slice_is(slice_make(beat->output.data, beat->output.len),
+                       "TTL expired (last output before timeout follows): fine"),
+              "%.*s", (int)beat->output.len, (const char *)beat->output.data);
     arena_free(&again);
     char *large = mem_zalloc(5001);
     memset(large, 'x', 5000);
@@ -555,8 +543,8 @@ Test(checks, output_travels_rarely) {
 
 Test(checks, a_service_critical_for_too_long_goes) {
     struct agent *agent = agent_new(false);
-    register_service(
-        agent, "{\"Name\":\"short\",\"Check\":{\"TTL\":\"60s\",\"DeregisterCriticalServiceAfter\":\"1s\"}}");
+    register_service(agent,
+                     "{\"Name\":\"short\",\"Check\":{\"TTL\":\"60s\",\"DeregisterCriticalServiceAfter\":\"1s\"}}");
     register_service(agent,
                      "{\"Name\":\"fine\",\"Check\":{\"TTL\":\"60s\",\"Status\":\"passing\","
                      "\"DeregisterCriticalServiceAfter\":\"1s\"}}");
@@ -576,8 +564,9 @@ Test(checks, a_service_critical_for_too_long_goes) {
 /* Told that it is critical: its own period counts, not what is left of its TTL. */
 Test(checks, a_service_told_critical_goes) {
     struct agent *agent = agent_new(false);
-    register_service(agent, "{\"Name\":\"told\",\"Check\":{\"CheckID\":\"told\",\"TTL\":\"600s\",\"Status\":\"passing\","
-                            "\"DeregisterCriticalServiceAfter\":\"1s\"}}");
+    register_service(agent,
+                     "{\"Name\":\"told\",\"Check\":{\"CheckID\":\"told\",\"TTL\":\"600s\",\"Status\":\"passing\","
+                     "\"DeregisterCriticalServiceAfter\":\"1s\"}}");
     cr_assert_eq(wait_synced(agent, 10000), CO_OK);
     cr_assert(update(agent, "told", PB__STATUS__CRITICAL, "no"));
     UNTIL(!has_service(agent, "told"));
@@ -587,13 +576,10 @@ Test(checks, a_service_told_critical_goes) {
 Test(checks, maintenance) {
     struct agent *agent = agent_new(false);
     register_service(agent, "{\"ID\":\"db1\",\"Name\":\"db\",\"Tags\":[\"a\"]}");
-    cr_assert_eq(local_service_maintenance(agent->local, slice_text("nope"), true, slice_text("")),
-                 CO_NOTFOUND);
-    cr_assert_eq(local_service_maintenance(agent->local, slice_text("nope"), false, slice_text("")),
-                 CO_NOTFOUND);
+    cr_assert_eq(local_service_maintenance(agent->local, slice_text("nope"), true, slice_text("")), CO_NOTFOUND);
+    cr_assert_eq(local_service_maintenance(agent->local, slice_text("nope"), false, slice_text("")), CO_NOTFOUND);
     cr_assert_eq(local_service_maintenance(agent->local, slice_text("db1"), true, slice_text("fix")), CO_OK);
-    cr_assert_eq(local_service_maintenance(agent->local, slice_text("db1"), true, slice_text("other")),
-                 CO_OK);
+    cr_assert_eq(local_service_maintenance(agent->local, slice_text("db1"), true, slice_text("other")), CO_OK);
     cr_assert_eq(local_node_maintenance(agent->local, true, slice_text("")), CO_OK);
     cr_assert_eq(wait_synced(agent, 10000), CO_OK);
     struct arena arena = {0};
@@ -608,9 +594,9 @@ Test(checks, maintenance) {
         check->notes,
         "Maintenance mode is enabled for this node, but no reason was provided. This is a default message.");
     struct fault fault = {0};
-    cr_assert_eq(local_check_update(agent->local, slice_text("_node_maintenance"), PB__STATUS__PASSING,
-                                    slice_text(""), &fault),
-                 CO_INVALID);
+    cr_assert_eq(
+        local_check_update(agent->local, slice_text("_node_maintenance"), PB__STATUS__PASSING, slice_text(""), &fault),
+        CO_INVALID);
     cr_assert_eq(local_service_maintenance(agent->local, slice_text("db1"), false, slice_text("")), CO_OK);
     cr_assert_eq(local_service_maintenance(agent->local, slice_text("db1"), false, slice_text("")), CO_OK);
     cr_assert_eq(local_node_maintenance(agent->local, false, slice_text("")), CO_OK);
@@ -622,10 +608,11 @@ Test(checks, maintenance) {
 }
 
 /* -- restarts
- * ---------------------------------------------------------------------------------------------------------------------
- */
+ * --------------------------------------------------------------------------------------------------------------------- */
 
-static void definitions_path(const struct agent *agent, char path[150]) { snprintf(path, 150, "%s/local/definitions", agent->folder); }
+static void definitions_path(const struct agent *agent, char path[150]) {
+    snprintf(path, 150, "%s/local/definitions", agent->folder);
+}
 
 /* Definitions of services ('s') or checks ('c') that a restart would find. */
 static unsigned saved(const struct agent *agent, char kind) {
@@ -668,7 +655,8 @@ static int listens_silently(char *text, size_t room) {
     cr_assert(fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0 && listen(fd, 5) == 0);
     cr_assert_eq(getsockname(fd, (struct sockaddr *)&address, &size), 0);
     snprintf(text, room,
-             "{\"ID\":\"db2\",\"Name\":\"db\",\"Check\":{\"HTTP\":\"http://127.0.0.1:%u/\",\"Interval\":\"100s\",\"Timeout\":\"60s\",\"Status\":\"passing\"}}",
+             "{\"ID\":\"db2\",\"Name\":\"db\",\"Check\":{\"HTTP\":\"http://127.0.0.1:%u/"
+             "\",\"Interval\":\"100s\",\"Timeout\":\"60s\",\"Status\":\"passing\"}}",
              ntohs(address.sin_port));
     return fd;
 }
@@ -684,8 +672,7 @@ Test(restart, definitions_and_states_survive) {
     register_service(agent, "{\"ID\":\"db3\",\"Name\":\"db\"}");
     cr_assert_eq(register_check(agent, "{\"Name\":\"extra\",\"TTL\":\"60s\",\"ServiceID\":\"db1\"}"), CO_OK);
     cr_assert_eq(register_check(agent, "{\"Name\":\"node check\",\"TTL\":\"60s\"}"), CO_OK);
-    cr_assert_eq(local_service_maintenance(agent->local, slice_text("db2"), true, slice_text("fix it")),
-                 CO_OK);
+    cr_assert_eq(local_service_maintenance(agent->local, slice_text("db2"), true, slice_text("fix it")), CO_OK);
     cr_assert(update(agent, "service:db1", PB__STATUS__PASSING, "said before"));
     cr_assert_eq(wait_synced(agent, 10000), CO_OK);
     cr_assert_eq(local_service_deregister(agent->local, slice_text("db3")), CO_OK);
@@ -696,7 +683,9 @@ Test(restart, definitions_and_states_survive) {
     agent_stop(agent);
 
     struct buffer lines = {0}; /* one that is damaged, one of a newer version, and a torn end */
-    append_to_definitions(agent, "0123456789abcdef s 0123456789abcdef0123456789abcdef {\"Version\":1,\"Service\":{\"Name\":\"damaged\"}}\n");
+    append_to_definitions(
+        agent,
+        "0123456789abcdef s 0123456789abcdef0123456789abcdef {\"Version\":1,\"Service\":{\"Name\":\"damaged\"}}\n");
     store_log_line(&lines, false, "newer", slice_text("{\"Version\":2,\"Service\":{\"Name\":\"newer\"}}"));
     store_log_line(&lines, false, "torn", slice_text("{\"Version\":1,\"Service\":{\"Name\":\"torn\"}}"));
     lines.data[lines.size - 3] = 0;
@@ -738,8 +727,11 @@ Test(restart, definitions_and_states_survive) {
 /* The agent was away for 25 s, by its last sign of life. */
 Test(restart, a_ttl_that_ended_meanwhile_has_ended) {
     struct agent *agent = agent_new(true);
-    register_service(agent, "{\"Name\":\"a\",\"Checks\":[{\"CheckID\":\"short\",\"TTL\":\"20s\"},{\"CheckID\":\"long\",\"TTL\":\"10m\"}]}");
-    cr_assert(update(agent, "short", PB__STATUS__PASSING, "well") && update(agent, "long", PB__STATUS__PASSING, "well"));
+    register_service(
+        agent,
+        "{\"Name\":\"a\",\"Checks\":[{\"CheckID\":\"short\",\"TTL\":\"20s\"},{\"CheckID\":\"long\",\"TTL\":\"10m\"}]}");
+    cr_assert(update(agent, "short", PB__STATUS__PASSING, "well") &&
+              update(agent, "long", PB__STATUS__PASSING, "well"));
     cr_assert_eq(wait_synced(agent, 10000), CO_OK);
     agent_stop(agent);
     char path[120];
@@ -749,7 +741,8 @@ Test(restart, a_ttl_that_ended_meanwhile_has_ended) {
     past[0] = past[1] = (struct timespec){.tv_sec = clock_wall_ns() / 1000000000 - 25};
     cr_assert_eq(utimensat(AT_FDCWD, path, past, 0), 0);
     agent_start(agent);
-    UNTIL(catalog_status(agent, "short") == PB__STATUS__CRITICAL && local_status(agent, "short") == PB__STATUS__CRITICAL);
+    UNTIL(catalog_status(agent, "short") == PB__STATUS__CRITICAL &&
+          local_status(agent, "short") == PB__STATUS__CRITICAL);
     cr_assert_eq(local_status(agent, "long"), PB__STATUS__PASSING);
     UNTIL(stat(path, &status) == 0 && status.st_mtim.tv_sec > past[0].tv_sec + 20); /* it lives */
     agent_stop(agent);
@@ -772,7 +765,8 @@ Test(restart, a_clock_that_jumps_meanwhile_ends_no_ttl) {
     agent_stop(agent);
     char path[120];
     snprintf(path, sizeof path, "%s/local/definitions", agent->folder);
-    struct timespec then[2] = {{.tv_sec = (time_t)(clock_boot_ns() / 1000000000) - 1}, {.tv_sec = clock_wall_ns() / 1000000000 - 3600}};
+    struct timespec then[2] = {{.tv_sec = (time_t)(clock_boot_ns() / 1000000000) - 1},
+                               {.tv_sec = clock_wall_ns() / 1000000000 - 3600}};
     cr_assert_eq(utimensat(AT_FDCWD, path, then, 0), 0);
     agent_start(agent);
     UNTIL(local_synced(agent->local));
@@ -826,7 +820,8 @@ Test(restart, without_ttls_no_sign_of_life_is_written) {
     UNTIL(saved(agent, 's') == 1);
     cr_assert_eq(wait_synced(agent, 10000), CO_OK);
     cr_assert_eq(utimensat(AT_FDCWD, path, past, 0), 0);
-    uint64_t until_ms = clock_mono_ms() + 2500; /* two and a half ticks: no beat is under way any more after the first half */
+    /* two and a half ticks: no beat is under way any more after the first half */
+    uint64_t until_ms = clock_mono_ms() + 2500;
     UNTIL(clock_mono_ms() > until_ms - 1250);
     cr_assert_eq(utimensat(AT_FDCWD, path, past, 0), 0);
     UNTIL(clock_mono_ms() > until_ms);
@@ -850,8 +845,7 @@ Test(restart, deregistered_while_away_stays_gone) {
     agent_free(agent);
 }
 
-/* Services from configuration files are not written, and win over saved ones; what the API hung on them is
- * kept. */
+/* Services from configuration files are not written, and win over saved ones; what the API hung on them is kept. */
 Test(restart, configuration_files_win) {
     struct agent *agent = agent_new(true);
     register_service(agent, "{\"Name\":\"both\",\"Port\":1}");

@@ -1,5 +1,5 @@
-/* H2 ping and gRPC checks against servers written by hand, good and hostile: whatever a peer does, the check ends once, within
- * its timeout, with a bounded output and bounded memory. */
+/* H2 ping and gRPC checks against servers written by hand, good and hostile: whatever a peer does, the check ends
+ * once, within its timeout, with a bounded output and bounded memory. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -35,8 +35,7 @@ struct wish {
 
 static struct check_definition *definition_of(enum check_kind kind, uint16_t port, const struct wish *wish) {
     char target[200];
-    snprintf(target, sizeof target, "127.0.0.1:%u%s", port,
-             kind == CHECK_GRPC && wish->service ? wish->service : "");
+    snprintf(target, sizeof target, "127.0.0.1:%u%s", port, kind == CHECK_GRPC && wish->service ? wish->service : "");
     struct check_definition *d = attempt_definition(kind, target, wish->timeout_ms);
     d->grpc_use_tls = d->h2ping_use_tls = wish->tls;
     d->tls_skip_verify = wish->skip_verify;
@@ -58,8 +57,7 @@ static struct outcome meet(const struct peer_script *script, enum check_kind kin
  * -------------------------------------------------------------------------------------------------------- */
 
 Test(h2, good_servers) {
-    const struct peer_script plain = {buffer_slice(&settings), buffer_slice(&answer), PEER_ANSWERS, false,
-                                      NULL};
+    const struct peer_script plain = {buffer_slice(&settings), buffer_slice(&answer), PEER_ANSWERS, false, NULL};
     const struct wish wish = {.timeout_ms = 20000, .service = "/x.y.Z"};
     struct outcome outcome = meet(&plain, CHECK_H2PING, &wish);
     cr_assert_eq(outcome.status, PB__STATUS__PASSING, "%s", outcome.output);
@@ -91,8 +89,7 @@ Test(h2, tls) {
 /* A process of its own: which certificates are trusted is read once. */
 Test(h2, tls_server_name) {
     char path[] = "/tmp/h2-tls-XXXXXX";
-    const struct peer_script script = {buffer_slice(&settings), buffer_slice(&answer), PEER_ANSWERS, true,
-                                       "h2"};
+    const struct peer_script script = {buffer_slice(&settings), buffer_slice(&answer), PEER_ANSWERS, true, "h2"};
     struct peer *peer = peer_start(&script);
     struct wish wish = {.timeout_ms = 20000, .tls = true, .server_name = "check.test"};
     close(mkstemp(path));
@@ -121,17 +118,14 @@ static void expect(const struct peer_script *script, enum check_kind kind, const
     const struct wish wish = {.timeout_ms = 20000};
     struct outcome outcome = meet(script, kind, &wish);
     cr_assert_eq(outcome.status, PB__STATUS__CRITICAL, "%s", outcome.output);
-    cr_assert_lt(outcome.took_ms, 15000, "not before the timeout: %.*s", (int)script->bytes.size,
-                 script->bytes.data);
+    cr_assert_lt(outcome.took_ms, 15000, "not before the timeout: %.*s", (int)script->bytes.size, script->bytes.data);
     cr_assert_not_null(strstr(outcome.output, says), "%s: %s", says, outcome.output);
 }
 
-static void expect_frame(unsigned type, unsigned flags, uint32_t stream, struct slice payload,
-                         const char *says) {
+static void expect_frame(unsigned type, unsigned flags, uint32_t stream, struct slice payload, const char *says) {
     struct buffer frame = {0};
     peer_frame(&frame, type, flags, stream, payload);
-    const struct peer_script script = {buffer_slice(&settings), buffer_slice(&frame), PEER_ANSWERS, false,
-                                       NULL};
+    const struct peer_script script = {buffer_slice(&settings), buffer_slice(&frame), PEER_ANSWERS, false, NULL};
     expect(&script, CHECK_GRPC, says);
     buffer_free(&frame);
 }
@@ -139,8 +133,7 @@ static void expect_frame(unsigned type, unsigned flags, uint32_t stream, struct 
 Test(h2, other_answers) {
     struct buffer not_serving = {0}, head = {0};
     peer_grpc_answer(&not_serving, SLICE_LITERAL("\10\2"), "0");
-    const struct peer_script script = {buffer_slice(&settings), buffer_slice(&not_serving), PEER_ANSWERS,
-                                       false, NULL};
+    const struct peer_script script = {buffer_slice(&settings), buffer_slice(&not_serving), PEER_ANSWERS, false, NULL};
     expect(&script, CHECK_GRPC, "serving status: NOT_SERVING");
     peer_field(&head, ":status", "404");
     expect_frame(1, 5, 1, buffer_slice(&head),
@@ -179,9 +172,9 @@ Test(h2, those_that_hang_up) {
     for (size_t i = 0; i < ARRAY_COUNT(ways) * ARRAY_COUNT(starts); i++) {
         const struct peer_script script = {.bytes = starts[i % 4], .then = ways[i / 4]};
         bool connects = ways[i / 4] != PEER_RESETS; /* else it may be gone before that is noticed */
-        both(&script, connects ? "HTTP2 ping failed: " : "",
-             connects ? "rpc error: code = Unavailable desc = transport is closing: "
-                      : "rpc error: code = Unavailable");
+        both(
+            &script, connects ? "HTTP2 ping failed: " : "",
+            connects ? "rpc error: code = Unavailable desc = transport is closing: " : "rpc error: code = Unavailable");
     }
     const struct wish wish = {.timeout_ms = 20000};
     struct outcome outcome = attempt(definition_of(CHECK_GRPC, web_free_port(), &wish));
@@ -215,8 +208,7 @@ Test(h2, garbage) {
 
 /* Each of these sends without end. */
 Test(h2, floods_cost_bounded_memory) {
-    struct buffer start = {0}, pings = {0}, settings_flood = {0}, fields = {0}, headers = {0},
-                  continued = {0};
+    struct buffer start = {0}, pings = {0}, settings_flood = {0}, fields = {0}, headers = {0}, continued = {0};
     struct buffer unknown = {0}, data = {0}, many = {0}, message = {0};
     static char zeros[16384];
     struct rusage before, after;
@@ -237,17 +229,13 @@ Test(h2, floods_cost_bounded_memory) {
     const struct {
         struct slice start, again;
     } rows[] = {
-        {buffer_slice(&start), buffer_slice(&pings)},
-        {buffer_slice(&start), buffer_slice(&settings_flood)},
-        {buffer_slice(&many), buffer_slice(&continued)},
-        {buffer_slice(&start), buffer_slice(&unknown)},
-        {buffer_slice(&start), buffer_slice(&data)},
-        {slice_make(NULL, 0), slice_make(zeros, sizeof zeros)},
+        {buffer_slice(&start), buffer_slice(&pings)},    {buffer_slice(&start), buffer_slice(&settings_flood)},
+        {buffer_slice(&many), buffer_slice(&continued)}, {buffer_slice(&start), buffer_slice(&unknown)},
+        {buffer_slice(&start), buffer_slice(&data)},     {slice_make(NULL, 0), slice_make(zeros, sizeof zeros)},
     };
     getrusage(RUSAGE_SELF, &before);
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
-        const struct peer_script script = {
-            .bytes = rows[i].start, .again = rows[i].again, .then = PEER_FLOODS};
+        const struct peer_script script = {.bytes = rows[i].start, .again = rows[i].again, .then = PEER_FLOODS};
         both(&script, "HTTP2 ping failed: ", "rpc error: code = ");
     }
     getrusage(RUSAGE_SELF, &after);
@@ -268,11 +256,9 @@ Test(h2, endless_header_fields) {
         peer_field(&fields, "name", "a value of some length, a value of some length, a value of some length");
     peer_frame(&block, 1, 4, 1, buffer_slice(&fields));
     for (int i = 0; i < 10; i++) buffer_append(&start, block.data, block.size);
-    const struct peer_script script = {buffer_slice(&settings), buffer_slice(&start), PEER_ANSWERS, false,
-                                       NULL};
-    expect(
-        &script, CHECK_GRPC,
-        "rpc error: code = ResourceExhausted desc = the server sends more than 16384 bytes of header fields");
+    const struct peer_script script = {buffer_slice(&settings), buffer_slice(&start), PEER_ANSWERS, false, NULL};
+    expect(&script, CHECK_GRPC,
+           "rpc error: code = ResourceExhausted desc = the server sends more than 16384 bytes of header fields");
     buffer_free(&fields);
     buffer_free(&block);
     buffer_free(&start);
@@ -304,8 +290,7 @@ Test(h2, slow_ones) {
         const struct wish wish = {.timeout_ms = 300, .tls = rows[i].tls};
         struct outcome outcome = meet(&rows[i].script, rows[i].kind, &wish);
         cr_assert_eq(outcome.status, PB__STATUS__CRITICAL, "row %zu: %s", i, outcome.output);
-        cr_assert_not_null(strstr(outcome.output, "no answer within 300 ms"), "row %zu: %s", i,
-                           outcome.output);
+        cr_assert_not_null(strstr(outcome.output, "no answer within 300 ms"), "row %zu: %s", i, outcome.output);
         cr_assert(outcome.took_ms >= 295 && outcome.took_ms < 5000, "row %zu: %lu ms", i,
                   (unsigned long)outcome.took_ms);
     }
@@ -324,8 +309,7 @@ Test(h2, tls_that_goes_wrong) {
         cr_assert_eq(outcome.status, PB__STATUS__CRITICAL, "%s", outcome.output);
         /* One whose protocols have nothing in common with ours may go on without any: then it is silent. */
         bool dialed = strstr(outcome.output, "HTTP2 ping failed: no answer within") != NULL && i == 0;
-        cr_assert(dialed || strstr(outcome.output, "Failed to dial to 127.0.0.1:") != NULL, "%s",
-                  outcome.output);
+        cr_assert(dialed || strstr(outcome.output, "Failed to dial to 127.0.0.1:") != NULL, "%s", outcome.output);
         outcome = meet(scripts[i], CHECK_GRPC, &wish);
         cr_assert_eq(outcome.status, PB__STATUS__CRITICAL);
     }
@@ -361,8 +345,7 @@ Test(h2, long_names_make_no_long_outputs) {
     for (int i = 0; i < 100000; i++) buffer_append_byte(&target, 'x');
     buffer_append_byte(&target, '\0');
     cr_assert_lt(attempt(attempt_definition(CHECK_GRPC, target.data, 20000)).output_size, 600);
-    const struct peer_script script = {buffer_slice(&settings), buffer_slice(&answer), PEER_ANSWERS, false,
-                                       NULL};
+    const struct peer_script script = {buffer_slice(&settings), buffer_slice(&answer), PEER_ANSWERS, false, NULL};
     const struct wish wish = {.timeout_ms = 20000, .service = "/"};
     cr_assert_eq(meet(&script, CHECK_GRPC, &wish).status, PB__STATUS__PASSING);
     cr_assert_lt(attempt(attempt_definition(CHECK_H2PING, target.data, 20000)).output_size, 600);
@@ -370,12 +353,10 @@ Test(h2, long_names_make_no_long_outputs) {
 }
 
 Test(h2, given_up) {
-    const struct peer_script script = {buffer_slice(&settings), slice_make(NULL, 0), PEER_ANSWERS, true,
-                                       "h2"};
+    const struct peer_script script = {buffer_slice(&settings), slice_make(NULL, 0), PEER_ANSWERS, true, "h2"};
     struct peer *peer = peer_start(&script);
     const struct wish wish = {.timeout_ms = 20000, .tls = true, .skip_verify = true};
-    for (uint64_t after_ms = 0; after_ms < 12;
-         after_ms++) /* at once, connecting, in the handshake, waiting */
+    for (uint64_t after_ms = 0; after_ms < 12; after_ms++) /* at once, connecting, in the handshake, waiting */
         cr_assert_eq(attempt_given_up(definition_of(CHECK_GRPC, peer_port(peer), &wish), after_ms).calls, 0);
     peer_stop(peer);
 }

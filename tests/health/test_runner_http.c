@@ -96,8 +96,7 @@ Test(http, statuses_and_output) {
         {"/redirect/3", "", PB__STATUS__PASSING, "HTTP GET %s: 200 OK Output: hello"},
         {"/redirect/10", "", PB__STATUS__PASSING, "HTTP GET %s: 200 OK Output: hello"},
         {"/redirect/11", "", PB__STATUS__CRITICAL, "Get \"%s\": stopped after 10 redirects"},
-        {"/redirect/3", ",\"DisableRedirects\":true", PB__STATUS__CRITICAL,
-         "HTTP GET %s: 302 Found Output: elsewhere"},
+        {"/redirect/3", ",\"DisableRedirects\":true", PB__STATUS__CRITICAL, "HTTP GET %s: 302 Found Output: elsewhere"},
         {"/hang", ",\"Timeout\":\"150ms\"", PB__STATUS__CRITICAL, "Get \"%s\": no answer within 150 ms"},
         {"/hang-body", ",\"Timeout\":\"150ms\"", PB__STATUS__PASSING, "HTTP GET %s: 200 OK Output: begin"},
         {"/close", "", PB__STATUS__CRITICAL, "Get \"%s\": Server returned nothing (no headers, no data)"},
@@ -105,8 +104,7 @@ Test(http, statuses_and_output) {
         {"/half-head/close", "", PB__STATUS__CRITICAL, "Get \"%s\": unexpected EOF"},
         {"/status/200", ",\"Method\":\"BO GUS\"", PB__STATUS__CRITICAL, "invalid method \"BO GUS\""},
         {"/status/200", ",\"Header\":{\"a b\":[\"c\"]}", PB__STATUS__CRITICAL, "invalid header field a b"},
-        {"/status/200", ",\"Header\":{\"a\":[\"b\\r\\nc: d\"]}", PB__STATUS__CRITICAL,
-         "invalid header field a"},
+        {"/status/200", ",\"Header\":{\"a\":[\"b\\r\\nc: d\"]}", PB__STATUS__CRITICAL, "invalid header field a"},
     };
     struct web *web = web_start(false);
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
@@ -181,8 +179,7 @@ Test(http, nobody_there) {
     struct buffer url = {0}, want = {0};
     uint16_t port = web_free_port();
     buffer_printf(&url, "http://127.0.0.1:%u/%c", port, '\0');
-    buffer_printf(&want, "Get \"%s\": dial tcp 127.0.0.1:%u: connect: connection refused%c", url.data, port,
-                  '\0');
+    buffer_printf(&want, "Get \"%s\": dial tcp 127.0.0.1:%u: connect: connection refused%c", url.data, port, '\0');
     struct outcome outcome = run("", url.data, 4096);
     expect(&outcome, PB__STATUS__CRITICAL, "%s", want.data);
     buffer_free(&url);

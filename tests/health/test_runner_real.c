@@ -1,5 +1,5 @@
-/* H2 ping and gRPC checks against servers that others wrote: nghttpd (nghttp2-server) and gRPC's own server (python3-grpcio).
- * Skipped, with a word, where those are not installed. */
+/* H2 ping and gRPC checks against servers that others wrote: nghttpd (nghttp2-server) and gRPC's own server
+ * (python3-grpcio). Skipped, with a word, where those are not installed. */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -70,12 +70,10 @@ static void stop(struct server *server) {
     waitpid(server->pid, NULL, 0);
 }
 
-static struct outcome look(enum check_kind kind, uint16_t port, const char *service, bool tls,
-                           const char *name) {
+static struct outcome look(enum check_kind kind, uint16_t port, const char *service, bool tls, const char *name) {
     char target[100];
     snprintf(target, sizeof target, "127.0.0.1:%u%s", port, service);
-    struct check_definition *d =
-        attempt_definition(kind, target, strcmp(service, "/slow") == 0 ? 500 : 30000);
+    struct check_definition *d = attempt_definition(kind, target, strcmp(service, "/slow") == 0 ? 500 : 30000);
     d->grpc_use_tls = d->h2ping_use_tls = tls;
     free(d->tls_server_name);
     d->tls_server_name = mem_strdup(name);
@@ -98,8 +96,7 @@ Test(real, nghttpd) {
         uint16_t number = web_free_port();
         snprintf(port, sizeof port, "%u", number);
         const char *const plain[] = {"/usr/sbin/nghttpd", "--no-tls", "-a", "127.0.0.1", port, NULL};
-        const char *const secure[] = {"/usr/sbin/nghttpd", "-a", "127.0.0.1", port, key_path,
-                                      certificate_path,    NULL};
+        const char *const secure[] = {"/usr/sbin/nghttpd", "-a", "127.0.0.1", port, key_path, certificate_path, NULL};
         struct server server = start(tls ? secure : plain);
         struct outcome outcome = look_until_up(number, tls);
         cr_assert_eq(outcome.status, PB__STATUS__PASSING, "%s", outcome.output);
@@ -110,8 +107,8 @@ Test(real, nghttpd) {
                                   "rpc error: code = Unimplemented desc = Not Found: HTTP status code 404; "
                                   "transport: received the unexpected content-type \"text/html"),
                            "%s", outcome.output);
-        outcome = look(CHECK_H2PING, number, "", !tls,
-                       "check.test"); /* TLS where none is spoken, and none where it is */
+        outcome =
+            look(CHECK_H2PING, number, "", !tls, "check.test"); /* TLS where none is spoken, and none where it is */
         cr_assert_eq(outcome.status, PB__STATUS__CRITICAL, "%s", outcome.output);
         stop(&server);
     }
@@ -136,8 +133,7 @@ Test(real, grpc) {
     setenv("SSL_CERT_FILE", certificate_path, 1);
     for (int tls = 0; tls < 2; tls++) {
         const char *const arguments[] = {
-            PYTHON,   "-Wignore", HEALTH_TESTS "/grpc_server.py", tls ? certificate_path : NULL,
-            key_path, NULL};
+            PYTHON, "-Wignore", HEALTH_TESTS "/grpc_server.py", tls ? certificate_path : NULL, key_path, NULL};
         struct server server = start(arguments);
         char line[20] = "";
         cr_assert(read(server.output, line, sizeof line - 1) > 0);
@@ -145,8 +141,7 @@ Test(real, grpc) {
         for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
             struct outcome outcome = look(CHECK_GRPC, server.port, rows[i].service, tls, "check.test");
             cr_assert_eq(outcome.status, rows[i].status, "%s: %s", rows[i].service, outcome.output);
-            cr_assert_not_null(strstr(outcome.output, rows[i].says), "%s: %s", rows[i].service,
-                               outcome.output);
+            cr_assert_not_null(strstr(outcome.output, rows[i].says), "%s: %s", rows[i].service, outcome.output);
         }
         struct outcome outcome = look(CHECK_H2PING, server.port, "", tls, "check.test");
         cr_assert_eq(outcome.status, PB__STATUS__PASSING, "%s", outcome.output);

@@ -123,8 +123,7 @@ Test(udp, given_up) {
     snprintf(target, sizeof target, "127.0.0.1:%u", port);
     for (uint64_t after_ms = 0; after_ms < 4; after_ms++) {
         cr_assert_eq(attempt_given_up(attempt_definition(CHECK_UDP, target, 20000), after_ms).calls, 0);
-        cr_assert_leq(
-            attempt_given_up(attempt_definition(CHECK_UDP, "nowhere.invalid:1", 20000), after_ms).calls, 1);
+        cr_assert_leq(attempt_given_up(attempt_definition(CHECK_UDP, "nowhere.invalid:1", 20000), after_ms).calls, 1);
     }
     close(fd);
 }

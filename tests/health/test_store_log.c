@@ -32,7 +32,8 @@ struct reading {
 static void open_log(struct reading *reading) {
     struct fault fault = {0};
     *reading = (struct reading){0};
-    cr_assert_eq(store_log_open(&reading->log, folder, &reading->text, &reading->records, &reading->count, &fault), CO_OK, "%s", fault.text);
+    cr_assert_eq(store_log_open(&reading->log, folder, &reading->text, &reading->records, &reading->count, &fault),
+                 CO_OK, "%s", fault.text);
 }
 
 static void close_log(struct reading *reading) {
@@ -43,7 +44,8 @@ static void close_log(struct reading *reading) {
 
 /* The first write is always of everything. */
 static void write_lines(struct store_log *log, struct buffer *lines) {
-    int error = store_log_anew(log) ? store_log_rewrite(log, buffer_slice(lines)) : store_log_append(log, buffer_slice(lines));
+    int error =
+        store_log_anew(log) ? store_log_rewrite(log, buffer_slice(lines)) : store_log_append(log, buffer_slice(lines));
     cr_assert_eq(error, 0, "%s", strerror(error));
     buffer_free(lines);
 }
@@ -62,7 +64,8 @@ static void expect(const char *jsons) {
         buffer_append(&found, reading.records[i].json.data, reading.records[i].json.size);
         buffer_append_byte(&found, ' ');
     }
-    cr_assert(slice_is(buffer_slice(&found), jsons), "\"%.*s\" instead of \"%s\"", (int)found.size, found.size ? found.data : "", jsons);
+    cr_assert(slice_is(buffer_slice(&found), jsons), "\"%.*s\" instead of \"%s\"", (int)found.size,
+              found.size ? found.data : "", jsons);
     buffer_free(&found);
     close_log(&reading);
 }

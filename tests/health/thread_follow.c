@@ -1,5 +1,5 @@
-/* Aliases of other nodes come and go while those nodes change, answers fail and the agent is stopped with questions out: in the end each
- * alias is as its node. With a node lease, which ends now and then. */
+/* Aliases of other nodes come and go while those nodes change, answers fail and the agent is stopped with questions
+ * out: in the end each alias is as its node. With a node lease, which ends now and then. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,5 +1,4 @@
-/* Many threads register, update, look and deregister while writes get lost: in the end the catalog equals the
- * agent. */
+/* Many threads register, update, look and deregister while writes get lost: in the end the catalog equals the agent. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -31,8 +30,7 @@ static void register_one(struct agent *agent, const char *id) {
     char text[200];
     struct fault fault = {0};
     snprintf(text, sizeof text,
-             "{\"Name\":\"%s\",\"Checks\":[{\"TTL\":\"60s\"},{\"TCP\":\"127.0.0.1:1\",\"Interval\":\"1s\"}]}",
-             id);
+             "{\"Name\":\"%s\",\"Checks\":[{\"TTL\":\"60s\"},{\"TCP\":\"127.0.0.1:1\",\"Interval\":\"1s\"}]}", id);
     struct json_object *json = json_parse(slice_text(text), &fault);
     struct service_definition *definition = json ? service_definition_parse(json, &fault) : NULL;
     CHECK(definition != NULL);

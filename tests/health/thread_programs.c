@@ -49,9 +49,7 @@ static void on_beat(uv_timer_t *timer) {
     scene->last_ns = now;
 }
 
-static void on_closed(struct runners *runners) {
-    CONTAINER_OF(runners, struct scene, runners)->all_closed = true;
-}
+static void on_closed(struct runners *runners) { CONTAINER_OF(runners, struct scene, runners)->all_closed = true; }
 
 static void scene_begin(struct scene *scene) {
     *scene = (struct scene){.begun_ms = clock_mono_ms()};
@@ -85,8 +83,8 @@ static struct run *start_as(struct scene *scene, const char *id, const char *con
     return run;
 }
 
-static struct run *start(struct scene *scene, const char *const *args, int64_t timeout_ms,
-                         uint32_t output_max, struct outcome *outcome) {
+static struct run *start(struct scene *scene, const char *const *args, int64_t timeout_ms, uint32_t output_max,
+                         struct outcome *outcome) {
     return start_as(scene, "c", args, timeout_ms, output_max, outcome);
 }
 
@@ -241,11 +239,10 @@ static void a_gigabyte_costs_nothing(void) {
     (void)start(&scene, (const char *const[]){"/bin/sh", "-c", text, NULL}, 120000, 4096, &outcome);
     until_ended(&scene, &outcome);
     size_t after = resident_kib();
-    printf(
-        "%llu MB of output: %llu ms, %.0f ms of CPU here, %zu KiB more, longest turn of the loop %.1f ms\n",
-        megabytes, (unsigned long long)(clock_mono_ms() - scene.begun_ms),
-        (double)(clock() - cpu) * 1e3 / CLOCKS_PER_SEC, after > before ? after - before : 0,
-        (double)scene.longest_ns / 1e6);
+    printf("%llu MB of output: %llu ms, %.0f ms of CPU here, %zu KiB more, longest turn of the loop %.1f ms\n",
+           megabytes, (unsigned long long)(clock_mono_ms() - scene.begun_ms),
+           (double)(clock() - cpu) * 1e3 / CLOCKS_PER_SEC, after > before ? after - before : 0,
+           (double)scene.longest_ns / 1e6);
     CHECK(outcome.status == PB__STATUS__PASSING && strncmp(outcome.output, head, strlen(head)) == 0);
     CHECK(after < before + 4096);
     scene_end(&scene);
@@ -271,8 +268,7 @@ static void what_never_ends_is_killed(void) {
     (void)start_as(&scene, "prints", (const char *const[]){"yes", "7306", NULL}, TIMEOUT_MS, 100, &chatter);
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         until_ended(&scene, &outcomes[i]);
-        expect(&outcomes[i], rows[i].story, PB__STATUS__CRITICAL,
-               "Timed out (1.5s) running check\n\nbegun\n");
+        expect(&outcomes[i], rows[i].story, PB__STATUS__CRITICAL, "Timed out (1.5s) running check\n\nbegun\n");
         CHECK(clock_mono_ms() - scene.begun_ms >= TIMEOUT_MS - 10);
     }
     until_ended(&scene, &chatter);
@@ -309,9 +305,10 @@ static void children_are_left_behind(void) {
         gone(rows[i].mark);
     }
     /* One in a session of its own holds the pipe: it is not ours any more, and blocks nothing. */
-    struct outcome outcome = run_shell("said=$(mktemp); setsid sh -c \"echo \\$\\$; echo >$said; exec sleep 7405\" &"
-                                       " until [ -s $said ]; do sleep 0.01; done; rm $said; echo done",
-                                       60000, 4096);
+    struct outcome outcome = run_shell(
+        "said=$(mktemp); setsid sh -c \"echo \\$\\$; echo >$said; exec sleep 7405\" &"
+        " until [ -s $said ]; do sleep 0.01; done; rm $said; echo done",
+        60000, 4096);
     int pid = atoi(outcome.output);
     CHECK(outcome.status == PB__STATUS__PASSING && strstr(outcome.output, "done\n") && pid > 1);
     CHECK(outcome.after_ms < 30000);
@@ -322,7 +319,8 @@ static void children_are_left_behind(void) {
 
 static unsigned running(const struct scene *scene) {
     unsigned count = 0;
-    LIST_FOREACH(link, &scene->runners.programs) count += LIST_ENTRY(link, struct program, link)->state == PROGRAM_RUNNING;
+    LIST_FOREACH(link, &scene->runners.programs)
+        count += LIST_ENTRY(link, struct program, link)->state == PROGRAM_RUNNING;
     return count;
 }
 
@@ -362,8 +360,7 @@ static void attempts_of_one_check_do_not_overlap(void) {
     struct outcome first = {0}, second = {0};
     char folder[] = "/tmp/coord-test-XXXXXX", text[300], clean[80];
     CHECK(mkdtemp(folder) != NULL);
-    snprintf(text, sizeof text, "mkdir %s/lock || exit 2; trap 'rmdir %s/lock' EXIT; sleep 0.2", folder,
-             folder);
+    snprintf(text, sizeof text, "mkdir %s/lock || exit 2; trap 'rmdir %s/lock' EXIT; sleep 0.2", folder, folder);
     scene_begin(&scene);
     (void)start(&scene, (const char *const[]){"/bin/sh", "-c", text, NULL}, 20000, 100, &first);
     (void)start(&scene, (const char *const[]){"/bin/sh", "-c", text, NULL}, 20000, 100, &second);
@@ -382,8 +379,8 @@ static void cancelled_at_any_moment(void) {
         struct scene scene;
         struct outcome outcome = {0};
         scene_begin(&scene);
-        struct run *run = start(&scene, (const char *const[]){"/bin/sh", "-c", "echo x; sleep 7501", NULL},
-                                60000, 100, &outcome);
+        struct run *run =
+            start(&scene, (const char *const[]){"/bin/sh", "-c", "echo x; sleep 7501", NULL}, 60000, 100, &outcome);
         for (unsigned i = 0; i < turns; i++) uv_run(&scene.loop, UV_RUN_ONCE);
         run_cancel(run);
         scene_end(&scene);
@@ -426,8 +423,7 @@ static void units(void) {
          "service status: reloading (reload)"},
         {"LoadState=not-found\nActiveState=inactive\nSubState=dead\n", 0, PB__STATUS__CRITICAL,
          "service \"u\" is not known to systemd - OS Service unhealthy"},
-        {"System has not been booted with systemd as init system (PID 1). Can't operate.\n", 256,
-         PB__STATUS__CRITICAL,
+        {"System has not been booted with systemd as init system (PID 1). Can't operate.\n", 256, PB__STATUS__CRITICAL,
          "systemd cannot be asked about service \"u\": System has not been booted with systemd as init "
          "system (PID 1). "
          "Can't operate."},
@@ -523,7 +519,8 @@ static void who_gets_the_number_is_left_alone(void) {
     until_ended(&scene, &outcome);
     while (!neighbour.watched || !list_empty(&scene.runners.programs)) uv_run(&scene.loop, UV_RUN_ONCE);
     CHECK(write(neighbour.ends[1], "x", 1) == 1);
-    for (uint64_t begun_ms = clock_mono_ms(); !neighbour.heard && clock_mono_ms() - begun_ms < 5000;) uv_run(&scene.loop, UV_RUN_ONCE);
+    for (uint64_t begun_ms = clock_mono_ms(); !neighbour.heard && clock_mono_ms() - begun_ms < 5000;)
+        uv_run(&scene.loop, UV_RUN_ONCE);
     CHECK(neighbour.heard);
     uv_close((uv_handle_t *)&neighbour.poll, NULL);
     uv_close((uv_handle_t *)&prepare, NULL);
@@ -536,9 +533,9 @@ int main(void) {
     log_level_now = LOG_ERROR + 1;
     snprintf(own_mark, sizeof own_mark, "COORD_TEST_PROGRAMS=%d ", getpid());
     CHECK(setenv("COORD_TEST_PROGRAMS", strchr(own_mark, '=') + 1, 1) == 0);
-    signal(SIGPIPE, SIG_IGN);           /* as in the agent: programs are not to inherit it */
+    signal(SIGPIPE, SIG_IGN);                        /* as in the agent: programs are not to inherit it */
     an_agent_that_is_killed_leaves_nothing_behind(); /* forks: before there are threads */
-    (void)run_shell("true", 20000, 10); /* the pool's threads, the loop's descriptors */
+    (void)run_shell("true", 20000, 10);              /* the pool's threads, the loop's descriptors */
     size_t descriptors = open_descriptors();
     exit_codes();
     what_cannot_be_started();

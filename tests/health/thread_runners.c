@@ -1,5 +1,5 @@
-/* A host with many checks of every kind at once, on one loop: servers good and bad on threads of their own, attempts given up at
- * random moments. Each ends exactly once, or never when it was given up, and nothing is left in the end. */
+/* A host with many checks of every kind at once, on one loop: servers good and bad on threads of their own, attempts
+ * given up at random moments. Each ends exactly once, or never when it was given up, and nothing is left in the end. */
 #include <signal.h>
 #include <stdlib.h>
 

@@ -42,8 +42,8 @@ static ssize_t client_read(struct client *client, void *to, size_t size) {
 static bool client_write(struct client *client, const void *from, size_t size) {
     const char *at = from;
     while (size > 0) {
-        ssize_t wrote = client->web->tls ? gnutls_record_send(client->session, at, size)
-                                         : send(client->fd, at, size, MSG_NOSIGNAL);
+        ssize_t wrote =
+            client->web->tls ? gnutls_record_send(client->session, at, size) : send(client->fd, at, size, MSG_NOSIGNAL);
         if (wrote <= 0) return false;
         at += wrote;
         size -= (size_t)wrote;
@@ -66,8 +66,7 @@ static void answer(struct client *client, int status, const char *more, struct s
 /* Until the client goes away, or the server is told to stop. */
 static void wait_for_end(struct client *client) {
     char byte;
-    struct pollfd fds[2] = {{.fd = client->fd, .events = POLLIN},
-                            {.fd = client->web->stop_pipe[0], .events = POLLIN}};
+    struct pollfd fds[2] = {{.fd = client->fd, .events = POLLIN}, {.fd = client->web->stop_pipe[0], .events = POLLIN}};
     while (poll(fds, 2, 10000) > 0 && !fds[1].revents) {
         if (recv(client->fd, &byte, 1, 0) <= 0) return;
     }
@@ -127,8 +126,7 @@ static bool read_request(struct client *client, struct buffer *request) {
         const char *end = strstr(request->data, "\r\n\r\n");
         if (!end) continue;
         const char *length = strcasestr(request->data, "\r\nContent-Length:");
-        wanted =
-            (size_t)(end - request->data) + 4 + (length && length < end ? strtoul(length + 17, NULL, 10) : 0);
+        wanted = (size_t)(end - request->data) + 4 + (length && length < end ? strtoul(length + 17, NULL, 10) : 0);
     }
     return true;
 }
@@ -167,8 +165,7 @@ static void *web_main(void *data) {
     pthread_t threads[1000];
     size_t count = 0;
     for (;;) {
-        struct pollfd fds[2] = {{.fd = web->listener, .events = POLLIN},
-                                {.fd = web->stop_pipe[0], .events = POLLIN}};
+        struct pollfd fds[2] = {{.fd = web->listener, .events = POLLIN}, {.fd = web->stop_pipe[0], .events = POLLIN}};
         if (poll(fds, 2, -1) < 0 && errno == EINTR) continue;
         if (fds[1].revents) break;
         int fd = accept(web->listener, NULL, NULL);
@@ -176,8 +173,7 @@ static void *web_main(void *data) {
         struct client *client = mem_zalloc(sizeof *client);
         client->web = web;
         client->fd = fd;
-        CHECK(count < ARRAY_COUNT(threads) &&
-              pthread_create(&threads[count++], NULL, client_main, client) == 0);
+        CHECK(count < ARRAY_COUNT(threads) && pthread_create(&threads[count++], NULL, client_main, client) == 0);
     }
     for (size_t i = 0; i < count; i++) pthread_join(threads[i], NULL);
     return NULL;

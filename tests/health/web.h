@@ -18,12 +18,12 @@
 #include <stdint.h>
 
 struct web;
-struct web *web_start(bool tls);                       /* 127.0.0.1, any free port; TLS with its own certificate for "check.test" */
-void web_write_certificate(const struct web *web, const char *path);   /* PEM */
+struct web *web_start(bool tls); /* 127.0.0.1, any free port; TLS with its own certificate for "check.test" */
+void web_write_certificate(const struct web *web, const char *path); /* PEM */
 void web_stop(struct web *web);
 uint16_t web_port(const struct web *web);
 void web_set(struct web *web, int status);
-unsigned web_requests(const struct web *web);          /* answered or not */
-uint16_t web_free_port(void);                          /* where nobody listens */
+unsigned web_requests(const struct web *web); /* answered or not */
+uint16_t web_free_port(void);                 /* where nobody listens */
 
 #endif

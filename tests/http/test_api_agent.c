@@ -1,5 +1,5 @@
-/* The agent's endpoints, with the agent's own state on a loop of its own and a server that shows it. Bodies
- * and texts are those that Consul 1.8.7 gives. */
+/* The agent's endpoints, with the agent's own state on a loop of its own and a server that shows it. Bodies and
+ * texts are those that Consul 1.8.7 gives. */
 #include <criterion/criterion.h>
 #include <curl/curl.h>
 #include <pthread.h>
@@ -94,8 +94,8 @@ static size_t on_body(char *data, size_t one, size_t size, void *user) {
 }
 
 /* Returns the status; body and head are NUL-terminated. */
-static long ask(struct agent *agent, const char *method, const char *target, const char *body,
-                struct buffer *answer, struct buffer *head) {
+static long ask(struct agent *agent, const char *method, const char *target, const char *body, struct buffer *answer,
+                struct buffer *head) {
     struct buffer url = {0};
     long status = 0;
     CURL *easy = curl_easy_init();
@@ -135,18 +135,18 @@ static void talk(struct agent *agent, const struct exchange *rows, size_t count)
         long status = ask(agent, row->method, row->target, row->body, &answer, &head);
         cr_expect(status == row->status, "%s %s: %ld: %s", row->method, row->target, status, answer.data);
         if (row->answer) {
-            cr_expect_str_eq(answer.data, row->answer, "%s %s:\n%s\nwanted\n%s", row->method, row->target,
-                             answer.data, row->answer);
+            cr_expect_str_eq(answer.data, row->answer, "%s %s:\n%s\nwanted\n%s", row->method, row->target, answer.data,
+                             row->answer);
         }
     }
     buffer_free(&answer);
     buffer_free(&head);
 }
 
-#define CHECK_JSON(id, name, status, notes, output, service, tags, type)                     \
-    "{\"Node\":\"n1\",\"CheckID\":\"" id "\",\"Name\":\"" name "\",\"Status\":\"" status     \
-    "\",\"Notes\":\"" notes "\",\"Output\":\"" output "\"," service ",\"ServiceTags\":" tags \
-    ",\"Type\":\"" type "\",\"Definition\":{},\"CreateIndex\":0,\"ModifyIndex\":0}"
+#define CHECK_JSON(id, name, status, notes, output, service, tags, type)                                         \
+    "{\"Node\":\"n1\",\"CheckID\":\"" id "\",\"Name\":\"" name "\",\"Status\":\"" status "\",\"Notes\":\"" notes \
+    "\",\"Output\":\"" output "\"," service ",\"ServiceTags\":" tags ",\"Type\":\"" type                         \
+    "\",\"Definition\":{},\"CreateIndex\":0,\"ModifyIndex\":0}"
 #define OF_DB   "\"ServiceID\":\"db1\",\"ServiceName\":\"db\""
 #define OF_NODE "\"ServiceID\":\"\",\"ServiceName\":\"\""
 
@@ -171,21 +171,19 @@ Test(agent, services_and_checks) {
          "\"Port\":80,"
          "\"Address\":\"\",\"Weights\":{\"Passing\":1,\"Warning\":1},\"EnableTagOverride\":false}}"},
         {"GET", "/v1/agent/checks", NULL, 200,
-         "{\"service:db1\":" CHECK_JSON("service:db1", "Service 'db' check", "critical", "", "", OF_DB,
-                                        "[\"a\",\"b\"]", "ttl") "}"},
+         "{\"service:db1\":" CHECK_JSON("service:db1", "Service 'db' check", "critical", "", "", OF_DB, "[\"a\",\"b\"]",
+                                        "ttl") "}"},
         {"PUT", "/v1/agent/check/pass/service:db1?note=fine%20%3C", NULL, 200, ""},
         {"GET", "/v1/agent/checks", NULL, 200,
-         "{\"service:db1\":" CHECK_JSON("service:db1", "Service 'db' check", "passing", "", "fine \\u003c",
-                                        OF_DB, "[\"a\",\"b\"]", "ttl") "}"},
+         "{\"service:db1\":" CHECK_JSON("service:db1", "Service 'db' check", "passing", "", "fine \\u003c", OF_DB,
+                                        "[\"a\",\"b\"]", "ttl") "}"},
         {"PUT", "/v1/agent/check/warn/service:db1", NULL, 200, ""},
         {"PUT", "/v1/agent/check/fail/service:db1", NULL, 200, ""},
-        {"PUT", "/v1/agent/check/update/service:db1", "{\"Status\":\"passing\",\"Output\":\"hello\"}", 200,
-         ""},
+        {"PUT", "/v1/agent/check/update/service:db1", "{\"Status\":\"passing\",\"Output\":\"hello\"}", 200, ""},
         {"PUT", "/v1/agent/service/deregister/web", NULL, 200, ""},
         {"PUT", "/v1/agent/service/maintenance/db1?enable=true&reason=fix", NULL, 200, ""},
         {"PUT", "/v1/agent/maintenance?enable=true", NULL, 200, ""},
-        {"PUT", "/v1/agent/check/register", "{\"Name\":\"n\",\"TTL\":\"500s\",\"Status\":\"warning\"}", 200,
-         ""},
+        {"PUT", "/v1/agent/check/register", "{\"Name\":\"n\",\"TTL\":\"500s\",\"Status\":\"warning\"}", 200, ""},
     };
     struct agent *agent = agent_new();
     talk(agent, rows, ARRAY_COUNT(rows));
@@ -221,15 +219,12 @@ Test(agent, refusals) {
         {"PUT", "/v1/agent/service/deregister/", NULL, 500, "ServiceID missing"},
         {"GET", "/v1/agent/service/nope", NULL, 404, "unknown service ID: nope"},
         {"PUT", "/v1/agent/service/maintenance/db1", NULL, 400, "Missing value for enable"},
-        {"PUT", "/v1/agent/service/maintenance/db1?enable=bogus", NULL, 400,
-         "Invalid value for enable: \"bogus\""},
-        {"PUT", "/v1/agent/service/maintenance/nope?enable=true", NULL, 404,
-         "No service registered with ID \"nope\""},
+        {"PUT", "/v1/agent/service/maintenance/db1?enable=bogus", NULL, 400, "Invalid value for enable: \"bogus\""},
+        {"PUT", "/v1/agent/service/maintenance/nope?enable=true", NULL, 404, "No service registered with ID \"nope\""},
         {"PUT", "/v1/agent/service/maintenance/?enable=true", NULL, 400, "Missing service ID"},
         {"PUT", "/v1/agent/maintenance", NULL, 400, "Missing value for enable"},
         {"PUT", "/v1/agent/check/register", "{}", 400, "Missing check name"},
-        {"PUT", "/v1/agent/check/register", "{\"Name\":\"n\"}", 400,
-         "Invalid check: TTL must be > 0 for TTL checks"},
+        {"PUT", "/v1/agent/check/register", "{\"Name\":\"n\"}", 400, "Invalid check: TTL must be > 0 for TTL checks"},
         {"PUT", "/v1/agent/check/register", "{\"Name\":\"n\",\"TTL\":\"5s\",\"Status\":\"x\"}", 400,
          "Bad check status"},
         {"PUT", "/v1/agent/check/register", "{\"Name\":\"n\",\"ServiceID\":\"nope\",\"TTL\":\"5s\"}", 500,
@@ -238,8 +233,7 @@ Test(agent, refusals) {
         {"PUT", "/v1/agent/check/pass/", NULL, 500, "CheckID \"\" does not have associated TTL"},
         {"PUT", "/v1/agent/check/update/nope", "{\"Status\":\"passing\"}", 500,
          "CheckID \"nope\" does not have associated TTL"},
-        {"PUT", "/v1/agent/check/update/nope", "{\"Status\":\"bogus\"}", 400,
-         "Invalid check status: 'bogus'"},
+        {"PUT", "/v1/agent/check/update/nope", "{\"Status\":\"bogus\"}", 400, "Invalid check status: 'bogus'"},
         {"PUT", "/v1/agent/check/update/nope", "{\"Output\":\"x\"}", 400, "Invalid check status: ''"},
         {"PUT", "/v1/agent/check/deregister/nope", NULL, 200, ""},
         {"PUT", "/v1/agent/check/deregister/", NULL, 500, "CheckID missing"},
@@ -287,8 +281,7 @@ Test(agent, registering_without_a_leader_is_answered_soon) {
     cr_assert_lt(clock_mono_ms() - begin, 4000);
     cr_assert_eq(ask(agent, "GET", "/v1/agent/service/web", NULL, &answer, &head), 200);
     world_leader(agent->world, true);
-    EVENTUALLY(ask(agent, "GET", "/v1/catalog/service/web", NULL, &answer, &head) == 200 &&
-               strlen(answer.data) > 2);
+    EVENTUALLY(ask(agent, "GET", "/v1/catalog/service/web", NULL, &answer, &head) == 200 && strlen(answer.data) > 2);
     buffer_free(&answer);
     buffer_free(&head);
     agent_free(agent);
@@ -315,8 +308,7 @@ Test(agent, blocks_on_a_services_hash) {
     struct agent *agent = agent_new();
     struct buffer answer = {0}, head = {0};
     struct poll poll = {.agent = agent};
-    ask(agent, "PUT", "/v1/agent/service/register", "{\"Name\":\"web\",\"Check\":{\"TTL\":\"60s\"}}", &answer,
-        &head);
+    ask(agent, "PUT", "/v1/agent/service/register", "{\"Name\":\"web\",\"Check\":{\"TTL\":\"60s\"}}", &answer, &head);
     cr_assert_eq(ask(agent, "GET", "/v1/agent/service/web", NULL, &answer, &head), 200);
     const char *at = strstr(answer.data, "\"ContentHash\":\"");
     cr_assert_not_null(at);

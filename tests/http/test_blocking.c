@@ -59,8 +59,8 @@ static int park_at(struct world *world, const char *path, const char *more) {
     char target[256], get[256];
     snprintf(get, sizeof get, "GET %s", path);
     uint64_t index = index_of(world, get);
-    snprintf(target, sizeof target, "%s%cindex=%llu%s", path, strchr(path, '?') ? '&' : '?',
-             (unsigned long long)index, more);
+    snprintf(target, sizeof target, "%s%cindex=%llu%s", path, strchr(path, '?') ? '&' : '?', (unsigned long long)index,
+             more);
     return park(world, target);
 }
 
@@ -78,8 +78,7 @@ Test(blocking, answers_when_the_thing_changes) {
     int key = park_at(world, "/v1/kv/a", ""), prefix = park_at(world, "/v1/kv/?recurse", "");
     int none = park_at(world, "/v1/kv/none/below?keys", ""),
         service = park_at(world, "/v1/health/service/web?passing", "");
-    int nodes = park_at(world, "/v1/catalog/nodes", ""),
-        absent = park_at(world, "/v1/catalog/service/absent", "");
+    int nodes = park_at(world, "/v1/catalog/nodes", ""), absent = park_at(world, "/v1/catalog/service/absent", "");
     put(world, "b", "2");
     expect_answer(prefix, 200, "\"Key\":\"b\"");
     cr_expect(PARKED(world) == 5, "only the prefix was woken");
@@ -147,7 +146,8 @@ Test(blocking, the_same_answer_is_not_sent_again) {
     world_stop(world);
 }
 
-/* As on a server that is behind: the client has seen a later state elsewhere. When the thing is as it was again, that is a change. */
+/* As on a server that is behind: the client has seen a later state elsewhere. When the thing is as it was again,
+ * that is a change. */
 Test(blocking, what_is_read_behind_the_client_is_not_what_it_has) {
     struct world *world = world_start(NULL);
     put(world, "other", "1");
@@ -174,8 +174,7 @@ Test(blocking, time_up_after_unchanged_wakes_has_the_newer_index) {
     int fd = park_at(world, "/v1/health/service/web?passing", "&wait=400ms");
     set_service(world, "n2", "web", "v2", "critical");
     struct web_answer answer = web_hear(fd);
-    cr_expect(answer.status == 200 && web_index(&answer) == 3, "%llu",
-              (unsigned long long)web_index(&answer));
+    cr_expect(answer.status == 200 && web_index(&answer) == 3, "%llu", (unsigned long long)web_index(&answer));
     web_free(&answer);
     close(fd);
     world_stop(world);
@@ -188,10 +187,8 @@ Test(blocking, who_hangs_up_is_freed_at_once) {
     for (size_t i = 0; i < ARRAY_COUNT(fds); i++) fds[i] = ask(world, "/v1/kv/a?index=1&wait=5m");
     EVENTUALLY(PARKED(world) == ARRAY_COUNT(fds));
     for (size_t i = 0; i < ARRAY_COUNT(fds); i++) {
-        if (i % 2)
-            shutdown(fds[i], SHUT_WR);
-        else
-            close(fds[i]);
+        if (i % 2) shutdown(fds[i], SHUT_WR);
+        else close(fds[i]);
     }
     uint64_t begun = clock_mono_ms();
     EVENTUALLY(PARKED(world) == 0);
@@ -227,8 +224,7 @@ Test(blocking, a_connection_waits_again_and_again) {
 static void need_descriptors(rlim_t count) {
     struct rlimit files;
     CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
-    if (files.rlim_max < count)
-        cr_skip_test("the limit of open files is %llu", (unsigned long long)files.rlim_max);
+    if (files.rlim_max < count) cr_skip_test("the limit of open files is %llu", (unsigned long long)files.rlim_max);
     if (files.rlim_cur >= count) return;
     files.rlim_cur = count;
     CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
@@ -266,8 +262,9 @@ static void take_answer(int fd) {
     cr_assert_eq(memcmp(bytes, "HTTP/1.1 200", 12), 0);
 }
 
-/* Each is back with a new question as soon as it is woken; the first of them must not keep the last ones waiting. epoll tells of
- * answers in the order of their coming. Nobody is answered before all are woken: the worker cannot know of those who come after it is done. */
+/* Each is back with a new question as soon as it is woken; the first of them must not keep the last ones waiting.
+ * epoll tells of answers in the order of their coming. Nobody is answered before all are woken: the worker cannot
+ * know of those who come after it is done. */
 Test(blocking, all_who_are_woken_are_answered_before_the_first_is_served_again) {
     enum { WATCHERS = 6000 };
     need_descriptors(2 * WATCHERS + 500);
@@ -430,7 +427,8 @@ Test(full, those_who_wait_go_on) {
     put(world, "a", "3");
     expect_answer(far, 200, "Mw==");
     close(far);
-    snprintf(target, sizeof target, "/v1/kv/a?index=%llu&wait=200ms", (unsigned long long)index_of(world, "GET /v1/kv/a"));
+    snprintf(target, sizeof target, "/v1/kv/a?index=%llu&wait=200ms",
+             (unsigned long long)index_of(world, "GET /v1/kv/a"));
     world_disk_full(world, 1);
     uint64_t begun = clock_mono_ms();
     far = ask(world, target);
@@ -445,7 +443,8 @@ Test(full, an_error_says_so) {
     put(world, "a", "1");
     world_alone(world, false);
     world_disk_full(world, 1000000);
-    static const char *const targets[] = {"GET /v1/kv/a", "GET /v1/kv/a?consistent", "GET /v1/kv/a?index=1&wait=5m", "GET /v1/health/state/any"};
+    static const char *const targets[] = {"GET /v1/kv/a", "GET /v1/kv/a?consistent", "GET /v1/kv/a?index=1&wait=5m",
+                                          "GET /v1/health/state/any"};
     for (size_t i = 0; i < ARRAY_COUNT(targets); i++) {
         char *text = web_want(world, 503, targets[i], NULL);
         cr_expect(strstr(text, "disk full: ") == text && !strchr(text, '\n'), "%s", text);

@@ -27,8 +27,7 @@ static struct web_answer get_on(int fd, const char *target, const char *headers)
 Test(cache, third_read_is_ready) {
     struct world *world = world_start(NULL);
     put(world, "a", "1");
-    char *first = web_want(world, 200, "GET /v1/kv/a", NULL),
-         *second = web_want(world, 200, "GET /v1/kv/a", NULL);
+    char *first = web_want(world, 200, "GET /v1/kv/a", NULL), *second = web_want(world, 200, "GET /v1/kv/a", NULL);
     uint64_t hits = HITS(world), misses = MISSES(world);
     cr_expect(hits == 0 && misses == 2);
     char *third = web_want(world, 200, "GET /v1/kv/a", NULL);
@@ -88,8 +87,7 @@ Test(cache, each_form_is_its_own) {
         }
     }
     struct web_answer raw = web_ask(world, "GET /v1/kv/a?raw", NULL);
-    cr_expect_str_eq(web_header(&raw, "Content-Security-Policy"), "sandbox",
-                     "the view's own header is kept too");
+    cr_expect_str_eq(web_header(&raw, "Content-Security-Policy"), "sandbox", "the view's own header is kept too");
     cr_expect_str_eq(web_header(&raw, "Content-Type"), "text/plain");
     web_free(&raw);
     world_stop(world);
@@ -176,8 +174,7 @@ Test(cache, gzip_for_those_who_take_it) {
     int fd = web_dial(world);
     for (int repeat = 0; repeat < 4; repeat++) {
         for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
-            struct web_answer answer = get_on(fd, "/v1/kv/big", cases[i].header),
-                              plain = get_on(fd, "/v1/kv/big", "");
+            struct web_answer answer = get_on(fd, "/v1/kv/big", cases[i].header), plain = get_on(fd, "/v1/kv/big", "");
             char text[8192];
             cr_expect_str_eq(web_header(&answer, "Content-Encoding"), cases[i].packed ? "gzip" : "", "%s",
                              cases[i].header);

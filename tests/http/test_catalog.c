@@ -1,5 +1,4 @@
-/* Catalog and health answers, byte for byte as Consul 1.8.7 gives them for the same registrations (indexes
- * apart). */
+/* Catalog and health answers, byte for byte as Consul 1.8.7 gives them for the same registrations (indexes apart). */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,9 +64,8 @@ static struct world *two_instances(void) {
                   "\"Check\":{\"CheckID\":\"service:w1\",\"Name\":\"alive\",\"Status\":\"passing\","
                   "\"ServiceID\":\"w1\","
                   "\"Output\":\"<ok>\",\"Notes\":\"n\"}}"));
-    free(web_want(
-        world, 200, "PUT /v1/catalog/register",
-        "{\"Node\":\"web2\",\"Address\":\"10.0.0.2\",\"Service\":{\"Service\":\"web\",\"Port\":81}}"));
+    free(web_want(world, 200, "PUT /v1/catalog/register",
+                  "{\"Node\":\"web2\",\"Address\":\"10.0.0.2\",\"Service\":{\"Service\":\"web\",\"Port\":81}}"));
     return world;
 }
 
@@ -109,8 +107,7 @@ Test(catalog, answers) {
     struct world *world = two_instances();
     for (size_t i = 0; i < ARRAY_COUNT(answers); i++) {
         char *body = web_want(world, 200, answers[i].target, NULL);
-        cr_expect_str_eq(body, answers[i].body, "%s\ngot:    %s\nwanted: %s", answers[i].target, body,
-                         answers[i].body);
+        cr_expect_str_eq(body, answers[i].body, "%s\ngot:    %s\nwanted: %s", answers[i].target, body, answers[i].body);
         free(body);
     }
     world_stop(world);
@@ -179,8 +176,7 @@ Test(catalog, tagged_addresses_and_override) {
     cr_expect(strstr(body, "\"EnableTagOverride\":true"));
     free(body);
     body = web_want(world, 200, "GET /v1/catalog/service/s", NULL);
-    cr_expect(strstr(body, "\"ServiceTaggedAddresses\":{\"lan\":{\"Address\":\"9.9.9.9\",\"Port\":4}},"),
-              "%s", body);
+    cr_expect(strstr(body, "\"ServiceTaggedAddresses\":{\"lan\":{\"Address\":\"9.9.9.9\",\"Port\":4}},"), "%s", body);
     free(body);
     world_stop(world);
 }
@@ -208,9 +204,8 @@ Test(catalog, comes_and_goes) {
     cr_expect_str_eq(refused, "Must provide node");
     free(refused);
     /* What the store has to refuse is refused with its own words. */
-    refused =
-        web_want(world, 400, "PUT /v1/catalog/register",
-                 "{\"Node\":\"n\",\"Address\":\"a\",\"Check\":{\"Name\":\"c\",\"ServiceID\":\"nosuch\"}}");
+    refused = web_want(world, 400, "PUT /v1/catalog/register",
+                       "{\"Node\":\"n\",\"Address\":\"a\",\"Check\":{\"Name\":\"c\",\"ServiceID\":\"nosuch\"}}");
     cr_expect(strstr(refused, "nosuch") || strstr(refused, "service"), "%s", refused);
     free(refused);
     world_stop(world);
@@ -244,8 +239,7 @@ Test(catalog, definition) {
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         char body[1024];
         snprintf(body, sizeof body,
-                 "{\"Node\":\"d\",\"Address\":\"a\",\"Check\":{\"CheckID\":\"c\",\"Definition\":%s}}",
-                 cases[i].in);
+                 "{\"Node\":\"d\",\"Address\":\"a\",\"Check\":{\"CheckID\":\"c\",\"Definition\":%s}}", cases[i].in);
         free(web_want(world, cases[i].out ? 200 : 400, "PUT /v1/catalog/register", body));
         if (!cases[i].out) continue;
         char *shown = web_want(world, 200, "GET /v1/health/node/d", NULL);
@@ -265,8 +259,7 @@ Test(catalog, written_back) {
         static const char *const addresses[] = {"0.0.0.0", "::", "[::]"};
         char body[256];
         snprintf(body, sizeof body,
-                 "{\"Node\":\"d\",\"Address\":\"a\",\"Service\":{\"Service\":\"s\",\"Address\":\"%s\"}}",
-                 addresses[i]);
+                 "{\"Node\":\"d\",\"Address\":\"a\",\"Service\":{\"Service\":\"s\",\"Address\":\"%s\"}}", addresses[i]);
         free(web_want(world, 400, "PUT /v1/catalog/register", body));
     }
     world_stop(world);
@@ -277,9 +270,8 @@ Test(catalog, written_back) {
 Test(catalog, metrics) {
     struct world *world = world_start(NULL);
     char *text = web_want(world, 200, "GET /v1/agent/metrics?format=prometheus", NULL);
-    cr_expect(
-        strstr(text, "# TYPE coord_http_requests_total counter\ncoord_http_requests_total{code=\"2xx\"} "),
-        "%s", text);
+    cr_expect(strstr(text, "# TYPE coord_http_requests_total counter\ncoord_http_requests_total{code=\"2xx\"} "), "%s",
+              text);
     free(text);
     struct web_answer answer = web_ask(world, "GET /v1/agent/metrics?format=prometheus", NULL);
     cr_expect_str_eq(web_header(&answer, "Content-Type"), "text/plain; version=0.0.4; charset=utf-8");
@@ -293,8 +285,7 @@ Test(catalog, metrics) {
     cr_expect(json_object_array_length(gauges) >= 5 && json_object_array_length(counters) >= 5);
     bool labelled = false;
     for (size_t i = 0; i < json_object_array_length(counters); i++) {
-        struct json_object *labels =
-            json_get_object(json_object_array_get_idx(counters, i), "Labels", &fault);
+        struct json_object *labels = json_get_object(json_object_array_get_idx(counters, i), "Labels", &fault);
         const char *code = "";
         json_get_string(labels, "code", &code, &fault);
         labelled = labelled || strcmp(code, "2xx") == 0;

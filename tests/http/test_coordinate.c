@@ -15,14 +15,19 @@
 
 static void add_node(const struct world *world, const char *node) {
     char body[256];
-    snprintf(body, sizeof body, "{\"Node\":\"%s\",\"Address\":\"10.0.0.1\",\"Service\":{\"Service\":\"web\",\"Port\":80},\"Check\":{\"Name\":\"alive\","
-             "\"ServiceID\":\"web\",\"Status\":\"passing\"}}", node);
+    snprintf(body, sizeof body,
+             "{\"Node\":\"%s\",\"Address\":\"10.0.0.1\",\"Service\":{\"Service\":\"web\",\"Port\":80},\"Check\":{"
+             "\"Name\":\"alive\","
+             "\"ServiceID\":\"web\",\"Status\":\"passing\"}}",
+             node);
     free(web_want(world, 200, "PUT /v1/catalog/register", body));
 }
 
 static void set_place(const struct world *world, const char *node, const char *segment, const char *seconds) {
     char body[256];
-    snprintf(body, sizeof body, "{\"Node\":\"%s\",\"Segment\":\"%s\",\"Coord\":{\"Vec\":[%s,0,0,0,0,0,0,0],\"Error\":1.5,\"Adjustment\":0,\"Height\":0.00001}}",
+    snprintf(body, sizeof body,
+             "{\"Node\":\"%s\",\"Segment\":\"%s\",\"Coord\":{\"Vec\":[%s,0,0,0,0,0,0,0],\"Error\":1.5,\"Adjustment\":0,"
+             "\"Height\":0.00001}}",
              node, segment, seconds);
     char *answer = web_want(world, 200, "PUT /v1/coordinate/update", body);
     cr_assert_str_eq(answer, "");
@@ -54,7 +59,8 @@ static const char *order(const struct world *world, const char *method_and_targe
 }
 
 #define COORD(seconds) "{\"Vec\":[" seconds ",0,0,0,0,0,0,0],\"Error\":1.5,\"Adjustment\":0,\"Height\":0.00001}"
-#define RECORD(node, segment, seconds) "{\"Node\":\"" node "\",\"Segment\":\"" segment "\",\"Coord\":" COORD(seconds) "}"
+#define RECORD(node, segment, seconds) \
+    "{\"Node\":\"" node "\",\"Segment\":\"" segment "\",\"Coord\":" COORD(seconds) "}"
 
 Test(coordinate, answers) {
     struct world *world = three_nodes();
@@ -63,7 +69,9 @@ Test(coordinate, answers) {
         int status;
         const char *target, *body;
     } rows[] = {
-        {200, "GET /v1/coordinate/nodes", "[" RECORD("x1", "", "0.3") "," RECORD("x1", "west", "7") "," RECORD("x2", "", "0.1") "," RECORD("x3", "", "0") "]"},
+        {200, "GET /v1/coordinate/nodes",
+         "[" RECORD("x1", "", "0.3") "," RECORD("x1", "west", "7") "," RECORD("x2", "", "0.1") "," RECORD("x3", "",
+                                                                                                          "0") "]"},
         {200, "GET /v1/coordinate/nodes?segment=west", "[" RECORD("x1", "west", "7") "]"},
         {200, "GET /v1/coordinate/nodes?segment=none", "[]"},
         {200, "GET /v1/coordinate/node/x1", "[" RECORD("x1", "", "0.3") "," RECORD("x1", "west", "7") "]"},
@@ -91,16 +99,23 @@ Test(coordinate, bad_updates_say_what_is_wrong) {
         {500, "{\"Node\":\"x1\",\"Coord\":{\"Vec\":[]}}", "incompatible coordinate"},
         {500, "{\"Node\":\"x1\",\"Coord\":{\"Vec\":[0,0,0,0,0,0,0,0],\"Error\":-1}}", "invalid coordinate"},
         {500, "{\"Node\":\"x1\",\"Coord\":{\"Vec\":[0,0,0,0,0,0,0,1e9]}}", "invalid coordinate"},
-        {400, "{\"Node\":\"x1\",\"Coord\":{\"Vec\":[0,0,0,0,0,0,0,1e999]}}", "Request decode failed: Vec: a number is too large"},
-        {400, "{\"Node\":\"x1\",\"Coord\":{\"Vec\":[0,0,0,0,0,0,0,null]}}", "Request decode failed: Vec: a number is wanted"},
-        {400, "{\"Node\":\"x1\",\"Coord\":{\"Vec\":7}}", "Request decode failed: Vec: an array is wanted, not a number"},
+        {400, "{\"Node\":\"x1\",\"Coord\":{\"Vec\":[0,0,0,0,0,0,0,1e999]}}",
+         "Request decode failed: Vec: a number is too large"},
+        {400, "{\"Node\":\"x1\",\"Coord\":{\"Vec\":[0,0,0,0,0,0,0,null]}}",
+         "Request decode failed: Vec: a number is wanted"},
+        {400, "{\"Node\":\"x1\",\"Coord\":{\"Vec\":7}}",
+         "Request decode failed: Vec: an array is wanted, not a number"},
         {400, "{\"Node\":\"x1\",\"Coord\":7}", "Request decode failed: Coord: an object is wanted, not a number"},
         {400, "{\"Node\":\"x1\"}", "Request decode failed: Coord is missing"},
         {400, "{\"Coord\":" COORD("1") "}", "Request decode failed: Node is missing"},
-        {400, "{\"Node\":\"x1\",\"Cord\":" COORD("1") "}", "Request decode failed: unknown key \"Cord\" (nearest: \"Coord\")"},
-        {400, "{\"Node\":\"x1\",\"Coord\":{\"Vec\":[],\"Hight\":1}}", "Request decode failed: unknown key \"Hight\" (nearest: \"Height\")"},
+        {400, "{\"Node\":\"x1\",\"Cord\":" COORD("1") "}",
+         "Request decode failed: unknown key \"Cord\" (nearest: \"Coord\")"},
+        {400, "{\"Node\":\"x1\",\"Coord\":{\"Vec\":[],\"Hight\":1}}",
+         "Request decode failed: unknown key \"Hight\" (nearest: \"Height\")"},
         {400, "[]", "Request decode failed: JSON: an object is wanted"},
-        {400, "{\"Node\":\"x1\",\"Segment\":\"0123456789012345678901234567890123456789012345678901234567890123456789\",\"Coord\":" COORD("1") "}",
+        {400,
+         "{\"Node\":\"x1\",\"Segment\":\"0123456789012345678901234567890123456789012345678901234567890123456789\","
+         "\"Coord\":" COORD("1") "}",
          "Segment: longer than 64 bytes"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
@@ -113,11 +128,13 @@ Test(coordinate, bad_updates_say_what_is_wrong) {
 
 Test(near, order_of_every_endpoint) {
     struct world *world = three_nodes();
-    static const char *const targets[] = {"GET /v1/catalog/nodes", "GET /v1/catalog/service/web", "GET /v1/health/service/web",
-                                          "GET /v1/health/checks/web", "GET /v1/health/state/any", "GET /v1/health/state/passing"};
+    static const char *const targets[] = {"GET /v1/catalog/nodes",      "GET /v1/catalog/service/web",
+                                          "GET /v1/health/service/web", "GET /v1/health/checks/web",
+                                          "GET /v1/health/state/any",   "GET /v1/health/state/passing"};
     static const struct {
         const char *near, *order;
-    } rows[] = {{"x3", "321"}, {"x1", "123"}, {"x2", "231"}, {"nobody", "123"}, {"", "123"}, {"x3&near=x1", "321"}, {"_agent", "123"}};
+    } rows[] = {{"x3", "321"}, {"x1", "123"},         {"x2", "231"},    {"nobody", "123"},
+                {"", "123"},   {"x3&near=x1", "321"}, {"_agent", "123"}};
     for (size_t i = 0; i < ARRAY_COUNT(targets); i++)
         for (size_t k = 0; k < ARRAY_COUNT(rows); k++) {
             char target[128];
@@ -163,13 +180,16 @@ static int park(struct world *world, const char *target) {
 
 Test(near, who_waits_for_a_service_is_not_woken_by_coordinates) {
     struct world *world = three_nodes();
-    struct web_answer now = web_ask(world, "GET /v1/health/service/web?near=x3", NULL), plain = web_ask(world, "GET /v1/health/service/web", NULL),
+    struct web_answer now = web_ask(world, "GET /v1/health/service/web?near=x3", NULL),
+                      plain = web_ask(world, "GET /v1/health/service/web", NULL),
                       coordinates = web_ask(world, "GET /v1/coordinate/nodes", NULL);
     cr_expect_eq(web_index(&now), web_index(&plain), "the index is the service's");
     char target[128];
-    snprintf(target, sizeof target, "/v1/health/service/web?near=x3&index=%llu&wait=5m", (unsigned long long)web_index(&now));
+    snprintf(target, sizeof target, "/v1/health/service/web?near=x3&index=%llu&wait=5m",
+             (unsigned long long)web_index(&now));
     int fd = park(world, target);
-    snprintf(target, sizeof target, "/v1/coordinate/nodes?index=%llu&wait=5m", (unsigned long long)web_index(&coordinates));
+    snprintf(target, sizeof target, "/v1/coordinate/nodes?index=%llu&wait=5m",
+             (unsigned long long)web_index(&coordinates));
     int watcher = park(world, target);
     set_place(world, "x1", "", "0.05");
     struct web_answer woken = web_hear(watcher);

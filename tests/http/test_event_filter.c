@@ -7,11 +7,22 @@
 #include "http/event_filter.h"
 
 Test(event_filter, what_people_write_is_taken) {
-    static const struct { const char *filter, *text; bool takes; } rows[] = {
-        {"^web-[0-9]{1,3}$", "web-12", true},   {"^web-[0-9]{1,3}$", "web-1234", false}, {"(eu|us)-(west|east)-[0-9]+", "a.eu-west-1.b", true},
-        {"", "anything", true},                 {"a", "bab", true},                      {"^$", "", true},
-        {"[]+]{2}", "x]+", true},               {"[[:alpha:]\\]{2,}x", "ab\\x", true},  {"v1\\.2(\\.[0-9]+)?$", "v1.2.33", true},
-        {"[\\1]", "1", true},                   {".{100}", "short", false},              {"a|b", "b", true},
+    static const struct {
+        const char *filter, *text;
+        bool takes;
+    } rows[] = {
+        {"^web-[0-9]{1,3}$", "web-12", true},
+        {"^web-[0-9]{1,3}$", "web-1234", false},
+        {"(eu|us)-(west|east)-[0-9]+", "a.eu-west-1.b", true},
+        {"", "anything", true},
+        {"a", "bab", true},
+        {"^$", "", true},
+        {"[]+]{2}", "x]+", true},
+        {"[[:alpha:]\\]{2,}x", "ab\\x", true},
+        {"v1\\.2(\\.[0-9]+)?$", "v1.2.33", true},
+        {"[\\1]", "1", true},
+        {".{100}", "short", false},
+        {"a|b", "b", true},
     };
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         struct fault fault = {0};
@@ -25,7 +36,9 @@ Test(event_filter, what_people_write_is_taken) {
 Test(event_filter, what_costs_much_is_refused_unread) {
     char bulk[128] = "(";
     memset(bulk + 1, 'a', 117), memcpy(bulk + 118, "){32767}", 9);
-    const struct { const char *filter, *says; } rows[] = {
+    const struct {
+        const char *filter, *says;
+    } rows[] = {
         {bulk, "too large"},
         {"(a{200}){200}", "too large"},
         {"(((((((((a+)+)+)+)+)+)+)+)+)+", "too large"},
@@ -53,7 +66,8 @@ Test(event_filter, what_costs_much_is_refused_unread) {
 
 /* Parts at random, from a fixed seed: whatever is let in is compiled and asked soon, by this thread's own clock. */
 Test(event_filter, what_is_let_in_costs_little) {
-    static const char *const parts[] = {"a", ".", "(", ")", "*", "+", "?", "|", "{2}", "{0,3}", "{1,}", "^", "$", "[ab]", "{15}", "{,4}", "\\w", "\\b", "\\1", "()"};
+    static const char *const parts[] = {"a",    ".", "(", ")",    "*",    "+",    "?",   "|",   "{2}", "{0,3}",
+                                        "{1,}", "^", "$", "[ab]", "{15}", "{,4}", "\\w", "\\b", "\\1", "()"};
     char text[EVENT_FILTER_TEXT + 1];
     unsigned let_in = 0, seed = 1;
     struct timespec begin, end;

@@ -1,5 +1,5 @@
-/* Reads that are too large for a worker: written by a thread of their own, shared, dropped, and no different
- * to look at. */
+/* Reads that are too large for a worker: written by a thread of their own, shared, dropped, and no different to look
+ * at. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <stdio.h>
@@ -44,8 +44,7 @@ static bool thread_runs(const char *name) {
         snprintf(path, sizeof path, "/proc/self/task/%s/comm", task->d_name);
         FILE *file = fopen(path, "r");
         if (!file) continue;
-        found = fgets(text, sizeof text, file) && strncmp(text, name, strlen(name)) == 0 &&
-                text[strlen(name)] == '\n';
+        found = fgets(text, sizeof text, file) && strncmp(text, name, strlen(name)) == 0 && text[strlen(name)] == '\n';
         fclose(file);
     }
     closedir(tasks);
@@ -76,8 +75,7 @@ Test(large, is_whole_and_of_its_own_thread) {
     cr_expect_str_eq(web_header(&answer, "Content-Type"), "application/json");
     cr_expect(web_index(&answer) > 0);
     struct web_answer pretty = web_ask(world, "GET /v1/kv/big/?recurse&pretty", NULL);
-    cr_expect(pretty.status == 200 && pretty.size > answer.size &&
-              count(pretty.body, "\"Key\": \"big/") == KEYS);
+    cr_expect(pretty.status == 200 && pretty.size > answer.size && count(pretty.body, "\"Key\": \"big/") == KEYS);
     struct web_answer keys = web_ask(world, "GET /v1/kv/?keys&separator=", NULL);
     cr_expect(keys.status == 200 && count(keys.body, "\"big/") == KEYS);
     web_free(&answer);
@@ -104,8 +102,7 @@ Test(large, watchers_share_it) {
     struct world *world = start(2);
     struct web_answer answer = web_ask(world, "GET /v1/kv/big/?recurse", NULL);
     char target[128];
-    snprintf(target, sizeof target, "/v1/kv/big/?recurse&index=%llu&wait=60s",
-             (unsigned long long)web_index(&answer));
+    snprintf(target, sizeof target, "/v1/kv/big/?recurse&index=%llu&wait=60s", (unsigned long long)web_index(&answer));
     web_free(&answer);
     int fds[40];
     for (size_t i = 0; i < ARRAY_COUNT(fds); i++) fds[i] = ask(world, target);

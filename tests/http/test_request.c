@@ -26,8 +26,8 @@ static void talk(const struct world *world, const struct exchange *exchange) {
     size_t size = exchange->size ? exchange->size : strlen(exchange->bytes);
     web_send(fd, exchange->bytes, size);
     struct web_answer answer = web_hear(fd);
-    cr_expect(answer.status == exchange->status, "status %d, wanted %d for %s", answer.status,
-              exchange->status, exchange->bytes);
+    cr_expect(answer.status == exchange->status, "status %d, wanted %d for %s", answer.status, exchange->status,
+              exchange->bytes);
     if (exchange->body && answer.body)
         cr_expect_str_eq(answer.body, exchange->body, "for %s\ngot: %s", exchange->bytes, answer.body);
     if (exchange->body && *exchange->body && answer.status >= 400) {
@@ -57,11 +57,9 @@ static const struct exchange good[] = {
     {GET("/"), 0, 200, "Coord Agent", false},
     {"GET /v1/catalog/datacenters HTTP/1.0\r\n\r\n", 0, 200, "[\"dc1\"]", true},
     {"GET /v1/catalog/datacenters HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", 0, 200, "[\"dc1\"]", false},
-    {"GET /v1/catalog/datacenters HTTP/1.1\r\nhOsT: x\r\nConnection: close\r\n\r\n", 0, 200, "[\"dc1\"]",
-     true},
+    {"GET /v1/catalog/datacenters HTTP/1.1\r\nhOsT: x\r\nConnection: close\r\n\r\n", 0, 200, "[\"dc1\"]", true},
     {"\r\nGET /v1/catalog/datacenters HTTP/1.1\r\nHost: x\r\n\r\n", 0, 200, "[\"dc1\"]", false},
-    {"GET /v1/catalog/datacenters HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc", 0, 200, "[\"dc1\"]",
-     false},
+    {"GET /v1/catalog/datacenters HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc", 0, 200, "[\"dc1\"]", false},
     {"PUT /v1/kv/k HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", 0, 200, "true", false},
     {"PUT /v1/kv/k HTTP/1.1\r\nHost: x\r\n\r\n", 0, 200, "true", false},
     {"PUT /v1/kv/k HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: "
@@ -74,12 +72,12 @@ static const struct exchange good[] = {
 static const struct exchange bad[] = {
     {GET("/v1/nothing"), 0, 404, "Invalid path: there is no such endpoint", false},
     {"PATCH /v1/kv/k HTTP/1.1\r\nHost: x\r\n\r\n", 0, 405, "method PATCH not allowed", false},
-    {"POST /v1/catalog/nodes HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab", 0, 405,
-     "method POST not allowed", false},
+    {"POST /v1/catalog/nodes HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab", 0, 405, "method POST not allowed",
+     false},
     {"get /v1/catalog/nodes HTTP/1.1\r\nHost: x\r\n\r\n", 0, 405, "method get not allowed", false},
     {"GET /v1/catalog/nodes HTTP/1.1\r\n\r\n", 0, 400, "Bad request: missing required Host header", true},
-    {"GET /v1/catalog/nodes HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 0, 400,
-     "Bad request: more than one Host header", true},
+    {"GET /v1/catalog/nodes HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 0, 400, "Bad request: more than one Host header",
+     true},
     {"PUT /v1/kv/k HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na", 0, 400,
      "Bad request: more than one Content-Length header", true},
     {"PUT /v1/kv/k HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: "
@@ -88,58 +86,54 @@ static const struct exchange bad[] = {
     {"PUT /v1/kv/k HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: "
      "chunked\r\n\r\n0\r\n\r\n",
      0, 400, "Bad request: more than one Transfer-Encoding header", true},
-    {"PUT /v1/kv/k HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\nabc", 0, 501,
-     "Unsupported transfer encoding", true},
+    {"PUT /v1/kv/k HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\nabc", 0, 501, "Unsupported transfer encoding",
+     true},
     {"PUT /v1/kv/k HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 0, 400,
      "Bad request: Transfer-Encoding in HTTP/1.0", true},
     {"PUT /v1/kv/k HTTP/1.1\r\nHost: x\r\nContent-Length : 5\r\n\r\nabcde", 0, 400,
      "Bad request: a header name begins or ends with a blank", true},
     {"PUT /v1/kv/k HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n", 0, 400, NULL, true},
     {"PUT /v1/kv/k HTTP/1.1\r\nHost: x\r\nContent-Length: 5x\r\n\r\n", 0, 400, NULL, true},
-    {"PUT /v1/kv/k HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n\r\n", 0, 413, NULL,
-     true},
+    {"PUT /v1/kv/k HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n\r\n", 0, 413, NULL, true},
     {"PUT /v1/kv/k HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 0, 400, NULL, true},
     {"nonsense\r\n\r\n", 0, 400, "Bad request: not a request line", true},
     {"GET / HTTP/9.9\r\nHost: x\r\n\r\n", 0, 505, NULL, true},
-    {"GET /v1/kv/%zz HTTP/1.1\r\nHost: x\r\n\r\n", 0, 400,
-     "Bad request: bad percent-encoding or NUL in the path", false},
+    {"GET /v1/kv/%zz HTTP/1.1\r\nHost: x\r\n\r\n", 0, 400, "Bad request: bad percent-encoding or NUL in the path",
+     false},
     {GET("/v1/kv/a%"), 0, 400, "Bad request: bad percent-encoding or NUL in the path", false},
     {GET("/v1/kv/a%00b"), 0, 400, "Bad request: bad percent-encoding or NUL in the path", false},
     {GET("/v1/kv/a?x=%4"), 0, 400, "Bad request: bad percent-encoding or NUL in the parameter x", false},
-    {GET("/v1/kv/a?%00"), 0, 400, "Bad request: bad percent-encoding or NUL in the name of a parameter",
+    {GET("/v1/kv/a?%00"), 0, 400, "Bad request: bad percent-encoding or NUL in the name of a parameter", false},
+    {GET("/v1/kv/a b"), 0, 400, "Bad request: the target is not a path, or holds a NUL, a blank or a control character",
      false},
-    {GET("/v1/kv/a b"), 0, 400,
-     "Bad request: the target is not a path, or holds a NUL, a blank or a control character", false},
     {GET("/v1/kv/a\x01"), 0, 400,
      "Bad request: the target is not a path, or holds a NUL, a blank or a control character", false},
     {GET("http://other/v1/kv/a"), 0, 400,
      "Bad request: the target is not a path, or holds a NUL, a blank or a control character", false},
-    {"GET /v1/kv/a\0b HTTP/1.1\r\nHost: x\r\n\r\n", sizeof "GET /v1/kv/a\0b HTTP/1.1\r\nHost: x\r\n\r\n" - 1,
-     400, "Bad request: the target is not a path, or holds a NUL, a blank or a control character", false},
+    {"GET /v1/kv/a\0b HTTP/1.1\r\nHost: x\r\n\r\n", sizeof "GET /v1/kv/a\0b HTTP/1.1\r\nHost: x\r\n\r\n" - 1, 400,
+     "Bad request: the target is not a path, or holds a NUL, a blank or a control character", false},
     {GET("/v1/catalog/nodes?index=-1"), 0, 400, "Invalid index: \"-1\" is no whole number", false},
     {GET("/v1/catalog/nodes?index=1x"), 0, 400, "Invalid index: \"1x\" is no whole number", false},
     {GET("/v1/catalog/nodes?index=18446744073709551616"), 0, 400,
      "Invalid index: \"18446744073709551616\" is larger than 2^64-1", false},
     {GET("/v1/catalog/nodes?index=1%0d%0a2"), 0, 400, "Invalid index: \"1??2\" is no whole number", false},
-    {GET("/v1/catalog/nodes?wait=10"), 0, 400,
-     "Invalid wait time: \"10\" is no duration such as \"10s\" or \"1m30s\"", false},
+    {GET("/v1/catalog/nodes?wait=10"), 0, 400, "Invalid wait time: \"10\" is no duration such as \"10s\" or \"1m30s\"",
+     false},
     {GET("/v1/catalog/nodes?index=1&wait=-1s"), 0, 400, "Invalid wait time: \"-1s\" is negative", false},
-    {GET("/v1/catalog/nodes?wait=99999999999999h"), 0, 400,
-     "Invalid wait time: \"99999999999999h\" is too long", false},
+    {GET("/v1/catalog/nodes?wait=99999999999999h"), 0, 400, "Invalid wait time: \"99999999999999h\" is too long",
+     false},
     {GET("/v1/catalog/nodes?stale&consistent"), 0, 400,
      "Cannot specify ?stale with ?consistent, conflicting semantics.", false},
-    {GET("/v1/catalog/nodes?filter=x"), 0, 400, "filter: expressions are not supported by this server",
-     false},
+    {GET("/v1/catalog/nodes?filter=x"), 0, 400, "filter: expressions are not supported by this server", false},
     {GET("/v1/catalog/nodes?ns=x"), 0, 400,
      "Bad request: Invalid query parameter: \"ns\" - Namespaces are a Consul Enterprise feature", false},
     {GET("/v1/catalog/nodes?dc=other"), 0, 500, "No path to datacenter", false},
     {GET("/v1/catalog/service/"), 0, 400, "Missing service name", false},
     {GET("/v1/catalog/service"), 0, 400, "Missing service name", false},
-    {GET("/v1/health/state/odd"), 0, 400,
-     "Invalid check state \"odd\": one of any, passing, warning, critical", false},
+    {GET("/v1/health/state/odd"), 0, 400, "Invalid check state \"odd\": one of any, passing, warning, critical", false},
     {GET("/v1/health/service/web?passing=perhaps"), 0, 400, "Invalid value for ?passing", false},
-    {GET("/v1/agent/metrics?format=odd"), 0, 400,
-     "format: \"odd\" is not known; \"prometheus\", or none for JSON", false},
+    {GET("/v1/agent/metrics?format=odd"), 0, 400, "format: \"odd\" is not known; \"prometheus\", or none for JSON",
+     false},
 };
 
 Test(request, taken) {
@@ -246,8 +240,7 @@ Test(request, every_size_is_answered) {
     int served = 0;
     for (int size = 6000; size < 12000; size += 16) {
         int fd = web_dial(world);
-        web_say(fd, "PUT /v1/kv/%.*s HTTP/1.1\r\nHost: x\r\nAccept: */*\r\nContent-Length: 1\r\n\r\nv", size,
-                path);
+        web_say(fd, "PUT /v1/kv/%.*s HTTP/1.1\r\nHost: x\r\nAccept: */*\r\nContent-Length: 1\r\n\r\nv", size, path);
         struct web_answer answer = web_hear(fd);
         bool refused = answer.status == 400 || answer.status == 414 || answer.status == 431;
         cr_expect(size <= KV_KEY_MAX ? answer.status == 200 : refused, "%d bytes: %d", size, answer.status);
@@ -260,8 +253,8 @@ Test(request, every_size_is_answered) {
     world_stop(world);
 }
 
-/* A large body in one go, then the next request on the same connection: the refusal is readable and the rest
- * is not taken for a request. */
+/* A large body in one go, then the next request on the same connection: the refusal is readable and the rest is not
+ * taken for a request. */
 static void large(const struct world *world, const char *target, size_t size, bool chunked, int status,
                   const char *body) {
     int fd = web_dial(world);
@@ -307,9 +300,8 @@ Test(request, a_huge_body_is_refused_before_it_is_sent) {
     web_say(fd, "PUT /v1/kv/big HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n");
     struct web_answer answer = web_hear(fd);
     cr_expect(answer.status == 413, "%d", answer.status);
-    cr_expect_str_eq(
-        answer.body,
-        "Request body(99999999999 bytes) too large, max size: 524288 bytes (limits.kv_max_value_size)");
+    cr_expect_str_eq(answer.body,
+                     "Request body(99999999999 bytes) too large, max size: 524288 bytes (limits.kv_max_value_size)");
     cr_expect(web_closed(fd));
     web_free(&answer);
     close(fd);
@@ -319,8 +311,7 @@ Test(request, a_huge_body_is_refused_before_it_is_sent) {
 Test(request, expect_is_answered_before_the_body) {
     struct world *world = world_start(NULL);
     int fd = web_dial(world);
-    web_say(fd,
-            "PUT /v1/kv/big HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\nExpect: 100-continue\r\n\r\n");
+    web_say(fd, "PUT /v1/kv/big HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\nExpect: 100-continue\r\n\r\n");
     struct web_answer answer = web_hear(fd);
     cr_expect(answer.status == 413, "%d", answer.status);
     cr_expect(web_closed(fd));
@@ -358,15 +349,13 @@ static const struct {
     {"{\"Node\":\"n\",\"Address\":\"a\",\"NodeMeta\":{\"k\":1}}", 400, "NodeMeta.k: a string is wanted"},
     {"{\"Node\":\"n\",\"Address\":\"a\",\"TaggedAddresses\":{\"lan\":\"a\\u0000b\"}}", 400,
      "TaggedAddresses.lan holds a NUL"},
-    {"{\"Node\":\"n\",\"Address\":\"a\",\"Service\":{\"ID\":\"s\"}}", 400,
-     "Must provide service name with ID"},
+    {"{\"Node\":\"n\",\"Address\":\"a\",\"Service\":{\"ID\":\"s\"}}", 400, "Must provide service name with ID"},
     {"{\"Node\":\"n\",\"Address\":\"a\",\"Service\":{\"Service\":\"s\",\"Port\":65536}}", 400, NULL},
     {"{\"Node\":\"n\",\"Address\":\"a\",\"Service\":{\"Service\":\"s\",\"Tags\":[1]}}", 400,
      "Tags[0]: a string is wanted"},
     {"{\"Node\":\"n\",\"Address\":\"a\",\"Service\":{\"Service\":\"s\",\"Tags\":[\"a\\u0000b\"]}}", 400,
      "Tags[0] holds a NUL"},
-    {"{\"Node\":\"n\",\"Address\":\"a\",\"Check\":{\"Status\":\"passing\"}}", 400,
-     "Must provide check ID or name"},
+    {"{\"Node\":\"n\",\"Address\":\"a\",\"Check\":{\"Status\":\"passing\"}}", 400, "Must provide check ID or name"},
     {"{\"Node\":\"n\",\"Address\":\"a\",\"Check\":{\"Name\":\"c\",\"Status\":\"odd\"}}", 400,
      "Invalid check status \"odd\": one of passing, warning, critical"},
     {"{\"Node\":\"n\",\"Address\":\"a\",\"Check\":{\"Node\":\"m\",\"Name\":\"c\"}}", 400,
@@ -381,17 +370,15 @@ Test(request, registrations) {
     struct world *world = world_start(NULL);
     for (size_t i = 0; i < ARRAY_COUNT(registers); i++) {
         struct web_answer answer = web_ask(world, "PUT /v1/catalog/register", registers[i].body);
-        cr_expect(answer.status == registers[i].status, "%s: %d %s", registers[i].body, answer.status,
-                  answer.body);
+        cr_expect(answer.status == registers[i].status, "%s: %d %s", registers[i].body, answer.status, answer.body);
         if (registers[i].text) cr_expect_str_eq(answer.body, registers[i].text);
         cr_expect(answer.size > 0 && !strchr(answer.body, '\n'));
         web_free(&answer);
     }
     char *nodes = web_want(world, 200, "GET /v1/catalog/nodes", NULL);
-    cr_expect_str_eq(
-        nodes,
-        "[{\"ID\":\"\",\"Node\":\"n\",\"Address\":\"a\",\"Datacenter\":\"dc1\",\"TaggedAddresses\":null,"
-        "\"Meta\":{\"k\":\"v\"},\"CreateIndex\":1,\"ModifyIndex\":1}]");
+    cr_expect_str_eq(nodes,
+                     "[{\"ID\":\"\",\"Node\":\"n\",\"Address\":\"a\",\"Datacenter\":\"dc1\",\"TaggedAddresses\":null,"
+                     "\"Meta\":{\"k\":\"v\"},\"CreateIndex\":1,\"ModifyIndex\":1}]");
     free(nodes);
     world_stop(world);
 }

@@ -17,9 +17,7 @@
 static struct http_ticket *_Atomic ticket;
 static _Atomic unsigned hurt;
 
-static void ticket_view(struct http_request *request, int error) {
-    http_reply_text(request, 200, "error %d", error);
-}
+static void ticket_view(struct http_request *request, int error) { http_reply_text(request, 200, "error %d", error); }
 static void ticket_get(struct http_request *request) {
     uint64_t wait_ms = 60000;
     if (http_parameter_u64(request, "ms", &wait_ms)) ticket = http_defer(request, wait_ms, ticket_view);
@@ -56,8 +54,7 @@ static void values_get(struct http_request *request) {
     struct slice *values;
     size_t count = http_parameters(request, "v", &values);
     struct buffer *out = http_raw(request);
-    buffer_printf(out, "a=%s rest=%s", http_path_value(request, "a").data,
-                  http_path_value(request, "rest").data);
+    buffer_printf(out, "a=%s rest=%s", http_path_value(request, "a").data, http_path_value(request, "rest").data);
     for (size_t i = 0; i < count; i++) buffer_printf(out, " v=%s", values[i].data);
     http_header(request, "X-One", "1");
     http_header(request, "X-Bad", "line\nbreak");
@@ -144,8 +141,7 @@ Test(server, writes_and_what_comes_of_them) {
     EXPECT_BODY(world, 200, "PUT /v1/kv/a?cas=99&pretty", "false\n");
     EXPECT_BODY(world, 200, "PUT /v1/test/renew/known", co_strerror(CO_OK));
     EXPECT_BODY(world, 200, "PUT /v1/test/renew/other", "no such record");
-    EXPECT_BODY(world, 200, "PUT /v1/test/renew/0123456789012345678901234567890123456789012345",
-                "no such record");
+    EXPECT_BODY(world, 200, "PUT /v1/test/renew/0123456789012345678901234567890123456789012345", "no such record");
     world_stop(world);
 }
 
@@ -211,15 +207,13 @@ Test(server, connections_per_address) {
     int fourth = web_dial(world);
     struct web_answer answer = say(fourth, "GET /v1/catalog/datacenters");
     cr_expect(answer.status == 429, "%d", answer.status);
-    cr_expect_str_eq(answer.body,
-                     "too many connections from this address (limit 3, limits.http_max_conns_per_client)");
+    cr_expect_str_eq(answer.body, "too many connections from this address (limit 3, limits.http_max_conns_per_client)");
     cr_expect(web_closed(fourth));
     web_free(&answer);
     close(fourth);
     close(fds[0]);
     struct web_answer again = {0};
-    EVENTUALLY(
-        (web_free(&again), again = web_ask(world, "GET /v1/catalog/datacenters", NULL), again.status) == 200);
+    EVENTUALLY((web_free(&again), again = web_ask(world, "GET /v1/catalog/datacenters", NULL), again.status) == 200);
     web_free(&again);
     close(fds[1]);
     close(fds[2]);
@@ -267,8 +261,7 @@ Test(server, slow_and_idle_clients) {
     cr_expect(answer.status == 408, "%d", answer.status);
     cr_expect_str_eq(answer.body, "Request timeout: the body did not come in time");
     web_free(&answer);
-    cr_expect(web_closed(header) && web_closed(body) && web_closed(idle) && web_closed(silent) &&
-              web_closed(second));
+    cr_expect(web_closed(header) && web_closed(body) && web_closed(idle) && web_closed(silent) && web_closed(second));
     cr_expect(clock_mono_ms() - begun < 4000);
     answer = web_hear(parked);
     cr_expect(answer.status == 404, "who waits for a change is not slow");

@@ -22,8 +22,8 @@
 #include "lb/coordinate.h"
 #include "registry/catalog.h"
 #include "registry/lease.h"
-#include "rpc/fetch.h"
 #include "rpc/coordinates.h"
+#include "rpc/fetch.h"
 
 #define PATIENCE_MS 5000
 
@@ -146,7 +146,8 @@ void rpc_submit(struct rpc *rpc, struct rpc_write *write, uint8_t command, const
     machine_command(&pending->command, command, message);
     append(rpc, &rpc->writes, &pending->link);
     pthread_mutex_lock(&rpc->lock);
-    while (rpc->stand_still && !rpc->hold_writes && (rpc->applying || !list_empty(&rpc->writes))) pthread_cond_wait(&rpc->applied, &rpc->lock);
+    while (rpc->stand_still && !rpc->hold_writes && (rpc->applying || !list_empty(&rpc->writes)))
+        pthread_cond_wait(&rpc->applied, &rpc->lock);
     pthread_mutex_unlock(&rpc->lock);
 }
 
@@ -254,9 +255,9 @@ size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses) 
 }
 
 static void cluster_start(struct rpc *rpc, const char *folder) {
-    static const struct machine_module *const modules[] = {&catalog_module, &lease_module, &kv_module, &coordinate_module, NULL};
-    struct machine_config config = {.store = {.folder = folder, .map_bytes = (uint64_t)1 << 30},
-                                    .modules = modules};
+    static const struct machine_module *const modules[] = {&catalog_module, &lease_module, &kv_module,
+                                                           &coordinate_module, NULL};
+    struct machine_config config = {.store = {.folder = folder, .map_bytes = (uint64_t)1 << 30}, .modules = modules};
     struct fault fault = {0};
     cr_assert(machine_open(&config, &rpc->machine, &fault) == CO_OK, "%s", fault.text);
     list_init(&rpc->writes), list_init(&rpc->gates), list_init(&rpc->renewals);
@@ -365,8 +366,7 @@ int web_dial(const struct world *world) {
     struct sockaddr_in address = {
         .sin_family = AF_INET, .sin_port = htons(world->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
-    cr_assert(fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0, "%s",
-              strerror(errno));
+    cr_assert(fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0, "%s", strerror(errno));
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     return fd;
 }
@@ -426,9 +426,7 @@ const char *web_header(const struct web_answer *answer, const char *name) {
     return header_of(answer->head ? answer->head : "", name, value, sizeof value);
 }
 
-uint64_t web_index(const struct web_answer *answer) {
-    return strtoull(web_header(answer, "X-Consul-Index"), NULL, 10);
-}
+uint64_t web_index(const struct web_answer *answer) { return strtoull(web_header(answer, "X-Consul-Index"), NULL, 10); }
 
 /* One byte after the other: nothing of the next answer is taken. */
 static struct web_answer hear(int fd, bool with_body) {
@@ -486,8 +484,8 @@ struct web_answer web_ask(const struct world *world, const char *method_and_targ
 
 char *web_want(const struct world *world, int status, const char *method_and_target, const char *body) {
     struct web_answer answer = web_ask(world, method_and_target, body);
-    cr_assert(answer.status == status, "%s: status %d, wanted %d: %s", method_and_target, answer.status,
-              status, answer.body);
+    cr_assert(answer.status == status, "%s: status %d, wanted %d: %s", method_and_target, answer.status, status,
+              answer.body);
     free(answer.head);
     return answer.body;
 }
@@ -502,7 +500,7 @@ uint64_t web_metric(const struct world *world, const char *name) {
     return value;
 }
 
-int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request, struct arena *arena,
-              struct query_result *result) {
+int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
+              struct arena *arena, struct query_result *result) {
     return type->run(rpc_read_begin(reader), request, arena, result);
 }

@@ -1,5 +1,5 @@
-/* For the tests of http/: the server over a real state machine, with an rpc whose leader, confirmations and writes the test holds in
- * its hand, and clients that speak bytes. */
+/* For the tests of http/: the server over a real state machine, with an rpc whose leader, confirmations and writes
+ * the test holds in its hand, and clients that speak bytes. */
 #ifndef COORD_TESTS_HTTP_WEB_WORLD_H
 #define COORD_TESTS_HTTP_WEB_WORLD_H
 
@@ -9,38 +9,39 @@ struct world;
 
 /* The defaults of `config` but port and address; NULL: none. Fails the test when it does not start. */
 struct world *world_start(const struct http_config *config);
-void world_stop(struct world *world);          /* http_stop, then everything else */
-void world_stop_http(struct world *world);     /* only that; world_stop still has to come */
+void world_stop(struct world *world);      /* http_stop, then everything else */
+void world_stop_http(struct world *world); /* only that; world_stop still has to come */
 uint16_t world_port(const struct world *world);
 struct rpc *world_rpc(struct world *world);
 
 /* The cluster as the server sees it. */
 void world_leader(struct world *world, bool known);
-void world_hold_writes(struct world *world, bool hold);        /* they wait until let go */
-void world_stand_still(struct world *world);                   /* a worker does nothing until what it writes is applied, and all are woken */
-void world_hold_confirms(struct world *world, bool hold);      /* reads are confirmed by a round, which waits until let go */
-void world_alone(struct world *world, bool alone);             /* false: reads need a round, which ends soon */
-void world_disk_full(struct world *world, unsigned rounds);     /* so many end with CO_DISKFULL: the server is behind */
+void world_hold_writes(struct world *world, bool hold); /* they wait until let go */
+/* a worker does nothing until what it writes is applied, and all are woken */
+void world_stand_still(struct world *world);
+void world_hold_confirms(struct world *world, bool hold); /* reads are confirmed by a round, which waits until let go */
+void world_alone(struct world *world, bool alone);        /* false: reads need a round, which ends soon */
+void world_disk_full(struct world *world, unsigned rounds); /* so many end with CO_DISKFULL: the server is behind */
 void world_floor(struct world *world, uint64_t floor);
-void world_fail_writes(struct world *world, int error);        /* CO_OK: they succeed again */
-unsigned world_rounds(struct world *world);                    /* of confirmation, so far */
+void world_fail_writes(struct world *world, int error); /* CO_OK: they succeed again */
+unsigned world_rounds(struct world *world);             /* of confirmation, so far */
 
-/* -- clients ------------------------------------------------------------------------------------------------------- */
+/* -- clients ------------------------------------------------------------------------------------------------------ */
 int web_dial(const struct world *world);
 void web_send(int fd, const char *bytes, size_t size);
 void web_say(int fd, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 struct web_answer {
-    int status;                   /* 0: the server closed the connection without an answer */
-    char *head, *body;            /* NUL-terminated */
-    size_t size;                  /* of the body */
+    int status;        /* 0: the server closed the connection without an answer */
+    char *head, *body; /* NUL-terminated */
+    size_t size;       /* of the body */
 };
 /* The next answer, at most 5 s away; `head_only`: to a HEAD. */
 struct web_answer web_hear(int fd);
 struct web_answer web_hear_head(int fd);
 void web_free(struct web_answer *answer);
-bool web_closed(int fd);                                       /* the server closes it, at most 5 s from now */
-bool web_silent(int fd, int milliseconds);                     /* nothing comes for so long */
+bool web_closed(int fd);                   /* the server closes it, at most 5 s from now */
+bool web_silent(int fd, int milliseconds); /* nothing comes for so long */
 /* A header of the answer, or "". Valid until the next call. */
 const char *web_header(const struct web_answer *answer, const char *name);
 uint64_t web_index(const struct web_answer *answer);
@@ -51,12 +52,12 @@ struct web_answer web_ask(const struct world *world, const char *method_and_targ
 char *web_want(const struct world *world, int status, const char *method_and_target, const char *body);
 
 /* Polls until it is true, at most 5 s. */
-#define EVENTUALLY(condition)                                                                     \
-    do {                                                                                          \
-        uint64_t until_ = clock_mono_ms() + 5000;                                                 \
-        bool done_;                                                                               \
-        while (!(done_ = (condition)) && clock_mono_ms() < until_) usleep(1000);                  \
-        cr_assert(done_, "not within 5 s: %s", #condition);                                       \
+#define EVENTUALLY(condition)                                                    \
+    do {                                                                         \
+        uint64_t until_ = clock_mono_ms() + 5000;                                \
+        bool done_;                                                              \
+        while (!(done_ = (condition)) && clock_mono_ms() < until_) usleep(1000); \
+        cr_assert(done_, "not within 5 s: %s", #condition);                      \
     } while (0)
 
 /* A metric's value as the server prints it. */

@@ -22,7 +22,8 @@ struct outcome lease_grant(struct world *world, const char *id, const char *node
     return lease_grant_to(world, id, node, node_id, "", 0);
 }
 
-struct outcome lease_grant_to(struct world *world, const char *id, const char *node, unsigned node_id, const char *address, uint64_t process) {
+struct outcome lease_grant_to(struct world *world, const char *id, const char *node, unsigned node_id,
+                              const char *address, uint64_t process) {
     Pb__Lease lease = PB__LEASE__INIT;
     Pb__LeaseGrantCommand command = PB__LEASE_GRANT_COMMAND__INIT;
     char node_text[UUID_TEXT_SIZE + 1];
@@ -45,9 +46,15 @@ static struct outcome end(struct world *world, const char *id, uint64_t term, bo
     command.term = term, command.leave = leave;
     return world_do(world, LEASE_END, &command.base);
 }
-struct outcome lease_revoke(struct world *world, const char *id) { return end(world, id, 0, false); }
-struct outcome lease_leave(struct world *world, const char *id) { return end(world, id, 0, true); }
-struct outcome lease_expire(struct world *world, const char *id, uint64_t term) { return end(world, id, term, false); }
+struct outcome lease_revoke(struct world *world, const char *id) {
+    return end(world, id, 0, false);
+}
+struct outcome lease_leave(struct world *world, const char *id) {
+    return end(world, id, 0, true);
+}
+struct outcome lease_expire(struct world *world, const char *id, uint64_t term) {
+    return end(world, id, term, false);
+}
 
 struct outcome lease_reap(struct world *world, const char *node, uint64_t index, uint64_t term) {
     Pb__LeaseReapCommand command = PB__LEASE_REAP_COMMAND__INIT;

@@ -12,7 +12,8 @@ void lease_id(unsigned number, char id[UUID_TEXT_SIZE + 1]);
 /* node NULL: a free lease. node_id by number. */
 struct outcome lease_grant(struct world *world, const char *id, const char *node, unsigned node_id);
 /* As an agent of today asks for it. */
-struct outcome lease_grant_to(struct world *world, const char *id, const char *node, unsigned node_id, const char *address, uint64_t process);
+struct outcome lease_grant_to(struct world *world, const char *id, const char *node, unsigned node_id,
+                              const char *address, uint64_t process);
 struct outcome lease_revoke(struct world *world, const char *id);
 struct outcome lease_expire(struct world *world, const char *id, uint64_t term);
 struct outcome lease_leave(struct world *world, const char *id);
@@ -29,7 +30,7 @@ struct outcome kv_put_leased(struct world *world, const char *key, const char *v
 
 /* What it holds: "key a; key b; service n1/web; node n1; ", or "gone". Valid until the next query. */
 const char *lease_holds(struct world *world, const char *id);
-const char *dead_nodes(struct world *world);         /* "n1 n2 " */
+const char *dead_nodes(struct world *world); /* "n1 n2 " */
 /* "gone", or the statuses of its checks: "serfHealth=critical c1=passing " */
 const char *node_state(struct world *world, const char *node);
 

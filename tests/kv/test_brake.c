@@ -78,7 +78,9 @@ static void take(unsigned node, const char *id) {
 static void nodes_with(unsigned first, unsigned end, const char *service) {
     for (unsigned i = first; i < end; i++) {
         if (!leases[i]) {
-            cr_assert(lease_register(&world, &(struct registration){.node = node_name(i), .node_id = 1000 + i, .alive = true}).yes);
+            cr_assert(
+                lease_register(&world, &(struct registration){.node = node_name(i), .node_id = 1000 + i, .alive = true})
+                    .yes);
             grant(i);
         }
         put(i, service, service, NULL, PB__STATUS__PASSING);
@@ -120,11 +122,11 @@ static struct seen look(const char *service, bool held) {
     return seen;
 }
 
-#define expect_answers(service, passing_wanted, held_wanted)                                                      \
-    do {                                                                                                          \
-        struct seen seen_ = look(service, true);                                                                  \
+#define expect_answers(service, passing_wanted, held_wanted)                                                    \
+    do {                                                                                                        \
+        struct seen seen_ = look(service, true);                                                                \
         cr_expect(seen_.passing == (passing_wanted) && seen_.held == (held_wanted), "%u pass, %u of them held", \
-                  seen_.passing, seen_.held);                                                                     \
+                  seen_.passing, seen_.held);                                                                   \
     } while (0)
 
 static Pb__HeldService *held_record(const char *service) {
@@ -162,7 +164,7 @@ static const char *news(void) {
     return text;
 }
 
-/* -- acting ------------------------------------------------------------------------------------- */
+/* -- acting ------------------------------------------------------------------------------------------------------- */
 
 Test(brake, most_of_a_service_comes_back_marked_until_the_hold_is_over, .init = setup, .fini = teardown) {
     nodes_with(0, 12, "web");
@@ -260,7 +262,8 @@ Test(brake, the_settings_come_with_the_command, .init = setup, .fini = teardown)
     order.hold_ms = 0;
     for (unsigned i = 10; i < 30; i++) expire(i, 1000);
     expect_answers("off", 0u, 0u);
-    order = (Pb__BrakeOrder){.base = order.base, .percent = 50, .instances = 2, .nodes = 2, .window_ms = 100, .hold_ms = 5000};
+    order = (Pb__BrakeOrder){
+        .base = order.base, .percent = 50, .instances = 2, .nodes = 2, .window_ms = 100, .hold_ms = 5000};
     expire(0, 2000);
     expire(1, 2101);
     expect_answers("web", 2u, 0u);
@@ -269,7 +272,7 @@ Test(brake, the_settings_come_with_the_command, .init = setup, .fini = teardown)
     cr_expect_eq(held_record("web")->hold_ms, 5000);
 }
 
-/* -- what is real news -------------------------------------------------------------------------- */
+/* -- what is real news -------------------------------------------------------------------------------------------- */
 
 static void hold_twelve(void) {
     nodes_with(0, 12, "web");
@@ -335,7 +338,7 @@ Test(brake, who_leaves_or_is_ended_by_an_operator_is_no_loss, .init = setup, .fi
     cr_expect_eq(held_count(), 0);
 }
 
-/* -- time --------------------------------------------------------------------------------------- */
+/* -- time --------------------------------------------------------------------------------------------------------- */
 
 /* The rest expires when `term` has another leader, whose clock says 50, and the wall clock `passed_ms` more. */
 static void rest_expires_later(unsigned first, unsigned end, uint64_t term, int64_t passed_ms) {
@@ -349,8 +352,12 @@ Test(brake, across_a_change_of_leader_the_wall_clock_counts, .init = setup, .fin
         const char *service;
         int64_t passed_ms;
         unsigned passing;
-    } cases[] = {{"same", 0, 12},          {"back", -3600000, 12},      {"soon", 3000, 12},
-                 {"last", TTL_MS + 15000, 12}, {"late", TTL_MS + 15001, 1}, {"day", INT64_C(400) * 86400000, 1}};
+    } cases[] = {{"same", 0, 12},
+                 {"back", -3600000, 12},
+                 {"soon", 3000, 12},
+                 {"last", TTL_MS + 15000, 12},
+                 {"late", TTL_MS + 15001, 1},
+                 {"day", INT64_C(400) * 86400000, 1}};
     uint64_t term = 1;
     for (unsigned i = 0; i < ARRAY_COUNT(cases); i++) {
         unsigned first = i * 12;
@@ -384,8 +391,10 @@ Test(brake, a_new_leader_holds_for_what_is_left_of_it, .init = setup, .fini = te
     struct {
         int64_t unix_ms;
         uint64_t due_ms;
-    } const cases[] = {
-        {order.unix_ms + 20000, 40000}, {order.unix_ms + 70000, 0}, {order.unix_ms - 3600000, 60000}}; /* never longer than it is */
+    } const cases[] = {/* never longer than it is */
+                       {order.unix_ms + 20000, 40000},
+                       {order.unix_ms + 70000, 0},
+                       {order.unix_ms - 3600000, 60000}};
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct lease_timers *timers = lease_timers_new();
         lease_timers_lead(timers, 2, 1000);
@@ -401,7 +410,7 @@ Test(brake, a_new_leader_holds_for_what_is_left_of_it, .init = setup, .fini = te
     }
 }
 
-/* -- against a model ---------------------------------------------------------------------------- */
+/* -- against a model ---------------------------------------------------------------------------------------------- */
 
 enum { MODEL_NODES = 14, MODEL_IDS = 2, MODEL_WINDOW = 2000 };
 
@@ -455,7 +464,8 @@ static void model_expect(unsigned step) {
     struct seen seen = look("web", true);
     cr_assert(seen.passing == passing && seen.held == held, "step %u: %u/%u, the model has %u/%u", step, seen.passing,
               seen.held, passing, held);
-    cr_assert_eq(held_count(), model_holds, "step %u: %u held, %llu services", step, held, (unsigned long long)held_count());
+    cr_assert_eq(held_count(), model_holds, "step %u: %u held, %llu services", step, held,
+                 (unsigned long long)held_count());
 }
 
 Test(brake, as_a_model_counts, .init = setup, .fini = teardown, .timeout = 110) {
@@ -473,7 +483,8 @@ Test(brake, as_a_model_counts, .init = setup, .fini = teardown, .timeout = 110) 
     }
     for (unsigned step = 0; step < 2500; step++) {
         state = state * 6364136223846793005u + 1442695040888963407u;
-        unsigned pick = (unsigned)(state >> 33), node = pick % MODEL_NODES, id = pick / 16 % MODEL_IDS, what = pick / 64 % 100;
+        unsigned pick = (unsigned)(state >> 33), node = pick % MODEL_NODES, id = pick / 16 % MODEL_IDS,
+                 what = pick / 64 % 100;
         bool held_before = model_holds;
         now_ms += pick / 8192 % 200;
         if (what < 35 && node_lives[node]) {

@@ -15,7 +15,8 @@ static void setup(void) {
     struct fault fault = {0};
     strcpy(folder, "/tmp/coord-test-XXXXXX");
     cr_assert_not_null(mkdtemp(folder));
-    struct machine_config config = {.store = {.folder = folder, .map_bytes = 64 << 20, .reserve_step_bytes = 1 << 20}, .modules = modules};
+    struct machine_config config = {.store = {.folder = folder, .map_bytes = 64 << 20, .reserve_step_bytes = 1 << 20},
+                                    .modules = modules};
     cr_assert_eq(machine_open(&config, &machine, &fault), CO_OK, "%s", fault.text);
     applied = 0;
 }
@@ -28,7 +29,10 @@ static void teardown(void) {
     cr_assert_eq(system(command), 0);
 }
 
-struct outcome { int error; uint64_t index; };
+struct outcome {
+    int error;
+    uint64_t index;
+};
 
 static void done(void *data, void *origin, const struct machine_result *result) {
     struct outcome *outcome = data;
@@ -44,7 +48,8 @@ static struct outcome fire(Pb__Event event) {
     char *bytes = arena_alloc(&arena, size + 2);
     bytes[0] = EVENT_FIRE, bytes[1] = 1;
     pb__event_fire_command__pack(&command, (uint8_t *)bytes + 2);
-    struct machine_input input = {.index = ++applied, .term = 1, .command = slice_make(bytes, size + 2), .is_command = true};
+    struct machine_input input = {
+        .index = ++applied, .term = 1, .command = slice_make(bytes, size + 2), .is_command = true};
     struct outcome outcome = {-1, 0};
     uint64_t stopped_at = 0;
     cr_assert_eq(machine_apply(machine, &input, 1, done, &outcome, &stopped_at), CO_OK);

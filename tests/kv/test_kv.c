@@ -1,5 +1,4 @@
-/* Keys: what each command answers and leaves behind, as a real Consul 1.8.7 does it; exact indexes; long
- * keys. */
+/* Keys: what each command answers and leaves behind, as a real Consul 1.8.7 does it; exact indexes; long keys. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,13 +19,13 @@ static void setup(void) {
 static void teardown(void) { world_close(&world); }
 
 /* Entry as the API shows it; `session` is a number of `sessions`, 0: none. */
-static void expect_entry(const char *key, const char *value, uint64_t flags, uint64_t lock_index,
-                         unsigned session, uint64_t create, uint64_t modify, unsigned line) {
+static void expect_entry(const char *key, const char *value, uint64_t flags, uint64_t lock_index, unsigned session,
+                         uint64_t create, uint64_t modify, unsigned line) {
     struct query_result result = kv_get(&world, key);
     cr_assert(result.found, "line %u", line);
     const Pb__KvEntry *e = entry_of(&result);
-    cr_expect(bytes_are(e->key, key) && bytes_are(e->value, value), "line %u: value %.*s", line,
-              (int)e->value.len, e->value.data);
+    cr_expect(bytes_are(e->key, key) && bytes_are(e->value, value), "line %u: value %.*s", line, (int)e->value.len,
+              e->value.data);
     cr_expect_eq(e->flags, flags, "line %u", line);
     cr_expect_eq(e->lock_index, lock_index, "line %u: LockIndex %lu", line, e->lock_index);
     cr_expect_str_eq(e->session, session ? sessions[session - 1] : "", "line %u", line);
@@ -95,8 +94,8 @@ Test(kv, story_of_a_key, .init = setup, .fini = teardown) {
         uint64_t number = row->number;
         if (row->verb == CAS || row->verb == DELETE_CAS)
             number = number == 1 ? modify : number == 2 ? modify + 1000 : 0;
-        struct outcome outcome = kv_do(&world, row->verb, "story", row->value, number,
-                                       row->session ? sessions[row->session - 1] : NULL);
+        struct outcome outcome =
+            kv_do(&world, row->verb, "story", row->value, number, row->session ? sessions[row->session - 1] : NULL);
         cr_assert_eq(outcome.error, CO_OK, "row %u: %s", i, outcome.text);
         cr_assert_eq(outcome.yes, row->yes, "row %u", i);
         if (row->changes) {
@@ -105,10 +104,8 @@ Test(kv, story_of_a_key, .init = setup, .fini = teardown) {
             value = row->value;
             flags = row->verb == CAS ? 0 : row->number;
         }
-        if (!row->gone)
-            expect_entry("story", value, flags, row->lock_index, row->holder, create, modify, i);
-        else
-            cr_assert(!kv_get(&world, "story").found, "row %u", i);
+        if (!row->gone) expect_entry("story", value, flags, row->lock_index, row->holder, create, modify, i);
+        else cr_assert(!kv_get(&world, "story").found, "row %u", i);
         cr_assert_eq(kv_get(&world, "story").index, modify, "row %u", i); /* a removal counts as a change */
     }
 }
@@ -153,14 +150,13 @@ Test(kv, a_verb_of_a_newer_version_stops_the_applier, .init = setup, .fini = tea
     cr_expect_eq(stopped_at, input.index);
 }
 
-/* -- below prefixes ----------------------------------------------------------------------------- */
+/* -- below prefixes ----------------------------------------------------------------------------------------------- */
 
 static void expect_keys(const char *prefix, const char *separator, const char *expected, unsigned line) {
     struct query_result result = kv_keys(&world, prefix, separator);
     const Pb__KvKeysResult *keys = (const Pb__KvKeysResult *)result.message;
     struct buffer text = {0};
-    for (size_t i = 0; i < keys->n_keys; i++)
-        buffer_printf(&text, "%.*s ", (int)keys->keys[i].len, keys->keys[i].data);
+    for (size_t i = 0; i < keys->n_keys; i++) buffer_printf(&text, "%.*s ", (int)keys->keys[i].len, keys->keys[i].data);
     buffer_append_byte(&text, '\0');
     cr_expect_str_eq(text.data, expected, "line %u: %s", line, text.data);
     cr_expect_eq(result.found, expected[0] != '\0', "line %u", line);
@@ -168,8 +164,7 @@ static void expect_keys(const char *prefix, const char *separator, const char *e
 }
 
 Test(kv, keys_and_separators, .init = setup, .fini = teardown) {
-    static const char *const keys[] = {"x/z",   "b",  "x/y", "a",        "x", "x/y/1",
-                                       "x/y/2", "xy", "x//", "\xc3\xa4", "x/"};
+    static const char *const keys[] = {"x/z", "b", "x/y", "a", "x", "x/y/1", "x/y/2", "xy", "x//", "\xc3\xa4", "x/"};
     for (size_t i = 0; i < ARRAY_COUNT(keys); i++) cr_assert(kv_put(&world, keys[i], "1").yes);
     expect_keys("", "", "a b x x/ x// x/y x/y/1 x/y/2 x/z xy \xc3\xa4 ", __LINE__);
     expect_keys("", "/", "a b x x/ xy \xc3\xa4 ", __LINE__);
@@ -215,7 +210,7 @@ Test(kv, indexes_are_exact, .init = setup, .fini = teardown) {
     cr_expect_eq(entry_of(&result)->create_index, again);
 }
 
-/* -- watches ------------------------------------------------------------------------------------ */
+/* -- watches ------------------------------------------------------------------------------------------------------ */
 
 struct watcher {
     struct watch_waiter waiter;
@@ -235,8 +230,7 @@ Test(kv, only_those_concerned_wake_up, .init = setup, .fini = teardown) {
     struct watch_table *table = machine_watches(world.machine);
     struct watcher key = {.fired = 0}, prefix = {.fired = 0}, missing = {.fired = 0};
     watch_add(table, &key.waiter, (struct watch_thing){SPACE_KEY, SLICE_LITERAL("w/a")}, on_fire);
-    watch_add(table, &prefix.waiter, (struct watch_thing){SPACE_KEY | WATCH_PREFIX_BIT, SLICE_LITERAL("w/")},
-              on_fire);
+    watch_add(table, &prefix.waiter, (struct watch_thing){SPACE_KEY | WATCH_PREFIX_BIT, SLICE_LITERAL("w/")}, on_fire);
     watch_add(table, &missing.waiter, (struct watch_thing){SPACE_KEY, SLICE_LITERAL("w/c")}, on_fire);
     (void)kv_put(&world, "w/a", "1");
     cr_expect(woken(&key) && woken(&prefix) && !woken(&missing));
@@ -260,7 +254,7 @@ Test(kv, only_those_concerned_wake_up, .init = setup, .fini = teardown) {
     watch_remove(table, &missing.waiter);
 }
 
-/* -- long keys ---------------------------------------------------------------------------------- */
+/* -- long keys ---------------------------------------------------------------------------------------------------- */
 
 /* `size` bytes: a common beginning, then the number, then more of the same. */
 static char *long_key(size_t size, unsigned number) {
@@ -279,8 +273,8 @@ static void expect_sorted(const char *prefix, size_t expected) {
     struct query_result result = kv_list(&world, prefix);
     const Pb__KvEntriesResult *list = (const Pb__KvEntriesResult *)result.message;
     cr_assert(result.found);
-    cr_expect_eq(list->n_entries, expected, "prefix of %zu: %zu entries, not %zu", strlen(prefix),
-                 list->n_entries, expected);
+    cr_expect_eq(list->n_entries, expected, "prefix of %zu: %zu entries, not %zu", strlen(prefix), list->n_entries,
+                 expected);
     for (size_t i = 1; i < list->n_entries; i++) {
         const Pb__KvEntry *a = list->entries[i - 1], *b = list->entries[i];
         cr_expect(slice_compare(slice_make(a->key.data, a->key.len), slice_make(b->key.data, b->key.len)) < 0,
@@ -317,8 +311,7 @@ Test(kv, long_keys_are_found_listed_in_order_and_removed, .init = setup, .fini =
 /* What a long key is stored under can be a key too, and must not be taken for it. */
 Test(kv, a_short_key_cannot_pose_as_a_long_one, .init = setup, .fini = teardown) {
     char stored[STORE_KEY_MAX + 1], *key = NULL;
-    for (unsigned number = 0; !key;
-         number++) { /* until the hash has no NUL, so that a client could write it */
+    for (unsigned number = 0; !key; number++) { /* until the hash has no NUL, so that a client could write it */
         char *try = long_key(1000, number);
         cr_assert(kv_put(&world, try, "long").yes);
         struct store_cursor cursor;

@@ -12,8 +12,7 @@ static bool agrees(struct slice bytes, bool *valid) {
     Pb__KvCommand *command = pb__kv_command__unpack(NULL, bytes.size, (const uint8_t *)bytes.data);
     bool same = *valid == (command != NULL);
     if (command && same)
-        same = view.verb == (uint32_t)command->verb && view.flags == command->flags &&
-               view.index == command->index &&
+        same = view.verb == (uint32_t)command->verb && view.flags == command->flags && view.index == command->index &&
                slice_equal(view.key, slice_make(command->key.data, command->key.len)) &&
                slice_equal(view.value, slice_make(command->value.data, command->value.len)) &&
                slice_starts(view.session, slice_text(command->session));

@@ -1,6 +1,6 @@
-/* Keys and sessions against a model that a reader can check at a glance: arrays, walked from end to end.
- * Random commands in random batches; every answer, every listing and every index is compared, and no index
- * ever goes back. A failure names its seed: COORD_SEED=N runs that one. */
+/* Keys and sessions against a model that a reader can check at a glance: arrays, walked from end to end. Random
+ * commands in random batches; every answer, every listing and every index is compared, and no index ever goes back.
+ * A failure names its seed: COORD_SEED=N runs that one. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static struct world world;
 static struct rng rng;
 static uint64_t seed;
 
-/* -- the model ---------------------------------------------------------------------------------- */
+/* -- the model ---------------------------------------------------------------------------------------------------- */
 
 static char *key_names[KEYS]; /* sorted */
 static struct model_key {
@@ -82,9 +82,7 @@ static void model_end(void) {
     for (unsigned i = 0; i < KEYS; i++) free(key_names[i]);
 }
 
-static bool starts(const char *text, const char *prefix) {
-    return strncmp(text, prefix, strlen(prefix)) == 0;
-}
+static bool starts(const char *text, const char *prefix) { return strncmp(text, prefix, strlen(prefix)) == 0; }
 
 static void model_remove(struct model_key *key, uint64_t index) {
     key->there = false;
@@ -92,8 +90,8 @@ static void model_remove(struct model_key *key, uint64_t index) {
     key->removed = index;
 }
 
-static void model_write(struct model_key *key, unsigned value, uint64_t flags, uint64_t lock_index,
-                        int session, uint64_t index) {
+static void model_write(struct model_key *key, unsigned value, uint64_t flags, uint64_t lock_index, int session,
+                        uint64_t index) {
     if (key->there && key->value == value && key->flags == flags && key->lock_index == lock_index &&
         key->session == session)
         return;
@@ -109,10 +107,8 @@ static void model_session_end(unsigned number, uint64_t index) {
     for (unsigned i = 0; i < KEYS; i++) {
         struct model_key *key = &keys[i];
         if (!key->there || key->session != (int)number) continue;
-        if (session->delete_keys)
-            model_remove(key, index);
-        else
-            model_write(key, key->value, key->flags, key->lock_index, -1, index);
+        if (session->delete_keys) model_remove(key, index);
+        else model_write(key, key->value, key->flags, key->lock_index, -1, index);
         if (!session->delays) continue;
         key->delayed = true;
         key->delay_index = index;
@@ -121,7 +117,7 @@ static void model_session_end(unsigned number, uint64_t index) {
     session->ended = sessions_index = nodes[session->node].sessions_index = index;
 }
 
-/* -- commands: made at random, told to the model, which says what the answer will be ------------ */
+/* -- commands: made at random, told to the model, which says what the answer will be ------------------------------ */
 
 struct planned {
     union {
@@ -165,16 +161,12 @@ static void plan_kv(struct planned *p, uint64_t index) {
             p->yes = fits;
             if (!fits) return;
             /* fall through */
-        case PB__KV_VERB__KV_SET:
-            model_write(key, value, c->flags, 0, key->there ? key->session : -1, index);
-            return;
+        case PB__KV_VERB__KV_SET: model_write(key, value, c->flags, 0, key->there ? key->session : -1, index); return;
         case PB__KV_VERB__KV_LOCK: {
             bool held = key->there && key->session >= 0;
             p->yes = !key->delayed && sessions[who].there && (!held || key->session == (int)who);
             if (!key->delayed && !sessions[who].there) p->error = CO_INVALID;
-            if (p->yes)
-                model_write(key, value, c->flags, (key->there ? key->lock_index : 0) + !held, (int)who,
-                            index);
+            if (p->yes) model_write(key, value, c->flags, (key->there ? key->lock_index : 0) + !held, (int)who, index);
             return;
         }
         case PB__KV_VERB__KV_UNLOCK:
@@ -296,7 +288,7 @@ static void plan(struct planned *p, uint64_t index) {
     }
 }
 
-/* -- comparing ---------------------------------------------------------------------------------- */
+/* -- comparing ---------------------------------------------------------------------------------------------------- */
 
 #define EXPECT(condition, ...) cr_assert(condition, "seed %lu: " #condition " " __VA_ARGS__)
 
@@ -304,12 +296,9 @@ static void compare_entry(const Pb__KvEntry *entry, unsigned number) {
     const struct model_key *key = &keys[number];
     EXPECT(bytes_are(entry->key, key_names[number]), "%.40s", seed, key_names[number]);
     EXPECT(bytes_are(entry->value, values[key->value]), "%.40s", seed, key_names[number]);
-    EXPECT(entry->flags == key->flags && entry->lock_index == key->lock_index, "%.40s", seed,
-           key_names[number]);
-    EXPECT(strcmp(entry->session, key->session < 0 ? "" : ids[key->session]) == 0, "%.40s", seed,
-           key_names[number]);
-    EXPECT(entry->create_index == key->create && entry->modify_index == key->modify, "%.40s", seed,
-           key_names[number]);
+    EXPECT(entry->flags == key->flags && entry->lock_index == key->lock_index, "%.40s", seed, key_names[number]);
+    EXPECT(strcmp(entry->session, key->session < 0 ? "" : ids[key->session]) == 0, "%.40s", seed, key_names[number]);
+    EXPECT(entry->create_index == key->create && entry->modify_index == key->modify, "%.40s", seed, key_names[number]);
 }
 
 static void compare_key(unsigned number) {
@@ -335,8 +324,8 @@ static void compare_prefix(const char *prefix) {
     }
     EXPECT(count == (list ? list->n_entries : 0), "prefix %.40s", seed, prefix);
     EXPECT(result.found == (count != 0), "prefix %.40s", seed, prefix);
-    EXPECT(result.index == index, "prefix of %zu, %.40s: %lu, not %lu", seed, strlen(prefix), prefix,
-           result.index, index);
+    EXPECT(result.index == index, "prefix of %zu, %.40s: %lu, not %lu", seed, strlen(prefix), prefix, result.index,
+           index);
 }
 
 static void compare_keys(const char *prefix, const char *separator) {
@@ -350,8 +339,7 @@ static void compare_keys(const char *prefix, const char *separator) {
         size_t size = cut ? (size_t)(cut - key_names[i]) + strlen(separator) : strlen(key_names[i]);
         char *name = mem_strndup(key_names[i], size);
         if (!last || strcmp(last, name) != 0) {
-            EXPECT(count < list->n_keys && bytes_are(list->keys[count], name), "%.40s below %.40s", seed,
-                   name, prefix);
+            EXPECT(count < list->n_keys && bytes_are(list->keys[count], name), "%.40s below %.40s", seed, name, prefix);
             count++;
         }
         free(last);
@@ -367,13 +355,12 @@ static void compare_sessions(int node) {
     size_t count = 0;
     for (unsigned i = 0; i < SESSIONS; i++) {
         if (!sessions[i].there || (node >= 0 && sessions[i].node != (unsigned)node)) continue;
-        EXPECT(count < list->n_sessions && strcmp(list->sessions[count]->id, ids[i]) == 0, "session %u", seed,
-               i);
+        EXPECT(count < list->n_sessions && strcmp(list->sessions[count]->id, ids[i]) == 0, "session %u", seed, i);
         EXPECT(list->sessions[count++]->create_index == sessions[i].create, "session %u", seed, i);
     }
     EXPECT(count == list->n_sessions, "node %d", seed, node);
-    EXPECT(result.index == (node < 0 ? sessions_index : nodes[node].sessions_index), "node %d: index %lu",
-           seed, node, result.index);
+    EXPECT(result.index == (node < 0 ? sessions_index : nodes[node].sessions_index), "node %d: index %lu", seed, node,
+           result.index);
 }
 
 static void compare_some(void) {
@@ -388,8 +375,8 @@ static void compare_some(void) {
     unsigned number = (unsigned)rng_below(&rng, SESSIONS);
     struct query_result result = session_get_by(&world, ids[number]);
     EXPECT(result.found == sessions[number].there, "session %u", seed, number);
-    EXPECT(result.index == (result.found ? sessions[number].create : sessions[number].ended), "session %u",
-           seed, number);
+    EXPECT(result.index == (result.found ? sessions[number].create : sessions[number].ended), "session %u", seed,
+           number);
     compare_sessions((int)rng_below(&rng, NODES + 1) - 1);
 }
 
@@ -409,10 +396,9 @@ static uint64_t seen_keys[KEYS], seen_prefixes[KEYS];
 static void never_back(void) {
     for (unsigned i = 0; i < KEYS; i++) {
         uint64_t key = kv_get(&world, key_names[i]).index, prefix = kv_list(&world, key_names[i]).index;
-        EXPECT(key >= seen_keys[i] && prefix >= seen_prefixes[i] && prefix >= key, "%.40s", seed,
+        EXPECT(key >= seen_keys[i] && prefix >= seen_prefixes[i] && prefix >= key, "%.40s", seed, key_names[i]);
+        EXPECT(key <= machine_applied(world.machine) && prefix <= machine_applied(world.machine), "%.40s", seed,
                key_names[i]);
-        EXPECT(key <= machine_applied(world.machine) && prefix <= machine_applied(world.machine), "%.40s",
-               seed, key_names[i]);
         seen_keys[i] = key;
         seen_prefixes[i] = prefix;
     }

@@ -38,7 +38,7 @@ static const Pb__KvEntry *entry(const char *key) {
 
 static bool is_there(const char *key) { return kv_get(&world, key).found; }
 
-/* -- granting ----------------------------------------------------------------------------------- */
+/* -- granting ----------------------------------------------------------------------------------------------------- */
 
 Test(leases, bad_grants, .init = setup, .fini = teardown) {
     Pb__Lease lease = PB__LEASE__INIT;
@@ -67,7 +67,7 @@ Test(leases, bad_grants, .init = setup, .fini = teardown) {
     sums_hold();
 }
 
-/* -- bindings ----------------------------------------------------------------------------------- */
+/* -- bindings ----------------------------------------------------------------------------------------------------- */
 
 Test(leases, everything_bound_goes_in_one_entry, .init = setup, .fini = teardown) {
     char longer[1000];
@@ -77,7 +77,9 @@ Test(leases, everything_bound_goes_in_one_entry, .init = setup, .fini = teardown
     cr_assert(kv_put_leased(&world, "a", "1", id[0]).yes);
     cr_assert(kv_put_leased(&world, longer, "1", id[0]).yes);
     cr_assert(kv_put_leased(&world, "other", "1", id[1]).yes);
-    cr_assert(lease_register(&world, &(struct registration){.node = "n1", .service = "web", .check = "c", .lease = id[0]}).yes);
+    cr_assert(
+        lease_register(&world, &(struct registration){.node = "n1", .service = "web", .check = "c", .lease = id[0]})
+            .yes);
     cr_assert(lease_register(&world, &(struct registration){.node = "n1", .service = "db", .skip = true}).yes);
     cr_assert(lease_register(&world, &(struct registration){.node = "n2", .lease = id[0]}).yes);
     cr_assert(lease_register(&world, &(struct registration){.node = "n2", .service = "api", .skip = true}).yes);
@@ -94,7 +96,8 @@ Test(leases, everything_bound_goes_in_one_entry, .init = setup, .fini = teardown
     static const struct {
         uint8_t space;
         const char *name;
-    } touched[] = {{SPACE_KEY, "a"}, {SPACE_SERVICE, "web"}, {SPACE_SERVICE, "api"}, {SPACE_NODE, "n2"}, {SPACE_NODE, "n1"}};
+    } touched[] = {
+        {SPACE_KEY, "a"}, {SPACE_SERVICE, "web"}, {SPACE_SERVICE, "api"}, {SPACE_NODE, "n2"}, {SPACE_NODE, "n1"}};
     for (unsigned i = 0; i < ARRAY_COUNT(touched); i++)
         cr_expect_eq(marked(touched[i].space, touched[i].name), ended, "%s", touched[i].name);
     cr_expect_eq(marked(SPACE_LEASE, id[0]), ended);
@@ -203,13 +206,15 @@ Test(leases, before_the_cluster_version_that_has_them) {
     lease_id(100, id[0]);
     cr_expect(kv_put_leased(&world, "a", "1", id[0]).yes);
     cr_expect_str_empty(entry("a")->lease);
-    cr_expect(lease_register(&world, &(struct registration){.node = "n1", .service = "web", .lease = id[0], .by = id[0]}).yes);
+    cr_expect(
+        lease_register(&world, &(struct registration){.node = "n1", .service = "web", .lease = id[0], .by = id[0]})
+            .yes);
     cr_expect(node_remove(&world, "n1").yes);
     sums_hold();
     world_close(&world);
 }
 
-/* -- node leases -------------------------------------------------------------------------------- */
+/* -- node leases -------------------------------------------------------------------------------------------------- */
 
 static const struct registration agent = {.node = "n1", .node_id = 1, .alive = true};
 
@@ -224,9 +229,12 @@ Test(leases, a_node_name_has_one_owner, .init = setup, .fini = teardown) {
     cr_assert(lease_grant(&world, id[2], "n1", 1).yes, "the same agent, started again");
     cr_expect_str_eq(lease_holds(&world, id[0]), "gone");
     cr_expect_str_eq(node_state(&world, "n1"), "serfHealth=passing ");
-    cr_expect_eq(lease_register(&world, &(struct registration){.node = "n1", .service = "late", .skip = true, .by = id[0]}).error, CO_NOTFOUND,
-                 "what the lease before had on its way");
-    cr_expect(lease_register(&world, &(struct registration){.node = "n1", .service = "now", .skip = true, .by = id[2]}).yes);
+    cr_expect_eq(
+        lease_register(&world, &(struct registration){.node = "n1", .service = "late", .skip = true, .by = id[0]})
+            .error,
+        CO_NOTFOUND, "what the lease before had on its way");
+    cr_expect(
+        lease_register(&world, &(struct registration){.node = "n1", .service = "now", .skip = true, .by = id[2]}).yes);
     cr_expect_not(is_there("a"));
     cr_expect_str_eq(dead_nodes(&world), "");
     cr_expect_eq(lease_grant(&world, id[3], "n1", 2).error, CO_EXISTS);
@@ -266,14 +274,16 @@ Test(leases, a_copied_node_id_does_not_take_the_place_of_a_node_that_lives, .ini
     cr_assert(lease_expire(&world, id[0], world.term).yes);
     cr_expect_eq(lease_grant_to(&world, id[3], "n3", 1, "10.0.0.3", 4).error, CO_EXISTS, "by its new name");
     cr_assert(lease_expire(&world, id[2], world.term).yes);
-    cr_expect(lease_grant_to(&world, id[3], "n3", 1, "10.0.0.3", 4).yes && lives_at("n3", 1, id[3]).yes, "it is dead now");
+    cr_expect(lease_grant_to(&world, id[3], "n3", 1, "10.0.0.3", 4).yes && lives_at("n3", 1, id[3]).yes,
+              "it is dead now");
     cr_expect_str_eq(node_state(&world, "n2"), "gone");
     sums_hold();
 }
 
 /* Both were granted before one of them was in the catalog. */
 Test(leases, of_two_new_nodes_with_one_id_the_first_one_stays, .init = setup, .fini = teardown) {
-    cr_assert(lease_grant_to(&world, id[0], "n1", 1, "10.0.0.1", 1).yes && lease_grant_to(&world, id[1], "n2", 1, "10.0.0.2", 2).yes);
+    cr_assert(lease_grant_to(&world, id[0], "n1", 1, "10.0.0.1", 1).yes &&
+              lease_grant_to(&world, id[1], "n2", 1, "10.0.0.2", 2).yes);
     cr_assert(lives_at("n1", 1, id[0]).yes);
     struct outcome o = lives_at("n2", 1, id[1]);
     cr_expect(o.error == CO_INVALID && strstr(o.text, "two agents need two node IDs"), "%d %s", o.error, o.text);
@@ -287,7 +297,8 @@ Test(leases, of_two_new_nodes_with_one_id_the_first_one_stays, .init = setup, .f
 
 /* Without its address nobody would find what is on it. */
 Test(leases, what_an_agent_registers_does_not_make_its_node, .init = setup, .fini = teardown) {
-    struct registration service = {.node = "n1", .service = "web", .skip = true, .by = id[0]}, others = {.node = "n9", .service = "web", .skip = true};
+    struct registration service = {.node = "n1", .service = "web", .skip = true, .by = id[0]},
+                        others = {.node = "n9", .service = "web", .skip = true};
     cr_assert(lease_grant(&world, id[0], "n1", 1).yes);
     cr_expect_eq(lease_register(&world, &service).error, CO_CONFLICT);
     cr_expect_str_eq(node_state(&world, "n1"), "gone");
@@ -301,7 +312,8 @@ Test(leases, a_dead_agent, .init = setup, .fini = teardown) {
     session_id(1, session);
     cr_assert(lease_grant(&world, id[0], "n1", 1).yes);
     cr_assert(lease_register(&world, &agent).yes);
-    cr_assert(lease_register(&world, &(struct registration){.node = "n1", .service = "web", .skip = true, .by = id[0]}).yes);
+    cr_assert(
+        lease_register(&world, &(struct registration){.node = "n1", .service = "web", .skip = true, .by = id[0]}).yes);
     cr_assert(session_make(&world, session, &(struct session_plan){.node = "n1", .node_check = "serfHealth"}).yes);
     cr_assert(kv_acquire(&world, "lock", "1", session).yes);
     world.term = 7;
@@ -359,7 +371,8 @@ Test(leases, a_successor_under_the_same_name, .init = setup, .fini = teardown) {
     cr_assert(lease_expire(&world, id[0], world.term).yes);
     cr_assert(lease_grant(&world, id[1], "n1", 2).yes);
     cr_expect_str_eq(node_state(&world, "n1"), "serfHealth=critical ");
-    cr_assert(lease_register(&world, &(struct registration){.node = "n1", .node_id = 2, .alive = true, .by = id[1]}).yes);
+    cr_assert(
+        lease_register(&world, &(struct registration){.node = "n1", .node_id = 2, .alive = true, .by = id[1]}).yes);
     cr_expect_str_eq(node_state(&world, "n1"), "serfHealth=passing ");
     cr_assert(lease_expire(&world, id[1], world.term).yes);
     cr_expect_str_eq(dead_nodes(&world), "n1 ");
@@ -369,7 +382,7 @@ Test(leases, a_successor_under_the_same_name, .init = setup, .fini = teardown) {
     cr_expect_str_eq(dead_nodes(&world), "");
 }
 
-/* -- the leader's table ------------------------------------------------------------------------- */
+/* -- the leader's table ------------------------------------------------------------------------------------------- */
 
 static void expect_news(const char *expected, unsigned line) {
     struct buffer text = {0};
@@ -444,7 +457,7 @@ Test(leases, how_long_a_dead_node_stays_is_said_by_its_meta_its_class_or_its_age
         Pb__RegisterCommand command = PB__REGISTER_COMMAND__INIT;
         one.key = (char *)(uintptr_t)cases[i].key, one.value = (char *)(uintptr_t)cases[i].value;
         two.key = (char *)(uintptr_t)cases[i].key_two, two.value = (char *)(uintptr_t)cases[i].value_two;
-        node.name = (char *)(uintptr_t)"n1", node.address = (char *)(uintptr_t)"10.0.0.1";
+        node.name = (char *)(uintptr_t) "n1", node.address = (char *)(uintptr_t) "10.0.0.1";
         node.meta = meta, node.n_meta = cases[i].key_two ? 2 : 1;
         command.node = &node;
         cr_assert(world_do(&world, CATALOG_REGISTER, &command.base).yes);

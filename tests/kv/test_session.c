@@ -26,7 +26,7 @@ static size_t session_count(const char *node) {
 
 static bool lives(unsigned number) { return session_get_by(&world, id[number]).found; }
 
-/* -- create ------------------------------------------------------------------------------------- */
+/* -- create ------------------------------------------------------------------------------------------------------- */
 
 static const struct {
     struct session_plan plan;
@@ -84,7 +84,10 @@ Test(session, one_that_would_become_an_unreadable_record_is_refused, .init = set
     buffer_reserve(&session, size);
     pb__session__pack(&plain, (uint8_t *)session.data);
     session.size = size;
-    buffer_append(&session, "\x85\x00" "1234", 6);
+    buffer_append(&session,
+                  "\x85\x00"
+                  "1234",
+                  6);
     buffer_append_byte(&command, SESSION_CREATE);
     buffer_append(&command, "\x01\x0a", 2);
     buffer_append_byte(&command, (char)session.size);
@@ -102,8 +105,7 @@ Test(session, everything_given_is_kept, .init = setup, .fini = teardown) {
     Pb__Session session = PB__SESSION__INIT;
     char name[] = "na\xc3\xafve", node[] = "n1", ttl[] = "15.0s", *node_checks[] = {"serfHealth", "c1"},
          *service_checks[] = {"warn"};
-    session.id = id[3], session.name = name, session.node = node, session.ttl = ttl,
-    session.ttl_ns = 15000000000;
+    session.id = id[3], session.name = name, session.node = node, session.ttl = ttl, session.ttl_ns = 15000000000;
     session.node_checks = node_checks, session.n_node_checks = 2;
     session.service_checks = service_checks, session.n_service_checks = 1;
     session.lock_delay_ns = 90000000000, session.delete_behavior = true;
@@ -126,7 +128,7 @@ Test(session, everything_given_is_kept, .init = setup, .fini = teardown) {
     cr_expect(kept->create_index == index && kept->modify_index == index);
 }
 
-/* -- lists and indexes -------------------------------------------------------------------------- */
+/* -- lists and indexes -------------------------------------------------------------------------------------------- */
 
 Test(session, lists_and_indexes, .init = setup, .fini = teardown) {
     cr_expect_eq(session_list(&world, NULL).index, 0);
@@ -159,14 +161,13 @@ Test(session, lists_and_indexes, .init = setup, .fini = teardown) {
     cr_expect_eq(session_list(&world, NULL).index, ended);
 }
 
-/* -- what ends them ----------------------------------------------------------------------------- */
+/* -- what ends them ----------------------------------------------------------------------------------------------- */
 
 Test(session, a_critical_check_ends_those_bound_to_it, .init = setup, .fini = teardown) {
     (void)session_make(&world, id[0], &(struct session_plan){.node = "n1"});
     (void)session_make(&world, id[1], &(struct session_plan){.node = "n1", .node_check = "c1"});
-    (void)session_make(
-        &world, id[2],
-        &(struct session_plan){.node = "n1", .node_check = "serfHealth", .service_check = "c1"});
+    (void)session_make(&world, id[2],
+                       &(struct session_plan){.node = "n1", .node_check = "serfHealth", .service_check = "c1"});
     (void)session_make(&world, id[3],
                        &(struct session_plan){.node = "n1", .node_check = "serfHealth", .old_check = "c1"});
     (void)session_make(&world, id[4], &(struct session_plan){.node = "n1", .node_check = "serfHealth"});
@@ -216,9 +217,8 @@ Test(session, long_names_of_nodes_and_checks, .init = setup, .fini = teardown) {
     }
     for (unsigned i = 0; i < 4; i++) {
         cr_assert_eq(check_register(&world, node[i / 2], check[i % 2], PB__STATUS__PASSING).error, CO_OK);
-        cr_assert(session_make(&world, id[i],
-                               &(struct session_plan){.node = node[i / 2], .node_check = check[i % 2]})
-                      .yes);
+        cr_assert(
+            session_make(&world, id[i], &(struct session_plan){.node = node[i / 2], .node_check = check[i % 2]}).yes);
     }
     cr_expect_eq(session_count(node[0]), 2);
     cr_expect_eq(session_count(node[1]), 2);
@@ -244,7 +244,7 @@ Test(session, a_proposal_of_another_term_ends_nothing, .init = setup, .fini = te
     cr_expect_not(lives(0));
 }
 
-/* -- what the end does to keys ------------------------------------------------------------------ */
+/* -- what the end does to keys ------------------------------------------------------------------------------------ */
 
 Test(session, release, .init = setup, .fini = teardown) {
     (void)session_make(&world, id[0], &(struct session_plan){.node = "n1"});
@@ -308,10 +308,9 @@ Test(session, lock_delay, .init = setup, .fini = teardown) {
     for (unsigned i = 0; i < 2; i++) {
         const char *key = keys[i];
         for (unsigned deletes = 0; deletes < 2; deletes++) {
-            cr_assert(
-                session_make(&world, id[0],
-                             &(struct session_plan){.node = "n1", .lock_delay_ns = 5, .delete_keys = deletes})
-                    .yes);
+            cr_assert(session_make(&world, id[0],
+                                   &(struct session_plan){.node = "n1", .lock_delay_ns = 5, .delete_keys = deletes})
+                          .yes);
             cr_assert(kv_acquire(&world, key, "1", id[0]).yes);
             uint64_t ended = session_drop(&world, id[0]).index;
             cr_expect_not(kv_acquire(&world, key, "2", id[1]).yes);
@@ -329,7 +328,7 @@ Test(session, lock_delay, .init = setup, .fini = teardown) {
     }
 }
 
-/* -- news and leases ---------------------------------------------------------------------------- */
+/* -- news and leases ---------------------------------------------------------------------------------------------- */
 
 static void expect_news(const char *expected, unsigned line) {
     struct buffer text = {0};
@@ -347,14 +346,16 @@ static void expect_news(const char *expected, unsigned line) {
 
 Test(session, news, .init = setup, .fini = teardown) {
     expect_news("", __LINE__);
-    (void)session_make(&world, id[1],
-                       &(struct session_plan){.node = "n1", .ttl_ns = 7, .lock_delay_ns = 61000000000});
+    (void)session_make(&world, id[1], &(struct session_plan){.node = "n1", .ttl_ns = 7, .lock_delay_ns = 61000000000});
     cr_expect_eq(world.wakes, 1);
     (void)kv_acquire(&world, "a", "1", id[1]);
     (void)kv_acquire(&world, "b", "1", id[1]);
     uint64_t ended = session_drop(&world, id[1]).index;
     cr_expect_eq(world.wakes, 1, "the box was not empty");
-    expect_news("session began 00000001 7; lock-delay began a 60000000000; lock-delay began b 60000000000; session ended 00000001 0; ", __LINE__);
+    expect_news(
+        "session began 00000001 7; lock-delay began a 60000000000; lock-delay began b 60000000000; session ended "
+        "00000001 0; ",
+        __LINE__);
     (void)delay_end("a", ended, 1);
     (void)delay_end("a", ended, 1);
     cr_expect_eq(world.wakes, 2);
@@ -365,8 +366,8 @@ Test(session, news, .init = setup, .fini = teardown) {
     expect_news("session began 00000002 0; session ended 00000002 0; ", __LINE__);
 }
 
-/* A leader that begins drops the news that there are and reads the store. So whoever could hear of something must find it there; and as long as it is not
- * applied, no renewal is confirmed by it. */
+/* A leader that begins drops the news that there are and reads the store. So whoever could hear of something must
+ * find it there; and as long as it is not applied, no renewal is confirmed by it. */
 static unsigned looked;
 static void look_while_woken(void) {
     struct arena arena = {0};

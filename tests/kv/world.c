@@ -61,7 +61,7 @@ void world_reopen(struct world *world) {
     cr_assert_eq(machine_applied(world->machine), applied);
 }
 
-/* -- commands ----------------------------------------------------------------------------------- */
+/* -- commands ----------------------------------------------------------------------------------------------------- */
 
 static void done(void *data, void *origin, const struct machine_result *result) {
     (void)data;
@@ -72,8 +72,7 @@ static void done(void *data, void *origin, const struct machine_result *result) 
         snprintf(outcome->session, sizeof outcome->session, "%s", ((const Pb__Session *)result->message)->id);
 }
 
-static void apply_bytes(struct world *world, const struct slice *commands, size_t count,
-                        struct outcome *outcomes) {
+static void apply_bytes(struct world *world, const struct slice *commands, size_t count, struct outcome *outcomes) {
     struct machine_input *inputs = mem_zalloc(count * sizeof *inputs);
     for (size_t i = 0; i < count; i++)
         inputs[i] = (struct machine_input){.index = machine_applied(world->machine) + 1 + i,
@@ -85,8 +84,7 @@ static void apply_bytes(struct world *world, const struct slice *commands, size_
     free(inputs);
 }
 
-void world_apply(struct world *world, const struct command *commands, size_t count,
-                 struct outcome *outcomes) {
+void world_apply(struct world *world, const struct command *commands, size_t count, struct outcome *outcomes) {
     struct buffer *buffers = mem_zalloc(count * sizeof *buffers);
     struct slice *slices = mem_zalloc(count * sizeof *slices);
     for (size_t i = 0; i < count; i++) {
@@ -117,16 +115,14 @@ static ProtobufCBinaryData binary(const char *text) {
 }
 
 /* `number` is the index of cas, else the flags. */
-struct outcome kv_do(struct world *world, Pb__KvVerb verb, const char *key, const char *value,
-                     uint64_t number, const char *session) {
+struct outcome kv_do(struct world *world, Pb__KvVerb verb, const char *key, const char *value, uint64_t number,
+                     const char *session) {
     Pb__KvCommand command = PB__KV_COMMAND__INIT;
     command.verb = verb;
     command.key = binary(key);
     command.value = binary(value);
-    if (verb == PB__KV_VERB__KV_CAS || verb == PB__KV_VERB__KV_DELETE_CAS)
-        command.index = number;
-    else
-        command.flags = number;
+    if (verb == PB__KV_VERB__KV_CAS || verb == PB__KV_VERB__KV_DELETE_CAS) command.index = number;
+    else command.flags = number;
     if (session) command.session = (char *)(uintptr_t)session;
     return world_do(world, KV_APPLY, &command.base);
 }
@@ -138,8 +134,7 @@ void session_id(unsigned number, char id[UUID_TEXT_SIZE + 1]) {
 struct outcome session_make(struct world *world, const char *id, const struct session_plan *plan) {
     Pb__SessionCreateCommand command = PB__SESSION_CREATE_COMMAND__INIT;
     Pb__Session session = PB__SESSION__INIT;
-    char *node_check = (char *)(uintptr_t)plan->node_check,
-         *service_check = (char *)(uintptr_t)plan->service_check;
+    char *node_check = (char *)(uintptr_t)plan->node_check, *service_check = (char *)(uintptr_t)plan->service_check;
     char *old_check = (char *)(uintptr_t)plan->old_check;
     session.id = (char *)(uintptr_t)id;
     session.node = (char *)(uintptr_t)plan->node;
@@ -197,10 +192,9 @@ struct outcome node_remove(struct world *world, const char *node) {
     return world_do(world, CATALOG_DEREGISTER, &command.base);
 }
 
-/* -- queries ------------------------------------------------------------------------------------ */
+/* -- queries ------------------------------------------------------------------------------------------------------ */
 
-struct query_result world_query(struct world *world, const struct query_type *type,
-                                const ProtobufCMessage *request) {
+struct query_result world_query(struct world *world, const struct query_type *type, const ProtobufCMessage *request) {
     struct query_result result;
     store_read_done(world->reader);
     arena_reset(&world->arena);
@@ -239,6 +233,4 @@ struct query_result session_list(struct world *world, const char *node) {
     return world_query(world, &query_sessions, &request.base);
 }
 
-bool bytes_are(ProtobufCBinaryData data, const char *text) {
-    return slice_is(slice_make(data.data, data.len), text);
-}
+bool bytes_are(ProtobufCBinaryData data, const char *text) { return slice_is(slice_make(data.data, data.len), text); }

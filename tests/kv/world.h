@@ -1,5 +1,5 @@
-/* A state machine on a real store in a temporary folder, with catalog, keys and sessions; shared by the tests
- * of this folder. */
+/* A state machine on a real store in a temporary folder, with catalog, keys and sessions; shared by the tests of
+ * this folder. */
 #ifndef COORD_TESTS_KV_WORLD_H
 #define COORD_TESTS_KV_WORLD_H
 
@@ -15,7 +15,7 @@ struct world {
     struct store_reader *reader;
     struct arena arena; /* of requests and results: until the next world_query */
     uint64_t term;
-    unsigned wakes; /* of the box */
+    unsigned wakes;        /* of the box */
     void (*on_wake)(void); /* may be NULL */
 };
 
@@ -41,8 +41,8 @@ struct outcome world_do(struct world *world, uint8_t type, const ProtobufCMessag
 struct outcome world_raw(struct world *world, struct slice command);
 
 /* Keys. NULL session or value: none. */
-struct outcome kv_do(struct world *world, Pb__KvVerb verb, const char *key, const char *value,
-                     uint64_t number, const char *session);
+struct outcome kv_do(struct world *world, Pb__KvVerb verb, const char *key, const char *value, uint64_t number,
+                     const char *session);
 #define kv_put(world, key, value)         kv_do(world, PB__KV_VERB__KV_SET, key, value, 0, NULL)
 #define kv_cas(world, key, value, index)  kv_do(world, PB__KV_VERB__KV_CAS, key, value, index, NULL)
 #define kv_acquire(world, key, value, id) kv_do(world, PB__KV_VERB__KV_LOCK, key, value, 0, id)
@@ -66,8 +66,7 @@ struct outcome check_remove(struct world *world, const char *node, const char *c
 struct outcome node_remove(struct world *world, const char *node);
 
 /* Queries; the result is valid until the next one. */
-struct query_result world_query(struct world *world, const struct query_type *type,
-                                const ProtobufCMessage *request);
+struct query_result world_query(struct world *world, const struct query_type *type, const ProtobufCMessage *request);
 struct query_result kv_get(struct world *world, const char *key);
 struct query_result kv_list(struct world *world, const char *prefix);
 struct query_result kv_keys(struct world *world, const char *prefix, const char *separator);

@@ -1,4 +1,5 @@
-/* Coordinates in the replicated state: what is stored, what is passed over, what goes with its node, and who is woken. */
+/* Coordinates in the replicated state: what is stored, what is passed over, what goes with its node, and who is
+ * woken. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,9 +16,9 @@ static void setup(void) {
 }
 static void teardown(void) { world_close(&world); }
 
-#define cr_expect_text(result, wanted)                                      \
-    do {                                                                    \
-        struct query_result shown_ = (result);                              \
+#define cr_expect_text(result, wanted)                                                        \
+    do {                                                                                      \
+        struct query_result shown_ = (result);                                                \
         cr_expect_str_eq(coordinates_text(&shown_), wanted, "%s", coordinates_text(&shown_)); \
     } while (0)
 
@@ -104,8 +105,10 @@ static int put_numbers(const struct vivaldi_coordinate *numbers, size_t dimensio
 
 Test(coordinate, bad_ones_are_refused_as_a_whole, .init = setup, .fini = teardown) {
     struct vivaldi_coordinate fine = vivaldi_origin(), bad[6] = {fine, fine, fine, fine, fine, fine};
-    bad[0].vec[3] = NAN, bad[1].vec[0] = INFINITY, bad[2].error = -1, bad[3].height = -1, bad[4].adjustment = NAN, bad[5].vec[7] = 1e9;
-    for (size_t i = 0; i < ARRAY_COUNT(bad); i++) cr_expect_eq(put_numbers(&bad[i], VIVALDI_DIMENSIONS, ""), CO_INVALID, "row %zu", i);
+    bad[0].vec[3] = NAN, bad[1].vec[0] = INFINITY, bad[2].error = -1, bad[3].height = -1, bad[4].adjustment = NAN,
+    bad[5].vec[7] = 1e9;
+    for (size_t i = 0; i < ARRAY_COUNT(bad); i++)
+        cr_expect_eq(put_numbers(&bad[i], VIVALDI_DIMENSIONS, ""), CO_INVALID, "row %zu", i);
     cr_expect_eq(put_numbers(&fine, VIVALDI_DIMENSIONS - 1, ""), CO_INVALID);
     cr_expect_eq(put_numbers(&fine, VIVALDI_DIMENSIONS + 1, ""), CO_INVALID);
     cr_expect_eq(put_numbers(&fine, 0, ""), CO_INVALID);
@@ -117,7 +120,7 @@ Test(coordinate, bad_ones_are_refused_as_a_whole, .init = setup, .fini = teardow
     cr_expect_eq(put_numbers(&fine, VIVALDI_DIMENSIONS, longest + 1), CO_OK);
 }
 
-/* -- who is woken ----------------------------------------------------------------------------------------------------- */
+/* -- who is woken ------------------------------------------------------------------------------------------------- */
 struct watcher {
     struct watch_waiter waiter;
     unsigned fired;
@@ -126,8 +129,12 @@ static void fire(struct watch_waiter *waiter) { ((struct watcher *)waiter)->fire
 
 Test(coordinate, only_watchers_of_coordinates_are_woken, .init = setup, .fini = teardown) {
     static const struct watch_thing things[] = {
-        {SPACE_COORDINATES, {"", 0}}, {SPACE_COORDINATE_NODE, {"a", 1}}, {SPACE_COORDINATE_NODE, {"b", 1}},
-        {SPACE_SERVICE, {"web", 3}},  {SPACE_NODE, {"a", 1}},            {SPACE_TABLE, {"nodes", 5}},
+        {SPACE_COORDINATES, {"", 0}},
+        {SPACE_COORDINATE_NODE, {"a", 1}},
+        {SPACE_COORDINATE_NODE, {"b", 1}},
+        {SPACE_SERVICE, {"web", 3}},
+        {SPACE_NODE, {"a", 1}},
+        {SPACE_TABLE, {"nodes", 5}},
         {SPACE_TABLE, {"checks", 6}},
     };
     static const unsigned wanted[] = {1, 1, 0, 0, 0, 0, 0};
@@ -135,14 +142,16 @@ Test(coordinate, only_watchers_of_coordinates_are_woken, .init = setup, .fini = 
     struct watch_table *table = machine_watches(world.machine);
     for (size_t i = 0; i < ARRAY_COUNT(things); i++) watch_add(table, &watchers[i].waiter, things[i], fire);
     coordinate_put(&world, "a", "", 1);
-    for (size_t i = 0; i < ARRAY_COUNT(things); i++) cr_expect_eq(watchers[i].fired, wanted[i], "row %zu: %u", i, watchers[i].fired);
+    for (size_t i = 0; i < ARRAY_COUNT(things); i++)
+        cr_expect_eq(watchers[i].fired, wanted[i], "row %zu: %u", i, watchers[i].fired);
     for (size_t i = 0; i < ARRAY_COUNT(things); i++) watch_arm(&watchers[i].waiter);
     coordinate_put(&world, "a", "", 1);
-    for (size_t i = 0; i < ARRAY_COUNT(things); i++) cr_expect_eq(watchers[i].fired, wanted[i], "row %zu: woken by what changed nothing", i);
+    for (size_t i = 0; i < ARRAY_COUNT(things); i++)
+        cr_expect_eq(watchers[i].fired, wanted[i], "row %zu: woken by what changed nothing", i);
     for (size_t i = 0; i < ARRAY_COUNT(things); i++) watch_remove(table, &watchers[i].waiter);
 }
 
-/* -- servers ------------------------------------------------------------------------------------------------------------- */
+/* -- servers ------------------------------------------------------------------------------------------------------ */
 Test(coordinate, nodes_of_a_service_are_at_the_origin_until_they_report, .init = setup, .fini = teardown) {
     coordinate_put(&world, "ab", "", 3);
     Pb__ServiceRequest request = PB__SERVICE_REQUEST__INIT;
@@ -152,7 +161,7 @@ Test(coordinate, nodes_of_a_service_are_at_the_origin_until_they_report, .init =
     cr_expect_text(world_query(&world, &query_service_coordinates, &request.base), "");
 }
 
-/* -- against a model ------------------------------------------------------------------------------------------------------ */
+/* -- against a model ---------------------------------------------------------------------------------------------- */
 /* A person can read it: what stands where, and when each node's part changed last. */
 struct model {
     bool there[3];
@@ -168,18 +177,21 @@ static void model_compare(const struct model *model, unsigned step) {
         size_t n = by_name[k];
         for (size_t s = 0; s < 2; s++)
             if (model->at[n][s] != 0)
-                snprintf(wanted + strlen(wanted), sizeof wanted - strlen(wanted), "%s%s:%s=%g", wanted[0] ? " " : "", model_nodes[n],
-                         model_segments[s], model->at[n][s]);
+                snprintf(wanted + strlen(wanted), sizeof wanted - strlen(wanted), "%s%s:%s=%g", wanted[0] ? " " : "",
+                         model_nodes[n], model_segments[s], model->at[n][s]);
         struct query_result of_node = coordinates_of(&world, model_nodes[n]);
         cr_assert_eq(of_node.index, model->changed[n], "step %u, node %s", step, model_nodes[n]);
-        cr_assert_eq(of_node.found, model->at[n][0] != 0 || model->at[n][1] != 0, "step %u, node %s", step, model_nodes[n]);
+        cr_assert_eq(of_node.found, model->at[n][0] != 0 || model->at[n][1] != 0, "step %u, node %s", step,
+                     model_nodes[n]);
     }
     struct query_result all = coordinates_all(&world);
     cr_assert_str_eq(coordinates_text(&all), wanted, "step %u: %s, not %s", step, coordinates_text(&all), wanted);
     cr_assert_eq(all.index, model->changed_all, "step %u", step);
 }
 
-static void model_change(struct model *model, size_t node, uint64_t index) { model->changed[node] = model->changed_all = index; }
+static void model_change(struct model *model, size_t node, uint64_t index) {
+    model->changed[node] = model->changed_all = index;
+}
 
 static void model_step(struct model *model, struct rng *rng) {
     size_t n = rng_below(rng, 3), s = rng_below(rng, 2);

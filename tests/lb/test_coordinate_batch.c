@@ -16,7 +16,8 @@ static void hear(void *data, const Pb__CoordinateUpdateCommand *command) {
     if (command->n_updates > heard->largest) heard->largest = (unsigned)command->n_updates;
     for (size_t i = 0; i < command->n_updates; i++) {
         cr_assert_eq(coordinate_check(command->updates[i]), CO_OK);
-        if (strcmp(command->updates[i]->node, "a") == 0 && !command->updates[i]->segment[0]) heard->last_of_a = command->updates[i]->vec[0];
+        if (strcmp(command->updates[i]->node, "a") == 0 && !command->updates[i]->segment[0])
+            heard->last_of_a = command->updates[i]->vec[0];
     }
 }
 

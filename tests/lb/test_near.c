@@ -28,7 +28,8 @@ static const char *order(const struct query_result *result) {
     else if (message->descriptor == &pb__service_entries_result__descriptor)
         for (size_t i = 0; i < entries->n_entries; i++) text[size++] = entries->entries[i]->node->name[0];
     else
-        for (size_t i = 0; i < checks->n_checks; i++) text[size++] = checks->checks[i]->node[0], text[size++] = checks->checks[i]->check_id[0];
+        for (size_t i = 0; i < checks->n_checks; i++)
+            text[size++] = checks->checks[i]->node[0], text[size++] = checks->checks[i]->check_id[0];
     text[size] = '\0';
     return text;
 }
@@ -82,7 +83,8 @@ Test(near, equally_far_keeps_the_order, .init = setup, .fini = teardown) {
 
 /* As Consul has it: two nodes meet in the segment of the one that has a single one. */
 Test(near, segments, .init = setup, .fini = teardown) {
-    cr_assert(node_remove(&world, "a").yes && node_remove(&world, "b").yes && node_remove(&world, "d").yes && node_remove(&world, "e").yes);
+    cr_assert(node_remove(&world, "a").yes && node_remove(&world, "b").yes && node_remove(&world, "d").yes &&
+              node_remove(&world, "e").yes);
     for (const char *node = "abde"; *node; node++) node_add(&world, (char[]){*node, '\0'});
     coordinate_put(&world, "e", "", 0), coordinate_put(&world, "e", "s", 5);
     coordinate_put(&world, "a", "", 0.3), coordinate_put(&world, "b", "s", 5.1), coordinate_put(&world, "c", "", 0.2);

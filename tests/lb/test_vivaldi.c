@@ -19,7 +19,9 @@ struct network {
     struct vivaldi *node[NODES];
 };
 
-static double uniform(struct rng *rng, double most) { return (double)(rng_next(rng) >> 11) / (double)(UINT64_C(1) << 53) * most; }
+static double uniform(struct rng *rng, double most) {
+    return (double)(rng_next(rng) >> 11) / (double)(UINT64_C(1) << 53) * most;
+}
 
 static double truth(const struct network *net, int a, int b) {
     double sum = 0;
@@ -67,7 +69,8 @@ static struct errors errors_of(const struct network *net) {
     size_t count = 0;
     for (int a = 0; a < NODES; a++)
         for (int b = 0; b < a; b++) {
-            double predicted = vivaldi_distance(vivaldi_here(net->node[a]), vivaldi_here(net->node[b])), real = truth(net, a, b);
+            double predicted = vivaldi_distance(vivaldi_here(net->node[a]), vivaldi_here(net->node[b])),
+                   real = truth(net, a, b);
             all[count++] = fabs(predicted - real) / real;
         }
     qsort(all, count, sizeof *all, ascending);
@@ -105,8 +108,8 @@ Test(vivaldi, access_links_become_heights) {
     run(&net, 500);
     struct errors errors = errors_of(&net);
     cr_expect_lt(errors.median, 0.05, "median error %f", errors.median);
-    cr_expect_gt(vivaldi_here(net.node[0])->height, 10 * vivaldi_here(net.node[1])->height, "%f and %f", vivaldi_here(net.node[0])->height,
-                 vivaldi_here(net.node[1])->height);
+    cr_expect_gt(vivaldi_here(net.node[0])->height, 10 * vivaldi_here(net.node[1])->height, "%f and %f",
+                 vivaldi_here(net.node[0])->height, vivaldi_here(net.node[1])->height);
     network_close(&net);
 }
 
@@ -124,7 +127,8 @@ Test(vivaldi, the_adjustment_is_half_of_what_the_last_samples_were_off_by) {
         flat.adjustment = 0;
         sum -= window[i % VIVALDI_WINDOW];
         sum += window[i % VIVALDI_WINDOW] = rtt - vivaldi_distance(&flat, &there);
-        cr_expect(fabs(here.adjustment - sum / (2 * VIVALDI_WINDOW)) < 1e-7, "sample %d: %.9f, not %.9f", i, here.adjustment, sum / (2 * VIVALDI_WINDOW));
+        cr_expect(fabs(here.adjustment - sum / (2 * VIVALDI_WINDOW)) < 1e-7, "sample %d: %.9f, not %.9f", i,
+                  here.adjustment, sum / (2 * VIVALDI_WINDOW));
     }
     vivaldi_free(vivaldi);
 }
@@ -152,7 +156,8 @@ Test(vivaldi, a_newcomer_finds_its_place_and_does_not_disturb_the_others) {
     cr_expect_lt(errors.median, before + 0.03, "%f, then %f", before, errors.median);
     double off = 0;
     for (int b = 1; b < NODES; b++)
-        off += fabs(vivaldi_distance(vivaldi_here(net.node[0]), vivaldi_here(net.node[b])) - truth(&net, 0, b)) / truth(&net, 0, b) / (NODES - 1);
+        off += fabs(vivaldi_distance(vivaldi_here(net.node[0]), vivaldi_here(net.node[b])) - truth(&net, 0, b)) /
+               truth(&net, 0, b) / (NODES - 1);
     cr_expect_lt(off, 0.15, "the newcomer is off by %f", off);
     network_close(&net);
 }
@@ -183,11 +188,12 @@ Test(vivaldi, two_nodes_at_one_place_agree_on_their_distance) {
     }
     double distance = vivaldi_distance(vivaldi_here(a), vivaldi_here(b));
     cr_expect(fabs(distance - 0.020) < 0.001, "%f", distance);
-    cr_expect_eq(vivaldi_distance(vivaldi_here(a), vivaldi_here(b)), vivaldi_distance(vivaldi_here(b), vivaldi_here(a)));
+    cr_expect_eq(vivaldi_distance(vivaldi_here(a), vivaldi_here(b)),
+                 vivaldi_distance(vivaldi_here(b), vivaldi_here(a)));
     vivaldi_free(a), vivaldi_free(b);
 }
 
-/* -- what is refused ---------------------------------------------------------------------------------------- */
+/* -- what is refused ---------------------------------------------------------------------------------------------- */
 Test(vivaldi, bad_samples_change_nothing) {
     struct vivaldi *vivaldi = vivaldi_new(1);
     struct vivaldi_coordinate origin = vivaldi_origin();
@@ -209,7 +215,8 @@ Test(vivaldi, bad_samples_change_nothing) {
     negative[0].error = negative[1].height = -1e-9;
     cr_expect(!vivaldi_valid(&negative[0]) && !vivaldi_valid(&negative[1]));
     cr_expect_arr_eq(&before, vivaldi_here(vivaldi), sizeof before);
-    cr_expect_eq(vivaldi_sample(vivaldi, SLICE_LITERAL("p"), &origin, 0), CO_OK, "no time at all is measured on one host");
+    cr_expect_eq(vivaldi_sample(vivaldi, SLICE_LITERAL("p"), &origin, 0), CO_OK,
+                 "no time at all is measured on one host");
     cr_expect_eq(vivaldi_sample(vivaldi, SLICE_LITERAL("p"), &origin, 10), CO_OK);
     vivaldi_free(vivaldi);
 }
@@ -224,13 +231,14 @@ Test(vivaldi, liars_do_not_break_it) {
         cr_assert(vivaldi_valid(vivaldi_here(vivaldi)), "after %d", i);
     }
     honest.error = 0.1;
-    for (int i = 0; i < 2000; i++) cr_assert_eq(vivaldi_sample(vivaldi, SLICE_LITERAL("honest"), &honest, 0.010), CO_OK);
+    for (int i = 0; i < 2000; i++)
+        cr_assert_eq(vivaldi_sample(vivaldi, SLICE_LITERAL("honest"), &honest, 0.010), CO_OK);
     double distance = vivaldi_distance(vivaldi_here(vivaldi), &honest);
     cr_expect(fabs(distance - 0.010) < 0.005, "%f", distance);
     vivaldi_free(vivaldi);
 }
 
-/* -- the latency filter ---------------------------------------------------------------------------------------- */
+/* -- the latency filter ------------------------------------------------------------------------------------------- */
 /* The first sample after a forgotten peer counts alone; otherwise one slow round trip among quick ones does not. */
 static double moved_by(bool forget) {
     struct vivaldi *vivaldi = vivaldi_new(1);
@@ -263,7 +271,7 @@ Test(vivaldi, peers_are_bounded) {
     vivaldi_free(vivaldi);
 }
 
-/* -- distances --------------------------------------------------------------------------------------------------- */
+/* -- distances ---------------------------------------------------------------------------------------------------- */
 Test(vivaldi, distances) {
     struct vivaldi_coordinate a = vivaldi_origin(), b = vivaldi_origin();
     cr_expect(fabs(vivaldi_distance(&a, &b) - 0.00002) < 1e-12, "two heights");

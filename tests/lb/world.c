@@ -11,8 +11,8 @@ void world_open(struct world *world) {
     *world = (struct world){.machine = NULL};
     snprintf(world->folder, sizeof world->folder, "%s/coord-test-lb-XXXXXX", base ? base : "/tmp");
     cr_assert_not_null(mkdtemp(world->folder));
-    struct machine_config config = {.store = {.folder = world->folder, .map_bytes = 64 << 20, .reserve_step_bytes = 1 << 20},
-                                    .modules = modules};
+    struct machine_config config = {
+        .store = {.folder = world->folder, .map_bytes = 64 << 20, .reserve_step_bytes = 1 << 20}, .modules = modules};
     struct fault fault = {0};
     cr_assert_eq(machine_open(&config, &world->machine, &fault), CO_OK, "%s", fault.text);
     world->reader = store_reader_new(machine_store(world->machine));
@@ -40,8 +40,11 @@ struct outcome world_do(struct world *world, uint8_t type, const ProtobufCMessag
     struct outcome outcome;
     struct buffer command = {0};
     machine_command(&command, type, message);
-    struct machine_input input = {.index = machine_applied(world->machine) + 1, .term = 1, .command = buffer_slice(&command),
-                                  .is_command = true, .origin = &outcome};
+    struct machine_input input = {.index = machine_applied(world->machine) + 1,
+                                  .term = 1,
+                                  .command = buffer_slice(&command),
+                                  .is_command = true,
+                                  .origin = &outcome};
     cr_assert_eq(machine_apply(world->machine, &input, 1, done, NULL, NULL), CO_OK);
     buffer_free(&command);
     return outcome;
@@ -99,7 +102,8 @@ const char *coordinates_text(const struct query_result *result) {
     for (size_t i = 0; i < found->n_coordinates; i++) {
         const Pb__Coordinate *record = found->coordinates[i];
         cr_assert_eq(coordinate_check(record), CO_OK);
-        size += (size_t)snprintf(text + size, sizeof text - size, "%s%s:%s=%g", i ? " " : "", record->node, record->segment, record->vec[0]);
+        size += (size_t)snprintf(text + size, sizeof text - size, "%s%s:%s=%g", i ? " " : "", record->node,
+                                 record->segment, record->vec[0]);
     }
     return text;
 }

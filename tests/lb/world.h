@@ -1,4 +1,5 @@
-/* A state machine on a real store in a temporary folder, with catalog and coordinates; shared by the tests of this folder. */
+/* A state machine on a real store in a temporary folder, with catalog and coordinates; shared by the tests of this
+ * folder. */
 #ifndef COORD_TESTS_LB_WORLD_H
 #define COORD_TESTS_LB_WORLD_H
 

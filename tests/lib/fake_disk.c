@@ -134,8 +134,7 @@ static int fake_size(struct disk *disk, disk_file handle, uint64_t *size) {
     return CO_OK;
 }
 
-static int fake_read(struct disk *disk, disk_file handle, uint64_t offset, void *data, size_t size,
-                     size_t *got) {
+static int fake_read(struct disk *disk, disk_file handle, uint64_t offset, void *data, size_t size, size_t *got) {
     struct fake_disk *fake = fake_of(disk);
     struct fake_file *file = handle_file(fake, handle);
     if (!file) return CO_IO;
@@ -180,10 +179,8 @@ static int put_out(struct disk *disk, disk_file handle, bool all) {
     int rv = fault_next(fake, FAKE_SYNC, &part);
     if (rv != CO_OK && !part) return rv;
     fake->stats.syncs += all;
-    if (rv == CO_OK)
-        fake_file_sync(file, all ? NULL : &fake->rng, false);
-    else
-        fake_file_sync(file, &fake->rng, !fake->halted);
+    if (rv == CO_OK) fake_file_sync(file, all ? NULL : &fake->rng, false);
+    else fake_file_sync(file, &fake->rng, !fake->halted);
     return rv;
 }
 
@@ -320,8 +317,7 @@ static void double_done(struct fake_file *file) {
 }
 
 static void folder_clone(struct fake_folder *to, const struct fake_folder *from) {
-    for (size_t i = 0; i < from->count; i++)
-        fake_folder_put(to, from->names[i].name, double_of(from->names[i].file));
+    for (size_t i = 0; i < from->count; i++) fake_folder_put(to, from->names[i].name, double_of(from->names[i].file));
 }
 
 struct fake_disk *fake_disk_clone(const struct fake_disk *fake, uint64_t seed) {
@@ -353,10 +349,8 @@ struct fake_disk *fake_disk_clone(const struct fake_disk *fake, uint64_t seed) {
 
 static void files_crash(struct fake_disk *fake, const struct fake_folder *folder, enum fake_crash how) {
     for (size_t i = 0; i < folder->count; i++) {
-        if (how == FAKE_POWER_LOSS)
-            fake_file_power_loss(folder->names[i].file, &fake->rng);
-        else
-            fake_file_forget_dropped(folder->names[i].file, &fake->rng);
+        if (how == FAKE_POWER_LOSS) fake_file_power_loss(folder->names[i].file, &fake->rng);
+        else fake_file_forget_dropped(folder->names[i].file, &fake->rng);
     }
 }
 
@@ -392,23 +386,19 @@ static struct fake_file *file_named(const struct fake_disk *fake, const char *na
     return found ? found->file : NULL;
 }
 
-bool fake_disk_exists(const struct fake_disk *fake, const char *name) {
-    return file_named(fake, name) != NULL;
-}
+bool fake_disk_exists(const struct fake_disk *fake, const char *name) { return file_named(fake, name) != NULL; }
 
 uint64_t fake_disk_size(const struct fake_disk *fake, const char *name) {
     struct fake_file *file = file_named(fake, name);
     return file ? file->size : 0;
 }
 
-size_t fake_disk_peek(const struct fake_disk *fake, const char *name, uint64_t offset, void *data,
-                      size_t size) {
+size_t fake_disk_peek(const struct fake_disk *fake, const char *name, uint64_t offset, void *data, size_t size) {
     struct fake_file *file = file_named(fake, name);
     return file ? fake_file_read(file, offset, data, size) : 0;
 }
 
-void fake_disk_poke(struct fake_disk *fake, const char *name, uint64_t offset, const void *data,
-                    size_t size) {
+void fake_disk_poke(struct fake_disk *fake, const char *name, uint64_t offset, const void *data, size_t size) {
     struct fake_file *file = file_named(fake, name);
     if (!file) {
         file = fake_file_new();

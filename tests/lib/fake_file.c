@@ -116,8 +116,7 @@ static void sector_touch(struct fake_page *page, unsigned sector, struct rng *rn
 }
 
 /* Within one sector. data NULL: zeros. */
-static void sector_write(struct fake_file *file, uint64_t offset, const void *data, size_t size,
-                         struct rng *rng) {
+static void sector_write(struct fake_file *file, uint64_t offset, const void *data, size_t size, struct rng *rng) {
     struct fake_page *page = page_at(file, offset);
     size_t in = offset % PAGE;
     sector_touch(page, (unsigned)(in / SECTOR), rng);
@@ -125,8 +124,7 @@ static void sector_write(struct fake_file *file, uint64_t offset, const void *da
     if (page->cache || memcmp(data, zeros, size) != 0) memcpy(page_writable(&page->cache) + in, data, size);
 }
 
-void fake_file_write(struct fake_file *file, uint64_t offset, const void *data, size_t size,
-                     struct rng *rng) {
+void fake_file_write(struct fake_file *file, uint64_t offset, const void *data, size_t size, struct rng *rng) {
     for (size_t done = 0; done < size;) {
         uint64_t at = offset + done;
         size_t n = SECTOR - at % SECTOR;
@@ -151,8 +149,7 @@ void fake_file_poke(struct fake_file *file, uint64_t offset, const void *data, s
 }
 
 void fake_file_resize(struct fake_file *file, uint64_t size) {
-    uint64_t end =
-        (uint64_t)file->page_count * PAGE < file->size ? (uint64_t)file->page_count * PAGE : file->size;
+    uint64_t end = (uint64_t)file->page_count * PAGE < file->size ? (uint64_t)file->page_count * PAGE : file->size;
     for (uint64_t at = size; at < end;) { /* what is cut off reads as zeros when the file grows again */
         size_t n = SECTOR - at % SECTOR;
         if (n > end - at) n = end - at;
@@ -201,8 +198,8 @@ void fake_file_power_loss(struct fake_file *file, struct rng *rng) {
         free(page->cache);
         *page = (struct fake_page){.cache = page->medium};
     }
-    file->size = (uint64_t)file->page_count * PAGE > file->medium_size ? (uint64_t)file->page_count * PAGE
-                                                                       : file->medium_size;
+    file->size =
+        (uint64_t)file->page_count * PAGE > file->medium_size ? (uint64_t)file->page_count * PAGE : file->medium_size;
     fake_file_resize(file, file->medium_size); /* nothing lives beyond the end */
     for (size_t i = 0; i < file->page_count; i++) {
         struct fake_page *page = &file->pages[i];

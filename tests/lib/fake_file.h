@@ -1,5 +1,5 @@
-/* The files of the fake disk: what readers see (the cache) and what the medium holds, sector by sector; and
- * the folders that name them. */
+/* The files of the fake disk: what readers see (the cache) and what the medium holds, sector by sector; and the
+ * folders that name them. */
 #ifndef COORD_TESTS_LIB_FAKE_FILE_H
 #define COORD_TESTS_LIB_FAKE_FILE_H
 
@@ -27,17 +27,14 @@ struct fake_file *fake_file_copy(const struct fake_file *file);
 
 size_t fake_file_read(const struct fake_file *file, uint64_t offset, void *data, size_t size);
 void fake_file_write(struct fake_file *file, uint64_t offset, const void *data, size_t size, struct rng *rng);
-void fake_file_poke(struct fake_file *file, uint64_t offset, const void *data,
-                    size_t size); /* cache and medium */
+void fake_file_poke(struct fake_file *file, uint64_t offset, const void *data, size_t size); /* cache and medium */
 void fake_file_resize(struct fake_file *file, uint64_t size);
-/* rng NULL: all is on the medium. Else each dirty sector by a coin; `drop`: the others are not dirty any
- * more. */
+/* rng NULL: all is on the medium. Else each dirty sector by a coin; `drop`: the others are not dirty any more. */
 void fake_file_sync(struct fake_file *file, struct rng *rng, bool drop);
 void fake_file_power_loss(struct fake_file *file, struct rng *rng);
 void fake_file_forget_dropped(struct fake_file *file, struct rng *rng);
 
-/* The names: one folder as readers see it, one as the medium has it. Each name holds a reference of its file.
- */
+/* The names: one folder as readers see it, one as the medium has it. Each name holds a reference of its file. */
 enum fake_change_kind { CHANGE_CREATE, CHANGE_RENAME, CHANGE_REMOVE };
 struct fake_change {
     enum fake_change_kind kind;

@@ -60,8 +60,7 @@ struct machine_result fixture_apply(struct fixture *f, uint8_t type, const Proto
     return result;
 }
 
-struct query_result fixture_query(struct fixture *f, const struct query_type *type,
-                                  const ProtobufCMessage *request) {
+struct query_result fixture_query(struct fixture *f, const struct query_type *type, const ProtobufCMessage *request) {
     struct query_result result;
     store_read_done(f->reader);
     CHECK(type->run(store_read(f->reader), request, &f->arena, &result) == CO_OK);
@@ -94,7 +93,7 @@ uint64_t fixture_sum(struct fixture *f) {
     return sum;
 }
 
-/* -- commands ---------------------------------------------------------------------------------------- */
+/* -- commands ----------------------------------------------------------------------------------------------------- */
 
 enum { LIST_MAX = 32 };
 
@@ -151,30 +150,20 @@ Pb__RegisterCommand *fixture_register_command(struct arena *arena, const char *s
         struct slice word = slice_make(at, size);
         if (*value == '=') value++;
         const char *rest = value;
-        if (slice_is(word, "node"))
-            command->node->name = part(arena, &rest);
-        else if (slice_is(word, "addr"))
-            command->node->address = part(arena, &rest);
-        else if (slice_is(word, "id"))
-            command->node->id = part(arena, &rest);
-        else if (slice_is(word, "skip"))
-            command->skip_node_update = true;
-        else if (slice_is(word, "own"))
-            command->own = true;
-        else if (slice_is(word, "meta"))
-            add_meta(arena, command->node, value);
-        else if (slice_is(word, "service"))
-            command->service = new_service(arena, value);
-        else if (slice_is(word, "tag"))
-            command->service->tags[command->service->n_tags++] = part(arena, &rest);
+        if (slice_is(word, "node")) command->node->name = part(arena, &rest);
+        else if (slice_is(word, "addr")) command->node->address = part(arena, &rest);
+        else if (slice_is(word, "id")) command->node->id = part(arena, &rest);
+        else if (slice_is(word, "skip")) command->skip_node_update = true;
+        else if (slice_is(word, "own")) command->own = true;
+        else if (slice_is(word, "meta")) add_meta(arena, command->node, value);
+        else if (slice_is(word, "service")) command->service = new_service(arena, value);
+        else if (slice_is(word, "tag")) command->service->tags[command->service->n_tags++] = part(arena, &rest);
         else if (slice_is(word, "weight"))
             command->service->weight_passing = command->service->weight_warning = (uint32_t)atoi(value);
-        else if (slice_is(word, "check"))
-            check = add_check(arena, command, value);
+        else if (slice_is(word, "check")) check = add_check(arena, command, value);
         else if (slice_is(word, "output"))
             check->output = (ProtobufCBinaryData){strcspn(value, " "), (uint8_t *)part(arena, &rest)};
-        else
-            CHECK(size == 0);
+        else CHECK(size == 0);
         at = value + strcspn(value, " ");
         at += strspn(at, " ");
     }
@@ -183,8 +172,7 @@ Pb__RegisterCommand *fixture_register_command(struct arena *arena, const char *s
 
 struct machine_result fixture_register(struct fixture *f, const char *spec) {
     struct arena arena = {0};
-    struct machine_result result =
-        fixture_apply(f, CATALOG_REGISTER, &fixture_register_command(&arena, spec)->base);
+    struct machine_result result = fixture_apply(f, CATALOG_REGISTER, &fixture_register_command(&arena, spec)->base);
     arena_free(&arena);
     return result;
 }

@@ -18,8 +18,7 @@ void fixture_close(struct fixture *f);  /* removes the folder too */
 /* Applies one command. The result's text is f->text. */
 struct machine_result fixture_apply(struct fixture *f, uint8_t type, const ProtobufCMessage *message);
 /* Runs a query. The result stays valid until fixture_forget. */
-struct query_result fixture_query(struct fixture *f, const struct query_type *type,
-                                  const ProtobufCMessage *request);
+struct query_result fixture_query(struct fixture *f, const struct query_type *type, const ProtobufCMessage *request);
 /* The same, packed and appended; returns the index. */
 uint64_t fixture_bytes(struct fixture *f, const struct query_type *type, const ProtobufCMessage *request,
                        struct buffer *out);

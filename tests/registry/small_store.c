@@ -11,8 +11,7 @@ struct store *open_at(const char *folder, bool *trusted) {
     struct store *store = NULL;
     struct fault fault = {0};
     bool ignored;
-    if (store_open(&config, &store, trusted ? trusted : &ignored, &fault) != CO_OK)
-        fprintf(stderr, "%s\n", fault.text);
+    if (store_open(&config, &store, trusted ? trusted : &ignored, &fault) != CO_OK) fprintf(stderr, "%s\n", fault.text);
     CHECK(store);
     return store;
 }
@@ -30,8 +29,7 @@ void put_committed(struct store *store, const char *key, const char *value) {
 bool has_text(struct store *store, uint8_t table, const char *key, const char *value) {
     struct store_reader *reader = store_reader_new(store);
     struct slice found;
-    bool same =
-        store_get(store_read(reader), table, slice_text(key), &found) == CO_OK && slice_is(found, value);
+    bool same = store_get(store_read(reader), table, slice_text(key), &found) == CO_OK && slice_is(found, value);
     store_read_done(reader);
     store_reader_free(reader);
     return same;

@@ -64,8 +64,8 @@ Test(audit, judgements) {
         struct audit_report reports[5];
         for (size_t i = 0; i < 5; i++) fill(&reports[i], &rows[r], i);
         struct audit_judgement got = audit_judge(1, rows[r].voters, reports, 5);
-        cr_expect_eq(got.verdict, rows[r].verdict, "%s: verdict %d instead of %d", rows[r].what,
-                     (int)got.verdict, (int)rows[r].verdict);
+        cr_expect_eq(got.verdict, rows[r].verdict, "%s: verdict %d instead of %d", rows[r].what, (int)got.verdict,
+                     (int)rows[r].verdict);
         cr_expect_eq(got.index, rows[r].index, "%s: index %lu", rows[r].what, (unsigned long)got.index);
         if (got.verdict == AUDIT_EQUAL) cr_expect_eq(got.own, got.other, "%s", rows[r].what);
         if (got.verdict >= AUDIT_MINORITY) cr_expect_neq(got.own, got.other, "%s", rows[r].what);

@@ -18,9 +18,7 @@ static void close_fixture(void) {
 TestSuite(catalog, .init = open_fixture, .fini = close_fixture);
 
 static uint64_t node_index(const char *name) { return fixture_node(&f, &query_node_services, name).index; }
-static uint64_t service_index(const char *name) {
-    return fixture_service(&f, &query_service_entries, name).index;
-}
+static uint64_t service_index(const char *name) { return fixture_service(&f, &query_service_entries, name).index; }
 static uint64_t nodes_index(void) { return fixture_table(&f, &query_nodes).index; }
 static uint64_t services_index(void) { return fixture_table(&f, &query_services).index; }
 static uint64_t checks_index(void) { return fixture_state(&f, "any").index; }
@@ -37,8 +35,7 @@ static void refused(const char *spec, const char *text) {
     struct machine_result result = fixture_register(&f, spec);
     cr_assert(result.error == CO_INVALID && !result.yes, "%s", spec);
     cr_assert_str_eq(f.text, text);
-    cr_assert(nodes_index() == before[0] && services_index() == before[1] && checks_index() == before[2],
-              "%s", spec);
+    cr_assert(nodes_index() == before[0] && services_index() == before[1] && checks_index() == before[2], "%s", spec);
 }
 
 static uint64_t dereg(const char *node, const char *service_id, const char *check_id) {
@@ -84,8 +81,7 @@ Test(catalog, a_registration_is_found_everywhere) {
     cr_assert(s->n_services == 1 && s->services[0]->n_tags == 2);
     cr_assert_eq(((const Pb__NodesResult *)fixture_table(&f, &query_nodes).message)->n_nodes, 1);
     cr_assert_eq(checks_of("n1")->n_checks, 2);
-    const Pb__ChecksResult *sc =
-        (const Pb__ChecksResult *)fixture_service(&f, &query_service_checks, "web").message;
+    const Pb__ChecksResult *sc = (const Pb__ChecksResult *)fixture_service(&f, &query_service_checks, "web").message;
     cr_assert(sc->n_checks == 1 && strcmp(sc->checks[0]->check_id, "c1") == 0);
     cr_assert_eq(((const Pb__ChecksResult *)fixture_state(&f, "warning").message)->n_checks, 1);
     cr_assert_eq(((const Pb__ChecksResult *)fixture_state(&f, "any").message)->n_checks, 2);
@@ -111,12 +107,11 @@ Test(catalog, what_is_not_there) {
 }
 
 Test(catalog, registering_the_same_again_changes_no_index) {
-    const char *spec = "node=n1 id=" UUID(
-        "1") " meta=a:1 meta=b:1 service=web:web:80 tag=x check=c:critical:web output=text";
+    const char *spec =
+        "node=n1 id=" UUID("1") " meta=a:1 meta=b:1 service=web:web:80 tag=x check=c:critical:web output=text";
     uint64_t index = reg(spec);
     reg(spec);
-    reg("node=n1 id=" UUID(
-        "1") " meta=b:1 meta=a:1 service=web:web:80 tag=x check=c:critical:web output=text");
+    reg("node=n1 id=" UUID("1") " meta=b:1 meta=a:1 service=web:web:80 tag=x check=c:critical:web output=text");
     reg("node=n1 addr=1.1.1.1 skip service=web:web:80 tag=x");
     cr_assert_eq(node_index("n1"), index);
     cr_assert_eq(service_index("web"), index);
@@ -150,12 +145,10 @@ Test(catalog, what_cannot_be_registered) {
     refused("node=n addr=", "Must provide address if SkipNodeUpdate is not set");
     refused("node=n id=zz", "Bad node ID: \"zz\" is no UUID");
     refused("node=n service=x::1", "Must provide service name with ID");
-    refused("node=n check=c:passing:none",
-            "failed inserting check: Missing service registration on node \"n\"");
+    refused("node=n check=c:passing:none", "failed inserting check: Missing service registration on node \"n\"");
     refused("node=n check=ok:passing: check=c:passing:none",
             "failed inserting check: Missing service registration on node \"n\"");
-    refused("node=n check=:passing:",
-            "failed inserting check: it has neither an ID nor a name, on node \"n\"");
+    refused("node=n check=:passing:", "failed inserting check: it has neither an ID nor a name, on node \"n\"");
     refused("node=n check=c:maintenance:", "check \"c\" has a status that cannot be stored");
     bool found;
     (void)node("n", &found);
@@ -252,8 +245,7 @@ Test(catalog, what_changes_touch) {
     cr_assert(service_index("alpha") == index && node_index("n1") == index && checks_index() == index);
     cr_assert(service_index("beta") < before && nodes_index() == before && services_index() == before);
     index = reg("node=n1 check=nc:critical:"); /* a node's check: all services on it */
-    cr_assert(service_index("alpha") == index && service_index("beta") == index &&
-              service_index("gamma") == before);
+    cr_assert(service_index("alpha") == index && service_index("beta") == index && service_index("gamma") == before);
     index = reg("node=n1 service=b:beta:2"); /* a port: neither names nor tags */
     cr_assert(service_index("beta") == index && node_index("n1") == index && services_index() == before);
     cr_assert_lt(service_index("alpha"), index);
@@ -271,20 +263,15 @@ Test(catalog, a_service_takes_another_name_under_its_id) {
     uint64_t created = reg("node=n1 service=web:web:80 tag=x check=c1:passing:web");
     uint64_t renamed = reg("node=n1 service=web:web-new:80 tag=z");
     cr_assert(entries("web")->n_entries == 0 && entries("web-new")->n_entries == 1);
-    cr_assert(service_index("web") == renamed && service_index("web-new") == renamed &&
-              services_index() == renamed);
+    cr_assert(service_index("web") == renamed && service_index("web-new") == renamed && services_index() == renamed);
     const Pb__ServiceEntry *entry = entries("web-new")->entries[0];
     cr_assert(entry->service->create_index == created && entry->service->modify_index == renamed);
-    cr_assert(entry->n_checks == 1 &&
-              strcmp(entry->checks[0]->service_name, "web") == 0); /* as Consul: not told */
-    cr_assert_eq(
-        ((const Pb__ChecksResult *)fixture_service(&f, &query_service_checks, "web").message)->n_checks, 1);
-    cr_assert_eq(
-        ((const Pb__ChecksResult *)fixture_service(&f, &query_service_checks, "web-new").message)->n_checks,
-        0);
+    cr_assert(entry->n_checks == 1 && strcmp(entry->checks[0]->service_name, "web") == 0); /* as Consul: not told */
+    cr_assert_eq(((const Pb__ChecksResult *)fixture_service(&f, &query_service_checks, "web").message)->n_checks, 1);
+    cr_assert_eq(((const Pb__ChecksResult *)fixture_service(&f, &query_service_checks, "web-new").message)->n_checks,
+                 0);
     uint64_t again = reg("node=n1 check=c1:passing:web");
-    cr_assert_eq(
-        ((const Pb__ChecksResult *)fixture_service(&f, &query_service_checks, "web").message)->n_checks, 0);
+    cr_assert_eq(((const Pb__ChecksResult *)fixture_service(&f, &query_service_checks, "web").message)->n_checks, 0);
     const Pb__ChecksResult *now =
         (const Pb__ChecksResult *)fixture_service(&f, &query_service_checks, "web-new").message;
     cr_assert(now->n_checks == 1 && now->checks[0]->n_service_tags == 1 &&
@@ -301,8 +288,7 @@ Test(catalog, a_check_moves_between_services) {
     cr_assert_eq(checks_of("n1")->n_checks, 1);
     cr_assert_eq(entries("alpha")->entries[0]->n_checks, 0);
     index = reg("node=n1 check=c:passing:");
-    cr_assert(entries("beta")->entries[0]->n_checks == 1 &&
-              checks_of("n1")->checks[0]->service_name[0] == '\0');
+    cr_assert(entries("beta")->entries[0]->n_checks == 1 && checks_of("n1")->checks[0]->service_name[0] == '\0');
     cr_assert_eq(entries("alpha")->entries[0]->n_checks, 1); /* the node's check now */
 }
 
@@ -314,8 +300,7 @@ Test(catalog, a_node_with_a_known_id_takes_another_name) {
     cr_assert_not(found);
     cr_assert(entries("rs")->n_entries == 0 && service_index("rs") == renamed && node_index("r1") == renamed);
     const Pb__NodeServicesResult *n = node("r2", &found);
-    cr_assert(found && n->n_services == 0 && n->node->create_index == created &&
-              n->node->modify_index == renamed);
+    cr_assert(found && n->n_services == 0 && n->node->create_index == created && n->node->modify_index == renamed);
     reg("node=r2 id=" UUID("2")); /* no serfHealth: another ID takes the name */
     cr_assert_str_eq(node("r2", NULL)->node->id, UUID("2"));
     reg("node=r3 id=" UUID("1")); /* the first ID is free again */
@@ -331,8 +316,7 @@ Test(catalog, a_rename_onto_another_node_keeps_that_ones_services) {
     (void)node("r7", &found);
     cr_assert_not(found);
     const Pb__NodeServicesResult *n = node("r8", NULL);
-    cr_assert(n->n_services == 1 && strcmp(n->services[0]->id, "eight") == 0 &&
-              n->node->create_index == created);
+    cr_assert(n->n_services == 1 && strcmp(n->services[0]->id, "eight") == 0 && n->node->create_index == created);
     cr_assert_eq(entries("seven")->n_entries, 0);
     reg("node=r9 id=" UUID("a")); /* nobody has it: a new node */
     (void)node("r8", &found);
@@ -366,11 +350,11 @@ Test(catalog, the_name_of_a_node_alive_is_reserved) {
 Test(catalog, an_agent_takes_over_the_name_of_the_one_before_it_at_its_address) {
     uint64_t created = reg("node=s3 addr=10.1.0.3 id=" UUID("b") " service=web:web:80 check=serfHealth:passing:");
     refused("node=s3 addr=10.1.0.4 id=" UUID("c") " own",
-            "failed inserting node: Error while renaming Node ID: \"" UUID("c") "\": Node name s3 is reserved by node " UUID(
-                "b") " with name s3 (10.1.0.3)");
+            "failed inserting node: Error while renaming Node ID: \"" UUID(
+                "c") "\": Node name s3 is reserved by node " UUID("b") " with name s3 (10.1.0.3)");
     refused("node=s3 addr=10.1.0.3 id=" UUID("c") " own check=serfHealth:passing:", /* since version 2 */
-            "failed inserting node: Error while renaming Node ID: \"" UUID("c") "\": Node name s3 is reserved by node " UUID(
-                "b") " with name s3 (10.1.0.3)");
+            "failed inserting node: Error while renaming Node ID: \"" UUID(
+                "c") "\": Node name s3 is reserved by node " UUID("b") " with name s3 (10.1.0.3)");
     Pb__ClusterVersionCommand raise = PB__CLUSTER_VERSION_COMMAND__INIT;
     raise.version = 2, raise.cluster_id = 1;
     cr_assert_eq(fixture_apply(&f, CLUSTER_VERSION, &raise.base).error, CO_OK);
@@ -379,13 +363,13 @@ Test(catalog, an_agent_takes_over_the_name_of_the_one_before_it_at_its_address) 
     cr_assert_str_eq(n->node->id, UUID("c"));
     cr_assert(n->node->create_index == created && n->n_services == 1);
     refused("node=s3 addr=10.1.0.3 id=" UUID("b"),
-            "failed inserting node: Error while renaming Node ID: \"" UUID("b") "\": Node name s3 is reserved by node " UUID(
-                "c") " with name s3 (10.1.0.3)");
+            "failed inserting node: Error while renaming Node ID: \"" UUID(
+                "b") "\": Node name s3 is reserved by node " UUID("c") " with name s3 (10.1.0.3)");
     reg("node=s4 addr=10.1.0.3 id=" UUID("b") " own"); /* the ID before is free */
 }
 
-static Pb__ServiceRequest *service_request(const char *service, bool passing, const char *tag,
-                                           const char *tag2, const char *meta) {
+static Pb__ServiceRequest *service_request(const char *service, bool passing, const char *tag, const char *tag2,
+                                           const char *meta) {
     static Pb__ServiceRequest request;
     static char *tags[2];
     static Pb__Pair pair, *pairs[1] = {&pair};
@@ -409,11 +393,9 @@ static Pb__ServiceRequest *service_request(const char *service, bool passing, co
     return &request;
 }
 
-static size_t count_entries(const char *service, bool passing, const char *tag, const char *tag2,
-                            const char *meta) {
+static size_t count_entries(const char *service, bool passing, const char *tag, const char *tag2, const char *meta) {
     const Pb__ServiceRequest *request = service_request(service, passing, tag, tag2, meta);
-    return ((const Pb__ServiceEntriesResult *)fixture_query(&f, &query_service_entries, &request->base)
-                .message)
+    return ((const Pb__ServiceEntriesResult *)fixture_query(&f, &query_service_entries, &request->base).message)
         ->n_entries;
 }
 
@@ -454,16 +436,13 @@ Test(catalog, tables_by_node_meta) {
     reg("node=n2 meta=rack:2 service=a:web:1 tag=y");
     reg("node=n2 meta=rack:2 service=b:db:1");
     const Pb__ServicesResult *s =
-        (const Pb__ServicesResult *)fixture_query(&f, &query_services, &meta_request("rack", "2")->base)
-            .message;
+        (const Pb__ServicesResult *)fixture_query(&f, &query_services, &meta_request("rack", "2")->base).message;
     cr_assert(s->n_services == 2 && strcmp(s->services[0]->name, "db") == 0 && s->services[0]->n_tags == 0);
     cr_assert(s->services[1]->n_tags == 1 && strcmp(s->services[1]->tags[0], "y") == 0);
     cr_assert_eq(
-        ((const Pb__NodesResult *)fixture_query(&f, &query_nodes, &meta_request("rack", "1")->base).message)
-            ->n_nodes,
+        ((const Pb__NodesResult *)fixture_query(&f, &query_nodes, &meta_request("rack", "1")->base).message)->n_nodes,
         1);
-    /* What leaves the whole table alone, but not the filtered one: an instance moves, a node's meta changes.
-     */
+    /* What leaves the whole table alone, but not the filtered one: an instance moves, a node's meta changes. */
     uint64_t all = services_index();
     uint64_t index = dereg("n2", "a", "");
     index = reg("node=n2 meta=rack:2 service=a2:web:1 tag=x");
@@ -478,8 +457,7 @@ Test(catalog, tables_by_node_meta) {
     Pb__TableRequest *table = meta_request("rack", "2");
     state.node_meta = table->node_meta;
     state.n_node_meta = 1;
-    cr_assert_eq(
-        ((const Pb__ChecksResult *)fixture_query(&f, &query_state_checks, &state.base).message)->n_checks, 1);
+    cr_assert_eq(((const Pb__ChecksResult *)fixture_query(&f, &query_state_checks, &state.base).message)->n_checks, 1);
 }
 
 static struct query_result name_query(const struct query_type *type, const char *name) {
@@ -516,8 +494,7 @@ Test(catalog, names_in_another_case) {
     cr_assert_eq(catalog_node_nocase(txn, slice_text("node-1"), &stored), CO_OK);
     cr_assert(slice_is(stored, "Node-1"));
     cr_assert_eq(catalog_service_nocase(txn, slice_text("we"), &stored), CO_NOTFOUND);
-    cr_assert(catalog_node_exists(txn, slice_text("Node-1")) &&
-              !catalog_node_exists(txn, slice_text("node-1")));
+    cr_assert(catalog_node_exists(txn, slice_text("Node-1")) && !catalog_node_exists(txn, slice_text("node-1")));
     store_read_done(f.reader);
     reg("node=n service=b:web:1");
     txn = store_read(f.reader);
@@ -556,11 +533,9 @@ Test(catalog, names_longer_than_a_key) {
     cr_assert(entries(name)->n_entries == 1 && checks_of(name)->n_checks == 1);
     snprintf(spec, sizeof spec, "node=%s service=%s:short:1", name, entries(name)->entries[0]->service->id);
     reg(spec); /* renamed: its check goes astray */
-    cr_assert_eq(
-        ((const Pb__ChecksResult *)fixture_service(&f, &query_service_checks, name).message)->n_checks, 1);
+    cr_assert_eq(((const Pb__ChecksResult *)fixture_service(&f, &query_service_checks, name).message)->n_checks, 1);
     dereg(name, "", "");
-    cr_assert_eq(
-        ((const Pb__ChecksResult *)fixture_service(&f, &query_service_checks, name).message)->n_checks, 0);
+    cr_assert_eq(((const Pb__ChecksResult *)fixture_service(&f, &query_service_checks, name).message)->n_checks, 0);
 }
 
 Test(catalog, a_batch_is_all_or_nothing) {
@@ -588,7 +563,6 @@ Test(catalog, a_batch_is_all_or_nothing) {
     batch.n_deregisters = 1;
     result = fixture_apply(&f, CATALOG_BATCH, &batch.base);
     cr_assert(result.error == CO_OK && result.yes);
-    cr_assert(entries("web")->n_entries == 1 && checks_of("n1")->n_checks == 1 &&
-              entries("old")->n_entries == 0);
+    cr_assert(entries("web")->n_entries == 1 && checks_of("n1")->n_checks == 1 && entries("old")->n_entries == 0);
     arena_free(&arena);
 }

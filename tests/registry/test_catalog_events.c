@@ -14,8 +14,7 @@ static void listen(struct machine_tx *tx, const struct machine_event *event) {
                   (int)event->id.size, event->id.data);
 }
 
-static int listen_apply(struct machine_tx *tx, uint8_t type, struct slice payload,
-                        struct machine_result *result) {
+static int listen_apply(struct machine_tx *tx, uint8_t type, struct slice payload, struct machine_result *result) {
     (void)tx, (void)type, (void)payload, (void)result;
     return CO_OK;
 }
@@ -35,9 +34,8 @@ Test(catalog_events, events_are_told_once_each_and_only_on_success) {
     fixture_open(&f);
     store_reader_free(f.reader);
     machine_close(f.machine);
-    struct machine_config config = {
-        .store = {.folder = f.folder, .map_bytes = 1 << 28, .reserve_step_bytes = 1 << 20},
-        .modules = with_listener};
+    struct machine_config config = {.store = {.folder = f.folder, .map_bytes = 1 << 28, .reserve_step_bytes = 1 << 20},
+                                    .modules = with_listener};
     struct fault fault = {0};
     cr_assert_eq(machine_open(&config, &f.machine, &fault), CO_OK);
     f.reader = store_reader_new(machine_store(f.machine));

@@ -34,8 +34,7 @@ static void watch_things(void) {
     for (int i = 0; i < THINGS; i++) {
         struct seen *seen = &things[i];
         uint8_t space = i < 4 ? SPACE_TABLE : i < 4 + NODES ? SPACE_NODE : SPACE_SERVICE;
-        if (i < 4)
-            snprintf(seen->name, sizeof seen->name, "%s", tables[i]);
+        if (i < 4) snprintf(seen->name, sizeof seen->name, "%s", tables[i]);
         else
             snprintf(seen->name, sizeof seen->name, i < 4 + NODES ? "n%d" : "s%d",
                      i < 4 + NODES ? i - 4 : i - 4 - NODES);
@@ -44,7 +43,7 @@ static void watch_things(void) {
     }
 }
 
-/* -- what is in a thing, as bytes -------------------------------------------------------------------- */
+/* -- what is in a thing, as bytes --------------------------------------------------------------------------------- */
 
 static uint64_t checks_with_meta(struct buffer *out) {
     Pb__StateRequest any = PB__STATE_REQUEST__INIT;
@@ -56,12 +55,10 @@ static uint64_t checks_with_meta(struct buffer *out) {
     size_t count = nodes->n_nodes;
     for (size_t i = 0; i < count; i++) {
         snprintf(names[i], sizeof names[i], "%s", nodes->nodes[i]->name);
-        snprintf(meta[i], sizeof meta[i], "%s",
-                 nodes->nodes[i]->n_meta ? nodes->nodes[i]->meta[0]->value : "");
+        snprintf(meta[i], sizeof meta[i], "%s", nodes->nodes[i]->n_meta ? nodes->nodes[i]->meta[0]->value : "");
     }
     for (size_t i = 0; i < count; i++) {
-        size_t checks =
-            ((const Pb__ChecksResult *)fixture_node(&f, &query_node_checks, names[i]).message)->n_checks;
+        size_t checks = ((const Pb__ChecksResult *)fixture_node(&f, &query_node_checks, names[i]).message)->n_checks;
         if (checks > 0) buffer_printf(out, "%s %s;", names[i], meta[i]);
     }
     fixture_forget(&f);
@@ -125,7 +122,7 @@ static uint64_t content_of(const struct seen *seen, struct buffer *out) {
     return index;
 }
 
-/* -- random commands --------------------------------------------------------------------------------- */
+/* -- random commands ---------------------------------------------------------------------------------------------- */
 
 static int pick(struct rng *rng, int below) { return (int)rng_below(rng, (uint64_t)below); }
 
@@ -133,8 +130,7 @@ static Pb__RegisterCommand *random_register(struct rng *rng, struct arena *arena
     struct buffer spec = {0};
     buffer_printf(&spec, "node=n%d addr=10.0.0.%d", pick(rng, NODES), pick(rng, 3) == 0);
     if (pick(rng, 3) == 0) buffer_append_text(&spec, " skip");
-    if (pick(rng, 2) == 0)
-        buffer_printf(&spec, " id=22222222-2222-2222-2222-22222222222%d", pick(rng, NODES));
+    if (pick(rng, 2) == 0) buffer_printf(&spec, " id=22222222-2222-2222-2222-22222222222%d", pick(rng, NODES));
     if (pick(rng, 3) == 0) buffer_printf(&spec, " meta=m:%d", pick(rng, 3));
     if (pick(rng, 2) == 0) {
         buffer_printf(&spec, " service=i%d:s%d:%d", pick(rng, IDS), pick(rng, NAMES), pick(rng, 2));
@@ -143,12 +139,9 @@ static Pb__RegisterCommand *random_register(struct rng *rng, struct arena *arena
     const char *statuses[] = {"passing", "warning", "critical"};
     for (int i = pick(rng, 3); i > 0; i--) {
         int check = 2 * pick(rng, CHECKS / 2) + i % 2; /* no check twice in a command */
-        if (i == 1 && pick(rng, 10) == 0)
-            buffer_printf(&spec, " check=serfHealth:%s:", statuses[pick(rng, 3)]);
-        else if (pick(rng, 3) == 0)
-            buffer_printf(&spec, " check=c%d:%s:", check, statuses[pick(rng, 3)]);
-        else
-            buffer_printf(&spec, " check=c%d:%s:i%d", check, statuses[pick(rng, 3)], pick(rng, IDS));
+        if (i == 1 && pick(rng, 10) == 0) buffer_printf(&spec, " check=serfHealth:%s:", statuses[pick(rng, 3)]);
+        else if (pick(rng, 3) == 0) buffer_printf(&spec, " check=c%d:%s:", check, statuses[pick(rng, 3)]);
+        else buffer_printf(&spec, " check=c%d:%s:i%d", check, statuses[pick(rng, 3)], pick(rng, IDS));
         if (pick(rng, 3) == 0) buffer_printf(&spec, " output=o%d", pick(rng, 2));
     }
     buffer_append_byte(&spec, '\0');
@@ -162,10 +155,8 @@ static Pb__DeregisterCommand *random_deregister(struct rng *rng, struct arena *a
     pb__deregister_command__init(command);
     command->node = arena_printf(arena, "n%d", pick(rng, NODES));
     int what = pick(rng, 5);
-    if (what < 2)
-        command->service_id = arena_printf(arena, "i%d", pick(rng, IDS));
-    else if (what < 4)
-        command->check_id = arena_printf(arena, "c%d", pick(rng, CHECKS));
+    if (what < 2) command->service_id = arena_printf(arena, "i%d", pick(rng, IDS));
+    else if (what < 4) command->check_id = arena_printf(arena, "c%d", pick(rng, CHECKS));
     return command;
 }
 
@@ -191,13 +182,11 @@ static uint8_t random_command(struct rng *rng, struct arena *arena, const Protob
     return CATALOG_BATCH;
 }
 
-/* A command that does several things can undo in its second part what it did in its first, or be refused
- * after the first was tried: then an index may rise, or a waiter wake, for nothing. Simple commands have no
- * such excuse. */
+/* A command that does several things can undo in its second part what it did in its first, or be refused after the
+ * first was tried: then an index may rise, or a waiter wake, for nothing. Simple commands have no such excuse. */
 static bool is_simple(uint8_t type, const ProtobufCMessage *message) {
     if (type == CATALOG_DEREGISTER) return true;
-    return type == CATALOG_REGISTER &&
-           !((const Pb__RegisterCommand *)message)->node->id[0]; /* an ID may rename */
+    return type == CATALOG_REGISTER && !((const Pb__RegisterCommand *)message)->node->id[0]; /* an ID may rename */
 }
 
 /* `step` -1: the empty catalog, only looked at. */
@@ -210,11 +199,10 @@ static void check_things(uint64_t index, bool simple, bool refused, int step) {
         bool changed = step >= 0 && hash != seen->content, rose = now > seen->index;
         cr_assert_geq(now, seen->index, "step %d %s", step, seen->name);
         if (changed)
-            cr_assert(now == index && rose && seen->fired, "step %d %s: changed, index %d, fired %d", step,
-                      seen->name, (int)now, seen->fired);
+            cr_assert(now == index && rose && seen->fired, "step %d %s: changed, index %d, fired %d", step, seen->name,
+                      (int)now, seen->fired);
         if (rose) cr_assert(now == index && seen->fired && !refused, "step %d %s", step, seen->name);
-        if (simple && !changed)
-            cr_assert(!rose && !seen->fired, "step %d %s: nothing changed", step, seen->name);
+        if (simple && !changed) cr_assert(!rose && !seen->fired, "step %d %s: nothing changed", step, seen->name);
         seen->index = now;
         seen->content = hash;
         seen->fired = false;
@@ -248,7 +236,7 @@ Test(catalog_random, indexes_rise_exactly_with_what_changes, .timeout = 120) {
     for (uint64_t seed = 1; seed <= 6; seed++) run_seed(seed, 700);
 }
 
-/* -- the same log elsewhere -------------------------------------------------------------------------- */
+/* -- the same log elsewhere --------------------------------------------------------------------------------------- */
 
 enum { LOG = 1500 };
 
@@ -302,8 +290,7 @@ Test(catalog_random, equal_logs_give_equal_sums_and_copies, .timeout = 120) {
         bytes[i].size = (size_t)pread(fd, bytes[i].data, (size_t)size, 0);
         close(fd);
     }
-    cr_assert(slice_equal(buffer_slice(&bytes[0]), buffer_slice(&bytes[1])),
-              "copies of equal states have equal bytes");
+    cr_assert(slice_equal(buffer_slice(&bytes[0]), buffer_slice(&bytes[1])), "copies of equal states have equal bytes");
     struct fixture third;
     fixture_open(&third);
     cr_assert(fixture_register(&third, "node=other service=x:y:1").yes);

@@ -1,5 +1,4 @@
-/* The leader's lease table under a clock of the test's own: bounds, change of leader, a loop that stands
- * still. */
+/* The leader's lease table under a clock of the test's own: bounds, change of leader, a loop that stands still. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,9 +53,7 @@ static void run_until(uint64_t until_ms) {
     now_ms = until_ms;
 }
 
-static int renew(const char *id) {
-    return lease_timers_renew(timers, kind, slice_text(id), now_ms, &ttl_ns);
-}
+static int renew(const char *id) { return lease_timers_renew(timers, kind, slice_text(id), now_ms, &ttl_ns); }
 static void create(const char *id, int64_t period_ns) {
     lease_timers_began(timers, kind, slice_text(id), 0, period_ns, now_ms);
 }
@@ -65,7 +62,7 @@ static void delay(const char *key, uint64_t index, int64_t delay_ns) {
     lease_timers_began(timers, TIMED_LOCK_DELAY, slice_text(key), index, delay_ns, now_ms);
 }
 
-/* -- bounds ------------------------------------------------------------------------------------- */
+/* -- bounds ------------------------------------------------------------------------------------------------------- */
 
 static const struct bound_row {
     const char *what;
@@ -207,7 +204,7 @@ Test(lease_timers, without_ttl_it_is_known_and_never_ends, .init = setup, .fini 
     cr_expect_eq(end_count, 0);
 }
 
-/* -- change of leader --------------------------------------------------------------------------- */
+/* -- change of leader --------------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *what;
@@ -262,7 +259,7 @@ Test(lease_timers, news_that_the_store_told_already, .init = setup, .fini = tear
     create("s", 10 * SECOND);
     delay("k", 9, 10 * SECOND);
     run_until(now_ms + 5000);
-    create("s", 10 * SECOND);                                              /* does not count as a renewal */
+    create("s", 10 * SECOND);   /* does not count as a renewal */
     delay("k", 5, 10 * SECOND); /* an older one: over already */
     lease_timers_ended(timers, TIMED_LOCK_DELAY, slice_text("k"), 5);
     delay("k", 9, 10 * SECOND);
@@ -272,7 +269,7 @@ Test(lease_timers, news_that_the_store_told_already, .init = setup, .fini = tear
     cr_expect_eq(ends[ends[0].kind == kind].index, 9);
 }
 
-/* -- a loop that stands still ------------------------------------------------------------------- */
+/* -- a loop that stands still ------------------------------------------------------------------------------------- */
 
 static const struct stall_row {
     const char *what;
@@ -310,8 +307,8 @@ Test(lease_timers, a_loop_that_stood_still, .init = setup, .fini = teardown) {
     }
 }
 
-Test(lease_timers, leading_again_in_the_same_term_grants_a_period_but_renews_nothing_proposed,
-     .init = setup, .fini = teardown) {
+Test(lease_timers, leading_again_in_the_same_term_grants_a_period_but_renews_nothing_proposed, .init = setup,
+     .fini = teardown) {
     create("a", 10 * SECOND);
     run_until(now_ms + 5000);
     create("b", 10 * SECOND);
@@ -337,28 +334,22 @@ Test(lease_timers, an_idle_lease_costs_few_ticks, .init = setup, .fini = teardow
     cr_expect_leq(ticks, 20, "%u ticks", ticks);
 }
 
-/* -- lock-delays -------------------------------------------------------------------------------- */
+/* -- lock-delays -------------------------------------------------------------------------------------------------- */
 
 /* Milliseconds of a clock are cut: 3 - 0 may be little more than 2. */
 Test(lease_timers, a_lock_delay_is_never_cut_short, .init = setup, .fini = teardown) {
     static const struct {
         int64_t delay_ns;
         uint64_t least_ms;
-    } rows[] = {{1, 2},
-                {999999, 2},
-                {1000000, 2},
-                {1000001, 3},
-                {2000000, 3},
-                {15 * SECOND, 15001},
-                {15 * SECOND + 1, 15002}};
+    } rows[] = {
+        {1, 2}, {999999, 2}, {1000000, 2}, {1000001, 3}, {2000000, 3}, {15 * SECOND, 15001}, {15 * SECOND + 1, 15002}};
     for (unsigned i = 0; i < ARRAY_COUNT(rows); i++) {
         uint64_t begin_ms = now_ms;
         end_count = 0;
         delay("k", 1 + i, rows[i].delay_ns);
         run_until(now_ms + 30000);
         cr_assert_eq(end_count, 1);
-        cr_expect_eq(ends[0].at_ms - begin_ms, rows[i].least_ms, "row %u: %lu ms", i,
-                     ends[0].at_ms - begin_ms);
+        cr_expect_eq(ends[0].at_ms - begin_ms, rows[i].least_ms, "row %u: %lu ms", i, ends[0].at_ms - begin_ms);
         lease_timers_ended(timers, TIMED_LOCK_DELAY, slice_text("k"), 1 + i);
     }
 }
@@ -389,7 +380,7 @@ Test(lease_timers, lock_delays, .init = setup, .fini = teardown) {
     cr_expect_eq(ends[4].index, 12);
 }
 
-/* -- many, against a plain list ----------------------------------------------------------------- */
+/* -- many, against a plain list ----------------------------------------------------------------------------------- */
 
 enum { MANY = 300 };
 
@@ -433,8 +424,7 @@ Test(lease_timers, many_random_leases, .init = setup, .fini = teardown) {
             expired++;
         }
         for (unsigned m = 0; m < MANY; m++)
-            cr_assert(!model[m].there || model[m].proposed ||
-                      now_ms <= model[m].granted_ms + model[m].ttl_ms + 1000);
+            cr_assert(!model[m].there || model[m].proposed || now_ms <= model[m].granted_ms + model[m].ttl_ms + 1000);
     }
     cr_expect_gt(expired, 1000);
 }

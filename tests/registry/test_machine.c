@@ -1,5 +1,4 @@
-/* The state machine with a small module of its own: batches, marks and floor, events, unknown commands,
- * snapshots. */
+/* The state machine with a small module of its own: batches, marks and floor, events, unknown commands, snapshots. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -13,12 +12,10 @@
 #include "registry/machine.h"
 #include "scratch.h"
 
-/* Commands of the toy: type 40 "key=value" sets, 41 "key" removes, 42 emits an event, 43 fails as a store
- * would. */
+/* Commands of the toy: type 40 "key=value" sets, 41 "key" removes, 42 emits an event, 43 fails as a store would. */
 enum { SET = 40, REMOVE = 41, EVENT = 42, FAIL = 43, TOYS = 20, SPACE = 40 };
 
-static int toy_apply(struct machine_tx *tx, uint8_t type, struct slice payload,
-                     struct machine_result *result) {
+static int toy_apply(struct machine_tx *tx, uint8_t type, struct slice payload, struct machine_result *result) {
     if (type == FAIL) return CO_DISKFULL;
     if (type == EVENT) {
         machine_emit(tx, MACHINE_NODE_REMOVED, payload, slice_make("", 0));
@@ -34,8 +31,7 @@ static int toy_apply(struct machine_tx *tx, uint8_t type, struct slice payload,
     char room[STORE_KEY_MAX];
     if (type == SET) {
         CHECK(equals);
-        store_put(tx->store, TOYS, store_key_long(key, room),
-                  slice_make(equals + 1, payload.size - key.size - 1));
+        store_put(tx->store, TOYS, store_key_long(key, room), slice_make(equals + 1, payload.size - key.size - 1));
         machine_mark(tx, SPACE, key, false);
         result->yes = true;
     } else {
@@ -151,8 +147,7 @@ static uint64_t sum_of(struct machine *machine) {
 static bool has(struct machine *machine, const char *key, const char *value) {
     struct store_reader *reader = store_reader_new(machine_store(machine));
     struct slice found;
-    bool same =
-        store_get(store_read(reader), TOYS, slice_text(key), &found) == CO_OK && slice_is(found, value);
+    bool same = store_get(store_read(reader), TOYS, slice_text(key), &found) == CO_OK && slice_is(found, value);
     store_read_done(reader);
     store_reader_free(reader);
     return same;
@@ -216,8 +211,7 @@ Test(machine, stops_before_what_it_does_not_know) {
     cr_assert_eq(stopped_at, 2);
     cr_assert_eq(machine_applied(machine), 1);
     struct machine_input tiny = {.index = 2, .term = 1, .is_command = true, .command = slice_make("\x28", 1)};
-    cr_assert_eq(machine_apply(machine, &tiny, 1, NULL, NULL, &stopped_at),
-                 CO_OK); /* refused alike by every version */
+    cr_assert_eq(machine_apply(machine, &tiny, 1, NULL, NULL, &stopped_at), CO_OK); /* refused alike by every version */
     machine_close(machine);
     scratch_remove(folder);
 }
@@ -259,10 +253,8 @@ Test(machine, a_full_disk_fails_the_commit) {
         struct buffer command = {0};
         buffer_append(&command, "\x28\x01", 2);
         buffer_append_text(&command, text);
-        struct machine_input input = {.index = machine_applied(machine) + 1,
-                                      .term = 1,
-                                      .is_command = true,
-                                      .command = buffer_slice(&command)};
+        struct machine_input input = {
+            .index = machine_applied(machine) + 1, .term = 1, .is_command = true, .command = buffer_slice(&command)};
         applied = machine_applied(machine);
         error = machine_apply(machine, &input, 1, NULL, NULL, NULL);
         buffer_free(&command);
@@ -355,8 +347,7 @@ Test(machine, removals_below_a_prefix_agree_with_a_model) {
     uint64_t removed[NAMES] = {0};
     struct rng rng;
     rng_seed(&rng, 9);
-    for (int i = 0; i < NAMES; i++)
-        snprintf(names[i], sizeof names[i], "%c%c/%d", "ab"[i % 2], "xyz"[i % 3], i);
+    for (int i = 0; i < NAMES; i++) snprintf(names[i], sizeof names[i], "%c%c/%d", "ab"[i % 2], "xyz"[i % 3], i);
     for (int step = 0; step < 2000; step++) {
         size_t i = rng_below(&rng, NAMES);
         char text[32];
@@ -370,8 +361,7 @@ Test(machine, removals_below_a_prefix_agree_with_a_model) {
         const char *prefix = prefixes[rng_below(&rng, 7)];
         uint64_t expected = 0;
         for (int j = 0; j < NAMES; j++) {
-            if (strncmp(names[j], prefix, strlen(prefix)) == 0 && removed[j] > expected)
-                expected = removed[j];
+            if (strncmp(names[j], prefix, strlen(prefix)) == 0 && removed[j] > expected) expected = removed[j];
         }
         cr_assert_eq(below(machine, prefix), expected, "step %d prefix %s", step, prefix);
     }
@@ -394,8 +384,7 @@ Test(machine, a_snapshot_brings_everything_and_wakes_everybody) {
     apply_one(to, SET, "other=1");
     struct watch_waiter waiter;
     watch_add(machine_watches(to), &waiter, (struct watch_thing){SPACE, slice_text("nobody")}, count_wake);
-    uint64_t generation =
-        watch_generation(machine_watches(to), (struct watch_thing){SPACE, slice_text("nobody")});
+    uint64_t generation = watch_generation(machine_watches(to), (struct watch_thing){SPACE, slice_text("nobody")});
     int pipes[2];
     cr_assert_eq(pipe(pipes), 0);
     pid_t child = fork(); /* carries the bytes, so that the pipe does not fill */
@@ -405,8 +394,7 @@ Test(machine, a_snapshot_brings_everything_and_wakes_everybody) {
         close(pipes[1]);
         FILE *file = fopen(path, "w");
         char bytes[4096];
-        for (ssize_t got; (got = read(pipes[0], bytes, sizeof bytes)) > 0;)
-            fwrite(bytes, 1, (size_t)got, file);
+        for (ssize_t got; (got = read(pipes[0], bytes, sizeof bytes)) > 0;) fwrite(bytes, 1, (size_t)got, file);
         fclose(file);
         _exit(0);
     }
@@ -426,8 +414,7 @@ Test(machine, a_snapshot_brings_everything_and_wakes_everybody) {
     cr_assert_gt(machine_floor_now(to), 0);
     cr_assert_eq(sum_of(to), sum_of(from));
     cr_assert_not(atomic_load(&waiter.armed));
-    cr_assert_gt(watch_generation(machine_watches(to), (struct watch_thing){SPACE, slice_text("nobody")}),
-                 generation);
+    cr_assert_gt(watch_generation(machine_watches(to), (struct watch_thing){SPACE, slice_text("nobody")}), generation);
     apply_one(from, SET, "next=1");
     apply_one(to, SET, "next=1");
     cr_assert_eq(sum_of(to), sum_of(from));
@@ -466,7 +453,7 @@ Test(machine, the_sum_does_not_depend_on_how_batches_are_cut) {
     cr_assert_eq(sums[0], sums[1]);
 }
 
-/* -- the self-audit's sums ----------------------------------------------------------------------------- */
+/* -- the self-audit's sums ---------------------------------------------------------------------------------------- */
 
 /* Commands up to `last`, in batches of at most `most`; at `wrong` this machine does something else than it should. */
 static void apply_log(struct machine *machine, uint64_t last, unsigned most, uint64_t wrong) {
@@ -480,7 +467,8 @@ static void apply_log(struct machine *machine, uint64_t last, unsigned most, uin
             rng_seed(&rng, index);
             uint64_t key = rng_below(&rng, 300);
             bool removes = rng_below(&rng, 4) == 0;
-            snprintf(text, sizeof text, removes ? "k%lu" : "k%lu=%lu", (unsigned long)key, (unsigned long)rng_next(&rng));
+            snprintf(text, sizeof text, removes ? "k%lu" : "k%lu=%lu", (unsigned long)key,
+                     (unsigned long)rng_next(&rng));
             if (index == wrong) snprintf(text, sizeof text, "stray=%lu", (unsigned long)key), removes = false;
             add(&batch, machine, removes ? REMOVE : SET, text);
         }
@@ -542,7 +530,8 @@ static void copy_to(struct machine *from, struct machine *to) {
     unlink(path);
 }
 
-/* One of three applies a command wrongly: it is the minority from the next noted index on; with another's state it is equal again. */
+/* One of three applies a command wrongly: it is the minority from the next noted index on; with another's state it
+ * is equal again. */
 Test(machine_audit, a_wrong_apply_is_found_and_healed) {
     const char *folders[] = {scratch_folder(), scratch_folder(), scratch_folder()};
     struct machine *machines[3];

@@ -45,9 +45,9 @@ Test(members, what_is_no_version_is_left_out) {
     char longest[62];
     memset(longest, '1', sizeof longest);
     longest[61] = 0;
-    const char *const not[] = {longest, "1.0\n", "1 0", "1.0\x1b[2J", "1.0\xff", "\x7f"};
-    for (size_t i = 0; i < sizeof not / sizeof *not; i++) {
-        says("a", AGENT, not[i]);
+    const char *const not [] = {longest, "1.0\n", "1 0", "1.0\x1b[2J", "1.0\xff", "\x7f"};
+    for (size_t i = 0; i < sizeof not / sizeof *not ; i++) {
+        says("a", AGENT, not [i]);
         cr_assert_str_eq(member("a")->version, "", "%zu", i);
     }
     longest[60] = 0;

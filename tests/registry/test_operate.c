@@ -200,13 +200,15 @@ Test(operate, removed_servers_are_remembered_the_newest_of_them) {
     fixture_open(&f);
     Pb__ServerRemovedCommand command = PB__SERVER_REMOVED_COMMAND__INIT;
     cr_assert_eq(fixture_apply(&f, OPERATE_SERVER_REMOVED, &command.base).error, CO_INVALID);
-    for (command.id = 1; command.id <= 70; command.id++) cr_assert(fixture_apply(&f, OPERATE_SERVER_REMOVED, &command.base).yes);
+    for (command.id = 1; command.id <= 70; command.id++)
+        cr_assert(fixture_apply(&f, OPERATE_SERVER_REMOVED, &command.base).yes);
     command.id = 50;
     cr_assert(fixture_apply(&f, OPERATE_SERVER_REMOVED, &command.base).yes);
     command.id = 60, command.forget = true;
     cr_assert(fixture_apply(&f, OPERATE_SERVER_REMOVED, &command.base).yes);
     struct store_txn *txn = store_read(f.reader);
-    for (uint64_t id = 1; id <= 71; id++) cr_assert_eq(operate_server_removed(txn, id), id > 6 && id != 60 && id != 71, "%d", (int)id);
+    for (uint64_t id = 1; id <= 71; id++)
+        cr_assert_eq(operate_server_removed(txn, id), id > 6 && id != 60 && id != 71, "%d", (int)id);
     store_read_done(f.reader);
     fixture_close(&f);
 }

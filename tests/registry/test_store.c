@@ -129,8 +129,7 @@ Test(store, a_limited_read_ends_early_and_says_so) {
         bool hit = store_read_limit_hit(txn);
         cr_expect(hit == (count < 100), "limit %zu: %zu", limit, count);
         if (limit)
-            cr_expect(count * 13 <= limit && (count == 100 || count * 400 > limit), "limit %zu: %zu", limit,
-                      count);
+            cr_expect(count * 13 <= limit && (count == 100 || count * 400 > limit), "limit %zu: %zu", limit, count);
         store_read_done(reader);
     }
     store_reader_free(reader);
@@ -180,11 +179,10 @@ Test(store, long_keys_and_parts_stay_apart) {
     cr_assert_eq(store_key_long(slice_make(text, STORE_KEY_WHOLE + 1), room).size, STORE_KEY_WHOLE + 1);
     cr_assert_not(slice_equal(store_key_long(slice_make(text, STORE_KEY_WHOLE + 1), room),
                               slice_make(text, STORE_KEY_WHOLE + 1)));
-    struct slice a = store_key_long(slice_make(text, 512), room),
-                 b = store_key_long(slice_make(text, 513), other);
+    struct slice a = store_key_long(slice_make(text, 512), room), b = store_key_long(slice_make(text, 513), other);
     cr_assert(a.size <= STORE_KEY_MAX && b.size <= STORE_KEY_MAX && !slice_equal(a, b));
-    struct slice whole = store_key_join(room, 4, slice_make(text, 2000), slice_make(text, 1999),
-                                        slice_make(text, 121), slice_make(text, 120));
+    struct slice whole = store_key_join(room, 4, slice_make(text, 2000), slice_make(text, 1999), slice_make(text, 121),
+                                        slice_make(text, 120));
     struct slice begin = store_key_join(other, 2, slice_make(text, 2000), slice_make(text, 1999));
     cr_assert(slice_starts(whole, begin));
     begin = store_key_join(other, 2, slice_make(text, 2000), slice_make(text, 1998));
@@ -253,8 +251,8 @@ Test(store, agrees_with_a_model) {
     scratch_remove(folder);
 }
 
-/* No page may lie outside of reserved space, whatever a transaction does: with WRITEMAP that would be a
- * SIGBUS on a full disk. */
+/* No page may lie outside of reserved space, whatever a transaction does: with WRITEMAP that would be a SIGBUS on a
+ * full disk. */
 Test(store, what_is_used_is_always_reserved_before) {
     const char *folder = scratch_folder();
     bool trusted;
@@ -272,17 +270,14 @@ Test(store, what_is_used_is_always_reserved_before) {
         uint64_t kind = rng_below(&rng, 3), count = rng_below(&rng, 3000);
         for (uint64_t i = 0; i < count; i++) {
             char key[64];
-            int size = snprintf(key, sizeof key, "%08llx-some-longer-key-text",
-                                (unsigned long long)rng_below(&rng, 20000));
-            if (kind == 2)
-                (void)store_del(txn, 1, slice_make(key, (size_t)size));
+            int size =
+                snprintf(key, sizeof key, "%08llx-some-longer-key-text", (unsigned long long)rng_below(&rng, 20000));
+            if (kind == 2) (void)store_del(txn, 1, slice_make(key, (size_t)size));
             else
-                store_put(txn, 1, slice_make(key, (size_t)size),
-                          slice_make(value, rng_below(&rng, kind ? 4000 : 100)));
+                store_put(txn, 1, slice_make(key, (size_t)size), slice_make(value, rng_below(&rng, kind ? 4000 : 100)));
         }
         cr_assert_eq(store_commit(txn), CO_OK);
-        cr_assert(store->file->used_bytes <= txn->need.covered_pages * store->file->page_bytes, "round %d",
-                  round);
+        cr_assert(store->file->used_bytes <= txn->need.covered_pages * store->file->page_bytes, "round %d", round);
     }
     store_close(store);
     scratch_remove(folder);

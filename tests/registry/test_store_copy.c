@@ -24,8 +24,7 @@ static void fill_some(struct store *store, int count) {
     char key[32], *value = mem_zalloc(20000);
     for (int i = 0; i < count; i++) {
         snprintf(key, sizeof key, "key-%d", i * 7919 % count);
-        store_put(txn, i % 2 ? 1 : 40, slice_text(key),
-                  slice_make(value, (size_t)(i * 37 % (i % 50 ? 300 : 20000))));
+        store_put(txn, i % 2 ? 1 : 40, slice_text(key), slice_make(value, (size_t)(i * 37 % (i % 50 ? 300 : 20000))));
     }
     put_text(txn, STORE_TABLE_META, "applied", "x");
     cr_assert_eq(store_commit(txn), CO_OK);
@@ -67,7 +66,10 @@ Test(store_copy, a_copy_brings_the_same_state) {
     scratch_remove(to_folder);
 }
 
-struct replacing { struct store *store; int fd, error; };
+struct replacing {
+    struct store *store;
+    int fd, error;
+};
 
 static void *replace_it(void *arg) {
     struct replacing *job = arg;

@@ -21,14 +21,10 @@ static void fill(struct store *store) {
         struct store_txn *txn = store_write(store);
         for (int i = 0; i < 1500; i++) {
             char key[64];
-            int size =
-                snprintf(key, sizeof key, "some-key-with-a-long-name/%06" PRIu64, rng_below(&rng, 9000));
+            int size = snprintf(key, sizeof key, "some-key-with-a-long-name/%06" PRIu64, rng_below(&rng, 9000));
             size_t bytes = i % 100 == 0 ? 1 + rng_below(&rng, sizeof value) : 1 + rng_below(&rng, 200);
-            if (i % 5 == 4)
-                (void)store_del(txn, 1, slice_make(key, (size_t)size));
-            else
-                store_put(txn, (uint8_t)(i % 7 ? 1 : 2), slice_make(key, (size_t)size),
-                          slice_make(value, bytes));
+            if (i % 5 == 4) (void)store_del(txn, 1, slice_make(key, (size_t)size));
+            else store_put(txn, (uint8_t)(i % 7 ? 1 : 2), slice_make(key, (size_t)size), slice_make(value, bytes));
         }
         put_text(txn, STORE_TABLE_META, "applied", "0123456789abcdef");
         cr_assert_eq(store_commit(txn), CO_OK);
@@ -75,9 +71,9 @@ Test(store_examine, it_can_be_stopped) {
     scratch_remove(folder);
 }
 
-/* One byte of one page, in a running store; then it is put right again. Nothing that a stray write may do to
- * a page in use crashes the examination or stays unseen, except in bytes that no record is in. Each page of
- * the file gets a flip somewhere in its used parts. */
+/* One byte of one page, in a running store; then it is put right again. Nothing that a stray write may do to a page
+ * in use crashes the examination or stays unseen, except in bytes that no record is in. Each page of the file gets a
+ * flip somewhere in its used parts. */
 Test(store_examine, flipped_bytes_are_found) {
     const char *folder = scratch_folder();
     struct store *store = open_at(folder, NULL);
@@ -97,8 +93,8 @@ Test(store_examine, flipped_bytes_are_found) {
         flipped = (char)(byte ^ (char)(1 << rng_below(&rng, 8)));
         cr_assert_eq(pwrite(fd, &flipped, 1, at), 1);
         int error = examine(store, &seen, &fault);
-        cr_assert(error == CO_OK || error == CO_CORRUPT || error == CO_UNSUPPORTED, "byte %lld: %d %s",
-                  (long long)at, error, fault.text);
+        cr_assert(error == CO_OK || error == CO_CORRUPT || error == CO_UNSUPPORTED, "byte %lld: %d %s", (long long)at,
+                  error, fault.text);
         found += error == CO_CORRUPT;
         cr_assert_eq(pwrite(fd, &byte, 1, at), 1);
     }
@@ -158,8 +154,7 @@ Test(store_examine, wiped_pages_are_found) {
         if (i % 4 == 2) memcpy(other, page, 12); /* the noise begins where LMDB would believe it */
         cr_assert_eq(pwrite(fd, other, sizeof other, (off_t)(i * 4096)), 4096);
         int error = examine(store, &seen, &fault);
-        cr_assert(error == CO_OK || error == CO_CORRUPT, "page %lu: %d %s", (unsigned long)i, error,
-                  fault.text);
+        cr_assert(error == CO_OK || error == CO_CORRUPT, "page %lu: %d %s", (unsigned long)i, error, fault.text);
         found += error == CO_CORRUPT;
         cr_assert_eq(pwrite(fd, page, sizeof page, (off_t)(i * 4096)), 4096);
     }
@@ -171,7 +166,7 @@ Test(store_examine, wiped_pages_are_found) {
     scratch_remove(folder);
 }
 
-/* -- marks -------------------------------------------------------------------------------------------- */
+/* -- marks -------------------------------------------------------------------------------------------------------- */
 
 Test(store_fence, a_fenced_store_is_put_aside_until_the_mark_goes) {
     const char *folder = scratch_folder();

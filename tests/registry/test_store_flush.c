@@ -26,7 +26,8 @@ static uint64_t dirty_bytes(const char *path) {
     uint64_t dirty = 0;
     while (fgets(line, sizeof line, maps)) {
         if (sscanf(line, "%lx-%lx ", &from, &to) == 2) ours = strstr(line, path) != NULL;
-        if (ours && (sscanf(line, "Shared_Dirty: %lu", &kib) == 1 || sscanf(line, "Private_Dirty: %lu", &kib) == 1)) dirty += kib * 1024;
+        if (ours && (sscanf(line, "Shared_Dirty: %lu", &kib) == 1 || sscanf(line, "Private_Dirty: %lu", &kib) == 1))
+            dirty += kib * 1024;
     }
     fclose(maps);
     return dirty;
@@ -68,7 +69,8 @@ Test(store_flush, goes_round_faster_the_more_is_changed) {
 Test(store_flush, looks_at_large_pieces_where_little_is_changed) {
     const uint64_t least = 256 << 10;
     cr_expect_eq(store_flush_piece(1024 * MIB, 0, 5 * MIB), least, "slowly, there is time");
-    cr_expect_eq(store_flush_piece(1024 * MIB, 16 * MIB, 400 * MIB), 400 * MIB / 32, "2 MiB of a gigabyte: 32 pieces a tick");
+    cr_expect_eq(store_flush_piece(1024 * MIB, 16 * MIB, 400 * MIB), 400 * MIB / 32,
+                 "2 MiB of a gigabyte: 32 pieces a tick");
     cr_expect_eq(store_flush_piece(1024 * MIB, 200 * MIB, 400 * MIB), 40 * least, "25 MiB");
     cr_expect_eq(store_flush_piece(32 * MIB, 200 * MIB, 12 * MIB), least, "all of it");
 }
@@ -92,7 +94,8 @@ Test(store_flush, a_large_one_is_written_out_and_then_it_sleeps, .timeout = 60) 
     cr_assert(store->flush_runs);
     uint64_t begun = clock_mono_ms();
     while (!store->flush_idle || dirty_bytes(store->file->path) > MIB / 2) {
-        cr_assert(clock_mono_ms() - begun < 24000, "%llu bytes are waiting", (unsigned long long)dirty_bytes(store->file->path));
+        cr_assert(clock_mono_ms() - begun < 24000, "%llu bytes are waiting",
+                  (unsigned long long)dirty_bytes(store->file->path));
         pause_ms(50);
     }
     put_committed(store, "a", "b");

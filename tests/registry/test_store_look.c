@@ -51,8 +51,7 @@ static struct looked look(void) { return look_with(small_tables, 3); }
 static void picture(char *room, size_t size) {
     char command[400];
     snprintf(command, sizeof command,
-             "cd %s && find . -printf '%%p %%s %%i %%b %%T@ %%C@\\n' | sort && sha256sum * 2>/dev/null",
-             folder);
+             "cd %s && find . -printf '%%p %%s %%i %%b %%T@ %%C@\\n' | sort && sha256sum * 2>/dev/null", folder);
     FILE *out = popen(command, "r");
     cr_assert_not_null(out);
     size_t got = fread(room, 1, size - 1, out);
@@ -106,8 +105,8 @@ Test(store_look, without_a_store) {
 Test(store_look, tables_of_other_versions) {
     struct looked looked = look_with(small_tables, 2);
     cr_assert_eq(looked.rv, CO_UNSUPPORTED);
-    cr_assert(strstr(looked.fault.text, "newer version") && strstr(looked.fault.text, small_tables[2].name),
-              "%s", looked.fault.text);
+    cr_assert(strstr(looked.fault.text, "newer version") && strstr(looked.fault.text, small_tables[2].name), "%s",
+              looked.fault.text);
     struct store_table more[4];
     memcpy(more, small_tables, sizeof small_tables);
     more[3] = (struct store_table){50, "later"};
@@ -145,8 +144,8 @@ Test(store_look, keys_that_are_out_of_order_are_found) {
     for (off_t at = 0; (at = find("key77", at + 1)) > 0;) overwrite(at, "zzz", 3);
     struct looked looked = look();
     cr_assert_eq(looked.rv, CO_CORRUPT);
-    cr_assert(strstr(looked.fault.text, " at offset ") && strstr(looked.fault.text, "not in order"),
-              "%s", looked.fault.text);
+    cr_assert(strstr(looked.fault.text, " at offset ") && strstr(looked.fault.text, "not in order"), "%s",
+              looked.fault.text);
 }
 
 /* Behind it the file holds nothing. */
@@ -175,10 +174,12 @@ Test(store_look, noise_is_found) {
         memcpy(noise, kept, sizeof noise);
         /* All of it, or some of its bytes: most numbers in it make sense then. */
         uint64_t bytes = round % 2 ? sizeof noise : 1 + rng_below(&rng, 8);
-        for (uint64_t i = 0; i < bytes; i++) noise[bytes == sizeof noise ? i : rng_below(&rng, 64)] = (char)rng_next(&rng);
+        for (uint64_t i = 0; i < bytes; i++)
+            noise[bytes == sizeof noise ? i : rng_below(&rng, 64)] = (char)rng_next(&rng);
         cr_assert_eq(pwrite(fd, noise, sizeof noise, at), (ssize_t)sizeof noise);
         struct looked looked = look();
-        cr_assert(looked.rv == CO_OK || looked.rv == CO_CORRUPT || looked.rv == CO_UNSUPPORTED, "%d %s", looked.rv, looked.fault.text);
+        cr_assert(looked.rv == CO_OK || looked.rv == CO_CORRUPT || looked.rv == CO_UNSUPPORTED, "%d %s", looked.rv,
+                  looked.fault.text);
         found += looked.rv != CO_OK;
         cr_assert_eq(pwrite(fd, kept, sizeof kept, at), (ssize_t)sizeof kept);
         close(fd);

@@ -38,7 +38,8 @@ Test(store_trust, a_clean_close_is_trusted_and_says_so) {
     cr_assert(data.st_size > 0 && data.st_size < 64 << 20, "the file is not as large as its map");
     marker_look(folder, text, &after);
     cr_assert(strstr(text, "\nclosed\n"));
-    cr_assert(before.st_ino == after.st_ino && before.st_size == after.st_size && before.st_blocks == after.st_blocks, "no space is needed");
+    cr_assert(before.st_ino == after.st_ino && before.st_size == after.st_size && before.st_blocks == after.st_blocks,
+              "no space is needed");
     store = open_at(folder, &trusted);
     cr_assert(trusted);
     cr_assert(has_text(store, 1, "k", "v"));
@@ -78,7 +79,8 @@ Test(store_trust, markers_of_older_versions) {
     cr_assert(trusted);
     cr_assert(has_text(store, 1, "k", "v"));
     marker_look(folder, text, &after);
-    cr_assert(before.st_size == after.st_size && memcmp(&before.st_mtim, &after.st_mtim, sizeof before.st_mtim) == 0, "what fits is left alone");
+    cr_assert(before.st_size == after.st_size && memcmp(&before.st_mtim, &after.st_mtim, sizeof before.st_mtim) == 0,
+              "what fits is left alone");
     store_close(store);
     free(path);
     scratch_remove(folder);
@@ -161,8 +163,7 @@ Test(store_trust, another_file_under_the_name_is_not_trusted) {
     }
     waitpid(child, NULL, 0);
     char command[256];
-    snprintf(command, sizeof command, "cd %s && cp --sparse=always data.mdb copy && mv copy data.mdb",
-             folder);
+    snprintf(command, sizeof command, "cd %s && cp --sparse=always data.mdb copy && mv copy data.mdb", folder);
     cr_assert_eq(system(command), 0);
     bool trusted;
     struct store *store = open_at(folder, &trusted);
@@ -184,7 +185,7 @@ Test(store_trust, rubbish_is_put_aside) {
     store_close(store);
     scratch_remove(folder);
 }
-/* -- kills ------------------------------------------------------------------------------------------- */
+/* -- kills -------------------------------------------------------------------------------------------------------- */
 
 /* Writes transactions of eighty records that say the same, telling the pipe of each that is committed. Never
  * returns. */
@@ -225,8 +226,7 @@ static _Noreturn void look_at_survivor(const char *folder, uint64_t last) {
     _exit(first >= last ? 0 : 5); /* 5: a committed one is lost */
 }
 
-/* A writer killed anywhere in its commits: what it had reported is there, whole transactions only, and
- * trusted. */
+/* A writer killed anywhere in its commits: what it had reported is there, whole transactions only, and trusted. */
 Test(store_trust, survives_being_killed, .timeout = 60) {
     const char *folder = scratch_folder();
     struct rng rng;

@@ -23,14 +23,12 @@ static void keep(void *data, void *origin, const struct machine_result *result) 
     *(struct machine_result *)data = *result;
 }
 
-static int apply(struct machine *machine, uint8_t type, const ProtobufCMessage *message,
-                 struct machine_result *result, uint64_t *stopped_at) {
+static int apply(struct machine *machine, uint8_t type, const ProtobufCMessage *message, struct machine_result *result,
+                 uint64_t *stopped_at) {
     struct buffer command = {0};
     machine_command(&command, type, message);
-    struct machine_input input = {.index = machine_applied(machine) + 1,
-                                  .term = 1,
-                                  .command = buffer_slice(&command),
-                                  .is_command = true};
+    struct machine_input input = {
+        .index = machine_applied(machine) + 1, .term = 1, .command = buffer_slice(&command), .is_command = true};
     int rv = machine_apply(machine, &input, 1, keep, result, stopped_at);
     buffer_free(&command);
     return rv;
@@ -107,16 +105,14 @@ Test(version, an_older_program_does_not_open_the_store_nor_take_the_snapshot) {
     machine_close(newer);
 
     cr_assert_eq(open_as(folder, 2, &older, &fault), CO_UNSUPPORTED);
-    cr_assert_str_eq(
-        fault.text,
-        "store: the cluster is at version 3, this program supports up to 2: a newer one is needed");
+    cr_assert_str_eq(fault.text,
+                     "store: the cluster is at version 3, this program supports up to 2: a newer one is needed");
     fault = (struct fault){0};
     cr_assert_eq(open_as(other, 2, &older, &fault), CO_OK);
     uint64_t size = (uint64_t)lseek(fd, 0, SEEK_END);
     lseek(fd, 0, SEEK_SET);
     cr_assert_eq(machine_restore(older, fd, size, &fault), CO_UNSUPPORTED);
-    cr_assert_str_eq(fault.text,
-                     "the cluster is at version 3, this program supports up to 2: a newer one is needed");
+    cr_assert_str_eq(fault.text, "the cluster is at version 3, this program supports up to 2: a newer one is needed");
     cr_assert_eq(machine_version(older), 1, "the old state stays");
     fault = (struct fault){0};
     lseek(fd, 0, SEEK_SET);
@@ -148,19 +144,16 @@ Test(version, every_command_names_the_version_that_introduced_it) {
     };
     for (size_t i = 0; i < ARRAY_COUNT(table); i++) {
         char bytes[] = {(char)table[i].type, 1};
-        cr_expect_eq(machine_needs(f.machine, slice_make(bytes, 2)), table[i].needs, "type %u",
-                     table[i].type);
+        cr_expect_eq(machine_needs(f.machine, slice_make(bytes, 2)), table[i].needs, "type %u", table[i].type);
         bytes[1] = 2;
-        cr_expect_eq(machine_needs(f.machine, slice_make(bytes, 2)), 0, "type %u of a newer format",
-                     table[i].type);
+        cr_expect_eq(machine_needs(f.machine, slice_make(bytes, 2)), 0, "type %u of a newer format", table[i].type);
     }
     cr_assert_eq(machine_needs(f.machine, slice_make("", 0)), 1, "refused when it is applied");
     fixture_close(&f);
 }
 
 /* A command whose effect depends on the version: it answers with what it sees. */
-static int tell_apply(struct machine_tx *tx, uint8_t type, struct slice payload,
-                      struct machine_result *result) {
+static int tell_apply(struct machine_tx *tx, uint8_t type, struct slice payload, struct machine_result *result) {
     (void)type, (void)payload;
     result->index = machine_tx_version(tx);
     return CO_OK;
@@ -198,7 +191,7 @@ Test(version, commands_see_the_version_of_their_own_place_in_the_log) {
     scratch_remove(folder);
 }
 
-/* -- backups ------------------------------------------------------------------------------------------- */
+/* -- backups ------------------------------------------------------------------------------------------------------ */
 static const char restore_id[] = "0123456789abcdef";
 
 static struct machine_result restore(struct fixture *to, struct fixture *from) {

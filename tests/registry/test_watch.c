@@ -30,9 +30,7 @@ static void batch(struct watch_table *table, uint8_t space, const char *const *n
     watch_wake(table, &touched);
     watch_touched_reset(&touched);
 }
-static void batch_of(struct watch_table *table, uint8_t space, const char *name) {
-    batch(table, space, &name, 1);
-}
+static void batch_of(struct watch_table *table, uint8_t space, const char *name) { batch(table, space, &name, 1); }
 
 Test(watch, wakes_who_waits_for_the_thing_and_nobody_else) {
     struct watch_table *table = watch_table_new();
@@ -118,8 +116,7 @@ Test(watch, everything_wakes_everybody) {
 
 Test(watch, generations_rise_with_what_is_touched) {
     struct watch_table *table = watch_table_new();
-    uint64_t key = watch_generation(table, thing(KEYS, "a")),
-             other = watch_generation(table, thing(KEYS, "b"));
+    uint64_t key = watch_generation(table, thing(KEYS, "a")), other = watch_generation(table, thing(KEYS, "b"));
     uint64_t prefix = watch_generation(table, thing(PREFIXES, "zzz"));
     batch_of(table, KEYS, "a");
     cr_assert_eq(watch_generation(table, thing(KEYS, "a")), key + 1);
@@ -168,8 +165,7 @@ Test(watch, agrees_with_a_model) {
             bool hit = false;
             for (size_t j = 0; j < touch_count && model[i].added; j++) {
                 if (model[i].space == KEYS) hit |= strcmp(touch[j], model[i].name) == 0;
-                if (model[i].space == PREFIXES)
-                    hit |= strncmp(touch[j], model[i].name, strlen(model[i].name)) == 0;
+                if (model[i].space == PREFIXES) hit |= strncmp(touch[j], model[i].name, strlen(model[i].name)) == 0;
             }
             if (hit) model[i].expected++;
         }

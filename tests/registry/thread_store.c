@@ -1,5 +1,5 @@
-/* Readers and the thread that writes the file out beside the writer, and while the file under them is replaced: each transaction sees
- * one state, and none goes back. A plain main: runs under tsan. */
+/* Readers and the thread that writes the file out beside the writer, and while the file under them is replaced: each
+ * transaction sees one state, and none goes back. A plain main: runs under tsan. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -34,8 +34,7 @@ static void *read_thread(void *argument) {
         }
         struct store_cursor cursor;
         size_t seen = 0;
-        for (store_cursor_open(&cursor, txn, 1, slice_make("", 0)); cursor.valid; store_cursor_next(&cursor))
-            seen++;
+        for (store_cursor_open(&cursor, txn, 1, slice_make("", 0)); cursor.valid; store_cursor_next(&cursor)) seen++;
         store_cursor_close(&cursor);
         CHECK(seen == KEYS && store_sum(txn) == store_scrub(txn));
         store_read_done(reader);

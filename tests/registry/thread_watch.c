@@ -1,7 +1,7 @@
-/* No lost wake-up. A "store" of one number per thing: the writer changes some, bumps, publishes, wakes, as
- * the applier does; waiters arm, read, and sleep until they are fired. At the end every waiter must have seen
- * the last value of its thing, having slept on nothing but firings. Other threads add and remove waiters all
- * the while. A plain main: runs under tsan. */
+/* No lost wake-up. A "store" of one number per thing: the writer changes some, bumps, publishes, wakes, as the
+ * applier does; waiters arm, read, and sleep until they are fired. At the end every waiter must have seen the last
+ * value of its thing, having slept on nothing but firings. Other threads add and remove waiters all the while. A
+ * plain main: runs under tsan. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -22,8 +22,7 @@ static struct watch_table *table;
 
 static struct watch_thing thing_of(unsigned number, bool prefix, char *room) {
     int size = snprintf(room, 32, "some/key/%02u", number);
-    if (prefix)
-        return (struct watch_thing){KEYS | WATCH_PREFIX_BIT, slice_make(room, (size_t)size - number % 3)};
+    if (prefix) return (struct watch_thing){KEYS | WATCH_PREFIX_BIT, slice_make(room, (size_t)size - number % 3)};
     return (struct watch_thing){KEYS, slice_make(room, (size_t)size)};
 }
 
@@ -85,8 +84,8 @@ static void *churn_thread(void *argument) {
         for (int i = 0; i < 16; i++) {
             waiters[i] = malloc(sizeof *waiters[i]);
             CHECK(waiters[i]);
-            watch_add(table, waiters[i],
-                      thing_of((unsigned)rng_below(&rng, THINGS), rng_below(&rng, 2), room), count_only);
+            watch_add(table, waiters[i], thing_of((unsigned)rng_below(&rng, THINGS), rng_below(&rng, 2), room),
+                      count_only);
         }
         (void)watch_generation(table, thing_of(1, false, room));
         for (int i = 0; i < 16; i++) {

@@ -17,15 +17,21 @@ static void on_done(struct rpc_fetch *fetch, int error, const struct rpc_fetched
     uv_sem_post(&asked->done);
 }
 
-void asked_begin(struct asked *asked, struct rpc *rpc, const struct query_type *type, const ProtobufCMessage *request, struct how how) {
+void asked_begin(struct asked *asked, struct rpc *rpc, const struct query_type *type, const ProtobufCMessage *request,
+                 struct how how) {
     *asked = (struct asked){0};
-    asked->fetch = (struct rpc_fetch){.type = type, .freshness = how.stale ? RPC_STALE : RPC_DEFAULT, .here = how.here, .index = how.index,
-                                      .wait_ms = how.wait_ms, .done = on_done};
+    asked->fetch = (struct rpc_fetch){.type = type,
+                                      .freshness = how.stale ? RPC_STALE : RPC_DEFAULT,
+                                      .here = how.here,
+                                      .index = how.index,
+                                      .wait_ms = how.wait_ms,
+                                      .done = on_done};
     CHECK(uv_sem_init(&asked->done, 0) == 0);
     rpc_fetch(rpc, &asked->fetch, request);
 }
 
-void asked_begin_key(struct asked *asked, struct rpc *rpc, const struct query_type *type, const char *key, struct how how) {
+void asked_begin_key(struct asked *asked, struct rpc *rpc, const struct query_type *type, const char *key,
+                     struct how how) {
     Pb__KvRequest request = PB__KV_REQUEST__INIT;
     request.key = (ProtobufCBinaryData){strlen(key), (uint8_t *)(uintptr_t)key};
     asked_begin(asked, rpc, type, &request.base, how);

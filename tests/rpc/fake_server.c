@@ -9,8 +9,11 @@
 
 #define CLUSTER_MOST 8
 
-/* -- out ---------------------------------------------------------------------------------------------------------------- */
-struct sent { uv_write_t write; char bytes[]; };
+/* -- out ---------------------------------------------------------------------------------------------------------- */
+struct sent {
+    uv_write_t write;
+    char bytes[];
+};
 static void on_written(uv_write_t *write, int status) { (void)status, free(CONTAINER_OF(write, struct sent, write)); }
 
 void fake_send(struct fake_session *session, const char *bytes, size_t size) {
@@ -39,8 +42,10 @@ static void say(struct fake_session *session, uint8_t type, const ProtobufCMessa
 
 static void say_hello(struct fake_session *session) {
     Pb__PeerHello hello = PB__PEER_HELLO__INIT;
-    hello.protocol = (char *)HELLO_PROTOCOL, hello.version_least = HELLO_VERSION_LEAST, hello.version_most = HELLO_VERSION_MOST;
-    hello.cluster = (char *)(uintptr_t)session->fake->datacenter, hello.cluster_id = session->fake->cluster_id, hello.id = session->fake->id;
+    hello.protocol = (char *)HELLO_PROTOCOL, hello.version_least = HELLO_VERSION_LEAST,
+    hello.version_most = HELLO_VERSION_MOST;
+    hello.cluster = (char *)(uintptr_t)session->fake->datacenter, hello.cluster_id = session->fake->cluster_id,
+    hello.id = session->fake->id;
     hello.address = session->fake->address, hello.node = (char *)"s", hello.has_log = true;
     hello.cluster_version_least = 1, hello.cluster_version_most = hello.cluster_version = 1;
     say(session, PEER_HELLO, &hello.base);
@@ -56,7 +61,8 @@ static void say_servers(struct fake_session *session) {
         server[i] = (Pb__PeerServer)PB__PEER_SERVER__INIT;
         server[i].id = fake->cluster[i].id, server[i].address = (char *)(uintptr_t)fake->cluster[i].address;
     }
-    servers.servers = pointers, servers.n_servers = fake->cluster_count, servers.leader = fake->leads && fake->cluster_count > 1 ? fake->cluster[1].id : 0;
+    servers.servers = pointers, servers.n_servers = fake->cluster_count,
+    servers.leader = fake->leads && fake->cluster_count > 1 ? fake->cluster[1].id : 0;
     servers.cut_off = fake->cut_off;
     say(session, PEER_SERVERS, &servers.base);
 }
@@ -76,10 +82,11 @@ void fake_answer(struct fake_server *fake, const char *text, bool more) {
     Pb__PeerFetched answer = PB__PEER_FETCHED__INIT;
     answer.number = fake->fetch, answer.index = 7, answer.found = true, answer.more = more;
     answer.records = (ProtobufCBinaryData){strlen(text), (uint8_t *)(uintptr_t)text};
-    for (struct fake_session *session = fake->sessions; session; session = session->next) say(session, PEER_FETCHED, &answer.base);
+    for (struct fake_session *session = fake->sessions; session; session = session->next)
+        say(session, PEER_FETCHED, &answer.base);
 }
 
-/* -- sessions ------------------------------------------------------------------------------------------------------------ */
+/* -- sessions ----------------------------------------------------------------------------------------------------- */
 static void session_closed(uv_handle_t *handle) {
     struct fake_session *session = handle->data;
     buffer_free(&session->in);
@@ -106,7 +113,10 @@ static void refuse(struct fake_session *session, const char *why) {
 
 static void answer_hello(struct fake_session *session, const Pb__PeerHello *hello) {
     struct fake_server *fake = session->fake;
-    if (fake->refuses) { refuse(session, fake->refuses); return; }
+    if (fake->refuses) {
+        refuse(session, fake->refuses);
+        return;
+    }
     if (!fake->silent) say_hello(session);
     if (hello->cluster_id && hello->cluster_id != fake->cluster_id) {
         refuse(session, "");
@@ -154,12 +164,16 @@ static void allocate(uv_handle_t *handle, size_t suggested, uv_buf_t *room) {
 static void arrived(uv_stream_t *stream, ssize_t size, const uv_buf_t *room) {
     struct fake_session *session = stream->data;
     (void)room;
-    if (size < 0) { fake_end(session); return; }
+    if (size < 0) {
+        fake_end(session);
+        return;
+    }
     session->in.size += (size_t)size;
     size_t at = 0;
     while (session->in.size - at >= 5 && session->in.size - at >= 5 + (size_t)get_le32(session->in.data + at)) {
         uint32_t length = get_le32(session->in.data + at);
-        if (!take_frame(session, (uint8_t)session->in.data[at + 4], (uint8_t *)session->in.data + at + 5, length)) return;
+        if (!take_frame(session, (uint8_t)session->in.data[at + 4], (uint8_t *)session->in.data + at + 5, length))
+            return;
         at += 5 + length;
     }
     memmove(session->in.data, session->in.data + at, session->in.size - at);
@@ -184,7 +198,7 @@ static void connection(uv_stream_t *server, int status) {
     fake_read(session);
 }
 
-/* -- life ------------------------------------------------------------------------------------------------------------------ */
+/* -- life --------------------------------------------------------------------------------------------------------- */
 void fake_open(struct fake_server *fake, uv_loop_t *loop, uint64_t id) {
     *fake = (struct fake_server){.id = id, .cluster_id = 77, .datacenter = "dc1", .leads = true};
     struct sockaddr_in at;

@@ -1,17 +1,17 @@
 #include "servers.h"
 
-#include <signal.h>
 #include <arpa/inet.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "kv/kv.h"
 #include "lb/coordinate.h"
-#include "registry/lease.h"
-#include "base/clock.h"
 #include "registry/catalog.h"
+#include "registry/lease.h"
 
 /* Several servers in one process, and the sanitizer's: elections would replace leaders that are only slow. */
 #ifdef __SANITIZE_THREAD__
@@ -20,7 +20,8 @@
 #define MULTIPLIER 1
 #endif
 
-static const struct machine_module *const modules[] = {&catalog_module, &lease_module, &kv_module, &coordinate_module, NULL};
+static const struct machine_module *const modules[] = {&catalog_module, &lease_module, &kv_module, &coordinate_module,
+                                                       NULL};
 
 static void on_closed(void *data) { uv_close((uv_handle_t *)&((struct server *)data)->stop, NULL); }
 
@@ -66,7 +67,7 @@ static bool all_have_a_leader(struct server *servers, unsigned count) {
 }
 
 void servers_start(struct server *servers, unsigned count) {
-    signal(SIGPIPE, SIG_IGN);      /* as the program does */
+    signal(SIGPIPE, SIG_IGN); /* as the program does */
     static const char *join[SERVERS_MOST + 1];
     uint16_t ports[SERVERS_MOST];
     CHECK(count <= SERVERS_MOST);
@@ -81,10 +82,17 @@ void servers_start(struct server *servers, unsigned count) {
     }
     for (unsigned i = 0; i < count; i++) {
         struct server *server = &servers[i];
-        server->config = (struct rpc_server_config){.folder = server->folder, .address = server->address, .expect = count,
-                                                    .bind = "127.0.0.1", .port = count > 1 ? ports[i] : 0, .cluster = "dc1",
-                                                    .node_name = server->name, .join = join, .raft_multiplier = MULTIPLIER,
-                                                    .map_bytes = 1u << 30, .modules = modules};
+        server->config = (struct rpc_server_config){.folder = server->folder,
+                                                    .address = server->address,
+                                                    .expect = count,
+                                                    .bind = "127.0.0.1",
+                                                    .port = count > 1 ? ports[i] : 0,
+                                                    .cluster = "dc1",
+                                                    .node_name = server->name,
+                                                    .join = join,
+                                                    .raft_multiplier = MULTIPLIER,
+                                                    .map_bytes = 1u << 30,
+                                                    .modules = modules};
         uv_barrier_init(&server->ready, 2);
         CHECK(pthread_create(&server->thread, NULL, server_main, server) == 0);
         uv_barrier_wait(&server->ready);
@@ -107,7 +115,7 @@ void servers_stop(struct server *servers, unsigned count) {
     }
 }
 
-/* -- writes ------------------------------------------------------------------------------------------------------ */
+/* -- writes ------------------------------------------------------------------------------------------------------- */
 struct put {
     struct rpc_write write;
     uv_sem_t done;

@@ -20,7 +20,7 @@ struct server {
 #define SERVERS_MOST 5
 /* Returns when they have a leader; `count` 1: without a server port. */
 void servers_start(struct server *servers, unsigned count);
-void servers_stop(struct server *servers, unsigned count);     /* and removes their folders */
+void servers_stop(struct server *servers, unsigned count); /* and removes their folders */
 
 /* Waits for the write. */
 void server_put(struct server *server, const char *key, const char *value);

@@ -1,15 +1,19 @@
 /* "host:port" as people write it. Tables. */
-#include <criterion/criterion.h>
 #include <arpa/inet.h>
+#include <criterion/criterion.h>
 #include <netinet/in.h>
 #include <string.h>
 
 #include "rpc/address.h"
 
 Test(address, a_port_is_added_where_none_is_named) {
-    static const struct { const char *text, *complete; } table[] = {
-        {"10.0.0.1", "10.0.0.1:8300"},  {"10.0.0.1:99", "10.0.0.1:99"}, {"host", "host:8300"},          {"host.example:1", "host.example:1"},
-        {"::1", "[::1]:8300"},          {"fe80::1:2", "[fe80::1:2]:8300"}, {"[::1]", "[::1]:8300"}, {"[::1]:99", "[::1]:99"},
+    static const struct {
+        const char *text, *complete;
+    } table[] = {
+        {"10.0.0.1", "10.0.0.1:8300"}, {"10.0.0.1:99", "10.0.0.1:99"},
+        {"host", "host:8300"},         {"host.example:1", "host.example:1"},
+        {"::1", "[::1]:8300"},         {"fe80::1:2", "[fe80::1:2]:8300"},
+        {"[::1]", "[::1]:8300"},       {"[::1]:99", "[::1]:99"},
     };
     char out[ADDRESS_MAX];
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
@@ -22,21 +26,30 @@ Test(address, a_port_is_added_where_none_is_named) {
     cr_expect(address_complete(longest, 8300, out) && strlen(out) == ADDRESS_MAX - 1);
     longest[ADDRESS_MAX - 6] = 'a', longest[ADDRESS_MAX - 5] = 0;
     cr_expect(!address_complete(longest, 8300, out), "one byte too long");
-    static const char *const wrong[] = {"", "host:", "host:0", "host:65536", "host:73836", "host:-1", "host:1x", "host:http", "[::1]:0"};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) cr_expect(!address_complete(wrong[i], 8300, out), "\"%s\"", wrong[i]);
+    static const char *const wrong[] = {"",        "host:",   "host:0",    "host:65536", "host:73836",
+                                        "host:-1", "host:1x", "host:http", "[::1]:0"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        cr_expect(!address_complete(wrong[i], 8300, out), "\"%s\"", wrong[i]);
 }
 
 Test(address, host_and_port_are_split) {
-    static const struct { const char *name, *host, *port; } table[] = {
-        {"10.0.0.1:8300", "10.0.0.1", "8300"}, {"[::1]:1", "::1", "1"}, {"host:65535", "host", "65535"}, {"host:", "host", ""},
+    static const struct {
+        const char *name, *host, *port;
+    } table[] = {
+        {"10.0.0.1:8300", "10.0.0.1", "8300"},
+        {"[::1]:1", "::1", "1"},
+        {"host:65535", "host", "65535"},
+        {"host:", "host", ""},
     };
     static const char *const wrong[] = {"", "host", ":8300", "host:12345678", ":"};
     char host[ADDRESS_MAX], port[8];
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         cr_expect(address_split(table[i].name, host, port), "%s", table[i].name);
-        cr_expect(strcmp(host, table[i].host) == 0 && strcmp(port, table[i].port) == 0, "%s: %s %s", table[i].name, host, port);
+        cr_expect(strcmp(host, table[i].host) == 0 && strcmp(port, table[i].port) == 0, "%s: %s %s", table[i].name,
+                  host, port);
     }
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) cr_expect(!address_split(wrong[i], host, port), "\"%s\"", wrong[i]);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        cr_expect(!address_split(wrong[i], host, port), "\"%s\"", wrong[i]);
     char longest[ADDRESS_MAX + 3];
     memset(longest, 'a', sizeof longest);
     strcpy(longest + ADDRESS_MAX, ":1");
@@ -54,12 +67,15 @@ Test(address, an_ip_or_a_name) {
     const struct sockaddr_in6 *v6 = (const void *)&out;
     cr_expect(v6->sin6_family == AF_INET6 && ntohs(v6->sin6_port) == 65535);
     static const char *const names[] = {"host", "10.0.0", "10.0.0.256", "", "1.2.3.4.5", ":::"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) cr_expect(!address_ip(names[i], "1", &out), "%s", names[i]);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        cr_expect(!address_ip(names[i], "1", &out), "%s", names[i]);
 }
 
 Test(address, all_addresses_of_a_name_are_tried_in_turn) {
     struct sockaddr addresses[3];
-    struct addrinfo found[3] = {{.ai_addr = &addresses[0], .ai_next = &found[1]}, {.ai_addr = &addresses[1], .ai_next = &found[2]}, {.ai_addr = &addresses[2]}};
+    struct addrinfo found[3] = {{.ai_addr = &addresses[0], .ai_next = &found[1]},
+                                {.ai_addr = &addresses[1], .ai_next = &found[2]},
+                                {.ai_addr = &addresses[2]}};
     struct address_turn turn = {0};
     for (unsigned round = 0; round < 2; round++) {
         for (unsigned i = 0; i < 3; i++) {

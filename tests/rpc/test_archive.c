@@ -28,7 +28,8 @@ static int file_of(struct slice bytes) {
 static void content_of(int fd, struct buffer *out) {
     lseek(fd, 0, SEEK_SET);
     buffer_reserve(out, 1 << 20);
-    for (ssize_t n; (n = read(fd, out->data + out->size, out->capacity - out->size)) > 0;) out->size += (size_t)n, buffer_reserve(out, 65536);
+    for (ssize_t n; (n = read(fd, out->data + out->size, out->capacity - out->size)) > 0;)
+        out->size += (size_t)n, buffer_reserve(out, 65536);
 }
 
 static int read_bytes(struct slice bytes, uint64_t most, struct fault *fault) {
@@ -63,7 +64,8 @@ Test(archive, what_is_written_is_read) {
         int in = file_of(buffer_slice(&bytes)), out = file_of(slice_make("", 0));
         cr_assert_eq(archive_read(in, out, sizes[i], &meta, &fault), CO_OK, "%s", fault.text);
         content_of(out, &state);
-        cr_assert(meta.version == 1 && meta.index == 77 && meta.term == 3 && meta.size == sizes[i] && strcmp(meta.id, "3-77-1") == 0);
+        cr_assert(meta.version == 1 && meta.index == 77 && meta.term == 3 && meta.size == sizes[i] &&
+                  strcmp(meta.id, "3-77-1") == 0);
         cr_assert_eq(state.size, sizes[i]);
         for (size_t k = 0; k < sizes[i]; k++) cr_assert_eq(state.data[k], (char)(k * 7 + k / 1000));
         close(in);
@@ -99,7 +101,7 @@ Test(archive, every_cut_and_every_flipped_byte_is_noticed) {
         cr_assert_eq(read_bytes(slice_make(bytes.data, size), 1 << 20, &fault), CO_CORRUPT, "cut at %zu", size);
         cr_assert(fault.text[0]);
     }
-    for (size_t at = 10; at < bytes.size; at++) {      /* before that: a head with a time and the like */
+    for (size_t at = 10; at < bytes.size; at++) { /* before that: a head with a time and the like */
         bytes.data[at] ^= 0x10;
         cr_assert(refused_or_same(buffer_slice(&bytes), 3000), "byte %zu", at);
         bytes.data[at] ^= 0x10;
@@ -148,7 +150,7 @@ Test(archive, more_than_there_is_room_for) {
     buffer_free(&bytes);
 }
 
-/* -- archives made by hand ------------------------------------------------------------------------------- */
+/* -- archives made by hand ---------------------------------------------------------------------------------------- */
 static void add_file(struct buffer *tar, const char *name, uint64_t told, struct slice content) {
     struct tar_file file = {.size = told};
     char head[TAR_BLOCK];
@@ -209,7 +211,10 @@ static int read_three(const char *meta, const char *state, const char *sums_or_n
 Test(archive, a_table_of_bad_ones) {
     cr_assert_eq(read_three(META, "state", NULL, NULL, 0), CO_OK);
     cr_assert_eq(read_three(META, "state", NULL, NULL, 10240), CO_OK, "padding to a record of 20 blocks is usual");
-    static const struct { const char *meta, *state, *sums, *other, *what; size_t more; } table[] = {
+    static const struct {
+        const char *meta, *state, *sums, *other, *what;
+        size_t more;
+    } table[] = {
         {META, "states", NULL, NULL, "another size than told", 0},
         {META, "state", "", NULL, "no sums", 0},
         {META, "state", "00  meta.json\n00  state.bin\n", NULL, "sums too short", 0},
@@ -224,8 +229,10 @@ Test(archive, a_table_of_bad_ones) {
         {META, "state", NULL, NULL, "very much behind its end", 2 << 20},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        cr_assert_eq(read_three(table[i].meta, table[i].state, table[i].sums, table[i].other, table[i].more), CO_CORRUPT, "%s", table[i].what);
-    cr_assert_eq(read_three("{\"Version\":2,\"ID\":\"x\",\"Index\":5,\"Term\":1,\"Size\":5}", "state", NULL, NULL, 0), CO_UNSUPPORTED, "a newer format");
+        cr_assert_eq(read_three(table[i].meta, table[i].state, table[i].sums, table[i].other, table[i].more),
+                     CO_CORRUPT, "%s", table[i].what);
+    cr_assert_eq(read_three("{\"Version\":2,\"ID\":\"x\",\"Index\":5,\"Term\":1,\"Size\":5}", "state", NULL, NULL, 0),
+                 CO_UNSUPPORTED, "a newer format");
 }
 
 Test(archive, missing_files_and_lies_about_sizes) {

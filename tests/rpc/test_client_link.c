@@ -23,7 +23,7 @@ struct world {
     struct buffer records;
 };
 
-/* -- the world -------------------------------------------------------------------------------------------------------- */
+/* -- the world ---------------------------------------------------------------------------------------------------- */
 static void tick(uv_timer_t *timer) {
     struct world *world = timer->data;
     if (world->done(world)) uv_stop(&world->loop);
@@ -48,8 +48,13 @@ static void open_world(struct world *world) {
         world->fakes[i].cluster = world->fakes, world->fakes[i].cluster_count = FAKES;
     }
     const char *join[] = {world->fakes[0].address, NULL};
-    struct rpc_client_config config = {.cluster = "dc1", .node_name = "agent", .address = "127.0.0.1", .no_coordinates = true,
-                                       .node_id = "77777777-0000-4000-8000-000000000000", .port = 8300, .join = join};
+    struct rpc_client_config config = {.cluster = "dc1",
+                                       .node_name = "agent",
+                                       .address = "127.0.0.1",
+                                       .no_coordinates = true,
+                                       .node_id = "77777777-0000-4000-8000-000000000000",
+                                       .port = 8300,
+                                       .join = join};
     world->rpc = rpc_client_start(&world->loop, &config);
 }
 static void agent_closed(void *data) { ((struct world *)data)->rpc = NULL; }
@@ -77,17 +82,22 @@ static void on_fetched(struct rpc_fetch *fetch, int error, const struct rpc_fetc
 static void fetch(struct world *world, uint64_t index) {
     Pb__NodeRequest request = PB__NODE_REQUEST__INIT;
     request.node = "n";
-    world->fetch = (struct rpc_fetch){.type = &query_node_services, .freshness = RPC_STALE, .index = index, .wait_ms = 60000, .done = on_fetched};
+    world->fetch = (struct rpc_fetch){
+        .type = &query_node_services, .freshness = RPC_STALE, .index = index, .wait_ms = 60000, .done = on_fetched};
     rpc_fetch(world->rpc, &world->fetch, &request.base);
 }
 
 static bool at_first(struct world *world) { return world->fakes[0].agents == 1; }
 static bool first_asked(struct world *world) { return world->fakes[0].fetches == 1; }
-static bool one_asked(struct world *world) { return world->fakes[0].fetches + world->fakes[1].fetches + world->fakes[2].fetches == 1; }
+static bool one_asked(struct world *world) {
+    return world->fakes[0].fetches + world->fakes[1].fetches + world->fakes[2].fetches == 1;
+}
 static bool fetched(struct world *world) { return world->fetched; }
-static bool elsewhere(struct world *world) { return world->fakes[0].agents == 0 && world->fakes[1].agents + world->fakes[2].agents == 1; }
+static bool elsewhere(struct world *world) {
+    return world->fakes[0].agents == 0 && world->fakes[1].agents + world->fakes[2].agents == 1;
+}
 
-/* -- stories ------------------------------------------------------------------------------------------------------------- */
+/* -- stories ------------------------------------------------------------------------------------------------------ */
 static bool told_end(struct world *world) { return world->fakes[0].fetch_ends == 1; }
 static bool asked_again(struct world *world) { return world->fakes[1].fetches + world->fakes[2].fetches == 1; }
 
@@ -110,7 +120,8 @@ Test(client_link, an_answer_is_of_one_server) {
     fake_answer(now, "new-2", false);
     run_until(&world, 5000, fetched);
     cr_assert_eq(world.error, CO_OK);
-    cr_assert(slice_equal(buffer_slice(&world.records), slice_text("new-1 new-2")), "%.*s", (int)world.records.size, world.records.data);
+    cr_assert(slice_equal(buffer_slice(&world.records), slice_text("new-1 new-2")), "%.*s", (int)world.records.size,
+              world.records.data);
     close_world(&world);
 }
 
@@ -118,7 +129,7 @@ Test(client_link, a_server_without_a_leader_is_left_for_one_that_knows_one) {
     struct world world;
     open_world(&world);
     run_until(&world, 5000, at_first);
-    world.fakes[2].leads = false;      /* not for this one, whatever its rank */
+    world.fakes[2].leads = false; /* not for this one, whatever its rank */
     fake_leads(&world.fakes[0], false);
     run_until(&world, 5000, elsewhere);
     run_for(&world, 500);
@@ -186,7 +197,8 @@ Test(client_link, a_server_that_soon_knows_a_leader_again_is_kept) {
     close_world(&world);
 }
 
-/* Nothing is asked that would be answered soon; its kernel acknowledges all the while. (A host that is gone: tests/cluster/test_agent_servers.py.) */
+/* Nothing is asked that would be answered soon; its kernel acknowledges all the while. (A host that is gone:
+ * tests/cluster/test_agent_servers.py.) */
 Test(client_link, a_server_that_hangs_is_left_within_a_second_while_something_waits_for_a_change) {
     struct world world;
     open_world(&world);
@@ -233,7 +245,7 @@ Test(client_link, a_question_notices_a_server_that_hangs) {
     close_world(&world);
 }
 
-/* -- slow links ---------------------------------------------------------------------------------------------------------- */
+/* -- slow links --------------------------------------------------------------------------------------------------- */
 #define SLOW_BYTES (256u << 10)
 static char bulk[SLOW_BYTES + 1];
 
@@ -243,7 +255,7 @@ Test(client_link, a_large_frame_that_takes_long_is_heard) {
     run_until(&world, 5000, at_first);
     fetch(&world, 0);
     run_until(&world, 5000, first_asked);
-    world.fakes[0].mute = true;        /* answers to pings are behind the bulk */
+    world.fakes[0].mute = true; /* answers to pings are behind the bulk */
     memset(bulk, 'x', SLOW_BYTES);
     Pb__PeerFetched answer = PB__PEER_FETCHED__INIT;
     answer.number = world.fakes[0].fetch, answer.index = 7, answer.found = true;
@@ -261,7 +273,9 @@ Test(client_link, a_large_frame_that_takes_long_is_heard) {
 }
 
 /* The agent's own commands are taken slowly: its ping waits behind them. */
-struct put { struct rpc_write write; };
+struct put {
+    struct rpc_write write;
+};
 static unsigned puts_done;
 static void on_put(struct rpc_write *write, int error, const struct machine_result *result) {
     (void)write, (void)error, (void)result;
@@ -289,7 +303,9 @@ Test(client_link, a_ping_behind_slow_writes_is_not_unanswered) {
         puts[i].write.done = on_put;
         rpc_submit(world.rpc, &puts[i].write, CATALOG_REGISTER, &command.base);
     }
-    for (unsigned i = 0; i < 60; i++) {      /* a little is read again and again: sooner than the sender's kernel asks whether there is room, later and later */
+    for (unsigned i = 0; i < 60; i++) {
+        /* a little is read again and again: sooner than the sender's kernel asks whether there is room, later and
+         * later */
         char room[65536];
         run_until(&world, 1040, never_read);
         ssize_t size = 0;
@@ -297,13 +313,13 @@ Test(client_link, a_ping_behind_slow_writes_is_not_unanswered) {
         cr_assert_eq(world.fakes[0].agents, 1);
     }
     cr_assert_eq(world.fakes[1].agents + world.fakes[2].agents, 0);
-    fake_read(session);      /* it lost its place: the agent ends anyway */
+    fake_read(session); /* it lost its place: the agent ends anyway */
     fake_end(session);
     close_world(&world);
     cr_assert_eq(puts_done, PUTS);
 }
 
-/* -- another cluster ------------------------------------------------------------------------------------------------------ */
+/* -- another cluster ---------------------------------------------------------------------------------------------- */
 static void founded_anew(struct world *world, unsigned number) {
     struct fake_server *fake = &world->fakes[number];
     fake->cluster_id = 78;
@@ -317,7 +333,7 @@ Test(client_link, an_agent_goes_with_its_servers_when_all_of_them_were_founded_a
     founded_anew(&world, 2);
     founded_anew(&world, 1);
     founded_anew(&world, 0);
-    fetch(&world, 1000000);            /* beyond what the new ones have */
+    fetch(&world, 1000000); /* beyond what the new ones have */
     run_for(&world, 2000);
     for (unsigned i = 0; i < FAKES; i++) cr_assert_eq(world.fakes[i].agents, 0, "not at once");
     run_until(&world, 8000, one_asked);

@@ -21,11 +21,19 @@ Test(cluster, the_lowest_of_enough_empty_servers_founds_it) {
         {"two of three", server(1, 3, false), {server(2, 3, false)}, 1, false},
         {"three of three, lowest", server(1, 3, false), {server(3, 3, false), server(2, 3, false)}, 2, true},
         {"three of three, not the lowest", server(2, 3, false), {server(3, 3, false), server(1, 3, false)}, 2, false},
-        {"one of them has a log: there is a cluster", server(1, 3, false), {server(3, 3, true), server(2, 3, false)}, 2, false},
+        {"one of them has a log: there is a cluster",
+         server(1, 3, false),
+         {server(3, 3, true), server(2, 3, false)},
+         2,
+         false},
         {"we have a log", server(1, 3, true), {server(3, 3, false), server(2, 3, false)}, 2, false},
         {"they expect another number", server(1, 3, false), {server(3, 5, false), server(2, 3, false)}, 2, false},
         {"nothing is expected: to be taken in", server(1, 0, false), {server(2, 0, false)}, 1, false},
-        {"four servers, three expected: once, by the lowest", server(1, 3, false), {server(4, 3, false), server(3, 3, false), server(2, 3, false)}, 3, true},
+        {"four servers, three expected: once, by the lowest",
+         server(1, 3, false),
+         {server(4, 3, false), server(3, 3, false), server(2, 3, false)},
+         3,
+         true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct cluster_found found = cluster_may_found(&cases[i].self, cases[i].peers, cases[i].count);
@@ -33,7 +41,8 @@ Test(cluster, the_lowest_of_enough_empty_servers_founds_it) {
         if (!found.found) continue;
         cr_expect_eq(found.members.count, cases[i].self.expect, "%s", cases[i].what);
         for (uint32_t k = 0; k < found.members.count; k++)
-            cr_expect(found.members.member[k].voter && found.members.member[k].id == k + 1, "%s: the lowest ids, in order", cases[i].what);
+            cr_expect(found.members.member[k].voter && found.members.member[k].id == k + 1,
+                      "%s: the lowest ids, in order", cases[i].what);
     }
 }
 
@@ -118,15 +127,16 @@ Test(cluster, a_learner_that_lags_keeps_nobody_waiting) {
     struct cluster_change change = cluster_next_change(&members, caught_up, &self, peers, 2);
     cr_assert(change.wanted && change.type == RAFT_PROMOTE && change.id == 3);
     members.member[2].voter = true;
-    cr_assert_not(cluster_next_change(&members, caught_up, &self, peers, 2).wanted, "so that a dead one may be removed");
+    cr_assert_not(cluster_next_change(&members, caught_up, &self, peers, 2).wanted,
+                  "so that a dead one may be removed");
 }
 
 /* An election makes all of them speak; who hears of none is cut off. */
 Test(cluster, who_hears_no_majority_while_nobody_leads_is_cut_off) {
     struct {
         const char *what;
-        uint32_t count, learners;      /* the last ones */
-        uint64_t self, heard_ms[5];    /* of each; nobody leads since 1000 */
+        uint32_t count, learners;   /* the last ones */
+        uint64_t self, heard_ms[5]; /* of each; nobody leads since 1000 */
         bool cut_off;
     } cases[] = {
         {"all silent", 3, 0, 1, {0, 900, 999}, true},
@@ -143,6 +153,7 @@ Test(cluster, who_hears_no_majority_while_nobody_leads_is_cut_off) {
         struct raft_members members = {.count = cases[i].count};
         for (uint32_t k = 0; k < members.count; k++)
             members.member[k] = (struct raft_member){.id = k + 1, .voter = k < members.count - cases[i].learners};
-        cr_expect_eq(cluster_cut_off(&members, cases[i].self, cases[i].heard_ms, 1000), cases[i].cut_off, "%s", cases[i].what);
+        cr_expect_eq(cluster_cut_off(&members, cases[i].self, cases[i].heard_ms, 1000), cases[i].cut_off, "%s",
+                     cases[i].what);
     }
 }

@@ -78,7 +78,8 @@ static char *as(size_t size) {
     return text;
 }
 
-/* A refusal may quote a name of a megabyte: three hundred at once were a frame that no link takes, and the leader ended. */
+/* A refusal may quote a name of a megabyte: three hundred at once were a frame that no link takes, and the leader
+ * ended. */
 Test(forwarding, long_refusals_fit_a_frame) {
     struct leader leader = {.text = as(1 << 20)};
     write_all(&leader);

@@ -28,7 +28,7 @@ Test(founding, promises_are_trusted_for_a_while_only) {
     cr_assert_eq(founding_next(&f, &members, 1001 + FOUNDING_TRUST_MS, 1), FOUNDING_RELEASE);
     founding_released(&f);
     cr_assert_eq(founding_next(&f, &members, 1002 + FOUNDING_TRUST_MS, 1), FOUNDING_ASK);
-    founding_answered(&f, 2, f.attempt - 2, true);      /* of the first attempt */
+    founding_answered(&f, 2, f.attempt - 2, true); /* of the first attempt */
     founding_answered(&f, 3, f.attempt, true);
     cr_assert_eq(founding_next(&f, &members, 1003 + FOUNDING_TRUST_MS, 1), FOUNDING_WAIT);
 }
@@ -38,7 +38,7 @@ Test(founding, a_promise_is_given_to_one) {
     cr_assert(founding_asked(&f, 1, false, true, 1000));
     cr_assert(founding_asked(&f, 1, false, true, 1100));
     cr_assert_not(founding_asked(&f, 2, false, true, 1200));
-    founding_asked(&f, 2, true, true, 1250);            /* not its to give back */
+    founding_asked(&f, 2, true, true, 1250); /* not its to give back */
     cr_assert_not(founding_asked(&f, 2, false, true, 1300));
     founding_asked(&f, 1, true, true, 1400);
     cr_assert(founding_asked(&f, 2, false, true, 1500));

@@ -22,7 +22,8 @@ static bool unpacks(const ProtobufCMessageDescriptor *type, struct slice payload
     return result;
 }
 
-static void expect_made_of(const char *item, size_t size, const ProtobufCMessageDescriptor *type, size_t fits, size_t does_not) {
+static void expect_made_of(const char *item, size_t size, const ProtobufCMessageDescriptor *type, size_t fits,
+                           size_t does_not) {
     struct slice few = many(item, size, fits), lots = many(item, size, does_not);
     cr_expect(unpacks(type, few), "%zu of them", fits);
     cr_expect_not(unpacks(type, lots), "%zu of them", does_not);
@@ -32,15 +33,19 @@ static void expect_made_of(const char *item, size_t size, const ProtobufCMessage
 
 /* What the largest frame (16 MiB) can hold of them would be 450 to 1,300 MiB. */
 Test(frame_unpack, items_of_nothing) { expect_made_of("\x0a\x00", 2, &pb__peer_writes__descriptor, 10000, 100000); }
-Test(frame_unpack, fields_that_are_not_known) { expect_made_of("\x78\x00", 2, &pb__peer_fetch_end__descriptor, 10000, 100000); }
-Test(frame_unpack, one_field_again_and_again) { expect_made_of("\x08\x01", 2, &pb__peer_fetch_end__descriptor, 10000, 200000); }
+Test(frame_unpack, fields_that_are_not_known) {
+    expect_made_of("\x78\x00", 2, &pb__peer_fetch_end__descriptor, 10000, 100000);
+}
+Test(frame_unpack, one_field_again_and_again) {
+    expect_made_of("\x08\x01", 2, &pb__peer_fetch_end__descriptor, 10000, 200000);
+}
 
 /* An item that holds them: its own fields count as well. */
 Test(frame_unpack, fields_within_an_item) {
     struct slice fields = many("\x78\x00", 2, 1 << 20);
     size_t size = fields.size + 5;
     char *bytes = mem_alloc(size);
-    memcpy(bytes, "\x0a\x80\x80\x80\x01", 5);      /* field 1, 2 MiB */
+    memcpy(bytes, "\x0a\x80\x80\x80\x01", 5); /* field 1, 2 MiB */
     memcpy(bytes + 5, fields.data, fields.size);
     cr_expect_not(unpacks(&pb__peer_writes__descriptor, slice_make(bytes, size)));
     free(bytes);
@@ -71,7 +76,8 @@ Test(frame_unpack, one_large_command) {
 Test(frame_unpack, each_limit) {
     Pb__PeerServer known[20], *list[20];
     Pb__PeerHello hello = PB__PEER_HELLO__INIT;
-    hello.protocol = "coord-peer", hello.cluster = "dc1", hello.address = "127.0.0.1:8300", hello.known = list, hello.n_known = 20;
+    hello.protocol = "coord-peer", hello.cluster = "dc1", hello.address = "127.0.0.1:8300", hello.known = list,
+    hello.n_known = 20;
     for (size_t i = 0; i < 20; i++) {
         list[i] = &known[i];
         known[i] = (Pb__PeerServer)PB__PEER_SERVER__INIT;
@@ -97,6 +103,9 @@ Test(frame_unpack, each_limit) {
 Test(frame_unpack, what_does_not_decode) {
     cr_expect(unpacks(&pb__peer_fetch_end__descriptor, slice_make("", 0)));
     cr_expect_not(unpacks(&pb__peer_fetch_end__descriptor, slice_make("\x08", 1)), "cut short");
-    cr_expect_not(unpacks(&pb__peer_writes__descriptor, slice_make("\x0a\x02" "a", 3)), "longer than the frame");
+    cr_expect_not(unpacks(&pb__peer_writes__descriptor, slice_make("\x0a\x02"
+                                                                   "a",
+                                                                   3)),
+                  "longer than the frame");
     cr_expect_not(unpacks(&pb__peer_fetch_end__descriptor, slice_make("\x0f\x01", 2)), "no wire type");
 }

@@ -22,7 +22,8 @@ Test(hello, the_highest_common_protocol_version_is_spoken) {
         uint32_t least, most;
         unsigned spoken;
     } table[] = {
-        {1, 1, 1}, {1, 2, 2}, {2, 2, 2}, {1, 3, 3}, {1, 4, 4}, {1, 9, 5}, {3, 9, 5}, {6, 9, 0}, {0, 0, 0}, {0, 1, 1}, {2, 1, 0},
+        {1, 1, 1}, {1, 2, 2}, {2, 2, 2}, {1, 3, 3}, {1, 4, 4}, {1, 9, 5},
+        {3, 9, 5}, {6, 9, 0}, {0, 0, 0}, {0, 1, 1}, {2, 1, 0},
     };
     char why[HELLO_WHY];
     struct hello_terms terms;
@@ -47,8 +48,7 @@ Test(hello, a_build_that_says_nothing_of_cluster_versions_supports_the_first) {
     struct hello_self first = {.cluster = "dc1", .version = 1, .version_least = 1, .version_most = 3};
     cr_assert_eq(hello_judge(&first, &h, &terms, why), HELLO_OK, "in a cluster of version 1 it is at home");
     cr_assert_eq(hello_judge(&member, &h, &terms, why), HELLO_TOO_OLD);
-    cr_assert_str_eq(why,
-                     "the cluster is at version 2, its program supports only up to 1: it has to be upgraded");
+    cr_assert_str_eq(why, "the cluster is at version 2, its program supports only up to 1: it has to be upgraded");
 }
 
 Test(hello, supported_cluster_versions) {
@@ -61,8 +61,7 @@ Test(hello, supported_cluster_versions) {
         {1, 2, 3, HELLO_TOO_NEW}, {2, 1, 1, HELLO_TOO_OLD}, {0, 3, 4, HELLO_OK}, {0, 1, 1, HELLO_OK},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        struct hello_self self = {
-            .cluster = "dc1", .version = table[i].ours, .version_least = 1, .version_most = 3};
+        struct hello_self self = {.cluster = "dc1", .version = table[i].ours, .version_least = 1, .version_most = 3};
         Pb__PeerHello h = hello(1, 2);
         h.cluster_version_least = table[i].least, h.cluster_version_most = table[i].most;
         struct hello_terms terms;
@@ -88,8 +87,7 @@ Test(hello, who_is_behind_believes_the_other) {
         {"they know that their own program is too old", 1, 3, 1, 2, HELLO_TOO_OLD},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        struct hello_self self = {
-            .cluster = "dc1", .version = table[i].ours, .version_least = 1, .version_most = 3};
+        struct hello_self self = {.cluster = "dc1", .version = table[i].ours, .version_least = 1, .version_most = 3};
         Pb__PeerHello h = hello(1, 2);
         h.cluster_version_least = table[i].least, h.cluster_version_most = table[i].most,
         h.cluster_version = table[i].theirs;

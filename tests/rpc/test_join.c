@@ -1,4 +1,5 @@
-/* What a person is told who names an address to join by, on a client agent that knows of no server yet (rpc/join.c); the servers are made up. */
+/* What a person is told who names an address to join by, on a client agent that knows of no server yet (rpc/join.c);
+ * the servers are made up. */
 #include <criterion/criterion.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -10,7 +11,7 @@
 struct world {
     uv_loop_t loop;
     uv_timer_t timer;
-    uv_tcp_t deaf;                     /* has a port and does not listen */
+    uv_tcp_t deaf; /* has a port and does not listen */
     struct fake_server fake, other;
     struct rpc *rpc;
     uint64_t until_ms;
@@ -41,8 +42,12 @@ static void open_world(struct world *world) {
     world->timer.data = world;
     fake_open(&world->fake, &world->loop, 1);
     fake_open(&world->other, &world->loop, 2);
-    struct rpc_client_config config = {.cluster = "dc1", .node_name = "agent", .address = "127.0.0.1", .no_coordinates = true,
-                                       .node_id = "77777777-0000-4000-8000-000000000000", .port = 8300};
+    struct rpc_client_config config = {.cluster = "dc1",
+                                       .node_name = "agent",
+                                       .address = "127.0.0.1",
+                                       .no_coordinates = true,
+                                       .node_id = "77777777-0000-4000-8000-000000000000",
+                                       .port = 8300};
     world->rpc = rpc_client_start(&world->loop, &config);
 }
 static void agent_closed(void *data) { ((struct world *)data)->rpc = NULL; }
@@ -152,7 +157,9 @@ Test(join, another_cluster_of_the_same_name_is_not_joined) {
     run_until(&world, 5000, connected);
     world.other.cluster_id = 78;
     join(&world, world.other.address);
-    is_answered(&world, CO_DENIED, "it belongs to another cluster of the same name (its cluster id 000000000000004e, here 000000000000004d)");
+    is_answered(
+        &world, CO_DENIED,
+        "it belongs to another cluster of the same name (its cluster id 000000000000004e, here 000000000000004d)");
     run_for(&world, 400);
     cr_assert(world.other.connections == 1 && world.fake.agents == 1);
     close_world(&world);

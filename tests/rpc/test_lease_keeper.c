@@ -41,11 +41,13 @@ static void setup(void) {
     const struct machine_module *const modules[] = {&catalog_module, &kv_module, &lease_module, NULL};
     void *const module_data[] = {NULL, box, box};
     struct machine_config config = {.store = {.folder = folder, .map_bytes = 1 << 26, .reserve_step_bytes = 128 << 10},
-                                    .modules = modules, .module_data = module_data};
+                                    .modules = modules,
+                                    .module_data = module_data};
     struct fault fault = {0};
     cr_assert_eq(machine_open(&config, &machine, &fault), CO_OK, "%s", fault.text);
     reader = store_reader_new(machine_store(machine));
-    struct lease_keeper_edge edge = {.data = box, .news = news, .read = read_now, .read_done = read_done, .propose = propose, .unix_ms = unix_now};
+    struct lease_keeper_edge edge = {
+        .data = box, .news = news, .read = read_now, .read_done = read_done, .propose = propose, .unix_ms = unix_now};
     keeper = lease_keeper_new(&edge);
     lease_keeper_role(keeper, 7, true, 1000);
     lease_box_put(box, TIMED_LOCK_DELAY, false, slice_text("locked"), 5, 2000000000);

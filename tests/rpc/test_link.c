@@ -26,7 +26,7 @@ static void frame(void *data, struct link *link, uint8_t type, struct slice payl
 static void closed(void *data, struct link *link, int error) {
     struct pair *pair = data;
     if (link == pair->accepted) pair->error = error;
-    if (++pair->closed < 2) {      /* the other side goes too */
+    if (++pair->closed < 2) { /* the other side goes too */
         link_close(link == pair->accepted ? pair->dialled : pair->accepted);
         return;
     }

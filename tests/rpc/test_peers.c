@@ -13,7 +13,7 @@ struct side {
     struct peers *peers;
     struct peers_self self;
     unsigned ups, downs;
-    const char *unwanted;      /* why the other is not; NULL: it is */
+    const char *unwanted; /* why the other is not; NULL: it is */
     bool stopped;
 };
 struct world {
@@ -30,21 +30,21 @@ static void on_frame(void *data, uint64_t from, uint8_t type, struct slice paylo
 static void on_up(void *data, uint64_t id) { (void)id, ((struct side *)data)->ups++; }
 static void on_down(void *data, uint64_t id) { (void)id, ((struct side *)data)->downs++; }
 static struct peers_self on_self(void *data) { return ((struct side *)data)->self; }
-static const char *on_judge(void *data, const Pb__PeerHello *hello) { return (void)hello, ((struct side *)data)->unwanted; }
+static const char *on_judge(void *data, const Pb__PeerHello *hello) {
+    return (void)hello, ((struct side *)data)->unwanted;
+}
 static void on_stopped(void *data) { ((struct side *)data)->stopped = true; }
 
 static uint16_t free_port(void) {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof at;
-    CHECK(bind(fd, (struct sockaddr *)&at, sizeof at) == 0 &&
-          getsockname(fd, (struct sockaddr *)&at, &size) == 0);
+    CHECK(bind(fd, (struct sockaddr *)&at, sizeof at) == 0 && getsockname(fd, (struct sockaddr *)&at, &size) == 0);
     close(fd);
     return ntohs(at.sin_port);
 }
 
-static void start(struct world *world, struct side *side, uint64_t id, unsigned most, uint16_t port,
-                  uint16_t other) {
+static void start(struct world *world, struct side *side, uint64_t id, unsigned most, uint16_t port, uint16_t other) {
     char address[32], node[8], join[32];
     snprintf(address, sizeof address, "127.0.0.1:%u", port);
     snprintf(join, sizeof join, "127.0.0.1:%u", other);
@@ -63,8 +63,7 @@ static void start(struct world *world, struct side *side, uint64_t id, unsigned 
     struct peers_callbacks callbacks = {
         .data = side, .frame = on_frame, .up = on_up, .down = on_down, .self = on_self, .unwanted = on_judge};
     struct fault fault = {0};
-    cr_assert_eq(peers_start(&world->loop, &config, &callbacks, &side->peers, &fault), CO_OK, "%s",
-                 fault.text);
+    cr_assert_eq(peers_start(&world->loop, &config, &callbacks, &side->peers, &fault), CO_OK, "%s", fault.text);
 }
 
 static void open_world(struct world *world, struct peers_self a, struct peers_self b, unsigned b_most) {
@@ -177,7 +176,7 @@ Test(peers, a_program_that_does_not_support_the_version_is_let_go_when_it_rises)
     close_world(&world);
 }
 
-/* -- an older program ------------------------------------------------------------------------------------------------ */
+/* -- an older program --------------------------------------------------------------------------------------------- */
 #define OLDER 9 /* its id */
 static unsigned older_speaks;
 
@@ -185,7 +184,8 @@ static void older_connected(void *data, struct link *link) {
     (void)data;
     Pb__PeerHello hello = PB__PEER_HELLO__INIT;
     hello.protocol = (char *)HELLO_PROTOCOL, hello.version_least = 1, hello.version_most = older_speaks;
-    hello.cluster = (char *)"dc1", hello.address = (char *)"127.0.0.1:1", hello.node = (char *)"older", hello.id = OLDER;
+    hello.cluster = (char *)"dc1", hello.address = (char *)"127.0.0.1:1", hello.node = (char *)"older",
+    hello.id = OLDER;
     hello.cluster_version_least = 1, hello.cluster_version_most = 3;
     link_tell(link, PEER_HELLO, &hello.base);
     link_flush(link);

@@ -1,5 +1,5 @@
-/* What coord verify says of folders that no agent leaves: newer versions, parts that do not belong together.
- * Damage to real ones: tests/e2e/test_verify.py. */
+/* What coord verify says of folders that no agent leaves: newer versions, parts that do not belong together. Damage
+ * to real ones: tests/e2e/test_verify.py. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,9 +18,7 @@ static struct disk *disk;
 static struct wal *wal;
 static uint64_t next = 1;
 
-static void path_of(char *room, size_t size, const char *name) {
-    snprintf(room, size, "%s/%s", folder, name);
-}
+static void path_of(char *room, size_t size, const char *name) { snprintf(room, size, "%s/%s", folder, name); }
 
 static void begin(void) {
     char path[128];
@@ -68,8 +66,7 @@ static void open_log(uint64_t after) {
 }
 
 static void append(uint8_t type, const void *bytes, size_t size, uint64_t term) {
-    struct raft_entry entry = {
-        .index = next++, .term = term, .type = type, .data = raft_data_new(bytes, size)};
+    struct raft_entry entry = {.index = next++, .term = term, .type = type, .data = raft_data_new(bytes, size)};
     struct wal_batch batch = {.hard_state = true, .term = 3, .entries = &entry, .entry_count = 1};
     cr_assert_eq(wal_append(wal, &batch, 1, NULL), CO_OK);
     raft_data_unref(entry.data);
@@ -96,8 +93,8 @@ static void append_members(uint32_t count) {
 static struct machine *machine_at(uint64_t index, const char *name) {
     char path[128];
     path_of(path, sizeof path, name);
-    struct machine_config config = {
-        .store = {.folder = path, .map_bytes = 1 << 28, .reserve_step_bytes = 1 << 20}, .modules = modules};
+    struct machine_config config = {.store = {.folder = path, .map_bytes = 1 << 28, .reserve_step_bytes = 1 << 20},
+                                    .modules = modules};
     struct machine *machine;
     cr_assert_eq(machine_open(&config, &machine, &fault), CO_OK, "%s", fault.text);
     for (uint64_t i = 1; i <= index; i++) {
@@ -113,8 +110,7 @@ static void snapshot_at(uint64_t index, uint64_t says, uint32_t members) {
     uint64_t as_of, term;
     cr_assert_eq(machine_copy(machine, fileno(copy), &as_of, &term), CO_OK);
     machine_close(machine);
-    struct raft_snapshot_meta meta = {
-        .index = says, .term = 1, .members_index = 1, .members = members_of(members)};
+    struct raft_snapshot_meta meta = {.index = says, .term = 1, .members_index = 1, .members = members_of(members)};
     struct snapshot_writer *writer;
     cr_assert_eq(snapshot_create(disk, &meta, false, &writer), CO_OK);
     static char bytes[1 << 16];
@@ -191,8 +187,7 @@ Test(verify, the_store_against_the_log) {
     FAULT("has applied entry 5, but the log ends at 4");
 }
 
-/* A server alone takes its snapshots from its own store; one of several may have been given one a moment ago.
- */
+/* A server alone takes its snapshots from its own store; one of several may have been given one a moment ago. */
 Test(verify, the_store_against_the_snapshot) {
     for (uint32_t members = 1; members <= 3; members += 2) {
         snapshot_at(5, 5, members);
@@ -200,10 +195,8 @@ Test(verify, the_store_against_the_snapshot) {
         machine_close(machine_at(3, "store"));
         int rv = verify();
         cr_assert_eq(rv, members == 1 ? CO_CORRUPT : CO_OK, "%s", fault.text);
-        if (members == 1)
-            FAULT("has applied entry 3 only, although the snapshot, which was taken from it, has 5");
-        else
-            SAYS("behind the snapshot, which will replace it");
+        if (members == 1) FAULT("has applied entry 3 only, although the snapshot, which was taken from it, has 5");
+        else SAYS("behind the snapshot, which will replace it");
         end();
         begin();
     }

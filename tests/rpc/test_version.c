@@ -15,8 +15,7 @@ static struct raft_members three(void) {
     struct raft_members members = {.count = 3};
     for (uint64_t i = 0; i < 3; i++) {
         members.member[i] = (struct raft_member){.id = i + 1, .voter = i < 2}; /* the last one is a learner */
-        snprintf(members.member[i].address, sizeof members.member[i].address, "10.0.0.%u:8300",
-                 (unsigned)i + 1);
+        snprintf(members.member[i].address, sizeof members.member[i].address, "10.0.0.%u:8300", (unsigned)i + 1);
     }
     return members;
 }

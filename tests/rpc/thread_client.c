@@ -1,6 +1,6 @@
-/* A client agent's rpc beside servers, used by many threads: reads for DNS that are kept current (client_mirror.c), more of them than it
- * keeps, fetches that wait, are cancelled or meet the loss of their server, writes, backups, and the end in the middle of it all. A plain main:
- * runs under the sanitizers. */
+/* A client agent's rpc beside servers, used by many threads: reads for DNS that are kept current (client_mirror.c),
+ * more of them than it keeps, fetches that wait, are cancelled or meet the loss of their server, writes, backups,
+ * and the end in the middle of it all. A plain main: runs under the sanitizers. */
 #include <arpa/inet.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "asked.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/random.h"
@@ -15,12 +16,11 @@
 #include "kv/kv.h"
 #include "registry/catalog.h"
 #include "rpc/client.h"
-#include "rpc/operator.h"
 #include "rpc/hello.h"
 #include "rpc/link.h"
+#include "rpc/operator.h"
 #include "rpc/peer.pb-c.h"
 #include "rpc/peers.h"
-#include "asked.h"
 #include "servers.h"
 
 #define SERVERS  3
@@ -29,7 +29,7 @@
 
 static struct server servers[SERVERS];
 
-/* -- the agent --------------------------------------------------------------------------------------------------- */
+/* -- the agent ---------------------------------------------------------------------------------------------------- */
 struct agent {
     struct rpc *rpc;
     uv_loop_t loop;
@@ -45,8 +45,13 @@ static void on_stop(uv_async_t *stop) { rpc_client_stop(((struct agent *)stop->d
 
 static void *agent_main(void *data) {
     struct agent *agent = data;
-    struct rpc_client_config config = {.cluster = "dc1", .node_name = "agent", .address = "127.0.0.1", .node_id = "77777777-0000-4000-8000-000000000000",
-                                       .port = 8300, .join = agent->join, .dns_queries = agent->dns_queries};
+    struct rpc_client_config config = {.cluster = "dc1",
+                                       .node_name = "agent",
+                                       .address = "127.0.0.1",
+                                       .node_id = "77777777-0000-4000-8000-000000000000",
+                                       .port = 8300,
+                                       .join = agent->join,
+                                       .dns_queries = agent->dns_queries};
     CHECK(uv_loop_init(&agent->loop) == 0 && uv_async_init(&agent->loop, &agent->stop, on_stop) == 0);
     agent->stop.data = agent;
     agent->rpc = rpc_client_start(&agent->loop, &config);
@@ -70,8 +75,12 @@ static void agent_end(struct agent *agent) {
     uv_barrier_destroy(&agent->ready);
 }
 
-/* -- writes through it ------------------------------------------------------------------------------------------------ */
-struct put { struct rpc_write write; uv_sem_t done; int error; };
+/* -- writes through it -------------------------------------------------------------------------------------------- */
+struct put {
+    struct rpc_write write;
+    uv_sem_t done;
+    int error;
+};
 
 static void on_written(struct rpc_write *write, int error, const struct machine_result *result) {
     struct put *put = CONTAINER_OF(write, struct put, write);
@@ -97,7 +106,7 @@ static int set_port(struct rpc *rpc, unsigned number, uint32_t port) {
     return put.error;
 }
 
-/* -- reads as DNS makes them --------------------------------------------------------------------------------------------- */
+/* -- reads as DNS makes them -------------------------------------------------------------------------------------- */
 /* Its port; 0: no such service; -1: no answer (`error`). The questions of different kinds (0-3) are kept apart. */
 static int64_t port_as(struct rpc_reader *reader, unsigned number, unsigned kind, int *error) {
     char name[16];
@@ -116,10 +125,12 @@ static int64_t port_as(struct rpc_reader *reader, unsigned number, unsigned kind
     return port;
 }
 
-static int64_t port_of(struct rpc_reader *reader, unsigned number, int *error) { return port_as(reader, number, 0, error); }
+static int64_t port_of(struct rpc_reader *reader, unsigned number, int *error) {
+    return port_as(reader, number, 0, error);
+}
 
 static struct agent agent;
-static _Atomic uint32_t written[SERVICES];      /* acknowledged */
+static _Atomic uint32_t written[SERVICES]; /* acknowledged */
 static _Atomic bool over;
 static _Atomic uint64_t reads;
 
@@ -153,7 +164,8 @@ static void *cancel_some(void *data) {
         Pb__NodeRequest request = PB__NODE_REQUEST__INIT;
         request.node = (char *)"n";
         struct asked asked;
-        asked_begin(&asked, agent.rpc, &query_node_services, &request.base, (struct how){.stale = true, .index = UINT32_MAX, .wait_ms = 20000});
+        asked_begin(&asked, agent.rpc, &query_node_services, &request.base,
+                    (struct how){.stale = true, .index = UINT32_MAX, .wait_ms = 20000});
         usleep((useconds_t)rng_below(&rng, 3000));
         rpc_fetch_cancel(agent.rpc, &asked.fetch);
         asked_await(&asked);
@@ -201,8 +213,13 @@ static void many_threads(void) {
     for (unsigned i = 0; i <= READERS; i++) pthread_join(threads[i], NULL);
 }
 
-/* -- backups ------------------------------------------------------------------------------------------------------------- */
-struct backup { struct rpc_save save; struct rpc_restore restore; uv_sem_t done; int error; };
+/* -- backups ------------------------------------------------------------------------------------------------------ */
+struct backup {
+    struct rpc_save save;
+    struct rpc_restore restore;
+    uv_sem_t done;
+    int error;
+};
 
 static void on_saved(struct rpc_save *save, int error) {
     struct backup *backup = CONTAINER_OF(save, struct backup, save);
@@ -218,7 +235,8 @@ static void on_restored(struct rpc_restore *restore, int error) {
 
 /* `from` NULL: saves; else brings that one back. */
 static void backup_begin(struct backup *backup, const struct backup *from) {
-    *backup = (struct backup){.save = {.done = on_saved, .folder = "/tmp", .fd = -1}, .restore = {.done = on_restored, .folder = "/tmp"}};
+    *backup = (struct backup){.save = {.done = on_saved, .folder = "/tmp", .fd = -1},
+                              .restore = {.done = on_restored, .folder = "/tmp"}};
     CHECK(uv_sem_init(&backup->done, 0) == 0);
     if (from) backup->restore.fd = from->save.fd, rpc_restore(agent.rpc, &backup->restore);
     else rpc_save(agent.rpc, &backup->save);
@@ -245,7 +263,8 @@ static void backups(void) {
     }
     backup_begin(&whole, NULL);
     CHECK(backup_end(&whole) == CO_OK);
-    CHECK(whole.save.size > 8 * sizeof value && (uint64_t)lseek(whole.save.fd, 0, SEEK_END) == whole.save.size && whole.save.index > 0);
+    CHECK(whole.save.size > 8 * sizeof value && (uint64_t)lseek(whole.save.fd, 0, SEEK_END) == whole.save.size &&
+          whole.save.index > 0);
     for (unsigned i = 0; i < ARRAY_COUNT(several); i++) backup_begin(&several[i], NULL);
     unsigned saved = 0;
     for (unsigned i = 0; i < ARRAY_COUNT(several); i++) {
@@ -285,7 +304,8 @@ static void stop_while_some_wait(void) {
     Pb__NodeRequest request = PB__NODE_REQUEST__INIT;
     request.node = (char *)"n";
     for (unsigned i = 0; i < COUNT; i++)
-        asked_begin(&asked[i], agent.rpc, &query_node_services, &request.base, (struct how){.stale = true, .index = UINT32_MAX, .wait_ms = 60000});
+        asked_begin(&asked[i], agent.rpc, &query_node_services, &request.base,
+                    (struct how){.stale = true, .index = UINT32_MAX, .wait_ms = 60000});
     agent_begin_stop(&agent);
     for (unsigned i = 0; i < COUNT; i++) {
         asked_await(&asked[i]);
@@ -294,7 +314,7 @@ static void stop_while_some_wait(void) {
     }
 }
 
-/* -- more questions than are kept current ------------------------------------------------------------------------------------ */
+/* -- more questions than are kept current ------------------------------------------------------------------------- */
 #define QUERIES 16
 
 static bool passing(int error) { return error == CO_NOLEADER || error == CO_TIMEOUT; } /* a server is looked for */
@@ -330,7 +350,8 @@ static void *ask_for_many(void *data) {
     return NULL;
 }
 
-/* All are answered; and when the servers go, what exists is still there, whatever was made up since. Ends with the servers stopped. */
+/* All are answered; and when the servers go, what exists is still there, whatever was made up since. Ends with the
+ * servers stopped. */
 static void more_than_are_kept(const char *const *join) {
     pthread_t threads[READERS];
     int error;
@@ -338,13 +359,17 @@ static void more_than_are_kept(const char *const *join) {
     struct rpc_reader *reader = rpc_reader_new(agent.rpc);
     uint64_t deadline = clock_mono_ms() + 30000;
     while (made_up(reader, 0) != CO_OK) CHECK(clock_mono_ms() < deadline);
-    for (unsigned number = 0; number < SERVICES; number++) CHECK(set_port(agent.rpc, number, atomic_load(&written[number])) == CO_OK);
-    for (unsigned number = 0; number < SERVICES; number++)     /* the agent's server may hear of them after the leader */
-        while (port_of(reader, number, &error) != (int64_t)atomic_load(&written[number])) CHECK((error == CO_OK || passing(error)) && clock_mono_ms() < deadline);
-    for (uintptr_t i = 0; i < READERS; i++) CHECK(pthread_create(&threads[i], NULL, ask_for_many, (void *)(i + 1)) == 0);
+    for (unsigned number = 0; number < SERVICES; number++)
+        CHECK(set_port(agent.rpc, number, atomic_load(&written[number])) == CO_OK);
+    for (unsigned number = 0; number < SERVICES; number++) /* the agent's server may hear of them after the leader */
+        while (port_of(reader, number, &error) != (int64_t)atomic_load(&written[number]))
+            CHECK((error == CO_OK || passing(error)) && clock_mono_ms() < deadline);
+    for (uintptr_t i = 0; i < READERS; i++)
+        CHECK(pthread_create(&threads[i], NULL, ask_for_many, (void *)(i + 1)) == 0);
     for (unsigned i = 0; i < READERS; i++) pthread_join(threads[i], NULL);
-    CHECK(set_port(agent.rpc, SERVICES, 77) == CO_OK);         /* new, registered here */
-    while (port_of(reader, SERVICES, &error) != 77) CHECK((error == CO_OK || passing(error)) && clock_mono_ms() < deadline);
+    CHECK(set_port(agent.rpc, SERVICES, 77) == CO_OK); /* new, registered here */
+    while (port_of(reader, SERVICES, &error) != 77)
+        CHECK((error == CO_OK || passing(error)) && clock_mono_ms() < deadline);
     for (unsigned number = 0; number < SERVICES; number++)
         while (port_of(reader, number, &error) <= 0) CHECK(passing(error));
     for (unsigned i = 0; i < 3 * QUERIES; i++)
@@ -354,13 +379,13 @@ static void more_than_are_kept(const char *const *join) {
     for (unsigned i = 0; i < 3 * QUERIES; i++) CHECK(made_up(reader, 300000 + i) == CO_NOLEADER);
     for (unsigned number = 0; number <= SERVICES; number++)
         CHECK(port_of(reader, number, &error) == (number < SERVICES ? (int64_t)atomic_load(&written[number]) : 77));
-    CHECK(made_up(reader, 100000 + 3 * QUERIES - 1) == CO_OK);         /* that of the last one, too */
+    CHECK(made_up(reader, 100000 + 3 * QUERIES - 1) == CO_OK); /* that of the last one, too */
     rpc_reader_free(reader);
     agent_begin_stop(&agent);
     agent_end(&agent);
 }
 
-/* -- nobody there -------------------------------------------------------------------------------------------------------------- */
+/* -- nobody there ------------------------------------------------------------------------------------------------- */
 static void nobody_answers(void) {
     static const char *const join[] = {"127.0.0.1:1", "nowhere.invalid", "[::1]:1", NULL};
     int error;
@@ -368,7 +393,7 @@ static void nobody_answers(void) {
     struct rpc_reader *reader = rpc_reader_new(agent.rpc);
     uint64_t begun = clock_mono_ms();
     CHECK(port_of(reader, 1, &error) == -1 && error == CO_NOLEADER);
-    CHECK(clock_mono_ms() - begun < 1000);     /* nobody to wait for */
+    CHECK(clock_mono_ms() - begun < 1000); /* nobody to wait for */
     rpc_reader_free(reader);
     begun = clock_mono_ms();
     CHECK(set_port(agent.rpc, 1, 1) == CO_NOLEADER);
@@ -378,11 +403,12 @@ static void nobody_answers(void) {
     agent_end(&agent);
 }
 
-/* -- large answers ------------------------------------------------------------------------------------------------------------- */
+/* -- large answers ------------------------------------------------------------------------------------------------ */
 #define LARGE_VALUE (1u << 20)
 #define LARGE_COUNT 12
 
-static const Pb__KvRequest all_of_it = {.base = PROTOBUF_C_MESSAGE_INIT(&pb__kv_request__descriptor), .key = {5, (uint8_t *)(uintptr_t)"large"}};
+static const Pb__KvRequest all_of_it = {.base = PROTOBUF_C_MESSAGE_INIT(&pb__kv_request__descriptor),
+                                        .key = {5, (uint8_t *)(uintptr_t) "large"}};
 
 /* Again, when a leader was deposed over it. */
 static void write_large(void) {
@@ -442,10 +468,13 @@ static void a_ping_is_answered_between_two_pieces(void) {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     to.sin_port = htons((uint16_t)atoi(strchr(servers[0].address, ':') + 1));
     int fd = socket(AF_INET, SOCK_STREAM, 0), small = 65536;
-    CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small) == 0 && connect(fd, (struct sockaddr *)&to, sizeof to) == 0);
+    CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small) == 0 &&
+          connect(fd, (struct sockaddr *)&to, sizeof to) == 0);
     Pb__PeerHello hello = PB__PEER_HELLO__INIT;
-    hello.protocol = (char *)HELLO_PROTOCOL, hello.version_least = HELLO_VERSION_AGENT, hello.version_most = HELLO_VERSION_MOST;
-    hello.cluster = (char *)"dc1", hello.id = 99, hello.address = (char *)"127.0.0.1", hello.node = (char *)"slow", hello.agent = true;
+    hello.protocol = (char *)HELLO_PROTOCOL, hello.version_least = HELLO_VERSION_AGENT,
+    hello.version_most = HELLO_VERSION_MOST;
+    hello.cluster = (char *)"dc1", hello.id = 99, hello.address = (char *)"127.0.0.1", hello.node = (char *)"slow",
+    hello.agent = true;
     say(fd, PEER_HELLO, &hello.base);
     uint8_t request[64], type = 0;
     Pb__PeerFetch ask = PB__PEER_FETCH__INIT;
@@ -463,7 +492,7 @@ static void a_ping_is_answered_between_two_pieces(void) {
 
 int main(void) {
     static const char *join[SERVERS + 1];
-    signal(SIGPIPE, SIG_IGN);      /* as the program does */
+    signal(SIGPIPE, SIG_IGN); /* as the program does */
     nobody_answers();
     servers_start(servers, SERVERS);
     for (unsigned i = 0; i < SERVERS; i++) join[i] = servers[i].address;

@@ -1,27 +1,29 @@
-/* Fetches on servers: at once, waiting, woken by what they wait for and by nothing else, cancelled at any moment, ended
- * with their server. A plain main: runs under the sanitizers. */
+/* Fetches on servers: at once, waiting, woken by what they wait for and by nothing else, cancelled at any moment,
+ * ended with their server. A plain main: runs under the sanitizers. */
 #include <malloc.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "asked.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/random.h"
 #include "registry/catalog.h"
 #include "rpc/fetch.h"
-#include "asked.h"
 #include "servers.h"
 
 static struct server server;
 
-/* -- one fetch, waited for --------------------------------------------------------------------------------------- */
-static void begin(struct asked *asked, struct server *at, const struct query_type *type, const char *key, struct how how) {
+/* -- one fetch, waited for ---------------------------------------------------------------------------------------- */
+static void begin(struct asked *asked, struct server *at, const struct query_type *type, const char *key,
+                  struct how how) {
     asked_begin_key(asked, at->rpc, type, key, how);
 }
 
-static void ask(struct asked *asked, struct server *at, const struct query_type *type, const char *key, struct how how) {
+static void ask(struct asked *asked, struct server *at, const struct query_type *type, const char *key,
+                struct how how) {
     begin(asked, at, type, key, how);
     asked_await(asked);
     CHECK(asked->error == CO_OK);
@@ -39,7 +41,7 @@ static void pass_turns(struct server *at) {
     for (int i = 0; i < 2; i++) (void)index_now(at, &query_kv_get, "turn");
 }
 
-/* -- alone ------------------------------------------------------------------------------------------------------- */
+/* -- alone -------------------------------------------------------------------------------------------------------- */
 static void at_once(void) {
     struct asked asked;
     ask(&asked, &server, &query_kv_get, "color", (struct how){0});
@@ -102,7 +104,8 @@ static void same_bytes_are_no_change(void) {
     asked_end(&asked);
 }
 
-/* As on a server that is behind: the client has seen a later state elsewhere. When the thing is as it was again, that is a change. */
+/* As on a server that is behind: the client has seen a later state elsewhere. When the thing is as it was again,
+ * that is a change. */
 static void behind_the_client(void) {
     for (int slowly = 0; slowly < 2; slowly++) {
         struct asked asked;
@@ -120,12 +123,13 @@ static void behind_the_client(void) {
 }
 
 static void time_is_up(void) {
-    uint64_t index = index_now(&server, &query_kv_get, "color"), listed_before = index_now(&server, &query_kv_keys, "list/");
+    uint64_t index = index_now(&server, &query_kv_get, "color"),
+             listed_before = index_now(&server, &query_kv_keys, "list/");
     struct asked asked, longer;
     uint64_t before = clock_mono_ms();
     begin(&longer, &server, &query_kv_keys, "list/", (struct how){.index = listed_before, .wait_ms = 400});
     begin(&asked, &server, &query_kv_get, "color", (struct how){.index = index, .wait_ms = 100});
-    pass_turns(&server); /* they wait: what is new to the first read is answered with at once */
+    pass_turns(&server);                /* they wait: what is new to the first read is answered with at once */
     server_put(&server, "list/a", "3"); /* a new index, the same bytes */
     bool in_time = clock_mono_ms() - before < 400;
     asked_await(&asked);
@@ -137,7 +141,7 @@ static void time_is_up(void) {
     asked_end(&longer);
 }
 
-/* -- none is lost ------------------------------------------------------------------------------------------------ */
+/* -- none is lost ------------------------------------------------------------------------------------------------- */
 enum { FOLLOWERS = 6, ROUNDS = 150, STEPS = 4, PADDINGS = 4, PADDING_BYTES = 50000 };
 static _Atomic unsigned at_step[FOLLOWERS];
 
@@ -201,7 +205,7 @@ static void none_is_lost(void) {
     for (size_t i = 0; i < FOLLOWERS; i++) pthread_join(followers[i], NULL);
 }
 
-/* -- large reads ------------------------------------------------------------------------------------------------- */
+/* -- large reads -------------------------------------------------------------------------------------------------- */
 enum { LARGE = 600, LARGE_BYTES = 4096 };
 
 static size_t listed(const struct asked *asked) {
@@ -230,7 +234,8 @@ static void large_reads(void) {
     }
     uint64_t index = index_now(&server, &query_kv_list, "large/");
     for (size_t i = 0; i < ARRAY_COUNT(asked); i++)
-        begin(&asked[i], &server, &query_kv_list, "large/", (struct how){.stale = i % 2, .index = index, .wait_ms = 600000});
+        begin(&asked[i], &server, &query_kv_list, "large/",
+              (struct how){.stale = i % 2, .index = index, .wait_ms = 600000});
     server_put(&server, "largest", "no");
     pass_turns(&server);
     for (size_t i = 0; i < ARRAY_COUNT(asked); i++) CHECK(!asked_over(&asked[i]));
@@ -242,7 +247,7 @@ static void large_reads(void) {
     }
 }
 
-/* -- cancelled at any moment ------------------------------------------------------------------------------------- */
+/* -- cancelled at any moment -------------------------------------------------------------------------------------- */
 enum { CANCELLERS = 4, WRITERS = 2, SLOTS = 8 };
 static atomic_bool storm_over;
 static _Atomic uint64_t answered, cancelled;
@@ -261,15 +266,20 @@ static void *writer_main(void *data) {
 static void storm_begin(struct asked *asked, struct rng *rng) {
     char key[32];
     snprintf(key, sizeof key, "storm/%u", (unsigned)rng_below(rng, 8));
-    /* Of the names every write is news, and changes nothing: one that is cancelled while it waits ends by that alone. */
+    /* Of the names every write is news, and changes nothing: one that is cancelled while it waits ends by that
+     * alone. */
     const struct query_type *type = &query_kv_get;
     unsigned kind = (unsigned)rng_below(rng, 16);
     if (kind == 0) type = &query_kv_list;
     if (kind > 10) type = &query_kv_keys;
     /* The index of what was applied last: it waits, unless a write comes at this moment. */
-    uint64_t index = rng_below(rng, 4) ? rpc_applied(server.rpc) : 0, wait_ms = rng_below(rng, 3) ? 600000 : rng_below(rng, 3);
+    uint64_t index = rng_below(rng, 4) ? rpc_applied(server.rpc) : 0,
+             wait_ms = rng_below(rng, 3) ? 600000 : rng_below(rng, 3);
     bool stale = kind > 10 || rng_below(rng, 2); /* only those wait for what is far ahead */
-    begin(asked, &server, type, kind == 0 ? "large/" : kind > 10 ? "storm/" : key,
+    begin(asked, &server, type,
+          kind == 0   ? "large/"
+          : kind > 10 ? "storm/"
+                      : key,
           (struct how){.stale = stale, .index = index + (kind > 10 ? 1000000000 : 0), .wait_ms = wait_ms});
 }
 
@@ -279,7 +289,8 @@ static void *canceller_main(void *data) {
     rng_seed(&rng, 815 + (uintptr_t)data);
     while (!atomic_load(&storm_over)) {
         for (size_t i = 0; i < SLOTS; i++) storm_begin(&asked[i], &rng);
-        for (uint64_t wait = rng_below(&rng, 4) ? rng_below(&rng, 2000) : 0, i = 0; i < wait; i++) __asm__ volatile("" ::: "memory");
+        for (uint64_t wait = rng_below(&rng, 4) ? rng_below(&rng, 2000) : 0, i = 0; i < wait; i++)
+            __asm__ volatile("" ::: "memory");
         if (rng_below(&rng, 4) == 0) usleep((unsigned)rng_below(&rng, 2000));
         for (size_t i = 0; i < SLOTS; i++) rpc_fetch_cancel(server.rpc, &asked[i].fetch);
         for (size_t i = 0; i < SLOTS; i++) {
@@ -297,7 +308,8 @@ static void *canceller_main(void *data) {
 static void cancelled_at_any_moment(void) {
     pthread_t cancellers[CANCELLERS], writers[WRITERS];
     for (char name[] = "storm/0"; name[6] < '8'; name[6]++) server_put(&server, name, "first");
-    for (uintptr_t i = 0; i < CANCELLERS; i++) CHECK(pthread_create(&cancellers[i], NULL, canceller_main, (void *)i) == 0);
+    for (uintptr_t i = 0; i < CANCELLERS; i++)
+        CHECK(pthread_create(&cancellers[i], NULL, canceller_main, (void *)i) == 0);
     for (uintptr_t i = 0; i < WRITERS; i++) CHECK(pthread_create(&writers[i], NULL, writer_main, (void *)i) == 0);
     uint64_t begun = clock_mono_ms();
     while (clock_mono_ms() - begun < 3000 || atomic_load(&answered) < 50 || atomic_load(&cancelled) < 50) usleep(10000);
@@ -308,7 +320,7 @@ static void cancelled_at_any_moment(void) {
     CHECK(watch_count(rpc_watches(server.rpc)) == 0);
 }
 
-/* -- the end ----------------------------------------------------------------------------------------------------- */
+/* -- the end ------------------------------------------------------------------------------------------------------ */
 static struct rpc_fetch *crowd;
 static _Atomic unsigned crowd_done, crowd_wrong, late_done;
 static struct rpc_fetch late[16];
@@ -360,12 +372,15 @@ static void stops_with_many(unsigned count) {
     CHECK(atomic_load(&crowd_done) == 0);
     servers_stop(&server, 1);
     CHECK(crowd_done == count && crowd_wrong == 0 && late_done == ARRAY_COUNT(late));
-    printf("%u parked: %.0f resident bytes each, the struct's %zu among them, %.2f us each; stopped with its server in %.0f ms\n", count,
-           (double)bytes / count, sizeof *crowd, (double)(parked - begun) / 1e3 / count, (double)(clock_mono_ns() - parked) / 1e6);
+    printf(
+        "%u parked: %.0f resident bytes each, the struct's %zu among them, %.2f us each; stopped with its server in "
+        "%.0f ms\n",
+        count, (double)bytes / count, sizeof *crowd, (double)(parked - begun) / 1e3 / count,
+        (double)(clock_mono_ns() - parked) / 1e6);
     free(crowd);
 }
 
-/* -- three servers ----------------------------------------------------------------------------------------------- */
+/* -- three servers ------------------------------------------------------------------------------------------------ */
 /* What any server has acknowledged, every server's default fetch finds. */
 __attribute__((unused)) static void three_agree(void) {
     struct server servers[3];

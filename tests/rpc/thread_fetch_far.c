@@ -1,15 +1,16 @@
-/* Fetches that a follower with a full disk hands on to the leader: at once, waiting, large ones in pieces, cancelled at any moment, over a lost leader,
- * ended with their server. That the disk is full is played: rpc_confirm says so (linked with --wrap). A plain main: runs under the sanitizers. */
+/* Fetches that a follower with a full disk hands on to the leader: at once, waiting, large ones in pieces, cancelled
+ * at any moment, over a lost leader, ended with their server. That the disk is full is played: rpc_confirm says so
+ * (linked with --wrap). A plain main: runs under the sanitizers. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "asked.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/random.h"
 #include "rpc/fetch_far.h"
-#include "asked.h"
 #include "servers.h"
 
 enum { COUNT = 3 };
@@ -33,7 +34,7 @@ int __wrap_rpc_confirm(struct rpc *rpc, enum rpc_freshness freshness, struct rpc
     return behind && freshness != RPC_STALE ? CO_DISKFULL : __real_rpc_confirm(rpc, freshness, gate);
 }
 
-/* -- one fetch, waited for --------------------------------------------------------------------------------------- */
+/* -- one fetch, waited for ---------------------------------------------------------------------------------------- */
 static void begin(struct asked *asked, const struct query_type *type, const char *key, struct how how) {
     asked_begin_key(asked, full->rpc, type, key, how);
 }
@@ -44,7 +45,8 @@ static void ask(struct asked *asked, const struct query_type *type, const char *
 }
 
 static void eventually_nobody_waits(void) {
-    for (uint64_t until = clock_mono_ms() + 20000; watch_count(rpc_watches(leader->rpc)) > 0; usleep(2000)) CHECK(clock_mono_ms() < until);
+    for (uint64_t until = clock_mono_ms() + 20000; watch_count(rpc_watches(leader->rpc)) > 0; usleep(2000))
+        CHECK(clock_mono_ms() < until);
 }
 
 /* -- stories ------------------------------------------------------------------------------------------------------ */
@@ -113,11 +115,13 @@ static void large_ones(const char *prefix, size_t count, size_t asks) {
     for (size_t i = 0; i < asks; i++) {
         asked_await(&asked[i]);
         CHECK(asked[i].error == CO_OK && asked[i].records.size > count * LARGE_BYTES);
-        Pb__KvEntriesResult *list = pb__kv_entries_result__unpack(NULL, asked[i].records.size, (const uint8_t *)asked[i].records.data);
+        Pb__KvEntriesResult *list =
+            pb__kv_entries_result__unpack(NULL, asked[i].records.size, (const uint8_t *)asked[i].records.data);
         CHECK(list && list->n_entries == count);
         for (size_t k = 0; k < count; k++) {
             memset(bytes, ' ' + (int)k, LARGE_BYTES);
-            CHECK(slice_equal(slice_make(list->entries[k]->value.data, list->entries[k]->value.len), slice_make(bytes, LARGE_BYTES)));
+            CHECK(slice_equal(slice_make(list->entries[k]->value.data, list->entries[k]->value.len),
+                              slice_make(bytes, LARGE_BYTES)));
         }
         pb__kv_entries_result__free_unpacked(list, NULL);
         asked_end(&asked[i]);
@@ -129,7 +133,8 @@ static void too_many(void) {
     struct asked *asked = mem_zalloc((FETCH_FAR_MOST + 10) * sizeof *asked);
     uint64_t index = index_now("color");
     unsigned busy = 0;
-    for (size_t i = 0; i < FETCH_FAR_MOST + 10; i++) begin(&asked[i], &query_kv_get, "color", (struct how){.index = index, .wait_ms = 600000});
+    for (size_t i = 0; i < FETCH_FAR_MOST + 10; i++)
+        begin(&asked[i], &query_kv_get, "color", (struct how){.index = index, .wait_ms = 600000});
     struct asked last;
     ask(&last, &query_kv_get, "color", (struct how){0});
     CHECK(last.error == CO_BUSY);
@@ -158,7 +163,8 @@ static void *canceller_main(void *data) {
         for (size_t i = 0; i < SLOTS; i++) {
             bool large = rng_below(&rng, 8) == 0;
             uint64_t index = rng_below(&rng, 2) ? rpc_applied(leader->rpc) : 0;
-            begin(&asked[i], large ? &query_kv_list : &query_kv_get, large ? "large/" : "color", (struct how){.index = index, .wait_ms = 1 + rng_below(&rng, 20)});
+            begin(&asked[i], large ? &query_kv_list : &query_kv_get, large ? "large/" : "color",
+                  (struct how){.index = index, .wait_ms = 1 + rng_below(&rng, 20)});
         }
         if (rng_below(&rng, 3)) usleep((unsigned)rng_below(&rng, 5000));
         for (size_t i = 0; i < SLOTS; i++)
@@ -177,8 +183,10 @@ static void *canceller_main(void *data) {
 
 static void cancelled_at_any_moment(void) {
     pthread_t cancellers[CANCELLERS];
-    for (uintptr_t i = 0; i < CANCELLERS; i++) CHECK(pthread_create(&cancellers[i], NULL, canceller_main, (void *)i) == 0);
-    for (uint64_t begun = clock_mono_ms(); clock_mono_ms() - begun < 3000 || atomic_load(&answered) < 50 || atomic_load(&cancelled) < 50;)
+    for (uintptr_t i = 0; i < CANCELLERS; i++)
+        CHECK(pthread_create(&cancellers[i], NULL, canceller_main, (void *)i) == 0);
+    for (uint64_t begun = clock_mono_ms();
+         clock_mono_ms() - begun < 3000 || atomic_load(&answered) < 50 || atomic_load(&cancelled) < 50;)
         server_put(leader, "color", "again");
     atomic_store(&storm_over, true);
     for (size_t i = 0; i < CANCELLERS; i++) pthread_join(cancellers[i], NULL);
@@ -186,7 +194,7 @@ static void cancelled_at_any_moment(void) {
     eventually_nobody_waits();
 }
 
-/* -- without an answer ---------------------------------------------------------------------------------------------- */
+/* -- without an answer -------------------------------------------------------------------------------------------- */
 static void nobody_can_answer(void) {
     struct asked asked;
     uint64_t before = clock_mono_ms();
@@ -250,7 +258,11 @@ int main(void) {
     waits();
     waited_here_before();
     large_ones("large/", 8, 12);
-    large_ones("huge/", 80, 10); /* more than the leader holds for one that asks (AGENTS_HELD_MAX): where they come quicker than they leave, some are asked for again */
+    large_ones(
+        "huge/", 80,
+        /* more than the leader holds for one that asks (AGENTS_HELD_MAX): where they come quicker than they leave,
+         * some are asked for again */
+        10);
     too_many();
     cancelled_at_any_moment();
     nobody_can_answer();

@@ -1,5 +1,6 @@
-/* libuv closes descriptors by syscall(SYS_close, ...), which the thread sanitizer does not see: the number's next owner would then be said to
- * race with the last. In its build the program's own syscall() comes first, and closes where that looks. */
+/* libuv closes descriptors by syscall(SYS_close, ...), which the thread sanitizer does not see: the number's next
+ * owner would then be said to race with the last. In its build the program's own syscall() comes first, and closes
+ * where that looks. */
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdlib.h>

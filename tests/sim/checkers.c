@@ -1,5 +1,5 @@
-/* What has to hold, whatever happens. The checkers look at what servers write, send, commit and apply, and at
- * what clients are told; they know nothing of faults and scenarios. */
+/* What has to hold, whatever happens. The checkers look at what servers write, send, commit and apply, and at what
+ * clients are told; they know nothing of faults and scenarios. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,11 +34,10 @@ static void check_change(struct server *server, uint64_t index, uint64_t term, c
     uint64_t commit = raft_commit_index(server->raft);
     if (before_at > commit)
         sim_violation(sim, RULE_MEMBERS,
-                      "s%" P ": a change at %" P " while the one at %" P " has not committed (%" P ")",
-                      NAME(server), index, before_at, commit);
+                      "s%" P ": a change at %" P " while the one at %" P " has not committed (%" P ")", NAME(server),
+                      index, before_at, commit);
     if (log_terms_at(&server->memory, commit) != term)
-        sim_violation(sim, RULE_MEMBERS,
-                      "s%" P ": a change at %" P " before an entry of term %" P " has committed",
+        sim_violation(sim, RULE_MEMBERS, "s%" P ": a change at %" P " before an entry of term %" P " has committed",
                       NAME(server), index, term);
 }
 
@@ -52,8 +51,8 @@ static void persist_entry(struct server *server, const struct raft_entry *entry)
     }
     uint64_t prev_term = log_terms_at(log, entry->index - 1);
     if (entry->term < prev_term || entry->term > raft_term(server->raft))
-        sim_violation(sim, RULE_LOG, "s%" P " appends %" P " of term %" P " after term %" P, NAME(server),
-                      entry->index, entry->term, prev_term);
+        sim_violation(sim, RULE_LOG, "s%" P " appends %" P " of term %" P " after term %" P, NAME(server), entry->index,
+                      entry->term, prev_term);
     struct seen *seen = history_note(sim->history, entry, prev_term);
     if (!seen) {
         sim_violation(sim, RULE_LOG,
@@ -75,9 +74,8 @@ void check_persist(struct server *server, const struct raft_persist *op) {
                       server->durable_term);
     if (op->install_snapshot) {
         if (op->snapshot.index < commit)
-            sim_violation(sim, RULE_FORWARD,
-                          "s%" P " installs a snapshot at %" P " over its commit index %" P, NAME(server),
-                          op->snapshot.index, commit);
+            sim_violation(sim, RULE_FORWARD, "s%" P " installs a snapshot at %" P " over its commit index %" P,
+                          NAME(server), op->snapshot.index, commit);
         log_terms_reset(&server->memory, op->snapshot.index, op->snapshot.term);
         server->members_index = op->snapshot.members_index;
     }
@@ -131,15 +129,13 @@ static bool picture_fits(const struct disk_picture *picture, const struct raft_s
     struct log_terms wanted = {0};
     log_terms_copy(&wanted, &picture->log);
     log_terms_rebase(&wanted, found->base, found->base_term);
-    bool fits =
-        picture->term == start->term && picture->vote == start->vote && log_terms_equal(&wanted, found);
+    bool fits = picture->term == start->term && picture->vote == start->vote && log_terms_equal(&wanted, found);
     free(wanted.terms);
     return fits;
 }
 
 /* What is found has to be what was durable, plus a beginning of what was being written. */
-static bool recovery_fits(struct server *server, const struct raft_start *start,
-                          const struct log_terms *found) {
+static bool recovery_fits(struct server *server, const struct raft_start *start, const struct log_terms *found) {
     struct disk_picture picture = {server->durable_term, server->durable_vote, {0}};
     log_terms_copy(&picture.log, &server->durable);
     bool fits = picture_fits(&picture, start, found);
@@ -159,18 +155,17 @@ void check_recovered(struct server *server, const struct raft_start *start) {
     for (size_t i = 0; i < start->entry_count; i++) {
         const struct raft_entry *entry = &start->entries[i];
         if (entry->index != log_terms_last(&found) + 1)
-            sim_violation(sim, RULE_RECOVERY, "s%" P " finds entry %" P " after %" P, NAME(server),
-                          entry->index, log_terms_last(&found));
+            sim_violation(sim, RULE_RECOVERY, "s%" P " finds entry %" P " after %" P, NAME(server), entry->index,
+                          log_terms_last(&found));
         if (!history_note(sim->history, entry, log_terms_at(&found, entry->index - 1)))
-            sim_violation(sim, RULE_RECOVERY,
-                          "s%" P " finds another entry %" P " of term %" P " than was written", NAME(server),
-                          entry->index, entry->term);
+            sim_violation(sim, RULE_RECOVERY, "s%" P " finds another entry %" P " of term %" P " than was written",
+                          NAME(server), entry->index, entry->term);
         log_terms_append(&found, entry->term);
     }
     if (!recovery_fits(server, start, &found))
         sim_violation(sim, RULE_RECOVERY,
-                      "s%" P " finds term %" P " vote %" P " and entries %" P "..%" P
-                      "; durable were term %" P " vote %" P " and %" P "..%" P,
+                      "s%" P " finds term %" P " vote %" P " and entries %" P "..%" P "; durable were term %" P
+                      " vote %" P " and %" P "..%" P,
                       NAME(server), start->term, start->vote, found.base + 1, log_terms_last(&found),
                       server->durable_term, server->durable_vote, server->durable.base + 1,
                       log_terms_last(&server->durable));
@@ -197,25 +192,24 @@ void check_started(struct server *server) {
 static void check_vote_reply(struct server *server, const struct raft_message *m) {
     struct sim *sim = server->sim;
     if (server->durable_term != m->term || server->durable_vote != m->to)
-        sim_violation(sim, RULE_PROMISE,
-                      "s%" P " votes for s%" P " in term %" P ", its disk says term %" P " vote %" P,
+        sim_violation(sim, RULE_PROMISE, "s%" P " votes for s%" P " in term %" P ", its disk says term %" P " vote %" P,
                       NAME(server), m->to, m->term, server->durable_term, server->durable_vote);
     history_terms(sim->history, m->term);
     uint64_t *vote = &sim->history->votes[server->slot][m->term];
     if (*vote != 0 && *vote != m->to)
-        sim_violation(sim, RULE_FORWARD, "s%" P " votes twice in term %" P ": for s%" P " and s%" P,
-                      NAME(server), m->term, *vote, m->to);
+        sim_violation(sim, RULE_FORWARD, "s%" P " votes twice in term %" P ": for s%" P " and s%" P, NAME(server),
+                      m->term, *vote, m->to);
     *vote = m->to;
 }
 
 static void check_append_reply(struct server *server, const struct raft_message *m) {
     struct sim *sim = server->sim;
     if (server->durable_term < m->term)
-        sim_violation(sim, RULE_PROMISE, "s%" P " answers in term %" P ", its disk says %" P, NAME(server),
-                      m->term, server->durable_term);
+        sim_violation(sim, RULE_PROMISE, "s%" P " answers in term %" P ", its disk says %" P, NAME(server), m->term,
+                      server->durable_term);
     if (m->match > log_terms_last(&server->durable)) {
-        sim_violation(sim, RULE_PROMISE, "s%" P " says it has %" P ", its disk has %" P, NAME(server),
-                      m->match, log_terms_last(&server->durable));
+        sim_violation(sim, RULE_PROMISE, "s%" P " says it has %" P ", its disk has %" P, NAME(server), m->match,
+                      log_terms_last(&server->durable));
         return;
     }
     struct server *leader = sim->servers[m->to - 1];
@@ -241,11 +235,11 @@ static void check_append(struct server *server, const struct raft_message *m) {
         sim_violation(sim, RULE_CAP, "s%" P " sends %zu entries of %" P " bytes in one message", NAME(server),
                       m->entry_count, bytes);
     if (prev && prev != m->last_term)
-        sim_violation(sim, RULE_LOG, "s%" P " says entry %" P " is of term %" P ", its log has term %" P,
-                      NAME(server), m->last_index, m->last_term, prev);
+        sim_violation(sim, RULE_LOG, "s%" P " says entry %" P " is of term %" P ", its log has term %" P, NAME(server),
+                      m->last_index, m->last_term, prev);
     if (m->commit > raft_commit_index(server->raft))
-        sim_violation(sim, RULE_QUORUM, "s%" P " says %" P " is committed, knows %" P, NAME(server),
-                      m->commit, raft_commit_index(server->raft));
+        sim_violation(sim, RULE_QUORUM, "s%" P " says %" P " is committed, knows %" P, NAME(server), m->commit,
+                      raft_commit_index(server->raft));
 }
 
 void check_message(struct server *server, const struct raft_message *m) {
@@ -253,11 +247,9 @@ void check_message(struct server *server, const struct raft_message *m) {
     switch (m->type) {
         case RAFT_MSG_VOTE:
             history_terms(history, m->term);
-            if (history->votes[server->slot][m->term] != 0 &&
-                history->votes[server->slot][m->term] != server->id)
-                sim_violation(server->sim, RULE_FORWARD,
-                              "s%" P " campaigns in term %" P " after it voted for s%" P, NAME(server),
-                              m->term, history->votes[server->slot][m->term]);
+            if (history->votes[server->slot][m->term] != 0 && history->votes[server->slot][m->term] != server->id)
+                sim_violation(server->sim, RULE_FORWARD, "s%" P " campaigns in term %" P " after it voted for s%" P,
+                              NAME(server), m->term, history->votes[server->slot][m->term]);
             break;
         case RAFT_MSG_VOTE_REPLY:
             if (m->granted) check_vote_reply(server, m);
@@ -268,8 +260,7 @@ void check_message(struct server *server, const struct raft_message *m) {
         case RAFT_MSG_APPEND: check_append(server, m); break;
         case RAFT_MSG_SNAPSHOT:
             if (m->data.size > server->sim->raft.snapshot_chunk_bytes)
-                sim_violation(server->sim, RULE_CAP, "s%" P " sends a chunk of %zu bytes", NAME(server),
-                              m->data.size);
+                sim_violation(server->sim, RULE_CAP, "s%" P " sends a chunk of %zu bytes", NAME(server), m->data.size);
             break;
         default: break;
     }
@@ -330,8 +321,7 @@ static void commit_truth(struct server *server, uint64_t index, uint64_t term) {
     CHECK(index == history->committed_count + 1);
     if (history->committed_count == history->committed_capacity) {
         history->committed_capacity = history->committed_capacity ? 2 * history->committed_capacity : 256;
-        history->committed =
-            mem_realloc(history->committed, history->committed_capacity * sizeof *history->committed);
+        history->committed = mem_realloc(history->committed, history->committed_capacity * sizeof *history->committed);
     }
     struct seen *seen = history_seen(history, index, term);
     CHECK(seen != NULL);
@@ -360,32 +350,28 @@ static void observe_commit(struct server *server) {
 static void observe_members(struct server *server) {
     struct sim *sim = server->sim;
     if (raft_members_index(server->raft) != server->members_index)
-        sim_violation(sim, RULE_MEMBERS,
-                      "s%" P " goes by the configuration at %" P ", the newest in its log is at %" P,
+        sim_violation(sim, RULE_MEMBERS, "s%" P " goes by the configuration at %" P ", the newest in its log is at %" P,
                       NAME(server), raft_members_index(server->raft), server->members_index);
 }
 
 void check_observe(struct server *server) {
     struct sim *sim = server->sim;
     if (sim->failed || raft_failed(server->raft)) return;
-    uint64_t term = raft_term(server->raft), vote = raft_vote(server->raft),
-             applied = raft_applied_index(server->raft);
-    if (term < server->seen_term ||
-        (term == server->seen_term && server->seen_vote != 0 && vote != server->seen_vote))
-        sim_violation(sim, RULE_FORWARD, "s%" P ": term %" P " vote %" P " after term %" P " vote %" P,
-                      NAME(server), term, vote, server->seen_term, server->seen_vote);
+    uint64_t term = raft_term(server->raft), vote = raft_vote(server->raft), applied = raft_applied_index(server->raft);
+    if (term < server->seen_term || (term == server->seen_term && server->seen_vote != 0 && vote != server->seen_vote))
+        sim_violation(sim, RULE_FORWARD, "s%" P ": term %" P " vote %" P " after term %" P " vote %" P, NAME(server),
+                      term, vote, server->seen_term, server->seen_vote);
     if (applied < server->seen_applied || applied > raft_commit_index(server->raft))
-        sim_violation(sim, RULE_FORWARD, "s%" P ": applied %" P " after %" P ", commit index %" P,
-                      NAME(server), applied, server->seen_applied, raft_commit_index(server->raft));
+        sim_violation(sim, RULE_FORWARD, "s%" P ": applied %" P " after %" P ", commit index %" P, NAME(server),
+                      applied, server->seen_applied, raft_commit_index(server->raft));
     server->seen_term = term;
     server->seen_vote = vote;
     server->seen_applied = applied;
     uint64_t last = log_terms_last(&server->memory), last_term = log_terms_at(&server->memory, last);
     if (raft_last_index(server->raft) != last || raft_last_term(server->raft) != last_term)
-        sim_violation(
-            sim, RULE_LOG,
-            "s%" P ": its log ends at %" P " of term %" P ", what it has written at %" P " of term %" P,
-            NAME(server), raft_last_index(server->raft), raft_last_term(server->raft), last, last_term);
+        sim_violation(sim, RULE_LOG,
+                      "s%" P ": its log ends at %" P " of term %" P ", what it has written at %" P " of term %" P,
+                      NAME(server), raft_last_index(server->raft), raft_last_term(server->raft), last, last_term);
     observe_members(server);
     if (server_leads(server) && term != server->seen_leader_term) observe_leader(server);
     observe_commit(server);
@@ -397,24 +383,22 @@ void check_committed(struct server *server, const struct raft_entry *entry) {
     uint64_t before =
         server->apply_count > 0 ? server->applies[server->apply_count - 1].index : server->machine.applied;
     if (entry->index != before + 1)
-        sim_violation(server->sim, RULE_MACHINE, "s%" P " is to apply %" P " after %" P, NAME(server),
-                      entry->index, before);
+        sim_violation(server->sim, RULE_MACHINE, "s%" P " is to apply %" P " after %" P, NAME(server), entry->index,
+                      before);
     if (entry->index > raft_commit_index(server->raft))
-        sim_violation(server->sim, RULE_MACHINE, "s%" P " is to apply %" P ", commit index is %" P,
-                      NAME(server), entry->index, raft_commit_index(server->raft));
+        sim_violation(server->sim, RULE_MACHINE, "s%" P " is to apply %" P ", commit index is %" P, NAME(server),
+                      entry->index, raft_commit_index(server->raft));
     if (log_terms_at(&server->durable, entry->index) != entry->term)
-        sim_violation(server->sim, RULE_PROMISE,
-                      "s%" P " is to apply %" P " of term %" P ", which is not on its disk", NAME(server),
-                      entry->index, entry->term);
+        sim_violation(server->sim, RULE_PROMISE, "s%" P " is to apply %" P " of term %" P ", which is not on its disk",
+                      NAME(server), entry->index, entry->term);
 }
 
-void check_applied(struct server *server, const struct raft_entry *entry,
-                   const struct machine_result *result) {
+void check_applied(struct server *server, const struct raft_entry *entry, const struct machine_result *result) {
     struct sim *sim = server->sim;
     struct history *history = sim->history;
     if (entry->index > history->committed_count) {
-        sim_violation(sim, RULE_MACHINE, "s%" P " applies %" P ", committed are %zu", NAME(server),
-                      entry->index, history->committed_count);
+        sim_violation(sim, RULE_MACHINE, "s%" P " applies %" P ", committed are %zu", NAME(server), entry->index,
+                      history->committed_count);
         return;
     }
     struct truth *truth = &history->committed[entry->index - 1];
@@ -422,8 +406,7 @@ void check_applied(struct server *server, const struct raft_entry *entry,
         sim_violation(sim, RULE_MACHINE,
                       "s%" P " applies another entry %" P " (term %" P ") than was committed (term %" P ")",
                       NAME(server), entry->index, entry->term, truth->term);
-    else
-        model_applied(server, entry, result);
+    else model_applied(server, entry, result);
 }
 
 void check_state(struct server *server) {
@@ -433,8 +416,8 @@ void check_state(struct server *server) {
     struct truth *truth = &sim->history->committed[index - 1];
     if (truth->state_sum == 0) truth->state_sum = server->machine.sum;
     if (truth->state_sum != server->machine.sum)
-        sim_violation(sim, RULE_STATE, "s%" P ": the sum of its store at %" P " is not that of others",
-                      NAME(server), index);
+        sim_violation(sim, RULE_STATE, "s%" P ": the sum of its store at %" P " is not that of others", NAME(server),
+                      index);
 }
 
 void check_restored(struct server *server, const struct raft_snapshot_meta *meta) {
@@ -442,8 +425,7 @@ void check_restored(struct server *server, const struct raft_snapshot_meta *meta
     struct history *history = sim->history;
     if (meta->index > history->committed_count || history->committed[meta->index - 1].term != meta->term ||
         history->committed[meta->index - 1].state_sum != server->machine.sum) {
-        sim_violation(sim, RULE_MACHINE,
-                      "s%" P ": the state in its snapshot at %" P " is not the one that was applied",
+        sim_violation(sim, RULE_MACHINE, "s%" P ": the state in its snapshot at %" P " is not the one that was applied",
                       NAME(server), meta->index);
         return;
     }
@@ -460,17 +442,15 @@ void check_restored(struct server *server, const struct raft_snapshot_meta *meta
 
 void check_acked(struct sim *sim, const struct op *op) {
     struct history *history = sim->history;
-    const struct truth *truth =
-        op->index <= history->committed_count ? &history->committed[op->index - 1] : NULL;
+    const struct truth *truth = op->index <= history->committed_count ? &history->committed[op->index - 1] : NULL;
     if (!truth || truth->seen->op != op->id)
-        sim_violation(sim, RULE_ACKED, "command %" P " is acknowledged at %" P ", where it is not", op->id,
-                      op->index);
+        sim_violation(sim, RULE_ACKED, "command %" P " is acknowledged at %" P ", where it is not", op->id, op->index);
     else if (!truth->applied || truth->yes != op->yes || truth->error != op->error)
-        sim_violation(sim, RULE_ACKED, "command %" P " at %" P " is answered with another one's result",
-                      op->id, op->index);
+        sim_violation(sim, RULE_ACKED, "command %" P " at %" P " is answered with another one's result", op->id,
+                      op->index);
     if (op->index <= op->floor)
-        sim_violation(sim, RULE_ACKED, "command %" P " is at %" P ", but %" P " was finished before it began",
-                      op->id, op->index, op->floor);
+        sim_violation(sim, RULE_ACKED, "command %" P " is at %" P ", but %" P " was finished before it began", op->id,
+                      op->index, op->floor);
     if (op->index > history->floor) history->floor = op->index;
 }
 
@@ -480,13 +460,11 @@ static void check_seen(struct sim *sim, const struct op *op) {
     const struct key_version *version = model_at(sim->history, op->key, op->index);
     if (!version) version = &none;
     if (op->found != !version->gone || op->modify_index != version->index)
-        sim_violation(sim, RULE_MODEL,
-                      "read %" P " at s%u, applied %" P ": index %" P "%s, the key's is %" P "%s", op->id,
-                      op->server + 1, op->index, op->modify_index, op->found ? "" : " (gone)", version->index,
+        sim_violation(sim, RULE_MODEL, "read %" P " at s%u, applied %" P ": index %" P "%s, the key's is %" P "%s",
+                      op->id, op->server + 1, op->index, op->modify_index, op->found ? "" : " (gone)", version->index,
                       version->gone ? " (gone)" : "");
     else if (op->found && (op->writer != version->writer || op->holder != version->holder))
-        sim_violation(sim, RULE_MODEL,
-                      "read %" P " at s%u sees %" P " held by %" P ", not %" P " held by %" P, op->id,
+        sim_violation(sim, RULE_MODEL, "read %" P " at s%u sees %" P " held by %" P ", not %" P " held by %" P, op->id,
                       op->server + 1, op->writer, op->holder, version->writer, version->holder);
     else if (op->found && op->lease != version->lease)
         sim_violation(sim, RULE_MODEL, "read %" P " at s%u: the key hangs on lease %" P ", not %" P, op->id,
@@ -506,9 +484,8 @@ void check_read(struct sim *sim, const struct op *op) {
     check_seen(sim, op);
     if (op->stale) return;
     if (shows_up_to(sim->history, op->index) < op->floor)
-        sim_violation(sim, RULE_READ,
-                      "read %" P " at s%u sees up to %" P ", but %" P " was finished before it began", op->id,
-                      op->server + 1, op->index, op->floor);
+        sim_violation(sim, RULE_READ, "read %" P " at s%u sees up to %" P ", but %" P " was finished before it began",
+                      op->id, op->server + 1, op->index, op->floor);
     if (op->index > sim->history->floor) sim->history->floor = op->index;
 }
 
@@ -525,10 +502,10 @@ static uint64_t period_us(const struct sim *sim, uint64_t ms) {
 void check_renewed(struct sim *sim, const struct op *renewal) {
     if (renewal->error != CO_OK) return;
     struct op *session = op_get(sim, renewal->session);
-    if (session->ended_index && !session->cut_short && renewal->invoked_us + period_us(sim, session->ttl_ms) > session->ended_us)
-        sim_violation(sim, RULE_LEASE,
-                      "renewal %" P " of session or lease %" P " is acknowledged, it has ended at %" P, renewal->id,
-                      session->id, session->ended_index);
+    if (session->ended_index && !session->cut_short &&
+        renewal->invoked_us + period_us(sim, session->ttl_ms) > session->ended_us)
+        sim_violation(sim, RULE_LEASE, "renewal %" P " of session or lease %" P " is acknowledged, it has ended at %" P,
+                      renewal->id, session->id, session->ended_index);
     if (renewal->invoked_us > session->renewed_us) session->renewed_us = renewal->invoked_us;
 }
 
@@ -559,8 +536,7 @@ void check_end(struct sim *sim) {
     for (size_t i = 0; i < sim->op_count; i++) {
         const struct op *op = &sim->ops[i];
         if (!op->read && op->state == OP_DONE && times[op->id] != 1)
-            sim_violation(sim, RULE_ACKED, "command %" P " was acknowledged at %" P " and is gone", op->id,
-                          op->index);
+            sim_violation(sim, RULE_ACKED, "command %" P " was acknowledged at %" P " and is gone", op->id, op->index);
         if (!op->read && op->state == OP_REFUSED && times[op->id] != 0)
             sim_violation(sim, RULE_ACKED, "command %" P " was refused, and applied", op->id);
     }

@@ -123,12 +123,9 @@ void op_done(struct sim *sim, uint64_t id, enum op_state state, uint64_t index) 
     op->index = index;
     sim_mix(sim, id << 2 | state);
     if (state == OP_DONE) {
-        if (op->kind == OP_RENEW)
-            check_renewed(sim, op);
-        else if (op->read)
-            check_read(sim, op);
-        else
-            check_acked(sim, op);
+        if (op->kind == OP_RENEW) check_renewed(sim, op);
+        else if (op->read) check_read(sim, op);
+        else check_acked(sim, op);
     }
     if (op->client == STORY) return;
     struct client *client = &sim->clients[op->client];
@@ -143,14 +140,10 @@ void op_done(struct sim *sim, uint64_t id, enum op_state state, uint64_t index) 
 void op_request(struct server *server, uint64_t id) {
     struct op *op = op_get(server->sim, id);
     if (op->state != OP_WAITING) return;
-    if (!op->read)
-        edge_write(server, id);
-    else if (op->kind == OP_RENEW)
-        edge_renew(server, id);
-    else if (op->stale)
-        op_read_now(server, id);
-    else
-        edge_read(server, id);
+    if (!op->read) edge_write(server, id);
+    else if (op->kind == OP_RENEW) edge_renew(server, id);
+    else if (op->stale) op_read_now(server, id);
+    else edge_read(server, id);
 }
 
 void op_look(struct server *server, struct op *op) {
@@ -327,8 +320,7 @@ void client_wake(struct sim *sim, uint32_t id, uint64_t op) {
         return;
     }
     if (client->op != 0 || client->stopped) return;
-    uint32_t server =
-        sim_chance(sim, 250) ? (uint32_t)sim_random(sim, 0, sim->server_count - 1) : client->guess;
+    uint32_t server = sim_chance(sim, 250) ? (uint32_t)sim_random(sim, 0, sim->server_count - 1) : client->guess;
     client->op = op_make(sim, id, server, client_chooses(sim, client));
     client_fills(sim, client, op_get(sim, client->op));
     op_send(sim, client->op);

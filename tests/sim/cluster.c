@@ -18,10 +18,8 @@ void cluster_found(struct sim *sim, uint32_t voters, bool on_disk) {
     }
     for (uint32_t i = 0; i < voters; i++) {
         struct server *server = server_new(sim);
-        if (on_disk)
-            server_found(server, &members);
-        else
-            server->founders = members;
+        if (on_disk) server_found(server, &members);
+        else server->founders = members;
     }
     for (uint32_t i = 0; i < voters; i++) server_start(sim->servers[i]);
 }
@@ -37,10 +35,8 @@ void cluster_heal(struct sim *sim) {
         fake_disk_set_capacity(server->disk, 0);
         fake_disk_fail(server->disk, 0, 0, 0);
         fake_disk_halt_after(server->disk, 0);
-        if (!server->up)
-            server_restart_after(server, sim_random(sim, 0, 100) * MS);
-        else
-            storage_kick(server);
+        if (!server->up) server_restart_after(server, sim_random(sim, 0, 100) * MS);
+        else storage_kick(server);
     }
 }
 
@@ -51,8 +47,7 @@ void cluster_print(struct sim *sim, FILE *out) {
         const struct server *server = sim->servers[i];
         fprintf(out, "sim:   s%u ", i + 1);
         if (!server->up) {
-            fprintf(out,
-                    "down; disk: term %" PRIu64 " vote %" PRIu64 " snapshot %" PRIu64 " log ..%" PRIu64 "\n",
+            fprintf(out, "down; disk: term %" PRIu64 " vote %" PRIu64 " snapshot %" PRIu64 " log ..%" PRIu64 "\n",
                     server->durable_term, server->durable_vote, server->snapshot_index,
                     log_terms_last(&server->durable));
             continue;
@@ -61,11 +56,9 @@ void cluster_print(struct sim *sim, FILE *out) {
         fprintf(out,
                 "%s term %" PRIu64 " of s%" PRIu64 ", log ..%" PRIu64 "/%" PRIu64 " on disk ..%" PRIu64
                 " commit %" PRIu64 " applied %" PRIu64 " snapshot %" PRIu64,
-                roles[raft_role(raft)], raft_term(raft), raft_leader(raft), raft_last_index(raft),
-                raft_last_term(raft), raft_stable_index(raft), raft_commit_index(raft),
-                server->machine.applied, raft_snapshot_index(raft));
-        const struct raft_member *member =
-            leader ? raft_members_find(raft_members(leader->raft), server->id) : NULL;
+                roles[raft_role(raft)], raft_term(raft), raft_leader(raft), raft_last_index(raft), raft_last_term(raft),
+                raft_stable_index(raft), raft_commit_index(raft), server->machine.applied, raft_snapshot_index(raft));
+        const struct raft_member *member = leader ? raft_members_find(raft_members(leader->raft), server->id) : NULL;
         if (leader && leader != server)
             fprintf(out, " known to have ..%" PRIu64, raft_match_index(leader->raft, server->id));
         fprintf(out, "%s\n", !leader ? "" : !member ? ", no member" : !member->voter ? ", learner" : "");
@@ -95,13 +88,11 @@ bool cluster_converged(struct sim *sim) {
 
 static void wait_converged(struct sim *sim, const char *when) {
     uint64_t end = sim->now_us + SETTLE_US;
-    while (!sim->failed && sim->now_us < end && !(clients_idle(sim) && cluster_converged(sim)))
-        sim_run(sim, 10 * MS);
+    while (!sim->failed && sim->now_us < end && !(clients_idle(sim) && cluster_converged(sim))) sim_run(sim, 10 * MS);
     if (sim->failed || sim->now_us < end) return;
     const struct server *leader = sim_leader(sim);
-    sim_violation(sim, RULE_CONVERGE, "no agreement within %u s %s; leader: s%u%s",
-                  (unsigned)(SETTLE_US / 1000 / MS), when, leader ? leader->slot + 1 : 0,
-                  leader && !raft_leader_ready(leader->raft) ? ", not ready" : "");
+    sim_violation(sim, RULE_CONVERGE, "no agreement within %u s %s; leader: s%u%s", (unsigned)(SETTLE_US / 1000 / MS),
+                  when, leader ? leader->slot + 1 : 0, leader && !raft_leader_ready(leader->raft) ? ", not ready" : "");
 }
 
 /* Nobody renews any more: every lease and lock-delay ends, by the slowest clock a little after its time. */
@@ -113,22 +104,22 @@ static void wait_leases(struct sim *sim) {
             longest_ms = op->ttl_ms + op->delay_ms;
     }
     longest_ms += SIM_REAP_MS; /* a node that dies as the last one */
-    uint64_t wait_us = longest_ms * 1200 + 2000 * 1000, end = sim->now_us + wait_us, last = sim->now_us + 4 * wait_us, term = 0;
+    uint64_t wait_us = longest_ms * 1200 + 2000 * 1000, end = sim->now_us + wait_us, last = sim->now_us + 4 * wait_us,
+             term = 0;
     while (!sim->failed && sim->now_us < end && !leases_over(sim)) {
         const struct server *leader = sim_leader(sim);
         uint64_t now_term = leader ? raft_term(leader->raft) : 0;
-        if (now_term != term) term = now_term, end = sim->now_us + wait_us; /* a sick disk hands over, and a new leader grants a full period */
+        /* a sick disk hands over, and a new leader grants a full period */
+        if (now_term != term) term = now_term, end = sim->now_us + wait_us;
         if (end > last) end = last;
         sim_run(sim, 10 * MS);
     }
     if (!sim->failed && !leases_over(sim))
-        sim_violation(sim, RULE_LEASE,
-                      "all is well, nobody renews, and some lease has not ended for %" PRIu64 " ms",
+        sim_violation(sim, RULE_LEASE, "all is well, nobody renews, and some lease has not ended for %" PRIu64 " ms",
                       longest_ms * 1200 / 1000 + 2000);
 }
 
-/* One write or read gets through, to whoever leads; a hand-over that is under way may refuse the first ones.
- */
+/* One write or read gets through, to whoever leads; a hand-over that is under way may refuse the first ones. */
 static void last_word(struct sim *sim, bool read) {
     uint64_t end = sim->now_us + SETTLE_US, op = 0;
     while (!sim->failed && sim->now_us < end) {

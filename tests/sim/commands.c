@@ -1,5 +1,5 @@
-/* The bytes of clients' writes. Each names its operation, so that it is known in any log: flags of a key,
- * name of a session, port of a service. */
+/* The bytes of clients' writes. Each names its operation, so that it is known in any log: flags of a key, name of a
+ * session, port of a service. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,9 +51,8 @@ static struct raft_data *bytes_of(uint8_t type, const ProtobufCMessage *message)
 
 static struct raft_data *make_kv(const struct op *op) {
     static const Pb__KvVerb verbs[] = {
-        [OP_PUT] = PB__KV_VERB__KV_SET,       [OP_CAS] = PB__KV_VERB__KV_CAS,
-        [OP_DELETE] = PB__KV_VERB__KV_DELETE, [OP_LOCK] = PB__KV_VERB__KV_LOCK,
-        [OP_UNLOCK] = PB__KV_VERB__KV_UNLOCK, [OP_LEASED] = PB__KV_VERB__KV_SET,
+        [OP_PUT] = PB__KV_VERB__KV_SET,   [OP_CAS] = PB__KV_VERB__KV_CAS,       [OP_DELETE] = PB__KV_VERB__KV_DELETE,
+        [OP_LOCK] = PB__KV_VERB__KV_LOCK, [OP_UNLOCK] = PB__KV_VERB__KV_UNLOCK, [OP_LEASED] = PB__KV_VERB__KV_SET,
     };
     char key[16], session[40];
     command_key(op->key, key);

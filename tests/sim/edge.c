@@ -1,6 +1,6 @@
-/* What waits at a server and who decides about it: the program's queue of requests, its forwarding and its
- * lease table, each reached through its edge as node.c, rpc/forward.c and rpc/leases.c do, with the
- * simulator's time, connections and clients on the other side. */
+/* What waits at a server and who decides about it: the program's queue of requests, its forwarding and its lease
+ * table, each reached through its edge as node.c, rpc/forward.c and rpc/leases.c do, with the simulator's time,
+ * connections and clients on the other side. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@
 struct write {
     struct node_proposal proposal;
     struct server *server;
-    uint64_t op;           /* a client's, or */
+    uint64_t op;                /* a client's, or */
     struct lease_decision *due; /* the lease table's */
     uint64_t life;
 };
@@ -67,10 +67,8 @@ static void write_told(struct server *server, uint64_t id, int error, const stru
 
 static void write_done(struct node_proposal *proposal, int error, const void *result) {
     struct write *write = CONTAINER_OF(proposal, struct write, proposal);
-    if (write->due)
-        due_decided(write->server, write->due, error);
-    else
-        write_told(write->server, write->op, error, result);
+    if (write->due) due_decided(write->server, write->due, error);
+    else write_told(write->server, write->op, error, result);
     free(write);
 }
 
@@ -89,8 +87,7 @@ void edge_write(struct server *server, uint64_t op) {
     submit(server, write, command_make(server->sim, op_get(server->sim, op)));
 }
 
-void edge_applied(struct server *server, struct node_proposal *proposal,
-                  const struct machine_result *result) {
+void edge_applied(struct server *server, struct node_proposal *proposal, const struct machine_result *result) {
     (void)server;
     raft_data_unref(proposal->data);
     proposal->data = NULL;

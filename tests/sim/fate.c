@@ -1,5 +1,5 @@
-/* The faults of a seed: a climate (which faults, how often, on what kind of cluster) and then, event by
- * event, what happens to whom. The same climates are used with and without broken rules. */
+/* The faults of a seed: a climate (which faults, how often, on what kind of cluster) and then, event by event, what
+ * happens to whom. The same climates are used with and without broken rules. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,9 +82,7 @@ const char *fate_name(const struct sim *sim) { return sim->fate ? sim->fate->cli
 
 /* -- whom -- */
 
-static struct server *any_server(struct sim *sim) {
-    return sim->servers[sim_random(sim, 0, sim->server_count - 1)];
-}
+static struct server *any_server(struct sim *sim) { return sim->servers[sim_random(sim, 0, sim->server_count - 1)]; }
 
 static struct server *leader_or_any(struct sim *sim) {
     struct server *leader = sim_leader(sim);
@@ -147,8 +145,8 @@ static void change_weather(struct sim *sim) {
 static void crash(struct sim *sim, struct server *server, enum crash how) {
     if (!server->up) return;
     server_crash(server, how);
-    server_restart_after(
-        server, sim->fate->climate->brief_permille ? spell_us(sim, 300, 600) : spell_us(sim, 300, 2500));
+    server_restart_after(server,
+                         sim->fate->climate->brief_permille ? spell_us(sim, 300, 600) : spell_us(sim, 300, 2500));
 }
 
 static void power_loss_all(struct sim *sim) {
@@ -157,7 +155,8 @@ static void power_loss_all(struct sim *sim) {
 
 static void slow_disk(struct server *server) {
     struct sim *sim = server->sim;
-    uint64_t most = sim_chance(sim, 100) ? 3 * DISK_SLOW_MS : sim_chance(sim, 200) ? 200 : sim->raft.election_ms / 3; /* the first: sick */
+    /* the first: sick */
+    uint64_t most = sim_chance(sim, 100) ? 3 * DISK_SLOW_MS : sim_chance(sim, 200) ? 200 : sim->raft.election_ms / 3;
     server->mood.delay_us = sim_random(sim, 1, most / 2) * MS;
     server->mood.delay_span_us = sim_random(sim, 1, most) * MS;
 }
@@ -168,8 +167,7 @@ static void fast_disk(struct server *server) {
 
 static void fill_disk(struct server *server) {
     TRACE(server->sim, "s%u: its disk is full soon", server->slot + 1);
-    fake_disk_set_capacity(server->disk,
-                           fake_disk_used(server->disk) + sim_random(server->sim, 0, 40) * 1024);
+    fake_disk_set_capacity(server->disk, fake_disk_used(server->disk) + sim_random(server->sim, 0, 40) * 1024);
 }
 
 static void pause_server(struct server *server) {
@@ -182,8 +180,7 @@ static void pause_server(struct server *server) {
 /* -- the leader is asked -- */
 
 static void ask_change(struct server *leader, enum raft_change_type type, uint64_t id) {
-    struct raft_event event = {.type = RAFT_CHANGE,
-                               .u.change = {.type = type, .id = id, .address = "10.0.0.1:8300"}};
+    struct raft_event event = {.type = RAFT_CHANGE, .u.change = {.type = type, .id = id, .address = "10.0.0.1:8300"}};
     server_flush(leader); /* a change is never in one turn with what came before or comes after */
     if (!leader->up) return;
     int rv = server_step(leader, &event);
@@ -262,9 +259,7 @@ static void act(struct sim *sim, enum action action) {
         case DIE_WRITING:
             if (server->up) fake_disk_halt_after(server->disk, sim_random(sim, 1, 12));
             break;
-        case STOP_LEADER:
-            crash(sim, leader_or_any(sim), sim_chance(sim, 500) ? CRASH_KILL : CRASH_POWER);
-            break;
+        case STOP_LEADER: crash(sim, leader_or_any(sim), sim_chance(sim, 500) ? CRASH_KILL : CRASH_POWER); break;
         case SLOW_DISK: slow_disk(server); break;
         case FAST_DISK: fast_disk(server); break;
         case FAIL_WRITE:
@@ -285,20 +280,16 @@ static void act(struct sim *sim, enum action action) {
     }
 }
 
-/* Leaders that go before their first entries have reached the others leave logs that contradict each other.
- */
+/* Leaders that go before their first entries have reached the others leave logs that contradict each other. */
 void fate_leader(struct sim *sim, const struct server *leader) {
     struct fate *fate = sim->fate;
     if (!fate || fate->climate->brief_permille == 0) return;
     uint64_t trip_us = sim->weather.delay_us + sim->weather.delay_span_us, most_us = 2 * trip_us + 300 * MS;
-    if (sim_chance(sim, fate->climate->brief_permille))
-        most_us = sim_chance(sim, 500) ? trip_us / 2 : 5 * trip_us;
-    sim_schedule(sim, sim_random(sim, most_us > trip_us ? 2 * trip_us : 0, most_us), EVENT_FATE, 0,
-                 leader->id, NULL);
+    if (sim_chance(sim, fate->climate->brief_permille)) most_us = sim_chance(sim, 500) ? trip_us / 2 : 5 * trip_us;
+    sim_schedule(sim, sim_random(sim, most_us > trip_us ? 2 * trip_us : 0, most_us), EVENT_FATE, 0, leader->id, NULL);
 }
 
-/* The first acknowledgement is the other such moment: some of its log is on a majority, its own entry is not.
- */
+/* The first acknowledgement is the other such moment: some of its log is on a majority, its own entry is not. */
 void fate_acknowledged(struct sim *sim, struct server *leader) {
     if (leader->acked_term == raft_term(leader->raft)) return;
     leader->acked_term = raft_term(leader->raft);
@@ -334,9 +325,8 @@ void fate_event(struct sim *sim, uint64_t number) {
 
 /* -- the cluster of a seed -- */
 
-#define PICK(sim, ...)                              \
-    pick_of((sim), (const uint32_t[]){__VA_ARGS__}, \
-            sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
+#define PICK(sim, ...) \
+    pick_of((sim), (const uint32_t[]){__VA_ARGS__}, sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
 static uint32_t pick_of(struct sim *sim, const uint32_t *values, size_t count) {
     return values[sim_random(sim, 0, count - 1)];
 }
@@ -357,9 +347,8 @@ static void choose_sizes(struct sim *sim, const struct climate *climate) {
     sim->wal.segment_bytes = PICK(sim, 8, 16, 64) * 1024;
     change_weather(sim);
     if (climate->brief_permille && sim_chance(sim, 800))
-        sim->weather = (struct weather){.delay_us = sim_random(sim, 1, 8) * MS,
-                                        .delay_span_us = sim_random(sim, 0, 8) * MS,
-                                        .ordered = true};
+        sim->weather = (struct weather){
+            .delay_us = sim_random(sim, 1, 8) * MS, .delay_span_us = sim_random(sim, 0, 8) * MS, .ordered = true};
 }
 
 static void choose_server(struct server *server) {
@@ -374,14 +363,10 @@ void fate_begin(struct sim *sim) {
     struct fate *fate = sim->fate = mem_zalloc(sizeof *fate);
     fate->climate = &climates[sim->options.seed % ARRAY_COUNT(climates)];
     for (int i = 0; i < ACTION_COUNT; i++) fate->weight += fate->climate->weights[i];
-    fate->end_us = (sim->options.ticks              ? sim->options.ticks
-                    : fate->climate->brief_permille ? 20000
-                                                    : 6000) *
-                   MS;
+    fate->end_us = (sim->options.ticks ? sim->options.ticks : fate->climate->brief_permille ? 20000 : 6000) * MS;
     choose_sizes(sim, fate->climate);
-    uint32_t voters = fate->climate->brief_permille
-                          ? PICK(sim, 3, 3, 3, 5)
-                          : PICK(sim, 3, 3, 3, 3, 3, 3, 3, 5, 5, 5, 5, 5, 1, 2, 4, 6, 7);
+    uint32_t voters = fate->climate->brief_permille ? PICK(sim, 3, 3, 3, 5)
+                                                    : PICK(sim, 3, 3, 3, 3, 3, 3, 3, 5, 5, 5, 5, 5, 1, 2, 4, 6, 7);
     cluster_found(sim, sim->options.servers ? sim->options.servers : voters, sim_chance(sim, 500));
     for (uint32_t i = 0; i < sim->server_count; i++) choose_server(sim->servers[i]);
     clients_start(sim, (uint32_t)sim_random(sim, 1, 6), sim_random(sim, 1, 40) * MS);

@@ -1,5 +1,5 @@
-/* What the checkers remember: every entry that any log has held, what has committed, leaders and votes by
- * term; and the logs of the servers as they should be, in memory and on disk. */
+/* What the checkers remember: every entry that any log has held, what has committed, leaders and votes by term; and
+ * the logs of the servers as they should be, in memory and on disk. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,10 +26,8 @@ void log_terms_append(struct log_terms *log, uint64_t term) {
 }
 
 void log_terms_cut(struct log_terms *log, uint64_t from) {
-    if (from <= log->base)
-        log->count = 0;
-    else if (from <= log_terms_last(log))
-        log->count = from - log->base - 1;
+    if (from <= log->base) log->count = 0;
+    else if (from <= log_terms_last(log)) log->count = from - log->base - 1;
 }
 
 void log_terms_reset(struct log_terms *log, uint64_t base, uint64_t base_term) {
@@ -102,8 +100,7 @@ static void *grown(void *array, size_t *capacity, size_t wanted, size_t item) {
 struct seen *history_note(struct history *history, const struct raft_entry *entry, uint64_t prev_term) {
     uint64_t sum = command_sum(entry);
     struct seen *seen = history_seen(history, entry->index, entry->term);
-    if (seen)
-        return seen->sum == sum && seen->type == entry->type && seen->prev_term == prev_term ? seen : NULL;
+    if (seen) return seen->sum == sum && seen->type == entry->type && seen->prev_term == prev_term ? seen : NULL;
     if (entry->index >= history->seen_capacity)
         history->seen = grown(history->seen, &history->seen_capacity, entry->index, sizeof *history->seen);
     seen = mem_zalloc(sizeof *seen);
@@ -133,8 +130,8 @@ void history_terms(struct history *history, uint64_t term) {
     history->term_capacity = capacity;
 }
 
-const struct raft_members *history_members(struct history *history, const struct log_terms *log,
-                                           uint64_t index, uint64_t *at) {
+const struct raft_members *history_members(struct history *history, const struct log_terms *log, uint64_t index,
+                                           uint64_t *at) {
     /* Configurations are rare: those before the base are looked up among the committed entries. */
     for (uint64_t i = index; i > 0; i--) {
         uint64_t term = i > log->base                   ? log_terms_at(log, i)

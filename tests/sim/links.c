@@ -1,6 +1,6 @@
-/* Connections between servers, for what is forwarded: frames arrive in order and once, as long as the
- * connection stands. Each side notices by itself, sooner or later, that it ended; what was on its way then is
- * gone. (Raft's own messages do not rely on that: network_send loses, doubles and reorders them.) */
+/* Connections between servers, for what is forwarded: frames arrive in order and once, as long as the connection
+ * stands. Each side notices by itself, sooner or later, that it ended; what was on its way then is gone. (Raft's own
+ * messages do not rely on that: network_send loses, doubles and reorders them.) */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,9 +17,7 @@ struct frame {
     char bytes[];
 };
 
-static struct connection *view(struct sim *sim, uint32_t whose, uint32_t with) {
-    return &sim->links[whose][with];
-}
+static struct connection *view(struct sim *sim, uint32_t whose, uint32_t with) { return &sim->links[whose][with]; }
 
 static void frames_free(struct connection *c) {
     for (struct frame *frame = c->first, *next; frame; frame = next) next = frame->next, free(frame);
@@ -44,8 +42,7 @@ void links_send(struct server *server, uint64_t peer, uint8_t type, const char *
     memcpy(frame->bytes, bytes, size);
     const struct weather *w = &sim->weather;
     uint64_t delay = w->delay_us + (w->delay_span_us ? sim_random(sim, 0, w->delay_span_us) : 0);
-    if (sim_chance(sim, w->tail_permille + w->loss_permille))
-        delay += sim_random(sim, 1, 200) * MS; /* sent again */
+    if (sim_chance(sim, w->tail_permille + w->loss_permille)) delay += sim_random(sim, 1, 200) * MS; /* sent again */
     frame->due_us = sim->now_us + delay > there->due_us ? sim->now_us + delay : there->due_us;
     there->due_us = frame->due_us;
     *there->last = frame;
@@ -69,8 +66,8 @@ void links_arrive(struct server *server, uint32_t from) {
         c->first = frame->next;
         if (!c->first) c->last = &c->first;
         if (counts)
-            CHECK(forwarding_frame(server->forwarding, from + 1, frame->type,
-                                   slice_make(frame->bytes, frame->size), server_now_ms(server)));
+            CHECK(forwarding_frame(server->forwarding, from + 1, frame->type, slice_make(frame->bytes, frame->size),
+                                   server_now_ms(server)));
         free(frame);
         server_turn(server);
     }
@@ -97,9 +94,7 @@ static void ends(struct server *server, uint32_t with) {
     server_step(server, &event);
 }
 
-static bool able(const struct server *server) {
-    return server->up && server->paused_until_us <= server->sim->now_us;
-}
+static bool able(const struct server *server) { return server->up && server->paused_until_us <= server->sim->now_us; }
 
 static void begin_view(struct sim *sim, uint32_t whose, uint32_t with) {
     struct connection *c = view(sim, whose, with);
@@ -115,8 +110,8 @@ static void begin_view(struct sim *sim, uint32_t whose, uint32_t with) {
 static void connect_with(struct server *server, uint32_t with) {
     struct sim *sim = server->sim;
     uint32_t here = server->slot;
-    if (!able(sim->servers[with]) || view(sim, with, here)->up || sim->cut[here][with] ||
-        sim->cut[with][here] || !sim_chance(sim, 700))
+    if (!able(sim->servers[with]) || view(sim, with, here)->up || sim->cut[here][with] || sim->cut[with][here] ||
+        !sim_chance(sim, 700))
         return;
     sim->link_epoch++;
     begin_view(sim, here, with);

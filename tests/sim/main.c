@@ -1,7 +1,6 @@
 /* sim [SEED | FROM..TO] [--nodes N] [--ticks T] [--mutate NAME] [--scenario NAME] [--check-determinism] ...
  *
- * Runs seeds; the first violation is printed with the command that replays it, and ends the program with 1.
- */
+ * Runs seeds; the first violation is printed with the command that replays it, and ends the program with 1. */
 #include <getopt.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -95,8 +94,7 @@ static void outcome_take(struct outcome *outcome, const struct sim *sim) {
 }
 
 /* A CHECK of the code under test that fires is a violation as any other; what that run held is not freed. */
-static void run_once(const struct sim_options *options, const struct scenario *scenario,
-                     struct outcome *outcome) {
+static void run_once(const struct sim_options *options, const struct scenario *scenario, struct outcome *outcome) {
     static struct sim sim;
     sim_init(&sim, options);
     running_seed = options->seed;
@@ -109,14 +107,12 @@ static void run_once(const struct sim_options *options, const struct scenario *s
         return;
     }
     running = 1;
-    if (scenario)
-        scenario->run(&sim);
-    else
-        fate_run(&sim);
+    if (scenario) scenario->run(&sim);
+    else fate_run(&sim);
     running = 0;
     outcome_take(outcome, &sim);
-    bool broken = options->mutations || options->forwarding_mutations || options->lease_mutations ||
-                  options->watch_mutations;
+    bool broken =
+        options->mutations || options->forwarding_mutations || options->lease_mutations || options->watch_mutations;
     if (sim.failed && !broken) cluster_print(&sim, stderr);
     sim_close(&sim);
 }
@@ -136,8 +132,7 @@ static void print_replay(const struct arguments *a, uint64_t seed, const struct 
 
 static void print_failure(const struct arguments *a, uint64_t seed, const struct scenario *scenario,
                           const struct outcome *outcome) {
-    fprintf(stderr, "sim: %s (%s): %s\n", rule_name(outcome->rule), rule_claim(outcome->rule),
-            outcome->failure);
+    fprintf(stderr, "sim: %s (%s): %s\n", rule_name(outcome->rule), rule_claim(outcome->rule), outcome->failure);
     fprintf(stderr, "sim: seed %" PRIu64 " (%s), at %" PRIu64 ".%03" PRIu64 " ms of virtual time\n", seed,
             scenario ? scenario->name : outcome->climate, outcome->now_us / 1000, outcome->now_us % 1000);
     print_replay(a, seed, scenario);
@@ -161,8 +156,8 @@ static void totals_add(struct totals *totals, const struct outcome *outcome) {
     totals->virtual_us += outcome->now_us;
 }
 
-static bool run_seed(const struct arguments *a, uint64_t seed, const struct scenario *scenario,
-                     struct totals *totals, struct outcome *outcome) {
+static bool run_seed(const struct arguments *a, uint64_t seed, const struct scenario *scenario, struct totals *totals,
+                     struct outcome *outcome) {
     struct sim_options options = a->options;
     options.seed = seed;
     run_once(&options, scenario, outcome);
@@ -182,8 +177,8 @@ static void print_totals(const struct totals *t, double seconds, const char *wha
     printf("sim: %" PRIu64 " runs%s clean: %" PRIu64 " events, %" PRIu64 " elections won, %" PRIu64
            " entries committed, %" PRIu64 " writes and %" PRIu64
            " reads answered, %.0f s of virtual time; %.1f ms of CPU a run\n",
-           t->runs, what, t->events, t->leaders, t->committed, t->acked, t->reads,
-           (double)t->virtual_us / 1e6, t->runs ? seconds * 1000 / (double)t->runs : 0);
+           t->runs, what, t->events, t->leaders, t->committed, t->acked, t->reads, (double)t->virtual_us / 1e6,
+           t->runs ? seconds * 1000 / (double)t->runs : 0);
 }
 
 static int run_range(const struct arguments *a, const struct scenario *scenario) {
@@ -228,8 +223,7 @@ static int run_scenarios(const struct arguments *a) {
     }
     if (found) return 0;
     fprintf(stderr, "sim: no scenario \"%s\"; there are:\n", a->scenario);
-    for (size_t i = 0; i < scenario_count; i++)
-        fprintf(stderr, "  %-40s %s\n", scenarios[i].name, scenarios[i].claim);
+    for (size_t i = 0; i < scenario_count; i++) fprintf(stderr, "  %-40s %s\n", scenarios[i].name, scenarios[i].claim);
     return 2;
 }
 
@@ -325,17 +319,13 @@ int main(int argc, char **argv) {
     };
     struct arguments a = {0};
     for (int option; (option = getopt_long(argc, argv, "hv", options, NULL)) != -1;)
-        if (option == 'h')
-            return usage(stdout, 0);
+        if (option == 'h') return usage(stdout, 0);
         else if (option == '?')  // said already
             return usage(stderr, 2);
-        else if (!parse_option(&a, option))
-            return wrong(optarg, "is no value of its option");
+        else if (!parse_option(&a, option)) return wrong(optarg, "is no value of its option");
     for (int i = optind; i < argc; i++)
-        if (a.range_given)
-            return wrong(argv[i], "is too much: one seed or one range");
-        else if (!parse_seeds(&a, argv[i]))
-            return wrong(argv[i], "is neither a seed nor a range such as 1..1000");
+        if (a.range_given) return wrong(argv[i], "is too much: one seed or one range");
+        else if (!parse_seeds(&a, argv[i])) return wrong(argv[i], "is neither a seed nor a range such as 1..1000");
     if (!a.range_given) a.from = 1, a.to = a.scenario ? 20 : a.mutation ? 500 : 1000;
     if (a.percent) a.to = a.from + ((a.to - a.from + 1) * a.percent + 99) / 100 - 1;
     catch_signals();

@@ -1,6 +1,6 @@
-/* What the committed commands make of keys, locks and sessions, as a person would say it: a list of versions
- * for each key. The first server that applies an entry writes it down; results, and what reads see anywhere
- * and at any time, are held against it. */
+/* What the committed commands make of keys, locks and sessions, as a person would say it: a list of versions for
+ * each key. The first server that applies an entry writes it down; results, and what reads see anywhere and at any
+ * time, are held against it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,24 +84,20 @@ static struct expected do_lock(struct sim *sim, const struct op *op, uint64_t in
     uint64_t before = now.gone ? 0 : now.lock_index;
     if (!held && op->key >= SIM_KEYS - SIM_LOCKS) {
         if (before + 1 <= story->token)
-            sim_violation(sim, RULE_FENCE,
-                          "a holder is given token %" P " of lock %u, %" P " was given before", before + 1,
-                          op->key, story->token);
+            sim_violation(sim, RULE_FENCE, "a holder is given token %" P " of lock %u, %" P " was given before",
+                          before + 1, op->key, story->token);
         story->token = before + 1;
     }
     change(sim->history, op->key,
-           (struct key_version){.index = index,
-                            .writer = op->id,
-                            .holder = op->session,
-                            .lock_index = held ? before : before + 1});
+           (struct key_version){
+               .index = index, .writer = op->id, .holder = op->session, .lock_index = held ? before : before + 1});
     return (struct expected){.yes = true};
 }
 
 static struct expected do_unlock(struct sim *sim, const struct op *op, uint64_t index) {
     struct key_version now = *now_at(sim->history, op->key);
     if (now.gone || now.holder != op->session) return (struct expected){0};
-    change(sim->history, op->key,
-           (struct key_version){.index = index, .writer = op->id, .lock_index = now.lock_index});
+    change(sim->history, op->key, (struct key_version){.index = index, .writer = op->id, .lock_index = now.lock_index});
     return (struct expected){.yes = true};
 }
 
@@ -182,8 +178,7 @@ static void destroyed(struct sim *sim, struct slice payload, uint64_t index, boo
 }
 
 static void lease_ended(struct sim *sim, struct slice payload, uint64_t index, bool yes) {
-    Pb__LeaseEndCommand *command =
-        pb__lease_end_command__unpack(NULL, payload.size, (const uint8_t *)payload.data);
+    Pb__LeaseEndCommand *command = pb__lease_end_command__unpack(NULL, payload.size, (const uint8_t *)payload.data);
     CHECK(command);
     uint64_t lease = command_lease_op(command->id);
     if (yes && alive(sim, lease)) {
@@ -200,14 +195,13 @@ static void lease_ended(struct sim *sim, struct slice payload, uint64_t index, b
 
 /* A node that has been dead for so long goes, and its sessions with it. */
 static void reaped(struct sim *sim, struct slice payload, uint64_t index, bool yes) {
-    Pb__LeaseReapCommand *command =
-        pb__lease_reap_command__unpack(NULL, payload.size, (const uint8_t *)payload.data);
+    Pb__LeaseReapCommand *command = pb__lease_reap_command__unpack(NULL, payload.size, (const uint8_t *)payload.data);
     CHECK(command && command->node[0] == 'n');
     uint32_t node = (uint32_t)(command->node[1] - '0') + 1;
     bool due = sim->history->nodes[node].dead_index == command->index;
     if (yes && !due)
-        sim_violation(sim, RULE_MODEL, "node n%u is removed at %" P ": it has not been dead since %" P, node - 1,
-                      index, command->index);
+        sim_violation(sim, RULE_MODEL, "node n%u is removed at %" P ": it has not been dead since %" P, node - 1, index,
+                      command->index);
     if (yes) check_reap(sim, node);
     for (size_t i = 0; yes && i < sim->op_count; i++) {
         struct op *op = &sim->ops[i];
@@ -238,16 +232,15 @@ static void delay_ended(struct sim *sim, struct slice payload, bool yes) {
 
 /* -- the first time -- */
 
-static void applied_first(struct sim *sim, const struct raft_entry *entry,
-                          const struct machine_result *result) {
+static void applied_first(struct sim *sim, const struct raft_entry *entry, const struct machine_result *result) {
     struct slice bytes = raft_entry_bytes(entry), payload = slice_make(bytes.data + 2, bytes.size - 2);
     uint64_t id = command_op(entry);
     if (id != 0) {
         struct expected want = do_op(sim, op_get(sim, id), entry->index, result->yes);
         if (want.yes != result->yes || want.error != (result->error != CO_OK))
             sim_violation(sim, RULE_MODEL, "command %" P " at %" P ": %s%s, expected %s%s", id, entry->index,
-                          result->yes ? "yes" : "no", result->error ? ", refused" : "",
-                          want.yes ? "yes" : "no", want.error ? ", refused" : "");
+                          result->yes ? "yes" : "no", result->error ? ", refused" : "", want.yes ? "yes" : "no",
+                          want.error ? ", refused" : "");
         return;
     }
     bool yes = result->yes && result->error == CO_OK;
@@ -257,8 +250,7 @@ static void applied_first(struct sim *sim, const struct raft_entry *entry,
     if ((uint8_t)bytes.data[0] == LOCK_DELAY_END) delay_ended(sim, payload, yes);
 }
 
-void model_applied(struct server *server, const struct raft_entry *entry,
-                   const struct machine_result *result) {
+void model_applied(struct server *server, const struct raft_entry *entry, const struct machine_result *result) {
     struct sim *sim = server->sim;
     struct truth *truth = &sim->history->committed[entry->index - 1];
     if (result->index != entry->index)

@@ -1,6 +1,6 @@
-/* The state machine of a simulated server: the program's own, with its modules, over LMDB in a folder in
- * memory. A kill leaves the store as it was committed last; after a power loss it is not trusted and begins
- * empty, as in the program. */
+/* The state machine of a simulated server: the program's own, with its modules, over LMDB in a folder in memory. A
+ * kill leaves the store as it was committed last; after a power loss it is not trusted and begins empty, as in the
+ * program. */
 #include <dirent.h>
 #include <errno.h>
 #include <ftw.h>
@@ -76,8 +76,7 @@ static void learn(struct replica *replica) {
     store_read_done(replica->reader);
 }
 
-void replica_open(struct replica *replica, uint32_t slot, bool trusted, void (*news)(void *data),
-                  void *data) {
+void replica_open(struct replica *replica, uint32_t slot, bool trusted, void (*news)(void *data), void *data) {
     char folder[300];
     folder_of(slot, folder, sizeof folder);
     log_level_now = LOG_ERROR;
@@ -109,9 +108,8 @@ void replica_close(struct replica *replica) {
 
 /* -- applying -- */
 
-void replica_apply(struct replica *replica, const struct raft_entry *entries, void *const *origins,
-                   size_t count, void (*done)(void *data, void *origin, const struct machine_result *result),
-                   void *data) {
+void replica_apply(struct replica *replica, const struct raft_entry *entries, void *const *origins, size_t count,
+                   void (*done)(void *data, void *origin, const struct machine_result *result), void *data) {
     if (count == 0) return;
     struct machine_input *inputs = mem_alloc(count * sizeof *inputs);
     for (size_t i = 0; i < count; i++) {

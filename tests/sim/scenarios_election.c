@@ -48,8 +48,7 @@ void scenario_old_entries_commit_without_writes(struct sim *s) {
     story_mute(s, s->servers[2], a, RAFT_MSG_APPEND_REPLY, true);
     put(s, a);
     uint64_t at = raft_last_index(a->raft) + 1;
-    EXPECT(s, WITHIN(s, 200,
-                     log_terms_last(&b->durable) == at && log_terms_last(&s->servers[2]->durable) == at));
+    EXPECT(s, WITHIN(s, 200, log_terms_last(&b->durable) == at && log_terms_last(&s->servers[2]->durable) == at));
     server_crash(a, CRASH_POWER);
     EXPECT(s, story_elect_raw(s, b));
     EXPECT(s, WITHIN(s, 1000, b->machine.applied >= at && s->servers[2]->machine.applied >= at));
@@ -108,8 +107,7 @@ void scenario_prevote_does_not_block_after_leader_death(struct sim *s) {
     EXPECT(s, leader != NULL && put_many(s, leader, 5));
     server_crash(leader, CRASH_KILL);
     /* Twice the longest timeout, for a split vote, and a little. */
-    EXPECT(s, WITHIN(s, 5 * s->raft.election_ms,
-                     sim_leader(s) != NULL && raft_leader_ready(sim_leader(s)->raft)));
+    EXPECT(s, WITHIN(s, 5 * s->raft.election_ms, sim_leader(s) != NULL && raft_leader_ready(sim_leader(s)->raft)));
     story_end(s);
 }
 
@@ -119,9 +117,7 @@ void scenario_deposed_leader_serves_no_read(struct sim *s) {
     EXPECT(s, old != NULL && put_many(s, old, 3));
     story_isolate(s, old);
     uint64_t early = get(s, old); /* before anybody else leads: no majority confirms it */
-    EXPECT(s,
-           WITHIN(s, 5000,
-                  sim_leader(s) != NULL && sim_leader(s) != old && raft_leader_ready(sim_leader(s)->raft)));
+    EXPECT(s, WITHIN(s, 5000, sim_leader(s) != NULL && sim_leader(s) != old && raft_leader_ready(sim_leader(s)->raft)));
     EXPECT(s, put_many(s, sim_leader(s), 1));
     uint64_t late = get(s, old);
     EXPECT(s, NEVER_IN(s, 2000, done(s, early) || done(s, late)));
@@ -129,8 +125,7 @@ void scenario_deposed_leader_serves_no_read(struct sim *s) {
     story_end(s); /* it asks the new leader: if they are answered now, then as of now (a checker's) */
 }
 
-/* It comes back believing that it leads: reads that reach it before its clock or a message tells otherwise.
- */
+/* It comes back believing that it leads: reads that reach it before its clock or a message tells otherwise. */
 void scenario_paused_leader_serves_no_read(struct sim *s) {
     story_begin(s, 3);
     struct server *old = story_leader(s);
@@ -144,8 +139,8 @@ void scenario_paused_leader_serves_no_read(struct sim *s) {
     story_end(s);
 }
 
-/* A follower that is cut off with the leader asks it; of three the two were a majority, of five they are none. Their slow clocks keep them waiting for
- * the others, who go on meanwhile. */
+/* A follower that is cut off with the leader asks it; of three the two were a majority, of five they are none. Their
+ * slow clocks keep them waiting for the others, who go on meanwhile. */
 void scenario_minority_serves_no_read(struct sim *s) {
     story_begin(s, 5);
     struct server *old = s->servers[0], *with = s->servers[1];
@@ -203,8 +198,7 @@ void scenario_ring_cut(struct sim *s) {
     struct server *leader = story_leader(s);
     EXPECT(s, leader != NULL);
     for (uint32_t from = 0; from < 5; from++)
-        for (uint32_t to = 0; to < 5; to++)
-            network_cut(s, from, to, (from + 1) % 5 != to && (to + 1) % 5 != from);
+        for (uint32_t to = 0; to < 5; to++) network_cut(s, from, to, (from + 1) % 5 != to && (to + 1) % 5 != from);
     sim_run(s, 3000 * MS);
     leader = story_leader(s);
     EXPECT(s, leader != NULL && put_many(s, leader, 10)); /* it and its two neighbours are a majority */

@@ -121,10 +121,9 @@ static void deposed_leader(struct sim *s, bool leased) {
     EXPECT(s, made != 0);
     story_isolate(s, old);
     uint64_t stale = ask(s, old, OP_RENEW, 0, made); /* no majority confirms it */
-    EXPECT(s,
-           WITHIN(s, 3000,
-                  sim_leader(s) != NULL && sim_leader(s) != old && raft_leader_ready(sim_leader(s)->raft) &&
-                      raft_leader(other->raft) == sim_leader(s)->id));
+    EXPECT(s, WITHIN(s, 3000,
+                     sim_leader(s) != NULL && sim_leader(s) != old && raft_leader_ready(sim_leader(s)->raft) &&
+                         raft_leader(other->raft) == sim_leader(s)->id));
     sim_run(s, 200 * MS);
     EXPECT(s, keep(s, sim_leader(s), made, 2 * TTL_MS) && !renewed(s, stale));
     story_join(s, old);

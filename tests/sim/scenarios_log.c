@@ -12,15 +12,14 @@ void scenario_leader_counts_durable_only(struct sim *s) {
     EXPECT(s, NEVER_IN(s, 150, raft_commit_index(leader->raft) > before));
     story_join(s, away);
     EXPECT(s, WITHIN(s, 1000, raft_commit_index(leader->raft) > before)); /* two followers will do */
-    EXPECT(s, NEVER_IN(s, 100, done(s, op))); /* applied is only what is durable here */
+    EXPECT(s, NEVER_IN(s, 100, done(s, op)));                             /* applied is only what is durable here */
     story_hold_disk(leader, false);
     EXPECT(s, WITHIN(s, 1000, done(s, op)));
     story_all_may(s);
     story_end(s);
 }
 
-/* The followers get the entry, the leader's own disk refuses it: whoever leads next decides what becomes of
- * it. */
+/* The followers get the entry, the leader's own disk refuses it: whoever leads next decides what becomes of it. */
 void scenario_append_fails_after_send(struct sim *s) {
     story_begin(s, 3);
     struct server *leader = story_leader(s);
@@ -98,8 +97,8 @@ void scenario_follower_append_fails(struct sim *s) {
     story_end(s);
 }
 
-/* The write of an entry of term t is still under way when the server follows the leader of t + 1, who has
- * another one. */
+/* The write of an entry of term t is still under way when the server follows the leader of t + 1, who has another
+ * one. */
 void scenario_late_results(struct sim *s) {
     story_begin(s, 3);
     struct server *a = s->servers[0], *b = s->servers[1];
@@ -168,8 +167,7 @@ void scenario_disk_full_leader(struct sim *s) {
     EXPECT(s, leader != NULL && put_many(s, leader, 5));
     fake_disk_set_capacity(leader->disk, fake_disk_used(leader->disk));
     uint64_t last = 0;
-    for (unsigned i = 0; i < 2000 && !(last && refused(s, last));
-         i++) { /* what is reserved may still be used */
+    for (unsigned i = 0; i < 2000 && !(last && refused(s, last)); i++) { /* what is reserved may still be used */
         last = put(s, leader);
         EXPECT(s, WITHIN(s, 1000, done(s, last) || refused(s, last)));
     }
@@ -251,7 +249,8 @@ void scenario_disk_full_burst(struct sim *s) {
     story_end(s);
 }
 
-/* Who stands still for a moment sees all that came meanwhile in one turn: the leader that makes one append of it, the follower several appends. */
+/* Who stands still for a moment sees all that came meanwhile in one turn: the leader that makes one append of it,
+ * the follower several appends. */
 static void appends_at_once(struct sim *s, struct server *follower, struct server *leader) {
     follower->paused_until_us = s->now_us + 40 * MS;
     for (unsigned append = 0; append < 8; append++) {
@@ -293,7 +292,8 @@ static bool put_until_refused(struct sim *s, const struct server *leader) {
     return refused(s, last);
 }
 
-/* One server is far behind, and has the only other vote: nothing can be committed, yet the new leader knows that it has all that was. */
+/* One server is far behind, and has the only other vote: nothing can be committed, yet the new leader knows that it
+ * has all that was. */
 void scenario_full_disks_leader_lost(struct sim *s) {
     story_begin(s, 3);
     EXPECT(s, story_elect(s, s->servers[0]));
@@ -334,7 +334,8 @@ void scenario_full_disks_leader_lost(struct sim *s) {
     story_end(s);
 }
 
-/* The last writes are on some disks and not on others when all are killed: who has room for them takes them in, so reads go on. */
+/* The last writes are on some disks and not on others when all are killed: who has room for them takes them in, so
+ * reads go on. */
 void scenario_full_disks_all_killed(struct sim *s) {
     s->wal.segment_bytes = s->wal.first_segment_bytes = 1 << 20;
     story_begin(s, 3);
@@ -356,7 +357,9 @@ void scenario_full_disks_all_killed(struct sim *s) {
         story_all_may(s);
         EXPECT(s, WITHIN(s, 10000, sim_leader(s) != NULL));
         uint64_t read = 0;
-        EXPECT(s, WITHIN(s, 10000, (read && done(s, read)) || ((!read || refused(s, read)) && sim_leader(s) && (read = get(s, sim_leader(s)), false))));
+        EXPECT(s, WITHIN(s, 10000,
+                         (read && done(s, read)) ||
+                             ((!read || refused(s, read)) && sim_leader(s) && (read = get(s, sim_leader(s)), false))));
     }
     for (uint32_t i = 0; i < 3; i++) fake_disk_set_capacity(s->servers[i]->disk, 0);
     story_end(s);
@@ -391,12 +394,10 @@ void scenario_burst(struct sim *s) {
     uint64_t first = put(s, leader), last = first;
     while (last < first + 5000) last = put(s, leader);
     EXPECT(s, WITHIN(s, 5000,
-                     done(s, first) && done(s, last) &&
-                         leader->machine.applied == raft_last_index(leader->raft)));
+                     done(s, first) && done(s, last) && leader->machine.applied == raft_last_index(leader->raft)));
     EXPECT(s, raft_entry_at(leader->raft, leader->machine.applied / 2) == NULL);
     story_join(s, lag); /* what is not in memory any more comes from the log */
-    EXPECT(s,
-           WITHIN(s, 5000, lag->machine.applied == leader->machine.applied) && lag->snapshots_installed == 0);
+    EXPECT(s, WITHIN(s, 5000, lag->machine.applied == leader->machine.applied) && lag->snapshots_installed == 0);
     story_all_may(s);
     story_end(s);
 }

@@ -11,8 +11,7 @@ void scenario_change_rolled_back(struct sim *s) {
     EXPECT(s, change(old, RAFT_ADD_LEARNER, guest) == CO_OK);
     EXPECT(s, is_member(old, guest) && !raft_members_committed(old->raft));
     EXPECT(s, WITHIN(s, 1000, log_terms_last(&old->durable) == raft_last_index(old->raft)));
-    if (sim_chance(s, 500))
-        story_restart(old, CRASH_POWER); /* it counts as long as it is in the log, and no longer */
+    if (sim_chance(s, 500)) story_restart(old, CRASH_POWER); /* it counts as long as it is in the log, and no longer */
     EXPECT(s, is_member(old, guest));
     EXPECT(s, story_elect(s, next));
     EXPECT(s, put_many(s, next, 3));
@@ -91,14 +90,13 @@ void scenario_removed_leader(struct sim *s) {
     story_mute(s, b, leader, RAFT_MSG_APPEND_REPLY, true);
     EXPECT(s, change(leader, RAFT_REMOVE, leader) == CO_OK);
     /* Two voters are left; it counts neither itself nor one of them for a majority. */
-    EXPECT(s, NEVER_IN(s, s->raft.election_ms / 2,
-                       raft_members_committed(leader->raft) || !server_leads(leader)));
+    EXPECT(s, NEVER_IN(s, s->raft.election_ms / 2, raft_members_committed(leader->raft) || !server_leads(leader)));
     story_mute(s, b, leader, RAFT_MSG_APPEND_REPLY, false);
     EXPECT(s, WITHIN(s, 2000, !server_leads(leader)));
     story_all_may(s);
-    EXPECT(s, WITHIN(s, 5000,
-                     (server_leads(b) && raft_leader_ready(b->raft)) ||
-                         (server_leads(c) && raft_leader_ready(c->raft))));
+    EXPECT(s,
+           WITHIN(s, 5000,
+                  (server_leads(b) && raft_leader_ready(b->raft)) || (server_leads(c) && raft_leader_ready(c->raft))));
     struct server *next = sim_leader(s);
     EXPECT(s, !is_member(next, leader) && put_many(s, next, 3));
     uint64_t term = raft_term(next->raft);
@@ -117,8 +115,7 @@ void scenario_removed_leader_is_needed(struct sim *s) {
     EXPECT(s, WITHIN(s, 1000, log_terms_last(&leader->durable) == raft_last_index(leader->raft)));
     story_restart(leader, sim_chance(s, 500) ? CRASH_KILL : CRASH_POWER);
     story_mute(s, leader, stays, RAFT_MSG_APPEND, false);
-    EXPECT(s, WITHIN(s, 10000,
-                     server_leads(stays) && raft_leader_ready(stays->raft) && !is_member(stays, leader)));
+    EXPECT(s, WITHIN(s, 10000, server_leads(stays) && raft_leader_ready(stays->raft) && !is_member(stays, leader)));
     EXPECT(s, put_many(s, stays, 3));
     story_end(s);
 }
@@ -138,8 +135,8 @@ void scenario_learner_not_counted(struct sim *s) {
     story_end(s);
 }
 
-/* The one voter hands entries to its applier, and says to its learner that they are committed: that one may be
- * the first to show them. */
+/* The one voter hands entries to its applier, and says to its learner that they are committed: that one may be the
+ * first to show them. */
 void scenario_learner_shows_first(struct sim *s) {
     story_begin(s, 1);
     struct server *leader = story_leader(s), *learner = story_server(s);
@@ -176,7 +173,8 @@ void scenario_learner_promoted_late(struct sim *s) {
     story_end(s);
 }
 
-/* What it had appended is answered once it knows that it is cut off: not a second later, as where it may yet hear of it. */
+/* What it had appended is answered once it knows that it is cut off: not a second later, as where it may yet hear of
+ * it. */
 void scenario_cut_off_leader_answers(struct sim *s) {
     story_begin(s, 3);
     EXPECT(s, story_elect(s, s->servers[0]));

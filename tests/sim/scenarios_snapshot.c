@@ -127,8 +127,7 @@ void scenario_late_chunks(struct sim *s) {
     story_end(s);
 }
 
-/* The leader takes a follower for far behind, whose slow disk has only not yet acknowledged what it has
- * received. */
+/* The leader takes a follower for far behind, whose slow disk has only not yet acknowledged what it has received. */
 void scenario_snapshot_of_the_known(struct sim *s) {
     no_way_back(s);
     s->raft.append_inflight_max = 256;
@@ -168,8 +167,7 @@ void scenario_duplicate_reordered_chunks(struct sim *s) {
                                   .tail_us = 100 * MS,
                                   .loss_permille = 50};
     story_join(s, lag);
-    EXPECT(s,
-           WITHIN(s, 60000, lag->snapshots_installed > 0 && lag->machine.applied == leader->machine.applied));
+    EXPECT(s, WITHIN(s, 60000, lag->snapshots_installed > 0 && lag->machine.applied == leader->machine.applied));
     story_all_may(s);
     story_end(s);
 }

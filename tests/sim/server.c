@@ -1,5 +1,5 @@
-/* One simulated server: the core and the loop around it. What a turn of the loop does with the core's effects
- * is here; the disk side is in storage.c. */
+/* One simulated server: the core and the loop around it. What a turn of the loop does with the core's effects is
+ * here; the disk side is in storage.c. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,8 +27,7 @@ static void server_arm(struct server *server) {
     if (other < deadline) deadline = other;
     if (deadline == UINT64_MAX) return;
     uint64_t after = server_until_us(server, deadline), at = server->sim->now_us + after;
-    if (server->tick_at_us != NEVER && server->tick_at_us <= at)
-        return; /* that one comes first and arms again */
+    if (server->tick_at_us != NEVER && server->tick_at_us <= at) return; /* that one comes first and arms again */
     server->tick_at_us = at;
     sim_schedule(server->sim, after, EVENT_TICK, server->slot, ++server->tick_number, NULL);
 }
@@ -140,11 +139,9 @@ void server_start(struct server *server) {
     }
     check_recovered(server, &start);
     storage_drop_group(server);
-    TRACE(sim,
-          "s%u starts: term %" PRIu64 " vote %" PRIu64 " snapshot %" PRIu64 " log ..%" PRIu64
-          " applied %" PRIu64,
-          server->slot + 1, start.term, start.vote, start.snapshot.index,
-          start.snapshot.index + start.entry_count, start.applied);
+    TRACE(sim, "s%u starts: term %" PRIu64 " vote %" PRIu64 " snapshot %" PRIu64 " log ..%" PRIu64 " applied %" PRIu64,
+          server->slot + 1, start.term, start.vote, start.snapshot.index, start.snapshot.index + start.entry_count,
+          start.applied);
     struct raft_config config = sim->raft;
     config.id = server->id;
     config.seed = rng_next(&sim->rng);
@@ -197,16 +194,13 @@ void server_restart_after(struct server *server, uint64_t us) {
     sim_schedule(server->sim, us, EVENT_RESTART, server->slot, 0, NULL);
 }
 
-bool server_leads(const struct server *server) {
-    return server->up && raft_role(server->raft) == RAFT_LEADER;
-}
+bool server_leads(const struct server *server) { return server->up && raft_role(server->raft) == RAFT_LEADER; }
 
 struct server *sim_leader(struct sim *sim) {
     struct server *leader = NULL;
     for (uint32_t i = 0; i < sim->server_count; i++) {
         struct server *server = sim->servers[i];
-        if (server_leads(server) && (!leader || raft_term(server->raft) > raft_term(leader->raft)))
-            leader = server;
+        if (server_leads(server) && (!leader || raft_term(server->raft) > raft_term(leader->raft))) leader = server;
     }
     return leader;
 }
@@ -234,18 +228,16 @@ static void apply_later(struct server *server, const struct raft_effects *fx) {
         if (server->apply_count == server->apply_capacity) {
             server->apply_capacity = server->apply_capacity ? 2 * server->apply_capacity : 32;
             server->applies = mem_realloc(server->applies, server->apply_capacity * sizeof *server->applies);
-            server->origins =
-                mem_realloc(server->origins, server->apply_capacity * sizeof(struct node_proposal *));
+            server->origins = mem_realloc(server->origins, server->apply_capacity * sizeof(struct node_proposal *));
         }
         raft_data_ref(entry->data);
-        server->origins[server->apply_count] =
-            requests_committed(&server->requests, entry->index, entry->term);
+        server->origins[server->apply_count] = requests_committed(&server->requests, entry->index, entry->term);
         server->applies[server->apply_count++] = *entry;
     }
     if (server->apply_count == 0 || server->apply_planned) return;
     server->apply_planned = true;
-    sim_schedule(server->sim, sim_random(server->sim, 10, 10 + server->apply_delay_us), EVENT_APPLY,
-                 server->slot, 0, NULL);
+    sim_schedule(server->sim, sim_random(server->sim, 10, 10 + server->apply_delay_us), EVENT_APPLY, server->slot, 0,
+                 NULL);
 }
 
 static const char *const role_names[] = {"follows", "asks for prevotes", "asks for votes", "leads"};
@@ -272,16 +264,16 @@ void server_flush(struct server *server) {
     }
     apply_later(server, fx);
     for (size_t i = 0; i < fx->read_count; i++)
-        requests_read_answered(&server->requests, fx->reads[i].context, fx->reads[i].index,
-                               fx->reads[i].error);
+        requests_read_answered(&server->requests, fx->reads[i].context, fx->reads[i].index, fx->reads[i].error);
     for (size_t i = 0; i < fx->load_count; i++) storage_load(server, &fx->loads[i]);
     for (size_t i = 0; i < fx->chunk_read_count; i++) storage_chunk_read(server, &fx->chunk_reads[i]);
     for (size_t i = 0; i < fx->chunk_write_count; i++) storage_chunk_write(server, &fx->chunk_writes[i]);
     raft_effects_done(server->raft);
     struct raft_contradiction contradiction = raft_contradiction(server->raft);
     if (contradiction.index)
-        sim_violation(sim, RULE_COMPLETE, "s%u has committed index %" PRIu64 " of term %" PRIu64 ", its leader has it of term %" PRIu64, server->slot + 1,
-                      contradiction.index, contradiction.term_here, contradiction.term_there);
+        sim_violation(sim, RULE_COMPLETE,
+                      "s%u has committed index %" PRIu64 " of term %" PRIu64 ", its leader has it of term %" PRIu64,
+                      server->slot + 1, contradiction.index, contradiction.term_here, contradiction.term_there);
     if (raft_failed(server->raft)) {
         server_rebuild(server);
         return;
@@ -293,27 +285,23 @@ void server_flush(struct server *server) {
 
 /* -- events -- */
 
-static const char *const message_names[] = {
-    "?",      "prevote",      "prevote-reply", "vote",           "vote-reply",
-    "append", "append-reply", "snapshot",      "snapshot-reply", "timeout-now"};
+static const char *const message_names[] = {"?",      "prevote",      "prevote-reply", "vote",           "vote-reply",
+                                            "append", "append-reply", "snapshot",      "snapshot-reply", "timeout-now"};
 
 static void server_deliver(struct server *server, struct raft_data *packet) {
     struct sim *sim = server->sim;
     struct raft_message message;
     int rv = raft_message_decode(slice_make(packet->bytes, packet->size), &message);
     if (rv != CO_OK) {
-        sim_violation(sim, RULE_CAP, "s%u cannot decode what was sent: %s", server->slot + 1,
-                      co_strerror(rv));
+        sim_violation(sim, RULE_CAP, "s%u cannot decode what was sent: %s", server->slot + 1, co_strerror(rv));
         return;
     }
     TRACE(sim,
-          "s%" PRIu64 " <- s%" PRIu64 " %s term %" PRIu64 " last %" PRIu64 "/%" PRIu64
-          " entries %zu commit %" PRIu64 " match %" PRIu64 "%s%s round %" PRIu64 " snapshot %" PRIu64
-          "+%" PRIu64,
-          message.to, message.from, message_names[message.type], message.term, message.last_index,
-          message.last_term, message.entry_count, message.commit, message.match,
-          message.granted ? " granted" : "", message.rejected ? " rejected" : "", message.round,
-          message.snapshot.index, message.offset);
+          "s%" PRIu64 " <- s%" PRIu64 " %s term %" PRIu64 " last %" PRIu64 "/%" PRIu64 " entries %zu commit %" PRIu64
+          " match %" PRIu64 "%s%s round %" PRIu64 " snapshot %" PRIu64 "+%" PRIu64,
+          message.to, message.from, message_names[message.type], message.term, message.last_index, message.last_term,
+          message.entry_count, message.commit, message.match, message.granted ? " granted" : "",
+          message.rejected ? " rejected" : "", message.round, message.snapshot.index, message.offset);
     struct raft_message heard = raft_message_heard(&message);
     struct raft_event event = {.type = RAFT_RECEIVE};
     event.u.receive = edge_takes_in(server, &message) ? &message : &heard;
@@ -342,8 +330,8 @@ static void server_apply(struct server *server) {
     struct applying applying = {server, server->applies + old};
     for (size_t i = 0; i < old; i++)
         if (server->origins[i]) edge_abandon(server, server->origins[i]);
-    replica_apply(&server->machine, server->applies + old, (void *const *)(server->origins + old),
-                  count - old, applied_one, &applying);
+    replica_apply(&server->machine, server->applies + old, (void *const *)(server->origins + old), count - old,
+                  applied_one, &applying);
     if (count > old) check_state(server);
     sim_mix(server->sim, server->machine.sum);
     for (size_t i = 0; i < count; i++) raft_data_unref(server->applies[i].data);
@@ -370,8 +358,7 @@ static void server_absent(struct server *server, const struct event *event) {
     struct sim *sim = server->sim;
     if (event->kind == EVENT_REQUEST) op_done(sim, event->number, OP_REFUSED, 0);
     if (event->kind == EVENT_DELIVER && sim_chance(sim, 200))
-        sim_schedule(sim, sim_random(sim, 1, 10) * MS, EVENT_LOST, (uint32_t)(event->number & 0xff),
-                     server->id, NULL);
+        sim_schedule(sim, sim_random(sim, 1, 10) * MS, EVENT_LOST, (uint32_t)(event->number & 0xff), server->id, NULL);
 }
 
 void server_event(struct server *server, struct event *event) {
@@ -385,8 +372,7 @@ void server_event(struct server *server, struct event *event) {
     }
     switch (event->kind) {
         case EVENT_DELIVER:
-            if (network_arrives(server->sim, server->slot, event->number))
-                server_deliver(server, event->payload);
+            if (network_arrives(server->sim, server->slot, event->number)) server_deliver(server, event->payload);
             break;
         case EVENT_TICK: server_tick(server, event->number); break;
         case EVENT_TURN:

@@ -1,16 +1,15 @@
 /* A whole cluster in one process, decided by one seed.
  *
- * What is real: the Raft core, the message codec, the log and the snapshot files. What is played: time (a
- * heap of events in virtual microseconds), the network (bytes that are delayed, lost, doubled, overtaken,
- * cut), the disks (tests/lib/fake_disk), the clients and their fate. One thread; nothing but the seed
- * decides, so that a run repeats byte for byte.
+ * What is real: the Raft core, the message codec, the log and the snapshot files. What is played: time (a heap of
+ * events in virtual microseconds), the network (bytes that are delayed, lost, doubled, overtaken, cut), the disks
+ * (tests/lib/fake_disk), the clients and their fate. One thread; nothing but the seed decides, so that a run repeats
+ * byte for byte.
  *
  *   world.c      events, network, trace        server.c    one server: core, turns, effects
  *   storage.c    its log writer and snapshots   replica.c   its state machine, the real one
  *   client.c     who writes and reads           checkers.c  what has to hold, always
  *   history.c    what the checkers remember     fate.c      faults at random, then healing
- *   story.h      verbs for told scenarios       scenarios*.c  one per known way to fail
- */
+ *   story.h      verbs for told scenarios       scenarios*.c  one per known way to fail */
 #ifndef COORD_TESTS_SIM_SIM_H
 #define COORD_TESTS_SIM_SIM_H
 
@@ -36,27 +35,26 @@
 #define NEVER           UINT64_MAX
 
 /* -- checkers' names -- */
-#define SIM_CHECKERS(X)                                                                                  \
-    X(RULE_LEADER, "one-leader", "at most one leader in a term")                                         \
-    X(RULE_LOG, "log-matching", "entries of the same index and term are the same, and so is all before") \
-    X(RULE_COMPLETE, "leader-completeness", "a new leader has every entry committed in earlier terms")   \
-    X(RULE_MACHINE, "same-commands", "every server applies the same commands in the same order")         \
-    X(RULE_STATE, "same-state",                                                                          \
-      "at the same index all stores have the same sum, and commands the same result")                    \
-    X(RULE_MODEL, "as-committed", "results and answers are what the committed commands make them")       \
-    X(RULE_FENCE, "fencing", "the tokens of a lock grow from holder to holder")                          \
-    X(RULE_LEASE, "leases", "no lease ends early, or outlives its holder for long")                      \
-    X(RULE_WATCH, "watches", "a blocking query is woken by each change of its key, and by nothing else") \
-    X(RULE_ACKED, "acked-kept", "an acknowledged command is applied once, on every server")              \
-    X(RULE_READ, "linearizable", "a read sees all that was acknowledged before it began")                \
-    X(RULE_FORWARD, "never-back", "term, commit and applied index do not go back, votes stand")          \
-    X(RULE_PROMISE, "promise", "what is answered is on disk first")                                      \
-    X(RULE_QUORUM, "quorum-durable", "what commits is on the disks of a majority")                       \
-    X(RULE_MEMBERS, "one-change", "membership changes one at a time, one server a time")                 \
-    X(RULE_RECOVERY, "recovery", "what was on disk is found again, and nothing else")                    \
-    X(RULE_CAP, "capped", "messages stay within their caps")                                             \
-    X(RULE_CONVERGE, "convergence", "once healed, one leader and the same state everywhere, soon")       \
-    X(RULE_ASSERT, "assertion", "the code under test does not contradict itself")                        \
+#define SIM_CHECKERS(X)                                                                                         \
+    X(RULE_LEADER, "one-leader", "at most one leader in a term")                                                \
+    X(RULE_LOG, "log-matching", "entries of the same index and term are the same, and so is all before")        \
+    X(RULE_COMPLETE, "leader-completeness", "a new leader has every entry committed in earlier terms")          \
+    X(RULE_MACHINE, "same-commands", "every server applies the same commands in the same order")                \
+    X(RULE_STATE, "same-state", "at the same index all stores have the same sum, and commands the same result") \
+    X(RULE_MODEL, "as-committed", "results and answers are what the committed commands make them")              \
+    X(RULE_FENCE, "fencing", "the tokens of a lock grow from holder to holder")                                 \
+    X(RULE_LEASE, "leases", "no lease ends early, or outlives its holder for long")                             \
+    X(RULE_WATCH, "watches", "a blocking query is woken by each change of its key, and by nothing else")        \
+    X(RULE_ACKED, "acked-kept", "an acknowledged command is applied once, on every server")                     \
+    X(RULE_READ, "linearizable", "a read sees all that was acknowledged before it began")                       \
+    X(RULE_FORWARD, "never-back", "term, commit and applied index do not go back, votes stand")                 \
+    X(RULE_PROMISE, "promise", "what is answered is on disk first")                                             \
+    X(RULE_QUORUM, "quorum-durable", "what commits is on the disks of a majority")                              \
+    X(RULE_MEMBERS, "one-change", "membership changes one at a time, one server a time")                        \
+    X(RULE_RECOVERY, "recovery", "what was on disk is found again, and nothing else")                           \
+    X(RULE_CAP, "capped", "messages stay within their caps")                                                    \
+    X(RULE_CONVERGE, "convergence", "once healed, one leader and the same state everywhere, soon")              \
+    X(RULE_ASSERT, "assertion", "the code under test does not contradict itself")                               \
     X(RULE_STORY, "story", "what a scenario claims")
 #define SIM_ENUM(name, text, claim) name,
 enum rule { SIM_CHECKERS(SIM_ENUM) RULE_COUNT };
@@ -184,8 +182,7 @@ bool sim_step(struct sim *sim);             /* one event; false: nothing left, o
 void sim_run(struct sim *sim, uint64_t us); /* until that much later, or failed */
 
 /* The first call counts. Rules that are switched off are not noted. */
-void sim_violation(struct sim *sim, enum rule rule, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+void sim_violation(struct sim *sim, enum rule rule, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void sim_say(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #define TRACE(sim, ...)                                          \
     do {                                                         \
@@ -214,14 +211,13 @@ struct replica {
     uint64_t members_index;
     struct raft_members members;
 };
-/* `slot` names its folder. What is found there is used only if `trusted`; the members as of then are the
- * caller's to set. */
+/* `slot` names its folder. What is found there is used only if `trusted`; the members as of then are the caller's to
+ * set. */
 void replica_open(struct replica *replica, uint32_t slot, bool trusted, void (*news)(void *data), void *data);
 void replica_close(struct replica *replica);
 /* In order; `done` as machine_apply calls it, origins[i] for entries[i]. */
-void replica_apply(struct replica *replica, const struct raft_entry *entries, void *const *origins,
-                   size_t count, void (*done)(void *data, void *origin, const struct machine_result *result),
-                   void *data);
+void replica_apply(struct replica *replica, const struct raft_entry *entries, void *const *origins, size_t count,
+                   void (*done)(void *data, void *origin, const struct machine_result *result), void *data);
 /* Filler depends on the state, so that a chunk out of place is noticed. */
 void replica_save(struct replica *replica, uint64_t filler, struct buffer *out);
 bool replica_load(struct replica *replica, const struct raft_snapshot_meta *meta, struct slice bytes);
@@ -264,7 +260,7 @@ struct copy { /* a local snapshot being written */
 struct server {
     struct sim *sim;
     uint32_t slot;
-    uint64_t id;   /* slot + 1 */
+    uint64_t id;      /* slot + 1 */
     uint64_t life;    /* counts starts and stops */
     uint64_t process; /* counts crashes: opening the log again is none */
     bool up;
@@ -309,7 +305,7 @@ struct server {
     /* what waits here, for whom, and who knows what to do: the program's own code (edge.c) */
     struct requests requests;
     struct disk_health disk_health;
-    bool full_told; /* what the core was told of it */
+    bool full_told;       /* what the core was told of it */
     uint64_t taken_bytes; /* of entries received in this turn, not on their way to the log yet */
     struct forwarding *forwarding;
     struct lease_keeper *leases;
@@ -386,7 +382,7 @@ void storage_close(struct server *server); /* all but the group that was being w
 void storage_drop_group(struct server *server);
 void storage_persist(struct server *server, const struct raft_persist *op);
 uint64_t storage_waiting(const struct server *server); /* bytes of entries on their way to the log */
-void storage_kick(struct server *server); /* the log writer looks at its queue */
+void storage_kick(struct server *server);              /* the log writer looks at its queue */
 void storage_write(struct server *server);
 void storage_written(struct server *server);
 void storage_load(struct server *server, const struct raft_load *load);
@@ -441,10 +437,9 @@ struct op {
     uint64_t writer, modify_index, lock_index, holder, lease;
     /* OP_SESSION, OP_GRANT: the life of the session or lease. */
     uint64_t ttl_ms, delay_ms;
-    uint64_t created_index, ended_index, ended_us,
-        renewed_us;   /* renewed: when the last acknowledged one was sent */
-    uint32_t node, owner;  /* OP_GRANT: of a node lease, from 1; who asks */
-    bool cut_short;        /* not by its TTL: taken over by its owner, or its node was removed */
+    uint64_t created_index, ended_index, ended_us, renewed_us; /* renewed: when the last acknowledged one was sent */
+    uint32_t node, owner;                                      /* OP_GRANT: of a node lease, from 1; who asks */
+    bool cut_short;   /* not by its TTL: taken over by its owner, or its node was removed */
     uint64_t wait_us; /* OP_WATCH */
     bool stale;
 };
@@ -454,8 +449,8 @@ uint64_t op_write(struct sim *sim, uint32_t client, uint32_t server, size_t size
 uint64_t op_read(struct sim *sim, uint32_t client, uint32_t server);
 void op_request(struct server *server, uint64_t id); /* it has arrived */
 void op_done(struct sim *sim, uint64_t id, enum op_state state, uint64_t index);
-void op_read_now(struct server *server, uint64_t id); /* at what is applied */
-void op_look(struct server *server, struct op *op);   /* what a read sees there */
+void op_read_now(struct server *server, uint64_t id);                                   /* at what is applied */
+void op_look(struct server *server, struct op *op);                                     /* what a read sees there */
 uint64_t op_make(struct sim *sim, uint32_t client, uint32_t server, enum op_kind kind); /* not sent yet */
 void op_send(struct sim *sim, uint64_t id);
 
@@ -465,7 +460,7 @@ uint64_t command_op(const struct raft_entry *entry);  /* whose it is; 0: nobody'
 uint64_t command_sum(const struct raft_entry *entry); /* of type and bytes */
 void command_key(uint32_t key, char name[16]);
 void command_session(uint64_t op, char id[40]);
-uint64_t command_session_op(const char *id);            /* 0: not one of ours */
+uint64_t command_session_op(const char *id); /* 0: not one of ours */
 void command_lease(uint64_t op, char id[40]);
 uint64_t command_lease_op(const char *id);
 void op_skipped(struct server *server, uint64_t index); /* a snapshot has jumped over all up to index */
@@ -485,8 +480,7 @@ void check_message(struct server *server, const struct raft_message *message);
 void check_observe(struct server *server);                                   /* after each turn */
 void check_committed(struct server *server, const struct raft_entry *entry); /* handed out for applying */
 /* The state machine has done it, with this result. */
-void check_applied(struct server *server, const struct raft_entry *entry,
-                   const struct machine_result *result);
+void check_applied(struct server *server, const struct raft_entry *entry, const struct machine_result *result);
 void check_state(struct server *server); /* it stands at the end of a batch */
 void check_restored(struct server *server, const struct raft_snapshot_meta *meta);
 void check_recovered(struct server *server, const struct raft_start *start); /* before the core sees it */
@@ -496,7 +490,7 @@ void check_read(struct sim *sim, const struct op *op);
 void check_renewed(struct sim *sim, const struct op *renewal); /* it is acknowledged */
 void check_lease_end(struct sim *sim, const struct op *session);
 void check_reap(struct sim *sim, uint32_t node); /* it is dead for long enough */
-void check_end(struct sim *sim); /* after convergence */
+void check_end(struct sim *sim);                 /* after convergence */
 
 /* -- history: what has happened so far, for the checkers -- */
 
@@ -528,9 +522,9 @@ struct story_of_key {
 #define SIM_REAP_MS 1500 /* reconnect timeout */
 struct history {
     struct story_of_key keys[SIM_KEYS];
-    uint64_t raised;                /* index: leases count */
+    uint64_t raised; /* index: leases count */
     struct {
-        uint64_t holder;             /* the newest lease of this name */
+        uint64_t holder;              /* the newest lease of this name */
         uint64_t dead_index, dead_us; /* it expired, and the node is to be removed; 0: not */
         bool registered;
     } nodes[SIM_NODES + 1];
@@ -545,10 +539,8 @@ struct history {
     uint64_t leaders_elected;
 };
 /* model.c: what clients may see, from the commands that were committed; apart from the machine's own code. */
-void model_applied(struct server *server, const struct raft_entry *entry,
-                   const struct machine_result *result);
-const struct key_version *model_at(const struct history *history, uint32_t key,
-                               uint64_t index); /* NULL: never there */
+void model_applied(struct server *server, const struct raft_entry *entry, const struct machine_result *result);
+const struct key_version *model_at(const struct history *history, uint32_t key, uint64_t index); /* NULL: never there */
 
 struct history *history_new(void);
 void history_free(struct history *history);
@@ -557,8 +549,8 @@ struct seen *history_seen(struct history *history, uint64_t index, uint64_t term
 struct seen *history_note(struct history *history, const struct raft_entry *entry, uint64_t prev_term);
 void history_terms(struct history *history, uint64_t term); /* makes room up to it */
 /* The configuration that counts in `log`: its newest one up to `index`. NULL: none. */
-const struct raft_members *history_members(struct history *history, const struct log_terms *log,
-                                           uint64_t index, uint64_t *at);
+const struct raft_members *history_members(struct history *history, const struct log_terms *log, uint64_t index,
+                                           uint64_t *at);
 
 /* -- fate and convergence -- */
 
@@ -570,8 +562,8 @@ void fate_close(struct sim *sim);
 void fate_run(struct sim *sim); /* the whole life of a seed */
 const char *fate_name(const struct sim *sim);
 void cluster_found(struct sim *sim, uint32_t voters,
-                   bool on_disk);   /* that many servers, started; on_disk: the first
-                                     * entry is there already, else they begin with it */
+                   /* that many servers, started; on_disk: the first entry is there already, else they begin with it */
+                   bool on_disk);
 void cluster_heal(struct sim *sim); /* no more faults, all servers up */
 bool cluster_converged(struct sim *sim);
 void cluster_print(struct sim *sim, FILE *out); /* a line a server */

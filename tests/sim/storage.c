@@ -1,6 +1,6 @@
-/* A server's disk side: the log writer (one group at a time, completed in order after a delay, or failed),
- * the reader of old entries and chunks, the snapshot copier, and what a start finds. The log and snapshot
- * code is the real one. */
+/* A server's disk side: the log writer (one group at a time, completed in order after a delay, or failed), the
+ * reader of old entries and chunks, the snapshot copier, and what a start finds. The log and snapshot code is the
+ * real one. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,8 +77,8 @@ void storage_kick(struct server *server) {
     *end = NULL;
     server->group_begun = false;
     server->write_begun_ms = server_now_ms(server);
-    uint64_t delay = server->mood.delay_us +
-                     (server->mood.delay_span_us ? sim_random(sim, 0, server->mood.delay_span_us) : 0);
+    uint64_t delay =
+        server->mood.delay_us + (server->mood.delay_span_us ? sim_random(sim, 0, server->mood.delay_span_us) : 0);
     server->group_done_us = sim->now_us + delay;
     sim_schedule(sim, sim_random(sim, 0, delay), EVENT_LOG_WRITE, server->slot, 0, NULL);
 }
@@ -148,8 +148,7 @@ static int restore(struct server *server, uint64_t index) {
         if (!replica_load(&server->machine, &meta, buffer_slice(&bytes)))
             sim_violation(server->sim, RULE_MACHINE, "s%u: the snapshot at %" PRIu64 " is not what was saved",
                           server->slot + 1, index);
-        else
-            check_restored(server, &meta);
+        else check_restored(server, &meta);
     }
     buffer_free(&bytes);
     return rv;
@@ -244,16 +243,15 @@ static void job_load(struct server *server, const struct raft_load *load) {
     struct raft_event event = {.type = RAFT_ENTRIES_LOADED};
     event.u.loaded.peer = load->peer;
     event.u.loaded.from = load->from;
-    event.u.loaded.error = wal_read(server->wal, load->from, load->to, load->bytes_max,
-                                    &event.u.loaded.entries, &event.u.loaded.count);
+    event.u.loaded.error =
+        wal_read(server->wal, load->from, load->to, load->bytes_max, &event.u.loaded.entries, &event.u.loaded.count);
     if (event.u.loaded.error != CO_OK) event.u.loaded.entries = NULL, event.u.loaded.count = 0;
     struct raft_entry *entries = event.u.loaded.entries;
     server_step(server, &event);
     free(entries);
 }
 
-static int chunk_read(struct server *server, const struct raft_chunk_read *read, char *data,
-                      struct raft_event *event) {
+static int chunk_read(struct server *server, const struct raft_chunk_read *read, char *data, struct raft_event *event) {
     struct fault fault = {0};
     if (server->reader && server->reader_meta.index != read->snapshot_index) {
         snapshot_close(server->reader);
@@ -261,8 +259,7 @@ static int chunk_read(struct server *server, const struct raft_chunk_read *read,
     }
     int rv = CO_OK;
     if (!server->reader)
-        rv = snapshot_open(disk_of(server), read->snapshot_index, &server->reader, &server->reader_meta,
-                           &fault);
+        rv = snapshot_open(disk_of(server), read->snapshot_index, &server->reader, &server->reader_meta, &fault);
     if (rv != CO_OK) {
         server->reader = NULL;
         return rv;
@@ -295,8 +292,7 @@ static int chunk_write(struct server *server, const struct raft_chunk_write *wri
     *stored = 0;
     if (write->first) {
         receiver_drop(server);
-        int rv =
-            snapshot_create(disk_of(server), &write->meta, sim_chance(server->sim, 700), &server->receiver);
+        int rv = snapshot_create(disk_of(server), &write->meta, sim_chance(server->sim, 700), &server->receiver);
         if (rv != CO_OK) {
             server->receiver = NULL;
             return rv;
@@ -305,8 +301,7 @@ static int chunk_write(struct server *server, const struct raft_chunk_write *wri
     }
     if (!server->receiver || server->receiver_index != write->meta.index) return CO_NOTFOUND;
     int rv = CO_OK;
-    if (snapshot_written(server->receiver) == write->offset)
-        rv = snapshot_write(server->receiver, data, write->size);
+    if (snapshot_written(server->receiver) == write->offset) rv = snapshot_write(server->receiver, data, write->size);
     *stored = snapshot_written(server->receiver);
     if (rv != CO_OK || !write->last || *stored != write->offset + write->size) return rv;
     struct raft_snapshot_meta meta = write->meta;
@@ -340,8 +335,7 @@ void storage_job(struct server *server, void *payload) {
 void storage_copy_begin(struct server *server) {
     struct sim *sim = server->sim;
     if (!server->up || server->copy || server->machine.applied <= raft_snapshot_index(server->raft)) return;
-    if (raft_sending_snapshot(server->raft) || server->machine.applied != raft_applied_index(server->raft))
-        return;
+    if (raft_sending_snapshot(server->raft) || server->machine.applied != raft_applied_index(server->raft)) return;
     struct copy *copy = mem_zalloc(sizeof *copy);
     copy->meta.index = server->machine.applied;
     copy->meta.term = server->machine.applied_term;
@@ -393,10 +387,8 @@ void storage_copy_go_on(struct server *server) {
     int rv = snapshot_write(copy->writer, copy->bytes.data + copy->written, size);
     copy->written += size;
     if (storage_died(server)) return;
-    if (rv != CO_OK)
-        copy_end(server, true);
-    else
-        sim_schedule(server->sim, sim_random(server->sim, 100, 5 * MS), EVENT_COPY, server->slot, 0, NULL);
+    if (rv != CO_OK) copy_end(server, true);
+    else sim_schedule(server->sim, sim_random(server->sim, 100, 5 * MS), EVENT_COPY, server->slot, 0, NULL);
 }
 
 /* -- start and stop -- */
@@ -408,8 +400,7 @@ struct wal_config storage_config(const struct server *server, uint64_t start_ter
     return config;
 }
 
-static int open_machine(struct server *server, const struct raft_snapshot_meta *meta,
-                        struct raft_start *start) {
+static int open_machine(struct server *server, const struct raft_snapshot_meta *meta, struct raft_start *start) {
     struct replica *replica = &server->machine;
     if (!server->machine_kept) {
         replica->members = (struct raft_members){0};
@@ -431,11 +422,10 @@ static int open_machine(struct server *server, const struct raft_snapshot_meta *
 }
 
 static void open_violation(struct server *server, int rv, const struct fault *fault) {
-    if (rv != CO_OK)
-        TRACE(server->sim, "s%u does not start: %s (%s)", server->slot + 1, co_strerror(rv), fault->text);
+    if (rv != CO_OK) TRACE(server->sim, "s%u does not start: %s (%s)", server->slot + 1, co_strerror(rv), fault->text);
     if (rv == CO_CORRUPT)
-        sim_violation(server->sim, RULE_RECOVERY, "s%u does not start, nobody damaged its disk: %s",
-                      server->slot + 1, fault->text);
+        sim_violation(server->sim, RULE_RECOVERY, "s%u does not start, nobody damaged its disk: %s", server->slot + 1,
+                      fault->text);
 }
 
 int storage_open(struct server *server, struct raft_start *start, struct wal_recovered *recovered) {

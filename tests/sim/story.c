@@ -34,10 +34,8 @@ void story_only(struct sim *s, const struct server *server) {
     uint32_t votes = 1u << RAFT_MSG_PREVOTE | 1u << RAFT_MSG_VOTE;
     for (uint32_t from = 0; from < s->server_count; from++)
         for (uint32_t to = 0; to < s->server_count; to++)
-            if (!server || from == server->slot)
-                s->mute[from][to] &= ~votes;
-            else
-                s->mute[from][to] |= votes;
+            if (!server || from == server->slot) s->mute[from][to] &= ~votes;
+            else s->mute[from][to] |= votes;
 }
 
 void story_all_may(struct sim *s) { story_only(s, NULL); }
@@ -54,8 +52,7 @@ bool story_elect_raw(struct sim *s, struct server *server) {
 }
 
 bool story_elect(struct sim *s, struct server *server) {
-    return story_elect_raw(s, server) &&
-           WITHIN(s, 10000, server_leads(server) && raft_leader_ready(server->raft));
+    return story_elect_raw(s, server) && WITHIN(s, 10000, server_leads(server) && raft_leader_ready(server->raft));
 }
 
 bool story_agree(struct sim *s) { return WITHIN(s, 5000, cluster_converged(s)); }
@@ -83,8 +80,8 @@ void story_cut(struct sim *s, const struct server *a, const struct server *b) {
     network_cut(s, b->slot, a->slot, true);
 }
 
-void story_mute(struct sim *s, const struct server *from, const struct server *to,
-                enum raft_message_type type, bool mute) {
+void story_mute(struct sim *s, const struct server *from, const struct server *to, enum raft_message_type type,
+                bool mute) {
     uint32_t *bits = &s->mute[from->slot][to->slot];
     *bits = mute ? *bits | 1u << type : *bits & ~(1u << type);
 }
@@ -163,8 +160,7 @@ bool is_voter(const struct server *at, const struct server *who) {
 bool member_added(struct sim *s, struct server *leader, struct server *server) {
     if (change(leader, RAFT_ADD_LEARNER, server) != CO_OK) return false;
     if (!WITHIN(s, 5000, raft_members_committed(leader->raft))) return false;
-    if (!WITHIN(s, 5000, raft_match_index(leader->raft, server->id) == raft_last_index(leader->raft)))
-        return false;
+    if (!WITHIN(s, 5000, raft_match_index(leader->raft, server->id) == raft_last_index(leader->raft))) return false;
     if (change(leader, RAFT_PROMOTE, server) != CO_OK) return false;
     return WITHIN(s, 5000, raft_members_committed(leader->raft));
 }

@@ -1,6 +1,6 @@
-/* Verbs for told scenarios. A story sets the scene, breaks something at the worst moment and says what it
- * expects; the checkers watch as always. Times are virtual milliseconds; who is elected and how long a
- * message takes is the seed's. */
+/* Verbs for told scenarios. A story sets the scene, breaks something at the worst moment and says what it expects;
+ * the checkers watch as always. Times are virtual milliseconds; who is elected and how long a message takes is the
+ * seed's. */
 #ifndef COORD_TESTS_SIM_STORY_H
 #define COORD_TESTS_SIM_STORY_H
 
@@ -44,8 +44,8 @@ struct server *story_other(struct sim *s, const struct server *a,
 void story_isolate(struct sim *s, const struct server *server);
 void story_join(struct sim *s, const struct server *server);                   /* its links are whole again */
 void story_cut(struct sim *s, const struct server *a, const struct server *b); /* both ways */
-void story_mute(struct sim *s, const struct server *from, const struct server *to,
-                enum raft_message_type type, bool mute);
+void story_mute(struct sim *s, const struct server *from, const struct server *to, enum raft_message_type type,
+                bool mute);
 void story_restart(struct server *server, enum crash how); /* crash and start at once */
 void story_hold_disk(struct server *server, bool held);
 void story_slow_disk(struct server *server, uint64_t delay_ms);
@@ -58,8 +58,7 @@ uint64_t get(struct sim *s, const struct server *server);
 uint64_t ask(struct sim *s, const struct server *server, enum op_kind kind, uint32_t key, uint64_t session);
 bool done(struct sim *s, uint64_t op);
 bool refused(struct sim *s, uint64_t op);
-bool put_many(struct sim *s, const struct server *server,
-              unsigned count); /* all acknowledged, one after the other */
+bool put_many(struct sim *s, const struct server *server, unsigned count); /* all acknowledged, one after the other */
 
 /* -- the leader is asked -- */
 int change(struct server *leader, enum raft_change_type type, const struct server *server);
@@ -72,81 +71,80 @@ bool is_member(const struct server *at, const struct server *who);
 /* -- the end -- */
 void story_end(struct sim *s); /* all healed: everybody agrees, nothing is lost */
 
-#define SCENARIOS(X)                                                                                         \
-    X(figure8, "an entry of an old term is not committed by counting")                                       \
-    X(old_entries_commit_without_writes, "a new leader commits what it found, though nobody writes")         \
-    X(vote_not_on_disk, "a vote counts only once it is on the voter's disk")                                 \
-    X(own_vote_not_on_disk, "a candidate whose disk stands still is not elected")                            \
-    X(partitioned_server_does_not_disturb,                                                                   \
-      "a server that was cut off does not unseat the leader when it returns")                                \
-    X(prevote_does_not_block_after_leader_death, "the death of a leader is followed by an election at once") \
-    X(deposed_leader_serves_no_read, "a leader that was cut off answers no read from the past")              \
-    X(paused_leader_serves_no_read, "a leader that stood still answers no read from the past")               \
+#define SCENARIOS(X)                                                                                                \
+    X(figure8, "an entry of an old term is not committed by counting")                                              \
+    X(old_entries_commit_without_writes, "a new leader commits what it found, though nobody writes")                \
+    X(vote_not_on_disk, "a vote counts only once it is on the voter's disk")                                        \
+    X(own_vote_not_on_disk, "a candidate whose disk stands still is not elected")                                   \
+    X(partitioned_server_does_not_disturb, "a server that was cut off does not unseat the leader when it returns")  \
+    X(prevote_does_not_block_after_leader_death, "the death of a leader is followed by an election at once")        \
+    X(deposed_leader_serves_no_read, "a leader that was cut off answers no read from the past")                     \
+    X(paused_leader_serves_no_read, "a leader that stood still answers no read from the past")                      \
     X(minority_serves_no_read, "a follower that is cut off together with the leader answers no read from the past") \
-    X(follower_read_takes_one_round_trip, "a follower of three asks the leader, and the leader nobody")      \
-    X(one_way_cut, "a leader that is not heard, or hears nothing, is replaced")                              \
-    X(ring_cut, "five servers in a ring go on")                                                              \
-    X(clock_rates, "clocks of different rates do not unseat a leader")                                       \
-    X(transfer, "leadership goes where it was sent, without an election timeout")                            \
-    X(transfer_waits_for_disk, "a transfer waits until the target's disk has the whole log")                 \
-    X(transfer_to_the_dead, "a transfer that fails leaves a working leader")                                 \
-    X(lone_voter, "a cluster of one is ready at once")                                                       \
-    X(leader_counts_durable_only, "a leader counts its own entries once its disk has them")                  \
-    X(append_fails_after_send, "a leader whose disk fails gives up, and nothing is lost or doubled")         \
-    X(failing_disk_hands_over, "a leader whose disk fails is followed by another at once")                   \
-    X(slow_disk_hands_over, "a leader with a slow disk hands over to a server whose disk is well, once")     \
-    X(follower_append_fails, "a follower whose disk failed acknowledges nothing of it")                      \
-    X(late_results, "results of an old term's writes do not count in a new one")                             \
-    X(torn_last_record, "a server that dies while it writes starts again, with all it has promised")         \
-    X(power_loss_of_all, "no acknowledged write is lost when all servers lose power at once")                \
-    X(replay_once, "after a restart no entry is applied twice or left out")                                  \
-    X(disk_full_leader, "a full disk refuses writes, reads go on, and room brings all back")                 \
-    X(disk_full_follower, "a follower with a full disk catches up once there is room")                       \
-    X(disk_full_follower_answers, "with one of two disks full reads go on, and writes are refused")           \
-    X(disk_full_burst, "what is on its way to the log counts before more is accepted")                       \
-    X(disk_full_turn, "much comes at once while the disk is nearly full: no more is taken in than fits")      \
-    X(full_disks_leader_lost, "disks full at different entries, the leader lost: reads go on")              \
-    X(full_disks_all_killed, "disks full while much is on its way, all killed: reads go on")                \
-    X(capped_appends, "a laggard is sent a bounded number of bounded messages")                              \
-    X(burst, "a burst of writes is kept no longer than it is needed")                                        \
-    X(lost_acknowledgement, "an answer that was lost holds a follower up for a moment only")                 \
-    X(truncation_meets_snapshot, "a conflicting end of the log gives way to a snapshot")                     \
-    X(snapshot_overtaken, "a snapshot that is replaced while it is sent does no harm")                       \
-    X(snapshot_of_the_known, "a snapshot of what a follower has already does not shorten its log")           \
-    X(log_begins_at_snapshot, "after its snapshot a follower goes on from a log that begins right there")    \
-    X(dead_peer_stops_no_snapshots,                                                                          \
-      "a peer that died while it was sent a snapshot does not keep the log from being cut")                  \
-    X(late_chunks, "chunks from before an election do no harm after it")                                     \
-    X(duplicate_reordered_chunks, "chunks that come twice or out of order are put together rightly")         \
-    X(leader_changes_while_sending, "a snapshot begun by one leader is finished by another")                 \
-    X(crash_while_installing, "a server that dies while it installs a snapshot starts again")                \
-    X(slow_follower_no_snapshot_loop, "a slow follower catches up under load with few snapshots")            \
-    X(laggard_needs_the_log, "who catches up from the log is known, so that it is not cut under it")         \
-    X(snapshot_keeps_its_rate, "a snapshot travels no faster than its rate, and heartbeats go on")             \
-    X(change_rolled_back, "an uncommitted change of members is undone with its leader")                      \
-    X(snapshot_while_changing, "a snapshot names the members as of its index, not a change to come")         \
-    X(one_change_at_a_time, "a second change waits for the first, and for the leader's term")                \
-    X(removed_server, "a removed server that does not know it disturbs nobody")                              \
-    X(removed_leader, "a leader that removes itself leads until that is committed, and no longer")           \
-    X(removed_leader_is_needed, "a server campaigns until its own removal has committed")                    \
-    X(learner_not_counted, "a learner is no part of a majority")                                             \
-    X(learner_shows_first, "a lone voter's reads see what its learner has shown already")                    \
-    X(learner_promoted_late, "a learner is promoted only once it has caught up")                             \
-    X(cut_off_leader_answers, "a leader that is cut off answers soon what it had appended")                  \
-    X(learner_silent, "a learner that never acknowledged anything is not promoted")                          \
-    X(lost_disk_is_a_new_member, "a server whose disk is lost comes back under a new name")                  \
-    X(lease_lives_while_renewed, "a lease that is renewed in time lives, and ends soon when it is not")      \
-    X(deposed_leader_ends_no_session, "a leader that was cut off neither renews nor ends a session")         \
-    X(deposed_leader_ends_no_lease, "a leader that was cut off neither renews nor ends a lease")             \
-    X(all_that_hangs_on_a_lease_goes_at_once, "keys of a lease are all there, or all gone")                  \
-    X(a_node_name_has_one_owner, "a second agent of a name waits for the first one's lease")                 \
-    X(dead_nodes_are_removed_in_time, "a node that stays dead is removed, one that comes back is not")       \
-    X(new_leader_grants_full_period, "a new leader grants every lease a full period")                        \
-    X(standstill_ends_no_lease, "renewals that waited while the loop stood still count first")               \
-    X(forwarded_once, "what was handed to a leader that died is not sent again")                             \
-    X(answer_to_a_former_life, "a restarted server takes no answer that was meant for its former life")      \
-    X(deposed_with_full_disk, "a leader deposed while its disk is full recovers")                            \
-    X(snapshot_meets_full_disk, "a follower whose full disk refused a snapshot is sent it again")            \
+    X(follower_read_takes_one_round_trip, "a follower of three asks the leader, and the leader nobody")             \
+    X(one_way_cut, "a leader that is not heard, or hears nothing, is replaced")                                     \
+    X(ring_cut, "five servers in a ring go on")                                                                     \
+    X(clock_rates, "clocks of different rates do not unseat a leader")                                              \
+    X(transfer, "leadership goes where it was sent, without an election timeout")                                   \
+    X(transfer_waits_for_disk, "a transfer waits until the target's disk has the whole log")                        \
+    X(transfer_to_the_dead, "a transfer that fails leaves a working leader")                                        \
+    X(lone_voter, "a cluster of one is ready at once")                                                              \
+    X(leader_counts_durable_only, "a leader counts its own entries once its disk has them")                         \
+    X(append_fails_after_send, "a leader whose disk fails gives up, and nothing is lost or doubled")                \
+    X(failing_disk_hands_over, "a leader whose disk fails is followed by another at once")                          \
+    X(slow_disk_hands_over, "a leader with a slow disk hands over to a server whose disk is well, once")            \
+    X(follower_append_fails, "a follower whose disk failed acknowledges nothing of it")                             \
+    X(late_results, "results of an old term's writes do not count in a new one")                                    \
+    X(torn_last_record, "a server that dies while it writes starts again, with all it has promised")                \
+    X(power_loss_of_all, "no acknowledged write is lost when all servers lose power at once")                       \
+    X(replay_once, "after a restart no entry is applied twice or left out")                                         \
+    X(disk_full_leader, "a full disk refuses writes, reads go on, and room brings all back")                        \
+    X(disk_full_follower, "a follower with a full disk catches up once there is room")                              \
+    X(disk_full_follower_answers, "with one of two disks full reads go on, and writes are refused")                 \
+    X(disk_full_burst, "what is on its way to the log counts before more is accepted")                              \
+    X(disk_full_turn, "much comes at once while the disk is nearly full: no more is taken in than fits")            \
+    X(full_disks_leader_lost, "disks full at different entries, the leader lost: reads go on")                      \
+    X(full_disks_all_killed, "disks full while much is on its way, all killed: reads go on")                        \
+    X(capped_appends, "a laggard is sent a bounded number of bounded messages")                                     \
+    X(burst, "a burst of writes is kept no longer than it is needed")                                               \
+    X(lost_acknowledgement, "an answer that was lost holds a follower up for a moment only")                        \
+    X(truncation_meets_snapshot, "a conflicting end of the log gives way to a snapshot")                            \
+    X(snapshot_overtaken, "a snapshot that is replaced while it is sent does no harm")                              \
+    X(snapshot_of_the_known, "a snapshot of what a follower has already does not shorten its log")                  \
+    X(log_begins_at_snapshot, "after its snapshot a follower goes on from a log that begins right there")           \
+    X(dead_peer_stops_no_snapshots,                                                                                 \
+      "a peer that died while it was sent a snapshot does not keep the log from being cut")                         \
+    X(late_chunks, "chunks from before an election do no harm after it")                                            \
+    X(duplicate_reordered_chunks, "chunks that come twice or out of order are put together rightly")                \
+    X(leader_changes_while_sending, "a snapshot begun by one leader is finished by another")                        \
+    X(crash_while_installing, "a server that dies while it installs a snapshot starts again")                       \
+    X(slow_follower_no_snapshot_loop, "a slow follower catches up under load with few snapshots")                   \
+    X(laggard_needs_the_log, "who catches up from the log is known, so that it is not cut under it")                \
+    X(snapshot_keeps_its_rate, "a snapshot travels no faster than its rate, and heartbeats go on")                  \
+    X(change_rolled_back, "an uncommitted change of members is undone with its leader")                             \
+    X(snapshot_while_changing, "a snapshot names the members as of its index, not a change to come")                \
+    X(one_change_at_a_time, "a second change waits for the first, and for the leader's term")                       \
+    X(removed_server, "a removed server that does not know it disturbs nobody")                                     \
+    X(removed_leader, "a leader that removes itself leads until that is committed, and no longer")                  \
+    X(removed_leader_is_needed, "a server campaigns until its own removal has committed")                           \
+    X(learner_not_counted, "a learner is no part of a majority")                                                    \
+    X(learner_shows_first, "a lone voter's reads see what its learner has shown already")                           \
+    X(learner_promoted_late, "a learner is promoted only once it has caught up")                                    \
+    X(cut_off_leader_answers, "a leader that is cut off answers soon what it had appended")                         \
+    X(learner_silent, "a learner that never acknowledged anything is not promoted")                                 \
+    X(lost_disk_is_a_new_member, "a server whose disk is lost comes back under a new name")                         \
+    X(lease_lives_while_renewed, "a lease that is renewed in time lives, and ends soon when it is not")             \
+    X(deposed_leader_ends_no_session, "a leader that was cut off neither renews nor ends a session")                \
+    X(deposed_leader_ends_no_lease, "a leader that was cut off neither renews nor ends a lease")                    \
+    X(all_that_hangs_on_a_lease_goes_at_once, "keys of a lease are all there, or all gone")                         \
+    X(a_node_name_has_one_owner, "a second agent of a name waits for the first one's lease")                        \
+    X(dead_nodes_are_removed_in_time, "a node that stays dead is removed, one that comes back is not")              \
+    X(new_leader_grants_full_period, "a new leader grants every lease a full period")                               \
+    X(standstill_ends_no_lease, "renewals that waited while the loop stood still count first")                      \
+    X(forwarded_once, "what was handed to a leader that died is not sent again")                                    \
+    X(answer_to_a_former_life, "a restarted server takes no answer that was meant for its former life")             \
+    X(deposed_with_full_disk, "a leader deposed while its disk is full recovers")                                   \
+    X(snapshot_meets_full_disk, "a follower whose full disk refused a snapshot is sent it again")                   \
     X(watch_between_read_and_apply, "a change between a reader's look and its watch wakes it")
 
 #define DECLARE(name, claim) void scenario_##name(struct sim *s);

@@ -1,6 +1,6 @@
-/* Blocking queries, in the steps of http/blocking.c: confirm, read, then enter the watch table, and read
- * again if the thing's generation has moved meanwhile; when woken, arm first, then confirm and read. Between
- * any two steps the state machine may apply something. */
+/* Blocking queries, in the steps of http/blocking.c: confirm, read, then enter the watch table, and read again if
+ * the thing's generation has moved meanwhile; when woken, arm first, then confirm and read. Between any two steps
+ * the state machine may apply something. */
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -25,9 +25,7 @@ static struct watch *watch_of(struct server *server, uint64_t op) {
     return watch;
 }
 
-static struct watch_table *table_of(struct server *server) {
-    return machine_watches(server->machine.machine);
-}
+static struct watch_table *table_of(struct server *server) { return machine_watches(server->machine.machine); }
 
 static void watch_free(struct watch *watch) {
     struct watch **at = &watch->server->watches;
@@ -85,10 +83,8 @@ void watch_read(struct server *server, uint64_t id) {
     bool blocking = !foreign && op->cas >= machine_floor_now(server->machine.machine);
     op_look(server, op);
     watch->index = op->modify_index;
-    if (!blocking || op->modify_index > op->cas)
-        answer(watch);
-    else
-        later(watch, STEP_PARK, sim_random(server->sim, 0, sim_chance(server->sim, 300) ? 20 * MS : 300));
+    if (!blocking || op->modify_index > op->cas) answer(watch);
+    else later(watch, STEP_PARK, sim_random(server->sim, 0, sim_chance(server->sim, 300) ? 20 * MS : 300));
 }
 
 static void confirm_again(struct watch *watch) {
@@ -126,9 +122,8 @@ void watch_again(struct server *server, uint64_t id) {
     bool same = op->modify_index == watch->index;
     watch->index = op->modify_index;
     if (fell && same && watch->restores == machine_restores(server->machine.machine))
-        sim_violation(server->sim, RULE_WATCH,
-                      "watch %" PRIu64 " at s%u was woken, its key stands at %" PRIu64, id, server->slot + 1,
-                      op->modify_index);
+        sim_violation(server->sim, RULE_WATCH, "watch %" PRIu64 " at s%u was woken, its key stands at %" PRIu64, id,
+                      server->slot + 1, op->modify_index);
     watch->restores = machine_restores(server->machine.machine);
     if (news || watch->expired) answer(watch);
 }
@@ -141,8 +136,7 @@ static void expire(struct watch *watch) {
     op_look(server, op);
     if (watch->waiter.armed && !watch->confirming && op->modify_index > op->cas)
         sim_violation(server->sim, RULE_WATCH,
-                      "watch %" PRIu64 " at s%u was not woken: its key has changed at %" PRIu64
-                      ", it knew %" PRIu64,
+                      "watch %" PRIu64 " at s%u was not woken: its key has changed at %" PRIu64 ", it knew %" PRIu64,
                       op->id, server->slot + 1, op->modify_index, op->cas);
     confirm_again(watch);
 }

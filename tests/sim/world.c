@@ -32,9 +32,7 @@ void sim_mix(struct sim *sim, uint64_t value) {
     sim->trace = hash64(both, sizeof both);
 }
 
-void sim_mix_bytes(struct sim *sim, const void *data, size_t size) {
-    sim->trace = hash64_seed(data, size, sim->trace);
-}
+void sim_mix_bytes(struct sim *sim, const void *data, size_t size) { sim->trace = hash64_seed(data, size, sim->trace); }
 
 void sim_say(struct sim *sim, const char *format, ...) {
     printf("%6" PRIu64 ".%03" PRIu64 "  ", sim->now_us / 1000, sim->now_us % 1000);
@@ -56,13 +54,9 @@ void sim_violation(struct sim *sim, enum rule rule, const char *format, ...) {
     TRACE(sim, "VIOLATION %s: %s", rule_name(rule), sim->failure);
 }
 
-uint64_t sim_random(struct sim *sim, uint64_t least, uint64_t most) {
-    return rng_between(&sim->rng, least, most);
-}
+uint64_t sim_random(struct sim *sim, uint64_t least, uint64_t most) { return rng_between(&sim->rng, least, most); }
 
-bool sim_chance(struct sim *sim, uint32_t permille) {
-    return permille > 0 && rng_below(&sim->rng, 1000) < permille;
-}
+bool sim_chance(struct sim *sim, uint32_t permille) { return permille > 0 && rng_below(&sim->rng, 1000) < permille; }
 
 /* -- the heap of events -- */
 
@@ -137,8 +131,7 @@ bool sim_step(struct sim *sim) {
     CHECK(event.at_us >= sim->now_us);
     sim->now_us = event.at_us;
     if (++sim->events > EVENTS_MOST) {
-        sim_violation(sim, RULE_CONVERGE, "%u million events: it goes round in circles",
-                      EVENTS_MOST / 1000000);
+        sim_violation(sim, RULE_CONVERGE, "%u million events: it goes round in circles", EVENTS_MOST / 1000000);
         free(event.payload);
         return false;
     }
@@ -186,8 +179,7 @@ void network_send(struct sim *sim, const struct raft_message *message) {
     static _Thread_local struct buffer bytes;
     CHECK(message->from >= 1 && message->from <= sim->server_count);
     if (message->to < 1 || message->to > sim->server_count || message->to == message->from) {
-        sim_violation(sim, RULE_CAP, "s%" PRIu64 " sends to %" PRIu64 ", who is nobody", message->from,
-                      message->to);
+        sim_violation(sim, RULE_CAP, "s%" PRIu64 " sends to %" PRIu64 ", who is nobody", message->from, message->to);
         return;
     }
     uint32_t from = (uint32_t)message->from - 1, to = (uint32_t)message->to - 1;
@@ -198,14 +190,12 @@ void network_send(struct sim *sim, const struct raft_message *message) {
     if (message->entry_count > 0) sim->sent_with_entries[from][to]++;
     if (sim->mute[from][to] & 1u << message->type) return;
     if (sim->cut[from][to]) {
-        if (sim_chance(sim, 100))
-            sim_schedule(sim, sim_random(sim, 1, 50) * MS, EVENT_LOST, from, message->to, NULL);
+        if (sim_chance(sim, 100)) sim_schedule(sim, sim_random(sim, 1, 50) * MS, EVENT_LOST, from, message->to, NULL);
         return;
     }
     if (sim_chance(sim, sim->weather.loss_permille)) return;
     network_deliver_after(sim, message, buffer_slice(&bytes));
-    if (sim_chance(sim, sim->weather.twice_permille))
-        network_deliver_after(sim, message, buffer_slice(&bytes));
+    if (sim_chance(sim, sim->weather.twice_permille)) network_deliver_after(sim, message, buffer_slice(&bytes));
 }
 
 void network_cut(struct sim *sim, uint32_t from, uint32_t to, bool cut) { sim->cut[from][to] = cut; }
@@ -232,8 +222,8 @@ void sim_init(struct sim *sim, const struct sim_options *options) {
         .promote_lag_max = 16,
         .mutations = options->mutations,
     };
-    sim->wal = (struct wal_config){
-        .segment_bytes = 32 << 10, .first_segment_bytes = 16 << 10, .reserve_bytes = 4 << 10};
+    sim->wal =
+        (struct wal_config){.segment_bytes = 32 << 10, .first_segment_bytes = 16 << 10, .reserve_bytes = 4 << 10};
     sim->snapshot_filler = 16 << 10;
     links_free(sim); /* empty queues */
     sim->history = history_new();
