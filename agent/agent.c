@@ -13,6 +13,7 @@
 #include "agent/describe.h"
 #include "agent/flags.h"
 #include "agent/identity.h"
+#include "agent/modules.h"
 #include "base/check.h"
 #include "base/log.h"
 #include "dns/dns.h"
@@ -49,12 +50,7 @@ struct agent {
     int exit_code;
 };
 
-/* The state machine's modules: registry does not know them by name. */
-const struct machine_module *const agent_modules[] = {&catalog_module,    &lease_module, &kv_module,
-                                                      &coordinate_module, &event_module, NULL};
-
-/* -- parts, started in this order and stopped in reverse
- * ------------------------------------------------------------ */
+/* -- parts, started in this order and stopped in reverse ---------------------------------------------------------- */
 static struct coordinates_config coordinates_settings(const struct config *c) {
     return (struct coordinates_config){.disabled = c->disable_coordinates,
                                        .interval_ms = (uint64_t)c->coordinate_interval_ns / 1000000,
@@ -68,30 +64,23 @@ static int start_server(struct agent *agent, struct fault *fault) {
     char address[96];
     bool v6 = strchr(agent->identity.address, ':') != NULL;
     snprintf(address, sizeof address, v6 ? "[%s]:%lld" : "%s:%lld", agent->identity.address, (long long)c->server_port);
-    struct rpc_server_config config = {
-        .folder = agent->identity.data_dir,
-        .address = address,
-        .expect = c->bootstrap ? 1 : (uint32_t)c->bootstrap_expect,
-        .bind = c->bind_addr,
-        .port = c->dev || c->server_port < 0 ? 0 : (uint16_t)c->server_port,
-        .cluster = c->datacenter,
-        .node_name = agent->identity.node_name,
-        .build = COORD_VERSION,
-        .join = c->retry_join.items,
-        .raft_multiplier = (uint32_t)c->raft_multiplier,
-        .map_bytes = c->store_map_bytes,
-        .reserve_step_bytes = c->store_reserve_bytes,
-        .snapshot_log_bytes = c->snapshot_log_bytes,
-        .snapshot_rate = c->snapshot_rate,
-        .scrub_interval_ms = (uint64_t)c->scrub_interval_ns / 1000000,
-        .brake = {.percent = (uint32_t)c->brake_percent,
-                  .instances = (uint32_t)c->brake_instances,
-                  .nodes = (uint32_t)c->brake_nodes,
-                  .window_ms = (uint64_t)c->brake_window_ns / 1000000,
-                  .hold_ms = (uint64_t)c->brake_hold_ns / 1000000},
-        .reconnect = {.items = c->reconnect_classes, .count = c->reconnect_timeouts.count},
-        .coordinates = coordinates_settings(c),
-        .modules = agent_modules};
+    struct rpc_server_config config = {.folder = agent->identity.data_dir,
+                                       .address = address,
+                                       .expect = c->bootstrap ? 1 : (uint32_t)c->bootstrap_expect,
+                                       .bind = c->bind_addr,
+                                       .port = c->dev || c->server_port < 0 ? 0 : (uint16_t)c->server_port,
+                                       .cluster = c->datacenter,
+                                       .node_name = agent->identity.node_name,
+                                       .build = COORD_VERSION,
+                                       .join = c->retry_join.items,
+                                       .raft_multiplier = (uint32_t)c->raft_multiplier,
+                                       .map_bytes = c->store_map_bytes,
+                                       .reserve_step_bytes = c->store_reserve_bytes,
+                                       .snapshot_log_bytes = c->snapshot_log_bytes,
+                                       .snapshot_rate = c->snapshot_rate,
+                                       .scrub_interval_ms = (uint64_t)c->scrub_interval_ns / 1000000,
+                                       .coordinates = coordinates_settings(c),
+                                       .modules = agent_modules_configured(c, &agent->arena)};
     return rpc_server_start(&agent->loop, &config, &agent->rpc, fault);
 }
 
@@ -111,7 +100,8 @@ static void start_client(struct agent *agent) {
                                        .join = c->retry_join.items,
                                        .known = known_file(agent),
                                        .no_coordinates = c->disable_coordinates,
-                                       .coordinate_interval_ms = (uint64_t)c->coordinate_interval_ns / 1000000};
+                                       .coordinate_interval_ms = (uint64_t)c->coordinate_interval_ns / 1000000,
+                                       .modules = agent_modules};
     agent->rpc = rpc_client_start(&agent->loop, &config);
 }
 

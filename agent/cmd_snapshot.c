@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/agent.h"
 #include "agent/cmd.h"
+#include "agent/modules.h"
 #include "base/check.h"
 #include "base/memory.h"
 #include "base/tar.h"

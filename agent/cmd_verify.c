@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/agent.h"
 #include "agent/cmd.h"
+#include "agent/modules.h"
 #include "base/check.h"
 #include "base/log.h"
 #include "base/text.h"

@@ -123,7 +123,7 @@ static void ask_grant(struct liveness *liveness) {
 static void ask_renew(struct liveness *liveness) {
     struct question *question = question_new(liveness);
     question->what = RENEW;
-    question->renew.kind = TIMED_LEASE;
+    question->renew.kind = lease_expiry.number;
     memcpy(question->renew.id, liveness->id, sizeof liveness->id);
     rpc_renew(liveness->local->rpc, &question->renew);
 }

@@ -6,6 +6,7 @@
 #include "http/agent_views.h"
 #include "http/api_lease.h"
 #include "http/http.h"
+#include "registry/lease.h"
 
 #define WAIT_DEFAULT_NS (INT64_C(300) * 1000000000)
 #define WAIT_MOST_NS    (INT64_C(600) * 1000000000)
@@ -55,7 +56,7 @@ static void put_register(struct http_request *request) {
     char *id;
     bool fine = lease_id(request, "Lease", slice_text(definition->service->lease), &id);
     service_definition_free(definition);
-    if (fine) http_renew(request, TIMED_LEASE, true, slice_text(id), lease_looked);
+    if (fine) http_renew(request, &lease_expiry, true, slice_text(id), lease_looked);
 }
 
 /* An unknown id is no error: what was asked for is the case. */

@@ -152,7 +152,7 @@ static void lease_get(struct http_request *request) {
     char *id = path_id(request);
     if (!id) return;
     if (http_has(request, "index") || http_has(request, "stale")) lease_read(request, id, NULL);
-    else http_renew(request, TIMED_LEASE, true, slice_text(id), looked);
+    else http_renew(request, &lease_expiry, true, slice_text(id), looked);
 }
 
 static const ProtobufCMessage *list_message(struct http_request *request) {
@@ -181,7 +181,7 @@ static void lease_list(struct http_request *request) {
     if (!http_has(request, "remaining")) http_read(request, &query_leases, list_message(request), view_leases);
     else if (http_has(request, "index") || http_has(request, "stale"))
         http_reply_text(request, 400, "remaining: not together with index or stale, the leader is asked for it");
-    else http_renew(request, TIMED_LEASE, true, slice_make("", 0), looked_at_all);
+    else http_renew(request, &lease_expiry, true, slice_make("", 0), looked_at_all);
 }
 
 /* -- writing ------------------------------------------------------------------------------------------------------ */
@@ -207,7 +207,7 @@ static void renewed(struct http_request *request, int error, const struct rpc_re
 
 static void lease_renew(struct http_request *request) {
     const char *id = path_id(request);
-    if (id) http_renew(request, TIMED_LEASE, false, slice_text(id), renewed);
+    if (id) http_renew(request, &lease_expiry, false, slice_text(id), renewed);
 }
 
 static void lease_revoke(struct http_request *request) {

@@ -132,7 +132,7 @@ static void session_node(struct http_request *request) {
     else sessions_read(request, node);
 }
 
-static void session_destroy(struct http_request *request) {
+static void destroy_session(struct http_request *request) {
     char *id = path_id(request);
     if (!id) return;
     Pb__SessionDestroyCommand *command = arena_alloc(http_arena(request), sizeof *command);
@@ -170,7 +170,7 @@ static void renewed(struct http_request *request, int error, const struct rpc_re
 
 static void session_renew(struct http_request *request) {
     const char *id = path_id(request);
-    if (id) http_renew(request, TIMED_SESSION, false, slice_text(id), renewed);
+    if (id) http_renew(request, &session_expiry, false, slice_text(id), renewed);
 }
 
 /* -- create ------------------------------------------------------------------------------------------------------- */
@@ -324,7 +324,7 @@ static char *new_id(struct http_request *request) {
     return id;
 }
 
-static void session_create(struct http_request *request) {
+static void create_session(struct http_request *request) {
     static char node_check[] = NODE_CHECK, *default_checks[] = {node_check};
     Pb__Session *session = arena_alloc(http_arena(request), sizeof *session);
     pb__session__init(session);
@@ -353,8 +353,8 @@ static void session_create(struct http_request *request) {
 }
 
 const struct http_route http_routes_session[] = {
-    {HTTP_PUT, "/v1/session/create", session_create, "session:write", "dc", "Begins a session; answers its ID", 0},
-    {HTTP_PUT, "/v1/session/destroy/*id", session_destroy, "session:write", "dc",
+    {HTTP_PUT, "/v1/session/create", create_session, "session:write", "dc", "Begins a session; answers its ID", 0},
+    {HTTP_PUT, "/v1/session/destroy/*id", destroy_session, "session:write", "dc",
      "Ends a session; its keys are released or deleted", 0},
     {HTTP_PUT, "/v1/session/renew/*id", session_renew, "session:write", "dc",
      "Renews a session's TTL; 404 once it has ended", 0},

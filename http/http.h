@@ -154,7 +154,8 @@ void http_write(struct http_request *request, uint8_t command, const ProtobufCMe
 /* Renews a session or a lease, or only looks at it, then calls view with CO_OK/CO_NOTFOUND/... on the worker.
  * `renew` (rpc/rpc.h) is in the request's arena. */
 typedef void (*http_renewed)(struct http_request *request, int error, const struct rpc_renew *renew);
-void http_renew(struct http_request *request, enum timed kind, bool look, struct slice id, http_renewed view);
+void http_renew(struct http_request *request, const struct expiry_kind *kind, bool look, struct slice id,
+                http_renewed view);
 
 /* -- a call that cannot be taken back ----------------------------------------------------------------------------- */
 /* Lives in the request's arena until http_called (any thread, once), also when the client goes meanwhile. Then on

@@ -9,10 +9,8 @@ struct writing {
     struct http_request *request;
     http_written view;
     int error;
-    struct machine_result result; /* text is ours, message is not set */
-    uint8_t *packed;
-    size_t packed_size;
-    const ProtobufCMessageDescriptor *descriptor;
+    uint8_t command;
+    struct machine_result result; /* text and record are ours */
     struct rpc_write rpc;
 };
 
@@ -60,6 +58,13 @@ static void reply_written(struct http_request *request, const struct machine_res
     }
 }
 
+static bool decode_record(struct http_request *request, struct writing *writing) {
+    const struct module_command *command = modules_command(rpc_modules(http_env(request)->rpc), writing->command);
+    struct machine_result *result = &writing->result;
+    if (!command || !command->result) return false;
+    return (result->message = machine_decode(command->result, result->record, &request->arena)) != NULL;
+}
+
 static void deliver(struct http_request *request, struct writing *writing) {
     if (writing->error) {
         http_reply_error(request, writing->error);
@@ -69,10 +74,9 @@ static void deliver(struct http_request *request, struct writing *writing) {
         reply_written(request, &writing->result);
         return;
     }
-    if (writing->packed) {
-        ProtobufCAllocator allocator = ARENA_PROTOBUF(&request->arena);
-        writing->result.message =
-            protobuf_c_message_unpack(writing->descriptor, &allocator, writing->packed_size, writing->packed);
+    if (writing->result.record.data && !decode_record(request, writing)) {
+        http_reply_error(request, CO_UNKNOWN_OUTCOME); /* done, but a newer server says it otherwise */
+        return;
     }
     writing->view(request, &writing->result);
 }
@@ -81,14 +85,14 @@ static void written(struct worker *worker, struct post *post) {
     struct http_request *request = CONTAINER_OF(post, struct http_request, post);
     struct writing *writing = CONTAINER_OF(request->operation, struct writing, operation);
     char *text = (char *)writing->result.text;
-    uint8_t *packed = writing->packed;
+    char *record = (char *)(uintptr_t)writing->result.record.data;
     struct connection *connection = operation_over(worker, request);
     if (connection) {
         deliver(request, writing);
         request_next(connection, request);
     }
     free(text);
-    free(packed);
+    free(record);
 }
 
 /* Applier or loop thread. */
@@ -98,13 +102,11 @@ static void write_done(struct rpc_write *rpc, int error, const struct machine_re
     if (!error) {
         writing->result = *result;
         writing->result.text = result->text ? mem_strdup(result->text) : NULL;
-        writing->result.message = NULL;
-        if (writing->view && result->message) {
-            writing->descriptor = result->message->descriptor;
-            writing->packed_size = protobuf_c_message_get_packed_size(result->message);
-            writing->packed = mem_alloc(writing->packed_size);
-            protobuf_c_message_pack(result->message, writing->packed);
-        }
+        writing->result.message = NULL, writing->result.record_type = NULL;
+        writing->result.record = (struct slice){0};
+        if (writing->view && result->record_type)
+            writing->result.record =
+                slice_make(mem_strndup(result->record.data, result->record.size), result->record.size);
     }
     worker_post(writing->request->worker, &writing->request->post);
 }
@@ -113,6 +115,7 @@ void http_write(struct http_request *request, uint8_t command, const ProtobufCMe
     struct writing *writing = arena_zalloc(&request->arena, sizeof *writing);
     writing->request = request;
     writing->view = view;
+    writing->command = command;
     writing->rpc.done = write_done;
     request->operation = &writing->operation;
     request->busy = true;
@@ -141,13 +144,14 @@ static void renew_done(struct rpc_renew *rpc, int error) {
     worker_post(renewing->request->worker, &renewing->request->post);
 }
 
-void http_renew(struct http_request *request, enum timed kind, bool look, struct slice id, http_renewed view) {
+void http_renew(struct http_request *request, const struct expiry_kind *kind, bool look, struct slice id,
+                http_renewed view) {
     struct renewing *renewing = arena_zalloc(&request->arena, sizeof *renewing);
     if (id.size >= sizeof renewing->rpc.id) {
         view(request, CO_NOTFOUND, &renewing->rpc);
         return;
     }
-    renewing->rpc.kind = kind;
+    renewing->rpc.kind = kind->number;
     renewing->rpc.look = look;
     memcpy(renewing->rpc.id, id.data, id.size);
     renewing->request = request;

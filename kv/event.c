@@ -25,21 +25,14 @@ static void drop_oldest(struct machine_tx *tx) {
     store_cursor_close(&cursor);
 }
 
-static int refuse(struct machine_result *result, int error, const char *text) {
-    result->error = error;
-    result->text = text;
-    return CO_OK;
-}
-
-static int apply(struct machine_tx *tx, uint8_t type, struct slice payload, struct machine_result *result) {
-    CHECK(type == EVENT_FIRE);
-    Pb__EventFireCommand *command = machine_decode(&pb__event_fire_command__descriptor, payload, tx->arena);
-    if (!command || !command->event) return refuse(result, CO_INVALID, "the command does not decode");
+static int apply(struct machine_tx *tx, void *request, struct machine_result *result) {
+    Pb__EventFireCommand *command = request;
+    if (!command->event) return machine_refuse(result, CO_INVALID, "the command does not decode");
     int rv = event_check(command->event);
     if (rv != CO_OK)
-        return refuse(result, rv,
-                      rv == CO_TOOLARGE ? "the event is too large"
-                                        : "the event has no name, or a tag filter without a service filter");
+        return machine_refuse(result, rv,
+                              rv == CO_TOOLARGE ? "the event is too large"
+                                                : "the event has no name, or a tag filter without a service filter");
     char key[8];
     command->event->index = tx->index;
     put_be64(key, tx->index);
@@ -89,18 +82,18 @@ const struct query_type query_events = {.number = 37,
                                         .run = run};
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */
-static const struct machine_since since[] = {{EVENT_FIRE, EVENT_FIRE, EVENT_SINCE}};
-static const struct store_table tables[] = {{EVENT_TABLE, "events"}};
+static const struct module_command commands[] = {
+    {.number = EVENT_FIRE,
+     .since = EVENT_SINCE,
+     .name = "event-fire",
+     .request = &pb__event_fire_command__descriptor,
+     .result = &pb__event__descriptor,
+     .apply = apply},
+    {0},
+};
+static const struct store_table tables[] = {{EVENT_TABLE, "events"}, {0}};
+static const struct module_space spaces[] = {{SPACE_EVENTS, "events"}, {0}};
 static const struct query_type *const queries[] = {&query_events, NULL};
 
-const struct machine_module event_module = {
-    .name = "event",
-    .command_first = EVENT_FIRE,
-    .command_last = EVENT_FIRE,
-    .since = since,
-    .since_count = ARRAY_COUNT(since),
-    .apply = apply,
-    .tables = tables,
-    .table_count = ARRAY_COUNT(tables),
-    .queries = queries,
-};
+const struct module event_module = {
+    .name = "event", .commands = commands, .tables = tables, .spaces = spaces, .queries = queries};

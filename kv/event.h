@@ -14,7 +14,7 @@ enum event_space { SPACE_EVENTS = 36 }; /* name "" */
 #define EVENT_SIZE_MAX   512 /* name and payload, as Consul has it */
 #define EVENT_FILTER_MAX 128 /* bytes of each filter */
 
-extern const struct machine_module event_module;
+extern const struct module event_module;
 extern const struct query_type query_events; /* EventsRequest -> EventsResult */
 
 /* Is this one fit to be fired? CO_INVALID: there is no name, or a tag filter without a service filter; CO_TOOLARGE. */

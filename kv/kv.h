@@ -6,17 +6,15 @@
 #include "kv/kv.pb-c.h"
 #include "registry/machine.h"
 
-enum kv_command { KV_APPLY = 32, SESSION_CREATE = 33, SESSION_DESTROY = 34, LOCK_DELAY_END = 35 };
+enum kv_command { KV_APPLY = 32, LOCK_DELAY_END = 35 };
 enum kv_space {
-    SPACE_KEY = 32,           /* keys; SPACE_KEY | WATCH_PREFIX_BIT: prefixes */
-    SPACE_SESSION = 33,       /* a session id */
-    SPACE_SESSION_TABLE = 34, /* name "" */
-    SPACE_SESSION_NODE = 35,  /* sessions of a node */
+    SPACE_KEY = 32, /* keys; SPACE_KEY | WATCH_PREFIX_BIT: prefixes */
 };
 #define KV_KEY_MAX 8192
 
-extern const struct machine_module kv_module; /* keys and sessions share one module: locks tie them together */
-extern const struct query_type query_kv_get;  /* KvRequest -> KvEntry */
+extern const struct module kv_module;
+extern const struct expiry_kind lock_delay_expiry; /* 2: key; index: of the entry that began it */
+extern const struct query_type query_kv_get;       /* KvRequest -> KvEntry */
 extern const struct query_type query_kv_list; /* KvRequest -> KvEntriesResult (recurse); found=false: nothing there */
 extern const struct query_type query_kv_keys; /* KvRequest -> KvKeysResult */
 

@@ -19,23 +19,14 @@ struct target {
     char room[KV_STORE_KEY_MAX];
 };
 
-static struct slice lock_row(struct slice session, struct slice store_key,
-                             char room[UUID_TEXT_SIZE + KV_STORE_KEY_MAX]) {
-    CHECK(session.size == UUID_TEXT_SIZE && store_key.size <= KV_STORE_KEY_MAX);
-    memcpy(room, session.data, session.size);
-    memcpy(room + session.size, store_key.data, store_key.size);
-    return slice_make(room, session.size + store_key.size);
-}
-
+/* The row of the lock: the session's id and the store key; the full key is kept beside it when it is long. */
 static void lock_row_put(struct machine_tx *tx, struct slice session, const struct target *target) {
-    char room[UUID_TEXT_SIZE + KV_STORE_KEY_MAX];
     struct slice full = kv_is_long(target->store_key) ? target->key : slice_make("", 0);
-    store_put(tx->store, KV_TABLE_LOCKS, lock_row(session, target->store_key, room), full);
+    session_bind(tx, &key_lock_binding, session, target->store_key, full);
 }
 
 static void lock_row_del(struct machine_tx *tx, struct slice session, struct slice store_key) {
-    char room[UUID_TEXT_SIZE + KV_STORE_KEY_MAX];
-    store_del(tx->store, KV_TABLE_LOCKS, lock_row(session, store_key, room));
+    session_unbind(tx, &key_lock_binding, session, store_key);
 }
 
 /* The key hangs on `after` from now on. The slices are of ids; empty: none. */
@@ -107,7 +98,7 @@ static uint64_t above_restored(struct machine_tx *tx, uint64_t lock_index) {
 static int verb_lock(struct machine_tx *tx, const struct kv_command_view *command, struct target *target,
                      struct machine_result *result) {
     struct slice ignored;
-    if (command->session.size == 0) return kv_refuse(result, CO_INVALID, "missing session");
+    if (command->session.size == 0) return machine_refuse(result, CO_INVALID, "missing session");
     int rv = store_get(tx->store, KV_TABLE_DELAYS, target->store_key, &ignored);
     if (rv == CO_OK) { /* a lock-delay is under way: nobody gets it */
         result->yes = false;
@@ -118,7 +109,7 @@ static int verb_lock(struct machine_tx *tx, const struct kv_command_view *comman
     if (command->session.size == UUID_TEXT_SIZE)
         rv = store_get(tx->store, KV_TABLE_SESSIONS, command->session, &ignored);
     if (rv == CO_NOTFOUND)
-        return kv_refuse(
+        return machine_refuse(
             result, CO_INVALID,
             arena_printf(tx->arena, "invalid session \"%.*s\"",
                          command->session.size < 100 ? (int)command->session.size : 100, command->session.data));
@@ -144,7 +135,7 @@ static int verb_lock(struct machine_tx *tx, const struct kv_command_view *comman
 
 static int verb_unlock(struct machine_tx *tx, const struct kv_command_view *command, struct target *target,
                        struct machine_result *result) {
-    if (command->session.size == 0) return kv_refuse(result, CO_INVALID, "missing session");
+    if (command->session.size == 0) return machine_refuse(result, CO_INVALID, "missing session");
     result->yes = target->exists && slice_equal(target->now.session, command->session);
     if (!result->yes) return CO_OK;
     struct kv_record next = {.flags = command->flags,
@@ -215,20 +206,22 @@ static bool target_find(struct machine_tx *tx, struct slice key, struct target *
     *rv = kv_record_get(tx->store, target->store_key, key, &target->now, &taken);
     target->exists = *rv == CO_OK;
     if (*rv == CO_NOTFOUND) *rv = CO_OK;
-    if (taken) kv_refuse(result, CO_CONFLICT, "another key of the same beginning and hash stands in this key's place");
+    if (taken)
+        machine_refuse(result, CO_CONFLICT, "another key of the same beginning and hash stands in this key's place");
     return *rv == CO_OK && !taken;
 }
 
-int kv_apply(struct machine_tx *tx, struct slice payload, struct machine_result *result) {
+int kv_command_apply(struct machine_tx *tx, struct slice payload, struct machine_result *result) {
     struct kv_command_view command;
-    if (!kv_command_decode(payload, &command)) return kv_refuse(result, CO_INVALID, "the command does not decode");
-    if (command.key.size > KV_KEY_MAX) return kv_refuse(result, CO_TOOLARGE, "Key too long, at most 8192 bytes");
-    if (memchr(command.key.data, 0, command.key.size)) return kv_refuse(result, CO_INVALID, "Key holds a NUL byte");
+    if (!kv_command_decode(payload, &command)) return machine_refuse(result, CO_INVALID, "the command does not decode");
+    if (command.key.size > KV_KEY_MAX) return machine_refuse(result, CO_TOOLARGE, "Key too long, at most 8192 bytes");
+    if (memchr(command.key.data, 0, command.key.size))
+        return machine_refuse(result, CO_INVALID, "Key holds a NUL byte");
     if (command.verb == PB__KV_VERB__KV_DELETE_TREE) {
         result->yes = true;
         return delete_tree(tx, command.key);
     }
-    if (command.key.size == 0) return kv_refuse(result, CO_INVALID, "Must provide key");
+    if (command.key.size == 0) return machine_refuse(result, CO_INVALID, "Must provide key");
     if (command.verb >= ARRAY_COUNT(verbs))
         return CO_UNSUPPORTED; /* a newer server's: stop here, as for unknown types */
     if (command.lease.size != 0) {
@@ -243,20 +236,15 @@ int kv_apply(struct machine_tx *tx, struct slice payload, struct machine_result 
 
 /* -- the end of a lease ------------------------------------------------------------------------------------------- */
 
-void kv_lease_ended(struct machine_tx *tx, struct slice lease) {
-    struct slice key;
-    while (lease_first(tx, lease, LEASE_BINDS_KEY, &key)) {
-        struct machine_result ignored = {0};
-        struct target target;
-        int rv;
-        bool found =
-            target_find(tx, key, &target, &ignored, &rv) && target.exists && slice_equal(target.now.lease, lease);
-        if (!found) { /* what the row says is not so */
-            store_fail(tx->store, rv != CO_OK ? rv : CO_CORRUPT);
-            return;
-        }
-        record_remove(tx, &target);
-    }
+int key_lease_ended(struct machine_tx *tx, const struct binding_end *end) {
+    struct machine_result ignored = {0};
+    struct target target;
+    int rv;
+    if (!target_find(tx, end->name, &target, &ignored, &rv)) return rv != CO_OK ? rv : CO_CORRUPT;
+    if (!target.exists || !slice_equal(target.now.lease, end->owner))
+        return CO_CORRUPT; /* the row says what is not so */
+    record_remove(tx, &target);
+    return CO_OK;
 }
 
 /* -- the end of a session ----------------------------------------------------------------------------------------- */
@@ -276,53 +264,34 @@ static void delay_begin(struct machine_tx *tx, const struct target *target, int6
     put_le64(bytes + 8, (uint64_t)delay_ns);
     memcpy(bytes + 16, target->key.data, key_size);
     store_put(tx->store, KV_TABLE_DELAYS, target->store_key, slice_make(bytes, 16 + key_size));
-    lease_box_put(tx->module_data, TIMED_LOCK_DELAY, false, target->key, tx->index, delay_ns);
+    expiry_began_in(tx, &lock_delay_expiry, target->key, tx->index, delay_ns);
 }
 
-/* The first key that `session` holds, copied to `key_room`. */
-static bool first_held(struct machine_tx *tx, struct slice session, char key_room[KV_KEY_MAX], struct slice *key) {
-    struct store_cursor cursor;
-    store_cursor_open(&cursor, tx->store, KV_TABLE_LOCKS, session);
-    bool found = cursor.valid && slice_starts(cursor.key, session);
-    if (found) {
-        *key = slice_make(cursor.key.data + session.size, cursor.key.size - session.size);
-        if (kv_is_long(*key)) *key = cursor.value;
-        if (key->size <= KV_KEY_MAX) memcpy(key_room, key->data, key->size);
-        key->data = key_room;
-    }
-    store_cursor_close(&cursor);
-    return found;
-}
-
-int kv_session_ended(struct machine_tx *tx, struct slice session, bool delete_keys, int64_t lock_delay_ns) {
-    char key_room[KV_KEY_MAX];
+/* Released or deleted, as the session says; its lock-delay begins. */
+int key_lock_ended(struct machine_tx *tx, const struct binding_end *end) {
+    const Pb__Session *session = (const Pb__Session *)end->session;
+    int64_t delay_ns = session->lock_delay_ns < LOCK_DELAY_MAX_NS ? session->lock_delay_ns : LOCK_DELAY_MAX_NS;
+    struct machine_result ignored = {0};
     struct target target;
-    if (lock_delay_ns > LOCK_DELAY_MAX_NS) lock_delay_ns = LOCK_DELAY_MAX_NS;
-    while (first_held(tx, session, key_room, &target.key)) {
-        struct machine_result ignored = {0};
-        int rv;
-        if (target.key.size > KV_KEY_MAX) return CO_CORRUPT;
-        if (!target_find(tx, target.key, &target, &ignored, &rv)) return rv != CO_OK ? rv : CO_CORRUPT;
-        if (!target.exists || !slice_equal(target.now.session, session)) return CO_CORRUPT;
-        if (delete_keys) {
-            record_remove(tx, &target);
-        } else {
-            struct kv_record next = target.now;
-            next.session = slice_make(NULL, 0);
-            record_put(tx, &target, &next);
-            lock_row_del(tx, session, target.store_key);
-        }
-        if (lock_delay_ns > 0) delay_begin(tx, &target, lock_delay_ns);
+    int rv;
+    if (end->name.size > KV_KEY_MAX) return CO_CORRUPT;
+    if (!target_find(tx, end->name, &target, &ignored, &rv)) return rv != CO_OK ? rv : CO_CORRUPT;
+    if (!target.exists || !slice_equal(target.now.session, end->owner)) return CO_CORRUPT;
+    if (session->delete_behavior) {
+        record_remove(tx, &target);
+    } else {
+        struct kv_record next = target.now;
+        next.session = slice_make(NULL, 0);
+        record_put(tx, &target, &next);
+        lock_row_del(tx, end->owner, target.store_key);
     }
+    if (delay_ns > 0) delay_begin(tx, &target, delay_ns);
     return CO_OK;
 }
 
-int lock_delay_end_apply(struct machine_tx *tx, struct slice payload, struct machine_result *result) {
-    ProtobufCAllocator allocator = ARENA_PROTOBUF(tx->arena);
-    Pb__LockDelayEndCommand *command =
-        pb__lock_delay_end_command__unpack(&allocator, payload.size, (const uint8_t *)payload.data);
-    if (!command) return kv_refuse(result, CO_INVALID, "the command does not decode");
-    if (command->term != tx->term) return kv_refuse(result, CO_CONFLICT, "proposed in another term");
+int lock_delay_end_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
+    const Pb__LockDelayEndCommand *command = request;
+    if (command->term != tx->term) return machine_refuse(result, CO_CONFLICT, "proposed in another term");
     struct slice key = slice_make(command->key.data, command->key.len), bytes;
     char room[KV_STORE_KEY_MAX];
     struct slice store_key = kv_store_key(key, room);
@@ -333,6 +302,6 @@ int lock_delay_end_apply(struct machine_tx *tx, struct slice payload, struct mac
     result->yes = rv == CO_OK && delay.index == command->index && slice_equal(delay.key, key);
     if (!result->yes) return CO_OK;
     store_del(tx->store, KV_TABLE_DELAYS, store_key);
-    lease_box_put(tx->module_data, TIMED_LOCK_DELAY, true, key, command->index, 0);
+    expiry_ended_in(tx, &lock_delay_expiry, key, command->index);
     return CO_OK;
 }

@@ -3,6 +3,7 @@
 #define COORD_KV_KV_INTERNAL_H
 
 #include "base/check.h"
+#include "kv/kv.h"
 #include "kv/kv_record.h"
 #include "kv/session.h"
 
@@ -16,24 +17,20 @@ enum kv_table {
 
 #define LOCK_DELAY_MAX_NS 60000000000 /* longer ones are kept as written, and count as this */
 
-/* Refuses the command that is being applied, alike on every server. */
-static inline int kv_refuse(struct machine_result *result, int error, const char *text) {
-    result->error = error;
-    result->yes = false;
-    result->text = text;
-    return CO_OK;
-}
-
-/* -- commands (kv_apply.c, session_apply.c): as machine_module.apply ---------------------------------------------- */
-int kv_apply(struct machine_tx *tx, struct slice payload, struct machine_result *result);
-int lock_delay_end_apply(struct machine_tx *tx, struct slice payload, struct machine_result *result);
-int session_create_apply(struct machine_tx *tx, struct slice payload, struct machine_result *result);
-int session_destroy_apply(struct machine_tx *tx, struct slice payload, struct machine_result *result);
-void kv_lease_ended(struct machine_tx *tx, struct slice lease); /* everything bound to it is removed */
+/* -- commands: as module_command.apply ---------------------------------------------------------------------------- */
+int kv_command_apply(struct machine_tx *tx, struct slice payload, struct machine_result *result);
+int lock_delay_end_apply(struct machine_tx *tx, void *request, struct machine_result *result);
+int session_create_apply(struct machine_tx *tx, void *request, struct machine_result *result);
+int session_destroy_apply(struct machine_tx *tx, void *request, struct machine_result *result);
 void session_on_event(struct machine_tx *tx, const struct machine_event *event);
 
-/* The session ended: its keys are released or deleted, and their lock-delay begins. CO_OK, or the store failed. */
-int kv_session_ended(struct machine_tx *tx, struct slice session, bool delete_keys, int64_t lock_delay_ns);
+/* -- what ends keys and locks: as module_binding.ended ------------------------------------------------------------ */
+int key_lease_ended(struct machine_tx *tx, const struct binding_end *end);
+int key_lock_ended(struct machine_tx *tx, const struct binding_end *end);
+extern const struct module_binding key_lock_binding; /* of keys that sessions hold */
+
+/* session_bindings.c: `ended` of everything that is bound to it. CO_OK, or the store failed. */
+int session_end_bindings(struct machine_tx *tx, const Pb__Session *session);
 
 /* -- lock-delays -------------------------------------------------------------------------------------------------- */
 struct kv_delay {

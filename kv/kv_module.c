@@ -1,45 +1,67 @@
-/* Keys and sessions as one module of the state machine. */
+/* Keys as a module. */
 #include "kv/kv_internal.h"
+#include "registry/lease.h"
 
-static int apply(struct machine_tx *tx, uint8_t type, struct slice payload, struct machine_result *result) {
-    switch (type) {
-        case KV_APPLY: return kv_apply(tx, payload, result);
-        case SESSION_CREATE: return session_create_apply(tx, payload, result);
-        case SESSION_DESTROY: return session_destroy_apply(tx, payload, result);
-        case LOCK_DELAY_END: return lock_delay_end_apply(tx, payload, result);
-        default: return CO_UNSUPPORTED;
+/* -- lock-delays -------------------------------------------------------------------------------------------------- */
+
+static int lock_delays_read(struct store_txn *txn, const struct expiry_leader *leader, struct expiry *expiry) {
+    struct store_cursor cursor;
+    struct slice all = slice_make("", 0);
+    int rv = CO_OK;
+    STORE_PREFIX(&cursor, txn, KV_TABLE_DELAYS, all) {
+        struct kv_delay delay;
+        int error = kv_delay_decode(cursor.key, cursor.value, &delay);
+        if (error == CO_OK)
+            expiry_began(expiry, &lock_delay_expiry, delay.key, delay.index, delay.delay_ns, leader->now_ms);
+        else rv = error;
     }
+    store_cursor_close(&cursor);
+    return rv;
 }
 
-static void on_event(struct machine_tx *tx, const struct machine_event *event) {
-    if (event->type == MACHINE_LEASE_ENDED) kv_lease_ended(tx, event->id);
-    else session_on_event(tx, event);
+static void lock_delay_propose_end(const struct expiry_due *due, const struct expiry_leader *leader,
+                                   void (*propose)(void *data, uint8_t command, const ProtobufCMessage *message),
+                                   void *data) {
+    Pb__LockDelayEndCommand command = PB__LOCK_DELAY_END_COMMAND__INIT;
+    command.key = (ProtobufCBinaryData){due->name.size, (uint8_t *)(uintptr_t)due->name.data};
+    command.index = due->index, command.term = leader->term;
+    propose(data, LOCK_DELAY_END, &command.base);
 }
 
+const struct expiry_kind lock_delay_expiry = {
+    .number = 2, .name = "lock-delay", .quiet = true, .read = lock_delays_read, .end = lock_delay_propose_end};
+
+/* -- the table ---------------------------------------------------------------------------------------------------- */
+
+static const struct module_command commands[] = {
+    {.number = KV_APPLY,
+     .since = 1,
+     .name = "kv",
+     .request = &pb__kv_command__descriptor,
+     .apply_bytes = kv_command_apply},
+    {.number = LOCK_DELAY_END,
+     .since = 1,
+     .servers_only = true,
+     .name = "lock-delay-end",
+     .request = &pb__lock_delay_end_command__descriptor,
+     .apply = lock_delay_end_apply},
+    {0},
+};
 static const struct store_table tables[] = {
-    {KV_TABLE_KEYS, "kv"},
-    {KV_TABLE_LOCKS, "kv-locks"},
-    {KV_TABLE_DELAYS, "kv-delays"},
-    {KV_TABLE_SESSIONS, "sessions"},
-    {KV_TABLE_SESSION_INDEX, "session-index"},
-};
+    {KV_TABLE_KEYS, "kv"}, {KV_TABLE_LOCKS, "kv-locks"}, {KV_TABLE_DELAYS, "kv-delays"}, {0}};
+static const struct module_space spaces[] = {{SPACE_KEY, "key"}, {0}};
+static const struct query_type *const queries[] = {&query_kv_get, &query_kv_list, &query_kv_keys, NULL};
+static const struct expiry_kind *const expiries[] = {&lock_delay_expiry, NULL};
+static const struct module_binding lease_bindings[] = {{.number = LEASE_BINDS_KEY, .ended = key_lease_ended}, {0}};
 
-static const struct query_type *const queries[] = {
-    &query_kv_get, &query_kv_list, &query_kv_keys, &query_session, &query_sessions, NULL,
-};
+const struct module_binding key_lock_binding = {.number = KV_TABLE_LOCKS, .ended = key_lock_ended};
+static const struct module_binding session_bindings[] = {{.number = KV_TABLE_LOCKS, .ended = key_lock_ended}, {0}};
 
-static const struct machine_since since[] = {{KV_APPLY, LOCK_DELAY_END, 1}};
-
-const struct machine_module kv_module = {
-    .name = "kv",
-    .command_first = KV_APPLY,
-    .command_last = LOCK_DELAY_END,
-    .since = since,
-    .since_count = ARRAY_COUNT(since),
-    .apply = apply,
-    .on_event = on_event,
-    .batch_end = lease_box_batch_end,
-    .tables = tables,
-    .table_count = ARRAY_COUNT(tables),
-    .queries = queries,
-};
+const struct module kv_module = {.name = "kv",
+                                 .commands = commands,
+                                 .tables = tables,
+                                 .spaces = spaces,
+                                 .queries = queries,
+                                 .expiries = expiries,
+                                 .lease_bindings = lease_bindings,
+                                 .session_bindings = session_bindings};

@@ -92,30 +92,31 @@ static int bound_session(struct machine_tx *tx, struct slice node, struct slice 
 static int create_refused(struct machine_tx *tx, const Pb__Session *session, struct machine_result *result) {
     struct slice ignored;
     struct slice node = slice_text(session->node);
-    if (!uuid_valid(slice_text(session->id))) return kv_refuse(result, CO_INVALID, "the session's id is not a UUID");
-    if (session->ttl_ns < 0 || session->lock_delay_ns < 0) return kv_refuse(result, CO_INVALID, "negative duration");
+    if (!uuid_valid(slice_text(session->id)))
+        return machine_refuse(result, CO_INVALID, "the session's id is not a UUID");
+    if (session->ttl_ns < 0 || session->lock_delay_ns < 0)
+        return machine_refuse(result, CO_INVALID, "negative duration");
     int rv = store_get(tx->store, KV_TABLE_SESSIONS, slice_text(session->id), &ignored);
-    if (rv == CO_OK) return kv_refuse(result, CO_EXISTS, "a session of this id exists already");
+    if (rv == CO_OK) return machine_refuse(result, CO_EXISTS, "a session of this id exists already");
     if (rv != CO_NOTFOUND) return rv;
-    if (node.size == 0) return kv_refuse(result, CO_INVALID, "Must provide Node");
-    if (!catalog_node_exists(tx->store, node)) return kv_refuse(result, CO_INVALID, "Missing node registration");
+    if (node.size == 0) return machine_refuse(result, CO_INVALID, "Must provide Node");
+    if (!catalog_node_exists(tx->store, node)) return machine_refuse(result, CO_INVALID, "Missing node registration");
     const char *check;
     for (size_t i = 0; (check = bound_check(session, i)) != NULL; i++) {
         Pb__Status status;
         rv = check[0] ? catalog_check_status(tx->store, node, slice_text(check), &status) : CO_NOTFOUND;
         if (rv == CO_NOTFOUND)
-            return kv_refuse(result, CO_INVALID, arena_printf(tx->arena, "Missing check '%s' registration", check));
+            return machine_refuse(result, CO_INVALID,
+                                  arena_printf(tx->arena, "Missing check '%s' registration", check));
         if (rv != CO_OK) return rv;
         if (status == PB__STATUS__CRITICAL)
-            return kv_refuse(result, CO_INVALID, arena_printf(tx->arena, "Check '%s' is in critical state", check));
+            return machine_refuse(result, CO_INVALID,
+                                  arena_printf(tx->arena, "Check '%s' is in critical state", check));
     }
     return CO_OK;
 }
 
-int session_create_apply(struct machine_tx *tx, struct slice payload, struct machine_result *result) {
-    Pb__SessionCreateCommand *command = machine_decode(&pb__session_create_command__descriptor, payload, tx->arena);
-    if (!command || !command->session) return kv_refuse(result, CO_INVALID, "the command does not decode");
-    Pb__Session *session = command->session;
+int session_create(struct machine_tx *tx, Pb__Session *session, struct machine_result *result) {
     int rv = create_refused(tx, session, result);
     if (rv != CO_OK || result->error != CO_OK) return rv;
     session->create_index = session->modify_index = tx->index;
@@ -124,9 +125,29 @@ int session_create_apply(struct machine_tx *tx, struct slice payload, struct mac
     machine_touch(tx, SPACE_SESSION, slice_text(session->id));
     machine_mark(tx, SPACE_SESSION_TABLE, slice_make("", 0), false);
     machine_mark(tx, SPACE_SESSION_NODE, slice_text(session->node), false);
-    lease_box_put(tx->module_data, TIMED_SESSION, false, slice_text(session->id), 0, session->ttl_ns);
+    expiry_began_in(tx, &session_expiry, slice_text(session->id), 0, session->ttl_ns);
+    return CO_OK;
+}
+
+int session_ensure(struct machine_tx *tx, const Pb__SessionUse *use, struct machine_result *result,
+                   Pb__Session **session) {
+    if (!use || (!use->id[0] && !use->create)) return machine_refuse(result, CO_INVALID, "missing session");
+    if (use->create) {
+        *session = use->create;
+        return session_create(tx, use->create, result);
+    }
+    int rv = session_get(tx->store, slice_text(use->id), tx->arena, session);
+    if (rv != CO_NOTFOUND) return rv;
+    return machine_refuse(result, CO_NOTFOUND, arena_printf(tx->arena, "invalid session \"%.64s\"", use->id));
+}
+
+int session_create_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
+    const Pb__SessionCreateCommand *command = request;
+    if (!command->session) return machine_refuse(result, CO_INVALID, "the command does not decode");
+    int rv = session_create(tx, command->session, result);
+    if (rv != CO_OK || result->error != CO_OK) return rv;
     result->yes = true;
-    result->message = &session->base;
+    result->message = &command->session->base;
     return CO_OK;
 }
 
@@ -134,7 +155,7 @@ int session_create_apply(struct machine_tx *tx, struct slice payload, struct mac
 
 static int session_end(struct machine_tx *tx, const Pb__Session *session) {
     struct slice id = slice_text(session->id), node = slice_text(session->node);
-    int rv = kv_session_ended(tx, id, session->delete_behavior, session->lock_delay_ns);
+    int rv = session_end_bindings(tx, session);
     if (rv != CO_OK) return rv;
     store_del(tx->store, KV_TABLE_SESSIONS, id);
     index_change(tx, session, false);
@@ -144,16 +165,14 @@ static int session_end(struct machine_tx *tx, const Pb__Session *session) {
     machine_mark(tx, SPACE_SESSION, id, true);
     machine_mark(tx, SPACE_SESSION_TABLE, slice_make("", 0), false);
     machine_mark(tx, SPACE_SESSION_NODE, node, rv == CO_NOTFOUND);
-    lease_box_put(tx->module_data, TIMED_SESSION, true, id, 0, 0);
-    machine_emit(tx, MACHINE_SESSION_ENDED, node, id);
+    expiry_ended_in(tx, &session_expiry, id, 0);
     return CO_OK;
 }
 
-int session_destroy_apply(struct machine_tx *tx, struct slice payload, struct machine_result *result) {
-    Pb__SessionDestroyCommand *command = machine_decode(&pb__session_destroy_command__descriptor, payload, tx->arena);
-    if (!command) return kv_refuse(result, CO_INVALID, "the command does not decode");
+int session_destroy_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
+    const Pb__SessionDestroyCommand *command = request;
     if (command->term != 0 && command->term != tx->term)
-        return kv_refuse(result, CO_CONFLICT, "proposed in another term");
+        return machine_refuse(result, CO_CONFLICT, "proposed in another term");
     Pb__Session *session;
     int rv = session_get(tx->store, slice_text(command->id), tx->arena, &session);
     result->yes = true; /* also when there is no such session */
@@ -167,5 +186,8 @@ void session_on_event(struct machine_tx *tx, const struct machine_event *event) 
     else if (event->type != MACHINE_CHECK_REMOVED && event->type != MACHINE_CHECK_CRITICAL) return;
     else if (check.size == 0) return;
     Pb__Session *session;
-    while (bound_session(tx, event->node, check, &session) == CO_OK && session_end(tx, session) == CO_OK) continue;
+    int rv;
+    while ((rv = bound_session(tx, event->node, check, &session)) == CO_OK)
+        if ((rv = session_end(tx, session)) != CO_OK) break;
+    if (rv != CO_NOTFOUND) store_fail(tx->store, rv);
 }

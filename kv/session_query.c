@@ -117,26 +117,3 @@ const struct query_type query_sessions = {.number = 36,
                                           .result = &pb__sessions_result__descriptor,
                                           .thing = sessions_thing,
                                           .run = sessions_run};
-
-/* -- for the leader's table --------------------------------------------------------------------------------------- */
-
-int session_timers_read(struct lease_timers *timers, struct store_txn *txn, uint64_t now_ms) {
-    struct store_cursor cursor;
-    struct slice all = slice_make("", 0);
-    int rv = CO_OK;
-    STORE_PREFIX(&cursor, txn, KV_TABLE_SESSIONS, all) {
-        int64_t ttl_ns = session_record_ttl_ns(cursor.value);
-        if (ttl_ns < 0) rv = CO_CORRUPT;
-        lease_timers_began(timers, TIMED_SESSION, cursor.key, 0, ttl_ns, now_ms);
-    }
-    store_cursor_close(&cursor);
-    STORE_PREFIX(&cursor, txn, KV_TABLE_DELAYS, all) {
-        struct kv_delay delay;
-        int error = kv_delay_decode(cursor.key, cursor.value, &delay);
-        if (error == CO_OK)
-            lease_timers_began(timers, TIMED_LOCK_DELAY, delay.key, delay.index, delay.delay_ns, now_ms);
-        else rv = error;
-    }
-    store_cursor_close(&cursor);
-    return rv;
-}

@@ -24,7 +24,7 @@ enum coordinate_space {
 #define COORDINATE_SEGMENTS_MAX 64 /* of one node; more are passed over, as those of unknown nodes are */
 #define COORDINATE_SEGMENT_SIZE 64 /* longest name of one: Consul's limits */
 
-extern const struct machine_module coordinate_module;
+extern const struct module coordinate_module;
 extern const struct query_type query_coordinates; /* CoordinatesRequest (no node) -> CoordinatesResult */
 /* CoordinatesRequest -> CoordinatesResult; found=false: it has none */
 extern const struct query_type query_node_coordinates;

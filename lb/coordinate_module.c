@@ -81,19 +81,11 @@ static bool update(struct machine_tx *tx, const Pb__Coordinate *record) {
     return true;
 }
 
-static int refuse(struct machine_result *result, const char *text) {
-    result->error = CO_INVALID;
-    result->text = text;
-    return CO_OK;
-}
-
-static int apply(struct machine_tx *tx, uint8_t type, struct slice payload, struct machine_result *result) {
-    CHECK(type == COORDINATE_UPDATE);
-    const Pb__CoordinateUpdateCommand *command =
-        machine_decode(&pb__coordinate_update_command__descriptor, payload, tx->arena);
-    if (!command) return refuse(result, "the command does not decode");
+static int apply(struct machine_tx *tx, void *request, struct machine_result *result) {
+    const Pb__CoordinateUpdateCommand *command = request;
     for (size_t i = 0; i < command->n_updates; i++)
-        if (coordinate_check(command->updates[i]) != CO_OK) return refuse(result, "invalid coordinate");
+        if (coordinate_check(command->updates[i]) != CO_OK)
+            return machine_refuse(result, CO_INVALID, "invalid coordinate");
     bool changed = false;
     for (size_t i = 0; i < command->n_updates; i++) changed |= update(tx, command->updates[i]);
     if (changed) machine_mark(tx, SPACE_COORDINATES, everything, false);
@@ -120,20 +112,23 @@ static void on_event(struct machine_tx *tx, const struct machine_event *event) {
 }
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */
-static const struct machine_since since[] = {{COORDINATE_UPDATE, COORDINATE_UPDATE, COORDINATE_SINCE}};
-static const struct store_table tables[] = {{COORDINATE_TABLE, "coordinates"}};
+static const struct module_command commands[] = {
+    {.number = COORDINATE_UPDATE,
+     .since = COORDINATE_SINCE,
+     .name = "coordinate-update",
+     .request = &pb__coordinate_update_command__descriptor,
+     .apply = apply},
+    {0},
+};
+static const struct store_table tables[] = {{COORDINATE_TABLE, "coordinates"}, {0}};
+static const struct module_space spaces[] = {
+    {SPACE_COORDINATES, "coordinates"}, {SPACE_COORDINATE_NODE, "coordinate-node"}, {0}};
 static const struct query_type *const queries[] = {&query_coordinates, &query_node_coordinates, &query_near,
                                                    &query_service_coordinates, NULL};
 
-const struct machine_module coordinate_module = {
-    .name = "coordinate",
-    .command_first = COORDINATE_UPDATE,
-    .command_last = COORDINATE_UPDATE,
-    .since = since,
-    .since_count = ARRAY_COUNT(since),
-    .apply = apply,
-    .on_event = on_event,
-    .tables = tables,
-    .table_count = ARRAY_COUNT(tables),
-    .queries = queries,
-};
+const struct module coordinate_module = {.name = "coordinate",
+                                         .commands = commands,
+                                         .tables = tables,
+                                         .spaces = spaces,
+                                         .queries = queries,
+                                         .on_event = on_event};

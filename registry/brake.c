@@ -11,7 +11,8 @@
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "registry/lease_timers.h"
+#include "base/log.h"
+#include "base/metrics.h"
 
 #define COUNT_BYTES 8
 
@@ -128,28 +129,6 @@ uint64_t brake_count(struct store_txn *txn) {
     return store_get(txn, TABLE_BRAKE, state_key, &bytes) == CO_OK ? record_number(bytes, STATE_HELD_FIELD) : 0;
 }
 
-int brake_timers_read(struct lease_timers *timers, struct store_txn *txn, uint64_t now_ms, int64_t unix_ms) {
-    struct arena arena = {0};
-    struct store_cursor cursor;
-    int rv = CO_OK;
-    struct slice rows = slice_make("h", 1);
-    STORE_PREFIX(&cursor, txn, TABLE_BRAKE, rows) {
-        int error;
-        const Pb__HeldService *held = record(txn, cursor.key, &pb__held_service__descriptor, &arena, &error);
-        if (held) {
-            int64_t left_ms = held->until_unix_ms > unix_ms ? held->until_unix_ms - unix_ms : 0;
-            if ((uint64_t)left_ms > held->hold_ms) left_ms = (int64_t)held->hold_ms;
-            lease_timers_began(timers, TIMED_HELD, slice_text(held->service), held->index, left_ms * 1000000, now_ms);
-        } else {
-            rv = CO_CORRUPT;
-        }
-        arena_reset(&arena);
-    }
-    store_cursor_close(&cursor);
-    arena_free(&arena);
-    return rv;
-}
-
 /* -- the window --------------------------------------------------------------------------------------------------- */
 
 #define MOMENT_DIGITS 16 /* keys in order of time */
@@ -203,12 +182,9 @@ static void release(struct change *change, const Pb__HeldService *held) {
     change_event(change, MACHINE_BRAKE_RELEASED, slice_make("", 0), service);
 }
 
-int brake_apply_release(struct machine_tx *tx, const Pb__BrakeReleaseCommand *command, struct machine_result *result) {
-    if (command->term != tx->term) {
-        result->error = CO_CONFLICT;
-        result->text = "proposed in another term";
-        return CO_OK;
-    }
+int brake_release_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
+    const Pb__BrakeReleaseCommand *command = request;
+    if (command->term != tx->term) return machine_refuse(result, CO_CONFLICT, "proposed in another term");
     const Pb__HeldService *held = held_of(tx, slice_text(command->service));
     result->yes = held && held->index == command->index;
     if (!result->yes) return CO_OK; /* over, or another time already */
@@ -329,7 +305,7 @@ static void hold(struct machine_tx *tx, struct slice service, Pb__BrakeTally *ta
     state_put(tx, state);
     (void)recent_trim(tx, service, tally, UINT64_MAX);
     machine_mark(tx, SPACE_SERVICE, service, false);
-    lease_box_put(tx->module_data, TIMED_HELD, false, service, tx->index, (int64_t)held.hold_ms * 1000000);
+    expiry_began_in(tx, &held_service_expiry, service, tx->index, (int64_t)held.hold_ms * 1000000);
 }
 
 /* `count` instances of the service were on the node. */
@@ -365,3 +341,68 @@ void brake_node_lost(struct machine_tx *tx, struct slice node, const Pb__BrakeOr
         service_lost(tx, placed[first].service, node, end - first, at_ms, order);
     }
 }
+
+/* -- its end, as the leader counts it ----------------------------------------------------------------------------- */
+
+static int held_read(struct store_txn *txn, const struct expiry_leader *leader, struct expiry *expiry) {
+    int64_t unix_ms = leader->unix_ms;
+    struct arena arena = {0};
+    struct store_cursor cursor;
+    int rv = CO_OK;
+    struct slice rows = slice_make("h", 1);
+    STORE_PREFIX(&cursor, txn, TABLE_BRAKE, rows) {
+        int error;
+        const Pb__HeldService *held = record(txn, cursor.key, &pb__held_service__descriptor, &arena, &error);
+        if (held) {
+            int64_t left_ms = held->until_unix_ms > unix_ms ? held->until_unix_ms - unix_ms : 0;
+            if ((uint64_t)left_ms > held->hold_ms) left_ms = (int64_t)held->hold_ms;
+            expiry_began(expiry, &held_service_expiry, slice_text(held->service), held->index, left_ms * 1000000,
+                         leader->now_ms);
+        } else {
+            rv = CO_CORRUPT;
+        }
+        arena_reset(&arena);
+    }
+    store_cursor_close(&cursor);
+    arena_free(&arena);
+    return rv;
+}
+
+static void held_propose_end(const struct expiry_due *due, const struct expiry_leader *leader,
+                             void (*propose)(void *data, uint8_t command, const ProtobufCMessage *message),
+                             void *data) {
+    Pb__BrakeReleaseCommand command = PB__BRAKE_RELEASE_COMMAND__INIT;
+    char *service = mem_strndup(due->name.data, due->name.size);
+    command.service = service, command.index = due->index, command.term = leader->term;
+    propose(data, BRAKE_RELEASE, &command.base);
+    free(service);
+}
+
+static struct metric held_metric = {.name = "coord_brake_held_services",
+                                    .type = METRIC_GAUGE,
+                                    .help = "Services whose lost instances are held in answers"};
+static struct metric held_total = {.name = "coord_brake_held_total",
+                                   .type = METRIC_COUNTER,
+                                   .help = "How often a service's lost instances were held in answers"};
+
+static void held_updated(const struct expiry_update *update) {
+    if (update->ended) {
+        log_info("brake", "released service=\"%s\"", update->name);
+        return;
+    }
+    log_warn("brake", "held service=\"%s\" for=%.1fs: most of it was lost at once, with the leases of its nodes",
+             update->name, (double)update->period_ns / 1e9);
+    metric_add(&held_total, 1);
+}
+
+const struct expiry_kind held_service_expiry = {.number = 4,
+                                                .name = "held service",
+                                                .no_second_period = true,
+                                                .quiet = true,
+                                                .read = held_read,
+                                                .end = held_propose_end,
+                                                .updated = held_updated};
+
+const struct module_gauge brake_gauges[] = {{&held_metric, brake_count}, {0}};
+
+struct metric *const brake_metrics[] = {&held_total, NULL};

@@ -47,7 +47,7 @@ void brake_node_back(struct machine_tx *tx, struct slice node);
 /* An instance leaves its service's name. Call it while the service still has its other records;
  * MACHINE_BRAKE_RELEASED may follow. */
 void brake_instance_gone(struct change *change, const Pb__Service *service);
-int brake_apply_release(struct machine_tx *tx, const Pb__BrakeReleaseCommand *command, struct machine_result *result);
+int brake_release_apply(struct machine_tx *tx, void *request, struct machine_result *result); /* BRAKE_RELEASE */
 
 /* -- reading (any thread) ----------------------------------------------------------------------------------------- */
 /* Is the service held? NULL: no. CO_CORRUPT. */
@@ -55,8 +55,11 @@ int brake_held(struct store_txn *txn, struct slice service, struct arena *arena,
 /* Is this instance of it? `instance`: its key in TABLE_INSTANCES. */
 bool brake_holds(struct store_txn *txn, const Pb__HeldService *held, struct slice instance);
 uint64_t brake_count(struct store_txn *txn); /* services that are held */
-/* For the leader's table: what is held, each for what is left of it by this wall clock. CO_OK, CO_CORRUPT. */
-struct lease_timers;
-int brake_timers_read(struct lease_timers *timers, struct store_txn *txn, uint64_t now_ms, int64_t unix_ms);
+
+/* -- for the lease module's table --------------------------------------------------------------------------------- */
+/* 4: the service; index: of the entry since which it is held. What is left of it goes by the wall clock. */
+extern const struct expiry_kind held_service_expiry;
+extern const struct module_gauge brake_gauges[];
+extern struct metric *const brake_metrics[];
 
 #endif

@@ -7,10 +7,17 @@
 #include "registry/catalog_write.h"
 
 static const struct store_table tables[] = {
-    {TABLE_NODES, "nodes"},         {TABLE_SERVICES, "services"},   {TABLE_CHECKS, "checks"},
-    {TABLE_CHECK_IDS, "check-ids"}, {TABLE_INSTANCES, "instances"}, {TABLE_TAGS, "tags"},
-    {TABLE_SPELLINGS, "spellings"}, {TABLE_NODE_IDS, "node-ids"},   {TABLE_STRAYS, "strays"},
+    {TABLE_NODES, "nodes"},
+    {TABLE_SERVICES, "services"},
+    {TABLE_CHECKS, "checks"},
+    {TABLE_CHECK_IDS, "check-ids"},
+    {TABLE_INSTANCES, "instances"},
+    {TABLE_TAGS, "tags"},
+    {TABLE_SPELLINGS, "spellings"},
+    {TABLE_NODE_IDS, "node-ids"},
+    {TABLE_STRAYS, "strays"},
     {TABLE_BRAKE, "brake"},
+    {0},
 };
 
 static const struct query_type *const queries[] = {
@@ -19,19 +26,20 @@ static const struct query_type *const queries[] = {
     &query_node_nocase,    &query_service_nocase, &query_members,       NULL,
 };
 
-static const struct machine_since since[] = {{CATALOG_REGISTER, CATALOG_BATCH, 1}};
+static const struct module_space spaces[] = {
+    {SPACE_TABLE, "table"},
+    {SPACE_NODE, "node"},
+    {SPACE_SERVICE, "service"},
+    {0},
+};
 
-const struct machine_module catalog_module = {
+const struct module catalog_module = {
     .name = "catalog",
-    .command_first = CATALOG_REGISTER,
-    .command_last = CATALOG_BATCH,
-    .since = since,
-    .since_count = ARRAY_COUNT(since),
-    .apply = catalog_apply,
-    .on_event = catalog_on_event,
+    .commands = catalog_commands,
     .tables = tables,
-    .table_count = ARRAY_COUNT(tables),
+    .spaces = spaces,
     .queries = queries,
+    .lease_bindings = catalog_lease_bindings,
 };
 
 /* -- statuses ----------------------------------------------------------------------------------------------------- */

@@ -23,7 +23,7 @@ enum catalog_space {
     SPACE_SERVICE = 3, /* a service name: its instances, their nodes and checks */
 };
 
-extern const struct machine_module catalog_module;
+extern const struct module catalog_module;
 
 /* Queries. The comment names the request and result messages. */
 extern const struct query_type query_nodes; /* TableRequest -> NodesResult; thing: table nodes */

@@ -214,25 +214,44 @@ static bool apply_batch(struct change *change, const Pb__CatalogBatchCommand *co
     return good;
 }
 
-static const ProtobufCMessageDescriptor *message_of(uint8_t type) {
-    switch (type) {
-        case CATALOG_REGISTER: return &pb__register_command__descriptor;
-        case CATALOG_DEREGISTER: return &pb__deregister_command__descriptor;
-        case CATALOG_BATCH: return &pb__catalog_batch_command__descriptor;
-        default: return NULL;
-    }
-}
+/* -- the commands ------------------------------------------------------------------------------------------------- */
 
-int catalog_apply(struct machine_tx *tx, uint8_t type, struct slice payload, struct machine_result *result) {
-    const ProtobufCMessageDescriptor *descriptor = message_of(type);
-    CHECK(descriptor);
-    ProtobufCMessage *message = machine_decode(descriptor, payload, tx->arena);
-    struct change change = {.tx = tx};
-    if (!message) result->yes = refuse(result, "the command does not decode");
-    else if (type == CATALOG_REGISTER) result->yes = apply_register(&change, (Pb__RegisterCommand *)message, result);
-    else if (type == CATALOG_DEREGISTER)
-        result->yes = apply_deregister(&change, (Pb__DeregisterCommand *)message, result);
-    else result->yes = apply_batch(&change, (Pb__CatalogBatchCommand *)message, result);
-    if (result->yes) change_tell(&change);
+static int end_change(struct change *change, struct machine_result *result, bool good) {
+    result->yes = good;
+    if (good) change_tell(change);
     return CO_OK;
 }
+
+static int register_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
+    struct change change = {.tx = tx};
+    return end_change(&change, result, apply_register(&change, request, result));
+}
+
+static int deregister_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
+    struct change change = {.tx = tx};
+    return end_change(&change, result, apply_deregister(&change, request, result));
+}
+
+static int batch_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
+    struct change change = {.tx = tx};
+    return end_change(&change, result, apply_batch(&change, request, result));
+}
+
+const struct module_command catalog_commands[] = {
+    {.number = CATALOG_REGISTER,
+     .since = 1,
+     .name = "catalog-register",
+     .request = &pb__register_command__descriptor,
+     .apply = register_apply},
+    {.number = CATALOG_DEREGISTER,
+     .since = 1,
+     .name = "catalog-deregister",
+     .request = &pb__deregister_command__descriptor,
+     .apply = deregister_apply},
+    {.number = CATALOG_BATCH,
+     .since = 1,
+     .name = "catalog-batch",
+     .request = &pb__catalog_batch_command__descriptor,
+     .apply = batch_apply},
+    {0},
+};

@@ -4,7 +4,6 @@
 
 #include "registry/catalog.h"
 
-/* As machine_module.apply. */
-int catalog_apply(struct machine_tx *tx, uint8_t type, struct slice payload, struct machine_result *result);
+extern const struct module_command catalog_commands[];
 
 #endif

@@ -66,26 +66,31 @@ bool catalog_leases_on_node(struct machine_tx *tx, const Pb__RegisterCommand *co
     return false;
 }
 
-void catalog_on_event(struct machine_tx *tx, const struct machine_event *event) {
-    if (event->type != MACHINE_LEASE_ENDED) return;
+static int service_lease_ended(struct machine_tx *tx, const struct binding_end *end) {
     struct change change = {.tx = tx};
-    struct slice lease = event->id, name;
-    while (lease_first(tx, lease, LEASE_BINDS_SERVICE, &name)) {
-        const char *id = memchr(name.data, 0, name.size);
-        if (!id) {
-            store_fail(tx->store, CO_CORRUPT);
-            return;
-        }
-        size_t node_size = (size_t)(id - name.data);
-        change_remove_service(&change, slice_make(name.data, node_size), slice_make(id + 1, name.size - node_size - 1));
-        lease_unbind(tx, lease, LEASE_BINDS_SERVICE, name); /* done already, by the service's record */
-    }
-    while (lease_first(tx, lease, LEASE_BINDS_NODE, &name)) {
-        change_remove_node(&change, name);
-        lease_unbind(tx, lease, LEASE_BINDS_NODE, name);
-    }
+    const char *id = memchr(end->name.data, 0, end->name.size);
+    if (!id) return CO_CORRUPT;
+    size_t node_size = (size_t)(id - end->name.data);
+    change_remove_service(&change, slice_make(end->name.data, node_size),
+                          slice_make(id + 1, end->name.size - node_size - 1));
+    lease_unbind(tx, end->owner, LEASE_BINDS_SERVICE, end->name); /* done already, by the service's record */
     change_tell(&change);
+    return CO_OK;
 }
+
+static int node_lease_ended(struct machine_tx *tx, const struct binding_end *end) {
+    struct change change = {.tx = tx};
+    change_remove_node(&change, end->name);
+    lease_unbind(tx, end->owner, LEASE_BINDS_NODE, end->name);
+    change_tell(&change);
+    return CO_OK;
+}
+
+const struct module_binding catalog_lease_bindings[] = {
+    {.number = LEASE_BINDS_SERVICE, .ended = service_lease_ended},
+    {.number = LEASE_BINDS_NODE, .ended = node_lease_ended},
+    {0},
+};
 
 /* -- nodes whose agents hold leases ------------------------------------------------------------------------------- */
 

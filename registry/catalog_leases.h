@@ -5,8 +5,8 @@
 #include "registry/catalog.h"
 #include "registry/lease.h"
 
-/* MACHINE_LEASE_ENDED: what is bound to it goes. */
-void catalog_on_event(struct machine_tx *tx, const struct machine_event *event);
+/* What is bound to a lease that ended goes. */
+extern const struct module_binding catalog_lease_bindings[];
 
 /* The name of the node that has this id, in the arena; empty: none. */
 struct slice catalog_node_of_id(struct machine_tx *tx, struct slice node_id);

@@ -35,15 +35,17 @@
  *                                sight of, once its lease was granted anew (health/sync.h). It is the id that counts, not the node
  *   KvCommand.lease              binds the key; every later write of the key says anew whether, and to which lease it is bound
  *
- * Time: the leader counts (registry/lease_timers.h), renewals are no commands (rpc_renew). An expiry carries the
+ * Time: the leader counts (registry/expiry.h), renewals are no commands (rpc_renew). An expiry carries the
  * term of the leader that decided it, and is refused in another.
  *
  * Commands and fields are of cluster version 3 (registry/version.h). */
 #ifndef COORD_REGISTRY_LEASE_H
 #define COORD_REGISTRY_LEASE_H
 
+#include "registry/brake_settings.h"
 #include "registry/lease.pb-c.h"
 #include "registry/machine.h"
+#include "registry/reconnect.h"
 
 enum lease_command { LEASE_GRANT = 20, LEASE_END = 21, LEASE_REAP = 22 };
 enum lease_space {
@@ -59,13 +61,22 @@ enum lease_space {
 /* LEASE_GRANT: CO_OK with the pb.Lease; CO_EXISTS (see above), CO_INVALID. LEASE_END: yes, also when there was none,
  * but for `leave`: who leaves in order and hears no has been given up already, and deregisters its node;
  * CO_CONFLICT: in another term. LEASE_REAP: yes: the note is gone, and the node too unless somebody says that it
- * lives; CO_CONFLICT. module_data: NULL, or the struct lease_box that its news go to. */
-extern const struct machine_module lease_module;
-extern const struct query_type query_lease;      /* LeaseRequest -> LeaseEntry; found=false; thing: the lease */
-extern const struct query_type query_leases;     /* LeaseListRequest -> LeaseEntriesResult; thing: table */
-extern const struct query_type query_dead_nodes; /* DeadNodesRequest -> DeadNodesResult */
+ * lives; CO_CONFLICT. Settings: NULL (the brake is
+ * off, no classes), or struct lease_settings. */
+extern const struct module lease_module;
+/* What the leader's decisions depend on besides the state. */
+struct lease_settings {
+    struct brake_settings brake;
+    struct reconnect_classes reconnect; /* borrowed */
+};
+extern const struct expiry_kind lease_expiry;     /* 1: the lease's id */
+extern const struct expiry_kind dead_node_expiry; /* 3: the node; index: of the entry in which its lease expired */
+extern const struct query_type query_lease;       /* LeaseRequest -> LeaseEntry; found=false; thing: the lease */
+extern const struct query_type query_leases;      /* LeaseListRequest -> LeaseEntriesResult; thing: table */
+extern const struct query_type query_dead_nodes;  /* DeadNodesRequest -> DeadNodesResult */
 
 /* -- for modules that bind records to leases (applier thread; tx is an entry being applied) ----------------------- */
+/* Kinds are numbers of struct module_binding in the modules' `lease_bindings`, which say what happens at the end. */
 enum lease_kind { LEASE_BINDS_KEY = 1, LEASE_BINDS_SERVICE = 2, LEASE_BINDS_NODE = 3 };
 /* May something be bound to it? False: `result` says that the lease is not known. */
 bool lease_known(struct machine_tx *tx, struct slice lease, struct machine_result *result);
@@ -73,20 +84,12 @@ bool lease_known(struct machine_tx *tx, struct slice lease, struct machine_resul
  * unbinds when that changes or goes. Binding what is bound does nothing. */
 void lease_bind(struct machine_tx *tx, struct slice lease, enum lease_kind kind, struct slice name);
 void lease_unbind(struct machine_tx *tx, struct slice lease, enum lease_kind kind, struct slice name);
-/* The first thing of that kind that is bound to it, in the arena: what a module does at MACHINE_LEASE_ENDED
- * (event.id: the lease) is to take the first, remove it and unbind it, until there is none. */
+/* The first thing of that kind that is bound to it, in the arena. */
 bool lease_first(struct machine_tx *tx, struct slice lease, enum lease_kind kind, struct slice *name);
 /* The agent that holds `lease` says that its node id belongs under another name than `name` now. *why: NULL: so be
  * it (nobody lives under that name with this id, or it is the same agent: same process, or same address), else who
  * lives there. CO_NOTFOUND, CO_CORRUPT. */
 int lease_renames(struct machine_tx *tx, struct slice lease, struct slice name, const char **why);
 struct slice lease_service_name(struct arena *arena, struct slice node, struct slice id);
-
-/* The leader's table (registry/lease_timers.h) learns of every lease and every dead node in the store, those by its
- * settings (registry/reconnect.h). CO_OK, CO_CORRUPT: of a record that makes no sense; the others are read. */
-struct lease_timers;
-struct reconnect_classes;
-int lease_timers_read(struct lease_timers *timers, struct store_txn *txn, uint64_t now_ms,
-                      const struct reconnect_classes *classes);
 
 #endif

@@ -7,17 +7,11 @@
 #include "registry/brake.h"
 #include "registry/catalog_leases.h"
 #include "registry/catalog_records.h"
+#include "registry/expiry.h"
 #include "registry/lease_internal.h"
-#include "registry/lease_timers.h"
 #include "registry/tables.h"
 
 static const struct slice nothing = SLICE_LITERAL("");
-
-static int refuse(struct machine_result *result, int error, const char *text) {
-    result->error = error;
-    result->text = text;
-    return CO_OK;
-}
 
 /* -- records ------------------------------------------------------------------------------------------------------ */
 
@@ -60,9 +54,9 @@ bool lease_known(struct machine_tx *tx, struct slice lease, struct machine_resul
     struct slice ignored;
     if (lease.size == UUID_TEXT_SIZE && store_get(tx->store, TABLE_LEASES, lease_key(lease, room), &ignored) == CO_OK)
         return true;
-    refuse(result, CO_NOTFOUND,
-           arena_printf(tx->arena, "lease \"%.*s\" is not known: it has expired or was revoked; register again",
-                        lease.size < 100 ? (int)lease.size : 100, lease.data));
+    machine_refuse(result, CO_NOTFOUND,
+                   arena_printf(tx->arena, "lease \"%.*s\" is not known: it has expired or was revoked; register again",
+                                lease.size < 100 ? (int)lease.size : 100, lease.data));
     return false;
 }
 
@@ -89,7 +83,7 @@ static void dead_put(struct machine_tx *tx, const Pb__Lease *lease) {
     struct slice node = slice_text(lease->node);
     store_put(tx->store, TABLE_LEASES, lease_node_key(ROW_DEAD, node, room), record_pack(tx->arena, &dead.base));
     machine_mark(tx, SPACE_DEAD_NODES, nothing, false);
-    lease_box_put(tx->module_data, TIMED_DEAD_NODE, false, node, tx->index, dead.reconnect_timeout_ns);
+    expiry_began_in(tx, &dead_node_expiry, node, tx->index, dead.reconnect_timeout_ns);
 }
 
 static void dead_forget(struct machine_tx *tx, struct slice node) {
@@ -98,13 +92,12 @@ static void dead_forget(struct machine_tx *tx, struct slice node) {
     if (dead_get(tx, node, &dead) != CO_OK) return;
     (void)store_del(tx->store, TABLE_LEASES, lease_node_key(ROW_DEAD, node, room));
     machine_mark(tx, SPACE_DEAD_NODES, nothing, false);
-    lease_box_put(tx->module_data, TIMED_DEAD_NODE, true, slice_text(dead->node), dead->create_index, 0);
+    expiry_ended_in(tx, &dead_node_expiry, slice_text(dead->node), dead->create_index);
 }
 
-static void on_event(struct machine_tx *tx, const struct machine_event *event) {
+void lease_on_event(struct machine_tx *tx, const struct machine_event *event) {
     if (event->type == MACHINE_NODE_REMOVED) dead_forget(tx, event->node);
-    if (event->type == MACHINE_BRAKE_RELEASED)
-        lease_box_put(tx->module_data, TIMED_HELD, true, event->id, tx->index, 0);
+    if (event->type == MACHINE_BRAKE_RELEASED) expiry_ended_in(tx, &held_service_expiry, event->id, tx->index);
 }
 
 /* -- the end ------------------------------------------------------------------------------------------------------ */
@@ -120,23 +113,48 @@ static void node_died(struct machine_tx *tx, const Pb__Lease *lease, const Pb__B
     brake_node_lost(tx, node, lived ? brake : NULL, lease->ttl_ns / 1000000);
 }
 
+/* The modules' bindings, one after the other. What is bound once more after its end would go on for ever: its row
+ * says what is not so. */
+static void end_bindings(struct machine_tx *tx, struct slice lease, const struct module_binding *binding) {
+    struct slice name, before = slice_make(NULL, 0);
+    while (lease_first(tx, lease, (enum lease_kind)binding->number, &name)) {
+        struct binding_end end = {.owner = lease, .name = name};
+        int rv = before.data && slice_equal(before, name) ? CO_CORRUPT : binding->ended(tx, &end);
+        if (rv != CO_OK) {
+            store_fail(tx->store, rv);
+            return;
+        }
+        before = name;
+    }
+}
+
+static void end_all_bindings(struct machine_tx *tx, struct slice lease) {
+    const struct modules *modules = machine_modules(tx->machine);
+    for (size_t i = 0; i < modules_count(modules); i++) {
+        const struct module_binding *binding = modules_at(modules, i)->lease_bindings;
+        for (; binding && binding->number; binding++) end_bindings(tx, lease, binding);
+    }
+}
+
 static void lease_end(struct machine_tx *tx, const Pb__Lease *lease, enum end how, const Pb__BrakeOrder *brake) {
     struct slice id = slice_text(lease->id), node = slice_text(lease->node), node_id = slice_text(lease->node_id),
                  holder;
     char room[STORE_KEY_MAX];
     (void)store_del(tx->store, TABLE_LEASES, lease_key(id, room)); /* first: those that unbind look whether it stands */
-    machine_emit(tx, MACHINE_LEASE_ENDED, node, id);
+    end_all_bindings(tx, id);
     if (node.size && store_get(tx->store, TABLE_LEASES, lease_node_key(ROW_NODE, node, room), &holder) == CO_OK &&
         slice_equal(holder, id))
         (void)store_del(tx->store, TABLE_LEASES, lease_node_key(ROW_NODE, node, room));
     if (node.size && how == END_OVER) node_died(tx, lease, brake);
     if (node.size && how == END_LEFT) catalog_node_goes(tx, node, node_id, false);
     mark(tx, id, true);
-    lease_box_put(tx->module_data, TIMED_LEASE, true, id, 0, 0);
+    expiry_ended_in(tx, &lease_expiry, id, 0);
 }
 
-static int apply_end(struct machine_tx *tx, const Pb__LeaseEndCommand *command, struct machine_result *result) {
-    if (command->term != 0 && command->term != tx->term) return refuse(result, CO_CONFLICT, "proposed in another term");
+int lease_end_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
+    const Pb__LeaseEndCommand *command = request;
+    if (command->term != 0 && command->term != tx->term)
+        return machine_refuse(result, CO_CONFLICT, "proposed in another term");
     Pb__Lease *lease;
     int rv = lease_record(tx->store, slice_text(command->id), tx->arena, &lease);
     result->yes = rv == CO_OK || !command->leave;
@@ -145,8 +163,9 @@ static int apply_end(struct machine_tx *tx, const Pb__LeaseEndCommand *command, 
     return rv;
 }
 
-static int apply_reap(struct machine_tx *tx, const Pb__LeaseReapCommand *command, struct machine_result *result) {
-    if (command->term != tx->term) return refuse(result, CO_CONFLICT, "proposed in another term");
+int lease_reap_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
+    const Pb__LeaseReapCommand *command = request;
+    if (command->term != tx->term) return machine_refuse(result, CO_CONFLICT, "proposed in another term");
     Pb__DeadNode *dead;
     int rv = dead_get(tx, slice_text(command->node), &dead);
     if (rv == CO_NOTFOUND) return CO_OK;
@@ -227,21 +246,22 @@ static const char *wrong(struct arena *arena, const Pb__Lease *lease) {
     return NULL;
 }
 
-static int apply_grant(struct machine_tx *tx, Pb__LeaseGrantCommand *command, struct machine_result *result) {
+int lease_grant_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
+    const Pb__LeaseGrantCommand *command = request;
     Pb__Lease *lease = command->lease, *holder;
     char room[STORE_KEY_MAX];
     struct slice ignored;
     const char *why = lease ? wrong(tx->arena, lease) : "no lease";
-    if (why) return refuse(result, CO_INVALID, why);
+    if (why) return machine_refuse(result, CO_INVALID, why);
     struct slice id = slice_text(lease->id), node = slice_text(lease->node);
     if (store_get(tx->store, TABLE_LEASES, lease_key(id, room), &ignored) == CO_OK)
-        return refuse(result, CO_EXISTS, "a lease of this id exists already");
+        return machine_refuse(result, CO_EXISTS, "a lease of this id exists already");
     int rv = holder_of(tx, node, &holder);
     if (rv != CO_OK) return rv;
-    if (holder && (why = in_the_way(tx->arena, holder, lease)) != NULL) return refuse(result, CO_EXISTS, why);
+    if (holder && (why = in_the_way(tx->arena, holder, lease)) != NULL) return machine_refuse(result, CO_EXISTS, why);
     rv = node.size ? id_in_use(tx, lease, catalog_node_of_id(tx, slice_text(lease->node_id)), &why) : CO_OK;
     if (rv != CO_OK) return rv;
-    if (why) return refuse(result, CO_EXISTS, why);
+    if (why) return machine_refuse(result, CO_EXISTS, why);
     if (holder) lease_end(tx, holder, END_TAKEN_OVER, NULL);
     lease->create_index = tx->index;
     store_put(tx->store, TABLE_LEASES, lease_key(id, room), record_pack(tx->arena, &lease->base));
@@ -251,38 +271,8 @@ static int apply_grant(struct machine_tx *tx, Pb__LeaseGrantCommand *command, st
         if (catalog_node_lives(tx, node, slice_text(lease->node_id))) brake_node_back(tx, node);
     }
     mark(tx, id, false);
-    lease_box_put(tx->module_data, TIMED_LEASE, false, id, 0, lease->ttl_ns);
+    expiry_began_in(tx, &lease_expiry, id, 0, lease->ttl_ns);
     result->yes = true;
     result->message = &lease->base;
     return CO_OK;
 }
-
-/* -- the module --------------------------------------------------------------------------------------------------- */
-
-static int apply(struct machine_tx *tx, uint8_t type, struct slice payload, struct machine_result *result) {
-    static const ProtobufCMessageDescriptor *const types[] = {
-        &pb__lease_grant_command__descriptor, &pb__lease_end_command__descriptor, &pb__lease_reap_command__descriptor,
-        &pb__brake_release_command__descriptor};
-    CHECK(type >= LEASE_GRANT && type <= BRAKE_RELEASE);
-    void *command = machine_decode(types[type - LEASE_GRANT], payload, tx->arena);
-    if (!command) return refuse(result, CO_INVALID, "the command does not decode");
-    if (type == LEASE_GRANT) return apply_grant(tx, command, result);
-    if (type == BRAKE_RELEASE) return brake_apply_release(tx, command, result);
-    return type == LEASE_END ? apply_end(tx, command, result) : apply_reap(tx, command, result);
-}
-
-static const struct machine_since since[] = {{LEASE_GRANT, BRAKE_RELEASE, LEASE_SINCE}};
-static const struct store_table tables[] = {{TABLE_LEASES, "leases"}};
-static const struct query_type *const queries[] = {&query_lease, &query_leases, &query_dead_nodes, NULL};
-
-const struct machine_module lease_module = {.name = "lease",
-                                            .command_first = LEASE_GRANT,
-                                            .command_last = BRAKE_RELEASE,
-                                            .since = since,
-                                            .since_count = ARRAY_COUNT(since),
-                                            .apply = apply,
-                                            .on_event = on_event,
-                                            .batch_end = lease_box_batch_end,
-                                            .tables = tables,
-                                            .table_count = ARRAY_COUNT(tables),
-                                            .queries = queries};

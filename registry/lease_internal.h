@@ -22,6 +22,12 @@ static inline struct slice lease_row_head(enum lease_row row, char *room) {
     return slice_make(room, 1);
 }
 
+/* -- commands (lease_apply.c): as module_command.apply */
+int lease_grant_apply(struct machine_tx *tx, void *request, struct machine_result *result);
+int lease_end_apply(struct machine_tx *tx, void *request, struct machine_result *result);
+int lease_reap_apply(struct machine_tx *tx, void *request, struct machine_result *result);
+void lease_on_event(struct machine_tx *tx, const struct machine_event *event);
+
 /* -- bindings (lease_bindings.c) */
 /* Beginning of the rows of one lease and kind; `room`: LEASE_BINDING_HEAD bytes. */
 #define LEASE_BINDING_HEAD 38

@@ -3,8 +3,8 @@
 
 #include "base/text.h"
 #include "registry/catalog_records.h"
+#include "registry/expiry.h"
 #include "registry/lease_internal.h"
-#include "registry/lease_timers.h"
 #include "registry/reconnect.h"
 #include "registry/tables.h"
 
@@ -171,52 +171,3 @@ const struct query_type query_dead_nodes = {.number = 18,
                                             .result = &pb__dead_nodes_result__descriptor,
                                             .thing = dead_thing,
                                             .run = dead_run};
-
-/* -- for the leader's table --------------------------------------------------------------------------------------- */
-
-struct reading {
-    struct lease_timers *timers;
-    struct store_txn *txn;
-    uint64_t now_ms;
-    const struct reconnect_classes *classes;
-};
-
-static bool read_lease(const struct reading *reading, const struct store_cursor *cursor, struct arena *arena) {
-    const Pb__Lease *lease = unpack(&pb__lease__descriptor, cursor->value, arena);
-    if (lease)
-        lease_timers_began(reading->timers, TIMED_LEASE, slice_text(lease->id), 0, lease->ttl_ns, reading->now_ms);
-    return lease;
-}
-
-static bool read_dead(const struct reading *reading, const struct store_cursor *cursor, struct arena *arena) {
-    const Pb__DeadNode *dead = unpack(&pb__dead_node__descriptor, cursor->value, arena);
-    if (!dead) return false;
-    struct slice node = slice_text(dead->node);
-    lease_timers_began(reading->timers, TIMED_DEAD_NODE, node, dead->create_index,
-                       reconnect_timeout(reading->txn, node, reading->classes, dead->reconnect_timeout_ns),
-                       reading->now_ms);
-    return true;
-}
-
-int lease_timers_read(struct lease_timers *timers, struct store_txn *txn, uint64_t now_ms,
-                      const struct reconnect_classes *classes) {
-    struct reading reading = {timers, txn, now_ms, classes};
-    static const struct {
-        enum lease_row row;
-        bool (*read)(const struct reading *, const struct store_cursor *, struct arena *);
-    } parts[] = {{ROW_LEASE, read_lease}, {ROW_DEAD, read_dead}};
-    struct arena arena = {0};
-    int rv = CO_OK;
-    for (size_t i = 0; i < 2; i++) {
-        char room[1];
-        struct slice head = lease_row_head(parts[i].row, room);
-        struct store_cursor cursor;
-        STORE_PREFIX(&cursor, txn, TABLE_LEASES, head) {
-            if (!parts[i].read(&reading, &cursor, &arena)) rv = CO_CORRUPT;
-            arena_reset(&arena);
-        }
-        store_cursor_close(&cursor);
-    }
-    arena_free(&arena);
-    return rv;
-}

@@ -17,22 +17,16 @@
 
 #define COMMAND_VERSION   1
 #define COMMAND_HEAD      2
-#define MODULES_MAX       16
 #define MARKS_MAX_DEFAULT 1000000
 
 static const struct slice applied_key = SLICE_LITERAL("applied"); /* index, term: 8 bytes each */
 static const struct store_table own_tables[] = {{TABLE_MARKS, "marks"}, {TABLE_REMOVALS, "removals"}};
 
-static const struct machine_module *const own_modules[] = {&operate_module, &version_module};
-
 struct machine {
     struct store *store;
     struct watch_table *watches;
-    const struct machine_module *modules[MODULES_MAX];
-    void *module_data[MODULES_MAX];
-    size_t module_count;
-    uint8_t by_command[256]; /* number of the module + 1 */
-    uint8_t since[256];      /* cluster version; 0: no such command */
+    struct modules *modules;
+    struct expiry_updates *updates; /* NULL: nobody counts */
     uint64_t marks_max;
     unsigned newest; /* cluster version */
     _Atomic unsigned version;
@@ -52,46 +46,14 @@ struct machine {
 
 /* -- opening ------------------------------------------------------------------------------------------------------ */
 
-static void take_since(struct machine *machine, const struct machine_module *module) {
-    for (size_t i = 0; i < module->since_count; i++) {
-        const struct machine_since *since = &module->since[i];
-        CHECK(since->version >= 1 && since->version <= MACHINE_VERSION_NEWEST);
-        CHECK(since->first >= module->command_first && since->last <= module->command_last);
-        for (unsigned type = since->first; type <= since->last; type++) machine->since[type] = since->version;
-    }
-    for (unsigned type = module->command_first; type <= module->command_last; type++) {
-        if (!module->since) machine->since[type] = 1;
-        CHECK(machine->since[type] > 0);
-    }
-}
-
-static void take_module(struct machine *machine, const struct machine_module *module, void *data) {
-    size_t i = machine->module_count++;
-    CHECK(i < MODULES_MAX && module->command_first > 0 && module->command_first <= module->command_last);
-    machine->modules[i] = module;
-    machine->module_data[i] = data;
-    for (unsigned type = module->command_first; type <= module->command_last; type++) {
-        CHECK(machine->by_command[type] == 0);
-        machine->by_command[type] = (uint8_t)(i + 1);
-    }
-    take_since(machine, module);
-}
-
-static void take_modules(struct machine *machine, const struct machine_config *config) {
-    for (size_t i = 0; config->modules[i]; i++)
-        take_module(machine, config->modules[i], config->module_data ? config->module_data[i] : NULL);
-    for (size_t i = 0; i < ARRAY_COUNT(own_modules); i++) take_module(machine, own_modules[i], NULL);
-}
-
-static size_t take_tables(const struct machine *machine, struct store_table *tables) {
+static size_t take_tables(const struct modules *modules, struct store_table *tables) {
     size_t count = ARRAY_COUNT(own_tables);
     memcpy(tables, own_tables, sizeof own_tables);
-    for (size_t i = 0; i < machine->module_count; i++) {
-        const struct machine_module *module = machine->modules[i];
-        CHECK(count + module->table_count <= STORE_TABLES_MAX);
-        if (module->table_count) memcpy(tables + count, module->tables, module->table_count * sizeof *tables);
-        count += module->table_count;
-    }
+    for (size_t i = 0; i < modules_count(modules); i++)
+        for (const struct store_table *table = modules_at(modules, i)->tables; table && table->number; table++) {
+            CHECK(count < STORE_TABLES_MAX && table->number != TABLE_MARKS && table->number != TABLE_REMOVALS);
+            tables[count++] = *table;
+        }
     return count;
 }
 
@@ -137,13 +99,14 @@ static int known_version(struct machine *machine, struct fault *fault) {
 /* `there` NULL: to work with; else to look at. */
 static int open_store(struct machine *machine, const struct machine_config *config, bool *there, bool *trusted,
                       struct fault *fault) {
-    take_modules(machine, config);
+    machine->modules = modules_new(config->modules);
+    machine->updates = config->updates;
     machine->newest = config->version_newest ? config->version_newest : MACHINE_VERSION_NEWEST;
     machine->marks_max = config->removal_marks_max ? config->removal_marks_max : MARKS_MAX_DEFAULT;
     struct store_table tables[STORE_TABLES_MAX];
     struct store_config store = config->store;
     store.tables = tables;
-    store.table_count = take_tables(machine, tables);
+    store.table_count = take_tables(machine->modules, tables);
     int error = there ? store_look(&store, &machine->store, there, trusted, fault)
                       : store_open(&store, &machine->store, trusted, fault);
     if (error) return error;
@@ -154,11 +117,16 @@ static int open_store(struct machine *machine, const struct machine_config *conf
     return CO_OK;
 }
 
+static void unopened_free(struct machine *machine) {
+    modules_free(machine->modules);
+    free(machine);
+}
+
 int machine_look(const struct machine_config *config, struct machine **out, bool *there, bool *trusted,
                  struct fault *fault) {
     struct machine *machine = mem_zalloc(sizeof *machine);
     int error = open_store(machine, config, there, trusted, fault);
-    if (error) free(machine);
+    if (error) unopened_free(machine);
     else *out = machine;
     return error;
 }
@@ -168,7 +136,7 @@ int machine_open(const struct machine_config *config, struct machine **out, stru
     bool trusted;
     int error = open_store(machine, config, NULL, &trusted, fault);
     if (error) {
-        free(machine);
+        unopened_free(machine);
         return error;
     }
     error = known_version(machine, fault);
@@ -190,6 +158,7 @@ void machine_close(struct machine *machine) {
     arena_free(&machine->arena);
     pthread_mutex_destroy(&machine->sums_lock);
     free(machine->results);
+    modules_free(machine->modules);
     free(machine);
 }
 
@@ -213,38 +182,40 @@ struct watch_table *machine_watches(struct machine *machine) {
     return machine->watches;
 }
 
-const struct query_type *machine_query(const struct machine *machine, uint16_t number) {
-    for (size_t i = 0; i < machine->module_count; i++) {
-        const struct query_type *const *queries = machine->modules[i]->queries;
-        for (size_t j = 0; queries && queries[j]; j++) {
-            if (queries[j]->number == number) return queries[j];
-        }
-    }
-    return NULL;
-}
+const struct modules *machine_modules(const struct machine *machine) { return machine->modules; }
 
 /* -- applying ----------------------------------------------------------------------------------------------------- */
 
 void machine_emit(struct machine_tx *tx, enum machine_event_type type, struct slice node, struct slice id) {
-    struct machine *machine = tx->machine;
+    const struct modules *modules = tx->machine->modules;
     struct machine_event event = {type, node, id};
-    void *own = tx->module_data;
-    for (size_t i = 0; i < machine->module_count; i++) {
-        if (!machine->modules[i]->on_event) continue;
-        tx->module_data = machine->module_data[i];
-        machine->modules[i]->on_event(tx, &event);
+    for (size_t i = 0; i < modules_count(modules); i++) {
+        const struct module *module = modules_at(modules, i);
+        if (module->on_event) module->on_event(tx, &event);
     }
-    tx->module_data = own;
+}
+
+void expiry_began_in(struct machine_tx *tx, const struct expiry_kind *kind, struct slice name, uint64_t index,
+                     int64_t period_ns) {
+    expiry_updates_put(tx->machine->updates, kind, false, name, index, period_ns);
+}
+
+void expiry_ended_in(struct machine_tx *tx, const struct expiry_kind *kind, struct slice name, uint64_t index) {
+    expiry_updates_put(tx->machine->updates, kind, true, name, index, 0);
+}
+
+const struct module_command *machine_command_row(const struct machine *machine, struct slice command) {
+    return command.size ? modules_command(machine->modules, (uint8_t)command.data[0]) : NULL;
 }
 
 bool machine_knows(const struct machine *machine, struct slice command) {
     if (command.size < COMMAND_HEAD) return true;
-    return machine->by_command[(uint8_t)command.data[0]] != 0 && command.data[1] == COMMAND_VERSION;
+    return machine_command_row(machine, command) && command.data[1] == COMMAND_VERSION;
 }
 
 unsigned machine_needs(const struct machine *machine, struct slice command) {
-    if (command.size < COMMAND_HEAD) return 1;
-    return machine_knows(machine, command) ? machine->since[(uint8_t)command.data[0]] : 0;
+    if (command.size < COMMAND_HEAD) return MACHINE_VERSION_OLDEST;
+    return machine_knows(machine, command) ? machine_command_row(machine, command)->since : 0;
 }
 
 unsigned machine_tx_version(const struct machine_tx *tx) {
@@ -253,24 +224,39 @@ unsigned machine_tx_version(const struct machine_tx *tx) {
 
 void machine_version_note(struct machine *machine, const struct version_now *now) { machine->raised = *now; }
 
-/* CO_OK, CO_UNSUPPORTED, or the store's error. */
+static int apply_message(struct machine_tx *tx, const struct module_command *command, struct slice payload,
+                         struct machine_result *result) {
+    void *request = machine_decode(command->request, payload, tx->arena);
+    if (!request) return machine_refuse(result, CO_INVALID, "the command does not decode");
+    return command->apply(tx, request, result);
+}
+
+/* What its record says is packed here, for all who get to see it. */
+static void pack_record(struct machine_tx *tx, const struct module_command *command, struct machine_result *result) {
+    if (!result->message) return;
+    CHECK(result->message->descriptor == command->result);
+    size_t size = protobuf_c_message_get_packed_size(result->message);
+    uint8_t *bytes = arena_alloc(tx->arena, size + 1);
+    protobuf_c_message_pack(result->message, bytes);
+    result->record = slice_make(bytes, size);
+    result->record_type = command->result->name;
+}
+
+int machine_apply_command(struct machine_tx *tx, struct slice command, struct machine_result *result) {
+    if (command.size < COMMAND_HEAD) return machine_refuse(result, CO_INVALID, "a command without a type");
+    if (!machine_knows(tx->machine, command)) return CO_UNSUPPORTED;
+    const struct module_command *row = machine_command_row(tx->machine, command);
+    struct slice payload = slice_make(command.data + COMMAND_HEAD, command.size - COMMAND_HEAD);
+    int error = row->apply_bytes ? row->apply_bytes(tx, payload, result) : apply_message(tx, row, payload, result);
+    if (error == CO_OK) pack_record(tx, row, result);
+    return error;
+}
+
 static int apply_one(struct machine *machine, const struct machine_input *input, struct machine_result *result) {
     struct machine_tx *tx = &machine->tx;
-    tx->index = input->index + machine->offset;
+    tx->index = input->index + machine->offset, tx->term = input->term;
     *result = (struct machine_result){.index = tx->index};
-    tx->term = input->term;
-    if (!input->is_command) return CO_OK;
-    struct slice command = input->command;
-    if (command.size < COMMAND_HEAD) {
-        result->error = CO_INVALID;
-        result->text = "a command without a type";
-        return CO_OK;
-    }
-    if (!machine_knows(machine, command)) return CO_UNSUPPORTED;
-    uint8_t type = (uint8_t)command.data[0], number = machine->by_command[type];
-    tx->module_data = machine->module_data[number - 1];
-    struct slice payload = slice_make(command.data + COMMAND_HEAD, command.size - COMMAND_HEAD);
-    return machine->modules[number - 1]->apply(tx, type, payload, result);
+    return input->is_command ? machine_apply_command(tx, input->command, result) : CO_OK;
 }
 
 /* -- the self-audit's sums ---------------------------------------------------------------------------------------- */
@@ -309,11 +295,6 @@ static void batch_end(struct machine *machine) {
     arena_reset(&machine->arena);
 }
 
-static void tell_end(struct machine *machine, bool committed) {
-    for (size_t i = 0; i < machine->module_count; i++)
-        if (machine->modules[i]->batch_end) machine->modules[i]->batch_end(machine->module_data[i], committed);
-}
-
 static int commit(struct machine *machine, const struct machine_input *last) {
     char bytes[16];
     put_be64(bytes, last->index);
@@ -321,7 +302,7 @@ static int commit(struct machine *machine, const struct machine_input *last) {
     store_put(machine->tx.store, STORE_TABLE_META, applied_key, slice_make(bytes, sizeof bytes));
     uint64_t floor = machine_floor(machine->tx.store);
     int error = store_commit(machine->tx.store);
-    tell_end(machine, error == CO_OK);
+    expiry_updates_batch_end(machine->updates, error == CO_OK);
     if (error) return error;
     publish_sums(machine);
     watch_bump(machine->watches, &machine->tx.touched);
@@ -359,7 +340,7 @@ static int apply_batch(struct machine *machine, const struct machine_input *inpu
     int failed = error == CO_UNSUPPORTED ? CO_OK : error;
     if (failed || applied == 0) {
         store_abort(machine->tx.store);
-        tell_end(machine, false);
+        expiry_updates_batch_end(machine->updates, false);
     } else {
         failed = commit(machine, &inputs[applied - 1]);
     }

@@ -1,5 +1,7 @@
-/* The state machine: a table of modules that apply commands to the store, one write transaction per batch (design,
+/* The state machine: modules apply commands to the store, one write transaction per batch (design,
  * decision 3). A function of (store, index, command): no clock, no randomness, no configuration.
+ *
+ * What a module is, and its commands: registry/module.h.
  *
  * A command's bytes: one byte type, one byte format version (1), then the module's protobuf message. A command of
  * unknown type or format stops applying (CO_UNSUPPORTED): the server says so and waits for its upgrade. A command
@@ -9,93 +11,11 @@
 #ifndef COORD_REGISTRY_MACHINE_H
 #define COORD_REGISTRY_MACHINE_H
 
-#include <protobuf-c/protobuf-c.h>
-
-#include "base/memory.h"
-#include "registry/store.h"
-#include "registry/watch.h"
+#include "registry/modules.h"
 
 /* The cluster versions that this program can be a member at (registry/version.h). */
 #define MACHINE_VERSION_OLDEST 1
 #define MACHINE_VERSION_NEWEST 3
-
-struct machine;
-struct machine_tx;
-
-/* Result of one command. Valid until the batch's results are delivered (copy what you keep). */
-struct machine_result {
-    int error;                       /* CO_OK, or why it was refused; `text` says more */
-    uint64_t index;                  /* its index, as machine_index counts */
-    bool yes;                        /* the API's true/false */
-    const char *text;                /* NULL, or one line (the tx arena, or static) */
-    const ProtobufCMessage *message; /* NULL, or a module's own result (in the tx arena) */
-};
-
-/* What happens in the catalog, for modules that hang on it (sessions on nodes and checks). */
-enum machine_event_type {
-    MACHINE_NODE_REMOVED,
-    MACHINE_SERVICE_REMOVED,
-    MACHINE_CHECK_REMOVED,
-    MACHINE_CHECK_CRITICAL, /* it became critical */
-    MACHINE_SESSION_ENDED,
-    MACHINE_BRAKE_RELEASED, /* `id`: the service, held no longer (registry/brake.h) */
-    MACHINE_LEASE_ENDED,    /* what is bound to it goes (registry/lease.h); `node`: of a node lease, else empty */
-};
-struct machine_event {
-    enum machine_event_type type;
-    struct slice node, id; /* id: service id, check id, session id or lease id */
-};
-
-/* A query: a read of the store for a request, giving records (rpc/rpc.h runs them). */
-struct query_result {
-    uint64_t index;                  /* last change of anything in the result, removals included; 0: never */
-    bool found;                      /* false: a single thing that is not there (HTTP 404) */
-    const ProtobufCMessage *message; /* records: in the arena, strings may point into the map (valid while txn lives) */
-};
-struct query_type {
-    uint16_t number; /* unique, stable: it goes over the wire */
-    const char *name;
-    /* a read of the catalog, health or coordinates: client agents keep its last answers for the time when no server
-     * can be reached (rpc/client_cache.c) */
-    bool discovery;
-    /* of the request; of query_result.message (NULL: result_of says it) */
-    const ProtobufCMessageDescriptor *request, *result;
-    /* The one thing that the result depends on. The slice points into the request. */
-    struct watch_thing (*thing)(const ProtobufCMessage *request);
-    int (*run)(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
-               struct query_result *result);
-    /* NULL, or what else the result depends on: when it changes nobody is woken, but answers that were kept are no
-     * longer current. */
-    struct watch_thing (*also)(const ProtobufCMessage *request);
-    /* Of queries that wrap others: NULL for a request that wraps none. */
-    const ProtobufCMessageDescriptor *(*result_of)(const ProtobufCMessage *request);
-};
-static inline const ProtobufCMessageDescriptor *query_result_type(const struct query_type *type,
-                                                                  const ProtobufCMessage *request) {
-    return type->result_of ? type->result_of(request) : type->result;
-}
-
-/* Commands `first` to `last` came with this cluster version. */
-struct machine_since {
-    uint8_t first, last, version;
-};
-
-struct machine_module {
-    const char *name;
-    uint8_t command_first, command_last; /* registry 1-31, kv 32-63, lb 64-127 */
-    const struct machine_since *since;   /* names every command of the module; NULL: all of them are of version 1 */
-    size_t since_count;
-    /* Applies one command. Sets result (error/yes/text/message). Returns CO_OK unless the *store* failed. */
-    int (*apply)(struct machine_tx *tx, uint8_t type, struct slice payload, struct machine_result *result);
-    void (*on_event)(struct machine_tx *tx, const struct machine_event *event); /* may be NULL */
-    /* What was applied since the last call is committed, and readers see it, but it is not said to be applied yet;
-     * or it came to nothing (the store failed) and is applied again. For modules that tell others what they did. May
-     * be NULL. */
-    void (*batch_end)(void *module_data, bool committed);
-    const struct store_table *tables;
-    size_t table_count;
-    const struct query_type *const *queries; /* NULL-terminated */
-};
 
 /* One batch being applied. */
 struct machine_tx {
@@ -103,7 +23,6 @@ struct machine_tx {
     struct store_txn *store;
     struct arena *arena;  /* reset after the batch's results are delivered */
     uint64_t index, term; /* of the entry being applied (as machine_index counts) */
-    void *module_data;    /* of the module whose apply or on_event runs (machine_config.module_data) */
     struct watch_touched touched;
 };
 static inline void machine_touch(struct machine_tx *tx, uint8_t space, struct slice name) {
@@ -124,11 +43,11 @@ uint64_t machine_removed_below(struct store_txn *txn, uint8_t space, struct slic
 uint64_t machine_floor(struct store_txn *txn);
 
 struct machine_config {
-    struct store_config store;                   /* tables are filled in from the modules */
-    const struct machine_module *const *modules; /* NULL-terminated; the registry's own first */
-    void *const *module_data;                    /* NULL, or one pointer per module, handed to it as tx->module_data */
-    uint64_t removal_marks_max;                  /* 0: 1,000,000 */
-    unsigned version_newest;                     /* 0: MACHINE_VERSION_NEWEST; for tests */
+    struct store_config store;          /* tables are filled in from the modules */
+    const struct module_entry *modules; /* until one without a module (registry/modules.h) */
+    struct expiry_updates *updates;     /* what begins and ends by itself goes there; NULL: nobody counts it */
+    uint64_t removal_marks_max;         /* 0: 1,000,000 */
+    unsigned version_newest;            /* 0: MACHINE_VERSION_NEWEST; for tests */
 };
 /* CO_UNSUPPORTED: the store is of a cluster version that this program does not know. */
 int machine_open(const struct machine_config *config, struct machine **out, struct fault *fault);
@@ -151,6 +70,12 @@ int machine_apply(struct machine *machine, const struct machine_input *inputs, s
                   void (*done)(void *data, void *origin, const struct machine_result *result), void *data,
                   uint64_t *stopped_at);
 
+/* Applies one command within a transaction that the caller has begun and ends: as part of another command, or to look
+ * what it would do. `tx` as in a batch. CO_OK, CO_UNSUPPORTED, or the store's error. */
+int machine_apply_command(struct machine_tx *tx, struct slice command, struct machine_result *result);
+
+/* Any thread. Its row; NULL: it has no type that is known here. */
+const struct module_command *machine_command_row(const struct machine *machine, struct slice command);
 /* Any thread. Could this command be applied here? A leader appends no other: once committed it would stop every
  * server. */
 bool machine_knows(const struct machine *machine, struct slice command);
@@ -171,8 +96,7 @@ uint64_t machine_applied_term(const struct machine *machine);
 uint64_t machine_floor_now(const struct machine *machine);
 struct store *machine_store(struct machine *machine);
 struct watch_table *machine_watches(struct machine *machine);
-/* Of all modules, for queries that came over the wire. Any thread. NULL: unknown. */
-const struct query_type *machine_query(const struct machine *machine, uint16_t number);
+const struct modules *machine_modules(const struct machine *machine); /* any thread; lives as long */
 
 /* Snapshot: (copier thread) copies the state, says as of when; (applier) replaces it, floor and marks included, and
  * wakes every waiter; loading gives way to other threads (base/background.h), since a server that is behind serves

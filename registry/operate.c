@@ -29,12 +29,6 @@ static void setting_put(struct store_txn *txn, struct slice key, const ProtobufC
     store_put(txn, TABLE_SETTINGS, key, slice_make(bytes, size));
 }
 
-static bool refused(struct machine_result *result, int error, const char *why) {
-    result->error = error;
-    result->text = why;
-    return false;
-}
-
 /* -- autopilot ---------------------------------------------------------------------------------------------------- */
 void operate_autopilot_default(Pb__AutopilotConfig *config) {
     pb__autopilot_config__init(config);
@@ -69,17 +63,18 @@ const struct query_type query_autopilot = {.number = 12,
                                            .thing = autopilot_thing,
                                            .run = autopilot_run};
 
-static bool autopilot_apply(struct machine_tx *tx, const Pb__AutopilotSetCommand *command,
-                            struct machine_result *result) {
-    if (!command->config) return refused(result, CO_INVALID, "no configuration");
+static int autopilot_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
+    const Pb__AutopilotSetCommand *command = request;
+    if (!command->config) return machine_refuse(result, CO_INVALID, "no configuration");
     Pb__AutopilotConfig *old =
         (Pb__AutopilotConfig *)setting(tx->store, autopilot_key, &pb__autopilot_config__descriptor, tx->arena);
-    if (command->has_cas && command->cas != (old ? old->modify_index : 0)) return true; /* result->yes stays false */
+    if (command->has_cas && command->cas != (old ? old->modify_index : 0)) return CO_OK; /* result->yes stays false */
     command->config->create_index = old ? old->create_index : tx->index;
     command->config->modify_index = tx->index;
     setting_put(tx->store, autopilot_key, &command->config->base, tx->arena);
     machine_touch(tx, SPACE_OPERATE, autopilot_key);
-    return result->yes = true;
+    result->yes = true;
+    return CO_OK;
 }
 
 /* -- removed servers ---------------------------------------------------------------------------------------------- */
@@ -94,12 +89,13 @@ static void removed_put(struct machine_tx *tx, const Pb__RemovedServers *old, ui
     setting_put(tx->store, removed_key, &servers.base, tx->arena);
 }
 
-static bool removed_apply(struct machine_tx *tx, const Pb__ServerRemovedCommand *command,
-                          struct machine_result *result) {
-    if (command->id == 0) return refused(result, CO_INVALID, "no server");
+static int removed_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
+    const Pb__ServerRemovedCommand *command = request;
+    if (command->id == 0) return machine_refuse(result, CO_INVALID, "no server");
     const void *old = setting(tx->store, removed_key, &pb__removed_servers__descriptor, tx->arena);
     removed_put(tx, old, command->id, command->forget);
-    return result->yes = true;
+    result->yes = true;
+    return CO_OK;
 }
 
 bool operate_server_removed(struct store_txn *txn, uint64_t id) {
@@ -139,15 +135,16 @@ void operate_staged_clear(struct store_txn *txn) {
     (void)store_del(txn, TABLE_SETTINGS, staged_key);
 }
 
-static bool chunk_apply(struct machine_tx *tx, const Pb__RestoreChunkCommand *command, struct machine_result *result) {
+static int chunk_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
+    const Pb__RestoreChunkCommand *command = request;
     if (command->id.len != OPERATE_RESTORE_ID || command->data.len == 0 || command->data.len > OPERATE_CHUNK_MAX)
-        return refused(result, CO_INVALID, "not a piece of a backup");
+        return machine_refuse(result, CO_INVALID, "not a piece of a backup");
     Pb__Staged record = PB__STAGED__INIT;
     if (command->offset == 0) operate_staged_clear(tx->store);
     else {
         Pb__Staged *now = staged(tx->store, tx->arena);
         if (!is_id(&command->id, now) || now->size != command->offset)
-            return refused(result, CO_CONFLICT, "another restore began meanwhile");
+            return machine_refuse(result, CO_CONFLICT, "another restore began meanwhile");
     }
     record.id = command->id;
     record.size = command->offset + command->data.len;
@@ -155,7 +152,8 @@ static bool chunk_apply(struct machine_tx *tx, const Pb__RestoreChunkCommand *co
     put_be64(key, command->offset);
     store_put(tx->store, TABLE_STAGED, slice_make(key, sizeof key), slice_make(command->data.data, command->data.len));
     setting_put(tx->store, staged_key, &record.base, tx->arena);
-    return result->yes = true;
+    result->yes = true;
+    return CO_OK;
 }
 
 const char *operate_restore_refused(struct store_txn *txn, const Pb__RestoreEndCommand *command) {
@@ -193,42 +191,44 @@ int operate_staged_write(struct store_txn *txn, int fd) {
 }
 
 /* Comes here only when it gives up, or was refused: the machine itself restores. */
-static bool end_apply(struct machine_tx *tx, const Pb__RestoreEndCommand *command, struct machine_result *result) {
+static int end_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
+    const Pb__RestoreEndCommand *command = request;
     struct arena *arena = tx->arena;
     if (is_id(&command->id, staged(tx->store, arena))) operate_staged_clear(tx->store);
-    return result->yes = true;
-}
-
-/* -- the module --------------------------------------------------------------------------------------------------- */
-static const ProtobufCMessageDescriptor *message_of(uint8_t type) {
-    switch (type) {
-        case OPERATE_AUTOPILOT: return &pb__autopilot_set_command__descriptor;
-        case OPERATE_SERVER_REMOVED: return &pb__server_removed_command__descriptor;
-        case OPERATE_RESTORE_CHUNK: return &pb__restore_chunk_command__descriptor;
-        default: return &pb__restore_end_command__descriptor;
-    }
-}
-
-static int apply(struct machine_tx *tx, uint8_t type, struct slice payload, struct machine_result *result) {
-    void *message = machine_decode(message_of(type), payload, tx->arena);
-    if (!message) refused(result, CO_INVALID, "the command does not decode");
-    else if (type == OPERATE_AUTOPILOT) autopilot_apply(tx, message, result);
-    else if (type == OPERATE_SERVER_REMOVED) removed_apply(tx, message, result);
-    else if (type == OPERATE_RESTORE_CHUNK) chunk_apply(tx, message, result);
-    else end_apply(tx, message, result);
+    result->yes = true;
     return CO_OK;
 }
 
-static const struct machine_since since[] = {{OPERATE_AUTOPILOT, OPERATE_RESTORE_END, 2}};
-static const struct store_table tables[] = {{TABLE_SETTINGS, "settings"}, {TABLE_STAGED, "staged"}};
+/* -- the module --------------------------------------------------------------------------------------------------- */
+static const struct module_command commands[] = {
+    {.number = OPERATE_AUTOPILOT,
+     .since = 2,
+     .name = "autopilot",
+     .request = &pb__autopilot_set_command__descriptor,
+     .apply = autopilot_apply},
+    {.number = OPERATE_SERVER_REMOVED,
+     .since = 2,
+     .servers_only = true,
+     .name = "server-removed",
+     .request = &pb__server_removed_command__descriptor,
+     .apply = removed_apply},
+    {.number = OPERATE_RESTORE_CHUNK,
+     .since = 2,
+     .servers_only = true,
+     .name = "restore-chunk",
+     .request = &pb__restore_chunk_command__descriptor,
+     .apply = chunk_apply},
+    {.number = OPERATE_RESTORE_END,
+     .since = 2,
+     .servers_only = true,
+     .name = "restore-end",
+     .request = &pb__restore_end_command__descriptor,
+     .apply = end_apply},
+    {0},
+};
+static const struct store_table tables[] = {{TABLE_SETTINGS, "settings"}, {TABLE_STAGED, "staged"}, {0}};
+static const struct module_space spaces[] = {{SPACE_OPERATE, "operate"}, {0}};
 static const struct query_type *const queries[] = {&query_autopilot, NULL};
 
-const struct machine_module operate_module = {.name = "operate",
-                                              .command_first = OPERATE_AUTOPILOT,
-                                              .command_last = OPERATE_RESTORE_END,
-                                              .since = since,
-                                              .since_count = ARRAY_COUNT(since),
-                                              .apply = apply,
-                                              .tables = tables,
-                                              .table_count = ARRAY_COUNT(tables),
-                                              .queries = queries};
+const struct module operate_module = {
+    .name = "operate", .commands = commands, .tables = tables, .spaces = spaces, .queries = queries};

@@ -27,7 +27,7 @@ enum { SPACE_OPERATE = 8 }; /* watched: "autopilot" */
 #define OPERATE_CHUNK_MAX  (1u << 20)          /* bytes of one RestoreChunkCommand.data */
 #define OPERATE_INDEX_MAX  ((uint64_t)1 << 62) /* no backup is beyond it */
 
-extern const struct machine_module operate_module;
+extern const struct module operate_module;
 /* AutopilotRequest -> AutopilotConfig. The defaults when nothing was set. */
 extern const struct query_type query_autopilot;
 

@@ -1,5 +1,5 @@
 /* After how long a dead node is removed: what the node's record says of it, or the leader's settings for its class,
- * or its agent's own reconnect_timeout. Only the leader asks, when it begins to count (registry/lease_timers.h): the
+ * or its agent's own reconnect_timeout. Only the leader asks, when it begins to count (registry/expiry.h): the
  * settings of servers may differ.
  *
  *   node meta "reconnect_timeout"   a duration above 0 ("30m"); anything else counts as none

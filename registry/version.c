@@ -52,27 +52,18 @@ int version_check(const struct version_now *now, unsigned newest, struct fault *
 }
 
 /* -- the module --------------------------------------------------------------------------------------------------- */
-static int refused(struct machine_result *result, int error, const char *why) {
-    result->error = error;
-    result->text = why;
-    return CO_OK;
-}
-
-static int apply(struct machine_tx *tx, uint8_t type, struct slice payload, struct machine_result *result) {
-    (void)type;
-    ProtobufCAllocator allocator = ARENA_PROTOBUF(tx->arena);
-    const Pb__ClusterVersionCommand *command =
-        pb__cluster_version_command__unpack(&allocator, payload.size, (const uint8_t *)payload.data);
+static int apply(struct machine_tx *tx, void *request, struct machine_result *result) {
+    const Pb__ClusterVersionCommand *command = request;
     struct version_now now;
-    if (!command || command->version == 0 || command->cluster_id == 0)
-        return refused(result, CO_INVALID, "not a cluster version");
+    if (command->version == 0 || command->cluster_id == 0)
+        return machine_refuse(result, CO_INVALID, "not a cluster version");
     if (command->version > machine_newest(tx->machine))
         return CO_UNSUPPORTED; /* nothing more is applied by this program */
     if (version_read(tx->store, &now) != CO_OK) {
         store_fail(tx->store, CO_CORRUPT);
         return CO_CORRUPT;
     }
-    if (command->version <= now.version) return refused(result, CO_CONFLICT, "the cluster version only rises");
+    if (command->version <= now.version) return machine_refuse(result, CO_CONFLICT, "the cluster version only rises");
     now.version = command->version;
     if (now.cluster_id == 0) now.cluster_id = command->cluster_id;
     version_put(tx->store, &now, tx->index);
@@ -81,14 +72,15 @@ static int apply(struct machine_tx *tx, uint8_t type, struct slice payload, stru
     return CO_OK;
 }
 
-static const struct machine_since since[] = {{CLUSTER_VERSION, CLUSTER_VERSION, 2}};
-static const struct store_table tables[] = {{TABLE_CLUSTER, "cluster"}};
+static const struct module_command commands[] = {
+    {.number = CLUSTER_VERSION,
+     .since = 2,
+     .servers_only = true,
+     .name = "cluster-version",
+     .request = &pb__cluster_version_command__descriptor,
+     .apply = apply},
+    {0},
+};
+static const struct store_table tables[] = {{TABLE_CLUSTER, "cluster"}, {0}};
 
-const struct machine_module version_module = {.name = "version",
-                                              .command_first = CLUSTER_VERSION,
-                                              .command_last = CLUSTER_VERSION,
-                                              .since = since,
-                                              .since_count = ARRAY_COUNT(since),
-                                              .apply = apply,
-                                              .tables = tables,
-                                              .table_count = ARRAY_COUNT(tables)};
+const struct module version_module = {.name = "version", .commands = commands, .tables = tables};

@@ -21,7 +21,7 @@
 
 enum version_command { CLUSTER_VERSION = 16 };
 
-extern const struct machine_module version_module;
+extern const struct module version_module;
 
 struct version_now {
     unsigned version;

@@ -6,8 +6,6 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "registry/operate.h"
-#include "registry/version.h"
 #include "rpc/backup_far.h"
 #include "rpc/forwarding.h"
 #include "rpc/frame_unpack.h"
@@ -71,9 +69,8 @@ static void wake(void *data) {
 /* Not what servers decide among themselves: versions, removed servers, restores. */
 static bool knows(void *data, struct slice command) {
     struct agents *agents = data;
-    uint8_t type = command.size ? (uint8_t)command.data[0] : 0;
-    bool servers_own = type == CLUSTER_VERSION || (type >= OPERATE_SERVER_REMOVED && type <= OPERATE_RESTORE_END);
-    return !servers_own && machine_knows(agents->rpc->machine, command);
+    const struct module_command *row = machine_command_row(agents->rpc->machine, command);
+    return row && !row->servers_only && machine_knows(agents->rpc->machine, command);
 }
 
 static void command(void *data, struct node_proposal *proposal) {

@@ -168,7 +168,7 @@ void agents_fetch_answered(struct agents *agents) {
 
 void agents_fetch(struct asker *asker, const Pb__PeerFetch *ask) {
     struct agents *agents = asker->agents;
-    const struct query_type *type = machine_query(agents->rpc->machine, ask->query);
+    const struct query_type *type = modules_query(machine_modules(agents->rpc->machine), ask->query);
     if (!type) {
         refuse_fetch(asker, ask->number, CO_UNSUPPORTED);
         return;

@@ -234,6 +234,7 @@ static bool is_wildcard(const char *ip) { return strcmp(ip, "0.0.0.0") == 0 || s
 static struct client *client_new(struct rpc *rpc, uv_loop_t *loop, const struct rpc_client_config *config) {
     struct client *client = mem_zalloc(sizeof *client);
     client->rpc = rpc, client->loop = loop;
+    client->modules = modules_new(config->modules);
     client->cluster = mem_strdup(config->cluster), client->node_name = mem_strdup(config->node_name),
     client->address = mem_strdup(config->address);
     client->port = config->port;
@@ -285,6 +286,7 @@ static void handle_closed(uv_handle_t *handle) {
     client_cache_free(client->cache);
     mirror_free(client->mirror);
     client_coordinates_free(client->coordinates);
+    modules_free(client->modules);
     uv_mutex_destroy(&client->lock);
     buffer_free(&client->known_text);
     free(client->known), free(client->cluster), free(client->node_name), free(client->address), free(client->peers);

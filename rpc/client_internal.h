@@ -56,6 +56,7 @@ struct client_conn {
 struct client {
     struct rpc *rpc;
     uv_loop_t *loop;
+    struct modules *modules;
     char *cluster, *node_name, *address;
     char *known;              /* a path, or NULL */
     struct buffer known_text; /* as written last */

@@ -4,9 +4,6 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "kv/event.pb-c.h"
-#include "kv/kv.pb-c.h"
-#include "registry/lease.pb-c.h"
 #include "rpc/frame_unpack.h"
 #include "rpc/peers.h"
 
@@ -40,7 +37,7 @@ struct served {
     bool yes;
     int refused;
     char *text;
-    char *message_type; /* of the result's message; NULL: none */
+    char *message_type; /* of the result's record; NULL: there is none */
     uint8_t *message;
     size_t message_size;
     enum { SERVED_WRITE, SERVED_READ, SERVED_RENEW } type;
@@ -128,33 +125,16 @@ bool forwarding_writes(struct forwarding *f, uint64_t leader, struct node_propos
     return true;
 }
 
-/* What modules' results may carry besides yes or no. */
-static const ProtobufCMessageDescriptor *const messages[] = {&pb__session__descriptor, &pb__lease__descriptor,
-                                                             &pb__event__descriptor};
-
-static const ProtobufCMessageDescriptor *message_type(const char *name) {
-    for (size_t i = 0; i < ARRAY_COUNT(messages); i++)
-        if (strcmp(messages[i]->name, name) == 0) return messages[i];
-    return NULL;
-}
-
 static void write_answered(struct node_proposal *proposal, const Pb__PeerResult *answer) {
-    struct arena arena = {0};
     struct machine_result result = {.error = (int)answer->refused,
                                     .index = answer->index,
                                     .yes = answer->yes,
                                     .text = answer->text[0] ? answer->text : NULL};
-    int error = CO_OK;
     if (answer->message_type[0]) {
-        const ProtobufCMessageDescriptor *type = message_type(answer->message_type);
-        if (type)
-            result.message =
-                frame_unpack(type, slice_make((const char *)answer->message.data, answer->message.len), &arena);
-        /* of a newer version: done, but what came of it cannot be said */
-        if (!result.message) error = CO_UNKNOWN_OUTCOME;
+        result.record_type = answer->message_type;
+        result.record = slice_make((const char *)answer->message.data, answer->message.len);
     }
-    proposal_answer(proposal, error, error == CO_OK ? &result : NULL);
-    arena_free(&arena);
+    proposal_answer(proposal, CO_OK, &result);
 }
 
 static bool take_results(struct forwarding *f, uint64_t from, struct slice payload) {
@@ -244,12 +224,11 @@ static void write_done(struct node_proposal *proposal, int error, const void *da
     if (error == CO_OK) {
         served->index = result->index, served->yes = result->yes, served->refused = result->error;
         served->text = result->text ? mem_strndup(result->text, strnlen(result->text, TEXT_MOST)) : NULL;
-        if (result->message) {
-            CHECK(message_type(result->message->descriptor->name)); /* every such type stands in `messages` */
-            served->message_type = mem_strdup(result->message->descriptor->name);
-            served->message_size = protobuf_c_message_get_packed_size(result->message);
-            served->message = mem_alloc(served->message_size + 1);
-            protobuf_c_message_pack(result->message, served->message);
+        if (result->record_type) {
+            served->message_type = mem_strdup(result->record_type);
+            served->message_size = result->record.size;
+            served->message = mem_alloc(result->record.size + 1);
+            if (result->record.size) memcpy(served->message, result->record.data, result->record.size);
         }
     }
     served_done(served);
@@ -312,8 +291,8 @@ static bool take_renew(struct forwarding *f, uint64_t from, struct slice payload
     if (!ask) return false;
     struct served *served = served_new(f, from, ask->number, SERVED_RENEW);
     served->u.renew.done = renew_done;
-    served->u.renew.kind = ask->kind == TIMED_LEASE ? TIMED_LEASE : TIMED_SESSION, served->u.renew.look = ask->look;
-    if (ask->kind <= TIMED_LEASE && strlen(ask->session) < sizeof served->u.renew.id) {
+    served->u.renew.kind = (uint8_t)ask->kind, served->u.renew.look = ask->look;
+    if (ask->kind <= UINT8_MAX && strlen(ask->session) < sizeof served->u.renew.id) {
         memcpy(served->u.renew.id, ask->session, strlen(ask->session) + 1);
         f->edge.renew(f->edge.data, &served->u.renew);
     } else {

@@ -1,33 +1,32 @@
-/* The edge of rpc/lease_keeper.h in the program: timers, other threads' mail, and what it asks of the node. Loop
+/* The edge of rpc/lessor.h in the program: timers, other threads' mail, and what it asks of the node. Loop
  * thread. */
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "registry/brake.h"
 #include "rpc/client_internal.h"
-#include "rpc/lease_keeper.h"
+#include "rpc/lessor.h"
 
 /* -- proposals ---------------------------------------------------------------------------------------------------- */
 struct due_write {
     struct rpc_write write;
     struct rpc *rpc;
     struct mail mail;
-    struct lease_decision *decision;
+    struct lessor_decision *decision;
     int error;
 };
 
 /* Any thread: the outcome is looked at on the loop. */
 static void due_done(struct rpc_write *write, int error, const struct machine_result *result) {
     struct due_write *item = CONTAINER_OF(write, struct due_write, write);
-    (void)result; /* refused: somebody else ended it first, and the news say so */
+    (void)result; /* refused: somebody else ended it first, and the updates say so */
     item->error = error;
     struct rpc *rpc = item->rpc;
     if (mailbox_put(&rpc->due_ends, &item->mail)) uv_async_send(&rpc->wake);
 }
 
-static void propose(void *data, struct lease_decision *decision, uint8_t command, const ProtobufCMessage *message) {
+static void propose(void *data, struct lessor_decision *decision, uint8_t command, const ProtobufCMessage *message) {
     struct rpc *rpc = data;
     struct due_write *item = mem_zalloc(sizeof *item);
     item->write.done = due_done;
@@ -39,16 +38,16 @@ static void take_due_ends(struct rpc *rpc, uint64_t now_ms) {
     for (struct mail *mail = mailbox_take(&rpc->due_ends), *next; mail; mail = next) {
         next = mail->next;
         struct due_write *item = CONTAINER_OF(mail, struct due_write, mail);
-        lease_keeper_decided(rpc->leases, item->decision, item->error, now_ms);
+        lessor_decided(rpc->leases, item->decision, item->error, now_ms);
         free(item);
     }
 }
 
 static void rearm(struct rpc *rpc) {
-    uint64_t at = lease_keeper_deadline_ms(rpc->leases), now_ms = clock_mono_ms();
-    if (rpc->renewals_held && rpc->renewals_sent_ms + LEASE_KEEPER_GATHER_MS < at)
-        at = rpc->renewals_sent_ms + LEASE_KEEPER_GATHER_MS;
-    if (rpc->count_held_ms && rpc->count_held_ms < at) at = rpc->count_held_ms;
+    uint64_t at = lessor_deadline_ms(rpc->leases), now_ms = clock_mono_ms();
+    if (rpc->renewals_held && rpc->renewals_sent_ms + LESSOR_GATHER_MS < at)
+        at = rpc->renewals_sent_ms + LESSOR_GATHER_MS;
+    if (rpc->gauges_due_ms && rpc->gauges_due_ms < at) at = rpc->gauges_due_ms;
     if (at == UINT64_MAX) {
         uv_timer_stop(&rpc->lease_timer);
         return;
@@ -71,7 +70,7 @@ static struct renew_impl *impl_of(struct rpc_renew *renew) { return (struct rene
 static void renew_gate_done(struct rpc_gate *gate, int error) {
     struct renew_impl *impl = CONTAINER_OF(gate, struct renew_impl, gate);
     struct rpc_renew *renew = CONTAINER_OF((char *)impl, struct rpc_renew, impl);
-    lease_keeper_confirmed(impl->rpc->leases, renew, error, clock_mono_ms());
+    lessor_confirmed(impl->rpc->leases, renew, error, clock_mono_ms());
 }
 
 static int confirm(void *data, struct rpc_renew *renew) {
@@ -93,7 +92,7 @@ static bool elsewhere(void *data, struct rpc_renew *renew) {
 
 static void send_held(struct rpc *rpc) {
     uint64_t now_ms = clock_mono_ms();
-    if (!rpc->renewals_held || now_ms < rpc->renewals_sent_ms + LEASE_KEEPER_GATHER_MS) return;
+    if (!rpc->renewals_held || now_ms < rpc->renewals_sent_ms + LESSOR_GATHER_MS) return;
     rpc->renewals_held = false;
     rpc->renewals_sent_ms = now_ms;
     forward_flush(rpc->forward);
@@ -101,7 +100,7 @@ static void send_held(struct rpc *rpc) {
 
 void leases_renew_here(struct rpc *rpc, struct rpc_renew *renew) {
     impl_of(renew)->rpc = rpc;
-    lease_keeper_renew(rpc->leases, renew, true, clock_mono_ms());
+    lessor_renew(rpc->leases, renew, true, clock_mono_ms());
     rearm(rpc);
 }
 
@@ -117,7 +116,7 @@ void rpc_renew(struct rpc *rpc, struct rpc_renew *renew) {
 
 static void renew_or_send(struct rpc *rpc, struct rpc_renew *renew) {
     if (rpc->stopping) renew->done(renew, CO_CLOSED);
-    else lease_keeper_renew(rpc->leases, renew, false, clock_mono_ms());
+    else lessor_renew(rpc->leases, renew, false, clock_mono_ms());
 }
 
 void leases_renew_now(struct rpc *rpc, struct rpc_renew *renew) {
@@ -138,9 +137,9 @@ static void take_renewals(struct rpc *rpc) {
 }
 
 /* -- the loop ----------------------------------------------------------------------------------------------------- */
-static struct lease_news *take_news(void *data) {
+static struct expiry_update *take_updates(void *data) {
     struct rpc *rpc = data;
-    return lease_box_take(rpc->news);
+    return expiry_updates_take(rpc->updates);
 }
 
 static struct store_txn *read_begin(void *data) {
@@ -158,32 +157,32 @@ static int64_t unix_ms(void *data) {
     return clock_wall_ns() / 1000000;
 }
 
-/* -- what the brake holds ----------------------------------------------------------------------------------------- */
-static struct metric held_metric = {.name = "coord_brake_held_services",
-                                    .type = METRIC_GAUGE,
-                                    .help = "Services whose lost instances are held in answers"};
-static struct metric held_total = {.name = "coord_brake_held_total",
-                                   .type = METRIC_COUNTER,
-                                   .help = "How often a service's lost instances were held in answers"};
+/* -- the modules' gauges ------------------------------------------------------------------------------------------ */
+#define GAUGES_MS 200
 
-#define COUNT_HELD_MS 200
-
-static void count_held(struct rpc *rpc) {
-    metric_set(&held_metric, brake_count(store_read(rpc->loop_reader)));
+static void read_gauges(struct rpc *rpc) {
+    const struct modules *modules = machine_modules(rpc->machine);
+    struct store_txn *txn = store_read(rpc->loop_reader);
+    for (size_t i = 0; i < modules_count(modules); i++) {
+        const struct module_gauge *gauge = modules_at(modules, i)->gauges;
+        for (; gauge && gauge->metric; gauge++) metric_set(gauge->metric, gauge->value(txn));
+    }
     store_read_done(rpc->loop_reader);
 }
 
-static void note_held(void *data, const struct lease_news *news) {
-    if (news->ended) log_info("brake", "released service=\"%s\"", news->name);
-    else
-        log_warn("brake", "held service=\"%s\" for=%.1fs: most of it was lost at once, with the leases of its nodes",
-                 news->name, (double)news->period_ns / 1e9);
-    if (!news->ended) metric_add(&held_total, 1);
-    /* Counted once for those that come together. */
-    ((struct rpc *)data)->count_held_ms = clock_mono_ms() + COUNT_HELD_MS;
+/* Once for what comes together. */
+static void gauges_changed(void *data) { ((struct rpc *)data)->gauges_due_ms = clock_mono_ms() + GAUGES_MS; }
+
+static void register_metrics(const struct modules *modules) {
+    for (size_t i = 0; i < modules_count(modules); i++) {
+        const struct module *module = modules_at(modules, i);
+        for (const struct module_gauge *gauge = module->gauges; gauge && gauge->metric; gauge++)
+            metric_register(gauge->metric);
+        for (size_t j = 0; module->metrics && module->metrics[j]; j++) metric_register(module->metrics[j]);
+    }
 }
 
-void leases_news_wake(void *data) {
+void leases_updates_wake(void *data) {
     struct rpc *rpc = data;
     uv_async_send(&rpc->wake);
 }
@@ -193,10 +192,10 @@ void leases_timer_cb(uv_timer_t *timer) {
     if (rpc->stopping) return; /* nobody is there to take a proposal any more */
     uint64_t now_ms = clock_mono_ms();
     take_renewals(rpc);
-    lease_keeper_tick(rpc->leases, now_ms);
-    if (rpc->count_held_ms && now_ms >= rpc->count_held_ms) {
-        rpc->count_held_ms = 0;
-        count_held(rpc);
+    lessor_tick(rpc->leases, now_ms);
+    if (rpc->gauges_due_ms && now_ms >= rpc->gauges_due_ms) {
+        rpc->gauges_due_ms = 0;
+        read_gauges(rpc);
     }
     rearm(rpc);
 }
@@ -204,10 +203,10 @@ void leases_timer_cb(uv_timer_t *timer) {
 void leases_wake_cb(uv_async_t *async) {
     struct rpc *rpc = async->data;
     uint64_t now_ms = clock_mono_ms();
-    lease_keeper_news(rpc->leases, now_ms);
+    lessor_updates(rpc->leases, now_ms);
     if (atomic_exchange(&rpc->restored, false)) {
-        lease_keeper_restored(rpc->leases, now_ms);
-        count_held(rpc);
+        lessor_restored(rpc->leases, now_ms);
+        read_gauges(rpc);
     }
     take_due_ends(rpc, now_ms);
     take_renewals(rpc);
@@ -215,37 +214,36 @@ void leases_wake_cb(uv_async_t *async) {
 }
 
 void leases_role(struct rpc *rpc, uint64_t term, bool ready) {
-    lease_keeper_role(rpc->leases, term, ready, clock_mono_ms());
+    lessor_role(rpc->leases, term, ready, clock_mono_ms());
     rearm(rpc);
 }
 
-void leases_start(struct rpc *rpc, const struct rpc_brake *brake, const struct reconnect_classes *reconnect) {
-    struct lease_keeper_edge edge = {.data = rpc,
-                                     .news = take_news,
-                                     .read = read_begin,
-                                     .read_done = read_done,
-                                     .propose = propose,
-                                     .elsewhere = elsewhere,
-                                     .confirm = confirm,
-                                     .unix_ms = unix_ms,
-                                     .held = note_held,
-                                     .brake = *brake,
-                                     .reconnect = *reconnect};
-    rpc->leases = lease_keeper_new(&edge);
+void leases_start(struct rpc *rpc) {
+    const struct modules *modules = machine_modules(rpc->machine);
+    struct lessor_edge edge = {.data = rpc,
+                               .modules = modules,
+                               .updates = take_updates,
+                               .read = read_begin,
+                               .read_done = read_done,
+                               .propose = propose,
+                               .elsewhere = elsewhere,
+                               .confirm = confirm,
+                               .unix_ms = unix_ms,
+                               .updated = gauges_changed};
+    rpc->leases = lessor_new(&edge);
     CHECK(uv_async_init(rpc->loop, &rpc->wake, leases_wake_cb) == 0);
     CHECK(uv_timer_init(rpc->loop, &rpc->lease_timer) == 0);
     rpc->wake.data = rpc->lease_timer.data = rpc;
     rpc->loop_reader = store_reader_new(machine_store(rpc->machine));
-    metric_register(&held_metric);
-    metric_register(&held_total);
-    count_held(rpc);
+    register_metrics(modules);
+    read_gauges(rpc);
 }
 
-void leases_stop(struct rpc *rpc) { lease_keeper_stop(rpc->leases); }
+void leases_stop(struct rpc *rpc) { lessor_stop(rpc->leases); }
 
 void leases_free(struct rpc *rpc) {
     take_due_ends(rpc, clock_mono_ms());
     take_renewals(rpc);
-    lease_keeper_free(rpc->leases);
+    lessor_free(rpc->leases);
     store_reader_free(rpc->loop_reader);
 }

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "registry/lease_timers.h"
 #include "registry/machine.h"
 
 struct rpc;
@@ -24,6 +23,9 @@ struct rpc_write {
 #define RPC_LEADER_WAIT_MS 7000
 /* Encodes and takes over nothing but `write`. Waits up to 7 s for a leader before failing with CO_NOLEADER. */
 void rpc_submit(struct rpc *rpc, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message);
+
+/* Any thread: what commands and queries there are; lives as long as the rpc. */
+const struct modules *rpc_modules(const struct rpc *rpc);
 
 /* -- reads -------------------------------------------------------------------------------------------------------- */
 /* Default = linearizable. RPC_CONSISTENT: the same, and never an answer of before, as client agents give it while no
@@ -130,13 +132,6 @@ struct rpc_join {
 };
 void rpc_join(struct rpc *rpc, struct rpc_join *join);
 
-/* -- the mass-removal brake --------------------------------------------------------------------------------------- */
-/* What a leader decides by (registry/brake.h). hold_ms 0: off. */
-struct rpc_brake {
-    uint32_t percent, instances, nodes;
-    uint64_t window_ms, hold_ms;
-};
-
 /* -- sessions and leases ------------------------------------------------------------------------------------------ */
 /* Renews a session or a lease with the leader: acknowledged only after a leadership round that began after it
  * arrived, and never while its end is proposed. Sessions without TTL: CO_OK. `done` on the loop thread: CO_OK,
@@ -144,9 +139,9 @@ struct rpc_brake {
 #define RPC_LOOK_MAX 20000
 struct rpc_renew {
     void (*done)(struct rpc_renew *renew, int error);
-    char id[40];     /* in */
-    enum timed kind; /* in: TIMED_SESSION, TIMED_LEASE */
-    bool look;       /* in: it is not renewed, only looked at; with an empty id: at all leases */
+    char id[40];  /* in */
+    uint8_t kind; /* in: number of the expiry kind: session_expiry, lease_expiry, ... */
+    bool look;    /* in: it is not renewed, only looked at; with an empty id: at all of the kind */
     /* out, with CO_OK: its TTL, and how much of it the leader has left, as the answer is sent; 0: no TTL */
     int64_t ttl_ns, left_ms;
     uint64_t restored; /* out: machine_restored, as the leader knows it; 0: not known, or none */

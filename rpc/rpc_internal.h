@@ -97,13 +97,13 @@ struct rpc {
     void (*operator_stopped)(void *data);
 
     /* Loop thread: leases. */
-    struct lease_keeper *leases;
-    struct lease_box *news;
+    struct lessor *leases;
+    struct expiry_updates *updates;
     struct store_reader *loop_reader;
     uv_async_t wake;
     uv_timer_t lease_timer;
-    uint64_t count_held_ms; /* what the brake holds is to be counted then; 0: it is counted */
-    /* some are queued for the leader; they go out together, at most LEASE_KEEPER_GATHER_MS after the last ones */
+    uint64_t gauges_due_ms; /* the modules' gauges are to be read then; 0: they are right */
+    /* some are queued for the leader; they go out together, at most LESSOR_GATHER_MS after the last ones */
     bool renewals_held;
     uint64_t renewals_sent_ms;
     bool stopping;
@@ -125,13 +125,13 @@ struct rpc {
 };
 
 struct raft_data *rpc_command(uint8_t command, const ProtobufCMessage *message); /* its bytes; one reference */
-void leases_start(struct rpc *rpc, const struct rpc_brake *brake, const struct reconnect_classes *reconnect);
+void leases_start(struct rpc *rpc);
 void leases_role(struct rpc *rpc, uint64_t term, bool ready);
 void leases_stop(struct rpc *rpc);
 void leases_free(struct rpc *rpc);
 void leases_wake_cb(uv_async_t *async);
 void leases_timer_cb(uv_timer_t *timer);
-void leases_news_wake(void *data);
+void leases_updates_wake(void *data);
 /* rpc_renew for who is on the loop thread: no wake-up */
 void leases_renew_now(struct rpc *rpc, struct rpc_renew *renew);
 void leases_renew_here(struct rpc *rpc, struct rpc_renew *renew); /* this server leads, or answers CO_NOLEADER */

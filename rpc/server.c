@@ -9,8 +9,6 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/wakes.h"
-#include "kv/kv.h"
-#include "registry/lease.h"
 #include "rpc/rpc_internal.h"
 
 static struct metric applied_total = {
@@ -36,7 +34,7 @@ static void note_restores(struct rpc *rpc) {
     rpc->restores = restores;
     if (!rpc->node) return; /* starting: there are no leases yet */
     atomic_store(&rpc->restored, true);
-    leases_news_wake(rpc);
+    leases_updates_wake(rpc);
 }
 
 /* What the state machine did not take yet. */
@@ -144,20 +142,13 @@ static void role(void *data, enum raft_role role, uint64_t term, uint64_t leader
 static int open_machine(struct rpc *rpc, const struct rpc_server_config *config, bool distrust, struct fault *fault) {
     char folder[4096];
     snprintf(folder, sizeof folder, "%s/store", config->folder);
-    size_t count = 0;
-    while (config->modules[count]) count++;
-    void **module_data = mem_zalloc((count + 1) * sizeof *module_data);
-    for (size_t i = 0; i < count; i++)
-        if (config->modules[i] == &kv_module || config->modules[i] == &lease_module) module_data[i] = rpc->news;
     struct machine_config machine = {.store = {.folder = folder,
                                                .map_bytes = config->map_bytes,
                                                .reserve_step_bytes = config->reserve_step_bytes,
                                                .distrust = distrust},
                                      .modules = config->modules,
-                                     .module_data = module_data};
-    int rv = machine_open(&machine, &rpc->machine, fault);
-    free(module_data);
-    return rv;
+                                     .updates = rpc->updates};
+    return machine_open(&machine, &rpc->machine, fault);
 }
 
 static int open_node(struct rpc *rpc, const struct rpc_server_config *config, struct fault *fault) {
@@ -212,7 +203,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
     rpc->folder = mem_strdup(config->folder), rpc->address = mem_strdup(config->address);
     rpc->node_name = mem_strdup(config->node_name), rpc->cluster = mem_strdup(config->cluster);
     rpc->build = config->build ? config->build : "";
-    rpc->news = lease_box_new(leases_news_wake, rpc);
+    rpc->updates = expiry_updates_new(leases_updates_wake, rpc);
     CHECK(uv_mutex_init(&rpc->peers_lock) == 0);
     rpc->audit = audit_new(rpc, config);
     rpc->coordinates = coordinates_new(rpc, &config->coordinates, config->node_name);
@@ -225,13 +216,13 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
     if (rv != CO_OK) {
         audit_free(rpc->audit);
         coordinates_free(rpc->coordinates);
-        lease_box_free(rpc->news);
+        expiry_updates_free(rpc->updates);
         uv_mutex_destroy(&rpc->peers_lock);
         free(rpc->folder), free(rpc->address), free(rpc->node_name), free(rpc->cluster);
         free(rpc);
         return rv;
     }
-    leases_start(rpc, &config->brake, &config->reconnect);
+    leases_start(rpc);
     operator_start(rpc);
     version_start(rpc);
     coordinates_start(rpc);
@@ -249,7 +240,7 @@ static void handle_closed(uv_handle_t *handle) {
     fetches_free(rpc->fetches);
     audit_free(rpc->audit);
     coordinates_free(rpc->coordinates);
-    lease_box_free(rpc->news);
+    expiry_updates_free(rpc->updates);
     machine_close(rpc->machine);
     uv_mutex_destroy(&rpc->peers_lock);
     void (*closed)(void *) = rpc->closed;

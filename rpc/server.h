@@ -5,7 +5,6 @@
 
 #include <uv.h>
 
-#include "registry/reconnect.h"
 #include "rpc/coordinates.h"
 #include "rpc/rpc.h"
 
@@ -23,9 +22,7 @@ struct rpc_server_config {
     uint64_t reserve_step_bytes, snapshot_log_bytes, snapshot_rate; /* 0: what store.h and node.h say */
     uint64_t scrub_interval_ms; /* the store is read through for damage so often; 0: never */
     struct coordinates_config coordinates;
-    struct rpc_brake brake;
-    struct reconnect_classes reconnect;          /* borrowed: until it is stopped */
-    const struct machine_module *const *modules; /* NULL-terminated, the catalog's first */
+    const struct module_entry *modules; /* registry/modules.h; their settings are borrowed until it is stopped */
 };
 
 /* Loop thread. Recovers and starts; leadership comes later. Faults name file and offset. When *out is set although

@@ -64,6 +64,10 @@ void rpc_fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) {
     if (rpc->client) client_fetch_cancel(rpc->client, fetch);
     else fetches_cancel(rpc->fetches, fetch);
 }
+const struct modules *rpc_modules(const struct rpc *rpc) {
+    return rpc->client ? rpc->client->modules : machine_modules(rpc->machine);
+}
+
 bool rpc_has_copy(const struct rpc *rpc) { return rpc->machine != NULL; }
 
 /* -- readers ------------------------------------------------------------------------------------------------------ */

@@ -7,8 +7,8 @@
 #include "registry/machine.h"
 
 struct verify_config {
-    const char *folder;                          /* DATA: holds raft/ and store/ */
-    const struct machine_module *const *modules; /* NULL-terminated, the catalog's first */
+    const char *folder;                 /* DATA: holds raft/ and store/ */
+    const struct module_entry *modules; /* registry/modules.h */
     /* Called once per part, in order: what was found, or what is wrong with it. */
     void (*line)(void *data, const char *part, const char *text);
     void *data;

@@ -4,16 +4,15 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "agent/agent.h"
-#include "registry/operate.h"
-#include "registry/version.h"
+#include "agent/modules.h"
+#include "registry/machine.h"
 
 enum { QUERIES_MOST = 256 };
 
 static const struct query_type *all[QUERIES_MOST];
 static size_t count;
 
-static void take(const struct machine_module *module) {
+static void take(const struct module *module) {
     for (size_t i = 0; module->queries && module->queries[i]; i++) {
         cr_assert_lt(count, QUERIES_MOST);
         all[count++] = module->queries[i];
@@ -30,9 +29,8 @@ static void begin(void) {
     struct machine_config config = {.store = {.folder = folder, .map_bytes = 64 << 20, .reserve_step_bytes = 1 << 20},
                                     .modules = agent_modules};
     cr_assert_eq(machine_open(&config, &machine, &fault), CO_OK, "%s", fault.text);
-    for (size_t i = 0; agent_modules[i]; i++) take(agent_modules[i]);
-    take(&operate_module);
-    take(&version_module);
+    const struct modules *modules = machine_modules(machine);
+    for (size_t i = 0; i < modules_count(modules); i++) take(modules_at(modules, i));
 }
 
 static void end(void) {
@@ -48,13 +46,14 @@ Test(queries, have_numbers_and_messages) {
     for (size_t i = 0; i < count; i++) {
         cr_expect(all[i]->number > 0 && all[i]->name && all[i]->thing && all[i]->run, "%zu", i);
         cr_expect(all[i]->request && (all[i]->result || all[i]->result_of), "%s: its messages", all[i]->name);
-        cr_expect_eq(machine_query(machine, all[i]->number), all[i], "%s: found by its number", all[i]->name);
+        cr_expect_eq(modules_query(machine_modules(machine), all[i]->number), all[i], "%s: found by its number",
+                     all[i]->name);
         for (size_t k = 0; k < i; k++)
             cr_expect(all[k]->number != all[i]->number && strcmp(all[k]->name, all[i]->name) != 0, "%s and %s",
                       all[k]->name, all[i]->name);
     }
-    cr_expect_null(machine_query(machine, 0));
-    cr_expect_null(machine_query(machine, UINT16_MAX));
+    cr_expect_null(modules_query(machine_modules(machine), 0));
+    cr_expect_null(modules_query(machine_modules(machine), UINT16_MAX));
 }
 
 /* One request of each: every field is filled with `text`. */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "agent/modules.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/json_in.h"
@@ -151,6 +152,7 @@ static void agent_begin(struct fleet_loop *at, struct fleet_agent *agent) {
                                        .node_name = agent->node,
                                        .address = address,
                                        .node_id = agent->node_id,
+                                       .modules = agent_modules,
                                        .port = SERVER_PORT,
                                        .join = config->servers,
                                        .no_coordinates = !config->coordinates};

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/modules.h"
 #include "base/check.h"
 #include "base/text.h"
 #include "registry/brake.h"
@@ -15,7 +16,6 @@
 
 enum { NODES = 1000 };
 
-static const struct machine_module *const modules[] = {&catalog_module, &lease_module, NULL};
 static struct machine *machine;
 
 static uint64_t cpu_ns(void) {
@@ -82,7 +82,8 @@ static void node_with(unsigned node, unsigned services, bool one_name) {
 static void die(const char *what, unsigned services, bool one_name, unsigned nodes, uint64_t hold_ms) {
     char folder[] = "/tmp/coord-bench-brake-XXXXXX", remove[128];
     CHECK(mkdtemp(folder));
-    struct machine_config config = {.store = {.folder = folder, .map_bytes = (uint64_t)2 << 30}, .modules = modules};
+    struct machine_config config = {.store = {.folder = folder, .map_bytes = (uint64_t)2 << 30},
+                                    .modules = agent_modules};
     struct fault fault = {0};
     CHECK(machine_open(&config, &machine, &fault) == CO_OK);
     Pb__ClusterVersionCommand version = PB__CLUSTER_VERSION_COMMAND__INIT;

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/modules.h"
 #include "base/check.h"
 #include "base/random.h"
 #include "http/views_kv.h"
@@ -149,8 +150,7 @@ int main(void) {
     char folder[4096];
     snprintf(folder, sizeof folder, "%s/coord-bench-kv-XXXXXX", base ? base : "/tmp");
     CHECK(mkdtemp(folder) != NULL);
-    const struct machine_module *const modules[] = {&catalog_module, &lease_module, &kv_module, NULL};
-    struct machine_config config = {.store = {.folder = folder}, .modules = modules};
+    struct machine_config config = {.store = {.folder = folder}, .modules = agent_modules};
     struct fault fault = {0};
     if (machine_open(&config, &machine, &fault) != CO_OK) {
         fprintf(stderr, "%s\n", fault.text);

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
-#include "registry/lease_timers.h"
+#include "registry/expiry.h"
 
 static double cpu_us(void) {
     struct timespec t;
@@ -14,7 +14,7 @@ static double cpu_us(void) {
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
-static void on_due(void *data, const struct lease_due *item) {
+static void on_due(void *data, const struct expiry_due *item) {
     (void)item;
     ++*(uint64_t *)data;
 }
@@ -25,30 +25,30 @@ static struct slice id_of(char room[40], uint64_t number) {
 
 /* Each is renewed every third of its 10 s, for a virtual minute. */
 static void bench(uint64_t leases) {
-    struct lease_timers *timers = lease_timers_new();
+    struct expiry *timers = expiry_new();
     uint64_t now_ms = 1000, ended = 0, renewals = 0, ticks = 0, rounds = 60000 / 3333;
     char(*ids)[40] = malloc(leases * sizeof *ids);
     struct rng rng;
     CHECK(ids);
     rng_seed(&rng, 1);
-    lease_timers_lead(timers, 1, now_ms);
+    expiry_lead(timers, 1, now_ms);
     for (uint64_t i = 0; i < leases; i++)
-        lease_timers_began(timers, TIMED_LEASE, id_of(ids[i], rng_next(&rng) >> 32), 0, 10000000000, now_ms);
+        expiry_began(timers, &lease_expiry, id_of(ids[i], rng_next(&rng) >> 32), 0, 10000000000, now_ms);
     double begin = cpu_us();
     for (uint64_t n = 0; n < rounds * leases; n++) {
         int64_t ttl_ns;
         now_ms = 1000 + n * 3333 / leases;
-        if (lease_timers_deadline_ms(timers) <= now_ms) {
-            lease_timers_tick(timers, now_ms, on_due, &ended);
+        if (expiry_deadline_ms(timers) <= now_ms) {
+            expiry_tick(timers, now_ms, on_due, &ended);
             ticks++;
         }
-        CHECK(lease_timers_renew(timers, TIMED_LEASE, slice_make(ids[n % leases], 36), now_ms, &ttl_ns) == CO_OK);
+        CHECK(expiry_renew(timers, &lease_expiry, slice_make(ids[n % leases], 36), now_ms, &ttl_ns) == CO_OK);
         renewals++;
     }
     printf("%7" PRIu64 " leases   %5.3f us a renewal   (%" PRIu64 " ticks)\n", leases,
            (cpu_us() - begin) / (double)renewals, ticks);
     CHECK(ended == 0);
-    lease_timers_free(timers);
+    expiry_free(timers);
     free(ids);
 }
 

@@ -6,13 +6,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/modules.h"
 #include "base/check.h"
 #include "base/random.h"
 #include "registry/catalog.h"
 
 enum { NODES = 1000 };
 
-static const struct machine_module *const modules[] = {&catalog_module, NULL};
 static struct machine *machine;
 
 static uint64_t cpu_ns(void) {
@@ -221,7 +221,7 @@ int main(int argc, char **argv) {
     char folder[512];
     snprintf(folder, sizeof folder, "%s/bench-machine-XXXXXX", argc > 1 ? argv[1] : "/tmp");
     CHECK(mkdtemp(folder));
-    struct machine_config config = {.store = {.folder = folder}, .modules = modules};
+    struct machine_config config = {.store = {.folder = folder}, .modules = agent_modules};
     struct fault fault = {0};
     long before_kib = rss_kib();
     CHECK(machine_open(&config, &machine, &fault) == CO_OK);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "agent/modules.h"
 #include "base/check.h"
 #include "base/log.h"
 #include "registry/catalog.h"
@@ -25,7 +26,6 @@ struct rpc_reader {
 /* -- life and writes ---------------------------------------------------------------------------------------------- */
 
 struct rpc *fake_rpc_open(void) {
-    static const struct machine_module *const modules[] = {&catalog_module, NULL};
     log_level_now = LOG_WARN;
     struct rpc *rpc = mem_zalloc(sizeof(*rpc));
     snprintf(rpc->folder, sizeof(rpc->folder), "/tmp/coord-dns-test-XXXXXX");
@@ -33,7 +33,8 @@ struct rpc *fake_rpc_open(void) {
     char *store = NULL;
     CHECK(asprintf(&store, "%s/store", rpc->folder) > 0);
     struct machine_config config = {
-        .store = {.folder = store, .map_bytes = UINT64_C(1) << 28, .reserve_step_bytes = 1 << 20}, .modules = modules};
+        .store = {.folder = store, .map_bytes = UINT64_C(1) << 28, .reserve_step_bytes = 1 << 20},
+        .modules = agent_modules};
     struct fault fault = {0};
     if (machine_open(&config, &rpc->machine, &fault) != CO_OK) fprintf(stderr, "%s\n", fault.text);
     CHECK(rpc->machine);

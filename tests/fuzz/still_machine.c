@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "agent/modules.h"
 #include "base/check.h"
 #include "base/log.h"
 #include "kv/kv_internal.h"
@@ -16,8 +17,6 @@
 
 #define NODE_ID "00000000-0000-4000-8000-000000000001"
 
-static const struct machine_module *const modules[] = {&catalog_module, &lease_module, &kv_module, &coordinate_module,
-                                                       NULL};
 static struct machine *machine;
 
 /* -- what is in it -- */
@@ -166,7 +165,8 @@ struct machine *still_machine(void) {
     char folder[] = "/tmp/coord-fuzz-XXXXXX";
     CHECK(mkdtemp(folder));
     struct machine_config config = {
-        .store = {.folder = folder, .map_bytes = UINT64_C(1) << 28, .reserve_step_bytes = 1 << 20}, .modules = modules};
+        .store = {.folder = folder, .map_bytes = UINT64_C(1) << 28, .reserve_step_bytes = 1 << 20},
+        .modules = agent_modules};
     struct fault fault = {0};
     if (machine_open(&config, &machine, &fault) != CO_OK) fprintf(stderr, "%s\n", fault.text);
     CHECK(machine);
@@ -176,14 +176,6 @@ struct machine *still_machine(void) {
 }
 
 /* -- applying, and back -- */
-
-static const struct machine_module *module_of(uint8_t type) {
-    for (size_t i = 0; modules[i]; i++) {
-        if (type >= modules[i]->command_first && type <= modules[i]->command_last) return modules[i];
-    }
-    if (type >= operate_module.command_first && type <= operate_module.command_last) return &operate_module;
-    return NULL;
-}
 
 /* Those whose keys begin with `prefix`. */
 static void check_readable(struct store_txn *txn, uint8_t table, const char *prefix,
@@ -224,9 +216,8 @@ int still_apply(struct slice command, void (*done)(void *data, const struct mach
     static struct arena arena;
     CHECK(command.size >= 2);
     uint8_t type = (uint8_t)command.data[0];
-    const struct machine_module *module = command.data[1] == 1 ? module_of(type) : NULL;
-    if (!module) return CO_UNSUPPORTED;
     still_machine();
+    if (!machine_command_row(machine, command) || type == CLUSTER_VERSION) return CO_UNSUPPORTED;
     struct machine_tx tx = {.machine = machine,
                             .store = store_write(machine_store(machine)),
                             .arena = &arena,
@@ -235,7 +226,7 @@ int still_apply(struct slice command, void (*done)(void *data, const struct mach
                             .touched = touched};
     uint64_t sum = store_sum(tx.store);
     struct machine_result result = {.index = tx.index};
-    int rv = module->apply(&tx, type, slice_make(command.data + 2, command.size - 2), &result);
+    int rv = machine_apply_command(&tx, command, &result);
     CHECK(rv == CO_OK || rv == CO_UNSUPPORTED);
     if (rv == CO_OK) {
         check_result(&tx, type, &result, sum);

@@ -72,6 +72,10 @@ struct vivaldi_coordinate rpc_coordinate_here(struct rpc *rpc) {
     (void)rpc;
     return vivaldi_origin();
 }
+const struct modules *rpc_modules(const struct rpc *rpc) {
+    (void)rpc;
+    return machine_modules(still_machine());
+}
 bool rpc_has_copy(const struct rpc *rpc) {
     (void)rpc;
     return true;
@@ -134,7 +138,7 @@ size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses) 
 void rpc_renew(struct rpc *rpc, struct rpc_renew *renew) {
     (void)rpc;
     CHECK(strlen(renew->id) < sizeof renew->id);
-    bool lease = renew->kind == TIMED_LEASE;
+    bool lease = renew->kind == lease_expiry.number;
     renew->ttl_ns = 10000000000, renew->left_ms = 5000;
     renew->done(renew, strcmp(renew->id, lease ? STILL_LEASE : STILL_SESSION) == 0 ? CO_OK : CO_NOTFOUND);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/modules.h"
 #include "base/check.h"
 #include "base/list.h"
 #include "registry/lease.h"
@@ -132,12 +133,11 @@ static void *rpc_main(void *data) {
 }
 
 struct rpc *fake_rpc_start(void) {
-    static const struct machine_module *const modules[] = {&catalog_module, &lease_module, NULL};
     struct rpc *rpc = mem_zalloc(sizeof *rpc);
     struct fault fault = {0};
     strcpy(rpc->folder, "/tmp/coord-test-XXXXXX");
     CHECK(mkdtemp(rpc->folder) != NULL);
-    struct machine_config config = {.store = {.folder = rpc->folder, .map_bytes = 64 << 20}, .modules = modules};
+    struct machine_config config = {.store = {.folder = rpc->folder, .map_bytes = 64 << 20}, .modules = agent_modules};
     CHECK(machine_open(&config, &rpc->machine, &fault) == CO_OK);
     list_init(&rpc->queue);
     list_init(&rpc->late);
@@ -291,6 +291,7 @@ void rpc_fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) {
     atomic_fetch_add(&rpc->cancelled, 1);
     fetches_cancel(rpc->fetches, fetch);
 }
+const struct modules *rpc_modules(const struct rpc *rpc) { return machine_modules(rpc->machine); }
 bool rpc_has_copy(const struct rpc *rpc) {
     (void)rpc;
     return true;

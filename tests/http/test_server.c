@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "kv/kv.h"
+#include "kv/session.h"
 #include "web_world.h"
 
 /* ---- endpoints of our own, in place of /v1/status ---- */
@@ -28,7 +29,7 @@ static void renew_view(struct http_request *request, int error, const struct rpc
     http_reply_text(request, 200, "%s", co_strerror(error));
 }
 static void renew_put(struct http_request *request) {
-    http_renew(request, TIMED_SESSION, false, http_path_value(request, "id"), renew_view);
+    http_renew(request, &session_expiry, false, http_path_value(request, "id"), renew_view);
 }
 
 /* Two writes, one after the other. */

@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "agent/modules.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/list.h"
@@ -172,6 +173,7 @@ void rpc_fetch(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage 
     fetches_take(rpc->fetches, fetch, request);
 }
 void rpc_fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) { fetches_cancel(rpc->fetches, fetch); }
+const struct modules *rpc_modules(const struct rpc *rpc) { return machine_modules(rpc->machine); }
 bool rpc_has_copy(const struct rpc *rpc) {
     (void)rpc;
     return true;
@@ -255,9 +257,8 @@ size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses) 
 }
 
 static void cluster_start(struct rpc *rpc, const char *folder) {
-    static const struct machine_module *const modules[] = {&catalog_module, &lease_module, &kv_module,
-                                                           &coordinate_module, NULL};
-    struct machine_config config = {.store = {.folder = folder, .map_bytes = (uint64_t)1 << 30}, .modules = modules};
+    struct machine_config config = {.store = {.folder = folder, .map_bytes = (uint64_t)1 << 30},
+                                    .modules = agent_modules};
     struct fault fault = {0};
     cr_assert(machine_open(&config, &rpc->machine, &fault) == CO_OK, "%s", fault.text);
     list_init(&rpc->writes), list_init(&rpc->gates), list_init(&rpc->renewals);

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "leases.h"
 #include "registry/brake.h"
-#include "registry/lease_timers.h"
+#include "registry/expiry.h"
 
 enum { NODES = 100, TTL_MS = 10000 }; /* of leases.c */
 
@@ -155,9 +155,9 @@ static struct outcome release(const char *service, uint64_t index, uint64_t term
 static const char *news(void) {
     static char text[200];
     text[0] = '\0';
-    for (struct lease_news *item = lease_box_take(world.box), *next; item; item = next) {
+    for (struct expiry_update *item = expiry_updates_take(world.box), *next; item; item = next) {
         next = item->next;
-        if (item->kind == TIMED_HELD)
+        if (item->kind == &held_service_expiry)
             snprintf(text + strlen(text), sizeof text - strlen(text), "%s%c ", item->name, item->ended ? '-' : '+');
         free(item);
     }
@@ -396,17 +396,18 @@ Test(brake, a_new_leader_holds_for_what_is_left_of_it, .init = setup, .fini = te
                        {order.unix_ms + 70000, 0},
                        {order.unix_ms - 3600000, 60000}};
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
-        struct lease_timers *timers = lease_timers_new();
-        lease_timers_lead(timers, 2, 1000);
+        struct expiry *timers = expiry_new();
+        expiry_lead(timers, 2, 1000);
         store_read_done(world.reader);
-        cr_assert_eq(brake_timers_read(timers, store_read(world.reader), 1000, cases[i].unix_ms), CO_OK);
+        struct expiry_leader leader = {.term = 2, .now_ms = 1000, .unix_ms = cases[i].unix_ms};
+        cr_assert_eq(held_service_expiry.read(store_read(world.reader), &leader, timers), CO_OK);
         store_read_done(world.reader);
-        cr_assert_eq(lease_timers_count(timers, TIMED_HELD), 1);
+        cr_assert_eq(expiry_count(timers, &held_service_expiry), 1);
         uint64_t left_ms;
         int64_t ignored;
-        cr_assert_eq(lease_timers_left(timers, TIMED_HELD, slice_text("web"), 1000, &left_ms, &ignored), CO_OK);
+        cr_assert_eq(expiry_left(timers, &held_service_expiry, slice_text("web"), 1000, &left_ms, &ignored), CO_OK);
         cr_expect_eq(left_ms, cases[i].due_ms, "%zu: %llu", i, (unsigned long long)left_ms);
-        lease_timers_free(timers);
+        expiry_free(timers);
     }
 }
 

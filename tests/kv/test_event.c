@@ -3,20 +3,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "agent/modules.h"
 #include "kv/event.h"
 
 static char folder[64];
 static struct machine *machine;
 static struct arena arena;
 static uint64_t applied;
-static const struct machine_module *const modules[] = {&event_module, NULL};
 
 static void setup(void) {
     struct fault fault = {0};
     strcpy(folder, "/tmp/coord-test-XXXXXX");
     cr_assert_not_null(mkdtemp(folder));
     struct machine_config config = {.store = {.folder = folder, .map_bytes = 64 << 20, .reserve_step_bytes = 1 << 20},
-                                    .modules = modules};
+                                    .modules = agent_modules};
     cr_assert_eq(machine_open(&config, &machine, &fault), CO_OK, "%s", fault.text);
     applied = 0;
 }

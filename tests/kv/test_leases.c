@@ -386,10 +386,10 @@ Test(leases, a_successor_under_the_same_name, .init = setup, .fini = teardown) {
 
 static void expect_news(const char *expected, unsigned line) {
     struct buffer text = {0};
-    struct lease_news *next;
-    for (struct lease_news *news = lease_box_take(world.box); news; news = next) {
+    struct expiry_update *next;
+    for (struct expiry_update *news = expiry_updates_take(world.box); news; news = next) {
         next = news->next;
-        buffer_printf(&text, "%s %s %.*s %lld; ", timed_text(news->kind), news->ended ? "ended" : "began",
+        buffer_printf(&text, "%s %s %.*s %lld; ", news->kind->name, news->ended ? "ended" : "began",
                       news->size > 8 ? 8 : (int)news->size, news->name, (long long)(news->period_ns / 1000000000));
         free(news);
     }
@@ -417,16 +417,20 @@ Test(leases, a_new_leader_reads_them_from_the_store, .init = setup, .fini = tear
     cr_assert(lease_expire(&world, id[0], world.term).yes);
     cr_assert(lease_grant(&world, id[1], NULL, 0).yes);
     world_reopen(&world);
-    struct lease_timers *timers = lease_timers_new();
+    struct expiry *timers = expiry_new();
     int64_t ttl_ns = 0;
-    lease_timers_lead(timers, 3, 1000);
-    cr_assert_eq(lease_timers_read(timers, store_read(world.reader), 1000, &classes), CO_OK);
+    expiry_lead(timers, 3, 1000);
+    struct lease_settings settings = {.reconnect = classes};
+    struct expiry_leader leader = {.term = 3, .now_ms = 1000, .settings = &settings};
+    cr_assert_eq(lease_expiry.read(store_read(world.reader), &leader, timers), CO_OK);
     store_read_done(world.reader);
-    cr_expect_eq(lease_timers_renew(timers, TIMED_LEASE, slice_text(id[0]), 1000, &ttl_ns), CO_NOTFOUND);
-    cr_expect_eq(lease_timers_renew(timers, TIMED_LEASE, slice_text(id[1]), 1000, &ttl_ns), CO_OK);
+    cr_assert_eq(dead_node_expiry.read(store_read(world.reader), &leader, timers), CO_OK);
+    store_read_done(world.reader);
+    cr_expect_eq(expiry_renew(timers, &lease_expiry, slice_text(id[0]), 1000, &ttl_ns), CO_NOTFOUND);
+    cr_expect_eq(expiry_renew(timers, &lease_expiry, slice_text(id[1]), 1000, &ttl_ns), CO_OK);
     cr_expect_eq(ttl_ns, 10000000000);
-    cr_expect_eq(lease_timers_count(timers, TIMED_DEAD_NODE), 1);
-    lease_timers_free(timers);
+    cr_expect_eq(expiry_count(timers, &dead_node_expiry), 1);
+    expiry_free(timers);
 }
 
 static int64_t timeout_of(const char *node, const struct reconnect_classes *list) {

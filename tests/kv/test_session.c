@@ -332,10 +332,10 @@ Test(session, lock_delay, .init = setup, .fini = teardown) {
 
 static void expect_news(const char *expected, unsigned line) {
     struct buffer text = {0};
-    struct lease_news *next;
-    for (struct lease_news *news = lease_box_take(world.box); news; news = next) {
+    struct expiry_update *next;
+    for (struct expiry_update *news = expiry_updates_take(world.box); news; news = next) {
         next = news->next;
-        buffer_printf(&text, "%s %s %.*s %lld; ", timed_text(news->kind), news->ended ? "ended" : "began",
+        buffer_printf(&text, "%s %s %.*s %lld; ", news->kind->name, news->ended ? "ended" : "began",
                       news->size > 8 ? 8 : (int)news->size, news->name, (long long)news->period_ns);
         free(news);
     }
@@ -386,16 +386,16 @@ Test(session, news_come_with_the_commit, .init = setup, .fini = teardown) {
     world.on_wake = look_while_woken;
     cr_expect(session_make(&world, id[1], &(struct session_plan){.node = "n1", .ttl_ns = 7}).yes);
     cr_expect_eq(looked, 1);
-    lease_box_put(world.box, TIMED_SESSION, true, slice_text(id[2]), 0, 0);
-    lease_box_batch_end(world.box, false);
-    lease_box_batch_end(world.box, true);
+    expiry_updates_put(world.box, &session_expiry, true, slice_text(id[2]), 0, 0);
+    expiry_updates_batch_end(world.box, false);
+    expiry_updates_batch_end(world.box, true);
     expect_news("session began 00000001 7; ", __LINE__);
 }
 
 static unsigned due_count;
-static void on_due(void *data, const struct lease_due *item) {
+static void on_due(void *data, const struct expiry_due *item) {
     (void)data;
-    cr_expect(item->kind == TIMED_SESSION ? slice_is(item->name, id[1]) : slice_is(item->name, "held"));
+    cr_expect(item->kind == &session_expiry ? slice_is(item->name, id[1]) : slice_is(item->name, "held"));
     due_count++;
 }
 
@@ -407,22 +407,25 @@ Test(session, a_new_leader_reads_leases_from_the_store, .init = setup, .fini = t
     (void)kv_acquire(&world, "held", "1", id[0]);
     (void)session_drop(&world, id[0]);
     world_reopen(&world);
-    struct lease_timers *timers = lease_timers_new();
+    struct expiry *timers = expiry_new();
     int64_t ttl_ns = -1;
-    lease_timers_lead(timers, 3, 1000);
-    cr_assert_eq(session_timers_read(timers, store_read(world.reader), 1000), CO_OK);
+    expiry_lead(timers, 3, 1000);
+    struct expiry_leader leader = {.term = 3, .now_ms = 1000};
+    cr_assert_eq(session_expiry.read(store_read(world.reader), &leader, timers), CO_OK);
     store_read_done(world.reader);
-    cr_expect_eq(lease_timers_renew(timers, TIMED_SESSION, slice_text(id[0]), 1000, &ttl_ns), CO_NOTFOUND);
-    cr_expect_eq(lease_timers_renew(timers, TIMED_SESSION, slice_text(id[1]), 1000, &ttl_ns), CO_OK);
-    cr_expect_eq(lease_timers_renew(timers, TIMED_SESSION, slice_text(id[2]), 1000, &ttl_ns), CO_OK);
+    cr_assert_eq(lock_delay_expiry.read(store_read(world.reader), &leader, timers), CO_OK);
+    store_read_done(world.reader);
+    cr_expect_eq(expiry_renew(timers, &session_expiry, slice_text(id[0]), 1000, &ttl_ns), CO_NOTFOUND);
+    cr_expect_eq(expiry_renew(timers, &session_expiry, slice_text(id[1]), 1000, &ttl_ns), CO_OK);
+    cr_expect_eq(expiry_renew(timers, &session_expiry, slice_text(id[2]), 1000, &ttl_ns), CO_OK);
     unsigned expected = 0;
-    for (uint64_t at_ms; (at_ms = lease_timers_deadline_ms(timers)) < 100000;) {
-        lease_timers_tick(timers, at_ms, on_due, NULL);
+    for (uint64_t at_ms; (at_ms = expiry_deadline_ms(timers)) < 100000;) {
+        expiry_tick(timers, at_ms, on_due, NULL);
         if (due_count == expected) continue;
         uint64_t least_ms = due_count == 1 ? 3000 : 11000;
         cr_expect(at_ms > least_ms && at_ms <= least_ms + 1000);
         expected = due_count;
     }
     cr_expect_eq(due_count, 2);
-    lease_timers_free(timers);
+    expiry_free(timers);
 }

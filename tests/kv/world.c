@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "agent/modules.h"
 #include "base/text.h"
 
 static void on_news(void *data) {
@@ -15,12 +16,10 @@ static void on_news(void *data) {
 }
 
 static void machine_begin(struct world *world) {
-    static const struct machine_module *const modules[] = {&catalog_module, &lease_module, &kv_module, NULL};
-    void *const module_data[] = {NULL, world->box, world->box};
     struct machine_config config = {
         .store = {.folder = world->folder, .map_bytes = 64 << 20, .reserve_step_bytes = 1 << 20},
-        .modules = modules,
-        .module_data = module_data,
+        .modules = agent_modules,
+        .updates = world->box,
     };
     struct fault fault = {0};
     cr_assert_eq(machine_open(&config, &world->machine, &fault), CO_OK, "%s", fault.text);
@@ -38,7 +37,7 @@ void world_open(struct world *world) {
     *world = (struct world){.term = 1};
     snprintf(world->folder, sizeof world->folder, "%s/coord-test-kv-XXXXXX", base ? base : "/tmp");
     cr_assert_not_null(mkdtemp(world->folder));
-    world->box = lease_box_new(on_news, world);
+    world->box = expiry_updates_new(on_news, world);
     machine_begin(world);
 }
 
@@ -49,7 +48,7 @@ static int remove_one(const char *path, const struct stat *info, int type, struc
 
 void world_close(struct world *world) {
     machine_end(world);
-    lease_box_free(world->box);
+    expiry_updates_free(world->box);
     arena_free(&world->arena);
     cr_assert_eq(nftw(world->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
@@ -68,8 +67,11 @@ static void done(void *data, void *origin, const struct machine_result *result) 
     struct outcome *outcome = origin;
     *outcome = (struct outcome){.error = result->error, .yes = result->yes, .index = result->index};
     if (result->text) snprintf(outcome->text, sizeof outcome->text, "%s", result->text);
-    if (result->message && result->message->descriptor == &pb__session__descriptor)
-        snprintf(outcome->session, sizeof outcome->session, "%s", ((const Pb__Session *)result->message)->id);
+    if (!result->record_type || strcmp(result->record_type, pb__session__descriptor.name) != 0) return;
+    Pb__Session *session = pb__session__unpack(NULL, result->record.size, (const uint8_t *)result->record.data);
+    cr_assert_not_null(session);
+    snprintf(outcome->session, sizeof outcome->session, "%s", session->id);
+    pb__session__free_unpacked(session, NULL);
 }
 
 static void apply_bytes(struct world *world, const struct slice *commands, size_t count, struct outcome *outcomes) {
@@ -198,7 +200,7 @@ struct query_result world_query(struct world *world, const struct query_type *ty
     struct query_result result;
     store_read_done(world->reader);
     arena_reset(&world->arena);
-    cr_assert_eq(machine_query(world->machine, type->number), type);
+    cr_assert_eq(modules_query(machine_modules(world->machine), type->number), type);
     cr_assert_eq(type->run(store_read(world->reader), request, &world->arena, &result), CO_OK);
     return result;
 }

@@ -4,6 +4,7 @@
 #define COORD_TESTS_KV_WORLD_H
 
 #include "base/text.h"
+#include "kv/kv.h"
 #include "kv/session.h"
 #include "registry/catalog.h"
 #include "registry/lease.h"
@@ -11,7 +12,7 @@
 struct world {
     char folder[256];
     struct machine *machine;
-    struct lease_box *box;
+    struct expiry_updates *box;
     struct store_reader *reader;
     struct arena arena; /* of requests and results: until the next world_query */
     uint64_t term;

@@ -4,15 +4,16 @@
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "agent/modules.h"
 
 void world_open(struct world *world) {
-    static const struct machine_module *const modules[] = {&catalog_module, &coordinate_module, NULL};
     const char *base = getenv("TMPDIR");
     *world = (struct world){.machine = NULL};
     snprintf(world->folder, sizeof world->folder, "%s/coord-test-lb-XXXXXX", base ? base : "/tmp");
     cr_assert_not_null(mkdtemp(world->folder));
     struct machine_config config = {
-        .store = {.folder = world->folder, .map_bytes = 64 << 20, .reserve_step_bytes = 1 << 20}, .modules = modules};
+        .store = {.folder = world->folder, .map_bytes = 64 << 20, .reserve_step_bytes = 1 << 20},
+        .modules = agent_modules};
     struct fault fault = {0};
     cr_assert_eq(machine_open(&config, &world->machine, &fault), CO_OK, "%s", fault.text);
     world->reader = store_reader_new(machine_store(world->machine));

@@ -34,9 +34,10 @@ struct fake_disk *fake_disk_clone(const struct fake_disk *fake, uint64_t seed);
 
 /* -- crashes ------------------------------------------------------------------------------------------------------ */
 enum fake_crash {
-    /* the process dies: the cache stays, except sectors that a failed sync dropped (a coin each) / FAKE_POWER_LOSS,
-     * /* the machine dies: of what is not synced any subset of sectors and a prefix of folder changes stays */
+    /* the process dies: the cache stays, except sectors that a failed sync dropped (a coin each) */
     FAKE_KILL,
+    /* the machine dies: of what is not synced any subset of sectors and a prefix of folder changes stays */
+    FAKE_POWER_LOSS,
 };
 /* All handles are closed (using one still is CO_IO), pending faults are cleared, the disk works again (full stays
  * full). */

@@ -3,13 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "agent/modules.h"
 #include "base/check.h"
 #include "scratch.h"
 
-static const struct machine_module *const modules[] = {&catalog_module, NULL};
-
 static void machine_at(struct fixture *f) {
-    struct machine_config config = {.store = scratch_config(f->folder, NULL, 0), .modules = modules};
+    struct machine_config config = {.store = scratch_config(f->folder, NULL, 0), .modules = agent_modules};
     struct fault fault = {0};
     if (machine_open(&config, &f->machine, &fault) != CO_OK) fprintf(stderr, "%s\n", fault.text);
     CHECK(f->machine);

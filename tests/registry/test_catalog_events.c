@@ -9,19 +9,13 @@ static struct buffer told;
 
 static void listen(struct machine_tx *tx, const struct machine_event *event) {
     (void)tx;
-    static const char *const names[] = {"node-", "service-", "check-", "critical", "session-"};
+    static const char *const names[] = {"node-", "service-", "check-", "critical"};
     buffer_printf(&told, "%s %.*s %.*s;", names[event->type], (int)event->node.size, event->node.data,
                   (int)event->id.size, event->id.data);
 }
 
-static int listen_apply(struct machine_tx *tx, uint8_t type, struct slice payload, struct machine_result *result) {
-    (void)tx, (void)type, (void)payload, (void)result;
-    return CO_OK;
-}
-
-static const struct machine_module listener = {
-    .name = "listener", .command_first = 120, .command_last = 120, .apply = listen_apply, .on_event = listen};
-static const struct machine_module *const with_listener[] = {&catalog_module, &listener, NULL};
+static const struct module listener = {.name = "listener", .on_event = listen};
+static const struct module_entry with_listener[] = {{.module = &catalog_module}, {.module = &listener}, {0}};
 
 static void expect_told(const char *text) {
     buffer_append_byte(&told, '\0');

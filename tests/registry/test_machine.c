@@ -15,60 +15,91 @@
 /* Commands of the toy: type 40 "key=value" sets, 41 "key" removes, 42 emits an event, 43 fails as a store would. */
 enum { SET = 40, REMOVE = 41, EVENT = 42, FAIL = 43, TOYS = 20, SPACE = 40 };
 
-static int toy_apply(struct machine_tx *tx, uint8_t type, struct slice payload, struct machine_result *result) {
-    if (type == FAIL) return CO_DISKFULL;
-    if (type == EVENT) {
-        machine_emit(tx, MACHINE_NODE_REMOVED, payload, slice_make("", 0));
-        return CO_OK;
-    }
+static const struct expiry_kind toy_expiry;
+
+static int toy_key(struct machine_tx *tx, struct slice payload, struct slice *key, struct machine_result *result) {
     const char *equals = memchr(payload.data, '=', payload.size);
-    struct slice key = slice_make(payload.data, equals ? (size_t)(equals - payload.data) : payload.size);
-    if (key.size == 0) {
-        result->error = CO_INVALID;
-        result->text = arena_printf(tx->arena, "no key at %llu", (unsigned long long)tx->index);
-        return CO_OK;
-    }
+    *key = slice_make(payload.data, equals ? (size_t)(equals - payload.data) : payload.size);
+    if (key->size) return CO_OK;
+    machine_refuse(result, CO_INVALID, arena_printf(tx->arena, "no key at %llu", (unsigned long long)tx->index));
+    return CO_INVALID;
+}
+
+static int toy_set(struct machine_tx *tx, struct slice payload, struct machine_result *result) {
     char room[STORE_KEY_MAX];
-    if (type == SET) {
-        CHECK(equals);
-        store_put(tx->store, TOYS, store_key_long(key, room), slice_make(equals + 1, payload.size - key.size - 1));
-        machine_mark(tx, SPACE, key, false);
-        result->yes = true;
-    } else {
-        result->yes = store_del(tx->store, TOYS, store_key_long(key, room));
-        if (result->yes) machine_mark(tx, SPACE, key, true);
-    }
+    struct slice key;
+    if (toy_key(tx, payload, &key, result) != CO_OK) return CO_OK;
+    store_put(tx->store, TOYS, store_key_long(key, room),
+              slice_make(key.data + key.size + 1, payload.size - key.size - 1));
+    machine_mark(tx, SPACE, key, false);
+    expiry_began_in(tx, &toy_expiry, key, tx->index, 1000000000);
+    result->yes = true;
     return CO_OK;
 }
 
+static int toy_remove(struct machine_tx *tx, struct slice payload, struct machine_result *result) {
+    char room[STORE_KEY_MAX];
+    struct slice key;
+    if (toy_key(tx, payload, &key, result) != CO_OK) return CO_OK;
+    result->yes = store_del(tx->store, TOYS, store_key_long(key, room));
+    if (result->yes) machine_mark(tx, SPACE, key, true);
+    return CO_OK;
+}
+
+static int toy_emit(struct machine_tx *tx, struct slice payload, struct machine_result *result) {
+    (void)result;
+    machine_emit(tx, MACHINE_NODE_REMOVED, payload, slice_make("", 0));
+    return CO_OK;
+}
+
+static int toy_fail(struct machine_tx *tx, struct slice payload, struct machine_result *result) {
+    (void)tx, (void)payload, (void)result;
+    return CO_DISKFULL;
+}
+
+static unsigned events;
 static void toy_event(struct machine_tx *tx, const struct machine_event *event) {
-    unsigned *events = tx->module_data;
-    if (events) ++*events;
+    events++;
     store_put(tx->store, TOYS, SLICE_LITERAL("last-event"), event->node);
 }
 
-static unsigned committed_batches, dropped_batches;
-static void toy_batch_end(void *module_data, bool committed) {
-    (void)module_data;
-    ++*(committed ? &committed_batches : &dropped_batches);
+static int toy_read(struct store_txn *txn, const struct expiry_leader *leader, struct expiry *expiry) {
+    (void)txn, (void)leader, (void)expiry;
+    return CO_OK;
+}
+static void toy_end(const struct expiry_due *due, const struct expiry_leader *leader,
+                    void (*propose)(void *data, uint8_t command, const ProtobufCMessage *message), void *data) {
+    (void)due, (void)leader, (void)propose, (void)data;
+}
+static const struct expiry_kind toy_expiry = {.number = 40, .name = "toy", .read = toy_read, .end = toy_end};
+static const struct expiry_kind *const toy_expiries[] = {&toy_expiry, NULL};
+
+static const struct module_command toy_commands[] = {
+    {.number = SET, .since = 1, .name = "set", .apply_bytes = toy_set},
+    {.number = REMOVE, .since = 1, .name = "remove", .apply_bytes = toy_remove},
+    {.number = EVENT, .since = 1, .name = "event", .apply_bytes = toy_emit},
+    {.number = FAIL, .since = 1, .name = "fail", .apply_bytes = toy_fail},
+    {0},
+};
+static const struct store_table toy_tables[] = {{TOYS, "toys"}, {0}};
+static const struct module toy = {
+    .name = "toy", .commands = toy_commands, .tables = toy_tables, .expiries = toy_expiries, .on_event = toy_event};
+static const struct module_entry modules[] = {{.module = &toy}, {0}};
+static struct expiry_updates *updates;
+
+static unsigned updates_there(void) {
+    unsigned count = 0;
+    for (struct expiry_update *update = expiry_updates_take(updates), *next; update; update = next, count++)
+        next = update->next, free(update);
+    return count;
 }
 
-static const struct store_table toy_tables[] = {{TOYS, "toys"}};
-static const struct machine_module toy = {.name = "toy",
-                                          .command_first = 40,
-                                          .command_last = 47,
-                                          .apply = toy_apply,
-                                          .on_event = toy_event,
-                                          .batch_end = toy_batch_end,
-                                          .tables = toy_tables,
-                                          .table_count = 1};
-static const struct machine_module *const modules[] = {&toy, NULL};
-
-static struct machine *open_at(const char *folder, uint64_t marks_max, unsigned *events) {
-    void *const data[] = {events};
+static struct machine *open_at(const char *folder, uint64_t marks_max) {
+    if (!updates) updates = expiry_updates_new(NULL, NULL);
+    events = 0;
     struct machine_config config = {.store = scratch_config(folder, NULL, 0),
                                     .modules = modules,
-                                    .module_data = data,
+                                    .updates = updates,
                                     .removal_marks_max = marks_max};
     struct machine *machine;
     struct fault fault = {0};
@@ -155,7 +186,7 @@ static bool has(struct machine *machine, const char *key, const char *value) {
 
 Test(machine, applies_a_batch_and_answers_each_in_order) {
     const char *folder = scratch_folder();
-    struct machine *machine = open_at(folder, 0, NULL);
+    struct machine *machine = open_at(folder, 0);
     cr_assert_eq(machine_applied(machine), 0);
     static struct batch batch;
     add(&batch, machine, SET, "a=1");
@@ -174,7 +205,7 @@ Test(machine, applies_a_batch_and_answers_each_in_order) {
     cr_assert(has(machine, "a", "3"));
     sum_of(machine);
     machine_close(machine);
-    machine = open_at(folder, 0, NULL);
+    machine = open_at(folder, 0);
     cr_assert_eq(machine_applied(machine), 4);
     cr_assert_eq(machine_applied_term(machine), 3);
     machine_close(machine);
@@ -183,7 +214,7 @@ Test(machine, applies_a_batch_and_answers_each_in_order) {
 
 Test(machine, entries_without_a_command_move_the_index) {
     const char *folder = scratch_folder();
-    struct machine *machine = open_at(folder, 0, NULL);
+    struct machine *machine = open_at(folder, 0);
     struct machine_input inputs[2] = {{.index = 1, .term = 1}, {.index = 2, .term = 5}};
     cr_assert_eq(machine_apply(machine, inputs, 2, NULL, NULL, NULL), CO_OK);
     cr_assert_eq(machine_applied(machine), 2);
@@ -194,7 +225,7 @@ Test(machine, entries_without_a_command_move_the_index) {
 
 Test(machine, stops_before_what_it_does_not_know) {
     const char *folder = scratch_folder();
-    struct machine *machine = open_at(folder, 0, NULL);
+    struct machine *machine = open_at(folder, 0);
     static struct batch batch;
     add(&batch, machine, SET, "a=1");
     add(&batch, machine, 99, "from the future");
@@ -218,15 +249,15 @@ Test(machine, stops_before_what_it_does_not_know) {
 
 Test(machine, a_failing_store_applies_nothing_of_the_batch) {
     const char *folder = scratch_folder();
-    struct machine *machine = open_at(folder, 0, NULL);
+    struct machine *machine = open_at(folder, 0);
     apply_one(machine, SET, "a=1");
     uint64_t sum = sum_of(machine);
     static struct batch batch;
     add(&batch, machine, SET, "a=2");
     add(&batch, machine, FAIL, "");
-    cr_assert_eq(committed_batches, 1);
+    cr_assert_eq(updates_there(), 1);
     cr_assert_eq(apply(machine, &batch), CO_DISKFULL);
-    cr_assert(committed_batches == 1 && dropped_batches == 1, "the modules are told");
+    cr_assert_eq(updates_there(), 0, "nobody hears of what did not happen");
     cr_assert_eq(batch.done, 0);
     cr_assert_eq(machine_applied(machine), 1);
     cr_assert_eq(sum_of(machine), sum);
@@ -237,7 +268,8 @@ Test(machine, a_failing_store_applies_nothing_of_the_batch) {
 
 Test(machine, a_full_disk_fails_the_commit) {
     const char *folder = scratch_folder();
-    struct machine_config config = {.store = scratch_config(folder, NULL, 0), .modules = modules};
+    updates = expiry_updates_new(NULL, NULL);
+    struct machine_config config = {.store = scratch_config(folder, NULL, 0), .modules = modules, .updates = updates};
     config.store.map_bytes = 2 << 20;
     struct machine *machine;
     struct fault fault = {0};
@@ -261,16 +293,15 @@ Test(machine, a_full_disk_fails_the_commit) {
     }
     cr_assert_eq(error, CO_DISKFULL);
     cr_assert_eq(machine_applied(machine), applied);
-    cr_assert(committed_batches == applied && dropped_batches == 1, "the modules are told");
+    cr_assert_eq(updates_there(), applied, "of what is committed, and of nothing else");
     sum_of(machine);
     machine_close(machine);
     scratch_remove(folder);
 }
 
-Test(machine, events_reach_the_modules_with_their_own_data) {
+Test(machine, events_reach_the_modules) {
     const char *folder = scratch_folder();
-    unsigned events = 0;
-    struct machine *machine = open_at(folder, 0, &events);
+    struct machine *machine = open_at(folder, 0);
     apply_one(machine, EVENT, "n1");
     cr_assert_eq(events, 1);
     cr_assert(has(machine, "last-event", "n1"));
@@ -280,7 +311,7 @@ Test(machine, events_reach_the_modules_with_their_own_data) {
 
 Test(machine, removals_leave_marks_and_the_oldest_raise_the_floor) {
     const char *folder = scratch_folder();
-    struct machine *machine = open_at(folder, 3, NULL);
+    struct machine *machine = open_at(folder, 3);
     const char *keys[] = {"a/1", "a/2", "b/1", "a/3", "b/2"};
     char text[16];
     for (int i = 0; i < 5; i++) {
@@ -304,7 +335,7 @@ Test(machine, removals_leave_marks_and_the_oldest_raise_the_floor) {
     cr_assert_eq(marked(machine, "a/2"), 10);
     sum_of(machine);
     machine_close(machine);
-    machine = open_at(folder, 3, NULL);
+    machine = open_at(folder, 3);
     cr_assert_eq(machine_floor_now(machine), 6);
     machine_close(machine);
     scratch_remove(folder);
@@ -312,7 +343,7 @@ Test(machine, removals_leave_marks_and_the_oldest_raise_the_floor) {
 
 Test(machine, long_names_keep_their_marks_apart) {
     const char *folder = scratch_folder();
-    struct machine *machine = open_at(folder, 2, NULL);
+    struct machine *machine = open_at(folder, 2);
     char key[3][700], text[2200];
     const size_t sizes[] = {505, 509, 690}; /* too long with the index; with the space alone; at all */
     for (int i = 0; i < 3; i++) {
@@ -342,7 +373,7 @@ Test(machine, long_names_keep_their_marks_apart) {
 Test(machine, removals_below_a_prefix_agree_with_a_model) {
     enum { NAMES = 60 };
     const char *folder = scratch_folder();
-    struct machine *machine = open_at(folder, 0, NULL);
+    struct machine *machine = open_at(folder, 0);
     char names[NAMES][16];
     uint64_t removed[NAMES] = {0};
     struct rng rng;
@@ -374,7 +405,7 @@ static void count_wake(struct watch_waiter *waiter) { (void)waiter; }
 
 Test(machine, a_snapshot_brings_everything_and_wakes_everybody) {
     const char *folder = scratch_folder(), *other_folder = scratch_folder();
-    struct machine *from = open_at(folder, 2, NULL), *to = open_at(other_folder, 2, NULL);
+    struct machine *from = open_at(folder, 2), *to = open_at(other_folder, 2);
     for (int i = 0; i < 200; i++) {
         char text[32];
         snprintf(text, sizeof text, "k%d=%d", i % 50, i);
@@ -430,7 +461,7 @@ Test(machine, the_sum_does_not_depend_on_how_batches_are_cut) {
     const char *folders[2] = {scratch_folder(), scratch_folder()};
     uint64_t sums[2];
     for (int i = 0; i < 2; i++) {
-        struct machine *machine = open_at(folders[i], 5, NULL);
+        struct machine *machine = open_at(folders[i], 5);
         struct rng commands, cuts;
         rng_seed(&commands, 1);
         rng_seed(&cuts, (uint64_t)i + 10);
@@ -493,7 +524,7 @@ Test(machine_audit, sums_do_not_depend_on_batches) {
     struct machine *machines[3];
     static const unsigned most[] = {1, 7, 64};
     for (int i = 0; i < 3; i++) {
-        machines[i] = open_at(folders[i], 100, NULL); /* a floor that rises, too */
+        machines[i] = open_at(folders[i], 100); /* a floor that rises, too */
         apply_log(machines[i], 3 * AUDIT_EVERY + 10, most[i], 0);
     }
     sums_equal(machines[0], machines[1], 3);
@@ -536,7 +567,7 @@ Test(machine_audit, a_wrong_apply_is_found_and_healed) {
     const char *folders[] = {scratch_folder(), scratch_folder(), scratch_folder()};
     struct machine *machines[3];
     for (size_t i = 0; i < 3; i++) {
-        machines[i] = open_at(folders[i], 0, NULL);
+        machines[i] = open_at(folders[i], 0);
         apply_log(machines[i], AUDIT_EVERY, 50, 0);
     }
     for (size_t i = 0; i < 3; i++) cr_assert_eq(judged(machines, i).verdict, AUDIT_EQUAL);
@@ -567,7 +598,7 @@ Test(machine_audit, a_wrong_apply_is_found_and_healed) {
 
 Test(machine_audit, an_emptied_machine_begins_anew) {
     const char *folder = scratch_folder();
-    struct machine *machine = open_at(folder, 0, NULL);
+    struct machine *machine = open_at(folder, 0);
     apply_log(machine, AUDIT_EVERY + 3, 50, 0);
     uint64_t sum = sum_of(machine);
     struct fault fault = {0};

@@ -9,7 +9,7 @@
 #include "registry/version.h"
 #include "scratch.h"
 
-static const struct machine_module *const modules[] = {&catalog_module, NULL};
+static const struct module_entry modules[] = {{.module = &catalog_module}, {0}};
 
 static int open_as(const char *folder, unsigned newest, struct machine **out, struct fault *fault) {
     struct machine_config config = {
@@ -153,13 +153,14 @@ Test(version, every_command_names_the_version_that_introduced_it) {
 }
 
 /* A command whose effect depends on the version: it answers with what it sees. */
-static int tell_apply(struct machine_tx *tx, uint8_t type, struct slice payload, struct machine_result *result) {
-    (void)type, (void)payload;
+static int tell_apply(struct machine_tx *tx, struct slice payload, struct machine_result *result) {
+    (void)payload;
     result->index = machine_tx_version(tx);
     return CO_OK;
 }
-static const struct machine_module tell = {
-    .name = "tell", .command_first = 40, .command_last = 40, .apply = tell_apply};
+static const struct module_command tell_commands[] = {
+    {.number = 40, .since = 1, .name = "tell", .apply_bytes = tell_apply}, {0}};
+static const struct module tell = {.name = "tell", .commands = tell_commands};
 
 static void keep_next(void *data, void *origin, const struct machine_result *result) {
     (void)data;
@@ -167,7 +168,7 @@ static void keep_next(void *data, void *origin, const struct machine_result *res
 }
 
 Test(version, commands_see_the_version_of_their_own_place_in_the_log) {
-    static const struct machine_module *const with_tell[] = {&tell, NULL};
+    static const struct module_entry with_tell[] = {{.module = &tell}, {0}};
     const char *folder = scratch_folder();
     struct machine_config config = {.store = scratch_config(folder, NULL, 0), .modules = with_tell};
     struct machine *machine;

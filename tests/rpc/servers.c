@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "agent/modules.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "kv/kv.h"
@@ -19,9 +20,6 @@
 #else
 #define MULTIPLIER 1
 #endif
-
-static const struct machine_module *const modules[] = {&catalog_module, &lease_module, &kv_module, &coordinate_module,
-                                                       NULL};
 
 static void on_closed(void *data) { uv_close((uv_handle_t *)&((struct server *)data)->stop, NULL); }
 
@@ -92,7 +90,7 @@ void servers_start(struct server *servers, unsigned count) {
                                                     .join = join,
                                                     .raft_multiplier = MULTIPLIER,
                                                     .map_bytes = 1u << 30,
-                                                    .modules = modules};
+                                                    .modules = agent_modules};
         uv_barrier_init(&server->ready, 2);
         CHECK(pthread_create(&server->thread, NULL, server_main, server) == 0);
         uv_barrier_wait(&server->ready);

@@ -11,7 +11,7 @@
 #include "registry/operate.h"
 #include "rpc/client_internal.h"
 
-static void each_is(const struct machine_module *module, bool discovery) {
+static void each_is(const struct module *module, bool discovery) {
     for (const struct query_type *const *query = module->queries; query && *query; query++)
         cr_assert_eq((*query)->discovery, discovery, "%s of %s", (*query)->name, module->name);
 }

@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <sys/socket.h>
 
+#include "agent/modules.h"
 #include "base/clock.h"
 #include "fake_server.h"
 #include "registry/catalog.h"
@@ -53,6 +54,7 @@ static void open_world(struct world *world) {
                                        .address = "127.0.0.1",
                                        .no_coordinates = true,
                                        .node_id = "77777777-0000-4000-8000-000000000000",
+                                       .modules = agent_modules,
                                        .port = 8300,
                                        .join = join};
     world->rpc = rpc_client_start(&world->loop, &config);

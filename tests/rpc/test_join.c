@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <stdio.h>
 
+#include "agent/modules.h"
 #include "base/clock.h"
 #include "fake_server.h"
 #include "rpc/client.h"
@@ -47,6 +48,7 @@ static void open_world(struct world *world) {
                                        .address = "127.0.0.1",
                                        .no_coordinates = true,
                                        .node_id = "77777777-0000-4000-8000-000000000000",
+                                       .modules = agent_modules,
                                        .port = 8300};
     world->rpc = rpc_client_start(&world->loop, &config);
 }

@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "agent/modules.h"
 #include "base/check.h"
 #include "consensus/snapshot.h"
 #include "consensus/wal.h"
 #include "registry/catalog.h"
 #include "rpc/verify.h"
 
-static const struct machine_module *const modules[] = {&catalog_module, NULL};
 static char folder[64], lines[4096];
 static struct fault fault;
 static struct disk *disk;
@@ -53,7 +53,7 @@ static int verify(void) {
     disk = NULL;
     lines[0] = '\0';
     fault = (struct fault){0};
-    struct verify_config config = {.folder = folder, .modules = modules, .line = on_line};
+    struct verify_config config = {.folder = folder, .modules = agent_modules, .line = on_line};
     return verify_run(&config, &fault);
 }
 
@@ -94,7 +94,7 @@ static struct machine *machine_at(uint64_t index, const char *name) {
     char path[128];
     path_of(path, sizeof path, name);
     struct machine_config config = {.store = {.folder = path, .map_bytes = 1 << 28, .reserve_step_bytes = 1 << 20},
-                                    .modules = modules};
+                                    .modules = agent_modules};
     struct machine *machine;
     cr_assert_eq(machine_open(&config, &machine, &fault), CO_OK, "%s", fault.text);
     for (uint64_t i = 1; i <= index; i++) {

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "agent/modules.h"
 #include "asked.h"
 #include "base/check.h"
 #include "base/clock.h"
@@ -49,6 +50,7 @@ static void *agent_main(void *data) {
                                        .node_name = "agent",
                                        .address = "127.0.0.1",
                                        .node_id = "77777777-0000-4000-8000-000000000000",
+                                       .modules = agent_modules,
                                        .port = 8300,
                                        .join = agent->join,
                                        .dns_queries = agent->dns_queries};

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "kv/kv.h"
 #include "kv/kv_command.h"
+#include "kv/session.h"
 #include "registry/catalog.h"
 #include "registry/lease.h"
 #include "registry/version.h"

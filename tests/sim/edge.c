@@ -7,9 +7,10 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "kv/session.h"
+#include "registry/lease.h"
 #include "registry/machine.h"
 #include "rpc/forwarding.h"
-#include "rpc/lease_keeper.h"
+#include "rpc/lessor.h"
 #include "rpc/rpc_internal.h"
 #include "tests/sim/sim.h"
 
@@ -18,18 +19,18 @@
 struct write {
     struct node_proposal proposal;
     struct server *server;
-    uint64_t op;                /* a client's, or */
-    struct lease_decision *due; /* the lease table's */
+    uint64_t op;                 /* a client's, or */
+    struct lessor_decision *due; /* the lease table's */
     uint64_t life;
 };
 
 struct decided { /* an outcome on its way to the lease table */
     struct decided *next;
-    struct lease_decision *due;
+    struct lessor_decision *due;
     int error;
 };
 
-static void due_decided(struct server *server, struct lease_decision *due, int error) {
+static void due_decided(struct server *server, struct lessor_decision *due, int error) {
     struct decided *decided = mem_zalloc(sizeof *decided);
     decided->due = due;
     decided->error = error;
@@ -43,7 +44,7 @@ static void take_decided(struct server *server) {
     for (struct decided *decided = server->decided, *next; decided; decided = next) {
         next = decided->next;
         server->decided = next;
-        lease_keeper_decided(server->leases, decided->due, decided->error, server_now_ms(server));
+        lessor_decided(server->leases, decided->due, decided->error, server_now_ms(server));
         free(decided);
     }
 }
@@ -138,7 +139,7 @@ static void read_done(struct node_read *node_read, int error) {
     struct read *read = CONTAINER_OF(node_read, struct read, read);
     struct server *server = read->server;
     if (read->renew) {
-        lease_keeper_confirmed(server->leases, read->renew, error, server_now_ms(server));
+        lessor_confirmed(server->leases, read->renew, error, server_now_ms(server));
     } else if (error != CO_OK) {
         op_done(server->sim, read->op, OP_REFUSED, 0);
         watch_failed(server, read->op);
@@ -219,7 +220,7 @@ static void take_read_answer(void *data, uint64_t context, uint64_t index, int e
 
 static void renew_here(void *data, struct rpc_renew *renew) {
     struct server *server = data;
-    lease_keeper_renew(server->leases, renew, true, server_now_ms(server));
+    lessor_renew(server->leases, renew, true, server_now_ms(server));
     server_turn(server); /* arms its timer: it may wait for others */
 }
 
@@ -247,15 +248,15 @@ void edge_renew(struct server *server, uint64_t op) {
     mine->op = op;
     mine->renew.done = renew_done;
     const struct op *renewed = op_get(server->sim, op_get(server->sim, op)->session);
-    mine->renew.kind = renewed->kind == OP_GRANT ? TIMED_LEASE : TIMED_SESSION;
-    (mine->renew.kind == TIMED_LEASE ? command_lease : command_session)(renewed->id, mine->renew.id);
-    lease_keeper_renew(server->leases, &mine->renew, false, server_now_ms(server));
+    mine->renew.kind = renewed->kind == OP_GRANT ? lease_expiry.number : session_expiry.number;
+    (mine->renew.kind == lease_expiry.number ? command_lease : command_session)(renewed->id, mine->renew.id);
+    lessor_renew(server->leases, &mine->renew, false, server_now_ms(server));
     server_turn(server);
 }
 
-static struct lease_news *take_news(void *data) {
+static struct expiry_update *take_updates(void *data) {
     struct server *server = data;
-    return lease_box_take(server->machine.news);
+    return expiry_updates_take(server->machine.updates);
 }
 
 static struct store_txn *read_begin(void *data) {
@@ -273,7 +274,7 @@ static void read_end(void *data) {
     store_read_done(server->machine.reader);
 }
 
-static void propose(void *data, struct lease_decision *due, uint8_t command, const ProtobufCMessage *message) {
+static void propose(void *data, struct lessor_decision *due, uint8_t command, const ProtobufCMessage *message) {
     struct write *write = mem_zalloc(sizeof *write);
     write->due = due;
     struct buffer bytes = {0};
@@ -302,20 +303,19 @@ void edge_poke(struct server *server) {
 void edge_poked(struct server *server) {
     server->poke_planned = false;
     forwarding_woken(server->forwarding);
-    lease_keeper_news(server->leases, server_now_ms(server));
-    if (server->restored) lease_keeper_restored(server->leases, server_now_ms(server));
+    lessor_updates(server->leases, server_now_ms(server));
+    if (server->restored) lessor_restored(server->leases, server_now_ms(server));
     server->restored = false;
     take_decided(server);
     server_turn(server); /* arms its timer */
 }
 
 void edge_tick(struct server *server) {
-    if (lease_keeper_deadline_ms(server->leases) <= server_now_ms(server))
-        lease_keeper_tick(server->leases, server_now_ms(server));
+    if (lessor_deadline_ms(server->leases) <= server_now_ms(server)) lessor_tick(server->leases, server_now_ms(server));
 }
 
 uint64_t edge_deadline_ms(const struct server *server) {
-    uint64_t at = requests_deadline_ms(&server->requests), leases = lease_keeper_deadline_ms(server->leases);
+    uint64_t at = requests_deadline_ms(&server->requests), leases = lessor_deadline_ms(server->leases);
     if (leases < at) at = leases;
     const struct disk_health *disk = &server->disk_health;
     return disk->sick && disk->sick_until_ms < at ? disk->sick_until_ms : at;
@@ -341,7 +341,7 @@ void edge_after_turn(struct server *server) {
     requests_serve(r, server->applied_seen);
     if (requests_role(r, server->raft, server->applied_seen, now_ms)) {
         if (r->term != term || r->leader != leader) server_turn(server);
-        lease_keeper_role(server->leases, r->term, r->role == RAFT_LEADER && r->ready, now_ms);
+        lessor_role(server->leases, r->term, r->role == RAFT_LEADER && r->ready, now_ms);
     }
     requests_give_up(r, server->raft, now_ms);
 }
@@ -361,17 +361,17 @@ void edge_open(struct server *server) {
                                          .renew = renew_here,
                                          .mutations = server->sim->options.forwarding_mutations};
     server->forwarding = forwarding_new(&forwarding, rng_next(&server->sim->rng) >> 1);
-    struct lease_keeper_edge leases = {.data = server,
-                                       .news = take_news,
-                                       .read = read_begin,
-                                       .read_done = read_end,
-                                       .propose = propose,
-                                       .elsewhere = elsewhere,
-                                       .confirm = confirm,
-                                       .unix_ms = unix_ms,
-                                       .brake = {85, 10, 3, 15000, 60000},
-                                       .mutations = server->sim->options.lease_mutations};
-    server->leases = lease_keeper_new(&leases);
+    struct lessor_edge leases = {.data = server,
+                                 .modules = machine_modules(server->machine.machine),
+                                 .updates = take_updates,
+                                 .read = read_begin,
+                                 .read_done = read_end,
+                                 .propose = propose,
+                                 .elsewhere = elsewhere,
+                                 .confirm = confirm,
+                                 .unix_ms = unix_ms,
+                                 .mutations = server->sim->options.lease_mutations};
+    server->leases = lessor_new(&leases);
     server->disk_health = (struct disk_health){.room_again = 4096};
     server->full_told = false;
     server->taken_bytes = 0;
@@ -384,14 +384,14 @@ void edge_open(struct server *server) {
 void edge_close(struct server *server) {
     server->dying = true;
     watches_close(server);
-    lease_keeper_stop(server->leases);
+    lessor_stop(server->leases);
     requests_fail(&server->requests, CO_UNKNOWN_OUTCOME, CO_CLOSED);
     requests_end_reads(&server->requests, CO_CLOSED);
     server_drop_applies(server);
     forwarding_stop(server->forwarding);
     forwarding_free(server->forwarding);
     take_decided(server);
-    lease_keeper_free(server->leases);
+    lessor_free(server->leases);
     server->forwarding = NULL;
     server->leases = NULL;
     server->dying = false;

@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "rpc/forwarding.h"
-#include "rpc/lease_keeper.h"
+#include "rpc/lessor.h"
 #include "tests/sim/sim.h"
 
 struct mutation {
@@ -28,8 +28,8 @@ static const struct mutation mutations[] = {
     {"ack-failed-append", .bit = RAFT_MUTATE_ACK_FAILED_APPEND},
     {"read-commit-unknown", .bit = RAFT_MUTATE_READ_COMMIT_UNKNOWN},
     {"read-voucher-alone", .bit = RAFT_MUTATE_READ_VOUCHER_ALONE},
-    {"deposed-leader-expires", .lease = LEASE_KEEPER_MUTATE_DEPOSED_EXPIRES},
-    {"renew-while-proposed", .lease = LEASE_KEEPER_MUTATE_RENEW_PROPOSED},
+    {"deposed-leader-expires", .lease = LESSOR_MUTATE_DEPOSED_EXPIRES},
+    {"renew-while-proposed", .lease = LESSOR_MUTATE_RENEW_PROPOSED},
     {"forward-again", .forwarding = FORWARDING_MUTATE_SEND_AGAIN},
     {"watch-after-read", .watch = 1},
 };

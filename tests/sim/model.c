@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "kv/kv.h"
+#include "kv/session.h"
 #include "registry/lease.h"
 #include "registry/machine.h"
 #include "tests/sim/sim.h"

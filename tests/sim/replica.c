@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/modules.h"
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -22,8 +23,6 @@
 #include "registry/machine.h"
 #include "registry/operate.h"
 #include "tests/sim/sim.h"
-
-static const struct machine_module *const modules[] = {&catalog_module, &lease_module, &kv_module, NULL};
 
 /* -- folders, used again by later runs -- */
 
@@ -76,18 +75,17 @@ static void learn(struct replica *replica) {
     store_read_done(replica->reader);
 }
 
-void replica_open(struct replica *replica, uint32_t slot, bool trusted, void (*news)(void *data), void *data) {
+void replica_open(struct replica *replica, uint32_t slot, bool trusted, void (*wake)(void *data), void *data) {
     char folder[300];
     folder_of(slot, folder, sizeof folder);
     log_level_now = LOG_ERROR;
-    replica->news = lease_box_new(news, data);
-    void *const module_data[] = {NULL, replica->news, replica->news};
+    replica->updates = expiry_updates_new(wake, data);
     struct machine_config config = {.store = {.folder = folder,
                                               .map_bytes = UINT64_C(1) << 28,
                                               .reserve_step_bytes = 128 << 10,
                                               .distrust = !trusted},
-                                    .modules = modules,
-                                    .module_data = module_data};
+                                    .modules = agent_modules,
+                                    .updates = replica->updates};
     struct fault fault = {0};
     if (machine_open(&config, &replica->machine, &fault) != CO_OK) {
         fprintf(stderr, "sim: %s\n", fault.text);
@@ -102,7 +100,7 @@ void replica_close(struct replica *replica) {
     if (!replica->machine) return;
     store_reader_free(replica->reader);
     machine_close(replica->machine);
-    lease_box_free(replica->news);
+    expiry_updates_free(replica->updates);
     replica->machine = NULL;
 }
 

@@ -343,7 +343,7 @@ static void server_apply(struct server *server) {
     server_step(server, &event);
 }
 
-void server_news(void *data) {
+void server_expiry_wake(void *data) {
     struct server *server = data;
     if (server->up) edge_poke(server);
 }

@@ -117,8 +117,8 @@ struct server;
 struct client;
 struct history;
 struct forwarding;
-struct lease_keeper;
-struct lease_decision;
+struct lessor;
+struct lessor_decision;
 
 /* A connection as one of its two servers sees it, and what is on its way to that server. */
 struct frame;
@@ -200,11 +200,11 @@ void network_heal(struct sim *sim);                                      /* all 
 
 struct machine; /* registry/machine.h */
 struct machine_result;
-struct lease_box;
+struct expiry_updates;
 struct store_reader;
 struct replica {
     struct machine *machine;
-    struct lease_box *news; /* for the lease table */
+    struct expiry_updates *updates; /* for the lessor */
     struct store_reader *reader;
     uint64_t applied, applied_term;
     uint64_t sum; /* of the store's records */
@@ -213,7 +213,7 @@ struct replica {
 };
 /* `slot` names its folder. What is found there is used only if `trusted`; the members as of then are the caller's to
  * set. */
-void replica_open(struct replica *replica, uint32_t slot, bool trusted, void (*news)(void *data), void *data);
+void replica_open(struct replica *replica, uint32_t slot, bool trusted, void (*wake)(void *data), void *data);
 void replica_close(struct replica *replica);
 /* In order; `done` as machine_apply calls it, origins[i] for entries[i]. */
 void replica_apply(struct replica *replica, const struct raft_entry *entries, void *const *origins, size_t count,
@@ -308,7 +308,7 @@ struct server {
     bool full_told;       /* what the core was told of it */
     uint64_t taken_bytes; /* of entries received in this turn, not on their way to the log yet */
     struct forwarding *forwarding;
-    struct lease_keeper *leases;
+    struct lessor *leases;
     uint64_t applied_seen, write_begun_ms, bad_ms;
     bool poke_planned, restored, dying;
     struct decided *decided;
@@ -339,7 +339,7 @@ void server_drop_applies(struct server *server);                  /* a snapshot 
 void server_event(struct server *server, struct event *event);    /* one of the kinds that concern a server */
 bool server_leads(const struct server *server);
 uint64_t server_now_ms(const struct server *server);
-void server_news(void *server);             /* of sessions, from its state machine */
+void server_expiry_wake(void *server);      /* something began or ended in its state machine */
 struct server *sim_leader(struct sim *sim); /* of the highest term; NULL: none */
 void server_turn(struct server *server);    /* one is due */
 

@@ -4,20 +4,21 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "agent/modules.h"
 #include "kv/kv.h"
 #include "registry/catalog.h"
 #include "registry/lease.h"
-#include "rpc/lease_keeper.h"
+#include "rpc/lessor.h"
 
 static struct machine *machine;
 static struct store_reader *reader;
-static struct lease_box *box;
-static struct lease_keeper *keeper;
-static struct lease_decision *proposed;
+static struct expiry_updates *box;
+static struct lessor *keeper;
+static struct lessor_decision *proposed;
 static char folder[] = "/tmp/coord-keeper-XXXXXX";
 
 static void woken(void *data) { (void)data; }
-static struct lease_news *news(void *data) { return lease_box_take(data); }
+static struct expiry_update *updates(void *data) { return expiry_updates_take(data); }
 static struct store_txn *read_now(void *data) {
     (void)data;
     return store_read(reader);
@@ -30,56 +31,59 @@ static int64_t unix_now(void *data) {
     (void)data;
     return 1000000;
 }
-static void propose(void *data, struct lease_decision *decision, uint8_t command, const ProtobufCMessage *message) {
+static void propose(void *data, struct lessor_decision *decision, uint8_t command, const ProtobufCMessage *message) {
     (void)data, (void)command, (void)message;
     proposed = decision;
 }
 
 static void setup(void) {
     cr_assert(mkdtemp(folder) != NULL);
-    box = lease_box_new(woken, NULL);
-    const struct machine_module *const modules[] = {&catalog_module, &kv_module, &lease_module, NULL};
-    void *const module_data[] = {NULL, box, box};
+    box = expiry_updates_new(woken, NULL);
     struct machine_config config = {.store = {.folder = folder, .map_bytes = 1 << 26, .reserve_step_bytes = 128 << 10},
-                                    .modules = modules,
-                                    .module_data = module_data};
+                                    .modules = agent_modules,
+                                    .updates = box};
     struct fault fault = {0};
     cr_assert_eq(machine_open(&config, &machine, &fault), CO_OK, "%s", fault.text);
     reader = store_reader_new(machine_store(machine));
-    struct lease_keeper_edge edge = {
-        .data = box, .news = news, .read = read_now, .read_done = read_done, .propose = propose, .unix_ms = unix_now};
-    keeper = lease_keeper_new(&edge);
-    lease_keeper_role(keeper, 7, true, 1000);
-    lease_box_put(box, TIMED_LOCK_DELAY, false, slice_text("locked"), 5, 2000000000);
-    lease_box_batch_end(box, true);
-    lease_keeper_news(keeper, 1000);
+    struct lessor_edge edge = {.data = box,
+                               .modules = machine_modules(machine),
+                               .updates = updates,
+                               .read = read_now,
+                               .read_done = read_done,
+                               .propose = propose,
+                               .unix_ms = unix_now};
+    keeper = lessor_new(&edge);
+    lessor_role(keeper, 7, true, 1000);
+    expiry_updates_put(box, &lock_delay_expiry, false, slice_text("locked"), 5, 2000000000);
+    expiry_updates_batch_end(box, true);
+    lessor_updates(keeper, 1000);
 }
 
 static void teardown(void) {
     char command[100];
-    lease_keeper_free(keeper);
+    lessor_free(keeper);
     store_reader_free(reader);
     machine_close(machine);
-    lease_box_free(box);
+    expiry_updates_free(box);
     snprintf(command, sizeof command, "rm -rf %s", folder);
     cr_assert_eq(system(command), 0);
 }
-TestSuite(lease_keeper, .init = setup, .fini = teardown);
+TestSuite(lessor, .init = setup, .fini = teardown);
 
 static void decide(int error, uint64_t now_ms) {
-    struct lease_decision *decision = proposed;
+    struct lessor_decision *decision = proposed;
     proposed = NULL;
-    lease_keeper_decided(keeper, decision, error, now_ms);
+    lessor_decided(keeper, decision, error, now_ms);
 }
 
 /* In small steps: a loop that stood still would grant everything a full period. Until something is proposed. */
 static uint64_t now_ms = 1000;
 static bool proposes_within(uint64_t ms) {
-    for (uint64_t end = now_ms + ms; now_ms < end && !proposed; now_ms += 20) lease_keeper_tick(keeper, now_ms);
+    for (uint64_t end = now_ms + ms; now_ms < end && !proposed; now_ms += 20) lessor_tick(keeper, now_ms);
     return proposed != NULL;
 }
 
-Test(lease_keeper, what_was_refused_is_proposed_again) {
+Test(lessor, what_was_refused_is_proposed_again) {
     static const int refused[] = {CO_NOLEADER, CO_DISKFULL, CO_BUSY, CO_FENCED};
     cr_assert_not(proposes_within(1900));
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {

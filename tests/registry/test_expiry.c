@@ -5,12 +5,18 @@
 
 #include "base/check.h"
 #include "base/random.h"
-#include "registry/lease_timers.h"
+#include "registry/expiry.h"
 
 #define SECOND 1000000000ll
 
-static struct lease_timers *timers;
-static enum timed kind; /* of what the tests are about */
+static struct expiry *timers;
+/* Of what the tests are about: kinds as modules declare them. */
+static const struct expiry_kind a_session = {.number = 0, .name = "session", .renewed = true, .may_be_endless = true};
+static const struct expiry_kind a_lease = {.number = 1, .name = "lease", .renewed = true};
+static const struct expiry_kind a_lock_delay = {.number = 2, .name = "lock-delay"};
+static const struct expiry_kind a_dead_node = {.number = 3, .name = "dead node"};
+static const struct expiry_kind a_held_service = {.number = 4, .name = "held service", .no_second_period = true};
+static const struct expiry_kind *kind = &a_session;
 static uint64_t now_ms;
 static int64_t ttl_ns; /* of what was renewed last */
 static unsigned ticks;
@@ -18,19 +24,19 @@ static unsigned ticks;
 /* What came due, in order. */
 static struct end {
     char name[64];
-    enum timed kind;
+    const struct expiry_kind *kind;
     uint64_t index, at_ms;
 } ends[1000];
 static unsigned end_count;
 
 static void setup(void) {
-    timers = lease_timers_new();
+    timers = expiry_new();
     now_ms = 1000000;
-    lease_timers_lead(timers, 1, now_ms);
+    expiry_lead(timers, 1, now_ms);
 }
-static void teardown(void) { lease_timers_free(timers); }
+static void teardown(void) { expiry_free(timers); }
 
-static void on_due(void *data, const struct lease_due *item) {
+static void on_due(void *data, const struct expiry_due *item) {
     (void)data;
     cr_assert_lt(end_count, ARRAY_COUNT(ends));
     struct end *end = &ends[end_count++];
@@ -41,25 +47,25 @@ static void on_due(void *data, const struct lease_due *item) {
 
 static void tick(void) {
     ticks++;
-    lease_timers_tick(timers, now_ms, on_due, NULL);
+    expiry_tick(timers, now_ms, on_due, NULL);
 }
 
 /* A loop at work: ticks when it is asked to. */
 static void run_until(uint64_t until_ms) {
-    for (uint64_t at_ms; (at_ms = lease_timers_deadline_ms(timers)) <= until_ms;) {
+    for (uint64_t at_ms; (at_ms = expiry_deadline_ms(timers)) <= until_ms;) {
         if (at_ms > now_ms) now_ms = at_ms;
         tick();
     }
     now_ms = until_ms;
 }
 
-static int renew(const char *id) { return lease_timers_renew(timers, kind, slice_text(id), now_ms, &ttl_ns); }
+static int renew(const char *id) { return expiry_renew(timers, kind, slice_text(id), now_ms, &ttl_ns); }
 static void create(const char *id, int64_t period_ns) {
-    lease_timers_began(timers, kind, slice_text(id), 0, period_ns, now_ms);
+    expiry_began(timers, kind, slice_text(id), 0, period_ns, now_ms);
 }
 
 static void delay(const char *key, uint64_t index, int64_t delay_ns) {
-    lease_timers_began(timers, TIMED_LOCK_DELAY, slice_text(key), index, delay_ns, now_ms);
+    expiry_began(timers, &a_lock_delay, slice_text(key), index, delay_ns, now_ms);
 }
 
 /* -- bounds ------------------------------------------------------------------------------------------------------- */
@@ -103,91 +109,91 @@ static void check_bounds(void) {
         cr_expect(lived_ns > row->ttl_ns, "%s: ended before the TTL", row->what);
         cr_expect(lived_ns <= row->ttl_ns + SECOND, "%s: ended %ld ns after the TTL", row->what,
                   (long)(lived_ns - row->ttl_ns));
-        lease_timers_ended(timers, kind, slice_text("s"), 0);
+        expiry_ended(timers, kind, slice_text("s"), 0);
     }
 }
 
-Test(lease_timers, bounds, .init = setup, .fini = teardown) {
-    for (kind = TIMED_SESSION; kind <= TIMED_LEASE; kind++) check_bounds();
+Test(expiry, bounds, .init = setup, .fini = teardown) {
+    for (kind = &a_session; kind <= &a_lease; kind++) check_bounds();
 }
 
 /* Answers must not be wrong for longer because the loop stood still, or the same leader began anew. */
-Test(lease_timers, what_is_held_is_granted_no_second_period, .init = setup, .fini = teardown) {
-    lease_timers_began(timers, TIMED_HELD, slice_text("web"), 7, 60 * SECOND, now_ms);
+Test(expiry, what_is_held_is_granted_no_second_period, .init = setup, .fini = teardown) {
+    expiry_began(timers, &a_held_service, slice_text("web"), 7, 60 * SECOND, now_ms);
     create("s", 60 * SECOND);
     uint64_t begun_ms = now_ms, left_ms;
     now_ms += 50000;
-    lease_timers_lead(timers, lease_timers_term(timers), now_ms);
-    cr_assert_eq(lease_timers_left(timers, TIMED_HELD, slice_text("web"), now_ms, &left_ms, &ttl_ns), CO_OK);
+    expiry_lead(timers, expiry_term(timers), now_ms);
+    cr_assert_eq(expiry_left(timers, &a_held_service, slice_text("web"), now_ms, &left_ms, &ttl_ns), CO_OK);
     cr_expect_eq(left_ms, 10000);
     run_until(begun_ms + 60500);
     cr_assert_eq(end_count, 1, "not the session");
-    cr_expect(ends[0].kind == TIMED_HELD && ends[0].index == 7 && ends[0].at_ms <= begun_ms + 60002);
+    cr_expect(ends[0].kind == &a_held_service && ends[0].index == 7 && ends[0].at_ms <= begun_ms + 60002);
 }
 
-Test(lease_timers, what_a_renewal_and_a_look_tell, .init = setup, .fini = teardown) {
+Test(expiry, what_a_renewal_and_a_look_tell, .init = setup, .fini = teardown) {
     uint64_t left_ms = 0;
     int64_t looked_ns = 0;
-    kind = TIMED_LEASE;
+    kind = &a_lease;
     create("l", 10 * SECOND);
     run_until(now_ms + 4000);
-    cr_expect_eq(lease_timers_left(timers, kind, slice_text("l"), now_ms, &left_ms, &looked_ns), CO_OK);
+    cr_expect_eq(expiry_left(timers, kind, slice_text("l"), now_ms, &left_ms, &looked_ns), CO_OK);
     cr_expect(left_ms == 6000 && looked_ns == 10 * SECOND, "%lu ms", left_ms);
-    cr_expect_eq(lease_timers_left(timers, TIMED_SESSION, slice_text("l"), now_ms, &left_ms, &looked_ns), CO_NOTFOUND);
+    cr_expect_eq(expiry_left(timers, &a_session, slice_text("l"), now_ms, &left_ms, &looked_ns), CO_NOTFOUND);
     cr_expect_eq(renew("l"), CO_OK);
     cr_expect_eq(ttl_ns, 10 * SECOND);
-    cr_expect_eq(lease_timers_left(timers, kind, slice_text("l"), now_ms, &left_ms, &looked_ns), CO_OK);
+    cr_expect_eq(expiry_left(timers, kind, slice_text("l"), now_ms, &left_ms, &looked_ns), CO_OK);
     cr_expect_eq(left_ms, 10000);
     run_until(now_ms + 10100); /* the grace: nothing is left, and it is not over */
-    cr_expect_eq(lease_timers_left(timers, kind, slice_text("l"), now_ms, &left_ms, &looked_ns), CO_OK);
+    cr_expect_eq(expiry_left(timers, kind, slice_text("l"), now_ms, &left_ms, &looked_ns), CO_OK);
     cr_expect(left_ms == 0 && end_count == 0);
     run_until(now_ms + 1000);
-    cr_expect_eq(lease_timers_left(timers, kind, slice_text("l"), now_ms, &left_ms, &looked_ns), CO_NOTFOUND);
-    lease_timers_follow(timers);
-    cr_expect_eq(lease_timers_left(timers, kind, slice_text("l"), now_ms, &left_ms, &looked_ns), CO_NOTLEADER);
+    cr_expect_eq(expiry_left(timers, kind, slice_text("l"), now_ms, &left_ms, &looked_ns), CO_NOTFOUND);
+    expiry_follow(timers);
+    cr_expect_eq(expiry_left(timers, kind, slice_text("l"), now_ms, &left_ms, &looked_ns), CO_NOTLEADER);
 }
 
 /* It died, was granted a lease again, died again: only the last death counts. */
-Test(lease_timers, dead_nodes, .init = setup, .fini = teardown) {
+Test(expiry, dead_nodes, .init = setup, .fini = teardown) {
     struct slice node = slice_text("web1");
-    lease_timers_began(timers, TIMED_DEAD_NODE, node, 20, 72 * 3600 * SECOND, now_ms);
-    cr_expect_eq(lease_timers_renew(timers, TIMED_DEAD_NODE, node, now_ms, &ttl_ns), CO_NOTFOUND);
+    expiry_began(timers, &a_dead_node, node, 20, 72 * 3600 * SECOND, now_ms);
+    cr_expect_eq(expiry_renew(timers, &a_dead_node, node, now_ms, &ttl_ns), CO_NOTFOUND);
     run_until(now_ms + 72 * 3600 * 1000 - 1000);
-    lease_timers_ended(timers, TIMED_DEAD_NODE, node, 20);
-    lease_timers_began(timers, TIMED_DEAD_NODE, node, 30, 2 * SECOND, now_ms);
-    lease_timers_ended(timers, TIMED_DEAD_NODE, node, 20); /* told late */
+    expiry_ended(timers, &a_dead_node, node, 20);
+    expiry_began(timers, &a_dead_node, node, 30, 2 * SECOND, now_ms);
+    expiry_ended(timers, &a_dead_node, node, 20); /* told late */
     run_until(now_ms + 1999);
     cr_expect_eq(end_count, 0);
-    cr_expect_eq(lease_timers_count(timers, TIMED_DEAD_NODE), 1);
+    cr_expect_eq(expiry_count(timers, &a_dead_node), 1);
     run_until(now_ms + 100);
     cr_assert_eq(end_count, 1);
-    cr_expect(ends[0].kind == TIMED_DEAD_NODE && ends[0].index == 30);
-    lease_timers_ended(timers, TIMED_DEAD_NODE, node, 30);
-    cr_expect_eq(lease_timers_count(timers, TIMED_DEAD_NODE), 0);
+    cr_expect(ends[0].kind == &a_dead_node && ends[0].index == 30);
+    expiry_ended(timers, &a_dead_node, node, 30);
+    cr_expect_eq(expiry_count(timers, &a_dead_node), 0);
 }
 
-Test(lease_timers, while_its_end_is_proposed_it_is_not_renewed, .init = setup, .fini = teardown) {
+Test(expiry, while_its_end_is_proposed_it_is_not_renewed, .init = setup, .fini = teardown) {
     create("s", 10 * SECOND);
     run_until(now_ms + 11000);
     cr_assert_eq(end_count, 1);
     cr_expect_eq(renew("s"), CO_NOTFOUND);
     run_until(now_ms + 60000);
     cr_expect_eq(end_count, 1, "proposed once");
-    lease_timers_ended(timers, kind, slice_text("s"), 0);
+    expiry_ended(timers, kind, slice_text("s"), 0);
     cr_expect_eq(renew("s"), CO_NOTFOUND);
-    cr_expect_eq(lease_timers_deadline_ms(timers), UINT64_MAX);
+    cr_expect_eq(expiry_deadline_ms(timers), UINT64_MAX);
 }
 
-Test(lease_timers, a_failed_proposal_is_made_again_unless_renewed, .init = setup, .fini = teardown) {
+Test(expiry, a_failed_proposal_is_made_again_unless_renewed, .init = setup, .fini = teardown) {
     create("s", 10 * SECOND);
-    struct lease_due item = {.kind = kind, .name = slice_text("s")};
+    struct expiry_due item = {.kind = kind, .name = slice_text("s")};
     run_until(now_ms + 11000);
     cr_assert_eq(end_count, 1);
-    lease_timers_failed(timers, &item, now_ms);
-    lease_timers_failed(timers, &item, now_ms); /* said twice: counts once */
+    expiry_failed(timers, &item, now_ms);
+    expiry_failed(timers, &item, now_ms); /* said twice: counts once */
     run_until(now_ms + 1000);
     cr_assert_eq(end_count, 2);
-    lease_timers_failed(timers, &item, now_ms);
+    expiry_failed(timers, &item, now_ms);
     cr_expect_eq(renew("s"), CO_OK);
     uint64_t renewed_ms = now_ms;
     run_until(now_ms + 20000);
@@ -195,9 +201,9 @@ Test(lease_timers, a_failed_proposal_is_made_again_unless_renewed, .init = setup
     cr_expect(ends[2].at_ms > renewed_ms + 10000 && ends[2].at_ms <= renewed_ms + 11000);
 }
 
-Test(lease_timers, without_ttl_it_is_known_and_never_ends, .init = setup, .fini = teardown) {
+Test(expiry, without_ttl_it_is_known_and_never_ends, .init = setup, .fini = teardown) {
     create("s", 0);
-    cr_expect_eq(lease_timers_deadline_ms(timers), UINT64_MAX);
+    cr_expect_eq(expiry_deadline_ms(timers), UINT64_MAX);
     cr_expect_eq(renew("s"), CO_OK);
     cr_expect_eq(renew("other"), CO_NOTFOUND);
     run_until(now_ms + 1000000000);
@@ -217,20 +223,20 @@ static const struct {
 };
 
 /* Renewed at 0 with the old leader; the new one has applied its first entry at leads_ms. */
-Test(lease_timers, over_a_change_of_leader, .init = setup, .fini = teardown) {
+Test(expiry, over_a_change_of_leader, .init = setup, .fini = teardown) {
     for (unsigned i = 0; i < ARRAY_COUNT(change_rows); i++) {
-        struct lease_timers *old = timers;
+        struct expiry *old = timers;
         uint64_t begin_ms = now_ms, ttl_ms = 10000;
-        lease_timers_lead(old, 1 + 2 * i, now_ms);
+        expiry_lead(old, 1 + 2 * i, now_ms);
         create("s", (int64_t)ttl_ms * 1000000);
         run_until(begin_ms + change_rows[i].dies_ms);
         end_count = 0; /* what it proposed last was not committed */
-        lease_timers_follow(old);
+        expiry_follow(old);
         run_until(begin_ms + change_rows[i].leads_ms);
         cr_expect_eq(renew("s"), CO_NOTLEADER);
-        cr_expect_eq(lease_timers_term(old), 0);
-        lease_timers_lead(old, 2 + 2 * i, now_ms);
-        cr_expect_eq(lease_timers_term(old), 2 + 2 * i);
+        cr_expect_eq(expiry_term(old), 0);
+        expiry_lead(old, 2 + 2 * i, now_ms);
+        cr_expect_eq(expiry_term(old), 2 + 2 * i);
         create("s", (int64_t)ttl_ms * 1000000); /* found in the store */
         run_until(begin_ms + 10 * ttl_ms);
         cr_assert_eq(end_count, 1, "%s", change_rows[i].what);
@@ -238,30 +244,30 @@ Test(lease_timers, over_a_change_of_leader, .init = setup, .fini = teardown) {
                      change_rows[i].what);
         if (change_rows[i].dies_ms <= ttl_ms)
             cr_expect_leq(ends[0].at_ms, begin_ms + 2 * ttl_ms + 2000, "%s: too late", change_rows[i].what);
-        lease_timers_follow(old);
+        expiry_follow(old);
     }
 }
 
-Test(lease_timers, news_for_a_follower_are_forgotten, .init = setup, .fini = teardown) {
-    lease_timers_follow(timers);
+Test(expiry, news_for_a_follower_are_forgotten, .init = setup, .fini = teardown) {
+    expiry_follow(timers);
     create("s", SECOND);
     delay("k", 5, SECOND);
-    cr_expect_eq(lease_timers_deadline_ms(timers), UINT64_MAX);
+    cr_expect_eq(expiry_deadline_ms(timers), UINT64_MAX);
     tick();
-    lease_timers_ended(timers, kind, slice_text("s"), 0);
-    lease_timers_ended(timers, TIMED_LOCK_DELAY, slice_text("k"), 5);
-    lease_timers_lead(timers, 2, now_ms);
+    expiry_ended(timers, kind, slice_text("s"), 0);
+    expiry_ended(timers, &a_lock_delay, slice_text("k"), 5);
+    expiry_lead(timers, 2, now_ms);
     cr_expect_eq(renew("s"), CO_NOTFOUND);
 }
 
 /* The store is read when the news of the same entries are still in the box. */
-Test(lease_timers, news_that_the_store_told_already, .init = setup, .fini = teardown) {
+Test(expiry, news_that_the_store_told_already, .init = setup, .fini = teardown) {
     create("s", 10 * SECOND);
     delay("k", 9, 10 * SECOND);
     run_until(now_ms + 5000);
     create("s", 10 * SECOND);   /* does not count as a renewal */
     delay("k", 5, 10 * SECOND); /* an older one: over already */
-    lease_timers_ended(timers, TIMED_LOCK_DELAY, slice_text("k"), 5);
+    expiry_ended(timers, &a_lock_delay, slice_text("k"), 5);
     delay("k", 9, 10 * SECOND);
     run_until(now_ms + 6500);
     cr_assert_eq(end_count, 2);
@@ -281,7 +287,7 @@ static const struct stall_row {
     {"a paused machine", 3000, 3600000, true},  {"long, until just before the end", 7000, 9990, true},
 };
 
-Test(lease_timers, a_loop_that_stood_still, .init = setup, .fini = teardown) {
+Test(expiry, a_loop_that_stood_still, .init = setup, .fini = teardown) {
     for (unsigned i = 0; i < ARRAY_COUNT(stall_rows); i++) {
         for (unsigned renews = 0; renews < 2; renews++) {
             const struct stall_row *row = &stall_rows[i];
@@ -302,19 +308,19 @@ Test(lease_timers, a_loop_that_stood_still, .init = setup, .fini = teardown) {
             cr_expect_gt(ends[0].at_ms, begin_ms + lives_ms + 10000, "%s", row->what);
             cr_expect_leq(ends[0].at_ms, begin_ms + lives_ms + 11000, "%s: %lu ms", row->what,
                           ends[0].at_ms - begin_ms);
-            lease_timers_ended(timers, kind, slice_text("s"), 0);
+            expiry_ended(timers, kind, slice_text("s"), 0);
         }
     }
 }
 
-Test(lease_timers, leading_again_in_the_same_term_grants_a_period_but_renews_nothing_proposed, .init = setup,
+Test(expiry, leading_again_in_the_same_term_grants_a_period_but_renews_nothing_proposed, .init = setup,
      .fini = teardown) {
     create("a", 10 * SECOND);
     run_until(now_ms + 5000);
     create("b", 10 * SECOND);
     run_until(now_ms + 6000);
     cr_assert_eq(end_count, 1);
-    lease_timers_lead(timers, 1, now_ms);
+    expiry_lead(timers, 1, now_ms);
     uint64_t granted_ms = now_ms;
     cr_expect_eq(renew("a"), CO_NOTFOUND);
     run_until(now_ms + 20000);
@@ -323,7 +329,7 @@ Test(lease_timers, leading_again_in_the_same_term_grants_a_period_but_renews_not
     cr_expect_gt(ends[1].at_ms, granted_ms + 10000);
 }
 
-Test(lease_timers, an_idle_lease_costs_few_ticks, .init = setup, .fini = teardown) {
+Test(expiry, an_idle_lease_costs_few_ticks, .init = setup, .fini = teardown) {
     create("s", 3600 * SECOND);
     ticks = 0;
     run_until(now_ms + 3590000);
@@ -337,7 +343,7 @@ Test(lease_timers, an_idle_lease_costs_few_ticks, .init = setup, .fini = teardow
 /* -- lock-delays -------------------------------------------------------------------------------------------------- */
 
 /* Milliseconds of a clock are cut: 3 - 0 may be little more than 2. */
-Test(lease_timers, a_lock_delay_is_never_cut_short, .init = setup, .fini = teardown) {
+Test(expiry, a_lock_delay_is_never_cut_short, .init = setup, .fini = teardown) {
     static const struct {
         int64_t delay_ns;
         uint64_t least_ms;
@@ -350,11 +356,11 @@ Test(lease_timers, a_lock_delay_is_never_cut_short, .init = setup, .fini = teard
         run_until(now_ms + 30000);
         cr_assert_eq(end_count, 1);
         cr_expect_eq(ends[0].at_ms - begin_ms, rows[i].least_ms, "row %u: %lu ms", i, ends[0].at_ms - begin_ms);
-        lease_timers_ended(timers, TIMED_LOCK_DELAY, slice_text("k"), 1 + i);
+        expiry_ended(timers, &a_lock_delay, slice_text("k"), 1 + i);
     }
 }
 
-Test(lease_timers, lock_delays, .init = setup, .fini = teardown) {
+Test(expiry, lock_delays, .init = setup, .fini = teardown) {
     uint64_t begin_ms = now_ms;
     delay("k", 7, 15 * SECOND);
     delay("soon", 8, 1);
@@ -364,16 +370,16 @@ Test(lease_timers, lock_delays, .init = setup, .fini = teardown) {
     cr_expect_str_eq(ends[0].name, "soon");
     run_until(now_ms + 1001);
     cr_assert_eq(end_count, 3);
-    cr_expect(ends[1].kind == TIMED_LOCK_DELAY && ends[1].index == 7 && ends[2].kind == kind);
+    cr_expect(ends[1].kind == &a_lock_delay && ends[1].index == 7 && ends[2].kind == kind);
     cr_expect(ends[1].at_ms > begin_ms + 15000 && ends[1].at_ms <= begin_ms + 16000);
-    struct lease_due other = {TIMED_LOCK_DELAY, slice_text("k"), 6}, same = {TIMED_LOCK_DELAY, slice_text("k"), 7};
-    lease_timers_failed(timers, &other, now_ms);
+    struct expiry_due other = {&a_lock_delay, slice_text("k"), 6}, same = {&a_lock_delay, slice_text("k"), 7};
+    expiry_failed(timers, &other, now_ms);
     run_until(now_ms + 5000);
     cr_expect_eq(end_count, 3);
-    lease_timers_failed(timers, &same, now_ms);
+    expiry_failed(timers, &same, now_ms);
     run_until(now_ms + 5000);
     cr_expect_eq(end_count, 4);
-    lease_timers_ended(timers, TIMED_LOCK_DELAY, slice_text("k"), 7);
+    expiry_ended(timers, &a_lock_delay, slice_text("k"), 7);
     delay("k", 12, 15 * SECOND); /* the next holder's */
     run_until(now_ms + 20000);
     cr_expect_eq(end_count, 5);
@@ -384,7 +390,7 @@ Test(lease_timers, lock_delays, .init = setup, .fini = teardown) {
 
 enum { MANY = 300 };
 
-Test(lease_timers, many_random_leases, .init = setup, .fini = teardown) {
+Test(expiry, many_random_leases, .init = setup, .fini = teardown) {
     struct {
         bool there, proposed;
         uint64_t granted_ms, ttl_ms;
@@ -406,7 +412,7 @@ Test(lease_timers, many_random_leases, .init = setup, .fini = teardown) {
             case 1:
                 if (rng_below(&rng, 4) != 0) break;
                 model[n].there = false;
-                lease_timers_ended(timers, kind, slice_text(id), 0);
+                expiry_ended(timers, kind, slice_text(id), 0);
                 break;
             default: {
                 int error = renew(id);

@@ -1,0 +1,47 @@
+#include "agent/modules.h"
+
+#include "agent/config.h"
+#include "base/check.h"
+#include "kv/event.h"
+#include "kv/kv.h"
+#include "kv/session.h"
+#include "lb/coordinate.h"
+#include "registry/catalog.h"
+#include "registry/lease.h"
+
+/* The order is that in which they hear of events. */
+const struct module_entry agent_modules[] = {
+    {.module = &catalog_module},
+    {.module = &lease_module},
+    {.module = &session_module},
+    {.module = &kv_module},
+    {.module = &coordinate_module},
+    {.module = &event_module},
+    {0},
+};
+
+static const void *lease_settings(const struct config *config, struct arena *arena) {
+    struct lease_settings *settings = arena_zalloc(arena, sizeof *settings);
+    settings->brake = (struct brake_settings){.percent = (uint32_t)config->brake_percent,
+                                              .instances = (uint32_t)config->brake_instances,
+                                              .nodes = (uint32_t)config->brake_nodes,
+                                              .window_ms = (uint64_t)config->brake_window_ns / 1000000,
+                                              .hold_ms = (uint64_t)config->brake_hold_ns / 1000000};
+    settings->reconnect =
+        (struct reconnect_classes){.items = config->reconnect_classes, .count = config->reconnect_timeouts.count};
+    return settings;
+}
+
+static const struct {
+    const struct module *module;
+    const void *(*settings)(const struct config *config, struct arena *arena);
+} configured[] = {{&lease_module, lease_settings}};
+
+const struct module_entry *agent_modules_configured(const struct config *config, struct arena *arena) {
+    struct module_entry *entries = arena_alloc(arena, sizeof agent_modules);
+    memcpy(entries, agent_modules, sizeof agent_modules);
+    for (struct module_entry *entry = entries; entry->module; entry++)
+        for (size_t i = 0; i < ARRAY_COUNT(configured); i++)
+            if (entry->module == configured[i].module) entry->settings = configured[i].settings(config, arena);
+    return entries;
+}

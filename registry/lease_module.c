@@ -1,0 +1,156 @@
+/* Leases as a module: the table of commands and queries, and what of them ends by itself. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "registry/brake.h"
+#include "registry/catalog_records.h"
+#include "registry/lease_internal.h"
+#include "registry/tables.h"
+
+/* -- what ends by itself ------------------------------------------------------------------------------------------ */
+
+static void *unpack(const ProtobufCMessageDescriptor *type, struct slice bytes, struct arena *arena) {
+    ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
+    return protobuf_c_message_unpack(type, &allocator, bytes.size, (const uint8_t *)bytes.data);
+}
+
+/* Calls `begin` for each record of the row; false: it does not decode. */
+static int read_rows(struct store_txn *txn, enum lease_row row, const ProtobufCMessageDescriptor *type,
+                     const struct expiry_leader *leader, struct expiry *expiry,
+                     void (*begin)(struct store_txn *txn, const void *record, const struct expiry_leader *leader,
+                                   struct expiry *expiry)) {
+    char room[1];
+    struct slice head = lease_row_head(row, room);
+    struct store_cursor cursor;
+    struct arena arena = {0};
+    int rv = CO_OK;
+    STORE_PREFIX(&cursor, txn, TABLE_LEASES, head) {
+        const void *record = unpack(type, cursor.value, &arena);
+        if (record) begin(txn, record, leader, expiry);
+        else rv = CO_CORRUPT;
+        arena_reset(&arena);
+    }
+    store_cursor_close(&cursor);
+    arena_free(&arena);
+    return rv;
+}
+
+static void begin_lease(struct store_txn *txn, const void *record, const struct expiry_leader *leader,
+                        struct expiry *expiry) {
+    const Pb__Lease *lease = record;
+    (void)txn;
+    expiry_began(expiry, &lease_expiry, slice_text(lease->id), 0, lease->ttl_ns, leader->now_ms);
+}
+
+static int leases_read(struct store_txn *txn, const struct expiry_leader *leader, struct expiry *expiry) {
+    return read_rows(txn, ROW_LEASE, &pb__lease__descriptor, leader, expiry, begin_lease);
+}
+
+static void lease_propose_end(const struct expiry_due *due, const struct expiry_leader *leader,
+                              void (*propose)(void *data, uint8_t command, const ProtobufCMessage *message),
+                              void *data) {
+    const struct lease_settings *settings = leader->settings;
+    Pb__LeaseEndCommand command = PB__LEASE_END_COMMAND__INIT;
+    Pb__BrakeOrder brake = PB__BRAKE_ORDER__INIT;
+    char id[UUID_TEXT_SIZE + 1];
+    CHECK(due->name.size == UUID_TEXT_SIZE);
+    memcpy(id, due->name.data, due->name.size), id[due->name.size] = '\0';
+    command.id = id, command.term = leader->term;
+    if (settings && settings->brake.hold_ms) {
+        brake.at_ms = leader->now_ms, brake.unix_ms = leader->unix_ms;
+        brake.percent = settings->brake.percent, brake.instances = settings->brake.instances;
+        brake.nodes = settings->brake.nodes;
+        brake.window_ms = settings->brake.window_ms, brake.hold_ms = settings->brake.hold_ms;
+        command.brake = &brake;
+    }
+    propose(data, LEASE_END, &command.base);
+}
+
+const struct expiry_kind lease_expiry = {
+    .number = 1, .name = "lease", .renewed = true, .read = leases_read, .end = lease_propose_end};
+
+static const struct reconnect_classes *classes_of(const struct expiry_leader *leader) {
+    static const struct reconnect_classes none = {0};
+    const struct lease_settings *settings = leader->settings;
+    return settings ? &settings->reconnect : &none;
+}
+
+static void begin_dead_node(struct store_txn *txn, const void *record, const struct expiry_leader *leader,
+                            struct expiry *expiry) {
+    const Pb__DeadNode *dead = record;
+    struct slice node = slice_text(dead->node);
+    int64_t period_ns = reconnect_timeout(txn, node, classes_of(leader), dead->reconnect_timeout_ns);
+    expiry_began(expiry, &dead_node_expiry, node, dead->create_index, period_ns, leader->now_ms);
+}
+
+static int dead_nodes_read(struct store_txn *txn, const struct expiry_leader *leader, struct expiry *expiry) {
+    return read_rows(txn, ROW_DEAD, &pb__dead_node__descriptor, leader, expiry, begin_dead_node);
+}
+
+/* The entry that began it knows only what the agent said; what is set for the node counts before that. */
+static int64_t dead_node_period_ns(struct store_txn *txn, const struct expiry_update *began,
+                                   const struct expiry_leader *leader) {
+    return reconnect_timeout(txn, slice_make(began->name, began->size), classes_of(leader), began->period_ns);
+}
+
+static void dead_node_propose_end(const struct expiry_due *due, const struct expiry_leader *leader,
+                                  void (*propose)(void *data, uint8_t command, const ProtobufCMessage *message),
+                                  void *data) {
+    Pb__LeaseReapCommand command = PB__LEASE_REAP_COMMAND__INIT;
+    char *node = mem_strndup(due->name.data, due->name.size);
+    command.node = node, command.index = due->index, command.term = leader->term;
+    propose(data, LEASE_REAP, &command.base);
+    free(node);
+}
+
+const struct expiry_kind dead_node_expiry = {.number = 3,
+                                             .name = "dead node",
+                                             .read = dead_nodes_read,
+                                             .end = dead_node_propose_end,
+                                             .period_ns = dead_node_period_ns};
+
+/* -- the table ---------------------------------------------------------------------------------------------------- */
+
+static const struct module_command commands[] = {
+    {.number = LEASE_GRANT,
+     .since = LEASE_SINCE,
+     .name = "lease-grant",
+     .request = &pb__lease_grant_command__descriptor,
+     .result = &pb__lease__descriptor,
+     .apply = lease_grant_apply},
+    {.number = LEASE_END,
+     .since = LEASE_SINCE,
+     .name = "lease-end",
+     .request = &pb__lease_end_command__descriptor,
+     .apply = lease_end_apply},
+    {.number = LEASE_REAP,
+     .since = LEASE_SINCE,
+     .servers_only = true,
+     .name = "lease-reap",
+     .request = &pb__lease_reap_command__descriptor,
+     .apply = lease_reap_apply},
+    {.number = BRAKE_RELEASE,
+     .since = LEASE_SINCE,
+     .servers_only = true,
+     .name = "brake-release",
+     .request = &pb__brake_release_command__descriptor,
+     .apply = brake_release_apply},
+    {0},
+};
+static const struct store_table tables[] = {{TABLE_LEASES, "leases"}, {0}};
+static const struct module_space spaces[] = {
+    {SPACE_LEASE, "lease"}, {SPACE_LEASE_TABLE, "lease-table"}, {SPACE_DEAD_NODES, "dead-nodes"}, {0}};
+static const struct query_type *const queries[] = {&query_lease, &query_leases, &query_dead_nodes, NULL};
+static const struct expiry_kind *const expiries[] = {&lease_expiry, &dead_node_expiry, &held_service_expiry, NULL};
+
+const struct module lease_module = {.name = "lease",
+                                    .commands = commands,
+                                    .tables = tables,
+                                    .spaces = spaces,
+                                    .queries = queries,
+                                    .expiries = expiries,
+                                    .gauges = brake_gauges,
+                                    .metrics = brake_metrics,
+                                    .on_event = lease_on_event};

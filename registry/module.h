@@ -1,0 +1,153 @@
+/* A module of the replicated state, as one table: its commands, store tables, watch spaces, queries, what of it ends
+ * by itself, what it binds to leases, and its gauges. Everything that lists modules reads these tables
+ * (registry/modules.h): a new module is its own files and one line in the list that the process hands over at start
+ * (agent/modules.c).
+ *
+ * Numbers are part of the log, of the store, of its copies and of the wire: never reused, never changed. Each is
+ * unique among all modules; opening the list checks that.
+ *
+ *            commands      store tables    watch spaces    queries
+ *   registry   1-31         1-15, 48-63       1-31            1-31
+ *   kv        32-63, 128-   16-31, 64-       32-63, 96-      32-63, 128-
+ *   lb        64-127        32-47            64-95           64-127
+ *
+ * Applying is a function of (store, index, command): no clock, no randomness, no configuration. */
+#ifndef COORD_REGISTRY_MODULE_H
+#define COORD_REGISTRY_MODULE_H
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "base/memory.h"
+#include "registry/expiry.h"
+#include "registry/store.h"
+#include "registry/watch.h"
+
+struct machine;
+struct machine_tx;
+struct metric;
+
+/* -- commands ----------------------------------------------------------------------------------------------------- */
+
+/* Result of one command. Valid until the batch's results are delivered (copy what you keep). */
+struct machine_result {
+    int error;        /* CO_OK, or why it was refused; `text` says more */
+    uint64_t index;   /* its index, as machine_index counts */
+    bool yes;         /* the API's true/false */
+    const char *text; /* NULL, or one line (the tx arena, or static) */
+    /* Set by `apply`: NULL, or a message of the command's result type, in the tx arena. The machine packs it once,
+     * into `record`, and that is what everybody else gets; whoever shows it decodes it with the command's row. */
+    const ProtobufCMessage *message;
+    struct slice record;
+    const char *record_type; /* full name of its message; NULL: there is no record */
+};
+
+/* Refuses the command that is being applied, alike on every server. `text`: static, or in the tx arena. CO_OK. */
+static inline int machine_refuse(struct machine_result *result, int error, const char *text) {
+    result->error = error, result->yes = false, result->text = text;
+    return CO_OK;
+}
+
+struct module_command {
+    uint8_t number;    /* first byte of the command's bytes */
+    uint8_t since;     /* the cluster version that it came with (registry/version.h) */
+    bool servers_only; /* client agents may not send it: servers decide it among themselves */
+    const char *name;  /* in the log and in docs: "lease-grant" */
+    const ProtobufCMessageDescriptor *request;
+    const ProtobufCMessageDescriptor *result; /* of its result's record; NULL: it answers yes or no */
+    /* Applier thread. Checks everything before its first write; sets error/yes/text/message of `result`. `request`
+     * is decoded into the tx arena; one that does not decode has been refused before (CO_INVALID). CO_OK unless the
+     * *store* failed; CO_UNSUPPORTED: a newer program's, nothing more is applied here. */
+    int (*apply)(struct machine_tx *tx, void *request, struct machine_result *result);
+    /* In place of `apply`, for the hottest command: reads the payload itself. */
+    int (*apply_bytes)(struct machine_tx *tx, struct slice payload, struct machine_result *result);
+};
+
+/* -- events within an entry --------------------------------------------------------------------------------------- */
+
+/* What happens in the catalog, for modules that hang on it (sessions on nodes and checks). */
+enum machine_event_type {
+    MACHINE_NODE_REMOVED,
+    MACHINE_SERVICE_REMOVED,
+    MACHINE_CHECK_REMOVED,
+    MACHINE_CHECK_CRITICAL, /* it became critical */
+    MACHINE_BRAKE_RELEASED, /* `id`: the service, held no longer (registry/brake.h) */
+};
+struct machine_event {
+    enum machine_event_type type;
+    struct slice node, id; /* id: service id or check id */
+};
+
+/* -- what is bound to a lease or a session ------------------------------------------------------------------------ */
+
+struct binding_end {
+    struct slice owner, name;        /* the owner's id; what is bound, in the tx arena */
+    const ProtobufCMessage *session; /* of sessions: the record (pb.Session); of leases NULL */
+};
+/* Things of one kind that are bound to owners of one sort: leases (registry/lease.h) or sessions (kv/session.h). The
+ * module that owns the things binds and unbinds them; when the owner ends, `ended` is called for each, in the entry
+ * of the end. It removes or releases the thing and unbinds it: afterwards the binding must be gone. */
+struct module_binding {
+    uint8_t number; /* of leases: in the row's key. Of sessions: the store table that the rows are in */
+    int (*ended)(struct machine_tx *tx, const struct binding_end *end);
+};
+
+/* -- queries ------------------------------------------------------------------------------------------------------ */
+
+/* A query: a read of the store for a request, giving records (rpc/rpc.h runs them). */
+struct query_result {
+    uint64_t index;                  /* last change of anything in the result, removals included; 0: never */
+    bool found;                      /* false: a single thing that is not there (HTTP 404) */
+    const ProtobufCMessage *message; /* records: in the arena, strings may point into the map (valid while txn lives) */
+};
+struct query_type {
+    uint16_t number; /* unique, stable: it goes over the wire */
+    const char *name;
+    /* a read of the catalog, health or coordinates: client agents keep its last answers for the time when no server
+     * can be reached (rpc/client_cache.c) */
+    bool discovery;
+    /* of the request; of query_result.message (NULL: result_of says it) */
+    const ProtobufCMessageDescriptor *request, *result;
+    /* The one thing that the result depends on. The slice points into the request. */
+    struct watch_thing (*thing)(const ProtobufCMessage *request);
+    int (*run)(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
+               struct query_result *result);
+    /* NULL, or what else the result depends on: when it changes nobody is woken, but answers that were kept are no
+     * longer current. */
+    struct watch_thing (*also)(const ProtobufCMessage *request);
+    /* Of queries that wrap others: NULL for a request that wraps none. */
+    const ProtobufCMessageDescriptor *(*result_of)(const ProtobufCMessage *request);
+};
+static inline const ProtobufCMessageDescriptor *query_result_type(const struct query_type *type,
+                                                                  const ProtobufCMessage *request) {
+    return type->result_of ? type->result_of(request) : type->result;
+}
+
+/* -- the table ---------------------------------------------------------------------------------------------------- */
+
+struct module_space {
+    uint8_t number;
+    const char *name;
+};
+
+/* A gauge whose value is read from the store: at start, and soon after something of the module's expiry kinds began
+ * or ended. */
+struct module_gauge {
+    struct metric *metric;
+    uint64_t (*value)(struct store_txn *txn);
+};
+
+/* Lists end with an entry of zeroes (NULL); a list that is NULL is empty. */
+struct module {
+    const char *name;
+    const struct module_command *commands; /* the last has number 0 */
+    const struct store_table *tables;      /* the last has number 0 */
+    const struct module_space *spaces;     /* the last has number 0 */
+    const struct query_type *const *queries;
+    const struct expiry_kind *const *expiries;
+    const struct module_binding *lease_bindings, *session_bindings; /* the last has number 0 */
+    const struct module_gauge *gauges;                              /* the last has no metric */
+    struct metric *const *metrics;                                  /* others that it counts by; registered at start */
+    void (*on_event)(struct machine_tx *tx, const struct machine_event *event); /* may be NULL */
+};
+
+#endif

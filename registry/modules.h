@@ -1,0 +1,31 @@
+/* The list of modules that a process works with, indexed by their numbers. Constant once it is made: any thread. */
+#ifndef COORD_REGISTRY_MODULES_H
+#define COORD_REGISTRY_MODULES_H
+
+#include "registry/module.h"
+
+/* A module, and what its part of the process is configured with (NULL: nothing): each module's header says of what
+ * type that is. The settings are borrowed for as long as the list is used. */
+struct module_entry {
+    const struct module *module;
+    const void *settings;
+};
+
+struct modules;
+/* `entries`: until one without a module. The machine's own (operate, version) are added. Two modules with one number
+ * are our mistake. */
+struct modules *modules_new(const struct module_entry *entries);
+void modules_free(struct modules *modules); /* accepts NULL */
+
+size_t modules_count(const struct modules *modules);
+const struct module *modules_at(const struct modules *modules, size_t i);
+/* NULL: no such number. */
+const struct module_command *modules_command(const struct modules *modules, uint8_t number);
+const struct query_type *modules_query(const struct modules *modules, uint16_t number);
+const struct expiry_kind *modules_expiry(const struct modules *modules, uint8_t number);
+const void *modules_settings(const struct modules *modules, const struct module *module);
+
+/* For `struct expiry_leader` and the like: what the module that an expiry kind belongs to is configured with. */
+const void *modules_expiry_settings(const struct modules *modules, const struct expiry_kind *kind);
+
+#endif
