@@ -18,7 +18,7 @@ static void on_news(void *data) {
 static void machine_begin(struct world *world) {
     struct machine_config config = {
         .store = {.folder = world->folder, .map_bytes = 64 << 20, .reserve_step_bytes = 1 << 20},
-        .modules = agent_modules,
+        .modules = world->modules,
         .updates = world->box,
     };
     struct fault fault = {0};
@@ -32,9 +32,15 @@ static void machine_end(struct world *world) {
     machine_close(world->machine);
 }
 
-void world_open(struct world *world) {
+void world_open(struct world *world) { world_open_with(world, NULL); }
+
+void world_open_with(struct world *world, const struct module *more) {
     const char *base = getenv("TMPDIR");
+    size_t count = 0;
     *world = (struct world){.term = 1};
+    for (; agent_modules[count].module; count++) world->modules[count] = agent_modules[count];
+    cr_assert_lt(count + 1, ARRAY_COUNT(world->modules));
+    world->modules[count].module = more;
     snprintf(world->folder, sizeof world->folder, "%s/coord-test-kv-XXXXXX", base ? base : "/tmp");
     cr_assert_not_null(mkdtemp(world->folder));
     world->box = expiry_updates_new(on_news, world);
@@ -104,6 +110,18 @@ struct outcome world_do(struct world *world, uint8_t type, const ProtobufCMessag
     struct command command = {type, message};
     world_apply(world, &command, 1, &outcome);
     return outcome;
+}
+
+int world_try(struct world *world, uint8_t type, const ProtobufCMessage *message) {
+    struct buffer command = {0};
+    machine_command(&command, type, message);
+    struct machine_input input = {.index = machine_applied(world->machine) + 1,
+                                  .term = world->term,
+                                  .command = buffer_slice(&command),
+                                  .is_command = true};
+    int rv = machine_apply(world->machine, &input, 1, NULL, NULL, NULL);
+    buffer_free(&command);
+    return rv;
 }
 
 struct outcome world_raw(struct world *world, struct slice command) {

@@ -16,11 +16,13 @@ struct world {
     struct store_reader *reader;
     struct arena arena; /* of requests and results: until the next world_query */
     uint64_t term;
-    unsigned wakes;        /* of the box */
-    void (*on_wake)(void); /* may be NULL */
+    struct module_entry modules[16]; /* the program's, and one of a test's own */
+    unsigned wakes;                  /* of the box */
+    void (*on_wake)(void);           /* may be NULL */
 };
 
 void world_open(struct world *world);
+void world_open_with(struct world *world, const struct module *more); /* NULL: none */
 void world_close(struct world *world);
 /* Closes and opens the store again; what was applied is there. */
 void world_reopen(struct world *world);
@@ -39,6 +41,8 @@ struct command {
 };
 void world_apply(struct world *world, const struct command *commands, size_t count, struct outcome *outcomes);
 struct outcome world_do(struct world *world, uint8_t type, const ProtobufCMessage *message);
+/* Its error is expected: machine_apply's. */
+int world_try(struct world *world, uint8_t type, const ProtobufCMessage *message);
 struct outcome world_raw(struct world *world, struct slice command);
 
 /* Keys. NULL session or value: none. */
