@@ -130,7 +130,8 @@ static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) 
     } else if (type == PEER_WRITES || type == PEER_RENEW) {
         return forwarding_frame(agents->forwarding, agent->asker.number, type, payload, agent->heard_ms);
     } else {
-        return agents_operator_frame(agents->rpc, agent->asker.number, type, payload) ||
+        struct caller caller = {.rpc = agents->rpc, .id = agent->asker.number, .is_agent = true};
+        return operator_serve(&caller, type, payload) ||
                agents_backup_frame(agents->rpc, agent->asker.number, agent->node, type, payload);
     }
     return true;

@@ -41,7 +41,5 @@ void agents_server_down(struct agents *agents, uint64_t id);
 /* -- inside rpc: agents_operator.c -------------------------------------------------------------------------------- */
 /* A message for an agent, sent at once; nothing when its connection has ended. */
 void agents_tell(struct agents *agents, uint64_t agent, uint8_t type, const ProtobufCMessage *message);
-/* PEER_CLUSTER, PEER_CHANGE. False: another frame, or one that does not decode. */
-bool agents_operator_frame(struct rpc *rpc, uint64_t agent, uint8_t type, struct slice payload);
 
 #endif

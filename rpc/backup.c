@@ -24,7 +24,7 @@ struct work {
 
 /* -- saving ------------------------------------------------------------------------------------------------------- */
 struct save_impl {
-    struct wish wish;
+    struct loop_task task;
     struct work *work;
     struct rpc_gate gate;
 };
@@ -126,7 +126,7 @@ static void save_over(uv_work_t *uv, int status) {
 
 static void save_confirmed(struct rpc_gate *gate, int error) {
     struct save_impl *impl = CONTAINER_OF(gate, struct save_impl, gate);
-    struct rpc *rpc = impl->wish.rpc;
+    struct rpc *rpc = impl->task.rpc;
     struct rpc_save *save = save_of(impl);
     if (error == CO_OK && rpc->stopping) error = CO_CLOSED;
     if (error != CO_OK) {
@@ -148,9 +148,9 @@ static void save_confirmed(struct rpc_gate *gate, int error) {
     if (rpc->saves == work) save_next(rpc);
 }
 
-static void save_taken(struct wish *wish) {
-    struct save_impl *impl = CONTAINER_OF(wish, struct save_impl, wish);
-    struct rpc *rpc = wish->rpc;
+static void save_taken(struct loop_task *task) {
+    struct save_impl *impl = CONTAINER_OF(task, struct save_impl, task);
+    struct rpc *rpc = task->rpc;
     struct rpc_save *save = save_of(impl);
     if (rpc->stopping) {
         save->done(save, CO_CLOSED);
@@ -165,14 +165,14 @@ static void save_taken(struct wish *wish) {
 void rpc_save(struct rpc *rpc, struct rpc_save *save) {
     save->fd = -1, save->size = save->index = 0, save->fault = (struct fault){0};
     if (rpc->client) client_save(rpc->client, save);
-    else operator_wish(rpc, &save_impl(save)->wish, save_taken);
+    else rpc_on_loop(rpc, &save_impl(save)->task, save_taken);
 }
 
 /* -- restoring ----------------------------------------------------------------------------------------------
  * Pool: unpack, check. Then piece by piece: pool reads it, the loop submits it, the applier says how it went. At last the command that
  * makes it the state. */
 struct restore_impl {
-    struct wish wish;
+    struct loop_task task;
 };
 _Static_assert(sizeof(struct restore_impl) <= sizeof(((struct rpc_restore *)0)->impl), "rpc_restore.impl is too small");
 
@@ -185,7 +185,7 @@ struct restore_work {
     int failed;             /* why it is given up */
     size_t piece_size;
     uint8_t id[OPERATE_RESTORE_ID];
-    struct wish written;
+    struct loop_task written;
     struct rpc_write write;
     uint8_t piece[OPERATE_CHUNK_MAX];
 };
@@ -266,8 +266,8 @@ static bool may_have_left_something(const struct restore_work *work, int error) 
     return !(never && work->at == 0) && error != CO_CLOSED && error != CO_CONFLICT && !work->work.rpc->stopping;
 }
 
-static void written_taken(struct wish *wish) {
-    struct restore_work *work = CONTAINER_OF(wish, struct restore_work, written);
+static void written_taken(struct loop_task *task) {
+    struct restore_work *work = CONTAINER_OF(task, struct restore_work, written);
     int error = work->restore->fault.code ? work->restore->fault.code : work->work.error;
     if (work->giving_up || (work->ending && error == CO_OK)) {
         restore_end(work, work->giving_up ? work->failed : error);
@@ -297,12 +297,12 @@ static void written(struct rpc_write *write, int error, const struct machine_res
         fault_set(&work->restore->fault, result->error, "%s", result->text ? result->text : co_strerror(result->error));
     }
     if (error == CO_OK) work->restore->index = result->index;
-    operator_wish(work->work.rpc, &work->written, written_taken);
+    rpc_on_loop(work->work.rpc, &work->written, written_taken);
 }
 
-static void restore_taken(struct wish *wish) {
-    struct rpc *rpc = wish->rpc;
-    struct rpc_restore *restore = CONTAINER_OF((char *)wish, struct rpc_restore, impl);
+static void restore_taken(struct loop_task *task) {
+    struct rpc *rpc = task->rpc;
+    struct rpc_restore *restore = CONTAINER_OF((char *)task, struct rpc_restore, impl);
     if (rpc->stopping) {
         restore->done(restore, CO_CLOSED);
         return;
@@ -320,5 +320,5 @@ static void restore_taken(struct wish *wish) {
 void rpc_restore(struct rpc *rpc, struct rpc_restore *restore) {
     restore->index = 0, restore->fault = (struct fault){0};
     if (rpc->client) client_restore(rpc->client, restore);
-    else operator_wish(rpc, &((struct restore_impl *)(void *)restore->impl)->wish, restore_taken);
+    else rpc_on_loop(rpc, &((struct restore_impl *)(void *)restore->impl)->task, restore_taken);
 }

@@ -15,8 +15,8 @@
 #define WRITES_BATCH (128u << 10)
 #define WRITES_AHEAD (256u << 10) /* so much of it waits there at most */
 
-void client_post(struct client *client, struct client_mail *mail) {
-    if (mailbox_put(&client->box, &mail->mail)) uv_async_send(&client->wake);
+void client_post(struct client *client, struct loop_task *task) {
+    if (mailbox_put(&client->box, &task->mail)) uv_async_send(&client->wake);
 }
 
 void client_asked(struct client *client) {
@@ -25,7 +25,7 @@ void client_asked(struct client *client) {
 
 /* -- writes ------------------------------------------------------------------------------------------------------- */
 struct client_write {
-    struct client_mail mail;
+    struct loop_task task;
     struct node_proposal proposal;
 };
 _Static_assert(sizeof(struct client_write) <= sizeof(((struct rpc_write *)0)->impl), "rpc_write.impl is too small");
@@ -80,23 +80,24 @@ static void writes_expire(struct client *client, uint64_t now_ms, int error) {
     }
 }
 
-static void write_taken(struct client *client, struct client_mail *mail) {
-    struct client_write *impl = CONTAINER_OF(mail, struct client_write, mail);
+static void write_taken(struct loop_task *task) {
+    struct client *client = task->rpc->client;
+    struct client_write *impl = CONTAINER_OF(task, struct client_write, task);
     if (client->stopping) write_fail(&impl->proposal, CO_CLOSED);
     else write_wait(client, &impl->proposal);
 }
 
 void client_submit(struct client *client, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message) {
     struct client_write *impl = (struct client_write *)(void *)write->impl;
-    *impl = (struct client_write){.mail.taken = write_taken};
+    *impl = (struct client_write){0};
     impl->proposal = (struct node_proposal){
         .done = write_done, .deadline_ms = clock_mono_ms() + RPC_LEADER_WAIT_MS, .data = rpc_command(command, message)};
-    client_post(client, &impl->mail);
+    rpc_on_loop(client->rpc, &impl->task, write_taken);
 }
 
 /* -- renewals ----------------------------------------------------------------------------------------------------- */
 struct client_renewal {
-    struct client_mail mail;
+    struct loop_task task;
     struct list link;
     uint64_t deadline_ms;
 };
@@ -115,15 +116,16 @@ static void renewals_look(struct client *client, uint64_t now_ms, bool stop) {
     }
 }
 
-static void renewal_taken(struct client *client, struct client_mail *mail) {
-    struct client_renewal *impl = CONTAINER_OF(mail, struct client_renewal, mail);
+static void renewal_taken(struct loop_task *task) {
+    struct client *client = task->rpc->client;
+    struct client_renewal *impl = CONTAINER_OF(task, struct client_renewal, task);
     list_append(&client->renewals, &impl->link);
 }
 
 void client_renew(struct client *client, struct rpc_renew *renew) {
     struct client_renewal *impl = (struct client_renewal *)(void *)renew->impl;
-    *impl = (struct client_renewal){.mail.taken = renewal_taken, .deadline_ms = clock_mono_ms() + RPC_LEADER_WAIT_MS};
-    client_post(client, &impl->mail);
+    *impl = (struct client_renewal){.deadline_ms = clock_mono_ms() + RPC_LEADER_WAIT_MS};
+    rpc_on_loop(client->rpc, &impl->task, renewal_taken);
 }
 
 /* -- the edge of forwarding.h ------------------------------------------------------------------------------------- */
@@ -148,7 +150,7 @@ static void send_all(struct client *client) {
     renewals_look(client, clock_mono_ms(), false);
     client_fetch_up(client);
     writes_send(client);
-    client_operator_up(client);
+    calls_turn(client->rpc->calls, clock_mono_ms());
     client_backup_up(client);
     link_flush(client->current->wire);
 }
@@ -157,8 +159,8 @@ static void woken(uv_async_t *async) {
     struct client *client = async->data;
     for (struct mail *mail = mailbox_take(&client->box), *next; mail; mail = next) {
         next = mail->next;
-        struct client_mail *posted = CONTAINER_OF(mail, struct client_mail, mail);
-        posted->taken(client, posted);
+        struct loop_task *task = CONTAINER_OF(mail, struct loop_task, mail);
+        task->run(task);
     }
     if (client->stopping) renewals_look(client, 0, true);
     send_all(client);
@@ -170,7 +172,7 @@ void client_down(struct client *client, struct client_conn *conn) {
     client_fetch_move(client, conn->number, false);
     conn->greeted = false; /* nothing is sent there any more */
     forwarding_down(client->forwarding, conn->number);
-    client_operator_down(client, conn->number);
+    calls_down(client->rpc->calls, conn->number, clock_mono_ms());
     client_backup_down(client, conn->number);
     send_all(client);
 }
@@ -181,7 +183,7 @@ void client_frame(struct client *client, struct client_conn *conn, uint8_t type,
     else if (type == PEER_ECHO_ANSWER) known = client_coordinates_answered(client, conn->number, payload);
     else if (type == PEER_BACKUP_PIECE) known = client_backup_answered(client, conn->number, payload);
     else if (type == PEER_CLUSTER_ANSWER || type == PEER_CHANGE_ANSWER)
-        known = client_operator_frame(client, conn->number, type, payload);
+        known = calls_answered(client->rpc->calls, conn->number, type, payload, clock_mono_ms());
     else if (type == PEER_RESULTS || type == PEER_RENEW_ANSWER)
         known = forwarding_frame(client->forwarding, conn->number, type, payload, clock_mono_ms());
     if (!known) log_warn("client", "a frame of unknown type, or one that does not decode type=%u", type);
@@ -195,7 +197,7 @@ static void tick(uv_timer_t *timer) {
     writes_expire(client, now_ms, CO_NOLEADER);
     renewals_look(client, now_ms, false);
     client_fetch_tick(client, now_ms);
-    client_operator_tick(client, now_ms);
+    calls_tick(client->rpc->calls, now_ms);
     client_backup_tick(client, now_ms);
     mirror_tick(client->mirror, now_ms);
     client_coordinates_tick(client, now_ms);
@@ -247,8 +249,6 @@ static struct client *client_new(struct rpc *rpc, uv_loop_t *loop, const struct 
     list_init(&client->conns);
     list_init(&client->renewals);
     list_init(&client->unsent);
-    list_init(&client->asks);
-    list_init(&client->changes);
     list_init(&client->backups);
     rng_seed(&client->rng, random_u64());
     client->cache = client_cache_new(CLIENT_CACHE_BYTES);
@@ -258,6 +258,20 @@ static struct client *client_new(struct rpc *rpc, uv_loop_t *loop, const struct 
     client->lost_ms = client->ticked_ms = clock_mono_ms();
     CHECK(uv_mutex_init(&client->lock) == 0);
     return client;
+}
+
+/* Everything goes to the server that this agent is connected with. */
+static uint64_t server_route(void *data, const struct call *call) {
+    const struct client *client = data;
+    (void)call;
+    return client->current ? client->current->number : 0;
+}
+
+static bool server_tell(void *data, uint64_t number, uint8_t type, const ProtobufCMessage *message) {
+    struct client *client = data;
+    struct client_conn *conn = client_conn_of(client, number);
+    if (conn) link_tell(conn->wire, type, message);
+    return conn != NULL;
 }
 
 struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *config) {
@@ -271,6 +285,9 @@ struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *co
                  "-server runs one)");
     struct forwarding_edge edge = {.data = client, .reach = reach, .send = send_message, .command = command};
     client->forwarding = forwarding_new(&edge, 0);
+    static const struct call_method *const methods[] = {&cluster_method, &change_method, NULL};
+    struct calls_edge calls = {.data = client, .route = server_route, .tell = server_tell};
+    rpc->calls = calls_new(&calls, methods, 0);
     CHECK(uv_async_init(loop, &client->wake, woken) == 0 && uv_timer_init(loop, &client->timer) == 0);
     client->wake.data = client->timer.data = client;
     if (config->join) client_join(client, config->join);
@@ -287,6 +304,7 @@ static void handle_closed(uv_handle_t *handle) {
     mirror_free(client->mirror);
     client_coordinates_free(client->coordinates);
     modules_free(client->modules);
+    calls_free(client->rpc->calls);
     uv_mutex_destroy(&client->lock);
     buffer_free(&client->known_text);
     free(client->known), free(client->cluster), free(client->node_name), free(client->address), free(client->peers);
@@ -315,7 +333,7 @@ void rpc_client_stop(struct rpc *rpc, void (*closed)(void *data), void *data) {
     forwarding_stop(client->forwarding);
     writes_expire(client, UINT64_MAX, CO_CLOSED);
     client_fetch_stop(client);
-    client_operator_stop(client);
+    calls_stop(client->rpc->calls);
     client_backup_stop(client);
     client_link_stop(client);
     client_finish_stop(client);

@@ -21,7 +21,7 @@
 #define ARCHIVE_MOST (2 * TAR_SIZE_MAX) /* bytes; of what a server may send */
 
 struct client_backup {
-    struct client_mail mail;
+    struct loop_task task;
     struct list link; /* client->backups */
     struct client *client;
     struct rpc_save *save; /* one of the two */
@@ -207,7 +207,7 @@ static void begin(struct client_backup *backup) {
              "server itself");
         return;
     }
-    backup->conn = client->current->number, backup->number = ++client->wish_number;
+    backup->conn = client->current->number, backup->number = ++client->backup_number;
     if (backup->restore) work(backup);
     else tell(backup, BACKUP_SAVE);
 }
@@ -253,19 +253,20 @@ void client_backup_stop(struct client *client) {
 }
 
 /* -- from other threads ------------------------------------------------------------------------------------------- */
-static void taken(struct client *client, struct client_mail *mail) {
-    struct client_backup *backup = CONTAINER_OF(mail, struct client_backup, mail);
+static void taken(struct loop_task *task) {
+    struct client *client = task->rpc->client;
+    struct client_backup *backup = CONTAINER_OF(task, struct client_backup, task);
     list_append(&client->backups, &backup->link);
     if (client->stopping) fail(backup, CO_CLOSED, NULL);
 }
 
 static void post(struct client *client, struct rpc_save *save, struct rpc_restore *restore) {
     struct client_backup *backup = mem_zalloc(sizeof *backup);
-    backup->mail.taken = taken, backup->client = client;
+    backup->client = client;
     backup->save = save, backup->restore = restore, backup->fault = save ? &save->fault : &restore->fault;
     backup->fd = save ? -1 : restore->fd;
     backup->deadline_ms = clock_mono_ms() + RPC_LEADER_WAIT_MS;
-    client_post(client, &backup->mail);
+    rpc_on_loop(client->rpc, &backup->task, taken);
 }
 
 void client_save(struct client *client, struct rpc_save *save) { post(client, save, NULL); }

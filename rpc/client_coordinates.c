@@ -25,7 +25,7 @@ struct client_coordinates {
 
 /* An update of somebody else's, from the HTTP API. */
 struct carried {
-    struct client_mail mail;
+    struct loop_task task;
     Pb__Coordinate *record;
 };
 
@@ -76,8 +76,9 @@ struct vivaldi_coordinate client_coordinate_here(struct client *client) {
     return here;
 }
 
-static void carry(struct client *client, struct client_mail *mail) {
-    struct carried *carried = CONTAINER_OF(mail, struct carried, mail);
+static void carry(struct loop_task *task) {
+    struct client *client = task->rpc->client;
+    struct carried *carried = CONTAINER_OF(task, struct carried, task);
     if (client->current && !client->stopping) tell(client, PEER_COORDINATE, &carried->record->base);
     pb__coordinate__free_unpacked(carried->record, NULL);
     free(carried);
@@ -93,8 +94,7 @@ int client_coordinate_put(struct client *client, const Pb__Coordinate *record) {
     uint8_t *bytes = mem_alloc(size + 1);
     carried->record = pb__coordinate__unpack(NULL, pb__coordinate__pack(record, bytes), bytes);
     free(bytes);
-    carried->mail.taken = carry;
-    client_post(client, &carried->mail);
+    rpc_on_loop(client->rpc, &carried->task, carry);
     return CO_OK;
 }
 

@@ -13,7 +13,7 @@
 #define ANSWER_MOST (512u << 20)
 
 struct client_fetch {
-    struct client_mail mail;
+    struct loop_task task;
     struct list link; /* client->unsent, or by itself */
     struct client_fetch *chain;
     uint64_t number, conn;       /* conn: with which connection it is; 0: none */
@@ -25,7 +25,7 @@ struct client_fetch {
 _Static_assert(sizeof(struct client_fetch) <= sizeof(((struct rpc_fetch *)0)->impl), "rpc_fetch.impl is too small");
 
 struct client_cancel {
-    struct client_mail mail;
+    struct loop_task task;
     uint64_t number;
 };
 
@@ -170,8 +170,9 @@ bool client_fetch_answered(struct client *client, uint64_t conn, struct slice pa
 }
 
 /* -- from other threads ------------------------------------------------------------------------------------------- */
-static void taken(struct client *client, struct client_mail *mail) {
-    struct client_fetch *impl = CONTAINER_OF(mail, struct client_fetch, mail);
+static void taken(struct loop_task *task) {
+    struct client *client = task->rpc->client;
+    struct client_fetch *impl = CONTAINER_OF(task, struct client_fetch, task);
     struct client_fetch **at = find(client, impl->number);
     impl->chain = *at;
     *at = impl;
@@ -184,18 +185,19 @@ static void taken(struct client *client, struct client_mail *mail) {
 
 void client_fetch_begin(struct client *client, struct rpc_fetch *fetch, const ProtobufCMessage *request) {
     struct client_fetch *impl = impl_of(fetch);
-    *impl = (struct client_fetch){.mail.taken = taken, .begun_ms = clock_mono_ms()};
+    *impl = (struct client_fetch){.begun_ms = clock_mono_ms()};
     impl->number = atomic_fetch_add(&client->fetch_number, 1) + 1;
     impl->until_ms = impl->begun_ms + (fetch->index ? fetch->wait_ms : 0);
     list_init(&impl->link);
     impl->request_size = protobuf_c_message_get_packed_size(request);
     impl->request = mem_alloc(impl->request_size + 1);
     protobuf_c_message_pack(request, impl->request);
-    client_post(client, &impl->mail);
+    rpc_on_loop(client->rpc, &impl->task, taken);
 }
 
-static void cancelled(struct client *client, struct client_mail *mail) {
-    struct client_cancel *cancel = CONTAINER_OF(mail, struct client_cancel, mail);
+static void cancelled(struct loop_task *task) {
+    struct client *client = task->rpc->client;
+    struct client_cancel *cancel = CONTAINER_OF(task, struct client_cancel, task);
     struct client_fetch *impl = *find(client, cancel->number);
     free(cancel);
     if (!impl) return;
@@ -206,9 +208,8 @@ static void cancelled(struct client *client, struct client_mail *mail) {
 /* By its number: the struct may be gone when this arrives. */
 void client_fetch_cancel(struct client *client, struct rpc_fetch *fetch) {
     struct client_cancel *cancel = mem_zalloc(sizeof *cancel);
-    cancel->mail.taken = cancelled;
     cancel->number = impl_of(fetch)->number;
-    client_post(client, &cancel->mail);
+    rpc_on_loop(client->rpc, &cancel->task, cancelled);
 }
 
 void client_fetch_stop(struct client *client) {

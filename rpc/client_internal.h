@@ -19,12 +19,6 @@
 /* so long another server is looked for before what is of before is given out, or said to be unknown */
 #define CLIENT_REACH_MS 1000
 
-/* What comes in from other threads. */
-struct client_mail {
-    struct mail mail;
-    void (*taken)(struct client *client, struct client_mail *mail);
-};
-
 struct client_server {
     struct list link;
     char address[128];            /* "IP:port", or a name to join by */
@@ -97,9 +91,8 @@ struct client {
     struct mirror *mirror;
     struct client_coordinates *coordinates; /* NULL: disabled */
 
-    struct list asks, changes; /* client_operator.c */
-    struct list backups;       /* client_backup.c */
-    uint64_t wish_number;
+    struct list backups; /* client_backup.c */
+    uint64_t backup_number;
 
     bool stopping;
     unsigned closing;
@@ -107,7 +100,7 @@ struct client {
     void *closed_data;
 };
 
-void client_post(struct client *client, struct client_mail *mail); /* any thread */
+void client_post(struct client *client, struct loop_task *task); /* any thread: rpc_on_loop's */
 /* Something was asked whose answer is due soon. */
 void client_asked(struct client *client);
 void client_finish_stop(struct client *client);
@@ -152,18 +145,6 @@ void client_fetch_move(struct client *client, uint64_t conn, bool tell);
 void client_fetch_anew(struct client *client); /* without a connection: indexes of before mean nothing any more */
 void client_fetch_tick(struct client *client, uint64_t now_ms);
 void client_fetch_stop(struct client *client);
-
-/* -- client_operator.c -------------------------------------------------------------------------------------------- */
-struct rpc_ask_cluster;
-struct rpc_change;
-void client_ask_cluster(struct client *client, struct rpc_ask_cluster *ask); /* any thread */
-void client_change(struct client *client, struct rpc_change *change);        /* any thread */
-void client_operator_up(struct client *client);
-void client_operator_down(struct client *client, uint64_t conn);
-/* false: it is none of these, or does not decode */
-bool client_operator_frame(struct client *client, uint64_t conn, uint8_t type, struct slice payload);
-void client_operator_tick(struct client *client, uint64_t now_ms);
-void client_operator_stop(struct client *client);
 
 /* -- client_cache.c ----------------------------------------------------------------------------------------------- */
 struct client_cache;

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "registry/operate.h"
 #include "rpc/autopilot.h"
 #include "rpc/client_internal.h"
@@ -14,28 +15,23 @@
 #define HEARD_MOST_MS  500 /* a new leader has not heard all yet */
 #define POLL_MS        20
 
-/* -- wishes ------------------------------------------------------------------------------------------------------- */
-void operator_wish(struct rpc *rpc, struct wish *wish, void (*taken)(struct wish *wish)) {
-    wish->rpc = rpc, wish->taken = taken;
-    if (mailbox_put(&rpc->wishes, &wish->mail)) uv_async_send(&rpc->operator_wake);
+/* -- tasks for the loop ------------------------------------------------------------------------------------------- */
+void rpc_on_loop(struct rpc *rpc, struct loop_task *task, void (*run)(struct loop_task *task)) {
+    task->rpc = rpc, task->run = run;
+    if (rpc->client) client_post(rpc->client, task);
+    else if (mailbox_put(&rpc->tasks, &task->mail)) uv_async_send(&rpc->operator_wake);
 }
 
 static void wake_cb(uv_async_t *async) {
     struct rpc *rpc = async->data;
-    for (struct mail *mail = mailbox_take(&rpc->wishes), *next; mail; mail = next) {
+    for (struct mail *mail = mailbox_take(&rpc->tasks), *next; mail; mail = next) {
         next = mail->next;
-        struct wish *wish = CONTAINER_OF(mail, struct wish, mail);
-        wish->taken(wish);
+        struct loop_task *task = CONTAINER_OF(mail, struct loop_task, mail);
+        task->run(task);
     }
 }
 
 /* -- the cluster as this server knows it -------------------------------------------------------------------------- */
-struct ask_impl {
-    struct wish wish;
-};
-_Static_assert(sizeof(struct ask_impl) <= sizeof(((struct rpc_ask_cluster *)0)->impl),
-               "rpc_ask_cluster.impl is too small");
-
 static void fill_contact(struct rpc *rpc, struct rpc_server_state *server, uint64_t now_ms) {
     server->last_contact_ms = UINT64_MAX;
     for (size_t i = 0; i < ARRAY_COUNT(rpc->heard); i++) {
@@ -92,43 +88,21 @@ void operator_ask_here(struct rpc *rpc, struct rpc_ask_cluster *ask) {
     ask->done(ask, CO_OK, &state);
 }
 
-static void ask_taken(struct wish *wish) {
-    struct rpc *rpc = wish->rpc;
-    struct rpc_ask_cluster *ask = CONTAINER_OF((char *)wish, struct rpc_ask_cluster, impl);
-    if (rpc->stopping) ask->done(ask, CO_CLOSED, NULL);
-    else if (ask->of_leader && !atomic_load(&node_view(rpc->node)->ready)) operator_far_ask(rpc, ask);
-    else operator_ask_here(rpc, ask);
-}
-
-void rpc_ask_cluster(struct rpc *rpc, struct rpc_ask_cluster *ask) {
-    if (rpc->client) client_ask_cluster(rpc->client, ask);
-    else operator_wish(rpc, &((struct ask_impl *)(void *)ask->impl)->wish, ask_taken);
-}
-
 /* -- changes ---------------------------------------------------------------------------------------------------------
  * Removing: first the note that it was removed goes into the log (so that no leader takes it in again), then it leaves the
  * configuration. If it cannot, the note is taken back. */
-struct change_impl {
-    struct change_work *work;
-    struct wish wish;
-    struct change_impl *next;
-};
-_Static_assert(sizeof(struct change_impl) <= sizeof(((struct rpc_change *)0)->impl), "rpc_change.impl is too small");
 struct change_work {
-    struct change_impl *impl;
-    struct wish noted;
+    struct change_work *next;
+    struct rpc_change *change;
+    struct loop_task noted;
     struct rpc_write write;
     enum { CHANGE_NOTING, CHANGE_WANTED, CHANGE_MADE, CHANGE_TAKING_BACK, CHANGE_OVER } stage;
     int note_error, error; /* of the note; of all */
     uint64_t deadline_ms, target, term;
 };
-static struct rpc_change *change_of(struct change_impl *impl) {
-    return CONTAINER_OF((char *)impl, struct rpc_change, impl);
-}
-
-static void change_end(struct change_impl *impl, int error) {
-    free(impl->work);
-    struct rpc_change *change = change_of(impl);
+static void change_end(struct change_work *work, int error) {
+    struct rpc_change *change = work->change;
+    free(work);
     change->done(change, error);
 }
 
@@ -185,9 +159,8 @@ static int transfer_step(struct rpc *rpc, struct change_work *work) {
     return rv == CO_OK ? CO_AGAIN : rv;
 }
 
-static int change_step(struct rpc *rpc, struct change_impl *impl) {
-    struct change_work *work = impl->work;
-    int rv = change_of(impl)->type == RPC_REMOVE_SERVER ? remove_step(rpc, work) : transfer_step(rpc, work);
+static int change_step(struct rpc *rpc, struct change_work *work) {
+    int rv = work->change->type == RPC_REMOVE_SERVER ? remove_step(rpc, work) : transfer_step(rpc, work);
     bool patient = work->stage == CHANGE_NOTING || work->stage == CHANGE_TAKING_BACK;
     if (rv == CO_AGAIN && !patient && clock_mono_ms() >= work->deadline_ms)
         rv = work->stage == CHANGE_WANTED ? CO_BUSY : CO_TIMEOUT;
@@ -196,15 +169,13 @@ static int change_step(struct rpc *rpc, struct change_impl *impl) {
 
 /* It was noted and stays after all: something else may remove it one day, and then it would be kept out. False:
  * there is nothing to take back. */
-static bool take_back(struct rpc *rpc, struct change_impl *impl, int why) {
-    struct change_work *work = impl->work;
-    if (change_of(impl)->type != RPC_REMOVE_SERVER || work->stage != CHANGE_WANTED || work->error != CO_OK)
-        return false;
+static bool take_back(struct rpc *rpc, struct change_work *work, int why) {
+    if (work->change->type != RPC_REMOVE_SERVER || work->stage != CHANGE_WANTED || work->error != CO_OK) return false;
     /* another leader may be asked to remove it, and note that */
     if (why == CO_OK || why == CO_NOTLEADER || rpc->stopping) return false;
-    for (struct change_impl *other = rpc->changes; other; other = other->next)
-        if (other != impl && other->work->stage < CHANGE_TAKING_BACK && other->work->target == work->target &&
-            change_of(other)->type == RPC_REMOVE_SERVER)
+    for (struct change_work *other = rpc->changes; other; other = other->next)
+        if (other != work && other->stage < CHANGE_TAKING_BACK && other->target == work->target &&
+            other->change->type == RPC_REMOVE_SERVER)
             return false;
     work->error = why;
     note(rpc, work, true);
@@ -213,23 +184,23 @@ static bool take_back(struct rpc *rpc, struct change_impl *impl, int why) {
 
 static void poll_cb(uv_timer_t *timer) {
     struct rpc *rpc = timer->data;
-    for (struct change_impl **at = &rpc->changes, *impl; (impl = *at) != NULL;) {
-        int rv = change_step(rpc, impl);
-        if (rv == CO_AGAIN || take_back(rpc, impl, rv)) {
-            at = &impl->next;
+    for (struct change_work **at = &rpc->changes, *work; (work = *at) != NULL;) {
+        int rv = change_step(rpc, work);
+        if (rv == CO_AGAIN || take_back(rpc, work, rv)) {
+            at = &work->next;
             continue;
         }
-        *at = impl->next;
-        change_end(impl, rv);
+        *at = work->next;
+        change_end(work, rv);
     }
-    operator_far_poll(rpc);
-    if (!rpc->changes && !rpc->fars) uv_timer_stop(timer);
+    calls_tick(rpc->calls, clock_mono_ms());
+    if (!rpc->changes && calls_idle(rpc->calls)) uv_timer_stop(timer);
 }
 
 void operator_poll(struct rpc *rpc) { uv_timer_start(&rpc->operator_timer, poll_cb, 0, POLL_MS); }
 
-static void noted_taken(struct wish *wish) {
-    struct change_work *work = CONTAINER_OF(wish, struct change_work, noted);
+static void noted_taken(struct loop_task *task) {
+    struct change_work *work = CONTAINER_OF(task, struct change_work, noted);
     if (work->stage == CHANGE_TAKING_BACK) {
         if (work->note_error != CO_OK)
             log_warn(
@@ -250,7 +221,7 @@ static void noted_taken(struct wish *wish) {
 static void noted(struct rpc_write *write, int error, const struct machine_result *result) {
     struct change_work *work = CONTAINER_OF(write, struct change_work, write);
     work->note_error = error == CO_OK ? result->error : error;
-    operator_wish(work->noted.rpc, &work->noted, noted_taken);
+    rpc_on_loop(work->noted.rpc, &work->noted, noted_taken);
 }
 
 static int find_target(struct rpc *rpc, const struct rpc_change *change, uint64_t *target) {
@@ -268,40 +239,45 @@ static int find_target(struct rpc *rpc, const struct rpc_change *change, uint64_
 }
 
 void operator_change_here(struct rpc *rpc, struct rpc_change *change) {
-    struct change_impl *impl = (struct change_impl *)(void *)change->impl;
     uint64_t target;
-    impl->work = NULL;
     int rv = rpc->stopping                                ? CO_CLOSED
              : !atomic_load(&node_view(rpc->node)->ready) ? CO_NOTLEADER
                                                           : find_target(rpc, change, &target);
     if (rv == CO_OK && change->type == RPC_REMOVE_SERVER && !autopilot_can_spare(rpc, target)) rv = CO_CONFLICT;
     if (rv != CO_OK) {
-        change_end(impl, rv);
+        change->done(change, rv);
         return;
     }
-    struct change_work *work = impl->work = mem_zalloc(sizeof *work);
-    work->impl = impl, work->target = target, work->deadline_ms = clock_mono_ms() + CHANGE_MOST_MS;
+    struct change_work *work = mem_zalloc(sizeof *work);
+    work->change = change, work->target = target, work->deadline_ms = clock_mono_ms() + CHANGE_MOST_MS;
     work->noted.rpc = rpc, work->write.done = noted, work->stage = CHANGE_WANTED;
-    impl->next = rpc->changes;
-    rpc->changes = impl;
+    work->next = rpc->changes;
+    rpc->changes = work;
     if (change->type == RPC_REMOVE_SERVER) note(rpc, work, false);
     operator_poll(rpc);
 }
 
-static void change_taken(struct wish *wish) {
-    struct rpc *rpc = wish->rpc;
-    struct rpc_change *change = change_of(CONTAINER_OF(wish, struct change_impl, wish));
-    if (!rpc->stopping && !atomic_load(&node_view(rpc->node)->ready)) operator_far_change(rpc, change);
-    else operator_change_here(rpc, change);
-}
-
-void rpc_change(struct rpc *rpc, struct rpc_change *change) {
-    if (rpc->client) client_change(rpc->client, change);
-    else operator_wish(rpc, &((struct change_impl *)(void *)change->impl)->wish, change_taken);
-}
-
 /* -- life --------------------------------------------------------------------------------------------------------- */
+/* The leader, when it is another server. */
+static uint64_t leader_route(void *data, const struct call *call) {
+    struct rpc *rpc = data;
+    const struct node_view *view = node_view(rpc->node);
+    uint64_t leader = atomic_load(&view->leader);
+    (void)call;
+    if (atomic_load(&view->ready)) return CALLS_HERE;
+    return leader == atomic_load(&view->id) ? 0 : leader;
+}
+
+/* A leader of an older program does not know these frames: then nothing has happened, and another is waited for. */
+static bool leader_tell(void *data, uint64_t peer, uint8_t type, const ProtobufCMessage *message) {
+    struct rpc *rpc = data;
+    return peers_tell(rpc->others, peer, type, message);
+}
+
 void operator_start(struct rpc *rpc) {
+    static const struct call_method *const methods[] = {&cluster_method, &change_method, NULL};
+    struct calls_edge edge = {.data = rpc, .route = leader_route, .tell = leader_tell};
+    rpc->calls = calls_new(&edge, methods, random_u64() >> 1);
     CHECK(uv_async_init(rpc->loop, &rpc->operator_wake, wake_cb) == 0);
     CHECK(uv_timer_init(rpc->loop, &rpc->operator_timer) == 0);
     rpc->operator_wake.data = rpc->operator_timer.data = rpc;
@@ -331,11 +307,11 @@ void operator_job_over(struct rpc *rpc) {
 void operator_stop(struct rpc *rpc, void (*stopped)(void *data)) {
     uv_timer_stop(&rpc->operator_timer);
     wake_cb(&rpc->operator_wake); /* the node has answered every write by now */
-    for (struct change_impl *impl; (impl = rpc->changes) != NULL;) {
-        rpc->changes = impl->next;
-        change_end(impl, impl->work->stage == CHANGE_MADE ? CO_UNKNOWN_OUTCOME : CO_CLOSED);
+    for (struct change_work *work; (work = rpc->changes) != NULL;) {
+        rpc->changes = work->next;
+        change_end(work, work->stage == CHANGE_MADE ? CO_UNKNOWN_OUTCOME : CO_CLOSED);
     }
-    operator_far_stop(rpc);
+    calls_stop(rpc->calls);
     rpc->operator_stopped = stopped;
     close_when_idle(rpc);
 }

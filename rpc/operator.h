@@ -29,7 +29,7 @@ struct rpc_cluster_state {
 struct rpc_ask_cluster {
     void (*done)(struct rpc_ask_cluster *ask, int error, const struct rpc_cluster_state *state);
     bool of_leader; /* in */
-    _Alignas(16) char impl[64];
+    _Alignas(16) char impl[160];
 };
 void rpc_ask_cluster(struct rpc *rpc, struct rpc_ask_cluster *ask);
 
@@ -43,7 +43,7 @@ struct rpc_change {
     uint64_t id;       /* the server; transfer: 0 for the best one */
     char address[128]; /* instead of id, when id is 0 and this is not empty */
     void (*done)(struct rpc_change *change, int error);
-    _Alignas(16) char impl[64];
+    _Alignas(16) char impl[160];
 };
 void rpc_change(struct rpc *rpc, struct rpc_change *change);
 

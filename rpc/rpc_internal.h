@@ -8,6 +8,7 @@
 #include "consensus/node.h"
 #include "rpc/agents.h"
 #include "rpc/audit.h"
+#include "rpc/calls.h"
 #include "rpc/cluster.h"
 #include "rpc/coordinates.h"
 #include "rpc/fetch.h"
@@ -19,11 +20,11 @@
 
 struct client;
 struct rpc;
-/* What ends on the loop, from any thread: rpc/operator.c. */
-struct wish {
+/* What another thread wants done on the loop. */
+struct loop_task {
     struct mail mail;
     struct rpc *rpc;
-    void (*taken)(struct wish *wish);
+    void (*run)(struct loop_task *task);
 };
 
 /* rpc/behind.c: this server misses what its full disk has no room for, as far as was looked. */
@@ -83,16 +84,15 @@ struct rpc {
     struct coordinates *coordinates; /* rpc/coordinates.h */
     uv_timer_t coordinate_timer;
 
-    /* Loop thread: operators' wishes. Anybody puts into the box. */
-    struct mailbox wishes;
-    struct wish far_wish; /* rpc/fetch_far.h */
+    /* Loop thread: what operators want, and other threads' tasks. Anybody puts into the box. */
+    struct mailbox tasks;
+    struct loop_task far_task; /* rpc/fetch_far.h */
+    struct calls *calls;       /* to the leader */
     uv_async_t operator_wake;
     uv_timer_t operator_timer;
-    struct change_impl *changes; /* under way */
-    struct far *fars;            /* under way at the leader */
-    uint64_t far_number;
-    unsigned operator_jobs;  /* saves and restores */
-    struct save_work *saves; /* the first is under way, the others wait for their turn */
+    struct change_work *changes; /* under way here */
+    unsigned operator_jobs;      /* saves and restores */
+    struct save_work *saves;     /* the first is under way, the others wait for their turn */
     struct backup_left left;
     void (*operator_stopped)(void *data);
 
@@ -142,21 +142,25 @@ void server_peers_callbacks(struct rpc *rpc, struct node_callbacks *callbacks);
 void server_peers_stop(struct rpc *rpc, void (*closed)(void *data));
 void server_peers_heard(struct rpc *rpc, uint64_t id);
 void behind_tick(struct rpc *rpc); /* rpc/behind.c; a few times a second */
-/* rpc/operator.c: wishes end here, on the loop */
-void operator_wish(struct rpc *rpc, struct wish *wish, void (*taken)(struct wish *wish)); /* any thread */
+/* rpc/operator.c: any thread; `run` is called on the loop, soon */
+void rpc_on_loop(struct rpc *rpc, struct loop_task *task, void (*run)(struct loop_task *task));
 void operator_start(struct rpc *rpc);
 struct rpc_ask_cluster;
 struct rpc_change;
 void operator_ask_here(struct rpc *rpc, struct rpc_ask_cluster *ask);  /* as this server knows it */
 void operator_change_here(struct rpc *rpc, struct rpc_change *change); /* CO_NOTLEADER when it does not lead */
 void operator_poll(struct rpc *rpc);                                   /* soon, and until nothing is under way */
-/* rpc/operator_far.c: the same, done by the leader */
-void operator_far_ask(struct rpc *rpc, struct rpc_ask_cluster *ask);
-void operator_far_change(struct rpc *rpc, struct rpc_change *change);
-void operator_far_poll(struct rpc *rpc);
-bool operator_far_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slice payload);
-void operator_far_down(struct rpc *rpc, uint64_t peer);
-void operator_far_stop(struct rpc *rpc);
+/* rpc/operator_calls.c: questions and changes that others carry out, and others' */
+extern const struct call_method cluster_method, change_method;
+void operator_call_ask(struct rpc *rpc, struct rpc_ask_cluster *ask);  /* loop thread */
+void operator_call_change(struct rpc *rpc, struct rpc_change *change); /* loop thread */
+/* Whoever asks something of this server. */
+struct caller {
+    struct rpc *rpc;
+    uint64_t id;
+    bool is_agent; /* a client agent; else a server */
+};
+bool operator_serve(const struct caller *caller, uint8_t type, struct slice payload); /* false: does not decode */
 void backup_left_look(struct rpc *rpc, bool leads);
 void operator_job_over(struct rpc *rpc);                          /* ++operator_jobs when one begins */
 void operator_stop(struct rpc *rpc, void (*stopped)(void *data)); /* after the node; waits for jobs */

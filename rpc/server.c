@@ -237,6 +237,7 @@ static void handle_closed(uv_handle_t *handle) {
     struct rpc *rpc = handle->data;
     if (--rpc->closing > 0) return;
     leases_free(rpc);
+    calls_free(rpc->calls);
     fetches_free(rpc->fetches);
     audit_free(rpc->audit);
     coordinates_free(rpc->coordinates);

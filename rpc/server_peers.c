@@ -67,7 +67,10 @@ static bool take_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slic
     if (type == PEER_RAFT) return take_raft(rpc, from, payload);
     if (type == PEER_FOUND) return take_found(rpc, from, payload);
     if (type == PEER_FOUND_ANSWER) return take_found_answer(rpc, from, payload);
-    if (type >= PEER_CLUSTER && type <= PEER_CHANGE_ANSWER) return operator_far_frame(rpc, from, type, payload);
+    if (type == PEER_CLUSTER || type == PEER_CHANGE)
+        return operator_serve(&(struct caller){.rpc = rpc, .id = from}, type, payload);
+    if (type == PEER_CLUSTER_ANSWER || type == PEER_CHANGE_ANSWER)
+        return calls_answered(rpc->calls, from, type, payload, clock_mono_ms());
     if (type == PEER_AUDIT || type == PEER_COPY_ASK || type == PEER_COPY_PIECE)
         return audit_frame(rpc, from, type, payload);
     if (type == PEER_ECHO || type == PEER_ECHO_ANSWER) return coordinates_frame(rpc, from, type, payload);
@@ -248,11 +251,11 @@ static bool far_tell(void *data, uint64_t server, uint8_t type, const ProtobufCM
     return peers_tell(((struct rpc *)data)->others, server, type, message);
 }
 
-static void far_turn(struct wish *wish) { fetch_far_turn(wish->rpc->fetches); }
+static void far_turn(struct loop_task *task) { fetch_far_turn(task->rpc->fetches); }
 
 static void far_wake(void *data) {
     struct rpc *rpc = data;
-    operator_wish(rpc, &rpc->far_wish, far_turn);
+    rpc_on_loop(rpc, &rpc->far_task, far_turn);
 }
 
 /* -- founding ----------------------------------------------------------------------------------------------------- */
@@ -370,7 +373,7 @@ static void on_down(void *data, uint64_t id) {
     founding_lost(&rpc->founding, id);
     node_unreachable(rpc->node, id);
     forward_down(rpc->forward, id);
-    operator_far_down(rpc, id);
+    calls_down(rpc->calls, id, clock_mono_ms());
     audit_down(rpc, id);
     coordinates_down(rpc, id);
     fetch_far_down(rpc->fetches, id);

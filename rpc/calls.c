@@ -1,0 +1,243 @@
+#include "rpc/calls.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "rpc/frame_unpack.h"
+
+#define BUCKETS  1024 /* a power of two */
+#define AGAIN_MS 50   /* after "not I" */
+
+struct calls {
+    struct calls_edge edge;
+    const struct call_method *const *methods;
+    uint64_t number;
+    struct call *buckets[BUCKETS];
+    size_t sent;
+    struct list waiting; /* oldest first */
+    bool stopped;
+};
+
+/* -- the table ---------------------------------------------------------------------------------------------------- */
+
+static struct call **place(struct calls *calls, uint64_t number) {
+    struct call **at = &calls->buckets[number % BUCKETS];
+    while (*at && (*at)->number != number) at = &(*at)->chain;
+    return at;
+}
+
+static void enter(struct calls *calls, struct call *call, uint64_t peer) {
+    CHECK(call->peer == 0 && peer != 0 && peer != CALLS_HERE);
+    struct call **bucket = &calls->buckets[call->number % BUCKETS];
+    call->peer = peer;
+    call->chain = *bucket;
+    *bucket = call;
+    calls->sent++;
+}
+
+static void leave(struct calls *calls, struct call *call) {
+    struct call **at = place(calls, call->number);
+    CHECK(*at == call);
+    *at = call->chain;
+    call->peer = 0;
+    calls->sent--;
+}
+
+uint64_t calls_enter(struct calls *calls, struct call *call, uint64_t peer) {
+    list_init(&call->link);
+    call->method = NULL, call->peer = 0;
+    call->number = ++calls->number;
+    call->answer_by_ms = UINT64_MAX;
+    enter(calls, call, peer);
+    return call->number;
+}
+
+struct call *calls_take(struct calls *calls, uint64_t number, uint64_t peer) {
+    struct call *call = *place(calls, number);
+    if (!call || call->peer != peer) return NULL;
+    leave(calls, call);
+    return call;
+}
+
+/* -- sending ------------------------------------------------------------------------------------------------------ */
+
+static void set_number(ProtobufCMessage *message, uint64_t number) {
+    const ProtobufCFieldDescriptor *field =
+        protobuf_c_message_descriptor_get_field_by_name(message->descriptor, "number");
+    CHECK(field && field->type == PROTOBUF_C_TYPE_UINT64);
+    *(uint64_t *)(void *)((char *)message + field->offset) = number;
+}
+
+static bool send_to(struct calls *calls, struct call *call, uint64_t peer, uint64_t now_ms) {
+    struct arena arena = {0};
+    ProtobufCMessage *request = call->method->build(call, &arena);
+    CHECK(request->descriptor == call->method->request);
+    call->number = ++calls->number;
+    set_number(request, call->number);
+    bool told = calls->edge.tell(calls->edge.data, peer, call->method->request_frame, request);
+    arena_free(&arena);
+    if (!told) return false;
+    call->answer_by_ms = now_ms + call->method->answer_ms;
+    enter(calls, call, peer);
+    return true;
+}
+
+/* One that waits, and is in the list. What was sent before is not sent again once its time is over. */
+static void step(struct calls *calls, struct call *call, uint64_t now_ms) {
+    bool late = now_ms >= call->wait_by_ms, over = late && call->number != 0;
+    uint64_t peer = now_ms >= call->again_ms && !over ? calls->edge.route(calls->edge.data, call) : 0;
+    bool here = peer == CALLS_HERE;
+    bool gone = !here && peer && send_to(calls, call, peer, now_ms);
+    if (!here && !gone && !late) return;
+    list_remove(&call->link);
+    if (!gone) call->done(call, here ? CO_AGAIN : CO_NOLEADER, NULL);
+}
+
+void calls_begin(struct calls *calls, struct call *call, const struct call_method *method, uint64_t wait_ms,
+                 uint64_t now_ms) {
+    call->method = method, call->peer = call->number = call->again_ms = 0;
+    call->wait_by_ms = now_ms + wait_ms;
+    list_init(&call->link);
+    if (calls->stopped) {
+        call->done(call, CO_CLOSED, NULL);
+        return;
+    }
+    list_append(&calls->waiting, &call->link);
+    step(calls, call, now_ms);
+}
+
+void calls_turn(struct calls *calls, uint64_t now_ms) {
+    struct list ready; /* `done` may begin others */
+    list_init(&ready);
+    list_splice(&ready, &calls->waiting);
+    while (!list_empty(&ready)) {
+        struct call *call = LIST_ENTRY(ready.next, struct call, link);
+        list_remove(&call->link);
+        list_append(&calls->waiting, &call->link);
+        step(calls, call, now_ms);
+    }
+}
+
+/* -- what is lost ------------------------------------------------------------------------------------------------- */
+
+/* It is with nobody any more, and surely did nothing, or may be repeated. */
+static void wait_again(struct calls *calls, struct call *call, uint64_t again_ms) {
+    call->again_ms = again_ms;
+    list_append(&calls->waiting, &call->link);
+}
+
+static void lost(struct calls *calls, struct call *call, uint64_t now_ms) {
+    leave(calls, call);
+    if (call->method && call->method->repeatable && !calls->stopped) wait_again(calls, call, now_ms);
+    else if (call->method && call->method->repeatable) call->done(call, CO_CLOSED, NULL);
+    else call->done(call, CO_UNKNOWN_OUTCOME, NULL);
+}
+
+/* `done` may begin other calls, and end them: the table is looked through from the beginning after each. */
+static struct call *find(const struct calls *calls, bool (*wanted)(const struct call *call, uint64_t a, uint64_t b),
+                         uint64_t a, uint64_t b) {
+    for (size_t i = 0; calls->sent && i < BUCKETS; i++)
+        for (struct call *call = calls->buckets[i]; call; call = call->chain)
+            if (wanted(call, a, b)) return call;
+    return NULL;
+}
+
+static bool is_with(const struct call *call, uint64_t peer, uint64_t ignored) {
+    (void)ignored;
+    return call->peer == peer;
+}
+static bool is_with_others(const struct call *call, uint64_t peer, uint64_t ignored) {
+    (void)ignored;
+    return call->peer != peer;
+}
+static bool is_late(const struct call *call, uint64_t now_ms, uint64_t ignored) {
+    (void)ignored;
+    return now_ms >= call->answer_by_ms;
+}
+static bool is_any(const struct call *call, uint64_t a, uint64_t b) {
+    (void)call, (void)a, (void)b;
+    return true;
+}
+
+void calls_down(struct calls *calls, uint64_t peer, uint64_t now_ms) {
+    for (struct call *call; (call = find(calls, is_with, peer, 0));) lost(calls, call, now_ms);
+    calls_turn(calls, now_ms);
+}
+
+void calls_lose(struct calls *calls, uint64_t peer, uint64_t but) {
+    for (struct call *call; (call = peer ? find(calls, is_with, peer, 0) : find(calls, is_with_others, but, 0));)
+        lost(calls, call, 0);
+}
+
+void calls_tick(struct calls *calls, uint64_t now_ms) {
+    for (struct call *call; (call = find(calls, is_late, now_ms, 0));) lost(calls, call, now_ms);
+    calls_turn(calls, now_ms);
+}
+
+bool calls_idle(const struct calls *calls) { return calls->sent == 0 && list_empty(&calls->waiting); }
+
+bool calls_with(const struct calls *calls, uint64_t peer) { return find(calls, is_with, peer, 0) != NULL; }
+
+/* -- answers ------------------------------------------------------------------------------------------------------ */
+
+static const struct call_method *method_of(const struct calls *calls, uint8_t answer_frame) {
+    for (size_t i = 0; calls->methods && calls->methods[i]; i++)
+        if (calls->methods[i]->answer_frame == answer_frame) return calls->methods[i];
+    return NULL;
+}
+
+static const void *field_of(const ProtobufCMessage *message, const char *name, ProtobufCType type) {
+    const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field_by_name(message->descriptor, name);
+    CHECK(field && field->type == type);
+    return (const char *)message + field->offset;
+}
+
+static bool is_elsewhere(const struct call_method *method, uint32_t outcome) {
+    if (method->elsewhere) return method->elsewhere(outcome);
+    return outcome == CO_NOTLEADER || outcome == CO_CLOSED;
+}
+
+static void take_answer(struct calls *calls, struct call *call, const ProtobufCMessage *answer, uint64_t now_ms) {
+    uint32_t outcome = *(const uint32_t *)field_of(answer, "outcome", PROTOBUF_C_TYPE_UINT32);
+    leave(calls, call);
+    if (is_elsewhere(call->method, outcome) && !calls->stopped) wait_again(calls, call, now_ms + AGAIN_MS);
+    else call->done(call, CO_OK, answer);
+}
+
+bool calls_answered(struct calls *calls, uint64_t from, uint8_t type, struct slice payload, uint64_t now_ms) {
+    const struct call_method *method = method_of(calls, type);
+    struct arena arena = {0};
+    const ProtobufCMessage *answer = method ? frame_unpack(method->answer, payload, &arena) : NULL;
+    if (answer) {
+        uint64_t number = *(const uint64_t *)field_of(answer, "number", PROTOBUF_C_TYPE_UINT64);
+        struct call *call = *place(calls, number);
+        if (call && call->peer == from && call->method == method) take_answer(calls, call, answer, now_ms);
+    }
+    arena_free(&arena);
+    return answer != NULL;
+}
+
+/* -- life --------------------------------------------------------------------------------------------------------- */
+
+struct calls *calls_new(const struct calls_edge *edge, const struct call_method *const *methods,
+                        uint64_t first_number) {
+    struct calls *calls = mem_zalloc(sizeof *calls);
+    calls->edge = *edge, calls->methods = methods, calls->number = first_number;
+    list_init(&calls->waiting);
+    return calls;
+}
+
+void calls_stop(struct calls *calls) {
+    calls->stopped = true;
+    for (struct call *call; (call = find(calls, is_any, 0, 0));) lost(calls, call, 0);
+    while (!list_empty(&calls->waiting)) {
+        struct call *call = LIST_ENTRY(calls->waiting.next, struct call, link);
+        list_remove(&call->link);
+        call->done(call, CO_CLOSED, NULL);
+    }
+}
+
+void calls_free(struct calls *calls) {
+    CHECK(!calls || calls_idle(calls));
+    free(calls);
+}
