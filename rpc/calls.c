@@ -133,50 +133,49 @@ static void lost(struct calls *calls, struct call *call, uint64_t now_ms) {
     else call->done(call, CO_UNKNOWN_OUTCOME, NULL);
 }
 
-/* `done` may begin other calls, and end them: the table is looked through from the beginning after each. */
-static struct call *find(const struct calls *calls, bool (*wanted)(const struct call *call, uint64_t a, uint64_t b),
-                         uint64_t a, uint64_t b) {
-    for (size_t i = 0; calls->sent && i < BUCKETS; i++)
-        for (struct call *call = calls->buckets[i]; call; call = call->chain)
-            if (wanted(call, a, b)) return call;
-    return NULL;
+typedef bool (*call_wanted)(const struct call *call, uint64_t value);
+
+static struct call *find_in(const struct calls *calls, size_t bucket, call_wanted wanted, uint64_t value) {
+    struct call *call = calls->buckets[bucket];
+    while (call && !wanted(call, value)) call = call->chain;
+    return call;
 }
 
-static bool is_with(const struct call *call, uint64_t peer, uint64_t ignored) {
-    (void)ignored;
-    return call->peer == peer;
+/* `done` may begin and end others meanwhile: a bucket is looked through anew after each. */
+static void lose_all(struct calls *calls, call_wanted wanted, uint64_t value, uint64_t now_ms) {
+    for (size_t i = 0; calls->sent && i < BUCKETS; i++)
+        for (struct call *call; (call = find_in(calls, i, wanted, value));) lost(calls, call, now_ms);
 }
-static bool is_with_others(const struct call *call, uint64_t peer, uint64_t ignored) {
-    (void)ignored;
-    return call->peer != peer;
-}
-static bool is_late(const struct call *call, uint64_t now_ms, uint64_t ignored) {
-    (void)ignored;
-    return now_ms >= call->answer_by_ms;
-}
-static bool is_any(const struct call *call, uint64_t a, uint64_t b) {
-    (void)call, (void)a, (void)b;
+
+static bool is_with(const struct call *call, uint64_t peer) { return call->peer == peer; }
+static bool is_with_others(const struct call *call, uint64_t peer) { return call->peer != peer; }
+static bool is_late(const struct call *call, uint64_t now_ms) { return now_ms >= call->answer_by_ms; }
+static bool is_any(const struct call *call, uint64_t ignored) {
+    (void)call, (void)ignored;
     return true;
 }
 
 void calls_down(struct calls *calls, uint64_t peer, uint64_t now_ms) {
-    for (struct call *call; (call = find(calls, is_with, peer, 0));) lost(calls, call, now_ms);
+    lose_all(calls, is_with, peer, now_ms);
     calls_turn(calls, now_ms);
 }
 
 void calls_lose(struct calls *calls, uint64_t peer, uint64_t but) {
-    for (struct call *call; (call = peer ? find(calls, is_with, peer, 0) : find(calls, is_with_others, but, 0));)
-        lost(calls, call, 0);
+    lose_all(calls, peer ? is_with : is_with_others, peer ? peer : but, 0);
 }
 
 void calls_tick(struct calls *calls, uint64_t now_ms) {
-    for (struct call *call; (call = find(calls, is_late, now_ms, 0));) lost(calls, call, now_ms);
+    lose_all(calls, is_late, now_ms, now_ms);
     calls_turn(calls, now_ms);
 }
 
 bool calls_idle(const struct calls *calls) { return calls->sent == 0 && list_empty(&calls->waiting); }
 
-bool calls_with(const struct calls *calls, uint64_t peer) { return find(calls, is_with, peer, 0) != NULL; }
+bool calls_with(const struct calls *calls, uint64_t peer) {
+    for (size_t i = 0; calls->sent && i < BUCKETS; i++)
+        if (find_in(calls, i, is_with, peer)) return true;
+    return false;
+}
 
 /* -- answers ------------------------------------------------------------------------------------------------------ */
 
@@ -229,7 +228,7 @@ struct calls *calls_new(const struct calls_edge *edge, const struct call_method 
 
 void calls_stop(struct calls *calls) {
     calls->stopped = true;
-    for (struct call *call; (call = find(calls, is_any, 0, 0));) lost(calls, call, 0);
+    lose_all(calls, is_any, 0, 0);
     while (!list_empty(&calls->waiting)) {
         struct call *call = LIST_ENTRY(calls->waiting.next, struct call, link);
         list_remove(&call->link);

@@ -4,10 +4,10 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "rpc/calls.h"
 #include "rpc/frame_unpack.h"
 #include "rpc/peers.h"
 
-#define BUCKETS         1024
 #define FRAME_ITEMS_MAX 512
 #define WRITING_MOST    131072 /* served, answered or not; more: CO_BUSY */
 /* ours have 8 MiB and a little at most; it goes on in other frames, with more around it */
@@ -21,8 +21,8 @@
 
 /* Ours, on their way to a leader. */
 struct sent {
-    struct sent *next;
-    uint64_t number, leader;
+    struct call call;
+    struct forwarding *owner;
     struct node_proposal *proposal; /* a command, or */
     struct rpc_renew *renew;        /* a renewal */
 };
@@ -50,8 +50,7 @@ struct served {
 
 struct forwarding {
     struct forwarding_edge edge;
-    uint64_t number;
-    struct sent *sent[BUCKETS];
+    struct calls *sent;
     struct mailbox done;              /* served ones, from any thread */
     unsigned serving, writing;        /* of all kinds; writes */
     uint64_t leader, leader_since_ms; /* who leads, as forward_leader was told */
@@ -69,22 +68,18 @@ static void say(struct forwarding *f, uint64_t to, uint8_t type, const ProtobufC
 }
 
 /* -- asking ------------------------------------------------------------------------------------------------------- */
-static struct sent *sent_new(struct forwarding *f, uint64_t leader) {
+static void sent_lost(struct call *call, int error, const ProtobufCMessage *answer);
+
+static struct sent *sent_new(struct forwarding *f, uint64_t leader, uint64_t *number) {
     struct sent *sent = mem_zalloc(sizeof *sent);
-    sent->number = ++f->number, sent->leader = leader;
-    struct sent **bucket = &f->sent[sent->number % BUCKETS];
-    sent->next = *bucket;
-    *bucket = sent;
+    sent->owner = f, sent->call.done = sent_lost;
+    *number = calls_enter(f->sent, &sent->call, leader);
     return sent;
 }
 
 static struct sent *sent_take(struct forwarding *f, uint64_t number, uint64_t from) {
-    for (struct sent **at = &f->sent[number % BUCKETS], *sent; (sent = *at) != NULL; at = &sent->next) {
-        if (sent->number != number || sent->leader != from) continue;
-        *at = sent->next;
-        return sent;
-    }
-    return NULL;
+    struct call *call = calls_take(f->sent, number, from);
+    return call ? CONTAINER_OF(call, struct sent, call) : NULL;
 }
 
 static void proposal_answer(struct node_proposal *proposal, int error, const struct machine_result *result) {
@@ -93,7 +88,11 @@ static void proposal_answer(struct node_proposal *proposal, int error, const str
     proposal->done(proposal, error, result);
 }
 
-static void sent_lost(struct forwarding *f, struct sent *sent) {
+/* (1), (2) */
+static void sent_lost(struct call *call, int error, const ProtobufCMessage *answer) {
+    struct sent *sent = CONTAINER_OF(call, struct sent, call);
+    struct forwarding *f = sent->owner;
+    (void)error, (void)answer;
     bool again = (f->edge.mutations & FORWARDING_MUTATE_SEND_AGAIN) && sent->proposal && !f->stopping;
     if (again) f->edge.command(f->edge.data, sent->proposal);
     else if (sent->proposal) proposal_answer(sent->proposal, CO_UNKNOWN_OUTCOME, NULL);
@@ -110,11 +109,9 @@ bool forwarding_writes(struct forwarding *f, uint64_t leader, struct node_propos
         for (; list && frame.n_writes < ARRAY_COUNT(writes) &&
                (bytes == 0 || bytes + list->data->size <= FRAME_BYTES_MAX);
              list = list->next) {
-            struct sent *sent = sent_new(f, leader);
-            sent->proposal = list;
             Pb__PeerWrite *write = pointers[frame.n_writes] = &writes[frame.n_writes];
             *write = (Pb__PeerWrite)PB__PEER_WRITE__INIT;
-            write->number = sent->number;
+            sent_new(f, leader, &write->number)->proposal = list;
             write->command = (ProtobufCBinaryData){list->data->size, (uint8_t *)list->data->bytes};
             bytes += list->data->size;
             frame.n_writes++;
@@ -178,10 +175,9 @@ static bool take_read_answer(struct forwarding *f, uint64_t from, struct slice p
 
 bool forwarding_renew(struct forwarding *f, uint64_t leader, struct rpc_renew *renew) {
     if (f->stopping || !f->edge.reach(f->edge.data, leader)) return false;
-    struct sent *sent = sent_new(f, leader);
-    sent->renew = renew;
     Pb__PeerRenew message = PB__PEER_RENEW__INIT;
-    message.number = sent->number, message.session = renew->id, message.kind = renew->kind, message.look = renew->look;
+    sent_new(f, leader, &message.number)->renew = renew;
+    message.session = renew->id, message.kind = renew->kind, message.look = renew->look;
     say(f, leader, PEER_RENEW, &message.base);
     return true;
 }
@@ -394,26 +390,7 @@ bool forwarding_frame(struct forwarding *f, uint64_t from, uint8_t type, struct 
     }
 }
 
-bool forwarding_waits(const struct forwarding *f, uint64_t peer) {
-    for (size_t i = 0; i < BUCKETS; i++)
-        for (const struct sent *sent = f->sent[i]; sent; sent = sent->next)
-            if (sent->leader == peer) return true;
-    return false;
-}
-
-/* What is with `leader`; 0: with anybody but `but`. */
-static void lose_sent(struct forwarding *f, uint64_t leader, uint64_t but) {
-    for (size_t i = 0; i < BUCKETS; i++) {
-        for (struct sent **at = &f->sent[i], *sent; (sent = *at) != NULL;) {
-            if (leader ? sent->leader != leader : sent->leader == but) {
-                at = &sent->next;
-                continue;
-            }
-            *at = sent->next;
-            sent_lost(f, sent);
-        }
-    }
-}
+bool forwarding_waits(const struct forwarding *f, uint64_t peer) { return calls_with(f->sent, peer); }
 
 static void lose_read(struct forwarding *f) {
     if (!f->read_leader) return;
@@ -422,7 +399,7 @@ static void lose_read(struct forwarding *f) {
 }
 
 void forwarding_down(struct forwarding *f, uint64_t peer) {
-    lose_sent(f, peer, 0);
+    calls_lose(f->sent, peer, 0);
     if (f->read_leader == peer) lose_read(f);
 }
 
@@ -430,30 +407,26 @@ void forwarding_down(struct forwarding *f, uint64_t peer) {
 void forwarding_leader(struct forwarding *f, uint64_t leader, bool cut_off, uint64_t now_ms) {
     f->cut_off = cut_off;
     if (cut_off) {
-        lose_sent(f, 0, 0);
+        calls_lose(f->sent, 0, 0);
         lose_read(f);
     }
     if (leader != f->leader) f->leader = leader, f->leader_since_ms = now_ms, f->swept = false;
     if (!leader || f->swept || now_ms - f->leader_since_ms < DEPOSED_MS) return;
     f->swept = true; /* from now on things go to this one only */
-    lose_sent(f, 0, leader);
+    calls_lose(f->sent, 0, leader);
 }
 
 /* -- life --------------------------------------------------------------------------------------------------------- */
 struct forwarding *forwarding_new(const struct forwarding_edge *edge, uint64_t first_number) {
     struct forwarding *f = mem_zalloc(sizeof *f);
     f->edge = *edge;
-    f->number = first_number;
+    f->sent = calls_new(&(struct calls_edge){0}, NULL, first_number);
     return f;
 }
 
 void forwarding_stop(struct forwarding *f) {
     f->stopping = true;
-    for (size_t i = 0; i < BUCKETS; i++)
-        for (struct sent *sent; (sent = f->sent[i]) != NULL;) {
-            f->sent[i] = sent->next;
-            sent_lost(f, sent);
-        }
+    calls_stop(f->sent);
 }
 
 void forwarding_free(struct forwarding *f) {
@@ -464,6 +437,7 @@ void forwarding_free(struct forwarding *f) {
     CHECK(f->serving == 0);
     for (struct mail *spare; (spare = f->spare) != NULL; free(CONTAINER_OF(spare, struct served, mail)))
         f->spare = spare->next;
+    calls_free(f->sent);
     arena_free(&f->frame);
     free(f);
 }
