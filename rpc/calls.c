@@ -6,7 +6,7 @@
 #include "rpc/frame_unpack.h"
 
 #define BUCKETS  1024 /* a power of two */
-#define AGAIN_MS 50   /* after "not I" */
+#define AGAIN_MS 50   /* after "not I", unless the method says otherwise */
 
 struct calls {
     struct calls_edge edge;
@@ -77,7 +77,7 @@ static bool send_to(struct calls *calls, struct call *call, uint64_t peer, uint6
     bool told = calls->edge.tell(calls->edge.data, peer, call->method->request_frame, request);
     arena_free(&arena);
     if (!told) return false;
-    call->answer_by_ms = now_ms + call->method->answer_ms;
+    call->answer_by_ms = now_ms + (call->answer_ms ? call->answer_ms : call->method->answer_ms);
     enter(calls, call, peer);
     return true;
 }
@@ -85,7 +85,8 @@ static bool send_to(struct calls *calls, struct call *call, uint64_t peer, uint6
 /* One that waits, and is in the list. What was sent before is not sent again once its time is over. */
 static void step(struct calls *calls, struct call *call, uint64_t now_ms) {
     bool late = now_ms >= call->wait_by_ms, over = late && call->number != 0;
-    uint64_t peer = now_ms >= call->again_ms && !over ? calls->edge.route(calls->edge.data, call) : 0;
+    uint64_t peer = over ? 0 : calls->edge.route(calls->edge.data, call);
+    if (peer == call->refused_by && now_ms < call->again_ms) peer = 0;
     bool here = peer == CALLS_HERE;
     bool gone = !here && peer && send_to(calls, call, peer, now_ms);
     if (!here && !gone && !late) return;
@@ -95,7 +96,7 @@ static void step(struct calls *calls, struct call *call, uint64_t now_ms) {
 
 void calls_begin(struct calls *calls, struct call *call, const struct call_method *method, uint64_t wait_ms,
                  uint64_t now_ms) {
-    call->method = method, call->peer = call->number = call->again_ms = 0;
+    call->method = method, call->answer_ms = 0, call->peer = call->number = call->refused_by = 0;
     call->wait_by_ms = now_ms + wait_ms;
     list_init(&call->link);
     if (calls->stopped) {
@@ -121,14 +122,11 @@ void calls_turn(struct calls *calls, uint64_t now_ms) {
 /* -- what is lost ------------------------------------------------------------------------------------------------- */
 
 /* It is with nobody any more, and surely did nothing, or may be repeated. */
-static void wait_again(struct calls *calls, struct call *call, uint64_t again_ms) {
-    call->again_ms = again_ms;
-    list_append(&calls->waiting, &call->link);
-}
+static void wait_again(struct calls *calls, struct call *call) { list_append(&calls->waiting, &call->link); }
 
-static void lost(struct calls *calls, struct call *call, uint64_t now_ms) {
+static void lost(struct calls *calls, struct call *call) {
     leave(calls, call);
-    if (call->method && call->method->repeatable && !calls->stopped) wait_again(calls, call, now_ms);
+    if (call->method && call->method->repeatable && !calls->stopped) wait_again(calls, call);
     else if (call->method && call->method->repeatable) call->done(call, CO_CLOSED, NULL);
     else call->done(call, CO_UNKNOWN_OUTCOME, NULL);
 }
@@ -142,9 +140,9 @@ static struct call *find_in(const struct calls *calls, size_t bucket, call_wante
 }
 
 /* `done` may begin and end others meanwhile: a bucket is looked through anew after each. */
-static void lose_all(struct calls *calls, call_wanted wanted, uint64_t value, uint64_t now_ms) {
+static void lose_all(struct calls *calls, call_wanted wanted, uint64_t value) {
     for (size_t i = 0; calls->sent && i < BUCKETS; i++)
-        for (struct call *call; (call = find_in(calls, i, wanted, value));) lost(calls, call, now_ms);
+        for (struct call *call; (call = find_in(calls, i, wanted, value));) lost(calls, call);
 }
 
 static bool is_with(const struct call *call, uint64_t peer) { return call->peer == peer; }
@@ -156,17 +154,51 @@ static bool is_any(const struct call *call, uint64_t ignored) {
 }
 
 void calls_down(struct calls *calls, uint64_t peer, uint64_t now_ms) {
-    lose_all(calls, is_with, peer, now_ms);
+    lose_all(calls, is_with, peer);
     calls_turn(calls, now_ms);
 }
 
 void calls_lose(struct calls *calls, uint64_t peer, uint64_t but) {
-    lose_all(calls, peer ? is_with : is_with_others, peer ? peer : but, 0);
+    lose_all(calls, peer ? is_with : is_with_others, peer ? peer : but);
 }
 
 void calls_tick(struct calls *calls, uint64_t now_ms) {
-    lose_all(calls, is_late, now_ms, now_ms);
+    lose_all(calls, is_late, now_ms);
     calls_turn(calls, now_ms);
+}
+
+/* Nobody waits for its answer any more. */
+static void tell_end(struct calls *calls, const struct call *call) {
+    if (!call->method || !call->method->end_frame) return;
+    struct arena arena = {0};
+    ProtobufCMessage *end = arena_alloc(&arena, call->method->end->sizeof_message);
+    protobuf_c_message_init(call->method->end, end);
+    set_number(end, call->number);
+    (void)calls->edge.tell(calls->edge.data, call->peer, call->method->end_frame, end);
+    arena_free(&arena);
+}
+
+void calls_cancel(struct calls *calls, struct call *call) {
+    list_remove(&call->link);
+    if (!call->peer) return;
+    tell_end(calls, call);
+    leave(calls, call);
+}
+
+void calls_again(struct calls *calls, struct call *call) {
+    if (!call->peer) return;
+    tell_end(calls, call);
+    lost(calls, call);
+}
+
+void calls_move(struct calls *calls, const struct call_method *method, uint64_t peer) {
+    for (size_t i = 0; calls->sent && i < BUCKETS; i++) {
+        struct call *next;
+        for (struct call *call = calls->buckets[i]; call; call = next) {
+            next = call->chain;
+            if (call->method == method && call->peer == peer) calls_again(calls, call);
+        }
+    }
 }
 
 bool calls_idle(const struct calls *calls) { return calls->sent == 0 && list_empty(&calls->waiting); }
@@ -191,16 +223,28 @@ static const void *field_of(const ProtobufCMessage *message, const char *name, P
     return (const char *)message + field->offset;
 }
 
-static bool is_elsewhere(const struct call_method *method, uint32_t outcome) {
-    if (method->elsewhere) return method->elsewhere(outcome);
+static bool is_elsewhere(struct call *call, uint32_t outcome) {
+    if (call->method->elsewhere) return call->method->elsewhere(call, outcome);
     return outcome == CO_NOTLEADER || outcome == CO_CLOSED;
 }
 
 static void take_answer(struct calls *calls, struct call *call, const ProtobufCMessage *answer, uint64_t now_ms) {
     uint32_t outcome = *(const uint32_t *)field_of(answer, "outcome", PROTOBUF_C_TYPE_UINT32);
+    bool more = outcome == CO_OK && call->method->pieces &&
+                *(const protobuf_c_boolean *)field_of(answer, "more", PROTOBUF_C_TYPE_BOOL);
+    if (more) {
+        if (call->piece(call, answer))
+            call->answer_by_ms = now_ms + (call->answer_ms ? call->answer_ms : call->method->answer_ms);
+        return;
+    }
+    uint64_t peer = call->peer;
     leave(calls, call);
-    if (is_elsewhere(call->method, outcome) && !calls->stopped) wait_again(calls, call, now_ms + AGAIN_MS);
-    else call->done(call, CO_OK, answer);
+    if (!is_elsewhere(call, outcome) || calls->stopped) {
+        call->done(call, CO_OK, answer);
+        return;
+    }
+    call->refused_by = peer, call->again_ms = now_ms + (call->method->again_ms ? call->method->again_ms : AGAIN_MS);
+    wait_again(calls, call);
 }
 
 bool calls_answered(struct calls *calls, uint64_t from, uint8_t type, struct slice payload, uint64_t now_ms) {
@@ -228,7 +272,7 @@ struct calls *calls_new(const struct calls_edge *edge, const struct call_method 
 
 void calls_stop(struct calls *calls) {
     calls->stopped = true;
-    lose_all(calls, is_any, 0, 0);
+    lose_all(calls, is_any, 0);
     while (!list_empty(&calls->waiting)) {
         struct call *call = LIST_ENTRY(calls->waiting.next, struct call, link);
         list_remove(&call->link);

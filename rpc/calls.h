@@ -34,11 +34,16 @@ struct call_method {
     uint8_t request_frame, answer_frame; /* enum peer_frame; a method's alone */
     const ProtobufCMessageDescriptor *request, *answer;
     bool repeatable;    /* (1) */
+    uint32_t again_ms;  /* who said "not I" is asked again after so long; 0: 50 */
     uint32_t answer_ms; /* the answer is late after so long */
     /* The request, in the arena; `number` is filled in afterwards. Called each time that it is sent. */
     ProtobufCMessage *(*build)(struct call *call, struct arena *arena);
     /* Did who answers so surely do nothing, and may another do it? NULL: CO_NOTLEADER and CO_CLOSED. */
-    bool (*elsewhere)(uint32_t outcome);
+    bool (*elsewhere)(struct call *call, uint32_t outcome);
+    /* Answers come in pieces: all but the last say `more`, and go to call->piece. */
+    bool pieces;
+    uint8_t end_frame; /* says that the answer of `number` is not wanted any more; 0: there is no such frame */
+    const ProtobufCMessageDescriptor *end;
 };
 
 /* In a struct of the caller's, who keeps it until `done`. */
@@ -47,12 +52,17 @@ struct call {
      * destination is here: nothing was sent, do it yourself. CO_NOLEADER: there was no destination in time.
      * CO_UNKNOWN_OUTCOME. CO_CLOSED: calls_stop. */
     void (*done)(struct call *call, int error, const ProtobufCMessage *answer);
-    /* The table's. */
+    /* Of methods with pieces: one that is not the last; false: it is too much, and the call has been cancelled. What
+     * came of an answer is to be dropped when `build` is called again: another answer begins. */
+    bool (*piece)(struct call *call, const ProtobufCMessage *answer);
+    uint32_t answer_ms; /* set by `build`, or 0: the method's */
+    /* The table's. wait_by_ms may be set later, answer_by_ms put off. */
     const struct call_method *method;
-    struct list link;      /* waits for a destination */
-    struct call *chain;    /* sent: in its bucket */
-    uint64_t number, peer; /* peer 0: with nobody */
-    uint64_t again_ms, wait_by_ms, answer_by_ms;
+    struct list link;              /* waits for a destination */
+    struct call *chain;            /* sent: in its bucket */
+    uint64_t number, peer;         /* peer 0: with nobody */
+    uint64_t refused_by, again_ms; /* who said "not I" is asked again from then on */
+    uint64_t wait_by_ms, answer_by_ms;
 };
 
 struct calls_edge {
@@ -78,6 +88,12 @@ void calls_begin(struct calls *calls, struct call *call, const struct call_metho
 void calls_turn(struct calls *calls, uint64_t now_ms);
 void calls_tick(struct calls *calls, uint64_t now_ms);                /* a few times a second, while not idle */
 void calls_down(struct calls *calls, uint64_t peer, uint64_t now_ms); /* its connection ended */
+/* It goes elsewhere, as if it had been lost; its peer is told. Nothing when it is with nobody. */
+void calls_again(struct calls *calls, struct call *call);
+/* The caller gives it up: `done` is not called, the struct is the caller's again. */
+void calls_cancel(struct calls *calls, struct call *call);
+/* What of this method is with `peer` goes elsewhere; `peer` is told that it is not wanted any more. */
+void calls_move(struct calls *calls, const struct call_method *method, uint64_t peer);
 bool calls_idle(const struct calls *calls);
 bool calls_with(const struct calls *calls, uint64_t peer); /* is something asked of it not answered yet? */
 /* A frame that is the answer of one of the methods. False: it is none, or does not decode. */

@@ -148,20 +148,23 @@ static void command(void *data, struct node_proposal *proposal) {
 static void send_all(struct client *client) {
     if (!client->current) return;
     renewals_look(client, clock_mono_ms(), false);
-    client_fetch_up(client);
     writes_send(client);
     calls_turn(client->rpc->calls, clock_mono_ms());
     client_backup_up(client);
     link_flush(client->current->wire);
 }
 
-static void woken(uv_async_t *async) {
-    struct client *client = async->data;
+static void take_tasks(struct client *client) {
     for (struct mail *mail = mailbox_take(&client->box), *next; mail; mail = next) {
         next = mail->next;
         struct loop_task *task = CONTAINER_OF(mail, struct loop_task, mail);
         task->run(task);
     }
+}
+
+static void woken(uv_async_t *async) {
+    struct client *client = async->data;
+    take_tasks(client);
     if (client->stopping) renewals_look(client, 0, true);
     send_all(client);
 }
@@ -169,7 +172,6 @@ static void woken(uv_async_t *async) {
 void client_up(struct client *client) { send_all(client); }
 
 void client_down(struct client *client, struct client_conn *conn) {
-    client_fetch_move(client, conn->number, false);
     conn->greeted = false; /* nothing is sent there any more */
     forwarding_down(client->forwarding, conn->number);
     calls_down(client->rpc->calls, conn->number, clock_mono_ms());
@@ -179,10 +181,9 @@ void client_down(struct client *client, struct client_conn *conn) {
 
 void client_frame(struct client *client, struct client_conn *conn, uint8_t type, struct slice payload) {
     bool known = false;
-    if (type == PEER_FETCHED) known = client_fetch_answered(client, conn->number, payload);
-    else if (type == PEER_ECHO_ANSWER) known = client_coordinates_answered(client, conn->number, payload);
+    if (type == PEER_ECHO_ANSWER) known = client_coordinates_answered(client, conn->number, payload);
     else if (type == PEER_BACKUP_PIECE) known = client_backup_answered(client, conn->number, payload);
-    else if (type == PEER_CLUSTER_ANSWER || type == PEER_CHANGE_ANSWER)
+    else if (type == PEER_FETCHED || type == PEER_CLUSTER_ANSWER || type == PEER_CHANGE_ANSWER)
         known = calls_answered(client->rpc->calls, conn->number, type, payload, clock_mono_ms());
     else if (type == PEER_RESULTS || type == PEER_RENEW_ANSWER)
         known = forwarding_frame(client->forwarding, conn->number, type, payload, clock_mono_ms());
@@ -248,7 +249,7 @@ static struct client *client_new(struct rpc *rpc, uv_loop_t *loop, const struct 
     list_init(&client->servers);
     list_init(&client->conns);
     list_init(&client->renewals);
-    list_init(&client->unsent);
+    list_init(&client->fetches);
     list_init(&client->backups);
     rng_seed(&client->rng, random_u64());
     client->cache = client_cache_new(CLIENT_CACHE_BYTES);
@@ -271,6 +272,7 @@ static bool server_tell(void *data, uint64_t number, uint8_t type, const Protobu
     struct client *client = data;
     struct client_conn *conn = client_conn_of(client, number);
     if (conn) link_tell(conn->wire, type, message);
+    if (conn && conn != client->current) link_flush(conn->wire); /* the current one is flushed after each turn */
     return conn != NULL;
 }
 
@@ -285,7 +287,7 @@ struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *co
                  "-server runs one)");
     struct forwarding_edge edge = {.data = client, .reach = reach, .send = send_message, .command = command};
     client->forwarding = forwarding_new(&edge, 0);
-    static const struct call_method *const methods[] = {&cluster_method, &change_method, NULL};
+    static const struct call_method *const methods[] = {&fetch_method, &cluster_method, &change_method, NULL};
     struct calls_edge calls = {.data = client, .route = server_route, .tell = server_tell};
     rpc->calls = calls_new(&calls, methods, 0);
     CHECK(uv_async_init(loop, &client->wake, woken) == 0 && uv_timer_init(loop, &client->timer) == 0);
@@ -298,6 +300,7 @@ struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *co
 static void handle_closed(uv_handle_t *handle) {
     struct client *client = handle->data;
     if (--client->closing > 0) return;
+    take_tasks(client); /* who came last is told that it is over */
     LIST_FOREACH_SAFE(item, next, &client->servers) free(LIST_ENTRY(item, struct client_server, link));
     forwarding_free(client->forwarding);
     client_cache_free(client->cache);
@@ -332,7 +335,6 @@ void rpc_client_stop(struct rpc *rpc, void (*closed)(void *data), void *data) {
     woken(&client->wake);
     forwarding_stop(client->forwarding);
     writes_expire(client, UINT64_MAX, CO_CLOSED);
-    client_fetch_stop(client);
     calls_stop(client->rpc->calls);
     client_backup_stop(client);
     client_link_stop(client);

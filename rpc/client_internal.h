@@ -15,7 +15,6 @@
 #include "rpc/peers.h"
 #include "rpc/rpc_internal.h"
 
-#define CLIENT_FETCH_BUCKETS 4096
 /* so long another server is looked for before what is of before is given out, or said to be unknown */
 #define CLIENT_REACH_MS 1000
 
@@ -60,7 +59,6 @@ struct client {
     /* Any thread. */
     struct mailbox box;
     uv_async_t wake;
-    _Atomic uint64_t fetch_number;
     _Atomic bool connected, known_leader;
     _Atomic uint64_t contact_ms; /* when the connection ended last */
     uv_mutex_t lock;             /* for: */
@@ -84,9 +82,8 @@ struct client {
     struct node_proposal *waiting, **waiting_last; /* writes for a connection */
     struct list renewals;                          /* likewise: struct client_renewal */
 
-    struct list unsent; /* fetches for a connection */
-    size_t fetch_count; /* these, and those that a server has; without those of the background */
-    struct client_fetch *fetches[CLIENT_FETCH_BUCKETS];
+    struct list fetches; /* client_fetch.c */
+    size_t fetch_count;  /* of these; without those of the background */
     struct client_cache *cache;
     struct mirror *mirror;
     struct client_coordinates *coordinates; /* NULL: disabled */
@@ -137,14 +134,9 @@ void client_frame(struct client *client, struct client_conn *conn, uint8_t type,
 /* any thread */
 void client_fetch_begin(struct client *client, struct rpc_fetch *fetch, const ProtobufCMessage *request);
 void client_fetch_cancel(struct client *client, struct rpc_fetch *fetch); /* any thread */
-/* conn: where it comes from. False: it does not decode */
-bool client_fetch_answered(struct client *client, uint64_t conn, struct slice payload);
-void client_fetch_up(struct client *client); /* sends what waits */
-/* what is there is asked again elsewhere; tell: that it is not wanted */
-void client_fetch_move(struct client *client, uint64_t conn, bool tell);
+extern const struct call_method fetch_method;
 void client_fetch_anew(struct client *client); /* without a connection: indexes of before mean nothing any more */
 void client_fetch_tick(struct client *client, uint64_t now_ms);
-void client_fetch_stop(struct client *client);
 
 /* -- client_cache.c ----------------------------------------------------------------------------------------------- */
 struct client_cache;

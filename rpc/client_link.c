@@ -60,7 +60,7 @@ static void become_current(struct client_conn *conn) {
     atomic_store(&client->connected, true);
     if (before) {
         before->draining = true, before->since_ms = clock_mono_ms();
-        client_fetch_move(client, before->number, true);
+        calls_move(client->rpc->calls, &fetch_method, before->number);
     }
     client->rebalance_ms = clock_mono_ms() + REBALANCE_MS + rng_below(&client->rng, REBALANCE_MS);
     client_up(client);

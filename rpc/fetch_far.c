@@ -5,11 +5,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "rpc/calls.h"
 #include "rpc/fetch_internal.h"
-#include "rpc/frame_unpack.h"
 #include "rpc/peers.h"
 
-#define BUCKETS  1024
 #define AGAIN_MS 200  /* after an answer that is none */
 #define LATE_MS  1000 /* an answer may take longer than its wait */
 
@@ -26,11 +25,10 @@ struct fetch_far {
     bool back;       /* the fetch thread's again */
     /* The loop's; once it is back, the fetch thread's. */
     struct list link; /* in `all`; by itself: was never taken */
-    struct fetch_far *chain;
-    uint64_t number; /* as it was asked last; never given twice */
-    uint64_t leader; /* who has it; 0: waits for one */
-    uint64_t again_ms, answer_by_ms;
+    struct call call;
+    bool begun; /* the call */
     struct buffer pieces;
+    size_t held; /* bytes of them that count in fars->held */
     int error;
     struct rpc_fetched fetched;
     size_t request_size;
@@ -46,8 +44,7 @@ struct fetch_fars {
     unsigned count;
     /* Loop. */
     struct list all;
-    struct fetch_far *buckets[BUCKETS];
-    uint64_t last_number;
+    struct calls *calls;
     size_t held; /* bytes of pieces */
     /* the last of them came, or the leader said that too much is on its way here already */
     uint64_t heard_ms, heard_from;
@@ -146,33 +143,25 @@ void fetch_far_back(struct fetches *fetches) {
 }
 
 /* -- loop: under way ---------------------------------------------------------------------------------------------- */
-static struct fetch_far **find(struct fetch_fars *fars, uint64_t number) {
-    struct fetch_far **at = &fars->buckets[number % BUCKETS];
-    while (*at && (*at)->number != number) at = &(*at)->chain;
-    return at;
+static struct fetch_far *far_at(struct list *item) { return LIST_ENTRY(item, struct fetch_far, link); }
+static struct fetch_far *far_of(struct call *call) { return CONTAINER_OF(call, struct fetch_far, call); }
+
+/* What came of its answer counts no more: it is whole, or is not going to be. */
+static void release_pieces(struct fetch_far *far) {
+    far->fars->held -= far->held;
+    far->held = 0;
 }
 
 static void drop_pieces(struct fetch_far *far) {
-    far->fars->held -= far->pieces.size;
+    release_pieces(far);
     buffer_free(&far->pieces);
 }
 
-/* It is with nobody: an answer that still comes is none. */
-static void take_from(struct fetch_far *far, bool tell) {
-    struct fetch_fars *fars = far->fars;
-    if (!far->leader) return;
-    Pb__PeerFetchEnd end = PB__PEER_FETCH_END__INIT;
-    end.number = far->number;
-    if (tell) (void)fars->edge.tell(fars->edge.data, far->leader, PEER_FETCH_END, &end.base);
-    *find(fars, far->number) = far->chain;
-    far->leader = 0;
-    drop_pieces(far);
-}
-
-/* One that was dropped meanwhile is in the box for this thread: fetch_far_turn frees it. */
+/* It is no call any more. One that was dropped meanwhile is in the box for this thread: fetch_far_turn frees it. */
 static void give_back(struct fetch_far *far, int error) {
     struct fetches *fetches = far->fars->fetches;
     list_remove(&far->link);
+    far->begun = false;
     far->error = error;
     uv_mutex_lock(&fetches->lock);
     if (!far->dropped) {
@@ -183,52 +172,78 @@ static void give_back(struct fetch_far *far, int error) {
     uv_mutex_unlock(&fetches->lock);
 }
 
-/* Not connected, or of an older program: it stays here, and is tried again. */
-static void ask(struct fetch_far *far, uint64_t leader, uint64_t now_ms) {
-    struct fetch_fars *fars = far->fars;
-    uint64_t left_ms = far->until_ms > now_ms ? far->until_ms - now_ms : 1;
-    Pb__PeerFetch message = PB__PEER_FETCH__INIT;
-    message.number = far->number = ++fars->last_number;
-    message.query = far->query;
-    message.request = (ProtobufCBinaryData){far->request_size, far->request};
-    message.index = far->index;
-    if (far->index) message.wait_ms = left_ms;
-    if (!fars->edge.tell(fars->edge.data, leader, PEER_FETCH, &message.base)) return;
-    far->leader = leader;
-    far->answer_by_ms = far->last_ms + left_ms / 16 + LATE_MS;
-    struct fetch_far **at = find(fars, far->number);
-    far->chain = *at;
-    *at = far;
+static void give_up(struct fetch_far *far, int error) {
+    if (far->begun) calls_cancel(far->fars->calls, &far->call);
+    drop_pieces(far);
+    give_back(far, error);
 }
 
 static bool others_are_answered(const struct fetch_fars *fars, uint64_t leader, uint64_t now_ms) {
-    return fars->heard_from == leader && now_ms < fars->heard_ms + RPC_LEADER_WAIT_MS;
+    return leader && fars->heard_from == leader && now_ms < fars->heard_ms + RPC_LEADER_WAIT_MS;
 }
 
 static void heard(struct fetch_fars *fars, uint64_t leader) {
     fars->heard_ms = clock_mono_ms(), fars->heard_from = leader;
 }
 
-/* One whose answer is arriving stays where it is, and so does one whose turn has not come while others' are. */
-static void step(struct fetch_far *far, uint64_t leader, bool here, uint64_t now_ms) {
-    bool stays = !leader || leader == far->leader || far->pieces.size > 0;
-    bool others = leader && others_are_answered(far->fars, leader, now_ms);
-    if (far->leader && stays && now_ms < far->answer_by_ms) return;
-    if (far->leader && stays && far->pieces.size == 0 && others && now_ms < far->most_ms) return;
-    take_from(far, true);
-    if (here) give_back(far, CO_AGAIN); /* this one leads now: it has everything */
-    else if (now_ms >= far->last_ms) give_back(far, !leader ? CO_NOLEADER : others ? CO_BUSY : CO_DISKFULL);
-    else if (leader && now_ms >= far->again_ms) ask(far, leader, now_ms);
+static ProtobufCMessage *build(struct call *call, struct arena *arena) {
+    struct fetch_far *far = far_of(call);
+    uint64_t now_ms = clock_mono_ms(), left_ms = far->until_ms > now_ms ? far->until_ms - now_ms : 1;
+    Pb__PeerFetch *message = arena_alloc(arena, sizeof *message);
+    pb__peer_fetch__init(message);
+    message->query = far->query;
+    message->request = (ProtobufCBinaryData){far->request_size, far->request};
+    message->index = far->index;
+    if (far->index) message->wait_ms = left_ms;
+    uint64_t last_ms = far->last_ms > now_ms ? far->last_ms - now_ms : 0;
+    call->answer_ms = (uint32_t)(last_ms + left_ms / 16 + LATE_MS);
+    drop_pieces(far);
+    return &message->base;
 }
 
-static void step_all(struct fetch_fars *fars, struct list *list) {
-    bool here = false;
-    uint64_t leader = fars->edge.leader(fars->edge.data, &here), now_ms = clock_mono_ms();
-    LIST_FOREACH_SAFE(item, next, list) step(LIST_ENTRY(item, struct fetch_far, link), leader, here, now_ms);
+/* The next leader may answer, or this one soon. */
+static bool another_may(struct call *call, uint32_t outcome) {
+    struct fetch_far *far = far_of(call);
+    if (outcome == CO_AGAIN) { /* too much is on its way here already */
+        uint64_t now_ms = clock_mono_ms();
+        uint64_t last_ms = now_ms + RPC_LEADER_WAIT_MS < far->most_ms ? now_ms + RPC_LEADER_WAIT_MS : far->most_ms;
+        bool here = false;
+        heard(far->fars, far->fars->edge.leader(far->fars->edge.data, &here));
+        if (far->last_ms < last_ms) far->last_ms = call->wait_by_ms = last_ms;
+    }
+    return outcome == CO_NOTLEADER || outcome == CO_FENCED || outcome == CO_CLOSED || outcome == CO_DISKFULL ||
+           outcome == CO_AGAIN;
+}
+
+static const struct call_method far_method = {.name = "fetch of a follower",
+                                              .request_frame = PEER_FETCH,
+                                              .answer_frame = PEER_FETCHED,
+                                              .request = &pb__peer_fetch__descriptor,
+                                              .answer = &pb__peer_fetched__descriptor,
+                                              .end_frame = PEER_FETCH_END,
+                                              .end = &pb__peer_fetch_end__descriptor,
+                                              .repeatable = true,
+                                              .pieces = true,
+                                              .again_ms = AGAIN_MS,
+                                              .build = build,
+                                              .elsewhere = another_may};
+
+/* One whose answer is arriving stays where it is, and so does one whose turn has not come while others' are. */
+static void look_after(struct fetch_far *far, uint64_t leader, uint64_t now_ms) {
+    struct call *call = &far->call;
+    if (!call->peer || far->pieces.size > 0) return;
+    if (leader && leader != call->peer) calls_again(far->fars->calls, call);
+    else if (others_are_answered(far->fars, leader, now_ms) && call->answer_by_ms <= now_ms && now_ms < far->most_ms)
+        call->answer_by_ms = far->most_ms;
 }
 
 void fetch_far_tick(struct fetches *fetches) {
-    if (!list_empty(&fetches->fars->all)) step_all(fetches->fars, &fetches->fars->all);
+    struct fetch_fars *fars = fetches->fars;
+    bool here = false;
+    if (list_empty(&fars->all)) return;
+    uint64_t leader = fars->edge.leader(fars->edge.data, &here), now_ms = clock_mono_ms();
+    LIST_FOREACH(item, &fars->all) look_after(far_at(item), leader, now_ms);
+    calls_tick(fars->calls, now_ms);
 }
 
 /* One that is dropped afterwards comes out once more. */
@@ -244,6 +259,76 @@ static void take_out(struct fetch_fars *fars, struct list *fresh, struct list *g
     uv_mutex_unlock(&fars->fetches->lock);
 }
 
+/* -- loop: answers ------------------------------------------------------------------------------------------------ */
+/* 0: it fits; else why not. */
+static int piece_fits(const struct fetch_far *far, size_t size) {
+    if (far->pieces.size + size > FETCH_RESULT_MOST) return CO_TOOLARGE;
+    return far->fars->held + size > FETCH_FAR_HELD_MOST ? CO_BUSY : CO_OK;
+}
+
+static void add_piece(struct fetch_far *far, uint64_t from, const Pb__PeerFetched *answer) {
+    buffer_append(&far->pieces, answer->records.data, answer->records.len);
+    far->fars->held += answer->records.len, far->held += answer->records.len;
+    heard(far->fars, from);
+}
+
+static bool take_piece(struct call *call, const ProtobufCMessage *message) {
+    struct fetch_far *far = far_of(call);
+    const Pb__PeerFetched *answer = (const Pb__PeerFetched *)message;
+    int error = piece_fits(far, answer->records.len);
+    if (error) {
+        give_up(far, error);
+        return false;
+    }
+    add_piece(far, call->peer, answer);
+    call->answer_ms = RPC_LEADER_WAIT_MS; /* for the next */
+    return true;
+}
+
+/* Why no leader answered in time. */
+static int unanswered(const struct fetch_fars *fars) {
+    bool here = false;
+    uint64_t leader = fars->edge.leader(fars->edge.data, &here);
+    if (!leader) return CO_NOLEADER;
+    return others_are_answered(fars, leader, clock_mono_ms()) ? CO_BUSY : CO_DISKFULL;
+}
+
+/* CO_AGAIN: this server leads now, and has everything. */
+static void answered(struct call *call, int error, const ProtobufCMessage *message) {
+    struct fetch_far *far = far_of(call);
+    struct fetch_fars *fars = far->fars;
+    const Pb__PeerFetched *answer = (const Pb__PeerFetched *)message;
+    if (error == CO_NOLEADER) error = unanswered(fars);
+    else if (error == CO_OK && answer->outcome != CO_OK)
+        error = answer->outcome < CO_ERROR_COUNT ? (int)answer->outcome : CO_IO;
+    if (error == CO_OK) error = piece_fits(far, answer->records.len);
+    if (error != CO_OK) {
+        drop_pieces(far);
+        give_back(far, error);
+        return;
+    }
+    add_piece(far, fars->heard_from, answer);
+    release_pieces(far);
+    far->fetched = (struct rpc_fetched){.index = answer->index ? answer->index : 1,
+                                        .found = answer->found,
+                                        .none = answer->none,
+                                        .known_leader = answer->known_leader,
+                                        .last_contact_ms = answer->last_contact_ms,
+                                        .records = buffer_slice(&far->pieces)};
+    give_back(far, CO_OK);
+}
+
+static void begin(struct fetch_far *far) {
+    struct fetch_fars *fars = far->fars;
+    uint64_t now_ms = clock_mono_ms();
+    list_remove(&far->link);
+    list_append(&fars->all, &far->link);
+    far->call.done = answered, far->call.piece = take_piece;
+    far->begun = true;
+    uint64_t wait_ms = far->last_ms > now_ms ? far->last_ms - now_ms : 0;
+    calls_begin(fars->calls, &far->call, &far_method, wait_ms, now_ms);
+}
+
 void fetch_far_turn(struct fetches *fetches) {
     struct fetch_fars *fars = fetches->fars;
     struct list fresh, gone;
@@ -252,86 +337,19 @@ void fetch_far_turn(struct fetches *fetches) {
     take_out(fars, &fresh, &gone);
     LIST_FOREACH_SAFE(item, next, &gone) {
         struct fetch_far *far = LIST_ENTRY(item, struct fetch_far, link);
-        take_from(far, true);
+        if (far->begun) calls_cancel(fars->calls, &far->call);
+        drop_pieces(far);
         far_free(far);
     }
-    if (list_empty(&fresh)) return;
-    step_all(fars, &fresh);
-    list_splice(&fars->all, &fresh);
+    while (!list_empty(&fresh)) begin(far_at(fresh.next));
 }
 
 void fetch_far_down(struct fetches *fetches, uint64_t server) {
-    LIST_FOREACH(item, &fetches->fars->all) {
-        struct fetch_far *far = LIST_ENTRY(item, struct fetch_far, link);
-        if (far->leader == server) take_from(far, false);
-    }
-}
-
-/* -- loop: answers ------------------------------------------------------------------------------------------------ */
-static void finish(struct fetch_far *far, int error, bool tell) {
-    take_from(far, tell);
-    give_back(far, error);
-}
-
-static void take_piece(struct fetch_far *far, const Pb__PeerFetched *answer) {
-    struct fetch_fars *fars = far->fars;
-    size_t size = answer->records.len;
-    if (far->pieces.size + size > FETCH_RESULT_MOST) {
-        finish(far, CO_TOOLARGE, true);
-        return;
-    }
-    if (fars->held + size > FETCH_FAR_HELD_MOST) {
-        finish(far, CO_BUSY, true);
-        return;
-    }
-    buffer_append(&far->pieces, answer->records.data, size);
-    fars->held += size;
-    heard(fars, far->leader);
-    far->answer_by_ms = fars->heard_ms + RPC_LEADER_WAIT_MS;
-    if (answer->more) return;
-    struct buffer pieces = far->pieces;
-    fars->held -= pieces.size;
-    far->pieces = (struct buffer){0};
-    far->fetched = (struct rpc_fetched){.index = answer->index ? answer->index : 1,
-                                        .found = answer->found,
-                                        .none = answer->none,
-                                        .known_leader = answer->known_leader,
-                                        .last_contact_ms = answer->last_contact_ms};
-    far->fetched.records = buffer_slice(&pieces);
-    take_from(far, false);
-    far->pieces = pieces;
-    give_back(far, CO_OK);
-}
-
-/* The next leader may answer, or this one soon. */
-static bool another_may(uint32_t outcome) {
-    return outcome == CO_NOTLEADER || outcome == CO_FENCED || outcome == CO_CLOSED || outcome == CO_DISKFULL ||
-           outcome == CO_AGAIN;
-}
-
-static void take_answer(struct fetch_far *far, const Pb__PeerFetched *answer) {
-    if (answer->outcome == CO_OK) {
-        take_piece(far, answer);
-    } else if (another_may(answer->outcome)) {
-        uint64_t now_ms = clock_mono_ms();
-        uint64_t last_ms = now_ms + RPC_LEADER_WAIT_MS < far->most_ms ? now_ms + RPC_LEADER_WAIT_MS : far->most_ms;
-        bool behind_others = answer->outcome == CO_AGAIN;
-        if (behind_others) heard(far->fars, far->leader);
-        if (behind_others && far->last_ms < last_ms) far->last_ms = last_ms;
-        take_from(far, false);
-        far->again_ms = now_ms + AGAIN_MS;
-    } else {
-        finish(far, answer->outcome < CO_ERROR_COUNT ? (int)answer->outcome : CO_IO, false);
-    }
+    calls_down(fetches->fars->calls, server, clock_mono_ms());
 }
 
 bool fetch_far_answered(struct fetches *fetches, uint64_t from, struct slice payload) {
-    Pb__PeerFetched *answer = frame_unpack(&pb__peer_fetched__descriptor, payload, NULL);
-    if (!answer) return false;
-    struct fetch_far *far = *find(fetches->fars, answer->number);
-    if (far && far->leader == from) take_answer(far, answer); /* else it ended meanwhile, or was asked again */
-    frame_drop(answer);
-    return true;
+    return calls_answered(fetches->fars->calls, from, PEER_FETCHED, payload, clock_mono_ms());
 }
 
 /* -- life --------------------------------------------------------------------------------------------------------- */
@@ -343,9 +361,26 @@ void fetch_far_new(struct fetches *fetches) {
     list_init(&fars->all);
 }
 
+static uint64_t leader_route(void *data, const struct call *call) {
+    struct fetch_fars *fars = data;
+    bool here = false;
+    uint64_t leader = fars->edge.leader(fars->edge.data, &here);
+    (void)call;
+    return here ? CALLS_HERE : leader;
+}
+
+static bool leader_tell(void *data, uint64_t server, uint8_t type, const ProtobufCMessage *message) {
+    struct fetch_fars *fars = data;
+    return fars->edge.tell(fars->edge.data, server, type, message);
+}
+
 void fetch_far_over(struct fetches *fetches, const struct fetch_far_edge *edge) {
+    static const struct call_method *const methods[] = {&far_method, NULL};
+    struct fetch_fars *fars = fetches->fars;
     metric_register(&under_way);
-    fetches->fars->edge = *edge;
+    fars->edge = *edge;
+    fars->calls = calls_new(&(struct calls_edge){.data = fars, .route = leader_route, .tell = leader_tell}, methods,
+                            random_u64() >> 1);
 }
 
 /* All fetches have ended: each one's was sent out, or is freed. */
@@ -354,4 +389,7 @@ void fetch_far_stop(struct fetches *fetches) {
     CHECK(list_empty(&fetches->fars->all) && fetches->fars->count == 0);
 }
 
-void fetch_far_free(struct fetches *fetches) { free(fetches->fars); }
+void fetch_far_free(struct fetches *fetches) {
+    calls_free(fetches->fars->calls);
+    free(fetches->fars);
+}

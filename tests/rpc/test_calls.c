@@ -8,7 +8,8 @@
 
 static struct calls *calls;
 static uint64_t destination, now_ms;
-static bool deaf; /* the destination's program does not know the frame */
+static uint64_t ended_at, ended_number; /* the last frame that says that an answer is not wanted */
+static bool deaf;                       /* the destination's program does not know the frame */
 static struct {
     uint64_t peer, number;
     unsigned count;
@@ -22,10 +23,14 @@ static uint64_t route(void *data, const struct call *call) {
 static bool tell(void *data, uint64_t peer, uint8_t type, const ProtobufCMessage *message) {
     (void)data;
     if (deaf) return false;
-    cr_assert(type == PEER_CLUSTER || type == PEER_CHANGE);
+    if (type == PEER_FETCH_END) {
+        ended_at = peer, ended_number = ((const Pb__PeerFetchEnd *)message)->number;
+        return true;
+    }
     sent.peer = peer, sent.count++;
-    sent.number =
-        type == PEER_CLUSTER ? ((const Pb__PeerCluster *)message)->number : ((const Pb__PeerChange *)message)->number;
+    if (type == PEER_CLUSTER) sent.number = ((const Pb__PeerCluster *)message)->number;
+    else if (type == PEER_CHANGE) sent.number = ((const Pb__PeerChange *)message)->number;
+    else sent.number = ((const Pb__PeerFetch *)message)->number;
     return true;
 }
 
@@ -57,13 +62,26 @@ static const struct call_method change = {.name = "change",
                                           .answer = &pb__peer_change_answer__descriptor,
                                           .answer_ms = 1000,
                                           .build = build_change};
-static const struct call_method *const methods[] = {&question, &change, NULL};
+static ProtobufCMessage *build_read(struct call *call, struct arena *arena);
+static const struct call_method read_method = {.name = "read",
+                                               .request_frame = PEER_FETCH,
+                                               .answer_frame = PEER_FETCHED,
+                                               .request = &pb__peer_fetch__descriptor,
+                                               .answer = &pb__peer_fetched__descriptor,
+                                               .end_frame = PEER_FETCH_END,
+                                               .end = &pb__peer_fetch_end__descriptor,
+                                               .repeatable = true,
+                                               .pieces = true,
+                                               .answer_ms = 1000,
+                                               .build = build_read};
+static const struct call_method *const methods[] = {&question, &change, &read_method, NULL};
 
 static void setup(void) {
     struct calls_edge edge = {.route = route, .tell = tell};
     calls = calls_new(&edge, methods, 100);
     destination = 1, now_ms = 5000, deaf = false;
     memset(&sent, 0, sizeof sent);
+    ended_at = ended_number = 0;
 }
 static void teardown(void) {
     calls_stop(calls);
@@ -113,7 +131,7 @@ Test(calls, an_answer_ends_its_call_once) {
     cr_expect(one.ends == 1 && one.error == CO_OK && one.index == 7);
     cr_expect(calls_idle(calls));
     cr_expect_not(calls_answered(calls, 1, PEER_CLUSTER_ANSWER, SLICE_LITERAL("\xff"), now_ms), "does not decode");
-    cr_expect_not(calls_answered(calls, 1, PEER_FETCHED, SLICE_LITERAL(""), now_ms), "of no method");
+    cr_expect_not(calls_answered(calls, 1, PEER_RENEW_ANSWER, SLICE_LITERAL(""), now_ms), "of no method");
 }
 
 Test(calls, a_question_is_asked_again_of_the_next_when_a_connection_ends) {
@@ -238,4 +256,104 @@ Test(calls, entered_by_hand_they_are_taken_or_lost) {
     cr_expect(two.ends == 1 && two.error == CO_UNKNOWN_OUTCOME && three.ends == 0);
     calls_lose(calls, 3, 0);
     cr_expect(three.ends == 1 && one.ends == 0);
+}
+
+/* -- answers in pieces -------------------------------------------------------------------------------------------- */
+struct read {
+    struct asked asked;
+    char text[32];
+};
+
+static ProtobufCMessage *build_read(struct call *call, struct arena *arena) {
+    struct read *read = CONTAINER_OF(call, struct read, asked.call);
+    Pb__PeerFetch *message = arena_alloc(arena, sizeof *message);
+    pb__peer_fetch__init(message);
+    read->text[0] = '\0'; /* another answer begins */
+    return &message->base;
+}
+
+static bool on_piece(struct call *call, const ProtobufCMessage *message) {
+    struct read *read = CONTAINER_OF(call, struct read, asked.call);
+    const Pb__PeerFetched *piece = (const Pb__PeerFetched *)message;
+    strncat(read->text, (const char *)piece->records.data, piece->records.len);
+    if (strlen(read->text) < 12) return true;
+    calls_cancel(calls, call);
+    return false;
+}
+
+static void on_read(struct call *call, int error, const ProtobufCMessage *message) {
+    struct read *read = CONTAINER_OF(call, struct read, asked.call);
+    const Pb__PeerFetched *piece = (const Pb__PeerFetched *)message;
+    if (piece) strncat(read->text, (const char *)piece->records.data, piece->records.len);
+    read->asked.ends++, read->asked.error = error;
+}
+
+static void begin_read(struct read *read) {
+    read->asked.call.done = on_read, read->asked.call.piece = on_piece;
+    calls_begin(calls, &read->asked.call, &read_method, 7000, now_ms);
+}
+
+static void piece(uint64_t from, uint64_t number, const char *text, bool more) {
+    Pb__PeerFetched message = PB__PEER_FETCHED__INIT;
+    uint8_t bytes[64];
+    message.number = number, message.more = more;
+    message.records = (ProtobufCBinaryData){strlen(text), (uint8_t *)(uintptr_t)text};
+    size_t size = pb__peer_fetched__pack(&message, bytes);
+    cr_assert(calls_answered(calls, from, PEER_FETCHED, slice_make((char *)bytes, size), now_ms));
+}
+
+Test(calls, pieces_come_one_after_the_other_and_each_extends_the_deadline) {
+    struct read read = {0};
+    begin_read(&read);
+    for (unsigned i = 0; i < 3; i++) {
+        now_ms += 900;
+        piece(1, sent.number, "ab", true);
+        calls_tick(calls, now_ms);
+    }
+    cr_expect(read.asked.ends == 0 && sent.count == 1);
+    piece(1, sent.number, "c", false);
+    cr_expect(read.asked.ends == 1 && read.asked.error == CO_OK);
+    cr_expect_str_eq(read.text, "abababc");
+}
+
+Test(calls, pieces_of_two_answers_do_not_mix) {
+    struct read read = {0};
+    begin_read(&read);
+    uint64_t first = sent.number;
+    piece(1, first, "old", true);
+    destination = 2;
+    calls_move(calls, &read_method, 1);
+    cr_expect(ended_at == 1 && ended_number == first, "it is told that it is not wanted");
+    calls_turn(calls, now_ms);
+    cr_assert(sent.count == 2 && sent.peer == 2);
+    piece(1, first, "er", false);
+    cr_expect_eq(read.asked.ends, 0);
+    piece(2, sent.number, "new", false);
+    cr_expect_eq(read.asked.ends, 1);
+    cr_expect_str_eq(read.text, "new");
+}
+
+Test(calls, who_gives_up_hears_no_more) {
+    struct read read = {0}, large = {0};
+    destination = 0;
+    begin_read(&read);
+    calls_cancel(calls, &read.asked.call);
+    cr_expect(calls_idle(calls) && read.asked.ends == 0 && ended_at == 0, "it was with nobody");
+    destination = 1;
+    begin_read(&large);
+    piece(1, sent.number, "012345", true);
+    piece(1, sent.number, "6789ab", true);
+    cr_expect(calls_idle(calls) && ended_at == 1, "given up in the middle of an answer");
+    piece(1, sent.number, "c", false);
+    cr_expect_eq(large.asked.ends, 0);
+}
+
+Test(calls, who_said_not_i_is_passed_over_for_another_at_once) {
+    struct asked one = {0};
+    begin(&one, &question);
+    cr_expect(answer(1, 101, CO_CLOSED, 0));
+    destination = 2;
+    calls_turn(calls, now_ms);
+    cr_expect(sent.count == 2 && sent.peer == 2);
+    calls_cancel(calls, &one.call);
 }
