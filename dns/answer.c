@@ -18,6 +18,7 @@ void answer_free(struct answer *answer) { free(answer); }
 size_t answer_bytes(const struct answer *answer) { return answer->block_size; }
 size_t answer_count(const struct answer *answer) { return answer->section_end[ANSWER_SHUFFLED]; }
 int answer_rcode(const struct answer *answer) { return answer->rcode; }
+void answer_set_zone(struct answer *answer, uint8_t at) { answer->zone_at = at; }
 
 static inline size_t room(const struct packing *packing) { return (size_t)(packing->end - packing->at); }
 
@@ -60,6 +61,7 @@ static inline bool put_record(struct packing *packing, const struct answer_recor
     if (record->target != ANSWER_NO_NAME) {
         name_seen(packing->answer, record->target, (size_t)(packing->at - packing->packet) + record->target_at);
     }
+    if (record->soa) put_be16(packing->at, (uint16_t)(POINTER | (PACKET_HEADER_SIZE + packing->answer->zone_at)));
     packing->at += record->size;
     if (record->soa) put_be32(packing->at - SERIAL_FROM_END, packing->serial);
     return true;

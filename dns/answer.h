@@ -55,7 +55,8 @@ struct answer_soa {
     struct wire_name mname, rname;
     uint32_t refresh, retry, expire, min_ttl;
 };
-void answer_soa(struct answer_builder *builder, struct answer_place place, const struct answer_soa *soa);
+/* Its owner is the zone (answer_set_zone). */
+void answer_soa(struct answer_builder *builder, enum answer_section section, const struct answer_soa *soa);
 
 /* What goes along with a target (SRV, NS) or node. True for the first call with this name, which is then followed by
  * its records; false: they are known already. */
@@ -72,6 +73,8 @@ void answer_free(struct answer *answer);
 size_t answer_bytes(const struct answer *answer); /* memory that it holds */
 size_t answer_count(const struct answer *answer); /* records in the answer section, all of them */
 int answer_rcode(const struct answer *answer);
+/* Of its SOA: the name asked from its byte `at` on, a label's first. 0 at first. */
+void answer_set_zone(struct answer *answer, uint8_t at);
 
 /* -- rendering ---------------------------------------------------------------------------------------------------- */
 struct answer_limits {

@@ -296,8 +296,8 @@ void answer_srv(struct answer_builder *builder, struct answer_place place, struc
     section_add(builder, place.section, &record);
 }
 
-void answer_soa(struct answer_builder *builder, struct answer_place place, const struct answer_soa *soa) {
-    ldns_rr *rr = rr_begin(LDNS_RR_TYPE_SOA, place.ttl);
+void answer_soa(struct answer_builder *builder, enum answer_section section, const struct answer_soa *soa) {
+    ldns_rr *rr = rr_begin(LDNS_RR_TYPE_SOA, soa->min_ttl);
     rr_name(rr, &soa->mname);
     rr_name(rr, &soa->rname);
     rr_number32(rr, LDNS_RDF_TYPE_INT32, 0);
@@ -305,9 +305,9 @@ void answer_soa(struct answer_builder *builder, struct answer_place place, const
     rr_number32(rr, LDNS_RDF_TYPE_PERIOD, soa->retry);
     rr_number32(rr, LDNS_RDF_TYPE_PERIOD, soa->expire);
     rr_number32(rr, LDNS_RDF_TYPE_PERIOD, soa->min_ttl);
-    struct answer_record record = rr_end(builder, rr, place.owner);
+    struct answer_record record = rr_end(builder, rr, ANSWER_QUESTION);
     record.soa = true;
-    section_add(builder, place.section, &record);
+    section_add(builder, section, &record);
 }
 
 static bool known_begin(struct answer_builder *builder, uint32_t name, uint8_t what) {

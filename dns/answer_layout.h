@@ -13,8 +13,8 @@ struct answer_record {
     /* in `bytes`: type, class, ttl, length, data; behind a pointer to the question when that is the owner */
     uint32_t offset;
     uint16_t size;
-    uint8_t target_at; /* where the target stands in the record, counted from `offset` */
-    bool soa;
+    uint8_t target_at;     /* where the target stands in the record, counted from `offset` */
+    bool soa;              /* its owner and serial are put in when it is rendered */
     uint32_t owner;        /* name, or ANSWER_QUESTION */
     uint32_t target, node; /* names, or ANSWER_NO_NAME: whose addresses, whose texts go along */
 };
@@ -33,6 +33,7 @@ struct answer_named {
 
 struct answer {
     int rcode;
+    uint8_t zone_at;                       /* in the name asked: where the owner of SOA records begins */
     uint32_t section_end[ANSWER_SECTIONS]; /* records of section s: from the end of the one before */
     uint32_t extra_count, name_count;
     uint32_t domain; /* name, or ANSWER_NO_NAME */

@@ -8,13 +8,17 @@
  * As Consul 1.8, name for name, but for what would be wrong in DNS or surprise:
  *  - All records that fit, and TC when some do not. Of what is additional, addresses come before text; leaving
  *    it out never sets TC.
- *  - "No such type" (NOERROR) always has the SOA. It is also the answer for parents of names (service.coord,
- *    dc1.coord), for types that a name has none of (Consul answers TXT, MX, ... of a service with its
- *    addresses), and for the family that HEX.addr is not of. Names in alt_domain have its SOA and NS.
+ *  - "No such type" (NOERROR) always has an SOA. It is also the answer for parents of names (service.coord,
+ *    dc1.coord, 2.db.service.coord where db has the tag v1.2), for types that a name has none of (Consul answers
+ *    TXT, MX, ... of a service with its addresses), and for the family that HEX.addr is not of.
+ *  - SOA and NS are the domain's alone: Consul answers each name with them. An SOA that denies something is that of
+ *    the part of the domain that may be forwarded by itself (name.h, zone_at).
+ *  - Addresses that are neither an IP address nor a host name (base/host.h) are left out, and names of nodes and
+ *    services that are none are no targets.
  *  - A CNAME only when there is no address of either family, and then for every type.
- *  - _name._proto without "service" for every type, not just SRV; udp is no tag; _name._v1.2: the tag v1.2.
+ *  - _name._tag without "service" for every type, not just SRV.
  *  - ns.DOMAIN, which SOA names, has the servers' addresses. Servers are the instances of service "consul".
- *  - Nodes whose name DNS cannot say are given as HEX.addr in SRV; text beyond 255 bytes is split.
+ *  - Nodes whose name is no host name are given as HEX.addr in SRV; text beyond 255 bytes is split.
  *  - Other classes and names outside: REFUSED; NOTIFY and zone transfers: NOTIMP; EDNS versions: BADVERS.
  *  - Reverse names: those of nodes. */
 #ifndef COORD_DNS_DNS_H

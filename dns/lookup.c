@@ -45,8 +45,10 @@ bool lookup_stored(struct dns_lookup *lookup, const struct query_type *type, str
 
 static struct dns_found nothing(int rcode) { return (struct dns_found){.rcode = rcode}; }
 
-static struct dns_found finish(struct dns_lookup *lookup, int rcode) {
-    return (struct dns_found){.rcode = rcode, .answer = answer_finish(lookup->builder, rcode), .keep = true};
+static struct dns_found finish(struct dns_lookup *lookup, const struct name *name, int rcode) {
+    struct answer *answer = answer_finish(lookup->builder, rcode);
+    answer_set_zone(answer, name->zone_at);
+    return (struct dns_found){.rcode = rcode, .answer = answer, .keep = true};
 }
 
 static void start(struct dns_lookup *lookup, unsigned domain) {
@@ -54,9 +56,7 @@ static void start(struct dns_lookup *lookup, unsigned domain) {
 }
 
 static void put_soa(struct dns_lookup *lookup, enum answer_section section, unsigned domain) {
-    const struct answer_soa *soa = &lookup->setup->soa[domain];
-    uint32_t owner = answer_name(lookup->builder, &lookup->setup->zone.domains[domain]);
-    answer_soa(lookup->builder, (struct answer_place){section, owner, soa->min_ttl}, soa);
+    answer_soa(lookup->builder, section, &lookup->setup->soa[domain]);
 }
 
 struct answer *dns_lookup_negative(struct dns_lookup *lookup, unsigned domain, int rcode) {
@@ -68,11 +68,18 @@ struct answer *dns_lookup_negative(struct dns_lookup *lookup, unsigned domain, i
 /* What was put so far, or that there is nothing of this type. */
 static struct dns_found finish_or_nodata(struct dns_lookup *lookup, const struct name *name) {
     if (answer_so_far(lookup->builder) == 0) put_soa(lookup, ANSWER_AUTHORITY, name->domain);
-    return finish(lookup, RCODE_NOERROR);
+    return finish(lookup, name, RCODE_NOERROR);
 }
 
-static struct dns_found kept_negative(struct dns_lookup *lookup, const struct name *name, int rcode) {
-    return (struct dns_found){.rcode = rcode, .answer = dns_lookup_negative(lookup, name->domain, rcode), .keep = true};
+/* It is known, but nothing of it is healthy. */
+static struct dns_found nothing_healthy(struct dns_lookup *lookup, const struct name *name) {
+    start(lookup, name->domain);
+    put_soa(lookup, ANSWER_AUTHORITY, name->domain);
+    return finish(lookup, name, RCODE_NXDOMAIN);
+}
+
+static bool is_foreign(const struct dns_lookup *lookup, const struct name *name) {
+    return name->datacenter.size && !slice_equal_nocase(name->datacenter, slice_text(lookup->setup->datacenter));
 }
 
 size_t addresses_put(struct dns_lookup *lookup, const struct addresses *addresses, uint16_t type,
@@ -90,13 +97,12 @@ size_t addresses_put(struct dns_lookup *lookup, const struct addresses *addresse
 
 void addresses_of(struct dns_lookup *lookup, const struct name *name, struct addresses *out) {
     *out = (struct addresses){.state = LOOKUP_UNKNOWN};
-    struct slice own = slice_text(lookup->setup->datacenter);
     if (name->kind == NAME_ADDRESS) {
         struct host *host = arena_zalloc(&lookup->arena, sizeof(*host));
         memcpy(host->address, name->address, name->address_size);
         host->size = name->address_size;
         *out = (struct addresses){.state = LOOKUP_SOME, .ttl = lookup->setup->node_ttl, .items = host, .count = 1};
-    } else if (name->datacenter.size && !slice_equal_nocase(name->datacenter, own)) {
+    } else if (is_foreign(lookup, name)) {
         return;
     } else if (name->kind == NAME_SERVICE) {
         addresses_of_service(lookup, name, out);
@@ -106,7 +112,7 @@ void addresses_of(struct dns_lookup *lookup, const struct name *name, struct add
         addresses_of_servers(lookup, out);
     }
     /* Nothing would tell when such a name appears: what is made without it is not kept. */
-    if (out->state == LOOKUP_UNKNOWN) lookup->depends->overflow = true;
+    if (out->state <= LOOKUP_PARENT) lookup->depends->overflow = true;
 }
 
 /* A CNAME, and what it leads to as long as that is ours. */
@@ -133,18 +139,23 @@ static void put_alias(struct dns_lookup *lookup, struct slice alias, uint16_t ty
 
 static bool is_address_type(uint16_t type) { return type == TYPE_A || type == TYPE_AAAA || type == TYPE_ANY; }
 
+/* Names below one that is not there itself make it NODATA (RFC 8020): a resolver that asks label by label goes on. */
+static struct dns_found not_there(enum lookup_state state) {
+    return nothing(state == LOOKUP_PARENT ? RCODE_NOERROR : RCODE_NXDOMAIN);
+}
+
 static struct dns_found service_answer(struct dns_lookup *lookup, const struct name *name, uint16_t type) {
     if (type == TYPE_SRV) {
         start(lookup, name->domain);
         enum lookup_state state = service_put_srv(lookup, name);
-        if (state == LOOKUP_UNKNOWN) return nothing(RCODE_NXDOMAIN);
-        if (state == LOOKUP_NONE) return kept_negative(lookup, name, RCODE_NXDOMAIN);
+        if (state <= LOOKUP_PARENT) return not_there(state);
+        if (state == LOOKUP_NONE) return nothing_healthy(lookup, name);
         return finish_or_nodata(lookup, name);
     }
     struct addresses addresses;
     addresses_of_service(lookup, name, &addresses);
-    if (addresses.state == LOOKUP_UNKNOWN) return nothing(RCODE_NXDOMAIN);
-    if (addresses.state == LOOKUP_NONE) return kept_negative(lookup, name, RCODE_NXDOMAIN);
+    if (addresses.state <= LOOKUP_PARENT) return not_there(addresses.state);
+    if (addresses.state == LOOKUP_NONE) return nothing_healthy(lookup, name);
     start(lookup, name->domain);
     if (is_address_type(type)) {
         addresses_put(lookup, &addresses, type, (struct answer_place){ANSWER_SHUFFLED, ANSWER_QUESTION, addresses.ttl});
@@ -161,7 +172,7 @@ static void put_texts(struct dns_lookup *lookup, const struct addresses *node, e
 static struct dns_found node_answer(struct dns_lookup *lookup, const struct name *name, uint16_t type) {
     struct addresses node;
     addresses_of_node(lookup, name, &node);
-    if (node.state == LOOKUP_UNKNOWN) return nothing(RCODE_NXDOMAIN);
+    if (node.state <= LOOKUP_PARENT) return not_there(node.state);
     start(lookup, name->domain);
     put_alias(lookup, node.alias, type, node.ttl);
     if (is_address_type(type)) {
@@ -217,13 +228,12 @@ static struct dns_found reverse_answer(struct dns_lookup *lookup, const struct n
         answer_ptr(lookup->builder, (struct answer_place){ANSWER_FIXED, ANSWER_QUESTION, ttl},
                    answer_name(lookup->builder, &target));
     }
-    return finish(lookup, RCODE_NOERROR);
+    return finish(lookup, name, RCODE_NOERROR);
 }
 
 static struct dns_found own_answer(struct dns_lookup *lookup, const struct name *name, uint16_t type) {
-    struct slice own = slice_text(lookup->setup->datacenter);
     if (name->kind == NAME_ADDRESS) return address_answer(lookup, name, type);
-    if (name->datacenter.size && !slice_equal_nocase(name->datacenter, own)) return nothing(RCODE_NXDOMAIN);
+    if (is_foreign(lookup, name)) return nothing(RCODE_NXDOMAIN);
     switch (name->kind) {
         case NAME_SERVICE: return service_answer(lookup, name, type);
         case NAME_NODE: return node_answer(lookup, name, type);
@@ -245,6 +255,7 @@ struct dns_found dns_lookup_run(struct dns_lookup *lookup, const struct name *na
                              : name->kind == NAME_REVERSE ? reverse_answer(lookup, name, type)
                              : name->kind == NAME_APEX    ? apex_answer(lookup, name, type)
                                                           : own_answer(lookup, name, type);
+    found.zone_at = is_foreign(lookup, name) ? name->domain_at : name->zone_at;
     found.cost_ns = lookup->read_count * LOOKUP_COST_NS;
     if (!lookup->failed) return found;
     answer_free(found.answer);

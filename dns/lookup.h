@@ -13,6 +13,7 @@ struct dns_found {
     int rcode; /* NOERROR, NXDOMAIN, REFUSED, SERVFAIL */
     /* the caller's. NULL: there are no records, and nothing worth keeping; NOERROR is then NODATA */
     struct answer *answer;
+    uint8_t zone_at;  /* of the SOA that goes along when `answer` is NULL: see struct name */
     bool keep;        /* it may be kept while `depends` stand: the catalog knows the name */
     uint64_t cost_ns; /* what making it again would take, counted and not timed: the same on a busy machine */
 };
@@ -21,7 +22,7 @@ struct dns_found {
 struct dns_found dns_lookup_run(struct dns_lookup *lookup, const struct name *name, uint16_t type,
                                 struct dns_cache *cache, struct dns_depends *depends);
 
-/* The answer of a name without records: NXDOMAIN or NOERROR, with the SOA of the domain. */
+/* The answer of a name without records: NXDOMAIN or NOERROR, with an SOA, whose zone is to be set for each name. */
 struct answer *dns_lookup_negative(struct dns_lookup *lookup, unsigned domain, int rcode);
 
 #endif

@@ -2,6 +2,7 @@
 #ifndef COORD_DNS_LOOKUP_INTERNAL_H
 #define COORD_DNS_LOOKUP_INTERNAL_H
 
+#include "base/host.h"
 #include "dns/lookup.h"
 #include "registry/catalog.h"
 
@@ -32,15 +33,9 @@ static inline void lookup_note(struct dns_lookup *lookup, int rv) {
 /* A name as it is registered, in the arena: one that is equal without case. */
 bool lookup_stored(struct dns_lookup *lookup, const struct query_type *type, struct slice name, struct slice *stored);
 
-/* An address as it stands in the catalog: of one of the two families, or a name. */
-struct host {
-    uint8_t address[16], size; /* 0: not an address */
-    struct slice name;         /* then: the text, when it can be a name */
-};
-struct host host_parse(const char *text);
-
-/* There is no such name; it is there, but nothing healthy; ... */
-enum lookup_state { LOOKUP_UNKNOWN, LOOKUP_NONE, LOOKUP_SOME };
+/* There is no such name; nor this one, but names below it are there or may be; it is there, but nothing healthy; ...
+ */
+enum lookup_state { LOOKUP_UNKNOWN, LOOKUP_PARENT, LOOKUP_NONE, LOOKUP_SOME };
 
 /* What a name leads to, copied out of the catalog. */
 struct addresses {
@@ -68,9 +63,9 @@ void addresses_of_servers(struct dns_lookup *lookup, struct addresses *out);
 
 /* "key=value" by RFC 1464, or the value alone for keys that begin with rfc1035-. In the arena. */
 struct slice meta_text(struct arena *arena, const Pb__Pair *pair);
-/* NODE.node.DC.DOMAIN; false when the node's name cannot be one of DNS. HEX.addr.DC.DOMAIN. */
+/* NODE.node.DC.DOMAIN; false when the node's name cannot be part of a host name. HEX.addr.DC.DOMAIN. */
 bool node_target(const struct dns_lookup *lookup, const char *node, struct wire_name *out);
-/* NAME.service.DC.DOMAIN */
+/* NAME.service.DC.DOMAIN; false when the name is no label of a host name */
 bool service_target(const struct dns_lookup *lookup, struct slice service, struct wire_name *out);
 void address_target(const struct dns_lookup *lookup, const struct host *host, struct wire_name *out);
 
@@ -82,5 +77,7 @@ struct reverse_found {
 struct reverse_map *reverse_map_new(void);
 void reverse_map_free(struct reverse_map *map);
 struct reverse_found reverse_find(struct dns_lookup *lookup, const uint8_t *address, size_t size);
+/* There are nodes whose names end with a dot and this one. It may be a little behind (reverse.c). */
+bool reverse_node_below(struct dns_lookup *lookup, struct slice node);
 
 #endif

@@ -1,37 +1,17 @@
-#include <arpa/inet.h>
-
 #include "base/check.h"
 #include "dns/lookup_internal.h"
 
 /* -- addresses and names ------------------------------------------------------------------------------------------ */
 
-/* IPv4 in IPv6 clothes is IPv4. */
-static void unmap(struct host *host) {
-    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-    if (host->size != 16 || memcmp(host->address, mapped, sizeof(mapped)) != 0) return;
-    memmove(host->address, host->address + 12, 4);
-    host->size = 4;
-}
-
-struct host host_parse(const char *text) {
-    struct host host = {0};
-    if (inet_pton(AF_INET, text, host.address) == 1) host.size = 4;
-    else if (inet_pton(AF_INET6, text, host.address) == 1) host.size = 16;
-    else host.name = slice_text(text);
-    unmap(&host);
-    struct wire_name name;
-    if (host.name.size && !wire_name_from_text(&name, host.name)) host.name = SLICE_LITERAL("");
-    return host;
-}
-
 bool node_target(const struct dns_lookup *lookup, const char *node, struct wire_name *out) {
     *out = lookup->setup->node_base;
-    return wire_name_prepend(out, slice_text(node));
+    return host_labels_valid(slice_text(node)) && wire_name_prepend(out, slice_text(node));
 }
 
 bool service_target(const struct dns_lookup *lookup, struct slice service, struct wire_name *out) {
     *out = lookup->setup->service_base;
-    return wire_name_prepend(out, service);
+    bool one_label = host_labels_valid(service) && !memchr(service.data, '.', service.size);
+    return one_label && wire_name_prepend(out, service);
 }
 
 void address_target(const struct dns_lookup *lookup, const struct host *host, struct wire_name *out) {
@@ -88,7 +68,12 @@ static void node_copy(struct dns_lookup *lookup, const Pb__Node *node, struct ad
 void addresses_of_node(struct dns_lookup *lookup, const struct name *name, struct addresses *out) {
     *out = (struct addresses){.ttl = lookup->setup->node_ttl};
     struct slice stored;
-    if (!lookup_stored(lookup, &query_node_nocase, name->node, &stored)) return;
+    if (!lookup_stored(lookup, &query_node_nocase, name->node, &stored)) {
+        /* A client agent would have to follow the whole table of nodes for this: there such a parent is missing. */
+        bool below = rpc_has_copy(lookup->rpc) && reverse_node_below(lookup, name->node);
+        if (below) out->state = LOOKUP_PARENT;
+        return;
+    }
     dns_depends_add(lookup->depends, lookup->rpc, (struct watch_thing){SPACE_NODE, stored});
     Pb__NodeRequest request = PB__NODE_REQUEST__INIT;
     request.node = (char *)stored.data;

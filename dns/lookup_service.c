@@ -1,7 +1,6 @@
 #include <stdlib.h>
 
-#include "base/check.h"
-#include "base/hash.h"
+#include "dns/endings.h"
 #include "dns/lookup_internal.h"
 
 #define SERVERS_SERVICE "consul" /* the name that the servers themselves are registered as */
@@ -48,69 +47,49 @@ static struct instances instances_begin(struct dns_lookup *lookup, struct slice 
 
 /* -- tags: names with a tag that no healthy instance has are answered without reading the instances each time */
 
-static uint64_t tag_hash(const char *tag, size_t size) {
-    uint8_t lower[PACKET_NAME_MAX];
-    wire_name_lower(lower, (const uint8_t *)tag, size);
-    return hash64(lower, size);
-}
-
-static int compare_hashes(const void *left, const void *right) {
-    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return a < b ? -1 : a > b;
-}
-
 static struct dns_cache_value tags_read(struct dns_lookup *lookup, struct slice stored) {
     struct instances instances = instances_begin(lookup, stored, SLICE_LITERAL(""), SIZE_MAX);
     struct buffer hashes = {0};
     for (size_t i = 0; i < instances.count; i++) {
         const Pb__Service *service = instances.items[i]->service;
-        for (size_t tag = 0; tag < service->n_tags; tag++) {
-            size_t size = strlen(service->tags[tag]);
-            if (size == 0 || size > PACKET_NAME_MAX) continue;
-            uint64_t hash = tag_hash(service->tags[tag], size);
-            buffer_append(&hashes, &hash, sizeof(hash));
-        }
+        for (size_t tag = 0; tag < service->n_tags; tag++) endings_add(&hashes, slice_text(service->tags[tag]));
     }
     rpc_read_end(lookup->reader);
+    endings_sort(&hashes);
     struct dns_cache_value value = {.tag_count = hashes.size / sizeof(uint64_t)};
-    uint64_t *items = (uint64_t *)(void *)buffer_take(&hashes, NULL);
-    if (value.tag_count) qsort(items, value.tag_count, sizeof(*items), compare_hashes);
-    size_t kept = 0;
-    for (size_t i = 0; i < value.tag_count; i++) {
-        if (kept == 0 || items[kept - 1] != items[i]) items[kept++] = items[i];
-    }
-    value.tags = items;
-    value.tag_count = kept;
+    value.tags = (uint64_t *)(void *)buffer_take(&hashes, NULL);
     return value;
 }
 
-static bool tags_have(const struct dns_cache_value *tags, uint64_t hash) {
-    return tags->tag_count && bsearch(&hash, tags->tags, tags->tag_count, sizeof(hash), compare_hashes) != NULL;
+static enum lookup_state tag_found(const struct dns_cache_value *tags, struct slice tag) {
+    enum endings_found found = endings_find(tags->tags, tags->tag_count, tag);
+    return found == ENDINGS_NAME ? LOOKUP_SOME : found == ENDINGS_BELOW ? LOOKUP_PARENT : LOOKUP_UNKNOWN;
 }
 
-static bool tag_known(struct dns_lookup *lookup, struct slice stored, struct slice tag) {
+static enum lookup_state tag_state(struct dns_lookup *lookup, struct slice stored, struct slice tag) {
     struct dns_cache_key key = {stored, KEY_TAGS};
-    uint64_t hash = tag_hash(tag.data, tag.size);
     const struct dns_cache_value *known = dns_cache_find(lookup->cache, key);
-    if (known) return tags_have(known, hash);
+    if (known) return tag_found(known, tag);
 
     struct dns_depends depends = {0};
     dns_depends_add(&depends, lookup->rpc, (struct watch_thing){SPACE_SERVICE, stored});
     struct dns_cache_value value = tags_read(lookup, stored);
     value.cost_ns = lookup->read_count * LOOKUP_COST_NS;
-    bool yes = tags_have(&value, hash);
+    enum lookup_state state = tag_found(&value, tag);
     if (lookup->failed) depends.overflow = true;
     dns_cache_store(lookup->cache, key, &depends, value);
     dns_depends_free(&depends);
-    return yes;
+    return state;
 }
 
-/* Healthy instances of what the name asks for. Unless LOOKUP_UNKNOWN the name may be kept, and rpc_read_end is due. */
+/* Healthy instances of what the name asks for. Beyond LOOKUP_PARENT the name may be kept, and rpc_read_end is due. */
 static enum lookup_state service_begin(struct dns_lookup *lookup, const struct name *name,
                                        struct instances *instances) {
     struct slice stored;
-    if (!lookup_stored(lookup, &query_service_nocase, name->service, &stored)) return LOOKUP_UNKNOWN;
-    if (name->tag.size && !tag_known(lookup, stored, name->tag)) return LOOKUP_UNKNOWN;
+    if (!lookup_stored(lookup, &query_service_nocase, name->service, &stored))
+        return name->maybe_parent ? LOOKUP_PARENT : LOOKUP_UNKNOWN;
+    enum lookup_state tagged = name->tag.size ? tag_state(lookup, stored, name->tag) : LOOKUP_SOME;
+    if (tagged <= LOOKUP_PARENT) return tagged;
     dns_depends_add(lookup->depends, lookup->rpc, (struct watch_thing){SPACE_SERVICE, stored});
     *instances = instances_begin(lookup, stored, name->tag, LOOKUP_INSTANCES_MAX);
     return instances->count ? LOOKUP_SOME : LOOKUP_NONE;
@@ -139,9 +118,8 @@ static void instances_addresses(struct dns_lookup *lookup, const struct instance
 void addresses_of_service(struct dns_lookup *lookup, const struct name *name, struct addresses *out) {
     struct instances instances = {0};
     *out = (struct addresses){.ttl = dns_setup_service_ttl(lookup->setup, name->service)};
-    enum lookup_state state = service_begin(lookup, name, &instances);
-    if (state == LOOKUP_UNKNOWN) return;
-    out->state = state;
+    out->state = service_begin(lookup, name, &instances);
+    if (out->state <= LOOKUP_PARENT) return;
     instances_addresses(lookup, &instances, out);
     rpc_read_end(lookup->reader);
 }
@@ -213,7 +191,7 @@ static void put_alias_addresses(struct dns_lookup *lookup, const struct wire_nam
 enum lookup_state service_put_srv(struct dns_lookup *lookup, const struct name *name) {
     struct instances instances = {0};
     enum lookup_state state = service_begin(lookup, name, &instances);
-    if (state == LOOKUP_UNKNOWN) return state;
+    if (state <= LOOKUP_PARENT) return state;
     uint32_t ttl = dns_setup_service_ttl(lookup->setup, name->service);
     size_t named = 0;
     for (size_t i = 0; i < instances.count; i++) named += host_parse(instance_address(instances.items[i])).size == 0;
@@ -234,15 +212,17 @@ static bool server_target(const struct dns_lookup *lookup, const char *node, str
     return good;
 }
 
-static void put_server(struct dns_lookup *lookup, struct answer_place place, const Pb__Node *node) {
+/* False: DNS cannot say its name. */
+static bool put_server(struct dns_lookup *lookup, struct answer_place place, const Pb__Node *node) {
     struct wire_name target;
-    if (!server_target(lookup, node->name, &target)) return;
+    if (!server_target(lookup, node->name, &target)) return false;
     uint32_t index = answer_name(lookup->builder, &target);
     struct host host = host_parse(node->address);
     answer_ns(lookup->builder, place, index);
     if (host.size && answer_extras_begin(lookup->builder, index)) {
         answer_extra_address(lookup->builder, index, place.ttl, host.address, host.size);
     }
+    return true;
 }
 
 static struct instances servers_begin(struct dns_lookup *lookup) {
@@ -271,9 +251,10 @@ static void put_own_node(struct dns_lookup *lookup, struct answer_place place) {
 
 void servers_put_ns(struct dns_lookup *lookup, struct answer_place place) {
     struct instances servers = servers_begin(lookup);
-    for (size_t i = 0; i < servers.count; i++) put_server(lookup, place, servers.items[i]->node);
+    size_t put = 0;
+    for (size_t i = 0; i < servers.count; i++) put += put_server(lookup, place, servers.items[i]->node);
     rpc_read_end(lookup->reader);
-    if (servers.count == 0) put_own_node(lookup, place);
+    if (put == 0) put_own_node(lookup, place);
 }
 
 void addresses_of_servers(struct dns_lookup *lookup, struct addresses *out) {

@@ -1,5 +1,7 @@
 #include "dns/name.h"
 
+#include "base/host.h"
+
 enum { LABEL_MAX = 63, LABELS_MAX = PACKET_NAME_MAX / 2 };
 
 /* -- wire form ---------------------------------------------------------------------------------------------------- */
@@ -49,7 +51,9 @@ void wire_name_lower(uint8_t *to, const uint8_t *from, size_t size) {
 
 static int zone_add(struct name_zone *zone, const char *domain, struct fault *fault) {
     struct wire_name *name = &zone->domains[zone->count];
-    if (!wire_name_from_text(name, slice_text(domain))) {
+    struct slice text = slice_text(domain);
+    if (text.size && text.data[text.size - 1] == '.') text.size--;
+    if (!host_labels_valid(text) || !wire_name_from_text(name, text)) {
         return fault_set(fault, CO_INVALID, "'%.80s' is not a DNS domain", domain);
     }
     wire_name_lower(name->data, name->data, name->size);
@@ -131,35 +135,36 @@ static void address_read(const struct labels *labels, unsigned count, struct nam
 
 static struct slice without_first(struct slice text) { return slice_make(text.data + 1, text.size - 1); }
 static bool underscored(struct slice label) { return label.size > 1 && label.data[0] == '_'; }
-static bool is_protocol(struct slice label) { return slice_is(label, "_tcp") || slice_is(label, "_udp"); }
 
-/* _name._proto and _name._tag, the tag with or without dots. */
-static void rfc2782_read(const struct labels *labels, unsigned count, struct name *name) {
+/* _name._tag */
+static bool rfc2782_read(const struct labels *labels, unsigned count, struct name *name) {
+    if (count != 2 || !underscored(labels->items[0]) || !underscored(labels->items[1])) return false;
     name->kind = NAME_SERVICE;
     name->service = without_first(labels->items[0]);
-    struct slice protocol = without_first(labels_join(labels, 1, count));
-    bool plain = slice_is(protocol, "tcp") || slice_is(protocol, "udp");
-    name->tag = plain ? SLICE_LITERAL("") : protocol;
+    if (!slice_is(labels->items[1], "_tcp")) name->tag = without_first(labels->items[1]);
+    return true;
 }
 
 static void service_read(const struct labels *labels, unsigned count, struct name *name) {
-    if (count >= 2 && underscored(labels->items[0]) && underscored(labels->items[1])) {
-        rfc2782_read(labels, count, name);
-    } else if (count == 1 && is_protocol(labels->items[0])) {
-        name->kind = NAME_PARENT;
-    } else {
-        name->kind = NAME_SERVICE;
-        name->service = labels->items[count - 1];
-        name->tag = labels_join(labels, 0, count - 1);
-    }
+    if (rfc2782_read(labels, count, name)) return;
+    name->kind = NAME_SERVICE;
+    name->service = labels->items[count - 1];
+    name->tag = labels_join(labels, 0, count - 1);
+    name->maybe_parent = count == 1 && underscored(labels->items[0]);
 }
+
+/* The zone begins with this label. */
+static void zone_set(struct name *name, struct slice label) { name->zone_at = (uint8_t)(label.data - 1 - name->text); }
 
 /* What stands between the kind and the domain: nothing, DC, or DC.dc. */
 static bool datacenter_read(const struct labels *labels, unsigned first, unsigned end, struct name *name) {
     unsigned count = end - first;
     if (count == 2 && slice_is(labels->items[first + 1], "dc")) count = 1;
     if (count > 1) return false;
-    if (count == 1) name->datacenter = labels->items[first];
+    if (count == 1) {
+        name->datacenter = labels->items[first];
+        zone_set(name, labels->items[first]);
+    }
     return true;
 }
 
@@ -173,6 +178,7 @@ static void own_read(const struct labels *labels, unsigned own, struct name *nam
     while (at > 0 && !is_kind(labels->items[at - 1]) && !underscored(labels->items[at - 1])) at--;
     if (at == 0) {
         if (own == 1 && slice_is(labels->items[0], "ns")) name->kind = NAME_SERVERS;
+        else if (own == 1 && slice_is(labels->items[0], "dc")) name->kind = NAME_PARENT; /* of DC.dc */
         else if (datacenter_read(labels, 0, own, name)) name->kind = NAME_PARENT;
         return;
     }
@@ -180,9 +186,12 @@ static void own_read(const struct labels *labels, unsigned own, struct name *nam
     struct slice kind = labels->items[at - 1];
     unsigned parts = at - 1;
     if (!is_kind(kind)) {
-        if (at >= 2 && underscored(labels->items[0]) && underscored(labels->items[1])) rfc2782_read(labels, at, name);
-        else if (at == 1 && is_protocol(kind)) name->kind = NAME_PARENT;
-    } else if (parts == 0) {
+        if (at == 1) name->kind = NAME_PARENT;
+        else (void)rfc2782_read(labels, at, name);
+        return;
+    }
+    zone_set(name, kind);
+    if (parts == 0) {
         name->kind = NAME_PARENT;
     } else if (slice_is(kind, "service")) {
         service_read(labels, parts, name);
@@ -250,12 +259,15 @@ void name_parse(const struct name_zone *zone, const uint8_t *wire, size_t size, 
     name->domain = 0;
     name->datacenter = name->service = name->tag = name->node = SLICE_LITERAL("");
     name->address_size = 0;
+    name->maybe_parent = false;
+    name->domain_at = name->zone_at = 0;
     if (!labels_read(wire, size, name->text, &labels)) return;
     if (!zone_find(zone, wire, size, &labels, &name->domain, &own)) {
         if (reverse_read(&labels, name)) name->kind = NAME_REVERSE;
         return;
     }
     name->kind = NAME_NONE;
+    name->domain_at = name->zone_at = (uint8_t)(size - zone->domains[name->domain].size);
     if (own == 0) name->kind = NAME_APEX;
     else if (labels_plain(&labels, own)) own_read(&labels, own, name);
 }

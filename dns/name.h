@@ -1,7 +1,7 @@
 /* What a name asks for. Pure: bytes in, meaning out; the catalog is asked by others.
  *
  *   [tag.]NAME.service[.DC].DOMAIN        tags may have dots: v1.2.db.service.coord
- *   _NAME._PROTO[.service][.DC].DOMAIN    RFC 2782; a PROTO other than tcp and udp is a tag
+ *   _NAME._TAG[.service][.DC].DOMAIN      RFC 2782, exactly two labels; _tcp is no tag
  *   NODE.node[.DC].DOMAIN                 nodes may have dots
  *   HEX.addr[.DC].DOMAIN                  8 or 32 hex digits: the address itself (targets of SRV records)
  *   ns.DOMAIN                             the servers
@@ -51,7 +51,13 @@ struct name {
     unsigned domain;         /* index into the zone */
     struct slice datacenter; /* empty: not given */
     struct slice service, tag, node;
+    /* SERVICE: _TAG.service.DOMAIN. Such a service may be there; if not, names below it (_NAME._TAG) may */
+    bool maybe_parent;
     uint8_t address[16], address_size; /* 4 or 16: ADDRESS, REVERSE */
+    /* Where in the wire name the domain begins, and the zone: the part of the domain that is forwarded by itself, if
+     * any is: service.coord, service.dc1.coord, dc1.coord, else the domain. An SOA that denies the name is the zone's:
+     * BIND and others that forward service.coord alone refuse an answer with one that is above it. */
+    uint8_t domain_at, zone_at;
     char text[PACKET_NAME_MAX + 1];
 };
 /* `wire`: an uncompressed name in any case; anything else is NAME_OUTSIDE. */

@@ -194,9 +194,10 @@ static size_t answer_new(struct dns_responder *responder, const struct name *nam
                          const struct packet_query *query, enum dns_transport transport, uint8_t *out) {
     struct dns_found found = dns_lookup_run(responder->lookup, name, key.type, responder->cache, &responder->depends);
     if (found.rcode != RCODE_NOERROR && found.rcode != RCODE_NXDOMAIN) return error(responder, query, found.rcode, out);
-    struct answer **negative = found.rcode == RCODE_NOERROR ? responder->nodata : responder->nxdomain;
+    struct answer *negative = (found.rcode == RCODE_NOERROR ? responder->nodata : responder->nxdomain)[name->domain];
+    if (!found.answer) answer_set_zone(negative, found.zone_at);
     responder->counts.built += found.answer != NULL;
-    size_t size = render(responder, found.answer ? found.answer : negative[name->domain], query, transport, out);
+    size_t size = render(responder, found.answer ? found.answer : negative, query, transport, out);
     if (found.answer && found.keep) {
         dns_cache_store(responder->cache, key, &responder->depends,
                         (struct dns_cache_value){.answer = found.answer, .cost_ns = found.cost_ns});
@@ -206,23 +207,11 @@ static size_t answer_new(struct dns_responder *responder, const struct name *nam
     return size;
 }
 
-/* SOA and NS are those of the domain, whatever name in it was asked for. */
-static void ask_for_apex(const struct dns_responder *responder, struct name *name, struct dns_cache_key *key) {
-    const struct wire_name *domain = &responder->setup->zone.domains[name->domain];
-    name->kind = NAME_APEX;
-    key->name = slice_make(domain->data, domain->size);
-}
-
 static size_t answer_unknown(struct dns_responder *responder, struct dns_cache_key key,
                              const struct packet_query *query, enum dns_transport transport, uint8_t *out) {
     struct name name;
     name_parse(&responder->setup->zone, (const uint8_t *)key.name.data, key.name.size, &name);
     if (name.kind == NAME_OUTSIDE) return error(responder, query, RCODE_REFUSED, out);
-    if ((key.type == TYPE_SOA || key.type == TYPE_NS) && name.kind != NAME_REVERSE && name.kind != NAME_APEX) {
-        ask_for_apex(responder, &name, &key);
-        const struct dns_cache_value *known = dns_cache_find(responder->cache, key);
-        if (known) return render(responder, known->answer, query, transport, out);
-    }
     return answer_new(responder, &name, key, query, transport, out);
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "dns/endings.h"
 #include "dns/lookup_internal.h"
 
 enum { REST_FACTOR = 10 };
@@ -17,6 +18,7 @@ struct picture {
     bool made;
     uint64_t generation, next_ns;
     struct buffer items, names;
+    struct buffer endings; /* of nodes' names that have dots */
 };
 struct reverse_map {
     struct picture nodes, services;
@@ -30,6 +32,7 @@ void reverse_map_free(struct reverse_map *map) {
     if (!map) return;
     buffer_free(&map->nodes.items);
     buffer_free(&map->nodes.names);
+    buffer_free(&map->nodes.endings);
     buffer_free(&map->services.items);
     buffer_free(&map->services.names);
     free(map);
@@ -58,7 +61,11 @@ static void item_add(struct picture *picture, const char *address, const char *n
 
 static void add_nodes(struct picture *picture, const ProtobufCMessage *message) {
     const Pb__NodesResult *found = (const Pb__NodesResult *)(const void *)message;
-    for (size_t i = 0; i < found->n_nodes; i++) item_add(picture, found->nodes[i]->address, found->nodes[i]->name);
+    for (size_t i = 0; i < found->n_nodes; i++) {
+        const Pb__Node *node = found->nodes[i];
+        item_add(picture, node->address, node->name);
+        if (strchr(node->name, '.')) endings_add(&picture->endings, slice_text(node->name));
+    }
 }
 
 static void add_services(struct picture *picture, const ProtobufCMessage *message) {
@@ -79,12 +86,14 @@ static void fill(struct dns_lookup *lookup, struct picture *picture, const struc
     struct query_result result = {0};
     buffer_reset(&picture->items);
     buffer_reset(&picture->names);
+    buffer_reset(&picture->endings);
     int rv = rpc_query(lookup->reader, source->query, &request.base, &lookup->arena, &result);
     lookup_note(lookup, rv);
     if (rv == CO_OK && result.message) source->add(picture, result.message);
     rpc_read_end(lookup->reader);
     size_t count = picture->items.size / sizeof(struct item);
     if (count) qsort(picture->items.data, count, sizeof(struct item), compare_items);
+    endings_sort(&picture->endings);
 }
 
 static void refresh(struct dns_lookup *lookup, struct picture *picture, const struct source *source,
@@ -110,23 +119,37 @@ static const struct item *find(const struct picture *picture, const struct item 
     return low < count && compare_addresses(&items[low], wanted) == 0 ? &items[low] : NULL;
 }
 
+/* True: it is as new as the catalog. */
+static bool bring_up(struct dns_lookup *lookup, struct picture *picture, const struct source *source) {
+    uint64_t generation = rpc_generation(lookup->rpc, source->thing);
+    refresh(lookup, picture, source, generation);
+    return picture->generation == generation;
+}
+
 static struct slice find_name(struct dns_lookup *lookup, struct picture *picture, const struct source *source,
                               const struct item *wanted) {
     dns_depends_add(lookup->depends, lookup->rpc, source->thing);
-    uint64_t generation = rpc_generation(lookup->rpc, source->thing);
-    refresh(lookup, picture, source, generation);
-    if (picture->generation != generation) lookup->depends->overflow = true; /* behind: not to be kept */
+    if (!bring_up(lookup, picture, source)) lookup->depends->overflow = true; /* behind: not to be kept */
     const struct item *item = find(picture, wanted);
     return item ? slice_text(picture->names.data + item->name_at) : SLICE_LITERAL("");
 }
 
+static const struct source nodes_source = {&query_nodes, add_nodes, {SPACE_TABLE, SLICE_LITERAL("nodes")}},
+                           services_source = {&query_service_addresses,
+                                              add_services,
+                                              {SPACE_TABLE, SLICE_LITERAL("service-addresses")}};
+
 struct reverse_found reverse_find(struct dns_lookup *lookup, const uint8_t *address, size_t size) {
-    const struct source nodes = {&query_nodes, add_nodes, {SPACE_TABLE, SLICE_LITERAL("nodes")}},
-                        services = {
-                            &query_service_addresses, add_services, {SPACE_TABLE, SLICE_LITERAL("service-addresses")}};
     struct item wanted = {.size = (uint8_t)size};
     memcpy(wanted.address, address, size);
-    struct slice name = find_name(lookup, &lookup->reverse->nodes, &nodes, &wanted);
+    struct slice name = find_name(lookup, &lookup->reverse->nodes, &nodes_source, &wanted);
     if (name.size) return (struct reverse_found){name, false};
-    return (struct reverse_found){find_name(lookup, &lookup->reverse->services, &services, &wanted), true};
+    return (struct reverse_found){find_name(lookup, &lookup->reverse->services, &services_source, &wanted), true};
+}
+
+bool reverse_node_below(struct dns_lookup *lookup, struct slice node) {
+    struct picture *nodes = &lookup->reverse->nodes;
+    (void)bring_up(lookup, nodes, &nodes_source);
+    return endings_find((const uint64_t *)(const void *)nodes->endings.data, nodes->endings.size / sizeof(uint64_t),
+                        node) == ENDINGS_BELOW;
 }

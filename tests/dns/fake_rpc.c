@@ -140,6 +140,7 @@ void rpc_status(struct rpc *rpc, struct rpc_status *status) {
     *status =
         (struct rpc_status){.is_server = true, .is_leader = true, .known_leader = true, .applied = rpc_applied(rpc)};
 }
+bool rpc_has_copy(const struct rpc *rpc) { return rpc != NULL; }
 bool rpc_known_leader(struct rpc *rpc) { return rpc != NULL; }
 size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses) {
     (void)rpc, (void)arena;

@@ -288,14 +288,23 @@ Test(dns_answer, negative_answers_carry_soa) {
     cr_assert(wire_name_from_text(&soa.mname, slice_text("ns.coord")));
     cr_assert(wire_name_from_text(&soa.rname, slice_text("hostmaster.coord")));
     answer_start(builder, &domain);
-    answer_soa(builder, (struct answer_place){ANSWER_AUTHORITY, name_of("coord"), 9}, &soa);
+    answer_soa(builder, ANSWER_AUTHORITY, &soa);
     struct answer *answer = answer_finish(builder, RCODE_NXDOMAIN);
     struct packet_query query = query_of("no.such.service.CooRD", TYPE_A, 0);
-    struct help_answer got = render(answer, &query, 512, 0);
-    cr_expect(eq(int, got.rcode, RCODE_NXDOMAIN));
-    cr_expect(got.aa);
-    EXPECT_LINES(got.authority, "CooRD. 9 IN SOA ns.coord. hostmaster.coord. 42 3600 600 86400 9");
-    help_free(&got);
+    static const struct {
+        uint8_t at;
+        const char *zone;
+    } rows[] = {{0, "no.such.service.CooRD"}, {8, "service.CooRD"}, {16, "CooRD"}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char wanted[100];
+        snprintf(wanted, sizeof(wanted), "%s. 9 IN SOA ns.coord. hostmaster.coord. 42 3600 600 86400 9", rows[i].zone);
+        answer_set_zone(answer, rows[i].at);
+        struct help_answer got = render(answer, &query, 512, 0);
+        cr_expect(eq(int, got.rcode, RCODE_NXDOMAIN));
+        cr_expect(got.aa);
+        EXPECT_LINES(got.authority, wanted);
+        help_free(&got);
+    }
     answer_free(answer);
 }
 

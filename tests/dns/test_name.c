@@ -38,14 +38,23 @@ Test(dns_name, services) {
         {"v1.2.db.service.coord", "v1.2", "db", ""},
         {"a.b.c.db.service.dc2.coord", "a.b.c", "db", "dc2"},
         {"_db._tcp.service.coord", "", "db", ""},
-        {"_db._udp.service.dc1.coord", "", "db", "dc1"},
+        {"_db._udp.service.dc1.coord", "udp", "db", "dc1"},
+        {"_db._TLS.service.coord", "tls", "db", ""},
         {"_db._primary.service.coord", "primary", "db", ""},
-        {"_db._v1.2.service.coord", "v1.2", "db", ""},
+        {"_db._v1.2.service.coord", "_db._v1", "2", ""}, /* three labels are tags and a name */
+        {"_sip._udp.ppid410.service.coord", "_sip._udp", "ppid410", ""},
+        {"_a._b._c.service.coord", "_a._b", "_c", ""},
+        {"db._tcp.service.coord", "db", "_tcp", ""},
+        {"_db.tcp.service.coord", "_db", "tcp", ""},
+        {"__db._tcp.service.coord", "", "_db", ""},
+        {"_._tcp.service.coord", "_", "_tcp", ""},
+        {"_tcp.service.coord", "", "_tcp", ""},
         {"_db._tcp.coord", "", "db", ""},
         {"_db._TCP.coord", "", "db", ""},
         {"_db._tcp.dc1.coord", "", "db", "dc1"},
         {"_db._tcp.dc1.dc.coord", "", "db", "dc1"},
         {"_db._amqp.coord", "amqp", "db", ""},
+        {"_db._udp.dc1.coord", "udp", "db", "dc1"},
         {"_db.service.coord", "", "_db", ""},
         {"x._db.service.coord", "x", "_db", ""},
         {"service.service.coord", "", "service", ""},
@@ -102,9 +111,10 @@ Test(dns_name, kinds) {
         {"dc1.coord", NAME_PARENT, 0},
         {"service.dc1.coord", NAME_PARENT, 0},
         {"dc1.dc.coord", NAME_PARENT, 0},
-        {"_tcp.service.coord", NAME_PARENT, 0},
+        {"dc.coord", NAME_PARENT, 0},
         {"_tcp.coord", NAME_PARENT, 0},
-        {"_db.coord", NAME_NONE, 0},
+        {"_tls.dc1.coord", NAME_PARENT, 0},
+        {"_a._b._c.coord", NAME_NONE, 0},
         {"foo.bar.coord", NAME_NONE, 0},
         {"db.query.coord", NAME_NONE, 0},
         {"db.service.dc1.x.coord", NAME_NONE, 0},
@@ -115,6 +125,44 @@ Test(dns_name, kinds) {
         const struct name *name = parse(rows[i].query);
         cr_expect(eq(int, name->kind, rows[i].kind), "%s", rows[i].query);
         cr_expect(eq(uint, name->domain, rows[i].domain), "%s", rows[i].query);
+    }
+}
+
+/* Whose SOA denies what is below. */
+Test(dns_name, zones) {
+    static const struct {
+        const char *query, *zone, *domain;
+    } rows[] = {
+        {"coord", "coord", "coord"},
+        {"ns.coord", "coord", "coord"},
+        {"db.service.coord", "service.coord", "coord"},
+        {"service.coord", "service.coord", "coord"},
+        {"v1.2.db.service.coord", "service.coord", "coord"},
+        {"_db._udp.service.coord", "service.coord", "coord"},
+        {"_udp.service.coord", "service.coord", "coord"},
+        {"db.service.dc1.coord", "service.dc1.coord", "coord"},
+        {"db.service.dc1.dc.coord", "service.dc1.dc.coord", "coord"},
+        {"service.dc1.coord", "service.dc1.coord", "coord"},
+        {"dc1.coord", "dc1.coord", "coord"},
+        {"dc1.dc.coord", "dc1.dc.coord", "coord"},
+        {"dc.coord", "coord", "coord"},
+        {"_db._udp.coord", "coord", "coord"},
+        {"_db._udp.dc1.coord", "dc1.coord", "coord"},
+        {"_udp.dc1.coord", "dc1.coord", "coord"},
+        {"service.node.coord", "node.coord", "coord"},
+        {"0a000001.addr.coord", "addr.coord", "coord"},
+        {"zz.addr.coord", "addr.coord", "coord"},
+        {"foo.bar.coord", "coord", "coord"},
+        {"db.service.dc1.x.coord", "coord", "coord"},
+        {"db.Service.alt.example", "Service.alt.example", "alt.example"},
+        {"alt.example", "alt.example", "alt.example"},
+        {"4.3.2.1.in-addr.arpa", "4.3.2.1.in-addr.arpa", "4.3.2.1.in-addr.arpa"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct name *name = parse(rows[i].query);
+        const char *end = rows[i].query + strlen(rows[i].query);
+        cr_expect(eq(int, name->zone_at, end - strlen(rows[i].zone) - rows[i].query), "%s", rows[i].query);
+        cr_expect(eq(int, name->domain_at, end - strlen(rows[i].domain) - rows[i].query), "%s", rows[i].query);
     }
 }
 
@@ -255,7 +303,7 @@ Test(dns_name, wire_names) {
 
 Test(dns_name, bad_domains) {
     struct name_zone other;
-    static const char *const bad[] = {"", "a..b", "."};
+    static const char *const bad[] = {"", "a..b", ".", "a b", "x/y", "-a.b"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         struct fault fault = {0};
         cr_expect(eq(int, name_zone_set(&other, bad[i], NULL, &fault), CO_INVALID), "'%s'", bad[i]);

@@ -99,11 +99,11 @@ static struct help_answer ask_with(const char *name, unsigned type, unsigned edn
 }
 static struct help_answer ask(const char *name, unsigned type) { return ask_with(name, type, 4096, DNS_UDP); }
 
-#define SOA_START "coord. 0 IN SOA ns.coord. hostmaster.coord. "
-#define SOA_END   " 3600 600 86400 0"
-static void expect_soa(const char *name, const char *authority, const char *domain) {
+#define SOA_END " 3600 600 86400 0"
+static void expect_soa(const char *name, const char *authority, const char *zone) {
     char start[300];
-    snprintf(start, sizeof(start), "%s. 0 IN SOA ns.%s. hostmaster.%s. ", domain, domain, domain);
+    const char *domain = strstr(zone, "alt.example") ? "alt.example" : "coord";
+    snprintf(start, sizeof(start), "%s. 0 IN SOA ns.%s. hostmaster.%s. ", zone, domain, domain);
     cr_expect(strncmp(authority, start, strlen(start)) == 0, "%s: %s", name, authority);
     size_t size = strlen(authority), end = strlen(SOA_END);
     cr_expect(size > end && strcmp(authority + size - end, SOA_END) == 0, "%s: %s", name, authority);
@@ -145,7 +145,6 @@ Test(dns_responder, addresses_of_services) {
         {"db.service.dc1.dc.coord", TYPE_AAAA, "db.service.dc1.dc.coord. 0 IN AAAA fd00::2", ""},
         {"_db._primary.service.coord", TYPE_A, "_db._primary.service.coord. 0 IN A 10.0.0.1", ""},
         {"_db._tcp.dc1.coord", TYPE_AAAA, "_db._tcp.dc1.coord. 0 IN AAAA fd00::2", ""},
-        {"_db._v1.2.service.coord", TYPE_A, "_db._v1.2.service.coord. 0 IN A 10.0.0.1", ""},
         {"uppercase.service.coord", TYPE_A, "uppercase.service.coord. 0 IN A 10.0.0.1", ""},
         {"tag.UPPERCASE.service.coord", TYPE_A, "tag.UPPERCASE.service.coord. 0 IN A 10.0.0.1", ""},
         {"six.service.coord", TYPE_AAAA, "six.service.coord. 0 IN AAAA fd00::99", ""},
@@ -249,36 +248,65 @@ Test(dns_responder, nothing_there) {
         const char *name;
         unsigned type;
         int rcode;
-        const char *domain;
+        const char *zone;
     } rows[] = {
-        {"no.service.coord", TYPE_A, RCODE_NXDOMAIN, "coord"},
-        {"no.service.coord", TYPE_SRV, RCODE_NXDOMAIN, "coord"},
-        {"no.service.alt.example", TYPE_A, RCODE_NXDOMAIN, "alt.example"},
-        {"no.node.coord", TYPE_A, RCODE_NXDOMAIN, "coord"},
-        {"dead.service.coord", TYPE_A, RCODE_NXDOMAIN, "coord"},
-        {"dead.service.coord", TYPE_SRV, RCODE_NXDOMAIN, "coord"},
-        {"t.dead.service.coord", TYPE_A, RCODE_NXDOMAIN, "coord"},
-        {"dead.db.service.coord", TYPE_A, RCODE_NXDOMAIN, "coord"}, /* a tag of a critical instance only */
-        {"notag.db.service.coord", TYPE_A, RCODE_NXDOMAIN, "coord"},
+        {"no.service.coord", TYPE_A, RCODE_NXDOMAIN, "service.coord"},
+        {"no.service.coord", TYPE_SRV, RCODE_NXDOMAIN, "service.coord"},
+        {"no.service.alt.example", TYPE_A, RCODE_NXDOMAIN, "service.alt.example"},
+        {"no.node.coord", TYPE_A, RCODE_NXDOMAIN, "node.coord"},
+        {"dead.service.coord", TYPE_A, RCODE_NXDOMAIN, "service.coord"},
+        {"dead.service.coord", TYPE_SRV, RCODE_NXDOMAIN, "service.coord"},
+        {"t.dead.service.coord", TYPE_A, RCODE_NXDOMAIN, "service.coord"},
+        {"dead.db.service.coord", TYPE_A, RCODE_NXDOMAIN, "service.coord"}, /* a tag of a critical instance only */
+        {"notag.db.service.coord", TYPE_A, RCODE_NXDOMAIN, "service.coord"},
         {"db.service.dc2.coord", TYPE_A, RCODE_NXDOMAIN, "coord"},
         {"n1.node.dc2.coord", TYPE_A, RCODE_NXDOMAIN, "coord"},
         {"dc2.coord", TYPE_A, RCODE_NXDOMAIN, "coord"},
         {"foo.bar.coord", TYPE_A, RCODE_NXDOMAIN, "coord"},
         {"db.query.coord", TYPE_A, RCODE_NXDOMAIN, "coord"},
-        {"0a00.addr.coord", TYPE_A, RCODE_NXDOMAIN, "coord"},
-        {"six.service.coord", TYPE_A, RCODE_NOERROR, "coord"},
-        {"db.service.coord", TYPE_TXT, RCODE_NOERROR, "coord"},
-        {"db.service.coord", 15, RCODE_NOERROR, "coord"},
-        {"db.service.coord", 65280, RCODE_NOERROR, "coord"},
-        {"n1.node.coord", TYPE_AAAA, RCODE_NOERROR, "coord"},
-        {"n2.node.coord", TYPE_TXT, RCODE_NOERROR, "coord"},
-        {"n1.node.coord", TYPE_SRV, RCODE_NOERROR, "coord"},
-        {"0a000001.addr.coord", TYPE_AAAA, RCODE_NOERROR, "coord"},
+        {"0a00.addr.coord", TYPE_A, RCODE_NXDOMAIN, "addr.coord"},
+        {"six.service.coord", TYPE_A, RCODE_NOERROR, "service.coord"},
+        {"db.service.coord", TYPE_TXT, RCODE_NOERROR, "service.coord"},
+        {"db.service.coord", 15, RCODE_NOERROR, "service.coord"},
+        {"db.service.coord", 65280, RCODE_NOERROR, "service.coord"},
+        {"n1.node.coord", TYPE_AAAA, RCODE_NOERROR, "node.coord"},
+        {"n2.node.coord", TYPE_TXT, RCODE_NOERROR, "node.coord"},
+        {"n1.node.coord", TYPE_SRV, RCODE_NOERROR, "node.coord"},
+        {"0a000001.addr.coord", TYPE_AAAA, RCODE_NOERROR, "addr.coord"},
         {"coord", TYPE_A, RCODE_NOERROR, "coord"},
         {"alt.example", TYPE_A, RCODE_NOERROR, "alt.example"},
-        {"service.coord", TYPE_A, RCODE_NOERROR, "coord"},
-        {"dc1.coord", TYPE_A, RCODE_NOERROR, "coord"},
-        {"_tcp.service.coord", TYPE_A, RCODE_NOERROR, "coord"},
+        {"service.coord", TYPE_A, RCODE_NOERROR, "service.coord"},
+        {"dc1.coord", TYPE_A, RCODE_NOERROR, "dc1.coord"},
+        {"_tcp.service.coord", TYPE_A, RCODE_NOERROR, "service.coord"},
+        {"_tls.service.coord", TYPE_NS, RCODE_NOERROR, "service.coord"}, /* _NAME._tls may be there */
+        {"_tls.coord", TYPE_NS, RCODE_NOERROR, "coord"},
+        {"dc.coord", TYPE_NS, RCODE_NOERROR, "coord"}, /* dc1.dc.coord is there */
+        {"service.dc1.dc.coord", TYPE_NS, RCODE_NOERROR, "service.dc1.dc.coord"},
+        {"_db._udp.service.coord", TYPE_SRV, RCODE_NXDOMAIN, "service.coord"}, /* udp is a tag */
+        {"_db._v1.2.service.coord", TYPE_A, RCODE_NXDOMAIN, "service.coord"},
+        {"2.db.service.coord", TYPE_A, RCODE_NOERROR, "service.coord"}, /* v1.2.db.service.coord is there */
+        {"2.db.service.coord", TYPE_SRV, RCODE_NOERROR, "service.coord"},
+        {"1.2.db.service.coord", TYPE_A, RCODE_NXDOMAIN, "service.coord"},
+        {"v1.db.service.coord", TYPE_A, RCODE_NXDOMAIN, "service.coord"},
+        {"4.node.coord", TYPE_A, RCODE_NOERROR, "node.coord"}, /* N.4.node.coord is there */
+        {"n.node.coord", TYPE_A, RCODE_NXDOMAIN, "node.coord"},
+        /* the domain's own types: only the domain has them */
+        {"db.service.coord", TYPE_NS, RCODE_NOERROR, "service.coord"},
+        {"db.service.coord", TYPE_SOA, RCODE_NOERROR, "service.coord"},
+        {"primary.db.service.dc1.coord", TYPE_SOA, RCODE_NOERROR, "service.dc1.coord"},
+        {"_db._tcp.service.coord", TYPE_NS, RCODE_NOERROR, "service.coord"},
+        {"service.coord", TYPE_NS, RCODE_NOERROR, "service.coord"},
+        {"node.coord", TYPE_SOA, RCODE_NOERROR, "node.coord"},
+        {"dc1.coord", TYPE_NS, RCODE_NOERROR, "dc1.coord"},
+        {"ns.coord", TYPE_NS, RCODE_NOERROR, "coord"},
+        {"n1.node.coord", TYPE_SOA, RCODE_NOERROR, "node.coord"},
+        {"0a000001.addr.coord", TYPE_NS, RCODE_NOERROR, "addr.coord"},
+        {"db.service.alt.example", TYPE_NS, RCODE_NOERROR, "service.alt.example"},
+        {"no.service.coord", TYPE_NS, RCODE_NXDOMAIN, "service.coord"},
+        {"no.service.coord", TYPE_SOA, RCODE_NXDOMAIN, "service.coord"},
+        {"no.such.name.coord", TYPE_NS, RCODE_NXDOMAIN, "coord"},
+        {"no.node.coord", TYPE_SOA, RCODE_NXDOMAIN, "node.coord"},
+        {"x.alt.example", TYPE_NS, RCODE_NXDOMAIN, "alt.example"},
     };
     for (unsigned round = 0; round < 2; round++) {
         for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
@@ -286,7 +314,7 @@ Test(dns_responder, nothing_there) {
             cr_expect(eq(int, got.rcode, rows[i].rcode), "%s %u", rows[i].name, rows[i].type);
             cr_expect(got.aa, "%s", rows[i].name);
             cr_expect(eq(sz, got.answers, 0), "%s: %s", rows[i].name, got.answer);
-            expect_soa(rows[i].name, got.authority, rows[i].domain);
+            expect_soa(rows[i].name, got.authority, rows[i].zone);
             help_free(&got);
         }
     }
@@ -303,19 +331,16 @@ Test(dns_responder, the_domain) {
 
     help_service(rpc, (struct help_service){.node = "n1", .id = "consul", .name = "consul", .port = 8300});
     help_service(rpc, (struct help_service){.node = "n2", .id = "consul", .name = "consul", .port = 8300});
-    static const char *const names[] = {"coord", "db.service.coord", "no.such.name.coord"};
-    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
-        got = ask(names[i], TYPE_NS);
-        EXPECT_LINES(got.answer, "coord. 0 IN NS n1.node.dc1.coord.\ncoord. 0 IN NS n2.node.dc1.coord.");
-        EXPECT_LINES(got.additional, "n1.node.dc1.coord. 0 IN A 10.0.0.1\nn2.node.dc1.coord. 0 IN AAAA fd00::2");
-        help_free(&got);
-        got = ask(names[i], TYPE_SOA);
-        expect_soa(names[i], got.answer, "coord");
-        EXPECT_LINES(got.authority, "coord. 0 IN NS n1.node.dc1.coord.\ncoord. 0 IN NS n2.node.dc1.coord.");
-        EXPECT_LINES(got.additional, "n1.node.dc1.coord. 0 IN A 10.0.0.1\nn2.node.dc1.coord. 0 IN AAAA fd00::2");
-        help_free(&got);
-    }
-    got = ask("x.alt.example", TYPE_NS);
+    got = ask("coord", TYPE_NS);
+    EXPECT_LINES(got.answer, "coord. 0 IN NS n1.node.dc1.coord.\ncoord. 0 IN NS n2.node.dc1.coord.");
+    EXPECT_LINES(got.additional, "n1.node.dc1.coord. 0 IN A 10.0.0.1\nn2.node.dc1.coord. 0 IN AAAA fd00::2");
+    help_free(&got);
+    got = ask("coord", TYPE_SOA);
+    expect_soa("coord", got.answer, "coord");
+    EXPECT_LINES(got.authority, "coord. 0 IN NS n1.node.dc1.coord.\ncoord. 0 IN NS n2.node.dc1.coord.");
+    EXPECT_LINES(got.additional, "n1.node.dc1.coord. 0 IN A 10.0.0.1\nn2.node.dc1.coord. 0 IN AAAA fd00::2");
+    help_free(&got);
+    got = ask("alt.example", TYPE_NS);
     EXPECT_LINES(got.answer, "alt.example. 0 IN NS n1.node.dc1.coord.\nalt.example. 0 IN NS n2.node.dc1.coord.");
     help_free(&got);
     got = ask("ns.coord", TYPE_ANY);
@@ -395,6 +420,98 @@ Test(dns_responder, not_ours) {
         cr_expect(eq(sz, got.answers + got.authorities + got.additionals, 0));
         help_free(&got);
     }
+}
+
+/* Addresses that are neither of an IP family nor a host name: the instance is left out, in whatever is asked. */
+Test(dns_responder, what_is_no_address) {
+    static const char *const texts[] = {
+        "10.0.0.1 ",  " 10.0.0.1",        "10.0.0.1:80", "[2001:db8::1]", "http://h/", "a b",      "10.0.0.256",
+        "010.0.0.1",  "2001:db8::1%eth0", "10.0.0.1\n",  "h.example\n",   "10.0.0",    "0x7f.1",   "host.0xa",
+        "-a.example", "a-.example",       "h\xc3\xb6st", "a..b",          ".",         "*.example"};
+    for (size_t i = 0; i < ARRAY_COUNT(texts); i++) {
+        char node[40];
+        snprintf(node, sizeof(node), "odd%zu", i);
+        help_node(rpc, node, texts[i], NULL);
+        help_service(rpc, (struct help_service){.node = "n1", .id = node, .name = "bad", .address = texts[i]});
+        help_service(rpc, (struct help_service){.node = node, .id = "x", .name = "bad"});
+        char name[60];
+        snprintf(name, sizeof(name), "%s.node.coord", node);
+        struct help_answer got = ask(name, TYPE_ANY);
+        cr_expect(eq(int, got.rcode, RCODE_NOERROR), "'%s'", texts[i]);
+        cr_expect(eq(sz, got.answers, 0), "'%s': %s", texts[i], got.answer);
+        help_free(&got);
+    }
+    static const unsigned types[] = {TYPE_A, TYPE_AAAA, TYPE_SRV, TYPE_ANY, TYPE_CNAME, TYPE_TXT};
+    for (size_t i = 0; i < ARRAY_COUNT(types); i++) {
+        struct help_answer got = ask("bad.service.coord", types[i]);
+        cr_expect(eq(int, got.rcode, RCODE_NOERROR), "%u", types[i]);
+        cr_expect(eq(sz, got.answers, 0), "%u: %s", types[i], got.answer);
+        expect_soa("bad.service.coord", got.authority, "service.coord");
+        help_free(&got);
+    }
+    /* the others are there */
+    static const char *const good[] = {"10.1.1.1", "::ffff:10.1.1.2", "c_1.example.", "2.example.com"};
+    for (size_t i = 0; i < ARRAY_COUNT(good); i++)
+        help_service(rpc, (struct help_service){.node = "n1", .id = good[i], .name = "bad", .address = good[i]});
+    struct help_answer got = ask("bad.service.coord", TYPE_A);
+    EXPECT_LINES(got.answer, "bad.service.coord. 0 IN A 10.1.1.1\nbad.service.coord. 0 IN A 10.1.1.2");
+    help_free(&got);
+    got = ask("bad.service.coord", TYPE_SRV);
+    EXPECT_LINES(got.answer,
+                 "bad.service.coord. 0 IN SRV 1 1 0 0a010101.addr.dc1.coord.\n"
+                 "bad.service.coord. 0 IN SRV 1 1 0 0a010102.addr.dc1.coord.\n"
+                 "bad.service.coord. 0 IN SRV 1 1 0 2.example.com.\n"
+                 "bad.service.coord. 0 IN SRV 1 1 0 c_1.example.");
+    help_free(&got);
+}
+
+/* Names of nodes and services that are no host names are not given out either: not as targets, not in reverse. */
+Test(dns_responder, names_that_are_no_host_names) {
+    help_node(rpc, "a b", "10.3.0.1", NULL);
+    help_node(rpc, "web_1", "10.3.0.2", NULL);
+    help_service(rpc, (struct help_service){.node = "a b", .id = "x", .name = "pair", .port = 1});
+    help_service(rpc, (struct help_service){.node = "web_1", .id = "x", .name = "pair", .port = 2});
+    help_service(rpc, (struct help_service){.node = "n1", .id = "s", .name = "x y", .address = "10.3.0.3"});
+    help_service(rpc, (struct help_service){.node = "n1", .id = "d", .name = "x.y", .address = "10.3.0.4"});
+    struct help_answer got = ask("pair.service.coord", TYPE_SRV);
+    EXPECT_LINES(got.answer,
+                 "pair.service.coord. 0 IN SRV 1 1 1 0a030001.addr.dc1.coord.\n"
+                 "pair.service.coord. 0 IN SRV 1 1 2 web_1.node.dc1.coord.");
+    help_free(&got);
+    static const char *const reverse[] = {"1.0.3.10.in-addr.arpa", "3.0.3.10.in-addr.arpa", "4.0.3.10.in-addr.arpa"};
+    for (size_t i = 0; i < ARRAY_COUNT(reverse); i++) {
+        got = ask(reverse[i], TYPE_PTR);
+        cr_expect(eq(int, got.rcode, RCODE_REFUSED), "%s: %s", reverse[i], got.answer);
+        help_free(&got);
+    }
+    help_service(rpc, (struct help_service){.node = "a b", .id = "consul", .name = "consul", .port = 8300});
+    got = ask("coord", TYPE_NS); /* no server has a name: this one's */
+    EXPECT_LINES(got.answer, "coord. 0 IN NS n1.node.dc1.coord.");
+    help_free(&got);
+}
+
+/* A label that begins with an underscore is a tag like any other, but for _tcp. */
+Test(dns_responder, names_of_rfc_2782) {
+    static const char *const tags[] = {"udp", "tcp", "tls", "_sip._udp"};
+    for (unsigned i = 0; i < ARRAY_COUNT(tags); i++) {
+        help_service(rpc,
+                     (struct help_service){
+                         .node = "n1", .id = tags[i], .name = i == 3 ? "p" : "sip", .port = 10 + i, .tags = {tags[i]}});
+    }
+#define SIP(owner, port) owner ". 0 IN SRV 1 1 " port " n1.node.dc1.coord."
+    static const struct row rows[] = {
+        {"_sip._udp.service.coord", TYPE_SRV, SIP("_sip._udp.service.coord", "10"), NULL},
+        {"_sip._udp.dc1.coord", TYPE_SRV, SIP("_sip._udp.dc1.coord", "10"), NULL},
+        {"_sip._tls.service.coord", TYPE_SRV, SIP("_sip._tls.service.coord", "12"), NULL},
+        {"_sip._tcp.service.coord", TYPE_SRV,
+         SIP("_sip._tcp.service.coord", "10") "\n" SIP("_sip._tcp.service.coord", "11") "\n" SIP(
+             "_sip._tcp.service.coord", "12"),
+         NULL},
+        {"tcp.sip.service.coord", TYPE_SRV, SIP("tcp.sip.service.coord", "11"), NULL},
+        {"_sip._udp.p.service.coord", TYPE_SRV, SIP("_sip._udp.p.service.coord", "13"), NULL},
+        {"_udp.p.service.coord", TYPE_SRV, "", NULL}, /* what a resolver asks on its way there */
+    };
+    expect_rows(rows, ARRAY_COUNT(rows));
 }
 
 /* A change shows at once, whatever was kept. */
@@ -507,7 +624,7 @@ Test(dns_responder, settings) {
     expect_rows(rows, ARRAY_COUNT(rows));
     struct help_answer got = ask("db.service.coord", TYPE_AAAA); /* warning only */
     cr_expect(eq(int, got.rcode, RCODE_NOERROR));
-    cr_expect(strncmp(got.authority, "coord. 50 IN SOA", 16) == 0);
+    cr_expect(strncmp(got.authority, "service.coord. 50 IN SOA", 24) == 0);
     help_free(&got);
     cr_expect(eq(u32, dns_setup_service_ttl(&setup, slice_text("DB")), 30));
     cr_expect(eq(u32, dns_setup_service_ttl(&setup, slice_text("dx")), 20));

@@ -3,7 +3,7 @@
 Every agent gets a loopback address of its own (127.x.y.z with the default ports), so that suites can run
 side by side. Tests poll conditions with a deadline; nothing sleeps and hopes.
 """
-import atexit, errno, json, os, random, re, shutil, signal, socket, subprocess, sys, tempfile, time
+import atexit, collections, errno, json, os, random, re, shutil, signal, socket, subprocess, sys, tempfile, time
 import http.client, urllib.parse
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -52,6 +52,25 @@ def settings(**keys):
         json.dump({"coord": keys}, f)
     atexit.register(os.remove, path)
     return "-config-file=" + path
+
+
+Record = collections.namedtuple("Record", "owner type data")
+Answer = collections.namedtuple("Answer", "status flags answer authority additional")
+
+
+def ask(ip, port, name, rtype="A"):
+    """What a DNS server says, by dig. An answer that did not come has the status ""."""
+    r = subprocess.run(["dig", "@" + ip, "-p", str(port), "+tries=2", "+time=10", "+nocookie", name, rtype], capture_output=True, text=True)
+    sections, lines = {}, []
+    for line in r.stdout.splitlines():
+        if line.startswith(";; ") and line.endswith(" SECTION:"):
+            lines = sections.setdefault(line[3:-9], [])
+        elif line and not line.startswith(";"):
+            owner, _, _, kind, data = line.split(None, 4)
+            lines.append(Record(owner, kind, data))
+    head = re.search(r"status: (\w+)", r.stdout)
+    flags = re.search(r"flags: ([a-z ]*);", r.stdout)
+    return Answer(head.group(1) if head else "", flags.group(1).split() if flags else [], *(sections.get(s, []) for s in ("ANSWER", "AUTHORITY", "ADDITIONAL")))
 
 
 class Agent:
@@ -188,6 +207,10 @@ class Agent:
 
     def dig_short(self, name, rtype="A", *options):
         return [l for l in self.dig(name, rtype, "+short", *options).splitlines() if l and not l.startswith(";")]
+
+    def ask(self, name, rtype="A"):
+        """The same, taken apart."""
+        return ask(self.ip, 8600, name, rtype)
 
     def rss_kib(self):
         with open("/proc/%d/status" % self.proc.pid) as f:

@@ -43,36 +43,37 @@ static void answers_make(void) {
     answers[1] = answer_finish(builder, RCODE_NOERROR);
     answer_start(builder, &domain);
     struct answer_soa soa = {.mname = name_of("ns.coord"), .rname = name_of("hostmaster.coord")};
-    answer_soa(builder, (struct answer_place){ANSWER_AUTHORITY, answer_name(builder, &domain), 0}, &soa);
+    answer_soa(builder, ANSWER_AUTHORITY, &soa);
     answers[2] = answer_finish(builder, RCODE_NXDOMAIN);
     answer_builder_free(builder);
     rng_seed(&rng, 1);
 }
 
 /* The answers of coord's own names point into the question, so it has to end in the domain. */
-static bool is_ours(const struct packet_query *query) {
+static bool is_ours(const struct packet_query *query, struct name *name) {
     static const uint8_t domain[] =
         "\x05"
         "coord";
     uint8_t lower[PACKET_NAME_MAX];
     struct name_zone zone;
-    struct name name;
     CHECK(name_zone_set(&zone, "coord", NULL, NULL) == CO_OK);
     wire_name_lower(lower, query->name, query->name_size);
-    name_parse(&zone, lower, query->name_size, &name);
-    CHECK(name.kind == NAME_OUTSIDE || name.kind == NAME_REVERSE ||
+    name_parse(&zone, lower, query->name_size, name);
+    CHECK(name->kind == NAME_OUTSIDE || name->kind == NAME_REVERSE ||
           memcmp(lower + query->name_size - sizeof(domain), domain, sizeof(domain)) == 0);
-    return name.kind != NAME_OUTSIDE && name.kind != NAME_REVERSE;
+    return name->kind != NAME_OUTSIDE && name->kind != NAME_REVERSE;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static uint8_t out[PACKET_UDP_MAX + ANSWER_SLACK];
     if (!answers[0]) answers_make();
     struct packet_query query;
-    if (packet_parse(data, size, &query) != RCODE_NOERROR || !is_ours(&query)) return 0;
+    struct name name;
+    if (packet_parse(data, size, &query) != RCODE_NOERROR || !is_ours(&query, &name)) return 0;
     for (size_t i = 0; i < ANSWERS; i++) {
         struct answer_limits limits = {.size = query.udp_size, .serial = 1};
         bool truncated;
+        answer_set_zone(answers[i], name.zone_at);
         size_t written = answer_render(answers[i], &query, &limits, &rng, out, &truncated);
         CHECK(written <= query.udp_size);
         ldns_pkt *packet = NULL;

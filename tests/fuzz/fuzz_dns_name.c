@@ -2,6 +2,8 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "base/host.h"
+#include "base/memory.h"
 #include "dns/name.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -18,6 +20,9 @@ static void check_parsed(const struct name *name) {
     check_inside(name, name->node);
     check_inside(name, name->datacenter);
     CHECK(name->domain < 2);
+    CHECK(name->zone_at <= name->domain_at);
+    bool inside = name->kind != NAME_OUTSIDE && name->kind != NAME_REVERSE;
+    CHECK(inside ? name->text[name->zone_at] == '.' && name->text[name->domain_at] == '.' : name->domain_at == 0);
     CHECK((name->kind == NAME_SERVICE) == (name->service.size > 0));
     CHECK((name->kind == NAME_NODE) == (name->node.size > 0));
     CHECK(name->tag.size == 0 || name->kind == NAME_SERVICE);
@@ -48,6 +53,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     } else {
         CHECK(wire.size == 0);
     }
+    /* What is taken for a host name can be written. */
+    char *line = mem_strndup((const char *)exact, size);
+    struct host host = host_parse(line);
+    CHECK(host.size == 0 || host.size == 4 || host.size == 16);
+    CHECK(host.name.size == 0 || (host.size == 0 && wire_name_from_text(&wire, host.name)));
+    free(line);
     free(exact);
     free(lower);
     return 0;
