@@ -24,6 +24,7 @@
 #include "lb/coordinate.h"
 #include "registry/catalog.h"
 #include "registry/lease.h"
+#include "registry/undiscoverable.h"
 #include "rpc/client.h"
 #include "rpc/server.h"
 
@@ -378,20 +379,9 @@ static bool is_loopback(const char *address) {
     return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0 || strncmp(address, "unix:", 5) == 0;
 }
 
-/* Letters, digits and dashes, as in host names; each label of a DNS name has at most 63. */
-static void warn_of_name(const char *name) {
-    if (name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-")])
-        log_warn("agent",
-                 "the node's name has characters other than letters, digits and dashes: DNS clients may not find it "
-                 "node=\"%s\"",
-                 name);
-    else if (strlen(name) > 63)
-        log_warn("agent", "the node's name has more than 63 characters: DNS clients may not find it node=%s", name);
-}
-
 static void announce(struct agent *agent) {
     const struct config *c = &agent->config;
-    warn_of_name(agent->identity.node_name);
+    undiscoverable_log(agent->node->name, agent->node, NULL);
     log_info("agent", "coord %s node=%s id=%s datacenter=%s data=%s", COORD_VERSION, agent->identity.node_name,
              agent->identity.node_id, c->datacenter, agent->identity.data_dir);
     for (size_t i = 0; i < c->without_effect.count; i++)

@@ -1,9 +1,9 @@
-#include <arpa/inet.h>
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "base/host.h"
 #include "base/text.h"
 #include "health/definition.h"
 
@@ -167,12 +167,11 @@ static void read_addresses(struct json_object *json, Pb__Service *service, struc
             add_address(service, name, address, (uint32_t)port);
         }
     }
-    struct in_addr four;
-    struct in6_addr six;
-    if (inet_pton(AF_INET, service->address, &four) == 1) {
+    uint8_t size = host_parse(service->address).size;
+    if (size == 4) {
         add_address(service, "lan_ipv4", service->address, service->port);
         add_address(service, "wan_ipv4", service->address, service->port);
-    } else if (inet_pton(AF_INET6, service->address, &six) == 1) {
+    } else if (size == 16) {
         add_address(service, "lan_ipv6", service->address, service->port);
         add_address(service, "wan_ipv6", service->address, service->port);
     }

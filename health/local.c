@@ -9,6 +9,7 @@
 #include "health/local_follow.h"
 #include "health/store_files.h"
 #include "health/sync.h"
+#include "registry/undiscoverable.h"
 
 /* -- waking and waiting
  * -------------------------------------------------------------------------------------------------- */
@@ -273,6 +274,7 @@ int local_service_register(struct local *local, struct service_definition *defin
         service_definition_free(definition);
         return error;
     }
+    undiscoverable_log(local->config.node, NULL, definition->service);
     local_lock(local);
     error = service_put(local, definition, replace, persist, false);
     local_unlock(local);

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "health/local.h"
 #include "http/agent_views.h"
+#include "http/api_catalog.h"
 #include "http/api_lease.h"
 #include "http/http.h"
 #include "registry/lease.h"
@@ -25,6 +26,7 @@ static void register_it(struct http_request *request, struct service_definition 
     struct fault fault = {0};
     struct slice value = http_parameter(request, "replace-existing-checks");
     bool replace = http_has(request, "replace-existing-checks") && (value.size == 0 || slice_is(value, "true"));
+    catalog_warn(request, NULL, definition->service);
     int error = local_service_register(http_env(request)->local, definition, replace, true, &fault);
     if (error == CO_DENIED) { /* a script; clients of this API see 500 */
         http_reply_text(request, 500, "%s", fault.text);

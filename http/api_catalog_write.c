@@ -7,6 +7,7 @@
 #include "http/api_catalog.h"
 #include "http/api_lease.h"
 #include "http/views.h"
+#include "registry/undiscoverable.h"
 
 #define NAME_MOST 4096 /* bytes of a name, id or address */
 #define LIST_MOST 4096 /* tags, meta entries, checks */
@@ -245,6 +246,16 @@ static void refuse(struct http_request *request, const struct fault *fault) {
     http_reply_text(request, 400, "%s", fault->text);
 }
 
+void catalog_warn(struct http_request *request, const Pb__Node *node, const Pb__Service *service) {
+    struct buffer text = {0};
+    undiscoverable_text(&text, node, service);
+    if (text.size) {
+        buffer_append_byte(&text, '\0');
+        http_header(request, "X-Coord-Warning", text.data);
+    }
+    buffer_free(&text);
+}
+
 void catalog_register(struct http_request *request) {
     static const char *const known[] = {"Datacenter", "ID",      "Node",         "Address",     "TaggedAddresses",
                                         "NodeMeta",   "Service", "Check",        "Checks",      "SkipNodeUpdate",
@@ -274,6 +285,8 @@ void catalog_register(struct http_request *request) {
     if (*lease &&
         !lease_id(request, "Lease", slice_text(lease), service ? &command.service->lease : &command.node->lease))
         return;
+    catalog_warn(request, command.node, command.service);
+    undiscoverable_log(command.node->name, command.node, command.service);
     http_write(request, CATALOG_REGISTER, &command.base, NULL);
 }
 
