@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "kv/kv.h"
+#include "registry/lease.h"
 #include "rpc/coordinates.h"
 #include "rpc/operator.h"
 #include "tests/fuzz/still_machine.h"
