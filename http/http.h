@@ -151,6 +151,21 @@ const void *http_context(const struct http_request *request);
  * true/false by result->yes. */
 typedef void (*http_written)(struct http_request *request, const struct machine_result *result);
 void http_write(struct http_request *request, uint8_t command, const ProtobufCMessage *message, http_written view);
+/* Writes, and then waits until something holds: for requests like "take the lock, and wait for it". On servers and
+ * client agents alike. The command goes into the log once; a leader that is lost while the request waits is waited
+ * for. A client that hangs up while it waits ends the wait; what was written stays. */
+struct http_wait {
+    const struct query_type *query; /* read until `holds`; woken only by changes of its thing */
+    /* What came of the command (as a `view` of http_write). The query's request, in the request's arena; NULL: there
+     * is nothing to wait for, and it has replied. */
+    const ProtobufCMessage *(*ask)(struct http_request *request, const struct machine_result *written);
+    bool (*holds)(struct http_request *request, const struct query_result *result);
+    /* Must reply. Not `holds`: the time is up, and this is the last result. */
+    void (*reply)(struct http_request *request, const struct query_result *result, bool holds);
+    uint64_t wait_ms; /* after the write; 0: look once */
+};
+void http_write_then_wait(struct http_request *request, uint8_t command, const ProtobufCMessage *message,
+                          const struct http_wait *wait);
 /* Renews a session or a lease, or only looks at it, then calls view with CO_OK/CO_NOTFOUND/... on the worker.
  * `renew` (rpc/rpc.h) is in the request's arena. */
 typedef void (*http_renewed)(struct http_request *request, int error, const struct rpc_renew *renew);

@@ -1,0 +1,183 @@
+/* Write, then wait: a command, and then reads of a query until something holds (http.h). The reads are rpc_fetches,
+ * which do the waiting too: on a server as on a client agent, nobody is woken but by a change of what is read.
+ *
+ *     write --done--> FETCHING --holds, or time is up--> replied
+ *                       ^  |--changed, does not hold yet: the next, from its index on
+ *                       '--'--no leader, a lost server: PAUSING, then from the beginning
+ *
+ * The command is never sent again. A client that hangs up while it waits ends the wait at once; what was written
+ * stays, and is the business of its session. */
+#include <stdlib.h>
+
+#include "http/impl.h"
+
+#define PAUSE_MS 100 /* after a read that failed */
+
+struct waiting {
+    struct operation operation;
+    struct post post;
+    struct timer pause;
+    struct worker *worker;
+    struct http_request *request; /* NULL: nobody waits any more */
+    struct http_wait wait;
+    const ProtobufCMessage *message; /* of the query; in the request's arena */
+    uint64_t deadline_ms;
+    bool fetching, hurried;
+    struct rpc_fetch fetch;
+    uint64_t index; /* of the last result; 0: there was none, or it does not count any more */
+    int error;
+    struct rpc_fetched fetched;
+    char *records; /* a copy */
+};
+
+static void waiting_free(struct waiting *waiting) {
+    waiting->worker->tickets--;
+    free(waiting->records);
+    free(waiting);
+}
+
+static struct waiting *waiting_of(struct http_request *request) {
+    return CONTAINER_OF(request->operation, struct waiting, operation);
+}
+
+/* It is the request's no more. */
+static struct http_request *leave(struct waiting *waiting) {
+    struct http_request *request = waiting->request;
+    timer_clear(waiting->worker, &waiting->pause);
+    request->operation = NULL;
+    waiting->request = NULL;
+    return request;
+}
+
+/* -- reading ------------------------------------------------------------------------------------------------------ */
+/* Another thread. */
+static void fetch_done(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched) {
+    struct waiting *waiting = CONTAINER_OF(fetch, struct waiting, fetch);
+    waiting->error = error;
+    if (!error) {
+        waiting->fetched = *fetched;
+        waiting->records = mem_strndup(fetched->records.size ? fetched->records.data : "", fetched->records.size);
+    }
+    worker_post(waiting->worker, &waiting->post);
+}
+
+static uint64_t left_ms(const struct waiting *waiting) {
+    uint64_t now_ms = waiting->worker->now_ms;
+    return now_ms < waiting->deadline_ms && !waiting->hurried ? waiting->deadline_ms - now_ms : 0;
+}
+
+static void fetch(struct waiting *waiting) {
+    free(waiting->records);
+    waiting->records = NULL;
+    waiting->fetching = true;
+    waiting->fetch = (struct rpc_fetch){.type = waiting->wait.query,
+                                        .freshness = RPC_DEFAULT,
+                                        .index = left_ms(waiting) ? waiting->index : 0,
+                                        .wait_ms = left_ms(waiting),
+                                        .done = fetch_done};
+    rpc_fetch(waiting->worker->server->env.rpc, &waiting->fetch, waiting->message);
+}
+
+static void pause_over(struct worker *worker, struct timer *timer) {
+    (void)worker;
+    fetch(CONTAINER_OF(timer, struct waiting, pause));
+}
+
+/* -- answers ------------------------------------------------------------------------------------------------------ */
+static int decode(struct waiting *waiting, struct query_result *result) {
+    struct slice records = waiting->fetched.records;
+    *result = (struct query_result){.index = waiting->fetched.index, .found = waiting->fetched.found};
+    if (waiting->fetched.none) return CO_OK;
+    ProtobufCAllocator allocator = ARENA_PROTOBUF(&waiting->request->arena);
+    result->message = protobuf_c_message_unpack(query_result_type(waiting->wait.query, waiting->message), &allocator,
+                                                records.size, (const uint8_t *)waiting->records);
+    return result->message ? CO_OK : CO_CORRUPT;
+}
+
+/* Another leader, or another server, may answer soon. */
+static bool may_come_back(int error) {
+    return error == CO_NOLEADER || error == CO_TIMEOUT || error == CO_FENCED || error == CO_DISKFULL ||
+           error == CO_BUSY;
+}
+
+static void reply(struct waiting *waiting, const struct query_result *result, bool holds) {
+    void (*view)(struct http_request *, const struct query_result *, bool) = waiting->wait.reply;
+    struct http_request *request = leave(waiting);
+    view(request, result, holds);
+    waiting_free(waiting);
+}
+
+static void fail(struct waiting *waiting, int error) {
+    struct http_request *request = leave(waiting);
+    request_fail_read(request, error, NULL);
+    waiting_free(waiting);
+}
+
+static void step(struct waiting *waiting) {
+    struct query_result result;
+    uint64_t left = left_ms(waiting);
+    int error = waiting->error ? waiting->error : decode(waiting, &result);
+    if (error && left && may_come_back(error)) {
+        waiting->index = 0;
+        timer_set(waiting->worker, &waiting->pause, waiting->worker->now_ms + (left < PAUSE_MS ? left : PAUSE_MS),
+                  pause_over);
+        return;
+    }
+    if (error) {
+        fail(waiting, error);
+        return;
+    }
+    waiting->index = result.index;
+    bool holds = waiting->wait.holds(waiting->request, &result);
+    if (holds || !left) reply(waiting, &result, holds);
+    else fetch(waiting);
+}
+
+static void taken(struct worker *worker, struct post *post) {
+    struct waiting *waiting = CONTAINER_OF(post, struct waiting, post);
+    (void)worker;
+    waiting->fetching = false;
+    if (waiting->request) step(waiting);
+    else waiting_free(waiting);
+}
+
+/* -- the request -------------------------------------------------------------------------------------------------- */
+static void wait_end(struct http_request *request) {
+    struct waiting *waiting = waiting_of(request);
+    (void)leave(waiting);
+    if (waiting->fetching) rpc_fetch_cancel(waiting->worker->server->env.rpc, &waiting->fetch);
+    else waiting_free(waiting);
+}
+
+/* The server stops: what is known now is the answer. */
+static void wait_hurry(struct http_request *request) {
+    struct waiting *waiting = waiting_of(request);
+    waiting->hurried = true;
+    if (waiting->fetching) rpc_fetch_cancel(waiting->worker->server->env.rpc, &waiting->fetch);
+    else fail(waiting, CO_CLOSED);
+}
+
+static void written(struct http_request *request, const struct machine_result *result) {
+    const struct http_wait *wait = request->context;
+    const ProtobufCMessage *message = wait->ask(request, result);
+    if (!message) return;
+    struct worker *worker = request->worker;
+    struct waiting *waiting = mem_zalloc(sizeof *waiting);
+    waiting->operation = (struct operation){wait_end, wait_hurry};
+    waiting->post.taken = taken;
+    waiting->worker = worker, waiting->request = request;
+    waiting->wait = *wait, waiting->message = message;
+    waiting->deadline_ms = worker->now_ms + wait->wait_ms;
+    request->operation = &waiting->operation;
+    worker->tickets++;
+    connection_watch(request->connection);
+    fetch(waiting);
+}
+
+void http_write_then_wait(struct http_request *request, uint8_t command, const ProtobufCMessage *message,
+                          const struct http_wait *wait) {
+    struct http_wait *copy = arena_alloc(&request->arena, sizeof *copy);
+    *copy = *wait;
+    request->context = copy;
+    http_write(request, command, message, written);
+}
