@@ -64,8 +64,8 @@ struct raft_members {
     struct raft_recoveries recoveries;
 };
 /* Recoveries are those of one log, in their order: who knows one of them has all that came before it.
- * raft_recovery_ahead: the oldest of `theirs` that is new to us, if its survivor lacked something that our log, which has this end, may have committed
- * (Raft's rule for votes); NULL: our log can give way to theirs.
+ * raft_recovery_ahead: the oldest of `theirs` that is new to us, if its survivor lacked something that our log,
+ * which has this end, may have committed (Raft's rule for votes); NULL: our log can give way to theirs.
  * raft_recovery_behind: they do not know our newest one, and a leader has been elected after it: NULL, or that one. */
 const struct raft_recovery *raft_recovery_ahead(const struct raft_members *ours, uint64_t last_index,
                                                 uint64_t last_term, const struct raft_recoveries *theirs);

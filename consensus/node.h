@@ -4,7 +4,8 @@
  *   any thread: node_propose, node_read --mailbox--> loop: raft_step, raft_effects
  *   loop --persist--> log writer (wal, one group at a time) --done--> loop
  *   loop --committed--> applier (callbacks.apply) --applied--> loop
- *   pool (libuv's): callbacks.snapshot_copy into a snapshot file, throttled; reads of old entries and chunks for peers */
+ *   pool (libuv's): callbacks.snapshot_copy into a snapshot file, throttled; reads of old entries and chunks for
+ *   peers */
 #ifndef COORD_CONSENSUS_NODE_H
 #define COORD_CONSENSUS_NODE_H
 

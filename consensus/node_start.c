@@ -10,8 +10,9 @@
 #include "base/text.h"
 #include "consensus/node_internal.h"
 
-/* -- identity: a number chosen once, kept in the folder: 16 hexadecimal digits and a newline; a later format begins with the file's name and
- * its number ------------------------------------------------------------------------------------------------------------ */
+/* -- identity: a number chosen once, kept in the folder: 16 hexadecimal digits and a newline; a later format begins
+ * with the file's name and its number
+ * ------------------------------------------------------------------------------------------------------------ */
 #define ID_FILE     NODE_ID_FILE
 #define ROOM_AGAIN  (1u << 20) /* of log */
 #define ID_FILE_NEW "server-id.new"

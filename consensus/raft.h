@@ -15,12 +15,13 @@
  * (4) A configuration counts from the moment it is in the log; if that entry is cut off, the one before
  *     counts again. One change at a time, and only after an entry of this term has committed.
  * (5) Persist operations are numbered and complete in order. A failed one poisons the core: it steps down,
- *     keeps silent but for telling a healthy server to campaign, and is to be rebuilt from what is durable (raft_free, raft_new).
- *     So does a second leader of its own term.
- * (6) What is committed here is the same everywhere, unless somebody went on from a log that lacked it (recover.h). A leader whose
- *     log contradicts it is not acknowledged anything, or its entries would count as stored where they are not: the core is poisoned
- *     as by (5), and knows why (raft_contradiction). After a start the core does not know all that is committed; so where the leader
- *     knows of a recovery that is new here, nothing gives way to it that may be. */
+ *     keeps silent but for telling a healthy server to campaign, and is to be rebuilt from what is durable (raft_free,
+ *     raft_new). So does a second leader of its own term.
+ * (6) What is committed here is the same everywhere, unless somebody went on from a log that lacked it (recover.h).
+ *     A leader whose log contradicts it is not acknowledged anything, or its entries would count as stored where
+ *     they are not: the core is poisoned as by (5), and knows why (raft_contradiction). After a start the core does
+ *     not know all that is committed; so where the leader knows of a recovery that is new here, nothing gives way to
+ *     it that may be. */
 #ifndef COORD_CONSENSUS_RAFT_H
 #define COORD_CONSENSUS_RAFT_H
 
@@ -221,7 +222,7 @@ struct raft_effects {
     struct raft_message *messages;
     size_t message_count; /* message.to says whom; send now */
     struct raft_entry *committed;
-    size_t committed_count; /* to apply: only entries that are durable HERE (design 2) */
+    size_t committed_count; /* to apply: only entries that are durable HERE */
     struct raft_read_done *reads;
     size_t read_count;
     struct raft_load *loads;
@@ -276,8 +277,8 @@ const struct raft_members *raft_members_at(const struct raft *raft, uint64_t ind
 bool raft_disk_sick(const struct raft *raft);
 /* leader: RAFT_TRANSFER, or the handover of a sick disk, is under way */
 bool raft_transferring(const struct raft *raft);
-/* Leader: false while peers are known to have no room for commands and those that answer and have room, this one counted, are no
- * majority: what is proposed now would wait for space elsewhere. */
+/* Leader: false while peers are known to have no room for commands and those that answer and have room, this one
+ * counted, are no majority: what is proposed now would wait for space elsewhere. */
 bool raft_quorum_has_room(const struct raft *raft);
 /* Leader: some peer that answers is being sent one, or puts it in place: do not replace it now, or it begins anew.
  * (A dead one must not keep the log from being cut, nor any one for ever: the caller sets the bound.) */

@@ -5,13 +5,16 @@
  *     comes (CO_NOLEADER: it was never handed over).
  * (2) Once appended or handed over it is never taken back to the waiting ones, unless the edge gives it back
  *     because it is surely in no log.
- * (3) An appended one is answered when the entry of its index and term is applied; when another entry stands there, or its
- *     leader was deposed and nothing is heard of it for DEPOSED_MS (at once, when it is cut off), or a majority has no room for it for so long, its outcome is unknown.
- * (4) What the edge refuses is answered before anybody appends it; a leader that does not know yet what was committed before it does
- *     not judge, what would be refused waits for that. A fenced server appends nothing, and hands over what it can.
- * (5) One question for a read index is under way at a time, and serves the reads that came before it was asked. When the leader
- *     changes it is asked again; the answer to the old one has another number and counts no more. Another server's question says
- *     in which term that is: where the two are a majority, it is answered at once (raft_vouched).
+ * (3) An appended one is answered when the entry of its index and term is applied; when another entry stands there, or
+ *     its leader was deposed and nothing is heard of it for DEPOSED_MS (at once, when it is cut off), or a majority has
+ *     no room for it for so long, its outcome is unknown.
+ * (4) What the edge refuses is answered before anybody appends it; a leader that does not know yet what was committed
+ *     before it does not judge, what would be refused waits for that. A fenced server appends nothing, and hands over
+ *     what it can.
+ * (5) One question for a read index is under way at a time, and serves the reads that came before it was asked. When
+ *     the leader changes it is asked again; the answer to the old one has another number and counts no more. Another
+ *     server's question says in which term that is: where the two are a majority, it is answered at once
+ *     (raft_vouched).
  *
  * Pure: the core, the time and the applied index are arguments. One thread (node.c's loop, or the simulator). */
 #ifndef COORD_CONSENSUS_REQUESTS_H

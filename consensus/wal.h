@@ -1,4 +1,4 @@
-/* The log on disk: append-only segment files of batches (design, decision 2).
+/* The log on disk: append-only segment files of batches.
  *
  * A *batch* is what one append call brings: one write, one sync. Its header holds a magic, format version, sequence
  * number (per log, +1 each), the checksum of the batch before it (the chain), byte length and record count, its own
@@ -48,9 +48,9 @@ struct wal_recovered {
 };
 
 /* Opens or creates. `start_after`: index of the snapshot that the caller has; entries up to it are not returned. A
- * log that ends before it, or has another term there (config.start_term), is emptied and continues after it. A log that does not
- * reach back to it lacks entries: CO_CORRUPT.
- * CO_CORRUPT with a fault naming file and offset; CO_UNSUPPORTED: of a newer format; CO_IO, CO_DISKFULL. */
+ * log that ends before it, or has another term there (config.start_term), is emptied and continues after it. A log
+ * that does not reach back to it lacks entries: CO_CORRUPT. CO_CORRUPT with a fault naming file and offset;
+ * CO_UNSUPPORTED: of a newer format; CO_IO, CO_DISKFULL. */
 int wal_open(struct disk *disk, const struct wal_config *config, uint64_t start_after, struct wal **out,
              struct wal_recovered *recovered, struct fault *fault);
 void wal_close(struct wal *wal);
@@ -104,9 +104,9 @@ uint64_t wal_first_index(struct wal *wal);
 uint64_t wal_last_index(struct wal *wal);
 uint64_t wal_droppable_bytes(struct wal *wal, uint64_t index); /* that wal_drop would remove */
 uint64_t wal_bytes(struct wal *wal); /* of batches written, in all segments kept (not the room made ready) */
-/* True while `bytes` more of entries (all that are on their way) fit into what is made ready, or into what is free without the
- * reserve: the leader accepts and a follower appends only then. Any thread; asks the file system only when what is
- * ready does not do. */
+/* True while `bytes` more of entries (all that are on their way) fit into what is made ready, or into what is free
+ * without the reserve: the leader accepts and a follower appends only then. Any thread; asks the file system only
+ * when what is ready does not do. */
 bool wal_has_room(struct wal *wal, uint64_t bytes);
 /* The same for commands that nobody has accepted yet: what is on its way from a leader to others, or from one to
  * this server, is to fit after the last one that was. So an eighth of a segment, 4 MiB at most, is left to that. */

@@ -5,7 +5,8 @@
  * the last one there are zeros. All numbers are little-endian.
  *
  *   batch   0  u32  magic "cwal"
- *           4  u16  version: 1, or 2 in a cluster of version 2 and up (the same bytes: programs from before there were cluster
+ *           4  u16  version: 1, or 2 in a cluster of version 2 and up (the same bytes: programs from before there were
+ *              cluster
  *                   versions shall not open it)
  *           6  u16  0
  *           8  u64  log id: chosen when the log is made, so that bytes of another log, or of a client's, never fit

@@ -1,5 +1,5 @@
-/* The state machine: modules apply commands to the store, one write transaction per batch (design,
- * decision 3). A function of (store, index, command): no clock, no randomness, no configuration.
+/* The state machine: modules apply commands to the store, one write transaction per batch. A function of (store, index,
+ * command): no clock, no randomness, no configuration.
  *
  * What a module is, and its commands: registry/module.h.
  *

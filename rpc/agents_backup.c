@@ -1,5 +1,6 @@
-/* Backups of client agents, at the server (backup_far.h). Those that wait for the agent lie in a list; the pool, rpc_save or rpc_restore have the
- * others: they are freed when these are done. rpc->operator_jobs keeps the server from stopping over them. */
+/* Backups of client agents, at the server (backup_far.h). Those that wait for the agent lie in a list; the pool,
+ * rpc_save or rpc_restore have the others: they are freed when these are done. rpc->operator_jobs keeps the server
+ * from stopping over them. */
 #include "rpc/backup_far.h"
 
 #include <stdio.h>

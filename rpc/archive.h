@@ -2,8 +2,8 @@
  *   meta.json    {"Version":1,"ID":...,"Index":...,"Term":...,"Size":...,...}
  *   state.bin    the state machine's copy (registry/store_copy.c)
  *   SHA256SUMS   sums of the two, as sha256sum prints them
- * Streamed: no file is held in memory. Reading is for files from outside: every size is bounded before memory or disk is taken. Blocks
- * on the disk. */
+ * Streamed: no file is held in memory. Reading is for files from outside: every size is bounded before memory or
+ * disk is taken. Blocks on the disk. */
 #ifndef COORD_RPC_ARCHIVE_H
 #define COORD_RPC_ARCHIVE_H
 

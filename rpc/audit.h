@@ -1,6 +1,6 @@
-/* The self-audit at work (docs/decisions/self-audit.md): compares sums with the other servers, scrubs the store in a thread of its own,
- * fences this server when its state is damaged, and has it rebuilt from another server's, or from its own snapshot and log when it is
- * alone.
+/* The self-audit at work (docs/decisions/self-audit.md): compares sums with the other servers, scrubs the store in a
+ * thread of its own, fences this server when its state is damaged, and has it rebuilt from another server's, or from
+ * its own snapshot and log when it is alone.
  *   audit.c          the fence, the judgement, the scrub
  *   audit_rebuild.c  a fenced server finds a state
  *   audit_donor.c    what it asks of another */

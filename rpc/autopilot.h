@@ -1,4 +1,4 @@
-/* Which server may leave the cluster (design, decision 7). By itself: one that is dead and has been replaced. By an
+/* Which server may leave the cluster. By itself: one that is dead and has been replaced. By an
  * operator: any, but never at the cost of the quorum. */
 #ifndef COORD_RPC_AUTOPILOT_H
 #define COORD_RPC_AUTOPILOT_H

@@ -169,8 +169,8 @@ void rpc_save(struct rpc *rpc, struct rpc_save *save) {
 }
 
 /* -- restoring ----------------------------------------------------------------------------------------------
- * Pool: unpack, check. Then piece by piece: pool reads it, the loop submits it, the applier says how it went. At last the command that
- * makes it the state. */
+ * Pool: unpack, check. Then piece by piece: pool reads it, the loop submits it, the applier says how it went. At
+ * last the command that makes it the state. */
 struct restore_impl {
     struct loop_task task;
 };

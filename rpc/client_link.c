@@ -1,8 +1,10 @@
 /* The connections of a client agent with servers (client_servers.c knows which there are).
  *
  *     no connection --dial the best--> trying --hello--> current
- *     current, a better one is there, or it knows no leader --dial another--> trying --hello, SERVERS with a leader--> current; the other drains
- *                                                                                '--SERVERS without--> closed, tried again later */
+ *     current, a better one is there, or it knows no leader --dial another--> trying --hello, SERVERS with a leader-->
+ *     current; the other drains
+ *                                                                                '--SERVERS without--> closed, tried
+ *                                                                                again later */
 #include <stdio.h>
 #include <stdlib.h>
 

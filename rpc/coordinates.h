@@ -26,9 +26,9 @@ struct coordinates_config {
     struct coordinate_batch_config batch;
 };
 
-/* Any thread. Takes a copy of an update; it is in the catalog a period later. CO_OK: taken. Else refused: CO_UNSUPPORTED,
- * CO_INVALID, CO_TOOLARGE (coordinate_check); CO_BUSY: there are too many; CO_NOTFOUND: coordinates are disabled here; CO_AGAIN: the
- * cluster is not ready for them, see above. */
+/* Any thread. Takes a copy of an update; it is in the catalog a period later. CO_OK: taken. Else refused:
+ * CO_UNSUPPORTED, CO_INVALID, CO_TOOLARGE (coordinate_check); CO_BUSY: there are too many; CO_NOTFOUND: coordinates
+ * are disabled here; CO_AGAIN: the cluster is not ready for them, see above. */
 int rpc_coordinate_put(struct rpc *rpc, const Pb__Coordinate *record);
 /* Any thread. Where this server is; the origin on client agents. */
 struct vivaldi_coordinate rpc_coordinate_here(struct rpc *rpc);

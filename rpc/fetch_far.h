@@ -1,7 +1,8 @@
 /* Fetches that this server cannot answer itself: its disk is full, and what the leader confirmed is not here. The
  * leader is asked, over the connection between servers (rpc/agents_servers.c), and its answer is the fetch's.
  *
- *     fetch thread: fetch_far_begin --> loop: waits for a leader --PEER_FETCH--> with it --PEER_FETCHED, in pieces--> fetch thread: done
+ *     fetch thread: fetch_far_begin --> loop: waits for a leader --PEER_FETCH--> with it --PEER_FETCHED, in pieces-->
+ *     fetch thread: done
  *                                                    ^---it goes, or cannot answer---'
  *
  * So for RPC_LEADER_WAIT_MS (those that wait for a change: as long as they wait, if that is longer), then

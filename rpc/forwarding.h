@@ -1,8 +1,9 @@
 /* What a server that does not lead asks of the one that does: commands, read indexes, renewals; and what it does for
  * others when it leads itself. Everything of one turn goes in one frame.
  *
- * (1) A command that may have reached the leader is never sent again: when its connection ends, or another leads for some time, its
- *     outcome is unknown. One that the leader surely did not append (it no longer leads: CO_NOLEADER) waits for a leader again.
+ * (1) A command that may have reached the leader is never sent again: when its connection ends, or another leads for
+ *     some time, its outcome is unknown. One that the leader surely did not append (it no longer leads: CO_NOLEADER)
+ *     waits for a leader again.
  * (2) A question for a read index, or a renewal, does no harm twice: it fails, and is asked again by whoever wants it.
  * (3) An answer counts only if it comes from whom it was asked of, with a number that this life of the server gave out.
  *

@@ -1,16 +1,19 @@
 /* The lessor: what the leader does with all that ends by itself. It is the table of registry/expiry.h at work: fed by
- * the applier's updates, asked by renewals, and its decisions become commands. Kinds come from the modules. The rules (design, decision 4):
+ * the applier's updates, asked by renewals, and its decisions become commands. Kinds come from the modules.
+ * The rules (docs/decisions/leases.md):
  *
- * (1) A renewal is acknowledged only after a leadership round that began after it arrived, and never while an end of its session or lease
- *     is proposed.
- * (2) An end is a command that carries the term of the leadership that decided it: in another term it is refused. Who no longer leads
- *     forgets the table.
- * (3) A new leader judges once it is ready (its copy shows all that earlier ones acknowledged), and grants everything a full period;
- *     so does one whose loop stood still.
+ * (1) A renewal is acknowledged only after a leadership round that began after it arrived, and never while an end of
+ *     its session or lease is proposed.
+ * (2) An end is a command that carries the term of the leadership that decided it: in another term it is refused. Who
+ *     no longer leads forgets the table.
+ * (3) A new leader judges once it is ready (its copy shows all that earlier ones acknowledged), and grants everything a
+ *     full period; so does one whose loop stood still.
  * (4) What is proposed is proposed again only when it is certainly not in the log.
- * (5) Renewals share rounds: one that comes within LESSOR_GATHER_MS of the last round waits until that is over, and for others.
+ * (5) Renewals share rounds: one that comes within LESSOR_GATHER_MS of the last round waits until that is over, and for
+ *     others.
  *
- * Pure: time is an argument, everything else is reached through the edge (rpc/leases.c is the program's). One thread. */
+ * Pure: time is an argument, everything else is reached through the edge (rpc/leases.c is the program's). One
+ * thread. */
 #ifndef COORD_RPC_LESSOR_H
 #define COORD_RPC_LESSOR_H
 
@@ -53,8 +56,8 @@ void lessor_free(struct lessor *lessor); /* all that was proposed is decided; st
 void lessor_role(struct lessor *lessor, uint64_t term, bool ready, uint64_t now_ms);
 void lessor_updates(struct lessor *lessor, uint64_t now_ms);  /* there may be some */
 void lessor_restored(struct lessor *lessor, uint64_t now_ms); /* a backup took the place of the state */
-/* A renewal has arrived; from another server: `here`, it must not be taken elsewhere. `renew->done` is called with CO_OK, CO_NOTFOUND,
- * CO_NOLEADER, CO_CLOSED, CO_FENCED. */
+/* A renewal has arrived; from another server: `here`, it must not be taken elsewhere. `renew->done` is called with
+ * CO_OK, CO_NOTFOUND, CO_NOLEADER, CO_CLOSED, CO_FENCED. */
 void lessor_renew(struct lessor *lessor, struct rpc_renew *renew, bool here, uint64_t now_ms);
 void lessor_confirmed(struct lessor *lessor, struct rpc_renew *renew, int error, uint64_t now_ms);
 void lessor_decided(struct lessor *lessor, struct lessor_decision *decision, int error, uint64_t now_ms);

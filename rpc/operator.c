@@ -89,8 +89,8 @@ void operator_ask_here(struct rpc *rpc, struct rpc_ask_cluster *ask) {
 }
 
 /* -- changes ---------------------------------------------------------------------------------------------------------
- * Removing: first the note that it was removed goes into the log (so that no leader takes it in again), then it leaves the
- * configuration. If it cannot, the note is taken back. */
+ * Removing: first the note that it was removed goes into the log (so that no leader takes it in again), then it
+ * leaves the configuration. If it cannot, the note is taken back. */
 struct change_work {
     struct change_work *next;
     struct rpc_change *change;

@@ -24,8 +24,8 @@ struct rpc_cluster_state {
     size_t count;
 };
 
-/* The configuration; `done` on the loop thread. `of_leader`: as the leader knows it, which is asked when this server does not lead:
- * CO_NOLEADER when there was none that answered for 7 s. Else as this server knows it. */
+/* The configuration; `done` on the loop thread. `of_leader`: as the leader knows it, which is asked when this server
+ * does not lead: CO_NOLEADER when there was none that answered for 7 s. Else as this server knows it. */
 struct rpc_ask_cluster {
     void (*done)(struct rpc_ask_cluster *ask, int error, const struct rpc_cluster_state *state);
     bool of_leader; /* in */
@@ -33,11 +33,11 @@ struct rpc_ask_cluster {
 };
 void rpc_ask_cluster(struct rpc *rpc, struct rpc_ask_cluster *ask);
 
-/* Changes. RPC_REMOVE_SERVER: a removed server is remembered (replicated): it is not taken in again as long as it runs with its data
- * folder. With an empty one it is a new server, and welcome.
- * Asked of any server: the leader does it. CO_OK when it is in the log and committed; CO_NOLEADER (for 7 s), CO_BUSY (another change),
- * CO_INVALID (no such server, or the last voter), CO_CONFLICT (without it those that can be reached are no majority; of a transfer: another leads
- * now), CO_TIMEOUT, CO_UNKNOWN_OUTCOME (the leader was lost over it). */
+/* Changes. RPC_REMOVE_SERVER: a removed server is remembered (replicated): it is not taken in again as long as it
+ * runs with its data folder. With an empty one it is a new server, and welcome. Asked of any server: the leader does
+ * it. CO_OK when it is in the log and committed; CO_NOLEADER (for 7 s), CO_BUSY (another change), CO_INVALID (no
+ * such server, or the last voter), CO_CONFLICT (without it those that can be reached are no majority; of a transfer:
+ * another leads now), CO_TIMEOUT, CO_UNKNOWN_OUTCOME (the leader was lost over it). */
 struct rpc_change {
     enum { RPC_REMOVE_SERVER, RPC_TRANSFER_LEADER } type;
     uint64_t id;       /* the server; transfer: 0 for the best one */
@@ -47,8 +47,9 @@ struct rpc_change {
 };
 void rpc_change(struct rpc *rpc, struct rpc_change *change);
 
-/* A backup as of now (linearizable unless `stale`), as the archive that rpc/archive.h describes. `done` on the loop thread; when
- * CO_OK, fd is a file without a name, at its beginning, and the caller's to close; else `fault` says more. */
+/* A backup as of now (linearizable unless `stale`), as the archive that rpc/archive.h describes. `done` on the loop
+ * thread; when CO_OK, fd is a file without a name, at its beginning, and the caller's to close; else `fault` says
+ * more. */
 struct rpc_save {
     void (*done)(struct rpc_save *save, int error);
     const char *folder; /* for temporary files: where there is space */

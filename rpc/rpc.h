@@ -15,8 +15,8 @@ struct rpc;
 /* One command on its way. The caller owns the struct until `done`, called exactly once, on another thread (applier
  * or loop): keep it short, hand over to your own thread. */
 struct rpc_write {
-    /* error: CO_OK: `result` tells (result->error may still refuse); else CO_NOLEADER, CO_UNKNOWN_OUTCOME, CO_DISKFULL, CO_BUSY,
-     * CO_CLOSED and result is NULL. `result` is valid during the call only. */
+    /* error: CO_OK: `result` tells (result->error may still refuse); else CO_NOLEADER, CO_UNKNOWN_OUTCOME,
+     * CO_DISKFULL, CO_BUSY, CO_CLOSED and result is NULL. `result` is valid during the call only. */
     void (*done)(struct rpc_write *write, int error, const struct machine_result *result);
     _Alignas(16) char impl[128]; /* rpc's own */
 };
@@ -72,9 +72,10 @@ struct rpc_fetch {
     bool here;       /* servers: not handed on to the leader, where this one's disk is full: CO_DISKFULL */
     bool background; /* client agents: nobody waits for it, the loss of a silent server may be noticed a second later */
     uint64_t index, wait_ms;
-    /* Exactly once, on another thread; short. CO_OK, CO_NOLEADER, CO_FENCED, CO_TIMEOUT, CO_CLOSED (cancelled, or the end), CO_BUSY (too many),
-     * CO_CORRUPT, CO_TOOLARGE (a result of more than 512 MiB), CO_UNSUPPORTED (the server does not know this query), CO_DISKFULL (the server's
-     * disk is full and it is behind, and no leader answered in its place). `fetched` is NULL with an error. */
+    /* Exactly once, on another thread; short. CO_OK, CO_NOLEADER, CO_FENCED, CO_TIMEOUT, CO_CLOSED (cancelled, or
+     * the end), CO_BUSY (too many), CO_CORRUPT, CO_TOOLARGE (a result of more than 512 MiB), CO_UNSUPPORTED (the
+     * server does not know this query), CO_DISKFULL (the server's disk is full and it is behind, and no leader
+     * answered in its place). `fetched` is NULL with an error. */
     void (*done)(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched);
     _Alignas(16) char impl[256]; /* rpc's own */
 };
