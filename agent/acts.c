@@ -69,7 +69,10 @@ static void read_again(uv_work_t *work) {
     config_init(acts->next);
     int rv = flags_parse(acts->config.argc, acts->config.argv, acts->next, &help, &acts->fault);
     if (rv == CO_OK) rv = config_finish(acts->next, &acts->fault);
-    if (rv == CO_OK) (void)definitions_check(acts->next, &acts->fault);
+    if (rv == CO_OK) rv = definitions_check(acts->next, &acts->fault);
+    if (rv != CO_OK) return;
+    (void)config_require_protection(acts->next, &acts->fault);
+    config_guards_log(acts->next);
 }
 
 static void config_drop(struct config *config) {

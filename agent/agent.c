@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "agent/acts.h"
+#include "agent/announce.h"
 #include "agent/definitions.h"
 #include "agent/describe.h"
 #include "agent/flags.h"
@@ -24,7 +25,6 @@
 #include "lb/coordinate.h"
 #include "registry/catalog.h"
 #include "registry/lease.h"
-#include "registry/undiscoverable.h"
 #include "rpc/client.h"
 #include "rpc/server.h"
 
@@ -176,6 +176,7 @@ static int start_local(struct agent *agent, struct fault *fault) {
         .server_port =
             (uint16_t)(agent->config.server && agent->config.server_port > 0 ? agent->config.server_port : 0),
         .version = COORD_VERSION,
+        .consul_version = agent->config.consul_version,
         .lease_ttl_ns = agent->config.node_lease_ttl_ns,
         .reconnect_timeout_ns = agent->config.reconnect_timeout_ns,
         .check_update_interval_ns = agent->config.check_update_interval_ns,
@@ -210,6 +211,7 @@ static int start_http(struct agent *agent, struct fault *fault) {
                            .node_name = agent->identity.node_name,
                            .node_id = agent->identity.node_id,
                            .version = COORD_VERSION,
+                           .consul_version = c->consul_version,
                            .address = agent->identity.address,
                            .spool_folder = agent->identity.data_dir,
                            .is_server = c->server,
@@ -375,31 +377,6 @@ static int read_config(struct agent *agent, int argc, char **argv, bool *help, s
     return CO_OK;
 }
 
-static bool is_loopback(const char *address) {
-    return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0 || strncmp(address, "unix:", 5) == 0;
-}
-
-static void announce(struct agent *agent) {
-    const struct config *c = &agent->config;
-    undiscoverable_log(agent->node->name, agent->node, NULL);
-    log_info("agent", "coord %s node=%s id=%s datacenter=%s data=%s", COORD_VERSION, agent->identity.node_name,
-             agent->identity.node_id, c->datacenter, agent->identity.data_dir);
-    for (size_t i = 0; i < c->without_effect.count; i++)
-        log_warn("config", "known, but without effect in this version key=%s", c->without_effect.items[i]);
-    for (size_t i = 0; i < c->http_addresses.count; i++) {
-        log_info("agent", "http address=%s port=%u", c->http_addresses.items[i],
-                 agent->http ? http_port(agent->http) : 0u);
-        if (!is_loopback(c->http_addresses.items[i]))
-            log_warn("agent",
-                     "the HTTP API listens beyond loopback without TLS and ACLs: everybody who reaches %s "
-                     "can change everything",
-                     c->http_addresses.items[i]);
-    }
-    for (size_t i = 0; i < c->dns_addresses.count; i++)
-        log_info("agent", "dns address=%s port=%u domain=%s", c->dns_addresses.items[i],
-                 agent->dns ? dns_port(agent->dns) : 0u, c->domain);
-}
-
 static void prepare_process(struct agent *agent) {
     signal(SIGPIPE, SIG_IGN);
     mallopt(M_MMAP_THRESHOLD, 1 << 20); /* large answers go back to the system when they are sent */
@@ -446,9 +423,12 @@ static bool ready_to_run(struct agent *agent, int argc, char **argv) {
     int rv = read_config(agent, argc, argv, &help, &fault);
     if (rv == CO_OK && help) print_usage();
     else if (rv == CO_OK) rv = definitions_check(&agent->config, &fault);
+    bool protects = rv != CO_OK || help || config_require_protection(&agent->config, &fault) == CO_OK;
+    if (!protects) rv = fault.code;
     if (rv == CO_OK && !help) rv = identity_open(&agent->config, &agent->identity, &fault);
     if (rv == CO_OK && !help) return true;
-    if (rv != CO_OK) fprintf(stderr, "coord agent: %s\n", fault.text);
+    if (!protects) config_guards_print(&agent->config, stderr);
+    else if (rv != CO_OK) fprintf(stderr, "coord agent: %s\n", fault.text);
     agent->exit_code = rv == CO_OK ? 0 : 1;
     return false;
 }
@@ -478,8 +458,9 @@ int agent_main(int argc, char **argv) {
     struct fault fault = {0};
     int rv;
     prepare_process(agent);
+    announce_build(&agent->config);
     rv = start_parts(agent, &fault);
-    if (rv == CO_OK) announce(agent);
+    if (rv == CO_OK) announce_agent(&agent->config, &agent->identity, agent->node, agent->http, agent->dns);
     else {
         log_error("agent", "cannot start: %s", fault.text);
         agent->exit_code = 1;

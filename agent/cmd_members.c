@@ -48,7 +48,8 @@ static void member_row(struct cmd_table *table, struct json_object *member) {
     snprintf(address, sizeof address, strchr(text_of(member, "Addr"), ':') ? "[%s]:%u" : "%s:%u",
              text_of(member, "Addr"), (unsigned)port);
     snprintf(number, sizeof number, "%llu", (unsigned long long)protocol);
-    const char *build = text_of(tags, "build"), *role = text_of(tags, "role");
+    const char *own = text_of(tags, "coord_version"), *build = *own ? own : text_of(tags, "build");
+    const char *role = text_of(tags, "role");
     char version[40];
     snprintf(version, sizeof version, "%.*s", (int)strcspn(build, ":"), build);
     bool server = strcmp(role, "consul") == 0, client = strcmp(role, "node") == 0;

@@ -55,6 +55,7 @@ void config_init(struct config *config) {
         .check_update_interval_ns = 300 * SECOND,
         .check_flap_window_ns = 60 * SECOND,
         .log_level = "info",
+        .consul_version = "1.8.7",
     };
 }
 

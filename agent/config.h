@@ -13,6 +13,7 @@
 #define COORD_AGENT_CONFIG_H
 
 #include <json-c/json_object.h>
+#include <stdio.h>
 
 #include "base/buffer.h"
 #include "base/error.h"
@@ -42,6 +43,12 @@ struct config_ttl {
 struct config_block {
     struct json_object *json;
     const char *file, *key; /* for messages: "web.json", "services[2]" */
+};
+
+/* A key that asks for protection, and who gave it: each pair once, in the order read. */
+struct config_guard {
+    const char *key, *source, *guard; /* "acl.enabled", "web.json" or "-encrypt", "access control" */
+    bool by_flag;
 };
 
 struct config_blocks {
@@ -124,6 +131,8 @@ struct config {
     const char *log_level; /* "info"; valid for log_level_parse */
     bool disable_update_check;
 
+    const char *consul_version; /* "1.8.7": the level of Consul's API that clients are told */
+
     /* coord's own, under the key "coord"; 0 leaves the choice to the module */
     uint64_t http_workers, http_shards, http_connection_memory, http_connections_max, http_body_max;
     uint64_t http_watches_max, http_cache_bytes;
@@ -134,6 +143,11 @@ struct config {
 
     /* Keys and flags that were given, are known, and have no effect yet; each once. The agent logs them. */
     struct config_texts without_effect;
+
+    /* Protection that was asked for and is not there yet (config_require_protection). */
+    struct config_guard *guards;
+    size_t guard_count;
+    bool insecure_ignore_security; /* -insecure-ignore-security: run without it all the same */
 
     struct arena arena;
 };
@@ -156,5 +170,15 @@ bool config_key_is_bool(const char *key);
 
 /* Checks what depends on several keys, and derives the rest. */
 int config_finish(struct config *config, struct fault *fault);
+
+/* Nobody may believe to be protected who is not. CO_UNSUPPORTED and a fault that names the first key where the
+ * configuration asks for protection that is not there yet, unless that is to be ignored. */
+int config_require_protection(const struct config *config, struct fault *fault);
+/* One line about a guard, without a line feed: "web.json: acl.enabled: access control is not there yet". */
+void config_guard_line(const struct config_guard *guard, struct buffer *line);
+/* All of them, each in a line of its own, and what to do. */
+void config_guards_print(const struct config *config, FILE *out);
+/* All of them into the log: as errors, or as warnings where they are ignored. */
+void config_guards_log(const struct config *config);
 
 #endif

@@ -141,6 +141,24 @@ const char *accept_uuid(struct arena *arena, const char **text) {
     return NULL;
 }
 
+/* Three numbers as Consul's releases have, and maybe what semantic versions allow behind them. */
+const char *accept_version(struct arena *arena, const char **text) {
+    static const char digits[] = "0123456789", wrong[] = "is not a version as Consul's are, like 1.8.7";
+    const char *at = *text;
+    (void)arena;
+    for (int part = 0; part < 3; part++) {
+        size_t size = strspn(at, digits);
+        if (size == 0 || size > 9 || (part < 2 && at[size] != '.')) return wrong;
+        at += size + (part < 2);
+    }
+    if (*at && *at != '-' && *at != '+') return wrong;
+    if (*at && !at[1]) return wrong;
+    for (; *at; at++) {
+        if (!isalnum((unsigned char)*at) && !strchr("-+.", *at)) return wrong;
+    }
+    return strlen(*text) <= 40 ? NULL : wrong;
+}
+
 const char *accept_not_empty(struct arena *arena, const char **text) {
     (void)arena;
     return **text ? NULL : "must not be empty";

@@ -32,7 +32,9 @@ struct key {
     size_t field; /* offset in struct config, or NO_FIELD: known, without effect yet */
     uint64_t least, most;
     key_accept accept;
-    bool inert; /* its value is kept, but nobody uses it yet */
+    bool inert;             /* its value is kept, but nobody uses it yet */
+    const char *guard;      /* the protection that it asks for and that is not there yet; NULL: none */
+    const char *guard_text; /* which text asks for it; NULL: any but the empty one */
 };
 
 /* The key of this path, whatever its case; NULL when there is none. */
@@ -60,6 +62,11 @@ int key_set_text(const struct origin *origin, const struct key *key, struct slic
 /* Of a long path the end, which tells most. */
 const char *source_tail(const char *source);
 
+/* The key was given, and asks for its protection or not; the last word on a key counts. */
+void key_guard(const struct origin *origin, const struct key *key, bool asked);
+
+/* Room for one more item than `count`. It doubles at powers of two, so that `count` alone tells when. */
+void *items_grow(struct config *config, void *items, size_t count, size_t size);
 /* Appends a copy. */
 void texts_append(struct config *config, struct config_texts *texts, const char *text);
 
@@ -74,7 +81,8 @@ const char *accept_domain(struct arena *arena, const char **text);
 const char *accept_no_domain(struct arena *arena, const char **text); /* or none */
 const char *accept_node_name(struct arena *arena, const char **text); /* or none */
 const char *accept_level(struct arena *arena, const char **text);
-const char *accept_uuid(struct arena *arena, const char **text); /* or none */
+const char *accept_uuid(struct arena *arena, const char **text);    /* or none */
+const char *accept_version(struct arena *arena, const char **text); /* 1.8.7, 1.8.7-rc1, 1.8.7+ent */
 const char *accept_not_empty(struct arena *arena, const char **text);
 /* NULL, or what is wrong with a pair of node_meta. */
 const char *accept_meta(const char *name, const char *value);

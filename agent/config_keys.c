@@ -14,17 +14,25 @@
 #define KV_VALUE_MOST ((uint64_t)8 << 20)
 
 #define FIELD(path, kind, member) \
-    { path, kind, offsetof(struct config, member), 0, UINT64_MAX, NULL, false }
+    { path, kind, offsetof(struct config, member), 0, UINT64_MAX, NULL, false, NULL, NULL }
 #define BOOL(path, member) FIELD(path, KEY_BOOL, member)
 #define TEXT(path, member, accept) \
-    { path, KEY_TEXT, offsetof(struct config, member), 0, UINT64_MAX, accept, false }
+    { path, KEY_TEXT, offsetof(struct config, member), 0, UINT64_MAX, accept, false, NULL, NULL }
 #define NUMBER(path, member, least, most) \
-    { path, KEY_NUMBER, offsetof(struct config, member), least, most, NULL, false }
+    { path, KEY_NUMBER, offsetof(struct config, member), least, most, NULL, false, NULL, NULL }
 /* As IDLE, but the value is kept. */
 #define KEPT(path, kind, member, most) \
-    { path, kind, offsetof(struct config, member), 0, most, NULL, true }
+    { path, kind, offsetof(struct config, member), 0, most, NULL, true, NULL, NULL }
 #define IDLE(path, kind) \
-    { path, kind, NO_FIELD, 0, INT64_MAX, NULL, false }
+    { path, kind, NO_FIELD, 0, INT64_MAX, NULL, false, NULL, NULL }
+/* As IDLE, but who writes true, a port or a text (GUARD_IF: this text) counts on being protected. A key that protects
+ * only together with another of these needs no mark of its own: encrypt_verify_incoming, acl.down_policy. */
+#define GUARD(path, kind, guard) \
+    { path, kind, NO_FIELD, 0, INT64_MAX, NULL, false, guard, NULL }
+#define GUARD_IF(path, kind, guard, text) \
+    { path, kind, NO_FIELD, 0, INT64_MAX, NULL, false, guard, text }
+#define ACCESS "access control"
+#define TLS    "TLS"
 
 static const struct key keys[] = {
     BOOL("bootstrap", bootstrap),
@@ -101,6 +109,7 @@ static const struct key keys[] = {
     NUMBER("coord.brake_nodes", brake_nodes, 1, 1000000000),
     FIELD("coord.brake_window", KEY_DURATION, brake_window_ns),
     FIELD("coord.brake_hold", KEY_DURATION, brake_hold_ns),
+    TEXT("coord.consul_version", consul_version, accept_version),
     NUMBER("coord.http_workers", http_workers, 0, 64),
     NUMBER("coord.http_shards", http_shards, 0, 1024),
     NUMBER("coord.http_connection_memory", http_connection_memory, 0, (1 << 20)),
@@ -119,21 +128,21 @@ static const struct key keys[] = {
     /* BOOL */
     IDLE("acl.enable_key_list_policy", KEY_BOOL),
     IDLE("acl.enable_token_persistence", KEY_BOOL),
-    IDLE("acl.enable_token_replication", KEY_BOOL),
-    IDLE("acl.enabled", KEY_BOOL),
+    GUARD("acl.enable_token_replication", KEY_BOOL, ACCESS),
+    GUARD("acl.enabled", KEY_BOOL, ACCESS),
     IDLE("acl.msp_disable_bootstrap", KEY_BOOL),
     IDLE("acl_enable_key_list_policy", KEY_BOOL),
     IDLE("acl_enforce_version_8", KEY_BOOL),
-    IDLE("audit.enabled", KEY_BOOL),
-    IDLE("auto_config.authorization.enabled", KEY_BOOL),
+    GUARD("audit.enabled", KEY_BOOL, "an audit log"),
+    GUARD("auto_config.authorization.enabled", KEY_BOOL, "TLS and access control"),
     IDLE("auto_config.authorization.static.allow_reuse", KEY_BOOL),
-    IDLE("auto_config.enabled", KEY_BOOL),
-    IDLE("auto_encrypt.allow_tls", KEY_BOOL),
-    IDLE("auto_encrypt.tls", KEY_BOOL),
+    GUARD("auto_config.enabled", KEY_BOOL, "TLS and access control"),
+    GUARD("auto_encrypt.allow_tls", KEY_BOOL, TLS),
+    GUARD("auto_encrypt.tls", KEY_BOOL, TLS),
     IDLE("autopilot.cleanup_dead_servers", KEY_BOOL),
     IDLE("autopilot.disable_upgrade_migration", KEY_BOOL),
     IDLE("connect.enable_mesh_gateway_wan_federation", KEY_BOOL),
-    IDLE("connect.enabled", KEY_BOOL),
+    GUARD("connect.enabled", KEY_BOOL, "TLS between services"),
     IDLE("disable_anonymous_signature", KEY_BOOL),
     IDLE("disable_host_node_id", KEY_BOOL),
     IDLE("disable_http_unprintable_char_filter", KEY_BOOL),
@@ -143,7 +152,7 @@ static const struct key keys[] = {
     IDLE("dns_config.enable_additional_node_meta_txt", KEY_BOOL),
     IDLE("dns_config.prefer_namespace", KEY_BOOL),
     IDLE("dns_config.use_cache", KEY_BOOL),
-    IDLE("enable_acl_replication", KEY_BOOL),
+    GUARD("enable_acl_replication", KEY_BOOL, ACCESS),
     IDLE("enable_agent_tls_for_checks", KEY_BOOL),
     IDLE("enable_central_service_config", KEY_BOOL),
     IDLE("enable_debug", KEY_BOOL),
@@ -160,11 +169,11 @@ static const struct key keys[] = {
     IDLE("tls_prefer_server_cipher_suites", KEY_BOOL),
     IDLE("translate_wan_addrs", KEY_BOOL),
     IDLE("ui", KEY_BOOL),
-    IDLE("verify_incoming", KEY_BOOL),
-    IDLE("verify_incoming_https", KEY_BOOL),
-    IDLE("verify_incoming_rpc", KEY_BOOL),
-    IDLE("verify_outgoing", KEY_BOOL),
-    IDLE("verify_server_hostname", KEY_BOOL),
+    GUARD("verify_incoming", KEY_BOOL, TLS),
+    GUARD("verify_incoming_https", KEY_BOOL, TLS),
+    GUARD("verify_incoming_rpc", KEY_BOOL, TLS),
+    GUARD("verify_outgoing", KEY_BOOL, TLS),
+    GUARD("verify_server_hostname", KEY_BOOL, TLS),
     /* NUMBER */
     IDLE("autopilot.max_trailing_logs", KEY_NUMBER),
     IDLE("autopilot.min_quorum", KEY_NUMBER),
@@ -196,7 +205,7 @@ static const struct key keys[] = {
     IDLE("ports.expose_max_port", KEY_PORT),
     IDLE("ports.expose_min_port", KEY_PORT),
     IDLE("ports.grpc", KEY_PORT),
-    IDLE("ports.https", KEY_PORT),
+    GUARD("ports.https", KEY_PORT, TLS),
     IDLE("ports.proxy_max_port", KEY_PORT),
     IDLE("ports.proxy_min_port", KEY_PORT),
     IDLE("ports.serf_lan", KEY_PORT),
@@ -243,23 +252,23 @@ static const struct key keys[] = {
     IDLE("telemetry.circonus_submission_interval", KEY_DURATION),
     IDLE("telemetry.prometheus_retention_time", KEY_DURATION),
     /* TEXT */
-    IDLE("acl.default_policy", KEY_TEXT),
+    GUARD_IF("acl.default_policy", KEY_TEXT, ACCESS, "deny"),
     IDLE("acl.down_policy", KEY_TEXT),
-    IDLE("acl.tokens.agent", KEY_TEXT),
-    IDLE("acl.tokens.agent_master", KEY_TEXT),
-    IDLE("acl.tokens.default", KEY_TEXT),
-    IDLE("acl.tokens.managed_service_provider.[].accessor_id", KEY_TEXT),
-    IDLE("acl.tokens.managed_service_provider.[].secret_id", KEY_TEXT),
-    IDLE("acl.tokens.master", KEY_TEXT),
-    IDLE("acl.tokens.replication", KEY_TEXT),
-    IDLE("acl_agent_master_token", KEY_TEXT),
-    IDLE("acl_agent_token", KEY_TEXT),
-    IDLE("acl_datacenter", KEY_TEXT),
-    IDLE("acl_default_policy", KEY_TEXT),
+    GUARD("acl.tokens.agent", KEY_TEXT, ACCESS),
+    GUARD("acl.tokens.agent_master", KEY_TEXT, ACCESS),
+    GUARD("acl.tokens.default", KEY_TEXT, ACCESS),
+    GUARD("acl.tokens.managed_service_provider.[].accessor_id", KEY_TEXT, ACCESS),
+    GUARD("acl.tokens.managed_service_provider.[].secret_id", KEY_TEXT, ACCESS),
+    GUARD("acl.tokens.master", KEY_TEXT, ACCESS),
+    GUARD("acl.tokens.replication", KEY_TEXT, ACCESS),
+    GUARD("acl_agent_master_token", KEY_TEXT, ACCESS),
+    GUARD("acl_agent_token", KEY_TEXT, ACCESS),
+    GUARD("acl_datacenter", KEY_TEXT, ACCESS),
+    GUARD_IF("acl_default_policy", KEY_TEXT, ACCESS, "deny"),
     IDLE("acl_down_policy", KEY_TEXT),
-    IDLE("acl_master_token", KEY_TEXT),
-    IDLE("acl_replication_token", KEY_TEXT),
-    IDLE("acl_token", KEY_TEXT),
+    GUARD("acl_master_token", KEY_TEXT, ACCESS),
+    GUARD("acl_replication_token", KEY_TEXT, ACCESS),
+    GUARD("acl_token", KEY_TEXT, ACCESS),
     IDLE("addresses.grpc", KEY_TEXT),
     IDLE("addresses.https", KEY_TEXT),
     IDLE("advertise_addr_ipv4", KEY_TEXT),
@@ -276,12 +285,12 @@ static const struct key keys[] = {
     IDLE("auto_config.intro_token_file", KEY_TEXT),
     IDLE("autopilot.redundancy_zone_tag", KEY_TEXT),
     IDLE("autopilot.upgrade_version_tag", KEY_TEXT),
-    IDLE("ca_file", KEY_TEXT),
-    IDLE("ca_path", KEY_TEXT),
-    IDLE("cert_file", KEY_TEXT),
+    GUARD("ca_file", KEY_TEXT, TLS),
+    GUARD("ca_path", KEY_TEXT, TLS),
+    GUARD("cert_file", KEY_TEXT, TLS),
     IDLE("connect.ca_provider", KEY_TEXT),
-    IDLE("encrypt", KEY_TEXT),
-    IDLE("key_file", KEY_TEXT),
+    GUARD("encrypt", KEY_TEXT, "encryption between agents"),
+    GUARD("key_file", KEY_TEXT, TLS),
     IDLE("log_file", KEY_TEXT),
     IDLE("pid_file", KEY_TEXT),
     IDLE("primary_datacenter", KEY_TEXT),
@@ -329,11 +338,11 @@ static const struct key keys[] = {
     IDLE("auto_config.server_addresses", KEY_TEXTS),
     IDLE("auto_encrypt.dns_san", KEY_TEXTS),
     IDLE("auto_encrypt.ip_san", KEY_TEXTS),
-    IDLE("http_config.allow_write_http_from", KEY_TEXTS),
-    IDLE("http_config.block_endpoints", KEY_TEXTS),
+    GUARD("http_config.allow_write_http_from", KEY_TEXTS, "a limit on who may write"),
+    GUARD("http_config.block_endpoints", KEY_TEXTS, "blocking of endpoints"),
     IDLE("primary_gateways", KEY_TEXTS),
     IDLE("retry_join_wan", KEY_TEXTS),
-    IDLE("serf_lan_allowed_cidrs", KEY_TEXTS),
+    GUARD("serf_lan_allowed_cidrs", KEY_TEXTS, "a limit on who may join"),
     IDLE("serf_wan_allowed_cidrs", KEY_TEXTS),
     IDLE("start_join_wan", KEY_TEXTS),
     IDLE("telemetry.dogstatsd_tags", KEY_TEXTS),

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <strings.h>
 
 #include "agent/config_internal.h"
 #include "base/check.h"
@@ -35,6 +36,7 @@ static void *field_of(const struct origin *origin, const struct key *key) {
 
 static int set_bool(const struct origin *origin, const struct key *key, bool value) {
     struct config *config = origin->config;
+    key_guard(origin, key, value);
     if (key->field == NO_FIELD) return CO_OK;
     bool *field = field_of(origin, key);
     *field = value;
@@ -53,6 +55,7 @@ static int set_number(const struct origin *origin, const struct key *key, uint64
 static int set_port(const struct origin *origin, const struct key *key, int64_t value) {
     if (value < -1) return origin_fault(origin, CO_INVALID, "%" PRId64 " is not a port (-1 turns it off)", value);
     if (value > PORT_MOST) return origin_fault(origin, CO_INVALID, "%" PRId64 " is above %d", value, PORT_MOST);
+    key_guard(origin, key, value > 0);
     if (key->field != NO_FIELD) *(int64_t *)field_of(origin, key) = value;
     return CO_OK;
 }
@@ -79,6 +82,7 @@ static int set_duration(const struct origin *origin, const struct key *key, stru
 
 static int set_text(const struct origin *origin, const struct key *key, struct slice given) {
     const char *text = arena_strndup(&origin->config->arena, given.data, given.size);
+    key_guard(origin, key, key->guard_text ? strcasecmp(text, key->guard_text) == 0 : *text != '\0');
     if (key->accept) {
         const char *written = text, *wrong = key->accept(&origin->config->arena, &text);
         if (wrong) return origin_fault(origin, CO_INVALID, "\"%.60s\" %s", written, wrong);
@@ -87,8 +91,7 @@ static int set_text(const struct origin *origin, const struct key *key, struct s
     return CO_OK;
 }
 
-/* Doubles at powers of two, so that `count` alone tells when. */
-static void *grow(struct config *config, void *items, size_t count, size_t size) {
+void *items_grow(struct config *config, void *items, size_t count, size_t size) {
     if (count & (count - 1)) return items;
     size_t room = count ? count * 2 : 1;
     void *moved = arena_zalloc(&config->arena, (room + 1) * size);
@@ -97,13 +100,14 @@ static void *grow(struct config *config, void *items, size_t count, size_t size)
 }
 
 void texts_append(struct config *config, struct config_texts *texts, const char *text) {
-    texts->items = grow(config, texts->items, texts->count, sizeof *texts->items);
+    texts->items = items_grow(config, texts->items, texts->count, sizeof *texts->items);
     texts->items[texts->count++] = arena_strndup(&config->arena, text, strlen(text));
     texts->items[texts->count] = NULL;
 }
 
 static int add_text(const struct origin *origin, const struct key *key, struct slice text) {
     if (text.size == 0) return origin_fault(origin, CO_INVALID, "an empty text is no member of this list");
+    key_guard(origin, key, true);
     if (key->field == NO_FIELD) return CO_OK;
     struct config_texts *texts = field_of(origin, key);
     if (texts->count == LIST_MOST) return origin_fault(origin, CO_INVALID, "more than %d members", LIST_MOST);
@@ -125,7 +129,7 @@ static int add_pair(const struct origin *origin, const struct key *key, const ch
         return CO_OK;
     }
     if (pairs->count == META_PAIRS_MOST) return origin_fault(origin, CO_INVALID, "more than %d pairs", META_PAIRS_MOST);
-    pairs->items = grow(origin->config, pairs->items, pairs->count, sizeof *pairs->items);
+    pairs->items = items_grow(origin->config, pairs->items, pairs->count, sizeof *pairs->items);
     pairs->items[pairs->count++] = (struct config_pair){arena_strndup(arena, name, strlen(name)), value};
     return CO_OK;
 }
@@ -143,7 +147,8 @@ static int add_ttl(const struct origin *origin, const char *name, struct slice t
     }
     if (config->service_ttl_count == LIST_MOST)
         return origin_fault(origin, CO_INVALID, "more than %d services", LIST_MOST);
-    config->service_ttls = grow(config, config->service_ttls, config->service_ttl_count, sizeof *config->service_ttls);
+    config->service_ttls =
+        items_grow(config, config->service_ttls, config->service_ttl_count, sizeof *config->service_ttls);
     config->service_ttls[config->service_ttl_count++] =
         (struct config_ttl){arena_strndup(&config->arena, name, strlen(name)), ttl};
     return CO_OK;
@@ -156,7 +161,7 @@ static int add_block(const struct origin *origin, const struct key *key, struct 
         return origin_fault(origin, CO_INVALID, "%s is wanted",
                             key->kind == KEY_BLOCK ? "an object" : "a list of objects");
     }
-    blocks->items = grow(config, blocks->items, blocks->count, sizeof *blocks->items);
+    blocks->items = items_grow(config, blocks->items, blocks->count, sizeof *blocks->items);
     struct config_block *block = &blocks->items[blocks->count++];
     block->json = json_object_get(json);
     block->file = arena_strndup(&config->arena, origin->source, strlen(origin->source));

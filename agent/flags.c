@@ -6,7 +6,7 @@
 #include "base/text.h"
 
 /* Flags that are not simply a key under another name. */
-enum special { PLAIN, DEV, CONFIG_PATH, CONFIG_FORMAT, HCL, VERSION };
+enum special { PLAIN, DEV, INSECURE, CONFIG_PATH, CONFIG_FORMAT, HCL, VERSION };
 
 struct flag {
     const char *name, *key, *help;
@@ -45,6 +45,8 @@ static const struct flag flags[] = {
     {"enable-local-script-checks", "enable_local_script_checks",
      "allow script checks that stand in configuration files", PLAIN},
     {"enable-script-checks", "enable_script_checks", "allow them over HTTP, too", PLAIN},
+    {"insecure-ignore-security", NULL,
+     "for trials: start although the configuration asks for protection that is not there yet", INSECURE},
     {"version", NULL, "print the version, and that is all", VERSION},
     /* Known, without effect yet. */
     {"advertise-wan", "advertise_addr_wan", NULL, PLAIN},
@@ -92,7 +94,8 @@ struct given {
 };
 
 static bool needs_value(const struct flag *flag) {
-    return flag->special != DEV && flag->special != VERSION && !(flag->key && config_key_is_bool(flag->key));
+    bool alone = flag->special == DEV || flag->special == INSECURE || flag->special == VERSION;
+    return !alone && !(flag->key && config_key_is_bool(flag->key));
 }
 
 static int unknown_flag(struct slice name, struct fault *fault) {
@@ -142,17 +145,26 @@ static int take(int argc, char *const *argv, int *at, struct given *given, bool 
     return CO_OK;
 }
 
-static int apply_dev(const struct given *given, size_t count, struct config *config, struct fault *fault) {
-    bool dev = false;
+/* A flag without a key that is true or false; the last one of several counts. */
+static int switched(const struct given *given, size_t count, enum special special, bool *on, struct fault *fault) {
+    *on = false;
     for (size_t i = 0; i < count; i++) {
-        if (given[i].flag->special != DEV) continue;
-        dev = strcmp(given[i].value, "true") == 0;
-        if (!dev && strcmp(given[i].value, "false") != 0) {
-            return fault_set(fault, CO_INVALID, "-dev: \"%.60s\" is neither true nor false", given[i].value);
+        if (given[i].flag->special != special) continue;
+        *on = strcmp(given[i].value, "true") == 0;
+        if (!*on && strcmp(given[i].value, "false") != 0) {
+            return fault_set(fault, CO_INVALID, "-%s: \"%.60s\" is neither true nor false", given[i].flag->name,
+                             given[i].value);
         }
     }
-    if (dev) config_dev(config);
     return CO_OK;
+}
+
+static int apply_switches(const struct given *given, size_t count, struct config *config, struct fault *fault) {
+    bool dev;
+    int error = switched(given, count, DEV, &dev, fault);
+    if (!error) error = switched(given, count, INSECURE, &config->insecure_ignore_security, fault);
+    if (!error && dev) config_dev(config);
+    return error;
 }
 
 static int apply_file(const struct given *given, struct config *config, struct fault *fault) {
@@ -165,6 +177,7 @@ static int apply_file(const struct given *given, struct config *config, struct f
         case HCL: return fault_set(fault, CO_UNSUPPORTED, "-hcl: HCL is not supported: use flags or a JSON file");
         case PLAIN:
         case DEV:
+        case INSECURE:
         case VERSION: return CO_OK;
     }
     UNREACHABLE();
@@ -189,7 +202,7 @@ int flags_parse(int argc, char *const *argv, struct config *config, bool *help, 
         if (error || *help) return error;
         count++;
     }
-    int error = apply_dev(given, count, config, fault);
+    int error = apply_switches(given, count, config, fault);
     for (size_t i = 0; !error && i < count; i++) error = apply_file(&given[i], config, fault);
     for (size_t i = 0; !error && i < count; i++) error = apply_key(&given[i], config, fault);
     return error;
@@ -203,7 +216,7 @@ void flags_usage(struct buffer *out) {
         snprintf(name, sizeof name, "-%s%s", flags[i].name, needs_value(&flags[i]) ? "=VALUE" : "");
         buffer_printf(out, "  %-30s %s\n", name, flags[i].help);
     }
-    buffer_append_text(out, "\nAccepted for the sake of existing scripts, without effect yet:");
+    buffer_append_text(out, "\nKnown from existing scripts, without effect yet (what asks for protection is refused):");
     for (size_t i = 0, column = 110; i < ARRAY_COUNT(flags); i++) {
         if (flags[i].help || flags[i].special == HCL) continue;
         size_t size = strlen(flags[i].name) + 2;

@@ -155,6 +155,7 @@ static void keep_config(struct local *local, const struct local_config *config) 
     local->config.datacenter = keep(local, config->datacenter);
     local->config.folder = keep(local, config->folder);
     local->config.version = keep(local, config->version);
+    local->config.consul_version = keep(local, config->consul_version);
     local->config.node_record = pb__node__unpack(&allocator, size, bytes);
     CHECK(local->config.node_record != NULL);
 }

@@ -88,7 +88,8 @@ struct local_config {
     uint32_t output_limit;                             /* 0: 4096 */
     bool is_server;
     uint16_t server_port;             /* servers: of the service "consul" in the catalog; 0: none is registered */
-    const char *version;              /* its meta "version"; NULL: none */
+    const char *version;              /* its meta "coord_version"; NULL: none */
+    const char *consul_version;       /* its meta "version", which clients compare; NULL: none */
     int64_t check_update_interval_ns; /* 0: 5 min; about how late a change of output alone travels */
     int64_t lease_ttl_ns;             /* of the node lease (liveness.h); 0: there is none, for tests */
     int64_t reconnect_timeout_ns;     /* a dead node is removed after so long; 0: 72 h */

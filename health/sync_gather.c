@@ -27,14 +27,16 @@ static Pb__Service *own_service(struct sync *sync) {
     service->id = service->name = (char *)SYNC_OWN_SERVICE;
     service->port = config->server_port;
     service->weight_passing = service->weight_warning = 1;
-    if (config->version) {
-        Pb__Pair *pair = arena_alloc(&sync->arena, sizeof *pair);
+    const struct {
+        const char *key, *value;
+    } meta[] = {{"coord_version", config->version}, {"version", config->consul_version}};
+    service->meta = arena_alloc(&sync->arena, ARRAY_COUNT(meta) * sizeof *service->meta);
+    for (size_t i = 0; i < ARRAY_COUNT(meta); i++) {
+        if (!meta[i].value) continue;
+        Pb__Pair *pair = service->meta[service->n_meta++] = arena_alloc(&sync->arena, sizeof *pair);
         pb__pair__init(pair);
-        pair->key = (char *)"version";
-        pair->value = (char *)config->version;
-        service->meta = arena_alloc(&sync->arena, sizeof *service->meta);
-        service->meta[0] = pair;
-        service->n_meta = 1;
+        pair->key = (char *)meta[i].key;
+        pair->value = (char *)meta[i].value;
     }
     return service;
 }

@@ -37,7 +37,8 @@ static void self_config(struct json_out *json, const struct http_env *env) {
     pair(json, "Revision", "");
     json_key(json, "Server");
     json_bool(json, env->is_server);
-    pair(json, "Version", env->version);
+    pair(json, "Version", env->consul_version);
+    pair(json, "CoordVersion", env->version);
     if (env->describe) env->describe(env->describe_data, json, false);
     json_object_end(json);
     json_key(json, "DebugConfig");
@@ -56,7 +57,7 @@ static void self_coordinate(struct json_out *json, const struct http_env *env) {
     view_coordinate(json, &here);
 }
 
-/* One member of the cluster. */
+/* One member of the cluster. `version`: coord's own, of its program. */
 struct member_view {
     const char *name, *address, *id, *version;
     unsigned port;
@@ -67,11 +68,12 @@ struct member_view {
 static void member_tags(struct json_out *json, const struct http_env *env, const struct member_view *view) {
     char port[8], build[80];
     snprintf(port, sizeof port, "%u", view->port);
-    snprintf(build, sizeof build, "%.60s:", view->version);
+    snprintf(build, sizeof build, "%.60s:", env->consul_version);
     json_key(json, "Tags");
     json_object(json);
     pair(json, "acls", "0");
-    pair(json, "build", build);
+    pair(json, "build", build); /* what clients compare */
+    pair(json, "coord_version", view->version);
     pair(json, "dc", env->datacenter);
     pair(json, "id", view->id);
     if (view->is_server) pair(json, "port", port);
@@ -179,9 +181,10 @@ static void self_stats(struct json_out *json, struct http_request *request) {
     stats_agent(json, request);
     json_key(json, "build");
     json_object(json);
+    pair(json, "coord_version", env->version);
     pair(json, "prerelease", "");
     pair(json, "revision", "");
-    pair(json, "version", env->version);
+    pair(json, "version", env->consul_version);
     json_object_end(json);
     stats_server(json, env);
     json_key(json, "runtime");

@@ -208,7 +208,8 @@ static void health_server(struct http_request *request, struct json_out *json, c
     json_key(json, "Name"), json_string(json, server->node);
     json_key(json, "Address"), json_string(json, server->address);
     json_key(json, "SerfStatus"), json_string(json, server->connected ? "alive" : "failed");
-    json_key(json, "Version"), json_string(json, server->build);
+    json_key(json, "Version"), json_string(json, http_env(request)->consul_version);
+    json_key(json, "CoordVersion"), json_string(json, server->build);
     json_key(json, "Leader"), json_bool(json, server->leader);
     uint64_t contact_ms = server->last_contact_ms > 1000000000 ? 1000000000 : server->last_contact_ms;
     json_key(json, "LastContact"), duration(request, json, (int64_t)contact_ms * 1000000);

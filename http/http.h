@@ -45,8 +45,9 @@ struct http_env {
     struct rpc *rpc;
     struct local *local;         /* the agent's own services and checks */
     const struct config *config; /* agent/config.h; endpoint files use the fields below instead */
-    const char *datacenter, *node_name, *node_id, *version;
-    const char *address; /* advertised */
+    const char *datacenter, *node_name, *node_id;
+    const char *version, *consul_version; /* coord's own; the level of Consul's API that it speaks */
+    const char *address;                  /* advertised */
     bool is_server;
     bool no_coordinates;        /* disable_coordinates */
     uint64_t kv_value_max;      /* bytes; 512 KiB */

@@ -166,6 +166,17 @@ Test(config, every_field) {
     }
 }
 
+Test(config, the_version_that_clients_are_told) {
+    static const char *const versions[] = {"1.8.7", "1.10.0", "1.9.5-rc1", "1.8.7+ent"};
+    cr_expect_str_eq(config.consul_version, "1.8.7");
+    for (size_t i = 0; i < ARRAY_COUNT(versions); i++) {
+        char text[80];
+        snprintf(text, sizeof text, "{\"coord\":{\"consul_version\":\"%s\"}}", versions[i]);
+        must(text);
+        cr_expect_str_eq(config.consul_version, versions[i]);
+    }
+}
+
 Test(config, later_wins_and_lists_append) {
     must(
         "{\"node_name\":\"a\",\"retry_join\":[\"x\"],\"node_meta\":{\"k\":\"1\",\"l\":\"2\"},\"ports\":{"
@@ -264,6 +275,107 @@ Test(config, without_effect_is_named_once) {
     for (size_t i = 0; i < ARRAY_COUNT(names); i++) cr_expect_str_eq(config.without_effect.items[i], names[i]);
 }
 
+/* Each line of what is refused; "" where nothing is. */
+static const char *guards(void) {
+    static char text[2048];
+    text[0] = '\0';
+    for (size_t i = 0; i < config.guard_count; i++) {
+        struct buffer line = {0};
+        config_guard_line(&config.guards[i], &line);
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%.*s", i ? "\n" : "", (int)line.size, line.data);
+        buffer_free(&line);
+    }
+    struct fault refused = {0};
+    int error = config_require_protection(&config, &refused);
+    cr_expect_eq(error, text[0] ? CO_UNSUPPORTED : CO_OK);
+    cr_expect_eq(strncmp(refused.text, text, strlen(refused.text)), 0, "the fault is the first line");
+    return text;
+}
+
+Test(config, protection_that_is_not_there_is_refused) {
+    static const struct {
+        const char *text, *lines;
+    } rows[] = {
+        {"{\"acl\":{\"enabled\":true}}", "web.json: acl.enabled: access control is not there yet"},
+        {"{\"acl\":{\"default_policy\":\"deny\"}}", "web.json: acl.default_policy: access control is not there yet"},
+        {"{\"acl_default_policy\":\"DENY\"}", "web.json: acl_default_policy: access control is not there yet"},
+        {"{\"acl_datacenter\":\"dc1\"}", "web.json: acl_datacenter: access control is not there yet"},
+        {"{\"acl\":{\"tokens\":{\"master\":\"s\",\"agent\":\"s\"}}}",
+         "web.json: acl.tokens.master: access control is not there yet\n"
+         "web.json: acl.tokens.agent: access control is not there yet"},
+        {"{\"acl\":{\"tokens\":{\"managed_service_provider\":[{\"secret_id\":\"s\"},{\"secret_id\":\"\"}]}}}",
+         "web.json: acl.tokens.managed_service_provider.[].secret_id: access control is not there yet"},
+        {"{\"acl_token\":\"s\",\"ACL_Master_Token\":\"s\"}",
+         "web.json: acl_token: access control is not there yet\n"
+         "web.json: acl_master_token: access control is not there yet"},
+        {"{\"enable_acl_replication\":true}", "web.json: enable_acl_replication: access control is not there yet"},
+        {"{\"encrypt\":\"k==\",\"encrypt_verify_incoming\":true}",
+         "web.json: encrypt: encryption between agents is not there yet"},
+        {"{\"verify_incoming\":true,\"verify_outgoing\":true,\"verify_server_hostname\":true}",
+         "web.json: verify_incoming: TLS is not there yet\nweb.json: verify_outgoing: TLS is not there yet\n"
+         "web.json: verify_server_hostname: TLS is not there yet"},
+        {"{\"verify_incoming_rpc\":true,\"verify_incoming_https\":true}",
+         "web.json: verify_incoming_rpc: TLS is not there yet\nweb.json: verify_incoming_https: TLS is not there yet"},
+        {"{\"ports\":{\"https\":8501}}", "web.json: ports.https: TLS is not there yet"},
+        {"{\"ca_file\":\"a\",\"cert_file\":\"b\",\"key_file\":\"c\",\"ca_path\":\"d\"}",
+         "web.json: ca_file: TLS is not there yet\nweb.json: cert_file: TLS is not there yet\n"
+         "web.json: key_file: TLS is not there yet\nweb.json: ca_path: TLS is not there yet"},
+        {"{\"auto_encrypt\":{\"tls\":true}}", "web.json: auto_encrypt.tls: TLS is not there yet"},
+        {"{\"auto_encrypt\":{\"allow_tls\":true}}", "web.json: auto_encrypt.allow_tls: TLS is not there yet"},
+        {"{\"auto_config\":{\"enabled\":true}}",
+         "web.json: auto_config.enabled: TLS and access control is not there yet"},
+        {"{\"connect\":{\"enabled\":true}}", "web.json: connect.enabled: TLS between services is not there yet"},
+        {"{\"audit\":{\"enabled\":true}}", "web.json: audit.enabled: an audit log is not there yet"},
+        {"{\"http_config\":{\"allow_write_http_from\":[\"127.0.0.0/8\"]}}",
+         "web.json: http_config.allow_write_http_from: a limit on who may write is not there yet"},
+        {"{\"http_config\":{\"block_endpoints\":[\"/v1/kv\"]}}",
+         "web.json: http_config.block_endpoints: blocking of endpoints is not there yet"},
+        {"{\"serf_lan_allowed_cidrs\":[\"10.0.0.0/8\",\"10.1.0.0/16\"]}",
+         "web.json: serf_lan_allowed_cidrs: a limit on who may join is not there yet"},
+        /* These protect nobody: they say no, or mean something only beside one of those above. */
+        {"{\"acl\":{\"enabled\":false,\"default_policy\":\"allow\",\"down_policy\":\"deny\",\"tokens\":{\"agent\":\"\"}"
+         ","
+         "\"token_ttl\":\"30s\",\"enable_key_list_policy\":true,\"enable_token_persistence\":true}}",
+         ""},
+        {"{\"primary_datacenter\":\"dc1\",\"acl_datacenter\":null,\"acl_down_policy\":\"deny\",\"acl_token\":\"\"}",
+         ""},
+        {"{\"encrypt\":\"\",\"encrypt_verify_incoming\":true,\"encrypt_verify_outgoing\":true}", ""},
+        {"{\"verify_incoming\":false,\"verify_outgoing\":false,\"verify_server_hostname\":false}", ""},
+        {"{\"ports\":{\"https\":-1},\"addresses\":{\"https\":\"0.0.0.0\"},\"tls_min_version\":\"tls12\",\"ca_file\":"
+         "\"\"}",
+         ""},
+        {"{\"ports\":{\"https\":0},\"connect\":{\"enabled\":false,\"ca_provider\":\"vault\"},\"audit\":{\"enabled\":"
+         "false}}",
+         ""},
+        {"{\"http_config\":{\"allow_write_http_from\":[],\"block_endpoints\":[]},\"serf_wan_allowed_cidrs\":[\"10.0.0."
+         "0/8\"],"
+         "\"disable_remote_exec\":true}",
+         ""},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        again();
+        must(rows[i].text);
+        cr_expect_str_eq(guards(), rows[i].lines, "%s: %s", rows[i].text, guards());
+        config.insecure_ignore_security = true;
+        struct fault none = {0};
+        cr_expect_eq(config_require_protection(&config, &none), CO_OK);
+    }
+}
+
+/* The last word on a key counts; who asked for it is named, each of them. */
+Test(config, protection_may_be_taken_back_by_a_later_source) {
+    must("{\"acl\":{\"enabled\":true},\"encrypt\":\"a\",\"verify_incoming\":true}");
+    cr_assert_eq(
+        config_add_text(&config, "z.json", slice_text("{\"encrypt\":\"\",\"acl\":{\"enabled\":true}}"), &fault), CO_OK);
+    must("{\"acl\":{\"enabled\":true}}");
+    cr_expect_str_eq(guards(),
+                     "web.json: acl.enabled: access control is not there yet\n"
+                     "web.json: verify_incoming: TLS is not there yet\n"
+                     "z.json: acl.enabled: access control is not there yet");
+    must("{\"acl\":{\"enabled\":false},\"verify_incoming\":false,\"encrypt\":\"b\"}");
+    cr_expect_str_eq(guards(), "web.json: encrypt: encryption between agents is not there yet");
+}
+
 Test(config, refused) {
     static const struct {
         const char *text, *fault;
@@ -297,6 +409,14 @@ Test(config, refused) {
         {"{\"node_id\":\"x\"}", "web.json: node_id: \"x\" is not a UUID"},
         {"{\"datacenter\":\"a b\"}", "web.json: datacenter: \"a b\" may hold only letters, digits, - and _"},
         {"{\"datacenter\":\"\"}", NULL},
+        {"{\"coord\":{\"consul_version\":\"1.8\"}}",
+         "web.json: coord.consul_version: \"1.8\" is not a version as Consul's are, like 1.8.7"},
+        {"{\"coord\":{\"consul_version\":\"\"}}", NULL},
+        {"{\"coord\":{\"consul_version\":\"v1.8.7\"}}", NULL},
+        {"{\"coord\":{\"consul_version\":\"1.8.7.1\"}}", NULL},
+        {"{\"coord\":{\"consul_version\":\"1.8.7-\"}}", NULL},
+        {"{\"coord\":{\"consul_version\":\"1.8.7 \\n\"}}", NULL},
+        {"{\"coord\":{\"consul_version\":\"1.8.12345678901\"}}", NULL},
         {"{\"domain\":\"\"}", NULL},
         {"{\"domain\":\"a..b\"}", NULL},
         {"{\"domain\":\"a b\"}", NULL},

@@ -205,6 +205,7 @@ Test(flags, refused) {
         {{"-http-port=99999999999999999999"}, "-http-port: 99999999999999999999 is too large"},
         {{"-bootstrap-expect=-1"}, "-bootstrap-expect: -1 is negative"},
         {{"-server=maybe"}, "-server: \"maybe\" is neither true nor false"},
+        {{"-insecure-ignore-security=x"}, "-insecure-ignore-security: \"x\" is neither true nor false"},
         {{"-dev=maybe"}, "-dev: \"maybe\" is neither true nor false"},
         {{"-server", "true"}, "unexpected argument \"true\""},
         {{"-dev", "extra"}, "unexpected argument \"extra\""},
@@ -253,6 +254,31 @@ Test(flags, order_of_sources) {
     cr_expect_str_eq(config.retry_join.items[1], "flag");
     unlink(file);
     unlink(other);
+}
+
+Test(flags, protection_that_is_not_there) {
+    static const char *const asks[WORDS] = {"-encrypt=k==", "-https-port=8501", "-allow-write-http-from=127.0.0.0/8",
+                                            "-serf-lan-allowed-cidrs=10.0.0.0/8"};
+    cr_assert_eq(parse(asks), CO_OK, "%s", fault.text);
+    cr_assert_eq(config.guard_count, 4);
+    cr_expect_eq(config_require_protection(&config, &fault), CO_UNSUPPORTED);
+    cr_expect_str_eq(fault.text, "-encrypt: encryption between agents is not there yet");
+    static const char *const rows[][WORDS] = {{"-encrypt=k==", "-insecure-ignore-security"},
+                                              {"-insecure-ignore-security=true", "-https-port=8501"},
+                                              {"-https-port=-1", "-encrypt="},
+                                              {"-encrypt=k==", "-encrypt="}};
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        end();
+        begin();
+        cr_expect_eq(parse(rows[i]), CO_OK);
+        cr_expect_eq(config_require_protection(&config, &fault), CO_OK, "row %zu: %s", i, fault.text);
+    }
+    static const char *const off[WORDS] = {"-insecure-ignore-security", "-insecure-ignore-security=false",
+                                           "-encrypt=k"};
+    end();
+    begin();
+    cr_expect_eq(parse(off), CO_OK);
+    cr_expect_eq(config_require_protection(&config, &fault), CO_UNSUPPORTED);
 }
 
 Test(flags, dev_can_be_off) {

@@ -102,6 +102,7 @@ static void check_again(struct config *config, struct slice text) {
     CHECK(same_text(config->client_addr, before.client_addr) && same_text(config->data_dir, before.data_dir));
     CHECK(config->node_meta.count == before.node_meta.count && config->service_ttl_count == before.service_ttl_count);
     CHECK(config->without_effect.count == before.without_effect.count);
+    CHECK(config->guard_count == before.guard_count);
     CHECK(config->retry_join.count == 2 * before.retry_join.count &&
           config->services.count == 2 * before.services.count);
 }

@@ -71,6 +71,7 @@ static struct agent *agent_new(void) {
                            .node_name = "n1",
                            .node_id = "",
                            .version = "1.2.3",
+                           .consul_version = "1.8.7",
                            .address = "127.0.0.1",
                            .is_server = true,
                            .kv_value_max = 512 * 1024};
@@ -395,7 +396,7 @@ Test(agent, self_and_members) {
     static const char *const parts[] = {
         "\"Config\":{\"Datacenter\":\"dc1\",\"NodeName\":\"n1\",\"NodeID\":\"\",\"Revision\":\"\",\"Server\":"
         "true,"
-        "\"Version\":\"1.2.3\"}",
+        "\"Version\":\"1.8.7\",\"CoordVersion\":\"1.2.3\"}",
         "\"DebugConfig\":{",
         "\"Coord\":{\"Vec\":[0,0,0,0,0,0,0,0],",
         "\"Member\":{\"Name\":\"n1\",\"Addr\":\"127.0.0.1\",",

@@ -307,6 +307,7 @@ struct world *world_start(const struct http_config *given) {
                            .node_name = "n1",
                            .address = "127.0.0.1",
                            .version = "0",
+                           .consul_version = "1.8.7",
                            .node_id = "00000000-0000-0000-0000-000000000001",
                            .is_server = true};
     struct fault fault = {0};
