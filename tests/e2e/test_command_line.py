@@ -42,7 +42,7 @@ def known_keys_and_definitions():
     with tempfile.TemporaryDirectory() as d:
         with open(os.path.join(d, "a.json"), "w") as f:
             json.dump({"limits": {"http_max_conns_per_client": 15000}, "disable_update_check": True, "performance": {"raft_multiplier": 1},
-                       "telemetry": {"statsd_address": "127.0.0.1:1"}, "connect": {"enabled": True},
+                       "telemetry": {"statsd_address": "127.0.0.1:1"}, "connect": {"ca_provider": "consul"},
                        "services": [{"name": "one", "port": 1}, {"name": "two", "port": 2, "tags": ["a"]}],
                        "service": {"name": "three", "port": 3, "check": {"ttl": "30s", "status": "passing"}}}, f)
         agent = Agent("-config-dir=" + d, dev=True).start()

@@ -4,7 +4,7 @@ from coordtest import COORD, Agent, Cluster, check, run, settings, until
 from test_client_agent import rows, words
 
 OWN = subprocess.run([COORD, "version"], stdout=subprocess.PIPE, check=True).stdout.decode().strip()
-CONSUL = next((p for p in (os.environ.get("CONSUL_BIN"), "/tmp/peers/root/usr/bin/consul") if p and os.path.exists(p)), None)
+CONSUL = os.environ.get("COORD_CONSUL")
 
 
 def self_of(agent):
