@@ -1,10 +1,10 @@
 """Versions that clients compare: the level of Consul's API, with coord's own beside it. What Nomad's fingerprint reads of an agent."""
-import json, os, re, subprocess
+import os, re, shutil, subprocess
 from coordtest import COORD, Agent, Cluster, check, run, settings, until
 from test_client_agent import rows, words
 
 OWN = subprocess.run([COORD, "version"], stdout=subprocess.PIPE, check=True).stdout.decode().strip()
-CONSUL = os.environ.get("COORD_CONSUL")
+CONSUL = os.environ.get("COORD_CONSUL") or os.environ.get("CONSUL_BIN") or shutil.which("consul")
 
 
 def self_of(agent):
