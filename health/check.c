@@ -41,7 +41,10 @@ void check_init(struct check *check, const struct check_definition *definition, 
     set_status(check, definition->initial_status, now_ns);
     switch (definition->kind) {
         case CHECK_NONE: break;
-        case CHECK_TTL: check->due_ns = later(now_ns, definition->ttl_ns); break;
+        case CHECK_TTL:
+            check->told_ns = (int64_t)now_ns;
+            check->due_ns = later(now_ns, definition->ttl_ns);
+            break;
         case CHECK_HTTP:
         case CHECK_TCP:
         case CHECK_UDP:
@@ -73,7 +76,8 @@ uint64_t check_first_delay_ns(const struct check_definition *definition, bool fr
 static uint64_t deregister_at(const struct check *check, const struct check_definition *definition) {
     bool may = definition->deregister_after_ns > 0 && definition->service_id[0] != '\0';
     if (!may || check->critical_since_ns == CHECK_NEVER) return CHECK_NEVER;
-    return later(check->critical_since_ns, definition->deregister_after_ns);
+    uint64_t at = later(check->critical_since_ns, definition->deregister_after_ns);
+    return at < check->spared_ns ? check->spared_ns : at;
 }
 
 enum check_action check_step(struct check *check, const struct check_definition *definition, uint64_t now_ns,
@@ -115,6 +119,7 @@ static void run_ended(struct check *check, const struct check_definition *defini
 bool check_result(struct check *check, const struct check_definition *definition, Pb__Status status, uint64_t now_ns) {
     run_ended(check, definition, now_ns);
     check->has_result = true;
+    check->spared_ns = 0;
     if (definition->kind == CHECK_ALIAS) {
         set_status(check, status, now_ns);
         return true;
@@ -155,6 +160,22 @@ void check_hurry(struct check *check, uint64_t now_ns) {
 }
 
 void check_set(struct check *check, const struct check_definition *definition, Pb__Status status, uint64_t now_ns) {
+    check_resume(check, definition, status, 0, now_ns);
+    check->spared_ns = 0;
+}
+
+void check_resume(struct check *check, const struct check_definition *definition, Pb__Status status, uint64_t age_ns,
+                  uint64_t now_ns) {
     set_status(check, status, now_ns);
-    if (definition->kind == CHECK_TTL) check->due_ns = later(now_ns, definition->ttl_ns);
+    if (definition->kind != CHECK_TTL) return;
+    uint64_t ttl = definition->ttl_ns > 0 ? (uint64_t)definition->ttl_ns : 0, most = INT64_MAX / 4;
+    check->told_ns = (int64_t)now_ns - (int64_t)(age_ns < most ? age_ns : most);
+    if (age_ns < ttl) check->due_ns = later(now_ns, (int64_t)(ttl - age_ns));
+    else check->due_ns = status == PB__STATUS__CRITICAL ? CHECK_NEVER : now_ns;
+}
+
+void check_critical_since(struct check *check, const struct check_definition *definition, uint64_t age_ns,
+                          uint64_t now_ns) {
+    check->critical_since_ns = age_ns < now_ns ? now_ns - age_ns : 0;
+    check->spared_ns = definition->kind == CHECK_TTL ? later(now_ns, definition->ttl_ns) : CHECK_NEVER;
 }

@@ -6,7 +6,8 @@
  *
  * Checks that look for themselves run every interval, counted from the start of the last run, never two at once. A
  * result changes the status only after as many equal ones in a row as the definition asks for. TTL checks are told
- * their status (check_set) and become critical when nobody has told them anything for a TTL. Alias checks look
+ * their status (check_set) and become critical when nobody has told them anything for a TTL, restarts of the agent
+ * included (check_resume). Alias checks look
  * whenever their target may have changed (check_hurry), and now and then. The thresholds do not apply to these two.
  * Damping (flap.h) applies to all. */
 #ifndef COORD_HEALTH_CHECK_H
@@ -23,9 +24,11 @@ struct check {
     uint64_t successes, failures; /* in a row */
     uint64_t due_ns;              /* next run, or the TTL's end */
     uint64_t started_ns;          /* of the run that is out */
+    int64_t told_ns;              /* TTL: when its status was reported; may lie before the clock began */
     bool running, has_result, hurried;
     bool held;                  /* when last looked at */
     uint64_t critical_since_ns; /* as the check has it, damped or not; CHECK_NEVER: it is not */
+    uint64_t spared_ns;         /* it deregisters nothing before; CHECK_NEVER: before its first result */
 };
 
 /* `delay_ns`: until the first run (where it runs). Status is the definition's initial one. Of a zeroed struct, or
@@ -54,8 +57,17 @@ void check_abandon(struct check *check);
 void check_postpone(struct check *check, uint64_t due_ns);
 /* It is to run at once. One that runs already is to run again as soon as it has ended. */
 void check_hurry(struct check *check, uint64_t now_ns);
-/* Somebody says so: TTL checks (a new TTL begins), and states taken over from before. */
+/* Somebody reports the status of a TTL check: a new TTL begins. */
 void check_set(struct check *check, const struct check_definition *definition, Pb__Status status, uint64_t now_ns);
+/* A status that it had before the agent was restarted or its definition changed, and that was reported `age_ns` ago:
+ * what is left of the TTL goes on, and one that has passed expires at the next step. */
+#define CHECK_AGE_UNKNOWN UINT64_MAX
+void check_resume(struct check *check, const struct check_definition *definition, Pb__Status status, uint64_t age_ns,
+                  uint64_t now_ns);
+/* It was critical before the restart, for `age_ns`. It is spared until whoever looks after it had a chance to tell
+ * otherwise: for a TTL, or until its first result. */
+void check_critical_since(struct check *check, const struct check_definition *definition, uint64_t age_ns,
+                          uint64_t now_ns);
 /* Damping keeps its own word back. */
 static inline bool check_held(const struct check *check) { return check->held; }
 

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "health/liveness.h"
 #include "health/local_follow.h"
+#include "health/state_writer.h"
 #include "health/store_files.h"
 #include "health/sync.h"
 #include "registry/undiscoverable.h"
@@ -22,6 +23,7 @@ static void on_wake(uv_async_t *wake) {
     local_aliases_refresh(local);
     watchers_refresh(local);
     if (local->files) store_files_kick(local->files);
+    if (local->state_writer) state_writer_kick(local->state_writer);
     sync_kick(local->sync);
     local_waiters_look(local);
 }
@@ -162,6 +164,7 @@ static void keep_config(struct local *local, const struct local_config *config) 
 
 static void free_memory(struct local *local) {
     items_free(local);
+    check_states_free(local->states);
     LIST_FOREACH_SAFE(link, next, &local->waiting) {
         struct waiting_check *waiting = LIST_ENTRY(link, struct waiting_check, link);
         check_definition_free(waiting->definition);
@@ -244,7 +247,7 @@ void local_stop(struct local *local, void (*closed)(void *data), void *data) {
     local->closed = closed;
     local->closed_data = data;
     local->stopping = true;
-    local->closing += 5 + (local->files != NULL) + (local->liveness != NULL);
+    local->closing += 5 + (local->files != NULL) + (local->state_writer != NULL) + (local->liveness != NULL);
     if (local->liveness) liveness_close(local->liveness);
     watchers_close(local);
     dismiss_waiters(local);
@@ -254,6 +257,7 @@ void local_stop(struct local *local, void (*closed)(void *data), void *data) {
     uv_close((uv_handle_t *)&local->wake, on_handle_closed);
     uv_close((uv_handle_t *)&local->clock, on_handle_closed);
     if (local->files) store_files_close(local->files);
+    if (local->state_writer) state_writer_close(local->state_writer);
 }
 
 void local_leave(struct local *local, void (*done)(void *data), void *data) {
@@ -343,6 +347,7 @@ int local_check_update(struct local *local, struct slice check_id, Pb__Status st
         bool sooner = check->core.due_ns == CHECK_NEVER; /* its timer stands still */
         check->restored = false;
         check_set(&check->core, definition, status, clock_mono_ns());
+        state_note(local, check, true);
         check_publish(local, check, before, buffer_slice(&text));
         if (definition->deregister_after_ns > 0 && status == PB__STATUS__CRITICAL && before != status) sooner = true;
         if (sooner && list_empty(&check->restart)) {

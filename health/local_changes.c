@@ -3,7 +3,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "health/local_internal.h"
+#include "health/state_writer.h"
 
 #define NODE_MAINTENANCE    "_node_maintenance"
 #define SERVICE_MAINTENANCE "_service_maintenance:"
@@ -33,6 +33,7 @@ static void check_gone(struct local *local, struct local_check *check) {
     check->item.hash = 0; /* should it come back, it has to travel */
     list_remove(&check->of_service);
     alias_forget(local, check);
+    state_note(local, check, false);
     if (check->item.has_file) item_save(local, &check->item);
     item_touch(local, &check->item);
     restart(local, check);
@@ -109,6 +110,36 @@ void check_publish(struct local *local, struct local_check *check, Pb__Status be
     }
 }
 
+void check_expired_text(struct buffer *text, struct slice last) {
+    static const char expired[] = "TTL expired", follows[] = " (last output before timeout follows): ";
+    struct slice first = slice_text("TTL expired (last output before timeout follows): ");
+    /* its timer began again, and nobody said anything */
+    while (slice_starts(last, first)) last = slice_make(last.data + first.size, last.size - first.size);
+    buffer_append_text(text, expired);
+    if (last.size > 0 && !slice_is(last, expired)) {
+        buffer_append_text(text, follows);
+        buffer_append(text, last.data, last.size);
+    }
+}
+
+/* The catalog remembers how a check stood: it does not fall before it has run. A TTL check knows better how it stands
+ * when it has a state of its own; what is taken over is its output. Without one nobody can tell when it was reported. */
+void check_recall(struct local_check *check, const Pb__Check *stored) {
+    const struct check_definition *definition = check->shared->definition;
+    bool ttl = definition->kind == CHECK_TTL;
+    check->restored = false;
+    if (!stored) return;
+    Pb__Status status = stored->status;
+    struct slice output = check_output_bare(slice_make(stored->output.data, stored->output.len), &status);
+    if (!ttl || check->state == CHECK_STATE_NONE)
+        check_resume(&check->core, definition, status, ttl ? CHECK_AGE_UNKNOWN : 0, clock_mono_ns());
+    bool expired = ttl && slice_is(buffer_slice(&check->output), "TTL expired");
+    if (!expired && check->core.flap.said != status) return;
+    buffer_reset(&check->output);
+    if (expired) check_expired_text(&check->output, output);
+    else buffer_append(&check->output, output.data, output.size);
+}
+
 /* -- coming
  * -------------------------------------------------------------------------------------------------------------------- */
 
@@ -125,15 +156,57 @@ static bool same_definition(const struct check_definition *a, const struct check
     return same;
 }
 
-/* A check that is registered again keeps its state; one of the same definition is not even started anew, or else
- * clients that register often would keep it from running. */
+/* A check that was known before the agent was started: of its own states, or of none. Of a TTL check of the data
+ * folder without a state nobody can tell when it was reported. */
+static void take_up(struct local *local, struct local_check *check, const struct check_definition *definition) {
+    struct check_moment now = check_moment_now();
+    if (local->states) check->state = check_states_claim(local->states, check->item.id);
+    if (check->state != CHECK_STATE_NONE)
+        check_states_resume(local->states, check->state, &check->core, definition, now);
+    else if (definition->kind == CHECK_TTL && check->item.persist)
+        check_resume(&check->core, definition, PB__STATUS__CRITICAL, CHECK_AGE_UNKNOWN, now.mono_ns);
+}
+
+/* Registering a check again is a report when that says how it stands: not what a configuration file says at each
+ * reload, and not a definition without a status. */
+static bool reports(const struct check_definition *definition, bool persist) {
+    return definition->kind == CHECK_TTL && persist && definition->initial_status != PB__STATUS__CRITICAL;
+}
+
+/* How old its status is. */
+static uint64_t age_of(const struct check *core, bool told, uint64_t now_ns) {
+    return told ? 0 : (uint64_t)((int64_t)now_ns - core->told_ns);
+}
+
+/* Another definition, or a new check. One that was known keeps its state. */
+static void begin_anew(struct local *local, struct local_check *check, struct check_definition *definition, bool known,
+                       bool restored) {
+    uint64_t now = clock_mono_ns();
+    Pb__Status status = check->core.flap.said; /* its own, damped or not */
+    bool told = reports(definition, check->item.persist);
+    bool was_ttl = known && check->shared->definition->kind == CHECK_TTL;
+    uint64_t age = age_of(&check->core, told || !was_ttl, now);
+    check_shared_drop(check->shared);
+    check->shared = check_shared_new(definition);
+    check->restored = restored || (!check->item.persist && !known && !local->compared);
+    if (!known) buffer_reset(&check->output);
+    check_end(&check->core);
+    check_init(&check->core, definition, now, check_first_delay_ns(definition, !restored, rng_next(&local->rng)));
+    if (known) check_resume(&check->core, definition, status, age, now);
+    else if (check->restored) take_up(local, check, definition);
+    check_damp(&check->core, local->config.flap_limit, (uint64_t)local->config.flap_window_ns);
+    check->held_shown = false;
+    bool unknown = check->restored && check->state == CHECK_STATE_NONE; /* until the catalog has told */
+    if (!unknown) state_note(local, check, known ? age == 0 : !check->restored);
+    restart(local, check);
+}
+
+/* One of the same definition is not even started anew, or else clients that register often would keep it from running. */
 static struct local_check *check_install(struct local *local, struct check_definition *definition, bool persist,
                                          bool restored) {
     struct local_check *check = check_take(local, definition->check_id);
-    uint64_t now = clock_mono_ns();
     bool known = check->shared && !check->item.removed;
     bool same = known && !check->is_maintenance && same_definition(check->shared->definition, definition);
-    Pb__Status status = known ? check->core.flap.said : definition->initial_status; /* its own, damped or not */
     bool moves = known && strcmp(check->shared->definition->service_id, definition->service_id) != 0;
     if (moves) item_save(local, &check->item); /* the service that it leaves */
     check->item.persist = persist;
@@ -147,23 +220,15 @@ static struct local_check *check_install(struct local *local, struct check_defin
         CHECK(service != NULL);
         list_append(&service->checks, &check->of_service);
     }
-    if (same) {
-        check_definition_free(definition);
-        if (check->shared->definition->kind == CHECK_TTL) {
-            check_set(&check->core, check->shared->definition, status, now);
+    if (!same) {
+        begin_anew(local, check, definition, known, restored);
+    } else {
+        if (reports(definition, persist)) {
+            check_set(&check->core, definition, check->core.flap.said, clock_mono_ns());
+            state_note(local, check, true);
             restart(local, check);
         }
-    } else {
-        check_shared_drop(check->shared);
-        check->shared = check_shared_new(definition);
-        check->restored = restored;
-        if (!known) buffer_reset(&check->output);
-        check_end(&check->core);
-        check_init(&check->core, definition, now, check_first_delay_ns(definition, !restored, rng_next(&local->rng)));
-        if (known) check_set(&check->core, definition, status, now);
-        check_damp(&check->core, local->config.flap_limit, (uint64_t)local->config.flap_window_ns);
-        check->held_shown = false;
-        restart(local, check);
+        check_definition_free(definition);
     }
     if (!restored) item_save(local, &check->item);
     item_changed(local, &check->item);

@@ -19,6 +19,7 @@
 #include "base/list.h"
 #include "base/random.h"
 #include "health/check.h"
+#include "health/check_state.h"
 #include "health/definition.h"
 #include "health/runner.h"
 
@@ -26,6 +27,7 @@ struct watcher;
 struct sync;
 struct liveness;
 struct store_files;
+struct state_writer;
 struct follows;
 
 struct item {
@@ -56,7 +58,8 @@ struct local_check {
     struct item item;
     struct check_shared *shared;
     bool is_maintenance;
-    bool restored; /* from the data folder, no result yet: the catalog's last word on it is taken over */
+    bool restored; /* known before the agent was started, no result yet: the catalog's last word on it is taken over */
+    size_t state;  /* its slot in local->states */
     struct check core;
     struct buffer output;
     uint64_t output_due_ms; /* when changed output is to travel though the status is the same; 0: nothing to send */
@@ -82,7 +85,6 @@ struct local {
     uv_loop_t *loop;
     struct rpc *rpc;
     uint64_t begun_ns;
-    int64_t away_ns; /* since an agent of this data folder was last alive; 0: not known */
 
     /* Any thread, under `lock`. */
     uv_mutex_t lock;
@@ -97,8 +99,9 @@ struct local {
     bool unsaved;             /* a file of the last batch could not be written, and is tried again */
     uint64_t failed_sequence; /* changes up to here were tried at least once, and refused or not delivered */
     int failed_error;
-    uint64_t output_next_ms; /* no output is due before; UINT64_MAX: none at all */
-    bool compared;           /* with the catalog, at least once */
+    uint64_t output_next_ms;     /* no output is due before; UINT64_MAX: none at all */
+    bool compared;               /* with the catalog, at least once */
+    struct check_states *states; /* NULL: nothing is kept */
     struct rng rng;
 
     /* Loop thread only. */
@@ -108,8 +111,9 @@ struct local {
     struct follows *follows;   /* other nodes, for aliases of them */
     uint64_t alias_generation; /* what the aliases have seen */
     struct sync *sync;
-    struct liveness *liveness; /* NULL: there is no node lease */
-    struct store_files *files; /* NULL: nothing is kept */
+    struct liveness *liveness;         /* NULL: there is no node lease */
+    struct store_files *files;         /* NULL: nothing is kept */
+    struct state_writer *state_writer; /* likewise */
     bool stopping;
     unsigned closing; /* parts that have to report before the end */
     void (*closed)(void *data);
@@ -160,8 +164,12 @@ void check_remove(struct local *local, struct local_check *check);
 bool services_unleased(struct local *local, const char *refusal);
 /* After a result: what it means for the catalog. `before`: the status it had. */
 void check_publish(struct local *local, struct local_check *check, Pb__Status before, struct slice output);
+/* The output of a TTL check that has expired: what it last heard. */
+void check_expired_text(struct buffer *text, struct slice last);
 /* Text alone travels rarely, and not at the same time from everywhere; what is dirty takes it along. */
 void check_output_later(struct local *local, struct local_check *check);
+/* What the catalog remembered of a check that was known before the agent was started; NULL: nothing. */
+void check_recall(struct local_check *check, const Pb__Check *stored);
 /* Takes over the definitions. `restored`: from the data folder. */
 int service_put(struct local *local, struct service_definition *definition, bool replace, bool persist, bool restored);
 int check_put(struct local *local, struct check_definition *definition, bool persist, bool restored,

@@ -84,6 +84,7 @@ struct local_check *check_take(struct local *local, const char *id) {
     list_init(&check->of_service);
     list_init(&check->of_aliases);
     list_init(&check->restart);
+    check->state = CHECK_STATE_NONE;
     table_insert(&local->checks, &check->item);
     return check;
 }

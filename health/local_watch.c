@@ -4,7 +4,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "health/local_internal.h"
+#include "health/state_writer.h"
 
 #define AGAIN_NS        200000000ull /* until what has to come first is looked for again */
 #define CATALOG_WAIT_NS (10 * 1000000000ull)
@@ -43,26 +43,17 @@ static void on_result(void *data, Pb__Status status, struct slice output) {
         } else {
             log_debug("health", "check result held by its threshold check=%s", check->item.id);
         }
+        state_note(local, check, false);
     }
     local_unlock(local);
     watcher_act(watcher);
 }
 
-/* TTL checks say what they last heard. */
 static void expire(struct local *local, struct local_check *check, Pb__Status before) {
-    static const char expired[] = "TTL expired", follows[] = " (last output before timeout follows): ";
     struct buffer text = {0};
-    struct slice last = buffer_slice(&check->output),
-                 first = slice_text("TTL expired (last output before timeout follows): ");
-    /* its timer began again, and nobody said anything */
-    while (slice_starts(last, first)) last = slice_make(last.data + first.size, last.size - first.size);
-    buffer_append_text(&text, expired);
-    if (last.size > 0 && !slice_is(last, expired)) {
-        buffer_append_text(&text, follows);
-        buffer_append(&text, last.data, last.size);
-    }
+    check_expired_text(&text, buffer_slice(&check->output));
     log_warn("health", "check missed its TTL, is now critical check=%s", check->item.id);
-    check->restored = false;
+    state_note(local, check, false);
     check_publish(local, check, before, buffer_slice(&text));
     buffer_free(&text);
 }

@@ -5,28 +5,17 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "health/away.h"
+#include "health/state_writer.h"
 #include "health/store_log.h"
 
-#define VERSION    1
-#define RETRY_MS   5000
-#define ALIVE_MS   1000
-#define ALIVE_PART 10 /* of the shortest TTL: what it is late by after a restart */
-
-/* The file's times say when this agent was last alive (health/away.h). It outlives the files when those go first. */
-struct beat {
-    uv_fs_t request;
-    struct store_files *files; /* NULL: they are gone */
-};
+#define VERSION  1
+#define RETRY_MS 5000
 
 struct store_files {
     struct local *local;
     struct store_log log; /* the thread's while busy */
     uv_work_t work;
-    uv_timer_t retry, alive;
-    struct beat *beat; /* on its way */
-    uint64_t beaten_ms;
-    unsigned handles;    /* not closed yet */
+    uv_timer_t retry;
     struct buffer lines; /* what the thread works on */
     uint64_t batch_sequence;
     bool anew;   /* lines: all there is; else they are appended */
@@ -125,42 +114,6 @@ static bool gather(struct store_files *files) {
     return true;
 }
 
-/* -- a sign of life (loop thread)
- * -------------------------------------------------------------------------------------------------------- */
-
-static void on_beaten(uv_fs_t *request) {
-    struct beat *beat = CONTAINER_OF(request, struct beat, request);
-    if (beat->files) beat->files->beat = NULL;
-    uv_fs_req_cleanup(request);
-    free(beat);
-}
-
-/* Only TTLs ask for it. */
-static int64_t shortest_ttl(struct local *local) {
-    int64_t shortest = INT64_MAX;
-    local_lock(local);
-    for (size_t i = 0; i < local->checks.count; i++) {
-        const struct check_definition *definition = as_check(local->checks.items[i])->shared->definition;
-        if (definition->kind == CHECK_TTL && definition->ttl_ns < shortest) shortest = definition->ttl_ns;
-    }
-    local_unlock(local);
-    return shortest;
-}
-
-/* Where nothing was saved there is no file: nothing is lost by that. */
-static void on_alive(uv_timer_t *timer) {
-    struct store_files *files = timer->data;
-    if (files->beat) return; /* the disk is slow */
-    uint64_t now_ms = clock_mono_ms(), waits_ms = now_ms - files->beaten_ms;
-    if (waits_ms < (uint64_t)(shortest_ttl(files->local) / ALIVE_PART) / 1000000) return;
-    files->beaten_ms = now_ms;
-    double access, change;
-    away_now(&access, &change);
-    files->beat = mem_zalloc(sizeof *files->beat);
-    files->beat->files = files;
-    CHECK(uv_fs_utime(files->local->loop, &files->beat->request, files->log.path, access, change, on_beaten) == 0);
-}
-
 /* -- batches (loop thread)
  * -------------------------------------------------------------------------------------------------------- */
 
@@ -209,8 +162,6 @@ void store_files_kick(struct store_files *files) {
 static void on_closed(uv_handle_t *handle) {
     struct store_files *files = handle->data;
     struct local *local = files->local;
-    if (--files->handles > 0) return;
-    if (files->beat) files->beat->files = NULL;
     local->files = NULL;
     store_log_free(&files->log);
     buffer_free(&files->lines);
@@ -221,7 +172,6 @@ static void on_closed(uv_handle_t *handle) {
 static void finish(struct store_files *files) {
     if (uv_is_closing((uv_handle_t *)&files->retry)) return;
     uv_close((uv_handle_t *)&files->retry, on_closed);
-    uv_close((uv_handle_t *)&files->alive, on_closed);
 }
 
 void store_files_close(struct store_files *files) {
@@ -294,17 +244,13 @@ int store_files_open(struct local *local, struct fault *fault) {
     struct store_record *records;
     size_t count, left_out = 0;
     files->local = local;
-    local->away_ns = away_ns(local->config.folder);
     int error = store_log_open(&files->log, local->config.folder, &text, &records, &count, fault);
+    if (error == CO_OK) state_writer_open(local);
     /* Not yet local->files: what is loaded need not be saved again. */
     for (size_t i = 0; i < count && error == CO_OK; i++) left_out += !load_record(files, &records[i]);
     if (left_out) store_log_keep(&files->log);
     free(records);
     buffer_free(&text);
-    int noted = error == CO_OK ? away_note_boot(local->config.folder) : CO_OK;
-    if (noted != CO_OK)
-        log_warn("health", "after a restart the wall clock alone will tell for how long this agent was away: %s",
-                 co_strerror(noted));
     if (error != CO_OK) {
         store_log_free(&files->log);
         free(files);
@@ -312,10 +258,7 @@ int store_files_open(struct local *local, struct fault *fault) {
     }
     files->work.data = files;
     uv_timer_init(local->loop, &files->retry);
-    uv_timer_init(local->loop, &files->alive);
-    files->retry.data = files->alive.data = files;
-    files->handles = 2;
-    uv_timer_start(&files->alive, on_alive, ALIVE_MS, ALIVE_MS);
+    files->retry.data = files;
     local->files = files;
     return CO_OK;
 }

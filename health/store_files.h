@@ -6,11 +6,7 @@
  *
  * Writing happens on libuv's threads, one batch at a time: whatever was registered while one was out shares the sync
  * of the next. One that does not read is named in the log and left out. After a batch that could not be written
- * everything is written anew.
- *
- * As long as there are TTL checks the file's times are renewed, every tenth of the shortest TTL (but not more than
- * once a second), also on those threads: the next start learns from them how long no agent ran (health/away.h,
- * local->away_ns). */
+ * everything is written anew. */
 #ifndef COORD_HEALTH_STORE_FILES_H
 #define COORD_HEALTH_STORE_FILES_H
 

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "health/state_writer.h"
 #include "health/sync.h"
 
 /* -- equal or not
@@ -142,21 +143,12 @@ static void compare_service(struct sync *sync, struct local_service *service, co
     }
 }
 
-/* After a restart of the agent the catalog remembers how a check stood: it does not fall before it has run. One that
- * nobody could tell anything for its whole TTL expires now. */
-static void take_state(struct local *local, struct local_check *check, const Pb__Check *stored) {
-    const struct check_definition *definition = check->shared->definition;
-    Pb__Status status = stored->status;
-    struct slice output = check_output_bare(slice_make(stored->output.data, stored->output.len), &status);
-    check->restored = false;
-    check_set(&check->core, definition, status, clock_mono_ns());
-    buffer_reset(&check->output);
-    buffer_append(&check->output, output.data, output.size);
-    if (definition->kind == CHECK_TTL && status != PB__STATUS__CRITICAL && local->away_ns >= definition->ttl_ns) {
-        check->core.due_ns = clock_mono_ns();
-        if (list_empty(&check->restart)) list_append(&local->restarts, &check->restart);
-        local_wake(local);
-    }
+static void take_over(struct local *local, struct local_check *check, const Pb__Check *stored) {
+    bool new = !stored && check->state == CHECK_STATE_NONE; /* of a configuration file: what that says is a report */
+    check_recall(check, stored);
+    state_note(local, check, new);
+    if (list_empty(&check->restart)) list_append(&local->restarts, &check->restart);
+    local_wake(local);
     item_changed(local, &check->item);
 }
 
@@ -176,7 +168,7 @@ static void compare_check(struct sync *sync, struct local_check *check, const Pb
         }
         return;
     }
-    if (stored && check->restored && !check->is_maintenance) take_state(local, check, stored);
+    if (check->restored && !check->is_maintenance) take_over(local, check, stored);
     if (!stored || (!stored->by_agent && sync_labels(sync)) || check_hash(stored, &sync->arena) != check->item.hash) {
         differ(local, &check->item);
     } else if (same_output(sync, check, stored)) {
@@ -242,5 +234,6 @@ void sync_compare(struct sync *sync, const struct sync_catalog *catalog) {
     }
     find_strangers(sync, &view);
     local->compared = true;
+    if (local->states) check_states_settle(local->states);
     local_unlock(local);
 }

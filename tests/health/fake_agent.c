@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/json_in.h"
 #include "base/log.h"
 #include "fake_rpc.h"
 
@@ -23,6 +24,15 @@ static void on_stop(uv_async_t *stop) {
     struct agent *agent = stop->data;
     if (agent->leave) local_leave(agent->local, on_left, agent);
     else local_stop(agent->local, on_local_closed, agent);
+}
+
+static void register_file(struct agent *agent) {
+    struct fault fault = {0};
+    struct json_object *json = json_parse(slice_text(agent->file_service), &fault);
+    CHECK(json != NULL);
+    struct service_definition *definition = service_definition_parse(json, &fault);
+    CHECK(definition && local_service_register(agent->local, definition, false, false, &fault) == CO_OK);
+    json_object_put(json);
 }
 
 static void *agent_main(void *data) {
@@ -57,6 +67,7 @@ static void *agent_main(void *data) {
     uv_async_init(&agent->loop, &agent->stop, on_stop);
     struct fault fault = {0};
     CHECK(local_start(&agent->loop, &config, agent->rpc, &agent->local, &fault) == CO_OK);
+    if (agent->file_service) register_file(agent);
     uv_barrier_wait(&agent->ready);
     uv_run(&agent->loop, UV_RUN_DEFAULT);
     CHECK(uv_loop_close(&agent->loop) == 0);

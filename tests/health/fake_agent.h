@@ -18,6 +18,7 @@ struct agent {
     uint32_t flap_limit;
     int64_t flap_window_ns;
     int64_t lease_ttl_ns, alias_lost_ns; /* likewise */
+    const char *file_service;            /* a definition that stands in a configuration file; NULL: none */
     bool leave;                          /* agent_stop leaves first */
     uv_loop_t loop;
     uv_async_t stop;

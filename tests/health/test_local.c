@@ -8,11 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent_talk.h"
 #include "base/check.h"
 #include "base/clock.h"
-#include "fake_agent.h"
 #include "fake_rpc.h"
-#include "health/definition.h"
 #include "health/store_log.h"
 #include "health/sync.h"
 #include "web.h"
@@ -28,81 +27,6 @@
             usleep(2000);                                                       \
         }                                                                       \
     } while (0)
-
-static int register_service_as(struct agent *agent, const char *text, bool replace, bool persist) {
-    struct fault fault = {0};
-    struct json_object *json = json_parse(slice_text(text), &fault);
-    struct service_definition *definition = json ? service_definition_parse(json, &fault) : NULL;
-    cr_assert_not_null(definition, "%s", fault.text);
-    json_object_put(json);
-    return local_service_register(agent->local, definition, replace, persist, &fault);
-}
-static void register_service(struct agent *agent, const char *text) {
-    cr_assert_eq(register_service_as(agent, text, false, true), CO_OK);
-}
-static int register_check(struct agent *agent, const char *text) {
-    struct fault fault = {0};
-    struct json_object *json = json_parse(slice_text(text), &fault);
-    struct check_definition *definition = json ? check_definition_parse(json, &fault) : NULL;
-    cr_assert_not_null(definition, "%s", fault.text);
-    json_object_put(json);
-    return local_check_register(agent->local, definition, true, &fault);
-}
-
-static bool has_service(struct agent *agent, const char *id) {
-    struct arena arena = {0};
-    bool has = fake_rpc_service(agent->rpc, &arena, NODE, id) != NULL;
-    arena_free(&arena);
-    return has;
-}
-/* -1: no such check. */
-static int catalog_status(struct agent *agent, const char *id) {
-    struct arena arena = {0};
-    const Pb__Check *check = fake_rpc_check(agent->rpc, &arena, NODE, id);
-    int status = check ? (int)check->status : -1;
-    arena_free(&arena);
-    return status;
-}
-static bool catalog_output_is(struct agent *agent, const char *id, const char *output) {
-    struct arena arena = {0};
-    const Pb__Check *check = fake_rpc_check(agent->rpc, &arena, NODE, id);
-    bool is = check && slice_is(slice_make(check->output.data, check->output.len), output);
-    arena_free(&arena);
-    return is;
-}
-static Pb__Check *local_one(struct agent *agent, struct arena *arena, const char *id) {
-    Pb__Check **checks;
-    size_t count = local_checks(agent->local, arena, &checks);
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(checks[i]->check_id, id) == 0) return checks[i];
-    }
-    return NULL;
-}
-static int local_status(struct agent *agent, const char *id) {
-    struct arena arena = {0};
-    Pb__Check *check = local_one(agent, &arena, id);
-    int status = check ? (int)check->status : -1;
-    arena_free(&arena);
-    return status;
-}
-static bool update(struct agent *agent, const char *id, Pb__Status status, const char *output) {
-    struct fault fault = {0};
-    return local_check_update(agent->local, slice_text(id), status, slice_text(output), &fault) == CO_OK;
-}
-
-struct waited {
-    struct local_waiter waiter;
-    _Atomic int error; /* -1: not yet */
-};
-static void on_waited(struct local_waiter *waiter, int error) {
-    CONTAINER_OF(waiter, struct waited, waiter)->error = error;
-}
-static int wait_synced(struct agent *agent, uint64_t wait_ms) {
-    struct waited waited = {.waiter.done = on_waited, .error = -1};
-    local_on_synced(agent->local, &waited.waiter, wait_ms);
-    UNTIL(waited.error >= 0);
-    return waited.error;
-}
 
 /* -- what travels
  * --------------------------------------------------------------------------------------------------------- */
@@ -721,111 +645,6 @@ Test(restart, definitions_and_states_survive) {
     cr_assert(has_service(agent, "after") && has_service(agent, "db1"));
     arena_free(&arena);
     close(listener);
-    agent_free(agent);
-}
-
-/* The agent was away for 25 s, by its last sign of life. */
-Test(restart, a_ttl_that_ended_meanwhile_has_ended) {
-    struct agent *agent = agent_new(true);
-    register_service(
-        agent,
-        "{\"Name\":\"a\",\"Checks\":[{\"CheckID\":\"short\",\"TTL\":\"20s\"},{\"CheckID\":\"long\",\"TTL\":\"10m\"}]}");
-    cr_assert(update(agent, "short", PB__STATUS__PASSING, "well") &&
-              update(agent, "long", PB__STATUS__PASSING, "well"));
-    cr_assert_eq(wait_synced(agent, 10000), CO_OK);
-    agent_stop(agent);
-    char path[120];
-    struct timespec past[2];
-    struct stat status;
-    snprintf(path, sizeof path, "%s/local/definitions", agent->folder);
-    past[0] = past[1] = (struct timespec){.tv_sec = clock_wall_ns() / 1000000000 - 25};
-    cr_assert_eq(utimensat(AT_FDCWD, path, past, 0), 0);
-    agent_start(agent);
-    UNTIL(catalog_status(agent, "short") == PB__STATUS__CRITICAL &&
-          local_status(agent, "short") == PB__STATUS__CRITICAL);
-    cr_assert_eq(local_status(agent, "long"), PB__STATUS__PASSING);
-    UNTIL(stat(path, &status) == 0 && status.st_mtim.tv_sec > past[0].tv_sec + 20); /* it lives */
-    agent_stop(agent);
-    agent_start(agent);
-    cr_assert(update(agent, "short", PB__STATUS__PASSING, "again"));
-    UNTIL(catalog_status(agent, "short") == PB__STATUS__PASSING);
-    agent_stop(agent);
-    agent_start(agent); /* at once: it stands as before */
-    UNTIL(local_synced(agent->local));
-    cr_assert_eq(local_status(agent, "short"), PB__STATUS__PASSING);
-    agent_free(agent);
-}
-
-/* The wall clock went an hour ahead while the agent was away for a second. */
-Test(restart, a_clock_that_jumps_meanwhile_ends_no_ttl) {
-    struct agent *agent = agent_new(true);
-    register_service(agent, "{\"Name\":\"a\",\"Checks\":[{\"CheckID\":\"c\",\"TTL\":\"20s\"}]}");
-    cr_assert(update(agent, "c", PB__STATUS__PASSING, "well"));
-    cr_assert_eq(wait_synced(agent, 10000), CO_OK);
-    agent_stop(agent);
-    char path[120];
-    snprintf(path, sizeof path, "%s/local/definitions", agent->folder);
-    struct timespec then[2] = {{.tv_sec = (time_t)(clock_boot_ns() / 1000000000) - 1},
-                               {.tv_sec = clock_wall_ns() / 1000000000 - 3600}};
-    cr_assert_eq(utimensat(AT_FDCWD, path, then, 0), 0);
-    agent_start(agent);
-    UNTIL(local_synced(agent->local));
-    cr_assert_eq(local_status(agent, "c"), PB__STATUS__PASSING);
-    agent_free(agent);
-}
-
-/* How long it had been up says nothing about the time between. */
-Test(restart, a_machine_started_again_goes_by_the_wall_clock) {
-    for (int longer = 0; longer < 2; longer++) {
-        struct agent *agent = agent_new(true);
-        register_service(agent, "{\"Name\":\"a\",\"Checks\":[{\"CheckID\":\"c\",\"TTL\":\"10m\"}]}");
-        cr_assert(update(agent, "c", PB__STATUS__PASSING, "well"));
-        cr_assert_eq(wait_synced(agent, 10000), CO_OK);
-        agent_stop(agent);
-        char path[120];
-        snprintf(path, sizeof path, "%s/local/boot", agent->folder);
-        FILE *boot = fopen(path, "r+");
-        cr_assert(boot && fputc('x', boot) == 'x' && fclose(boot) == 0);
-        snprintf(path, sizeof path, "%s/local/definitions", agent->folder);
-        struct timespec then[2] = {{.tv_sec = (time_t)(clock_boot_ns() / 1000000000) + (longer ? -1 : 1000000)},
-                                   {.tv_sec = clock_wall_ns() / 1000000000 - 3600}};
-        cr_assert_eq(utimensat(AT_FDCWD, path, then, 0), 0);
-        agent_start(agent);
-        UNTIL(local_synced(agent->local) && catalog_status(agent, "c") == PB__STATUS__CRITICAL);
-        cr_assert(update(agent, "c", PB__STATUS__PASSING, "again"));
-        UNTIL(catalog_status(agent, "c") == PB__STATUS__PASSING);
-        agent_stop(agent);
-        then[0].tv_sec = (time_t)(clock_boot_ns() / 1000000000) - 1; /* of this start now */
-        cr_assert_eq(utimensat(AT_FDCWD, path, then, 0), 0);
-        agent_start(agent);
-        UNTIL(local_synced(agent->local));
-        cr_assert_eq(local_status(agent, "c"), PB__STATUS__PASSING);
-        agent_free(agent);
-    }
-}
-
-/* Each sign of life is a commit of the file system's journal: only who needs it pays for it. */
-Test(restart, without_ttls_no_sign_of_life_is_written) {
-    struct agent *agent = agent_new(true);
-    register_service(agent, "{\"Name\":\"a\",\"Check\":{\"CheckID\":\"c\",\"TTL\":\"5s\"}}");
-    register_service(agent, "{\"Name\":\"b\"}");
-    cr_assert_eq(wait_synced(agent, 10000), CO_OK);
-    char path[120];
-    struct stat status;
-    snprintf(path, sizeof path, "%s/local/definitions", agent->folder);
-    struct timespec past[2] = {{.tv_sec = 1000000}, {.tv_sec = 1000000}};
-    cr_assert_eq(utimensat(AT_FDCWD, path, past, 0), 0);
-    UNTIL(stat(path, &status) == 0 && status.st_mtim.tv_sec > 1000000);
-    cr_assert_eq(local_service_deregister(agent->local, slice_text("a")), CO_OK);
-    UNTIL(saved(agent, 's') == 1);
-    cr_assert_eq(wait_synced(agent, 10000), CO_OK);
-    cr_assert_eq(utimensat(AT_FDCWD, path, past, 0), 0);
-    /* two and a half ticks: no beat is under way any more after the first half */
-    uint64_t until_ms = clock_mono_ms() + 2500;
-    UNTIL(clock_mono_ms() > until_ms - 1250);
-    cr_assert_eq(utimensat(AT_FDCWD, path, past, 0), 0);
-    UNTIL(clock_mono_ms() > until_ms);
-    cr_assert(stat(path, &status) == 0 && status.st_mtim.tv_sec == 1000000);
     agent_free(agent);
 }
 

@@ -1,0 +1,36 @@
+/* What tests say to a fake agent, and ask it and its catalog. Definitions are JSON texts; wrong ones end the test. */
+#ifndef COORD_TESTS_HEALTH_AGENT_TALK_H
+#define COORD_TESTS_HEALTH_AGENT_TALK_H
+
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "fake_agent.h"
+
+#define DEADLINE_MS 15000
+
+#define UNTIL(condition)                                                        \
+    do {                                                                        \
+        uint64_t end_ = clock_mono_ms() + DEADLINE_MS;                          \
+        while (!(condition)) {                                                  \
+            cr_assert_lt(clock_mono_ms(), end_, "not in time: %s", #condition); \
+            usleep(2000);                                                       \
+        }                                                                       \
+    } while (0)
+
+int register_service_as(struct agent *agent, const char *text, bool replace, bool persist);
+void register_service(struct agent *agent, const char *text);
+int register_check(struct agent *agent, const char *text);
+bool update(struct agent *agent, const char *id, Pb__Status status, const char *output); /* of a TTL check */
+/* local_on_synced, waited for. */
+int wait_synced(struct agent *agent, uint64_t wait_ms);
+
+/* In the catalog. */
+bool has_service(struct agent *agent, const char *id);
+int catalog_status(struct agent *agent, const char *id); /* -1: no such check */
+bool catalog_output_is(struct agent *agent, const char *id, const char *output);
+/* Here. NULL, -1: no such check. */
+Pb__Check *local_one(struct agent *agent, struct arena *arena, const char *id);
+int local_status(struct agent *agent, const char *id);
+
+#endif
