@@ -25,8 +25,9 @@ def write(agent, name, keys):
 
 def refused(agent):
     """What it says instead of starting: for each key the file's name with what follows it, or the flag."""
+    argv = agent.argv()
     before = os.listdir(agent.dir)
-    done = subprocess.run(agent.argv(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=20)
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=20)
     lines = done.stderr.decode().splitlines()
     check(done.returncode == 1 and not done.stdout, "%d %r" % (done.returncode, done.stdout))
     check(lines and lines[-1] == HINT, "%r" % lines)

@@ -165,7 +165,7 @@ Test(check_state, slots) {
     struct check_definition d = ttl(100);
     struct check_states *states = begin(BOOT, at(0));
     size_t slots[3];
-    char id[8];
+    char id[16];
     for (int i = 0; i < 3; i++) {
         snprintf(id, sizeof id, "c%d", i);
         slots[i] = told(states, id, &d, at(0));
