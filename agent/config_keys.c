@@ -142,7 +142,7 @@ static const struct key keys[] = {
     IDLE("autopilot.cleanup_dead_servers", KEY_BOOL),
     IDLE("autopilot.disable_upgrade_migration", KEY_BOOL),
     IDLE("connect.enable_mesh_gateway_wan_federation", KEY_BOOL),
-    GUARD("connect.enabled", KEY_BOOL, "TLS between services"),
+    IDLE("connect.enabled", KEY_BOOL),
     IDLE("disable_anonymous_signature", KEY_BOOL),
     IDLE("disable_host_node_id", KEY_BOOL),
     IDLE("disable_http_unprintable_char_filter", KEY_BOOL),

@@ -324,7 +324,6 @@ Test(config, protection_that_is_not_there_is_refused) {
         {"{\"auto_encrypt\":{\"allow_tls\":true}}", "web.json: auto_encrypt.allow_tls: TLS is not there yet"},
         {"{\"auto_config\":{\"enabled\":true}}",
          "web.json: auto_config.enabled: TLS and access control is not there yet"},
-        {"{\"connect\":{\"enabled\":true}}", "web.json: connect.enabled: TLS between services is not there yet"},
         {"{\"audit\":{\"enabled\":true}}", "web.json: audit.enabled: an audit log is not there yet"},
         {"{\"http_config\":{\"allow_write_http_from\":[\"127.0.0.0/8\"]}}",
          "web.json: http_config.allow_write_http_from: a limit on who may write is not there yet"},
@@ -344,7 +343,7 @@ Test(config, protection_that_is_not_there_is_refused) {
         {"{\"ports\":{\"https\":-1},\"addresses\":{\"https\":\"0.0.0.0\"},\"tls_min_version\":\"tls12\",\"ca_file\":"
          "\"\"}",
          ""},
-        {"{\"ports\":{\"https\":0},\"connect\":{\"enabled\":false,\"ca_provider\":\"vault\"},\"audit\":{\"enabled\":"
+        {"{\"ports\":{\"https\":0},\"connect\":{\"enabled\":true,\"ca_provider\":\"vault\"},\"audit\":{\"enabled\":"
          "false}}",
          ""},
         {"{\"http_config\":{\"allow_write_http_from\":[],\"block_endpoints\":[]},\"serf_wan_allowed_cidrs\":[\"10.0.0."

@@ -55,7 +55,7 @@ def all_at_once():
 
 def each_for_itself():
     for keys in ({"acl": {"enabled": True}}, {"acl_datacenter": "dc1"}, {"acl_default_policy": "deny"}, {"acl_master_token": "x"}, {"encrypt": "x"},
-                 {"verify_incoming": True}, {"ports": {"https": 8501}}, {"auto_encrypt": {"tls": True}}, {"connect": {"enabled": True}},
+                 {"verify_incoming": True}, {"ports": {"https": 8501}}, {"auto_encrypt": {"tls": True}},
                  {"http_config": {"allow_write_http_from": ["127.0.0.0/8"]}}, {"http_config": {"block_endpoints": ["/v1/kv"]}}):
         check(len(refused(with_files(one=keys))) == 1, "%r" % keys)
     for flag in ("-encrypt=x", "-https-port=8501", "-allow-write-http-from=127.0.0.1/32"):
@@ -66,7 +66,7 @@ def each_for_itself():
 def keys_that_protect_nothing_start():
     """Off, empty, or without a meaning beside none of the others: a warning, and no more."""
     agent = with_files(off={"acl": {"enabled": False, "default_policy": "allow", "token_ttl": "30s"}, "verify_incoming": False, "encrypt": "",
-                            "encrypt_verify_incoming": True, "ports": {"https": -1}, "primary_datacenter": "dc1", "connect": {"enabled": False}},
+                            "encrypt_verify_incoming": True, "ports": {"https": -1}, "primary_datacenter": "dc1", "connect": {"enabled": True}},
                        over={"verify_outgoing": True}, zz={"verify_outgoing": False}).start()
     check("without effect in this version key=primary_datacenter" in agent.log() and "not there yet" not in agent.log(), agent.log())
     check(agent.stop(signal.SIGINT)[0] == 0, "it stops")
