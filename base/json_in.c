@@ -184,7 +184,7 @@ struct json_object *json_get(struct json_object *object, const char *name) {
     return found;
 }
 
-static const char *type_name(struct json_object *value) {
+const char *json_kind(struct json_object *value) {
     switch (json_object_get_type(value)) {
         case json_type_null: return "null";
         case json_type_boolean: return "a boolean";
@@ -201,7 +201,7 @@ static struct json_object *get_typed(struct json_object *object, const char *nam
                                      struct fault *fault) {
     struct json_object *value = json_get(object, name);
     if (!value || json_object_is_type(value, type)) return value;
-    fault_set(fault, CO_INVALID, "%s: %s is wanted, not %s", name, wanted, type_name(value));
+    fault_set(fault, CO_INVALID, "%s: %s is wanted, not %s", name, wanted, json_kind(value));
     return NULL;
 }
 
@@ -270,7 +270,7 @@ void json_get_duration(struct json_object *object, const char *name, int64_t *na
         if (json_object_is_type(value, json_type_int)) {
             json_get_i64(object, name, nanoseconds, fault);
         } else {
-            fault_set(fault, CO_INVALID, "%s: a duration like \"10s\" is wanted, not %s", name, type_name(value));
+            fault_set(fault, CO_INVALID, "%s: a duration like \"10s\" is wanted, not %s", name, json_kind(value));
         }
         return;
     }

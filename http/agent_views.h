@@ -20,5 +20,9 @@ const char *agent_hash_text(struct arena *arena, uint64_t hash);
 void agent_reply_synced(struct http_request *request);
 /* ?enable as Consul reads it; otherwise it has replied 400 and returns false. */
 bool agent_parameter_enable(struct http_request *request, bool *enable);
+#define AGENT_ENABLE \
+    { "enable", HTTP_CHOICE, .choices = "true|false", .required = true, .help = "on or off" }
+#define AGENT_REASON \
+    { "reason", HTTP_TEXT, .help = "for people: what the maintenance is for" }
 
 #endif

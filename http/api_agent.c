@@ -424,19 +424,31 @@ static void get_health_by_name(struct http_request *request) {
     }
 }
 
+#define ID \
+    { "*id", HTTP_TEXT, .help = "the service's ID" }
+#define NAME \
+    { "*name", HTTP_TEXT, .help = "the service's name" }
+#define FORMAT \
+    { "format", HTTP_CHOICE, .choices = "text", .help = "text: the state alone, as a word; else JSON" }
 const struct http_route http_routes_agent[] = {
-    {HTTP_GET, "/v1/agent/self", get_self, "agent:read", "", "This agent: configuration, membership, figures",
-     HTTP_LOCAL},
-    {HTTP_GET, "/v1/agent/members", get_members, "node:read", "wan segment",
-     "The members of the cluster that this agent knows", HTTP_LOCAL},
-    {HTTP_GET, "/v1/agent/services", get_services, "service:read", "filter", "Services registered with this agent",
-     HTTP_LOCAL},
-    {HTTP_GET, "/v1/agent/checks", get_checks, "node:read", "filter", "Checks of this agent", HTTP_LOCAL},
-    {HTTP_PUT, "/v1/agent/maintenance", put_maintenance, "node:write", "enable reason",
-     "Maintenance mode of this node, on or off", HTTP_LOCAL},
-    {HTTP_GET, "/v1/agent/health/service/id/*id", get_health_by_id, "service:read", "format",
-     "Health of one local service, also in the status code", HTTP_LOCAL},
-    {HTTP_GET, "/v1/agent/health/service/name/*name", get_health_by_name, "service:read", "format",
-     "Health of all local instances of a name, also in the status code", HTTP_LOCAL},
+    {HTTP_GET, "/v1/agent/self", get_self, "agent:read", NULL, "This agent: configuration, membership, figures",
+     HTTP_LOCAL, .example = {.status = 200, .depth = 1}},
+    {HTTP_GET, "/v1/agent/members", get_members, "node:read",
+     HTTP_PARAMS({"wan", HTTP_FLAG, .help = "taken, and answered as without it"},
+                 {"segment", HTTP_TEXT, .help = "taken, and answered as without it: there are no segments"}),
+     "The members of the cluster that this agent knows", HTTP_LOCAL, .example = {.status = 200, .depth = 3}},
+    {HTTP_GET, "/v1/agent/services", get_services, "service:read", HTTP_PARAMS(VIEW_FILTER),
+     "Services registered with this agent", HTTP_LOCAL, .example = {.status = 200}},
+    {HTTP_GET, "/v1/agent/checks", get_checks, "node:read", HTTP_PARAMS(VIEW_FILTER), "Checks of this agent",
+     HTTP_LOCAL, .example = {.status = 200}},
+    {HTTP_PUT, "/v1/agent/maintenance", put_maintenance, "node:write", HTTP_PARAMS(AGENT_ENABLE, AGENT_REASON),
+     "Maintenance mode of this node, on or off", HTTP_LOCAL,
+     .example = {"/v1/agent/maintenance?enable=false", .status = 200}},
+    {HTTP_GET, "/v1/agent/health/service/id/*id", get_health_by_id, "service:read", HTTP_PARAMS(ID, FORMAT),
+     "Health of one local service, also in the status code: 200 passing, 429 warning, 503 critical, 404 not there",
+     HTTP_LOCAL, .example = {"/v1/agent/health/service/id/api?format=text", .status = 200}},
+    {HTTP_GET, "/v1/agent/health/service/name/*name", get_health_by_name, "service:read", HTTP_PARAMS(NAME, FORMAT),
+     "Health of all local instances of a name, also in the status code", HTTP_LOCAL,
+     .example = {"/v1/agent/health/service/name/api?format=text", .status = 200}},
     {0},
 };

@@ -73,16 +73,25 @@ static void put_update(struct http_request *request) {
     }
 }
 
+#define ID \
+    { "*id", HTTP_TEXT, .help = "the check's ID" }
+#define NOTE \
+    { "note", HTTP_TEXT, .help = "what the check's output is from now on" }
 const struct http_route http_routes_agent_check[] = {
-    {HTTP_PUT, "/v1/agent/check/register", put_register, "service:write", "",
-     "Registers a check of this node or of one of its services", HTTP_LOCAL},
-    {HTTP_PUT, "/v1/agent/check/deregister/*id", put_deregister, "service:write", "", "Removes a check", HTTP_LOCAL},
-    {HTTP_PUT, "/v1/agent/check/pass/*id", put_pass, "service:write", "note", "Tells a TTL check that all is well",
-     HTTP_LOCAL},
-    {HTTP_PUT, "/v1/agent/check/warn/*id", put_warn, "service:write", "note", "Tells a TTL check to warn", HTTP_LOCAL},
-    {HTTP_PUT, "/v1/agent/check/fail/*id", put_fail, "service:write", "note", "Tells a TTL check that it is critical",
-     HTTP_LOCAL},
-    {HTTP_PUT, "/v1/agent/check/update/*id", put_update, "service:write", "", "Sets status and output of a TTL check",
-     HTTP_LOCAL},
+    {HTTP_PUT, "/v1/agent/check/register", put_register, "service:write", NULL,
+     "Registers a check of this node or of one of its services", HTTP_LOCAL,
+     .example = {.body = "{\"Name\":\"disk\",\"TTL\":\"10m\"}", .status = 200}},
+    {HTTP_PUT, "/v1/agent/check/pass/*id", put_pass, "service:write", HTTP_PARAMS(ID, NOTE),
+     "Tells a TTL check that all is well", HTTP_LOCAL,
+     .example = {"/v1/agent/check/pass/disk?note=17%25+used", .status = 200}},
+    {HTTP_PUT, "/v1/agent/check/warn/*id", put_warn, "service:write", HTTP_PARAMS(ID, NOTE),
+     "Tells a TTL check to warn", HTTP_LOCAL, .example = {"/v1/agent/check/warn/disk", .status = 200}},
+    {HTTP_PUT, "/v1/agent/check/fail/*id", put_fail, "service:write", HTTP_PARAMS(ID, NOTE),
+     "Tells a TTL check that it is critical", HTTP_LOCAL, .example = {"/v1/agent/check/fail/disk", .status = 200}},
+    {HTTP_PUT, "/v1/agent/check/update/*id", put_update, "service:write", HTTP_PARAMS(ID),
+     "Sets status and output of a TTL check", HTTP_LOCAL,
+     .example = {"/v1/agent/check/update/disk", "{\"Status\":\"passing\",\"Output\":\"18% used\"}", 200}},
+    {HTTP_PUT, "/v1/agent/check/deregister/*id", put_deregister, "service:write", HTTP_PARAMS(ID), "Removes a check",
+     HTTP_LOCAL, .example = {"/v1/agent/check/deregister/disk", .status = 200}},
     {0},
 };

@@ -107,11 +107,17 @@ static void put_force_leave(struct http_request *request) {
 }
 
 const struct http_route http_routes_agent_cluster[] = {
-    {HTTP_PUT, "/v1/agent/join/*address", put_join, "agent:write", "wan", "One more address to join the cluster by",
-     HTTP_LOCAL},
-    {HTTP_PUT, "/v1/agent/leave", put_leave, "agent:write", "", "Leaves the cluster in order, and ends", HTTP_LOCAL},
-    {HTTP_PUT, "/v1/agent/force-leave/*node", put_force_leave, "agent:write", "prune",
-     "Removes a node whose agent has failed", HTTP_LOCAL},
-    {HTTP_PUT, "/v1/agent/reload", put_reload, "agent:write", "", "Reads the configuration files again", HTTP_LOCAL},
+    {HTTP_PUT, "/v1/agent/join/*address", put_join, "agent:write",
+     HTTP_PARAMS({"*address", HTTP_TEXT, .help = "of a member: IP, host name, with or without a port"},
+                 {"wan", HTTP_CHOICE, .choices = "1", .help = "refused: other datacenters are not joined by agents"}),
+     "One more address to join the cluster by", HTTP_LOCAL, .example = {"/v1/agent/join/{address}", .status = 200}},
+    {HTTP_PUT, "/v1/agent/reload", put_reload, "agent:write", NULL, "Reads the configuration files again", HTTP_LOCAL,
+     .example = {.status = 200}},
+    {HTTP_PUT, "/v1/agent/force-leave/*node", put_force_leave, "agent:write",
+     HTTP_PARAMS({"*node", HTTP_TEXT, .help = "the node's name"},
+                 {"prune", HTTP_FLAG, .help = "taken, and done as without it"}),
+     "Removes a node whose agent has failed", HTTP_LOCAL, .no_example = "it needs a node whose agent has failed"},
+    {HTTP_PUT, "/v1/agent/leave", put_leave, "agent:write", NULL, "Leaves the cluster in order, and ends", HTTP_LOCAL,
+     .no_example = "it ends the agent"},
     {0},
 };

@@ -143,14 +143,23 @@ static void get_service(struct http_request *request) {
     local_on_service_change(local, &change->waiter, id, hash, wait_ms);
 }
 
+#define ID \
+    { "*id", HTTP_TEXT, .help = "the service's ID" }
 const struct http_route http_routes_agent_service[] = {
-    {HTTP_PUT, "/v1/agent/service/register", put_register, "service:write", "replace-existing-checks",
-     "Registers a service, with its checks, with this agent", HTTP_LOCAL},
-    {HTTP_PUT, "/v1/agent/service/deregister/*id", put_deregister, "service:write", "",
-     "Removes a service and its checks", HTTP_LOCAL},
-    {HTTP_PUT, "/v1/agent/service/maintenance/*id", put_maintenance, "service:write", "enable reason",
-     "Maintenance mode of a service, on or off", HTTP_LOCAL},
-    {HTTP_GET, "/v1/agent/service/*id", get_service, "service:read", "hash wait",
-     "One local service; blocks on its hash", HTTP_LOCAL},
+    {HTTP_PUT, "/v1/agent/service/register", put_register, "service:write",
+     HTTP_PARAMS(
+         {"replace-existing-checks", HTTP_FLAG, .help = "checks of the service that are not in the body are removed"}),
+     "Registers a service, with its checks, with this agent", HTTP_LOCAL,
+     .example = {.body = "{\"Name\":\"api\",\"Port\":9000,\"Tags\":[\"v1\"]}", .status = 200}},
+    {HTTP_GET, "/v1/agent/service/*id", get_service, "service:read",
+     HTTP_PARAMS(ID, {"hash", HTTP_TEXT, .help = "waits until the service's ContentHash is another"},
+                 {"wait", HTTP_DURATION, .help = "how long it waits at most; more than 10m is 10m (default 5m)"}),
+     "One local service; blocks on its hash", HTTP_LOCAL, .example = {"/v1/agent/service/api", .status = 200}},
+    {HTTP_PUT, "/v1/agent/service/maintenance/*id", put_maintenance, "service:write",
+     HTTP_PARAMS(ID, AGENT_ENABLE, AGENT_REASON), "Maintenance mode of a service, on or off", HTTP_LOCAL,
+     .example = {"/v1/agent/service/maintenance/api?enable=false", .status = 200}},
+    {HTTP_PUT, "/v1/agent/service/deregister/*id", put_deregister, "service:write", HTTP_PARAMS(ID),
+     "Removes a service and its checks; one that is not there is no error", HTTP_LOCAL,
+     .example = {"/v1/agent/service/deregister/old", .status = 200}},
     {0},
 };

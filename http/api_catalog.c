@@ -130,20 +130,32 @@ static void catalog_node_services(struct http_request *request) {
     if (message) http_read(request, &query_node_services, &message->base, node_services_view);
 }
 
-#define READ "index wait stale consistent cached dc filter"
+#define NODE \
+    { "*node", HTTP_TEXT, .help = "the node's name" }
 const struct http_route http_routes_catalog[] = {
-    {HTTP_PUT, "/v1/catalog/register", catalog_register, "service:write", "dc",
-     "Registers a node, a service of it, checks", 0},
-    {HTTP_PUT, "/v1/catalog/deregister", catalog_deregister, "service:write", "dc",
-     "Removes a node, a service or a check", 0},
-    {HTTP_GET, "/v1/catalog/datacenters", catalog_datacenters, "none", "", "Known datacenters", HTTP_LOCAL},
-    {HTTP_GET, "/v1/catalog/nodes", catalog_nodes, "node:read", READ " near node-meta*", "All nodes", 0},
-    {HTTP_GET, "/v1/catalog/services", catalog_services, "service:read", READ " node-meta*",
-     "All service names with their tags", 0},
-    {HTTP_GET, "/v1/catalog/service/*service", catalog_service, "service:read", READ " tag* near node-meta*",
-     "Instances of a service", 0},
-    {HTTP_GET, "/v1/catalog/node/*node", catalog_node, "node:read", READ, "A node and its services by id", 0},
-    {HTTP_GET, "/v1/catalog/node-services/*node", catalog_node_services, "node:read", READ,
-     "A node and the list of its services", 0},
+    {HTTP_PUT, "/v1/catalog/register", catalog_register, "service:write", HTTP_PARAMS(HTTP_DC),
+     "Registers a node, a service of it, checks", 0,
+     .example = {.body = "{\"Node\":\"db1\",\"Address\":\"10.0.0.7\",\"Service\":{\"Service\":\"db\",\"Port\":5432},"
+                         "\"Check\":{\"Name\":\"alive\",\"Status\":\"passing\",\"ServiceID\":\"db\"}}",
+                 .status = 200}},
+    {HTTP_PUT, "/v1/catalog/deregister", catalog_deregister, "service:write", HTTP_PARAMS(HTTP_DC),
+     "Removes a node, a service or a check; one that is not there is no error", 0,
+     .example = {.body = "{\"Node\":\"db0\"}", .status = 200}},
+    {HTTP_GET, "/v1/catalog/datacenters", catalog_datacenters, "none", NULL, "Known datacenters", HTTP_LOCAL,
+     .example = {.status = 200}},
+    {HTTP_GET, "/v1/catalog/nodes", catalog_nodes, "node:read",
+     HTTP_PARAMS(HTTP_READS, VIEW_FILTER, VIEW_NEAR, VIEW_NODE_META), "All nodes", 0, .example = {.status = 200}},
+    {HTTP_GET, "/v1/catalog/services", catalog_services, "service:read",
+     HTTP_PARAMS(HTTP_READS, VIEW_FILTER, VIEW_NODE_META), "All service names with their tags", 0,
+     .example = {.status = 200}},
+    {HTTP_GET, "/v1/catalog/service/*service", catalog_service, "service:read",
+     HTTP_PARAMS(VIEW_SERVICE, HTTP_READS, VIEW_FILTER, VIEW_TAG, VIEW_NEAR, VIEW_NODE_META), "Instances of a service",
+     0, .example = {"/v1/catalog/service/db", .status = 200}},
+    {HTTP_GET, "/v1/catalog/node/*node", catalog_node, "node:read", HTTP_PARAMS(NODE, HTTP_READS, VIEW_FILTER),
+     "A node and its services by id; null when there is no such node", 0,
+     .example = {"/v1/catalog/node/db1", .status = 200}},
+    {HTTP_GET, "/v1/catalog/node-services/*node", catalog_node_services, "node:read",
+     HTTP_PARAMS(NODE, HTTP_READS, VIEW_FILTER), "A node and the list of its services", 0,
+     .example = {"/v1/catalog/node-services/db1", .status = 200, .depth = 3}},
     {0},
 };

@@ -1,18 +1,8 @@
 /* /v1/event: telling all agents, and what this one was told. */
-#include "base/random.h"
-#include "base/text.h"
 #include "http/event_views.h"
 #include "http/http.h"
 
 /* -- firing ------------------------------------------------------------------------------------------------------- */
-static char *new_id(struct http_request *request) {
-    uint8_t bytes[16];
-    char *id = arena_zalloc(http_arena(request), UUID_TEXT_SIZE + 1);
-    random_bytes(bytes, sizeof bytes);
-    uuid_format(bytes, id);
-    return id;
-}
-
 static void view_fired(struct http_request *request, const struct machine_result *result) {
     if (result->error) {
         http_reply_text(request, 500, "%s", result->text ? result->text : co_strerror(result->error));
@@ -53,7 +43,7 @@ static void put_fire(struct http_request *request) {
         http_reply_text(request, 400, "Missing name");
         return;
     }
-    event->id = new_id(request), event->name = arena_strndup(http_arena(request), name.data, name.size);
+    event->id = http_new_uuid(request), event->name = arena_strndup(http_arena(request), name.data, name.size);
     event->payload = (ProtobufCBinaryData){body.size, (uint8_t *)(uintptr_t)body.data};
     event->node_filter = text_of(request, "node"), event->service_filter = text_of(request, "service"),
     event->tag_filter = text_of(request, "tag");
@@ -88,9 +78,18 @@ static void get_list(struct http_request *request) {
 }
 
 const struct http_route http_routes_event[] = {
-    {HTTP_PUT, "/v1/event/fire/*name", put_fire, "event:write", "dc node service tag", "Fires an event for all agents",
-     HTTP_BODY_RAW},
-    {HTTP_GET, "/v1/event/list", get_list, "event:read", "index wait stale consistent name node service tag",
-     "The newest events that are for this agent", 0},
+    {HTTP_PUT, "/v1/event/fire/*name", put_fire, "event:write",
+     HTTP_PARAMS({"*name", HTTP_TEXT, .help = "the event's name"}, HTTP_DC,
+                 {"node", HTTP_TEXT, .help = "for these nodes alone: a regular expression"},
+                 {"service", HTTP_TEXT, .help = "for nodes with such a service: a regular expression"},
+                 {"tag", HTTP_TEXT, .help = "and with such a tag of it: a regular expression"}),
+     "Fires an event for all agents; the body is its payload", HTTP_BODY_RAW,
+     .example = {"/v1/event/fire/deploy?service=api", "v43", 200}, .since = EVENT_SINCE},
+    {HTTP_GET, "/v1/event/list", get_list, "event:read",
+     HTTP_PARAMS(HTTP_READS, {"name", HTTP_TEXT, .help = "only events of this name"},
+                 {"node", HTTP_TEXT, .help = "taken, and answered as without it"},
+                 {"service", HTTP_TEXT, .help = "taken, and answered as without it"},
+                 {"tag", HTTP_TEXT, .help = "taken, and answered as without it"}),
+     "The newest events that are for this agent", 0, .example = {.status = 200}, .since = EVENT_SINCE},
     {0},
 };

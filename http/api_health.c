@@ -85,14 +85,22 @@ static void health_state(struct http_request *request) {
     http_read_near(request, &query_state_checks, &message->base, checks_view);
 }
 
-#define READ "index wait stale consistent cached dc filter"
 const struct http_route http_routes_health[] = {
-    {HTTP_GET, "/v1/health/node/*node", health_node, "node:read", READ, "Checks of a node", 0},
-    {HTTP_GET, "/v1/health/checks/*service", health_checks, "service:read", READ " near node-meta*",
-     "Checks of a service", 0},
-    {HTTP_GET, "/v1/health/service/*service", health_service, "service:read", READ " passing near tag* node-meta*",
-     "Instances of a service with their nodes and checks", 0},
-    {HTTP_GET, "/v1/health/state/*state", health_state, "node:read", READ " near node-meta*",
-     "Checks in a state: any, passing, warning, critical", 0},
+    {HTTP_GET, "/v1/health/node/*node", health_node, "node:read",
+     HTTP_PARAMS({"*node", HTTP_TEXT, .help = "the node's name"}, HTTP_READS, VIEW_FILTER), "Checks of a node", 0,
+     .example = {"/v1/health/node/db1", .status = 200}},
+    {HTTP_GET, "/v1/health/checks/*service", health_checks, "service:read",
+     HTTP_PARAMS(VIEW_SERVICE, HTTP_READS, VIEW_FILTER, VIEW_NEAR, VIEW_NODE_META), "Checks of a service", 0,
+     .example = {"/v1/health/checks/db", .status = 200}},
+    {HTTP_GET, "/v1/health/service/*service", health_service, "service:read",
+     HTTP_PARAMS(VIEW_SERVICE, HTTP_READS, VIEW_FILTER,
+                 {"passing", HTTP_FLAG, .help = "only instances all of whose checks pass; also =true and =false"},
+                 VIEW_NEAR, VIEW_TAG, VIEW_NODE_META),
+     "Instances of a service with their nodes and checks", 0,
+     .example = {"/v1/health/service/db?passing", .status = 200, .depth = 3}},
+    {HTTP_GET, "/v1/health/state/*state", health_state, "node:read",
+     HTTP_PARAMS({"*state", HTTP_CHOICE, .choices = "any|passing|warning|critical", .help = "the state"}, HTTP_READS,
+                 VIEW_FILTER, VIEW_NEAR, VIEW_NODE_META),
+     "Checks in a state", 0, .example = {"/v1/health/state/critical", .status = 200}},
     {0},
 };

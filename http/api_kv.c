@@ -223,14 +223,27 @@ static void kv_delete(struct http_request *request) {
     http_write(request, KV_APPLY, &command->base, NULL);
 }
 
+#define KEY \
+    { "*key", HTTP_TEXT, .help = "the key, slashes included", .most = KV_KEY_MAX }
+#define CAS \
+    { "cas", HTTP_U64, .help = "only while the key's ModifyIndex is this; 0: only if there is none" }
 const struct http_route http_routes_kv[] = {
-    {HTTP_GET, "/v1/kv/*key", kv_get, "key:read", "dc index wait stale consistent recurse keys separator raw",
-     "One key, all entries below a prefix (recurse), or their names (keys, separator)", 0},
-    {HTTP_PUT, "/v1/kv/*key", kv_put, "key:write", "dc flags cas acquire release lease",
-     "Stores a value; with cas only over that ModifyIndex (0: only if absent), with acquire or release as a "
-     "lock, with lease bound to that lease",
-     HTTP_BODY_RAW | HTTP_BODY_BIG},
-    {HTTP_DELETE, "/v1/kv/*key", kv_delete, "key:write", "dc recurse cas",
-     "Removes a key; with recurse all below the prefix, with cas only at that ModifyIndex", HTTP_BODY_RAW},
+    {HTTP_PUT, "/v1/kv/*key", kv_put, "key:write",
+     HTTP_PARAMS(KEY, HTTP_DC, {"flags", HTTP_U64, .help = "a number to store with the value"}, CAS,
+                 {"acquire", HTTP_UUID, .help = "takes the key's lock for this session"},
+                 {"release", HTTP_UUID, .help = "gives the lock of this session back"},
+                 {"lease", HTTP_UUID, .help = "coord's own: binds the key to this lease, with which it goes"}),
+     "Stores the body as the key's value; true, or false where cas or a lock says no", HTTP_BODY_RAW | HTTP_BODY_BIG,
+     .example = {"/v1/kv/color?flags=7", "blue", 200}},
+    {HTTP_GET, "/v1/kv/*key", kv_get, "key:read",
+     HTTP_PARAMS(KEY, HTTP_READS, {"recurse", HTTP_FLAG, .help = "all entries whose keys begin with it"},
+                 {"keys", HTTP_FLAG, .help = "only the keys that begin with it"},
+                 {"separator", HTTP_TEXT, .help = "with keys: up to this, which may be of several bytes"},
+                 {"raw", HTTP_FLAG, .help = "the value itself, as it was stored"}),
+     "One key, all entries below a prefix, or their names; 404 when there is none", 0,
+     .example = {"/v1/kv/color", .status = 200}},
+    {HTTP_DELETE, "/v1/kv/*key", kv_delete, "key:write",
+     HTTP_PARAMS(KEY, HTTP_DC, {"recurse", HTTP_FLAG, .help = "all keys that begin with it"}, CAS),
+     "Removes a key, or all below a prefix", HTTP_BODY_RAW, .example = {"/v1/kv/color", .status = 200}},
     {0},
 };

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/random.h"
 #include "base/text.h"
 #include "registry/lease.h"
 
@@ -36,129 +35,49 @@ bool lease_id(struct http_request *request, const char *what, struct slice text,
     return false;
 }
 
-/* Of the path; NULL: it has replied. */
-static char *path_id(struct http_request *request) {
-    char *id;
-    return id_parse(request, "lease", http_path_value(request, "id"), &id) ? id : NULL;
+#define GONE "is not known: it has expired or was revoked; register again"
+
+void lease_refuse(struct http_request *request, int error, const char *id) {
+    if (error == CO_NOTFOUND) http_reply_text(request, 404, "lease \"%s\" " GONE, id);
+    else http_reply_error(request, error);
 }
 
-static const char gone[] = "lease \"%s\" is not known: it has expired or was revoked; register again";
-
-/* -- answers ------------------------------------------------------------------------------------------------------ */
-
-static void duration_write(struct json_out *json, const char *key, int64_t ns) {
-    struct buffer text = {0};
-    duration_format(&text, ns);
-    json_key_raw(json, key, strlen(key));
-    json_slice(json, buffer_slice(&text));
-    buffer_free(&text);
-}
-
-static void bound_write(struct json_out *json, const Pb__LeaseEntry *entry) {
-    json_key(json, "Keys");
-    json_array(json);
-    for (size_t i = 0; i < entry->n_keys; i++) json_slice(json, slice_make(entry->keys[i].data, entry->keys[i].len));
-    json_array_end(json);
-    json_key(json, "Services");
-    json_array(json);
-    for (size_t i = 0; i < entry->n_services; i++) {
-        json_object(json);
-        json_key(json, "Node");
-        json_string(json, entry->services[i]->node);
-        json_key(json, "ID");
-        json_string(json, entry->services[i]->id);
-        json_object_end(json);
-    }
-    json_array_end(json);
-    json_key(json, "Nodes");
-    json_array(json);
-    for (size_t i = 0; i < entry->n_nodes; i++) json_string(json, entry->nodes[i]);
-    json_array_end(json);
-}
-
-/* `left_ms`: what the leader says; -1: it was not asked. */
-static void entry_write(struct json_out *json, const Pb__LeaseEntry *entry, int64_t left_ms) {
-    const Pb__Lease *lease = entry->lease;
-    json_object(json);
-    json_key(json, "ID");
-    json_string(json, lease->id);
-    json_key(json, "Name");
-    json_string(json, lease->name);
-    duration_write(json, "TTL", lease->ttl_ns);
-    if (left_ms >= 0) duration_write(json, "Remaining", left_ms * 1000000);
-    if (lease->node[0]) {
-        json_key(json, "Node");
-        json_string(json, lease->node);
-        json_key(json, "NodeID");
-        json_string(json, lease->node_id);
-    }
-    bound_write(json, entry);
-    json_key(json, "CreateIndex");
-    json_u64(json, lease->create_index);
-    json_object_end(json);
-}
-
-static int view_lease(struct http_request *request, const struct query_result *result) {
-    if (result->found) {
-        const struct rpc_renew *looked = http_context(request);
-        entry_write(http_out(request), (const Pb__LeaseEntry *)result->message, looked ? looked->left_ms : -1);
-        return 200;
-    }
-    struct slice id = http_path_value(request, "id");
-    buffer_printf(http_raw(request), gone, arena_strndup(http_arena(request), id.data, id.size));
-    return 404;
-}
+/* -- what the leader knows of the time that is left --------------------------------------------------------------- */
 
 static int by_id(const void *a, const void *b) {
     return strcmp((*(Pb__LeaseLeft *const *)a)->id, (*(Pb__LeaseLeft *const *)b)->id);
 }
 
-/* Context: pb.LeasesLeft, sorted; NULL: the leader was not asked. One that it does not know of (its end is proposed)
- * has nothing left. */
-static int view_leases(struct http_request *request, const struct query_result *result) {
-    const Pb__LeaseEntriesResult *leases = (const Pb__LeaseEntriesResult *)result->message;
-    const Pb__LeasesLeft *left = http_context(request);
-    struct json_out *json = http_out(request);
-    json_array(json);
-    for (size_t i = 0, at = 0; i < leases->n_leases; i++) {
-        const char *id = leases->leases[i]->lease->id;
-        while (left && at < left->n_leases && strcmp(left->leases[at]->id, id) < 0) at++;
-        bool known = left && at < left->n_leases && strcmp(left->leases[at]->id, id) == 0;
-        entry_write(json, leases->leases[i], !left ? -1 : known ? left->leases[at]->left_ms : 0);
-    }
-    json_array_end(json);
-    return 200;
+static void remaining_write(struct json_out *json, int64_t left_ms) {
+    struct buffer text = {0};
+    duration_format(&text, left_ms * 1000000);
+    json_key(json, "Remaining");
+    json_slice(json, buffer_slice(&text));
+    buffer_free(&text);
 }
 
-/* -- reading ------------------------------------------------------------------------------------------------------ */
+/* Context of a look at one: rpc_renew; NULL: the leader was not asked. */
+static void one_remaining(struct json_out *json, const ProtobufCMessage *message, void *request) {
+    const struct rpc_renew *looked = http_context(request);
+    (void)message;
+    if (looked) remaining_write(json, looked->left_ms);
+}
 
-static void lease_read(struct http_request *request, char *id, const struct rpc_renew *looked) {
-    Pb__LeaseRequest *message = arena_alloc(http_arena(request), sizeof *message);
-    pb__lease_request__init(message);
-    message->id = id;
-    http_read_fresh(request, &query_lease, &message->base, view_lease, looked);
+/* Of a look at all: pb.LeasesLeft, sorted. One that it does not know of (its end is proposed) has nothing left. */
+static void any_remaining(struct json_out *json, const ProtobufCMessage *message, void *request) {
+    const Pb__LeasesLeft *left = http_context(request);
+    if (!left) return;
+    Pb__LeaseLeft wanted = {.id = ((const Pb__LeaseEntry *)message)->lease->id}, *key = &wanted;
+    Pb__LeaseLeft *const *found =
+        left->n_leases ? bsearch(&key, left->leases, left->n_leases, sizeof key, by_id) : NULL;
+    remaining_write(json, found ? (*found)->left_ms : 0);
 }
 
 /* Not found: the leader does not know it, or has proposed its end. What the state says counts, which has a moment to
  * go in the latter case. */
-static void looked(struct http_request *request, int error, const struct rpc_renew *renew) {
+static void looked_at_one(struct http_request *request, int error, const struct rpc_renew *renew) {
     if (error != CO_OK && error != CO_NOTFOUND) http_reply_error(request, error);
-    else lease_read(request, (char *)(uintptr_t)renew->id, renew);
-}
-
-/* How much is left only the leader knows, and it changes all the time: who waits for a change, or takes what this
- * server has, is not told. */
-static void lease_get(struct http_request *request) {
-    char *id = path_id(request);
-    if (!id) return;
-    if (http_has(request, "index") || http_has(request, "stale")) lease_read(request, id, NULL);
-    else http_renew(request, &lease_expiry, true, slice_text(id), looked);
-}
-
-static const ProtobufCMessage *list_message(struct http_request *request) {
-    Pb__LeaseListRequest *message = arena_alloc(http_arena(request), sizeof *message);
-    pb__lease_list_request__init(message);
-    return &message->base;
+    else http_declared_with(request, renew);
 }
 
 static void looked_at_all(struct http_request *request, int error, const struct rpc_renew *renew) {
@@ -174,115 +93,86 @@ static void looked_at_all(struct http_request *request, int error, const struct 
         return;
     }
     if (left->n_leases) qsort(left->leases, left->n_leases, sizeof *left->leases, by_id);
-    http_read_fresh(request, &query_leases, list_message(request), view_leases, left);
+    http_declared_with(request, left);
+}
+
+/* How much is left only the leader knows, and it changes all the time: who waits for a change, or takes what this
+ * server has, is not told. */
+static void lease_get(struct http_request *request) {
+    if (http_has(request, "index") || http_has(request, "stale")) http_declared(request);
+    else http_renew(request, &lease_expiry, true, http_path_value(request, "id"), looked_at_one);
 }
 
 static void lease_list(struct http_request *request) {
-    if (!http_has(request, "remaining")) http_read(request, &query_leases, list_message(request), view_leases);
+    if (!http_has(request, "remaining")) http_declared(request);
     else if (http_has(request, "index") || http_has(request, "stale"))
         http_reply_text(request, 400, "remaining: not together with index or stale, the leader is asked for it");
     else http_renew(request, &lease_expiry, true, slice_make("", 0), looked_at_all);
 }
 
-/* -- writing ------------------------------------------------------------------------------------------------------ */
-
-void lease_refuse(struct http_request *request, int error, const char *id) {
-    if (error == CO_NOTFOUND) http_reply_text(request, 404, gone, id);
-    else http_reply_error(request, error);
-}
+/* -- renewing: no command ----------------------------------------------------------------------------------------- */
 
 static void renewed(struct http_request *request, int error, const struct rpc_renew *renew) {
     if (error != CO_OK) {
         lease_refuse(request, error, renew->id);
-    } else {
-        struct json_out *json = http_out(request);
-        json_object(json);
-        json_key(json, "ID");
-        json_string(json, renew->id);
-        duration_write(json, "TTL", renew->ttl_ns);
-        json_object_end(json);
-        http_reply_json(request, 200);
-    }
-}
-
-static void lease_renew(struct http_request *request) {
-    const char *id = path_id(request);
-    if (id) http_renew(request, &lease_expiry, false, slice_text(id), renewed);
-}
-
-static void lease_revoke(struct http_request *request) {
-    char *id = path_id(request);
-    if (!id) return;
-    Pb__LeaseEndCommand *command = arena_alloc(http_arena(request), sizeof *command);
-    pb__lease_end_command__init(command);
-    command->id = id;
-    http_write(request, LEASE_END, &command->base, NULL);
-}
-
-static void granted(struct http_request *request, const struct machine_result *result) {
-    if (result->error != CO_OK) {
-        struct fault fault = {0};
-        fault_set(&fault, result->error, "%s", result->text ? result->text : co_strerror(result->error));
-        http_reply_fault(request, &fault);
         return;
     }
-    const Pb__Lease *lease = (const Pb__Lease *)result->message;
-    struct json_out *json = http_out(request);
-    json_object(json);
-    json_key(json, "ID");
-    json_string(json, lease->id);
-    duration_write(json, "TTL", lease->ttl_ns);
-    json_key(json, "CreateIndex");
-    json_u64(json, lease->create_index);
-    json_object_end(json);
+    static const struct message_member members[] = {{.field = "id"}, {.field = "ttl_ns"}, {0}};
+    Pb__Lease lease = PB__LEASE__INIT;
+    lease.id = (char *)(uintptr_t)renew->id, lease.ttl_ns = renew->ttl_ns;
+    message_json(http_out(request), &lease.base, members, NULL);
     http_reply_json(request, 200);
 }
 
-static void ttl_check(struct json_object *json, int64_t ttl_ns, struct fault *fault) {
-    if (fault->code != CO_OK) return;
-    if (!json_get(json, "TTL")) fault_set(fault, CO_INVALID, "TTL: a duration is wanted, as \"10s\"");
-    else if (ttl_ns < TTL_MIN_NS || ttl_ns > LEASE_TTL_MAX_NS)
-        fault_set(fault, CO_INVALID, "TTL: must be between 1s and 24h");
+static void lease_renew(struct http_request *request) {
+    http_renew(request, &lease_expiry, false, http_path_value(request, "id"), renewed);
 }
 
-static void lease_grant(struct http_request *request) {
-    static const char *const known[] = {"TTL", "Name", NULL};
-    struct json_object *json = http_json(request);
-    if (!json) return;
-    struct fault fault = {0};
-    const char *name = "";
-    Pb__Lease *lease = arena_alloc(http_arena(request), sizeof *lease);
-    pb__lease__init(lease);
-    json_only_known(json, known, &fault);
-    json_get_string(json, "Name", &name, &fault);
-    json_get_duration(json, "TTL", &lease->ttl_ns, &fault);
-    ttl_check(json, lease->ttl_ns, &fault);
-    if (fault.code == CO_OK && strlen(name) > NAME_MOST)
-        fault_set(&fault, CO_INVALID, "Name is longer than %d bytes", NAME_MOST);
-    if (fault.code != CO_OK) {
-        http_reply_text(request, 400, "%s", fault.text);
-        return;
+/* -- rows --------------------------------------------------------------------------------------------------------- */
+
+static const struct http_param grant_body[] = {
+    {"TTL", HTTP_DURATION, .help = "how long it lives without being renewed", .least = TTL_MIN_NS,
+     .most = LEASE_TTL_MAX_NS, .required = true, .field = "lease.ttl_ns"},
+    {"Name", HTTP_TEXT, .help = "what it is for", .most = NAME_MOST, .field = "lease.name"},
+    {0},
+};
+static const struct message_member granted[] = {{.field = "id"}, {.field = "ttl_ns"}, {.field = "create_index"}, {0}};
+
+#define ENTRY(remaining)                                                                                         \
+    {.field = "lease.id"}, {.field = "lease.name"}, {.field = "lease.ttl_ns"}, {.write = remaining},             \
+        {.field = "lease.node", .flags = MEMBER_OPTIONAL}, {.field = "lease.node_id", .flags = MEMBER_OPTIONAL}, \
+        {.field = "keys", .flags = MEMBER_TEXT}, {.field = "services"}, {.field = "nodes"},                      \
+        {.field = "lease.create_index"}, {                                                                       \
+        0                                                                                                        \
     }
-    uint8_t bytes[16];
-    random_bytes(bytes, sizeof bytes);
-    lease->id = arena_zalloc(http_arena(request), UUID_TEXT_SIZE + 1);
-    uuid_format(bytes, lease->id);
-    lease->name = (char *)(uintptr_t)name;
-    Pb__LeaseGrantCommand *command = arena_alloc(http_arena(request), sizeof *command);
-    pb__lease_grant_command__init(command);
-    command->lease = lease;
-    http_write(request, LEASE_GRANT, &command->base, granted);
-}
+static const struct message_member one[] = {ENTRY(one_remaining)}, any[] = {ENTRY(any_remaining)};
 
+#define ID \
+    { ":id", HTTP_UUID, .help = "the lease's ID", .field = "id" }
 const struct http_route http_routes_lease[] = {
-    {HTTP_PUT, "/v1/lease/grant", lease_grant, "lease:write", "dc", "Grants a lease; answers its ID", 0},
-    {HTTP_PUT, "/v1/lease/renew/:id", lease_renew, "lease:write", "dc",
-     "Renews a lease, without an entry in the log; 404 once it has ended", 0},
-    {HTTP_PUT, "/v1/lease/revoke/:id", lease_revoke, "lease:write", "dc",
-     "Ends a lease; all that is bound to it is removed in one entry", 0},
-    {HTTP_GET, "/v1/lease/:id", lease_get, "lease:read", "dc index wait stale consistent",
-     "One lease and what is bound to it; Remaining is asked of the leader, and left out with index or stale", 0},
-    {HTTP_GET, "/v1/leases", lease_list, "lease:read", "dc index wait stale consistent remaining",
-     "All leases; with remaining the leader is asked for Remaining", 0},
+    {HTTP_PUT, "/v1/lease/grant", http_declared, "lease:write",
+     HTTP_PARAMS(HTTP_DC, {.type = HTTP_NEW_UUID, .field = "lease.id"}), "Grants a lease; answers its ID", HTTP_OWN,
+     .example = {.body = "{\"TTL\":\"1m\",\"Name\":\"nightly\"}", .status = 200, .keep = "lease=ID"},
+     .endpoint = {.command = LEASE_GRANT, .body = grant_body, .answer = granted},
+     .cli = {"lease grant", .defaults = "ttl=15s", .show = "ID"}},
+    {HTTP_PUT, "/v1/lease/renew/:id", lease_renew, "lease:write",
+     HTTP_PARAMS({":id", HTTP_UUID, .help = "the lease's ID"}, HTTP_DC),
+     "Renews a lease, without an entry in the log; 404 once it has ended", HTTP_OWN,
+     .example = {"/v1/lease/renew/{lease}", .status = 200}, .since = LEASE_SINCE,
+     .cli = {"lease renew", .show = "TTL"}},
+    {HTTP_GET, "/v1/lease/:id", lease_get, "lease:read", HTTP_PARAMS(ID, HTTP_READS),
+     "One lease and what is bound to it; Remaining is asked of the leader, and left out with index or stale", HTTP_OWN,
+     .example = {"/v1/lease/{lease}", .status = 200}, .since = LEASE_SINCE,
+     .endpoint = {.query = &query_lease, .answer = one, .fresh = true, .thing = "lease", .missing = GONE},
+     .cli = {"lease get"}},
+    {HTTP_GET, "/v1/leases", lease_list, "lease:read",
+     HTTP_PARAMS(HTTP_READS, {"remaining", HTTP_FLAG, .help = "the leader is asked how much of each is left"}),
+     "All leases, those of nodes included", HTTP_OWN, .example = {.status = 200, .depth = 1}, .since = LEASE_SINCE,
+     .endpoint = {.query = &query_leases, .answer = any, .list = "leases"},
+     .cli = {"lease list", .defaults = "remaining", .columns = "ID TTL Remaining Name Node Bound"}},
+    {HTTP_PUT, "/v1/lease/revoke/:id", http_declared, "lease:write", HTTP_PARAMS(ID, HTTP_DC),
+     "Ends a lease; all that is bound to it is removed in one entry", HTTP_OWN,
+     .example = {"/v1/lease/revoke/{lease}", .status = 200}, .endpoint = {.command = LEASE_END},
+     .cli = {"lease revoke"}},
     {0},
 };

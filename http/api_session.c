@@ -1,7 +1,6 @@
 /* /v1/session: sessions. Words and statuses are Consul's; what does not parse at all is a 400. */
 #include <ctype.h>
 
-#include "base/random.h"
 #include "base/text.h"
 #include "http/http.h"
 #include "http/views_kv.h"
@@ -316,14 +315,6 @@ static void created(struct http_request *request, const struct machine_result *r
     http_reply_json(request, 200);
 }
 
-static char *new_id(struct http_request *request) {
-    uint8_t bytes[16];
-    random_bytes(bytes, sizeof bytes);
-    char *id = arena_zalloc(http_arena(request), UUID_TEXT_SIZE + 1);
-    uuid_format(bytes, id);
-    return id;
-}
-
 static void create_session(struct http_request *request) {
     static char node_check[] = NODE_CHECK, *default_checks[] = {node_check};
     Pb__Session *session = arena_alloc(http_arena(request), sizeof *session);
@@ -345,23 +336,32 @@ static void create_session(struct http_request *request) {
     }
     checks_settle(session);
     if (session_refused(request, session, behavior)) return;
-    session->id = new_id(request);
+    session->id = http_new_uuid(request);
     Pb__SessionCreateCommand *command = arena_alloc(http_arena(request), sizeof *command);
     pb__session_create_command__init(command);
     command->session = session;
     http_write(request, SESSION_CREATE, &command->base, created);
 }
 
+#define ID \
+    { "*id", HTTP_UUID, .help = "the session's ID" }
 const struct http_route http_routes_session[] = {
-    {HTTP_PUT, "/v1/session/create", create_session, "session:write", "dc", "Begins a session; answers its ID", 0},
-    {HTTP_PUT, "/v1/session/destroy/*id", destroy_session, "session:write", "dc",
-     "Ends a session; its keys are released or deleted", 0},
-    {HTTP_PUT, "/v1/session/renew/*id", session_renew, "session:write", "dc",
-     "Renews a session's TTL; 404 once it has ended", 0},
-    {HTTP_GET, "/v1/session/info/*id", session_info, "session:read", "dc index wait stale consistent",
-     "One session, or an empty list", 0},
-    {HTTP_GET, "/v1/session/node/*node", session_node, "session:read", "dc index wait stale consistent",
-     "The sessions of a node", 0},
-    {HTTP_GET, "/v1/session/list", session_list, "session:read", "dc index wait stale consistent", "All sessions", 0},
+    {HTTP_PUT, "/v1/session/create", create_session, "session:write", HTTP_PARAMS(HTTP_DC),
+     "Begins a session; answers its ID", 0,
+     .example = {.body = "{\"Name\":\"worker\",\"TTL\":\"30s\",\"LockDelay\":\"0s\"}",
+                 .status = 200,
+                 .keep = "session=ID"}},
+    {HTTP_PUT, "/v1/session/renew/*id", session_renew, "session:write", HTTP_PARAMS(ID, HTTP_READS),
+     "Renews a session's TTL; 404 once it has ended", 0, .example = {"/v1/session/renew/{session}", .status = 200}},
+    {HTTP_GET, "/v1/session/info/*id", session_info, "session:read", HTTP_PARAMS(ID, HTTP_READS),
+     "One session, or an empty list", 0, .example = {"/v1/session/info/{session}", .status = 200}},
+    {HTTP_GET, "/v1/session/node/*node", session_node, "session:read",
+     HTTP_PARAMS({"*node", HTTP_TEXT, .help = "the node's name"}, HTTP_READS), "The sessions of a node", 0,
+     .example = {"/v1/session/node/web1", .status = 200, .depth = 1}},
+    {HTTP_GET, "/v1/session/list", session_list, "session:read", HTTP_PARAMS(HTTP_READS), "All sessions", 0,
+     .example = {.status = 200, .depth = 1}},
+    {HTTP_PUT, "/v1/session/destroy/*id", destroy_session, "session:write", HTTP_PARAMS(ID, HTTP_DC),
+     "Ends a session; its keys are released or deleted", 0,
+     .example = {"/v1/session/destroy/{session}", .status = 200}},
     {0},
 };

@@ -92,8 +92,10 @@ static void put_snapshot(struct http_request *request) {
 }
 
 const struct http_route http_routes_snapshot[] = {
-    {HTTP_GET, "/v1/snapshot", get_snapshot, "operator:write", "dc stale", "A backup of the whole state", 0},
-    {HTTP_PUT, "/v1/snapshot", put_snapshot, "operator:write", "dc", "Restores a backup: it replaces the whole state",
-     HTTP_BODY_FILE},
+    {HTTP_GET, "/v1/snapshot", get_snapshot, "operator:write",
+     HTTP_PARAMS(HTTP_DC, {"stale", HTTP_FLAG, .help = "of the asked server, which may be behind"}),
+     "A backup of the whole state", 0, .example = {.status = 200}},
+    {HTTP_PUT, "/v1/snapshot", put_snapshot, "operator:write", HTTP_PARAMS(HTTP_DC),
+     "Restores a backup: it replaces the whole state", HTTP_BODY_FILE, .no_example = "it replaces the whole state"},
     {0},
 };

@@ -1,6 +1,7 @@
-/* The HTTP API: what endpoint files see. An endpoint is a row of the routing table with a handler; the server
- * (http/server.h) does the rest: parsing, limits, refusing smuggled requests, permission, waiting, caching, gzip,
- * headers.
+/* The HTTP API: what endpoint files see. An endpoint is a row of the routing table (http/route.h) with a handler; the
+ * server (http/server.h) does the rest: parsing, limits, refusing smuggled requests, permission, the declared
+ * parameters of coord's own endpoints, waiting, caching, gzip, headers. An endpoint that only fills a command or a
+ * query and shows its answer needs no handler of its own: http_declared.
  *
  * A handler runs on an HTTP worker thread once the whole body is there, and ends by calling exactly one of:
  * http_reply_*, http_read, http_write, http_renew. After that the request no longer belongs to it, except in the
@@ -13,20 +14,11 @@
 #include "base/json_out.h"
 #include "base/mailbox.h"
 #include "base/memory.h"
+#include "http/route.h"
 #include "rpc/rpc.h"
 
 struct http_request;
 struct local;
-
-enum http_method {
-    HTTP_GET = 1,
-    HTTP_PUT = 2,
-    HTTP_POST = 4,
-    HTTP_DELETE = 8,
-    HTTP_HEAD = 16,
-    HTTP_OPTIONS = 32,
-    HTTP_OTHER = 64
-};
 
 /* What may be asked of the process. The caller owns the struct until `done` (loop thread, once), with CO_OK or why
  * not; then `fault` says more. */
@@ -61,25 +53,7 @@ struct http_env {
     void *act_data;
 };
 
-/* One row. `path`: literal segments; ":name" one segment; "*name" the rest (may hold '/', may be empty). Decoded. */
-struct http_route {
-    unsigned methods; /* enum http_method bits (HEAD comes with GET) */
-    const char *path;
-    void (*handler)(struct http_request *request);
-    const char *permission; /* "key:read", "service:write", "agent:read", "operator:read", ...; checked in one place */
-    /* "index wait stale consistent dc passing tag*"; '*' after a name: may repeat. Common ones (pretty token ns) are
-     * always known. Others are ignored, as Consul ignores them */
-    const char *parameters;
-    const char *summary; /* one line for the docs */
-    unsigned flags;      /* enum http_route_flags */
-};
-enum http_route_flags {
-    HTTP_BODY_RAW = 1,  /* body is any bytes (KV) */
-    HTTP_BODY_BIG = 2,  /* limit is env.kv_value_max instead of 64 KiB... see server.h */
-    HTTP_LOCAL = 4,     /* answered from this process: ?dc must be ours or is ignored */
-    HTTP_BODY_FILE = 8, /* the body goes into a file without a name in env.spool_folder: http_body_file */
-};
-/* Tables by topic, gathered in http/routes.c. Each ends with a row of zeros. */
+/* Rows by topic, gathered in http/topics.c. Each ends with a row of zeros. */
 extern const struct http_route http_routes_kv[], http_routes_session[], http_routes_status[], http_routes_catalog[],
     http_routes_health[], http_routes_agent[], http_routes_agent_cluster[], http_routes_agent_check[],
     http_routes_agent_service[], http_routes_metrics[], http_routes_operator[], http_routes_snapshot[],
@@ -113,6 +87,8 @@ void http_reply_text(struct http_request *request, int status, const char *forma
     __attribute__((format(printf, 3, 4)));
 /* 400/403/404/409/413/500/503 by its code */
 void http_reply_fault(struct http_request *request, const struct fault *fault);
+/* A command's: why it was refused, by the status of its error; else true or false. */
+void http_reply_result(struct http_request *request, const struct machine_result *result);
 void http_reply_error(struct http_request *request, int error); /* CO_NOLEADER: 500 "No cluster leader", ... */
 /* JSON: write into the buffer that http_out gives, then reply. */
 struct json_out *http_out(struct http_request *request); /* empty, with ?pretty honoured */
@@ -172,6 +148,13 @@ void http_write_then_wait(struct http_request *request, uint8_t command, const P
 typedef void (*http_renewed)(struct http_request *request, int error, const struct rpc_renew *renew);
 void http_renew(struct http_request *request, const struct expiry_kind *kind, bool look, struct slice id,
                 http_renewed view);
+
+/* -- declared endpoints (http/endpoint.c) ------------------------------------------------------------------------- */
+/* The handler of a row whose `endpoint` says what is done. */
+void http_declared(struct http_request *request);
+/* For handlers that do something before: reads are then fresh, and find `context` (http_context). NULL: none. */
+void http_declared_with(struct http_request *request, const void *context);
+char *http_new_uuid(struct http_request *request); /* in the arena */
 
 /* -- a call that cannot be taken back ----------------------------------------------------------------------------- */
 /* Lives in the request's arena until http_called (any thread, once), also when the client goes meanwhile. Then on

@@ -328,7 +328,6 @@ void routes_init(void);
 /* Finds route and path values; false: refused (404, 405) or answered (OPTIONS). */
 bool route_find(struct http_request *request);
 bool route_permitted(const struct http_request *request, const struct http_route *route);
-bool route_lists(const struct http_route *route, const char *parameter);
 
 /* -- reply.c ------------------------------------------------------------------------------------------------------ */
 

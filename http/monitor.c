@@ -174,7 +174,9 @@ static void get_monitor(struct http_request *request) {
 }
 
 const struct http_route http_routes_monitor[] = {
-    {HTTP_GET, "/v1/agent/monitor", get_monitor, "agent:read", "loglevel", "The lines of the log, as they come",
-     HTTP_LOCAL},
+    {HTTP_GET, "/v1/agent/monitor", get_monitor, "agent:read",
+     HTTP_PARAMS({"loglevel", HTTP_CHOICE, .choices = "trace|debug|info|warn|err", .otherwise = "info",
+                  .help = "lines of this level and above"}),
+     "The lines of the log, as they come", HTTP_LOCAL, .no_example = "it goes on until the client hangs up"},
     {0},
 };

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "http/declared.h"
 #include "http/impl.h"
 
 #define PARAMETERS_MOST 256
@@ -95,8 +96,22 @@ bool parameters_parse(struct http_request *request) {
 
 /* ---- asking ---- */
 
+/* Handlers ask for what their row declares, or docs/api.md would not tell. */
+static void must_be_declared(const struct http_request *request, const char *name) {
+#ifdef COORD_ASAN
+    static const char *const common[] = {"dc", "ns", "pretty", "token"};
+    if (!request->route || declared_find(request->route->params, slice_text(name))) return;
+    for (size_t i = 0; i < ARRAY_COUNT(common); i++)
+        if (strcmp(name, common[i]) == 0) return;
+    CHECK(!"a declared parameter");
+#else
+    (void)request, (void)name;
+#endif
+}
+
 static const struct parameter *find(const struct http_request *request, const char *name) {
     size_t size = strlen(name);
+    must_be_declared(request, name);
     for (unsigned i = 0; i < request->parameter_count; i++) {
         const struct parameter *parameter = &request->parameters[i];
         if (parameter->name.size == size && memcmp(parameter->name.data, name, size) == 0) return parameter;
@@ -113,6 +128,7 @@ struct slice http_parameter(const struct http_request *request, const char *para
 
 size_t http_parameters(struct http_request *request, const char *parameter, struct slice **values) {
     size_t count = 0, size = strlen(parameter);
+    must_be_declared(request, parameter);
     *values = arena_alloc(&request->arena, (request->parameter_count + 1) * sizeof **values);
     for (unsigned i = 0; i < request->parameter_count; i++) {
         const struct parameter *at = &request->parameters[i];

@@ -262,6 +262,13 @@ void http_reply_fault(struct http_request *request, const struct fault *fault) {
     http_reply_text(request, reply_status(fault->code), "%s", fault->text[0] ? fault->text : co_strerror(fault->code));
 }
 
+void http_reply_result(struct http_request *request, const struct machine_result *result) {
+    if (result->error)
+        http_reply_text(request, reply_status(result->error), "%s",
+                        result->text ? result->text : co_strerror(result->error));
+    else request_answer_yes(request, result->yes);
+}
+
 void request_fail_read(struct http_request *request, int error, const char *text) {
     uint64_t last_contact_ms;
     bool known = worker_known_leader(request->worker, &last_contact_ms);

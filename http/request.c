@@ -17,6 +17,7 @@
 #include "base/file_gone.h"
 #include "base/text.h"
 #include "base/wakes.h"
+#include "http/declared.h"
 #include "http/impl.h"
 
 #define SPARE_MOST 256
@@ -411,6 +412,8 @@ void request_run_parsed(struct http_request *request) {
         http_reply_text(request, request->refusal, "%s", request->refusal_text);
     } else if (!route_permitted(request, request->route)) {
         http_reply_text(request, 403, "Permission denied");
+    } else if (request->route->flags & HTTP_OWN && !declared_check(request)) {
+        return; /* it has replied */
     } else if (request->route->flags & HTTP_LOCAL || http_our_datacenter(request)) {
         request->route->handler(request);
     }

@@ -1,25 +1,9 @@
-/* The routing table: rows from all api_*.c, compiled once into a tree of path segments. */
+/* The routing table: rows of all topics, compiled once into a tree of path segments. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/text.h"
 #include "http/impl.h"
-
-static void root(struct http_request *request) { http_reply_text(request, 200, "Coord Agent"); }
-
-static const struct http_route http_routes_root[] = {
-    {HTTP_GET, "/", root, "none", "", "Says who is here", HTTP_LOCAL},
-    {0},
-};
-
-static const struct http_route *const tables[] = {
-    http_routes_root,          http_routes_kv,          http_routes_session,
-    http_routes_status,        http_routes_catalog,     http_routes_health,
-    http_routes_agent,         http_routes_agent_check, http_routes_agent_cluster,
-    http_routes_agent_service, http_routes_metrics,     http_routes_operator,
-    http_routes_snapshot,      http_routes_acl,         http_routes_coordinate,
-    http_routes_lease,         http_routes_event,       http_routes_monitor,
-};
 
 #define SEGMENTS_MOST 16
 #define NODES_MOST    512
@@ -66,8 +50,8 @@ static void compile_row(const struct http_route *route) {
 
 static void compile(void) {
     node_count = 1;
-    for (size_t t = 0; t < ARRAY_COUNT(tables); t++) {
-        for (const struct http_route *route = tables[t]; route->path; route++) compile_row(route);
+    for (const struct http_topic *topic = http_topics; topic->title; topic++) {
+        for (const struct http_route *route = topic->rows; route->path; route++) compile_row(route);
     }
 }
 
@@ -190,16 +174,6 @@ bool route_find(struct http_request *request) {
         request_refuse(request, 200, "%s", "");
     } else {
         request_refuse(request, 405, "method %.20s not allowed", request->method_text);
-    }
-    return false;
-}
-
-bool route_lists(const struct http_route *route, const char *parameter) {
-    size_t size = strlen(parameter);
-    for (const char *at = route->parameters; at && *at;) {
-        size_t word = strcspn(at, " ");
-        if (word >= size && memcmp(at, parameter, size) == 0 && (word == size || at[size] == '*')) return true;
-        at += word + strspn(at + word, " ");
     }
     return false;
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "http/declared.h"
 #include "http/impl.h"
 
 #define KEEP_DESCRIPTORS 256 /* of the process, for everything but HTTP connections */
@@ -89,6 +90,7 @@ int http_start(const struct http_config *config, const struct http_env *env, str
     fill_defaults(server);
     server->old_library = strncmp(MHD_get_version(), "0.", 2) == 0;
     routes_init();
+    declared_verify(rpc_modules(env->rpc));
     server->addresses = address_table_new();
     server->large = large_new(server);
     int error = listen_open(server, config->addresses, config->port, fault);

@@ -49,15 +49,6 @@ void request_next(struct connection *connection, const struct http_request *requ
 
 /* ---- writes ---- */
 
-static void reply_written(struct http_request *request, const struct machine_result *result) {
-    if (result->error) {
-        http_reply_text(request, reply_status(result->error), "%s",
-                        result->text ? result->text : co_strerror(result->error));
-    } else {
-        request_answer_yes(request, result->yes);
-    }
-}
-
 static bool decode_record(struct http_request *request, struct writing *writing) {
     const struct module_command *command = modules_command(rpc_modules(http_env(request)->rpc), writing->command);
     struct machine_result *result = &writing->result;
@@ -71,7 +62,7 @@ static void deliver(struct http_request *request, struct writing *writing) {
         return;
     }
     if (!writing->view) {
-        reply_written(request, &writing->result);
+        http_reply_result(request, &writing->result);
         return;
     }
     if (writing->result.record.data && !decode_record(request, writing)) {

@@ -25,6 +25,18 @@ void view_weights(struct json_out *json, const char *key, const Pb__Service *ser
 void view_check_head(struct json_out *json, const Pb__Check *check); /* Node to ServiceName */
 void view_indexes(struct json_out *json, uint64_t created, uint64_t modified);
 
+/* Parameters that several endpoints have. */
+#define VIEW_FILTER \
+    { "filter", HTTP_TEXT, .help = "refused: expressions are not supported" }
+#define VIEW_SERVICE \
+    { "*service", HTTP_TEXT, .help = "the service's name" }
+#define VIEW_TAG \
+    { "tag", HTTP_TEXT, .repeats = true, .help = "only instances with this tag; all of them" }
+#define VIEW_NEAR \
+    { "near", HTTP_TEXT, .help = "a node, or _agent for this one: by the round trip from there" }
+#define VIEW_NODE_META \
+    { "node-meta", HTTP_TEXT, .repeats = true, .help = "key:value; only of nodes with this metadata" }
+
 /* ?node-meta=key:value, repeated, as request records; in the arena. */
 size_t view_node_meta(struct http_request *request, Pb__Pair ***pairs);
 /* Filter expressions are not offered: refuses ?filter= and returns false. */

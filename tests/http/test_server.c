@@ -70,13 +70,19 @@ static void large_get(struct http_request *request) {
     http_reply_raw(request, 200, "text/plain");
 }
 
+#define VALUES                                                                                           \
+    HTTP_PARAMS(HTTP_DC, {":a", HTTP_TEXT, .help = "one segment"}, {"*rest", HTTP_TEXT, .help = "more"}, \
+                {"v", HTTP_TEXT, .help = "several", .repeats = true})
+#define TEST .no_example = "for tests"
 const struct http_route http_routes_status[] = {
-    {HTTP_GET, "/v1/test/ticket", ticket_get, "none", "ms", "", 0},
-    {HTTP_PUT, "/v1/test/renew/:id", renew_put, "none", "", "", 0},
-    {HTTP_PUT, "/v1/test/twice", twice_put, "none", "", "", 0},
-    {HTTP_GET, "/v1/test/values/:a/fixed/*rest", values_get, "none", "v*", "", 0},
-    {HTTP_PUT | HTTP_POST, "/v1/test/values/:a/fixed/*rest", twice_put, "none", "", "", 0},
-    {HTTP_GET, "/v1/test/large", large_get, "none", "", "", 0},
+    {HTTP_GET, "/v1/test/ticket", ticket_get, "none", HTTP_PARAMS(HTTP_DC, {"ms", HTTP_U64, .help = "to wait"}), "", 0,
+     TEST},
+    {HTTP_PUT, "/v1/test/renew/:id", renew_put, "none", HTTP_PARAMS(HTTP_DC, {":id", HTTP_TEXT, .help = "any"}), "", 0,
+     TEST},
+    {HTTP_PUT, "/v1/test/twice", twice_put, "none", HTTP_PARAMS(HTTP_DC), "", 0, TEST},
+    {HTTP_GET, "/v1/test/values/:a/fixed/*rest", values_get, "none", VALUES, "", 0, TEST},
+    {HTTP_PUT | HTTP_POST, "/v1/test/values/:a/fixed/*rest", twice_put, "none", VALUES, "", 0, TEST},
+    {HTTP_GET, "/v1/test/large", large_get, "none", HTTP_PARAMS(HTTP_DC), "", 0, TEST},
     {0},
 };
 

@@ -1,0 +1,246 @@
+/* Parameters as the routing table declares them: found, read, checked. */
+#include "http/declared.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "http/impl.h"
+
+const struct http_param http_params_read[] = {
+    HTTP_DC,
+    {"index", HTTP_U64, .help = "waits until the answer is newer than this X-Consul-Index"},
+    {"wait", HTTP_DURATION, .help = "how long it waits at most, with index; more than 10m is 10m (default 5m)"},
+    {"stale", HTTP_FLAG, .help = "any server may answer, perhaps with old data"},
+    {"consistent", HTTP_FLAG, .help = "the newest data, which is the default; not together with stale"},
+    {"max_stale", HTTP_DURATION, .help = "with stale: how long ago the answering server heard of its leader at most"},
+    {"cached", HTTP_FLAG, .help = "taken, and answered as without it"},
+    {0},
+};
+
+const struct http_param http_params_session[] = {
+    {"session", HTTP_UUID, .help = "the session that it is done for"},
+    {"ttl", HTTP_DURATION, .help = "in place of session: a new session of this TTL is made in the same entry",
+     .least = 1, .most = 86400000000000},
+    {0},
+};
+
+/* -- walking ------------------------------------------------------------------------------------------------------ */
+
+struct declared_walk declared_begin(const struct http_param *params) {
+    return (struct declared_walk){.at = {params}, .depth = params != NULL};
+}
+
+const struct http_param *declared_next(struct declared_walk *walk) {
+    while (walk->depth) {
+        const struct http_param *param = walk->at[walk->depth - 1];
+        if (!param->name && !param->field) {
+            walk->depth--;
+            continue;
+        }
+        walk->at[walk->depth - 1]++;
+        if (param->type == HTTP_GROUP || param->type == HTTP_SESSION) {
+            CHECK(walk->depth < ARRAY_COUNT(walk->at));
+            walk->at[walk->depth++] = param->group;
+        }
+        if (param->type != HTTP_GROUP) return param;
+    }
+    return NULL;
+}
+
+const struct http_param *declared_find(const struct http_param *params, struct slice name) {
+    struct declared_walk walk = declared_begin(params);
+    for (const struct http_param *param; (param = declared_next(&walk));)
+        if (declared_is_given(param) && slice_is(name, param->name)) return param;
+    return NULL;
+}
+
+/* -- what is wanted ----------------------------------------------------------------------------------------------- */
+
+/* As people write it: "24h", not "24h0m0s". */
+static void duration_append(struct buffer *out, uint64_t ns) {
+    struct buffer text = {0};
+    duration_format(&text, (int64_t)ns);
+    for (int i = 0; i < 2 && text.size > 2 && memcmp(text.data + text.size - 2, i ? "0m" : "0s", 2) == 0; i++) {
+        if (isdigit((unsigned char)text.data[text.size - 3])) break;
+        text.size -= 2;
+    }
+    buffer_append(out, text.data, text.size);
+    buffer_free(&text);
+}
+
+static void bound_append(const struct http_param *param, struct buffer *out, uint64_t bound) {
+    if (param->type == HTTP_DURATION) duration_append(out, bound);
+    else buffer_append_u64(out, bound);
+}
+
+static void bounds_append(const struct http_param *param, struct buffer *out) {
+    bool text = param->type == HTTP_TEXT, both = param->most && (param->least || !text);
+    if (!param->least && !param->most) return;
+    buffer_append_text(out, both ? (text ? " of " : " from ") : param->most ? " of at most " : " of at least ");
+    if (both || param->least) bound_append(param, out, param->least);
+    if (both) buffer_append_text(out, " to ");
+    if (param->most) bound_append(param, out, param->most);
+    if (text) buffer_append_text(out, " bytes");
+}
+
+static void choices_append(const struct http_param *param, struct buffer *out) {
+    buffer_append_text(out, "one of ");
+    for (const char *at = param->choices; *at; at++) {
+        if (*at == '|') buffer_append_text(out, ", ");
+        else buffer_append_byte(out, *at);
+    }
+}
+
+void declared_wanted(const struct http_param *param, struct buffer *out) {
+    switch (param->type) {
+        case HTTP_FLAG: buffer_append_text(out, "a flag (no value, 1 or true)"); return;
+        case HTTP_U64: buffer_append_text(out, "a whole number"); break;
+        case HTTP_DECIMAL: buffer_append_text(out, "a number"); break;
+        case HTTP_DURATION: buffer_append_text(out, "a duration"); break;
+        case HTTP_TEXT: buffer_append_text(out, "text"); break;
+        case HTTP_CHOICE: choices_append(param, out); return;
+        case HTTP_UUID: buffer_append_text(out, "a UUID"); return;
+        case HTTP_OBJECT: buffer_append_text(out, "an object"); return;
+        default: return;
+    }
+    bounds_append(param, out);
+}
+
+/* -- one value ---------------------------------------------------------------------------------------------------- */
+
+static int refuse(const struct http_param *param, struct slice text, struct fault *fault) {
+    struct buffer wanted = {0};
+    declared_wanted(param, &wanted);
+    const char *name = declared_in_path(param) ? param->name + 1 : param->name;
+    int size = text.size < 40 ? (int)text.size : 40;
+    fault_set(fault, CO_INVALID, "%s: \"%.*s\"%s is not %.*s", name, size, size ? text.data : "",
+              text.size > 40 ? "..." : "", (int)wanted.size, wanted.data);
+    buffer_free(&wanted);
+    return CO_INVALID;
+}
+
+static bool within(const struct http_param *param, uint64_t number) {
+    return number >= param->least && (!param->most || number <= param->most);
+}
+
+/* Digits and one dot, with an exponent: no hexadecimal, no infinity. */
+static bool decimal_parse(const struct http_param *param, struct slice text, double *decimal) {
+    char copy[64], *end;
+    if (!text.size || text.size >= sizeof copy) return false;
+    memcpy(copy, text.data, text.size), copy[text.size] = '\0';
+    if (strspn(copy, "+-.0123456789eE") != text.size) return false;
+    *decimal = strtod(copy, &end);
+    return !*end && isfinite(*decimal) && *decimal >= (double)param->least &&
+           (!param->most || *decimal <= (double)param->most);
+}
+
+static bool choice_known(const struct http_param *param, struct slice text) {
+    for (const char *at = param->choices;; at++) {
+        size_t size = strcspn(at, "|");
+        if (slice_equal(text, slice_make(at, size))) return true;
+        at += size;
+        if (!*at) return false;
+    }
+}
+
+static bool value_parse(const struct http_param *param, struct slice text, bool has_value,
+                        struct message_value *value) {
+    int64_t ns;
+    *value = (struct message_value){.type = VALUE_TEXT, .text = text};
+    switch (param->type) {
+        case HTTP_FLAG:
+            value->type = VALUE_BOOL, value->number = 1;
+            return !has_value || !text.size || slice_is(text, "1") || slice_is(text, "true");
+        case HTTP_U64:
+            value->type = VALUE_U64;
+            return u64_parse(text, UINT64_MAX, &value->number) == CO_OK && within(param, value->number);
+        case HTTP_DECIMAL: value->type = VALUE_DECIMAL; return decimal_parse(param, text, &value->decimal);
+        case HTTP_DURATION:
+            value->type = VALUE_NS;
+            if (duration_parse(text, &ns) != CO_OK || ns < 0) return false;
+            value->number = (uint64_t)ns;
+            return within(param, value->number);
+        case HTTP_TEXT: return within(param, text.size) && !(text.size && memchr(text.data, '\0', text.size));
+        case HTTP_CHOICE: return choice_known(param, text);
+        case HTTP_UUID:
+            if (!uuid_valid(text)) return false;
+            for (char *at = (char *)(uintptr_t)text.data; at < text.data + text.size; at++) /* the request's own copy */
+                if (isupper((unsigned char)*at)) *at = (char)tolower((unsigned char)*at);
+            return true;
+        default: return false;
+    }
+}
+
+int declared_parse(const struct http_param *param, struct slice text, bool has_value, struct message_value *value,
+                   struct fault *fault) {
+    return value_parse(param, text, has_value, value) ? CO_OK : refuse(param, text, fault);
+}
+
+/* -- a request ---------------------------------------------------------------------------------------------------- */
+
+static const char *const common[] = {"pretty", "token"};
+
+static bool is_common(struct slice name) {
+    for (size_t i = 0; i < ARRAY_COUNT(common); i++)
+        if (slice_is(name, common[i])) return true;
+    return false;
+}
+
+static void refuse_unknown(const struct http_request *request, struct slice name, struct fault *fault) {
+    const char *nearest = common[0];
+    unsigned least = edit_distance(name, slice_text(nearest));
+    struct declared_walk walk = declared_begin(request->route->params);
+    for (const struct http_param *param; (param = declared_next(&walk));) {
+        if (!declared_is_given(param) || declared_in_path(param)) continue;
+        unsigned distance = edit_distance(name, slice_text(param->name));
+        if (distance < least) least = distance, nearest = param->name;
+    }
+    fault_set(fault, CO_INVALID, "unknown parameter \"%.60s\" (nearest: \"%s\")", name.data, nearest);
+}
+
+static void check_given(const struct http_request *request, unsigned i, struct fault *fault) {
+    const struct parameter *parameter = &request->parameters[i];
+    const struct http_param *param = declared_find(request->route->params, parameter->name);
+    struct message_value value;
+    if (!param) {
+        if (!is_common(parameter->name)) refuse_unknown(request, parameter->name, fault);
+        return;
+    }
+    for (unsigned j = 0; j < i && !param->repeats; j++)
+        if (slice_equal(request->parameters[j].name, parameter->name))
+            fault_set(fault, CO_INVALID, "%s: it is given twice", param->name);
+    declared_parse(param, parameter->value, parameter->has_value, &value, fault);
+}
+
+static void refuse_missing(const struct http_param *param, struct fault *fault) {
+    struct buffer wanted = {0};
+    declared_wanted(param, &wanted);
+    fault_set(fault, CO_INVALID, "%s: it is missing; wanted: %.*s", param->name, (int)wanted.size, wanted.data);
+    buffer_free(&wanted);
+}
+
+static void check_row(const struct http_request *request, const struct http_param *param, struct fault *fault) {
+    struct message_value value;
+    if (param->type == HTTP_SESSION) {
+        if (http_has(request, "session") == http_has(request, "ttl"))
+            fault_set(fault, CO_INVALID, "session, ttl: one of them is wanted, and not both");
+    } else if (declared_is_given(param) && declared_in_path(param)) {
+        declared_parse(param, http_path_value(request, param->name + 1), true, &value, fault);
+    } else if (declared_is_given(param) && param->required && !http_has(request, param->name)) {
+        refuse_missing(param, fault);
+    }
+}
+
+bool declared_check(struct http_request *request) {
+    struct fault fault = {0};
+    for (unsigned i = 0; i < request->parameter_count && !fault.code; i++) check_given(request, i, &fault);
+    struct declared_walk walk = declared_begin(request->route->params);
+    for (const struct http_param *param; !fault.code && (param = declared_next(&walk));)
+        check_row(request, param, &fault);
+    if (!fault.code) return true;
+    http_reply_text(request, 400, "%s", fault.text);
+    return false;
+}

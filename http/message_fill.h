@@ -1,0 +1,31 @@
+/* Fields of protobuf messages, set by name. Paths are "ttl_ns", or "lease.ttl_ns": messages on the way are made. A
+ * field that is not there, or not of that type, is our mistake. Everything is in the arena; text is borrowed. */
+#ifndef COORD_HTTP_MESSAGE_FILL_H
+#define COORD_HTTP_MESSAGE_FILL_H
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "base/buffer.h"
+#include "base/memory.h"
+
+struct message_value {
+    enum { VALUE_BOOL, VALUE_U64, VALUE_DECIMAL, VALUE_NS, VALUE_TEXT } type;
+    uint64_t number; /* also of a bool; nanoseconds: what the field's unit makes of them, rounded up */
+    double decimal;
+    struct slice text; /* NUL-terminated where the field is a string; an enum takes its name */
+};
+
+ProtobufCMessage *message_new(const ProtobufCMessageDescriptor *type, struct arena *arena);
+/* Of a repeated field: adds one. */
+void message_set(ProtobufCMessage *message, const char *path, const struct message_value *value, struct arena *arena);
+/* The message in this field, made when it is not there; of a repeated field a new one. */
+ProtobufCMessage *message_sub(ProtobufCMessage *message, const char *path, struct arena *arena);
+
+/* The field that a path names; NULL: there is none. */
+const ProtobufCFieldDescriptor *message_field(const ProtobufCMessageDescriptor *type, const char *path);
+/* May a value of this type be set there? */
+bool message_takes(const ProtobufCFieldDescriptor *field, int value_type);
+/* Bytes of one value of the field, in the message or in a list. */
+size_t message_element_size(const ProtobufCFieldDescriptor *field);
+
+#endif

@@ -1,0 +1,143 @@
+/* A row of the routing table: what an endpoint takes, what it answers, and how it is shown. The table is read by the
+ * router, by the check of parameters (http/declared.h), by http_declared, which serves an endpoint from its row alone,
+ * by the command line (agent/cmd_endpoint.c) and by docs/api.md. All of it is constant. */
+#ifndef COORD_HTTP_ROUTE_H
+#define COORD_HTTP_ROUTE_H
+
+#include "http/message_json.h"
+#include "registry/module.h"
+
+struct http_request;
+
+enum http_method {
+    HTTP_GET = 1,
+    HTTP_PUT = 2,
+    HTTP_POST = 4,
+    HTTP_DELETE = 8,
+    HTTP_HEAD = 16,
+    HTTP_OPTIONS = 32,
+    HTTP_OTHER = 64
+};
+
+/* -- parameters --------------------------------------------------------------------------------------------------- */
+
+enum http_type {
+    HTTP_FLAG,     /* there or not; as a value "", "1" and "true" say the same. In JSON true or false */
+    HTTP_U64,      /* a whole number */
+    HTTP_DECIMAL,  /* a number */
+    HTTP_DURATION, /* "10s"; bounds in nanoseconds. In JSON a whole number is nanoseconds */
+    HTTP_TEXT,     /* bounds in bytes; without NULs */
+    HTTP_CHOICE,   /* one of `choices` */
+    HTTP_UUID,     /* in either case; lower case once it is checked */
+    HTTP_OBJECT,   /* of bodies: an object with the members of `group` */
+    /* Rows that are no parameters themselves. */
+    HTTP_GROUP,    /* those of `group`, which several endpoints share */
+    HTTP_SESSION,  /* `session` or `ttl` (`group`), which fill a pb.SessionUse: a session that stands or a new one */
+    HTTP_NEW_UUID, /* nobody gives it: the field gets a new UUID */
+    HTTP_NOW,      /* nobody gives it: the field gets the time since 1970, in its unit (_ns, _ms) */
+};
+
+/* A list ends with a row of zeroes; NULL is an empty one. */
+struct http_param {
+    const char *name; /* as in a query string or a body; ":name", "*name": of the path */
+    enum http_type type;
+    const char *help;      /* half a sentence for docs and command line */
+    uint64_t least, most;  /* most 0: as far as the type goes */
+    const char *choices;   /* "exclusive|shared" */
+    const char *otherwise; /* taken when it is not given; NULL: the field stays as it is */
+    bool required, repeats;
+    /* Of declared endpoints: the field of the request's message that it fills, "ttl_ns" or "lease.ttl_ns"; NULL: none.
+     * A repeated field takes all values. */
+    const char *field;
+    const char *given; /* a bool field that says that it was given, or NULL */
+    const struct http_param *group;
+};
+#define HTTP_PARAMS(...)          \
+    (const struct http_param[]) { \
+        __VA_ARGS__, { 0 }        \
+    }
+
+extern const struct http_param http_params_read[], http_params_session[]; /* http/declared.c */
+#define HTTP_DC \
+    { "dc", HTTP_TEXT, .help = "the datacenter that is asked; only this one can be" }
+#define HTTP_READS \
+    { "blocking reads", HTTP_GROUP, .group = http_params_read }
+/* For whom a command acts: fills a pb.SessionUse (kv/session.h). With ?ttl= the command makes the session, of this
+ * agent's node and its check, without a lock-delay, in its own entry. */
+#define HTTP_SESSION_USE(field_) \
+    { "sessions", HTTP_SESSION, .group = http_params_session, .field = (field_) }
+
+/* -- declared endpoints ------------------------------------------------------------------------------------------- */
+
+/* What http_declared does: makes the message of the command or the query, submits it, answers with what comes back.
+ * A command that is refused is answered by reply_status of its error, and its text. */
+struct http_endpoint {
+    uint8_t command;                /* number of a command; 0: none */
+    const struct query_type *query; /* or a query */
+    const struct http_param *body;  /* the members of a JSON body; NULL: the body is not read, or `raw` */
+    const struct http_param *raw;   /* the whole body, whatever it is (with HTTP_BODY_RAW), fills its field */
+    /* Worker thread, when all fields are filled: what the rows cannot say. False: it has replied. */
+    bool (*prepare)(struct http_request *request, ProtobufCMessage *message);
+    const struct message_member *answer;           /* of the answer's message; NULL: all its fields */
+    const char *list;                              /* the answer is a list, of the records in this field */
+    int (*status)(const ProtobufCMessage *answer); /* NULL: 200 */
+    bool fresh;                                    /* of queries: no ready bytes are kept */
+    /* Of queries, when there is none: 404 and `THING "FIRST VALUE OF THE PATH" MISSING`. */
+    const char *thing, *missing;
+};
+
+/* -- what is shown ------------------------------------------------------------------------------------------------ */
+
+/* A request that is made, in the order of the table, when docs/api.md is written or checked. In target and body
+ * {word} stands for what an earlier example kept, {address} for the agent's. */
+struct http_example {
+    const char *target; /* NULL: the row's path, a value of it as "x" */
+    const char *body;
+    int status;
+    const char *keep;        /* "word=ID": the member ID of the answer is kept as {word} */
+    unsigned depth;          /* levels of the answer that are shown; 0: four */
+    enum http_method method; /* 0: the row's first */
+};
+
+/* `coord GROUP COMMAND`. Values of the path and `raw` are arguments; parameters, and members of a body, are flags. */
+struct http_cli {
+    const char *command;  /* "lease grant"; NULL: there is none */
+    const char *defaults; /* "ttl=15s remaining": what is sent unless the flag says otherwise */
+    const char *show;     /* a member of the answer that is printed alone; NULL: all of it */
+    const char *columns;  /* of a list: "ID TTL Name"; NULL: the members of its first record */
+};
+
+/* -- the row ------------------------------------------------------------------------------------------------------ */
+
+enum http_route_flags {
+    HTTP_BODY_RAW = 1,  /* body is any bytes (KV) */
+    HTTP_BODY_BIG = 2,  /* limit is env.kv_value_max instead of 64 KiB... see server.h */
+    HTTP_LOCAL = 4,     /* answered from this process: ?dc must be ours or is ignored */
+    HTTP_BODY_FILE = 8, /* the body goes into a file without a name in env.spool_folder: http_body_file */
+    /* coord's own: what is not declared, or not as declared, is 400 before the handler runs. Without it the endpoint
+     * is Consul's, ignores what it does not know, and refuses the rest in its own words. */
+    HTTP_OWN = 16,
+};
+/* `path`: literal segments; ":name" one segment; "*name" the rest (may hold '/', may be empty). Decoded. */
+struct http_route {
+    unsigned methods; /* enum http_method bits (HEAD comes with GET) */
+    const char *path;
+    void (*handler)(struct http_request *request); /* http_declared: `endpoint` says it */
+    const char *permission; /* "key:read", "service:write", "agent:read", "operator:read", ...; checked in one place */
+    const struct http_param *params; /* pretty, token and ns are always known */
+    const char *summary;             /* one line */
+    unsigned flags;                  /* enum http_route_flags */
+    struct http_example example;
+    const char *no_example; /* why there is none */
+    uint8_t since;          /* the cluster version that it needs; 0: any, or that of its command */
+    struct http_endpoint endpoint;
+    struct http_cli cli;
+};
+
+struct http_topic {
+    const char *title;
+    const struct http_route *rows; /* the last has no path */
+};
+extern const struct http_topic http_topics[]; /* http/topics.c; the last has no title */
+
+#endif
