@@ -256,9 +256,13 @@ size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses) 
     return 1;
 }
 
-static void cluster_start(struct rpc *rpc, const char *folder) {
-    struct machine_config config = {.store = {.folder = folder, .map_bytes = (uint64_t)1 << 30},
-                                    .modules = agent_modules};
+static void cluster_start(struct rpc *rpc, const char *folder, const struct module *more) {
+    struct module_entry entries[32] = {{0}};
+    size_t count = 0;
+    for (; agent_modules[count].module; count++) entries[count] = agent_modules[count];
+    CHECK(count + 1 < ARRAY_COUNT(entries));
+    entries[count].module = more;
+    struct machine_config config = {.store = {.folder = folder, .map_bytes = (uint64_t)1 << 30}, .modules = entries};
     struct fault fault = {0};
     cr_assert(machine_open(&config, &rpc->machine, &fault) == CO_OK, "%s", fault.text);
     list_init(&rpc->writes), list_init(&rpc->gates), list_init(&rpc->renewals);
@@ -292,13 +296,17 @@ struct world {
 };
 
 struct world *world_start(const struct http_config *given) {
+    return world_start_with(given, NULL);
+}
+
+struct world *world_start_with(const struct http_config *given, const struct module *module) {
     static const char *const addresses[] = {"127.0.0.1", NULL};
     struct world *world = mem_zalloc(sizeof *world);
     signal(SIGPIPE, SIG_IGN);
     log_level_now = LOG_ERROR;
     strcpy(world->folder, "/tmp/test-http-XXXXXX");
     cr_assert(mkdtemp(world->folder) != NULL);
-    cluster_start(&world->rpc, world->folder);
+    cluster_start(&world->rpc, world->folder, module);
     struct http_config config = given ? *given : (struct http_config){0};
     config.addresses = addresses;
     if (!config.connections_per_address_max) config.connections_per_address_max = 5000;

@@ -9,6 +9,8 @@ struct world;
 
 /* The defaults of `config` but port and address; NULL: none. Fails the test when it does not start. */
 struct world *world_start(const struct http_config *config);
+/* With one more module than the program has. */
+struct world *world_start_with(const struct http_config *config, const struct module *module);
 void world_stop(struct world *world);      /* http_stop, then everything else */
 void world_stop_http(struct world *world); /* only that; world_stop still has to come */
 uint16_t world_port(const struct world *world);
