@@ -7,7 +7,8 @@
 
 static void list(const struct cli_command *commands, size_t count, FILE *out) {
     fputs("usage: coord COMMAND [ARGS]\n\n", out);
-    for (size_t i = 0; i < count; i++) fprintf(out, "  %-12s %s\n", commands[i].name, commands[i].help);
+    for (size_t i = 0; i < count; i++)
+        if (commands[i].help) fprintf(out, "  %-12s %s\n", commands[i].name, commands[i].help);
     fputs("\n`coord help COMMAND` tells more.\n", out);
 }
 

@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 struct cli_command {
-    const char *name, *help;
+    const char *name, *help;           /* help NULL: it is not listed */
     int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns the exit code */
 };
 

@@ -52,6 +52,7 @@ static int bad_value(const struct cmd_flag *flag, const char *value, const char 
 
 static int set_flag(const struct cmd_flag *flag, const char *value) {
     int64_t duration;
+    uint64_t number;
     switch (flag->type) {
         case CMD_BOOL: {
             bool yes = !value || strcmp(value, "true") == 0 || strcmp(value, "1") == 0;
@@ -63,6 +64,9 @@ static int set_flag(const struct cmd_flag *flag, const char *value) {
         case CMD_U64:
             return u64_parse(slice_text(value), UINT64_MAX, flag->value) == CO_OK ? -1
                                                                                   : bad_value(flag, value, "a number");
+        case CMD_NUMBER:
+            if (u64_parse(slice_text(value), UINT64_MAX, &number) != CO_OK) return bad_value(flag, value, "a number");
+            break;
         case CMD_DURATION:
             if (duration_parse(slice_text(value), &duration) != CO_OK)
                 return bad_value(flag, value, "a duration (10s, 200ms)");

@@ -7,8 +7,8 @@
 
 struct cmd_flag {
     const char *name; /* without '-' */
-    enum { CMD_BOOL, CMD_TEXT, CMD_U64, CMD_DURATION, CMD_LIST } type;
-    void *value; /* bool, const char *, uint64_t; a duration stays text, checked; struct cmd_list */
+    enum { CMD_BOOL, CMD_TEXT, CMD_U64, CMD_NUMBER, CMD_DURATION, CMD_LIST } type;
+    void *value; /* bool, const char *, uint64_t; a number and a duration stay text, checked; struct cmd_list */
     const char *help;
 };
 
@@ -48,6 +48,7 @@ int cmd_read_file(const char *path, struct buffer *out, struct fault *fault);
 int cmd_read_value(const char *argument, struct buffer *out, struct fault *fault);
 
 /* The commands. */
+int cmd_api(int argc, char **argv);
 int cmd_event(int argc, char **argv);
 int cmd_force_leave(int argc, char **argv);
 int cmd_join(int argc, char **argv);
@@ -58,7 +59,6 @@ int cmd_monitor(int argc, char **argv);
 int cmd_reload(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_kv(int argc, char **argv);
-int cmd_lease(int argc, char **argv);
 int cmd_operator(int argc, char **argv);
 int cmd_recover(int argc, char **argv); /* operator recover */
 int cmd_rtt(int argc, char **argv);

@@ -1,10 +1,15 @@
 /* The program's commands. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "agent/agent.h"
 #include "agent/cli.h"
 #include "agent/cmd.h"
+#include "agent/cmd_endpoint.h"
 #include "base/check.h"
+
+#define GROUPS_MOST 32 /* of commands that come from the routing table */
 
 static int version_main(int argc, char **argv) {
     (void)argc;
@@ -15,12 +20,12 @@ static int version_main(int argc, char **argv) {
 
 static const struct cli_command commands[] = {
     {"agent", "run an agent or a server", agent_main},
+    {"api", NULL, cmd_api},
     {"event", "fire an event for all agents", cmd_event},
     {"force-leave", "remove a node whose agent has failed", cmd_force_leave},
     {"info", "figures of the agent", cmd_info},
     {"join", "one more address for an agent to join by", cmd_join},
     {"kv", "read and write keys", cmd_kv},
-    {"lease", "leases: grant, renew, revoke, list", cmd_lease},
     {"leave", "have an agent leave and end", cmd_leave},
     {"maint", "maintenance mode of a node or a service", cmd_maint},
     {"members", "list the cluster's members", cmd_members},
@@ -34,4 +39,19 @@ static const struct cli_command commands[] = {
     {"watch", "watch something, and run a program when it changes", cmd_watch},
 };
 
-int cli_main(int argc, char **argv) { return cli_run(commands, ARRAY_COUNT(commands), argc, argv); }
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const struct cli_command *)a)->name, ((const struct cli_command *)b)->name);
+}
+
+/* These, and those of the routing table. */
+int cli_main(int argc, char **argv) {
+    struct cli_command all[ARRAY_COUNT(commands) + GROUPS_MOST];
+    struct arena names = {0};
+    memcpy(all, commands, sizeof commands);
+    size_t count = ARRAY_COUNT(commands);
+    count += cmd_endpoint_groups(all + count, GROUPS_MOST, &names);
+    qsort(all, count, sizeof *all, by_name);
+    int code = cli_run(all, count, argc, argv);
+    arena_free(&names);
+    return code;
+}

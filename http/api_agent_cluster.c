@@ -110,7 +110,7 @@ const struct http_route http_routes_agent_cluster[] = {
     {HTTP_PUT, "/v1/agent/join/*address", put_join, "agent:write",
      HTTP_PARAMS({"*address", HTTP_TEXT, .help = "of a member: IP, host name, with or without a port"},
                  {"wan", HTTP_CHOICE, .choices = "1", .help = "refused: other datacenters are not joined by agents"}),
-     "One more address to join the cluster by", HTTP_LOCAL, .example = {"/v1/agent/join/{address}", .status = 200}},
+     "One more address to join the cluster by", HTTP_LOCAL, .no_example = "it needs a second agent"},
     {HTTP_PUT, "/v1/agent/reload", put_reload, "agent:write", NULL, "Reads the configuration files again", HTTP_LOCAL,
      .example = {.status = 200}},
     {HTTP_PUT, "/v1/agent/force-leave/*node", put_force_leave, "agent:write",

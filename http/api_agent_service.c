@@ -150,7 +150,10 @@ const struct http_route http_routes_agent_service[] = {
      HTTP_PARAMS(
          {"replace-existing-checks", HTTP_FLAG, .help = "checks of the service that are not in the body are removed"}),
      "Registers a service, with its checks, with this agent", HTTP_LOCAL,
-     .example = {.body = "{\"Name\":\"api\",\"Port\":9000,\"Tags\":[\"v1\"]}", .status = 200}},
+     .example =
+         {.body =
+              "{\"Name\":\"api\",\"Port\":9000,\"Tags\":[\"v1\"],\"Check\":{\"TTL\":\"1h\",\"Status\":\"passing\"}}",
+          .status = 200}},
     {HTTP_GET, "/v1/agent/service/*id", get_service, "service:read",
      HTTP_PARAMS(ID, {"hash", HTTP_TEXT, .help = "waits until the service's ContentHash is another"},
                  {"wait", HTTP_DURATION, .help = "how long it waits at most; more than 10m is 10m (default 5m)"}),

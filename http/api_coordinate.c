@@ -172,15 +172,16 @@ static void coordinate_update(struct http_request *request) {
 const struct http_route http_routes_coordinate[] = {
     {HTTP_PUT, "/v1/coordinate/update", coordinate_update, "node:write", HTTP_PARAMS(HTTP_DC),
      "Takes a node's network coordinate", 0,
-     .example = {.body = "{\"Node\":\"db1\",\"Coord\":{\"Vec\":[0,0,0,0,0,0,0,0],\"Error\":1.5,\"Adjustment\":0,"
+     .example = {.body = "{\"Node\":\"db1\",\"Segment\":\"east\",\"Coord\":{\"Vec\":[0,0,0,0,0,0,0,0],\"Error\":1.5,"
+                         "\"Adjustment\":0,"
                          "\"Height\":0.00001}}",
                  .status = 200},
      .since = COORDINATE_SINCE},
     {HTTP_GET, "/v1/coordinate/node/*node", coordinate_node, "node:read",
      HTTP_PARAMS({"*node", HTTP_TEXT, .help = "the node's name"}, HTTP_READS, SEGMENT), "Network coordinates of a node",
-     0, .example = {"/v1/coordinate/node/db1", .status = 200}},
+     0, .example = {"/v1/coordinate/node/db1?segment=east", .status = 200}},
     {HTTP_GET, "/v1/coordinate/nodes", coordinate_nodes, "node:read", HTTP_PARAMS(HTTP_READS, SEGMENT),
-     "Network coordinates of all nodes", 0, .example = {.status = 200}},
+     "Network coordinates of all nodes", 0, .example = {"/v1/coordinate/nodes?segment=east", .status = 200}},
     {HTTP_GET, "/v1/coordinate/datacenters", coordinate_datacenters, "none", HTTP_PARAMS(HTTP_READS),
      "Network coordinates of the servers by datacenter", HTTP_LOCAL, .example = {.status = 200, .depth = 2}},
     {0},

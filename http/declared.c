@@ -87,7 +87,7 @@ static void bounds_append(const struct http_param *param, struct buffer *out) {
 }
 
 static void choices_append(const struct http_param *param, struct buffer *out) {
-    buffer_append_text(out, "one of ");
+    if (strchr(param->choices, '|')) buffer_append_text(out, "one of ");
     for (const char *at = param->choices; *at; at++) {
         if (*at == '|') buffer_append_text(out, ", ");
         else buffer_append_byte(out, *at);
@@ -96,7 +96,7 @@ static void choices_append(const struct http_param *param, struct buffer *out) {
 
 void declared_wanted(const struct http_param *param, struct buffer *out) {
     switch (param->type) {
-        case HTTP_FLAG: buffer_append_text(out, "a flag (no value, 1 or true)"); return;
+        case HTTP_FLAG: buffer_append_text(out, "a flag"); return;
         case HTTP_U64: buffer_append_text(out, "a whole number"); break;
         case HTTP_DECIMAL: buffer_append_text(out, "a number"); break;
         case HTTP_DURATION: buffer_append_text(out, "a duration"); break;
@@ -116,8 +116,9 @@ static int refuse(const struct http_param *param, struct slice text, struct faul
     declared_wanted(param, &wanted);
     const char *name = declared_in_path(param) ? param->name + 1 : param->name;
     int size = text.size < 40 ? (int)text.size : 40;
-    fault_set(fault, CO_INVALID, "%s: \"%.*s\"%s is not %.*s", name, size, size ? text.data : "",
-              text.size > 40 ? "..." : "", (int)wanted.size, wanted.data);
+    fault_set(fault, CO_INVALID, "%s: \"%.*s\"%s is not %.*s%s", name, size, size ? text.data : "",
+              text.size > 40 ? "..." : "", (int)wanted.size, wanted.data,
+              param->type == HTTP_FLAG ? ": leave the value out, or write 1 or true" : "");
     buffer_free(&wanted);
     return CO_INVALID;
 }

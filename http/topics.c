@@ -9,8 +9,8 @@ static const struct http_route http_routes_root[] = {
 };
 
 const struct http_topic http_topics[] = {
-    {"This agent", http_routes_agent},
     {"Services of this agent", http_routes_agent_service},
+    {"This agent", http_routes_agent},
     {"Checks of this agent", http_routes_agent_check},
     {"The agent's process and its cluster", http_routes_agent_cluster},
     {"Metrics", http_routes_metrics},
@@ -26,6 +26,6 @@ const struct http_topic http_topics[] = {
     {"Operators", http_routes_operator},
     {"Backups", http_routes_snapshot},
     {"Access control", http_routes_acl},
-    {"The address itself", http_routes_root},
+    {"Root", http_routes_root},
     {0},
 };

@@ -79,7 +79,10 @@ def bad_input():
             ("PUT", "/v1/lease/renew/x", b"", 400, "UUID"), ("PUT", "/v1/lease/revoke/x", b"", 400, "UUID"), ("GET", "/v1/lease/x", None, 400, "UUID"),
             ("PUT", "/v1/lease/renew/" + NOBODY, b"", 404, "register again"), ("GET", "/v1/lease/" + NOBODY, None, 404, "register again"),
             ("PUT", "/v1/lease/renew/", b"", 404, ""), ("GET", "/v1/lease/grant", None, 405, ""), ("DELETE", "/v1/lease/" + id, None, 405, ""),
-            ("GET", "/v1/leases?remaining&index=3", None, 400, "remaining"),
+            ("GET", "/v1/leases?remaining&index=3", None, 400, "remaining"), ("GET", "/v1/leases?remaning", None, 400, '(nearest: "remaining")'),
+            ("GET", "/v1/leases?remaining=maybe", None, 400, "remaining"), ("GET", "/v1/leases?wait=1s&wait=2s", None, 400, "wait: it is given twice"),
+            ("PUT", "/v1/lease/grant?ttl=5s", b'{"TTL":"5s"}', 400, '"ttl"'), ("PUT", "/v1/lease/grant", b'{"TTL":"5s","TTL":"6s"}', 400, "TTL"),
+            ("PUT", "/v1/lease/renew/%s?dc=dc1&token=x" % id, b"", 200, "TTL"),
             ("PUT", "/v1/kv/a?lease=", b"", 400, "lease"), ("PUT", "/v1/kv/a?lease=x", b"", 400, "lease"),
             ("PUT", "/v1/kv/a?lease=" + NOBODY, b"", 404, "register again"), ("GET", "/v1/lease/%s?index=x" % id, None, 400, "index"),
             ("PUT", "/v1/catalog/register", b'{"Node":"n","Address":"1.2.3.4","Lease":7}', 400, "Lease"),
@@ -186,6 +189,8 @@ def by_the_command_line():
     check(coord("lease", "renew", id) == "1m0s", "renewed")
     coord("kv", "put", "-lease=" + id, "a", "1")
     register(agent, "ext1", id, "web")
+    check(coord("lease", "get", id).startswith("ID           %s\nName         nightly job\nTTL          1m0s\n" % id), coord("lease", "get", id))
+    check(json.loads(coord("lease", "get", id, "-json"))["Services"] == [{"Node": "ext1", "ID": "web"}], "as JSON, with a flag behind the argument")
     listed = coord("lease", "list")
     check(id in listed and "nightly job" in listed and "key:a service:ext1/web" in listed, listed)
     check(coord("lease", "revoke", id) == "true", "revoked")

@@ -1,0 +1,18 @@
+/* Commands that come from the routing table: `coord lease grant` is a row's `cli` (http/route.h). */
+#ifndef COORD_AGENT_CMD_ENDPOINT_H
+#define COORD_AGENT_CMD_ENDPOINT_H
+
+#include "agent/cli.h"
+#include "base/buffer.h"
+#include "base/memory.h"
+
+struct json_object;
+
+/* Appends a command for each group ("lease"); how many. Names and help are in the arena. */
+size_t cmd_endpoint_groups(struct cli_command *commands, size_t most, struct arena *names);
+
+/* What a column of a list shows where that is no member of the record: a function that appends it, or NULL. */
+typedef void (*cmd_cell_write)(struct json_object *record, struct buffer *out);
+cmd_cell_write cmd_endpoint_cell(const char *command, const char *column);
+
+#endif
