@@ -84,7 +84,7 @@ const struct http_route http_routes_event[] = {
                  {"service", HTTP_TEXT, .help = "for nodes with such a service: a regular expression"},
                  {"tag", HTTP_TEXT, .help = "and with such a tag of it: a regular expression"}),
      "Fires an event for all agents; the body is its payload", HTTP_BODY_RAW,
-     .example = {"/v1/event/fire/deploy?service=api", "v43", 200}, .since = EVENT_SINCE},
+     .example = {"/v1/event/fire/deploy?service=api", .body = "v43", .status = 200}, .since = EVENT_SINCE},
     {HTTP_GET, "/v1/event/list", get_list, "event:read",
      HTTP_PARAMS(HTTP_READS, {"name", HTTP_TEXT, .help = "only events of this name"},
                  {"node", HTTP_TEXT, .help = "taken, and answered as without it"},

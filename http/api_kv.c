@@ -234,7 +234,7 @@ const struct http_route http_routes_kv[] = {
                  {"release", HTTP_UUID, .help = "gives the lock of this session back"},
                  {"lease", HTTP_UUID, .help = "coord's own: binds the key to this lease, with which it goes"}),
      "Stores the body as the key's value; true, or false where cas or a lock says no", HTTP_BODY_RAW | HTTP_BODY_BIG,
-     .example = {"/v1/kv/color?flags=7", "blue", 200}},
+     .example = {"/v1/kv/color?flags=7", .body = "blue", .status = 200}},
     {HTTP_GET, "/v1/kv/*key", kv_get, "key:read",
      HTTP_PARAMS(KEY, HTTP_READS, {"recurse", HTTP_FLAG, .help = "all entries whose keys begin with it"},
                  {"keys", HTTP_FLAG, .help = "only the keys that begin with it"},

@@ -164,7 +164,7 @@ const struct http_route http_routes_lease[] = {
      "One lease and what is bound to it; Remaining is asked of the leader, and left out with index or stale", HTTP_OWN,
      .example = {"/v1/lease/{lease}", .status = 200}, .since = LEASE_SINCE,
      .endpoint = {.query = &query_lease, .answer = one, .fresh = true, .thing = "lease", .missing = GONE},
-     .cli = {"lease get"}},
+     .cli = {.command = "lease get"}},
     {HTTP_GET, "/v1/leases", lease_list, "lease:read",
      HTTP_PARAMS(HTTP_READS, {"remaining", HTTP_FLAG, .help = "the leader is asked how much of each is left"}),
      "All leases, those of nodes included", HTTP_OWN, .example = {.status = 200, .depth = 1}, .since = LEASE_SINCE,
@@ -173,6 +173,6 @@ const struct http_route http_routes_lease[] = {
     {HTTP_PUT, "/v1/lease/revoke/:id", http_declared, "lease:write", HTTP_PARAMS(ID, HTTP_DC),
      "Ends a lease; all that is bound to it is removed in one entry", HTTP_OWN,
      .example = {"/v1/lease/revoke/{lease}", .status = 200}, .endpoint = {.command = LEASE_END},
-     .cli = {"lease revoke"}},
+     .cli = {.command = "lease revoke"}},
     {0},
 };

@@ -48,7 +48,9 @@ static void put_wait(struct http_request *request) {
 
 /* In place of the program's. */
 const struct http_route http_routes_status[] = {
-    {HTTP_PUT, "/v1/wait/:key", put_wait, "key:write", "ms", "Writes, and waits", 0},
+    {HTTP_PUT, "/v1/wait/:key", put_wait, "key:write",
+     HTTP_PARAMS({":key", HTTP_TEXT, .help = "the key"}, HTTP_DC, {"ms", HTTP_U64, .help = "to wait"}),
+     "Writes, and waits", 0, .no_example = "a test"},
     {0},
 };
 
