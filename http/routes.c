@@ -9,7 +9,8 @@
 #define NODES_MOST    512
 #define ROUTES_MOST   256
 
-/* A segment of the tree. A literal child wins over ":name", that over "*name". */
+/* A segment of the tree. Where more than one row fits a path and has the request's method, a literal child wins over
+ * ":name", that over "*name". */
 struct node {
     const char *text; /* the row's; not NUL-terminated */
     size_t size;
@@ -61,6 +62,8 @@ void routes_init(void) { pthread_once(&once, compile); }
 
 struct match {
     struct http_request *request;
+    unsigned wanted; /* the method's bit */
+    unsigned others; /* methods of rows that fit the path and do not have it */
     struct slice raw[SEGMENTS_MOST], decoded[SEGMENTS_MOST];
     unsigned count;
     unsigned captured[SEGMENTS_MOST]; /* node by depth, for names of values */
@@ -87,29 +90,38 @@ static bool split(struct match *match) {
     return true;
 }
 
-/* The node where the path ends; 0: none. */
-static unsigned walk(struct match *match, unsigned parent, unsigned depth) {
-    if (depth == match->count && nodes[parent].routes) return parent;
+/* The row of the wanted method among those that end at a node; NULL: none. */
+static const struct http_route *row_of(struct match *match, unsigned node) {
+    for (unsigned row = nodes[node].routes; row; row = rows[row].next) {
+        if (rows[row].route->methods & match->wanted) return rows[row].route;
+        match->others |= rows[row].route->methods;
+    }
+    return NULL;
+}
+
+static const struct http_route *walk(struct match *match, unsigned parent, unsigned depth) {
+    const struct http_route *found = depth == match->count ? row_of(match, parent) : NULL;
     unsigned any = 0, rest = 0;
-    for (unsigned child = nodes[parent].first; child; child = nodes[child].next) {
+    for (unsigned child = nodes[parent].first; child && !found; child = nodes[child].next) {
         const struct node *node = &nodes[child];
         if (node->text[0] == ':') {
             any = child;
         } else if (node->text[0] == '*') {
             rest = child;
         } else if (depth < match->count && slice_equal(match->decoded[depth], slice_make(node->text, node->size))) {
-            unsigned found = walk(match, child, depth + 1);
-            if (found) return found;
+            found = walk(match, child, depth + 1);
         }
     }
-    if (any && depth < match->count && match->decoded[depth].size) {
+    if (!found && any && depth < match->count && match->decoded[depth].size) {
         match->captured[depth] = any;
-        unsigned found = walk(match, any, depth + 1);
-        if (found) return found;
-        match->captured[depth] = 0;
+        found = walk(match, any, depth + 1);
+        if (!found) match->captured[depth] = 0;
     }
-    if (rest) match->captured[depth < SEGMENTS_MOST ? depth : SEGMENTS_MOST - 1] = rest;
-    return rest;
+    if (!found && rest) {
+        found = row_of(match, rest);
+        if (found) match->captured[depth < SEGMENTS_MOST ? depth : SEGMENTS_MOST - 1] = rest;
+    }
+    return found;
 }
 
 static bool capture(struct match *match) {
@@ -156,20 +168,15 @@ static void allow(struct http_request *request, unsigned methods) {
 }
 
 bool route_find(struct http_request *request) {
-    struct match match = {.request = request};
+    struct match match = {.request = request, .wanted = request->method == HTTP_HEAD ? HTTP_GET : request->method};
     if (!split(&match)) return false;
-    unsigned node = walk(&match, 0, 0);
-    if (!nodes[node].routes || (!node && match.count)) {
+    request->route = walk(&match, 0, 0);
+    if (request->route) return capture(&match);
+    if (!match.others) {
         request_refuse(request, 404, "Invalid path: there is no such endpoint");
         return false;
     }
-    unsigned methods = 0, wanted = request->method == HTTP_HEAD ? HTTP_GET : request->method;
-    for (unsigned row = nodes[node].routes; row; row = rows[row].next) {
-        methods |= rows[row].route->methods;
-        if (rows[row].route->methods & wanted) request->route = rows[row].route;
-    }
-    if (request->route) return capture(&match);
-    allow(request, methods);
+    allow(request, match.others);
     if (request->method == HTTP_OPTIONS) {
         request_refuse(request, 200, "%s", "");
     } else {
