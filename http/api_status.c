@@ -1,5 +1,12 @@
-/* /v1/status: who leads, who votes. A client agent without servers does not know: an error, as in Consul. */
+/* /v1/status: who leads, who votes. A client agent without servers does not know: an error, as in Consul.
+ *
+ * Clients ask this first, of an agent that has just started: while a leader may still come the answer waits for it.
+ * Where there was none for longer it is given at once, since operators watch a cluster by it. */
 #include "http/http.h"
+
+#define WAIT_MOST_MS  1000 /* of one request */
+#define LEADERLESS_MS 2000 /* of the cluster: from then on nobody waits */
+#define LOOK_MS       5
 
 static bool known(struct http_request *request, struct rpc_status *status) {
     rpc_status(http_env(request)->rpc, status);
@@ -7,24 +14,39 @@ static bool known(struct http_request *request, struct rpc_status *status) {
     return !status->unreachable;
 }
 
-static void status_leader(struct http_request *request) {
+static bool may_come(const struct rpc_status *status, uint64_t waited_ms) {
+    return waited_ms < WAIT_MOST_MS && status->leaderless_ms < LEADERLESS_MS;
+}
+
+static void reply_leader(struct http_request *request, uint64_t waited_ms) {
     struct rpc_status status;
     if (!known(request, &status)) return;
+    if (!status.leader_address[0] && may_come(&status, waited_ms)) {
+        http_look_again(request, LOOK_MS, reply_leader);
+        return;
+    }
     json_string(http_out(request), status.leader_address);
     http_reply_json(request, 200);
 }
 
-static void status_peers(struct http_request *request) {
+static void reply_peers(struct http_request *request, uint64_t waited_ms) {
     struct rpc_status status;
     if (!known(request, &status)) return;
     const char **addresses = NULL;
     size_t count = rpc_peers(http_env(request)->rpc, http_arena(request), &addresses);
+    if (!count && may_come(&status, waited_ms)) {
+        http_look_again(request, LOOK_MS, reply_peers);
+        return;
+    }
     struct json_out *json = http_out(request);
     json_array(json);
     for (size_t i = 0; i < count; i++) json_string(json, addresses[i]);
     json_array_end(json);
     http_reply_json(request, 200);
 }
+
+static void status_leader(struct http_request *request) { reply_leader(request, 0); }
+static void status_peers(struct http_request *request) { reply_peers(request, 0); }
 
 const struct http_route http_routes_status[] = {
     {HTTP_GET, "/v1/status/leader", status_leader, "status:read", HTTP_PARAMS(HTTP_DC),

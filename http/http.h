@@ -185,5 +185,10 @@ struct http_ticket;
 struct http_ticket *http_defer(struct http_request *request, uint64_t wait_ms,
                                void (*view)(struct http_request *request, int error));
 void http_deferred(struct http_ticket *ticket, int error);
+/* For a GET whose answer is not there yet and of which nobody tells when it is: parks it for `wait_ms`; then `view`
+ * runs on the worker, and replies or calls this again. `waited_ms`: since the first call; UINT64_MAX: the server
+ * stops, reply. */
+void http_look_again(struct http_request *request, uint64_t wait_ms,
+                     void (*view)(struct http_request *request, uint64_t waited_ms));
 
 #endif

@@ -244,3 +244,46 @@ void http_deferred(struct http_ticket *ticket, int error) {
     ticket->error = error;
     worker_post(ticket->worker, &ticket->post);
 }
+
+/* ---- looking again ---- */
+
+struct looking {
+    struct operation operation;
+    struct timer timer;
+    struct http_request *request;
+    uint64_t began_ms;
+    void (*view)(struct http_request *request, uint64_t waited_ms);
+};
+
+static void look_end(struct http_request *request) {
+    timer_clear(request->worker, &CONTAINER_OF(request->operation, struct looking, operation)->timer);
+}
+
+static void look_due(struct worker *worker, struct timer *timer) {
+    struct looking *looking = CONTAINER_OF(timer, struct looking, timer);
+    uint64_t waited_ms = worker->stop ? UINT64_MAX : worker->now_ms - looking->began_ms;
+    looking->view(looking->request, waited_ms);
+}
+
+static void look_hurry(struct http_request *request) {
+    struct timer *timer = &CONTAINER_OF(request->operation, struct looking, operation)->timer;
+    timer_clear(request->worker, timer);
+    look_due(request->worker, timer);
+}
+
+void http_look_again(struct http_request *request, uint64_t wait_ms,
+                     void (*view)(struct http_request *request, uint64_t waited_ms)) {
+    struct worker *worker = request->worker;
+    struct looking *looking;
+    if (request->operation) {
+        looking = CONTAINER_OF(request->operation, struct looking, operation);
+    } else {
+        looking = arena_zalloc(&request->arena, sizeof *looking);
+        *looking =
+            (struct looking){.operation = {look_end, look_hurry}, .request = request, .began_ms = worker->now_ms};
+        request->operation = &looking->operation;
+    }
+    looking->view = view;
+    timer_set(worker, &looking->timer, worker->now_ms + wait_ms, look_due);
+    connection_watch(request->connection);
+}

@@ -217,6 +217,8 @@ void client_status(struct client *client, struct rpc_status *status) {
     status->last_contact_ms = connected || now_ms < contact_ms ? 0 : now_ms - contact_ms;
     uv_mutex_lock(&client->lock);
     if (!status->unreachable) memcpy(status->leader_address, client->leader_address, sizeof client->leader_address);
+    bool led = client->leader_address[0] || now_ms < client->leaderless_ms;
+    status->leaderless_ms = led ? 0 : now_ms - client->leaderless_ms;
     status->voters = (unsigned)client->peer_count;
     uv_mutex_unlock(&client->lock);
 }
@@ -256,7 +258,7 @@ static struct client *client_new(struct rpc *rpc, uv_loop_t *loop, const struct 
     client->mirror = mirror_new(rpc, config->dns_queries ? config->dns_queries : CLIENT_DNS_QUERIES);
     if (!config->no_coordinates)
         client->coordinates = client_coordinates_new(config->node_name, config->coordinate_interval_ms);
-    client->lost_ms = client->ticked_ms = clock_mono_ms();
+    client->lost_ms = client->ticked_ms = client->leaderless_ms = clock_mono_ms();
     CHECK(uv_mutex_init(&client->lock) == 0);
     return client;
 }

@@ -63,6 +63,7 @@ struct client {
     _Atomic uint64_t contact_ms; /* when the connection ended last */
     uv_mutex_t lock;             /* for: */
     char leader_address[128];
+    uint64_t leaderless_ms; /* while that is empty: since when */
     char (*peers)[128];
     size_t peer_count;
 

@@ -69,6 +69,7 @@ static void server_forget(struct client *client, struct client_server *server) {
 
 static void note_servers(struct client *client, const Pb__PeerServers *servers) {
     uv_mutex_lock(&client->lock);
+    bool led = client->leader_address[0] != 0;
     client->leader_address[0] = 0;
     free(client->peers);
     client->peers = mem_zalloc((servers->n_servers + 1) * sizeof *client->peers);
@@ -78,6 +79,7 @@ static void note_servers(struct client *client, const Pb__PeerServers *servers) 
         if (servers->servers[i]->id == servers->leader)
             snprintf(client->leader_address, sizeof client->leader_address, "%s", servers->servers[i]->address);
     }
+    if (led && !client->leader_address[0]) client->leaderless_ms = clock_mono_ms();
     atomic_store(&client->known_leader, client->leader_address[0] != 0);
     uv_mutex_unlock(&client->lock);
 }

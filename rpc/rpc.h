@@ -107,6 +107,7 @@ struct rpc_status {
     bool is_server, is_leader, known_leader;
     uint64_t last_contact_ms; /* 0 on the leader */
     bool leader_heard;        /* in this life: before, last_contact_ms is since the start */
+    uint64_t leaderless_ms;   /* for so long no leader has been known; 0: one is, or was just now */
     uint64_t term, commit, applied, last_index, snapshot_index;
     uint64_t log_bytes, recovered_index; /* recovered_index: see consensus/recover.h; 0: never */
     unsigned voters;

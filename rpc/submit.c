@@ -156,6 +156,7 @@ void rpc_status(struct rpc *rpc, struct rpc_status *status) {
                                   .disk_sick = atomic_load(&view->disk_sick),
                                   .disk_full = atomic_load(&view->disk_full)};
     status->last_contact_ms = status->is_leader || now < contact ? 0 : now - contact;
+    status->leaderless_ms = status->known_leader ? 0 : status->last_contact_ms;
     fill_members(rpc, leader, status);
 }
 
