@@ -195,6 +195,7 @@ static int start_http(struct agent *agent, struct fault *fault) {
                                  .workers = (unsigned)c->http_workers,
                                  .shards = (unsigned)c->http_shards,
                                  .connection_memory = c->http_connection_memory,
+                                 .header_max = c->http_header_max,
                                  .connections_per_address_max =
                                      c->http_max_conns_per_client ? (unsigned)c->http_max_conns_per_client : UINT32_MAX,
                                  .connections_max = (unsigned)c->http_connections_max,

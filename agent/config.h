@@ -134,7 +134,7 @@ struct config {
     const char *consul_version; /* "1.8.7": the level of Consul's API that clients are told */
 
     /* coord's own, under the key "coord"; 0 leaves the choice to the module */
-    uint64_t http_workers, http_shards, http_connection_memory, http_connections_max, http_body_max;
+    uint64_t http_workers, http_shards, http_connection_memory, http_connections_max, http_body_max, http_header_max;
     uint64_t http_watches_max, http_cache_bytes;
     int64_t http_idle_timeout_ns;
     uint64_t dns_workers, dns_tcp_connections_max;

@@ -115,6 +115,7 @@ static const struct key keys[] = {
     NUMBER("coord.http_connection_memory", http_connection_memory, 0, (1 << 20)),
     NUMBER("coord.http_connections_max", http_connections_max, 0, 10000000),
     NUMBER("coord.http_body_max", http_body_max, 0, KV_VALUE_MOST),
+    NUMBER("coord.http_header_max", http_header_max, 0, (1 << 20)),
     FIELD("coord.http_idle_timeout", KEY_DURATION, http_idle_timeout_ns),
     NUMBER("coord.http_watches_max", http_watches_max, 0, 10000000),
     NUMBER("coord.http_cache_bytes", http_cache_bytes, 0, (1L << 40)),

@@ -141,7 +141,8 @@ struct http_server {
     unsigned listener_count;
     uint16_t port;
     struct address_table *addresses;
-    bool old_library; /* libmicrohttpd is older than 1.0 */
+    bool old_library;    /* libmicrohttpd is older than 1.0 */
+    size_t roomy_memory; /* of a connection with long headers */
     uint64_t header_timeout_ms, body_timeout_ms, check_interval_ms;
     _Atomic unsigned connections;
     _Atomic uint64_t watches;
@@ -182,6 +183,7 @@ struct shard {
     struct source source;
     struct worker *worker;
     struct MHD_Daemon *daemon;
+    bool roomy; /* its connections have server->roomy_memory */
     unsigned connections;
     unsigned held;      /* requests that wait in place */
     unsigned idle_runs; /* the last ones: pending, and yet nothing was done */
@@ -206,10 +208,15 @@ struct connection {
     struct http_request *request;
     bool watched; /* in the outer epoll, for EPOLLRDHUP */
     bool hung_up, gone;
-    bool told;        /* what was wrong, by library_faults.c: it is about to be closed */
-    size_t told_size; /* bytes of that which are sent */
+    bool told;            /* what was wrong, by library_faults.c: it is about to be closed */
+    size_t told_size;     /* bytes of that which are sent */
+    const void *memory;   /* long_headers.c: where the first bytes of a request are received */
+    struct buffer header; /* of a request, as far as it has come, unless it came as a whole and is short */
+    int next_fd;          /* in the roomy shard that it moves to; 0: it does not move */
 };
 
+/* Into a shard's daemon, which takes over connection->fd. */
+void shard_enter(struct connection *connection, bool roomy, const struct sockaddr *address, unsigned address_size);
 /* Takes over `fd` and the address entry. */
 void shard_adopt(struct worker *worker, int fd, const struct sockaddr *address, unsigned address_size,
                  struct address_entry *entry);
@@ -233,13 +240,25 @@ void library_faults_remove(struct connection *connection);
 /* A whole answer of one line on a connection that ends with it; how long it is. `status`: "400 Bad Request". */
 size_t plain_answer(char *out, size_t room, const char *status, const char *line);
 
+/* -- long_headers.c ----------------------------------------------------------------------------------------------- */
+
+size_t header_roomy_memory(const struct http_config *config);
+/* recv() for libmicrohttpd, on one of our connections. */
+ssize_t header_receive(struct connection *connection, void *data, size_t size, int flags);
+/* libmicrohttpd has left a connection that moves, whose descriptor there it is about to close. */
+void header_move(struct connection *connection);
+/* One line for a refusal. `what`: "URL", "header". */
+void header_limit(const struct connection *connection, const char *what, char *line, size_t room);
+
 /* -- send.c ------------------------------------------------------------------------------------------------------- */
 
 /* Of this thread: true when it has sent, or failed with errno and -1, in place of send() and sendmsg(). */
 extern __thread uint64_t *moved_here; /* counts calls that received, or sent a file; NULL: nothing counts */
+extern __thread ssize_t (*receive_here)(int fd, void *data, size_t size, int flags); /* in place of recv(); or NULL */
 extern __thread bool (*send_instead_here)(int fd, const struct iovec *parts, size_t count, ssize_t *sent);
 /* asks nobody; does not block, raises no signal; else as send() */
 ssize_t plain_send(int fd, const char *data, size_t size);
+ssize_t plain_receive(int fd, void *data, size_t size, int flags); /* asks nobody; else as recv() */
 
 /* -- request.c: life of a request, headers, body ------------------------------------------------------------------ */
 
@@ -269,11 +288,12 @@ struct http_request {
     bool pretty, gzip, expects, raw, close;
     bool has_length, chunked, old_version;
     uint8_t hosts, lengths, encodings;
-    bool bad_name, bad_lines;
+    bool bad_name, bad_value, bad_host, bad_lines;
     uint8_t line_break;   /* bytes that end a line of this header; 0: not known yet */
     const char *line_end; /* of the last line seen; NULL: not looked at */
     const char *method_text;
-    struct slice target; /* as received */
+    size_t head_size;    /* request line and headers */
+    struct slice target; /* as received; of a URL what follows the host */
     struct slice key;    /* target without index and wait: what a ready answer is found by */
     uint64_t key_hash;
     struct slice path; /* raw, without the query */
@@ -320,6 +340,14 @@ void request_hung_up(struct http_request *request);
 void request_refuse(struct http_request *request, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* headers.c: reads what we look at; NULL, or why the request is refused and its connection closed */
+const char *headers_read(struct http_request *request, const char *version);
+
+/* target.c */
+/* Whatever its form, from now on it is a path; else the request is refused, or answered (OPTIONS *). */
+void target_take(struct http_request *request, const char *url, const char *version);
+bool authority_valid(struct slice text); /* of a URL, or a Host header */
+
 /* params.c */
 bool parameters_parse(struct http_request *request); /* target -> path, parameters, key; false: refused */
 
@@ -329,171 +357,6 @@ void routes_init(void);
 bool route_find(struct http_request *request);
 bool route_permitted(const struct http_request *request, const struct http_route *route);
 
-/* -- reply.c ------------------------------------------------------------------------------------------------------ */
-
-/* A body, shared by answers and by libmicrohttpd's responses. Worker's thread only. */
-struct bytes {
-    unsigned references;
-    bool has_digest;
-    uint8_t digest[16];
-    size_t size;
-    char *data;
-};
-struct bytes *bytes_copy(const void *data, size_t size);
-struct bytes *bytes_take(struct buffer *buffer); /* copies small ones, takes over large ones; empties the buffer */
-struct bytes *bytes_keep(struct bytes *bytes);
-void bytes_release(struct bytes *bytes);
-size_t bytes_held(void); /* of all bodies that are alive, in all workers */
-const uint8_t *bytes_digest(struct bytes *bytes);
-
-struct MHD_Response *response_new(struct bytes *bytes, const char *content_type); /* with the headers that all have */
-void response_header(struct MHD_Response *response, const char *name, const char *value);
-void response_header_u64(struct MHD_Response *response, const char *name, uint64_t value);
-/* Those of http_header, and what else is this request's alone. */
-void response_extra(struct MHD_Response *response, const struct header *headers);
-/* Sends it. `response` stays the caller's. */
-void request_answer(struct http_request *request, int status, struct MHD_Response *response, size_t size);
-/* The same with a body, gzip'd when the client takes it and it is worth it. Takes over one reference. */
-void request_answer_bytes(struct http_request *request, int status, struct bytes *bytes, const char *content_type);
-void request_answer_yes(struct http_request *request, bool yes);
-/* Errors of reads: with X-Consul-Index and its companions, which clients look for on every answer of such an
- * endpoint. */
-void request_fail_read(struct http_request *request, int error, const char *text);
-int reply_status(int error);
-
-/* gzip.c: NULL when it would not get smaller. */
-struct bytes *gzip_bytes(struct worker *worker, const struct bytes *plain);
-void gzip_free(struct worker *worker);
-
-/* -- cache.c: ready answers --------------------------------------------------------------------------------------- */
-
-enum consistency { CONSISTENCY_LEADER, CONSISTENCY_STALE, CONSISTENCY_CONSISTENT };
-
-/* What a read depends on: the thing that wakes who waits for it, and, if its space is not 0, one that wakes nobody
- * but makes ready bytes old (query_type.also; its name stays). */
-struct depends {
-    struct watch_thing thing, also;
-};
-/* Equal before and after a read: its result is current. The sum of two counters that only grow stays only if both
- * do. */
-static inline uint64_t depends_generation(struct rpc *rpc, const struct depends *depends) {
-    uint64_t generation = rpc_generation(rpc, depends->thing);
-    return depends->also.space ? generation + rpc_generation(rpc, depends->also) : generation;
-}
-
-/* One result in its final form. */
-struct answer {
-    struct answer *chain; /* of its hash */
-    struct list link;     /* by last use */
-    bool kept;            /* in the cache */
-    uint64_t key_hash;
-    struct slice key;
-    const struct http_route *route;
-    enum consistency consistency;
-    bool bounded;      /* ?max_stale: how stale this server is, is looked at each time */
-    bool cached_asked; /* ?cached: X-Cache is sent */
-    struct depends depends;
-    uint64_t generation;
-    uint64_t index; /* of the result */
-    int status;
-    const char *content_type;
-    struct header *headers; /* of the view */
-    struct bytes *plain, *gzip;
-    bool gzip_tried;
-    /* plain, gzip */
-    struct {
-        struct MHD_Response *response;
-        uint64_t index, last_contact_ms;
-        bool known_leader;
-    } ready[2];
-    size_t cost;
-};
-
-struct cache *cache_new(size_t bytes);
-void cache_free(struct cache *cache);
-struct answer *cache_find(struct cache *cache, struct slice key, uint64_t hash);
-/* Copies key and thing, keeps the answer when the key was asked for before; else it stays the caller's. */
-void cache_offer(struct cache *cache, struct answer *answer);
-void cache_charge(struct cache *cache, struct answer *answer, size_t more); /* it grew (gzip) */
-void cache_drop(struct cache *cache, struct answer *answer);
-struct answer *answer_new(void);
-void ready_answer_free(struct answer *answer);
-/* Sends it, with the index header at least `least`. */
-void answer_send(struct http_request *request, struct answer *answer, uint64_t least);
-
-/* -- blocking.c, confirm.c, submit.c ------------------------------------------------------------------------------ */
-
-/* True: it was answered from ready bytes without being parsed. */
-bool reading_fast(struct http_request *request);
-void reading_end(struct http_request *request);   /* leaves watch table, timers, confirmations */
-void reading_hurry(struct http_request *request); /* stopping: answer with what is there */
-/* The copy's reading asks what the original's asks. */
-void reading_copy(struct http_request *copy, const struct http_request *request);
-/* the answer of one serves the other, if their keys are equal */
-bool reading_like(const struct http_request *a, const struct http_request *b);
-/* One read, into a new answer. `limit`: of bytes walked, 0: none. CO_AGAIN: it was hit. Else CO_OK or why not. */
-int reading_run(struct http_request *request, struct rpc_reader *reader, struct arena *scratch, size_t limit,
-                struct answer **answer);
-
-/* -- large.c: reads on a thread of their own ---------------------------------------------------------------------- */
-
-/* A request that waits for a build. */
-struct join {
-    struct list link;
-    struct build *build; /* NULL: it does not wait */
-    struct http_request *request;
-    /* On the worker. `answer` stays the build's; NULL with an error. */
-    void (*done)(struct http_request *request, int error, struct answer *answer);
-};
-struct build {
-    struct post post;
-    struct build *next; /* worker->builds */
-    struct list queued, joined;
-    struct worker *worker;
-    struct http_request *copy;
-    uint64_t generation;  /* of its thing, before it began */
-    _Atomic bool dropped; /* nobody waits for it any more */
-    int error;
-    struct answer *answer;
-};
-struct large *large_new(struct http_server *server);
-void large_stop(struct large *large);     /* once no worker runs */
-void large_forget(struct worker *worker); /* builds that nobody took; after large_stop */
-void large_free(struct large *large);
-/* Joins what is under way for the same key and generation, if there is something. */
-bool large_join(struct http_request *request, uint64_t generation, struct join *join);
-/* False: there is no thread. */
-bool large_start(struct http_request *request, uint64_t generation, struct join *join);
-void large_leave(struct join *join);
-
-/* CO_OK: reads are confirmed, go on. CO_AGAIN: `done` will be called (CO_OK, or why not), unless the link is removed
- * from its list before. Else why not. */
-struct confirm {
-    struct list link;
-    void (*done)(struct http_request *request, int error);
-    struct http_request *request;
-};
-int confirm_read(struct worker *worker, struct confirm *confirm);
-void confirm_turn_end(struct worker *worker);
-void confirm_free(struct worker *worker);
-
-/* What a request waits for; request->operation. Both may be NULL. */
-struct operation {
-    void (*end)(struct http_request *request);   /* the request goes: it is to be forgotten */
-    void (*hurry)(struct http_request *request); /* the server stops: answer now */
-};
-
-/* -- remote.c: reads of a process without a copy of the state (rpc_fetch) ----------------------------------------- */
-struct http_remote {
-    const struct query_type *type;
-    const ProtobufCMessage *message;
-    http_view view;
-    enum consistency consistency;
-    bool bounded; /* ?max_stale */
-    uint64_t index, wait_ms;
-    const void *context; /* for http_context */
-};
-void remote_read(struct http_request *request, const struct http_remote *read);
-const char *request_content_type(const struct http_request *request); /* of what a view wrote */
+#include "http/answers.h"
 
 #endif

@@ -58,6 +58,12 @@ static struct connection *own_page(int fd, const struct iovec *parts, size_t cou
     return *status && !ours ? connection : NULL;
 }
 
+static ssize_t receive(int fd, void *data, size_t size, int flags) {
+    struct connection *connection = fd >= 0 && (size_t)fd < here->by_fd_size ? here->by_fd[fd] : NULL;
+    if (!connection || flags & MSG_PEEK) return plain_receive(fd, data, size, flags);
+    return header_receive(connection, data, size, flags);
+}
+
 /* ---- in our words ---- */
 
 /* What stands between the tags of a page's body, as one line. */
@@ -89,15 +95,11 @@ static const char *phrase(int status) {
 
 /* 0.9.75 has few texts and we know more than they say; 1.0 has many. */
 static void name_fault(const struct connection *connection, int status, struct slice page, char *line, size_t room) {
-    size_t memory = connection->worker->server->config.connection_memory;
     char text[PAGE_MOST];
     page_text(page, text, sizeof text);
     bool more = text[0] && !strstr(text, "syntactically incorrect");
     if (status == 414 || status == 431) {
-        snprintf(line, room,
-                 "Request %s too large: request line and headers have %zu bytes of memory "
-                 "(coord.http_connection_memory)",
-                 status == 414 ? "URL" : "header", memory);
+        header_limit(connection, status == 414 ? "URL" : "header", line, room);
     } else if (status == 505) {
         snprintf(line, room, "HTTP version not supported: speak HTTP/1.0 or HTTP/1.1");
     } else if (strstr(text, "Content-Length") && status == 400) {
@@ -161,5 +163,6 @@ static bool send_instead(int fd, const struct iovec *parts, size_t count, ssize_
 void library_faults_enter(struct worker *worker) {
     here = worker;
     send_instead_here = worker ? send_instead : NULL;
+    receive_here = worker ? receive : NULL;
     moved_here = worker ? &worker->progress : NULL;
 }

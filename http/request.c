@@ -136,115 +136,7 @@ void request_refuse(struct http_request *request, int status, const char *format
     request->refusal_text = arena_strndup(&request->arena, text, (size_t)size);
 }
 
-/* ---- headers ---- */
-
-static bool name_is(const char *key, const char *lower, size_t size) {
-    for (size_t i = 0; i < size; i++) {
-        if ((key[i] | 0x20) != lower[i]) return false;
-    }
-    return true;
-}
-#define NAME_IS(literal) name_is(key, literal, sizeof(literal) - 1)
-
-/* "gzip" among the codings, and not with q=0. */
-static bool takes_gzip(const char *value, size_t size) {
-    const char *end = value + size;
-    while (value < end) {
-        const char *comma = memchr(value, ',', (size_t)(end - value)), *stop = comma ? comma : end;
-        while (value < stop && (*value == ' ' || *value == '\t')) value++;
-        size_t left = (size_t)(stop - value);
-        if (left >= 4 && name_is(value, "gzip", 4) && (left == 4 || value[4] == ';' || value[4] == ' ')) {
-            const char *q = memmem(value, left, "q=", 2);
-            if (!q) return true;
-            for (q += 2; q < stop && (*q == '0' || *q == '.'); q++) continue;
-            return q < stop && *q >= '1' && *q <= '9';
-        }
-        value = comma ? comma + 1 : end;
-    }
-    return false;
-}
-
-/* libmicrohttpd 0.9 hands headers over as strings: what comes after a NUL is gone. But they lie in its buffer as
- * they came, line after line, so what is gone leaves a gap. (Folded lines lie elsewhere: refused too.) 1.0 refuses
- * both itself. */
-static void follow_lines(struct http_request *request, const char *key, const char *value, size_t value_size) {
-    ptrdiff_t gap = key - request->line_end;
-    if (!request->line_break && (gap == 1 || gap == 2)) request->line_break = (uint8_t)gap;
-    if (gap != request->line_break) request->bad_lines = true;
-    request->line_end = value + value_size;
-}
-
-/* After the last header: its own line break and the empty line, and no more. */
-static void follow_end(struct http_request *request) {
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(request->connection->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
-    if (!info || !request->line_break) return;
-    const char *end = request->method_text + info->header_size;
-    if (end - request->line_end != 2 * request->line_break) request->bad_lines = true;
-}
-
-static enum MHD_Result on_header(void *data, enum MHD_ValueKind kind, const char *key, size_t key_size,
-                                 const char *value, size_t value_size) {
-    struct http_request *request = data;
-    (void)kind;
-    if (request->line_end) {
-        follow_lines(request, key, value, value_size);
-    } else if (value_size && memchr(value, 0, value_size)) {
-        request->bad_lines = true;
-    }
-    if (key_size == 0 || (unsigned char)key[0] <= ' ' || (unsigned char)key[key_size - 1] <= ' ') {
-        request->bad_name = true; /* "Content-Length : 5" is a header to some and none to others */
-        return MHD_YES;
-    }
-    switch (key_size) {
-        case 4:
-            if (NAME_IS("host")) request->hosts += request->hosts < 2;
-            break;
-        case 6:
-            if (NAME_IS("expect")) request->expects = value_size == 12 && name_is(value, "100-continue", 12);
-            break;
-        case 13:
-            if (NAME_IS("authorization") && value_size > 7 && name_is(value, "bearer ", 7) && !request->token.data) {
-                request->token = slice_make(value + 7, value_size - 7);
-            }
-            break;
-        case 14:
-            if (NAME_IS("content-length")) {
-                request->lengths += request->lengths < 2;
-                request->has_length =
-                    u64_parse(slice_make(value, value_size), UINT64_MAX, &request->body_length) == CO_OK;
-            } else if (NAME_IS("x-consul-token")) {
-                request->token = slice_make(value, value_size);
-            }
-            break;
-        case 15:
-            if (NAME_IS("accept-encoding")) request->gzip = takes_gzip(value, value_size);
-            break;
-        case 17:
-            if (NAME_IS("transfer-encoding")) {
-                request->encodings += request->encodings < 2;
-                request->chunked = value_size == 7 && name_is(value, "chunked", 7);
-            }
-            break;
-        default: break;
-    }
-    return MHD_YES;
-}
-
-/* What two programs may read differently is refused, and the connection closed: the rest of what came might be meant
- * for somebody else. */
-static const char *smuggling(const struct http_request *request) {
-    if (request->bad_name) return "Bad request: a header name begins or ends with a blank";
-    if (request->bad_lines) return "Bad request: a header holds a NUL, is folded, or ends otherwise than the others";
-    if (request->lengths > 1) return "Bad request: more than one Content-Length header";
-    if (request->encodings > 1) return "Bad request: more than one Transfer-Encoding header";
-    if (request->encodings && request->lengths) return "Bad request: both Content-Length and Transfer-Encoding";
-    if (request->lengths && !request->has_length) return "Bad request: Content-Length is not a number";
-    if (request->encodings && request->old_version) return "Bad request: Transfer-Encoding in HTTP/1.0";
-    if (request->hosts > 1) return "Bad request: more than one Host header";
-    if (!request->hosts && !request->old_version) return "Bad request: missing required Host header";
-    return NULL;
-}
+/* ---- head ---- */
 
 static enum http_method method_parse(const char *text) {
     static const struct {
@@ -258,17 +150,6 @@ static enum http_method method_parse(const char *text) {
         if (strcmp(text, methods[i].text) == 0) return methods[i].method;
     }
     return HTTP_OTHER;
-}
-
-/* libmicrohttpd hands the target over as a string in its buffer, where the version follows: a gap means that the
- * target held a NUL. A blank in it would be one that it let pass. */
-static bool target_whole(const struct http_request *request, const char *url, const char *version) {
-    if (!request->target.size || request->target.data[0] != '/') return false;
-    for (size_t i = 0; i < request->target.size; i++) {
-        unsigned char c = (unsigned char)request->target.data[i];
-        if (c <= ' ' || c == 0x7f) return false;
-    }
-    return version == url + request->target.size + 1;
 }
 
 #define DRAIN_MOST (4u << 20) /* of a body that is refused */
@@ -344,17 +225,23 @@ static void body_limit(struct http_request *request) {
     if (request->body_length > request->body_most) refuse_size(request);
 }
 
+static const char *refuse_head(struct http_request *request) {
+    char line[200];
+    bool url = request->target.size > request->worker->server->config.header_max;
+    header_limit(request->connection, url ? "URL" : "header", line, sizeof line);
+    request_refuse(request, url ? 414 : 431, "%s", line);
+    return request->refusal_text;
+}
+
 void request_head(struct http_request *request, const char *url, const char *method, const char *version) {
     struct connection *connection = request->connection;
     request->stage = REQUEST_BODY;
     request->method = method_parse(method);
     request->method_text = method;
     request->old_version = strcmp(version, "HTTP/1.0") == 0;
-    if (request->worker->server->old_library) request->line_end = version + strlen(version);
-    MHD_get_connection_values_n(connection->mhd, MHD_HEADER_KIND, on_header, request);
-    if (request->line_end) follow_end(request);
-    const char *doubtful = smuggling(request);
+    const char *doubtful = headers_read(request, version);
     if (doubtful) request_refuse(request, 400, "%s", doubtful);
+    if (request->head_size > request->worker->server->config.header_max) doubtful = refuse_head(request);
     if (request->encodings && !request->chunked) {
         request_refuse(request, 501, "Unsupported transfer encoding");
         doubtful = request->refusal_text;
@@ -367,10 +254,7 @@ void request_head(struct http_request *request, const char *url, const char *met
         refuse_now(request);
         return;
     }
-    if (!target_whole(request, url, version)) {
-        request_refuse(request, 400,
-                       "Bad request: the target is not a path, or holds a NUL, a blank or a control character");
-    }
+    target_take(request, url, version);
     if (!request->body_length && !request->chunked) return;
     /* The route tells how much of a body is allowed. */
     connection->stage = CONNECTION_BODY;

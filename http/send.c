@@ -1,7 +1,7 @@
 /* send(), sendmsg(), recv() and sendfile64() for the whole program, in place of the C library's: straight to the
- * kernel, unless the calling thread has set send_instead_here, which then may take them over, or moved_here, where
- * calls that moved something are counted. That is how library_faults.c gets between libmicrohttpd and the client. A
- * file of its own, which needs nothing else: whichever program of ours is linked with our libraries and sends gets
+ * kernel, unless the calling thread has set send_instead_here or receive_here, which then may take them over, or
+ * moved_here, where calls that moved something are counted. That is how library_faults.c and long_headers.c get
+ * between libmicrohttpd and the client. A file of its own, which needs nothing else: whichever program of ours is linked with our libraries and sends gets
  * it, also those without an HTTP server. */
 #undef _FORTIFY_SOURCE /* it makes recv() an inline function */
 #include <sys/sendfile.h>
@@ -28,9 +28,14 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int flags) {
 
 /* AddressSanitizer and ThreadSanitizer do not see what comes this way; no thread of ours is cancelled. */
 __thread uint64_t *moved_here;
+__thread ssize_t (*receive_here)(int fd, void *data, size_t size, int flags);
+
+ssize_t plain_receive(int fd, void *data, size_t size, int flags) {
+    return syscall(SYS_recvfrom, fd, data, size, flags, NULL, NULL);
+}
 
 ssize_t recv(int fd, void *data, size_t size, int flags) {
-    ssize_t got = syscall(SYS_recvfrom, fd, data, size, flags, NULL, NULL);
+    ssize_t got = receive_here ? receive_here(fd, data, size, flags) : plain_receive(fd, data, size, flags);
     if (got > 0 && moved_here) ++*moved_here;
     return got;
 }

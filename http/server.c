@@ -37,6 +37,8 @@ static void fill_defaults(struct http_server *server) {
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     DEFAULT(config->workers, processors >= 16 ? 8 : processors > 3 ? (unsigned)processors / 2 : 1);
     DEFAULT(config->connection_memory, 9728);
+    DEFAULT(config->header_max, 32768);
+    server->roomy_memory = header_roomy_memory(config);
     DEFAULT(config->connections_per_address_max, 200);
     DEFAULT(config->connections_max, connections_default());
     DEFAULT(config->body_max, (size_t)1 << 20);

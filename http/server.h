@@ -8,7 +8,7 @@
  * turn.
  *
  * A parked query costs: the connection's memory pool + the request (one block), a waiter, a deadline in the worker's
- * timer heap: together at most 12 KiB. */
+ * timer heap: together at most 12 KiB. Whoever sent a long header has a larger pool. */
 #ifndef COORD_HTTP_SERVER_H
 #define COORD_HTTP_SERVER_H
 
@@ -18,10 +18,10 @@ struct http_config {
     const char *const *addresses; /* NULL-terminated, "127.0.0.1", "::", "unix:///path" later */
     uint16_t port;                /* 0: any free one (tests); see http_port */
     unsigned workers;             /* 0: half the processors, 1..8 */
-    unsigned shards;              /* most MHD daemons per worker, made as needed, 64 connections each; 0: no limit */
-    /* 0: 9.5 KiB: request line, headers, and the answer's: a URL with a key of KV_KEY_MAX bytes fits, a longer one
-     * (also percent-encoded) is a 414 or 431 */
-    size_t connection_memory;
+    /* most MHD daemons per worker, made as needed, 64 connections each; one more for long headers. 0: no limit */
+    unsigned shards;
+    size_t connection_memory;             /* 0: 9.5 KiB; a connection with a long header gets more (long_headers.c) */
+    size_t header_max;                    /* request line and headers; 0: 32 KiB. More is a 414 or 431 */
     unsigned connections_per_address_max; /* 0: 200, as Consul's http_max_conns_per_client */
     unsigned connections_max;             /* 0: from RLIMIT_NOFILE */
     size_t body_max;                      /* 0: 1 MiB; KV has its own */

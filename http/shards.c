@@ -169,9 +169,11 @@ static void on_completed(void *data, struct MHD_Connection *mhd, void **context,
     connection_unhold(connection);
     connection->request = NULL;
     connection->worker->progress++;
-    connection->stage = CONNECTION_IDLE;
-    connection->began_ms = connection->worker->now_ms;
-    connection->completed_run = connection->worker->run_serial;
+    if (!connection->next_fd) {
+        connection->stage = CONNECTION_IDLE;
+        connection->began_ms = connection->worker->now_ms;
+        connection->completed_run = connection->worker->run_serial;
+    }
     request_end(request);
 }
 
@@ -197,6 +199,7 @@ static void connection_gone(struct connection *connection) {
     address_leave(worker->server->addresses, connection->address);
     atomic_fetch_sub(&worker->server->connections, 1);
     library_faults_remove(connection);
+    buffer_free(&connection->header);
     connection->mhd = NULL;
     connection->gone = true;
     list_remove(&connection->link);
@@ -214,9 +217,10 @@ static void on_connection(void *data, struct MHD_Connection *mhd, void **context
         return;
     }
     struct connection *connection = *context;
-    explain_close(connection);
+    if (!connection->next_fd) explain_close(connection);
     if (connection->watched) epoll_ctl(worker->epoll, EPOLL_CTL_DEL, connection->fd, NULL);
-    connection_gone(connection);
+    if (connection->next_fd) header_move(connection);
+    else connection_gone(connection);
 }
 
 static void on_message(void *data, const char *format, va_list arguments) {
@@ -230,9 +234,15 @@ static void on_message(void *data, const char *format, va_list arguments) {
 
 /* ---- shards ---- */
 
-static struct shard *shard_new(struct worker *worker) {
+static size_t shard_memory(const struct shard *shard) {
+    const struct http_server *server = shard->worker->server;
+    return shard->roomy ? server->roomy_memory : server->config.connection_memory;
+}
+
+static struct shard *shard_new(struct worker *worker, bool roomy) {
     struct shard *shard = mem_zalloc(sizeof *shard);
     shard->worker = worker;
+    shard->roomy = roomy;
     shard->source.kind = SOURCE_SHARD;
     list_init(&shard->link);
     unsigned flags =
@@ -241,7 +251,7 @@ static struct shard *shard_new(struct worker *worker) {
         flags, 0, NULL, NULL, on_request, shard, MHD_OPTION_EXTERNAL_LOGGER, on_message, NULL,
         MHD_OPTION_NOTIFY_COMPLETED, on_completed, shard, MHD_OPTION_NOTIFY_CONNECTION, on_connection, shard,
         MHD_OPTION_URI_LOG_CALLBACK, on_target, shard, MHD_OPTION_UNESCAPE_CALLBACK, on_unescape, NULL,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, worker->server->config.connection_memory, MHD_OPTION_CONNECTION_LIMIT,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, shard_memory(shard), MHD_OPTION_CONNECTION_LIMIT,
         worker->server->config.connections_max + 1, MHD_OPTION_CONNECTION_TIMEOUT, 0U, MHD_OPTION_END);
     const union MHD_DaemonInfo *info =
         shard->daemon ? MHD_get_daemon_info(shard->daemon, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
@@ -258,25 +268,39 @@ static struct shard *shard_new(struct worker *worker) {
 }
 
 /* The first with room; a new one; or, when there may be no more, the one with the fewest. */
-static struct shard *shard_choose(struct worker *worker) {
+static struct shard *shard_choose(struct worker *worker, bool roomy) {
     struct shard *least = NULL;
     for (unsigned i = 0; i < worker->shard_count; i++) {
         struct shard *shard = worker->shards[i];
+        if (shard->roomy != roomy) continue;
         if (shard->connections < SHARD_CONNECTIONS) return shard;
         if (!least || shard->connections < least->connections) least = shard;
     }
     unsigned most = worker->server->config.shards;
-    struct shard *fresh = most && worker->shard_count >= most ? NULL : shard_new(worker);
+    struct shard *fresh = most && worker->shard_count >= most && least ? NULL : shard_new(worker, roomy);
     return fresh ? fresh : least;
+}
+
+void shard_enter(struct connection *connection, bool roomy, const struct sockaddr *address, unsigned address_size) {
+    struct shard *shard = connection->shard = shard_choose(connection->worker, roomy);
+    library_faults_add(connection);
+    if (!shard) {
+        close(connection->fd);
+    } else {
+        shard->connections++;
+        if (MHD_add_connection(shard->daemon, connection->fd, address, address_size) == MHD_YES) {
+            shard_wake(shard);
+            return;
+        } /* else it closed the socket */
+    }
+    if (!connection->gone) connection_gone(connection);
 }
 
 void shard_adopt(struct worker *worker, int fd, const struct sockaddr *address, unsigned address_size,
                  struct address_entry *entry) {
-    struct shard *shard = shard_choose(worker);
     struct connection *connection = mem_zalloc(sizeof *connection);
     connection->source.kind = SOURCE_CONNECTION;
     connection->worker = worker;
-    connection->shard = shard;
     connection->fd = fd;
     connection->address = entry;
     connection->began_ms = worker->now_ms;
@@ -284,16 +308,7 @@ void shard_adopt(struct worker *worker, int fd, const struct sockaddr *address, 
     list_init(&connection->link);
     list_append(&worker->connections, &connection->link);
     worker->connection_count++;
-    library_faults_add(connection);
-    if (shard) shard->connections++;
-    if (!shard) {
-        close(fd);
-    } else if (MHD_add_connection(shard->daemon, fd, address, address_size) ==
-               MHD_YES) { /* else it closed the socket */
-        shard_wake(shard);
-        return;
-    }
-    if (!connection->gone) connection_gone(connection);
+    shard_enter(connection, false, address, address_size);
 }
 
 void shard_wake(struct shard *shard) {
@@ -335,7 +350,7 @@ static void shard_stuck(struct shard *shard) {
 }
 
 static unsigned idle_most(const struct shard *shard) {
-    return RUNS_MOST + (unsigned)(shard->worker->server->config.connection_memory / BUFFER_STEP);
+    return RUNS_MOST + (unsigned)(shard_memory(shard) / BUFFER_STEP);
 }
 
 static void shard_rested(struct worker *worker, struct timer *timer) {

@@ -90,7 +90,8 @@ Test(config, every_field) {
     must(
         "{\"coord\":{\"http_workers\":1,\"http_shards\":2,\"http_connection_memory\":3,\"http_connections_"
         "max\":4,"
-        "\"http_body_max\":5,\"http_idle_timeout\":\"6s\",\"http_watches_max\":7,\"http_cache_bytes\":8,"
+        "\"http_body_max\":5,\"http_header_max\":22,\"http_idle_timeout\":\"6s\",\"http_watches_max\":7,\"http_cache_"
+        "bytes\":8,"
         "\"dns_workers\":9,"
         "\"dns_tcp_connections_max\":10,\"store_map_bytes\":11,\"store_reserve_bytes\":12,\"snapshot_log_"
         "bytes\":13,"
@@ -140,7 +141,7 @@ Test(config, every_field) {
               config.coordinate_period_ns == 2000000000 && config.coordinate_batch_size == 64 &&
               config.coordinate_batches == 3);
     cr_expect(config.http_workers == 1 && config.http_shards == 2 && config.http_connection_memory == 3);
-    cr_expect(config.http_connections_max == 4 && config.http_body_max == 5 &&
+    cr_expect(config.http_connections_max == 4 && config.http_body_max == 5 && config.http_header_max == 22 &&
               config.http_idle_timeout_ns == 6000000000);
     cr_expect(config.http_watches_max == 7 && config.http_cache_bytes == 8 && config.dns_workers == 9);
     cr_expect(config.dns_tcp_connections_max == 10 && config.store_map_bytes == 11 && config.store_reserve_bytes == 12);

@@ -1,6 +1,6 @@
 /* Any text as a request: request line, headers, an empty line, a body. Asked three times: written, written again and
- * kept, from ready bytes; the answer is the same. What its parameters hold goes through the formats of base/text.h
- * and back. */
+ * kept, from ready bytes; and once more as a URL: the answer is the same. What its parameters hold goes through the
+ * formats of base/text.h and back. */
 #include <stdlib.h>
 
 #include "base/text.h"
@@ -121,16 +121,26 @@ static bool take_header(struct slice line, struct still_header *header) {
     return true;
 }
 
+static void ask_again(const struct still_request *request, const struct still_reply *first, struct slice body) {
+    struct still_reply again = still_ask(request);
+    CHECK(again.status == first->status && again.is_read == first->is_read && again.index == first->index);
+    if (first->is_read) CHECK(slice_equal(again.body, body));
+}
+
 static void ask(struct still_request *request) {
     struct still_reply first = still_ask(request);
-    struct buffer body = {0};
+    struct buffer body = {0}, url = {0};
     buffer_append(&body, first.body.data, first.body.size);
     request->parsed = NULL;
-    for (int i = 0; i < 2; i++, request->shared_rounds = true) {
-        struct still_reply again = still_ask(request);
-        CHECK(again.status == first.status && again.is_read == first.is_read && again.index == first.index);
-        if (first.is_read) CHECK(slice_equal(again.body, buffer_slice(&body)));
+    for (int i = 0; i < 2; i++, request->shared_rounds = true) ask_again(request, &first, buffer_slice(&body));
+    if (slice_starts(request->target, SLICE_LITERAL("/"))) {
+        struct still_request as_url = *request;
+        buffer_append_text(&url, "HTTP://u@[::1]:8500");
+        buffer_append(&url, request->target.data, request->target.size);
+        as_url.target = buffer_slice(&url);
+        ask_again(&as_url, &first, buffer_slice(&body));
     }
+    buffer_free(&url);
     buffer_free(&body);
 }
 

@@ -168,7 +168,7 @@ void rpc_restore(struct rpc *rpc, struct rpc_restore *restore) {
     restore->done(restore, CO_UNSUPPORTED);
 }
 
-/* ---- libmicrohttpd: what request.c and reply.c call ---- */
+/* ---- libmicrohttpd: what request.c, headers.c and reply.c call ---- */
 
 struct MHD_Response {
     unsigned references;
@@ -265,6 +265,18 @@ int MHD_get_connection_values_n(struct MHD_Connection *connection, enum MHD_Valu
     return (int)request->header_count;
 }
 
+const union MHD_ConnectionInfo *MHD_get_connection_info(struct MHD_Connection *connection,
+                                                        enum MHD_ConnectionInfoType type, ...) {
+    static union MHD_ConnectionInfo info;
+    CHECK(type == MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    const struct still_request *request = connection->request;
+    info.header_size = request->method.size + request->target.size + sizeof "  HTTP/1.1\r\n\r\n";
+    for (size_t i = 0; i < request->header_count; i++) {
+        info.header_size += request->headers[i].name.size + request->headers[i].value.size + sizeof ":\r\n";
+    }
+    return &info;
+}
+
 /* ---- the worker ---- */
 
 static struct rpc rpc;
@@ -275,7 +287,11 @@ static struct connection connection;
 
 static void worker_start(void) {
     static struct http_server server = {
-        .config = {.body_max = BODY_MOST, .wait_max_ms = 600000, .watches_max = 10, .cache_bytes = 1 << 20},
+        .config = {.body_max = BODY_MOST,
+                   .header_max = 1 << 20,
+                   .wait_max_ms = 600000,
+                   .watches_max = 10,
+                   .cache_bytes = 1 << 20},
         .env = {.rpc = &rpc,
                 .datacenter = "dc1",
                 .node_name = "n1",

@@ -1,0 +1,174 @@
+/* The second half of http/impl.h, which includes it: answers, and what requests wait for. */
+#ifndef COORD_HTTP_ANSWERS_H
+#define COORD_HTTP_ANSWERS_H
+
+#include "http/impl.h"
+
+/* -- reply.c ------------------------------------------------------------------------------------------------------ */
+
+/* A body, shared by answers and by libmicrohttpd's responses. Worker's thread only. */
+struct bytes {
+    unsigned references;
+    bool has_digest;
+    uint8_t digest[16];
+    size_t size;
+    char *data;
+};
+struct bytes *bytes_copy(const void *data, size_t size);
+struct bytes *bytes_take(struct buffer *buffer); /* copies small ones, takes over large ones; empties the buffer */
+struct bytes *bytes_keep(struct bytes *bytes);
+void bytes_release(struct bytes *bytes);
+size_t bytes_held(void); /* of all bodies that are alive, in all workers */
+const uint8_t *bytes_digest(struct bytes *bytes);
+
+struct MHD_Response *response_new(struct bytes *bytes, const char *content_type); /* with the headers that all have */
+void response_header(struct MHD_Response *response, const char *name, const char *value);
+void response_header_u64(struct MHD_Response *response, const char *name, uint64_t value);
+/* Those of http_header, and what else is this request's alone. */
+void response_extra(struct MHD_Response *response, const struct header *headers);
+/* Sends it. `response` stays the caller's. */
+void request_answer(struct http_request *request, int status, struct MHD_Response *response, size_t size);
+/* The same with a body, gzip'd when the client takes it and it is worth it. Takes over one reference. */
+void request_answer_bytes(struct http_request *request, int status, struct bytes *bytes, const char *content_type);
+void request_answer_yes(struct http_request *request, bool yes);
+/* Errors of reads: with X-Consul-Index and its companions, which clients look for on every answer of such an
+ * endpoint. */
+void request_fail_read(struct http_request *request, int error, const char *text);
+int reply_status(int error);
+
+/* gzip.c: NULL when it would not get smaller. */
+struct bytes *gzip_bytes(struct worker *worker, const struct bytes *plain);
+void gzip_free(struct worker *worker);
+
+/* -- cache.c: ready answers --------------------------------------------------------------------------------------- */
+
+enum consistency { CONSISTENCY_LEADER, CONSISTENCY_STALE, CONSISTENCY_CONSISTENT };
+
+/* What a read depends on: the thing that wakes who waits for it, and, if its space is not 0, one that wakes nobody
+ * but makes ready bytes old (query_type.also; its name stays). */
+struct depends {
+    struct watch_thing thing, also;
+};
+/* Equal before and after a read: its result is current. The sum of two counters that only grow stays only if both
+ * do. */
+static inline uint64_t depends_generation(struct rpc *rpc, const struct depends *depends) {
+    uint64_t generation = rpc_generation(rpc, depends->thing);
+    return depends->also.space ? generation + rpc_generation(rpc, depends->also) : generation;
+}
+
+/* One result in its final form. */
+struct answer {
+    struct answer *chain; /* of its hash */
+    struct list link;     /* by last use */
+    bool kept;            /* in the cache */
+    uint64_t key_hash;
+    struct slice key;
+    const struct http_route *route;
+    enum consistency consistency;
+    bool bounded;      /* ?max_stale: how stale this server is, is looked at each time */
+    bool cached_asked; /* ?cached: X-Cache is sent */
+    struct depends depends;
+    uint64_t generation;
+    uint64_t index; /* of the result */
+    int status;
+    const char *content_type;
+    struct header *headers; /* of the view */
+    struct bytes *plain, *gzip;
+    bool gzip_tried;
+    /* plain, gzip */
+    struct {
+        struct MHD_Response *response;
+        uint64_t index, last_contact_ms;
+        bool known_leader;
+    } ready[2];
+    size_t cost;
+};
+
+struct cache *cache_new(size_t bytes);
+void cache_free(struct cache *cache);
+struct answer *cache_find(struct cache *cache, struct slice key, uint64_t hash);
+/* Copies key and thing, keeps the answer when the key was asked for before; else it stays the caller's. */
+void cache_offer(struct cache *cache, struct answer *answer);
+void cache_charge(struct cache *cache, struct answer *answer, size_t more); /* it grew (gzip) */
+void cache_drop(struct cache *cache, struct answer *answer);
+struct answer *answer_new(void);
+void ready_answer_free(struct answer *answer);
+/* Sends it, with the index header at least `least`. */
+void answer_send(struct http_request *request, struct answer *answer, uint64_t least);
+
+/* -- blocking.c, confirm.c, submit.c ------------------------------------------------------------------------------ */
+
+/* True: it was answered from ready bytes without being parsed. */
+bool reading_fast(struct http_request *request);
+void reading_end(struct http_request *request);   /* leaves watch table, timers, confirmations */
+void reading_hurry(struct http_request *request); /* stopping: answer with what is there */
+/* The copy's reading asks what the original's asks. */
+void reading_copy(struct http_request *copy, const struct http_request *request);
+/* the answer of one serves the other, if their keys are equal */
+bool reading_like(const struct http_request *a, const struct http_request *b);
+/* One read, into a new answer. `limit`: of bytes walked, 0: none. CO_AGAIN: it was hit. Else CO_OK or why not. */
+int reading_run(struct http_request *request, struct rpc_reader *reader, struct arena *scratch, size_t limit,
+                struct answer **answer);
+
+/* -- large.c: reads on a thread of their own ---------------------------------------------------------------------- */
+
+/* A request that waits for a build. */
+struct join {
+    struct list link;
+    struct build *build; /* NULL: it does not wait */
+    struct http_request *request;
+    /* On the worker. `answer` stays the build's; NULL with an error. */
+    void (*done)(struct http_request *request, int error, struct answer *answer);
+};
+struct build {
+    struct post post;
+    struct build *next; /* worker->builds */
+    struct list queued, joined;
+    struct worker *worker;
+    struct http_request *copy;
+    uint64_t generation;  /* of its thing, before it began */
+    _Atomic bool dropped; /* nobody waits for it any more */
+    int error;
+    struct answer *answer;
+};
+struct large *large_new(struct http_server *server);
+void large_stop(struct large *large);     /* once no worker runs */
+void large_forget(struct worker *worker); /* builds that nobody took; after large_stop */
+void large_free(struct large *large);
+/* Joins what is under way for the same key and generation, if there is something. */
+bool large_join(struct http_request *request, uint64_t generation, struct join *join);
+/* False: there is no thread. */
+bool large_start(struct http_request *request, uint64_t generation, struct join *join);
+void large_leave(struct join *join);
+
+/* CO_OK: reads are confirmed, go on. CO_AGAIN: `done` will be called (CO_OK, or why not), unless the link is removed
+ * from its list before. Else why not. */
+struct confirm {
+    struct list link;
+    void (*done)(struct http_request *request, int error);
+    struct http_request *request;
+};
+int confirm_read(struct worker *worker, struct confirm *confirm);
+void confirm_turn_end(struct worker *worker);
+void confirm_free(struct worker *worker);
+
+/* What a request waits for; request->operation. Both may be NULL. */
+struct operation {
+    void (*end)(struct http_request *request);   /* the request goes: it is to be forgotten */
+    void (*hurry)(struct http_request *request); /* the server stops: answer now */
+};
+
+/* -- remote.c: reads of a process without a copy of the state (rpc_fetch) ----------------------------------------- */
+struct http_remote {
+    const struct query_type *type;
+    const ProtobufCMessage *message;
+    http_view view;
+    enum consistency consistency;
+    bool bounded; /* ?max_stale */
+    uint64_t index, wait_ms;
+    const void *context; /* for http_context */
+};
+void remote_read(struct http_request *request, const struct http_remote *read);
+const char *request_content_type(const struct http_request *request); /* of what a view wrote */
+
+#endif

@@ -1,0 +1,128 @@
+/* Long headers, without memory for those who send short ones.
+ *
+ * libmicrohttpd takes a connection's memory when it begins, of the size that its daemon has, and clears all of it after
+ * each request: a size for long headers would be held, and cleared, by each of ten thousand parked connections. So there
+ * are two kinds of shards. A connection begins in one of little memory. When the header of a request proves to be long
+ * for that, before libmicrohttpd has seen the end of it, the connection moves to a roomy shard, and stays there:
+ *
+ *     header_receive   (recv() of libmicrohttpd) keeps what has come of a header that is long, or not whole yet. Too
+ *                      long: the socket gets a second descriptor, and libmicrohttpd hears that its own is broken
+ *     header_move      (libmicrohttpd has forgotten the connection) the second descriptor enters a roomy shard
+ *     header_receive   gives what was kept; then goes on with the socket
+ *
+ * Nothing has been done for a request by then: libmicrohttpd calls us when its header is whole. What was received is
+ * all of the header only if it began at the connection's first byte, or right after the request before: then it is
+ * received into the same place as the connection's first byte was. Of a request that came in one piece with the
+ * end of the one before (pipelining) the beginning is not known: it has the connection's little memory. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "http/impl.h"
+
+#define RECORD     64  /* libmicrohttpd's, of one header */
+#define LINE_LEAST 32  /* of such lines there is room for as many as a header can have */
+#define SHORT      512 /* never too long */
+
+size_t header_roomy_memory(const struct http_config *config) {
+    size_t answer = config->connection_memory;
+    return config->header_max + config->header_max / LINE_LEAST * RECORD + answer;
+}
+
+void header_limit(const struct connection *connection, const char *what, char *line, size_t room) {
+    const struct http_config *config = &connection->worker->server->config;
+    if (connection->shard->roomy || config->header_max < config->connection_memory) {
+        snprintf(line, room,
+                 "Request %s too large: request line and headers may have %zu bytes, where a header counts as %d "
+                 "at least (coord.http_header_max)",
+                 what, config->header_max, LINE_LEAST);
+    } else {
+        snprintf(line, room,
+                 "Request %s too large: request line and headers have %zu bytes of memory "
+                 "(coord.http_connection_memory)",
+                 what, config->connection_memory);
+    }
+}
+
+/* Its size when its end is in there: an empty line. Else 0. The usual request ends with its header. */
+static size_t whole(const char *data, size_t size) {
+    const char *end = data + size;
+    if (size <= SHORT && size >= 4 && memcmp(end - 4, "\r\n\r\n", 4) == 0) return size;
+    for (const char *at = data; (at = memchr(at, '\n', (size_t)(end - at))) != NULL;) {
+        at++;
+        if (at < end && *at == '\r') at++;
+        if (at < end && *at == '\n') return (size_t)(at + 1 - data);
+    }
+    return 0;
+}
+
+/* Half of the memory is libmicrohttpd's first buffer. */
+static bool too_long(const struct connection *connection, const char *data, size_t size) {
+    if (size <= SHORT) return false;
+    size_t needed = size;
+    for (size_t i = 0; i < size; i++) needed += data[i] == '\n' ? RECORD : 0;
+    return needed > connection->worker->server->config.connection_memory / 2;
+}
+
+/* False: it cannot be; libmicrohttpd does what it can. */
+static bool move(struct connection *connection) {
+    if (connection->worker->stop) return false;
+    int again = fcntl(connection->fd, F_DUPFD_CLOEXEC, 3);
+    if (again < 0) return false;
+    connection->next_fd = again;
+    return true;
+}
+
+/* What has come of a header that is not short and whole. True: the connection moves. */
+static bool header_grows(struct connection *connection, const char *data, size_t size) {
+    struct buffer *header = &connection->header;
+    buffer_append(header, data, size);
+    size_t end = whole(header->data, header->size);
+    if (too_long(connection, header->data, end ? end : header->size) && move(connection)) return true;
+    if (end) buffer_free(header);
+    return false;
+}
+
+static ssize_t replay(struct connection *connection, char *data, size_t room) {
+    struct buffer *header = &connection->header;
+    size_t size = header->size < room ? header->size : room;
+    memcpy(data, header->data, size);
+    header->size -= size;
+    memmove(header->data, header->data + size, header->size);
+    if (!header->size) buffer_free(header);
+    return (ssize_t)size;
+}
+
+ssize_t header_receive(struct connection *connection, void *data, size_t size, int flags) {
+    bool roomy = connection->shard->roomy;
+    if (roomy && connection->header.size) return replay(connection, data, size);
+    ssize_t got = plain_receive(connection->fd, data, size, flags);
+    if (got <= 0 || roomy || connection->stage != CONNECTION_IDLE) return got;
+    if (!connection->memory) connection->memory = data;
+    if (data == connection->memory) {
+        connection->header.size = 0;
+        size_t end = whole(data, (size_t)got);
+        if (end && !too_long(connection, data, end)) return got;
+    } else if (!connection->header.size) {
+        return got;
+    }
+    if (!header_grows(connection, data, (size_t)got)) return got;
+    errno = ECONNRESET;
+    return -1;
+}
+
+void header_move(struct connection *connection) {
+    struct sockaddr_storage address = {0};
+    socklen_t size = sizeof address;
+    library_faults_remove(connection);
+    connection->shard->connections--;
+    connection->mhd = NULL;
+    connection->watched = false;
+    connection->fd = connection->next_fd;
+    connection->next_fd = 0;
+    getpeername(connection->fd, (struct sockaddr *)&address, &size);
+    shard_enter(connection, true, (struct sockaddr *)&address, size);
+}
