@@ -50,9 +50,21 @@ static int judge(struct store *store, const char *path, bool *trusted, struct fa
     return CO_OK;
 }
 
+/* Behind its data there may be nothing up to the end of the map: LMDB had made the file so long when the process
+ * ended, or an older version left it so. */
+static void cut_hole(const char *path) {
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0) return;
+    off_t end = 0;
+    for (off_t data; (data = lseek(fd, end, SEEK_DATA)) >= 0;) end = lseek(fd, data, SEEK_HOLE);
+    if (errno != ENXIO || ftruncate(fd, end) != 0) log_warn("store", "cannot be cut to its size file=%s", path);
+    close(fd);
+}
+
 static int put_aside(struct store *store, const char *path, struct fault *fault) {
     char *aside = store_path(store->folder, ASIDE);
     int error = rename(path, aside) == 0 || errno == ENOENT ? CO_OK : co_from_errno(errno);
+    if (!error) cut_hole(aside);
     free(aside);
     return error ? fault_path(fault, error, store->folder, DATA, "cannot be put aside") : CO_OK;
 }

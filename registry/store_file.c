@@ -80,6 +80,17 @@ int store_file_whole(struct store_file *file, uint64_t size, struct fault *fault
                      file->path, size, wanted);
 }
 
+/* With MDB_WRITEMAP LMDB makes the file as large as its map when it opens it. Nothing lies behind what is reserved:
+ * the file ends there, and grows with what is reserved from then on (store_space.c). */
+static int cut_to_reserved(struct store_file *file, struct fault *fault) {
+    struct stat info;
+    if (fstat(file->fd, &info) == 0 &&
+        ((uint64_t)info.st_size <= file->reserved_bytes || ftruncate(file->fd, (off_t)file->reserved_bytes) == 0))
+        return CO_OK;
+    int error = co_from_errno(errno);
+    return fault_set(fault, error, "store: %s: cannot be cut to its size: %s", file->path, co_strerror(error));
+}
+
 static int env_open(struct store_file *file, struct fault *fault) {
     int error = lock_reserve(file, fault);
     if (error) return error;
@@ -138,7 +149,8 @@ int store_file_open(const char *path, const struct store_config *config, struct 
         if (file->reserved_bytes == 0) {
             error = fault_set(fault, CO_DISKFULL, "store: %s: no space on the disk", path);
         } else {
-            error = tables_open(file, config, fault);
+            error = cut_to_reserved(file, fault);
+            if (!error) error = tables_open(file, config, fault);
         }
     }
     if (error) {
@@ -160,16 +172,9 @@ static void file_free(struct store_file *file) {
 
 int store_file_close(struct store_file *file) {
     int error = store_error(mdb_env_sync(file->env, 1));
+    if (!error && fsync(file->fd) != 0) error = co_from_errno(errno); /* its size as well */
     if (!error && file->aside) unlink(file->aside);
-    char *path = mem_strdup(file->path);
-    off_t kept = (off_t)(file->reserved_bytes > file->used_bytes ? file->reserved_bytes : file->used_bytes);
     file_free(file);
-    if (!error) {
-        int fd = open(path, O_RDWR | O_CLOEXEC);
-        if (fd < 0 || ftruncate(fd, kept) != 0 || fsync(fd) != 0) error = co_from_errno(errno);
-        if (fd >= 0) close(fd);
-    }
-    free(path);
     return error;
 }
 

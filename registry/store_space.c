@@ -1,7 +1,7 @@
 /* File space reserved ahead of use.
  *
- * The map is far larger than the file's content, and a page that the disk cannot back is a SIGBUS when it is first
- * written, not an error. So no page is ever used that does not lie in reserved space: before each change
+ * The map is far larger than the file, which ends where what is reserved ends, and a page behind that end, or one
+ * that the disk cannot back, is a SIGBUS when it is first touched, not an error. So no page is ever used that does not lie in reserved space: before each change
  * (store_need_op) the end of all pages that the transaction may have taken by then is estimated from above, and that
  * much is reserved, in steps.
  *
@@ -30,6 +30,15 @@
 #define LOOK_PAGES  1024
 
 static uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
+
+/* Space is taken a quarter of a step at a time, and three quarters ahead of what is used: the file is at most one
+ * step longer than what is in it. */
+static uint64_t unit_of(const struct store_file *file) {
+    uint64_t quarter = file->step_bytes / 4;
+    return quarter > file->page_bytes ? quarter : file->page_bytes;
+}
+
+static uint64_t ahead_of(const struct store_file *file) { return 3 * unit_of(file); }
 
 /* For file systems without fallocate: real zeros behind the last page in use. */
 static int write_zeros(struct store_file *file, uint64_t from, uint64_t to) {
@@ -74,7 +83,7 @@ static int cover_locked(struct store_file *file, uint64_t bytes) {
     uint64_t have = file->reserved_bytes;
     if (bytes <= have) return CO_OK;
     if (bytes > file->map_bytes) return CO_DISKFULL;
-    uint64_t target = round_up(bytes, file->step_bytes);
+    uint64_t target = round_up(bytes, unit_of(file));
     if (target > file->map_bytes) target = file->map_bytes;
     int code = reserve_range(file, have, target);
     if (code && aside_gone(file)) code = reserve_range(file, have, target);
@@ -110,7 +119,7 @@ static void learn_used(struct store_file *file) {
 void store_space_open(struct store_file *file) {
     learn_used(file);
     uint64_t ahead = SLACK_PAGES * file->page_bytes;
-    if (ahead < file->step_bytes) ahead = file->step_bytes;
+    if (ahead < ahead_of(file)) ahead = ahead_of(file);
     while (store_space_cover(file, file->used_bytes + ahead) != CO_OK && ahead > 0) ahead /= 2;
 }
 
@@ -129,16 +138,16 @@ void store_space_ahead(struct store_file *file) {
     file->wanted_bytes = 0;
     if (file->full) /* until there is more than just enough */
         (void)store_space_retry(file);
-    else if (store_space_cover(file, file->used_bytes + file->step_bytes) != CO_OK) say_full(file);
+    else if (store_space_cover(file, file->used_bytes + ahead_of(file)) != CO_OK) say_full(file);
 }
 
 bool store_space_retry(struct store_file *file) {
     if (!file->full) return true;
     uint64_t now = clock_mono_ms(), tried = file->tried_ms;
     if (now - tried < RETRY_MS || !atomic_compare_exchange_strong(&file->tried_ms, &tried, now)) return false;
-    uint64_t bytes = file->used_bytes + file->step_bytes;
+    uint64_t bytes = file->used_bytes + ahead_of(file);
     if (bytes < file->wanted_bytes) bytes = file->wanted_bytes;
-    bytes += file->step_bytes / 8; /* or the next commit would find it full again */
+    bytes += unit_of(file) / 2; /* or the next commit would find it full again */
     if (store_space_cover(file, bytes) != CO_OK) return false;
     file->full = false;
     log_info("store", "the disk has space again file=%s", file->path);
