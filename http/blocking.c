@@ -114,6 +114,7 @@ int reading_run(struct http_request *request, struct rpc_reader *reader, struct 
     if (limit && store_read_limit_hit(txn)) error = CO_AGAIN;
     /* Of the same transaction: after a restore the records' own indexes are older than those that clients have seen. */
     uint64_t floor = error ? 0 : machine_floor(txn);
+    if (!error) error = store_txn_error(txn);
     if (result.index < floor) result.index = floor;
     if (!error) *answer = answer_write(request, &result);
     rpc_read_end(reader);

@@ -70,8 +70,8 @@ static void publish_version(struct machine *machine, const struct version_now *n
     atomic_store(&machine->version, now->version);
 }
 
-/* What the store holds becomes what is published. */
-static void learn(struct machine *machine) {
+/* What the store holds becomes what is published. CO_CORRUPT: a record of it is damaged. */
+static int learn(struct machine *machine) {
     struct store_reader *reader = store_reader_new(machine->store);
     struct store_txn *txn = store_read(reader);
     uint64_t index, term;
@@ -84,8 +84,10 @@ static void learn(struct machine *machine) {
     atomic_store(&machine->applied_term, term);
     atomic_store(&machine->index, index + machine->offset);
     atomic_store(&machine->applied, index);
+    int error = store_txn_error(txn);
     store_read_done(reader);
     store_reader_free(reader);
+    return error;
 }
 
 /* A store of a cluster that went on without this program is left alone. */
@@ -97,6 +99,17 @@ static int known_version(struct machine *machine, struct fault *fault) {
 }
 
 /* `there` NULL: to work with; else to look at. */
+static int open_learned(struct machine *machine, const struct store_config *config, bool *there, bool *trusted,
+                        struct fault *fault) {
+    int error = there ? store_look(config, &machine->store, there, trusted, fault)
+                      : store_open(config, &machine->store, trusted, fault);
+    if (error || (there && !*there)) return error;
+    error = learn(machine);
+    if (!error) return CO_OK;
+    store_close(machine->store);
+    return fault_set(fault, error, "store: %s: what it says of itself is damaged", config->folder);
+}
+
 static int open_store(struct machine *machine, const struct machine_config *config, bool *there, bool *trusted,
                       struct fault *fault) {
     machine->modules = modules_new(config->modules);
@@ -107,13 +120,15 @@ static int open_store(struct machine *machine, const struct machine_config *conf
     struct store_config store = config->store;
     store.tables = tables;
     store.table_count = take_tables(machine->modules, tables);
-    int error = there ? store_look(&store, &machine->store, there, trusted, fault)
-                      : store_open(&store, &machine->store, trusted, fault);
+    int error = open_learned(machine, &store, there, trusted, fault);
+    if (error == CO_CORRUPT && !there) { /* not all of a large store is read before it is opened */
+        store.distrust = true;
+        error = open_learned(machine, &store, there, trusted, fault);
+    }
     if (error) return error;
     pthread_mutex_init(&machine->sums_lock, NULL);
     machine->watches = watch_table_new();
     machine->tx = (struct machine_tx){.machine = machine, .arena = &machine->arena};
-    if (!there || *there) learn(machine);
     return CO_OK;
 }
 
@@ -361,7 +376,7 @@ static void replaced(struct machine *machine) {
     machine_sums_set(machine, &(struct audit_ring){0}); /* those of the state that was */
     watch_touched_all(&machine->tx.touched);
     watch_bump(machine->watches, &machine->tx.touched);
-    learn(machine);
+    (void)learn(machine); /* damage in it is noted, and met again */
     atomic_fetch_add(&machine->restores, 1);
     watch_wake(machine->watches, &machine->tx.touched);
     watch_touched_reset(&machine->tx.touched);

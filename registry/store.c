@@ -39,14 +39,11 @@ static int lock_folder(struct store *store, struct fault *fault) {
 /* Decides about the data file that is there; what is not trusted goes aside. */
 static int judge(struct store *store, const char *path, bool *trusted, struct fault *fault) {
     struct stat info;
-    bool clean;
     *trusted = false;
     if (stat(path, &info) != 0) {
         return errno == ENOENT ? CO_OK : fault_path(fault, co_from_errno(errno), store->folder, DATA, "cannot be read");
     }
-    bool fits = store_marker_fits(store->folder, &info, &clean);
-    *trusted = info.st_size > 0 && (fits || clean) && !store->config.distrust &&
-               !store_fenced(store->folder, NULL, 0) && !store_suspect(store->folder, path, &store->config);
+    *trusted = store_trust(store, path, &info, &store->examined);
     return CO_OK;
 }
 
@@ -115,6 +112,8 @@ static int open_data(struct store *store, bool *trusted, struct fault *fault) {
         error = put_aside(store, path, fault);
         if (!error) error = mark(store, path, fault);
         if (!error) error = open_fresh(store, path, fault);
+        if (!error) store_crashes_forget(store->folder);
+        store->examined = true;
     }
     free(path);
     if (error) return error;
@@ -160,7 +159,9 @@ bool store_has_table(const struct store *store, uint8_t table) {
 int store_open(const struct store_config *config, struct store **out, bool *trusted, struct fault *fault) {
     struct store *store = store_make(config);
     int error = lock_folder(store, fault);
+    store_crash_opening(true);
     if (!error) error = open_data(store, trusted, fault);
+    store_crash_opening(false);
     if (error) {
         store_free(store);
         return error;
@@ -185,8 +186,11 @@ void store_close(struct store *store) {
                   co_strerror(error));
     else if (store_marker_close(store->folder, &fault) != CO_OK)
         log_error("store", "it will be rebuilt after a crash of the machine: %s", fault.text);
+    else store_crashes_forget(store->folder);
     store_free(store);
 }
+
+bool store_examined(const struct store *store) { return store->examined; }
 
 uint64_t store_bytes(struct store *store) {
     pthread_mutex_lock(&store->lock); /* the file may be switched */

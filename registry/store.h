@@ -5,7 +5,9 @@
  * bytes + a 128-bit hash; records that can have such keys carry the full key themselves, and ranges over them are
  * filtered and sorted by the caller (store_key_long).
  *
- * State sum: the store keeps, in each write transaction, the wrapping sum of hash(table, key, value) of all records
+ * Each record is kept with hash(table, key, value), which is compared wherever a record is read: what is handed out is
+ * what was written. A mismatch is CO_CORRUPT, and the transaction has failed.
+ * State sum: the store keeps, in each write transaction, the wrapping sum of the hashes of all records
  * (order-independent); store_put and store_del keep it up to date. */
 #ifndef COORD_REGISTRY_STORE_H
 #define COORD_REGISTRY_STORE_H
@@ -30,16 +32,20 @@ struct store_table {
 struct store_config {
     const char *folder;          /* DATA/store */
     uint64_t map_bytes;          /* 0: 64 GiB */
-    uint64_t reserve_step_bytes; /* 0: 16 MiB: file space reserved ahead in steps (an apply never meets a full disk) */
+    uint64_t reserve_step_bytes; /* 0: 16 MiB: so much of the file, at most, is reserved ahead of use */
     const struct store_table *tables;
     size_t table_count;
-    bool distrust; /* put aside what is there, as after a machine crash */
+    uint64_t examine_bytes; /* 0: 256 MiB: a larger file is not read to its end before it is opened */
+    bool distrust;          /* put aside what is there, as after a machine crash */
 };
 
-/* Opens or creates. *trusted: false when the store was not closed cleanly on this boot of this machine (or is new):
- * its content was put aside and it is empty; rebuild it from snapshot and log. After kill -9 on the same boot it is
- * trusted. CO_IO, CO_CORRUPT, CO_DISKFULL with a fault naming the file. */
+/* Opens or creates. *trusted: false when the store is new, was neither closed cleanly nor left by a process of this
+ * boot of the machine (kill -9), is fenced, is of another version's format, or is damaged: its content was put aside
+ * and it is empty; rebuild it from snapshot and log. All of it is read for damage before LMDB sees a page of it, unless
+ * it is large (store_trust.c). CO_IO, CO_CORRUPT, CO_DISKFULL with a fault naming the file. */
 int store_open(const struct store_config *config, struct store **out, bool *trusted, struct fault *fault);
+/* Was all of it read when it was opened, and found whole? If not, it should be soon (store_examine). */
+bool store_examined(const struct store *store);
 /* Full sync, then the marker says so. */
 void store_close(struct store *store);
 
@@ -60,6 +66,10 @@ void store_reader_free(struct store_reader *reader);
 struct store_txn *store_read(struct store_reader *reader); /* begins (renews) */
 void store_read_done(struct store_reader *reader);         /* resets; all slices from it are invalid now */
 
+/* CO_OK; else what it met: CO_CORRUPT, CO_IO. A range that met damage ends as if there were no more, so whoever read
+ * must ask before using what was found. */
+int store_txn_error(const struct store_txn *txn);
+
 /* For a read that is not to take long: its cursors end, as if there were no more, once they have walked so many
  * bytes (each record counts a little more than its own). Whoever set the limit must ask afterwards, and throw the
  * result away when it was hit. */
@@ -75,7 +85,8 @@ void store_fail(struct store_txn *txn, int code); /* makes it fail: a record in 
 
 /* Slices point into the map: valid until the transaction ends, or (write) until the next put/del. What is handed to
  * store_put must therefore not point into the map. Keys have 1 to STORE_KEY_MAX bytes; longer ones are our mistake. */
-int store_get(struct store_txn *txn, uint8_t table, struct slice key, struct slice *value); /* CO_NOTFOUND */
+/* CO_NOTFOUND; CO_CORRUPT, CO_IO: the transaction has failed */
+int store_get(struct store_txn *txn, uint8_t table, struct slice key, struct slice *value);
 void store_put(struct store_txn *txn, uint8_t table, struct slice key, struct slice value);
 bool store_del(struct store_txn *txn, uint8_t table, struct slice key); /* was it there? */
 uint64_t store_count(struct store_txn *txn, uint8_t table);             /* records in it */
@@ -142,9 +153,9 @@ bool store_damaged(struct store *store);
 int store_clear(struct store *store, struct fault *fault);
 
 /* Two marks in the folder, durable when the functions return. "fenced": what is in the store must not be served or
- * trusted, whatever else the marker says: store_open puts it aside; `text` (one line) says why. "suspect": the
- * process died of a signal, its memory or the store may be damaged: store_open examines the store before it trusts
- * it. */
+ * trusted, whatever else the marker says: store_open puts it aside; `text` (one line) says why. "suspect": a process
+ * died of a signal, its memory or the store may be damaged: store_open reads the store to its end before it trusts it,
+ * however large, and puts it aside after the second signal, or one while it was being opened. */
 int store_fence(const char *folder, const char *text, struct fault *fault);
 bool store_fenced(const char *folder, char *text, size_t room);
 int store_unfence(const char *folder);

@@ -46,13 +46,13 @@ static void flush_out(struct copy_out *out) {
     buffer_reset(&out->block);
 }
 
-static void write_record(struct copy_out *out, uint8_t table, const char *key, size_t key_size, const MDB_val *value) {
+static void write_record(struct copy_out *out, uint8_t table, struct slice key, struct slice value) {
     char head[HEAD_SIZE] = {(char)table};
-    put_le32(head + 1, (uint32_t)key_size);
-    put_le32(head + 5, (uint32_t)value->mv_size);
+    put_le32(head + 1, (uint32_t)key.size);
+    put_le32(head + 5, (uint32_t)value.size);
     buffer_append(&out->block, head, sizeof head);
-    buffer_append(&out->block, key, key_size);
-    buffer_append(&out->block, value->mv_data, value->mv_size);
+    buffer_append(&out->block, key.data, key.size);
+    buffer_append(&out->block, value.data, value.size);
     out->count++;
     if (out->block.size >= BLOCK_BYTES) flush_out(out);
 }
@@ -64,14 +64,21 @@ static void write_table(struct copy_out *out, struct store_txn *txn, uint8_t tab
         out->error = store_error(rc);
         return;
     }
-    MDB_val key, value;
+    MDB_val key, data;
+    struct slice value;
+    uint64_t hash;
     size_t skip = table == STORE_TABLE_META ? 1 : 0;
-    for (rc = mdb_cursor_get(cursor, &key, &value, MDB_FIRST); rc == 0 && !out->error;
-         rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) {
+    for (rc = mdb_cursor_get(cursor, &key, &data, MDB_FIRST); rc == 0 && !out->error;
+         rc = mdb_cursor_get(cursor, &key, &data, MDB_NEXT)) {
         if (skip && *(const char *)key.mv_data != STORE_META_BYTE) break;
         if (store_is_sum(table, &key)) continue;
-        out->sum += store_record_hash(table, &key, &value);
-        write_record(out, table, (const char *)key.mv_data + skip, key.mv_size - skip, &value);
+        if (!store_record_read(table, &key, &data, &value, &hash)) {
+            store_damage(txn, table);
+            out->error = CO_CORRUPT;
+            break;
+        }
+        out->sum += hash;
+        write_record(out, table, slice_make((const char *)key.mv_data + skip, key.mv_size - skip), value);
     }
     if (rc && rc != MDB_NOTFOUND) out->error = store_error(rc);
     mdb_cursor_close(cursor);
@@ -401,9 +408,9 @@ static int check_order(struct checker *check, uint8_t table, struct slice key, s
     size_t skip = table == STORE_TABLE_META ? 1 : 0;
     meta[0] = STORE_META_BYTE;
     memcpy(meta + skip, key.data, key.size);
-    MDB_val raw = {key.size + skip, meta}, data = {value.size, (void *)(uintptr_t)value.data};
+    MDB_val raw = {key.size + skip, meta};
     if (store_is_sum(table, &raw)) return bad(&check->in, "it holds a sum as a record");
-    check->sum += store_record_hash(table, &raw, &data);
+    check->sum += store_record_hash(table, &raw, value);
     check->count++;
     check->seen(check->data, table, key, value);
     return CO_OK;

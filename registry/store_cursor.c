@@ -65,15 +65,29 @@ static bool limit_reached(struct store_txn *txn, size_t size) {
     return txn->limit_hit;
 }
 
-static void step(struct store_cursor *cursor, MDB_val *key, MDB_cursor_op op) {
+/* Where pages are damaged LMDB may walk in circles, or through what was removed. In a write transaction the key before
+ * may not be there any more. */
+static bool in_order(const struct store_cursor *cursor, struct slice key, struct slice before, MDB_cursor_op op) {
+    if (cursor->txn->writing) return true;
+    if (op == MDB_NEXT) return slice_compare(before, key) < 0;
+    if (op == MDB_PREV) return slice_compare(before, key) > 0;
+    return op != MDB_SET_RANGE || slice_compare(before, key) <= 0;
+}
+
+/* `from`: the key before; where the range begins. */
+static void step(struct store_cursor *cursor, struct slice from, MDB_cursor_op op) {
     struct store_cursor_impl *impl = cursor->impl;
-    MDB_val value;
-    int rc = impl ? mdb_cursor_get(impl->mdb, key, &value, op) : MDB_NOTFOUND;
-    cursor->valid = rc == 0;
-    if (rc == 0) {
-        cursor->key = slice_make(key->mv_data, key->mv_size);
-        cursor->value = slice_make(value.mv_data, value.mv_size);
-        if (cursor->txn->limited && limit_reached(cursor->txn, key->mv_size + value.mv_size)) cursor->valid = false;
+    MDB_val key = {from.size, (void *)(uintptr_t)from.data}, data;
+    uint64_t hash;
+    int rc = impl ? mdb_cursor_get(impl->mdb, &key, &data, op) : MDB_NOTFOUND;
+    cursor->key = slice_make(key.mv_data, key.mv_size);
+    cursor->valid = rc == 0 && in_order(cursor, cursor->key, from, op) &&
+                    store_record_read(cursor->table, &key, &data, &cursor->value, &hash);
+    if (cursor->valid) {
+        if (cursor->txn->limited && limit_reached(cursor->txn, cursor->key.size + cursor->value.size))
+            cursor->valid = false;
+    } else if (rc == 0) {
+        store_damage(cursor->txn, cursor->table);
     } else if (rc != MDB_NOTFOUND) {
         store_fail(cursor->txn, store_error(rc));
     }
@@ -82,43 +96,41 @@ static void step(struct store_cursor *cursor, MDB_val *key, MDB_cursor_op op) {
 void store_cursor_open(struct store_cursor *cursor, struct store_txn *txn, uint8_t table, struct slice from) {
     CHECK(from.size <= STORE_KEY_MAX);
     *cursor = (struct store_cursor){.impl = take(txn, table), .txn = txn, .table = table};
-    MDB_val key = {from.size, (void *)(uintptr_t)from.data};
-    step(cursor, &key, from.size ? MDB_SET_RANGE : MDB_FIRST);
+    step(cursor, from, from.size ? MDB_SET_RANGE : MDB_FIRST);
 }
 
 void store_cursor_open_last(struct store_cursor *cursor, struct store_txn *txn, uint8_t table) {
     *cursor = (struct store_cursor){.impl = take(txn, table), .txn = txn, .table = table};
-    MDB_val key = {0};
-    step(cursor, &key, MDB_LAST);
+    step(cursor, slice_make(NULL, 0), MDB_LAST);
 }
 
 void store_cursor_next(struct store_cursor *cursor) {
-    MDB_val key = {0};
-    if (cursor->valid) step(cursor, &key, MDB_NEXT);
+    if (cursor->valid) step(cursor, cursor->key, MDB_NEXT);
 }
 
 void store_cursor_prev(struct store_cursor *cursor) {
-    MDB_val key = {0};
-    if (cursor->valid) step(cursor, &key, MDB_PREV);
+    if (cursor->valid) step(cursor, cursor->key, MDB_PREV);
 }
 
 void store_cursor_del(struct store_cursor *cursor) {
     struct store_txn *txn = cursor->txn;
     CHECK(txn->writing && cursor->valid);
     struct store_cursor_impl *impl = cursor->impl;
-    MDB_val key, value;
+    MDB_val key, data;
+    struct slice value;
+    uint64_t hash = 0;
     int error = txn->error;
-    if (!error) error = store_error(mdb_cursor_get(impl->mdb, &key, &value, MDB_GET_CURRENT));
+    if (!error) error = store_error(mdb_cursor_get(impl->mdb, &key, &data, MDB_GET_CURRENT));
+    if (!error && !store_record_parts(&data, &value, &hash)) error = CO_CORRUPT;
     if (!error) error = store_need_op(txn, txn->file->tables[cursor->table], 0);
     if (!error) {
-        uint64_t hash = store_record_hash(cursor->table, &key, &value);
-        store_undo_note(txn, cursor->table, &key, &value);
+        store_undo_note(txn, cursor->table, &key, &data);
         error = store_error(mdb_cursor_del(impl->mdb, 0));
         if (!error) txn->sum -= hash;
     }
     store_fail(txn, error);
     cursor->valid = false;
-    if (!error) step(cursor, &key, MDB_NEXT); /* LMDB: after a deletion this is the record that took its place */
+    if (!error) step(cursor, cursor->key, MDB_NEXT); /* LMDB: after a deletion this is the record that took its place */
 }
 
 void store_cursor_close(struct store_cursor *cursor) {

@@ -51,12 +51,15 @@ int store_unfence(const char *folder) { return mark_remove(folder, FENCED); }
 
 /* -- crashes ------------------------------------------------------------------------------------------------------ */
 static char suspect_path[4096];
+static volatile sig_atomic_t opening;
 
 /* Only what a signal handler may call. The handler was installed for once: the signal that is raised ends the
- * process. */
+ * process. A byte for each crash, one more while the store was being opened. */
 static void on_crash(int number) {
-    int fd = open(suspect_path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    int fd = open(suspect_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (fd >= 0) {
+        ssize_t done = write(fd, "\n\n", opening ? 2 : 1);
+        (void)done;
         (void)fsync(fd);
         (void)close(fd);
     }
@@ -79,28 +82,18 @@ void store_watch_crashes(const char *folder) {
     free(path);
 }
 
-bool store_marked_suspect(const char *folder) {
+void store_crash_opening(bool begins) { opening = begins; }
+
+unsigned store_crashes(const char *folder) {
     char *path = store_path(folder, SUSPECT);
-    bool marked = access(path, F_OK) == 0;
+    struct stat info;
+    unsigned crashes = 0; /* an empty mark is of an older version, or of a full disk */
+    if (stat(path, &info) == 0) crashes = info.st_size > 1 ? (unsigned)info.st_size : 1;
     free(path);
-    return marked;
+    return crashes;
 }
 
-bool store_suspect(const char *folder, const char *data, const struct store_config *config) {
-    if (!store_marked_suspect(folder)) return false;
-    struct store_scrubbed found = {0};
-    struct fault fault = {0};
-    int fd = open(data, O_RDONLY | O_CLOEXEC);
-    int error = fd < 0 ? CO_IO : store_examine_file(fd, config, 0, NULL, NULL, &found, &fault);
-    if (fd >= 0) close(fd);
-    if (error)
-        log_error("store", "the process died of a signal, and the store is damaged: it is rebuilt reason=\"%s\"",
-                  fault.text);
-    else
-        log_warn("store", "the process died of a signal; the store was examined and is whole records=%llu",
-                 (unsigned long long)found.records);
-    /* With damage the mark stays, until the store that takes its place was found whole in its turn. */
-    if (!error && mark_remove(folder, SUSPECT) != CO_OK)
+void store_crashes_forget(const char *folder) {
+    if (store_crashes(folder) > 0 && mark_remove(folder, SUSPECT) != CO_OK)
         log_warn("store", "the mark of a crash cannot be removed folder=%s", folder);
-    return error != CO_OK;
 }

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/file_gone.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "registry/store_file.h"
 
@@ -91,6 +92,12 @@ static int cut_to_reserved(struct store_file *file, struct fault *fault) {
     return fault_set(fault, error, "store: %s: cannot be cut to its size: %s", file->path, co_strerror(error));
 }
 
+/* LMDB has met what it cannot go on with, and ends the process when this returns; that leaves the mark of a crash. */
+static void on_assertion(MDB_env *env, const char *message) {
+    (void)env;
+    log_error("store", "LMDB: %s: the process ends, and examines the store when it is started again", message);
+}
+
 static int env_open(struct store_file *file, struct fault *fault) {
     int error = lock_reserve(file, fault);
     if (error) return error;
@@ -101,7 +108,8 @@ static int env_open(struct store_file *file, struct fault *fault) {
         file->env = NULL;
         return store_file_fault(fault, file->path, rc);
     }
-    if (!rc) rc = mdb_env_set_mapsize(file->env, (size_t)file->map_bytes);
+    (void)mdb_env_set_assert(file->env, on_assertion);
+    rc = mdb_env_set_mapsize(file->env, (size_t)file->map_bytes);
     if (!rc) rc = mdb_env_set_maxdbs(file->env, STORE_TABLES_MAX);
     if (!rc) rc = mdb_env_set_maxreaders(file->env, READERS_MAX);
     if (!rc) rc = mdb_env_open(file->env, file->path, ENV_FLAGS, 0600);

@@ -1,11 +1,14 @@
 /* Inside the store: one LMDB file with its tables, reserved space and transactions. Included by store*.c (and their
  * tests) only.
  *
- *   store.c         opening, closing, trust (marker), the gate that keeps readers out while the file is
- * switched store_file.c    one LMDB environment: flags, tables, translation of LMDB's errors store_space.c
- * file space reserved ahead of use store_txn.c     transactions, get and put, the state sum, savepoints
+ *   store.c         opening, closing, trust, the gate that keeps readers out while the file is switched
+ *   store_file.c    one LMDB environment: flags, tables, translation of LMDB's errors
+ *   store_space.c   file space reserved ahead of use
+ *   store_record.c  a record's bytes and their checksum
+ *   store_txn.c     transactions, get and put, the state sum, savepoints
  *   store_cursor.c  ranges
  *   store_key.c     keys
+ *   store_trust.c   whether what is there is what was written
  *   store_marker.c  the marker file
  *   store_copy.c    copies and replacing
  *   store_examine.c reading a file without LMDB, for damage
@@ -52,7 +55,7 @@ int store_file_whole(struct store_file *file, uint64_t size, struct fault *fault
 
 /* Opens or creates the file with its tables. */
 int store_file_open(const char *path, const struct store_config *config, struct store_file **out, struct fault *fault);
-/* Full sync and close; the file is cut to what is reserved: on a full disk the next start needs it. */
+/* Full sync and close. What is reserved stays: on a full disk the next start needs it. */
 int store_file_close(struct store_file *file);
 /* Close without sync, and remove it (a replacement that failed, the file that was replaced). */
 void store_file_discard(struct store_file *file, bool unlink_too);
@@ -81,6 +84,16 @@ void store_need_begin(struct store_txn *txn);
 int store_need_op(struct store_txn *txn, MDB_dbi table,
                   size_t value_bytes); /* before each change. CO_DISKFULL, CO_IO */
 
+/* -- records (store_record.c) ------------------------------------------------------------------------------------- */
+#define STORE_HASH_BYTES 8
+uint64_t store_record_hash(uint8_t table, const MDB_val *key, struct slice value);
+/* What LMDB has for a record: its value and the hash that is kept with it. False: it is damaged. */
+bool store_record_read(uint8_t table, const MDB_val *key, const MDB_val *data, struct slice *value, uint64_t *hash);
+/* The same, without looking at whether the hash is right; for records that are about to go. */
+bool store_record_parts(const MDB_val *data, struct slice *value, uint64_t *hash);
+/* `room`: of value.size + STORE_HASH_BYTES */
+void store_record_write(char *room, struct slice value, uint64_t hash);
+
 /* -- transactions ------------------------------------------------------------------------------------------------- */
 struct store_undo { /* old values since the savepoint */
     bool on;
@@ -104,9 +117,10 @@ void store_txn_end(struct store_txn *txn); /* closes cursors */
 int store_file_begin(struct store_file *file, struct store_txn *txn);
 int store_txn_commit(struct store_txn *txn);
 void store_txn_abort(struct store_txn *txn);
-uint64_t store_record_hash(uint8_t table, const MDB_val *key, const MDB_val *value);
 bool store_is_sum(uint8_t table, const MDB_val *key); /* the one record that is not in the sum */
+/* `old`: what LMDB has for the record; NULL: nothing */
 void store_undo_note(struct store_txn *txn, uint8_t table, const MDB_val *key, const MDB_val *old);
+void store_damage(struct store_txn *txn, uint8_t table); /* a record of this table is damaged */
 void store_txn_append(struct store_txn *txn, uint8_t table, struct slice key,
                       struct slice value); /* loading, in order */
 
@@ -123,6 +137,7 @@ struct store {
     struct store_config config; /* with a copy of the tables */
     int lock_fd;
     bool looking; /* store_look */
+    bool examined;
     struct store_scrubbed looked;
     struct store_file *file; /* changed behind the closed gate only */
     struct store_txn write;
@@ -164,14 +179,18 @@ uint64_t store_flush_piece(uint64_t file_bytes, uint64_t rate, uint64_t part);
 /* The file as of transaction `txnid` (0: the newest); `config` names the tables. See store_examine. */
 int store_examine_file(int fd, const struct store_config *config, uint64_t txnid, bool (*stop)(void *data), void *data,
                        struct store_scrubbed *out, struct fault *fault);
-/* After a crash by a signal: is there the mark? Examines the file; true: it may not be trusted. The mark goes when
- * it may. */
-bool store_suspect(const char *folder, const char *path, const struct store_config *config);
-bool store_marked_suspect(const char *folder);
 
-/* -- trust -------------------------------------------------------------------------------------------------------- */
-/* Is `file` the one that the marker of this boot names? *clean: it says that the store was closed, or there is no
- * marker. */
+/* -- trust (store_trust.c, store_fence.c, store_marker.c) --------------------------------------------------------- */
+/* May LMDB open the data file at `path`, is what is in it what was written? *examined: all of it was read. */
+bool store_trust(const struct store *store, const char *path, const struct stat *info, bool *examined);
+/* How often signals have ended processes since the store was closed cleanly or made anew; one that ended while it
+ * was being opened counts twice. */
+unsigned store_crashes(const char *folder);
+void store_crashes_forget(const char *folder);
+void store_crash_opening(bool begins); /* a signal from now on ends one that opens the store */
+/* Is the marker one of another format of the store? */
+bool store_marker_foreign(const char *folder);
+/* Is `file` the one that the marker of this boot names? *clean: it says that the store was closed. */
 bool store_marker_fits(const char *folder, const struct stat *file, bool *clean);
 /* nothing, when it fits already */
 int store_marker_write(const char *folder, const struct stat *file, struct fault *fault);

@@ -74,25 +74,30 @@ static int tables_look(struct store_file *file, const struct store_config *confi
     return error;
 }
 
-/* Of pages that make no sense LMDB makes signals, or walks them for ever. */
-static int file_examine(struct store *store, struct store_file *file, struct fault *fault) {
+/* Of pages that make no sense LMDB makes signals, or walks them for ever: it sees none before all are read. */
+static int file_examine(struct store *store, const char *path, struct fault *fault) {
     struct fault found = {0};
-    int error = store_examine_file(file->fd, &store->config, 0, NULL, NULL, &store->looked, &found);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return fault_set(fault, co_from_errno(errno), "store: %s: cannot be read: %s", path, strerror(errno));
+    int error = store_examine_file(fd, &store->config, 0, NULL, NULL, &store->looked, &found);
+    close(fd);
     if (!error) return CO_OK;
-    return fault_set(fault, error, "store: %s: %s%s", file->path, error == CO_CORRUPT ? "damaged: " : "", found.text);
+    return fault_set(fault, error, "store: %s: %s%s", path, error == CO_CORRUPT ? "damaged: " : "", found.text);
 }
 
 static int file_look(struct store *store, const char *path, uint64_t size, struct fault *fault) {
+    int error = file_examine(store, path, fault);
+    if (error) return error;
     struct store_file *file = mem_zalloc(sizeof *file);
     file->path = mem_strdup(path);
     pthread_mutex_init(&file->space_lock, NULL);
-    int rc = mdb_env_create(&file->env), error = CO_OK;
+    int rc = mdb_env_create(&file->env);
     if (!rc) rc = mdb_env_set_maxdbs(file->env, STORE_TABLES_MAX);
+    if (!rc) rc = mdb_env_set_mapsize(file->env, size);
     if (!rc) rc = mdb_env_open(file->env, path, LOOK_FLAGS, 0600);
     if (!rc) rc = mdb_env_get_fd(file->env, &file->fd);
-    if (rc) error = store_file_fault(fault, path, rc == ENOENT ? MDB_INVALID : rc); /* too short for its meta pages */
+    if (rc) error = store_file_fault(fault, path, rc);
     if (!error) error = store_file_whole(file, size, fault);
-    if (!error) error = file_examine(store, file, fault);
     if (!error) error = tables_look(file, &store->config, fault);
     if (error) store_file_discard(file, false);
     else store->file = file;
@@ -107,8 +112,10 @@ static int data_look(struct store *store, bool *trusted, struct fault *fault) {
     if (stat(path, &info) == 0 && info.st_size > 0) {
         bool fits = store_marker_fits(store->folder, &info, &clean);
         *trusted = fits || clean;
-        error = file_look(store, path, (uint64_t)info.st_size, fault);
-        if (error && store_marked_suspect(store->folder)) *trusted = false; /* the next start finds the same */
+        if (store_marker_foreign(store->folder))
+            error = fault_set(fault, CO_CORRUPT, "store: %s: of another version's format", path);
+        else error = file_look(store, path, (uint64_t)info.st_size, fault);
+        if (error && store_crashes(store->folder) > 0) *trusted = false; /* the next start finds the same */
     } else if (errno != ENOENT && errno != ENOTDIR && errno != 0) {
         error = fault_set(fault, co_from_errno(errno), "store: %s: cannot be read: %s", path, strerror(errno));
     }

@@ -17,7 +17,8 @@
 #include "registry/store_file.h"
 
 #define MARKER      "marker"
-#define MARKER_SIZE 256 /* padded with line ends; within one sector */
+#define MARKER_SIZE 256               /* padded with line ends; within one sector */
+#define FORMAT      "coord store 2\n" /* of the store; in 1 records had no checksums */
 
 char *store_path(const char *folder, const char *name) {
     size_t size = strlen(folder) + strlen(name) + 2;
@@ -26,16 +27,23 @@ char *store_path(const char *folder, const char *name) {
     return path;
 }
 
-/* The bytes of a small file, NUL-terminated. -1: cannot be read. */
-static ssize_t read_small(const char *path, char *room, size_t size) {
+/* NUL-terminated. -1: cannot be read. */
+static ssize_t read_marker(const char *folder, char room[MARKER_SIZE + 2]) {
+    char *path = store_path(folder, MARKER);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
+    free(path);
     if (fd < 0) return -1;
-    ssize_t got = read(fd, room, size - 1);
-    int saved = errno;
+    ssize_t got = read(fd, room, MARKER_SIZE + 1);
     close(fd);
-    errno = saved;
     if (got >= 0) room[got] = '\0';
     return got;
+}
+
+bool store_marker_foreign(const char *folder) {
+    static const char head[] = "coord store ";
+    char found[MARKER_SIZE + 2];
+    return read_marker(folder, found) >= 0 && strncmp(found, head, strlen(head)) == 0 &&
+           strncmp(found, FORMAT, strlen(FORMAT)) != 0;
 }
 
 /* `file` NULL: closed cleanly. */
@@ -43,9 +51,9 @@ static void marker_text(const struct stat *file, char room[MARKER_SIZE]) {
     char boot[BOOT_ID_SIZE];
     memset(room, '\n', MARKER_SIZE);
     boot_id(boot);
-    int size = file ? snprintf(room, MARKER_SIZE, "coord store 1\nboot %s\nfile %u:%u %" PRIu64 "\n", boot,
-                               major(file->st_dev), minor(file->st_dev), (uint64_t)file->st_ino)
-                    : snprintf(room, MARKER_SIZE, "coord store 1\nclosed\n");
+    int size = file ? snprintf(room, MARKER_SIZE, FORMAT "boot %s\nfile %u:%u %" PRIu64 "\n", boot, major(file->st_dev),
+                               minor(file->st_dev), (uint64_t)file->st_ino)
+                    : snprintf(room, MARKER_SIZE, FORMAT "closed\n");
     room[size] = '\n'; /* instead of snprintf's end */
 }
 
@@ -59,11 +67,8 @@ static bool same_marker(const char *found, size_t size, const char wanted[MARKER
 
 bool store_marker_fits(const char *folder, const struct stat *file, bool *clean) {
     char wanted[MARKER_SIZE], found[MARKER_SIZE + 2];
-    char *path = store_path(folder, MARKER);
-    ssize_t got = read_small(path, found, sizeof found);
-    int code = errno;
-    free(path);
-    *clean = got < 0 && code == ENOENT;
+    ssize_t got = read_marker(folder, found);
+    *clean = false;
     if (got < 0) return false;
     marker_text(NULL, wanted);
     if (same_marker(found, (size_t)got, wanted)) {

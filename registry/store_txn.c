@@ -2,7 +2,6 @@
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "registry/store_file.h"
 
@@ -27,10 +26,6 @@ static MDB_val *raw_key(struct raw_key *raw, uint8_t table, struct slice key) {
     return &raw->val;
 }
 
-uint64_t store_record_hash(uint8_t table, const MDB_val *key, const MDB_val *value) {
-    return hash64_seed(value->mv_data, value->mv_size, hash64_seed(key->mv_data, key->mv_size, table));
-}
-
 bool store_is_sum(uint8_t table, const MDB_val *key) {
     return table == STORE_TABLE_META && key->mv_size == sizeof sum_key &&
            memcmp(key->mv_data, sum_key, sizeof sum_key) == 0;
@@ -45,12 +40,32 @@ void store_fail(struct store_txn *txn, int code) {
               co_strerror(code));
 }
 
-uint64_t store_sum(struct store_txn *txn) {
-    if (txn->writing) return txn->sum;
-    MDB_val key = {sizeof sum_key, (void *)(uintptr_t)sum_key}, value;
-    if (mdb_get(txn->mdb, txn->file->tables[STORE_TABLE_META], &key, &value) != 0 || value.mv_size != 8) return 0;
-    return get_be64(value.mv_data);
+int store_txn_error(const struct store_txn *txn) { return txn->error; }
+
+void store_damage(struct store_txn *txn, uint8_t table) {
+    if (!txn->error) log_error("store", "a record is damaged table=%u file=%s", table, txn->file->path);
+    store_fail(txn, CO_CORRUPT);
 }
+
+/* The value of a record that LMDB has found. CO_CORRUPT. */
+static int read_value(struct store_txn *txn, uint8_t table, const MDB_val *key, const MDB_val *data,
+                      struct slice *value) {
+    uint64_t hash;
+    if (store_record_read(table, key, data, value, &hash)) return CO_OK;
+    store_damage(txn, table);
+    return CO_CORRUPT;
+}
+
+static uint64_t kept_sum(struct store_txn *txn) {
+    MDB_val key = {sizeof sum_key, (void *)(uintptr_t)sum_key}, data;
+    int rc = mdb_get(txn->mdb, txn->file->tables[STORE_TABLE_META], &key, &data);
+    if (rc && rc != MDB_NOTFOUND) store_fail(txn, store_error(rc));
+    struct slice value;
+    if (rc || read_value(txn, STORE_TABLE_META, &key, &data, &value) != CO_OK || value.size != 8) return 0;
+    return get_be64(value.data);
+}
+
+uint64_t store_sum(struct store_txn *txn) { return txn->writing ? txn->sum : kept_sum(txn); }
 
 int store_file_begin(struct store_file *file, struct store_txn *txn) {
     struct buffer log = txn->undo.log;
@@ -63,7 +78,7 @@ int store_file_begin(struct store_file *file, struct store_txn *txn) {
         if (txn->error == CO_CORRUPT) file->damaged = true;
         log_error("store", "a transaction cannot begin file=%s error=\"%s\"", file->path, co_strerror(txn->error));
     } else {
-        txn->sum = store_sum(txn);
+        txn->sum = kept_sum(txn);
         store_need_begin(txn);
     }
     txn->writing = true;
@@ -80,10 +95,12 @@ struct store_txn *store_write(struct store *store) {
 static void put_sum(struct store_txn *txn) {
     char bytes[8];
     put_be64(bytes, txn->sum);
-    MDB_val key = {sizeof sum_key, (void *)(uintptr_t)sum_key}, value = {sizeof bytes, bytes};
+    MDB_val key = {sizeof sum_key, (void *)(uintptr_t)sum_key}, data = {sizeof bytes + STORE_HASH_BYTES, NULL};
     MDB_dbi meta = txn->file->tables[STORE_TABLE_META];
-    int error = store_need_op(txn, meta, sizeof bytes);
-    if (!error) error = store_error(mdb_put(txn->mdb, meta, &key, &value, 0));
+    int error = store_need_op(txn, meta, data.mv_size);
+    if (!error) error = store_error(mdb_put(txn->mdb, meta, &key, &data, MDB_RESERVE));
+    struct slice value = slice_make(bytes, sizeof bytes);
+    if (!error) store_record_write(data.mv_data, value, store_record_hash(STORE_TABLE_META, &key, value));
     store_fail(txn, error);
 }
 
@@ -139,23 +156,17 @@ int store_get(struct store_txn *txn, uint8_t table, struct slice key, struct sli
     if (key.size == 0 || txn->error) return CO_NOTFOUND;
     CHECK(table < STORE_TABLES_MAX && txn->file->known[table]);
     struct raw_key raw;
-    MDB_val found;
-    int rc = mdb_get(txn->mdb, txn->file->tables[table], raw_key(&raw, table, key), &found);
+    MDB_val data;
+    int rc = mdb_get(txn->mdb, txn->file->tables[table], raw_key(&raw, table, key), &data);
     if (rc == MDB_NOTFOUND) return CO_NOTFOUND;
-    if (rc) {
-        store_fail(txn, store_error(rc));
-        return store_error(rc);
-    }
-    *value = slice_make(found.mv_data, found.mv_size);
-    return CO_OK;
+    if (rc == 0) return read_value(txn, table, &raw.val, &data, value);
+    store_fail(txn, store_error(rc));
+    return store_error(rc);
 }
 
 uint64_t store_hash(struct store_txn *txn, uint8_t table, struct slice key) {
     struct slice value;
-    if (store_get(txn, table, key, &value) != CO_OK) return 0;
-    struct raw_key raw;
-    MDB_val data = {value.size, (void *)(uintptr_t)value.data};
-    return store_record_hash(table, raw_key(&raw, table, key), &data);
+    return store_get(txn, table, key, &value) == CO_OK ? get_be64(value.data + value.size) : 0;
 }
 
 /* The table's cursor for changes; NULL: failed. */
@@ -168,7 +179,8 @@ static MDB_cursor *change_cursor(struct store_txn *txn, uint8_t table) {
     return txn->cursors[table];
 }
 
-/* What a rollback needs: table, whether there was a value, sizes, key, value; and the size of it all, to walk back. */
+/* What a rollback needs: table, whether there was a record, sizes, key, what LMDB had for it; and the size of it all,
+ * to walk back. */
 void store_undo_note(struct store_txn *txn, uint8_t table, const MDB_val *key, const MDB_val *old) {
     if (!txn->undo.on) return;
     struct buffer *log = &txn->undo.log;
@@ -185,58 +197,79 @@ void store_undo_note(struct store_txn *txn, uint8_t table, const MDB_val *key, c
     buffer_append(log, tail, sizeof tail);
 }
 
-static void put_raw(struct store_txn *txn, uint8_t table, MDB_val *key, MDB_val *value) {
+/* `hash` NULL: to be computed. The old record's is not compared with it: it goes. */
+static void put_raw(struct store_txn *txn, uint8_t table, MDB_val *key, struct slice value, const uint64_t *hash) {
     MDB_cursor *cursor = change_cursor(txn, table);
     if (!cursor) return;
-    int error = store_need_op(txn, txn->file->tables[table], value->mv_size);
+    MDB_val data = {value.size + STORE_HASH_BYTES, NULL};
+    int error = store_need_op(txn, txn->file->tables[table], data.mv_size);
     if (error) {
         store_fail(txn, error);
         return;
     }
-    MDB_val other = *value;
-    int rc = mdb_cursor_put(cursor, key, &other, MDB_NOOVERWRITE);
-    if (rc == MDB_KEYEXIST) { /* `other` is what is there; the cursor stands on it */
-        if (other.mv_size == value->mv_size && memcmp(other.mv_data, value->mv_data, value->mv_size) == 0) return;
-        txn->sum -= store_record_hash(table, key, &other);
-        store_undo_note(txn, table, key, &other);
-        rc = mdb_cursor_put(cursor, key, value, MDB_CURRENT);
+    int rc = mdb_cursor_put(cursor, key, &data, MDB_NOOVERWRITE | MDB_RESERVE);
+    if (rc == MDB_KEYEXIST) { /* `data` is what is there; the cursor stands on it */
+        struct slice old;
+        uint64_t old_hash;
+        if (!store_record_parts(&data, &old, &old_hash)) {
+            store_damage(txn, table);
+            return;
+        }
+        if (slice_equal(old, value)) return;
+        txn->sum -= old_hash;
+        store_undo_note(txn, table, key, &data);
+        data = (MDB_val){value.size + STORE_HASH_BYTES, NULL};
+        rc = mdb_cursor_put(cursor, key, &data, MDB_RESERVE); /* MDB_CURRENT does not go with it */
     } else if (rc == 0) {
         store_undo_note(txn, table, key, NULL);
     }
-    if (rc == 0) txn->sum += store_record_hash(table, key, value);
-    else store_fail(txn, store_error(rc));
+    if (rc) {
+        store_fail(txn, store_error(rc));
+        return;
+    }
+    uint64_t fresh = hash ? *hash : store_record_hash(table, key, value);
+    store_record_write(data.mv_data, value, fresh);
+    txn->sum += fresh;
 }
 
 void store_put(struct store_txn *txn, uint8_t table, struct slice key, struct slice value) {
     struct raw_key raw;
-    MDB_val data = {value.size, (void *)(uintptr_t)(value.data ? value.data : "")};
-    put_raw(txn, table, raw_key(&raw, table, key), &data);
+    put_raw(txn, table, raw_key(&raw, table, key), value, NULL);
 }
 
 void store_txn_append(struct store_txn *txn, uint8_t table, struct slice key, struct slice value) {
     struct raw_key raw;
-    MDB_val *name = raw_key(&raw, table, key), data = {value.size, (void *)(uintptr_t)value.data};
+    MDB_val *name = raw_key(&raw, table, key), data = {value.size + STORE_HASH_BYTES, NULL};
     MDB_cursor *cursor = change_cursor(txn, table);
     if (!cursor) return;
-    int error = store_need_op(txn, txn->file->tables[table], value.size);
+    int error = store_need_op(txn, txn->file->tables[table], data.mv_size);
     if (!error) {
-        int rc = mdb_cursor_put(cursor, name, &data, table == STORE_TABLE_META ? 0 : MDB_APPEND);
+        int rc = mdb_cursor_put(cursor, name, &data, MDB_RESERVE | (table == STORE_TABLE_META ? 0 : MDB_APPEND));
         error = rc == MDB_KEYEXIST ? CO_CORRUPT : store_error(rc); /* not in order */
     }
-    if (error) store_fail(txn, error);
-    else txn->sum += store_record_hash(table, name, &data);
+    if (error) {
+        store_fail(txn, error);
+        return;
+    }
+    uint64_t hash = store_record_hash(table, name, value);
+    store_record_write(data.mv_data, value, hash);
+    txn->sum += hash;
 }
 
 static bool del_raw(struct store_txn *txn, uint8_t table, MDB_val *key) {
     MDB_cursor *cursor = change_cursor(txn, table);
     if (!cursor) return false;
-    MDB_val value;
-    int rc = mdb_cursor_get(cursor, key, &value, MDB_SET);
+    MDB_val data;
+    int rc = mdb_cursor_get(cursor, key, &data, MDB_SET);
     if (rc == MDB_NOTFOUND) return false;
-    int error = rc ? store_error(rc) : store_need_op(txn, txn->file->tables[table], 0);
+    struct slice value;
+    uint64_t hash = 0;
+    int error = store_error(rc);
+    if (!error && !store_record_parts(&data, &value, &hash)) error = CO_CORRUPT;
+    if (!error) error = store_need_op(txn, txn->file->tables[table], 0);
     if (!error) {
-        txn->sum -= store_record_hash(table, key, &value);
-        store_undo_note(txn, table, key, &value);
+        txn->sum -= hash;
+        store_undo_note(txn, table, key, &data);
         error = store_error(mdb_cursor_del(cursor, 0));
     }
     store_fail(txn, error);
@@ -268,15 +301,17 @@ uint64_t store_live_bytes(struct store_txn *txn) {
 
 static uint64_t scrub_table(struct store_txn *txn, uint8_t table) {
     MDB_cursor *cursor;
-    uint64_t sum = 0;
+    uint64_t sum = 0, hash;
     int rc = mdb_cursor_open(txn->mdb, txn->file->tables[table], &cursor);
     if (rc) return 0;
-    MDB_val key, value;
-    for (rc = mdb_cursor_get(cursor, &key, &value, MDB_FIRST); rc == 0;
-         rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) {
+    MDB_val key, data;
+    struct slice value;
+    for (rc = mdb_cursor_get(cursor, &key, &data, MDB_FIRST); rc == 0;
+         rc = mdb_cursor_get(cursor, &key, &data, MDB_NEXT)) {
         if (table == STORE_TABLE_META && *(const char *)key.mv_data != STORE_META_BYTE)
             break; /* tables' names follow */
-        if (!store_is_sum(table, &key)) sum += store_record_hash(table, &key, &value);
+        if (!store_record_read(table, &key, &data, &value, &hash)) store_damage(txn, table);
+        else if (!store_is_sum(table, &key)) sum += hash;
     }
     mdb_cursor_close(cursor);
     return sum;
@@ -311,14 +346,13 @@ void store_rollback(struct store_txn *txn) {
     for (size_t end = log->size; end > 0;) {
         size_t size = (size_t)get_le64(log->data + end - 8), start = end - 8 - size;
         const char *note = log->data + start;
-        MDB_val key = {0}, value = {0};
-        uint32_t key_size, value_size;
-        memcpy(&key_size, note + 2, 4);
-        memcpy(&value_size, note + 6, 4);
-        key = (MDB_val){key_size, (void *)(uintptr_t)(note + 10)};
-        value = (MDB_val){value_size, (void *)(uintptr_t)(note + 10 + key_size)};
-        if (note[1]) put_raw(txn, (uint8_t)note[0], &key, &value);
-        else (void)del_raw(txn, (uint8_t)note[0], &key);
+        uint32_t key_size = get_le32(note + 2), data_size = get_le32(note + 6);
+        MDB_val key = {key_size, (void *)(uintptr_t)(note + 10)};
+        MDB_val data = {data_size, (void *)(uintptr_t)(note + 10 + key_size)};
+        struct slice value;
+        uint64_t hash; /* as it was: a record that was damaged before is so afterwards */
+        if (note[1] && store_record_parts(&data, &value, &hash)) put_raw(txn, (uint8_t)note[0], &key, value, &hash);
+        else if (!note[1]) (void)del_raw(txn, (uint8_t)note[0], &key);
         end = start;
     }
     if (txn->undo.log.capacity > 1 << 20) buffer_free(&txn->undo.log);

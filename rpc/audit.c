@@ -542,6 +542,7 @@ void audit_start(struct rpc *rpc) {
     CHECK(uv_timer_init(rpc->loop, &audit->timer) == 0 && uv_async_init(rpc->loop, &audit->async, on_wake) == 0);
     audit->timer.data = audit->async.data = rpc;
     audit->running = true;
+    if (!store_examined(machine_store(rpc->machine))) atomic_store(&audit->look, true);
     CHECK(pthread_create(&audit->thread, NULL, audit_main, audit) == 0);
     uv_timer_start(&audit->timer, on_tick, 0, TICK_MS);
 }

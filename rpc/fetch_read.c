@@ -70,7 +70,8 @@ static int run(struct store_txn *txn, const struct query_type *type, const Proto
     /* Of the same transaction: after a restore the records' own indexes are older than those that were seen. */
     uint64_t floor = machine_floor(txn);
     if (result.index < floor) result.index = floor;
-    return pack(type, request, &result, answer);
+    error = store_txn_error(txn);
+    return error ? error : pack(type, request, &result, answer);
 }
 
 int fetch_read(struct rpc *rpc, struct rpc_reader *reader, struct arena *arena, const struct query_type *type,

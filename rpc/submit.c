@@ -98,7 +98,9 @@ void rpc_read_end(struct rpc_reader *reader) {
 int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
               struct arena *arena, struct query_result *result) {
     if (reader->mirror) return mirror_query(reader->mirror, type, request, arena, result);
-    return type->run(rpc_read_begin(reader), request, arena, result);
+    struct store_txn *txn = rpc_read_begin(reader);
+    int error = type->run(txn, request, arena, result);
+    return error ? error : store_txn_error(txn);
 }
 
 struct watch_table *rpc_watches(struct rpc *rpc) {

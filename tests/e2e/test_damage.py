@@ -99,7 +99,7 @@ def shortened_store_is_rebuilt():
         os.truncate(agent.data + "/store/data.mdb", 65536)
         agent.start()
         whole(agent)
-        check("damaged at offset 65536" in agent.log(), "it says why: %s" % agent.log()[-1500:])
+        check("the file ends at offset 65536" in agent.log(), "it says why: %s" % agent.log()[-1500:])
         check(int(agent.request("GET", "/v1/kv/fill/?keys")[1]["X-Consul-Index"]) >= index, "the index does not go back")
         agent.put("/v1/kv/after", b"1")
 

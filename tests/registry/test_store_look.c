@@ -80,10 +80,15 @@ Test(store_look, says_whether_it_is_trusted) {
     char marker[300];
     snprintf(marker, sizeof marker, "%s/marker", folder);
     FILE *file = fopen(marker, "w");
-    fputs("coord store 1\nboot 00000000-0000-0000-0000-000000000000\nfile 1:1 1\n", file);
+    fputs("coord store 2\nboot 00000000-0000-0000-0000-000000000000\nfile 1:1 1\n", file);
     fclose(file);
     struct looked looked = look();
     cr_assert(looked.rv == CO_OK && looked.there && !looked.trusted && looked.records == 500);
+    file = fopen(marker, "w");
+    fputs("coord store 1\nclosed\n", file);
+    fclose(file);
+    looked = look();
+    cr_assert(looked.rv == CO_CORRUPT && !looked.trusted && strstr(looked.fault.text, "another version's format"));
 }
 
 Test(store_look, without_a_store) {
@@ -137,11 +142,21 @@ Test(store_look, changed_bytes_are_found) {
     cr_assert(found > 0);
     struct looked looked = look();
     cr_assert_eq(looked.rv, CO_CORRUPT);
-    cr_assert(strstr(looked.fault.text, path) && strstr(looked.fault.text, "sum"), "%s", looked.fault.text);
+    cr_assert(strstr(looked.fault.text, path) && strstr(looked.fault.text, "checksum"), "%s", looked.fault.text);
 }
 
+/* Records that are all as they were written, and have changed places. */
 Test(store_look, keys_that_are_out_of_order_are_found) {
-    for (off_t at = 0; (at = find("key77", at + 1)) > 0;) overwrite(at, "zzz", 3);
+    for (off_t at = 0; (at = find("key77", at + 1)) > 0;) {
+        char places[4], swapped[4];
+        off_t first = at / 4096 * 4096 + 16;
+        int fd = open(path, O_RDONLY);
+        cr_assert_eq(pread(fd, places, sizeof places, first), (ssize_t)sizeof places);
+        close(fd);
+        memcpy(swapped, places + 2, 2);
+        memcpy(swapped + 2, places, 2);
+        overwrite(first, swapped, sizeof swapped);
+    }
     struct looked looked = look();
     cr_assert_eq(looked.rv, CO_CORRUPT);
     cr_assert(strstr(looked.fault.text, " at offset ") && strstr(looked.fault.text, "not in order"), "%s",

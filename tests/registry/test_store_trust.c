@@ -51,36 +51,67 @@ Test(store_trust, a_clean_close_is_trusted_and_says_so) {
     scratch_remove(folder);
 }
 
-/* Older versions removed the marker with a clean close, and padded none. */
-Test(store_trust, markers_of_older_versions) {
+static void overwrite(const char *folder, const char *name, const char *text) {
+    char *path = store_path(folder, name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    cr_assert(fd >= 0);
+    cr_assert_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    close(fd);
+    free(path);
+}
+
+/* A store without a marker, and one of a format in which records have no checksums, is none. */
+Test(store_trust, stores_of_other_versions_are_put_aside) {
+    static const char *const markers[] = {NULL, "coord store 1\nclosed\n", "coord store 3\nclosed\n"};
+    for (size_t i = 0; i < 3; i++) {
+        const char *folder = scratch_folder();
+        bool trusted;
+        struct store *store = open_at(folder, &trusted);
+        put_committed(store, "k", "v");
+        store_close(store);
+        char *path = store_path(folder, "marker");
+        cr_assert_eq(unlink(path), 0);
+        if (markers[i]) overwrite(folder, "marker", markers[i]);
+        store = open_at(folder, &trusted);
+        cr_assert_not(trusted, "%zu", i);
+        cr_assert_not(has_text(store, 1, "k", "v"));
+        put_committed(store, "k", "w");
+        store_close(store);
+        store = open_at(folder, &trusted);
+        cr_assert(trusted);
+        cr_assert(has_text(store, 1, "k", "w"));
+        store_close(store);
+        free(path);
+        scratch_remove(folder);
+    }
+}
+
+/* A marker that is not padded says the same. */
+Test(store_trust, what_fits_is_left_alone) {
     const char *folder = scratch_folder();
-    bool trusted;
-    struct store *store = open_at(folder, &trusted);
-    put_committed(store, "k", "v");
-    store_close(store);
-    char *path = store_path(folder, "marker"), text[300];
-    cr_assert_eq(unlink(path), 0);
     pid_t child = fork();
     if (child == 0) {
-        store = open_at(folder, &trusted);
-        _exit(trusted ? 0 : 2); /* as after a kill */
+        bool trusted;
+        struct store *store = open_at(folder, &trusted);
+        put_committed(store, "k", "v");
+        _exit(0); /* as after a kill */
     }
     int status;
     waitpid(child, &status, 0);
-    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "without a marker it was closed");
-    struct stat info;
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    char *path = store_path(folder, "marker"), text[300];
+    struct stat info, before, after;
     marker_look(folder, text, &info);
     size_t size = strlen(text);
     while (size > 1 && text[size - 2] == '\n') size--;
     cr_assert_eq(truncate(path, (off_t)size), 0);
-    struct stat before, after;
     marker_look(folder, text, &before);
-    store = open_at(folder, &trusted);
+    bool trusted;
+    struct store *store = open_at(folder, &trusted);
     cr_assert(trusted);
     cr_assert(has_text(store, 1, "k", "v"));
     marker_look(folder, text, &after);
-    cr_assert(before.st_size == after.st_size && memcmp(&before.st_mtim, &after.st_mtim, sizeof before.st_mtim) == 0,
-              "what fits is left alone");
+    cr_assert(before.st_size == after.st_size && memcmp(&before.st_mtim, &after.st_mtim, sizeof before.st_mtim) == 0);
     store_close(store);
     free(path);
     scratch_remove(folder);
@@ -124,15 +155,6 @@ Test(store_trust, one_process_at_a_time) {
     scratch_remove(folder);
 }
 
-static void overwrite(const char *folder, const char *name, const char *text) {
-    char *path = store_path(folder, name);
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    cr_assert(fd >= 0);
-    cr_assert_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
-    close(fd);
-    free(path);
-}
-
 /* As after a power loss: a marker of another boot. */
 Test(store_trust, another_boots_marker_is_not_trusted) {
     const char *folder = scratch_folder();
@@ -140,7 +162,7 @@ Test(store_trust, another_boots_marker_is_not_trusted) {
     struct store *store = open_at(folder, &trusted);
     put_committed(store, "k", "v");
     store_close(store);
-    overwrite(folder, "marker", "coord store 1\nboot 00000000-0000-0000-0000-000000000000\nfile 1:1 1\n");
+    overwrite(folder, "marker", "coord store 2\nboot 00000000-0000-0000-0000-000000000000\nfile 1:1 1\n");
     store = open_at(folder, &trusted);
     cr_assert_not(trusted);
     cr_assert_not(has_text(store, 1, "k", "v"));
