@@ -467,7 +467,7 @@ static void flip_behind(const char *in, const char *text, size_t size) {
 /* One that is not read to its end before it is opened: what the machine learns from it first is right, or it is not
  * trusted; the rest is met by who reads it. */
 Test(store_damage, in_a_store_that_was_not_read_to_its_end) {
-    static const struct machine_module *const modules[] = {&catalog_module, NULL};
+    static const struct module_entry modules[] = {{.module = &catalog_module}, {0}};
     static const char applied[] = "\0applied";
     struct fixture f;
     fixture_open(&f);
