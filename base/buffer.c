@@ -14,8 +14,58 @@ int slice_compare(struct slice a, struct slice b) {
     return a.size < b.size ? -1 : a.size > b.size;
 }
 
-static unsigned char lower(char c) {
-    return c >= 'A' && c <= 'Z' ? (unsigned char)(c + ('a' - 'A')) : (unsigned char)c;
+static inline unsigned char lower(char c) {
+    unsigned char byte = (unsigned char)c;
+    return (unsigned char)(byte | ((unsigned char)(byte - 'A') < 26) << 5);
+}
+
+/* Of eight bytes: 0x80 in each that is A to Z. */
+static inline uint64_t upper8(uint64_t bytes) {
+    const uint64_t ones = 0x0101010101010101, high = 0x80 * ones;
+    uint64_t low = bytes & ~high;
+    uint64_t from_a = low + (0x80 - 'A') * ones, beyond_z = low + (0x7f - 'Z') * ones;
+    return (from_a ^ beyond_z) & ~bytes & high;
+}
+
+static inline uint64_t load8(const char *from) {
+    uint64_t bytes;
+    memcpy(&bytes, from, sizeof bytes);
+    return bytes;
+}
+
+static inline void lower8(char *at) {
+    uint64_t bytes = load8(at);
+    bytes |= upper8(bytes) >> 2;
+    memcpy(at, &bytes, sizeof bytes);
+}
+
+/* The last eight may overlap those before: what is folded stays as it is. */
+void bytes_lower(char *bytes, size_t size) {
+    if (size < sizeof(uint64_t)) {
+        for (size_t i = 0; i < size; i++) bytes[i] = (char)lower(bytes[i]);
+        return;
+    }
+    for (size_t i = 0; i + sizeof(uint64_t) < size; i += sizeof(uint64_t)) lower8(bytes + i);
+    lower8(bytes + size - sizeof(uint64_t));
+}
+
+bool slice_has_upper(struct slice text) {
+    uint64_t found = 0;
+    if (text.size < sizeof(uint64_t)) {
+        for (size_t i = 0; i < text.size; i++) found |= (unsigned char)((unsigned char)text.data[i] - 'A') < 26;
+        return found != 0;
+    }
+    for (size_t i = 0; i + sizeof(uint64_t) < text.size; i += sizeof(uint64_t)) found |= upper8(load8(text.data + i));
+    return (found | upper8(load8(text.data + text.size - sizeof(uint64_t)))) != 0;
+}
+
+int slice_compare_nocase(struct slice a, struct slice b) {
+    size_t common = a.size < b.size ? a.size : b.size;
+    for (size_t i = 0; i < common; i++) {
+        unsigned char one = lower(a.data[i]), other = lower(b.data[i]);
+        if (one != other) return one < other ? -1 : 1;
+    }
+    return a.size < b.size ? -1 : a.size > b.size;
 }
 
 bool slice_equal_nocase(struct slice a, struct slice b) {

@@ -25,8 +25,12 @@ static inline bool slice_is(struct slice a, const char *text) { return slice_equ
 static inline bool slice_starts(struct slice a, struct slice prefix) {
     return a.size >= prefix.size && (prefix.size == 0 || memcmp(a.data, prefix.data, prefix.size) == 0);
 }
-int slice_compare(struct slice a, struct slice b);       /* memcmp order, shorter first */
-bool slice_equal_nocase(struct slice a, struct slice b); /* ASCII */
+int slice_compare(struct slice a, struct slice b); /* memcmp order, shorter first */
+/* Without regard to case: A to Z are a to z, other bytes are themselves. */
+bool slice_equal_nocase(struct slice a, struct slice b);
+int slice_compare_nocase(struct slice a, struct slice b);
+void bytes_lower(char *bytes, size_t size); /* in place */
+bool slice_has_upper(struct slice text);    /* has bytes_lower anything to change? */
 
 /* Owns `data`. Zero-initialise. */
 struct buffer {

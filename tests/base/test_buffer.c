@@ -34,6 +34,32 @@ Test(slice, equality) {
     cr_expect_eq(slice_text(NULL).size, 0);
 }
 
+/* Every byte at every place of texts of every small size. */
+Test(slice, case_is_that_of_ascii_letters) {
+    for (size_t size = 0; size <= 40; size++) {
+        for (unsigned byte = 0; byte < 256; byte++) {
+            for (size_t at = 0; at < size; at++) {
+                char text[48], lower[48];
+                memset(text, 0x7f, sizeof text);
+                text[at] = (char)byte;
+                memcpy(lower, text, sizeof text);
+                bool upper = byte >= 'A' && byte <= 'Z';
+                bytes_lower(lower, size);
+                text[size] = 'A', lower[size] = 'a'; /* beyond the end */
+                cr_assert_eq(lower[at], (char)(upper ? byte + 32 : byte), "size %zu at %zu byte %u", size, at, byte);
+                cr_assert_eq(slice_has_upper(slice_make(text, size)), upper, "size %zu at %zu byte %u", size, at, byte);
+                cr_assert(slice_equal_nocase(slice_make(text, size), slice_make(lower, size)));
+                cr_assert_eq(slice_compare_nocase(slice_make(text, size), slice_make(lower, size)), 0);
+                for (size_t i = 0; i < size; i++) cr_assert(i == at || lower[i] == 0x7f);
+            }
+        }
+    }
+    cr_expect(slice_compare_nocase(SLICE_LITERAL("aB"), SLICE_LITERAL("Ac")) < 0);
+    cr_expect(slice_compare_nocase(SLICE_LITERAL("_"), SLICE_LITERAL("A")) < 0, "as small letters");
+    cr_expect(slice_compare_nocase(SLICE_LITERAL("A"), SLICE_LITERAL("ab")) < 0);
+    cr_expect(slice_compare_nocase(SLICE_LITERAL("\xc3\x96"), SLICE_LITERAL("\xc3\xb6")) < 0);
+}
+
 Test(buffer, grows) {
     struct buffer buffer = {0};
     buffer_append(&buffer, NULL, 0);
