@@ -54,6 +54,7 @@ int session_get(struct store_txn *txn, struct slice id, struct arena *arena, Pb_
 int session_unpack(struct slice bytes, struct arena *arena, Pb__Session **session);
 int64_t session_record_ttl_ns(struct slice bytes); /* -1: damaged */
 /* Beginning of the index rows of a node (check empty) or of one of its checks; the session's id follows. */
-struct slice session_index_prefix(struct slice node, struct slice check, char room[STORE_KEY_MAX]);
+struct slice session_index_prefix(struct store_txn *txn, struct slice node, struct slice check,
+                                  char room[STORE_KEY_MAX]);
 
 #endif

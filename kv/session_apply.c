@@ -1,6 +1,7 @@
 /* Commands on sessions, and what ends them: destroy, the leader's table, and events of the catalog. */
 #include "kv/kv_internal.h"
 #include "registry/catalog.h"
+#include "registry/fold.h"
 
 /* -- records and index -------------------------------------------------------------------------------------------- */
 
@@ -27,12 +28,15 @@ static void record_put(struct machine_tx *tx, const Pb__Session *session) {
     store_put(tx->store, KV_TABLE_SESSIONS, slice_text(session->id), slice_make(bytes, 8 + size));
 }
 
-struct slice session_index_prefix(struct slice node, struct slice check, char room[STORE_KEY_MAX]) {
-    return store_key_join(room, 2, node, check);
+struct slice session_index_prefix(struct store_txn *txn, struct slice node, struct slice check,
+                                  char room[STORE_KEY_MAX]) {
+    const struct slice names[] = {node, check};
+    return fold_key(txn, room, ARRAY_COUNT(names), names);
 }
 
-static struct slice index_row(struct slice node, struct slice check, struct slice id, char room[STORE_KEY_MAX]) {
-    struct slice prefix = session_index_prefix(node, check, room);
+static struct slice index_row(struct store_txn *txn, struct slice node, struct slice check, struct slice id,
+                              char room[STORE_KEY_MAX]) {
+    struct slice prefix = session_index_prefix(txn, node, check, room);
     CHECK(id.size == UUID_TEXT_SIZE);
     memcpy(room + prefix.size, id.data, UUID_TEXT_SIZE);
     return slice_make(room, prefix.size + UUID_TEXT_SIZE);
@@ -47,12 +51,12 @@ static const char *bound_check(const Pb__Session *session, size_t number) {
     return number < session->n_checks ? session->checks[number] : NULL;
 }
 
-static bool is_bound(const Pb__Session *session, struct slice node, struct slice check) {
-    if (!slice_is(node, session->node)) return false;
+static bool is_bound(struct store_txn *txn, const Pb__Session *session, struct slice node, struct slice check) {
+    if (!fold_same(txn, node, slice_text(session->node))) return false;
     if (check.size == 0) return true;
     const char *bound;
     for (size_t i = 0; (bound = bound_check(session, i)) != NULL; i++)
-        if (slice_is(check, bound)) return true;
+        if (fold_same(txn, check, slice_text(bound))) return true;
     return false;
 }
 
@@ -62,7 +66,7 @@ static void index_change(struct machine_tx *tx, const Pb__Session *session, bool
     struct slice node = slice_text(session->node), id = slice_text(session->id);
     const char *check = "";
     for (size_t i = 0; check != NULL; check = bound_check(session, i++)) {
-        struct slice row = index_row(node, slice_text(check), id, room);
+        struct slice row = index_row(tx->store, node, slice_text(check), id, room);
         if (put) store_put(tx->store, KV_TABLE_SESSION_INDEX, row, slice_make("", 0));
         else store_del(tx->store, KV_TABLE_SESSION_INDEX, row); /* false for a check that is named twice */
     }
@@ -71,7 +75,7 @@ static void index_change(struct machine_tx *tx, const Pb__Session *session, bool
 /* Finds a session bound to the node (check empty) or the check. CO_NOTFOUND. */
 static int bound_session(struct machine_tx *tx, struct slice node, struct slice check, Pb__Session **session) {
     char room[STORE_KEY_MAX];
-    struct slice prefix = session_index_prefix(node, check, room);
+    struct slice prefix = session_index_prefix(tx->store, node, check, room);
     struct store_cursor cursor;
     int rv = CO_NOTFOUND;
     for (store_cursor_open(&cursor, tx->store, KV_TABLE_SESSION_INDEX, prefix);
@@ -79,7 +83,7 @@ static int bound_session(struct machine_tx *tx, struct slice node, struct slice 
         struct slice id = slice_make(cursor.key.data + prefix.size, cursor.key.size - prefix.size);
         rv = session_get(tx->store, id, tx->arena, session);
         if (rv == CO_NOTFOUND) rv = CO_CORRUPT;
-        if (rv != CO_OK || is_bound(*session, node, check)) break;
+        if (rv != CO_OK || is_bound(tx->store, *session, node, check)) break;
         rv = CO_NOTFOUND;
     }
     store_cursor_close(&cursor);
@@ -180,8 +184,23 @@ int session_destroy_apply(struct machine_tx *tx, void *request, struct machine_r
     return rv == CO_OK ? session_end(tx, session) : rv;
 }
 
+_Static_assert((int)SPACE_SESSION_NODE == (int)FOLD_SPACE_SESSION_NODE, "one list of numbers");
+
+/* Names are folded from now on. */
+static void fold_session(struct machine_tx *tx, struct slice id, struct slice bytes, struct arena *arena) {
+    (void)id;
+    Pb__Session *session;
+    int rv = session_unpack(bytes, arena, &session);
+    if (rv != CO_OK) return store_fail(tx->store, rv);
+    fold_set(tx->store, false);
+    index_change(tx, session, false);
+    fold_set(tx->store, true);
+    index_change(tx, session, true);
+}
+
 void session_on_event(struct machine_tx *tx, const struct machine_event *event) {
     struct slice check = event->id;
+    if (event->type == MACHINE_FOLD_KEYS) fold_walk(tx, KV_TABLE_SESSIONS, slice_make("", 0), fold_session);
     if (event->type == MACHINE_NODE_REMOVED) check = slice_make("", 0);
     else if (event->type != MACHINE_CHECK_REMOVED && event->type != MACHINE_CHECK_CRITICAL) return;
     else if (check.size == 0) return;

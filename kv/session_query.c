@@ -1,5 +1,6 @@
 /* Queries on sessions. */
 #include "kv/kv_internal.h"
+#include "registry/fold.h"
 
 static struct slice request_id(const ProtobufCMessage *request) {
     return slice_text(((const Pb__SessionRequest *)request)->id);
@@ -76,7 +77,7 @@ static int list_all(struct store_txn *txn, struct session_list *list) {
 
 static int list_node(struct store_txn *txn, struct slice node, struct session_list *list) {
     char room[STORE_KEY_MAX];
-    struct slice prefix = session_index_prefix(node, slice_make("", 0), room);
+    struct slice prefix = session_index_prefix(txn, node, slice_make("", 0), room);
     struct store_cursor cursor;
     int rv = CO_OK;
     STORE_PREFIX(&cursor, txn, KV_TABLE_SESSION_INDEX, prefix) {
@@ -87,7 +88,7 @@ static int list_node(struct store_txn *txn, struct slice node, struct session_li
             if (rv == CO_NOTFOUND) rv = CO_CORRUPT;
             break;
         }
-        if (slice_is(node, session->node)) list_add(list, session);
+        if (fold_same(txn, node, slice_text(session->node))) list_add(list, session);
     }
     store_cursor_close(&cursor);
     return rv;

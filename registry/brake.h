@@ -49,6 +49,11 @@ void brake_node_back(struct machine_tx *tx, struct slice node);
 void brake_instance_gone(struct change *change, const Pb__Service *service);
 int brake_release_apply(struct machine_tx *tx, void *request, struct machine_result *result); /* BRAKE_RELEASE */
 
+/* Names are folded (registry/catalog_fold.h). First: a service that has other spellings is held no longer. */
+void brake_fold_merge(struct change *change, struct slice service);
+void brake_fold_service(struct machine_tx *tx, struct slice service);        /* then, by its names */
+void brake_fold_instance(struct machine_tx *tx, const Pb__Service *service); /* at last, of every instance */
+
 /* -- reading (any thread) ----------------------------------------------------------------------------------------- */
 /* Is the service held? NULL: no. CO_CORRUPT. */
 int brake_held(struct store_txn *txn, struct slice service, struct arena *arena, Pb__HeldService **held);

@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "registry/catalog_apply.h"
+#include "registry/catalog_fold.h"
 #include "registry/catalog_leases.h"
 #include "registry/catalog_write.h"
 
@@ -40,6 +41,7 @@ const struct module catalog_module = {
     .spaces = spaces,
     .queries = queries,
     .lease_bindings = catalog_lease_bindings,
+    .on_event = catalog_on_event,
 };
 
 /* -- statuses ----------------------------------------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
  * offers them to the state machine.
  *
  * Status of an instance = the worst of its node's checks (those without a service) and its own. Names of nodes and
- * services are compared exactly as given (DNS compares without case: see catalog_service_nocase). A registration
+ * services, and IDs of services and checks, have no case from cluster version 4 on (registry/fold.h). A registration
  * that changes nothing changes no index and touches nothing. A check keeps the name and tags that its service had
  * when the check was registered, as in Consul. */
 #ifndef COORD_REGISTRY_CATALOG_H
@@ -31,7 +31,7 @@ extern const struct query_type query_nodes; /* TableRequest -> NodesResult; thin
 extern const struct query_type query_services;
 extern const struct query_type query_node_services; /* NodeRequest -> NodeServicesResult; found=false: no such node */
 /* ServiceRequest -> ServiceEntriesResult; thing: the service. Filters: all tags (without regard to case),
- * passing_only, node meta. Ordered by node, id. checks = the node's own, then the service's. held: with what the
+ * passing_only, node meta. Ordered by node, id (in the order of keys). checks = the node's own, then the service's. held: with what the
  * mass-removal brake holds (registry/brake.h); else the truth */
 extern const struct query_type query_service_entries;
 /* ServiceRequest -> ChecksResult: checks that carry the service's name (not the nodes'). Of the filters node meta
@@ -47,8 +47,8 @@ extern const struct query_type query_service_addresses;
 /* TableRequest (no filter) -> MembersResult; thing: table nodes (their status is not waited for) */
 extern const struct query_type query_members;
 
-/* A name as it is stored that equals the given one without regard to case, the exact one before others. found=false:
- * there is none. */
+/* A name as it is stored that equals the given one without regard to case, in any cluster version, the exact one before
+ * others. found=false: there is none. */
 extern const struct query_type query_node_nocase;    /* NameRequest -> NameResult; thing: table nodes */
 extern const struct query_type query_service_nocase; /* NameRequest -> NameResult; thing: table services */
 

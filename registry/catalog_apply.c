@@ -102,6 +102,10 @@ static bool serf_healthy(struct store_txn *store, struct slice node) {
            status != PB__STATUS__CRITICAL;
 }
 
+static bool same_id(struct machine_tx *tx, struct slice stored, const char *id) {
+    return fold_same(tx->store, stored, slice_text(id));
+}
+
 /* A name (in any case) is taken while the node that has it under another ID is alive. `spare_nameless`: one without
  * ID may be taken over. An agent that has the address of the one that had its name is its successor: it lost its
  * data folder, and with it its ID. */
@@ -116,7 +120,7 @@ static bool name_is_free(struct machine_tx *tx, const Pb__RegisterCommand *comma
         struct slice bytes, name = cursor.value;
         if (catalog_node_bytes(tx->store, name, &bytes) != CO_OK) continue;
         struct slice id = record_text(bytes, NODE_ID_FIELD);
-        if (slice_is(id, node->id) || (id.size == 0 && spare_nameless) || !serf_healthy(tx->store, name)) continue;
+        if (same_id(tx, id, node->id) || (id.size == 0 && spare_nameless) || !serf_healthy(tx->store, name)) continue;
         if (command->own && machine_tx_version(tx) >= 2 &&
             slice_is(record_text(bytes, NODE_ADDRESS_FIELD), node->address))
             continue;
@@ -141,7 +145,8 @@ static bool plan_node(struct machine_tx *tx, const Pb__RegisterCommand *command,
     *plan = (struct node_plan){.write = !known || !command->skip_node_update};
     if (!catalog_leases_on_node(tx, command, known, result)) return false;
     if (!plan->write || !node->id[0]) return true;
-    if (known && slice_is(record_text(bytes, NODE_ID_FIELD), node->id)) return true;
+    bool as_written = known && slice_equal(record_text(bytes, NODE_NAME_FIELD), name);
+    if (as_written && same_id(tx, record_text(bytes, NODE_ID_FIELD), node->id)) return true;
     char room[STORE_KEY_MAX];
     bool id_known = store_get(tx->store, TABLE_NODE_IDS, key_node_id(room, slice_text(node->id)), &holder) == CO_OK;
     if (id_known && !slice_equal(holder, name)) {
@@ -159,7 +164,8 @@ static bool checks_have_services(struct machine_tx *tx, const Pb__RegisterComman
     for (size_t i = 0; i < command->n_checks; i++) {
         const char *id = command->checks[i]->service_id;
         struct slice bytes;
-        if (!id[0] || (command->service && strcmp(command->service->id, id) == 0)) continue;
+        if (!id[0] || (command->service && fold_same(tx->store, slice_text(command->service->id), slice_text(id))))
+            continue;
         if (catalog_service_bytes(tx->store, slice_text(node), slice_text(id), &bytes) == CO_OK) continue;
         return refuse(
             result,

@@ -70,10 +70,10 @@ static bool instance_move(struct change *change, const Pb__Service *service, int
     struct store_txn *store = change->tx->store;
     char room[STORE_KEY_MAX];
     struct slice name = slice_text(service->name);
-    struct slice key = key_instance(room, name, slice_text(service->node), slice_text(service->id));
+    struct slice key = key_instance(store, room, name, slice_text(service->node), slice_text(service->id));
     if (by > 0) store_put(store, TABLE_INSTANCES, key, slice_make("", 0));
     else (void)store_del(store, TABLE_INSTANCES, key);
-    bool changed = count_move(change, key_name(room, name), name, by);
+    bool changed = count_move(change, key_count(room, name), name, by);
     if (changed) change_spelling(change, SPELLING_SERVICE, name, by > 0);
     bool differ = false;
     struct tag_set tags = tag_set(change->tx->arena, service), none = {0};
@@ -95,10 +95,22 @@ void change_names(struct change *change, const Pb__Service *before, const Pb__Se
     if (differ) machine_mark(change->tx, SPACE_TABLE, catalog_table_service_nodes, false);
 }
 
-uint64_t catalog_service_instances(struct store_txn *txn, struct slice name) {
+static uint64_t count_of(struct store_txn *txn, struct slice name) {
     char room[STORE_KEY_MAX];
     struct slice value;
-    return store_get(txn, TABLE_TAGS, key_name(room, name), &value) == CO_OK ? get_be64(value.data) : 0;
+    return store_get(txn, TABLE_TAGS, key_count(room, name), &value) == CO_OK ? get_be64(value.data) : 0;
+}
+
+/* Of a name that is folded: of all ways in which it is written. */
+uint64_t catalog_service_instances(struct store_txn *txn, struct slice name) {
+    if (!fold_on(txn)) return count_of(txn, name);
+    char room[STORE_KEY_MAX];
+    struct slice prefix = key_spellings(room, SPELLING_SERVICE, name);
+    struct store_cursor cursor;
+    uint64_t count = 0;
+    STORE_PREFIX(&cursor, txn, TABLE_SPELLINGS, prefix) count += count_of(txn, cursor.value);
+    store_cursor_close(&cursor);
+    return count;
 }
 
 bool catalog_service_exists(struct store_txn *txn, struct slice name) {
@@ -122,7 +134,7 @@ void change_mark_services_of_node(struct change *change, struct slice node) {
     struct machine_tx *tx = change->tx;
     char room[STORE_KEY_MAX];
     struct pointers names = {0}; /* copied first: marking changes what the cursor's slices point to */
-    struct slice prefix = key_node(room, node);
+    struct slice prefix = key_node(tx->store, room, node);
     struct store_cursor cursor;
     STORE_PREFIX(&cursor, tx->store, TABLE_SERVICES, prefix) {
         struct slice name = record_text(cursor.value, SERVICE_NAME_FIELD);

@@ -3,10 +3,15 @@
 
 #include "registry/catalog_query.h"
 
+static int compare_names(const char *one, const char *other) {
+    int order = slice_compare_nocase(slice_text(one), slice_text(other));
+    return order ? order : strcmp(one, other);
+}
+
 static int compare_checks(const void *a, const void *b) {
     const Pb__Check *one = *(Pb__Check *const *)a, *other = *(Pb__Check *const *)b;
-    int order = strcmp(one->node, other->node);
-    return order ? order : strcmp(one->check_id, other->check_id);
+    int order = compare_names(one->node, other->node);
+    return order ? order : compare_names(one->check_id, other->check_id);
 }
 
 static int checks_done(struct store_txn *txn, struct arena *arena, struct watch_thing thing, struct pointers *checks,
@@ -53,7 +58,7 @@ static int run_node_checks(struct store_txn *txn, const ProtobufCMessage *messag
     char room[STORE_KEY_MAX];
     struct pointers checks = {0};
     struct watch_thing thing = node_thing(message);
-    int error = query_checks_below(txn, arena, key_node(room, thing.name), &checks);
+    int error = query_checks_below(txn, arena, key_node(txn, room, thing.name), &checks);
     return error ? error : checks_done(txn, arena, thing, &checks, result);
 }
 
@@ -62,7 +67,7 @@ static int run_node_checks(struct store_txn *txn, const ProtobufCMessage *messag
 /* Those of its instances, but not the ones that carry another name still. */
 static int checks_of_instances(struct store_txn *txn, struct arena *arena, struct slice name, struct pointers *checks) {
     char room[STORE_KEY_MAX];
-    struct slice prefix = key_name(room, name);
+    struct slice prefix = key_name(txn, room, name);
     struct pointers found = {0};
     struct store_cursor cursor;
     int error = CO_OK;
@@ -73,7 +78,7 @@ static int checks_of_instances(struct store_txn *txn, struct arena *arena, struc
     }
     store_cursor_close(&cursor);
     for (size_t i = 0; i < found.count; i++) {
-        if (slice_is(name, ((const Pb__Check *)found.items[i])->service_name))
+        if (fold_same(txn, name, slice_text(((const Pb__Check *)found.items[i])->service_name)))
             pointers_add(checks, arena, found.items[i]);
     }
     return error;
@@ -82,7 +87,7 @@ static int checks_of_instances(struct store_txn *txn, struct arena *arena, struc
 /* Those that carry its name although their service has another one now. A stray's key ends with node and check id. */
 static int checks_astray(struct store_txn *txn, struct arena *arena, struct slice name, struct pointers *checks) {
     char room[STORE_KEY_MAX];
-    struct slice prefix = key_name(room, name), bytes;
+    struct slice prefix = key_name(txn, room, name), bytes;
     struct store_cursor cursor;
     int error = CO_OK;
     STORE_PREFIX(&cursor, txn, TABLE_STRAYS, prefix) {
@@ -92,7 +97,7 @@ static int checks_astray(struct store_txn *txn, struct arena *arena, struct slic
         error = end && store_get(txn, TABLE_CHECK_IDS, rest, &service_id) == CO_OK ? CO_OK : CO_CORRUPT;
         if (error) break;
         size_t node_size = (size_t)(end - rest.data) + 1;
-        struct slice middle = store_key_join(service_room, 1, service_id);
+        struct slice middle = fold_key(txn, service_room, 1, &service_id);
         memcpy(key, rest.data, node_size);
         memcpy(key + node_size, middle.data, middle.size);
         memcpy(key + node_size + middle.size, rest.data + node_size, rest.size - node_size);

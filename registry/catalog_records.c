@@ -6,42 +6,48 @@
 
 /* -- keys --------------------------------------------------------------------------------------------------------- */
 
-struct slice key_node(char *room, struct slice node) {
-    return store_key_join(room, 1, node);
+#define JOIN(...)                                                                     \
+    fold_key(txn, room, sizeof((struct slice[]){__VA_ARGS__}) / sizeof(struct slice), \
+             (const struct slice[]){__VA_ARGS__})
+
+struct slice key_node(struct store_txn *txn, char *room, struct slice node) {
+    return JOIN(node);
 }
-struct slice key_service(char *room, struct slice node, struct slice id) {
-    return store_key_join(room, 2, node, id);
+struct slice key_service(struct store_txn *txn, char *room, struct slice node, struct slice id) {
+    return JOIN(node, id);
 }
-struct slice key_check(char *room, struct slice node, struct slice service_id, struct slice check_id) {
-    return store_key_join(room, 3, node, service_id, check_id);
+struct slice key_check(struct store_txn *txn, char *room, struct slice node, struct slice service_id,
+                       struct slice check_id) {
+    return JOIN(node, service_id, check_id);
 }
-struct slice key_check_id(char *room, struct slice node, struct slice check_id) {
-    return store_key_join(room, 2, node, check_id);
+struct slice key_check_id(struct store_txn *txn, char *room, struct slice node, struct slice check_id) {
+    return JOIN(node, check_id);
 }
-struct slice key_instance(char *room, struct slice name, struct slice node, struct slice id) {
-    return store_key_join(room, 3, name, node, id);
+struct slice key_instance(struct store_txn *txn, char *room, struct slice name, struct slice node, struct slice id) {
+    return JOIN(name, node, id);
 }
-struct slice key_stray(char *room, struct slice name, struct slice node, struct slice check_id) {
-    return store_key_join(room, 3, name, node, check_id);
+struct slice key_stray(struct store_txn *txn, char *room, struct slice name, struct slice node, struct slice check_id) {
+    return JOIN(name, node, check_id);
 }
-struct slice key_name(char *room, struct slice name) {
+struct slice key_name(struct store_txn *txn, char *room, struct slice name) {
+    return JOIN(name);
+}
+
+struct slice key_count(char *room, struct slice name) {
     return store_key_join(room, 1, name);
 }
 struct slice key_tag(char *room, struct slice name, struct slice tag) {
     return store_key_join(room, 2, name, tag);
 }
 
-static void lower(char *to, struct slice text) {
-    for (size_t i = 0; i < text.size; i++)
-        to[i] = (char)(text.data[i] >= 'A' && text.data[i] <= 'Z' ? text.data[i] + 32 : text.data[i]);
-}
-
 static struct slice join_spelling(char *room, enum spelling_kind kind, struct slice name, bool whole) {
-    char head = (char)kind, stack[512], *small = name.size <= sizeof stack ? stack : mem_alloc(name.size);
-    lower(small, name);
-    struct slice first = slice_make(&head, 1), folded = slice_make(small, name.size);
-    struct slice key = whole ? store_key_join(room, 3, first, folded, name) : store_key_join(room, 2, first, folded);
-    if (small != stack) free(small);
+    char head = (char)kind;
+    struct fold_name small;
+    fold_name_of(&small, name);
+    struct slice first = slice_make(&head, 1);
+    struct slice key =
+        whole ? store_key_join(room, 3, first, small.folded, name) : store_key_join(room, 2, first, small.folded);
+    fold_name_free(&small);
     return key;
 }
 
@@ -54,7 +60,8 @@ struct slice key_spellings(char *room, enum spelling_kind kind, struct slice nam
 
 struct slice key_node_id(char *room, struct slice id) {
     CHECK(id.size <= STORE_PART_MAX);
-    lower(room, id);
+    if (id.size) memcpy(room, id.data, id.size);
+    bytes_lower(room, id.size);
     return slice_make(room, id.size);
 }
 

@@ -4,16 +4,21 @@
 
 #include "base/memory.h"
 #include "registry/catalog.h"
+#include "registry/fold.h"
 #include "registry/tables.h"
 
 /* -- keys: `room` has STORE_KEY_MAX bytes ------------------------------------------------------------------------- */
-struct slice key_node(char *room, struct slice node);
-struct slice key_service(char *room, struct slice node, struct slice id);
-struct slice key_check(char *room, struct slice node, struct slice service_id, struct slice check_id);
-struct slice key_check_id(char *room, struct slice node, struct slice check_id);
-struct slice key_instance(char *room, struct slice name, struct slice node, struct slice id);
-struct slice key_stray(char *room, struct slice name, struct slice node, struct slice check_id);
-struct slice key_name(char *room, struct slice name); /* of TABLE_TAGS */
+/* Names are folded in them, where they are in this transaction (registry/fold.h). */
+struct slice key_node(struct store_txn *txn, char *room, struct slice node);
+struct slice key_service(struct store_txn *txn, char *room, struct slice node, struct slice id);
+struct slice key_check(struct store_txn *txn, char *room, struct slice node, struct slice service_id,
+                       struct slice check_id);
+struct slice key_check_id(struct store_txn *txn, char *room, struct slice node, struct slice check_id);
+struct slice key_instance(struct store_txn *txn, char *room, struct slice name, struct slice node, struct slice id);
+struct slice key_stray(struct store_txn *txn, char *room, struct slice name, struct slice node, struct slice check_id);
+struct slice key_name(struct store_txn *txn, char *room, struct slice name); /* what those of a service begin with */
+/* TABLE_TAGS counts by the name as it is written. */
+struct slice key_count(char *room, struct slice name);
 struct slice key_tag(char *room, struct slice name, struct slice tag);
 /* Lower case, for TABLE_SPELLINGS and TABLE_NODE_IDS. */
 enum spelling_kind { SPELLING_NODE = 'n', SPELLING_SERVICE = 's' };
@@ -33,6 +38,7 @@ Pb__Check *record_check(struct store_txn *txn, struct arena *arena, struct slice
 struct slice record_text(struct slice bytes, unsigned field);
 uint64_t record_number(struct slice bytes, unsigned field);
 enum {
+    NODE_NAME_FIELD = 1,
     NODE_ID_FIELD = 2,
     NODE_ADDRESS_FIELD = 3,
     NODE_CREATE_FIELD = 7,

@@ -30,20 +30,20 @@ void change_tell(struct change *change) {
 
 int catalog_node_bytes(struct store_txn *txn, struct slice node, struct slice *bytes) {
     char room[STORE_KEY_MAX];
-    return store_get(txn, TABLE_NODES, key_node(room, node), bytes);
+    return store_get(txn, TABLE_NODES, key_node(txn, room, node), bytes);
 }
 
 int catalog_service_bytes(struct store_txn *txn, struct slice node, struct slice id, struct slice *bytes) {
     char room[STORE_KEY_MAX];
-    return store_get(txn, TABLE_SERVICES, key_service(room, node, id), bytes);
+    return store_get(txn, TABLE_SERVICES, key_service(txn, room, node, id), bytes);
 }
 
 int catalog_check_bytes(struct store_txn *txn, struct slice node, struct slice check_id, struct slice *bytes) {
     char room[STORE_KEY_MAX];
     struct slice service_id;
-    int error = store_get(txn, TABLE_CHECK_IDS, key_check_id(room, node, check_id), &service_id);
+    int error = store_get(txn, TABLE_CHECK_IDS, key_check_id(txn, room, node, check_id), &service_id);
     if (error) return error;
-    return store_get(txn, TABLE_CHECKS, key_check(room, node, service_id, check_id), bytes);
+    return store_get(txn, TABLE_CHECKS, key_check(txn, room, node, service_id, check_id), bytes);
 }
 
 /* -- nodes -------------------------------------------------------------------------------------------------------- */
@@ -71,7 +71,7 @@ static void set_node_id(struct change *change, const char *before, const char *a
     if (strcmp(before, after) == 0) return;
     struct slice holder;
     if (before[0] && store_get(store, TABLE_NODE_IDS, key_node_id(room, slice_text(before)), &holder) == CO_OK &&
-        slice_equal(holder, name)) {
+        fold_same(store, holder, name)) {
         (void)store_del(store, TABLE_NODE_IDS, key_node_id(room, slice_text(before)));
     }
     if (after[0]) store_put(store, TABLE_NODE_IDS, key_node_id(room, slice_text(after)), name);
@@ -80,11 +80,23 @@ static void set_node_id(struct change *change, const char *before, const char *a
 /* Queries that filter by the nodes' meta change with it. */
 static void mark_meta(struct change *change, struct slice name) {
     char room[STORE_KEY_MAX];
-    struct slice prefix = key_node(room, name);
+    struct slice prefix = key_node(change->tx->store, room, name);
     bool services = has_any(change->tx->store, TABLE_SERVICES, prefix),
          checks = has_any(change->tx->store, TABLE_CHECKS, prefix);
     if (services) machine_mark(change->tx, SPACE_TABLE, catalog_table_service_nodes, false);
     if (checks) machine_mark(change->tx, SPACE_TABLE, catalog_table_checks, false);
+}
+
+/* What finds the node by other things than its name, and its name as it is written. */
+static void name_node(struct change *change, const Pb__Node *before, const Pb__Node *after) {
+    if (before && after && strcmp(before->name, after->name) != 0) {
+        name_node(change, before, NULL);
+        before = NULL;
+    }
+    struct slice name = slice_text((after ? after : before)->name);
+    set_node_id(change, before ? before->id : "", after ? after->id : "", name);
+    catalog_rebind(change->tx, LEASE_BINDS_NODE, before ? before->lease : "", after ? after->lease : "", name);
+    if (!before || !after) change_spelling(change, SPELLING_NODE, name, after);
 }
 
 void change_node(struct change *change, Pb__Node *node, uint64_t base) {
@@ -101,10 +113,8 @@ void change_node(struct change *change, Pb__Node *node, uint64_t base) {
     node->create_index = base ? base : old ? old->create_index : tx->index;
     node->modify_index = tx->index;
     char room[STORE_KEY_MAX];
-    store_put(tx->store, TABLE_NODES, key_node(room, name), record_pack(tx->arena, &node->base));
-    set_node_id(change, old ? old->id : "", node->id, name);
-    catalog_rebind(tx, LEASE_BINDS_NODE, old ? old->lease : "", node->lease, name);
-    if (!old) change_spelling(change, SPELLING_NODE, name, true);
+    store_put(tx->store, TABLE_NODES, key_node(tx->store, room, name), record_pack(tx->arena, &node->base));
+    name_node(change, old, node);
     machine_mark(tx, SPACE_NODE, name, false);
     machine_mark(tx, SPACE_TABLE, catalog_table_nodes, false);
     if (!old) return;
@@ -116,10 +126,11 @@ void change_node(struct change *change, Pb__Node *node, uint64_t base) {
 
 static void set_stray(struct change *change, const Pb__Check *check, bool there) {
     char room[STORE_KEY_MAX];
+    struct store_txn *store = change->tx->store;
     struct slice key =
-        key_stray(room, slice_text(check->service_name), slice_text(check->node), slice_text(check->check_id));
-    if (there) store_put(change->tx->store, TABLE_STRAYS, key, slice_text(check->service_id));
-    else (void)store_del(change->tx->store, TABLE_STRAYS, key);
+        key_stray(store, room, slice_text(check->service_name), slice_text(check->node), slice_text(check->check_id));
+    if (there) store_put(store, TABLE_STRAYS, key, slice_text(check->service_id));
+    else (void)store_del(store, TABLE_STRAYS, key);
 }
 
 /* The name of the service that the check belongs to now; "" when that is gone, or for a node's check. */
@@ -143,7 +154,8 @@ static void mark_check(struct change *change, const Pb__Check *check, struct sli
         return;
     }
     if (name.size) change_mark_service(change, name);
-    if (!slice_is(name, check->service_name)) change_mark_service(change, slice_text(check->service_name));
+    struct slice carried = slice_text(check->service_name);
+    if (!fold_same(tx->store, name, carried)) change_mark_service(change, carried);
 }
 
 /* Takes the record away, with its indexes. */
@@ -151,9 +163,9 @@ static void delete_check(struct change *change, const Pb__Check *check, struct s
     struct store_txn *store = change->tx->store;
     char room[STORE_KEY_MAX];
     struct slice node = slice_text(check->node), id = slice_text(check->check_id);
-    (void)store_del(store, TABLE_CHECKS, key_check(room, node, slice_text(check->service_id), id));
-    (void)store_del(store, TABLE_CHECK_IDS, key_check_id(room, node, id));
-    if (!slice_is(name, check->service_name)) set_stray(change, check, false);
+    (void)store_del(store, TABLE_CHECKS, key_check(store, room, node, slice_text(check->service_id), id));
+    (void)store_del(store, TABLE_CHECK_IDS, key_check_id(store, room, node, id));
+    if (!fold_same(store, name, slice_text(check->service_name))) set_stray(change, check, false);
 }
 
 void change_check(struct change *change, Pb__Check *check) {
@@ -188,9 +200,9 @@ void change_check(struct change *change, Pb__Check *check) {
         }
     }
     char room[STORE_KEY_MAX];
-    store_put(tx->store, TABLE_CHECKS, key_check(room, node, slice_text(check->service_id), id),
+    store_put(tx->store, TABLE_CHECKS, key_check(tx->store, room, node, slice_text(check->service_id), id),
               record_pack(tx->arena, &check->base));
-    store_put(tx->store, TABLE_CHECK_IDS, key_check_id(room, node, id), slice_text(check->service_id));
+    store_put(tx->store, TABLE_CHECK_IDS, key_check_id(tx->store, room, node, id), slice_text(check->service_id));
     mark_check(change, check, slice_text(check->service_name));
     bool was_critical = old && old->status == PB__STATUS__CRITICAL;
     if (check->status == PB__STATUS__CRITICAL && !was_critical) change_event(change, MACHINE_CHECK_CRITICAL, node, id);
@@ -228,11 +240,12 @@ void change_remove_check(struct change *change, struct slice node, struct slice 
 /* The service has another name from now on: its checks keep the old one until they are registered again. */
 static void rename_checks(struct change *change, const Pb__Service *before, const Pb__Service *after) {
     char room[STORE_KEY_MAX];
-    struct slice prefix = key_service(room, slice_text(before->node), slice_text(before->id));
+    struct store_txn *store = change->tx->store;
+    struct slice prefix = key_service(store, room, slice_text(before->node), slice_text(before->id));
     struct pointers checks = collect_checks(change, prefix);
     for (size_t i = 0; i < checks.count; i++) {
         const Pb__Check *check = checks.items[i];
-        set_stray(change, check, strcmp(check->service_name, after->name) != 0);
+        set_stray(change, check, !fold_same(store, slice_text(check->service_name), slice_text(after->name)));
     }
 }
 
@@ -244,10 +257,17 @@ static void touch_addresses(struct change *change, const Pb__Service *before, co
     machine_touch(change->tx, SPACE_TABLE, catalog_table_service_addresses);
 }
 
-static void rebind_service(struct change *change, const Pb__Service *service, const char *before, const char *after) {
-    if (!before[0] && !after[0]) return;
+static void rebind_service(struct change *change, const Pb__Service *before, const Pb__Service *after) {
+    const char *was = before ? before->lease : "", *is = after ? after->lease : "";
+    if (!was[0] && !is[0]) return;
+    if (before && after && (strcmp(before->node, after->node) != 0 || strcmp(before->id, after->id) != 0)) {
+        rebind_service(change, before, NULL); /* written in another way */
+        rebind_service(change, NULL, after);
+        return;
+    }
+    const Pb__Service *service = after ? after : before;
     struct slice name = lease_service_name(change->tx->arena, slice_text(service->node), slice_text(service->id));
-    catalog_rebind(change->tx, LEASE_BINDS_SERVICE, before, after, name);
+    catalog_rebind(change->tx, LEASE_BINDS_SERVICE, was, is, name);
 }
 
 void change_service(struct change *change, Pb__Service *service) {
@@ -263,29 +283,32 @@ void change_service(struct change *change, Pb__Service *service) {
         old = record_service(tx->store, tx->arena, stored);
         if (!old) return;
     }
-    if (old && strcmp(old->name, service->name) != 0) brake_instance_gone(change, old);
+    struct slice was = slice_text(old ? old->name : service->name);
+    bool renamed = !fold_same(tx->store, was, slice_text(service->name));
+    if (renamed) brake_instance_gone(change, old);
     char room[STORE_KEY_MAX];
-    store_put(tx->store, TABLE_SERVICES, key_service(room, node, id), record_pack(tx->arena, &service->base));
+    store_put(tx->store, TABLE_SERVICES, key_service(tx->store, room, node, id),
+              record_pack(tx->arena, &service->base));
     change_names(change, old, service);
-    rebind_service(change, service, old ? old->lease : "", service->lease);
+    rebind_service(change, old, service);
     touch_addresses(change, old, service);
     machine_mark(tx, SPACE_NODE, node, false);
     machine_mark(tx, SPACE_SERVICE, slice_text(service->name), false);
-    if (!old || strcmp(old->name, service->name) == 0) return;
+    if (!renamed) return;
     rename_checks(change, old, service);
-    change_mark_service(change, slice_text(old->name));
+    change_mark_service(change, was);
 }
 
 static void remove_service(struct change *change, const Pb__Service *service) {
     struct machine_tx *tx = change->tx;
     char room[STORE_KEY_MAX];
     struct slice node = slice_text(service->node), id = slice_text(service->id);
-    struct pointers checks = collect_checks(change, key_service(room, node, id));
+    struct pointers checks = collect_checks(change, key_service(tx->store, room, node, id));
     for (size_t i = 0; i < checks.count; i++) remove_check(change, checks.items[i]);
     brake_instance_gone(change, service);
-    (void)store_del(tx->store, TABLE_SERVICES, key_service(room, node, id));
+    (void)store_del(tx->store, TABLE_SERVICES, key_service(tx->store, room, node, id));
     change_names(change, service, NULL);
-    rebind_service(change, service, service->lease, "");
+    rebind_service(change, service, NULL);
     touch_addresses(change, service, NULL);
     machine_mark(tx, SPACE_NODE, node, false);
     change_mark_service(change, slice_text(service->name));
@@ -306,8 +329,9 @@ void change_remove_node(struct change *change, struct slice name) {
     if (catalog_node_bytes(tx->store, name, &stored) != CO_OK) return;
     Pb__Node *node = record_node(tx->store, tx->arena, stored);
     if (!node) return;
+    name = slice_text(node->name); /* as it is written */
     char room[STORE_KEY_MAX];
-    struct slice prefix = key_node(room, name);
+    struct slice prefix = key_node(tx->store, room, name);
     struct pointers services = {0};
     struct store_cursor cursor;
     STORE_PREFIX(&cursor, tx->store, TABLE_SERVICES, prefix) {
@@ -316,12 +340,10 @@ void change_remove_node(struct change *change, struct slice name) {
     }
     store_cursor_close(&cursor);
     for (size_t i = 0; i < services.count; i++) remove_service(change, services.items[i]);
-    struct pointers checks = collect_checks(change, key_node(room, name));
+    struct pointers checks = collect_checks(change, key_node(tx->store, room, name));
     for (size_t i = 0; i < checks.count; i++) remove_check(change, checks.items[i]);
-    (void)store_del(tx->store, TABLE_NODES, key_node(room, name));
-    set_node_id(change, node->id, "", name);
-    catalog_rebind(tx, LEASE_BINDS_NODE, node->lease, "", name);
-    change_spelling(change, SPELLING_NODE, name, false);
+    (void)store_del(tx->store, TABLE_NODES, key_node(tx->store, room, name));
+    name_node(change, node, NULL);
     machine_mark(tx, SPACE_NODE, name, true);
     machine_mark(tx, SPACE_TABLE, catalog_table_nodes, false);
     change_event(change, MACHINE_NODE_REMOVED, name, slice_make("", 0));

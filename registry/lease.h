@@ -90,6 +90,8 @@ bool lease_first(struct machine_tx *tx, struct slice lease, enum lease_kind kind
  * it (nobody lives under that name with this id, or it is the same agent: same process, or same address), else who
  * lives there. CO_NOTFOUND, CO_CORRUPT. */
 int lease_renames(struct machine_tx *tx, struct slice lease, struct slice name, const char **why);
+/* Does a lease stand under this name, written just so? */
+bool lease_stands_for(struct machine_tx *tx, struct slice node);
 struct slice lease_service_name(struct arena *arena, struct slice node, struct slice id);
 
 #endif

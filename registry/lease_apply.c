@@ -41,8 +41,8 @@ struct slice lease_key(struct slice id, char *room) {
 struct slice lease_node_key(enum lease_row row, struct slice node, char *room) {
     char stack[512], *whole = 1 + node.size <= sizeof stack ? stack : mem_alloc(1 + node.size);
     whole[0] = (char)row;
-    for (size_t i = 0; i < node.size; i++)
-        whole[1 + i] = (char)(node.data[i] >= 'A' && node.data[i] <= 'Z' ? node.data[i] + 32 : node.data[i]);
+    if (node.size) memcpy(whole + 1, node.data, node.size);
+    bytes_lower(whole + 1, node.size);
     struct slice key = store_key_long(slice_make(whole, 1 + node.size), room);
     if (key.data != room) memcpy(room, key.data, key.size), key.data = room;
     if (whole != stack) free(whole);
@@ -97,6 +97,7 @@ static void dead_forget(struct machine_tx *tx, struct slice node) {
 
 void lease_on_event(struct machine_tx *tx, const struct machine_event *event) {
     if (event->type == MACHINE_NODE_REMOVED) dead_forget(tx, event->node);
+    if (event->type == MACHINE_FOLD_KEYS) lease_bindings_fold(tx);
     if (event->type == MACHINE_BRAKE_RELEASED) expiry_ended_in(tx, &held_service_expiry, event->id, tx->index);
 }
 
@@ -189,6 +190,11 @@ static int holder_of(struct machine_tx *tx, struct slice node, Pb__Lease **holde
     if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_OK : rv;
     rv = lease_record(tx->store, id, tx->arena, holder);
     return rv == CO_NOTFOUND ? CO_CORRUPT : rv;
+}
+
+bool lease_stands_for(struct machine_tx *tx, struct slice node) {
+    Pb__Lease *holder;
+    return holder_of(tx, node, &holder) == CO_OK && holder && slice_is(node, holder->node);
 }
 
 /* The same process replaces its own; the same address is the agent started again. A node id alone says little: it is

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/wakes.h"
 #include "registry/audit.h"
+#include "registry/fold.h"
 #include "registry/machine_marks.h"
 #include "registry/machine_restore.h"
 #include "registry/machine_version.h"
@@ -396,13 +397,24 @@ static void refuse_restore(void *data, void *origin, const struct machine_result
     if (only->done) only->done(only->data, origin, &refused);
 }
 
+/* Who learns of what modules do reads the whole state anew after a restore. */
+static void fold_restored(void *data, struct store_txn *txn, uint64_t index, uint64_t term) {
+    struct arena arena = {0};
+    struct machine_tx tx = {.machine = data, .store = txn, .arena = &arena, .index = index, .term = term};
+    fold_apply(&tx);
+    watch_touched_free(&tx.touched);
+    arena_free(&arena);
+    expiry_updates_batch_end(tx.machine->updates, false);
+}
+
 static int apply_restore(struct machine *machine, const struct machine_input *input,
                          void (*done)(void *data, void *origin, const struct machine_result *result), void *data,
                          uint64_t *stopped_at) {
     struct slice payload = slice_make(input->command.data + COMMAND_HEAD, input->command.size - COMMAND_HEAD);
     struct fault fault = {0};
     wakes_now(); /* the results of what came before it do not wait */
-    int error = restore_staged(machine->store, payload, input->index, input->term, machine->offset, &fault);
+    const struct restore_fold fold = {fold_restored, machine};
+    int error = restore_staged(machine->store, payload, input->index, input->term, machine->offset, &fold, &fault);
     if (error == CO_AGAIN || error == CO_INVALID || error == CO_CORRUPT) {
         struct only only = {done, data, error == CO_AGAIN ? NULL : fault.text};
         return apply_batch(machine, input, 1, refuse_restore, &only, stopped_at);

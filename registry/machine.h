@@ -15,7 +15,7 @@
 
 /* The cluster versions that this program can be a member at (registry/version.h). */
 #define MACHINE_VERSION_OLDEST 1
-#define MACHINE_VERSION_NEWEST 3
+#define MACHINE_VERSION_NEWEST 4
 
 /* One batch being applied. */
 struct machine_tx {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "registry/fold.h"
 #include "registry/operate.h"
 #include "registry/tables.h"
 #include "registry/version.h"
@@ -34,6 +35,7 @@ struct place {
     uint64_t index, term, offset;
     struct version_now version;
     struct buffer removed;
+    const struct restore_fold *fold;
 };
 
 static int older(unsigned theirs, unsigned ours, struct fault *fault) {
@@ -41,13 +43,14 @@ static int older(unsigned theirs, unsigned ours, struct fault *fault) {
     return fault_set(fault, CO_INVALID, "the backup is of cluster version %u, this cluster is at %u", theirs, ours);
 }
 
-/* The cluster stays the one it is, and at its version, whatever it takes in. */
-static int keep_version(struct store_txn *txn, const struct place *place, struct fault *fault) {
+/* The cluster stays the one it is, and at its version, whatever it takes in. *fold: names are to be folded. */
+static int keep_version(struct store_txn *txn, const struct place *place, bool *fold, struct fault *fault) {
     struct version_now theirs;
     if (version_read(txn, &theirs) != CO_OK)
         return fault_set(fault, CO_CORRUPT, "the backup's cluster version does not decode");
     int error = older(theirs.version, place->version.version, fault);
     if (!error) version_put(txn, &place->version, place->index + place->offset);
+    *fold = theirs.version < FOLD_SINCE && place->version.version >= FOLD_SINCE;
     return error;
 }
 
@@ -59,7 +62,8 @@ static int take_place(struct store_txn *txn, void *data, struct fault *fault) {
         return fault_set(fault, CO_CORRUPT, "the backup's index is impossible");
     theirs += more;
     if (number(txn, floor_key) > theirs) return fault_set(fault, CO_CORRUPT, "the backup's floor is above its index");
-    int error = keep_version(txn, place, fault);
+    bool fold = false;
+    int error = keep_version(txn, place, &fold, fault);
     if (error) return error;
     uint64_t now = theirs >= ours ? theirs + 1 : ours;
     char applied[16];
@@ -73,6 +77,7 @@ static int take_place(struct store_txn *txn, void *data, struct fault *fault) {
         operate_removed_place(txn, buffer_slice(&place->removed)); /* they were removed from this cluster */
     }
     operate_staged_clear(txn); /* of a backup taken while another was restored */
+    if (fold) place->fold->apply(place->fold->data, txn, now, place->term);
     return CO_OK;
 }
 
@@ -117,14 +122,14 @@ static int may_restore(struct store *store, const Pb__RestoreEndCommand *command
 }
 
 int restore_staged(struct store *store, struct slice payload, uint64_t index, uint64_t term, uint64_t offset,
-                   struct fault *fault) {
+                   const struct restore_fold *fold, struct fault *fault) {
     struct arena arena = {0};
     ProtobufCAllocator allocator = ARENA_PROTOBUF(&arena);
     Pb__RestoreEndCommand *command =
         pb__restore_end_command__unpack(&allocator, payload.size, (const uint8_t *)payload.data);
     int error = CO_OK;
     if (!command || command->give_up) error = CO_AGAIN; /* the module's business */
-    struct place place = {.index = index, .term = term, .offset = offset};
+    struct place place = {.index = index, .term = term, .offset = offset, .fold = fold};
     if (!error) error = may_restore(store, command, &place, fault);
     if (!error) error = replace(store, command->size, &place, fault);
     buffer_free(&place.removed);

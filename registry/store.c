@@ -259,6 +259,7 @@ struct store_txn *store_read(struct store_reader *reader) {
     txn->file = reader->store->file;
     txn->error = CO_OK;
     txn->limited = txn->limit_hit = false;
+    txn->note = 0;
     int rc = txn->mdb ? mdb_txn_renew(txn->mdb) : mdb_txn_begin(txn->file->env, NULL, MDB_RDONLY, &txn->mdb);
     if (rc) {
         log_error("store", "a read cannot begin error=\"%s\"", mdb_strerror(rc));

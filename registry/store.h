@@ -75,6 +75,8 @@ int store_txn_error(const struct store_txn *txn);
  * result away when it was hit. */
 void store_read_limit(struct store_txn *txn, size_t bytes);
 bool store_read_limit_hit(const struct store_txn *txn);
+/* A byte for whoever uses the transaction: 0 when that begins (registry/fold.h keeps it). */
+uint8_t *store_note(struct store_txn *txn);
 
 /* The write transaction: applier thread only. Errors stick: after the first, everything does nothing and commit
  * fails. */

@@ -104,6 +104,7 @@ struct store_txn {
     struct store_file *file;
     MDB_txn *mdb;
     bool writing;
+    uint8_t note; /* store_note */
     int error;    /* sticks */
     uint64_t sum; /* write: as of now */
     struct store_need need;

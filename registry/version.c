@@ -1,6 +1,10 @@
 #include "registry/version.h"
 
+#include <limits.h>
+
 #include "base/check.h"
+#include "registry/catalog_records.h"
+#include "registry/fold.h"
 #include "registry/machine_version.h"
 #include "registry/tables.h"
 
@@ -23,6 +27,14 @@ int version_read(struct store_txn *txn, struct version_now *now) {
     *now = (struct version_now){.version = 1};
     if (store_get(txn, TABLE_CLUSTER, version_key, &value) != CO_OK) return CO_OK;
     return version_decode(version_key, value, now) ? CO_OK : CO_CORRUPT;
+}
+
+unsigned version_number(struct store_txn *txn) {
+    enum { VERSION_FIELD = 1 };
+    struct slice value;
+    if (store_get(txn, TABLE_CLUSTER, version_key, &value) != CO_OK) return 1;
+    uint64_t version = record_number(value, VERSION_FIELD);
+    return version > 1 && version <= UINT_MAX ? (unsigned)version : 1;
 }
 
 void version_put(struct store_txn *txn, const struct version_now *now, uint64_t index) {
@@ -64,10 +76,12 @@ static int apply(struct machine_tx *tx, void *request, struct machine_result *re
         return CO_CORRUPT;
     }
     if (command->version <= now.version) return machine_refuse(result, CO_CONFLICT, "the cluster version only rises");
+    bool fold = now.version < FOLD_SINCE && command->version >= FOLD_SINCE;
     now.version = command->version;
     if (now.cluster_id == 0) now.cluster_id = command->cluster_id;
     version_put(tx->store, &now, tx->index);
     machine_version_note(tx->machine, &now);
+    if (fold) fold_apply(tx);
     result->yes = true;
     return CO_OK;
 }

@@ -10,6 +10,7 @@
  *   2   what operators set, removed servers, restoring backups (registry/operate.h); this record, the
  * cluster's id
  *   3   leases (registry/lease.h), network coordinates (lb/coordinate.h), events (kv/event.h)
+ *   4   names without regard to case (registry/fold.h): no new command, the old ones find names in any case
  *
  * To add a command: name the next version here, raise MACHINE_VERSION_NEWEST (once a release), and name it in the
  * module's `since`. */
@@ -29,6 +30,8 @@ struct version_now {
 }; /* without a record: 1, and no id (0) */
 /* CO_CORRUPT: there is a record that does not decode. */
 int version_read(struct store_txn *txn, struct version_now *now);
+/* The version alone, quickly; 1 too where the record does not decode. */
+unsigned version_number(struct store_txn *txn);
 /* Puts the record as it is, for the restore of a backup. Version 1 without an id: removes it. */
 void version_put(struct store_txn *txn, const struct version_now *now, uint64_t index);
 /* Is this record of TABLE_CLUSTER the version? For checking copies. */

@@ -101,7 +101,8 @@ static void buckets_resize(struct watch_shard *shard, size_t count) {
 static struct watch_entry *find(const struct watch_shard *shard, uint32_t hash, uint8_t space, struct slice name) {
     if (shard->entry_count == 0) return NULL;
     for (struct watch_entry *entry = shard->buckets[bucket_of(shard, hash)]; entry; entry = entry->next) {
-        if (entry->hash == hash && entry->space == space && slice_equal(slice_make(entry->name, entry->size), name))
+        if (entry->hash == hash && entry->space == space &&
+            watch_same(space, slice_make(entry->name, entry->size), name))
             return entry;
     }
     return NULL;

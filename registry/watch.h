@@ -2,7 +2,7 @@
  *
  * A *thing* is what a query depends on: a space (a number: KV keys, service names, the table of nodes, ...) and a
  * name in it. KV prefixes are things of a prefix space: a change of key K of its key space touches every prefix
- * thing whose name K starts with.
+ * thing whose name K starts with. Names of nodes and services are compared without case.
  *
  * The order that makes it exact: the waiter arms first, then reads; the applier commits, bumps generations,
  * publishes the applied index, then fires. So a change is either seen by the read or fires the waiter. */

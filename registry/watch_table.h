@@ -11,7 +11,10 @@ struct watch_packed {
     uint8_t space;
     struct slice name;
 };
+/* Things that are named after nodes and services are one in any case, whatever the cluster version: below FOLD_SINCE
+ * (registry/fold.h) a waiter may be woken for its neighbour. */
 uint64_t watch_hash(uint8_t space, struct slice name);
+bool watch_same(uint8_t space, struct slice a, struct slice b);
 /* The packed thing at *at, which moves on; false at the end. */
 bool watch_next(const struct watch_touched *touched, size_t *at, struct watch_packed *thing);
 

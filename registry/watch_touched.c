@@ -4,11 +4,23 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "registry/fold.h"
 #include "registry/watch_table.h"
 
 #define SEEN_MIN 256
 
-uint64_t watch_hash(uint8_t space, struct slice name) { return hash64_seed(name.data, name.size, space); }
+uint64_t watch_hash(uint8_t space, struct slice name) {
+    if (!fold_space(space)) return hash64_seed(name.data, name.size, space);
+    struct fold_name folded;
+    fold_name_of(&folded, name);
+    uint64_t hash = hash64_seed(folded.folded.data, folded.folded.size, space);
+    fold_name_free(&folded);
+    return hash;
+}
+
+bool watch_same(uint8_t space, struct slice a, struct slice b) {
+    return slice_equal(a, b) || (fold_space(space) && slice_equal_nocase(a, b));
+}
 
 bool watch_next(const struct watch_touched *touched, size_t *at, struct watch_packed *thing) {
     if (*at >= touched->things.size) return false;
@@ -45,7 +57,8 @@ static bool seen_before(const struct watch_touched *touched, uint64_t hash, stru
         size_t at = (uint32_t)place;
         struct watch_packed there = {0};
         (void)watch_next(touched, &at, &there);
-        if (there.hash == hash && there.space == thing.space && slice_equal(there.name, thing.name)) return true;
+        if (there.hash == hash && there.space == thing.space && watch_same(thing.space, there.name, thing.name))
+            return true;
     }
 }
 

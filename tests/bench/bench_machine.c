@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/random.h"
 #include "registry/catalog.h"
+#include "registry/version.h"
 
 enum { NODES = 1000 };
 
@@ -113,6 +114,11 @@ static void bench_registers(const char *what, size_t batch, int mode, unsigned r
 
 static void fill(void) {
     struct buffer command = {0};
+    Pb__ClusterVersionCommand version = PB__CLUSTER_VERSION_COMMAND__INIT;
+    version.version = MACHINE_VERSION_NEWEST, version.cluster_id = 1;
+    machine_command(&command, CLUSTER_VERSION, &version.base);
+    apply(&command, 1);
+    buffer_reset(&command);
     for (unsigned node = 0; node < NODES; node++) {
         char service[32];
         snprintf(service, sizeof service, "svc%03u", node % 200);

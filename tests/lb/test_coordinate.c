@@ -5,6 +5,9 @@
 #include <stdio.h>
 
 #include "base/check.h"
+#include "lb/near.h"
+#include "registry/fold.h"
+#include "registry/version.h"
 #include "world.h"
 
 static struct world world;
@@ -71,6 +74,36 @@ Test(coordinate, they_go_with_their_node, .init = setup, .fini = teardown) {
     cr_expect_eq(coordinates_of(&world, "ab").index, of_ab);
     cr_expect(node_remove(&world, "b").yes);
     cr_expect_eq(coordinates_all(&world).index, removed.index, "b had none");
+    store_read_done(world.reader);
+    struct store_txn *txn = store_read(world.reader);
+    cr_expect_eq(store_sum(txn), store_scrub(txn));
+}
+
+/* What lies before the raise is found after it. */
+Test(coordinate, nodes_are_found_in_any_case, .init = setup, .fini = teardown) {
+    cr_assert(node_add(&world, "Near").yes);
+    coordinate_put(&world, "Near", "", 0.5);
+    coordinate_put(&world, "a", "", 1), coordinate_put(&world, "b", "", 0.75);
+    cr_expect_not(coordinates_of(&world, "near").found);
+    Pb__ClusterVersionCommand command = PB__CLUSTER_VERSION_COMMAND__INIT;
+    command.version = FOLD_SINCE, command.cluster_id = 1;
+    struct outcome raised = world_do(&world, CLUSTER_VERSION, &command.base);
+    cr_assert(raised.yes);
+    cr_expect_text(coordinates_of(&world, "NEAR"), "Near:=0.5");
+    cr_expect_eq(coordinates_of(&world, "near").index, raised.index);
+    cr_expect(coordinate_put(&world, "nEAR", "", 0.625).yes);
+    cr_expect_text(coordinates_of(&world, "near"), "nEAR:=0.625");
+    Pb__NearRequest near = PB__NEAR_REQUEST__INIT;
+    Pb__TableRequest nodes = PB__TABLE_REQUEST__INIT;
+    near.node = "NEAR";
+    cr_assert(near_wrap(&near, &query_nodes, &nodes.base));
+    struct query_result sorted = world_query(&world, &query_near, &near.base);
+    const Pb__NodesResult *found = (const Pb__NodesResult *)sorted.message;
+    cr_assert_eq(found->n_nodes, 4);
+    cr_expect_str_eq(found->nodes[0]->name, "Near");
+    cr_expect_str_eq(found->nodes[1]->name, "b");
+    cr_expect(node_remove(&world, "nEaR").yes);
+    cr_expect_text(coordinates_all(&world), "a:=1 b:=0.75");
     store_read_done(world.reader);
     struct store_txn *txn = store_read(world.reader);
     cr_expect_eq(store_sum(txn), store_scrub(txn));

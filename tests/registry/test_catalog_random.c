@@ -3,8 +3,10 @@
  *  - the index of a thing rises exactly when something in it changed: then it is the command's index, and a
  * waiter on the thing was fired; otherwise index, result bytes and waiter stand still;
  *  - the state sum is that of a scrub; another machine that applies the same log in other batches has the
- * same sum, and so has a restored copy. */
+ * same sum, and so has a restored copy.
+ * All of it with names written in any case too, in a cluster that folds them (registry/fold.h). */
 #include <criterion/criterion.h>
+#include <ctype.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +15,8 @@
 #include "base/hash.h"
 #include "base/random.h"
 #include "fixture.h"
+#include "registry/fold.h"
+#include "registry/version.h"
 #include "scratch.h"
 
 enum { NODES = 5, IDS = 4, NAMES = 4, CHECKS = 4, THINGS = 4 + NODES + NAMES };
@@ -26,6 +30,7 @@ struct seen {
 };
 static struct seen things[THINGS];
 static struct fixture f;
+static bool any_case; /* names are written so */
 
 static void fired(struct watch_waiter *waiter) { CONTAINER_OF(waiter, struct seen, waiter)->fired = true; }
 
@@ -59,6 +64,7 @@ static uint64_t checks_with_meta(struct buffer *out) {
     }
     for (size_t i = 0; i < count; i++) {
         size_t checks = ((const Pb__ChecksResult *)fixture_node(&f, &query_node_checks, names[i]).message)->n_checks;
+        for (char *at = names[i]; *at; at++) *at = (char)tolower((unsigned char)*at); /* is no part of the checks */
         if (checks > 0) buffer_printf(out, "%s %s;", names[i], meta[i]);
     }
     fixture_forget(&f);
@@ -84,7 +90,8 @@ static uint64_t service_nodes(struct buffer *out) {
         if (node->n_services > 0)
             buffer_printf(out, "%s %s:", name, node->node->n_meta ? node->node->meta[0]->value : "");
         for (size_t j = 0; j < node->n_services; j++) {
-            buffer_printf(out, "%s=%s/", node->services[j]->id, node->services[j]->name);
+            const char *id = node->services[j]->id;
+            buffer_printf(out, "%c%s=%s/", tolower((unsigned char)id[0]), id + 1, node->services[j]->name);
             tags_sorted(node->services[j], out);
         }
         fixture_forget(&f);
@@ -126,6 +133,22 @@ static uint64_t content_of(const struct seen *seen, struct buffer *out) {
 
 static int pick(struct rng *rng, int below) { return (int)rng_below(rng, (uint64_t)below); }
 
+/* The first letters of names. */
+static void write_names(struct rng *rng, char *spec) {
+    bool names = false;
+    for (char *at = spec; any_case && *at; at++) {
+        if (at == spec || at[-1] == ' ')
+            names = strncmp(at, "node=", 5) == 0 || strncmp(at, "service=", 8) == 0 || strncmp(at, "check=", 6) == 0;
+        bool begins = at > spec && (at[-1] == '=' || at[-1] == ':') && isdigit((unsigned char)at[1]);
+        if (names && begins && pick(rng, 2)) *at = (char)toupper((unsigned char)*at);
+    }
+}
+
+static char *write_name(struct rng *rng, char *name) {
+    if (any_case && pick(rng, 2)) name[0] = (char)toupper((unsigned char)name[0]);
+    return name;
+}
+
 static Pb__RegisterCommand *random_register(struct rng *rng, struct arena *arena) {
     struct buffer spec = {0};
     buffer_printf(&spec, "node=n%d addr=10.0.0.%d", pick(rng, NODES), pick(rng, 3) == 0);
@@ -145,6 +168,7 @@ static Pb__RegisterCommand *random_register(struct rng *rng, struct arena *arena
         if (pick(rng, 3) == 0) buffer_printf(&spec, " output=o%d", pick(rng, 2));
     }
     buffer_append_byte(&spec, '\0');
+    write_names(rng, spec.data);
     Pb__RegisterCommand *command = fixture_register_command(arena, spec.data);
     buffer_free(&spec);
     return command;
@@ -153,10 +177,10 @@ static Pb__RegisterCommand *random_register(struct rng *rng, struct arena *arena
 static Pb__DeregisterCommand *random_deregister(struct rng *rng, struct arena *arena) {
     Pb__DeregisterCommand *command = arena_alloc(arena, sizeof *command);
     pb__deregister_command__init(command);
-    command->node = arena_printf(arena, "n%d", pick(rng, NODES));
+    command->node = write_name(rng, arena_printf(arena, "n%d", pick(rng, NODES)));
     int what = pick(rng, 5);
-    if (what < 2) command->service_id = arena_printf(arena, "i%d", pick(rng, IDS));
-    else if (what < 4) command->check_id = arena_printf(arena, "c%d", pick(rng, CHECKS));
+    if (what < 2) command->service_id = write_name(rng, arena_printf(arena, "i%d", pick(rng, IDS)));
+    else if (what < 4) command->check_id = write_name(rng, arena_printf(arena, "c%d", pick(rng, CHECKS)));
     return command;
 }
 
@@ -214,6 +238,9 @@ static void check_things(uint64_t index, bool simple, bool refused, int step) {
 static void run_seed(uint64_t seed, int steps) {
     fixture_open(&f);
     memset(things, 0, sizeof things);
+    Pb__ClusterVersionCommand version = PB__CLUSTER_VERSION_COMMAND__INIT;
+    version.version = FOLD_SINCE, version.cluster_id = 1;
+    if (any_case) cr_assert(fixture_apply(&f, CLUSTER_VERSION, &version.base).yes);
     watch_things();
     struct rng rng;
     rng_seed(&rng, seed);
@@ -233,6 +260,11 @@ static void run_seed(uint64_t seed, int steps) {
 }
 
 Test(catalog_random, indexes_rise_exactly_with_what_changes, .timeout = 120) {
+    for (uint64_t seed = 1; seed <= 6; seed++) run_seed(seed, 700);
+}
+
+Test(catalog_random, names_in_any_case_are_no_exception, .timeout = 120) {
+    any_case = true;
     for (uint64_t seed = 1; seed <= 6; seed++) run_seed(seed, 700);
 }
 

@@ -1,0 +1,301 @@
+/* Names without regard to case (registry/fold.h): what hangs on nodes, services and checks by their names. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "leases.h"
+#include "registry/brake.h"
+#include "registry/catalog_records.h"
+#include "registry/version.h"
+
+static struct world world;
+
+static uint64_t raise_to(unsigned version) {
+    Pb__ClusterVersionCommand command = PB__CLUSTER_VERSION_COMMAND__INIT;
+    command.version = version, command.cluster_id = 1;
+    struct outcome outcome = world_do(&world, CLUSTER_VERSION, &command.base);
+    cr_assert(outcome.yes);
+    return outcome.index;
+}
+
+static void setup(void) { leases_open(&world); }
+
+static void setup_folded(void) {
+    leases_open(&world);
+    raise_to(FOLD_SINCE);
+}
+
+static void teardown(void) {
+    store_read_done(world.reader);
+    struct store_txn *txn = store_read(world.reader);
+    cr_expect_eq(store_sum(txn), store_scrub(txn));
+    store_read_done(world.reader);
+    world_close(&world);
+}
+
+static size_t sessions_of(const char *node) {
+    struct query_result result = session_list(&world, node);
+    return ((const Pb__SessionsResult *)result.message)->n_sessions;
+}
+
+static uint64_t sessions_index(const char *node) { return session_list(&world, node).index; }
+
+static void make(unsigned number, const char *node, const char *check) {
+    char id[UUID_TEXT_SIZE + 1];
+    session_id(number, id);
+    struct outcome outcome = session_make(&world, id, &(struct session_plan){.node = node, .node_check = check});
+    cr_assert(outcome.yes, "%s", outcome.text);
+}
+
+/* -- sessions ----------------------------------------------------------------------------------------------------- */
+
+Test(fold_sessions, are_bound_to_nodes_and_checks_in_any_case, .init = setup_folded, .fini = teardown) {
+    cr_assert(node_register(&world, "carl").yes);
+    cr_assert(check_register(&world, "carl", "Up", PB__STATUS__PASSING).yes);
+    make(1, "CARL", "uP");
+    make(2, "carl", NULL);
+    cr_expect_eq(sessions_of("Carl"), 2);
+    cr_expect_eq(sessions_of("car"), 0);
+    struct outcome critical = check_register(&world, "Carl", "UP", PB__STATUS__CRITICAL);
+    cr_expect_eq(sessions_of("carl"), 1, "its check is critical, in whatever case");
+    cr_expect_eq(sessions_index("cARL"), critical.index);
+    char id[UUID_TEXT_SIZE + 1];
+    session_id(3, id);
+    cr_expect_not(session_make(&world, id, &(struct session_plan){.node = "carl", .node_check = "up"}).yes);
+    cr_assert(node_remove(&world, "cARL").yes);
+    cr_expect_eq(sessions_of("carl"), 0);
+}
+
+Test(fold_sessions, of_before_are_found_and_end_as_others, .init = setup, .fini = teardown) {
+    cr_assert(node_register(&world, "Carl").yes);
+    cr_assert(node_register(&world, "dora").yes);
+    cr_assert(check_register(&world, "Carl", "Up", PB__STATUS__PASSING).yes);
+    make(1, "Carl", "Up");
+    make(2, "Carl", NULL);
+    make(3, "dora", NULL);
+    cr_expect_eq(sessions_of("carl"), 0, "names are exact");
+    uint64_t index = raise_to(FOLD_SINCE);
+    cr_expect_eq(sessions_of("carl"), 2);
+    cr_expect_eq(sessions_index("CARL"), index);
+    cr_assert(check_remove(&world, "carl", "up").error == CO_OK);
+    cr_expect_eq(sessions_of("Carl"), 1);
+    cr_assert(node_remove(&world, "CARL").yes);
+    cr_expect_eq(sessions_of("Carl"), 0);
+    cr_expect_eq(sessions_of("DORA"), 1);
+}
+
+Test(fold_sessions, of_a_node_that_gives_way_end_and_their_locks_are_free, .init = setup, .fini = teardown) {
+    char id[UUID_TEXT_SIZE + 1];
+    cr_assert(node_register(&world, "CARL").yes);
+    cr_assert(check_register(&world, "CARL", "Up", PB__STATUS__PASSING).yes);
+    make(1, "CARL", "Up");
+    session_id(1, id);
+    cr_assert(kv_acquire(&world, "lock", "x", id).yes);
+    cr_assert(node_register(&world, "carl").yes);
+    make(2, "carl", NULL);
+    raise_to(FOLD_SINCE);
+    cr_expect_eq(sessions_of("carl"), 1, "that of the node that stays");
+    struct query_result key = kv_get(&world, "lock");
+    cr_expect(key.found && entry_of(&key)->session[0] == 0);
+}
+
+/* -- leases ------------------------------------------------------------------------------------------------------- */
+
+#define ONE "00000001-1ea5-4000-8000-000000000000"
+#define TWO "00000002-1ea5-4000-8000-000000000000"
+
+Test(fold_leases, things_bound_in_one_case_go_in_another, .init = setup_folded, .fini = teardown) {
+    cr_assert(lease_grant(&world, ONE, NULL, 0).yes);
+    cr_assert(lease_grant(&world, TWO, NULL, 0).yes);
+    cr_assert(lease_register(&world, &(struct registration){.node = "Carl"}).yes);
+    cr_assert(
+        lease_register(&world, &(struct registration){.node = "Carl", .service = "Web", .lease = ONE, .skip = true})
+            .yes);
+    cr_expect_str_eq(lease_holds(&world, ONE), "service Carl/Web; ");
+    cr_assert(
+        lease_register(&world, &(struct registration){.node = "carl", .service = "web", .lease = ONE, .skip = true})
+            .yes);
+    cr_expect_str_eq(lease_holds(&world, ONE), "service carl/web; ", "as it was written last, once");
+    cr_assert(
+        lease_register(&world, &(struct registration){.node = "CARL", .service = "WEB", .lease = TWO, .skip = true})
+            .yes);
+    cr_expect_str_eq(lease_holds(&world, ONE), "");
+    cr_expect_str_eq(lease_holds(&world, TWO), "service CARL/WEB; ");
+    cr_assert(lease_register(&world, &(struct registration){.node = "CARL", .lease = ONE}).yes);
+    cr_expect_str_eq(lease_holds(&world, ONE), "node CARL; ");
+    cr_assert(lease_revoke(&world, TWO).yes);
+    Pb__ServiceRequest request = PB__SERVICE_REQUEST__INIT;
+    request.service = (char *)(uintptr_t) "web";
+    struct query_result left = world_query(&world, &query_service_entries, &request.base);
+    cr_expect_eq(((const Pb__ServiceEntriesResult *)left.message)->n_entries, 0);
+    cr_assert(lease_revoke(&world, ONE).yes);
+    cr_expect_str_eq(node_state(&world, "carl"), "gone");
+}
+
+Test(fold_leases, bindings_of_before_stay, .init = setup, .fini = teardown) {
+    cr_assert(lease_grant(&world, ONE, NULL, 0).yes);
+    cr_assert(lease_register(&world, &(struct registration){.node = "Carl", .lease = ONE}).yes);
+    cr_assert(
+        lease_register(&world, &(struct registration){.node = "Carl", .service = "Web", .lease = ONE, .skip = true})
+            .yes);
+    cr_assert(kv_put_leased(&world, "Key", "x", ONE).yes);
+    raise_to(FOLD_SINCE);
+    cr_expect_str_eq(lease_holds(&world, ONE), "key Key; service Carl/Web; node Carl; ");
+    cr_assert(lease_revoke(&world, ONE).yes);
+    cr_expect_str_eq(node_state(&world, "carl"), "gone");
+    cr_expect_not(kv_get(&world, "Key").found);
+}
+
+Test(fold_leases, a_node_lives_and_dies_in_any_case, .init = setup_folded, .fini = teardown) {
+    cr_assert(lease_register(&world, &(struct registration){.node = "carl", .node_id = 7, .alive = true}).yes);
+    cr_assert(lease_grant(&world, ONE, "CARL", 7).yes);
+    cr_assert(lease_expire(&world, ONE, world.term).yes);
+    cr_expect_str_eq(node_state(&world, "carl"), "serfHealth=critical ");
+    cr_expect_str_eq(dead_nodes(&world), "CARL ");
+    cr_assert(lease_grant(&world, TWO, "Carl", 7).yes);
+    cr_expect_str_eq(node_state(&world, "CARL"), "serfHealth=passing ");
+    cr_expect_str_eq(dead_nodes(&world), "");
+    cr_assert(lease_leave(&world, TWO).yes);
+    cr_expect_str_eq(node_state(&world, "carl"), "gone");
+}
+
+/* -- the brake ---------------------------------------------------------------------------------------------------- */
+
+enum { NODES = 12, TTL_MS = 10000 };
+
+static void brake_node(unsigned node, const char *word, const char *service, const char *id) {
+    char lease[UUID_TEXT_SIZE + 1], name[16];
+    snprintf(name, sizeof name, "%s%02u", word, node);
+    lease_id(100 + node, lease);
+    cr_assert(lease_register(&world, &(struct registration){.node = name, .node_id = 1000 + node, .alive = true}).yes);
+    cr_assert(lease_grant(&world, lease, name, 1000 + node).yes);
+    Pb__RegisterCommand command = PB__REGISTER_COMMAND__INIT;
+    Pb__Node record = PB__NODE__INIT;
+    Pb__Service instance = PB__SERVICE__INIT;
+    record.name = name, command.node = &record, command.skip_node_update = true;
+    instance.name = (char *)(uintptr_t)service, instance.id = (char *)(uintptr_t)id;
+    command.service = &instance;
+    cr_assert(world_do(&world, CATALOG_REGISTER, &command.base).yes);
+}
+
+static unsigned nodes_least = 3;
+
+static void brake_expire(unsigned node, uint64_t at_ms) {
+    Pb__LeaseEndCommand command = PB__LEASE_END_COMMAND__INIT;
+    Pb__BrakeOrder order = PB__BRAKE_ORDER__INIT;
+    char lease[UUID_TEXT_SIZE + 1];
+    lease_id(100 + node, lease);
+    order.percent = 85, order.instances = 10, order.nodes = nodes_least, order.window_ms = 15000, order.hold_ms = 60000;
+    order.unix_ms = 1700000000000, order.at_ms = at_ms;
+    command.id = lease, command.term = world.term, command.brake = &order;
+    cr_assert(world_do(&world, LEASE_END, &command.base).yes);
+}
+
+struct seen {
+    unsigned passing, held;
+};
+
+static struct seen look(const char *service) {
+    Pb__ServiceRequest request = PB__SERVICE_REQUEST__INIT;
+    request.service = (char *)(uintptr_t)service;
+    request.passing_only = request.held = true;
+    struct query_result result = world_query(&world, &query_service_entries, &request.base);
+    const Pb__ServiceEntriesResult *entries = (const Pb__ServiceEntriesResult *)result.message;
+    struct seen seen = {.passing = (unsigned)entries->n_entries};
+    for (size_t i = 0; i < entries->n_entries; i++) seen.held += entries->entries[i]->held;
+    return seen;
+}
+
+#define expect_held(service, passing_, held_)                                                                 \
+    do {                                                                                                      \
+        struct seen seen_ = look(service);                                                                    \
+        cr_expect(seen_.passing == (passing_) && seen_.held == (held_), "%u, %u", seen_.passing, seen_.held); \
+    } while (0)
+
+static uint64_t held_since(const char *service) {
+    Pb__HeldService *held;
+    store_read_done(world.reader);
+    cr_assert_eq(brake_held(store_read(world.reader), slice_text(service), &world.arena, &held), CO_OK);
+    uint64_t index = held ? held->index : 0;
+    store_read_done(world.reader);
+    return index;
+}
+
+static size_t brake_rows(void) {
+    store_read_done(world.reader);
+    size_t count = store_count(store_read(world.reader), TABLE_BRAKE);
+    store_read_done(world.reader);
+    return count;
+}
+
+static void all_back(void) {
+    for (unsigned i = 0; i < NODES; i++) {
+        char lease[UUID_TEXT_SIZE + 1], name[16];
+        lease_id(200 + i, lease);
+        snprintf(name, sizeof name, "nODE%02u", i);
+        cr_assert(lease_grant(&world, lease, name, 1000 + i).yes);
+    }
+    cr_expect_eq(brake_rows(), 1, "nothing but its clock is left");
+}
+
+Test(fold_brake, counts_a_service_in_all_its_spellings, .init = setup_folded, .fini = teardown) {
+    for (unsigned i = 0; i < NODES; i++)
+        brake_node(i, i % 2 ? "Node" : "node", i % 3 ? "Web" : "web", i % 2 ? "W" : "w");
+    for (unsigned i = 0; i < 11; i++) brake_expire(i, 1000 + i);
+    expect_held("WEB", 12u, 11u);
+    Pb__BrakeReleaseCommand command = PB__BRAKE_RELEASE_COMMAND__INIT;
+    command.service = (char *)(uintptr_t) "wEB";
+    command.index = held_since("web"), command.term = world.term;
+    cr_expect(world_do(&world, BRAKE_RELEASE, &command.base).yes);
+    expect_held("web", 1u, 0u);
+    all_back();
+}
+
+Test(fold_brake, what_is_held_stays_so, .init = setup, .fini = teardown) {
+    for (unsigned i = 0; i < NODES; i++) brake_node(i, i % 2 ? "Node" : "node", "Web", i % 2 ? "W" : "w");
+    for (unsigned i = 0; i < 11; i++) brake_expire(i, 1000 + i);
+    expect_held("Web", 12u, 11u);
+    uint64_t since = held_since("Web");
+    raise_to(FOLD_SINCE);
+    expect_held("web", 12u, 11u);
+    cr_expect_eq(held_since("web"), since);
+    brake_expire(11, 2000);
+    expect_held("WEB", 12u, 12u);
+    all_back();
+    expect_held("web", 12u, 0u);
+}
+
+/* What was lost under several spellings was lost of one service. */
+Test(fold_brake, the_windows_of_spellings_become_one, .init = setup, .fini = teardown) {
+    nodes_least = NODES;
+    for (unsigned i = 0; i < NODES; i++) brake_node(i, "Node", i % 2 ? "web" : "Web", "Id");
+    Pb__RegisterCommand command = PB__REGISTER_COMMAND__INIT;
+    Pb__Node record = PB__NODE__INIT;
+    Pb__Service instance = PB__SERVICE__INIT;
+    record.name = (char *)(uintptr_t) "Node00", command.node = &record, command.skip_node_update = true;
+    instance.name = (char *)(uintptr_t) "web", instance.id = (char *)(uintptr_t) "other";
+    command.service = &instance;
+    cr_assert(world_do(&world, CATALOG_REGISTER, &command.base).yes);
+    for (unsigned i = 0; i < 8; i++) brake_expire(i, 1000 + i);
+    expect_held("Web", 2u, 0u);
+    expect_held("web", 2u, 0u);
+    raise_to(FOLD_SINCE);
+    for (unsigned i = 8; i < 11; i++) brake_expire(i, 2000);
+    expect_held("WEB", 1u, 0u); /* on eleven nodes: that with both counts once */
+    brake_expire(11, 2000);
+    expect_held("web", 13u, 13u);
+    all_back();
+    expect_held("web", 13u, 0u);
+}
+
+Test(fold_brake, a_held_service_with_other_spellings_is_let_go, .init = setup, .fini = teardown) {
+    for (unsigned i = 0; i < NODES; i++) brake_node(i, "node", i == 11 ? "web" : "Web", "id");
+    for (unsigned i = 0; i < 11; i++) brake_expire(i, 1000 + i);
+    expect_held("Web", 11u, 11u);
+    raise_to(FOLD_SINCE);
+    expect_held("web", 1u, 0u);
+    cr_expect_eq(held_since("Web"), 0);
+    all_back();
+    expect_held("web", 12u, 0u);
+}
