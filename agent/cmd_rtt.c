@@ -59,7 +59,7 @@ static int take_entries(struct arena *arena, struct json_object *list, const cha
         json_get_string(entry, "Node", &node, fault);
         const char *name = datacenter ? arena_printf(arena, "%s.%s", node, datacenter) : node;
         for (size_t k = 0; k < NODES; k++) {
-            if (strcmp(places[k].name, name) != 0) continue;
+            if (!slice_equal_nocase(slice_text(places[k].name), slice_text(name))) continue;
             Pb__Coordinate *record = record_of(arena, entry);
             if (!record) return fault_set(fault, CO_INVALID, "node \"%s\" has a coordinate that is none", node);
             place_add(arena, &places[k], record);

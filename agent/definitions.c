@@ -27,7 +27,7 @@ static int wrong(struct judge *judge, const struct config_block *block, const ch
 
 static const struct seen *find(const struct seen *list, size_t count, const char *id) {
     for (size_t i = 0; i < count; i++) {
-        if (strcmp(list[i].id, id) == 0) return &list[i];
+        if (slice_equal_nocase(slice_text(list[i].id), slice_text(id))) return &list[i];
     }
     return NULL;
 }

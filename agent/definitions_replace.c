@@ -23,7 +23,7 @@ static void ids_add(struct ids *ids, const char *id) {
 
 static bool ids_has(const struct ids *ids, const char *id) {
     for (size_t i = 0; i < ids->count; i++)
-        if (strcmp(ids->items[i], id) == 0) return true;
+        if (slice_equal_nocase(slice_text(ids->items[i]), slice_text(id))) return true;
     return false;
 }
 

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "registry/fold.h"
 
 #define HEAD     "coord check states 1\n"
 #define LONG_AGO (INT64_MIN / 4)
@@ -102,7 +103,12 @@ static void touch(struct check_states *states, size_t slot) {
     if (none || slot >= states->dirty_end) states->dirty_end = slot + 1;
 }
 
-static void key_of(const char *check_id, uint8_t key[16]) { hash128(check_id, strlen(check_id), key); }
+static void key_of(const char *check_id, uint8_t key[16]) {
+    struct fold_name name;
+    fold_name_of(&name, slice_text(check_id));
+    hash128(name.folded.data, name.folded.size, key);
+    fold_name_free(&name);
+}
 
 size_t check_states_claim(struct check_states *states, const char *check_id) {
     struct check_state wanted;

@@ -358,7 +358,8 @@ struct check_definition *check_definition_read(struct json_object *json, bool in
     if (!inside && *definition->name == '\0') fault_set(&wrong, CO_INVALID, "Missing check name");
     check_kinds(json, definition, &wrong);
     check_values(definition, &wrong);
-    if (strcmp(*definition->check_id || inside ? definition->check_id : definition->name, CHECK_OWN_ID) == 0)
+    const char *check_id = *definition->check_id || inside ? definition->check_id : definition->name;
+    if (slice_equal_nocase(slice_text(check_id), SLICE_LITERAL(CHECK_OWN_ID)))
         fault_set(&wrong, CO_INVALID, "CheckID: \"" CHECK_OWN_ID "\" is the node's own, by its agent's lease");
     if (wrong.code == CO_OK) return definition;
     bool whole = strncmp(wrong.text, "Invalid ", 8) == 0 || !inside || strncmp(wrong.text, "Status for", 10) == 0;

@@ -433,7 +433,7 @@ bool local_service(struct local *local, struct slice id, struct arena *arena, Pb
             struct local_check *check = as_check(local->checks.items[i]);
             if (check->item.removed) continue;
             const char *of = check->shared->definition->service_id;
-            if (*of && !slice_is(id, of)) continue;
+            if (*of && !slice_equal_nocase(id, slice_text(of))) continue;
             (*checks)[(*check_count)++] = check_record_copy(local, check, arena);
         }
     }

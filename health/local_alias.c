@@ -8,20 +8,21 @@
 /* -- here
  * ------------------------------------------------------------------------------------------------------------- */
 
+static bool same(const char *a, const char *b) { return slice_equal_nocase(slice_text(a), slice_text(b)); }
+
 /* An alias looks at the checks of its service, and at those of the node itself. */
 static bool concerns(const struct check_definition *alias, const struct local_check *check) {
     const char *of = check->shared->definition->service_id;
-    return !check->item.removed && (*of == '\0' || strcmp(of, alias->alias_service) == 0);
+    return !check->item.removed && (*of == '\0' || same(of, alias->alias_service));
 }
 
 static bool is_local(const struct local *local, const struct check_definition *alias) {
-    return alias->kind == CHECK_ALIAS &&
-           (*alias->alias_node == '\0' || strcmp(alias->alias_node, local->config.node) == 0);
+    return alias->kind == CHECK_ALIAS && (*alias->alias_node == '\0' || same(alias->alias_node, local->config.node));
 }
 
 /* Whether `check` depends on the check `id`: two that look at each other would keep each other down for ever. */
 static bool leads_to(struct local *local, const struct local_check *check, const char *id, unsigned *steps) {
-    if (strcmp(check->item.id, id) == 0) return true;
+    if (same(check->item.id, id)) return true;
     const struct check_definition *alias = check->shared->definition;
     if (!is_local(local, alias)) return false;
     for (size_t i = 0; i < local->checks.count && *steps < STEPS_MOST; i++) {
@@ -64,12 +65,12 @@ static int look_there(struct local *local, const struct check_definition *alias,
     if (!node || !all) return fault_set(fault, CO_CORRUPT, "%s", co_strerror(CO_CORRUPT));
     target->found = seen.found && *alias->alias_service == '\0';
     for (size_t i = 0; seen.found && i < node->n_services; i++) {
-        if (strcmp(node->services[i]->id, alias->alias_service) == 0) target->found = true;
+        if (same(node->services[i]->id, alias->alias_service)) target->found = true;
     }
     target->checks = arena_alloc(arena, (all->n_checks + 1) * sizeof *target->checks);
     for (size_t i = 0; i < all->n_checks; i++) {
         const char *of = all->checks[i]->service_id;
-        if (*of == '\0' || strcmp(of, alias->alias_service) == 0) target->checks[target->count++] = all->checks[i];
+        if (*of == '\0' || same(of, alias->alias_service)) target->checks[target->count++] = all->checks[i];
     }
     return CO_OK;
 }

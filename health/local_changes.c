@@ -143,6 +143,8 @@ void check_recall(struct local_check *check, const Pb__Check *stored) {
 /* -- coming
  * -------------------------------------------------------------------------------------------------------------------- */
 
+static bool same_id(const char *a, const char *b) { return slice_equal_nocase(slice_text(a), slice_text(b)); }
+
 static bool same_definition(const struct check_definition *a, const struct check_definition *b) {
     struct buffer text_a = {0}, text_b = {0};
     struct json_out json;
@@ -207,7 +209,7 @@ static struct local_check *check_install(struct local *local, struct check_defin
     struct local_check *check = check_take(local, definition->check_id);
     bool known = check->shared && !check->item.removed;
     bool same = known && !check->is_maintenance && same_definition(check->shared->definition, definition);
-    bool moves = known && strcmp(check->shared->definition->service_id, definition->service_id) != 0;
+    bool moves = known && !same_id(check->shared->definition->service_id, definition->service_id);
     if (moves) item_save(local, &check->item); /* the service that it leaves */
     check->item.persist = persist;
     check->item.removed = false;
@@ -237,7 +239,7 @@ static struct local_check *check_install(struct local *local, struct check_defin
 
 static bool is_mentioned(const struct service_definition *definition, const char *check_id) {
     for (size_t i = 0; i < definition->check_count; i++) {
-        if (definition->checks[i] && strcmp(definition->checks[i]->check_id, check_id) == 0) return true;
+        if (definition->checks[i] && same_id(definition->checks[i]->check_id, check_id)) return true;
     }
     return false;
 }
@@ -246,7 +248,7 @@ static bool is_mentioned(const struct service_definition *definition, const char
 static void join_waiting(struct local *local, const char *service_id) {
     LIST_FOREACH_SAFE(item, next, &local->waiting) {
         struct waiting_check *waiting = LIST_ENTRY(item, struct waiting_check, link);
-        if (strcmp(waiting->service_id, service_id) != 0) continue;
+        if (!same_id(waiting->service_id, service_id)) continue;
         list_remove(&waiting->link);
         if (waiting->definition) {
             struct local_check *check = check_install(local, waiting->definition, true, true);

@@ -1,7 +1,7 @@
 /* The inside of local.h, shared by local*.c, store_files.c and sync*.c.
  *
- * Services and checks are *items*: an id, a place in a table sorted by id, and where they stand with the catalog. An
- * item that was deregistered stays, `removed`, until the catalog has forgotten it as well.
+ * Services and checks are *items*: an id, a place in a table sorted by id, and where they stand with the catalog.
+ * Ids are one when they differ in case only, and kept as they were registered last. An item that was deregistered stays, `removed`, until the catalog has forgotten it as well.
  *
  *     dirty --gathered--> flying --delivered--> in sync (freed when removed)
  *       ^-----touched-------+---failed---> dirty again, in its old place
@@ -38,13 +38,14 @@ struct item {
     bool flying, alone;              /* alone: a batch with it was refused, so it travels by itself */
     unsigned lost;                   /* so often in a row nobody knows what became of a write with it (sync.h) */
     uint64_t lost_ms, lost_sequence; /* when it was set aside for that, and its sequence then; 0: it was not */
+    char *file_id;                   /* as which it may have one there too; NULL: as `id` alone */
     struct list dirty, save;         /* in local->dirty, local->saves; or by itself */
     uint64_t sequence;               /* of its last change */
     uint64_t flying_sequence;
     uint64_t hash; /* of the record that the catalog is to hold, output apart */
 };
 struct item_table {
-    struct item **items; /* sorted by id */
+    struct item **items; /* sorted by id, without case */
     size_t count, capacity;
 };
 
@@ -131,7 +132,8 @@ static inline struct local_check *as_check(struct item *item) { return CONTAINER
 struct item *item_find(const struct item_table *table, struct slice id);  /* removed ones too */
 struct local_service *live_service(struct local *local, struct slice id); /* NULL: none, or removed */
 struct local_check *live_check(struct local *local, struct slice id);
-/* Finds or makes one; a new one is not removed, not dirty, without record/definition. */
+/* Finds or makes one, whose id is written just so from now on; a new one is not removed, not dirty, without
+ * record/definition. */
 struct local_service *service_take(struct local *local, const char *id);
 struct local_check *check_take(struct local *local, const char *id);
 /* Frees a removed item that nothing holds any more. */

@@ -13,7 +13,7 @@ static size_t place(const struct item_table *table, struct slice id) {
     size_t low = 0, high = table->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (slice_compare(slice_text(table->items[middle]->id), id) < 0) {
+        if (slice_compare_nocase(slice_text(table->items[middle]->id), id) < 0) {
             low = middle + 1;
         } else {
             high = middle;
@@ -24,7 +24,7 @@ static size_t place(const struct item_table *table, struct slice id) {
 
 struct item *item_find(const struct item_table *table, struct slice id) {
     size_t at = place(table, id);
-    if (at == table->count || !slice_is(id, table->items[at]->id)) return NULL;
+    if (at == table->count || !slice_equal_nocase(id, slice_text(table->items[at]->id))) return NULL;
     return table->items[at];
 }
 
@@ -66,9 +66,18 @@ static void item_init(struct item *item, const char *id, bool is_check) {
     list_init(&item->save);
 }
 
+/* It is written in another way from now on; the data folder may still have it as it was. */
+static struct item *respell(struct item *item, const char *id) {
+    if (strcmp(item->id, id) == 0) return item;
+    if (item->has_file && !item->file_id) item->file_id = item->id;
+    else free(item->id);
+    item->id = mem_strdup(id);
+    return item;
+}
+
 struct local_service *service_take(struct local *local, const char *id) {
     struct item *known = item_find(&local->services, slice_text(id));
-    if (known) return as_service(known);
+    if (known) return as_service(respell(known, id));
     struct local_service *service = mem_zalloc(sizeof *service);
     item_init(&service->item, id, false);
     list_init(&service->checks);
@@ -78,7 +87,7 @@ struct local_service *service_take(struct local *local, const char *id) {
 
 struct local_check *check_take(struct local *local, const char *id) {
     struct item *known = item_find(&local->checks, slice_text(id));
-    if (known) return as_check(known);
+    if (known) return as_check(respell(known, id));
     struct local_check *check = mem_zalloc(sizeof *check);
     item_init(&check->item, id, true);
     list_init(&check->of_service);
@@ -91,7 +100,7 @@ struct local_check *check_take(struct local *local, const char *id) {
 
 static void service_free(struct local_service *service) {
     if (service->record) pb__service__free_unpacked(service->record, NULL);
-    free(service->item.id);
+    free(service->item.id), free(service->item.file_id);
     free(service);
 }
 
@@ -99,7 +108,7 @@ static void check_free(struct local_check *check) {
     check_shared_drop(check->shared);
     check_end(&check->core);
     buffer_free(&check->output);
-    free(check->item.id);
+    free(check->item.id), free(check->item.file_id);
     free(check);
 }
 
@@ -230,7 +239,7 @@ Pb__Check *check_record(struct local *local, const struct local_check *check, st
     record->status = check->core.status;
     struct slice output = check_output(local, check, arena);
     record->output = (ProtobufCBinaryData){.data = (uint8_t *)output.data, .len = output.size};
-    record->service_id = definition->service_id;
+    record->service_id = service ? service->item.id : definition->service_id;
     record->type = (char *)(check->is_maintenance ? "maintenance" : check_kind_text(definition->kind));
     if (service) {
         record->service_name = service->record->name;

@@ -73,6 +73,11 @@ static void add_line(struct store_files *files, struct item *item) {
     struct buffer text = {0};
     struct json_out json;
     bool keep = is_kept(files->local, item);
+    if (item->file_id) {
+        store_log_line(&files->lines, item->is_check, item->file_id, slice_make("", 0));
+        free(item->file_id);
+        item->file_id = NULL;
+    }
     if (keep) {
         json_out_init(&json, &text, false);
         json_object(&json);

@@ -41,11 +41,19 @@ static uint64_t node_hash(const Pb__Node *stored, struct arena *arena) {
 /* -- finding what the catalog has
  * --------------------------------------------------------------------------------------- */
 
+static int id_order(const char *one, const char *other) {
+    return slice_compare_nocase(slice_text(one), slice_text(other));
+}
+static bool same_id(const char *one, const char *other) { return id_order(one, other) == 0; }
+
+static const char *service_id(const void *item) { return ((const Pb__Service *)item)->id; }
+static const char *check_id(const void *item) { return ((const Pb__Check *)item)->check_id; }
+
 static int service_order(const void *a, const void *b) {
-    return strcmp((*(Pb__Service *const *)a)->id, (*(Pb__Service *const *)b)->id);
+    return id_order(service_id(*(const void *const *)a), service_id(*(const void *const *)b));
 }
 static int check_order(const void *a, const void *b) {
-    return strcmp((*(Pb__Check *const *)a)->check_id, (*(Pb__Check *const *)b)->check_id);
+    return id_order(check_id(*(const void *const *)a), check_id(*(const void *const *)b));
 }
 
 struct catalog_view {
@@ -55,19 +63,25 @@ struct catalog_view {
     size_t service_count, check_count;
 };
 
+/* The one with this id, else one with it in another case: a cluster below version 4 (registry/fold.h) can have several. */
+static const void *stored(void *const *items, size_t count, const char *(*id_of)(const void *item), const char *id) {
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (id_order(id_of(items[middle]), id) < 0) low = middle + 1;
+        else high = middle;
+    }
+    for (size_t i = low; i < count && same_id(id_of(items[i]), id); i++)
+        if (strcmp(id_of(items[i]), id) == 0) return items[i];
+    return low < count && same_id(id_of(items[low]), id) ? items[low] : NULL;
+}
+
 static const Pb__Service *stored_service(const struct catalog_view *view, const char *id) {
-    Pb__Service wanted = {.id = (char *)id}, *key = &wanted;
-    Pb__Service **found =
-        view->service_count ? bsearch(&key, view->services, view->service_count, sizeof *view->services, service_order)
-                            : NULL;
-    return found ? *found : NULL;
+    return stored((void *const *)view->services, view->service_count, service_id, id);
 }
 
 static const Pb__Check *stored_check(const struct catalog_view *view, const char *id) {
-    Pb__Check wanted = {.check_id = (char *)id}, *key = &wanted;
-    Pb__Check **found =
-        view->check_count ? bsearch(&key, view->checks, view->check_count, sizeof *view->checks, check_order) : NULL;
-    return found ? *found : NULL;
+    return stored((void *const *)view->checks, view->check_count, check_id, id);
 }
 
 /* Sorted copies of the lists; the records stay where they are. */
@@ -125,7 +139,7 @@ static void take_tags(struct local *local, struct local_service *service, const 
 static void compare_service(struct sync *sync, struct local_service *service, const Pb__Service *stored) {
     struct local *local = sync->local;
     if (service->item.removed) {
-        if (stored) {
+        if (stored && strcmp(stored->id, service->item.id) == 0) {
             differ(local, &service->item);
         } else {
             settle(local, &service->item);
@@ -161,7 +175,7 @@ static bool same_output(struct sync *sync, const struct local_check *check, cons
 static void compare_check(struct sync *sync, struct local_check *check, const Pb__Check *stored) {
     struct local *local = sync->local;
     if (check->item.removed) {
-        if (stored) {
+        if (stored && strcmp(stored->check_id, check->item.id) == 0) {
             differ(local, &check->item);
         } else {
             settle(local, &check->item);
@@ -186,7 +200,7 @@ static void find_strangers(struct sync *sync, const struct catalog_view *view) {
     for (size_t i = 0; i < view->service_count; i++) {
         const char *id = view->services[i]->id;
         if (labels && !view->services[i]->by_agent) continue;
-        if ((own_service && strcmp(id, SYNC_OWN_SERVICE) == 0) || item_find(&local->services, slice_text(id))) continue;
+        if ((own_service && same_id(id, SYNC_OWN_SERVICE)) || item_find(&local->services, slice_text(id))) continue;
         log_info("health", "removing an unknown service from the catalog id=%s", id);
         struct local_service *service = service_take(local, id);
         service->item.removed = true;
@@ -196,9 +210,9 @@ static void find_strangers(struct sync *sync, const struct catalog_view *view) {
         const char *id = view->checks[i]->check_id, *service_id = view->checks[i]->service_id;
         struct item *service = *service_id ? item_find(&local->services, slice_text(service_id)) : NULL;
         if (labels && !view->checks[i]->by_agent) continue;
-        if (strcmp(id, CHECK_OWN_ID) == 0 || item_find(&local->checks, slice_text(id))) continue;
+        if (same_id(id, CHECK_OWN_ID) || item_find(&local->checks, slice_text(id))) continue;
         if (service && service->removed) continue; /* goes along with it */
-        if (own_service && strcmp(service_id, SYNC_OWN_SERVICE) == 0) continue;
+        if (own_service && same_id(service_id, SYNC_OWN_SERVICE)) continue;
         log_info("health", "removing an unknown check from the catalog id=%s", id);
         struct local_check *check = check_take(local, id);
         check->shared = check_shared_new(check_definition_blank(id, service_id));

@@ -222,9 +222,11 @@ static void member_address(struct arena *arena, const char *text, struct member_
     view->port = colon ? (unsigned)strtoul(colon + 1, NULL, 10) : 0;
 }
 
+static bool same_name(const char *a, const char *b) { return slice_equal_nocase(slice_text(a), slice_text(b)); }
+
 static bool in_catalog(const Pb__MembersResult *known, const char *name) {
     for (size_t i = 0; known && i < known->n_members; i++)
-        if (strcmp(known->members[i]->name, name) == 0) return true;
+        if (same_name(known->members[i]->name, name)) return true;
     return false;
 }
 
@@ -237,7 +239,7 @@ static const char *member_version(const Pb__Member *known) {
 static void member_known(struct json_out *json, const struct http_env *env, const Pb__Member *known,
                          const struct rpc_cluster_state *state) {
     const struct rpc_server_state *server = http_server_of(state, known);
-    bool here = strcmp(known->name, env->node_name) == 0,
+    bool here = same_name(known->name, env->node_name),
          failed = !here && (known->failed || (server && !server->connected));
     struct member_view view = {.name = known->name,
                                .address = known->address,
@@ -276,7 +278,7 @@ static void view_members(struct http_request *request, int error, const struct r
     json_array(json);
     for (size_t i = 0; known && i < known->n_members; i++) member_known(json, env, known->members[i], state);
     for (size_t i = 0; state && i < state->count; i++)
-        if (!server_in_catalog(state, i, known) && strcmp(state->servers[i].node, env->node_name) != 0)
+        if (!server_in_catalog(state, i, known) && !same_name(state->servers[i].node, env->node_name))
             member_of_raft(request, json, &state->servers[i]);
     if (!in_catalog(known, env->node_name)) member(json, env);
     json_array_end(json);
@@ -410,7 +412,7 @@ static void get_health_by_name(struct http_request *request) {
         Pb__Service *service;
         Pb__Check **checks;
         size_t check_count;
-        if (!slice_is(name, services[i]->name)) continue;
+        if (!slice_equal_nocase(name, slice_text(services[i]->name))) continue;
         if (!local_service(local, slice_text(services[i]->id), arena, &service, &checks, &check_count)) continue;
         const char *status = agent_worst_status(checks, check_count);
         if (!worst || rank(status) > rank(worst)) worst = status;

@@ -64,7 +64,8 @@ static void reply_nothing(struct http_request *request, const void *context) {
 
 static const struct rpc_server_state *server_named(const struct rpc_cluster_state *state, struct slice name) {
     for (size_t i = 0; i < state->count; i++)
-        if (state->servers[i].node[0] && slice_is(name, state->servers[i].node)) return &state->servers[i];
+        if (state->servers[i].node[0] && slice_equal_nocase(name, slice_text(state->servers[i].node)))
+            return &state->servers[i];
     return NULL;
 }
 
@@ -95,7 +96,7 @@ static void members_known(struct http_request *request, int error, const struct 
     const Pb__MembersResult *known = error ? NULL : (const Pb__MembersResult *)result->message;
     const Pb__Member *member = NULL;
     for (size_t i = 0; known && i < known->n_members; i++)
-        if (slice_is(name, known->members[i]->name)) member = known->members[i];
+        if (slice_equal_nocase(name, slice_text(known->members[i]->name))) member = known->members[i];
     if (error) http_reply_error(request, error);
     else http_ask_cluster(request, true, view_force_leave, member);
 }

@@ -50,7 +50,8 @@ static bool is_at(const char *address, const char *ip) {
 const struct rpc_server_state *http_server_of(const struct rpc_cluster_state *state, const Pb__Member *member) {
     for (size_t i = 0; state && i < state->count; i++) {
         const struct rpc_server_state *server = &state->servers[i];
-        bool named = server->node[0] ? strcmp(server->node, member->name) == 0 : member->server_port != 0;
+        bool named = server->node[0] ? slice_equal_nocase(slice_text(server->node), slice_text(member->name))
+                                     : member->server_port != 0;
         if (named && is_at(server->address, member->address)) return server;
     }
     return NULL;

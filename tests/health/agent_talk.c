@@ -1,5 +1,6 @@
 #include "agent_talk.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -82,4 +83,40 @@ int wait_synced(struct agent *agent, uint64_t wait_ms) {
     for (uint64_t end_ms = clock_mono_ms() + DEADLINE_MS; waited.error < 0; usleep(2000))
         CHECK(clock_mono_ms() < end_ms);
     return waited.error;
+}
+
+static void definitions_path(const struct agent *agent, char path[150]) {
+    snprintf(path, 150, "%s/local/definitions", agent->folder);
+}
+
+unsigned saved(const struct agent *agent, char kind) {
+    char path[150], keys[50][33], line[4096];
+    bool there[50];
+    unsigned count = 0, sum = 0;
+    definitions_path(agent, path);
+    FILE *file = fopen(path, "r");
+    CHECK(file);
+    CHECK(fgets(line, sizeof line, file));
+    CHECK(strcmp(line, "coord definitions 1\n") == 0);
+    while (fgets(line, sizeof line, file)) {
+        CHECK(strlen(line) > 51 && count < 50);
+        if (line[17] != kind) continue;
+        snprintf(keys[count], sizeof keys[count], "%.32s", line + 19);
+        unsigned at = 0;
+        while (strcmp(keys[at], keys[count]) != 0) at++;
+        there[at] = line[52] != '-';
+        count += at == count;
+    }
+    fclose(file);
+    for (unsigned i = 0; i < count; i++) sum += there[i];
+    return sum;
+}
+
+void append_to_definitions(const struct agent *agent, const char *text) {
+    char path[150];
+    definitions_path(agent, path);
+    FILE *file = fopen(path, "a");
+    CHECK(file);
+    fputs(text, file);
+    fclose(file);
 }

@@ -33,4 +33,8 @@ bool catalog_output_is(struct agent *agent, const char *id, const char *output);
 Pb__Check *local_one(struct agent *agent, struct arena *arena, const char *id);
 int local_status(struct agent *agent, const char *id);
 
+/* In the data folder: definitions of services ('s') or checks ('c') that a restart would find; the file of them. */
+unsigned saved(const struct agent *agent, char kind);
+void append_to_definitions(const struct agent *agent, const char *text);
+
 #endif

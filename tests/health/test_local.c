@@ -534,43 +534,6 @@ Test(checks, maintenance) {
 /* -- restarts
  * --------------------------------------------------------------------------------------------------------------------- */
 
-static void definitions_path(const struct agent *agent, char path[150]) {
-    snprintf(path, 150, "%s/local/definitions", agent->folder);
-}
-
-/* Definitions of services ('s') or checks ('c') that a restart would find. */
-static unsigned saved(const struct agent *agent, char kind) {
-    char path[150], keys[50][33], line[4096];
-    bool there[50];
-    unsigned count = 0, sum = 0;
-    definitions_path(agent, path);
-    FILE *file = fopen(path, "r");
-    cr_assert_not_null(file);
-    cr_assert_not_null(fgets(line, sizeof line, file));
-    cr_assert_str_eq(line, "coord definitions 1\n");
-    while (fgets(line, sizeof line, file)) {
-        cr_assert(strlen(line) > 51 && count < 50);
-        if (line[17] != kind) continue;
-        snprintf(keys[count], sizeof keys[count], "%.32s", line + 19);
-        unsigned at = 0;
-        while (strcmp(keys[at], keys[count]) != 0) at++;
-        there[at] = line[52] != '-';
-        count += at == count;
-    }
-    fclose(file);
-    for (unsigned i = 0; i < count; i++) sum += there[i];
-    return sum;
-}
-
-static void append_to_definitions(const struct agent *agent, const char *text) {
-    char path[150];
-    definitions_path(agent, path);
-    FILE *file = fopen(path, "a");
-    cr_assert_not_null(file);
-    fputs(text, file);
-    fclose(file);
-}
-
 /* The service db2 with a check that gets no answer. */
 static int listens_silently(char *text, size_t room) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
