@@ -11,6 +11,7 @@
 #include "kv/kv_command.h"
 #include "kv/session.h"
 #include "registry/catalog.h"
+#include "registry/fold.h"
 #include "registry/lease.h"
 #include "registry/version.h"
 #include "tests/sim/sim.h"
@@ -77,10 +78,19 @@ static struct raft_data *make_kv(const struct op *op) {
     return data;
 }
 
+/* Half of the clients write names in capitals, and change their mind now and then: another node each until names are folded
+ * (registry/fold.h). */
+bool command_in_capitals(const struct op *op) { return (op->client + op->id / 64) % 2; }
+
+static void command_node(const struct op *op, uint32_t node, char name[8]) {
+    CHECK(node < SIM_NODES);
+    snprintf(name, 8, "%c%u", command_in_capitals(op) ? 'N' : 'n', node);
+}
+
 static struct raft_data *make_session(const struct op *op) {
     char id[40], node[8];
     command_session(op->id, id);
-    snprintf(node, sizeof node, "n%u", op->key % 3);
+    command_node(op, op->key % SIM_NODES, node);
     Pb__Session session = PB__SESSION__INIT;
     session.id = id;
     session.node = node;
@@ -93,19 +103,19 @@ static struct raft_data *make_session(const struct op *op) {
 
 static struct raft_data *make_register(const struct op *op) {
     char name[8], address[32];
-    snprintf(name, sizeof name, "n%u", op->key % 3);
+    command_node(op, op->key % SIM_NODES, name);
     snprintf(address, sizeof address, "10.0.0.%u", (unsigned)(op->id % 200));
     Pb__Node node = PB__NODE__INIT;
     node.name = name;
     node.address = address;
     Pb__Service service = PB__SERVICE__INIT;
     char service_id[16];
-    snprintf(service_id, sizeof service_id, "web%u", (unsigned)(op->id % 2));
+    snprintf(service_id, sizeof service_id, "%s%u", op->id % 5 ? "web" : "Web", (unsigned)(op->id / 2 % 2));
     service.id = service_id;
-    service.name = "web";
+    service.name = (char *)(uintptr_t)(op->id % 7 ? "web" : "WEB");
     service.port = (uint32_t)op->id;
     Pb__Check check = PB__CHECK__INIT, *checks[] = {&check};
-    check.check_id = "c";
+    check.check_id = (char *)(uintptr_t)(op->id % 11 ? "c" : "C");
     check.status = op->id % 3 ? PB__STATUS__PASSING : PB__STATUS__CRITICAL;
     Pb__RegisterCommand command = PB__REGISTER_COMMAND__INIT;
     command.node = &node;
@@ -118,7 +128,7 @@ static struct raft_data *make_register(const struct op *op) {
 static struct raft_data *make_grant(const struct op *op) {
     char id[40], node[8], owner[40];
     command_lease(op->id, id);
-    snprintf(node, sizeof node, "n%u", op->node - 1);
+    if (op->node) command_node(op, op->node - 1, node);
     command_session(op->owner, owner); /* any UUID of its own */
     Pb__Lease lease = PB__LEASE__INIT;
     lease.id = id;
@@ -132,7 +142,7 @@ static struct raft_data *make_grant(const struct op *op) {
 
 static struct raft_data *make_raise(const struct op *op) {
     Pb__ClusterVersionCommand command = PB__CLUSTER_VERSION_COMMAND__INIT;
-    command.version = LEASE_SINCE;
+    command.version = FOLD_SINCE;
     command.cluster_id = op->id;
     return bytes_of(CLUSTER_VERSION, &command.base);
 }

@@ -130,6 +130,40 @@ static struct expected do_grant(struct sim *sim, struct op *op, uint64_t index) 
     return (struct expected){.yes = true};
 }
 
+static void end_session(struct sim *sim, uint64_t session, uint64_t index);
+
+static uint32_t node_of(const struct op *op) { return 1 + op->key % SIM_NODES; }
+
+static struct expected do_register(struct sim *sim, const struct op *op, uint64_t index) {
+    typeof(&sim->history->nodes[0]) node = &sim->history->nodes[node_of(op)];
+    typeof(&node->spelled[0]) spelled = &node->spelled[command_in_capitals(op)];
+    unsigned address = (unsigned)(op->id % 200);
+    if (!spelled->registered || spelled->address != address) spelled->modified = index;
+    spelled->registered = node->registered = true;
+    spelled->address = address;
+    return (struct expected){.yes = true};
+}
+
+static struct expected do_session(struct sim *sim, struct op *op, uint64_t index) {
+    typeof(&sim->history->nodes[0]) node = &sim->history->nodes[node_of(op)];
+    bool there = sim->history->raised ? node->registered : node->spelled[command_in_capitals(op)].registered;
+    if (there) op->created_index = index;
+    return (struct expected){.yes = there, .error = !there};
+}
+
+/* Of two nodes that are one from now on that stays which was changed last (none has an agent yet); the other's sessions end. */
+static void fold_nodes(struct sim *sim, uint64_t index) {
+    for (size_t i = 0; i < sim->op_count; i++) {
+        struct op *op = &sim->ops[i];
+        if (op->kind != OP_SESSION || !alive(sim, op->id)) continue;
+        typeof(&sim->history->nodes[0].spelled[0]) spelled = sim->history->nodes[node_of(op)].spelled;
+        bool capitals = spelled[1].registered && (!spelled[0].registered || spelled[1].modified > spelled[0].modified);
+        if (command_in_capitals(op) == capitals) continue;
+        op->cut_short = true;
+        end_session(sim, op->id, index);
+    }
+}
+
 static struct expected do_op(struct sim *sim, struct op *op, uint64_t index, bool yes) {
     switch (op->kind) {
         case OP_PUT: return do_set(sim, op, index);
@@ -140,14 +174,11 @@ static struct expected do_op(struct sim *sim, struct op *op, uint64_t index, boo
         case OP_LEASED: return do_leased(sim, op, index);
         case OP_GRANT: return do_grant(sim, op, index);
         case OP_RAISE:
+            if (yes) fold_nodes(sim, index);
             if (yes) sim->history->raised = index;
             return (struct expected){.yes = yes, .error = !yes};
-        case OP_REGISTER:
-            sim->history->nodes[1 + op->key % SIM_NODES].registered |= yes;
-            return (struct expected){.yes = yes, .error = !yes};
-        case OP_SESSION: /* its node may not be registered yet */
-            if (yes) op->created_index = index;
-            return (struct expected){.yes = yes, .error = !yes};
+        case OP_REGISTER: return do_register(sim, op, index);
+        case OP_SESSION: return do_session(sim, op, index); /* its node may not be registered yet */
         default: return (struct expected){.yes = yes, .error = !yes};
     }
 }
@@ -197,7 +228,7 @@ static void lease_ended(struct sim *sim, struct slice payload, uint64_t index, b
 /* A node that has been dead for so long goes, and its sessions with it. */
 static void reaped(struct sim *sim, struct slice payload, uint64_t index, bool yes) {
     Pb__LeaseReapCommand *command = pb__lease_reap_command__unpack(NULL, payload.size, (const uint8_t *)payload.data);
-    CHECK(command && command->node[0] == 'n');
+    CHECK(command && (command->node[0] == 'n' || command->node[0] == 'N'));
     uint32_t node = (uint32_t)(command->node[1] - '0') + 1;
     bool due = sim->history->nodes[node].dead_index == command->index;
     if (yes && !due)
@@ -206,7 +237,7 @@ static void reaped(struct sim *sim, struct slice payload, uint64_t index, bool y
     if (yes) check_reap(sim, node);
     for (size_t i = 0; yes && i < sim->op_count; i++) {
         struct op *op = &sim->ops[i];
-        if (op->kind != OP_SESSION || 1 + op->key % SIM_NODES != node || !alive(sim, op->id)) continue;
+        if (op->kind != OP_SESSION || node_of(op) != node || !alive(sim, op->id)) continue;
         op->cut_short = true;
         end_session(sim, op->id, index);
     }

@@ -460,7 +460,8 @@ uint64_t command_op(const struct raft_entry *entry);  /* whose it is; 0: nobody'
 uint64_t command_sum(const struct raft_entry *entry); /* of type and bytes */
 void command_key(uint32_t key, char name[16]);
 void command_session(uint64_t op, char id[40]);
-uint64_t command_session_op(const char *id); /* 0: not one of ours */
+uint64_t command_session_op(const char *id);   /* 0: not one of ours */
+bool command_in_capitals(const struct op *op); /* how it writes its node's name */
 void command_lease(uint64_t op, char id[40]);
 uint64_t command_lease_op(const char *id);
 void op_skipped(struct server *server, uint64_t index); /* a snapshot has jumped over all up to index */
@@ -522,11 +523,16 @@ struct story_of_key {
 #define SIM_REAP_MS 1500 /* reconnect timeout */
 struct history {
     struct story_of_key keys[SIM_KEYS];
-    uint64_t raised; /* index: leases count */
+    uint64_t raised; /* index: leases count, names are folded */
     struct {
         uint64_t holder;              /* the newest lease of this name */
         uint64_t dead_index, dead_us; /* it expired, and the node is to be removed; 0: not */
         bool registered;
+        struct {
+            bool registered;
+            unsigned address;
+            uint64_t modified; /* index */
+        } spelled[2];          /* small letters, capitals: two nodes until names are folded */
     } nodes[SIM_NODES + 1];
     struct seen **seen; /* by index */
     size_t seen_capacity;
