@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """A rolling upgrade from the release before this one, while clients write and read through all servers: no acknowledged write is lost,
-service goes on, the cluster version rises after the last server and not before, and nobody goes back afterwards.
+service goes on, the cluster version rises after the last server and not before, and nobody goes back afterwards. What the newest version
+brings (names without regard to case) is not there before on any server, and there afterwards on all of them alike; a backup that was taken
+before is as if it had been taken afterwards.
 
     test_upgrade.py [--old PROGRAM] [--mixed SECONDS]
 
-The old program is built from history: the newest tag v* below this commit, else the commit below, the last of cluster version 2.
+The old program is built from history: the newest tag v* below this commit, else the commit below, the last of cluster version 3.
 """
 import argparse, http.client, json, os, re, shutil, subprocess, sys, threading, time
 import harness
 from harness import until
 
-BEFORE = "988230fa22b112d1010a2e2d0fc54ed656a5a949"      # cluster version 2
+BEFORE = "082ca2677114da9b2fa14b48b0c80c7f6d68a80b"      # cluster version 3
 ROOT = os.path.join(harness.HERE, "../..")
 now = time.monotonic
 
@@ -117,14 +119,36 @@ def version(server):
     return int(found.group(1)) if found else 0
 
 
-def new_command(server):
-    """A command of the newest version: a lease. (status, text)"""
-    status, _, body = server.request("PUT", "/v1/lease/grant", b'{"TTL":"10s"}', timeout=10)
-    return status, body.decode("utf-8", "replace").strip()
+def held_up(server, before, why):
+    """It says why the version cannot rise: as its leader it does so at once, and every minute."""
+    return re.search("the cluster version stays at %d until every server supports more: server [^ ]+ %s" % (before, why), server.log())
 
 
-def held_up(answer, before):
-    return answer[0] == 400 and "needs cluster version %d, the cluster is at %d" % (harness.NEWEST, before) in answer[1]
+def register(server, **body):
+    assert server.put("/v1/catalog/register", json.dumps(dict(Address="10.0.0.1", **body)).encode(), timeout=10), body
+
+
+def write_names(server):
+    """Nodes, services and checks, some of which are one without regard to case."""
+    register(server, Node="Carl", Service={"ID": "W1", "Service": "Web"}, Check={"CheckID": "Up", "ServiceID": "W1", "Status": "passing"})
+    register(server, Node="CARL", Service={"ID": "w1", "Service": "web"})
+    register(server, Node="CARL", Service={"ID": "api", "Service": "Api"})
+    register(server, Node="dora", Service={"ID": "A", "Service": "API"})
+    register(server, Node="dora", Service={"ID": "a", "Service": "Api"})
+
+
+def names(server):
+    """What this server's own copy has of them: nodes, instances by service."""
+    ask = lambda path: server.get(path + "?stale", timeout=10)[2] or []
+    nodes = sorted(n["Node"] for n in ask("/v1/catalog/nodes") if n["Node"].lower() in ("carl", "dora"))
+    return nodes, {name: sorted((i["Node"], i["ServiceID"], i["ServiceName"]) for i in ask("/v1/catalog/service/" + name))
+                   for name in ("Web", "WEB", "web", "Api", "aPI")}
+
+
+EXACT = (["CARL", "Carl", "dora"], {"Web": [("Carl", "W1", "Web")], "WEB": [], "web": [("CARL", "w1", "web")],
+                                    "Api": [("CARL", "api", "Api"), ("dora", "a", "Api")], "aPI": []})
+WEB, API = [("CARL", "w1", "web")], [("CARL", "api", "Api"), ("dora", "a", "Api")]
+FOLDED = (["CARL", "dora"], {"Web": WEB, "WEB": WEB, "web": WEB, "Api": API, "aPI": API})
 
 
 def replace(server, program):
@@ -140,9 +164,11 @@ def mixed(cluster, fresh, seconds, before):
     while now() < end:
         time.sleep(0.2)
         assert all(version(s) == before for s in fresh), "the version rose before the last server was upgraded"
-    for s in fresh:
-        answer = new_command(s)
-        assert held_up(answer, before) and ": server s" in answer[1] and "supports only %d" % before in answer[1], (s.name, answer)
+    for s in cluster.servers:
+        until("names are exact on " + s.name, lambda s=s: names(s) == EXACT, 5)
+    leader = cluster.leader()
+    if leader in fresh:
+        until("what holds the version up is named", lambda: held_up(leader, before, "supports only %d" % before), 5)
 
 
 def upgrade(cluster, load, old, seconds):
@@ -166,7 +192,7 @@ def upgrade(cluster, load, old, seconds):
     print("version %d on every server %.2f s after the last start" % (harness.NEWEST, now() - begun), flush=True)
     for s in cluster.servers:
         assert "the cluster version has changed from=%d to=%d" % (before, harness.NEWEST) in s.log(), s.name
-        until("a command of the newest version at " + s.name, lambda: new_command(s)[0] == 200, 5)
+        until("names have no case on " + s.name, lambda s=s: names(s) == FOLDED, 5)
     return marks, before
 
 
@@ -217,6 +243,17 @@ def downgrade(cluster, old, before_version):
     print("the new program again: writes through it after %.2f s" % cluster.wait_writable([victim]), flush=True)
 
 
+def restored(cluster, backup):
+    """A backup of the version before becomes the state of this one."""
+    leader = cluster.leader()
+    register(leader, Node="later")
+    status, _, body = leader.request("PUT", "/v1/snapshot", backup, timeout=60)
+    assert status == 200, (status, body)
+    for s in cluster.servers:
+        until("the backup's names have no case on " + s.name, lambda s=s: names(s) == FOLDED, 10)
+        until("it is the backup on " + s.name, lambda s=s: "later" not in [n["Node"] for n in s.get("/v1/catalog/nodes?stale")[2]], 10)
+
+
 def founded_together(old):
     """Old and new programs found a cluster: it begins at what all of them support, and rises when the old one has gone for good."""
     with harness.Cluster(3) as cluster:
@@ -225,17 +262,19 @@ def founded_together(old):
         cluster.wait_writable()
         fresh = cluster.servers[1:]
         before = version(cluster.servers[0])
+        write_names(cluster.servers[0])
         mixed(cluster, fresh, 1, before)
+        assert fresh[0].put("/v1/catalog/deregister", b'{"Node": "Carl"}') and fresh[0].put("/v1/catalog/deregister", b'{"Node": "CARL"}')
         cluster.servers[0].kill()
         cluster.wait_writable(fresh)
-        answer = until("what holds it up is named", lambda: (lambda a: a if "is not connected" in a[1] else None)(new_command(fresh[0])), 10)
-        assert held_up(answer, before), answer
-        print("one is away: " + answer[1], flush=True)
         leader = cluster.leader()
+        told = until("what holds it up is named", lambda: held_up(leader, before, "is not connected"), 90)
+        print("one is away: " + told.group(0), flush=True)
         status, _, body = leader.request("DELETE", "/v1/operator/raft/peer?address=%s:8300" % cluster.servers[0].ip, timeout=15)
         assert status == 200, (status, body)
         until("the newest version", lambda: all(version(s) == harness.NEWEST for s in fresh), 10)
-        until("a command of the newest version", lambda: new_command(fresh[0])[0] == 200, 5)
+        register(fresh[0], Node="Carl", Service={"Service": "Web"})
+        until("names have no case", lambda: all(names(s)[1]["WEB"] == [("Carl", "Web", "Web")] for s in fresh), 5)
         print("founded together with an old one: version %d; it was removed: the newest" % before, flush=True)
 
 
@@ -251,6 +290,9 @@ def main():
             s.program = old
         cluster.start()
         cluster.wait_writable()
+        write_names(cluster.servers[0])
+        status, _, backup = cluster.servers[0].request("GET", "/v1/snapshot", timeout=30)
+        assert status == 200, (status, backup[:200])
         load = Load(cluster).start()
         time.sleep(1)
         marks, before = upgrade(cluster, load, old, options.mixed)
@@ -262,6 +304,7 @@ def main():
             len(load.acknowledged), load.reads, load.refused, ", ".join("%.2f s" % g for g, _ in gaps[:3])), flush=True)
         assert gaps[0][0] < 5 * harness.SLOW, "service did not go on: %.1f s without a write" % gaps[0][0]
         downgrade(cluster, old, before)
+        restored(cluster, backup)
         dead = cluster.unexpected_ends()
         assert not dead, [(s.name, s.proc.returncode) for s in dead]
     founded_together(old)
