@@ -1,8 +1,9 @@
 /* Flap damping: a state that changes too often is held. Pure: time (monotonic nanoseconds) is an argument.
  *
- * What a check says goes in, what the world is told comes out. Of more than `limit` changes within the last `window_ns` the world hears
- * nothing: it is told the worst state that was seen within that window, until enough of the changes are older than it. So a check
- * that flaps is out of the answers, and not in and out of them; and one that settles comes back a window later at most. */
+ * What a check says goes in, what the world is told comes out. Of more than `limit` changes within the last
+ * `window_ns` the world hears nothing: it is told the worst state that was seen within that window, until enough of
+ * the changes are older than it. So a check that flaps is out of the answers, and not in and out of them; and one
+ * that settles comes back a window later at most. */
 #ifndef COORD_HEALTH_FLAP_H
 #define COORD_HEALTH_FLAP_H
 

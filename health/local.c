@@ -139,7 +139,7 @@ uint64_t local_service_hash(struct local *local, struct slice id) {
 }
 
 /* -- beginning
- * ------------------------------------------------------------------------------------------------------------------ */
+ * ----------------------------------------------------------------------------------------------------------------- */
 
 static const char *keep(struct local *local, const char *text) {
     return text ? arena_strndup(&local->strings, text, strlen(text)) : NULL;
@@ -215,7 +215,7 @@ int local_start(uv_loop_t *loop, const struct local_config *config, struct rpc *
 }
 
 /* -- end
- * --------------------------------------------------------------------------------------------------------------------------- */
+ * ----------------------------------------------------------------------------------------------------------------- */
 
 void local_part_closed(struct local *local) {
     CHECK(local->closing > 0);
@@ -268,7 +268,7 @@ void local_leave(struct local *local, void (*done)(void *data), void *data) {
 const struct local_config *local_configuration(const struct local *local) { return &local->config; }
 
 /* -- the API: changes
- * ------------------------------------------------------------------------------------------------------------------ */
+ * ----------------------------------------------------------------------------------------------------------------- */
 
 int local_service_register(struct local *local, struct service_definition *definition, bool replace, bool persist,
                            struct fault *fault) {
@@ -395,7 +395,7 @@ int local_node_maintenance(struct local *local, bool enable, struct slice reason
 }
 
 /* -- the API: copies
- * ---------------------------------------------------------------------------------------------------------------------- */
+ * ----------------------------------------------------------------------------------------------------------------- */
 
 size_t local_services(struct local *local, struct arena *arena, Pb__Service ***services) {
     size_t count = 0;

@@ -138,8 +138,9 @@ bool local_synced(struct local *local);
 /* The copy of the configuration that it runs with; constant. */
 const struct local_config *local_configuration(const struct local *local);
 
-/* Waiting. The caller owns the struct until `done`, which is called exactly once: on the loop thread, or before the function returns.
- * CO_OK, CO_TIMEOUT (after wait_ms), CO_NOLEADER, CO_CLOSED, or why the servers or the disk refused. */
+/* Waiting. The caller owns the struct until `done`, which is called exactly once: on the loop thread, or before the
+ * function returns. CO_OK, CO_TIMEOUT (after wait_ms), CO_NOLEADER, CO_CLOSED, or why the servers or the disk
+ * refused. */
 struct local_waiter {
     void (*done)(struct local_waiter *waiter, int error);
     struct list link; /* the rest is local's own */

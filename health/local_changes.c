@@ -10,7 +10,7 @@
 #define UPDATE_INTERVAL_MS  300000
 
 /* -- going
- * ------------------------------------------------------------------------------------------------------------ */
+ * ----------------------------------------------------------------------------------------------------------------- */
 
 static void restart(struct local *local, struct local_check *check) {
     if (list_empty(&check->restart)) list_append(&local->restarts, &check->restart);
@@ -68,7 +68,7 @@ bool services_unleased(struct local *local, const char *refusal) {
 }
 
 /* -- results
- * ---------------------------------------------------------------------------------------------------------------- */
+ * ----------------------------------------------------------------------------------------------------------------- */
 
 static const char *status_text(Pb__Status status) { return catalog_status_text(status); }
 
@@ -123,7 +123,8 @@ void check_expired_text(struct buffer *text, struct slice last) {
 }
 
 /* The catalog remembers how a check stood: it does not fall before it has run. A TTL check knows better how it stands
- * when it has a state of its own; what is taken over is its output. Without one nobody can tell when it was reported. */
+ * when it has a state of its own; what is taken over is its output. Without one nobody can tell when it was
+ * reported. */
 void check_recall(struct local_check *check, const Pb__Check *stored) {
     const struct check_definition *definition = check->shared->definition;
     bool ttl = definition->kind == CHECK_TTL;
@@ -141,7 +142,7 @@ void check_recall(struct local_check *check, const Pb__Check *stored) {
 }
 
 /* -- coming
- * -------------------------------------------------------------------------------------------------------------------- */
+ * ----------------------------------------------------------------------------------------------------------------- */
 
 static bool same_id(const char *a, const char *b) { return slice_equal_nocase(slice_text(a), slice_text(b)); }
 
@@ -203,7 +204,8 @@ static void begin_anew(struct local *local, struct local_check *check, struct ch
     restart(local, check);
 }
 
-/* One of the same definition is not even started anew, or else clients that register often would keep it from running. */
+/* One of the same definition is not even started anew, or else clients that register often would keep it from
+ * running. */
 static struct local_check *check_install(struct local *local, struct check_definition *definition, bool persist,
                                          bool restored) {
     struct local_check *check = check_take(local, definition->check_id);

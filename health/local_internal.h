@@ -1,7 +1,8 @@
 /* The inside of local.h, shared by local*.c, store_files.c and sync*.c.
  *
  * Services and checks are *items*: an id, a place in a table sorted by id, and where they stand with the catalog.
- * Ids are one when they differ in case only, and kept as they were registered last. An item that was deregistered stays, `removed`, until the catalog has forgotten it as well.
+ * Ids are one when they differ in case only, and kept as they were registered last. An item that was deregistered
+ * stays, `removed`, until the catalog has forgotten it as well.
  *
  *     dirty --gathered--> flying --delivered--> in sync (freed when removed)
  *       ^-----touched-------+---failed---> dirty again, in its old place
@@ -161,8 +162,8 @@ Pb__Service *service_record_copy(const Pb__Service *service, struct arena *arena
 /* -- changes (local_changes.c); under the lock -------------------------------------------------------------------- */
 void service_remove(struct local *local, struct local_service *service);
 void check_remove(struct local *local, struct local_check *check);
-/* The catalog refused a write because a lease is over, and its words name that (registry/lease.h): the services that are bound to it go.
- * False: none of these is. */
+/* The catalog refused a write because a lease is over, and its words name that (registry/lease.h): the services that
+ * are bound to it go. False: none of these is. */
 bool services_unleased(struct local *local, const char *refusal);
 /* After a result: what it means for the catalog. `before`: the status it had. */
 void check_publish(struct local *local, struct local_check *check, Pb__Status before, struct slice output);

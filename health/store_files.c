@@ -32,7 +32,7 @@ static void work(uv_work_t *request) {
 }
 
 /* -- what is to be written (loop thread, under the lock)
- * -------------------------------------------------------------------------------------------------------- */
+ * ----------------------------------------------------------------------------------------------------------------- */
 
 static void write_service(struct json_out *json, const struct local_service *service) {
     json_key(json, "Service");
@@ -120,7 +120,7 @@ static bool gather(struct store_files *files) {
 }
 
 /* -- batches (loop thread)
- * -------------------------------------------------------------------------------------------------------- */
+ * ----------------------------------------------------------------------------------------------------------------- */
 
 static void finish(struct store_files *files);
 
@@ -186,7 +186,7 @@ void store_files_close(struct store_files *files) {
 }
 
 /* -- loading
- * ------------------------------------------------------------------------------------------------------------------------------ */
+ * ----------------------------------------------------------------------------------------------------------------- */
 
 static int later_check(struct local *local, struct check_definition *definition, const char *service_id,
                        const char *reason) {

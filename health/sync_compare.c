@@ -63,7 +63,8 @@ struct catalog_view {
     size_t service_count, check_count;
 };
 
-/* The one with this id, else one with it in another case: a cluster below version 4 (registry/fold.h) can have several. */
+/* The one with this id, else one with it in another case: a cluster below version 4 (registry/fold.h) can have
+ * several. */
 static const void *stored(void *const *items, size_t count, const char *(*id_of)(const void *item), const char *id) {
     size_t low = 0, high = count;
     while (low < high) {

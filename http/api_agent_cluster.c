@@ -46,8 +46,8 @@ static void put_leave(struct http_request *request) { act(request, HTTP_ACT_LEAV
 static void put_reload(struct http_request *request) { act(request, HTTP_ACT_RELOAD, NULL); }
 
 /* -- others leave -------------------------------------------------------------------------------------------------
- * A node whose agent lives is left alone, as with Consul, where it would contradict at once. One that failed goes with all that is on it; a server
- * leaves Raft's configuration first. */
+ * A node whose agent lives is left alone, as with Consul, where it would contradict at once. One that failed goes
+ * with all that is on it; a server leaves Raft's configuration first. */
 static void deregister(struct http_request *request, const void *context) {
     const Pb__Member *member = context;
     Pb__DeregisterCommand *command = arena_alloc(http_arena(request), sizeof *command);

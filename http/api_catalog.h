@@ -8,8 +8,8 @@
 void catalog_register(struct http_request *request);
 void catalog_deregister(struct http_request *request);
 
-/* Tells who registers what of it DNS cannot say (registry/undiscoverable.h): X-Coord-Warning on the answer. Either may be
- * NULL. */
+/* Tells who registers what of it DNS cannot say (registry/undiscoverable.h): X-Coord-Warning on the answer. Either
+ * may be NULL. */
 void catalog_warn(struct http_request *request, const Pb__Node *node, const Pb__Service *service);
 
 /* catalog_definition.c: appends a check's Definition as it is stored, JSON text. */

@@ -179,8 +179,8 @@ void http_fetch(struct http_request *request, const struct query_type *type, con
                 enum rpc_freshness freshness, http_fetched view);
 
 /* -- waiting for something else ----------------------------------------------------------------------------------- */
-/* Parks the request until http_deferred is called (any thread, once); then `view` runs on the worker and must reply. At most
- * `wait_ms`: then view is called with CO_TIMEOUT, and the ticket stays valid until http_deferred. */
+/* Parks the request until http_deferred is called (any thread, once); then `view` runs on the worker and must reply.
+ * At most `wait_ms`: then view is called with CO_TIMEOUT, and the ticket stays valid until http_deferred. */
 struct http_ticket;
 struct http_ticket *http_defer(struct http_request *request, uint64_t wait_ms,
                                void (*view)(struct http_request *request, int error));

@@ -1,9 +1,9 @@
 /* Long headers, without memory for those who send short ones.
  *
  * libmicrohttpd takes a connection's memory when it begins, of the size that its daemon has, and clears all of it after
- * each request: a size for long headers would be held, and cleared, by each of ten thousand parked connections. So there
- * are two kinds of shards. A connection begins in one of little memory. When the header of a request proves to be long
- * for that, before libmicrohttpd has seen the end of it, the connection moves to a roomy shard, and stays there:
+ * each request: a size for long headers would be held, and cleared, by each of ten thousand parked connections. So
+ * there are two kinds of shards. A connection begins in one of little memory. When the header of a request proves to be
+ * long for that, before libmicrohttpd has seen the end of it, the connection moves to a roomy shard, and stays there:
  *
  *     header_receive   (recv() of libmicrohttpd) keeps what has come of a header that is long, or not whole yet. Too
  *                      long: the socket gets a second descriptor, and libmicrohttpd hears that its own is broken

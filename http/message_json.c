@@ -183,7 +183,8 @@ static void list_write(const struct writing *writing, const ProtobufCFieldDescri
 
 /* -- objects ------------------------------------------------------------------------------------------------------ */
 
-/* Follows a path; the message is changed to the one that has the field, or to NULL where one on the way is not there. */
+/* Follows a path; the message is changed to the one that has the field, or to NULL where one on the way is not
+ * there. */
 static const ProtobufCFieldDescriptor *follow(const ProtobufCMessage **message, const char *path) {
     for (const ProtobufCMessageDescriptor *type = (*message)->descriptor;;) {
         const char *dot = strchr(path, '.');

@@ -1,7 +1,8 @@
 /* Commands on keys, as Consul applies them:
  * - a write that changes nothing changes no index;
  * - a write without acquire or release keeps Session and sets LockIndex to 0;
- * - acquiring again with the same session keeps LockIndex, a new holder raises it (after the restore of a backup, above the index of that);
+ * - acquiring again with the same session keeps LockIndex, a new holder raises it (after the restore of a backup, above
+ *   the index of that);
  * - release and the end of a session keep it. */
 #include <stdio.h>
 

@@ -24,8 +24,8 @@ struct coordinate_agent;
 struct coordinate_agent *coordinate_agent_new(const struct coordinate_agent_config *config, uint64_t now_ms);
 void coordinate_agent_free(struct coordinate_agent *agent);
 
-/* A sample: the round trip to `node` (any bytes that always name the same one) took `rtt_s` seconds, and it said that it is at `there`.
- * CO_INVALID: refused, see vivaldi_sample. */
+/* A sample: the round trip to `node` (any bytes that always name the same one) took `rtt_s` seconds, and it said
+ * that it is at `there`. CO_INVALID: refused, see vivaldi_sample. */
 int coordinate_observe(struct coordinate_agent *agent, struct slice node, const struct vivaldi_coordinate *there,
                        double rtt_s);
 /* `node` left, or is to be reached in another way from now on. */

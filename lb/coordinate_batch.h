@@ -1,6 +1,7 @@
-/* Updates of coordinates on their way into the log. Thousands of agents report every 15 seconds or so, and nobody waits for it: what comes
- * within a period goes into as few commands as it takes, of a node and segment the newest only. Bounded as Consul bounds it (its
- * defaults: 5 batches of 128 every 5 s): beyond that updates are dropped and counted; their agents report again soon.
+/* Updates of coordinates on their way into the log. Thousands of agents report every 15 seconds or so, and nobody waits
+ * for it: what comes within a period goes into as few commands as it takes, of a node and segment the newest only.
+ * Bounded as Consul bounds it (its defaults: 5 batches of 128 every 5 s): beyond that updates are dropped and counted;
+ * their agents report again soon.
  *
  * Pure: time is an argument. Not thread-safe. */
 #ifndef COORD_LB_COORDINATE_BATCH_H

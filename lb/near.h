@@ -13,8 +13,8 @@
 
 #include "lb/coordinate.h"
 
-/* NearRequest -> what the wrapped query gives: query_nodes, query_service_entries, query_service_checks or query_state_checks.
- * CO_INVALID: it wraps none. */
+/* NearRequest -> what the wrapped query gives: query_nodes, query_service_entries, query_service_checks or
+ * query_state_checks. CO_INVALID: it wraps none. */
 extern const struct query_type query_near;
 /* Wraps one of these four; the request is to be one of its own. False: it is none of them. Pointers are kept. */
 bool near_wrap(Pb__NearRequest *request, const struct query_type *type, const ProtobufCMessage *message);

@@ -4,9 +4,9 @@
  * table: registry/module.h) and reports what begins and ends while it applies commands (expiry_began_in,
  * expiry_ended_in); nothing else knows kinds by name.
  *
- * Bounds (docs/decisions/leases.md): an end is proposed never before the full period after the last acknowledged renewal,
- * at most 1 s after it on a healthy cluster; a new leader (or one whose loop stood still longer than an election
- * timeout) grants everything a full period.
+ * Bounds (docs/decisions/leases.md): an end is proposed never before the full period after the last acknowledged
+ * renewal, at most 1 s after it on a healthy cluster; a new leader (or one whose loop stood still longer than an
+ * election timeout) grants everything a full period.
  *
  * The table is for one thread (the loop), the updates between two. */
 #ifndef COORD_REGISTRY_EXPIRY_H

@@ -1,9 +1,10 @@
-/* Names without regard to case. From cluster version FOLD_SINCE on, names of nodes and services, and IDs of services and checks, are one
- * when they differ in the case of ASCII letters only (docs/decisions/names-and-case.md says why ASCII). They are *folded* in the keys of
- * the store, in removal marks and in what is watched; records keep them as they were written last.
+/* Names without regard to case. From cluster version FOLD_SINCE on, names of nodes and services, and IDs of services
+ * and checks, are one when they differ in the case of ASCII letters only (docs/decisions/names-and-case.md says why
+ * ASCII). They are *folded* in the keys of the store, in removal marks and in what is watched; records keep them as
+ * they were written last.
  *
- * Below that version names are compared byte by byte. A transaction knows which it is: fold_on. The command that raises the version moves
- * what is there (fold_apply), as does the restore of a backup that was taken below it. */
+ * Below that version names are compared byte by byte. A transaction knows which it is: fold_on. The command that
+ * raises the version moves what is there (fold_apply), as does the restore of a backup that was taken below it. */
 #ifndef COORD_REGISTRY_FOLD_H
 #define COORD_REGISTRY_FOLD_H
 
@@ -37,16 +38,18 @@ static inline bool fold_space(uint8_t space) {
            space == FOLD_SPACE_COORDINATE_NODE;
 }
 
-/* For those who move keys: shows every record of the table whose key begins with `prefix`, as a copy; `each` may change any table. What it
- * puts behind the present record may be shown too. `arena` is for `each`, and emptied now and then. */
+/* For those who move keys: shows every record of the table whose key begins with `prefix`, as a copy; `each` may
+ * change any table. What it puts behind the present record may be shown too. `arena` is for `each`, and emptied now
+ * and then. */
 typedef void (*fold_each)(struct machine_tx *tx, struct slice key, struct slice value, struct arena *arena);
 void fold_walk(struct machine_tx *tx, uint8_t table, struct slice prefix, fold_each each);
 /* Moves a record. `value` does not point into the map. */
 void fold_move(struct machine_tx *tx, uint8_t table, struct slice from, struct slice to, struct slice value);
 
-/* Applier. Moves the whole state from exact names to folded ones, within the entry being applied: first what collides is merged
- * (MACHINE_FOLD_MERGE), then every module moves its keys (MACHINE_FOLD_KEYS), then the marks move. Whatever is named after a node or a
- * service counts as changed at this index: under a name in another case there may be more to see than before. */
+/* Applier. Moves the whole state from exact names to folded ones, within the entry being applied: first what
+ * collides is merged (MACHINE_FOLD_MERGE), then every module moves its keys (MACHINE_FOLD_KEYS), then the marks
+ * move. Whatever is named after a node or a service counts as changed at this index: under a name in another case
+ * there may be more to see than before. */
 void fold_apply(struct machine_tx *tx);
 
 #endif

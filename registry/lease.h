@@ -1,39 +1,45 @@
 /* Leases: a replicated record with a TTL that its owner renews with the leader; what is bound to it goes with it, in
  * one entry.
  *
- * - A *free lease* is anybody's: services, nodes and keys hang on it. When it ends (revoked or expired), everything bound is removed in
- *   that entry; each touched thing wakes its watchers once, with removal marks.
- * - A *node lease* is the liveness of a node's agent, granted under the node's name (compared without case, as the catalog does). It has
- *   one owner at a time: while a lease of another node id stands under the name, a grant is refused with CO_EXISTS and a line that says who
- *   has it (the second agent waits and asks again). The same node id takes over at once from the same address (the agent
- *   was started again) or the same process (Lease.process: it replaces its own lease, health/sync.h); the older lease ends, and nothing is
- *   marked. The same node id from elsewhere waits like any other: images of hosts are copied with their ids. Who says no process (programs
- *   before it was there) takes over by node id alone, and is taken over from. Nor does such a copy under another name take the place of the node
- *   that has its node id in the catalog: while that node's agent lives elsewhere, the grant is refused, and so is a registration that would
- *   rename it.
- *      granted   the node's check serfHealth passes again, in the same entry, if the node is in the catalog under this node id (or under
- *                none) and has that check; the note that it is dead goes. A node that is not there yet comes with its registration
+ * - A *free lease* is anybody's: services, nodes and keys hang on it. When it ends (revoked or expired), everything
+ *   bound is removed in that entry; each touched thing wakes its watchers once, with removal marks.
+ * - A *node lease* is the liveness of a node's agent, granted under the node's name (compared without case, as the
+ *   catalog does). It has one owner at a time: while a lease of another node id stands under the name, a grant is
+ *   refused with CO_EXISTS and a line that says who has it (the second agent waits and asks again). The same node id
+ *   takes over at once from the same address (the agent was started again) or the same process (Lease.process: it
+ *   replaces its own lease, health/sync.h); the older lease ends, and nothing is marked. The same node id from
+ *   elsewhere waits like any other: images of hosts are copied with their ids. Who says no process (programs before it
+ *   was there) takes over by node id alone, and is taken over from. Nor does such a copy under another name take the
+ *   place of the node that has its node id in the catalog: while that node's agent lives elsewhere, the grant is
+ *   refused, and so is a registration that would rename it.
+ *      granted   the node's check serfHealth passes again, in the same entry, if the node is in the catalog under this
+ *                node id (or under none) and has that check; the note that it is dead goes. A node that is not there
+ *                yet comes with its registration
  *      expired, or ended by an operator
- *                serfHealth of the node becomes critical ("Agent not live or unreachable"), also if it had none: sessions and what hangs on
- *                them end in the same entry. The note "dead node" stands from now on
+ *                serfHealth of the node becomes critical ("Agent not live or unreachable"), also if it had none:
+ *                sessions and what hangs on them end in the same entry. The note "dead node" stands from now on
  *      left      (LeaseEndCommand.leave) the node goes, with services and checks
- *      reaped    reconnect_timeout after it died the leader has the node removed (LEASE_REAP); a change of leader begins the wait anew
- *   If the node is not in the catalog when the lease ends, nothing is marked and no note is made. A node that is removed takes its note along;
- *   its lease stays.
- *   Things may be bound to a node lease too: they are removed whenever that lease ends, by a takeover as well, and agents
- *   take over from themselves whenever they lost a write.
+ *      reaped    reconnect_timeout after it died the leader has the node removed (LEASE_REAP); a change of leader
+ *                begins the wait anew
+ *   If the node is not in the catalog when the lease ends, nothing is marked and no note is made. A node that is
+ *   removed takes its note along; its lease stays. Things may be bound to a node lease too: they are removed whenever
+ *   that lease ends, by a takeover as well, and agents take over from themselves whenever they lost a write.
  *
- * How commands name a lease (all fields of cluster version 3; a lease that does not stand is refused with CO_NOTFOUND, "lease \"ID\" is not
- * known: it has expired or was revoked; register again"):
- *   RegisterCommand.service.lease  binds the service, which goes with its checks. Registering it again with another lease, or none, binds
+ * How commands name a lease (all fields of cluster version 3; a lease that does not stand is refused with CO_NOTFOUND,
+ * "lease \"ID\" is not known: it has expired or was revoked; register again"):
+ *   RegisterCommand.service.lease  binds the service, which goes with its checks. Registering it again with another
+ *                                  lease, or none, binds
  *                                anew
- *   RegisterCommand.node.lease   binds the node, which goes with all that is on it (not together with skip_node_update). A registration
- *                                of the node alone, without service and checks, binds anew; another that names no lease leaves it as it is
+ *   RegisterCommand.node.lease   binds the node, which goes with all that is on it (not together with
+ *                                skip_node_update). A registration of the node alone, without service and checks, binds
+ *                                anew; another that names no lease leaves it as it is
  *   RegisterCommand.by_lease, CatalogBatchCommand.by_lease
- *                                binds nothing: the command is of the agent that holds this node lease, and is refused when that is over.
- *                                What a dead or replaced agent still has on its way can then change nothing; nor can what an agent has lost
- *                                sight of, once its lease was granted anew (health/sync.h). It is the id that counts, not the node
- *   KvCommand.lease              binds the key; every later write of the key says anew whether, and to which lease it is bound
+ *                                binds nothing: the command is of the agent that holds this node lease, and is refused
+ *                                when that is over. What a dead or replaced agent still has on its way can then change
+ *                                nothing; nor can what an agent has lost sight of, once its lease was granted anew
+ *                                (health/sync.h). It is the id that counts, not the node
+ *   KvCommand.lease              binds the key; every later write of the key says anew whether, and to which lease it
+ *                                is bound
  *
  * Time: the leader counts (registry/expiry.h), renewals are no commands (rpc_renew). An expiry carries the
  * term of the leader that decided it, and is refused in another.

@@ -7,8 +7,8 @@
 /* What is to be added to the log's index. */
 uint64_t restore_offset(struct store_txn *txn);
 
-/* A backup of a cluster whose names were exact becomes the state of one that folds them (registry/fold.h): moves what is in the
- * transaction, as of `index` (as machine_index counts). */
+/* A backup of a cluster whose names were exact becomes the state of one that folds them (registry/fold.h): moves
+ * what is in the transaction, as of `index` (as machine_index counts). */
 struct restore_fold {
     void (*apply)(void *data, struct store_txn *txn, uint64_t index, uint64_t term);
     void *data;

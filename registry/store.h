@@ -140,9 +140,10 @@ uint64_t store_sum(struct store_txn *txn);
 uint64_t store_hash(struct store_txn *txn, uint8_t table, struct slice key);
 uint64_t store_scrub(struct store_txn *txn); /* recomputes the sum by walking everything */
 
-/* Reads the whole file as one transaction sees it, page by page and without LMDB, which dies of pages that make no sense: are they a
- * store, and do the records have the sum that was kept with them? Any thread. `stop` (may be NULL) is asked now and then.
- * CO_OK; CO_CORRUPT: `fault` says what is wrong where; CO_AGAIN: stopped, or too many commits went by; CO_IO. */
+/* Reads the whole file as one transaction sees it, page by page and without LMDB, which dies of pages that make no
+ * sense: are they a store, and do the records have the sum that was kept with them? Any thread. `stop` (may be NULL)
+ * is asked now and then. CO_OK; CO_CORRUPT: `fault` says what is wrong where; CO_AGAIN: stopped, or too many commits
+ * went by; CO_IO. */
 struct store_scrubbed {
     uint64_t kept, found, records, pages;
 };
@@ -174,9 +175,10 @@ uint64_t store_bytes(struct store *store);
  * server. CO_IO, CO_CLOSED (EPIPE). */
 int store_copy(struct store *store, int fd);
 int store_copy_txn(struct store_txn *txn, int fd); /* from a transaction that the caller has begun */
-/* Replaces the content by such a copy read from `fd` to its end (applier thread; readers are kept out while it switches).
- * Aside, then renamed. `size`: how many bytes are to come, 0: not known. On an error the old content stays.
- * CO_CORRUPT (also: sum or size do not agree), CO_UNSUPPORTED (tables of a newer version), CO_DISKFULL, CO_IO. */
+/* Replaces the content by such a copy read from `fd` to its end (applier thread; readers are kept out while it
+ * switches). Aside, then renamed. `size`: how many bytes are to come, 0: not known. On an error the old content
+ * stays. CO_CORRUPT (also: sum or size do not agree), CO_UNSUPPORTED (tables of a newer version), CO_DISKFULL,
+ * CO_IO. */
 int store_replace(struct store *store, int fd, uint64_t size, struct fault *fault);
 /* The same, and before it becomes the content, `edit` may change it within the loading transaction; not CO_OK: the
  * old content stays. `background`: nobody waits for it, so that loading, `edit` too, is done by a thread that gives

@@ -37,8 +37,8 @@ uint64_t store_flush_round_ms(uint64_t file_bytes, uint64_t rate) {
     return rate > RATE_MOST && ms < least ? least : ms;
 }
 
-/* Of the file, to be looked at in one go: with PIECE_BYTES to be written in it, were what waits spread evenly. If it is not, at most all that
- * waits: FLUSH_DIRTY_BYTES. */
+/* Of the file, to be looked at in one go: with PIECE_BYTES to be written in it, were what waits spread evenly. If it
+ * is not, at most all that waits: FLUSH_DIRTY_BYTES. */
 uint64_t store_flush_piece(uint64_t file_bytes, uint64_t rate, uint64_t part) {
     double waiting = (double)(rate * store_flush_round_ms(file_bytes, rate)) / 1000;
     uint64_t most = part / PIECES / PIECE_BYTES * PIECE_BYTES;

@@ -1,9 +1,9 @@
 /* File space reserved ahead of use.
  *
  * The map is far larger than the file, which ends where what is reserved ends, and a page behind that end, or one
- * that the disk cannot back, is a SIGBUS when it is first touched, not an error. So no page is ever used that does not lie in reserved space: before each change
- * (store_need_op) the end of all pages that the transaction may have taken by then is estimated from above, and that
- * much is reserved, in steps.
+ * that the disk cannot back, is a SIGBUS when it is first touched, not an error. So no page is ever used that does not
+ * lie in reserved space: before each change (store_need_op) the end of all pages that the transaction may have taken by
+ * then is estimated from above, and that much is reserved, in steps.
  *
  * The estimate. LMDB takes pages from its free list or from the end of the file; suppose always the end. A
  * transaction takes

@@ -2,8 +2,8 @@
 #ifndef COORD_REGISTRY_TABLES_H
 #define COORD_REGISTRY_TABLES_H
 
-/* Names of nodes and services and IDs of services and checks are folded in keys from cluster version 4 on (registry/fold.h), but in
- * TABLE_TAGS; before they are written as they are. */
+/* Names of nodes and services and IDs of services and checks are folded in keys from cluster version 4 on
+ * (registry/fold.h), but in TABLE_TAGS; before they are written as they are. */
 enum registry_table {
     TABLE_MARKS = 1,     /* space, name -> last change (machine_marks.c) */
     TABLE_REMOVALS = 2,  /* index, space, name of each removal mark */

@@ -44,7 +44,7 @@ static struct metric rebuilds = {
     .name = "coord_audit_rebuilds_total", .type = METRIC_COUNTER, .help = "Times the state was rebuilt"};
 
 /* -- any thread
- * -------------------------------------------------------------------------------------------------------- */
+ * ----------------------------------------------------------------------------------------------------------------- */
 int rpc_serves(struct rpc *rpc) {
     if (rpc->client) return CO_OK;
     return atomic_load_explicit(&rpc->audit->fenced, memory_order_acquire) ? CO_FENCED : CO_OK;
@@ -260,7 +260,7 @@ void audit_rebuilt(void *data, int error, const struct fault *fault) {
 }
 
 /* -- messages
- * -------------------------------------------------------------------------------------------------------------- */
+ * ----------------------------------------------------------------------------------------------------------------- */
 size_t audit_pairs(const struct audit_ring *ring, uint64_t most, Pb__PeerAuditPair *room, Pb__PeerAuditPair **pairs) {
     size_t count = 0;
     for (size_t i = 0; i < ring->count && ring->pairs[i].index <= most; i++, count++) {
@@ -383,7 +383,7 @@ static void judge_and_act(struct rpc *rpc, const struct audit_ring *own, uint64_
 }
 
 /* -- the loop
- * ------------------------------------------------------------------------------------------------------------------ */
+ * ----------------------------------------------------------------------------------------------------------------- */
 static bool marked(struct audit *audit) {
     pthread_mutex_lock(&audit->lock);
     bool is = audit->marked;
@@ -494,7 +494,7 @@ void audit_down(struct rpc *rpc, uint64_t peer) {
 }
 
 /* -- life
- * ------------------------------------------------------------------------------------------------------------------------ */
+ * ----------------------------------------------------------------------------------------------------------------- */
 static char *path_in(const char *folder, const char *name) {
     size_t size = strlen(folder) + strlen(name) + 2;
     char *path = mem_alloc(size);
