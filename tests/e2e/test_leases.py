@@ -78,7 +78,7 @@ def bad_input():
             ("PUT", "/v1/lease/grant", b'{"TTL":"5s","Name":"%s"}' % (b"n" * 513), 400, "Name"),
             ("PUT", "/v1/lease/renew/x", b"", 400, "UUID"), ("PUT", "/v1/lease/revoke/x", b"", 400, "UUID"), ("GET", "/v1/lease/x", None, 400, "UUID"),
             ("PUT", "/v1/lease/renew/" + NOBODY, b"", 404, "register again"), ("GET", "/v1/lease/" + NOBODY, None, 404, "register again"),
-            ("PUT", "/v1/lease/renew/", b"", 404, ""), ("GET", "/v1/lease/grant", None, 405, ""), ("DELETE", "/v1/lease/" + id, None, 405, ""),
+            ("PUT", "/v1/lease/renew/", b"", 404, ""), ("GET", "/v1/lease/grant", None, 400, "grant"), ("DELETE", "/v1/lease/" + id, None, 405, ""),
             ("GET", "/v1/leases?remaining&index=3", None, 400, "remaining"), ("GET", "/v1/leases?remaning", None, 400, '(nearest: "remaining")'),
             ("GET", "/v1/leases?remaining=maybe", None, 400, "remaining"), ("GET", "/v1/leases?wait=1s&wait=2s", None, 400, "wait: it is given twice"),
             ("PUT", "/v1/lease/grant?ttl=5s", b'{"TTL":"5s"}', 400, '"ttl"'), ("PUT", "/v1/lease/grant", b'{"TTL":"5s","TTL":"6s"}', 400, "TTL"),
