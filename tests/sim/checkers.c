@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "tests/sim/sim.h"
+#include "tests/sim/module.h"
 
 #define NAME(server) (server)->id
 #define P            PRIu64
@@ -454,26 +454,6 @@ void check_acked(struct sim *sim, const struct op *op) {
     if (op->index > history->floor) history->floor = op->index;
 }
 
-/* At any index a key has one version: what was read at it is that one. */
-static void check_seen(struct sim *sim, const struct op *op) {
-    static const struct key_version none = {.gone = true};
-    const struct key_version *version = model_at(sim->history, op->key, op->index);
-    if (!version) version = &none;
-    if (op->found != !version->gone || op->modify_index != version->index)
-        sim_violation(sim, RULE_MODEL, "read %" P " at s%u, applied %" P ": index %" P "%s, the key's is %" P "%s",
-                      op->id, op->server + 1, op->index, op->modify_index, op->found ? "" : " (gone)", version->index,
-                      version->gone ? " (gone)" : "");
-    else if (op->found && (op->writer != version->writer || op->holder != version->holder))
-        sim_violation(sim, RULE_MODEL, "read %" P " at s%u sees %" P " held by %" P ", not %" P " held by %" P, op->id,
-                      op->server + 1, op->writer, op->holder, version->writer, version->holder);
-    else if (op->found && op->lease != version->lease)
-        sim_violation(sim, RULE_MODEL, "read %" P " at s%u: the key hangs on lease %" P ", not %" P, op->id,
-                      op->server + 1, op->lease, version->lease);
-    else if (op->found && op->lock_index != version->lock_index)
-        sim_violation(sim, RULE_FENCE, "read %" P " at s%u: the key's LockIndex is %" P ", not %" P, op->id,
-                      op->server + 1, op->lock_index, version->lock_index);
-}
-
 /* The first entries of leaders change nothing: a state without them shows as much as one with them. */
 static uint64_t shows_up_to(const struct history *history, uint64_t index) {
     while (index < history->committed_count && history->committed[index].seen->type == RAFT_ENTRY_EMPTY) index++;
@@ -481,7 +461,7 @@ static uint64_t shows_up_to(const struct history *history, uint64_t index) {
 }
 
 void check_read(struct sim *sim, const struct op *op) {
-    check_seen(sim, op);
+    if (op->module->check_read) op->module->check_read(sim, op);
     if (op->stale) return;
     if (shows_up_to(sim->history, op->index) < op->floor)
         sim_violation(sim, RULE_READ, "read %" P " at s%u sees up to %" P ", but %" P " was finished before it began",
@@ -489,40 +469,7 @@ void check_read(struct sim *sim, const struct op *op) {
     if (op->index > sim->history->floor) sim->history->floor = op->index;
 }
 
-/* -- leases -- */
-
-/* A period as the fastest clock of a server counts it, in virtual time. */
-static uint64_t period_us(const struct sim *sim, uint64_t ms) {
-    uint64_t rate = 1000;
-    for (uint32_t i = 0; i < sim->server_count; i++)
-        if (sim->servers[i]->rate > rate) rate = sim->servers[i]->rate;
-    return ms * MS * 1000 / rate;
-}
-
-void check_renewed(struct sim *sim, const struct op *renewal) {
-    if (renewal->error != CO_OK) return;
-    struct op *session = op_get(sim, renewal->session);
-    if (session->ended_index && !session->cut_short &&
-        renewal->invoked_us + period_us(sim, session->ttl_ms) > session->ended_us)
-        sim_violation(sim, RULE_LEASE, "renewal %" P " of session or lease %" P " is acknowledged, it has ended at %" P,
-                      renewal->id, session->id, session->ended_index);
-    if (renewal->invoked_us > session->renewed_us) session->renewed_us = renewal->invoked_us;
-}
-
-void check_lease_end(struct sim *sim, const struct op *session) {
-    if (session->renewed_us + period_us(sim, session->ttl_ms) > session->ended_us)
-        sim_violation(sim, RULE_LEASE,
-                      "session or lease %" P " of %" P " ms ends at %" P ", %" P " ms after its last renewal was sent",
-                      session->id, session->ttl_ms, session->ended_index,
-                      (session->ended_us - session->renewed_us) / MS);
-}
-
-void check_reap(struct sim *sim, uint32_t node) {
-    uint64_t died_us = sim->history->nodes[node].dead_us;
-    if (died_us + period_us(sim, SIM_REAP_MS) > sim->now_us)
-        sim_violation(sim, RULE_LEASE, "node n%u is removed %" P " ms after its lease expired", node - 1,
-                      (sim->now_us - died_us) / MS);
-}
+/* -- after convergence -- */
 
 void check_end(struct sim *sim) {
     struct history *history = sim->history;
@@ -535,10 +482,13 @@ void check_end(struct sim *sim) {
     }
     for (size_t i = 0; i < sim->op_count; i++) {
         const struct op *op = &sim->ops[i];
-        if (!op->read && op->state == OP_DONE && times[op->id] != 1)
+        if (op->way == OP_WRITE && op->state == OP_DONE && times[op->id] != 1)
             sim_violation(sim, RULE_ACKED, "command %" P " was acknowledged at %" P " and is gone", op->id, op->index);
-        if (!op->read && op->state == OP_REFUSED && times[op->id] != 0)
+        if (op->way == OP_WRITE && op->state == OP_REFUSED && times[op->id] != 0)
             sim_violation(sim, RULE_ACKED, "command %" P " was refused, and applied", op->id);
     }
     free(times);
+    struct server *leader = sim_leader(sim);
+    for (size_t i = 0; leader && sim_modules[i]; i++)
+        if (sim_modules[i]->check_end) sim_modules[i]->check_end(sim, leader);
 }

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "tests/sim/sim.h"
+#include "tests/sim/module.h"
+#include "tests/sim/story.h"
 
-#define STORY     UINT32_MAX
 #define SETTLE_US (30 * 1000 * (uint64_t)MS)
 
 void cluster_found(struct sim *sim, uint32_t voters, bool on_disk) {
@@ -95,18 +95,12 @@ static void wait_converged(struct sim *sim, const char *when) {
                   when, leader ? leader->slot + 1 : 0, leader && !raft_leader_ready(leader->raft) ? ", not ready" : "");
 }
 
-/* Nobody renews any more: every lease and lock-delay ends, by the slowest clock a little after its time. */
-static void wait_leases(struct sim *sim) {
-    uint64_t longest_ms = 0;
-    for (size_t i = 0; i < sim->op_count; i++) {
-        const struct op *op = &sim->ops[i];
-        if ((op->kind == OP_SESSION || op->kind == OP_GRANT) && op->ttl_ms + op->delay_ms > longest_ms)
-            longest_ms = op->ttl_ms + op->delay_ms;
-    }
-    longest_ms += SIM_REAP_MS; /* a node that dies as the last one */
+/* Nobody renews any more: everything that ends by itself does, by the slowest clock a little after its time. */
+static void wait_expiring(struct sim *sim) {
+    uint64_t longest_ms = expiring_longest_ms(sim);
     uint64_t wait_us = longest_ms * 1200 + 2000 * 1000, end = sim->now_us + wait_us, last = sim->now_us + 4 * wait_us,
              term = 0;
-    while (!sim->failed && sim->now_us < end && !leases_over(sim)) {
+    while (!sim->failed && sim->now_us < end && !expiring_over(sim)) {
         const struct server *leader = sim_leader(sim);
         uint64_t now_term = leader ? raft_term(leader->raft) : 0;
         /* a sick disk hands over, and a new leader grants a full period */
@@ -114,8 +108,9 @@ static void wait_leases(struct sim *sim) {
         if (end > last) end = last;
         sim_run(sim, 10 * MS);
     }
-    if (!sim->failed && !leases_over(sim))
-        sim_violation(sim, RULE_LEASE, "all is well, nobody renews, and some lease has not ended for %" PRIu64 " ms",
+    if (!sim->failed && !expiring_over(sim))
+        sim_violation(sim, RULE_LEASE,
+                      "all is well, nobody renews, and something that ends by itself has not for %" PRIu64 " ms",
                       longest_ms * 1200 / 1000 + 2000);
 }
 
@@ -126,7 +121,7 @@ static void last_word(struct sim *sim, bool read) {
         const struct server *leader = sim_leader(sim);
         if (op != 0 && op_get(sim, op)->state == OP_DONE) return;
         if (leader && (op == 0 || op_get(sim, op)->state != OP_WAITING))
-            op = read ? op_read(sim, STORY, leader->slot) : op_write(sim, STORY, leader->slot, 20);
+            op = read ? get(sim, leader) : put(sim, leader);
         sim_run(sim, 10 * MS);
     }
     sim_violation(sim, RULE_CONVERGE, "after all was healed a %s is not answered", read ? "read" : "write");
@@ -138,7 +133,7 @@ void cluster_settle(struct sim *sim) {
     cluster_heal(sim);
     wait_converged(sim, "of healing");
     if (sim->failed) return;
-    wait_leases(sim);
+    wait_expiring(sim);
     last_word(sim, false);
     last_word(sim, true);
     wait_converged(sim, "of the last write");

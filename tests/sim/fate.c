@@ -1,9 +1,11 @@
 /* The faults of a seed: a climate (which faults, how often, on what kind of cluster) and then, event by event, what
- * happens to whom. The same climates are used with and without broken rules. */
+ * happens to whom. The same climates are used with and without broken rules. Faults have a stream of random numbers of
+ * their own, each a new one: what clients do changes neither which fault comes next nor when. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/memory.h"
 #include "tests/sim/sim.h"
 
@@ -76,13 +78,27 @@ struct fate {
     const struct climate *climate;
     uint64_t weight; /* sum of the climate's */
     uint64_t end_us;
+    uint64_t number; /* of the fault */
+    struct rng rng;  /* of that one */
 };
+
+static void next_stream(struct sim *sim) {
+    struct fate *fate = sim->fate;
+    uint64_t seed[] = {sim->options.seed, fate->number++};
+    rng_seed(&fate->rng, hash64_seed(seed, sizeof seed, 0xfa7e));
+}
+
+static uint64_t fate_random(struct sim *sim, uint64_t least, uint64_t most) {
+    return rng_between(&sim->fate->rng, least, most);
+}
+
+static bool fate_chance(struct sim *sim, uint32_t permille) { return rng_below(&sim->fate->rng, 1000) < permille; }
 
 const char *fate_name(const struct sim *sim) { return sim->fate ? sim->fate->climate->name : "story"; }
 
 /* -- whom -- */
 
-static struct server *any_server(struct sim *sim) { return sim->servers[sim_random(sim, 0, sim->server_count - 1)]; }
+static struct server *any_server(struct sim *sim) { return sim->servers[fate_random(sim, 0, sim->server_count - 1)]; }
 
 static struct server *leader_or_any(struct sim *sim) {
     struct server *leader = sim_leader(sim);
@@ -91,7 +107,7 @@ static struct server *leader_or_any(struct sim *sim) {
 
 /* Mostly short, sometimes long. */
 static uint64_t spell_us(struct sim *sim, uint64_t short_ms, uint64_t long_ms) {
-    return sim_random(sim, 1, sim_chance(sim, 800) ? short_ms : long_ms) * MS;
+    return fate_random(sim, 1, fate_chance(sim, 800) ? short_ms : long_ms) * MS;
 }
 
 /* -- network -- */
@@ -105,7 +121,7 @@ static void cut_off(struct sim *sim, struct server *server) {
 }
 
 static void cut_split(struct sim *sim) {
-    uint64_t side = sim_random(sim, 0, (1u << sim->server_count) - 1);
+    uint64_t side = fate_random(sim, 0, (1u << sim->server_count) - 1);
     TRACE(sim, "the network splits: %" PRIx64, side);
     for (uint32_t from = 0; from < sim->server_count; from++)
         for (uint32_t to = 0; to < sim->server_count; to++)
@@ -114,7 +130,7 @@ static void cut_split(struct sim *sim) {
 
 static void cut_one_way(struct sim *sim) {
     struct server *server = leader_or_any(sim);
-    bool deaf = sim_chance(sim, 500);
+    bool deaf = fate_chance(sim, 500);
     TRACE(sim, "s%u %s", server->slot + 1, deaf ? "hears nobody" : "is heard by nobody");
     for (uint32_t i = 0; i < sim->server_count; i++)
         network_cut(sim, deaf ? i : server->slot, deaf ? server->slot : i, true);
@@ -130,14 +146,14 @@ static void cut_ring(struct sim *sim) {
 
 static void change_weather(struct sim *sim) {
     struct weather *w = &sim->weather;
-    w->delay_us = sim_random(sim, 50, 2 * MS);
-    w->delay_span_us = sim_random(sim, 0, sim_chance(sim, 300) ? 50 * MS : 4 * MS);
-    w->tail_permille = sim_chance(sim, 400) ? (uint32_t)sim_random(sim, 1, 100) : 0;
-    w->tail_us = sim_random(sim, 10, 800) * MS;
-    w->loss_permille = sim_chance(sim, 500) ? (uint32_t)sim_random(sim, 1, 200) : 0;
-    w->twice_permille = sim_chance(sim, 400) ? (uint32_t)sim_random(sim, 1, 200) : 0;
-    w->ordered = sim_chance(sim, 400);
-    w->late = sim_chance(sim, 300);
+    w->delay_us = fate_random(sim, 50, 2 * MS);
+    w->delay_span_us = fate_random(sim, 0, fate_chance(sim, 300) ? 50 * MS : 4 * MS);
+    w->tail_permille = fate_chance(sim, 400) ? (uint32_t)fate_random(sim, 1, 100) : 0;
+    w->tail_us = fate_random(sim, 10, 800) * MS;
+    w->loss_permille = fate_chance(sim, 500) ? (uint32_t)fate_random(sim, 1, 200) : 0;
+    w->twice_permille = fate_chance(sim, 400) ? (uint32_t)fate_random(sim, 1, 200) : 0;
+    w->ordered = fate_chance(sim, 400);
+    w->late = fate_chance(sim, 300);
 }
 
 /* -- crashes and disks -- */
@@ -156,9 +172,9 @@ static void power_loss_all(struct sim *sim) {
 static void slow_disk(struct server *server) {
     struct sim *sim = server->sim;
     /* the first: sick */
-    uint64_t most = sim_chance(sim, 100) ? 3 * DISK_SLOW_MS : sim_chance(sim, 200) ? 200 : sim->raft.election_ms / 3;
-    server->mood.delay_us = sim_random(sim, 1, most / 2) * MS;
-    server->mood.delay_span_us = sim_random(sim, 1, most) * MS;
+    uint64_t most = fate_chance(sim, 100) ? 3 * DISK_SLOW_MS : fate_chance(sim, 200) ? 200 : sim->raft.election_ms / 3;
+    server->mood.delay_us = fate_random(sim, 1, most / 2) * MS;
+    server->mood.delay_span_us = fate_random(sim, 1, most) * MS;
 }
 
 static void fast_disk(struct server *server) {
@@ -167,7 +183,7 @@ static void fast_disk(struct server *server) {
 
 static void fill_disk(struct server *server) {
     TRACE(server->sim, "s%u: its disk is full soon", server->slot + 1);
-    fake_disk_set_capacity(server->disk, fake_disk_used(server->disk) + sim_random(server->sim, 0, 40) * 1024);
+    fake_disk_set_capacity(server->disk, fake_disk_used(server->disk) + fate_random(server->sim, 0, 40) * 1024);
 }
 
 static void pause_server(struct server *server) {
@@ -222,14 +238,14 @@ static void remove_member(struct sim *sim) {
     if (!able(leader)) return;
     const struct raft_members *members = raft_members(leader->raft);
     if (members->count <= 2) return;
-    ask_change(leader, RAFT_REMOVE, members->member[sim_random(sim, 0, members->count - 1)].id);
+    ask_change(leader, RAFT_REMOVE, members->member[fate_random(sim, 0, members->count - 1)].id);
 }
 
 static void transfer(struct sim *sim) {
     struct server *leader = sim_leader(sim);
     if (!able(leader)) return;
     struct raft_event event = {.type = RAFT_TRANSFER,
-                               .u.transfer.target = sim_chance(sim, 500) ? 0 : any_server(sim)->id};
+                               .u.transfer.target = fate_chance(sim, 500) ? 0 : any_server(sim)->id};
     int rv = server_step(leader, &event);
     TRACE(sim, "s%u is told to hand over: %s", leader->slot + 1, rv ? co_strerror(rv) : "ok");
 }
@@ -237,7 +253,7 @@ static void transfer(struct sim *sim) {
 static void step_down(struct sim *sim) {
     struct server *leader = sim_leader(sim);
     if (!able(leader)) return;
-    struct raft_event event = {.type = RAFT_STEP_DOWN, .u.step_down.quiet_ms = sim_random(sim, 0, 1000)};
+    struct raft_event event = {.type = RAFT_STEP_DOWN, .u.step_down.quiet_ms = fate_random(sim, 0, 1000)};
     server_step(leader, &event);
     TRACE(sim, "s%u is told to step down", leader->slot + 1);
 }
@@ -257,15 +273,15 @@ static void act(struct sim *sim, enum action action) {
         case POWER_LOSS: crash(sim, server, CRASH_POWER); break;
         case POWER_LOSS_ALL: power_loss_all(sim); break;
         case DIE_WRITING:
-            if (server->up) fake_disk_halt_after(server->disk, sim_random(sim, 1, 12));
+            if (server->up) fake_disk_halt_after(server->disk, fate_random(sim, 1, 12));
             break;
-        case STOP_LEADER: crash(sim, leader_or_any(sim), sim_chance(sim, 500) ? CRASH_KILL : CRASH_POWER); break;
+        case STOP_LEADER: crash(sim, leader_or_any(sim), fate_chance(sim, 500) ? CRASH_KILL : CRASH_POWER); break;
         case SLOW_DISK: slow_disk(server); break;
         case FAST_DISK: fast_disk(server); break;
         case FAIL_WRITE:
-            fake_disk_fail(server->disk, FAKE_ANY_CHANGE & ~FAKE_SYNC, sim_random(sim, 1, 6), CO_IO);
+            fake_disk_fail(server->disk, FAKE_ANY_CHANGE & ~FAKE_SYNC, fate_random(sim, 1, 6), CO_IO);
             break;
-        case FAIL_SYNC: fake_disk_fail(server->disk, FAKE_SYNC, sim_random(sim, 1, 3), CO_IO); break;
+        case FAIL_SYNC: fake_disk_fail(server->disk, FAKE_SYNC, fate_random(sim, 1, 3), CO_IO); break;
         case FULL_DISK: fill_disk(server); break;
         case ROOM_AGAIN: fake_disk_set_capacity(server->disk, 0); break;
         case PAUSE: pause_server(server); break;
@@ -315,12 +331,15 @@ void fate_event(struct sim *sim, uint64_t number) {
         end_leader(sim, sim->servers[number - 1]);
         return;
     }
-    uint64_t pick = sim_random(sim, 0, fate->weight - 1);
+    next_stream(sim);
+    uint64_t pick = fate_random(sim, 0, fate->weight - 1);
     enum action action = 0;
     while (pick >= fate->climate->weights[action]) pick -= fate->climate->weights[action++];
     sim_mix(sim, action);
+    uint64_t what[] = {sim->fate_digest, sim->now_us, action};
+    sim->fate_digest = hash64(what, sizeof what);
+    sim_schedule(sim, fate_random(sim, 0, 2 * fate->climate->mean_ms * MS), EVENT_FATE, 0, 0, NULL);
     act(sim, action);
-    sim_schedule(sim, sim_random(sim, 0, 2 * fate->climate->mean_ms * MS), EVENT_FATE, 0, 0, NULL);
 }
 
 /* -- the cluster of a seed -- */
@@ -328,12 +347,12 @@ void fate_event(struct sim *sim, uint64_t number) {
 #define PICK(sim, ...) \
     pick_of((sim), (const uint32_t[]){__VA_ARGS__}, sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
 static uint32_t pick_of(struct sim *sim, const uint32_t *values, size_t count) {
-    return values[sim_random(sim, 0, count - 1)];
+    return values[fate_random(sim, 0, count - 1)];
 }
 
 static void choose_sizes(struct sim *sim, const struct climate *climate) {
     struct raft_config *raft = &sim->raft;
-    raft->election_ms = (uint32_t)sim_random(sim, climate->election_least_ms, climate->election_most_ms);
+    raft->election_ms = (uint32_t)fate_random(sim, climate->election_least_ms, climate->election_most_ms);
     raft->heartbeat_ms = raft->election_ms / PICK(sim, 3, 5, 8);
     raft->append_bytes_max = climate->small_appends ? 1 : PICK(sim, 1, 300, 3000, 65536);
     raft->append_inflight_max = PICK(sim, 1, 2, 8);
@@ -346,14 +365,14 @@ static void choose_sizes(struct sim *sim, const struct climate *climate) {
     sim->keep_entries = PICK(sim, 0, 0, 10, 100);
     sim->wal.segment_bytes = PICK(sim, 8, 16, 64) * 1024;
     change_weather(sim);
-    if (climate->brief_permille && sim_chance(sim, 800))
+    if (climate->brief_permille && fate_chance(sim, 800))
         sim->weather = (struct weather){
-            .delay_us = sim_random(sim, 1, 8) * MS, .delay_span_us = sim_random(sim, 0, 8) * MS, .ordered = true};
+            .delay_us = fate_random(sim, 1, 8) * MS, .delay_span_us = fate_random(sim, 0, 8) * MS, .ordered = true};
 }
 
 static void choose_server(struct server *server) {
     struct sim *sim = server->sim;
-    server->rate = sim_random(sim, 900, 1100);
+    server->rate = fate_random(sim, 900, 1100);
     server->turn_span_us = PICK(sim, 0, 0, 100, 1000);
     server->apply_delay_us = PICK(sim, 50, 500, 10000);
     fast_disk(server);
@@ -364,13 +383,14 @@ void fate_begin(struct sim *sim) {
     fate->climate = &climates[sim->options.seed % ARRAY_COUNT(climates)];
     for (int i = 0; i < ACTION_COUNT; i++) fate->weight += fate->climate->weights[i];
     fate->end_us = (sim->options.ticks ? sim->options.ticks : fate->climate->brief_permille ? 20000 : 6000) * MS;
+    next_stream(sim);
     choose_sizes(sim, fate->climate);
     uint32_t voters = fate->climate->brief_permille ? PICK(sim, 3, 3, 3, 5)
                                                     : PICK(sim, 3, 3, 3, 3, 3, 3, 3, 5, 5, 5, 5, 5, 1, 2, 4, 6, 7);
-    cluster_found(sim, sim->options.servers ? sim->options.servers : voters, sim_chance(sim, 500));
+    cluster_found(sim, sim->options.servers ? sim->options.servers : voters, fate_chance(sim, 500));
     for (uint32_t i = 0; i < sim->server_count; i++) choose_server(sim->servers[i]);
-    clients_start(sim, (uint32_t)sim_random(sim, 1, 6), sim_random(sim, 1, 40) * MS);
-    sim_schedule(sim, sim_random(sim, 0, 1000) * MS, EVENT_FATE, 0, 0, NULL);
+    clients_start(sim);
+    sim_schedule(sim, fate_random(sim, 0, 1000) * MS, EVENT_FATE, 0, 0, NULL);
 }
 
 void fate_close(struct sim *sim) { free(sim->fate); }

@@ -4,8 +4,9 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/memory.h"
-#include "tests/sim/sim.h"
+#include "tests/sim/module.h"
 
 /* -- logs by their terms -- */
 
@@ -76,9 +77,14 @@ void history_free(struct history *history) {
     free(history->seen);
     free(history->committed);
     free(history->leaders);
-    for (int i = 0; i < SIM_KEYS; i++) free(history->keys[i].versions);
     for (int i = 0; i < SIM_SERVERS_MAX; i++) free(history->votes[i]);
     free(history);
+}
+
+uint64_t command_sum(const struct raft_entry *entry) {
+    struct slice bytes = raft_entry_bytes(entry);
+    uint64_t sum = bytes.size ? hash64_seed(bytes.data, bytes.size, entry->type) : (uint64_t)entry->type + 1;
+    return sum ? sum : 1;
 }
 
 struct seen *history_seen(struct history *history, uint64_t index, uint64_t term) {

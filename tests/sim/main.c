@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "rpc/forwarding.h"
 #include "rpc/lessor.h"
-#include "tests/sim/sim.h"
+#include "tests/sim/module.h"
 
 struct mutation {
     const char *name;
@@ -42,6 +42,7 @@ struct arguments {
     const struct mutation *mutation;
     const char *scenario; /* "all": each of them */
     bool twice;
+    bool by_module; /* each seed again without each of the modules */
 };
 
 struct outcome {
@@ -49,6 +50,7 @@ struct outcome {
     enum rule rule;
     char failure[512];
     uint64_t now_us, trace, events, leaders, committed, acked, reads;
+    uint64_t digests[SIM_MODULES_MAX], fate_digest; /* of what was generated */
     const char *climate;
 };
 
@@ -87,10 +89,12 @@ static void outcome_take(struct outcome *outcome, const struct sim *sim) {
                                 .events = sim->events,
                                 .leaders = sim->history->leaders_elected,
                                 .committed = sim->history->committed_count,
+                                .fate_digest = sim->fate_digest,
                                 .climate = fate_name(sim)};
+    memcpy(outcome->digests, sim->digests, sizeof outcome->digests);
     memcpy(outcome->failure, sim->failure, sizeof outcome->failure);
     for (size_t i = 0; i < sim->op_count; i++)
-        if (sim->ops[i].state == OP_DONE) sim->ops[i].read ? outcome->reads++ : outcome->acked++;
+        if (sim->ops[i].state == OP_DONE) sim->ops[i].way == OP_WRITE ? outcome->acked++ : outcome->reads++;
 }
 
 /* A CHECK of the code under test that fires is a violation as any other; what that run held is not freed. */
@@ -156,12 +160,34 @@ static void totals_add(struct totals *totals, const struct outcome *outcome) {
     totals->virtual_us += outcome->now_us;
 }
 
+/* Without one module's clients: nothing else may be generated, and no other fault may come. */
+static void check_without(const struct sim_options *options, const struct outcome *with, unsigned off) {
+    struct sim_options fewer = *options;
+    struct outcome without;
+    fewer.modules_off = 1u << off;
+    run_once(&fewer, NULL, &without);
+    for (unsigned i = 0; sim_modules[i]; i++)
+        if (i != off && without.digests[i] != with->digests[i]) {
+            fprintf(stderr,
+                    "sim: seed %" PRIu64 ": clients of \"%s\" do something else when there are none of \"%s\"\n",
+                    options->seed, sim_modules[i]->name, sim_modules[off]->name);
+            exit(1);
+        }
+    if (without.fate_digest != with->fate_digest) {
+        fprintf(stderr, "sim: seed %" PRIu64 ": other faults happen when there are no clients of \"%s\"\n",
+                options->seed, sim_modules[off]->name);
+        exit(1);
+    }
+}
+
 static bool run_seed(const struct arguments *a, uint64_t seed, const struct scenario *scenario, struct totals *totals,
                      struct outcome *outcome) {
     struct sim_options options = a->options;
     options.seed = seed;
+    options.digests = a->by_module;
     run_once(&options, scenario, outcome);
     totals_add(totals, outcome);
+    for (unsigned i = 0; a->by_module && !outcome->failed && sim_modules[i]; i++) check_without(&options, outcome, i);
     if (outcome->failed || !a->twice) return !outcome->failed;
     struct outcome again;
     run_once(&options, scenario, &again);
@@ -208,7 +234,9 @@ static int run_range(const struct arguments *a, const struct scenario *scenario)
     }
     char what[128];
     snprintf(what, sizeof what, "%s%s%s", scenario ? " of " : "", scenario ? scenario->name : "",
-             a->twice ? ", each twice the same," : "");
+             a->twice       ? ", each twice the same,"
+             : a->by_module ? ", each module independent of the others,"
+                            : "");
     print_totals(&totals, cpu_seconds() - begin, what);
     return 0;
 }
@@ -233,13 +261,15 @@ static int usage(FILE *out, int status) {
     fputs(
         "usage: sim [SEED | FROM..TO] [--nodes N] [--ticks MS] [--scenario NAME|all] [--mutate NAME] "
         "[--without RULE]\n"
-        "           [--check-determinism] [--scaled] [--verbose]\n"
+        "           [--without-module MODULE] [--check-determinism] [--check-modules] [--scaled] [--verbose]\n"
         "Without seeds: 1..1000 (scenarios 1..20, mutations 1..500). --scaled: as many percent of them as\n"
         "COORD_TEST_SCALE says.\nmutations:",
         out);
     for (size_t i = 0; i < ARRAY_COUNT(mutations); i++) fprintf(out, " %s", mutations[i].name);
     fputs("\nrules:", out);
     for (int i = 0; i < RULE_COUNT; i++) fprintf(out, " %s", rule_name((enum rule)i));
+    fputs("\nmodules:", out);
+    for (int i = 0; sim_modules[i]; i++) fprintf(out, " %s", sim_modules[i]->name);
     fputc('\n', out);
     return status;
 }
@@ -285,6 +315,15 @@ static bool parse_rule(struct arguments *a, const char *name) {
     return false;
 }
 
+static bool parse_module(struct arguments *a, const char *name) {
+    for (int i = 0; sim_modules[i]; i++) {
+        if (strcmp(name, sim_modules[i]->name) != 0) continue;
+        a->options.modules_off |= 1u << i;
+        return true;
+    }
+    return false;
+}
+
 static void scale(struct arguments *a) {
     const char *text = getenv("COORD_TEST_SCALE");
     uint64_t percent = 100;
@@ -302,6 +341,8 @@ static bool parse_option(struct arguments *a, int option) {
         case 'm': return parse_mutation(a, optarg);
         case 's': a->scenario = optarg; return true;
         case 'w': return parse_rule(a, optarg);
+        case 'o': return parse_module(a, optarg);
+        case 'i': a->by_module = true; return true;
         case 'd': a->twice = true; return true;
         case 'v': a->options.verbose = true; return true;
         case 'p': scale(a); return true;
@@ -311,11 +352,18 @@ static bool parse_option(struct arguments *a, int option) {
 
 int main(int argc, char **argv) {
     static const struct option options[] = {
-        {"nodes", required_argument, NULL, 'n'},   {"ticks", required_argument, NULL, 't'},
-        {"mutate", required_argument, NULL, 'm'},  {"scenario", required_argument, NULL, 's'},
-        {"without", required_argument, NULL, 'w'}, {"check-determinism", no_argument, NULL, 'd'},
-        {"verbose", no_argument, NULL, 'v'},       {"scaled", no_argument, NULL, 'p'},
-        {"help", no_argument, NULL, 'h'},          {0},
+        {"nodes", required_argument, NULL, 'n'},
+        {"ticks", required_argument, NULL, 't'},
+        {"mutate", required_argument, NULL, 'm'},
+        {"scenario", required_argument, NULL, 's'},
+        {"without", required_argument, NULL, 'w'},
+        {"without-module", required_argument, NULL, 'o'},
+        {"check-determinism", no_argument, NULL, 'd'},
+        {"check-modules", no_argument, NULL, 'i'},
+        {"verbose", no_argument, NULL, 'v'},
+        {"scaled", no_argument, NULL, 'p'},
+        {"help", no_argument, NULL, 'h'},
+        {0},
     };
     struct arguments a = {0};
     for (int option; (option = getopt_long(argc, argv, "hv", options, NULL)) != -1;)

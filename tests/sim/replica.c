@@ -16,12 +16,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "kv/kv.h"
-#include "kv/session.h"
-#include "registry/catalog.h"
-#include "registry/lease.h"
 #include "registry/machine.h"
-#include "registry/operate.h"
 #include "tests/sim/sim.h"
 
 /* -- folders, used again by later runs -- */

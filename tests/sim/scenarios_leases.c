@@ -1,14 +1,44 @@
 /* What the core's servers do for each other and for sessions: consensus-checklist 7, 15, 24, 27. */
+#include "kv/event.h"
 #include "tests/sim/story.h"
 
 #define TTL_MS 1000
 
+/* It is answered, and with yes. */
+static bool granted(struct sim *s, uint64_t op) { return WITHIN(s, 5000, done(s, op)) && op_get(s, op)->yes; }
+
+static uint64_t ask_register(struct sim *s, const struct server *server) {
+    struct op op = {0};
+    catalog_op(&op, 1);
+    return ask(s, server, &op);
+}
+
 /* A session of a registered node, renewed by nobody unless told. 0: failed. */
 static uint64_t session(struct sim *s, const struct server *server) {
-    uint64_t node = ask(s, server, OP_REGISTER, 0, 0);
-    if (!WITHIN(s, 5000, done(s, node))) return 0;
-    uint64_t made = ask(s, server, OP_SESSION, 0, 0);
-    return WITHIN(s, 5000, done(s, made)) && op_get(s, made)->yes ? made : 0;
+    struct op op = {0};
+    if (!granted(s, ask_register(s, server))) return 0;
+    session_op(&op, 1, TTL_MS, 0);
+    uint64_t made = ask(s, server, &op);
+    return granted(s, made) ? made : 0;
+}
+
+/* Of a key, for a session or a lease. */
+static uint64_t ask_key(struct sim *s, const struct server *server, enum kv_kind kind, uint32_t key, uint64_t owner) {
+    struct op op = {.owner = owner};
+    kv_op(&op, kind, key, 20);
+    return ask(s, server, &op);
+}
+
+static uint64_t ask_renew(struct sim *s, const struct server *server, uint64_t made) {
+    struct op op = {.owner = made};
+    renew_op(&op, op_get(s, made)->module);
+    return ask(s, server, &op);
+}
+
+static uint64_t ask_grant(struct sim *s, const struct server *server, uint32_t node, uint32_t owner) {
+    struct op op = {0};
+    lease_op(&op, node, owner, TTL_MS);
+    return ask(s, server, &op);
 }
 
 static bool alive(struct sim *s, uint64_t made) { return op_get(s, made)->ended_index == 0; }
@@ -18,7 +48,7 @@ static bool renewed(struct sim *s, uint64_t op) { return done(s, op) && op_get(s
 /* Renews through `server` every 100 ms, for so long. */
 static bool keep(struct sim *s, const struct server *server, uint64_t made, unsigned ms) {
     for (unsigned i = 0; i < ms / 100; i++) {
-        uint64_t op = ask(s, server, OP_RENEW, 0, made);
+        uint64_t op = ask_renew(s, server, made);
         sim_run(s, 100 * MS);
         if (!renewed(s, op)) return false;
     }
@@ -32,7 +62,7 @@ void scenario_lease_lives_while_renewed(struct sim *s) {
     struct server *other = story_other(s, leader, NULL);
     uint64_t made = session(s, other), lock;
     EXPECT(s, made != 0);
-    lock = ask(s, other, OP_LOCK, SIM_KEYS - 1, made);
+    lock = ask_key(s, other, KV_LOCK, SIM_KEYS - 1, made);
     EXPECT(s, WITHIN(s, 1000, done(s, lock)) && op_get(s, lock)->yes);
     EXPECT(s, keep(s, other, made, 4 * TTL_MS) && alive(s, made));
     EXPECT(s, NEVER_IN(s, TTL_MS - 100, !alive(s, made)));
@@ -42,12 +72,9 @@ void scenario_lease_lives_while_renewed(struct sim *s) {
 
 /* A lease; `node` 0: free. 0: failed. */
 static uint64_t lease(struct sim *s, const struct server *server, uint32_t node, uint32_t owner) {
-    if (!s->history->raised) {
-        uint64_t raise = ask(s, server, OP_RAISE, 0, 0);
-        if (!WITHIN(s, 5000, done(s, raise))) return 0;
-    }
-    uint64_t made = ask(s, server, OP_GRANT, node, owner);
-    return WITHIN(s, 5000, done(s, made)) && op_get(s, made)->yes ? made : 0;
+    if (!story_raised(s, server)) return 0;
+    uint64_t made = ask_grant(s, server, node, owner);
+    return granted(s, made) ? made : 0;
 }
 
 void scenario_all_that_hangs_on_a_lease_goes_at_once(struct sim *s) {
@@ -58,17 +85,16 @@ void scenario_all_that_hangs_on_a_lease_goes_at_once(struct sim *s) {
     uint64_t made = lease(s, other, 0, 0), bound[4], lost;
     EXPECT(s, made != 0);
     for (uint32_t key = 0; key < 4; key++) {
-        bound[key] = ask(s, other, OP_LEASED, key, made);
+        bound[key] = ask_key(s, other, KV_LEASED, key, made);
         EXPECT(s, WITHIN(s, 1000, done(s, bound[key])) && op_get(s, bound[key])->yes);
     }
     EXPECT(s, keep(s, other, made, 3 * TTL_MS) && alive(s, made));
     EXPECT(s, WITHIN(s, TTL_MS + 1000, !alive(s, made)));
     for (uint32_t key = 0; key < 4; key++) {
-        const struct story_of_key *story = &s->history->keys[key];
-        EXPECT(s, story->versions[story->count - 1].gone);
-        EXPECT(s, story->versions[story->count - 1].index == op_get(s, made)->ended_index);
+        EXPECT(s, kv_now(s, key)->gone);
+        EXPECT(s, kv_now(s, key)->index == op_get(s, made)->ended_index);
     }
-    lost = ask(s, other, OP_LEASED, 0, made);
+    lost = ask_key(s, other, KV_LEASED, 0, made);
     EXPECT(s, WITHIN(s, 1000, done(s, lost)) && op_get(s, lost)->error == CO_NOTFOUND);
     story_end(s); /* reads at any index see all four keys, or none */
 }
@@ -78,36 +104,34 @@ void scenario_a_node_name_has_one_owner(struct sim *s) {
     story_begin(s, 3);
     struct server *old = story_leader(s);
     EXPECT(s, old != NULL);
-    uint64_t node = ask(s, old, OP_REGISTER, 0, 0);
-    EXPECT(s, WITHIN(s, 5000, done(s, node)));
+    EXPECT(s, granted(s, ask_register(s, old)));
     uint64_t first = lease(s, old, 1, 1);
-    EXPECT(s, first != 0 && lease(s, old, 1, 2) == 0 && !s->failed);
+    EXPECT(s, first != 0 && lease(s, old, 1 | SIM_CAPITALS, 2) == 0 && !s->failed);
     EXPECT(s, keep(s, story_other(s, old, NULL), first, TTL_MS));
     server_crash(old, CRASH_KILL);
     EXPECT(s, WITHIN(s, 5000, sim_leader(s) != NULL && sim_leader(s)->requests.ready));
-    uint64_t again = ask(s, sim_leader(s), OP_GRANT, 1, 2);
+    uint64_t again = ask_grant(s, sim_leader(s), 1 | SIM_CAPITALS, 2);
     EXPECT(s, WITHIN(s, 500, done(s, again)) && op_get(s, again)->error == CO_EXISTS && alive(s, first));
     EXPECT(s, WITHIN(s, 2 * TTL_MS + 2000, !alive(s, first)));
     EXPECT(s, lease(s, sim_leader(s), 1, 2) != 0);
     story_end(s);
 }
 
-/* It comes back before it is reaped, or does not. */
+/* It comes back before it is reaped, in capitals, or does not. */
 void scenario_dead_nodes_are_removed_in_time(struct sim *s) {
     story_begin(s, 3);
     struct server *leader = story_leader(s);
     EXPECT(s, leader != NULL);
-    uint64_t node = ask(s, leader, OP_REGISTER, 0, 0);
-    EXPECT(s, WITHIN(s, 5000, done(s, node)));
+    EXPECT(s, granted(s, ask_register(s, leader)));
     uint64_t first = lease(s, leader, 1, 1);
     EXPECT(s, first != 0 && WITHIN(s, TTL_MS + 1000, !alive(s, first)));
-    EXPECT(s, s->history->nodes[1].dead_index != 0);
+    EXPECT(s, lease_dead_index(s, 1) != 0);
     sim_run(s, (SIM_REAP_MS - 500) * MS);
-    uint64_t second = lease(s, leader, 1, 1);
-    EXPECT(s, second != 0 && keep(s, leader, second, 2 * SIM_REAP_MS) && s->history->nodes[1].registered);
-    EXPECT(s, WITHIN(s, TTL_MS + 1000, !alive(s, second)) && s->history->nodes[1].registered);
-    EXPECT(s, NEVER_IN(s, SIM_REAP_MS - 100, !s->history->nodes[1].registered));
-    EXPECT(s, WITHIN(s, 1000, !s->history->nodes[1].registered));
+    uint64_t second = lease(s, leader, 1 | SIM_CAPITALS, 1);
+    EXPECT(s, second != 0 && keep(s, leader, second, 2 * SIM_REAP_MS) && catalog_registered(s, 1));
+    EXPECT(s, WITHIN(s, TTL_MS + 1000, !alive(s, second)) && catalog_registered(s, 1));
+    EXPECT(s, NEVER_IN(s, SIM_REAP_MS - 100, !catalog_registered(s, 1)));
+    EXPECT(s, WITHIN(s, 1000, !catalog_registered(s, 1)));
     story_end(s);
 }
 
@@ -120,7 +144,7 @@ static void deposed_leader(struct sim *s, bool leased) {
     uint64_t made = leased ? lease(s, other, 1, 1) : session(s, other);
     EXPECT(s, made != 0);
     story_isolate(s, old);
-    uint64_t stale = ask(s, old, OP_RENEW, 0, made); /* no majority confirms it */
+    uint64_t stale = ask_renew(s, old, made); /* no majority confirms it */
     EXPECT(s, WITHIN(s, 3000,
                      sim_leader(s) != NULL && sim_leader(s) != old && raft_leader_ready(sim_leader(s)->raft) &&
                          raft_leader(other->raft) == sim_leader(s)->id));
@@ -158,7 +182,7 @@ void scenario_standstill_ends_no_lease(struct sim *s) {
     sim_run(s, (TTL_MS - 100) * MS);
     leader->paused_until_us = s->now_us + 3000 * MS;
     sim_run(s, 50 * MS);
-    uint64_t op = ask(s, leader, OP_RENEW, 0, made);
+    uint64_t op = ask_renew(s, leader, made);
     EXPECT(s, WITHIN(s, 3200, renewed(s, op)) && alive(s, made));
     EXPECT(s, NEVER_IN(s, TTL_MS - 100, !alive(s, made)));
     story_end(s);
@@ -247,19 +271,38 @@ void scenario_watch_between_read_and_apply(struct sim *s) {
     for (unsigned round = 0; round < 60; round++) {
         uint64_t look = get(s, leader);
         EXPECT(s, WITHIN(s, 1000, done(s, look)));
-        uint64_t id = op_make(s, UINT32_MAX, leader->slot, OP_WATCH);
-        struct op *op = op_get(s, id);
-        op->key = op_get(s, look)->key;
-        op->cas = op_get(s, look)->modify_index;
-        op->stale = sim_chance(s, 500);
-        op->wait_us = 1000 * MS;
-        op_send(s, id);
+        struct op watch = {.known_index = op_get(s, look)->seen_index, .wait_us = 1000 * MS};
+        kv_op(&watch, KV_GET, kv_key(op_get(s, look)), 0);
+        watch.stale = sim_chance(s, 500);
+        uint64_t id = ask(s, leader, &watch);
         sim_run(s, sim_random(s, 0, 2000));
-        uint64_t change = op_make(s, UINT32_MAX, leader->slot, OP_PUT);
-        op_get(s, change)->key = op_get(s, id)->key;
-        op_send(s, change);
+        uint64_t change = ask_key(s, leader, KV_PUT, kv_key(op_get(s, id)), 0);
         EXPECT(s, WITHIN(s, 500, done(s, change) && done(s, id)));
-        EXPECT(s, op_get(s, id)->modify_index > op_get(s, id)->cas);
+        EXPECT(s, op_get(s, id)->seen_index > op_get(s, id)->known_index);
     }
+    story_end(s);
+}
+
+/* More than are kept are fired, past a restart and by way of a snapshot to one that was away. */
+void scenario_newest_events_are_kept(struct sim *s) {
+    story_begin(s, 3);
+    struct server *leader = story_leader(s);
+    EXPECT(s, leader != NULL && story_raised(s, leader));
+    struct server *away = story_other(s, leader, NULL), *third = story_other(s, leader, away);
+    struct op event = {0}, list = {0};
+    event_list_op(&list);
+    story_isolate(s, away);
+    for (unsigned i = 0; i < EVENTS_MAX + 20; i++) {
+        event = (struct op){0};
+        event_op(&event, i % 100);
+        EXPECT(s, granted(s, ask(s, leader, &event)));
+        if (i == EVENTS_MAX) story_restart(third, CRASH_KILL);
+    }
+    story_snapshot(s, leader);
+    story_join(s, away);
+    story_all_may(s);
+    EXPECT(s, WITHIN(s, 10000, away->machine.applied == leader->machine.applied));
+    uint64_t read = ask(s, away, &list);
+    EXPECT(s, WITHIN(s, 5000, done(s, read)) && event_kept(op_get(s, read)) == EVENTS_MAX);
     story_end(s);
 }

@@ -172,7 +172,7 @@ void scenario_disk_full_leader(struct sim *s) {
         EXPECT(s, WITHIN(s, 1000, done(s, last) || refused(s, last)));
     }
     EXPECT(s, refused(s, last) && server_leads(leader));
-    uint64_t stale = ask(s, leader, OP_STALE, 0, 0), read = get(s, story_other(s, leader, NULL));
+    uint64_t stale = get_stale(s, leader), read = get(s, story_other(s, leader, NULL));
     EXPECT(s, WITHIN(s, 3000, done(s, stale) && done(s, read))); /* it may hand over meanwhile */
     fake_disk_set_capacity(leader->disk, 0);
     sim_run(s, 2 * ROOM_LOOK_MS * MS); /* it asks by itself */

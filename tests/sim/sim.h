@@ -7,9 +7,10 @@
  *
  *   world.c      events, network, trace        server.c    one server: core, turns, effects
  *   storage.c    its log writer and snapshots   replica.c   its state machine, the real one
- *   client.c     who writes and reads           checkers.c  what has to hold, always
- *   history.c    what the checkers remember     fate.c      faults at random, then healing
- *   story.h      verbs for told scenarios       scenarios*.c  one per known way to fail */
+ *   client.c     who writes and reads           module.h    what a simulated module is: module_<name>.c
+ *   modules.c    the modules' models            expiring.c     what ends by itself
+ *   checkers.c   what has to hold, always       history.c   what the checkers remember
+ *   fate.c       faults at random, then healing story.h     verbs for told scenarios: scenarios*.c */
 #ifndef COORD_TESTS_SIM_SIM_H
 #define COORD_TESTS_SIM_SIM_H
 
@@ -31,6 +32,7 @@
 #include "tests/lib/fake_disk.h"
 
 #define SIM_SERVERS_MAX 12
+#define SIM_MODULES_MAX 32
 #define MS              1000u /* microseconds */
 #define NEVER           UINT64_MAX
 
@@ -110,11 +112,14 @@ struct sim_options {
     unsigned mutations;                                              /* of the core, */
     unsigned forwarding_mutations, lease_mutations, watch_mutations; /* and of what is around it */
     unsigned rules_off;                                              /* bits of enum rule */
+    unsigned modules_off;                                            /* bits: modules without clients */
+    bool digests;                                                    /* of what is generated */
     bool verbose;
 };
 
 struct server;
 struct client;
+struct op;
 struct history;
 struct forwarding;
 struct lessor;
@@ -162,6 +167,8 @@ struct sim {
     uint32_t client_count;
     struct op *ops; /* ops[id - 1] */
     size_t op_count, op_capacity;
+    void *models[SIM_MODULES_MAX]; /* of the simulated modules */
+    uint64_t digests[SIM_MODULES_MAX], fate_digest;
     struct history *history;
     struct fate *fate;
 
@@ -396,82 +403,19 @@ bool storage_died(struct server *server);
 
 /* -- clients -- */
 
-#define SIM_KEYS  12 /* k0 ..., then */
-#define SIM_LOCKS 4  /* of them: only locked and unlocked */
-
-/* Writes, then what leaves nothing in the log. */
-enum op_kind {
-    OP_PUT,
-    OP_CAS,
-    OP_DELETE,
-    OP_REGISTER,
-    OP_SESSION,
-    OP_LOCK,
-    OP_UNLOCK,
-    OP_RAISE,  /* the cluster version: leases count from then on */
-    OP_GRANT,  /* a lease */
-    OP_LEASED, /* a key that hangs on one */
-    OP_GET,
-    OP_STALE,
-    OP_WATCH, /* blocks until its key is no longer as of `cas` */
-    OP_RENEW,
-    OP_KIND_COUNT
-};
 enum op_state { OP_WAITING, OP_DONE, OP_REFUSED, OP_UNKNOWN };
-struct op {
-    uint64_t id;
-    enum op_kind kind;
-    bool read;
-    enum op_state state;
-    uint32_t client; /* UINT32_MAX: a story's */
-    uint32_t server, size, key;
-    uint64_t cas;     /* index that a cas expects */
-    uint64_t session; /* the op that made the session which locks, the lease that is bound to, or what is renewed */
-    uint64_t invoked_us, done_us;
-    uint64_t floor; /* highest index known to somebody when it began */
-    /* What it was told. Writes: their place; reads: up to where the server had applied. */
-    uint64_t index, term;
-    bool yes;
-    int error;
-    bool found; /* reads: by whom it was written, and the record's own numbers */
-    uint64_t writer, modify_index, lock_index, holder, lease;
-    /* OP_SESSION, OP_GRANT: the life of the session or lease. */
-    uint64_t ttl_ms, delay_ms;
-    uint64_t created_index, ended_index, ended_us, renewed_us; /* renewed: when the last acknowledged one was sent */
-    uint32_t node, owner;                                      /* OP_GRANT: of a node lease, from 1; who asks */
-    bool cut_short;   /* not by its TTL: taken over by its owner, or its node was removed */
-    uint64_t wait_us; /* OP_WATCH */
-    bool stale;
-};
+/* What they do: tests/sim/module.h. An operation is numbered from 1. */
 struct op *op_get(struct sim *sim, uint64_t id);
-/* The request leaves now and reaches the server soon. Returns its id. */
-uint64_t op_write(struct sim *sim, uint32_t client, uint32_t server, size_t size);
-uint64_t op_read(struct sim *sim, uint32_t client, uint32_t server);
-void op_request(struct server *server, uint64_t id); /* it has arrived */
+uint64_t op_new(struct sim *sim, uint32_t client, uint32_t server, const struct op *like); /* not sent yet */
+void op_send(struct sim *sim, uint64_t id);           /* leaves now and reaches the server soon */
+void op_request(struct server *server, uint64_t id);  /* it has arrived */
+void op_read_now(struct server *server, uint64_t id); /* at what is applied */
 void op_done(struct sim *sim, uint64_t id, enum op_state state, uint64_t index);
-void op_read_now(struct server *server, uint64_t id);                                   /* at what is applied */
-void op_look(struct server *server, struct op *op);                                     /* what a read sees there */
-uint64_t op_make(struct sim *sim, uint32_t client, uint32_t server, enum op_kind kind); /* not sent yet */
-void op_send(struct sim *sim, uint64_t id);
-
-/* commands.c: what a write puts into the log */
-struct raft_data *command_make(struct sim *sim, const struct op *op);
-uint64_t command_op(const struct raft_entry *entry);  /* whose it is; 0: nobody's */
-uint64_t command_sum(const struct raft_entry *entry); /* of type and bytes */
-void command_key(uint32_t key, char name[16]);
-void command_session(uint64_t op, char id[40]);
-uint64_t command_session_op(const char *id);   /* 0: not one of ours */
-bool command_in_capitals(const struct op *op); /* how it writes its node's name */
-void command_lease(uint64_t op, char id[40]);
-uint64_t command_lease_op(const char *id);
-void op_skipped(struct server *server, uint64_t index); /* a snapshot has jumped over all up to index */
-void op_reads_answered(struct server *server, const struct raft_read_done *reads, size_t count);
-void op_reads_serve(struct server *server);
-void clients_start(struct sim *sim, uint32_t count, uint64_t think_us);
+void clients_start(struct sim *sim);
 void clients_stop(struct sim *sim);
+void clients_free(struct sim *sim);
 void client_wake(struct sim *sim, uint32_t client, uint64_t op);
 bool clients_idle(const struct sim *sim);
-bool leases_over(const struct sim *sim); /* no session, lease, lock-delay or dead node is left */
 
 /* -- checkers -- */
 
@@ -488,10 +432,7 @@ void check_recovered(struct server *server, const struct raft_start *start); /* 
 void check_started(struct server *server);                                   /* the core knows it now */
 void check_acked(struct sim *sim, const struct op *op);
 void check_read(struct sim *sim, const struct op *op);
-void check_renewed(struct sim *sim, const struct op *renewal); /* it is acknowledged */
-void check_lease_end(struct sim *sim, const struct op *session);
-void check_reap(struct sim *sim, uint32_t node); /* it is dead for long enough */
-void check_end(struct sim *sim);                 /* after convergence */
+void check_end(struct sim *sim); /* after convergence */
 
 /* -- history: what has happened so far, for the checkers -- */
 
@@ -508,32 +449,9 @@ struct truth { /* one committed entry */
     bool applied;       /* by somebody; what came of it: */
     bool yes;
     int error;
+    uint64_t record; /* hash of the result's record */
 };
-struct key_version { /* of a key, from `index` on */
-    uint64_t index, writer, lock_index, holder, lease;
-    bool gone;
-};
-struct story_of_key {
-    struct key_version *versions;
-    size_t count, capacity;
-    uint64_t delay_index; /* a lock-delay is under way since; 0: none */
-    uint64_t token;       /* highest LockIndex that a holder was given */
-};
-#define SIM_NODES   3
-#define SIM_REAP_MS 1500 /* reconnect timeout */
 struct history {
-    struct story_of_key keys[SIM_KEYS];
-    uint64_t raised; /* index: leases count, names are folded */
-    struct {
-        uint64_t holder;              /* the newest lease of this name */
-        uint64_t dead_index, dead_us; /* it expired, and the node is to be removed; 0: not */
-        bool registered;
-        struct {
-            bool registered;
-            unsigned address;
-            uint64_t modified; /* index */
-        } spelled[2];          /* small letters, capitals: two nodes until names are folded */
-    } nodes[SIM_NODES + 1];
     struct seen **seen; /* by index */
     size_t seen_capacity;
     struct truth *committed; /* committed[index - 1] */
@@ -544,9 +462,9 @@ struct history {
     uint64_t floor; /* highest index that a finished operation has seen */
     uint64_t leaders_elected;
 };
-/* model.c: what clients may see, from the commands that were committed; apart from the machine's own code. */
+/* modules.c: the models follow. */
 void model_applied(struct server *server, const struct raft_entry *entry, const struct machine_result *result);
-const struct key_version *model_at(const struct history *history, uint32_t key, uint64_t index); /* NULL: never there */
+uint64_t command_sum(const struct raft_entry *entry); /* of type and bytes */
 
 struct history *history_new(void);
 void history_free(struct history *history);

@@ -1,8 +1,7 @@
 #include "tests/sim/story.h"
 
 #include "base/check.h"
-
-#define STORY UINT32_MAX
+#include "registry/machine.h"
 
 bool story_step(struct sim *s, uint64_t end_us) {
     if (s->failed) return false;
@@ -111,27 +110,37 @@ void story_snapshot(struct sim *s, struct server *server) {
 
 /* -- clients -- */
 
-uint64_t put(struct sim *s, const struct server *server) { return op_write(s, STORY, server->slot, 40); }
-uint64_t get(struct sim *s, const struct server *server) { return op_read(s, STORY, server->slot); }
-uint64_t ask(struct sim *s, const struct server *server, enum op_kind kind, uint32_t key, uint64_t session) {
-    uint64_t id = op_make(s, STORY, server->slot, kind);
-    struct op *op = op_get(s, id);
-    op->key = key;
-    op->stale = kind == OP_STALE;
-    op->session = session;
-    op->ttl_ms = kind == OP_SESSION || kind == OP_GRANT ? 1000 : 0;
-    if (kind == OP_LEASED) op->size = 20;
-    if (kind == OP_GRANT) op->node = key, op->owner = (uint32_t)session, op->session = 0;
-    op->renewed_us = s->now_us;
+uint64_t ask(struct sim *s, const struct server *server, const struct op *op) {
+    uint64_t id = op_new(s, SIM_STORY, server->slot, op);
     op_send(s, id);
     return id;
 }
+
+static uint64_t on_a_key(struct sim *s, const struct server *server, enum kv_kind kind, uint32_t size, bool stale) {
+    struct op op = {.stale = stale};
+    kv_op(&op, kind, (uint32_t)(s->op_count + 1) % (SIM_KEYS - SIM_LOCKS), size);
+    return ask(s, server, &op);
+}
+
+uint64_t put_sized(struct sim *s, const struct server *server, uint32_t size) {
+    return on_a_key(s, server, KV_PUT, size, false);
+}
+uint64_t put(struct sim *s, const struct server *server) { return put_sized(s, server, 40); }
+uint64_t get(struct sim *s, const struct server *server) { return on_a_key(s, server, KV_GET, 0, false); }
+uint64_t get_stale(struct sim *s, const struct server *server) { return on_a_key(s, server, KV_GET, 0, true); }
+bool story_raised(struct sim *s, const struct server *server) {
+    struct op op = {0};
+    version_op(&op);
+    if (!version_raised(s)) ask(s, server, &op);
+    return WITHIN(s, 5000, machine_version(server->machine.machine) == MACHINE_VERSION_NEWEST);
+}
+
 bool done(struct sim *s, uint64_t op) { return op_get(s, op)->state == OP_DONE; }
 bool refused(struct sim *s, uint64_t op) { return op_get(s, op)->state == OP_REFUSED; }
 
 bool put_many(struct sim *s, const struct server *server, unsigned count) {
     for (unsigned i = 0; i < count; i++) {
-        uint64_t op = op_write(s, STORY, server->slot, 100 + i % 100);
+        uint64_t op = put_sized(s, server, 100 + i % 100);
         if (!WITHIN(s, 5000, done(s, op))) return false;
     }
     return true;

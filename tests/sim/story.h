@@ -4,7 +4,7 @@
 #ifndef COORD_TESTS_SIM_STORY_H
 #define COORD_TESTS_SIM_STORY_H
 
-#include "tests/sim/sim.h"
+#include "tests/sim/modules.h"
 
 /* Goes on, event by event, until the condition holds (true) or the time is over (false). */
 #define WITHIN(s, ms, condition)                                                  \
@@ -53,9 +53,12 @@ void story_snapshot(struct sim *s, struct server *server); /* taken and complete
 
 /* -- clients -- */
 uint64_t put(struct sim *s, const struct server *server); /* a write is sent; the operation's number */
+uint64_t put_sized(struct sim *s, const struct server *server, uint32_t size);
 uint64_t get(struct sim *s, const struct server *server);
-/* Any other request; a session has a TTL of 1 s. */
-uint64_t ask(struct sim *s, const struct server *server, enum op_kind kind, uint32_t key, uint64_t session);
+uint64_t get_stale(struct sim *s, const struct server *server);
+/* Any other request, made by a module's functions. */
+uint64_t ask(struct sim *s, const struct server *server, const struct op *op);
+bool story_raised(struct sim *s, const struct server *server); /* the cluster version is the newest, there too */
 bool done(struct sim *s, uint64_t op);
 bool refused(struct sim *s, uint64_t op);
 bool put_many(struct sim *s, const struct server *server, unsigned count); /* all acknowledged, one after the other */
@@ -145,7 +148,8 @@ void story_end(struct sim *s); /* all healed: everybody agrees, nothing is lost 
     X(answer_to_a_former_life, "a restarted server takes no answer that was meant for its former life")             \
     X(deposed_with_full_disk, "a leader deposed while its disk is full recovers")                                   \
     X(snapshot_meets_full_disk, "a follower whose full disk refused a snapshot is sent it again")                   \
-    X(watch_between_read_and_apply, "a change between a reader's look and its watch wakes it")
+    X(watch_between_read_and_apply, "a change between a reader's look and its watch wakes it")                      \
+    X(newest_events_are_kept, "the newest events stay, in order, over restarts and snapshots")
 
 #define DECLARE(name, claim) void scenario_##name(struct sim *s);
 SCENARIOS(DECLARE)

@@ -5,9 +5,8 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "kv/kv.h"
 #include "registry/machine.h"
-#include "tests/sim/sim.h"
+#include "tests/sim/module.h"
 
 enum step { STEP_PARK, STEP_WOKEN, STEP_EXPIRED };
 
@@ -26,6 +25,13 @@ static struct watch *watch_of(struct server *server, uint64_t op) {
 }
 
 static struct watch_table *table_of(struct server *server) { return machine_watches(server->machine.machine); }
+
+static uint64_t generation_of(struct server *server, const struct op *op) {
+    struct arena arena = {0};
+    uint64_t generation = watch_generation(table_of(server), op_thing(op, &arena));
+    arena_free(&arena);
+    return generation;
+}
 
 static void watch_free(struct watch *watch) {
     struct watch **at = &watch->server->watches;
@@ -73,17 +79,14 @@ void watch_read(struct server *server, uint64_t id) {
     watch->op = id;
     watch->next = server->watches;
     server->watches = watch;
-    char key[16];
-    command_key(op_get(server->sim, id)->key, key);
-    struct watch_thing thing = {SPACE_KEY, slice_text(key)};
-    watch->generation = watch_generation(table_of(server), thing);
-    watch->restores = machine_restores(server->machine.machine);
     struct op *op = op_get(server->sim, id);
-    bool foreign = !op->stale && op->cas > machine_index(server->machine.machine);
-    bool blocking = !foreign && op->cas >= machine_floor_now(server->machine.machine);
+    watch->generation = generation_of(server, op);
+    watch->restores = machine_restores(server->machine.machine);
+    bool foreign = !op->stale && op->known_index > machine_index(server->machine.machine);
+    bool blocking = !foreign && op->known_index >= machine_floor_now(server->machine.machine);
     op_look(server, op);
-    watch->index = op->modify_index;
-    if (!blocking || op->modify_index > op->cas) answer(watch);
+    watch->index = op->seen_index;
+    if (!blocking || op->seen_index > op->known_index) answer(watch);
     else later(watch, STEP_PARK, sim_random(server->sim, 0, sim_chance(server->sim, 300) ? 20 * MS : 300));
 }
 
@@ -101,14 +104,13 @@ static void confirm_again(struct watch *watch) {
 static void park(struct watch *watch) {
     struct server *server = watch->server;
     struct op *op = op_get(server->sim, watch->op);
-    char key[16];
-    command_key(op->key, key);
-    struct watch_thing thing = {SPACE_KEY, slice_text(key)};
-    watch_add(table_of(server), &watch->waiter, thing, fired);
+    struct arena arena = {0};
+    watch_add(table_of(server), &watch->waiter, op_thing(op, &arena), fired);
+    arena_free(&arena);
     watch->parked = true;
     later(watch, STEP_EXPIRED, op->wait_us);
     if (server->sim->options.watch_mutations) return; /* that rule is switched off */
-    if (watch_generation(table_of(server), thing) != watch->generation) confirm_again(watch);
+    if (generation_of(server, op) != watch->generation) confirm_again(watch);
 }
 
 /* -- later ones -- */
@@ -117,13 +119,13 @@ void watch_again(struct server *server, uint64_t id) {
     struct watch *watch = watch_of(server, id);
     struct op *op = op_get(server->sim, id);
     op_look(server, op);
-    bool news = op->modify_index > op->cas, fell = watch->fired;
+    bool news = op->seen_index > op->known_index, fell = watch->fired;
     watch->fired = false;
-    bool same = op->modify_index == watch->index;
-    watch->index = op->modify_index;
+    bool same = op->seen_index == watch->index;
+    watch->index = op->seen_index;
     if (fell && same && watch->restores == machine_restores(server->machine.machine))
-        sim_violation(server->sim, RULE_WATCH, "watch %" PRIu64 " at s%u was woken, its key stands at %" PRIu64, id,
-                      server->slot + 1, op->modify_index);
+        sim_violation(server->sim, RULE_WATCH, "watch %" PRIu64 " at s%u was woken, what it reads stands at %" PRIu64,
+                      id, server->slot + 1, op->seen_index);
     watch->restores = machine_restores(server->machine.machine);
     if (news || watch->expired) answer(watch);
 }
@@ -134,10 +136,11 @@ static void expire(struct watch *watch) {
     struct op *op = op_get(server->sim, watch->op);
     watch->expired = true;
     op_look(server, op);
-    if (watch->waiter.armed && !watch->confirming && op->modify_index > op->cas)
+    if (watch->waiter.armed && !watch->confirming && op->seen_index > op->known_index)
         sim_violation(server->sim, RULE_WATCH,
-                      "watch %" PRIu64 " at s%u was not woken: its key has changed at %" PRIu64 ", it knew %" PRIu64,
-                      op->id, server->slot + 1, op->modify_index, op->cas);
+                      "watch %" PRIu64 " at s%u was not woken: what it reads has changed at %" PRIu64
+                      ", it knew %" PRIu64,
+                      op->id, server->slot + 1, op->seen_index, op->known_index);
     confirm_again(watch);
 }
 

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/memory.h"
-#include "tests/sim/sim.h"
+#include "tests/sim/module.h"
 
 #define EVENTS_MOST 5000000u /* of one run; the busiest needs a tenth */
 
@@ -227,6 +227,7 @@ void sim_init(struct sim *sim, const struct sim_options *options) {
     sim->snapshot_filler = 16 << 10;
     links_free(sim); /* empty queues */
     sim->history = history_new();
+    modules_begin(sim);
 }
 
 void sim_close(struct sim *sim) {
@@ -234,8 +235,8 @@ void sim_close(struct sim *sim) {
     for (size_t i = 0; i < sim->heap_count; i++) free(sim->heap[i].payload);
     free(sim->heap);
     links_free(sim);
-    clients_stop(sim);
-    free(sim->clients);
+    modules_end(sim);
+    clients_free(sim);
     free(sim->ops);
     fate_close(sim);
     history_free(sim->history);

@@ -1,0 +1,76 @@
+/* The simulated modules, and what they and the told scenarios know of each other. A new module is its file and a line
+ * here. */
+#ifndef COORD_TESTS_SIM_MODULES_H
+#define COORD_TESTS_SIM_MODULES_H
+
+#include "tests/sim/module.h"
+
+/* The order is that in which they hear of each other. */
+#define SIM_MODULES(X) \
+    X(catalog)         \
+    X(lease)           \
+    X(session)         \
+    X(kv)              \
+    X(version)         \
+    X(event)
+#define SIM_EXTERN(name) extern const struct sim_module sim_##name;
+SIM_MODULES(SIM_EXTERN)
+#undef SIM_EXTERN
+
+/* An operation is made of each by these; `op` is zeroed. */
+void renew_op(struct op *op, const struct sim_module *module); /* of `owner`, which that module's operation made */
+
+/* -- keys ----------------------------------------------------------------------------------------------------------- */
+
+#define SIM_KEYS  12 /* k0 ..., then */
+#define SIM_LOCKS 4  /* of them: only locked and unlocked */
+enum kv_kind { KV_PUT, KV_CAS, KV_DELETE, KV_LOCK, KV_UNLOCK, KV_LEASED, KV_GET };
+void kv_op(struct op *op, enum kv_kind kind, uint32_t key, uint32_t size); /* size: of the value */
+uint32_t kv_key(const struct op *op);
+struct key_version { /* of a key, from `index` on */
+    uint64_t index, writer, lock_index, holder, lease;
+    bool gone;
+};
+const struct key_version *kv_now(struct sim *sim, uint32_t key);
+
+/* -- sessions ------------------------------------------------------------------------------------------------------- */
+
+void session_op(struct op *op, uint32_t node, uint64_t ttl_ms, uint64_t delay_ms);
+uint64_t session_delay_ms(const struct op *op);
+void session_name(uint64_t op, char id[40]);
+uint64_t session_maker(const char *id); /* 0: not one of ours */
+
+/* -- leases --------------------------------------------------------------------------------------------------------- */
+
+#define SIM_REAP_MS 1500 /* reconnect timeout */
+/* `node`: its lease, asked for by `owner`; 0: a free one. */
+void lease_op(struct op *op, uint32_t node, uint32_t owner, uint64_t ttl_ms);
+void lease_name(uint64_t op, char id[40]);
+uint64_t lease_maker(const char *id);
+uint64_t lease_dead_index(struct sim *sim, uint32_t node); /* it expired, and the node is to be removed; 0: not */
+
+/* -- nodes ---------------------------------------------------------------------------------------------------------- */
+
+#define SIM_NODES    3  /* n1 ... */
+#define SIM_CAPITALS 8u /* added to a node's number: N1 ..., another node until names are folded (registry/fold.h) */
+void catalog_op(struct op *op, uint32_t node); /* registers it with a service and a check */
+bool catalog_registered(struct sim *sim, uint32_t node);
+void node_name(uint32_t node, char name[8]);
+uint32_t node_number(const char *name); /* of either name */
+uint32_t node_plain(uint32_t node);     /* without SIM_CAPITALS */
+bool node_same(struct sim *sim, uint32_t a, uint32_t b);
+/* As the client writes it now: half of them in capitals, and all change their mind now and then. */
+uint32_t node_spelled(struct sim_turn *turn, uint32_t node);
+
+/* -- the cluster version -------------------------------------------------------------------------------------------- */
+
+void version_op(struct op *op);       /* raises it to the newest */
+bool version_raised(struct sim *sim); /* leases and events count, names are folded */
+
+/* -- events --------------------------------------------------------------------------------------------------------- */
+
+void event_op(struct op *op, uint32_t payload);
+void event_list_op(struct op *op);
+size_t event_kept(const struct op *op); /* how many a list has seen */
+
+#endif
