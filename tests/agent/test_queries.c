@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "agent/modules.h"
-#include "registry/machine.h"
+#include "tests/lib/fixture.h"
 
 enum { QUERIES_MOST = 256 };
 
@@ -19,26 +18,15 @@ static void take(const struct module *module) {
     }
 }
 
-static char folder[64];
-static struct machine *machine;
+static struct fixture world;
 
 static void begin(void) {
-    struct fault fault = {0};
-    strcpy(folder, "/tmp/coord-test-XXXXXX");
-    cr_assert_not_null(mkdtemp(folder));
-    struct machine_config config = {.store = {.folder = folder, .map_bytes = 64 << 20, .reserve_step_bytes = 1 << 20},
-                                    .modules = agent_modules};
-    cr_assert_eq(machine_open(&config, &machine, &fault), CO_OK, "%s", fault.text);
-    const struct modules *modules = machine_modules(machine);
+    fixture_open(&world);
+    const struct modules *modules = machine_modules(world.machine);
     for (size_t i = 0; i < modules_count(modules); i++) take(modules_at(modules, i));
 }
 
-static void end(void) {
-    char command[100];
-    machine_close(machine);
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    cr_assert_eq(system(command), 0);
-}
+static void end(void) { fixture_close(&world); }
 TestSuite(queries, .init = begin, .fini = end);
 
 Test(queries, have_numbers_and_messages) {
@@ -46,14 +34,14 @@ Test(queries, have_numbers_and_messages) {
     for (size_t i = 0; i < count; i++) {
         cr_expect(all[i]->number > 0 && all[i]->name && all[i]->thing && all[i]->run, "%zu", i);
         cr_expect(all[i]->request && (all[i]->result || all[i]->result_of), "%s: its messages", all[i]->name);
-        cr_expect_eq(modules_query(machine_modules(machine), all[i]->number), all[i], "%s: found by its number",
+        cr_expect_eq(modules_query(machine_modules(world.machine), all[i]->number), all[i], "%s: found by its number",
                      all[i]->name);
         for (size_t k = 0; k < i; k++)
             cr_expect(all[k]->number != all[i]->number && strcmp(all[k]->name, all[i]->name) != 0, "%s and %s",
                       all[k]->name, all[i]->name);
     }
-    cr_expect_null(modules_query(machine_modules(machine), 0));
-    cr_expect_null(modules_query(machine_modules(machine), UINT16_MAX));
+    cr_expect_null(modules_query(machine_modules(world.machine), 0));
+    cr_expect_null(modules_query(machine_modules(world.machine), UINT16_MAX));
 }
 
 /* One request of each: every field is filled with `text`. */
@@ -76,14 +64,14 @@ Test(queries, take_any_request_and_give_what_they_say) {
     static char lengthy[100001];
     memset(lengthy, 'A', sizeof lengthy - 1);
     const char *texts[] = {NULL, "", "x", lengthy};
-    struct store_reader *reader = store_reader_new(machine_store(machine));
+    struct store_reader *reader = store_reader_new(machine_store(world.machine));
     struct arena arena = {0};
     for (size_t i = 0; i < count * 4; i++) {
         const struct query_type *type = all[i / 4];
         ProtobufCMessage *request = request_of(type, texts[i % 4], &arena);
         struct watch_thing thing = type->thing(request);
         struct query_result result = {0};
-        (void)watch_generation(machine_watches(machine), thing);
+        (void)watch_generation(machine_watches(world.machine), thing);
         const ProtobufCMessageDescriptor *gives = query_result_type(type, request);
         cr_expect_eq(type->run(store_read(reader), request, &arena, &result), gives ? CO_OK : CO_INVALID, "%s",
                      type->name);

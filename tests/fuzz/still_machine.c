@@ -1,10 +1,8 @@
 #include "tests/fuzz/still_machine.h"
 
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "agent/modules.h"
 #include "base/check.h"
 #include "base/log.h"
 #include "kv/kv_internal.h"
@@ -14,26 +12,16 @@
 #include "registry/operate.h"
 #include "registry/tables.h"
 #include "registry/version.h"
+#include "tests/lib/fixture.h"
 
 #define NODE_ID "00000000-0000-4000-8000-000000000001"
 
-static struct machine *machine;
+static struct fixture fixture;
 
 /* -- what is in it -- */
 
-static void applied(void *data, void *origin, const struct machine_result *result) {
-    (void)data, (void)origin;
-    CHECK(result->error == CO_OK);
-}
-
 static void put(uint8_t type, const ProtobufCMessage *message) {
-    struct buffer bytes = {0};
-    uint64_t stopped_at;
-    machine_command(&bytes, type, message);
-    struct machine_input input = {
-        .index = machine_applied(machine) + 1, .term = 1, .command = buffer_slice(&bytes), .is_command = true};
-    CHECK(machine_apply(machine, &input, 1, applied, NULL, &stopped_at) == CO_OK);
-    buffer_free(&bytes);
+    CHECK(fixture_apply(&fixture, type, message).error == CO_OK);
 }
 
 static void put_service(void) {
@@ -86,13 +74,6 @@ static void put_session(void) {
     put(SESSION_CREATE, &command.base);
 }
 
-static void put_version(void) {
-    Pb__ClusterVersionCommand command = PB__CLUSTER_VERSION_COMMAND__INIT;
-    command.version = MACHINE_VERSION_NEWEST;
-    command.cluster_id = 1;
-    put(CLUSTER_VERSION, &command.base);
-}
-
 static void put_lease(const char *id, char *node) {
     Pb__Lease lease = PB__LEASE__INIT;
     lease.id = (char *)(uintptr_t)id;
@@ -141,7 +122,7 @@ static void fill(void) {
     char long_key[STORE_KEY_PREFIX + 100];
     memset(long_key, 'k', sizeof long_key - 1);
     long_key[sizeof long_key - 1] = '\0';
-    put_version();
+    fixture_raise(&fixture);
     put_service();
     put_session();
     put_key("a", "1", NULL);
@@ -154,25 +135,13 @@ static void fill(void) {
 
 /* -- life -- */
 
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *walk) {
-    (void)status, (void)type, (void)walk;
-    return remove(path);
-}
-
 struct machine *still_machine(void) {
-    if (machine) return machine;
+    if (fixture.machine) return fixture.machine;
     log_level_now = LOG_ERROR;
-    char folder[] = "/tmp/coord-fuzz-XXXXXX";
-    CHECK(mkdtemp(folder));
-    struct machine_config config = {
-        .store = {.folder = folder, .map_bytes = UINT64_C(1) << 28, .reserve_step_bytes = 1 << 20},
-        .modules = agent_modules};
-    struct fault fault = {0};
-    if (machine_open(&config, &machine, &fault) != CO_OK) fprintf(stderr, "%s\n", fault.text);
-    CHECK(machine);
-    nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    fixture_open(&fixture);
+    scratch_remove(fixture.folder);
     fill();
-    return machine;
+    return fixture.machine;
 }
 
 /* -- applying, and back -- */
@@ -216,7 +185,7 @@ int still_apply(struct slice command, void (*done)(void *data, const struct mach
     static struct arena arena;
     CHECK(command.size >= 2);
     uint8_t type = (uint8_t)command.data[0];
-    still_machine();
+    struct machine *machine = still_machine();
     if (!machine_command_row(machine, command) || type == CLUSTER_VERSION) return CO_UNSUPPORTED;
     struct machine_tx tx = {.machine = machine,
                             .store = store_write(machine_store(machine)),

@@ -7,22 +7,22 @@
 #include "base/check.h"
 #include "registry/version.h"
 
-void leases_open(struct world *world) {
-    world_open(world);
+void leases_open(struct fixture *world) {
+    fixture_open(world);
     Pb__ClusterVersionCommand command = PB__CLUSTER_VERSION_COMMAND__INIT;
     command.version = LEASE_SINCE, command.cluster_id = 1;
-    cr_assert(world_do(world, CLUSTER_VERSION, &command.base).yes);
+    cr_assert(fixture_apply(world, CLUSTER_VERSION, &command.base).yes);
 }
 
 void lease_id(unsigned number, char id[UUID_TEXT_SIZE + 1]) {
     snprintf(id, UUID_TEXT_SIZE + 1, "%08x-1ea5-4000-8000-000000000000", number);
 }
 
-struct outcome lease_grant(struct world *world, const char *id, const char *node, unsigned node_id) {
+struct outcome lease_grant(struct fixture *world, const char *id, const char *node, unsigned node_id) {
     return lease_grant_to(world, id, node, node_id, "", 0);
 }
 
-struct outcome lease_grant_to(struct world *world, const char *id, const char *node, unsigned node_id,
+struct outcome lease_grant_to(struct fixture *world, const char *id, const char *node, unsigned node_id,
                               const char *address, uint64_t process) {
     Pb__Lease lease = PB__LEASE__INIT;
     Pb__LeaseGrantCommand command = PB__LEASE_GRANT_COMMAND__INIT;
@@ -37,33 +37,33 @@ struct outcome lease_grant_to(struct world *world, const char *id, const char *n
         lease.address = (char *)(uintptr_t)address, lease.process = process;
     }
     command.lease = &lease;
-    return world_do(world, LEASE_GRANT, &command.base);
+    return fixture_apply(world, LEASE_GRANT, &command.base);
 }
 
-static struct outcome end(struct world *world, const char *id, uint64_t term, bool leave) {
+static struct outcome end(struct fixture *world, const char *id, uint64_t term, bool leave) {
     Pb__LeaseEndCommand command = PB__LEASE_END_COMMAND__INIT;
     command.id = (char *)(uintptr_t)id;
     command.term = term, command.leave = leave;
-    return world_do(world, LEASE_END, &command.base);
+    return fixture_apply(world, LEASE_END, &command.base);
 }
-struct outcome lease_revoke(struct world *world, const char *id) {
+struct outcome lease_revoke(struct fixture *world, const char *id) {
     return end(world, id, 0, false);
 }
-struct outcome lease_leave(struct world *world, const char *id) {
+struct outcome lease_leave(struct fixture *world, const char *id) {
     return end(world, id, 0, true);
 }
-struct outcome lease_expire(struct world *world, const char *id, uint64_t term) {
+struct outcome lease_expire(struct fixture *world, const char *id, uint64_t term) {
     return end(world, id, term, false);
 }
 
-struct outcome lease_reap(struct world *world, const char *node, uint64_t index, uint64_t term) {
+struct outcome lease_reap(struct fixture *world, const char *node, uint64_t index, uint64_t term) {
     Pb__LeaseReapCommand command = PB__LEASE_REAP_COMMAND__INIT;
     command.node = (char *)(uintptr_t)node;
     command.index = index, command.term = term;
-    return world_do(world, LEASE_REAP, &command.base);
+    return fixture_apply(world, LEASE_REAP, &command.base);
 }
 
-struct outcome lease_register(struct world *world, const struct registration *plan) {
+struct outcome lease_register(struct fixture *world, const struct registration *plan) {
     Pb__RegisterCommand command = PB__REGISTER_COMMAND__INIT;
     Pb__Node node = PB__NODE__INIT;
     Pb__Service service = PB__SERVICE__INIT;
@@ -95,23 +95,23 @@ struct outcome lease_register(struct world *world, const struct registration *pl
         checks[command.n_checks++] = &health;
     }
     command.checks = checks;
-    return world_do(world, CATALOG_REGISTER, &command.base);
+    return fixture_apply(world, CATALOG_REGISTER, &command.base);
 }
 
-struct outcome kv_put_leased(struct world *world, const char *key, const char *value, const char *lease) {
+struct outcome kv_put_leased(struct fixture *world, const char *key, const char *value, const char *lease) {
     Pb__KvCommand command = PB__KV_COMMAND__INIT;
     command.key = (ProtobufCBinaryData){strlen(key), (uint8_t *)(uintptr_t)key};
     command.value = (ProtobufCBinaryData){strlen(value), (uint8_t *)(uintptr_t)value};
     if (lease) command.lease = (char *)(uintptr_t)lease;
-    return world_do(world, KV_APPLY, &command.base);
+    return fixture_apply(world, KV_APPLY, &command.base);
 }
 
 static struct buffer text;
 
-const char *lease_holds(struct world *world, const char *id) {
+const char *lease_holds(struct fixture *world, const char *id) {
     Pb__LeaseRequest request = PB__LEASE_REQUEST__INIT;
     request.id = (char *)(uintptr_t)id;
-    struct query_result result = world_query(world, &query_lease, &request.base);
+    struct query_result result = fixture_ask(world, &query_lease, &request.base);
     if (!result.found) return "gone";
     const Pb__LeaseEntry *entry = (const Pb__LeaseEntry *)result.message;
     buffer_reset(&text);
@@ -124,9 +124,9 @@ const char *lease_holds(struct world *world, const char *id) {
     return text.data;
 }
 
-const char *dead_nodes(struct world *world) {
+const char *dead_nodes(struct fixture *world) {
     Pb__DeadNodesRequest request = PB__DEAD_NODES_REQUEST__INIT;
-    struct query_result result = world_query(world, &query_dead_nodes, &request.base);
+    struct query_result result = fixture_ask(world, &query_dead_nodes, &request.base);
     const Pb__DeadNodesResult *nodes = (const Pb__DeadNodesResult *)result.message;
     buffer_reset(&text);
     for (size_t i = 0; i < nodes->n_nodes; i++) buffer_printf(&text, "%s ", nodes->nodes[i]->node);
@@ -134,12 +134,12 @@ const char *dead_nodes(struct world *world) {
     return text.data;
 }
 
-const char *node_state(struct world *world, const char *node) {
+const char *node_state(struct fixture *world, const char *node) {
     Pb__NodeRequest request = PB__NODE_REQUEST__INIT;
     request.node = (char *)(uintptr_t)node;
-    struct query_result result = world_query(world, &query_node_services, &request.base);
+    struct query_result result = fixture_ask(world, &query_node_services, &request.base);
     if (!result.found) return "gone";
-    result = world_query(world, &query_node_checks, &request.base);
+    result = fixture_ask(world, &query_node_checks, &request.base);
     const Pb__ChecksResult *checks = (const Pb__ChecksResult *)result.message;
     buffer_reset(&text);
     for (size_t i = 0; i < checks->n_checks; i++)

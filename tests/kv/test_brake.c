@@ -11,7 +11,7 @@
 
 enum { NODES = 100, TTL_MS = 10000 }; /* of leases.c */
 
-static struct world world;
+static struct fixture world;
 static Pb__BrakeOrder order;
 static unsigned leases[NODES]; /* the node's present lease; 0: none */
 static unsigned next_lease;
@@ -37,7 +37,7 @@ static void expire_of(unsigned node, uint64_t term, const Pb__BrakeOrder *brake)
     lease_id(leases[node], id);
     command.id = id, command.term = term;
     command.brake = (Pb__BrakeOrder *)(uintptr_t)brake;
-    cr_assert(world_do(&world, LEASE_END, &command.base).yes);
+    cr_assert(fixture_apply(&world, LEASE_END, &command.base).yes);
     leases[node] = 0;
 }
 
@@ -64,14 +64,14 @@ static void put(unsigned node, const char *service, const char *id, const char *
     own.status = status;
     command.checks = checks;
     command.n_checks = check ? 1 : 0;
-    cr_assert(world_do(&world, CATALOG_REGISTER, &command.base).yes);
+    cr_assert(fixture_apply(&world, CATALOG_REGISTER, &command.base).yes);
 }
 
 static void take(unsigned node, const char *id) {
     Pb__DeregisterCommand command = PB__DEREGISTER_COMMAND__INIT;
     command.node = (char *)(uintptr_t)node_name(node);
     command.service_id = (char *)(uintptr_t)id;
-    cr_assert(world_do(&world, CATALOG_DEREGISTER, &command.base).yes);
+    cr_assert(fixture_apply(&world, CATALOG_DEREGISTER, &command.base).yes);
 }
 
 /* Nodes from first to end, alive, with one instance each. */
@@ -101,7 +101,7 @@ static void teardown(void) {
     struct store_txn *txn = store_read(world.reader);
     cr_expect_eq(store_sum(txn), store_scrub(txn));
     store_read_done(world.reader);
-    world_close(&world);
+    fixture_close(&world);
 }
 
 struct seen {
@@ -115,7 +115,7 @@ static struct seen look(const char *service, bool held) {
     request.service = (char *)(uintptr_t)service;
     request.passing_only = true;
     request.held = held;
-    struct query_result result = world_query(&world, &query_service_entries, &request.base);
+    struct query_result result = fixture_ask(&world, &query_service_entries, &request.base);
     const Pb__ServiceEntriesResult *entries = (const Pb__ServiceEntriesResult *)result.message;
     struct seen seen = {.passing = (unsigned)entries->n_entries, .index = result.index};
     for (size_t i = 0; i < entries->n_entries; i++) seen.held += entries->entries[i]->held;
@@ -148,14 +148,14 @@ static struct outcome release(const char *service, uint64_t index, uint64_t term
     Pb__BrakeReleaseCommand command = PB__BRAKE_RELEASE_COMMAND__INIT;
     command.service = (char *)(uintptr_t)service;
     command.index = index, command.term = term;
-    return world_do(&world, BRAKE_RELEASE, &command.base);
+    return fixture_apply(&world, BRAKE_RELEASE, &command.base);
 }
 
 /* The news of held services since the last call: "web+ api- ". */
 static const char *news(void) {
     static char text[200];
     text[0] = '\0';
-    for (struct expiry_update *item = expiry_updates_take(world.box), *next; item; item = next) {
+    for (struct expiry_update *item = expiry_updates_take(world.updates), *next; item; item = next) {
         next = item->next;
         if (item->kind == &held_service_expiry)
             snprintf(text + strlen(text), sizeof text - strlen(text), "%s%c ", item->name, item->ended ? '-' : '+');
@@ -180,7 +180,7 @@ Test(brake, most_of_a_service_comes_back_marked_until_the_hold_is_over, .init = 
     expire(11, 5000);
     expect_answers("web", 12u, 12u);
     cr_expect_eq(look("web", false).passing, 0);
-    world_reopen(&world);
+    fixture_reopen(&world);
     expect_answers("web", 12u, 12u);
     uint64_t since = held_record("web")->index, before = look("web", true).index;
     cr_expect_not(release("web", since - 1, world.term).yes, "of another time");

@@ -9,12 +9,12 @@
 #include "registry/catalog_records.h"
 #include "registry/version.h"
 
-static struct world world;
+static struct fixture world;
 
 static uint64_t raise_to(unsigned version) {
     Pb__ClusterVersionCommand command = PB__CLUSTER_VERSION_COMMAND__INIT;
     command.version = version, command.cluster_id = 1;
-    struct outcome outcome = world_do(&world, CLUSTER_VERSION, &command.base);
+    struct outcome outcome = fixture_apply(&world, CLUSTER_VERSION, &command.base);
     cr_assert(outcome.yes);
     return outcome.index;
 }
@@ -27,11 +27,8 @@ static void setup_folded(void) {
 }
 
 static void teardown(void) {
-    store_read_done(world.reader);
-    struct store_txn *txn = store_read(world.reader);
-    cr_expect_eq(store_sum(txn), store_scrub(txn));
-    store_read_done(world.reader);
-    world_close(&world);
+    (void)fixture_sum(&world);
+    fixture_close(&world);
 }
 
 static size_t sessions_of(const char *node) {
@@ -127,7 +124,7 @@ Test(fold_leases, things_bound_in_one_case_go_in_another, .init = setup_folded, 
     cr_assert(lease_revoke(&world, TWO).yes);
     Pb__ServiceRequest request = PB__SERVICE_REQUEST__INIT;
     request.service = (char *)(uintptr_t) "web";
-    struct query_result left = world_query(&world, &query_service_entries, &request.base);
+    struct query_result left = fixture_ask(&world, &query_service_entries, &request.base);
     cr_expect_eq(((const Pb__ServiceEntriesResult *)left.message)->n_entries, 0);
     cr_assert(lease_revoke(&world, ONE).yes);
     cr_expect_str_eq(node_state(&world, "carl"), "gone");
@@ -176,7 +173,7 @@ static void brake_node(unsigned node, const char *word, const char *service, con
     record.name = name, command.node = &record, command.skip_node_update = true;
     instance.name = (char *)(uintptr_t)service, instance.id = (char *)(uintptr_t)id;
     command.service = &instance;
-    cr_assert(world_do(&world, CATALOG_REGISTER, &command.base).yes);
+    cr_assert(fixture_apply(&world, CATALOG_REGISTER, &command.base).yes);
 }
 
 static unsigned nodes_least = 3;
@@ -189,7 +186,7 @@ static void brake_expire(unsigned node, uint64_t at_ms) {
     order.percent = 85, order.instances = 10, order.nodes = nodes_least, order.window_ms = 15000, order.hold_ms = 60000;
     order.unix_ms = 1700000000000, order.at_ms = at_ms;
     command.id = lease, command.term = world.term, command.brake = &order;
-    cr_assert(world_do(&world, LEASE_END, &command.base).yes);
+    cr_assert(fixture_apply(&world, LEASE_END, &command.base).yes);
 }
 
 struct seen {
@@ -200,7 +197,7 @@ static struct seen look(const char *service) {
     Pb__ServiceRequest request = PB__SERVICE_REQUEST__INIT;
     request.service = (char *)(uintptr_t)service;
     request.passing_only = request.held = true;
-    struct query_result result = world_query(&world, &query_service_entries, &request.base);
+    struct query_result result = fixture_ask(&world, &query_service_entries, &request.base);
     const Pb__ServiceEntriesResult *entries = (const Pb__ServiceEntriesResult *)result.message;
     struct seen seen = {.passing = (unsigned)entries->n_entries};
     for (size_t i = 0; i < entries->n_entries; i++) seen.held += entries->entries[i]->held;
@@ -247,7 +244,7 @@ Test(fold_brake, counts_a_service_in_all_its_spellings, .init = setup_folded, .f
     Pb__BrakeReleaseCommand command = PB__BRAKE_RELEASE_COMMAND__INIT;
     command.service = (char *)(uintptr_t) "wEB";
     command.index = held_since("web"), command.term = world.term;
-    cr_expect(world_do(&world, BRAKE_RELEASE, &command.base).yes);
+    cr_expect(fixture_apply(&world, BRAKE_RELEASE, &command.base).yes);
     expect_held("web", 1u, 0u);
     all_back();
 }
@@ -276,7 +273,7 @@ Test(fold_brake, the_windows_of_spellings_become_one, .init = setup, .fini = tea
     record.name = (char *)(uintptr_t) "Node00", command.node = &record, command.skip_node_update = true;
     instance.name = (char *)(uintptr_t) "web", instance.id = (char *)(uintptr_t) "other";
     command.service = &instance;
-    cr_assert(world_do(&world, CATALOG_REGISTER, &command.base).yes);
+    cr_assert(fixture_apply(&world, CATALOG_REGISTER, &command.base).yes);
     for (unsigned i = 0; i < 8; i++) brake_expire(i, 1000 + i);
     expect_held("Web", 2u, 0u);
     expect_held("web", 2u, 0u);

@@ -4,19 +4,19 @@
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "world.h"
+#include "commands.h"
 
-static struct world world;
+static struct fixture world;
 static char sessions[3][UUID_TEXT_SIZE + 1];
 static void setup(void) {
-    world_open(&world);
+    fixture_open(&world);
     cr_assert_eq(node_register(&world, "n1").error, CO_OK);
     for (unsigned i = 0; i < 3; i++) {
         session_id(i + 1, sessions[i]);
         cr_assert(session_make(&world, sessions[i], &(struct session_plan){.node = "n1"}).yes);
     }
 }
-static void teardown(void) { world_close(&world); }
+static void teardown(void) { fixture_close(&world); }
 
 /* Entry as the API shows it; `session` is a number of `sessions`, 0: none. */
 static void expect_entry(const char *key, const char *value, uint64_t flags, uint64_t lock_index, unsigned session,
@@ -126,17 +126,17 @@ Test(kv, refused, .init = setup, .fini = teardown) {
     cr_expect_not(kv_get(&world, long_key).found);
     long_key[KV_KEY_MAX] = '\0';
     cr_expect(kv_put(&world, long_key, "v").yes);
-    cr_expect_eq(world_raw(&world, SLICE_LITERAL("\x20\x01\x12\x7f"
-                                                 "cut"))
+    cr_expect_eq(fixture_apply_bytes(&world, SLICE_LITERAL("\x20\x01\x12\x7f"
+                                                           "cut"))
                      .error,
                  CO_INVALID);
-    cr_expect_eq(world_raw(&world, SLICE_LITERAL("\x20\x01\x12\x03"
-                                                 "a\0b"))
+    cr_expect_eq(fixture_apply_bytes(&world, SLICE_LITERAL("\x20\x01\x12\x03"
+                                                           "a\0b"))
                      .error,
                  CO_INVALID);
-    cr_expect_eq(world_raw(&world, SLICE_LITERAL("\x21\x01\xff")).error, CO_INVALID);
-    cr_expect_eq(world_raw(&world, SLICE_LITERAL("\x22\x01\xff")).error, CO_INVALID);
-    cr_expect_eq(world_raw(&world, SLICE_LITERAL("\x23\x01\xff")).error, CO_INVALID);
+    cr_expect_eq(fixture_apply_bytes(&world, SLICE_LITERAL("\x21\x01\xff")).error, CO_INVALID);
+    cr_expect_eq(fixture_apply_bytes(&world, SLICE_LITERAL("\x22\x01\xff")).error, CO_INVALID);
+    cr_expect_eq(fixture_apply_bytes(&world, SLICE_LITERAL("\x23\x01\xff")).error, CO_INVALID);
     struct query_result list = kv_list(&world, "");
     cr_expect_eq(((const Pb__KvEntriesResult *)list.message)->n_entries, 1);
 }
@@ -340,7 +340,7 @@ Test(kv, what_was_applied_is_there_after_reopening, .init = setup, .fini = teard
     (void)kv_put(&world, "gone", "1");
     removal = kv_del(&world, "gone");
     (void)kv_acquire(&world, "held", "1", sessions[1]);
-    world_reopen(&world);
+    fixture_reopen(&world);
     expect_entry("kept", "1", 0, 0, 0, put.index, put.index, __LINE__);
     cr_expect_eq(kv_get(&world, "gone").index, removal.index);
     cr_expect_not(kv_acquire(&world, "held", "1", sessions[0]).yes);

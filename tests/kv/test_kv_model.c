@@ -7,11 +7,11 @@
 
 #include "base/check.h"
 #include "base/random.h"
-#include "world.h"
+#include "commands.h"
 
 enum { KEYS = 40, SESSIONS = 8, NODES = 2, VALUES = 3, BATCH = 6, STEPS = 300, SEEDS = 20 };
 
-static struct world world;
+static struct fixture world;
 static struct rng rng;
 static uint64_t seed;
 
@@ -415,7 +415,7 @@ static void batch(void) {
         plan(&planned[i], machine_applied(world.machine) + 1 + i);
         commands[i] = planned[i].command;
     }
-    world_apply(&world, commands, count, outcomes);
+    fixture_apply_all(&world, commands, count, outcomes);
     for (size_t i = 0; i < count; i++) {
         if (planned[i].error == -1) continue;
         EXPECT(outcomes[i].error == planned[i].error, "command %zu of type %u: %s", seed, i, commands[i].type,
@@ -429,7 +429,7 @@ static void batch(void) {
 static void run(uint64_t number) {
     seed = number;
     rng_seed(&rng, seed);
-    world_open(&world);
+    fixture_open(&world);
     model_begin();
     memset(seen_keys, 0, sizeof seen_keys);
     memset(seen_prefixes, 0, sizeof seen_prefixes);
@@ -439,11 +439,11 @@ static void run(uint64_t number) {
         if (step % 10 == 0) never_back();
         if (step % 50 != 49) continue;
         compare_all();
-        world_reopen(&world);
+        fixture_reopen(&world);
     }
     compare_all();
     model_end();
-    world_close(&world);
+    fixture_close(&world);
 }
 
 Test(kv_model, random_commands) {

@@ -7,14 +7,14 @@
 #include "leases.h"
 #include "registry/reconnect.h"
 
-static struct world world;
+static struct fixture world;
 static char id[8][UUID_TEXT_SIZE + 1];
 
 static void setup(void) {
     leases_open(&world);
     for (unsigned i = 0; i < 8; i++) lease_id(100 + i, id[i]);
 }
-static void teardown(void) { world_close(&world); }
+static void teardown(void) { fixture_close(&world); }
 
 static void sums_hold(void) {
     store_read_done(world.reader);
@@ -44,26 +44,26 @@ Test(leases, bad_grants, .init = setup, .fini = teardown) {
     Pb__Lease lease = PB__LEASE__INIT;
     Pb__LeaseGrantCommand command = PB__LEASE_GRANT_COMMAND__INIT;
     char node[] = "n1", bad[] = "x";
-    cr_expect_eq(world_do(&world, LEASE_GRANT, &command.base).error, CO_INVALID);
+    cr_expect_eq(fixture_apply(&world, LEASE_GRANT, &command.base).error, CO_INVALID);
     command.lease = &lease;
-    cr_expect_eq(world_do(&world, LEASE_GRANT, &command.base).error, CO_INVALID, "no id");
+    cr_expect_eq(fixture_apply(&world, LEASE_GRANT, &command.base).error, CO_INVALID, "no id");
     lease.id = id[0];
-    cr_expect_eq(world_do(&world, LEASE_GRANT, &command.base).error, CO_INVALID, "no TTL");
+    cr_expect_eq(fixture_apply(&world, LEASE_GRANT, &command.base).error, CO_INVALID, "no TTL");
     lease.ttl_ns = LEASE_TTL_MAX_NS + 1;
-    cr_expect_eq(world_do(&world, LEASE_GRANT, &command.base).error, CO_INVALID, "TTL too long");
+    cr_expect_eq(fixture_apply(&world, LEASE_GRANT, &command.base).error, CO_INVALID, "TTL too long");
     lease.ttl_ns = LEASE_TTL_MIN_NS;
     lease.node = node;
-    cr_expect_eq(world_do(&world, LEASE_GRANT, &command.base).error, CO_INVALID, "a node without its id");
+    cr_expect_eq(fixture_apply(&world, LEASE_GRANT, &command.base).error, CO_INVALID, "a node without its id");
     lease.node_id = bad;
-    cr_expect_eq(world_do(&world, LEASE_GRANT, &command.base).error, CO_INVALID, "a node id that is none");
+    cr_expect_eq(fixture_apply(&world, LEASE_GRANT, &command.base).error, CO_INVALID, "a node id that is none");
     lease.node = bad + 1, lease.node_id = id[1];
-    cr_expect_eq(world_do(&world, LEASE_GRANT, &command.base).error, CO_INVALID, "a node id alone");
+    cr_expect_eq(fixture_apply(&world, LEASE_GRANT, &command.base).error, CO_INVALID, "a node id alone");
     lease.node_id = bad + 1, lease.reconnect_timeout_ns = -1;
-    cr_expect_eq(world_do(&world, LEASE_GRANT, &command.base).error, CO_INVALID);
+    cr_expect_eq(fixture_apply(&world, LEASE_GRANT, &command.base).error, CO_INVALID);
     lease.reconnect_timeout_ns = 0;
-    cr_expect(world_do(&world, LEASE_GRANT, &command.base).yes);
-    cr_expect_eq(world_do(&world, LEASE_GRANT, &command.base).error, CO_EXISTS, "the same id again");
-    cr_expect_eq(world_raw(&world, slice_make("\x14\x01\xff", 3)).error, CO_INVALID);
+    cr_expect(fixture_apply(&world, LEASE_GRANT, &command.base).yes);
+    cr_expect_eq(fixture_apply(&world, LEASE_GRANT, &command.base).error, CO_EXISTS, "the same id again");
+    cr_expect_eq(fixture_apply_bytes(&world, slice_make("\x14\x01\xff", 3)).error, CO_INVALID);
     sums_hold();
 }
 
@@ -85,7 +85,7 @@ Test(leases, everything_bound_goes_in_one_entry, .init = setup, .fini = teardown
     cr_assert(lease_register(&world, &(struct registration){.node = "n2", .service = "api", .skip = true}).yes);
     cr_expect_str_eq(lease_holds(&world, id[0]), "key a; key kkkkkkkkkkkkkkkkkkkk; service n1/web; node n2; ");
     cr_expect_str_eq(entry("a")->lease, id[0]);
-    world_reopen(&world);
+    fixture_reopen(&world);
     uint64_t ended = lease_revoke(&world, id[0]).index;
     cr_expect_not(is_there("a"));
     cr_expect_not(is_there(longer));
@@ -139,11 +139,11 @@ Test(leases, the_end_of_a_session_leaves_the_lease, .init = setup, .fini = teard
     command.verb = PB__KV_VERB__KV_LOCK;
     command.key = (ProtobufCBinaryData){1, (uint8_t *)key};
     command.session = session, command.lease = id[0];
-    cr_assert(world_do(&world, KV_APPLY, &command.base).yes);
+    cr_assert(fixture_apply(&world, KV_APPLY, &command.base).yes);
     cr_assert(session_drop(&world, session).yes);
     cr_expect_str_eq(lease_holds(&world, id[0]), "key a; ");
     cr_assert(session_make(&world, session, &(struct session_plan){.node = "n1"}).yes);
-    cr_assert(world_do(&world, KV_APPLY, &command.base).yes);
+    cr_assert(fixture_apply(&world, KV_APPLY, &command.base).yes);
     cr_assert(lease_revoke(&world, id[0]).yes);
     cr_expect_not(is_there("a"));
     cr_expect(session_drop(&world, session).yes, "it holds nothing any more");
@@ -178,10 +178,10 @@ Test(leases, a_batch_by_a_lease_that_is_over_changes_nothing, .init = setup, .fi
     gone.node = node;
     batch.deregisters = all, batch.n_deregisters = 1, batch.by_lease = id[0];
     cr_assert_eq(node_register(&world, "n1").error, CO_OK);
-    cr_expect_eq(world_do(&world, CATALOG_BATCH, &batch.base).error, CO_NOTFOUND);
+    cr_expect_eq(fixture_apply(&world, CATALOG_BATCH, &batch.base).error, CO_NOTFOUND);
     cr_expect_str_eq(node_state(&world, "n1"), "");
     cr_assert(lease_grant(&world, id[0], NULL, 0).yes);
-    cr_expect(world_do(&world, CATALOG_BATCH, &batch.base).yes);
+    cr_expect(fixture_apply(&world, CATALOG_BATCH, &batch.base).yes);
     cr_expect_str_eq(node_state(&world, "n1"), "gone");
 }
 
@@ -202,7 +202,7 @@ Test(leases, a_node_keeps_its_lease_when_something_is_registered_on_it, .init = 
 
 /* Before cluster version 3 the fields do nothing, as in programs that do not know them. */
 Test(leases, before_the_cluster_version_that_has_them) {
-    world_open(&world);
+    fixture_open(&world);
     lease_id(100, id[0]);
     cr_expect(kv_put_leased(&world, "a", "1", id[0]).yes);
     cr_expect_str_empty(entry("a")->lease);
@@ -211,7 +211,7 @@ Test(leases, before_the_cluster_version_that_has_them) {
             .yes);
     cr_expect(node_remove(&world, "n1").yes);
     sums_hold();
-    world_close(&world);
+    fixture_close(&world);
 }
 
 /* -- node leases -------------------------------------------------------------------------------------------------- */
@@ -387,7 +387,7 @@ Test(leases, a_successor_under_the_same_name, .init = setup, .fini = teardown) {
 static void expect_news(const char *expected, unsigned line) {
     struct buffer text = {0};
     struct expiry_update *next;
-    for (struct expiry_update *news = expiry_updates_take(world.box); news; news = next) {
+    for (struct expiry_update *news = expiry_updates_take(world.updates); news; news = next) {
         next = news->next;
         buffer_printf(&text, "%s %s %.*s %lld; ", news->kind->name, news->ended ? "ended" : "began",
                       news->size > 8 ? 8 : (int)news->size, news->name, (long long)(news->period_ns / 1000000000));
@@ -416,7 +416,7 @@ Test(leases, a_new_leader_reads_them_from_the_store, .init = setup, .fini = tear
     cr_assert(lease_grant(&world, id[0], "n1", 1).yes && lease_register(&world, &agent).yes);
     cr_assert(lease_expire(&world, id[0], world.term).yes);
     cr_assert(lease_grant(&world, id[1], NULL, 0).yes);
-    world_reopen(&world);
+    fixture_reopen(&world);
     struct expiry *timers = expiry_new();
     int64_t ttl_ns = 0;
     expiry_lead(timers, 3, 1000);
@@ -464,7 +464,7 @@ Test(leases, how_long_a_dead_node_stays_is_said_by_its_meta_its_class_or_its_age
         node.name = (char *)(uintptr_t) "n1", node.address = (char *)(uintptr_t) "10.0.0.1";
         node.meta = meta, node.n_meta = cases[i].key_two ? 2 : 1;
         command.node = &node;
-        cr_assert(world_do(&world, CATALOG_REGISTER, &command.base).yes);
+        cr_assert(fixture_apply(&world, CATALOG_REGISTER, &command.base).yes);
         cr_expect_eq(timeout_of("n1", &list), cases[i].expected, "case %zu", i);
     }
 }

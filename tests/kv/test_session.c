@@ -4,12 +4,12 @@
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "world.h"
+#include "commands.h"
 
-static struct world world;
+static struct fixture world;
 static char id[8][UUID_TEXT_SIZE + 1];
 static void setup(void) {
-    world_open(&world);
+    fixture_open(&world);
     for (unsigned i = 0; i < ARRAY_COUNT(id); i++) session_id(i, id[i]);
     cr_assert_eq(check_register(&world, "n1", "serfHealth", PB__STATUS__PASSING).error, CO_OK);
     cr_assert_eq(check_register(&world, "n1", "c1", PB__STATUS__PASSING).error, CO_OK);
@@ -17,7 +17,7 @@ static void setup(void) {
     cr_assert_eq(check_register(&world, "n1", "warn", PB__STATUS__WARNING).error, CO_OK);
     cr_assert_eq(check_register(&world, "n2", "c1", PB__STATUS__PASSING).error, CO_OK);
 }
-static void teardown(void) { world_close(&world); }
+static void teardown(void) { fixture_close(&world); }
 
 static size_t session_count(const char *node) {
     struct query_result result = session_list(&world, node);
@@ -61,7 +61,7 @@ Test(session, create, .init = setup, .fini = teardown) {
             cr_expect_eq(session_list(&world, NULL).index, before, "row %u", i);
         } else {
             cr_expect(outcome.error == CO_OK && outcome.yes, "row %u: %s", i, outcome.text);
-            cr_expect_str_eq(outcome.session, name, "row %u", i);
+            cr_expect_str_eq(outcome.id, name, "row %u", i);
             struct query_result result = session_get_by(&world, name);
             cr_assert(result.found, "row %u", i);
             cr_expect_eq(result.index, outcome.index);
@@ -92,7 +92,7 @@ Test(session, one_that_would_become_an_unreadable_record_is_refused, .init = set
     buffer_append(&command, "\x01\x0a", 2);
     buffer_append_byte(&command, (char)session.size);
     buffer_append(&command, session.data, session.size);
-    struct outcome outcome = world_raw(&world, buffer_slice(&command));
+    struct outcome outcome = fixture_apply_bytes(&world, buffer_slice(&command));
     cr_expect_eq(outcome.error, CO_INVALID);
     cr_expect_eq(session_count("n1"), 0);
     cr_expect_eq(node_remove(&world, "n1").error, CO_OK);
@@ -111,8 +111,8 @@ Test(session, everything_given_is_kept, .init = setup, .fini = teardown) {
     session.lock_delay_ns = 90000000000, session.delete_behavior = true;
     session.create_index = 77; /* not the client's to say */
     command.session = &session;
-    uint64_t index = world_do(&world, SESSION_CREATE, &command.base).index;
-    world_reopen(&world);
+    uint64_t index = fixture_apply(&world, SESSION_CREATE, &command.base).index;
+    fixture_reopen(&world);
     struct query_result result = session_get_by(&world, id[3]);
     cr_assert(result.found);
     const Pb__Session *kept = (const Pb__Session *)result.message;
@@ -236,11 +236,11 @@ Test(session, a_proposal_of_another_term_ends_nothing, .init = setup, .fini = te
     command.id = id[0];
     command.term = 4;
     world.term = 5;
-    struct outcome outcome = world_do(&world, SESSION_DESTROY, &command.base);
+    struct outcome outcome = fixture_apply(&world, SESSION_DESTROY, &command.base);
     cr_expect_eq(outcome.error, CO_CONFLICT);
     cr_expect(lives(0));
     command.term = 5;
-    cr_expect(world_do(&world, SESSION_DESTROY, &command.base).yes);
+    cr_expect(fixture_apply(&world, SESSION_DESTROY, &command.base).yes);
     cr_expect_not(lives(0));
 }
 
@@ -295,7 +295,7 @@ static struct outcome delay_end(const char *key, uint64_t index, uint64_t term) 
     command.key = (ProtobufCBinaryData){strlen(key), (uint8_t *)(uintptr_t)key};
     command.index = index;
     command.term = term;
-    return world_do(&world, LOCK_DELAY_END, &command.base);
+    return fixture_apply(&world, LOCK_DELAY_END, &command.base);
 }
 
 Test(session, lock_delay, .init = setup, .fini = teardown) {
@@ -333,7 +333,7 @@ Test(session, lock_delay, .init = setup, .fini = teardown) {
 static void expect_news(const char *expected, unsigned line) {
     struct buffer text = {0};
     struct expiry_update *next;
-    for (struct expiry_update *news = expiry_updates_take(world.box); news; news = next) {
+    for (struct expiry_update *news = expiry_updates_take(world.updates); news; news = next) {
         next = news->next;
         buffer_printf(&text, "%s %s %.*s %lld; ", news->kind->name, news->ended ? "ended" : "began",
                       news->size > 8 ? 8 : (int)news->size, news->name, (long long)news->period_ns);
@@ -386,9 +386,9 @@ Test(session, news_come_with_the_commit, .init = setup, .fini = teardown) {
     world.on_wake = look_while_woken;
     cr_expect(session_make(&world, id[1], &(struct session_plan){.node = "n1", .ttl_ns = 7}).yes);
     cr_expect_eq(looked, 1);
-    expiry_updates_put(world.box, &session_expiry, true, slice_text(id[2]), 0, 0);
-    expiry_updates_batch_end(world.box, false);
-    expiry_updates_batch_end(world.box, true);
+    expiry_updates_put(world.updates, &session_expiry, true, slice_text(id[2]), 0, 0);
+    expiry_updates_batch_end(world.updates, false);
+    expiry_updates_batch_end(world.updates, true);
     expect_news("session began 00000001 7; ", __LINE__);
 }
 
@@ -406,7 +406,7 @@ Test(session, a_new_leader_reads_leases_from_the_store, .init = setup, .fini = t
     (void)session_make(&world, id[2], &(struct session_plan){.node = "n1"});
     (void)kv_acquire(&world, "held", "1", id[0]);
     (void)session_drop(&world, id[0]);
-    world_reopen(&world);
+    fixture_reopen(&world);
     struct expiry *timers = expiry_new();
     int64_t ttl_ns = -1;
     expiry_lead(timers, 3, 1000);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "agent/modules.h"
-#include "world.h"
+#include "commands.h"
 
 /* A module of things that sessions hold: its one command makes a thing for the session that it names or makes. */
 enum { HOLD = 200, THINGS = 62, THING_ROWS = 63 };
@@ -45,16 +45,16 @@ static const struct module_binding bindings[] = {{.number = THING_ROWS, .ended =
 static const struct module things_module = {
     .name = "things", .commands = commands, .tables = tables, .session_bindings = bindings};
 
-static struct world world;
+static struct fixture world;
 static char id[3][UUID_TEXT_SIZE + 1];
 
 static void setup(void) {
-    world_open_with(&world, &things_module);
+    fixture_open_with(&world, &things_module);
     for (unsigned i = 0; i < ARRAY_COUNT(id); i++) session_id(i, id[i]);
     cr_assert(node_register(&world, "n1").yes);
     ended_count = 0, keeps_binding = false;
 }
-static void teardown(void) { world_close(&world); }
+static void teardown(void) { fixture_close(&world); }
 TestSuite(session_bindings, .init = setup, .fini = teardown);
 
 static struct outcome hold_with(const char *session, const char *made, int64_t ttl_ns) {
@@ -63,7 +63,7 @@ static struct outcome hold_with(const char *session, const char *made, int64_t t
     if (session) use.id = (char *)(uintptr_t)session;
     create.id = (char *)(uintptr_t)made, create.node = (char *)(uintptr_t) "n1", create.ttl_ns = ttl_ns;
     if (made) use.create = &create;
-    return world_do(&world, HOLD, &use.base);
+    return fixture_apply(&world, HOLD, &use.base);
 }
 
 static uint64_t things(void) {
@@ -75,13 +75,13 @@ static uint64_t things(void) {
 
 Test(session_bindings, a_session_is_made_in_the_entry_that_needs_it) {
     struct outcome made = hold_with(NULL, id[0], 15000000000);
-    cr_assert(made.yes && strcmp(made.session, id[0]) == 0, "%s", made.text);
+    cr_assert(made.yes && strcmp(made.id, id[0]) == 0, "%s", made.text);
     cr_expect_eq(things(), 1);
-    struct expiry_update *began = expiry_updates_take(world.box);
+    struct expiry_update *began = expiry_updates_take(world.updates);
     cr_assert(began && began->kind == &session_expiry && began->period_ns == 15000000000, "the leader counts its TTL");
     free(began);
     struct outcome again = hold_with(id[0], NULL, 0);
-    cr_expect(again.yes && strcmp(again.session, id[0]) == 0);
+    cr_expect(again.yes && strcmp(again.id, id[0]) == 0);
     cr_expect_eq(things(), 2);
 }
 
@@ -112,6 +112,6 @@ Test(session_bindings, a_binding_that_outlives_its_end_fails_the_store_instead_o
     keeps_binding = true;
     Pb__SessionDestroyCommand command = PB__SESSION_DESTROY_COMMAND__INIT;
     command.id = id[0];
-    cr_expect_eq(world_try(&world, SESSION_DESTROY, &command.base), CO_CORRUPT);
+    cr_expect_eq(fixture_try(&world, SESSION_DESTROY, &command.base), CO_CORRUPT);
     cr_expect_eq(ended_count, 1);
 }

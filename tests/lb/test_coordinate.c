@@ -5,19 +5,19 @@
 #include <stdio.h>
 
 #include "base/check.h"
+#include "coordinates.h"
 #include "lb/near.h"
 #include "registry/fold.h"
 #include "registry/version.h"
-#include "world.h"
 
-static struct world world;
+static struct fixture world;
 static void setup(void) {
-    world_open(&world);
+    fixture_open(&world);
     cr_assert_eq(node_add(&world, "a").error, CO_OK);
     cr_assert_eq(node_add(&world, "b").error, CO_OK);
     cr_assert_eq(node_add(&world, "ab").error, CO_OK);
 }
-static void teardown(void) { world_close(&world); }
+static void teardown(void) { fixture_close(&world); }
 
 #define cr_expect_text(result, wanted)                                                        \
     do {                                                                                      \
@@ -56,11 +56,11 @@ Test(coordinate, one_segment_can_be_asked_for, .init = setup, .fini = teardown) 
     coordinate_put(&world, "a", "", 1), coordinate_put(&world, "a", "west", 2), coordinate_put(&world, "b", "west", 3);
     Pb__CoordinatesRequest request = PB__COORDINATES_REQUEST__INIT;
     request.by_segment = true, request.segment = "west";
-    cr_expect_text(world_query(&world, &query_coordinates, &request.base), "a:west=2 b:west=3");
+    cr_expect_text(fixture_ask(&world, &query_coordinates, &request.base), "a:west=2 b:west=3");
     request.segment = "";
-    cr_expect_text(world_query(&world, &query_coordinates, &request.base), "a:=1");
+    cr_expect_text(fixture_ask(&world, &query_coordinates, &request.base), "a:=1");
     request.node = "b";
-    cr_expect_not(world_query(&world, &query_node_coordinates, &request.base).found);
+    cr_expect_not(fixture_ask(&world, &query_node_coordinates, &request.base).found);
 }
 
 Test(coordinate, they_go_with_their_node, .init = setup, .fini = teardown) {
@@ -87,7 +87,7 @@ Test(coordinate, nodes_are_found_in_any_case, .init = setup, .fini = teardown) {
     cr_expect_not(coordinates_of(&world, "near").found);
     Pb__ClusterVersionCommand command = PB__CLUSTER_VERSION_COMMAND__INIT;
     command.version = FOLD_SINCE, command.cluster_id = 1;
-    struct outcome raised = world_do(&world, CLUSTER_VERSION, &command.base);
+    struct outcome raised = fixture_apply(&world, CLUSTER_VERSION, &command.base);
     cr_assert(raised.yes);
     cr_expect_text(coordinates_of(&world, "NEAR"), "Near:=0.5");
     cr_expect_eq(coordinates_of(&world, "near").index, raised.index);
@@ -97,7 +97,7 @@ Test(coordinate, nodes_are_found_in_any_case, .init = setup, .fini = teardown) {
     Pb__TableRequest nodes = PB__TABLE_REQUEST__INIT;
     near.node = "NEAR";
     cr_assert(near_wrap(&near, &query_nodes, &nodes.base));
-    struct query_result sorted = world_query(&world, &query_near, &near.base);
+    struct query_result sorted = fixture_ask(&world, &query_near, &near.base);
     const Pb__NodesResult *found = (const Pb__NodesResult *)sorted.message;
     cr_assert_eq(found->n_nodes, 4);
     cr_expect_str_eq(found->nodes[0]->name, "Near");
@@ -133,7 +133,7 @@ static int put_numbers(const struct vivaldi_coordinate *numbers, size_t dimensio
     bad.error = numbers->error, bad.adjustment = numbers->adjustment, bad.height = numbers->height;
     Pb__CoordinateUpdateCommand command = PB__COORDINATE_UPDATE_COMMAND__INIT;
     command.updates = both, command.n_updates = 2;
-    return world_do(&world, COORDINATE_UPDATE, &command.base).error;
+    return fixture_apply(&world, COORDINATE_UPDATE, &command.base).error;
 }
 
 Test(coordinate, bad_ones_are_refused_as_a_whole, .init = setup, .fini = teardown) {
@@ -189,9 +189,9 @@ Test(coordinate, nodes_of_a_service_are_at_the_origin_until_they_report, .init =
     coordinate_put(&world, "ab", "", 3);
     Pb__ServiceRequest request = PB__SERVICE_REQUEST__INIT;
     request.service = "web";
-    cr_expect_text(world_query(&world, &query_service_coordinates, &request.base), "a:=0 ab:=3 b:=0");
+    cr_expect_text(fixture_ask(&world, &query_service_coordinates, &request.base), "a:=0 ab:=3 b:=0");
     request.service = "none";
-    cr_expect_text(world_query(&world, &query_service_coordinates, &request.base), "");
+    cr_expect_text(fixture_ask(&world, &query_service_coordinates, &request.base), "");
 }
 
 /* -- against a model ---------------------------------------------------------------------------------------------- */

@@ -2,9 +2,9 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 
+#include "coordinates.h"
 #include "lb/coordinate_agent.h"
 #include "lb/coordinate_batch.h"
-#include "world.h"
 
 struct heard {
     unsigned commands, updates, largest;

@@ -2,18 +2,18 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 
+#include "coordinates.h"
 #include "lb/near.h"
-#include "world.h"
 
-static struct world world;
+static struct fixture world;
 static void setup(void) {
     static const char *const nodes[] = {"a", "b", "c", "d", "e"};
-    world_open(&world);
+    fixture_open(&world);
     for (size_t i = 0; i < 5; i++) cr_assert_eq(node_add(&world, nodes[i]).error, CO_OK);
     coordinate_put(&world, "a", "", 0.3), coordinate_put(&world, "b", "", 0.1);
     coordinate_put(&world, "d", "", 0.2), coordinate_put(&world, "e", "", 0.0);
 }
-static void teardown(void) { world_close(&world); }
+static void teardown(void) { fixture_close(&world); }
 
 /* Their nodes, one letter each; static. */
 static const char *order(const struct query_result *result) {
@@ -38,7 +38,7 @@ static struct query_result ask(const char *node, const struct query_type *type, 
     Pb__NearRequest request = PB__NEAR_REQUEST__INIT;
     request.node = (char *)(uintptr_t)node;
     cr_assert(near_wrap(&request, type, message));
-    struct query_result result = world_query(&world, &query_near, &request.base), plain;
+    struct query_result result = fixture_ask(&world, &query_near, &request.base), plain;
     struct watch_thing near = query_near.thing(&request.base), thing = type->thing(message);
     cr_expect(near.space == thing.space && slice_equal(near.name, thing.name), "it waits for the same thing");
     struct arena arena = {0};

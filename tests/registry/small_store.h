@@ -3,7 +3,7 @@
 #define COORD_TESTS_REGISTRY_SMALL_STORE_H
 
 #include "registry/store_file.h"
-#include "scratch.h"
+#include "tests/lib/scratch.h"
 
 extern const struct store_table small_tables[3]; /* 1, 2, 40 */
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "fixture.h"
+#include "catalog_specs.h"
 #include "registry/version.h"
 
 #define UUID(last) "22222222-2222-2222-2222-22222222222" last
@@ -24,22 +24,22 @@ static uint64_t services_index(void) { return fixture_table(&f, &query_services)
 static uint64_t checks_index(void) { return fixture_state(&f, "any").index; }
 
 static uint64_t reg(const char *spec) {
-    struct machine_result result = fixture_register(&f, spec);
-    cr_assert_eq(result.error, CO_OK, "%s: %s", spec, f.text);
+    struct outcome result = fixture_register(&f, spec);
+    cr_assert_eq(result.error, CO_OK, "%s: %s", spec, result.text);
     cr_assert(result.yes);
     return result.index;
 }
 
 static void refused(const char *spec, const char *text) {
     uint64_t before[] = {nodes_index(), services_index(), checks_index()};
-    struct machine_result result = fixture_register(&f, spec);
+    struct outcome result = fixture_register(&f, spec);
     cr_assert(result.error == CO_INVALID && !result.yes, "%s", spec);
-    cr_assert_str_eq(f.text, text);
+    cr_assert_str_eq(result.text, text);
     cr_assert(nodes_index() == before[0] && services_index() == before[1] && checks_index() == before[2], "%s", spec);
 }
 
 static uint64_t dereg(const char *node, const char *service_id, const char *check_id) {
-    struct machine_result result = fixture_deregister(&f, node, service_id, check_id);
+    struct outcome result = fixture_deregister(&f, node, service_id, check_id);
     cr_assert(result.error == CO_OK && result.yes);
     return result.index;
 }
@@ -153,7 +153,7 @@ Test(catalog, what_cannot_be_registered) {
     bool found;
     (void)node("n", &found);
     cr_assert_not(found);
-    struct machine_result result = fixture_deregister(&f, "", "", "");
+    struct outcome result = fixture_deregister(&f, "", "", "");
     cr_assert(result.error == CO_INVALID && !result.yes);
     Pb__RegisterCommand empty = PB__REGISTER_COMMAND__INIT;
     cr_assert_eq(fixture_apply(&f, CATALOG_REGISTER, &empty.base).error, CO_INVALID);
@@ -210,8 +210,9 @@ Test(catalog, an_id_may_be_left_out) {
     cr_assert(fixture_apply(&f, CATALOG_REGISTER, &command->base).yes);
     cr_assert_str_eq(checks_of("n")->checks[0]->check_id, "x");
     command->checks[0]->node = arena_strndup(&arena, "other", 5);
-    cr_assert_eq(fixture_apply(&f, CATALOG_REGISTER, &command->base).error, CO_INVALID);
-    cr_assert_str_eq(f.text, "check node \"other\" does not match node \"n\"");
+    struct outcome result = fixture_apply(&f, CATALOG_REGISTER, &command->base);
+    cr_assert_eq(result.error, CO_INVALID);
+    cr_assert_str_eq(result.text, "check node \"other\" does not match node \"n\"");
     arena_free(&arena);
 }
 
@@ -550,7 +551,7 @@ Test(catalog, a_batch_is_all_or_nothing) {
     batch.n_registers = 3;
     reg("node=old service=o:old:1");
     uint64_t services = services_index(), nodes = nodes_index();
-    struct machine_result result = fixture_apply(&f, CATALOG_BATCH, &batch.base);
+    struct outcome result = fixture_apply(&f, CATALOG_BATCH, &batch.base);
     cr_assert_eq(result.error, CO_INVALID);
     bool found;
     (void)node("n1", &found);

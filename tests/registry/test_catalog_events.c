@@ -1,7 +1,7 @@
 /* What a module that hangs on the catalog is told. */
 #include <criterion/criterion.h>
 
-#include "fixture.h"
+#include "catalog_specs.h"
 
 #define UUID(last) "22222222-2222-2222-2222-22222222222" last
 
@@ -15,7 +15,6 @@ static void listen(struct machine_tx *tx, const struct machine_event *event) {
 }
 
 static const struct module listener = {.name = "listener", .on_event = listen};
-static const struct module_entry with_listener[] = {{.module = &catalog_module}, {.module = &listener}, {0}};
 
 static void expect_told(const char *text) {
     buffer_append_byte(&told, '\0');
@@ -25,14 +24,7 @@ static void expect_told(const char *text) {
 
 Test(catalog_events, events_are_told_once_each_and_only_on_success) {
     struct fixture f;
-    fixture_open(&f);
-    store_reader_free(f.reader);
-    machine_close(f.machine);
-    struct machine_config config = {.store = {.folder = f.folder, .map_bytes = 1 << 28, .reserve_step_bytes = 1 << 20},
-                                    .modules = with_listener};
-    struct fault fault = {0};
-    cr_assert_eq(machine_open(&config, &f.machine, &fault), CO_OK);
-    f.reader = store_reader_new(machine_store(f.machine));
+    fixture_open_with(&f, &listener);
     fixture_register(&f, "node=n1 id=" UUID("1") " service=a:web:1 check=ac:passing:a check=nc:critical:");
     expect_told("critical n1 nc;");
     fixture_register(&f, "node=n1 check=nc:critical: output=other");

@@ -14,10 +14,10 @@
 
 #include "base/hash.h"
 #include "base/random.h"
-#include "fixture.h"
+#include "catalog_specs.h"
 #include "registry/fold.h"
 #include "registry/version.h"
-#include "scratch.h"
+#include "tests/lib/scratch.h"
 
 enum { NODES = 5, IDS = 4, NAMES = 4, CHECKS = 4, THINGS = 4 + NODES + NAMES };
 
@@ -249,7 +249,7 @@ static void run_seed(uint64_t seed, int steps) {
         struct arena arena = {0};
         const ProtobufCMessage *message;
         uint8_t type = random_command(&rng, &arena, &message);
-        struct machine_result result = fixture_apply(&f, type, message);
+        struct outcome result = fixture_apply(&f, type, message);
         check_things(result.index, is_simple(type, message), result.error != CO_OK, step);
         if (step % 20 == 0) (void)fixture_sum(&f);
         arena_free(&arena);

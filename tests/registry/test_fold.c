@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
-#include "fixture.h"
+#include "catalog_specs.h"
 #include "registry/catalog_records.h"
 #include "registry/catalog_write.h"
 #include "registry/lease.h"
@@ -21,8 +21,8 @@ TestSuite(fold, .timeout = 120);
 static uint64_t raise_to(struct fixture *f, unsigned version) {
     Pb__ClusterVersionCommand command = PB__CLUSTER_VERSION_COMMAND__INIT;
     command.version = version, command.cluster_id = 77;
-    struct machine_result result = fixture_apply(f, CLUSTER_VERSION, &command.base);
-    cr_assert(result.yes, "%s", f->text);
+    struct outcome result = fixture_apply(f, CLUSTER_VERSION, &command.base);
+    cr_assert(result.yes, "%s", result.text);
     return result.index;
 }
 
@@ -31,7 +31,11 @@ static void open_folded(struct fixture *f) {
     raise_to(f, FOLD_SINCE);
 }
 
-#define put(f, spec) cr_assert(fixture_register((f), (spec)).yes, "%s: %s", (spec), (f)->text)
+#define put(f, spec)                                         \
+    do {                                                     \
+        struct outcome put_ = fixture_register((f), (spec)); \
+        cr_assert(put_.yes, "%s: %s", (spec), put_.text);    \
+    } while (0)
 
 /* -- what there is, as text --------------------------------------------------------------------------------------- */
 
@@ -484,7 +488,8 @@ static void grant(struct fixture *f, const char *id, const char *node, const cha
     lease.id = (char *)(uintptr_t)id, lease.ttl_ns = 10000000000;
     lease.node = (char *)(uintptr_t)node, lease.node_id = (char *)(uintptr_t)node_id;
     command.lease = &lease;
-    cr_assert(fixture_apply(f, LEASE_GRANT, &command.base).yes, "%s", f->text);
+    struct outcome granted = fixture_apply(f, LEASE_GRANT, &command.base);
+    cr_assert(granted.yes, "%s", granted.text);
 }
 
 Test(fold, the_node_whose_agent_holds_the_lease_stays) {
@@ -553,9 +558,9 @@ static void random_spec(struct rng *rng, struct rng *cases, struct buffer *spec)
     buffer_append_byte(spec, '\0');
 }
 
-static struct machine_result random_command(struct fixture *f, struct rng *rng, struct rng *cases) {
+static struct outcome random_command(struct fixture *f, struct rng *rng, struct rng *cases) {
     struct buffer spec = {0};
-    struct machine_result result;
+    struct outcome result;
     if (pick(rng, 3) > 0) {
         random_spec(rng, cases, &spec);
         result = fixture_register(f, spec.data);
@@ -578,9 +583,9 @@ Test(fold, names_in_random_case_do_what_folded_names_do) {
         for (uint64_t step = 0; step < 250; step++) {
             struct rng rng, same;
             rng_seed(&rng, seed * 1000 + step), rng_seed(&same, seed * 1000 + step);
-            struct machine_result one = random_command(&plain, &rng, NULL);
-            struct machine_result other = random_command(&mixed, &same, &cases);
-            cr_assert_eq(one.error, other.error, "seed %d step %d: %s", (int)seed, (int)step, mixed.text);
+            struct outcome one = random_command(&plain, &rng, NULL);
+            struct outcome other = random_command(&mixed, &same, &cases);
+            cr_assert_eq(one.error, other.error, "seed %d step %d: %s", (int)seed, (int)step, other.text);
             char *wanted = all_of(&plain, true), *have = all_of(&mixed, true);
             cr_assert_str_eq(have, wanted, "seed %d step %d:\n  have %s\n  want %s", (int)seed, (int)step, have,
                              wanted);
@@ -651,13 +656,15 @@ static void restore_backup(struct fixture *f, struct slice bytes) {
         chunk.id = (ProtobufCBinaryData){OPERATE_RESTORE_ID, (uint8_t *)(uintptr_t)id};
         chunk.offset = at;
         chunk.data = (ProtobufCBinaryData){part, (uint8_t *)(uintptr_t)bytes.data + at};
-        cr_assert_eq(fixture_apply(f, OPERATE_RESTORE_CHUNK, &chunk.base).error, CO_OK, "%s", f->text);
+        struct outcome taken = fixture_apply(f, OPERATE_RESTORE_CHUNK, &chunk.base);
+        cr_assert_eq(taken.error, CO_OK, "%s", taken.text);
         at += part;
     }
     Pb__RestoreEndCommand end = PB__RESTORE_END_COMMAND__INIT;
     end.id = (ProtobufCBinaryData){OPERATE_RESTORE_ID, (uint8_t *)(uintptr_t)id};
     end.size = bytes.size;
-    cr_assert_eq(fixture_apply(f, OPERATE_RESTORE_END, &end.base).error, CO_OK, "%s", f->text);
+    struct outcome ended = fixture_apply(f, OPERATE_RESTORE_END, &end.base);
+    cr_assert_eq(ended.error, CO_OK, "%s", ended.text);
 }
 
 Test(fold, every_server_moves_its_state_alike_in_whatever_batches) {

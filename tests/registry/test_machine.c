@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "registry/audit.h"
 #include "registry/machine.h"
-#include "scratch.h"
+#include "tests/lib/scratch.h"
 
 /* Commands of the toy: type 40 "key=value" sets, 41 "key" removes, 42 emits an event, 43 fails as a store would. */
 enum { SET = 40, REMOVE = 41, EVENT = 42, FAIL = 43, TOYS = 20, SPACE = 40 };

@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "fixture.h"
+#include "catalog_specs.h"
 
 static struct fixture f;
 static void open_fixture(void) { fixture_open(&f); }
@@ -16,8 +16,8 @@ static uint64_t says(const char *node, const char *spec, const char *version) {
     struct arena arena = {0};
     Pb__RegisterCommand *command = fixture_register_command(&arena, spec);
     command->node->version = (char *)(uintptr_t)version;
-    struct machine_result result = fixture_apply(&f, CATALOG_REGISTER, &command->base);
-    cr_assert_eq(result.error, CO_OK, "%s: %s", node, f.text);
+    struct outcome result = fixture_apply(&f, CATALOG_REGISTER, &command->base);
+    cr_assert_eq(result.error, CO_OK, "%s: %s", node, result.text);
     arena_free(&arena);
     return result.index;
 }

@@ -11,7 +11,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
-#include "fixture.h"
+#include "catalog_specs.h"
 #include "small_store.h"
 
 #define PAGE  ((size_t)4096)

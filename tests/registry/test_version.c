@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "fixture.h"
+#include "catalog_specs.h"
 #include "registry/operate.h"
 #include "registry/version.h"
-#include "scratch.h"
+#include "tests/lib/scratch.h"
 
 static const struct module_entry modules[] = {{.module = &catalog_module}, {0}};
 
@@ -195,7 +195,7 @@ Test(version, commands_see_the_version_of_their_own_place_in_the_log) {
 /* -- backups ------------------------------------------------------------------------------------------------------ */
 static const char restore_id[] = "0123456789abcdef";
 
-static struct machine_result restore(struct fixture *to, struct fixture *from) {
+static struct outcome restore(struct fixture *to, struct fixture *from) {
     int fd = open("/tmp", O_TMPFILE | O_RDWR, 0600);
     uint64_t index, term;
     cr_assert_eq(machine_copy(from->machine, fd, &index, &term), CO_OK);
@@ -227,7 +227,7 @@ Test(version, a_restored_cluster_stays_the_one_it_is) {
     cr_assert_eq(machine_version(to.machine), 2);
     cr_assert_eq(machine_cluster(to.machine), 77);
     fixture_sum(&to);
-    struct machine_result result = restore(&old, &from);
+    struct outcome result = restore(&old, &from);
     cr_assert(result.error == CO_INVALID && !result.yes, "a newer cluster's");
     cr_assert_str_eq(result.text, "the backup is of cluster version 2, this cluster is at 1");
     cr_assert_eq(machine_version(old.machine), 1);

@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "registry/store_file.h"
-#include "scratch.h"
+#include "tests/lib/scratch.h"
 
 enum { READERS = 3, KEYS = 20, TURNS = 3000, REPLACE_EVERY = 100 };
 

@@ -4,28 +4,24 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "agent/modules.h"
 #include "kv/kv.h"
 #include "registry/catalog.h"
 #include "registry/lease.h"
 #include "rpc/lessor.h"
+#include "tests/lib/fixture.h"
 
-static struct machine *machine;
-static struct store_reader *reader;
-static struct expiry_updates *box;
+static struct fixture world;
 static struct lessor *keeper;
 static struct lessor_decision *proposed;
-static char folder[] = "/tmp/coord-keeper-XXXXXX";
 
-static void woken(void *data) { (void)data; }
 static struct expiry_update *updates(void *data) { return expiry_updates_take(data); }
 static struct store_txn *read_now(void *data) {
     (void)data;
-    return store_read(reader);
+    return store_read(world.reader);
 }
 static void read_done(void *data) {
     (void)data;
-    store_read_done(reader);
+    store_read_done(world.reader);
 }
 static int64_t unix_now(void *data) {
     (void)data;
@@ -37,16 +33,9 @@ static void propose(void *data, struct lessor_decision *decision, uint8_t comman
 }
 
 static void setup(void) {
-    cr_assert(mkdtemp(folder) != NULL);
-    box = expiry_updates_new(woken, NULL);
-    struct machine_config config = {.store = {.folder = folder, .map_bytes = 1 << 26, .reserve_step_bytes = 128 << 10},
-                                    .modules = agent_modules,
-                                    .updates = box};
-    struct fault fault = {0};
-    cr_assert_eq(machine_open(&config, &machine, &fault), CO_OK, "%s", fault.text);
-    reader = store_reader_new(machine_store(machine));
-    struct lessor_edge edge = {.data = box,
-                               .modules = machine_modules(machine),
+    fixture_open(&world);
+    struct lessor_edge edge = {.data = world.updates,
+                               .modules = machine_modules(world.machine),
                                .updates = updates,
                                .read = read_now,
                                .read_done = read_done,
@@ -54,19 +43,14 @@ static void setup(void) {
                                .unix_ms = unix_now};
     keeper = lessor_new(&edge);
     lessor_role(keeper, 7, true, 1000);
-    expiry_updates_put(box, &lock_delay_expiry, false, slice_text("locked"), 5, 2000000000);
-    expiry_updates_batch_end(box, true);
+    expiry_updates_put(world.updates, &lock_delay_expiry, false, slice_text("locked"), 5, 2000000000);
+    expiry_updates_batch_end(world.updates, true);
     lessor_updates(keeper, 1000);
 }
 
 static void teardown(void) {
-    char command[100];
     lessor_free(keeper);
-    store_reader_free(reader);
-    machine_close(machine);
-    expiry_updates_free(box);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    cr_assert_eq(system(command), 0);
+    fixture_close(&world);
 }
 TestSuite(lessor, .init = setup, .fini = teardown);
 

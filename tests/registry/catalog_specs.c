@@ -1,98 +1,8 @@
-#include "fixture.h"
+#include "catalog_specs.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
-#include "agent/modules.h"
 #include "base/check.h"
-#include "scratch.h"
-
-static void machine_at(struct fixture *f) {
-    struct machine_config config = {.store = scratch_config(f->folder, NULL, 0), .modules = agent_modules};
-    struct fault fault = {0};
-    if (machine_open(&config, &f->machine, &fault) != CO_OK) fprintf(stderr, "%s\n", fault.text);
-    CHECK(f->machine);
-    f->reader = store_reader_new(machine_store(f->machine));
-}
-
-void fixture_open(struct fixture *f) {
-    *f = (struct fixture){.folder = scratch_folder()};
-    machine_at(f);
-}
-
-static void machine_off(struct fixture *f) {
-    store_read_done(f->reader);
-    store_reader_free(f->reader);
-    machine_close(f->machine);
-    f->machine = NULL;
-}
-
-void fixture_reopen(struct fixture *f) {
-    machine_off(f);
-    machine_at(f);
-}
-
-void fixture_close(struct fixture *f) {
-    machine_off(f);
-    arena_free(&f->arena);
-    scratch_remove(f->folder);
-}
-
-static void keep(void *data, void *origin, const struct machine_result *result) {
-    struct fixture *f = data;
-    *(struct machine_result *)origin = *result;
-    snprintf(f->text, sizeof f->text, "%s", result->text ? result->text : "");
-    ((struct machine_result *)origin)->text = f->text;
-}
-
-struct machine_result fixture_apply(struct fixture *f, uint8_t type, const ProtobufCMessage *message) {
-    struct buffer command = {0};
-    struct machine_result result = {0};
-    machine_command(&command, type, message);
-    struct machine_input input = {.index = machine_applied(f->machine) + 1,
-                                  .term = 1,
-                                  .command = buffer_slice(&command),
-                                  .is_command = true,
-                                  .origin = &result};
-    CHECK(machine_apply(f->machine, &input, 1, keep, f, NULL) == CO_OK);
-    buffer_free(&command);
-    return result;
-}
-
-struct query_result fixture_query(struct fixture *f, const struct query_type *type, const ProtobufCMessage *request) {
-    struct query_result result;
-    store_read_done(f->reader);
-    CHECK(type->run(store_read(f->reader), request, &f->arena, &result) == CO_OK);
-    return result;
-}
-
-uint64_t fixture_bytes(struct fixture *f, const struct query_type *type, const ProtobufCMessage *request,
-                       struct buffer *out) {
-    struct query_result result = fixture_query(f, type, request);
-    size_t size = protobuf_c_message_get_packed_size(result.message);
-    buffer_printf(out, "%s %d %zu ", type->name, result.found, size);
-    buffer_reserve(out, size);
-    protobuf_c_message_pack(result.message, (uint8_t *)out->data + out->size);
-    out->size += size;
-    fixture_forget(f);
-    return result.index;
-}
-
-void fixture_forget(struct fixture *f) {
-    store_read_done(f->reader);
-    arena_reset(&f->arena);
-}
-
-uint64_t fixture_sum(struct fixture *f) {
-    store_read_done(f->reader);
-    struct store_txn *txn = store_read(f->reader);
-    uint64_t sum = store_sum(txn);
-    CHECK(sum == store_scrub(txn));
-    store_read_done(f->reader);
-    return sum;
-}
-
-/* -- commands ----------------------------------------------------------------------------------------------------- */
 
 enum { LIST_MAX = 32 };
 
@@ -169,15 +79,14 @@ Pb__RegisterCommand *fixture_register_command(struct arena *arena, const char *s
     return command;
 }
 
-struct machine_result fixture_register(struct fixture *f, const char *spec) {
+struct outcome fixture_register(struct fixture *f, const char *spec) {
     struct arena arena = {0};
-    struct machine_result result = fixture_apply(f, CATALOG_REGISTER, &fixture_register_command(&arena, spec)->base);
+    struct outcome result = fixture_apply(f, CATALOG_REGISTER, &fixture_register_command(&arena, spec)->base);
     arena_free(&arena);
     return result;
 }
 
-struct machine_result fixture_deregister(struct fixture *f, const char *node, const char *service_id,
-                                         const char *check_id) {
+struct outcome fixture_deregister(struct fixture *f, const char *node, const char *service_id, const char *check_id) {
     Pb__DeregisterCommand command = PB__DEREGISTER_COMMAND__INIT;
     command.node = (char *)(uintptr_t)node;
     command.service_id = (char *)(uintptr_t)service_id;

@@ -1,6 +1,6 @@
 /* Folders for tests, removed at the end. */
-#ifndef COORD_TESTS_REGISTRY_SCRATCH_H
-#define COORD_TESTS_REGISTRY_SCRATCH_H
+#ifndef COORD_TESTS_LIB_SCRATCH_H
+#define COORD_TESTS_LIB_SCRATCH_H
 
 #include "registry/store.h"
 

@@ -1,4 +1,4 @@
-#include "scratch.h"
+#include "tests/lib/scratch.h"
 
 #include <dirent.h>
 #include <stdio.h>

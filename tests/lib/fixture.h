@@ -1,0 +1,62 @@
+/* A state machine with the program's modules, on a real store in a folder of its own; for the tests of all folders.
+ * What a folder's tests say again and again (a session, a node with a service) they add in a file of theirs. Whatever
+ * goes wrong here ends the test. */
+#ifndef COORD_TESTS_LIB_FIXTURE_H
+#define COORD_TESTS_LIB_FIXTURE_H
+
+#include "registry/expiry.h"
+#include "registry/machine.h"
+#include "tests/lib/scratch.h"
+
+struct fixture {
+    char folder[64];
+    struct machine *machine;
+    struct expiry_updates *updates;
+    unsigned wakes;        /* of the updates */
+    void (*on_wake)(void); /* may be NULL */
+    struct store_reader *reader;
+    struct arena arena;              /* of query results */
+    uint64_t term;                   /* of the next commands; 1 at the start */
+    struct module_entry modules[32]; /* the program's, and one of the test's own */
+};
+/* Zeroes it first. `more`: a module of the test's own, after the program's; NULL: none. */
+void fixture_open(struct fixture *f);
+void fixture_open_with(struct fixture *f, const struct module *more);
+void fixture_reopen(struct fixture *f); /* closes cleanly, opens again; what was applied is there */
+void fixture_close(struct fixture *f);  /* removes the folder too */
+
+/* -- commands ----------------------------------------------------------------------------------------------------- */
+
+struct outcome {
+    int error;
+    bool yes;
+    uint64_t index;
+    char text[256]; /* "": none */
+    char id[40];    /* of the result's record, where that has one: of a session, a lease, an event */
+};
+struct command {
+    uint8_t type;
+    const ProtobufCMessage *message;
+};
+/* In one batch. */
+void fixture_apply_all(struct fixture *f, const struct command *commands, size_t count, struct outcome *outcomes);
+struct outcome fixture_apply(struct fixture *f, uint8_t type, const ProtobufCMessage *message);
+struct outcome fixture_apply_bytes(struct fixture *f, struct slice command);
+int fixture_try(struct fixture *f, uint8_t type, const ProtobufCMessage *message); /* machine_apply's error */
+/* The cluster version becomes the newest, which later commands need to be known by. */
+void fixture_raise(struct fixture *f);
+
+/* -- queries ------------------------------------------------------------------------------------------------------ */
+
+/* The result is valid until fixture_forget; what of it points into the store, until the next query. */
+struct query_result fixture_query(struct fixture *f, const struct query_type *type, const ProtobufCMessage *request);
+void fixture_forget(struct fixture *f);
+/* The same, valid until the next one. */
+struct query_result fixture_ask(struct fixture *f, const struct query_type *type, const ProtobufCMessage *request);
+/* Packed and appended, with the query's name; returns the index. */
+uint64_t fixture_bytes(struct fixture *f, const struct query_type *type, const ProtobufCMessage *request,
+                       struct buffer *out);
+/* The state sum, checked against a scrub. */
+uint64_t fixture_sum(struct fixture *f);
+
+#endif
