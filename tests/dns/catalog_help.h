@@ -2,8 +2,8 @@
 #ifndef COORD_TESTS_DNS_CATALOG_HELP_H
 #define COORD_TESTS_DNS_CATALOG_HELP_H
 
-#include "fake_rpc.h"
 #include "registry/catalog.h"
+#include "tests/lib/fake_rpc.h"
 
 /* `meta`: "k=v" texts, NULL-terminated; NULL: none. */
 void help_node(struct rpc *rpc, const char *name, const char *address, const char *const *meta);

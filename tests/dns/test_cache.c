@@ -6,21 +6,21 @@
 
 #include "base/clock.h"
 #include "dns/cache.h"
-#include "fake_rpc.h"
 #include "registry/catalog.h"
+#include "tests/lib/fake_rpc.h"
 
 static struct rpc *rpc;
 static struct answer_builder *builder;
 static struct dns_depends depends;
 
 static void set_up(void) {
-    rpc = fake_rpc_open();
+    rpc = fake_rpc_start(NULL);
     builder = answer_builder_new();
 }
 static void tear_down(void) {
     dns_depends_free(&depends);
     answer_builder_free(builder);
-    fake_rpc_close(rpc);
+    fake_rpc_stop(rpc);
 }
 TestSuite(dns_cache, .init = set_up, .fini = tear_down);
 

@@ -76,7 +76,7 @@ static void fill(void) {
 }
 
 static void set_up(void) {
-    rpc = fake_rpc_open();
+    rpc = fake_rpc_start(NULL);
     fill();
     struct dns_config config = default_config();
     use_config(&config);
@@ -84,7 +84,7 @@ static void set_up(void) {
 static void tear_down(void) {
     dns_responder_free(responder);
     dns_setup_free(&setup);
-    fake_rpc_close(rpc);
+    fake_rpc_stop(rpc);
 }
 TestSuite(dns_responder, .init = set_up, .fini = tear_down);
 
@@ -575,7 +575,7 @@ Test(dns_responder, answers_are_kept) {
             }
         }
     }
-    cr_expect(eq(ulong, fake_rpc_reads(rpc), reads));
+    cr_expect(eq(u64, fake_rpc_reads(rpc), reads));
 }
 
 /* Made-up names, tags and types leave nothing behind, and cost one look each at most. */
@@ -584,7 +584,7 @@ Test(dns_responder, made_up_names_push_nothing_out) {
     help_free(&got);
     got = ask("x.db.service.coord", TYPE_A);
     help_free(&got);
-    unsigned long reads = fake_rpc_reads(rpc);
+    uint64_t reads = fake_rpc_reads(rpc);
     for (unsigned i = 0; i < 20000; i++) {
         char name[80];
         static const char *const forms[] = {"made-up-%u.service.coord", "made-up-%u.db.service.coord",
@@ -595,12 +595,12 @@ Test(dns_responder, made_up_names_push_nothing_out) {
         got = ask("db.service.coord", 256 + i % 60000);
         help_free(&got);
     }
-    cr_expect(le(ulong, fake_rpc_reads(rpc) - reads, 20000 + 5));
+    cr_expect(le(u64, fake_rpc_reads(rpc) - reads, 20000 + 5));
     reads = fake_rpc_reads(rpc);
     got = ask("db.service.coord", TYPE_A);
     cr_expect(eq(sz, got.answers, 2));
     help_free(&got);
-    cr_expect(eq(ulong, fake_rpc_reads(rpc), reads));
+    cr_expect(eq(u64, fake_rpc_reads(rpc), reads));
 }
 
 Test(dns_responder, settings) {
@@ -667,13 +667,13 @@ Test(dns_responder, large_services_rest) {
         help_service(rpc, (struct help_service){.node = "m1", .id = id, .name = "big", .port = 2000 + i});
     }
     show_weight(60, "SRV 1 60 1000 m0.", false);
-    unsigned long reads = fake_rpc_reads(rpc);
+    uint64_t reads = fake_rpc_reads(rpc);
     for (unsigned i = 0; i < 20; i++) {
         char wanted[40];
         snprintf(wanted, sizeof(wanted), "SRV 1 %u 1000 m0.", 70 + i);
         show_weight(70 + i, wanted, false);
     }
-    cr_expect(le(ulong, fake_rpc_reads(rpc) - reads, 20 * 2)); /* spelling and instances, once a change */
+    cr_expect(le(u64, fake_rpc_reads(rpc) - reads, 20 * 2)); /* spelling and instances, once a change */
     struct dns_config config = default_config();
     config.stale = false;
     use_config(&config);
@@ -736,11 +736,15 @@ Test(dns_responder, reads_that_must_be_fresh) {
     config.stale = false;
     use_config(&config);
     static const struct {
-        int confirm, rcode;
-    } rows[] = {
-        {CO_OK, RCODE_NOERROR}, {CO_AGAIN, RCODE_NOERROR}, {CO_NOLEADER, RCODE_SERVFAIL}, {CO_OK, RCODE_NOERROR}};
+        bool alone, leader;
+        int rcode;
+    } rows[] = {{true, true, RCODE_NOERROR},
+                {false, true, RCODE_NOERROR},
+                {false, false, RCODE_SERVFAIL},
+                {true, true, RCODE_NOERROR}};
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
-        fake_rpc_set_confirm(rpc, rows[i].confirm);
+        fake_rpc_alone(rpc, rows[i].alone);
+        fake_rpc_leader(rpc, rows[i].leader);
         struct help_answer got = ask("db.service.coord", TYPE_A);
         cr_expect(eq(int, got.rcode, rows[i].rcode), "row %zu", i);
         help_free(&got);
@@ -762,7 +766,7 @@ Test(dns_responder, without_any_server_known) {
 
 /* A server that knows nothing yet must not deny that names exist. */
 Test(dns_responder, before_anything_is_applied) {
-    struct rpc *empty = fake_rpc_open();
+    struct rpc *empty = fake_rpc_start(NULL);
     struct dns_responder *other = dns_responder_new(&setup, empty);
     uint8_t query[512];
     size_t size = help_query(query, "db.service.coord", TYPE_A, 0);
@@ -771,5 +775,5 @@ Test(dns_responder, before_anything_is_applied) {
     cr_expect(eq(int, got.rcode, RCODE_SERVFAIL));
     help_free(&got);
     dns_responder_free(other);
-    fake_rpc_close(empty);
+    fake_rpc_stop(empty);
 }

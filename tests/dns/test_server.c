@@ -41,7 +41,7 @@ static void start(const struct dns_config *config) {
 }
 
 static void set_up(void) {
-    rpc = fake_rpc_open();
+    rpc = fake_rpc_start(NULL);
     help_node(rpc, "n1", "10.0.0.1", NULL);
     for (unsigned i = 0; i < 100; i++) {
         char id[20], address[20];
@@ -54,7 +54,7 @@ static void set_up(void) {
 }
 static void tear_down(void) {
     dns_stop(server);
-    fake_rpc_close(rpc);
+    fake_rpc_stop(rpc);
 }
 TestSuite(dns_server, .init = set_up, .fini = tear_down, .timeout = 60);
 

@@ -158,7 +158,7 @@ static bool has_v6(void) {
 }
 
 int main(void) {
-    struct rpc *rpc = fake_rpc_open();
+    struct rpc *rpc = fake_rpc_start(NULL);
     help_node(rpc, "n1", "10.0.0.1", NULL);
     for (size_t i = 0; i < ARRAY_COUNT(kinds); i++) instances(rpc, kinds[i]);
     bool v6 = has_v6();
@@ -166,6 +166,6 @@ int main(void) {
         (const char *const[]){"127.0.0.1", "127.0.0.1", v6 ? "::1" : NULL, "::1", NULL});
     run(rpc, (const char *const[]){"0.0.0.0", v6 ? "::" : NULL, NULL},
         (const char *const[]){"127.0.0.2", "127.0.0.1", "127.0.0.2", v6 ? "::1" : NULL, NULL});
-    fake_rpc_close(rpc);
+    fake_rpc_stop(rpc);
     return 0;
 }

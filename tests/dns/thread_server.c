@@ -89,7 +89,7 @@ static void instance(struct rpc *rpc, unsigned i, unsigned port) {
 }
 
 int main(void) {
-    struct rpc *rpc = fake_rpc_open();
+    struct rpc *rpc = fake_rpc_start(NULL);
     help_node(rpc, "n1", "10.0.0.1", NULL);
     for (unsigned i = 0; i < INSTANCES; i++) instance(rpc, i, 1000);
     static const char *const loopback[] = {"127.0.0.1", NULL};
@@ -115,6 +115,6 @@ int main(void) {
     }
     CHECK(clients[0].answered == ROUNDS * AT_ONCE);
     dns_stop(server);
-    fake_rpc_close(rpc);
+    fake_rpc_stop(rpc);
     return 0;
 }

@@ -7,166 +7,12 @@
 
 #include "base/text.h"
 #include "kv/kv.h"
-#include "registry/lease.h"
-#include "rpc/coordinates.h"
-#include "rpc/operator.h"
 #include "tests/fuzz/still_machine.h"
+#include "tests/lib/fake_rpc.h"
 
 #define BODY_MOST  4096
 #define VALUE_MOST 2048
 #define LINE_MOST  1024 /* of an answer in text */
-
-/* ---- the cluster ---- */
-
-struct rpc {
-    bool shared_rounds;
-    struct rpc_gate *gate; /* waits for a round */
-};
-struct rpc_reader {
-    struct store_reader *reader;
-};
-
-static void applied(void *data, const struct machine_result *result) {
-    struct rpc_write *write = data;
-    write->done(write, CO_OK, result);
-}
-
-void rpc_submit(struct rpc *rpc, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message) {
-    (void)rpc;
-    struct buffer bytes = {0};
-    machine_command(&bytes, command, message);
-    CHECK(still_apply(buffer_slice(&bytes), applied, write) == CO_OK);
-    buffer_free(&bytes);
-}
-
-int rpc_confirm(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_gate *gate) {
-    if (freshness == RPC_STALE || !rpc->shared_rounds) return CO_OK;
-    CHECK(!rpc->gate);
-    rpc->gate = gate;
-    return CO_AGAIN;
-}
-
-/* At once, whatever it would wait for. */
-void rpc_fetch(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage *request) {
-    struct rpc_reader *reader = rpc_reader_new(rpc);
-    struct arena arena = {0};
-    struct query_result result = {0};
-    int error = fetch->type->run(rpc_read_begin(reader), request, &arena, &result);
-    struct rpc_fetched fetched = {
-        .index = result.index ? result.index : 1, .found = result.found, .none = !result.message, .known_leader = true};
-    if (!error && result.message) {
-        size_t size = protobuf_c_message_get_packed_size(result.message);
-        uint8_t *bytes = arena_alloc(&arena, size + 1);
-        fetched.records = slice_make(bytes, protobuf_c_message_pack(result.message, bytes));
-    }
-    fetch->done(fetch, error, error ? NULL : &fetched);
-    rpc_read_end(reader);
-    rpc_reader_free(reader);
-    arena_free(&arena);
-}
-void rpc_fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) { (void)rpc, (void)fetch; } /* it is done */
-int rpc_coordinate_put(struct rpc *rpc, const Pb__Coordinate *record) {
-    (void)rpc;
-    return coordinate_check(record);
-}
-struct vivaldi_coordinate rpc_coordinate_here(struct rpc *rpc) {
-    (void)rpc;
-    return vivaldi_origin();
-}
-const struct modules *rpc_modules(const struct rpc *rpc) {
-    (void)rpc;
-    return machine_modules(still_machine());
-}
-bool rpc_has_copy(const struct rpc *rpc) {
-    (void)rpc;
-    return true;
-}
-
-struct rpc_reader *rpc_reader_new(struct rpc *rpc) {
-    (void)rpc;
-    struct rpc_reader *reader = mem_alloc(sizeof *reader);
-    reader->reader = store_reader_new(machine_store(still_machine()));
-    return reader;
-}
-void rpc_reader_free(struct rpc_reader *reader) {
-    store_reader_free(reader->reader);
-    free(reader);
-}
-struct store_txn *rpc_read_begin(struct rpc_reader *reader) {
-    return store_read(reader->reader);
-}
-void rpc_read_end(struct rpc_reader *reader) { store_read_done(reader->reader); }
-struct watch_table *rpc_watches(struct rpc *rpc) {
-    (void)rpc;
-    return machine_watches(still_machine());
-}
-uint64_t rpc_generation(struct rpc *rpc, struct watch_thing thing) { return watch_generation(rpc_watches(rpc), thing); }
-uint64_t rpc_applied(struct rpc *rpc) {
-    (void)rpc;
-    return machine_applied(still_machine());
-}
-void rpc_met_damage(struct rpc *rpc) { (void)rpc; }
-int rpc_serves(struct rpc *rpc) {
-    (void)rpc;
-    return CO_OK;
-}
-void rpc_fenced_why(struct rpc *rpc, char line[160]) {
-    (void)rpc;
-    line[0] = 0;
-}
-uint64_t rpc_floor(struct rpc *rpc) {
-    (void)rpc;
-    return 0;
-}
-bool rpc_known_leader(struct rpc *rpc) {
-    (void)rpc;
-    return true;
-}
-void rpc_status(struct rpc *rpc, struct rpc_status *status) {
-    *status = (struct rpc_status){.is_server = true,
-                                  .is_leader = true,
-                                  .known_leader = true,
-                                  .applied = rpc_applied(rpc),
-                                  .cluster_version = MACHINE_VERSION_NEWEST};
-    strcpy(status->leader_address, "10.0.0.1:8300");
-}
-size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses) {
-    (void)rpc;
-    *addresses = arena_alloc(arena, sizeof **addresses);
-    (*addresses)[0] = "10.0.0.1:8300";
-    return 1;
-}
-void rpc_renew(struct rpc *rpc, struct rpc_renew *renew) {
-    (void)rpc;
-    CHECK(strlen(renew->id) < sizeof renew->id);
-    bool lease = renew->kind == lease_expiry.number;
-    renew->ttl_ns = 10000000000, renew->left_ms = 5000;
-    renew->done(renew, strcmp(renew->id, lease ? STILL_LEASE : STILL_SESSION) == 0 ? CO_OK : CO_NOTFOUND);
-}
-
-/* Operators' calls. */
-void rpc_ask_cluster(struct rpc *rpc, struct rpc_ask_cluster *ask) {
-    (void)rpc;
-    struct rpc_server_state server = {
-        .id = 1, .address = "10.0.0.1:8300", .node = "n1", .leader = true, .voter = true, .connected = true};
-    struct rpc_cluster_state state = {
-        .index = 1, .committed = true, .here_leads = true, .servers = &server, .count = 1};
-    ask->done(ask, CO_OK, &state);
-}
-void rpc_change(struct rpc *rpc, struct rpc_change *change) {
-    (void)rpc;
-    CHECK(memchr(change->address, 0, sizeof change->address));
-    change->done(change, CO_INVALID);
-}
-void rpc_save(struct rpc *rpc, struct rpc_save *save) {
-    (void)rpc;
-    save->done(save, CO_UNSUPPORTED);
-}
-void rpc_restore(struct rpc *rpc, struct rpc_restore *restore) {
-    (void)rpc;
-    CHECK(restore->fd >= 0);
-    restore->done(restore, CO_UNSUPPORTED);
-}
 
 /* ---- libmicrohttpd: what request.c, headers.c and reply.c call ---- */
 
@@ -279,7 +125,7 @@ const union MHD_ConnectionInfo *MHD_get_connection_info(struct MHD_Connection *c
 
 /* ---- the worker ---- */
 
-static struct rpc rpc;
+static struct rpc *rpc;
 static struct MHD_Connection mhd;
 static struct worker worker;
 static struct shard shard;
@@ -292,8 +138,7 @@ static void worker_start(void) {
                    .wait_max_ms = 600000,
                    .watches_max = 10,
                    .cache_bytes = 1 << 20},
-        .env = {.rpc = &rpc,
-                .datacenter = "dc1",
+        .env = {.datacenter = "dc1",
                 .node_name = "n1",
                 .node_id = "00000000-0000-4000-8000-000000000001",
                 .version = "0",
@@ -304,6 +149,8 @@ static void worker_start(void) {
         .workers = &worker,
         .worker_count = 1,
     };
+    rpc = fake_rpc_start(&(struct fake_rpc_options){.at_once = true, .machine = still_machine(), .apply = still_apply});
+    server.env.rpc = rpc;
     routes_init();
     worker = (struct worker){.server = &server, .epoll = -1, .wake_fd = -1, .now_ms = 1000, .bulk_end = &worker.bulk};
     list_init(&worker.runnable);
@@ -313,7 +160,7 @@ static void worker_start(void) {
     list_init(&worker.lingering);
     list_init(&worker.confirming);
     worker.cache = cache_new(server.config.cache_bytes);
-    worker.reader = rpc_reader_new(&rpc);
+    worker.reader = rpc_reader_new(rpc);
     rng_seed(&worker.rng, 1);
     shard = (struct shard){.worker = &worker, .connections = 1};
     list_init(&shard.link);
@@ -325,12 +172,7 @@ static void worker_start(void) {
 static void pump(void) {
     for (;;) {
         struct mail *mail = mailbox_take(&worker.box);
-        if (!mail && rpc.gate) {
-            struct rpc_gate *gate = rpc.gate;
-            rpc.gate = NULL;
-            gate->done(gate, CO_OK);
-            continue;
-        }
+        if (!mail && fake_rpc_round(rpc)) continue;
         if (!mail && list_empty(&worker.confirming)) break;
         for (struct mail *next; mail; mail = next) {
             next = mail->next;
@@ -394,7 +236,7 @@ static void check_idle(void) {
     list_remove(&shard.link);
     CHECK(worker.active == 0 && worker.orphans == 0 && worker.heap_size == 0 && worker.gates == 0 &&
           worker.tickets == 0);
-    CHECK(worker.server->watches == 0 && watch_count(rpc_watches(&rpc)) == 0 && list_empty(&worker.confirming));
+    CHECK(worker.server->watches == 0 && watch_count(rpc_watches(rpc)) == 0 && list_empty(&worker.confirming));
 }
 
 /* ---- the answer ---- */
@@ -446,7 +288,7 @@ static struct still_reply take_reply(void) {
 
 struct still_reply still_ask(const struct still_request *asked) {
     if (!worker.server) worker_start();
-    rpc = (struct rpc){.shared_rounds = asked->shared_rounds};
+    fake_rpc_alone(rpc, !asked->shared_rounds);
     mhd = (struct MHD_Connection){.request = asked};
     connection.stage = CONNECTION_IDLE;
     /* The version follows the target in libmicrohttpd's buffer, with a NUL between. */
@@ -484,9 +326,4 @@ struct still_reply still_put(const char *method, const char *target, struct slic
                                     .header_count = ARRAY_COUNT(headers),
                                     .body = body};
     return still_ask(&request);
-}
-
-int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
-              struct arena *arena, struct query_result *result) {
-    return type->run(rpc_read_begin(reader), request, arena, result);
 }

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "fake_rpc.h"
 #include "health/definition.h"
+#include "looks.h"
 
 #define NODE FAKE_AGENT_NODE
 
@@ -31,21 +31,21 @@ int register_check(struct agent *agent, const char *text) {
 
 bool has_service(struct agent *agent, const char *id) {
     struct arena arena = {0};
-    bool has = fake_rpc_service(agent->rpc, &arena, NODE, id) != NULL;
+    bool has = look_service(agent->rpc, &arena, NODE, id) != NULL;
     arena_free(&arena);
     return has;
 }
 /* -1: no such check. */
 int catalog_status(struct agent *agent, const char *id) {
     struct arena arena = {0};
-    const Pb__Check *check = fake_rpc_check(agent->rpc, &arena, NODE, id);
+    const Pb__Check *check = look_check(agent->rpc, &arena, NODE, id);
     int status = check ? (int)check->status : -1;
     arena_free(&arena);
     return status;
 }
 bool catalog_output_is(struct agent *agent, const char *id, const char *output) {
     struct arena arena = {0};
-    const Pb__Check *check = fake_rpc_check(agent->rpc, &arena, NODE, id);
+    const Pb__Check *check = look_check(agent->rpc, &arena, NODE, id);
     bool is = check && slice_is(slice_make(check->output.data, check->output.len), output);
     arena_free(&arena);
     return is;

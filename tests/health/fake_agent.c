@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/json_in.h"
 #include "base/log.h"
-#include "fake_rpc.h"
+#include "looks.h"
 
 static void on_local_closed(void *data) {
     struct agent *agent = data;
@@ -89,7 +89,7 @@ void agent_stop(struct agent *agent) {
 struct agent *agent_new(bool keeps) {
     struct agent *agent = mem_zalloc(sizeof *agent);
     log_level_now = LOG_ERROR + 1;
-    agent->rpc = fake_rpc_start();
+    agent->rpc = fake_rpc_start(NULL);
     if (keeps) {
         strcpy(agent->folder, "/tmp/coord-test-XXXXXX");
         CHECK(mkdtemp(agent->folder) != NULL);

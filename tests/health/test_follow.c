@@ -6,8 +6,8 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "fake_agent.h"
-#include "fake_rpc.h"
 #include "health/definition.h"
+#include "looks.h"
 
 #define DEADLINE_MS 15000
 #define MS          INT64_C(1000000)

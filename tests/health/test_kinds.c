@@ -6,9 +6,9 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "fake_agent.h"
-#include "fake_rpc.h"
 #include "health/definition.h"
 #include "health/runner.h"
+#include "looks.h"
 
 #define DEADLINE_MS 15000
 #define NODE        FAKE_AGENT_NODE
@@ -67,7 +67,7 @@ static bool is(struct agent *agent, const char *id, Pb__Status status, const cha
 }
 static bool catalog_is(struct agent *agent, const char *node, const char *id, Pb__Status status, const char *output) {
     struct arena arena = {0};
-    bool yes = record_is(fake_rpc_check(agent->rpc, &arena, node, id), status, output);
+    bool yes = record_is(look_check(agent->rpc, &arena, node, id), status, output);
     arena_free(&arena);
     return yes;
 }

@@ -8,9 +8,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "fake_agent.h"
-#include "fake_rpc.h"
 #include "health/definition.h"
 #include "health/liveness.h"
+#include "looks.h"
 
 #define DEADLINE_MS 15000
 #define NODE        FAKE_AGENT_NODE
@@ -80,21 +80,21 @@ static bool is_local(struct agent *agent, const char *id) {
 
 static bool node_there(struct agent *agent) {
     struct arena arena = {0};
-    bool yes = fake_rpc_node(agent->rpc, &arena, NODE) != NULL;
+    bool yes = look_node(agent->rpc, &arena, NODE) != NULL;
     arena_free(&arena);
     return yes;
 }
 
 static bool service_there(struct agent *agent, const char *id) {
     struct arena arena = {0};
-    bool yes = fake_rpc_service(agent->rpc, &arena, NODE, id) != NULL;
+    bool yes = look_service(agent->rpc, &arena, NODE, id) != NULL;
     arena_free(&arena);
     return yes;
 }
 
 static bool alive(struct agent *agent) {
     struct arena arena = {0};
-    const Pb__Check *check = fake_rpc_check(agent->rpc, &arena, NODE, "serfHealth");
+    const Pb__Check *check = look_check(agent->rpc, &arena, NODE, "serfHealth");
     bool yes = check && check->status == PB__STATUS__PASSING;
     arena_free(&arena);
     return yes;
@@ -103,7 +103,7 @@ static bool alive(struct agent *agent) {
 /* The lease under the node's name; false: there is none, or it is another agent's. */
 static bool lease(struct agent *agent, char id[40]) {
     struct arena arena = {0};
-    const Pb__Lease *found = fake_rpc_node_lease(agent->rpc, &arena, NODE);
+    const Pb__Lease *found = look_node_lease(agent->rpc, &arena, NODE);
     bool yes = found && strcmp(found->node_id, FAKE_AGENT_ID) == 0;
     if (yes) snprintf(id, 40, "%s", found->id);
     arena_free(&arena);
@@ -215,7 +215,7 @@ Test(liveness, a_refused_write_is_noticed) {
 
 static uint64_t health_index(struct agent *agent) {
     struct arena arena = {0};
-    const Pb__Check *check = fake_rpc_check(agent->rpc, &arena, NODE, "serfHealth");
+    const Pb__Check *check = look_check(agent->rpc, &arena, NODE, "serfHealth");
     uint64_t index = check ? check->modify_index : 0;
     arena_free(&arena);
     return index;
@@ -437,7 +437,7 @@ static void write_by_others(struct agent *agent, const char *service_id, uint32_
 
 static bool labelled(struct agent *agent, const char *id) {
     struct arena arena = {0};
-    const Pb__Service *service = fake_rpc_service(agent->rpc, &arena, NODE, id);
+    const Pb__Service *service = look_service(agent->rpc, &arena, NODE, id);
     bool yes = service && service->by_agent;
     arena_free(&arena);
     return yes;

@@ -11,9 +11,9 @@
 #include "agent_talk.h"
 #include "base/check.h"
 #include "base/clock.h"
-#include "fake_rpc.h"
 #include "health/store_log.h"
 #include "health/sync.h"
+#include "looks.h"
 #include "web.h"
 
 #define DEADLINE_MS 15000
@@ -35,10 +35,10 @@ Test(sync, the_node_itself) {
     struct agent *agent = agent_new(false);
     struct arena arena = {0};
     UNTIL(local_synced(agent->local) && catalog_status(agent, "serfHealth") == PB__STATUS__PASSING);
-    const Pb__Node *node = fake_rpc_node(agent->rpc, &arena, NODE);
+    const Pb__Node *node = look_node(agent->rpc, &arena, NODE);
     cr_assert_str_eq(node->address, "10.0.0.9");
     cr_assert_str_eq(node->meta[0]->key, "rack");
-    const Pb__Service *service = fake_rpc_service(agent->rpc, &arena, NODE, "consul");
+    const Pb__Service *service = look_service(agent->rpc, &arena, NODE, "consul");
     cr_assert_not_null(service);
     cr_assert_eq(service->port, 8300);
     arena_free(&arena);
@@ -59,7 +59,7 @@ Test(sync, a_registration_is_there_when_its_waiter_is_called) {
         cr_assert_eq(wait_synced(agent, 10000), CO_OK);
         cr_assert(has_service(agent, id));
     }
-    const Pb__Check *check = fake_rpc_check(agent->rpc, &arena, NODE, "service:web7");
+    const Pb__Check *check = look_check(agent->rpc, &arena, NODE, "service:web7");
     cr_assert_str_eq(check->service_id, "web7");
     cr_assert_str_eq(check->service_name, "web");
     cr_assert_str_eq(check->type, "ttl");
@@ -136,7 +136,7 @@ Test(sync, removal_and_return) {
     cr_assert_eq(wait_synced(agent, 10000), CO_OK);
     cr_assert(!has_service(agent, "web"));
     UNTIL(local_synced(agent->local));
-    cr_assert_eq(fake_rpc_count(agent->rpc, NODE), 2, "consul and serfHealth");
+    cr_assert_eq(look_count(agent->rpc, NODE), 2, "consul and serfHealth");
     agent_free(agent);
 }
 
@@ -223,11 +223,11 @@ Test(sync, tags_are_the_catalogs_where_it_may_override_them) {
         arena_reset(&arena);
         Pb__Service **services;
         cr_assert_eq(local_services(agent->local, &arena, &services), 2);
-        const Pb__Service *strict = fake_rpc_service(agent->rpc, &arena, NODE, "strict");
+        const Pb__Service *strict = look_service(agent->rpc, &arena, NODE, "strict");
         if (strcmp(services[0]->tags[0], "theirs") == 0 && strcmp(strict->tags[0], "mine") == 0) break;
         usleep(2000);
     }
-    cr_assert_str_eq(fake_rpc_service(agent->rpc, &arena, NODE, "eto")->tags[0], "theirs");
+    cr_assert_str_eq(look_service(agent->rpc, &arena, NODE, "eto")->tags[0], "theirs");
     /* They survive the agent, whose definitions still say something else. */
     agent_stop(agent);
     fake_rpc_leader(agent->rpc, false);
@@ -235,10 +235,10 @@ Test(sync, tags_are_the_catalogs_where_it_may_override_them) {
     register_service(agent, "{\"Name\":\"eto\",\"Tags\":[\"mine\"],\"EnableTagOverride\":true}");
     fake_rpc_leader(agent->rpc, true);
     UNTIL(local_synced(agent->local));
-    cr_assert_str_eq(fake_rpc_service(agent->rpc, &arena, NODE, "eto")->tags[0], "theirs");
+    cr_assert_str_eq(look_service(agent->rpc, &arena, NODE, "eto")->tags[0], "theirs");
     register_service(agent, "{\"Name\":\"eto\",\"Tags\":[\"new\"],\"EnableTagOverride\":true}");
     cr_assert_eq(wait_synced(agent, 10000), CO_OK);
-    cr_assert_str_eq(fake_rpc_service(agent->rpc, &arena, NODE, "eto")->tags[0], "new", "said here after that");
+    cr_assert_str_eq(look_service(agent->rpc, &arena, NODE, "eto")->tags[0], "new", "said here after that");
     arena_free(&arena);
     agent_free(agent);
 }
@@ -507,13 +507,13 @@ Test(checks, maintenance) {
     cr_assert_eq(local_node_maintenance(agent->local, true, slice_text("")), CO_OK);
     cr_assert_eq(wait_synced(agent, 10000), CO_OK);
     struct arena arena = {0};
-    const Pb__Check *check = fake_rpc_check(agent->rpc, &arena, NODE, "_service_maintenance:db1");
+    const Pb__Check *check = look_check(agent->rpc, &arena, NODE, "_service_maintenance:db1");
     cr_assert_eq(check->status, PB__STATUS__CRITICAL);
     cr_assert_str_eq(check->notes, "fix");
     cr_assert_str_eq(check->name, "Service Maintenance Mode");
     cr_assert_str_eq(check->type, "maintenance");
     cr_assert_str_eq(check->service_name, "db");
-    check = fake_rpc_check(agent->rpc, &arena, NODE, "_node_maintenance");
+    check = look_check(agent->rpc, &arena, NODE, "_node_maintenance");
     cr_assert_str_eq(
         check->notes,
         "Maintenance mode is enabled for this node, but no reason was provided. This is a default message.");
@@ -646,7 +646,7 @@ Test(restart, configuration_files_win) {
     cr_assert_eq(catalog_status(agent, "_service_maintenance:conf"), PB__STATUS__CRITICAL);
     cr_assert_eq(saved(agent, 's'), 0, "the saved one is gone");
     struct arena arena = {0};
-    cr_assert_eq(fake_rpc_service(agent->rpc, &arena, NODE, "both")->port, 2);
+    cr_assert_eq(look_service(agent->rpc, &arena, NODE, "both")->port, 2);
     arena_free(&arena);
     agent_free(agent);
 }

@@ -3,8 +3,8 @@
 #include <criterion/criterion.h>
 
 #include "agent_talk.h"
-#include "fake_rpc.h"
 #include "health/store_log.h"
+#include "looks.h"
 
 /* Of an id the last spelling counts, here and in the catalog (registry/fold.h). */
 Test(local_names, ids_are_one_in_any_case) {
@@ -26,17 +26,17 @@ Test(local_names, ids_are_one_in_any_case) {
     cr_assert_neq(local_service_hash(agent->local, slice_text("W1")), 0);
     cr_assert_eq(wait_synced(agent, 10000), CO_OK);
     UNTIL(local_synced(agent->local));
-    const Pb__Service *stored = fake_rpc_service(agent->rpc, &arena, FAKE_AGENT_NODE, "w1");
+    const Pb__Service *stored = look_service(agent->rpc, &arena, FAKE_AGENT_NODE, "w1");
     cr_assert(stored && stored->port == 7 && strcmp(stored->id, "w1") == 0);
-    cr_assert_str_eq(fake_rpc_check(agent->rpc, &arena, FAKE_AGENT_NODE, "More")->service_id, "w1");
-    cr_assert_eq(fake_rpc_count(agent->rpc, FAKE_AGENT_NODE), 5, "consul, serfHealth, one service, its two checks");
+    cr_assert_str_eq(look_check(agent->rpc, &arena, FAKE_AGENT_NODE, "More")->service_id, "w1");
+    cr_assert_eq(look_count(agent->rpc, FAKE_AGENT_NODE), 5, "consul, serfHealth, one service, its two checks");
     cr_assert_eq(local_service_maintenance(agent->local, slice_text("W1"), true, slice_text("why")), CO_OK);
     cr_assert_eq(local_service_maintenance(agent->local, slice_text("w1"), false, slice_text("")), CO_OK);
     cr_assert_eq(local_check_deregister(agent->local, slice_text("mORE")), CO_OK);
     cr_assert_eq(local_service_deregister(agent->local, slice_text("W1")), CO_OK);
     cr_assert_eq(wait_synced(agent, 10000), CO_OK);
     cr_assert(!has_service(agent, "w1"));
-    cr_assert_eq(fake_rpc_count(agent->rpc, FAKE_AGENT_NODE), 2);
+    cr_assert_eq(look_count(agent->rpc, FAKE_AGENT_NODE), 2);
     arena_free(&arena);
     agent_free(agent);
 }
@@ -61,7 +61,7 @@ Test(local_names, a_spelling_of_others_is_put_right) {
     cr_assert_eq(wait_synced(agent, 10000), CO_OK);
     UNTIL(local_synced(agent->local));
     cr_assert(has_service(agent, "web") && !has_service(agent, "WEB"));
-    cr_assert_eq(fake_rpc_count(agent->rpc, FAKE_AGENT_NODE), 3);
+    cr_assert_eq(look_count(agent->rpc, FAKE_AGENT_NODE), 3);
     arena_free(&arena);
     agent_free(agent);
 }
@@ -107,7 +107,7 @@ Test(local_names, written_in_another_case_it_is_kept_once) {
     agent_start(agent);
     UNTIL(local_synced(agent->local));
     cr_assert_eq(local_services(agent->local, &arena, &services), 0);
-    cr_assert_eq(fake_rpc_count(agent->rpc, FAKE_AGENT_NODE), 2);
+    cr_assert_eq(look_count(agent->rpc, FAKE_AGENT_NODE), 2);
     arena_free(&arena);
     agent_free(agent);
 }

@@ -6,8 +6,8 @@
 #include "agent_talk.h"
 #include "base/check.h"
 #include "base/hash.h"
-#include "fake_rpc.h"
 #include "health/check_state.h"
+#include "tests/lib/fake_rpc.h"
 
 /* Of an agent that is stopped: all that its states say happened so many seconds earlier, by the clock that counts and by
  * the wall clock; or they are of another start of the machine. */

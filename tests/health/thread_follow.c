@@ -7,8 +7,8 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "fake_agent.h"
-#include "fake_rpc.h"
 #include "health/definition.h"
+#include "looks.h"
 
 #define NODES  5
 #define ROUNDS 4
@@ -63,7 +63,7 @@ static void *aliases_main(void *data) {
 static void end_its_lease(struct agent *agent) {
     struct arena arena = {0};
     Pb__LeaseEndCommand command = PB__LEASE_END_COMMAND__INIT;
-    const Pb__Lease *lease = fake_rpc_node_lease(agent->rpc, &arena, FAKE_AGENT_NODE);
+    const Pb__Lease *lease = look_node_lease(agent->rpc, &arena, FAKE_AGENT_NODE);
     if (lease) {
         command.id = lease->id;
         fake_rpc_apply(agent->rpc, LEASE_END, &command.base);
@@ -77,7 +77,7 @@ static bool all_follow(struct agent *agent) {
     size_t count = local_checks(agent->local, &arena, &checks);
     bool all = count > 0;
     for (size_t i = 0; i < count; i++) {
-        const Pb__Check *stored = fake_rpc_check(agent->rpc, &arena, FAKE_AGENT_NODE, checks[i]->check_id);
+        const Pb__Check *stored = look_check(agent->rpc, &arena, FAKE_AGENT_NODE, checks[i]->check_id);
         Pb__Status expected = last[atoi(checks[i]->check_id + 1) % NODES];
         all = all && checks[i]->status == expected && stored && stored->status == expected;
     }

@@ -6,8 +6,8 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "fake_agent.h"
-#include "fake_rpc.h"
 #include "health/definition.h"
+#include "looks.h"
 
 #define THREADS 4
 
@@ -71,9 +71,9 @@ static void compare(struct agent *agent) {
     Pb__Check **checks;
     size_t service_count = local_services(agent->local, &arena, &services);
     size_t check_count = local_checks(agent->local, &arena, &checks);
-    CHECK(fake_rpc_count(agent->rpc, FAKE_AGENT_NODE) == service_count + check_count + 2);
+    CHECK(look_count(agent->rpc, FAKE_AGENT_NODE) == service_count + check_count + 2);
     for (size_t i = 0; i < check_count; i++) {
-        const Pb__Check *stored = fake_rpc_check(agent->rpc, &arena, FAKE_AGENT_NODE, checks[i]->check_id);
+        const Pb__Check *stored = look_check(agent->rpc, &arena, FAKE_AGENT_NODE, checks[i]->check_id);
         CHECK(stored && stored->status == checks[i]->status);
     }
     arena_free(&arena);

@@ -276,12 +276,12 @@ Test(agent, a_registration_is_in_the_catalog_when_it_is_answered) {
 Test(agent, registering_without_a_leader_is_answered_soon) {
     struct agent *agent = agent_new();
     struct buffer answer = {0}, head = {0};
-    world_leader(agent->world, false);
+    fake_rpc_leader(world_rpc(agent->world), false);
     uint64_t begin = clock_mono_ms();
     cr_assert_eq(ask(agent, "PUT", "/v1/agent/service/register", "{\"Name\":\"web\"}", &answer, &head), 200);
     cr_assert_lt(clock_mono_ms() - begin, 4000);
     cr_assert_eq(ask(agent, "GET", "/v1/agent/service/web", NULL, &answer, &head), 200);
-    world_leader(agent->world, true);
+    fake_rpc_leader(world_rpc(agent->world), true);
     EVENTUALLY(ask(agent, "GET", "/v1/catalog/service/web", NULL, &answer, &head) == 200 && strlen(answer.data) > 2);
     buffer_free(&answer);
     buffer_free(&head);

@@ -278,7 +278,7 @@ Test(blocking, all_who_are_woken_are_answered_before_the_first_is_served_again) 
         CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, fds[i], &(struct epoll_event){.events = EPOLLIN, .data.u32 = i}) == 0);
     }
     EVENTUALLY(PARKED(world) == WATCHERS);
-    world_stand_still(world);
+    fake_rpc_stand_still(world_rpc(world));
     put(world, "a", "2");
     unsigned woken = 0, served = 0, early = 0;
     while (served < WATCHERS) {
@@ -305,7 +305,7 @@ Test(blocking, below_the_floor_is_answered_at_once) {
     struct world *world = world_start(NULL);
     put(world, "a", "1");
     for (int i = 0; i < 9; i++) put(world, "b", i % 2 ? "x" : "y");
-    world_floor(world, 8);
+    fake_rpc_floor(world_rpc(world), 8);
     struct web_answer answer = web_ask(world, "GET /v1/kv/a?index=5&wait=5m", NULL);
     cr_expect(answer.status == 200 && web_index(&answer) == 8);
     web_free(&answer);
@@ -338,13 +338,13 @@ Test(blocking, an_index_of_another_life_is_answered_at_once) {
 Test(blocking, default_reads_wait_for_confirmation) {
     struct world *world = world_start(NULL);
     put(world, "a", "1");
-    world_hold_confirms(world, true);
+    fake_rpc_hold_rounds(world_rpc(world), true);
     int fds[20];
     for (size_t i = 0; i < ARRAY_COUNT(fds); i++) fds[i] = ask(world, "/v1/kv/a");
     int stale = ask(world, "/v1/kv/a?stale");
     expect_answer(stale, 200, "MQ==");
     cr_expect(web_silent(fds[0], 30));
-    world_hold_confirms(world, false);
+    fake_rpc_hold_rounds(world_rpc(world), false);
     for (size_t i = 0; i < ARRAY_COUNT(fds); i++) {
         expect_answer(fds[i], 200, "MQ==");
         close(fds[i]);
@@ -356,16 +356,16 @@ Test(blocking, default_reads_wait_for_confirmation) {
 Test(blocking, confirms_before_it_parks_and_before_it_answers) {
     struct world *world = world_start(NULL);
     put(world, "a", "1");
-    world_alone(world, false);
+    fake_rpc_alone(world_rpc(world), false);
     int fd = park(world, "/v1/kv/a?index=1&wait=5m");
-    unsigned rounds = world_rounds(world);
+    unsigned rounds = fake_rpc_rounds(world_rpc(world));
     cr_expect(rounds >= 1);
-    world_hold_confirms(world, true);
+    fake_rpc_hold_rounds(world_rpc(world), true);
     put(world, "a", "2");
     cr_expect(web_silent(fd, 30));
-    world_hold_confirms(world, false);
+    fake_rpc_hold_rounds(world_rpc(world), false);
     expect_answer(fd, 200, "Mg==");
-    cr_expect(world_rounds(world) > rounds);
+    cr_expect(fake_rpc_rounds(world_rpc(world)) > rounds);
     close(fd);
     world_stop(world);
 }
@@ -373,8 +373,8 @@ Test(blocking, confirms_before_it_parks_and_before_it_answers) {
 Test(blocking, no_leader) {
     struct world *world = world_start(NULL);
     put(world, "a", "1");
-    world_leader(world, false);
-    world_alone(world, false);
+    fake_rpc_leader(world_rpc(world), false);
+    fake_rpc_alone(world_rpc(world), false);
     struct web_answer answer = web_ask(world, "GET /v1/kv/a", NULL);
     cr_expect(answer.status == 500);
     cr_expect_str_eq(answer.body, "No cluster leader");
@@ -394,14 +394,14 @@ Test(full, reads_go_on) {
     struct http_config config = {.workers = 1}; /* it has ready bytes after the second time */
     struct world *world = world_start(&config);
     put(world, "a", "1");
-    world_alone(world, false);
+    fake_rpc_alone(world_rpc(world), false);
     static const char *const targets[] = {"GET /v1/kv/a", "GET /v1/kv/a?consistent"};
     for (size_t i = 0; i < ARRAY_COUNT(targets); i++) {
-        world_disk_full(world, 1);
+        fake_rpc_fail_rounds(world_rpc(world), 1, CO_DISKFULL);
         cr_expect(index_of(world, targets[i]) == index_of(world, "GET /v1/kv/a?stale"), "asked elsewhere");
         for (int twice = 0; twice < 2; twice++) (void)index_of(world, targets[i]);
         for (unsigned rounds = 1; rounds <= 2; rounds++) { /* that of ready bytes; and the read's own */
-            world_disk_full(world, rounds);
+            fake_rpc_fail_rounds(world_rpc(world), rounds, CO_DISKFULL);
             char *body = web_want(world, 200, targets[i], NULL);
             cr_expect(strstr(body, "MQ=="), "%s", body);
             free(body);
@@ -413,23 +413,23 @@ Test(full, reads_go_on) {
 Test(full, those_who_wait_go_on) {
     struct world *world = world_start(NULL);
     put(world, "a", "1");
-    world_alone(world, false);
+    fake_rpc_alone(world_rpc(world), false);
     int parked = park_at(world, "/v1/kv/a", "&wait=5m"); /* here */
-    world_disk_full(world, 1);
+    fake_rpc_fail_rounds(world_rpc(world), 1, CO_DISKFULL);
     put(world, "a", "2");
     expect_answer(parked, 200, "Mg==");
     close(parked);
     uint64_t index = index_of(world, "GET /v1/kv/a");
     char target[80];
     snprintf(target, sizeof target, "/v1/kv/a?index=%llu&wait=5m", (unsigned long long)index);
-    world_disk_full(world, 1);
+    fake_rpc_fail_rounds(world_rpc(world), 1, CO_DISKFULL);
     int far = park(world, target);
     put(world, "a", "3");
     expect_answer(far, 200, "Mw==");
     close(far);
     snprintf(target, sizeof target, "/v1/kv/a?index=%llu&wait=200ms",
              (unsigned long long)index_of(world, "GET /v1/kv/a"));
-    world_disk_full(world, 1);
+    fake_rpc_fail_rounds(world_rpc(world), 1, CO_DISKFULL);
     uint64_t begun = clock_mono_ms();
     far = ask(world, target);
     expect_answer(far, 200, "Mw==");
@@ -441,8 +441,8 @@ Test(full, those_who_wait_go_on) {
 Test(full, an_error_says_so) {
     struct world *world = world_start(NULL);
     put(world, "a", "1");
-    world_alone(world, false);
-    world_disk_full(world, 1000000);
+    fake_rpc_alone(world_rpc(world), false);
+    fake_rpc_fail_rounds(world_rpc(world), 1000000, CO_DISKFULL);
     static const char *const targets[] = {"GET /v1/kv/a", "GET /v1/kv/a?consistent", "GET /v1/kv/a?index=1&wait=5m",
                                           "GET /v1/health/state/any"};
     for (size_t i = 0; i < ARRAY_COUNT(targets); i++) {
@@ -451,7 +451,7 @@ Test(full, an_error_says_so) {
         free(text);
     }
     free(web_want(world, 200, "GET /v1/kv/a?stale", NULL));
-    world_disk_full(world, 0);
+    fake_rpc_fail_rounds(world_rpc(world), 0, CO_DISKFULL);
     free(web_want(world, 200, "GET /v1/kv/a", NULL));
     world_stop(world);
 }
@@ -459,11 +459,11 @@ Test(full, an_error_says_so) {
 Test(full, the_end_does_not_wait) {
     struct world *world = world_start(NULL);
     put(world, "a", "1");
-    world_alone(world, false);
+    fake_rpc_alone(world_rpc(world), false);
     uint64_t index = index_of(world, "GET /v1/kv/a");
     char target[80];
     snprintf(target, sizeof target, "/v1/kv/a?index=%llu&wait=5m", (unsigned long long)index);
-    world_disk_full(world, 1);
+    fake_rpc_fail_rounds(world_rpc(world), 1, CO_DISKFULL);
     int far = park(world, target);
     uint64_t begun = clock_mono_ms();
     world_stop_http(world);
@@ -475,14 +475,14 @@ Test(full, the_end_does_not_wait) {
 Test(blocking, hanging_up_during_confirmation) {
     struct world *world = world_start(NULL);
     put(world, "a", "1");
-    world_alone(world, false);
+    fake_rpc_alone(world_rpc(world), false);
     int fd = park(world, "/v1/kv/a?index=1&wait=5m");
-    world_hold_confirms(world, true);
+    fake_rpc_hold_rounds(world_rpc(world), true);
     put(world, "a", "2");
     close(fd);
     EVENTUALLY(PARKED(world) == 0);
-    world_hold_confirms(world, false);
-    world_alone(world, true);
+    fake_rpc_hold_rounds(world_rpc(world), false);
+    fake_rpc_alone(world_rpc(world), true);
     free(web_want(world, 200, "GET /v1/kv/a", NULL));
     world_stop(world);
 }
@@ -527,7 +527,7 @@ Test(blocking, stopping_answers_those_who_wait) {
 Test(blocking, storm) {
     struct world *world = world_start(NULL);
     put(world, "a", "1");
-    world_alone(world, false);
+    fake_rpc_alone(world_rpc(world), false);
     int fds[64];
     for (size_t i = 0; i < ARRAY_COUNT(fds); i++) fds[i] = -1;
     struct rng rng;

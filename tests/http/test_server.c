@@ -124,6 +124,17 @@ Test(server, routes_and_values) {
 
 /* ---- writes ---- */
 
+#define SESSION "5e551000-0000-4000-8000-000000000001"
+
+static void make_session(const struct world *world) {
+    Pb__SessionCreateCommand command = PB__SESSION_CREATE_COMMAND__INIT;
+    Pb__Session session = PB__SESSION__INIT;
+    free(web_want(world, 200, "PUT /v1/catalog/register", "{\"Node\":\"n1\",\"Address\":\"10.0.0.1\"}"));
+    session.id = SESSION, session.node = "n1";
+    command.session = &session;
+    fake_rpc_apply(world_rpc(world), SESSION_CREATE, &command.base);
+}
+
 Test(server, writes_and_what_comes_of_them) {
     struct world *world = world_start(NULL);
     EXPECT_BODY(world, 200, "PUT /v1/test/twice", "error=0 yes=1 index=2");
@@ -139,29 +150,30 @@ Test(server, writes_and_what_comes_of_them) {
         {CO_BUSY, 429, "too many requests"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(failures); i++) {
-        world_fail_writes(world, failures[i].error);
+        fake_rpc_fail(world_rpc(world), failures[i].error);
         EXPECT_BODY(world, failures[i].status, "PUT /v1/kv/a", failures[i].text);
     }
-    world_fail_writes(world, CO_OK);
+    fake_rpc_fail(world_rpc(world), CO_OK);
     EXPECT_BODY(world, 200, "PUT /v1/kv/a", "true");
     EXPECT_BODY(world, 200, "PUT /v1/kv/a?cas=99", "false");
     EXPECT_BODY(world, 200, "PUT /v1/kv/a?cas=99&pretty", "false\n");
-    EXPECT_BODY(world, 200, "PUT /v1/test/renew/known", co_strerror(CO_OK));
-    EXPECT_BODY(world, 200, "PUT /v1/test/renew/other", "no such record");
+    EXPECT_BODY(world, 200, "PUT /v1/test/renew/" SESSION, "no such record");
+    make_session(world);
+    EXPECT_BODY(world, 200, "PUT /v1/test/renew/" SESSION, co_strerror(CO_OK));
     EXPECT_BODY(world, 200, "PUT /v1/test/renew/0123456789012345678901234567890123456789012345", "no such record");
     world_stop(world);
 }
 
 Test(server, a_client_that_leaves_during_its_write) {
     struct world *world = world_start(NULL);
-    world_hold_writes(world, true);
+    fake_rpc_hold(world_rpc(world), true);
     for (int i = 0; i < 10; i++) {
         int fd = web_dial(world);
         web_say(fd, "PUT /v1/kv/left%d HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx", i);
         cr_expect(web_silent(fd, 5));
         close(fd);
     }
-    world_hold_writes(world, false);
+    fake_rpc_hold(world_rpc(world), false);
     for (int i = 0; i < 10; i++) {
         char target[64];
         snprintf(target, sizeof target, "GET /v1/kv/left%d?raw", i);
@@ -357,7 +369,7 @@ Test(server, stops_with_all_kinds_of_connections) {
     ticket = NULL;
     web_say(waiting, "GET /v1/test/ticket HTTP/1.1\r\nHost: x\r\n\r\n");
     EVENTUALLY(ticket != NULL);
-    world_hold_writes(world, true);
+    fake_rpc_hold(world_rpc(world), true);
     web_say(writing, "PUT /v1/kv/a HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx");
     cr_expect(web_silent(writing, 20));
     uint64_t begun = clock_mono_ms();
@@ -367,7 +379,7 @@ Test(server, stops_with_all_kinds_of_connections) {
     cr_expect(answer.status == 200);
     web_free(&answer);
     cr_expect(web_closed(idle) && web_closed(half) && web_closed(writing));
-    world_hold_writes(world, false);
+    fake_rpc_hold(world_rpc(world), false);
     http_deferred(ticket, CO_OK);
     int fds[] = {idle, half, writing, waiting};
     for (size_t i = 0; i < ARRAY_COUNT(fds); i++) close(fds[i]);

@@ -11,8 +11,8 @@
 static const struct {
     const char *path, *with, *without;
 } asked[] = {
-    {"/v1/status/leader", "\"127.0.0.1:8300\"", "\"\""},
-    {"/v1/status/peers", "[\"127.0.0.1:8300\"]", "[]"},
+    {"/v1/status/leader", "\"10.0.0.1:8300\"", "\"\""},
+    {"/v1/status/peers", "[\"10.0.0.1:8300\"]", "[]"},
 };
 
 static int ask(const struct world *world, const char *path) {
@@ -33,10 +33,10 @@ Test(status, waits_for_a_leader_that_comes) {
     struct world *world = world_start(NULL);
     for (size_t i = 0; i < ARRAY_COUNT(asked); i++) {
         expect(ask(world, asked[i].path), asked[i].with);
-        world_leader(world, false);
+        fake_rpc_leader(world_rpc(world), false);
         int fd = ask(world, asked[i].path);
         cr_expect(web_silent(fd, 50));
-        world_leader(world, true);
+        fake_rpc_leader(world_rpc(world), true);
         expect(fd, asked[i].with);
     }
     world_stop(world);
@@ -44,7 +44,7 @@ Test(status, waits_for_a_leader_that_comes) {
 
 Test(status, without_a_leader_it_is_answered_in_bounded_time) {
     struct world *world = world_start(NULL);
-    world_leader(world, false);
+    fake_rpc_leader(world_rpc(world), false);
     int fds[ARRAY_COUNT(asked)];
     uint64_t begun = clock_mono_ms();
     for (size_t i = 0; i < ARRAY_COUNT(asked); i++) fds[i] = ask(world, asked[i].path);
@@ -66,7 +66,7 @@ static bool leave(const struct world *world) {
 
 Test(status, who_waits_may_leave) {
     struct world *world = world_start(NULL);
-    world_leader(world, false);
+    fake_rpc_leader(world_rpc(world), false);
     bool gone = false;
     for (int i = 0; i < 5 && !gone; i++) gone = leave(world);
     cr_expect(gone);
@@ -76,7 +76,7 @@ Test(status, who_waits_may_leave) {
 
 Test(status, a_stop_answers_who_waits) {
     struct world *world = world_start(NULL);
-    world_leader(world, false);
+    fake_rpc_leader(world_rpc(world), false);
     int fds[ARRAY_COUNT(asked)];
     for (size_t i = 0; i < ARRAY_COUNT(asked); i++) fds[i] = ask(world, asked[i].path);
     cr_expect(web_silent(fds[1], 50));

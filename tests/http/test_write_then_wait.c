@@ -126,19 +126,19 @@ Test(write_then_wait, when_the_time_is_up_the_last_result_is_the_answer) {
 }
 
 Test(write_then_wait, a_leader_that_is_lost_meanwhile_is_waited_for) {
-    world_alone(world, false);
+    fake_rpc_alone(world_rpc(world), false);
     int fd = begin("a", "yes", 60000);
     EVENTUALLY(looked == 1);
-    world_leader(world, false);
+    fake_rpc_leader(world_rpc(world), false);
     cr_expect(web_silent(fd, 300));
-    world_leader(world, true);
+    fake_rpc_leader(world_rpc(world), true);
     put("go", "yes");
     expect_body(fd, "held=1 go=yes");
     close(fd);
 }
 
 Test(write_then_wait, a_write_that_fails_is_not_waited_on) {
-    world_fail_writes(world, CO_UNKNOWN_OUTCOME);
+    fake_rpc_fail(world_rpc(world), CO_UNKNOWN_OUTCOME);
     struct web_answer answer = web_ask(world, "PUT /v1/wait/a?ms=60000", "yes");
     cr_expect_eq(answer.status, 500);
     cr_expect(strstr(answer.body, "outcome unknown"), "%s", answer.body);

@@ -3,10 +3,8 @@
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <errno.h>
-#include <ftw.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,283 +12,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "agent/modules.h"
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/list.h"
 #include "base/log.h"
-#include "kv/kv.h"
-#include "lb/coordinate.h"
-#include "registry/catalog.h"
-#include "registry/lease.h"
-#include "rpc/coordinates.h"
-#include "rpc/fetch.h"
 
 #define PATIENCE_MS 5000
-
-/* ---- the cluster ---- */
-
-struct rpc {
-    struct machine *machine;
-    struct fetches *fetches;
-    pthread_t thread; /* applier and loop in one */
-    pthread_mutex_t lock;
-    pthread_cond_t news;
-    /* Under the lock. */
-    struct list writes, gates, renewals;
-    pthread_cond_t applied;
-    bool applying, stand_still; /* stand_still: whoever writes waits until it is applied */
-    bool quit, hold_writes, hold_gates, alone, leader;
-    int fail;
-    unsigned rounds, full; /* full: confirmations that end so */
-    _Atomic uint64_t floor;
-    uint64_t last_index; /* the thread's */
-};
-
-struct pending_write {
-    struct list link;
-    struct rpc_write *write;
-    struct buffer command;
-};
-struct pending_gate {
-    struct list link;
-    struct rpc_gate *gate;
-};
-struct pending_renewal {
-    struct list link;
-    struct rpc_renew *renew;
-};
-
-static void applied(void *data, void *origin, const struct machine_result *result) {
-    (void)data;
-    struct rpc_write *write = origin;
-    write->done(write, CO_OK, result);
-}
-
-static void apply(struct rpc *rpc, struct list *writes, int fail) {
-    while (!list_empty(writes)) {
-        struct pending_write *pending = LIST_ENTRY(writes->next, struct pending_write, link);
-        list_remove(&pending->link);
-        if (fail) {
-            pending->write->done(pending->write, fail, NULL);
-        } else {
-            struct machine_input input = {.index = ++rpc->last_index,
-                                          .term = 1,
-                                          .command = buffer_slice(&pending->command),
-                                          .is_command = true,
-                                          .origin = pending->write};
-            uint64_t stopped_at;
-            CHECK(machine_apply(rpc->machine, &input, 1, applied, NULL, &stopped_at) == CO_OK);
-        }
-        buffer_free(&pending->command);
-        free(pending);
-    }
-}
-
-static void answer_rest(struct list *gates, struct list *renewals, int confirmed) {
-    while (!list_empty(gates)) {
-        struct pending_gate *pending = LIST_ENTRY(gates->next, struct pending_gate, link);
-        list_remove(&pending->link);
-        pending->gate->done(pending->gate, confirmed);
-        free(pending);
-    }
-    while (!list_empty(renewals)) {
-        struct pending_renewal *pending = LIST_ENTRY(renewals->next, struct pending_renewal, link);
-        list_remove(&pending->link);
-        pending->renew->done(pending->renew, strcmp(pending->renew->id, "other") == 0 ? CO_NOTFOUND : CO_OK);
-        free(pending);
-    }
-}
-
-static void *cluster_main(void *data) {
-    struct rpc *rpc = data;
-    pthread_mutex_lock(&rpc->lock);
-    for (;;) {
-        bool writes_now = !rpc->hold_writes && !list_empty(&rpc->writes);
-        bool gates_now = !rpc->hold_gates && !list_empty(&rpc->gates);
-        if (!writes_now && !gates_now && list_empty(&rpc->renewals)) {
-            if (rpc->quit) break;
-            pthread_cond_wait(&rpc->news, &rpc->lock);
-            continue;
-        }
-        struct list writes, gates, renewals;
-        list_init(&writes), list_init(&gates), list_init(&renewals);
-        if (writes_now) list_splice(&writes, &rpc->writes);
-        if (gates_now) list_splice(&gates, &rpc->gates);
-        rpc->rounds += gates_now;
-        list_splice(&renewals, &rpc->renewals);
-        int confirmed = !rpc->leader ? CO_NOLEADER : gates_now && rpc->full ? CO_DISKFULL : CO_OK;
-        rpc->full -= confirmed == CO_DISKFULL;
-        int fail = rpc->fail;
-        rpc->applying = true;
-        pthread_mutex_unlock(&rpc->lock);
-        apply(rpc, &writes, fail);
-        answer_rest(&gates, &renewals, confirmed);
-        pthread_mutex_lock(&rpc->lock);
-        rpc->applying = false;
-        pthread_cond_broadcast(&rpc->applied);
-    }
-    pthread_mutex_unlock(&rpc->lock);
-    return NULL;
-}
-
-static void append(struct rpc *rpc, struct list *list, struct list *item) {
-    pthread_mutex_lock(&rpc->lock);
-    list_append(list, item);
-    pthread_cond_signal(&rpc->news);
-    pthread_mutex_unlock(&rpc->lock);
-}
-
-void rpc_submit(struct rpc *rpc, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message) {
-    struct pending_write *pending = mem_zalloc(sizeof *pending);
-    pending->write = write;
-    machine_command(&pending->command, command, message);
-    append(rpc, &rpc->writes, &pending->link);
-    pthread_mutex_lock(&rpc->lock);
-    while (rpc->stand_still && !rpc->hold_writes && (rpc->applying || !list_empty(&rpc->writes)))
-        pthread_cond_wait(&rpc->applied, &rpc->lock);
-    pthread_mutex_unlock(&rpc->lock);
-}
-
-int rpc_confirm(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_gate *gate) {
-    pthread_mutex_lock(&rpc->lock);
-    bool at_once = freshness == RPC_STALE || rpc->alone;
-    pthread_mutex_unlock(&rpc->lock);
-    if (at_once) return CO_OK;
-    struct pending_gate *pending = mem_zalloc(sizeof *pending);
-    pending->gate = gate;
-    append(rpc, &rpc->gates, &pending->link);
-    return CO_AGAIN;
-}
-
-void rpc_renew(struct rpc *rpc, struct rpc_renew *renew) {
-    struct pending_renewal *pending = mem_zalloc(sizeof *pending);
-    pending->renew = renew;
-    append(rpc, &rpc->renewals, &pending->link);
-}
-
-void rpc_fetch(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage *request) {
-    fetches_take(rpc->fetches, fetch, request);
-}
-void rpc_fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) { fetches_cancel(rpc->fetches, fetch); }
-const struct modules *rpc_modules(const struct rpc *rpc) { return machine_modules(rpc->machine); }
-bool rpc_has_copy(const struct rpc *rpc) {
-    (void)rpc;
-    return true;
-}
-
-struct rpc_reader {
-    struct store_reader *reader;
-};
-
-struct rpc_reader *rpc_reader_new(struct rpc *rpc) {
-    struct rpc_reader *reader = mem_alloc(sizeof *reader);
-    reader->reader = store_reader_new(machine_store(rpc->machine));
-    return reader;
-}
-void rpc_reader_free(struct rpc_reader *reader) {
-    store_reader_free(reader->reader);
-    free(reader);
-}
-struct store_txn *rpc_read_begin(struct rpc_reader *reader) {
-    return store_read(reader->reader);
-}
-void rpc_read_end(struct rpc_reader *reader) { store_read_done(reader->reader); }
-uint64_t rpc_generation(struct rpc *rpc, struct watch_thing thing) {
-    return watch_generation(machine_watches(rpc->machine), thing);
-}
-struct watch_table *rpc_watches(struct rpc *rpc) {
-    return machine_watches(rpc->machine);
-}
-uint64_t rpc_applied(struct rpc *rpc) { return machine_applied(rpc->machine); }
-void rpc_met_damage(struct rpc *rpc) { (void)rpc; }
-int rpc_serves(struct rpc *rpc) {
-    (void)rpc;
-    return CO_OK;
-}
-void rpc_fenced_why(struct rpc *rpc, char line[160]) {
-    (void)rpc;
-    line[0] = 0;
-}
-uint64_t rpc_floor(struct rpc *rpc) { return rpc->floor; }
-
-struct waited_write {
-    struct rpc_write write;
-    _Atomic bool done;
-};
-static void waited_done(struct rpc_write *write, int error, const struct machine_result *result) {
-    (void)error, (void)result;
-    atomic_store(&CONTAINER_OF(write, struct waited_write, write)->done, true);
-}
-
-bool rpc_known_leader(struct rpc *rpc) {
-    pthread_mutex_lock(&rpc->lock);
-    bool leader = rpc->leader;
-    pthread_mutex_unlock(&rpc->lock);
-    return leader;
-}
-void rpc_status(struct rpc *rpc, struct rpc_status *status) {
-    *status = (struct rpc_status){
-        .is_server = true, .is_leader = rpc_known_leader(rpc), .known_leader = rpc_known_leader(rpc)};
-    if (status->known_leader) strcpy(status->leader_address, "127.0.0.1:8300");
-}
-/* Without a batch: applied before it returns. */
-int rpc_coordinate_put(struct rpc *rpc, const Pb__Coordinate *record) {
-    int rv = coordinate_check(record);
-    if (rv != CO_OK) return rv;
-    Pb__CoordinateUpdateCommand command = PB__COORDINATE_UPDATE_COMMAND__INIT;
-    Pb__Coordinate *updates[] = {(Pb__Coordinate *)(uintptr_t)record};
-    command.updates = updates, command.n_updates = 1;
-    struct waited_write waited = {.write.done = waited_done};
-    rpc_submit(rpc, &waited.write, COORDINATE_UPDATE, &command.base);
-    while (!atomic_load(&waited.done)) usleep(100);
-    return CO_OK;
-}
-struct vivaldi_coordinate rpc_coordinate_here(struct rpc *rpc) {
-    (void)rpc;
-    return vivaldi_origin();
-}
-size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses) {
-    *addresses = arena_alloc(arena, sizeof **addresses);
-    (*addresses)[0] = "127.0.0.1:8300";
-    return rpc_known_leader(rpc);
-}
-
-static void cluster_start(struct rpc *rpc, const char *folder, const struct module *more) {
-    struct module_entry entries[32] = {{0}};
-    size_t count = 0;
-    for (; agent_modules[count].module; count++) entries[count] = agent_modules[count];
-    CHECK(count + 1 < ARRAY_COUNT(entries));
-    entries[count].module = more;
-    struct machine_config config = {.store = {.folder = folder, .map_bytes = (uint64_t)1 << 30}, .modules = entries};
-    struct fault fault = {0};
-    cr_assert(machine_open(&config, &rpc->machine, &fault) == CO_OK, "%s", fault.text);
-    list_init(&rpc->writes), list_init(&rpc->gates), list_init(&rpc->renewals);
-    pthread_mutex_init(&rpc->lock, NULL);
-    pthread_cond_init(&rpc->news, NULL);
-    pthread_cond_init(&rpc->applied, NULL);
-    rpc->alone = rpc->leader = true;
-    cr_assert(pthread_create(&rpc->thread, NULL, cluster_main, rpc) == 0);
-    rpc->fetches = fetches_new(rpc);
-}
-
-static void cluster_stop(struct rpc *rpc) {
-    fetches_stop(rpc->fetches);
-    pthread_mutex_lock(&rpc->lock);
-    rpc->quit = true;
-    rpc->hold_writes = rpc->hold_gates = false;
-    pthread_cond_signal(&rpc->news);
-    pthread_mutex_unlock(&rpc->lock);
-    pthread_join(rpc->thread, NULL);
-    fetches_free(rpc->fetches);
-    machine_close(rpc->machine);
-}
 
 /* ---- the world ---- */
 
 struct world {
-    char folder[64];
-    struct rpc rpc;
+    struct rpc *rpc;
     struct http_server *server;
     uint16_t port;
 };
@@ -304,13 +35,11 @@ struct world *world_start_with(const struct http_config *given, const struct mod
     struct world *world = mem_zalloc(sizeof *world);
     signal(SIGPIPE, SIG_IGN);
     log_level_now = LOG_ERROR;
-    strcpy(world->folder, "/tmp/test-http-XXXXXX");
-    cr_assert(mkdtemp(world->folder) != NULL);
-    cluster_start(&world->rpc, world->folder, module);
+    world->rpc = fake_rpc_start(&(struct fake_rpc_options){.more = module});
     struct http_config config = given ? *given : (struct http_config){0};
     config.addresses = addresses;
     if (!config.connections_per_address_max) config.connections_per_address_max = 5000;
-    struct http_env env = {.rpc = &world->rpc,
+    struct http_env env = {.rpc = world->rpc,
                            .datacenter = "dc1",
                            .node_name = "n1",
                            .address = "127.0.0.1",
@@ -329,45 +58,15 @@ void world_stop_http(struct world *world) {
     world->server = NULL;
 }
 
-static int remove_one(const char *path, const struct stat *status, int flag, struct FTW *at) {
-    (void)status, (void)flag, (void)at;
-    return remove(path);
-}
-
 void world_stop(struct world *world) {
     world_stop_http(world);
-    cluster_stop(&world->rpc);
-    nftw(world->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    fake_rpc_stop(world->rpc);
     free(world);
 }
 
 uint16_t world_port(const struct world *world) { return world->port; }
-struct rpc *world_rpc(struct world *world) {
-    return &world->rpc;
-}
-
-#define CHANGE(world, what)                       \
-    do {                                          \
-        pthread_mutex_lock(&(world)->rpc.lock);   \
-        what;                                     \
-        pthread_cond_signal(&(world)->rpc.news);  \
-        pthread_mutex_unlock(&(world)->rpc.lock); \
-    } while (0)
-
-void world_leader(struct world *world, bool known) { CHANGE(world, world->rpc.leader = known); }
-void world_stand_still(struct world *world) { CHANGE(world, world->rpc.stand_still = true); }
-void world_hold_writes(struct world *world, bool hold) { CHANGE(world, world->rpc.hold_writes = hold); }
-void world_alone(struct world *world, bool alone) { CHANGE(world, world->rpc.alone = alone); }
-void world_fail_writes(struct world *world, int error) { CHANGE(world, world->rpc.fail = error); }
-void world_floor(struct world *world, uint64_t floor) { world->rpc.floor = floor; }
-void world_hold_confirms(struct world *world, bool hold) {
-    CHANGE(world, world->rpc.hold_gates = hold; if (hold) world->rpc.alone = false);
-}
-void world_disk_full(struct world *world, unsigned rounds) { CHANGE(world, world->rpc.full = rounds); }
-unsigned world_rounds(struct world *world) {
-    unsigned rounds;
-    CHANGE(world, rounds = world->rpc.rounds);
-    return rounds;
+struct rpc *world_rpc(const struct world *world) {
+    return world->rpc;
 }
 
 /* ---- clients ---- */
@@ -508,9 +207,4 @@ uint64_t web_metric(const struct world *world, const char *name) {
     uint64_t value = at ? strtoull(at + strlen(line), NULL, 10) : 0;
     free(text);
     return value;
-}
-
-int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
-              struct arena *arena, struct query_result *result) {
-    return type->run(rpc_read_begin(reader), request, arena, result);
 }

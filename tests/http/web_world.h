@@ -1,32 +1,21 @@
-/* For the tests of http/: the server over a real state machine, with an rpc whose leader, confirmations and writes
- * the test holds in its hand, and clients that speak bytes. */
+/* For the tests of http/: the server over a fake rpc (tests/lib/fake_rpc.h), and clients that speak bytes. */
 #ifndef COORD_TESTS_HTTP_WEB_WORLD_H
 #define COORD_TESTS_HTTP_WEB_WORLD_H
 
 #include "http/server.h"
+#include "tests/lib/fake_rpc.h"
 
 struct world;
 
-/* The defaults of `config` but port and address; NULL: none. Fails the test when it does not start. */
+/* The defaults of `config` but port and address; NULL: none. Fails the test when it does not start. The cluster
+ * version is 1 (fake_rpc_version raises it). */
 struct world *world_start(const struct http_config *config);
 /* With one more module than the program has. */
 struct world *world_start_with(const struct http_config *config, const struct module *module);
 void world_stop(struct world *world);      /* http_stop, then everything else */
 void world_stop_http(struct world *world); /* only that; world_stop still has to come */
 uint16_t world_port(const struct world *world);
-struct rpc *world_rpc(struct world *world);
-
-/* The cluster as the server sees it. */
-void world_leader(struct world *world, bool known);
-void world_hold_writes(struct world *world, bool hold); /* they wait until let go */
-/* a worker does nothing until what it writes is applied, and all are woken */
-void world_stand_still(struct world *world);
-void world_hold_confirms(struct world *world, bool hold); /* reads are confirmed by a round, which waits until let go */
-void world_alone(struct world *world, bool alone);        /* false: reads need a round, which ends soon */
-void world_disk_full(struct world *world, unsigned rounds); /* so many end with CO_DISKFULL: the server is behind */
-void world_floor(struct world *world, uint64_t floor);
-void world_fail_writes(struct world *world, int error); /* CO_OK: they succeed again */
-unsigned world_rounds(struct world *world);             /* of confirmation, so far */
+struct rpc *world_rpc(const struct world *world);
 
 /* -- clients ------------------------------------------------------------------------------------------------------ */
 int web_dial(const struct world *world);
