@@ -3,17 +3,16 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "agent/modules.h"
 #include "base/check.h"
 #include "catalog_specs.h"
 #include "registry/operate.h"
 #include "registry/version.h"
 #include "tests/lib/scratch.h"
 
-static const struct module_entry modules[] = {{.module = &catalog_module}, {0}};
-
 static int open_as(const char *folder, unsigned newest, struct machine **out, struct fault *fault) {
     struct machine_config config = {
-        .store = scratch_config(folder, NULL, 0), .modules = modules, .version_newest = newest};
+        .store = scratch_config(folder, NULL, 0), .modules = agent_modules, .version_newest = newest};
     *out = NULL;
     return machine_open(&config, out, fault);
 }
