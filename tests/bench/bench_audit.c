@@ -9,12 +9,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "registry/store.h"
-
-static uint64_t cpu_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
+#include "tests/bench/cpu.h"
 
 static void fill(struct store *store, uint64_t bytes) {
     struct rng rng;

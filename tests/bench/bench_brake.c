@@ -13,16 +13,11 @@
 #include "registry/brake.h"
 #include "registry/lease.h"
 #include "registry/version.h"
+#include "tests/bench/cpu.h"
 
 enum { NODES = 1000 };
 
 static struct machine *machine;
-
-static uint64_t cpu_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static void done(void *data, void *origin, const struct machine_result *result) {
     (void)data, (void)origin;

@@ -11,16 +11,11 @@
 #include "base/random.h"
 #include "registry/catalog.h"
 #include "registry/version.h"
+#include "tests/bench/cpu.h"
 
 enum { NODES = 1000 };
 
 static struct machine *machine;
-
-static uint64_t cpu_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static void print(const char *what, uint64_t spent, uint64_t count) {
     printf("%-64s %9.2f us\n", what, (double)spent / (double)count / 1000.0);

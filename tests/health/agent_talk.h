@@ -2,21 +2,8 @@
 #ifndef COORD_TESTS_HEALTH_AGENT_TALK_H
 #define COORD_TESTS_HEALTH_AGENT_TALK_H
 
-#include <unistd.h>
-
-#include "base/clock.h"
 #include "fake_agent.h"
-
-#define DEADLINE_MS 15000
-
-#define UNTIL(condition)                                                        \
-    do {                                                                        \
-        uint64_t end_ = clock_mono_ms() + DEADLINE_MS;                          \
-        while (!(condition)) {                                                  \
-            cr_assert_lt(clock_mono_ms(), end_, "not in time: %s", #condition); \
-            usleep(2000);                                                       \
-        }                                                                       \
-    } while (0)
+#include "tests/lib/until.h"
 
 int register_service_as(struct agent *agent, const char *text, bool replace, bool persist);
 void register_service(struct agent *agent, const char *text);

@@ -8,18 +8,9 @@
 #include "fake_agent.h"
 #include "health/definition.h"
 #include "looks.h"
+#include "tests/lib/until.h"
 
-#define DEADLINE_MS 15000
-#define MS          INT64_C(1000000)
-
-#define UNTIL(condition)                                                        \
-    do {                                                                        \
-        uint64_t end_ = clock_mono_ms() + DEADLINE_MS;                          \
-        while (!(condition)) {                                                  \
-            cr_assert_lt(clock_mono_ms(), end_, "not in time: %s", #condition); \
-            usleep(1000);                                                       \
-        }                                                                       \
-    } while (0)
+#define MS INT64_C(1000000)
 
 static void check(struct agent *agent, const char *text) {
     struct fault fault = {0};
@@ -100,7 +91,7 @@ Test(follow, services_and_checks_are_of_one_moment) {
     check(agent, alias_db);
     UNTIL(is(agent, "s", PB__STATUS__CRITICAL, gone));
     fake_rpc_slow(agent->rpc, 3000);
-    uint64_t end = clock_mono_ms() + DEADLINE_MS;
+    uint64_t end = clock_mono_ms() + UNTIL_MS;
     for (int i = 0; i < 30; i++) {
         const char *expected = i % 2 ? gone : down;
         if (i % 2) far_service_goes(agent, "n2");

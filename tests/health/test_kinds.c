@@ -9,19 +9,10 @@
 #include "health/definition.h"
 #include "health/runner.h"
 #include "looks.h"
+#include "tests/lib/until.h"
 
-#define DEADLINE_MS 15000
-#define NODE        FAKE_AGENT_NODE
-#define SECOND      INT64_C(1000000000)
-
-#define UNTIL(condition)                                                        \
-    do {                                                                        \
-        uint64_t end_ = clock_mono_ms() + DEADLINE_MS;                          \
-        while (!(condition)) {                                                  \
-            cr_assert_lt(clock_mono_ms(), end_, "not in time: %s", #condition); \
-            usleep(2000);                                                       \
-        }                                                                       \
-    } while (0)
+#define NODE   FAKE_AGENT_NODE
+#define SECOND INT64_C(1000000000)
 
 static int put_service(struct agent *agent, const char *text, bool persist, struct fault *fault) {
     struct json_object *json = json_parse(slice_text(text), fault);

@@ -11,21 +11,12 @@
 #include "health/definition.h"
 #include "health/liveness.h"
 #include "looks.h"
+#include "tests/lib/until.h"
 
-#define DEADLINE_MS 15000
 #define NODE        FAKE_AGENT_NODE
 #define OTHER_ID    "bb8b5fd8-2166-fa20-21b1-516072ab0089"
 #define OTHER_LEASE "0c8b5fd8-2166-4a20-a1b1-516072ab0089"
 #define TTL_NS      INT64_C(300000000)
-
-#define UNTIL(condition)                                                        \
-    do {                                                                        \
-        uint64_t end_ = clock_mono_ms() + DEADLINE_MS;                          \
-        while (!(condition)) {                                                  \
-            cr_assert_lt(clock_mono_ms(), end_, "not in time: %s", #condition); \
-            usleep(2000);                                                       \
-        }                                                                       \
-    } while (0)
 
 /* -- the agent
  * ---------------------------------------------------------------------------------------------------------- */

@@ -14,19 +14,10 @@
 #include "health/store_log.h"
 #include "health/sync.h"
 #include "looks.h"
+#include "tests/lib/until.h"
 #include "web.h"
 
-#define DEADLINE_MS 15000
-#define NODE        FAKE_AGENT_NODE
-
-#define UNTIL(condition)                                                        \
-    do {                                                                        \
-        uint64_t end_ = clock_mono_ms() + DEADLINE_MS;                          \
-        while (!(condition)) {                                                  \
-            cr_assert_lt(clock_mono_ms(), end_, "not in time: %s", #condition); \
-            usleep(2000);                                                       \
-        }                                                                       \
-    } while (0)
+#define NODE FAKE_AGENT_NODE
 
 /* -- what travels
  * --------------------------------------------------------------------------------------------------------- */

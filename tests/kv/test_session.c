@@ -332,14 +332,7 @@ Test(session, lock_delay, .init = setup, .fini = teardown) {
 
 static void expect_news(const char *expected, unsigned line) {
     struct buffer text = {0};
-    struct expiry_update *next;
-    for (struct expiry_update *news = expiry_updates_take(world.updates); news; news = next) {
-        next = news->next;
-        buffer_printf(&text, "%s %s %.*s %lld; ", news->kind->name, news->ended ? "ended" : "began",
-                      news->size > 8 ? 8 : (int)news->size, news->name, (long long)news->period_ns);
-        free(news);
-    }
-    buffer_append_byte(&text, '\0');
+    fixture_updates(&world, 1, &text);
     cr_expect_str_eq(text.data, expected, "line %u: %s", line, text.data);
     buffer_free(&text);
 }

@@ -127,6 +127,16 @@ int fixture_try(struct fixture *f, uint8_t type, const ProtobufCMessage *message
     return rv;
 }
 
+void fixture_updates(struct fixture *f, int64_t unit_ns, struct buffer *out) {
+    for (struct expiry_update *update = expiry_updates_take(f->updates), *next; update; update = next) {
+        next = update->next;
+        buffer_printf(out, "%s %s %.*s %lld; ", update->kind->name, update->ended ? "ended" : "began",
+                      update->size > 8 ? 8 : (int)update->size, update->name, (long long)(update->period_ns / unit_ns));
+        free(update);
+    }
+    buffer_append_byte(out, '\0');
+}
+
 void fixture_raise(struct fixture *f) {
     Pb__ClusterVersionCommand command = PB__CLUSTER_VERSION_COMMAND__INIT;
     command.version = MACHINE_VERSION_NEWEST, command.cluster_id = 7;

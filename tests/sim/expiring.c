@@ -1,9 +1,20 @@
 /* Things that end by themselves: an operation makes one, others renew it, and the servers end it when its TTL is over;
  * sessions, leases and what comes. Their bounds hold for all alike. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/check.h"
 #include "tests/sim/module.h"
 
 #define P PRIu64
+
+void expiring_name(const char *kind, uint64_t op, char id[40]) {
+    snprintf(id, 40, "%s-0000-4000-8000-%012" PRIx64, kind, op & 0xffffffffffff);
+}
+
+uint64_t expiring_maker(const char *kind, const char *id) {
+    return strlen(id) == 36 && strncmp(id, kind, 8) == 0 ? strtoull(id + 24, NULL, 16) : 0;
+}
 
 bool expiring_alive(struct sim *sim, uint64_t id) {
     if (id == 0 || id > sim->op_count) return false;
@@ -56,6 +67,15 @@ uint64_t expiring_longest_ms(struct sim *sim) {
         if (sim->ops[i].ttl_ms > longest_ms) longest_ms = sim->ops[i].ttl_ms;
     for (size_t i = 0; sim_modules[i]; i++) after_ms += sim_modules[i]->over_ms;
     return longest_ms + after_ms;
+}
+
+void expiring_judge(struct sim *sim, const struct sim_module *module, size_t count, bool known) {
+    size_t wanted = 0;
+    for (size_t i = 0; i < sim->op_count; i++)
+        wanted += sim->ops[i].module == module && expiring_alive(sim, sim->ops[i].id);
+    if (!known || count != wanted)
+        sim_violation(sim, RULE_MODEL, "at the end there are %zu of %s, expected %zu%s", count, module->name, wanted,
+                      known ? "" : ", and others");
 }
 
 /* -- for clients ----------------------------------------------------------------------------------------------------- */

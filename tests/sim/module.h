@@ -169,13 +169,18 @@ void sim_query(struct server *server, const struct query_type *type, const Proto
 struct raft_data *op_bytes(const struct op *op);
 uint64_t command_op(const struct raft_entry *entry); /* whose it is; 0: nobody's */
 void op_look(struct server *server, struct op *op);  /* what a read sees at what the server has applied */
+/* The same, held against the model: for judging the end. `op` need not be one of the run's. */
+void op_judge(struct server *server, struct op *op);
 /* What a blocking read waits for. */
 struct watch_thing op_thing(const struct op *op, struct arena *arena);
 
 /* -- things that end by themselves (expiring.c) ------------------------------------------------------------------------ */
 
-bool expiring_alive(struct sim *sim, uint64_t op);  /* what it made is there */
-void expiring_began(struct op *op, uint64_t index); /* its ttl_ms and renewed_us are set */
+/* Names of them: UUIDs that begin with `kind`, eight characters. */
+void expiring_name(const char *kind, uint64_t op, char id[40]);
+uint64_t expiring_maker(const char *kind, const char *id); /* the operation; 0: not one of these */
+bool expiring_alive(struct sim *sim, uint64_t op);         /* what it made is there */
+void expiring_began(struct op *op, uint64_t index);        /* its ttl_ms and renewed_us are set */
 /* Tells the modules (SIM_ENDED). `cut_short`: not by its TTL; else it is checked that the TTL was over. */
 void expiring_ended(struct sim *sim, struct op *op, uint64_t index, bool cut_short);
 void check_renewed(struct sim *sim, const struct op *renewal); /* it is acknowledged */
@@ -183,6 +188,8 @@ void check_renewed(struct sim *sim, const struct op *renewal); /* it is acknowle
 uint64_t period_us(const struct sim *sim, uint64_t ms);
 bool expiring_over(struct sim *sim);           /* nothing is left that ends by itself, of any module */
 uint64_t expiring_longest_ms(struct sim *sim); /* that this can take */
+/* At the end a server has `count` of the module's, all of them alive as the model has it: `known`. */
+void expiring_judge(struct sim *sim, const struct sim_module *module, size_t count, bool known);
 
 /* For `generate`: a client that makes such a thing, renews it in time for a while, or not, and makes use of it. */
 enum keep_step { KEEP_NOTHING, KEEP_MAKE, KEEP_RENEW, KEEP_USE };

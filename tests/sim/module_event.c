@@ -156,11 +156,10 @@ static void judge_read(struct sim *sim, const struct op *op) {
 }
 
 static void judge_end(struct sim *sim, struct server *server) {
-    struct op op = {.server = server->slot};
+    struct op op = {0};
+    (void)sim;
     event_list_op(&op);
-    op_look(server, &op);
-    op.index = server->machine.applied;
-    judge_read(sim, &op);
+    op_judge(server, &op);
 }
 
 const struct sim_module sim_event = {

@@ -302,12 +302,11 @@ static void judge_read(struct sim *sim, const struct op *op) {
 }
 
 static void judge_end(struct sim *sim, struct server *server) {
+    (void)sim;
     for (uint32_t key = 0; key < SIM_KEYS; key++) {
-        struct op op = {.server = server->slot};
+        struct op op = {0};
         kv_op(&op, KV_GET, key, 0);
-        op_look(server, &op);
-        op.index = server->machine.applied;
-        judge_read(sim, &op);
+        op_judge(server, &op);
     }
 }
 

@@ -12,13 +12,11 @@ struct lease_own {
     uint32_t node, owner; /* node 0: a free one */
 };
 
-void lease_name(uint64_t op, char id[40]) {
-    snprintf(id, 40, "1ea50000-0000-4000-8000-%012" PRIx64, op & 0xffffffffffff);
-}
+static const char kind[] = "1ea50000";
 
-uint64_t lease_maker(const char *id) {
-    return strlen(id) == 36 && strncmp(id, "1ea50000-", 9) == 0 ? strtoull(id + 24, NULL, 16) : 0;
-}
+void lease_name(uint64_t op, char id[40]) { expiring_name(kind, op, id); }
+
+uint64_t lease_maker(const char *id) { return expiring_maker(kind, id); }
 
 void lease_op(struct op *op, uint32_t node, uint32_t owner, uint64_t ttl_ms) {
     op->module = &sim_lease;
@@ -149,13 +147,10 @@ static bool over(struct sim *sim) {
 static void leases_seen(void *data, const struct query_result *result) {
     struct sim *sim = data;
     const Pb__LeaseEntriesResult *all = (const Pb__LeaseEntriesResult *)result->message;
-    size_t wanted = 0;
-    for (size_t i = 0; i < sim->op_count; i++)
-        wanted += sim->ops[i].module == &sim_lease && expiring_alive(sim, sim->ops[i].id);
-    bool known = all->n_leases == wanted;
+    bool known = true;
     for (size_t i = 0; i < all->n_leases; i++)
         known = known && expiring_alive(sim, lease_maker(all->leases[i]->lease->id));
-    if (!known) sim_violation(sim, RULE_MODEL, "at the end there are %zu leases, expected %zu", all->n_leases, wanted);
+    expiring_judge(sim, &sim_lease, all->n_leases, known);
 }
 
 static void judge_end(struct sim *sim, struct server *server) {

@@ -11,13 +11,11 @@ struct session_own {
     uint64_t delay_ms;
 };
 
-void session_name(uint64_t op, char id[40]) {
-    snprintf(id, 40, "5e550000-0000-4000-8000-%012" PRIx64, op & 0xffffffffffff);
-}
+static const char kind[] = "5e550000";
 
-uint64_t session_maker(const char *id) {
-    return strlen(id) == 36 && strncmp(id, "5e550000-", 9) == 0 ? strtoull(id + 24, NULL, 16) : 0;
-}
+void session_name(uint64_t op, char id[40]) { expiring_name(kind, op, id); }
+
+uint64_t session_maker(const char *id) { return expiring_maker(kind, id); }
 
 uint64_t session_delay_ms(const struct op *op) { return OP_AS(const struct session_own, op)->delay_ms; }
 
@@ -120,14 +118,10 @@ static void on_notice(struct sim *sim, const struct sim_notice *notice) {
 static void sessions_seen(void *data, const struct query_result *result) {
     struct sim *sim = data;
     const Pb__SessionsResult *all = (const Pb__SessionsResult *)result->message;
-    size_t wanted = 0;
-    for (size_t i = 0; i < sim->op_count; i++)
-        wanted += sim->ops[i].module == &sim_session && expiring_alive(sim, sim->ops[i].id);
-    bool known = all->n_sessions == wanted;
+    bool known = true;
     for (size_t i = 0; i < all->n_sessions; i++)
         known = known && expiring_alive(sim, session_maker(all->sessions[i]->id));
-    if (!known)
-        sim_violation(sim, RULE_MODEL, "at the end there are %zu sessions, expected %zu", all->n_sessions, wanted);
+    expiring_judge(sim, &sim_session, all->n_sessions, known);
 }
 
 static void judge_end(struct sim *sim, struct server *server) {

@@ -152,6 +152,13 @@ void op_look(struct server *server, struct op *op) {
     arena_free(&arena);
 }
 
+void op_judge(struct server *server, struct op *op) {
+    op->server = server->slot;
+    op_look(server, op);
+    op->index = server->machine.applied;
+    op->module->check_read(server->sim, op);
+}
+
 struct watch_thing op_thing(const struct op *op, struct arena *arena) {
     const struct query_type *type = NULL;
     const ProtobufCMessage *request = op->module->request(op, arena, &type);
