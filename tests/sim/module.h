@@ -1,5 +1,5 @@
 /* What a simulated module is: what its clients do, the bytes of their commands, and what the committed commands make
- * of its state, as a person would say it. Each module is one file, module_<name>.c, and one line in modules.c.
+ * of its state, as a person would say it. Each module is one file, module_<name>.c, and one line in modules.h.
  *
  * Clients. Each module has clients of its own. A client wakes at times that its module's stream of random numbers
  * decides; each wake is a *turn*. In a turn `generate` says what the client does next, from that turn's own stream and
