@@ -8,13 +8,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "agent/acts.h"
 #include "agent/announce.h"
+#include "agent/control.h"
 #include "agent/definitions.h"
-#include "agent/describe.h"
 #include "agent/flags.h"
 #include "agent/identity.h"
 #include "agent/modules.h"
+#include "agent/self_config.h"
 #include "base/check.h"
 #include "base/log.h"
 #include "dns/dns.h"
@@ -219,8 +219,8 @@ static int start_http(struct agent *agent, struct fault *fault) {
                            .no_coordinates = c->disable_coordinates,
                            .kv_value_max = c->kv_max_value_size,
                            .session_ttl_min_ns = c->session_ttl_min_ns,
-                           .describe = describe_config,
-                           .describe_data = &agent->config,
+                           .describe = self_config_write,
+                           .self_config_data = &agent->config,
                            .act = acts_take,
                            .act_data = agent->acts};
     return http_start(&config, &env, &agent->http, fault);

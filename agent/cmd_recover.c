@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "consensus/recover.h"
-#include "registry/operate.h"
+#include "registry/operator.h"
 #include "rpc/address.h"
 
 struct survivor {
@@ -250,7 +250,7 @@ static struct raft_data *removed_command(uint64_t id) {
     Pb__ServerRemovedCommand message = PB__SERVER_REMOVED_COMMAND__INIT;
     message.id = id;
     struct raft_data *data = raft_data_new(NULL, 2 + pb__server_removed_command__get_packed_size(&message));
-    data->bytes[0] = OPERATE_SERVER_REMOVED, data->bytes[1] = 1;
+    data->bytes[0] = OPERATOR_SERVER_REMOVED, data->bytes[1] = 1;
     pb__server_removed_command__pack(&message, (uint8_t *)data->bytes + 2);
     return data;
 }

@@ -93,19 +93,20 @@ struct config {
     struct config_texts recursors;
 
     /* limits and times */
-    uint64_t http_max_conns_per_client;                   /* 200; 0: no limit */
-    uint64_t kv_max_value_size;                           /* 512 KiB */
-    int64_t session_ttl_min_ns;                           /* 10 s */
-    int64_t default_query_time_ns, max_query_time_ns;     /* 5 min, 10 min */
-    int64_t leave_drain_time_ns, rpc_hold_timeout_ns;     /* 5 s, 7 s */
-    uint64_t raft_multiplier;                             /* 1 */
-    int64_t scrub_interval_ns;                            /* 1 h; 0: never */
-    int64_t reconnect_timeout_ns;                         /* 72 h; 0 means that too, as in Consul */
-    struct config_pairs reconnect_timeouts;               /* as written: class of nodes, duration */
-    struct reconnect_class *reconnect_classes;            /* the same, read (config_finish) */
-    int64_t node_lease_ttl_ns;                            /* 10 s; coord.node_lease_ttl */
-    uint64_t brake_percent, brake_instances, brake_nodes; /* 85, 10, 3: the mass-removal brake */
-    int64_t brake_window_ns, brake_hold_ns;               /* 15 s, 60 s; hold 0: off */
+    uint64_t http_max_conns_per_client;               /* 200; 0: no limit */
+    uint64_t kv_max_value_size;                       /* 512 KiB */
+    int64_t session_ttl_min_ns;                       /* 10 s */
+    int64_t default_query_time_ns, max_query_time_ns; /* 5 min, 10 min */
+    int64_t leave_drain_time_ns, rpc_hold_timeout_ns; /* 5 s, 7 s */
+    uint64_t raft_multiplier;                         /* 1 */
+    int64_t scrub_interval_ns;                        /* 1 h; 0: never */
+    int64_t reconnect_timeout_ns;                     /* 72 h; 0 means that too, as in Consul */
+    struct config_pairs reconnect_timeouts;           /* as written: class of nodes, duration */
+    struct reconnect_class *reconnect_classes;        /* the same, read (config_finish) */
+    int64_t node_lease_ttl_ns;                        /* 10 s; coord.node_lease_ttl */
+    uint64_t self_preservation_percent, self_preservation_instances,
+        self_preservation_nodes;                                    /* 85, 10, 3: self-preservation */
+    int64_t self_preservation_window_ns, self_preservation_hold_ns; /* 15 s, 60 s; hold 0: off */
     bool rejoin_after_leave;
     bool leave_on_terminate;      /* false on servers, true on client agents (config_finish) */
     bool skip_leave_on_interrupt; /* true on servers, false on client agents (config_finish) */

@@ -22,11 +22,12 @@ const struct module_entry agent_modules[] = {
 
 static const void *lease_settings(const struct config *config, struct arena *arena) {
     struct lease_settings *settings = arena_zalloc(arena, sizeof *settings);
-    settings->brake = (struct brake_settings){.percent = (uint32_t)config->brake_percent,
-                                              .instances = (uint32_t)config->brake_instances,
-                                              .nodes = (uint32_t)config->brake_nodes,
-                                              .window_ms = (uint64_t)config->brake_window_ns / 1000000,
-                                              .hold_ms = (uint64_t)config->brake_hold_ns / 1000000};
+    settings->preservation =
+        (struct self_preservation_settings){.percent = (uint32_t)config->self_preservation_percent,
+                                            .instances = (uint32_t)config->self_preservation_instances,
+                                            .nodes = (uint32_t)config->self_preservation_nodes,
+                                            .window_ms = (uint64_t)config->self_preservation_window_ns / 1000000,
+                                            .hold_ms = (uint64_t)config->self_preservation_hold_ns / 1000000};
     settings->reconnect =
         (struct reconnect_classes){.items = config->reconnect_classes, .count = config->reconnect_timeouts.count};
     return settings;

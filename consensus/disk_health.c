@@ -19,10 +19,11 @@ bool disk_health_room(struct disk_health *health, uint64_t now_ms, uint64_t byte
 
 bool disk_health_judge(struct disk_health *health, uint64_t now_ms, uint64_t begun_ms, uint64_t bad_ms) {
     bool waits = begun_ms && now_ms > begun_ms && now_ms - begun_ms >= DISK_SLOW_MS;
-    if (waits || health->full) health->sick_until_ms = now_ms + DISK_WELL_MS;
-    else if (bad_ms && bad_ms + DISK_WELL_MS > health->sick_until_ms) health->sick_until_ms = bad_ms + DISK_WELL_MS;
-    bool sick = now_ms < health->sick_until_ms;
-    if (sick == health->sick) return false;
-    health->sick = sick;
+    if (waits || health->full) health->degraded_until_ms = now_ms + DISK_WELL_MS;
+    else if (bad_ms && bad_ms + DISK_WELL_MS > health->degraded_until_ms)
+        health->degraded_until_ms = bad_ms + DISK_WELL_MS;
+    bool degraded = now_ms < health->degraded_until_ms;
+    if (degraded == health->degraded) return false;
+    health->degraded = degraded;
     return true;
 }

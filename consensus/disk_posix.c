@@ -12,9 +12,9 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "base/file_gone.h"
 #include "base/file_in.h"
 #include "base/file_out.h"
+#include "base/lazy_unlink.h"
 #include "base/memory.h"
 #include "consensus/disk.h"
 
@@ -117,7 +117,7 @@ static int posix_rename(struct disk *disk, const char *from, const char *to) {
     return renameat(folder, from, folder, to) == 0 ? CO_OK : co_from_errno(errno);
 }
 
-static int posix_remove(struct disk *disk, const char *name) { return file_gone(folder_of(disk), name); }
+static int posix_remove(struct disk *disk, const char *name) { return lazy_unlink(folder_of(disk), name); }
 
 static int posix_sync_folder(struct disk *disk) { return fsync(folder_of(disk)) == 0 ? CO_OK : co_from_errno(errno); }
 

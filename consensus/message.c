@@ -50,7 +50,7 @@ static void encode_head(const struct raft_message *message, Pb__RaftMessage *hea
     head->granted = message->granted;
     head->transfer = message->transfer;
     head->rejected = message->rejected;
-    head->sick = message->sick;
+    head->degraded = message->degraded;
     head->full = message->full;
     head->match = message->match;
     head->hint_index = message->hint_index;
@@ -144,7 +144,7 @@ static void decode_head(const Pb__RaftMessage *head, struct raft_message *messag
     message->granted = head->granted;
     message->transfer = head->transfer;
     message->rejected = head->rejected;
-    message->sick = head->sick;
+    message->degraded = head->degraded;
     message->full = head->full;
     message->match = head->match;
     message->hint_index = head->hint_index;

@@ -26,7 +26,7 @@ struct raft_message {
     uint64_t round; /* APPEND, APPEND_REPLY, SNAPSHOT, SNAPSHOT_REPLY: the leader's heartbeat round, echoed */
     bool granted;   /* *VOTE_REPLY */
     bool transfer;  /* VOTE: campaign by transfer, the usual "there is a leader" refusal does not hold */
-    bool sick;      /* APPEND_REPLY: the sender's disk is sick: it is no one to hand leadership to */
+    bool degraded;  /* APPEND_REPLY: the sender's disk is degraded: it is no one to hand leadership to */
     bool full;      /* APPEND_REPLY: it has no room for commands, and takes none in */
     bool rejected;  /* APPEND_REPLY: prev did not match */
     uint64_t match; /* APPEND_REPLY: durable up to here; when rejected: the prev that was refused */

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "base/wakes.h"
+#include "base/wakeup_batch.h"
 #include "consensus/node_internal.h"
 
 /* -- from other threads ------------------------------------------------------------------------------------------- */
@@ -15,13 +15,13 @@ static _Thread_local struct node *in_turn, *in_flush;
 static void send_wake(void *node) { uv_async_send(&((struct node *)node)->wake); }
 
 static void wake_loop(struct node *node) {
-    if (in_turn != node) wakes_send(send_wake, node);
+    if (in_turn != node) wakeup_batch_send(send_wake, node);
 }
 
 void node_wake(struct node *node) {
     if (in_flush == node) return;
     if (in_turn == node) node->dirty = true;
-    else if (!atomic_exchange(&node->nudged, true)) wakes_send(send_wake, node);
+    else if (!atomic_exchange(&node->nudged, true)) wakeup_batch_send(send_wake, node);
 }
 
 void node_propose(struct node *node, struct node_proposal *proposal) {
@@ -105,7 +105,7 @@ static bool takes_in(struct node *node, const struct raft_message *message) {
     if (bytes == 0) return true;
     bool full = node->disk_health.full, accepts = !full && fits(node, bytes);
     bool room = accepts || wal_has_room(node->wal, bytes + log_waiting(node));
-    if (!room) requests_starve(&node->requests, node->raft);
+    if (!room) proposals_out_of_space(&node->requests, node->raft);
     if (!room || (!full && !accepts)) note_room(node, clock_mono_ms(), bytes, false);
     if (room) node->taken_bytes += bytes;
     return room;
@@ -212,7 +212,8 @@ static void rearm(struct node *node) {
     uint64_t at = raft_deadline_ms(node->raft), now = clock_mono_ms();
     uint64_t wanted = requests_deadline_ms(&node->requests);
     if (wanted < at) at = wanted;
-    if (node->disk_health.sick && node->disk_health.sick_until_ms < at) at = node->disk_health.sick_until_ms;
+    if (node->disk_health.degraded && node->disk_health.degraded_until_ms < at)
+        at = node->disk_health.degraded_until_ms;
     if (at == UINT64_MAX) uv_timer_stop(&node->timer);
     else {
         uv_update_time(node->loop);
@@ -232,16 +233,17 @@ static void carry_out(struct node *node, const struct raft_effects *fx) {
     for (size_t i = 0; i < fx->chunk_write_count; i++) hand_chunk(node, &fx->chunk_writes[i]);
 }
 
-static struct metric disk_sick = {
-    .name = "coord_raft_disk_sick", .type = METRIC_GAUGE, .help = "1 while the log's disk is slow, failing or full"};
+static struct metric disk_degraded = {.name = "coord_raft_disk_degraded",
+                                      .type = METRIC_GAUGE,
+                                      .help = "1 while the log's disk is slow, failing or full"};
 
-static void tell_sick(struct node *node, bool sick, bool full) {
+static void tell_degraded(struct node *node, bool degraded, bool full) {
     const char *what = full ? "full" : atomic_load(&node->write_failed) ? "failing" : "slow";
-    if (sick) log_warn("raft", "the log's disk is %s: this server does not lead if another can", what);
+    if (degraded) log_warn("raft", "the log's disk is %s: this server does not lead if another can", what);
     else log_info("raft", "the log's disk is well again");
-    atomic_store(&node->view.disk_sick, sick);
-    metric_register(&disk_sick);
-    metric_set(&disk_sick, sick);
+    atomic_store(&node->view.disk_degraded, degraded);
+    metric_register(&disk_degraded);
+    metric_set(&disk_degraded, degraded);
 }
 
 /* Heartbeats keep the loop turning while servers depend on it, so a write that hangs is seen before it ends. */
@@ -250,14 +252,14 @@ static void judge_disk(struct node *node, uint64_t now_ms) {
     /* the log cannot be opened again: its disk is not called well between the tries */
     if (!node->wal) atomic_store(&node->bad_ms, now_ms);
     /* a leader hands over, whether anybody writes or not */
-    if (health->full || atomic_load(&node->applier_starves)) (void)node_has_room(node, 0);
+    if (health->full || atomic_load(&node->applier_out_of_space)) (void)node_has_room(node, 0);
     bool changed = disk_health_judge(health, now_ms, atomic_load(&node->write_begun_ms), atomic_load(&node->bad_ms));
-    if (changed) tell_sick(node, health->sick, health->full);
-    bool behind = health->sick || node->requests.fenced;
+    if (changed) tell_degraded(node, health->degraded, health->full);
+    bool behind = health->degraded || node->requests.fenced;
     if (behind == node->behind_told && health->full == node->full_told) return;
     node->behind_told = behind, node->full_told = health->full;
     struct raft_event event = {.type = RAFT_DISK, .now_ms = now_ms};
-    event.u.disk.sick = behind, event.u.disk.full = health->full;
+    event.u.disk.degraded = behind, event.u.disk.full = health->full;
     (void)raft_step(node->raft, &event);
 }
 
@@ -291,7 +293,7 @@ void node_flush(struct node *node) {
         tell_failed(node);
         node_reopen_later(node);
     }
-    requests_starve_applier(&node->requests, atomic_load(&node->applier_starves));
+    proposals_out_of_space_applier(&node->requests, atomic_load(&node->applier_out_of_space));
     requests_serve(&node->requests, node->applied_seen);
     tell_role(node);
     requests_give_up(&node->requests, node->raft, now_ms);
@@ -320,7 +322,7 @@ static void take_news(struct node *node) {
             node_chunk_unread(node, news);
         if (news->has_event && news->event.type == RAFT_CHUNK_WRITTEN &&
             news->event.u.chunk_written.error == CO_DISKFULL)
-            requests_starve(&node->requests, node->raft);
+            proposals_out_of_space(&node->requests, node->raft);
         if (news->has_event) step(node, &news->event);
         if (news->event.type == RAFT_PERSISTED && raft_applied_index(node->raft) > node->applied_seen)
             node->applied_seen = raft_applied_index(node->raft); /* a snapshot was installed */
@@ -355,13 +357,13 @@ void node_wake_cb(uv_async_t *async) {
 void node_prepare_cb(uv_prepare_t *prepare) {
     struct node *node = prepare->data;
     in_turn = node;
-    wakes_hold();
+    wakeup_batch_begin();
     node->holds_wakes = true;
 }
 
 static void turn_over(struct node *node) {
     if (in_turn == node) in_turn = NULL;
-    if (node->holds_wakes) wakes_release();
+    if (node->holds_wakes) wakeup_batch_end();
     node->holds_wakes = false;
 }
 
@@ -421,8 +423,8 @@ int node_transfer(struct node *node, uint64_t target) {
     return raft_step(node->raft, &event);
 }
 
-void node_starves(struct node *node, bool starves) {
-    if (atomic_exchange(&node->applier_starves, starves) != starves) node_wake(node);
+void node_out_of_space(struct node *node, bool starves) {
+    if (atomic_exchange(&node->applier_out_of_space, starves) != starves) node_wake(node);
 }
 
 void node_log_format(struct node *node, unsigned format) {

@@ -151,7 +151,7 @@ void node_refuse(struct node *node, bool refused); /* commands alone, everybody'
 void node_resume(struct node *node, bool own);
 void node_apply_done(struct node_proposal *proposal, const void *result); /* applier thread, from callbacks.apply */
 /* Any thread, from callbacks.apply: what is to be applied waits for room (true), or no longer does. */
-void node_starves(struct node *node, bool starves);
+void node_out_of_space(struct node *node, bool starves);
 /* The log is written in this format from now on (wal_set_format). Loop or applier thread. */
 void node_log_format(struct node *node, unsigned format);
 
@@ -164,8 +164,8 @@ struct node_view {
     _Atomic uint64_t log_bytes;
     _Atomic uint64_t handed; /* the last entry that went to the applier */
     _Atomic bool disk_full;
-    _Atomic bool disk_sick; /* slow, failing or full: this server does not campaign, and hands leadership over */
-    _Atomic bool failed;    /* the log's disk failed; being reopened */
+    _Atomic bool disk_degraded; /* slow, failing or full: this server does not campaign, and hands leadership over */
+    _Atomic bool failed;        /* the log's disk failed; being reopened */
 };
 const struct node_view *node_view(const struct node *node);
 /* Loop thread. */

@@ -6,7 +6,7 @@
 #include "base/background.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/wakes.h"
+#include "base/wakeup_batch.h"
 #include "consensus/node_internal.h"
 
 /* Remembers which configuration counts from which applied index on: a snapshot's meta needs it. */
@@ -162,14 +162,14 @@ static void call_apply(struct node *node, struct apply_job *job) {
 /* True: done with. False: held, and it waits. */
 static bool apply_entries(struct node *node, struct apply_job *job) {
     uint64_t last = job->items[job->count - 1].entry.index;
-    wakes_hold();
+    wakeup_batch_begin();
     if (!node->applier_stopped) call_apply(node, job);
     if (node->applier_at < last && !node->applier_stopped) {
         node->holding = node->callbacks.held && node->callbacks.held(node->callbacks.data);
         if (!node->holding) node->applier_stopped = node->applier_at;
     }
     tell_applied(node, node->applier_at);
-    wakes_release();
+    wakeup_batch_end();
     if (node->holding) return false;
     unknown(job, last);
     entries_free(job);
@@ -253,7 +253,7 @@ static void resume(struct node *node, bool own) {
 
 /* The log begins behind the snapshot already: there is no way back. */
 static bool stopped_meanwhile(struct node *node) {
-    node_starves(node, true);
+    node_out_of_space(node, true);
     sleep(1);
     return jobs_stopped(&node->write_jobs);
 }
@@ -264,7 +264,7 @@ static void restore(struct node *node, struct apply_job *job) {
     atomic_store(&node->restoring, true);
     int rv = node_restore_with_room(node, &job->meta, stopped_meanwhile, &fault);
     atomic_store(&node->restoring, false);
-    node_starves(node, false);
+    node_out_of_space(node, false);
     *job->result = rv;
     if (rv != CO_OK) log_error("raft", "snapshot cannot be restored: %s", fault.text);
     else node->applier_at = job->meta.index;

@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "consensus/disk_health.h"
 #include "consensus/node.h"
-#include "consensus/requests.h"
+#include "consensus/proposals.h"
 #include "consensus/snapshot.h"
 #include "consensus/wal.h"
 
@@ -119,13 +119,13 @@ struct node {
      * poisoned, no threads, no jobs). */
     struct wal *wal;
     uint64_t drop_index; /* the log writer's, while it runs: up to here the log needs nothing; 0: it is dropped */
-    _Atomic uint64_t write_begun_ms; /* the log writer waits for the disk since; 0: it does not */
-    _Atomic uint64_t bad_ms;         /* when a write ended that had taken too long, or failed */
-    _Atomic bool write_failed;       /* the last one */
-    _Atomic uint64_t write_bytes;    /* of entries that the log writer has yet to write */
-    _Atomic bool restoring;          /* the applier puts a snapshot in place, or waits for room to */
-    _Atomic bool applier_starves;    /* node_starves */
-    _Atomic bool applier_busy;       /* it is doing what it took */
+    _Atomic uint64_t write_begun_ms;   /* the log writer waits for the disk since; 0: it does not */
+    _Atomic uint64_t bad_ms;           /* when a write ended that had taken too long, or failed */
+    _Atomic bool write_failed;         /* the last one */
+    _Atomic uint64_t write_bytes;      /* of entries that the log writer has yet to write */
+    _Atomic bool restoring;            /* the applier puts a snapshot in place, or waits for room to */
+    _Atomic bool applier_out_of_space; /* node_out_of_space */
+    _Atomic bool applier_busy;         /* it is doing what it took */
 
     /* Any thread puts. */
     struct mailbox proposals, read_box, news;

@@ -351,7 +351,7 @@ void node_stop_threads(struct node *node) {
 /* -- after a failed write: what the disk holds is read again, as after a crash ------------------------------------ */
 #define REOPEN_FIRST_MS 1000
 #define CONTRADICTED_MS 60000
-#define REOPEN_MOST_MS  4000  /* less than DISK_WELL_MS: it stays sick */
+#define REOPEN_MOST_MS  4000  /* less than DISK_WELL_MS: it stays degraded */
 #define NO_ROOM_MOST_MS 30000 /* the state may have to be restored first, which takes what room there is each time */
 
 /* The threads finish what they have; nothing new comes while the core is poisoned. The applier may wait for space

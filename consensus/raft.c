@@ -202,7 +202,7 @@ int raft_step(struct raft *raft, struct raft_event *event) {
         case RAFT_CHUNK_READ: chunk_read_done(raft, event); return CO_OK;
         case RAFT_CHUNK_WRITTEN: chunk_written(raft, event); return CO_OK;
         case RAFT_UNREACHABLE: unreachable(raft, event->u.unreachable.peer); return CO_OK;
-        case RAFT_DISK: disk_changed(raft, event->u.disk.sick, event->u.disk.full); return CO_OK;
+        case RAFT_DISK: disk_changed(raft, event->u.disk.degraded, event->u.disk.full); return CO_OK;
         case RAFT_BOOTSTRAP: return bootstrap(raft, event->u.bootstrap, event->first_command);
         case RAFT_STEP_DOWN:
             raft->quiet_until_ms = raft->now_ms + event->u.step_down.quiet_ms;
@@ -306,7 +306,7 @@ uint64_t raft_contact_ms(const struct raft *raft) {
     return raft->role == RAFT_LEADER ? raft->now_ms : raft->leader_contact_ms;
 }
 const struct raft_entry *raft_entry_at(const struct raft *raft, uint64_t index) { return log_at(raft, index); }
-bool raft_disk_sick(const struct raft *raft) { return raft->disk_sick; }
+bool raft_disk_degraded(const struct raft *raft) { return raft->disk_degraded; }
 static bool peer_answers(const struct raft *raft, const struct progress *peer) {
     return raft->now_ms - peer->contact_ms < 2 * (uint64_t)raft->config.election_ms;
 }

@@ -96,10 +96,10 @@ enum raft_event_type {
     RAFT_CHUNK_WRITTEN,  /* answer to effects.chunk_writes */
     RAFT_UNREACHABLE,    /* `peer`: connection lost; messages to it may be gone */
     RAFT_BOOTSTRAP,      /* an empty server founds the cluster of `members`. CO_EXISTS when it has a log or a term */
-    /* this server's disk became sick (slow, failing, full) or healthy again. While it is sick the core does not
+    /* this server's disk became degraded (slow, failing, full) or healthy again. While it is degraded the core does not
      * campaign, tells the leader so, and as leader hands over to a healthy server, at most once in 10 s */
     RAFT_DISK,
-    RAFT_STEP_DOWN, /* stop leading now, and do not campaign for quiet_ms (sick disk) */
+    RAFT_STEP_DOWN, /* stop leading now, and do not campaign for quiet_ms (degraded disk) */
 };
 
 enum raft_change_type {
@@ -169,8 +169,8 @@ struct raft_event {
             uint64_t quiet_ms;
         } step_down;
         struct {
-            bool sick, full;
-        } disk; /* full: no room for commands; sick as well */
+            bool degraded, full;
+        } disk; /* full: no room for commands; degraded as well */
         const struct raft_members *bootstrap;
     } u;
 };
@@ -274,8 +274,8 @@ uint64_t raft_members_index(const struct raft *raft);             /* of its entr
 bool raft_members_committed(const struct raft *raft);
 /* The configuration as of log index `index` (snapshot index <= index <= last): for the meta of a snapshot. */
 const struct raft_members *raft_members_at(const struct raft *raft, uint64_t index, uint64_t *members_index);
-bool raft_disk_sick(const struct raft *raft);
-/* leader: RAFT_TRANSFER, or the handover of a sick disk, is under way */
+bool raft_disk_degraded(const struct raft *raft);
+/* leader: RAFT_TRANSFER, or the handover of a degraded disk, is under way */
 bool raft_transferring(const struct raft *raft);
 /* Leader: false while peers are known to have no room for commands and those that answer and have room, this one
  * counted, are no majority: what is proposed now would wait for space elsewhere. */

@@ -124,14 +124,14 @@ void campaign(struct raft *raft, bool transfer) {
     count_votes(raft);
 }
 
-/* With a sick disk others go first; but its log may be the longest that is left, and then nobody else can be
+/* With a degraded disk others go first; but its log may be the longest that is left, and then nobody else can be
  * elected. */
 #define SICK_PATIENCE 4 /* election timeouts without a leader */
 static bool may_campaign(const struct raft *raft) {
     uint64_t waited =
         raft->now_ms - (raft->leader_contact_ms > raft->started_ms ? raft->leader_contact_ms : raft->started_ms);
     bool others = raft_members_voters(members_now(raft)) > 1;
-    if (raft->disk_sick && others && waited < SICK_PATIENCE * raft->config.election_ms) return false;
+    if (raft->disk_degraded && others && waited < SICK_PATIENCE * raft->config.election_ms) return false;
     return members_may_lead(raft) && !raft->receiving.complete && raft->now_ms >= raft->quiet_until_ms;
 }
 
@@ -214,7 +214,7 @@ uint64_t best_target(const struct raft *raft, bool again) {
         const struct progress *peer = &raft->peers[i];
         bool alive = peer->answered && raft->now_ms - peer->contact_ms < raft->config.election_ms;
         bool passed = peer->passed_ms && raft->now_ms - peer->passed_ms < HANDOVER_PAUSE_MS;
-        if (!alive || peer->sick || !members_is_voter(raft, peer->id) || (passed && (!again || fresh))) continue;
+        if (!alive || peer->degraded || !members_is_voter(raft, peer->id) || (passed && (!again || fresh))) continue;
         if ((passed || fresh) && peer->match < best) continue;
         best = peer->match, target = peer->id, fresh = !passed;
     }
@@ -229,7 +229,7 @@ int transfer_start(struct raft *raft, uint64_t target) {
         return CO_INVALID;
     raft->transfer_target = target;
     raft->transfer_deadline_ms = raft->now_ms + raft->config.election_ms;
-    raft->transfer_sent = raft->transfer_sick = false;
+    raft->transfer_sent = raft->transfer_degraded = false;
     transfer_advance(raft);
     return CO_OK;
 }
@@ -238,22 +238,22 @@ int transfer_start(struct raft *raft, uint64_t target) {
 void transfer_expire(struct raft *raft) {
     struct progress *peer = progress_find(raft, raft->transfer_target);
     if (peer) peer->passed_ms = raft->now_ms;
-    if (raft->transfer_sick) raft->handover_ms = 0;
+    if (raft->transfer_degraded) raft->handover_ms = 0;
     raft->transfer_target = 0;
 }
 
-/* -- a sick disk -------------------------------------------------------------------------------------------------- */
+/* -- a degraded disk -------------------------------------------------------------------------------------------------- */
 void disk_handover(struct raft *raft) {
-    if (!raft->disk_sick || raft->role != RAFT_LEADER || raft->transfer_target) return;
+    if (!raft->disk_degraded || raft->role != RAFT_LEADER || raft->transfer_target) return;
     if (raft->handover_ms && raft->now_ms - raft->handover_ms < HANDOVER_PAUSE_MS) return;
     uint64_t target = best_target(raft, false);
     if (target == 0 || transfer_start(raft, target) != CO_OK) return; /* nobody healthy: stay, and serve reads */
-    raft->transfer_sick = true;
+    raft->transfer_degraded = true;
     raft->handover_ms = raft->now_ms;
 }
 
-void disk_changed(struct raft *raft, bool sick, bool full) {
-    raft->disk_sick = sick, raft->disk_full = full;
+void disk_changed(struct raft *raft, bool degraded, bool full) {
+    raft->disk_degraded = degraded, raft->disk_full = full;
     disk_handover(raft);
 }
 

@@ -37,9 +37,9 @@ struct progress {
     uint64_t round_acked;
     bool probe_sent; /* PROBE: one message on its way */
     bool heartbeat_due;
-    bool sick, full;    /* its disk, as it says */
-    uint64_t passed_ms; /* when it last had not taken leadership that was handed to it, in its time; 0: never */
-    bool load_pending;  /* entries are being read from the log for it */
+    bool degraded, full; /* its disk, as it says */
+    uint64_t passed_ms;  /* when it last had not taken leadership that was handed to it, in its time; 0: never */
+    bool load_pending;   /* entries are being read from the log for it */
     uint64_t load_from;
     uint64_t prev_index, prev_term; /* term of an entry that was read from the log for it */
     uint32_t inflight;              /* REPLICATE: append messages with entries on their way */
@@ -107,8 +107,8 @@ struct raft {
     uint64_t leader_contact_ms, started_ms;
     bool leader_heard; /* leader_contact_ms counts */
     uint64_t election_deadline_ms, quiet_until_ms;
-    bool disk_sick, disk_full;
-    uint64_t handover_ms; /* when leadership was last handed over for a sick disk, or to this server */
+    bool disk_degraded, disk_full;
+    uint64_t handover_ms; /* when leadership was last handed over for a degraded disk, or to this server */
     bool votes_granted[RAFT_MEMBERS_MAX], votes_answered[RAFT_MEMBERS_MAX];
     uint64_t self_vote_seq; /* own vote counts once this is durable; 0: it counts */
     bool transfer_campaign; /* the leader wished for it */
@@ -119,7 +119,7 @@ struct raft {
     struct progress *peers; /* one per other member */
     size_t peer_count;
     uint64_t transfer_target, transfer_deadline_ms;
-    bool transfer_sent, transfer_sick; /* sick: for the sake of the disk */
+    bool transfer_sent, transfer_degraded; /* degraded: for the sake of the disk */
 
     /* reads */
     uint64_t round, round_confirmed;
@@ -195,7 +195,7 @@ void receive_vote_reply(struct raft *raft, const struct raft_message *m);
 void receive_timeout_now(struct raft *raft, const struct raft_message *m);
 int transfer_start(struct raft *raft, uint64_t target);
 void transfer_advance(struct raft *raft);
-void disk_changed(struct raft *raft, bool sick, bool full);
+void disk_changed(struct raft *raft, bool degraded, bool full);
 void disk_handover(struct raft *raft);
 /* The healthy voter that has most of the log; 0: none. One that let leadership pass lately comes after all others,
  * if at all (`again`). */

@@ -240,7 +240,7 @@ void receive_append_reply(struct raft *raft, const struct raft_message *m) {
     if (!peer) return;
     peer->contact_ms = raft->now_ms;
     peer->answered = true;
-    peer->sick = m->sick, peer->full = m->full;
+    peer->degraded = m->degraded, peer->full = m->full;
     if (m->round > peer->round_acked) {
         peer->round_acked = m->round;
         read_round_acked(raft);
@@ -335,7 +335,7 @@ static void reject(struct raft *raft, const struct raft_message *m) {
                                  .round = m->round,
                                  .rejected = true,
                                  .match = m->last_index,
-                                 .sick = raft->disk_sick,
+                                 .degraded = raft->disk_degraded,
                                  .full = raft->disk_full};
     uint64_t hint = m->last_index < log_last_index(raft) ? m->last_index : log_last_index(raft), term = 0;
     while (hint > raft->commit && log_term_at(raft, hint, &term) && term > m->last_term) hint--;
@@ -442,7 +442,7 @@ void receive_append(struct raft *raft, const struct raft_message *m) {
                                  .term = raft->term,
                                  .round = m->round,
                                  .match = acknowledged(raft, match),
-                                 .sick = raft->disk_sick,
+                                 .degraded = raft->disk_degraded,
                                  .full = raft->disk_full};
     if (m->entry_count == 0 && log_hard_state_durable(raft)) {
         /* answered at once, promising only what is durable */

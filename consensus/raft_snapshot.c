@@ -128,7 +128,7 @@ static void reply_match(struct raft *raft, uint64_t to, uint64_t index) {
                                  .to = to,
                                  .term = raft->term,
                                  .match = index < raft->stable ? index : raft->stable,
-                                 .sick = raft->disk_sick,
+                                 .degraded = raft->disk_degraded,
                                  .full = raft->disk_full};
     send_durable(raft, &reply);
 }

@@ -102,12 +102,12 @@ void dns_responder_free(struct dns_responder *responder) {
 /* -- a batch ------------------------------------------------------------------------------------------------------ */
 
 struct confirmation {
-    struct rpc_gate gate;
+    struct rpc_read_index gate;
     sem_t done;
     int error;
 };
 
-static void confirmed(struct rpc_gate *gate, int error) {
+static void confirmed(struct rpc_read_index *gate, int error) {
     struct confirmation *confirmation = CONTAINER_OF(gate, struct confirmation, gate);
     confirmation->error = error;
     sem_post(&confirmation->done);
@@ -117,7 +117,7 @@ static void confirmed(struct rpc_gate *gate, int error) {
 static bool confirm_and_wait(struct rpc *rpc) {
     struct confirmation confirmation = {.gate.done = confirmed};
     CHECK(sem_init(&confirmation.done, 0, 0) == 0);
-    int error = rpc_confirm(rpc, RPC_DEFAULT, &confirmation.gate);
+    int error = rpc_read_index(rpc, RPC_DEFAULT, &confirmation.gate);
     if (error == CO_AGAIN) {
         while (sem_wait(&confirmation.done) != 0) continue;
         error = confirmation.error;

@@ -39,11 +39,11 @@ static void self_config(struct json_out *json, const struct http_env *env) {
     json_bool(json, env->is_server);
     pair(json, "Version", env->consul_version);
     pair(json, "CoordVersion", env->version);
-    if (env->describe) env->describe(env->describe_data, json, false);
+    if (env->describe) env->describe(env->self_config_data, json, false);
     json_object_end(json);
     json_key(json, "DebugConfig");
     json_object(json);
-    if (env->describe) env->describe(env->describe_data, json, true);
+    if (env->describe) env->describe(env->self_config_data, json, true);
     json_object_end(json);
 }
 
@@ -161,7 +161,7 @@ static void stats_server(struct json_out *json, const struct http_env *env) {
     pair_number(json, "last_contact", status.last_contact_ms);
     pair_number(json, "last_log_index", status.last_index);
     pair_number(json, "last_snapshot_index", status.snapshot_index);
-    pair(json, "log_disk", status.disk_full ? "full" : status.disk_sick ? "slow or failing" : "well");
+    pair(json, "log_disk", status.disk_full ? "full" : status.disk_degraded ? "slow or failing" : "well");
     pair_number(json, "log_bytes", status.log_bytes);
     pair_number(json, "num_peers",
                 status.voters - (status.is_voter && status.voters)); /* Consul's: the others that vote */

@@ -9,11 +9,11 @@
 /* -- what the process itself does --------------------------------------------------------------------------------- */
 struct acting {
     struct http_call call;
-    struct http_act act;
+    struct http_control act;
 };
 
 /* Loop thread. */
-static void act_done(struct http_act *act, int error) {
+static void act_done(struct http_control *act, int error) {
     http_called(&CONTAINER_OF(act, struct acting, act)->call, error);
 }
 
@@ -24,7 +24,7 @@ static void view_act(struct http_request *request, struct http_call *call, int e
     else http_reply_text(request, 200, "%s", "");
 }
 
-static void act(struct http_request *request, enum http_act_kind kind, const char *address) {
+static void act(struct http_request *request, enum http_control_kind kind, const char *address) {
     const struct http_env *env = http_env(request);
     struct acting *acting = arena_zalloc(http_arena(request), sizeof *acting);
     acting->call.view = view_act;
@@ -39,11 +39,11 @@ static void put_join(struct http_request *request) {
         http_reply_text(request, 400, "wan: other datacenters are not joined by agents in this version");
         return;
     }
-    act(request, HTTP_ACT_JOIN, arena_strndup(http_arena(request), address.data, address.size));
+    act(request, HTTP_CONTROL_JOIN, arena_strndup(http_arena(request), address.data, address.size));
 }
 
-static void put_leave(struct http_request *request) { act(request, HTTP_ACT_LEAVE, NULL); }
-static void put_reload(struct http_request *request) { act(request, HTTP_ACT_RELOAD, NULL); }
+static void put_leave(struct http_request *request) { act(request, HTTP_CONTROL_LEAVE, NULL); }
+static void put_reload(struct http_request *request) { act(request, HTTP_CONTROL_RELOAD, NULL); }
 
 /* -- others leave -------------------------------------------------------------------------------------------------
  * A node whose agent lives is left alone, as with Consul, where it would contradict at once. One that failed goes

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "http/http.h"
 #include "http/operator_views.h"
-#include "registry/operate.h"
+#include "registry/operator.h"
 #include "rpc/operator.h"
 
 static void id_string(struct json_out *json, uint64_t id) {
@@ -178,7 +178,7 @@ static void put_autopilot(struct http_request *request) {
     Pb__AutopilotSetCommand *command = arena_alloc(http_arena(request), sizeof *command);
     pb__autopilot_set_command__init(command);
     command->config = arena_alloc(http_arena(request), sizeof *command->config);
-    operate_autopilot_default(command->config);
+    operator_autopilot_default(command->config);
     struct json_object *json = http_json(request);
     if (!json) return;
     struct fault fault = {0};
@@ -188,13 +188,13 @@ static void put_autopilot(struct http_request *request) {
     }
     command->has_cas = http_has(request, "cas");
     if (!http_parameter_u64(request, "cas", &command->cas)) return;
-    http_write(request, OPERATE_AUTOPILOT, &command->base, NULL);
+    http_write(request, OPERATOR_AUTOPILOT, &command->base, NULL);
 }
 
 /* -- autopilot: health -------------------------------------------------------------------------------------------- */
 static bool healthy(const struct rpc_cluster_state *state, const struct rpc_server_state *server, uint64_t last_index,
                     const Pb__AutopilotConfig *config) {
-    if (server->unwell) return false;
+    if (server->unhealthy) return false;
     if (server->stable_ms == UINT64_MAX && server->leader && state->here_leads) return true;
     bool near = last_index <= server->match || last_index - server->match <= config->max_trailing_logs;
     return server->connected && near &&

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "base/wakes.h"
+#include "base/wakeup_batch.h"
 #include "http/impl.h"
 
 #define WALK_MOST    (1u << 20)   /* bytes of records that a worker reads at a time; more is for large.c */
@@ -106,7 +106,7 @@ int reading_run(struct http_request *request, struct rpc_reader *reader, struct 
     const struct reading *reading = request->reading;
     *answer = NULL;
     if (bytes_held() > ANSWERS_MOST) return CO_BUSY;
-    wakes_now(); /* it may take long */
+    wakeup_batch_flush(); /* it may take long */
     struct query_result result = {0};
     struct store_txn *txn = rpc_read_begin(reader);
     if (limit) store_read_limit(txn, limit);

@@ -22,14 +22,14 @@ struct local;
 
 /* What may be asked of the process. The caller owns the struct until `done` (loop thread, once), with CO_OK or why
  * not; then `fault` says more. */
-enum http_act_kind { HTTP_ACT_JOIN, HTTP_ACT_LEAVE, HTTP_ACT_RELOAD };
-struct http_act {
-    enum http_act_kind kind;
+enum http_control_kind { HTTP_CONTROL_JOIN, HTTP_CONTROL_LEAVE, HTTP_CONTROL_RELOAD };
+struct http_control {
+    enum http_control_kind kind;
     const char *address; /* to join by */
     struct fault fault;
-    void (*done)(struct http_act *act, int error);
+    void (*done)(struct http_control *act, int error);
     struct mail mail; /* the rest is the process's */
-    struct http_act *next;
+    struct http_control *next;
 };
 
 /* What handlers may ask about the process. Set before the server starts, constant afterwards. */
@@ -48,8 +48,8 @@ struct http_env {
     /* Appends the agent/self JSON's Config and DebugConfig members (written by agent). */
     void (*describe)(void *data, struct json_out *json, bool debug);
     /* agent/members; later the cluster's. */
-    void *describe_data;
-    void (*act)(void *data, struct http_act *act); /* any thread */
+    void *self_config_data;
+    void (*act)(void *data, struct http_control *act); /* any thread */
     void *act_data;
 };
 

@@ -94,7 +94,7 @@ struct worker {
     struct list late;          /* requests to handle once the shards have run */
     uint64_t run_serial;       /* counts MHD_run calls */
     uint64_t progress;         /* counts what libmicrohttpd called us for, and what it sent and received */
-    struct connection **by_fd; /* library_faults.c: of all connections */
+    struct connection **by_fd; /* mhd_errors.c: of all connections */
     size_t by_fd_size;
     unsigned told;           /* connections whose fault was told and that are not closed yet */
     struct list connections; /* by the time of their next check */
@@ -208,7 +208,7 @@ struct connection {
     struct http_request *request;
     bool watched; /* in the outer epoll, for EPOLLRDHUP */
     bool hung_up, gone;
-    bool told;            /* what was wrong, by library_faults.c: it is about to be closed */
+    bool told;            /* what was wrong, by mhd_errors.c: it is about to be closed */
     size_t told_size;     /* bytes of that which are sent */
     const void *memory;   /* long_headers.c: where the first bytes of a request are received */
     struct buffer header; /* of a request, as far as it has come, unless it came as a whole and is short */
@@ -232,11 +232,11 @@ void request_next(struct connection *connection, const struct http_request *requ
 void connection_unhold(struct connection *connection);
 void connection_watch(struct connection *connection); /* from now on hang-ups are noticed */
 
-/* -- library_faults.c: what libmicrohttpd answers by itself, said our way ----------------------------------------- */
+/* -- mhd_errors.c: what libmicrohttpd answers by itself, said our way ----------------------------------------- */
 
-void library_faults_enter(struct worker *worker); /* this thread is the worker; NULL: no more */
-void library_faults_add(struct connection *connection);
-void library_faults_remove(struct connection *connection);
+void mhd_errors_enter(struct worker *worker); /* this thread is the worker; NULL: no more */
+void mhd_errors_add(struct connection *connection);
+void mhd_errors_remove(struct connection *connection);
 /* A whole answer of one line on a connection that ends with it; how long it is. `status`: "400 Bad Request". */
 size_t plain_answer(char *out, size_t room, const char *status, const char *line);
 

@@ -117,7 +117,7 @@ ssize_t header_receive(struct connection *connection, void *data, size_t size, i
 void header_move(struct connection *connection) {
     struct sockaddr_storage address = {0};
     socklen_t size = sizeof address;
-    library_faults_remove(connection);
+    mhd_errors_remove(connection);
     connection->shard->connections--;
     connection->mhd = NULL;
     connection->watched = false;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/wakes.h"
+#include "base/wakeup_batch.h"
 #include "http/impl.h"
 
 #define MONITOR_BYTES 65536
@@ -68,7 +68,7 @@ static void on_line(struct log_tap *tap, const char *line, size_t size) {
     pthread_mutex_unlock(&monitor->lock);
     if (!wake) return;
     worker_post(monitor->worker, &monitor->post);
-    wakes_now(); /* who logs may be at something long */
+    wakeup_batch_flush(); /* who logs may be at something long */
 }
 
 /* -- and go ------------------------------------------------------------------------------------------------------- */

@@ -14,9 +14,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "base/file_gone.h"
+#include "base/lazy_unlink.h"
 #include "base/text.h"
-#include "base/wakes.h"
+#include "base/wakeup_batch.h"
 #include "http/declared.h"
 #include "http/impl.h"
 
@@ -171,7 +171,7 @@ static void spool_open(struct http_request *request) {
     if (!folder) folder = "/tmp";
     int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (fd < 0) request_refuse(request, 500, "the body cannot be stored: %s: %s", folder, strerror(errno));
-    else file_gone_when_closed(fd);
+    else lazy_unlink_when_closed(fd);
     request->spool = fd + 1;
     request->body_most = fd < 0 ? UINT64_MAX : spool_room(fd);
 }
@@ -186,7 +186,7 @@ static bool spool_full(const struct http_request *request, size_t size) {
 }
 
 static void spool_write(struct http_request *request, const char *data, size_t size) {
-    wakes_now(); /* the disk may let it wait */
+    wakeup_batch_flush(); /* the disk may let it wait */
     if (spool_full(request, size)) {
         request_refuse(request, 503, "disk full: the body cannot be stored");
         close(request->spool - 1);

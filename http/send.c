@@ -1,6 +1,6 @@
 /* send(), sendmsg(), recv() and sendfile64() for the whole program, in place of the C library's: straight to the
  * kernel, unless the calling thread has set send_instead_here or receive_here, which then may take them over, or
- * moved_here, where calls that moved something are counted. That is how library_faults.c and long_headers.c get
+ * moved_here, where calls that moved something are counted. That is how mhd_errors.c and long_headers.c get
  * between libmicrohttpd and the client. A file of its own, which needs nothing else: whichever program of ours is
  * linked with our libraries and sends gets it, also those without an HTTP server. */
 #undef _FORTIFY_SOURCE /* it makes recv() an inline function */

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "base/wakes.h"
+#include "base/wakeup_batch.h"
 #include "http/impl.h"
 
 #define RUNS_MOST      32    /* of a shard in one turn */
@@ -102,18 +102,18 @@ static void handle_late(struct http_request *request) {
 
 static void run_late(struct worker *worker) {
     if (list_empty(&worker->late)) return;
-    wakes_hold();
+    wakeup_batch_begin();
     for (unsigned done = 0; !list_empty(&worker->late); done++) {
-        if (done % LATE_MOST == LATE_MOST - 1) wakes_now();
+        if (done % LATE_MOST == LATE_MOST - 1) wakeup_batch_flush();
         struct http_request *request = LIST_ENTRY(worker->late.next, struct http_request, late);
         struct connection *connection = request->connection;
-        if (request->body_size > LATE_BYTES) wakes_now(); /* it takes its time */
+        if (request->body_size > LATE_BYTES) wakeup_batch_flush(); /* it takes its time */
         list_remove(&request->late);
         request_run(request);
         if (connection->request == request && request->stage == REQUEST_WORK) connection_wait(connection);
     }
-    wakes_now(); /* also within a turn's hold */
-    wakes_release();
+    wakeup_batch_flush(); /* also within a turn's hold */
+    wakeup_batch_end();
 }
 
 /* Called with the headers, with each piece of the body, and when all is there. Answering on the first call makes
@@ -198,7 +198,7 @@ static void connection_gone(struct connection *connection) {
     if (connection->shard) connection->shard->connections--;
     address_leave(worker->server->addresses, connection->address);
     atomic_fetch_sub(&worker->server->connections, 1);
-    library_faults_remove(connection);
+    mhd_errors_remove(connection);
     buffer_free(&connection->header);
     connection->mhd = NULL;
     connection->gone = true;
@@ -283,7 +283,7 @@ static struct shard *shard_choose(struct worker *worker, bool roomy) {
 
 void shard_enter(struct connection *connection, bool roomy, const struct sockaddr *address, unsigned address_size) {
     struct shard *shard = connection->shard = shard_choose(connection->worker, roomy);
-    library_faults_add(connection);
+    mhd_errors_add(connection);
     if (!shard) {
         close(connection->fd);
     } else {
@@ -362,7 +362,7 @@ static void shard_rested(struct worker *worker, struct timer *timer) {
 
 /* Is there more to do at once? Those that wait in place look pending to libmicrohttpd for as long as they wait; and
  * so does what is stuck, beside which others may have something to do: a long header, of which a run reads a part,
- * or a file, of which it sends one (that is progress, see library_faults.c). */
+ * or a file, of which it sends one (that is progress, see mhd_errors.c). */
 static bool shard_again(struct shard *shard, uint64_t before) {
     struct worker *worker = shard->worker;
     bool pending = shard_pending(shard), done = worker->progress != before;

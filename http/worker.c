@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "base/wakes.h"
+#include "base/wakeup_batch.h"
 #include "http/impl.h"
 
 #define EVENTS_MOST  256
@@ -92,7 +92,7 @@ void worker_post(struct worker *worker, struct post *post) {
     bool bulk = post->bulk; /* there may be many more to come: they are begun with */
     if (!mailbox_put(&worker->box, &post->mail)) atomic_fetch_sub_explicit(&worker->posting, 1, memory_order_release);
     else if (bulk) wake_posted(worker);
-    else wakes_send(wake_posted, worker);
+    else wakeup_batch_send(wake_posted, worker);
 }
 
 /* Wake-ups of blocking queries can come by the ten thousand: they queue up behind everything else. */
@@ -248,12 +248,12 @@ static void turn(struct worker *worker, uint64_t limit_ms) {
         shards_run_answers(worker);
         take_bulk(worker);
     }
-    wakes_hold(); /* all reads of the turn are asked about in one question */
+    wakeup_batch_begin(); /* all reads of the turn are asked about in one question */
     shards_run(worker);
     confirm_turn_end(worker);
     shards_run(worker);
     confirm_turn_end(worker);
-    wakes_release();
+    wakeup_batch_end();
     shards_check(worker);
     if (worker->lingering_count) linger_tick(worker, false);
     if (worker->listen_again_ms && worker->listen_again_ms <= worker->now_ms) {
@@ -299,7 +299,7 @@ void *worker_main(void *data) {
     struct worker *worker = data;
     metrics_start();
     pthread_setname_np(pthread_self(), "http");
-    library_faults_enter(worker);
+    mhd_errors_enter(worker);
     if (worker_setup(worker)) {
         while (!atomic_load_explicit(&worker->stop, memory_order_acquire)) turn(worker, UINT64_MAX);
         wind_down(worker);
@@ -307,7 +307,7 @@ void *worker_main(void *data) {
         log_error("http", "worker cannot listen errno=%d", errno);
     }
     rpc_reader_free(worker->reader);
-    library_faults_enter(NULL);
+    mhd_errors_enter(NULL);
     return NULL;
 }
 

@@ -17,7 +17,7 @@ static const struct store_table tables[] = {
     {TABLE_SPELLINGS, "spellings"},
     {TABLE_NODE_IDS, "node-ids"},
     {TABLE_STRAYS, "strays"},
-    {TABLE_BRAKE, "brake"},
+    {TABLE_PRESERVATION, "preservation"},
     {0},
 };
 

@@ -32,7 +32,7 @@ extern const struct query_type query_services;
 extern const struct query_type query_node_services; /* NodeRequest -> NodeServicesResult; found=false: no such node */
 /* ServiceRequest -> ServiceEntriesResult; thing: the service. Filters: all tags (without regard to case),
  * passing_only, node meta. Ordered by node, id (in the order of keys). checks = the node's own, then the service's.
- * held: with what the mass-removal brake holds (registry/brake.h); else the truth */
+ * held: with what self-preservation holds (registry/self_preservation.h); else the truth */
 extern const struct query_type query_service_entries;
 /* ServiceRequest -> ChecksResult: checks that carry the service's name (not the nodes'). Of the filters node meta
  * only. All checks: by node, check id */

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "registry/brake.h"
 #include "registry/catalog_leases.h"
+#include "registry/self_preservation.h"
 
 #define SERF_HEALTH "serfHealth"
 _Static_assert((int)SPACE_NODE == (int)FOLD_SPACE_NODE, "one list of numbers");
@@ -284,7 +284,7 @@ static void fold_merge(struct machine_tx *tx) {
     struct pointers names = same_spellings(tx, SPELLING_SERVICE);
     struct change change = {.tx = tx};
     for (size_t i = 0; i < names.count; i++)
-        if (names.items[i]) brake_fold_merge(&change, slice_text(names.items[i]));
+        if (names.items[i]) preservation_fold_merge(&change, slice_text(names.items[i]));
     change_tell(&change);
     size_t nodes = merge_nodes(tx), checks = merge_checks(tx), services = merge_services(tx);
     if (nodes || checks || services)
@@ -316,7 +316,7 @@ static void fold_service(struct machine_tx *tx, struct slice key, struct slice v
     struct slice node = slice_text(service->node), id = slice_text(service->id), name = slice_text(service->name);
     FOLD_MOVE(TABLE_SERVICES, value, node, id);
     FOLD_MOVE(TABLE_INSTANCES, slice_make("", 0), name, node, id);
-    brake_fold_instance(tx, service);
+    preservation_fold_instance(tx, service);
 }
 
 static void fold_check(struct machine_tx *tx, struct slice key, struct slice value, struct arena *arena) {
@@ -338,7 +338,7 @@ static void fold_check(struct machine_tx *tx, struct slice key, struct slice val
 
 static void fold_name(struct machine_tx *tx, struct slice key, struct slice value, struct arena *arena) {
     (void)key;
-    brake_fold_service(tx, slice_text(arena_strndup(arena, value.data, value.size)));
+    preservation_fold_service(tx, slice_text(arena_strndup(arena, value.data, value.size)));
 }
 
 static void fold_keys(struct machine_tx *tx) {

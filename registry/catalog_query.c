@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "registry/brake.h"
+#include "registry/self_preservation.h"
 
 /* -- shared ------------------------------------------------------------------------------------------------------- */
 
@@ -224,13 +224,13 @@ struct entry_node {
     size_t key_size;
     Pb__Node *node;
     struct pointers checks;
-    struct pointers held_checks; /* the same as the brake shows them; empty: not made yet */
+    struct pointers held_checks; /* the same as self-preservation shows them; empty: not made yet */
 };
 
 #define SERF_HEALTH "serfHealth"
 #define HELD_OUTPUT "Held: agent not live or unreachable, as most of the service's"
 
-/* The node's serfHealth passes, as long as the brake holds (registry/brake.h). */
+/* The node's serfHealth passes, as long as self-preservation holds (registry/self_preservation.h). */
 static void make_held_checks(struct arena *arena, struct entry_node *entry) {
     for (size_t i = 0; i < entry->checks.count; i++) {
         Pb__Check *check = entry->checks.items[i];
@@ -274,7 +274,7 @@ static int load_node(struct store_txn *txn, struct arena *arena, struct slice re
     return query_checks_below(txn, arena, slice_make(prefix, size + 1), &entry->checks);
 }
 
-/* NULL in *out: filtered away. `held`: by the brake, if its node is dead. */
+/* NULL in *out: filtered away. `held`: by self-preservation, if its node is dead. */
 static int load_entry(struct store_txn *txn, struct arena *arena, struct slice rest, bool held,
                       const Pb__ServiceRequest *request, struct entry_node *node, Pb__ServiceEntry **out) {
     struct slice bytes;
@@ -313,12 +313,12 @@ static int run_service_entries(struct store_txn *txn, const ProtobufCMessage *me
     struct entry_node node = {.node = NULL};
     struct store_cursor cursor;
     Pb__HeldService *held = NULL;
-    int error = request->held ? brake_held(txn, slice_text(request->service), arena, &held) : CO_OK;
+    int error = request->held ? preservation_held(txn, slice_text(request->service), arena, &held) : CO_OK;
     if (error) return error;
     STORE_PREFIX(&cursor, txn, TABLE_INSTANCES, prefix) {
         struct slice rest = slice_make(cursor.key.data + prefix.size, cursor.key.size - prefix.size);
         Pb__ServiceEntry *entry;
-        error = load_entry(txn, arena, rest, held && brake_holds(txn, held, cursor.key), request, &node, &entry);
+        error = load_entry(txn, arena, rest, held && preservation_holds(txn, held, cursor.key), request, &node, &entry);
         if (error) break;
         if (entry) pointers_add(&entries, arena, entry);
     }

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "registry/brake.h"
 #include "registry/catalog_leases.h"
+#include "registry/self_preservation.h"
 
 const struct slice catalog_table_nodes = SLICE_LITERAL("nodes"), catalog_table_services = SLICE_LITERAL("services"),
                    catalog_table_checks = SLICE_LITERAL("checks"),
@@ -285,7 +285,7 @@ void change_service(struct change *change, Pb__Service *service) {
     }
     struct slice was = slice_text(old ? old->name : service->name);
     bool renamed = !fold_same(tx->store, was, slice_text(service->name));
-    if (renamed) brake_instance_gone(change, old);
+    if (renamed) preservation_instance_gone(change, old);
     char room[STORE_KEY_MAX];
     store_put(tx->store, TABLE_SERVICES, key_service(tx->store, room, node, id),
               record_pack(tx->arena, &service->base));
@@ -305,7 +305,7 @@ static void remove_service(struct change *change, const Pb__Service *service) {
     struct slice node = slice_text(service->node), id = slice_text(service->id);
     struct pointers checks = collect_checks(change, key_service(tx->store, room, node, id));
     for (size_t i = 0; i < checks.count; i++) remove_check(change, checks.items[i]);
-    brake_instance_gone(change, service);
+    preservation_instance_gone(change, service);
     (void)store_del(tx->store, TABLE_SERVICES, key_service(tx->store, room, node, id));
     change_names(change, service, NULL);
     rebind_service(change, service, NULL);

@@ -48,10 +48,10 @@
 #ifndef COORD_REGISTRY_LEASE_H
 #define COORD_REGISTRY_LEASE_H
 
-#include "registry/brake_settings.h"
 #include "registry/lease.pb-c.h"
 #include "registry/machine.h"
 #include "registry/reconnect.h"
+#include "registry/self_preservation_settings.h"
 
 enum lease_command { LEASE_GRANT = 20, LEASE_END = 21, LEASE_REAP = 22 };
 enum lease_space {
@@ -67,12 +67,12 @@ enum lease_space {
 /* LEASE_GRANT: CO_OK with the pb.Lease; CO_EXISTS (see above), CO_INVALID. LEASE_END: yes, also when there was none,
  * but for `leave`: who leaves in order and hears no has been given up already, and deregisters its node;
  * CO_CONFLICT: in another term. LEASE_REAP: yes: the note is gone, and the node too unless somebody says that it
- * lives; CO_CONFLICT. Settings: NULL (the brake is
+ * lives; CO_CONFLICT. Settings: NULL (self-preservation is
  * off, no classes), or struct lease_settings. */
 extern const struct module lease_module;
 /* What the leader's decisions depend on besides the state. */
 struct lease_settings {
-    struct brake_settings brake;
+    struct self_preservation_settings preservation;
     struct reconnect_classes reconnect; /* borrowed */
 };
 extern const struct expiry_kind lease_expiry;     /* 1: the lease's id */

@@ -4,11 +4,11 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "registry/brake.h"
 #include "registry/catalog_leases.h"
 #include "registry/catalog_records.h"
 #include "registry/expiry.h"
 #include "registry/lease_internal.h"
+#include "registry/self_preservation.h"
 #include "registry/tables.h"
 
 static const struct slice nothing = SLICE_LITERAL("");
@@ -98,20 +98,20 @@ static void dead_forget(struct machine_tx *tx, struct slice node) {
 void lease_on_event(struct machine_tx *tx, const struct machine_event *event) {
     if (event->type == MACHINE_NODE_REMOVED) dead_forget(tx, event->node);
     if (event->type == MACHINE_FOLD_KEYS) lease_bindings_fold(tx);
-    if (event->type == MACHINE_BRAKE_RELEASED) expiry_ended_in(tx, &held_service_expiry, event->id, tx->index);
+    if (event->type == MACHINE_PRESERVATION_RELEASED) expiry_ended_in(tx, &held_service_expiry, event->id, tx->index);
 }
 
 /* -- the end ------------------------------------------------------------------------------------------------------ */
 
 enum end { END_OVER, END_LEFT, END_TAKEN_OVER };
 
-/* `brake`: NULL unless it expired. */
-static void node_died(struct machine_tx *tx, const Pb__Lease *lease, const Pb__BrakeOrder *brake) {
+/* `preservation`: NULL unless it expired. */
+static void node_died(struct machine_tx *tx, const Pb__Lease *lease, const Pb__PreservationOrder *preservation) {
     struct slice node = slice_text(lease->node);
     bool lived = catalog_node_alive(tx, node);
     if (!catalog_node_died(tx, node, slice_text(lease->node_id))) return;
     dead_put(tx, lease);
-    brake_node_lost(tx, node, lived ? brake : NULL, lease->ttl_ns / 1000000);
+    preservation_node_lost(tx, node, lived ? preservation : NULL, lease->ttl_ns / 1000000);
 }
 
 /* The modules' bindings, one after the other. What is bound once more after its end would go on for ever: its row
@@ -137,7 +137,8 @@ static void end_all_bindings(struct machine_tx *tx, struct slice lease) {
     }
 }
 
-static void lease_end(struct machine_tx *tx, const Pb__Lease *lease, enum end how, const Pb__BrakeOrder *brake) {
+static void lease_end(struct machine_tx *tx, const Pb__Lease *lease, enum end how,
+                      const Pb__PreservationOrder *preservation) {
     struct slice id = slice_text(lease->id), node = slice_text(lease->node), node_id = slice_text(lease->node_id),
                  holder;
     char room[STORE_KEY_MAX];
@@ -146,7 +147,7 @@ static void lease_end(struct machine_tx *tx, const Pb__Lease *lease, enum end ho
     if (node.size && store_get(tx->store, TABLE_LEASES, lease_node_key(ROW_NODE, node, room), &holder) == CO_OK &&
         slice_equal(holder, id))
         (void)store_del(tx->store, TABLE_LEASES, lease_node_key(ROW_NODE, node, room));
-    if (node.size && how == END_OVER) node_died(tx, lease, brake);
+    if (node.size && how == END_OVER) node_died(tx, lease, preservation);
     if (node.size && how == END_LEFT) catalog_node_goes(tx, node, node_id, false);
     mark(tx, id, true);
     expiry_ended_in(tx, &lease_expiry, id, 0);
@@ -160,7 +161,8 @@ int lease_end_apply(struct machine_tx *tx, void *request, struct machine_result 
     int rv = lease_record(tx->store, slice_text(command->id), tx->arena, &lease);
     result->yes = rv == CO_OK || !command->leave;
     if (rv == CO_NOTFOUND) return CO_OK;
-    if (rv == CO_OK) lease_end(tx, lease, command->leave ? END_LEFT : END_OVER, command->term ? command->brake : NULL);
+    if (rv == CO_OK)
+        lease_end(tx, lease, command->leave ? END_LEFT : END_OVER, command->term ? command->preservation : NULL);
     return rv;
 }
 
@@ -274,7 +276,7 @@ int lease_grant_apply(struct machine_tx *tx, void *request, struct machine_resul
     if (node.size) {
         store_put(tx->store, TABLE_LEASES, lease_node_key(ROW_NODE, node, room), id);
         dead_forget(tx, node);
-        if (catalog_node_lives(tx, node, slice_text(lease->node_id))) brake_node_back(tx, node);
+        if (catalog_node_lives(tx, node, slice_text(lease->node_id))) preservation_node_back(tx, node);
     }
     mark(tx, id, false);
     expiry_began_in(tx, &lease_expiry, id, 0, lease->ttl_ns);

@@ -4,9 +4,9 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "registry/brake.h"
 #include "registry/catalog_records.h"
 #include "registry/lease_internal.h"
+#include "registry/self_preservation.h"
 #include "registry/tables.h"
 
 /* -- what ends by itself ------------------------------------------------------------------------------------------ */
@@ -53,17 +53,19 @@ static void lease_propose_end(const struct expiry_due *due, const struct expiry_
                               void *data) {
     const struct lease_settings *settings = leader->settings;
     Pb__LeaseEndCommand command = PB__LEASE_END_COMMAND__INIT;
-    Pb__BrakeOrder brake = PB__BRAKE_ORDER__INIT;
+    Pb__PreservationOrder preservation = PB__PRESERVATION_ORDER__INIT;
     char id[UUID_TEXT_SIZE + 1];
     CHECK(due->name.size == UUID_TEXT_SIZE);
     memcpy(id, due->name.data, due->name.size), id[due->name.size] = '\0';
     command.id = id, command.term = leader->term;
-    if (settings && settings->brake.hold_ms) {
-        brake.at_ms = leader->now_ms, brake.unix_ms = leader->unix_ms;
-        brake.percent = settings->brake.percent, brake.instances = settings->brake.instances;
-        brake.nodes = settings->brake.nodes;
-        brake.window_ms = settings->brake.window_ms, brake.hold_ms = settings->brake.hold_ms;
-        command.brake = &brake;
+    if (settings && settings->preservation.hold_ms) {
+        preservation.at_ms = leader->now_ms, preservation.unix_ms = leader->unix_ms;
+        preservation.percent = settings->preservation.percent,
+        preservation.instances = settings->preservation.instances;
+        preservation.nodes = settings->preservation.nodes;
+        preservation.window_ms = settings->preservation.window_ms,
+        preservation.hold_ms = settings->preservation.hold_ms;
+        command.preservation = &preservation;
     }
     propose(data, LEASE_END, &command.base);
 }
@@ -131,12 +133,12 @@ static const struct module_command commands[] = {
      .name = "lease-reap",
      .request = &pb__lease_reap_command__descriptor,
      .apply = lease_reap_apply},
-    {.number = BRAKE_RELEASE,
+    {.number = PRESERVATION_RELEASE,
      .since = LEASE_SINCE,
      .servers_only = true,
-     .name = "brake-release",
-     .request = &pb__brake_release_command__descriptor,
-     .apply = brake_release_apply},
+     .name = "self-preservation-release",
+     .request = &pb__preservation_release_command__descriptor,
+     .apply = preservation_release_apply},
     {0},
 };
 static const struct store_table tables[] = {{TABLE_LEASES, "leases"}, {0}};
@@ -151,6 +153,6 @@ const struct module lease_module = {.name = "lease",
                                     .spaces = spaces,
                                     .queries = queries,
                                     .expiries = expiries,
-                                    .gauges = brake_gauges,
-                                    .metrics = brake_metrics,
+                                    .gauges = preservation_gauges,
+                                    .metrics = preservation_metrics,
                                     .on_event = lease_on_event};

@@ -7,13 +7,13 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "base/wakes.h"
+#include "base/wakeup_batch.h"
 #include "registry/audit.h"
 #include "registry/fold.h"
 #include "registry/machine_marks.h"
 #include "registry/machine_restore.h"
 #include "registry/machine_version.h"
-#include "registry/operate.h"
+#include "registry/operator.h"
 #include "registry/tables.h"
 
 #define COMMAND_VERSION   1
@@ -369,7 +369,7 @@ static int apply_batch(struct machine *machine, const struct machine_input *inpu
 
 static bool ends_restore(const struct machine_input *input) {
     struct slice command = input->command;
-    return input->is_command && command.size >= COMMAND_HEAD && (uint8_t)command.data[0] == OPERATE_RESTORE_END &&
+    return input->is_command && command.size >= COMMAND_HEAD && (uint8_t)command.data[0] == OPERATOR_RESTORE_END &&
            command.data[1] == COMMAND_VERSION;
 }
 
@@ -412,7 +412,7 @@ static int apply_restore(struct machine *machine, const struct machine_input *in
                          uint64_t *stopped_at) {
     struct slice payload = slice_make(input->command.data + COMMAND_HEAD, input->command.size - COMMAND_HEAD);
     struct fault fault = {0};
-    wakes_now(); /* the results of what came before it do not wait */
+    wakeup_batch_flush(); /* the results of what came before it do not wait */
     const struct restore_fold fold = {fold_restored, machine};
     int error = restore_staged(machine->store, payload, input->index, input->term, machine->offset, &fold, &fault);
     if (error == CO_AGAIN || error == CO_INVALID || error == CO_CORRUPT) {

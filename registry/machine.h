@@ -86,7 +86,7 @@ unsigned machine_version(const struct machine *machine); /* any thread: the clus
 uint64_t machine_cluster(const struct machine *machine);
 uint64_t machine_applied(const struct machine *machine); /* any thread; acquire */
 /* The same as clients see it: the index of what was applied last, as it stands in records and answers. It is
- * machine_applied until a backup of a cluster that was further on has been restored (registry/operate.h). */
+ * machine_applied until a backup of a cluster that was further on has been restored (registry/operator.h). */
 uint64_t machine_index(const struct machine *machine);
 /* The index at which a backup became the state last; 0: never, or in a cluster below version 3. */
 uint64_t machine_restored(struct store_txn *txn);
@@ -103,7 +103,7 @@ const struct modules *machine_modules(const struct machine *machine); /* any thr
  * nobody. On an error the old state stays. */
 int machine_copy(struct machine *machine, int fd, uint64_t *index, uint64_t *term);
 int machine_restore(struct machine *machine, int fd, uint64_t size, struct fault *fault);
-/* Is this such a copy, fit for OPERATE_RESTORE_END (registry/operate.h)? *index: the highest index in it. Any
+/* Is this such a copy, fit for OPERATOR_RESTORE_END (registry/operator.h)? *index: the highest index in it. Any
  * thread. CO_CORRUPT, CO_UNSUPPORTED. */
 int machine_copy_check(struct machine *machine, int fd, uint64_t size, uint64_t *index, struct fault *fault);
 /* The same, and as of which entry of its log it is. */

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "registry/fold.h"
-#include "registry/operate.h"
+#include "registry/operator.h"
 #include "registry/tables.h"
 #include "registry/version.h"
 
@@ -58,7 +58,7 @@ static int keep_version(struct store_txn *txn, const struct place *place, bool *
 static int take_place(struct store_txn *txn, void *data, struct fault *fault) {
     const struct place *place = data;
     uint64_t theirs = number(txn, applied_key), more = number(txn, offset_key), ours = place->index + place->offset;
-    if (theirs > OPERATE_INDEX_MAX || more > OPERATE_INDEX_MAX)
+    if (theirs > OPERATOR_INDEX_MAX || more > OPERATOR_INDEX_MAX)
         return fault_set(fault, CO_CORRUPT, "the backup's index is impossible");
     theirs += more;
     if (number(txn, floor_key) > theirs) return fault_set(fault, CO_CORRUPT, "the backup's floor is above its index");
@@ -74,9 +74,9 @@ static int take_place(struct store_txn *txn, void *data, struct fault *fault) {
     number_put(txn, floor_key, now);
     if (place->version.version >= RESTORED_SINCE) {
         number_put(txn, restored_key, now);
-        operate_removed_place(txn, buffer_slice(&place->removed)); /* they were removed from this cluster */
+        operator_removed_place(txn, buffer_slice(&place->removed)); /* they were removed from this cluster */
     }
-    operate_staged_clear(txn); /* of a backup taken while another was restored */
+    operator_staged_clear(txn); /* of a backup taken while another was restored */
     if (fold) place->fold->apply(place->fold->data, txn, now, place->term);
     return CO_OK;
 }
@@ -89,7 +89,7 @@ struct feeder {
 static void *feed(void *arg) {
     struct feeder *feeder = arg;
     struct store_reader *reader = store_reader_new(feeder->store);
-    feeder->error = operate_staged_write(store_read(reader), feeder->fd);
+    feeder->error = operator_staged_write(store_read(reader), feeder->fd);
     store_read_done(reader);
     store_reader_free(reader);
     close(feeder->fd);
@@ -112,9 +112,9 @@ static int may_restore(struct store *store, const Pb__RestoreEndCommand *command
                        struct fault *fault) {
     struct store_reader *reader = store_reader_new(store);
     struct store_txn *txn = store_read(reader);
-    const char *why = operate_restore_refused(txn, command);
+    const char *why = operator_restore_refused(txn, command);
     int error = version_read(txn, &place->version);
-    operate_removed_copy(txn, &place->removed);
+    operator_removed_copy(txn, &place->removed);
     store_read_done(reader);
     store_reader_free(reader);
     if (error) return fault_set(fault, CO_IO, "the record of the cluster version does not decode");
@@ -166,6 +166,6 @@ int restore_check(struct store *store, int fd, uint64_t size, unsigned version, 
     if (error) return error;
     *index = seen.applied + seen.offset;
     *applied = seen.applied;
-    bool wild = seen.applied > OPERATE_INDEX_MAX || seen.offset > OPERATE_INDEX_MAX || seen.floor > *index;
+    bool wild = seen.applied > OPERATOR_INDEX_MAX || seen.offset > OPERATOR_INDEX_MAX || seen.floor > *index;
     return seen.bad || wild ? fault_set(fault, CO_CORRUPT, "store: a copy has an impossible index") : CO_OK;
 }

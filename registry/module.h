@@ -69,10 +69,10 @@ enum machine_event_type {
     MACHINE_NODE_REMOVED,
     MACHINE_SERVICE_REMOVED,
     MACHINE_CHECK_REMOVED,
-    MACHINE_CHECK_CRITICAL, /* it became critical */
-    MACHINE_BRAKE_RELEASED, /* `id`: the service, held no longer (registry/brake.h) */
-    MACHINE_FOLD_MERGE,     /* names are about to be folded (registry/fold.h): of names that are one then, one stays */
-    MACHINE_FOLD_KEYS,      /* modules move their keys */
+    MACHINE_CHECK_CRITICAL,        /* it became critical */
+    MACHINE_PRESERVATION_RELEASED, /* `id`: the service, held no longer (registry/self_preservation.h) */
+    MACHINE_FOLD_MERGE, /* names are about to be folded (registry/fold.h): of names that are one then, one stays */
+    MACHINE_FOLD_KEYS,  /* modules move their keys */
 };
 struct machine_event {
     enum machine_event_type type;

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "registry/operate.h"
+#include "registry/operator.h"
 #include "registry/version.h"
 
-static const struct module_entry own[] = {{.module = &operate_module}, {.module = &version_module}};
+static const struct module_entry own[] = {{.module = &operator_module}, {.module = &version_module}};
 
 struct modules {
     struct module_entry *entries;

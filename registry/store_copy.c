@@ -12,8 +12,8 @@
 
 #include "base/background.h"
 #include "base/check.h"
-#include "base/file_gone.h"
 #include "base/file_out.h"
+#include "base/lazy_unlink.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "registry/store_file.h"
@@ -358,7 +358,7 @@ int store_replace_edited(struct store *store, int fd, uint64_t size, bool backgr
         store->file = next;
         pthread_mutex_unlock(&store->lock);
         store_file_discard(old, false);
-        if (gone >= 0) file_gone_when_closed(gone);
+        if (gone >= 0) lazy_unlink_when_closed(gone);
     }
     store_gate_open(store);
     if (gone >= 0) close(gone);

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "base/file_gone.h"
+#include "base/lazy_unlink.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "registry/store_file.h"
@@ -193,7 +193,7 @@ void store_file_discard(struct store_file *file, bool unlink_too) {
         size_t size = strlen(path) + sizeof "-lock";
         char *lock = mem_alloc(size);
         snprintf(lock, size, "%s-lock", path);
-        file_gone(AT_FDCWD, path);
+        lazy_unlink(AT_FDCWD, path);
         unlink(lock);
         free(lock);
     }

@@ -17,13 +17,13 @@ enum registry_table {
     TABLE_NODE_IDS = 10, /* node id, in lower case -> node */
     /* service name, node, check id -> service id: checks that still carry their service's former name */
     TABLE_STRAYS = 11,
-    TABLE_SETTINGS = 12, /* what operators set, by name (operate.c) */
+    TABLE_SETTINGS = 12, /* what operators set, by name (operator.c) */
     TABLE_STAGED = 13,   /* offset -> bytes: a backup that is being restored */
     TABLE_CLUSTER = 14,  /* the cluster version; empty in a cluster of version 1 (version.c) */
     /* by the first byte (enum lease_row): id -> Lease; lease id, kind, name -> what hangs on it; node in lower case
      * -> id of its lease; node in lower case -> DeadNode */
     TABLE_LEASES = 15,
-    TABLE_BRAKE = 48, /* by the first byte (enum brake_row in brake.c) */
+    TABLE_PRESERVATION = 48, /* by the first byte (enum preservation_row in self_preservation.c) */
 };
 
 #endif

@@ -7,7 +7,7 @@
  * snapshot, at the command.
  *
  *   1   catalog, keys, sessions
- *   2   what operators set, removed servers, restoring backups (registry/operate.h); this record, the
+ *   2   what operators set, removed servers, restoring backups (registry/operator.h); this record, the
  * cluster's id
  *   3   leases (registry/lease.h), network coordinates (lb/coordinate.h), events (kv/event.h)
  *   4   names without regard to case (registry/fold.h): no new command, the old ones find names in any case

@@ -6,7 +6,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "rpc/backup_far.h"
+#include "rpc/backup_transfer.h"
 #include "rpc/forwarding.h"
 #include "rpc/frame_unpack.h"
 #include "rpc/rpc_internal.h"

@@ -34,7 +34,7 @@ size_t agents_count(const struct agents *agents);
 void agents_stop(struct agents *agents, void (*closed)(void *data), void *data);
 
 /* -- inside rpc: agents_servers.c --------------------------------------------------------------------------------- */
-/* PEER_FETCH, PEER_FETCH_END of another server, whose disk is full (rpc/fetch_far.h). False: it does not decode. */
+/* PEER_FETCH, PEER_FETCH_END of another server, whose disk is full (rpc/leader_read.h). False: it does not decode. */
 bool agents_server_frame(struct agents *agents, uint64_t id, uint8_t type, struct slice payload);
 void agents_server_down(struct agents *agents, uint64_t id);
 

@@ -1,7 +1,7 @@
-/* Backups of client agents, at the server (backup_far.h). Those that wait for the agent lie in a list; the pool,
+/* Backups of client agents, at the server (backup_transfer.h). Those that wait for the agent lie in a list; the pool,
  * rpc_save or rpc_restore have the others: they are freed when these are done. rpc->operator_jobs keeps the server
  * from stopping over them. */
-#include "rpc/backup_far.h"
+#include "rpc/backup_transfer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

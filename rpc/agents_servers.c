@@ -1,4 +1,4 @@
-/* Reads that another server asks for, as its disk is full and it is behind (rpc/fetch_far.h): answered as those of
+/* Reads that another server asks for, as its disk is full and it is behind (rpc/leader_read.h): answered as those of
  * client agents are, but here or not at all, so that no read goes round.
  *
  * Its connection is Raft's too: answers wait here while more than SERVER_AHEAD is on the way to it, so that a

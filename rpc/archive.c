@@ -15,9 +15,9 @@
 
 #include "base/buffer.h"
 #include "base/check.h"
-#include "base/file_gone.h"
 #include "base/file_in.h"
 #include "base/json_in.h"
+#include "base/lazy_unlink.h"
 #include "base/memory.h"
 #include "base/tar.h"
 
@@ -43,7 +43,7 @@ int archive_temporary(const char *folder, struct fault *fault) {
         fd = mkostemp(path, O_CLOEXEC);
         if (fd >= 0) unlink(path);
     }
-    if (fd >= 0) file_in_opened(fd), file_gone_when_closed(fd);
+    if (fd >= 0) file_in_opened(fd), lazy_unlink_when_closed(fd);
     else fault_set(fault, co_from_errno(errno), "%s: no temporary file: %s", folder, strerror(errno));
     return fd;
 }

@@ -454,8 +454,8 @@ static void on_tick(uv_timer_t *timer) {
         if (marked(audit)) rebuild_tick(rpc, now_ms);
     }
     watch_applier(rpc, now_ms);
-    backup_left_look(rpc, atomic_load(&node_view(rpc->node)->ready));
-    donor_tick(rpc, now_ms);
+    restore_abandoned_look(rpc, atomic_load(&node_view(rpc->node)->ready));
+    state_source_tick(rpc, now_ms);
 }
 
 static void on_wake(uv_async_t *async) {
@@ -477,7 +477,7 @@ bool audit_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slice payl
     if (type == PEER_COPY_ASK) {
         Pb__PeerCopyAsk *ask = frame_unpack(&pb__peer_copy_ask__descriptor, payload, NULL);
         if (!ask) return false;
-        donor_ask(rpc, from, ask);
+        state_source_ask(rpc, from, ask);
         frame_drop(ask);
         return true;
     }
@@ -489,7 +489,7 @@ bool audit_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slice payl
 }
 
 void audit_down(struct rpc *rpc, uint64_t peer) {
-    donor_down(rpc, peer);
+    state_source_down(rpc, peer);
     rebuild_down(rpc, peer);
 }
 
@@ -564,7 +564,7 @@ void audit_stop(struct rpc *rpc, void (*stopped)(void *data)) {
     struct audit *audit = rpc->audit;
     audit->stopped = stopped;
     pthread_join(audit->thread, NULL);
-    donor_stop(rpc);
+    state_source_stop(rpc);
     audit->closing = 2;
     uv_close((uv_handle_t *)&audit->timer, handle_closed);
     uv_close((uv_handle_t *)&audit->async, handle_closed);

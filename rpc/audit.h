@@ -3,7 +3,7 @@
  * its own snapshot and log when it is alone.
  *   audit.c          the fence, the judgement, the scrub
  *   audit_rebuild.c  a fenced server finds a state
- *   audit_donor.c    what it asks of another */
+ *   audit_source.c    what it asks of another */
 #ifndef COORD_RPC_AUDIT_H
 #define COORD_RPC_AUDIT_H
 

@@ -75,10 +75,10 @@ void rebuild_tick(struct rpc *rpc, uint64_t now_ms);
 void rebuild_piece(struct rpc *rpc, uint64_t from, const Pb__PeerCopyPiece *piece);
 void rebuild_down(struct rpc *rpc, uint64_t peer);
 void rebuild_end(struct rpc *rpc, bool failed);
-/* audit_donor.c; loop thread */
-void donor_ask(struct rpc *rpc, uint64_t from, const Pb__PeerCopyAsk *ask);
-void donor_tick(struct rpc *rpc, uint64_t now_ms);
-void donor_down(struct rpc *rpc, uint64_t peer);
-void donor_stop(struct rpc *rpc);
+/* audit_source.c; loop thread */
+void state_source_ask(struct rpc *rpc, uint64_t from, const Pb__PeerCopyAsk *ask);
+void state_source_tick(struct rpc *rpc, uint64_t now_ms);
+void state_source_down(struct rpc *rpc, uint64_t peer);
+void state_source_stop(struct rpc *rpc);
 
 #endif

@@ -1,7 +1,7 @@
 #include "rpc/autopilot.h"
 
 #include "base/clock.h"
-#include "registry/operate.h"
+#include "registry/operator.h"
 #include "rpc/audit.h"
 #include "rpc/rpc_internal.h"
 

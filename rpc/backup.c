@@ -9,9 +9,9 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/tar.h"
-#include "registry/operate.h"
+#include "registry/operator.h"
 #include "rpc/archive.h"
-#include "rpc/backup_far.h"
+#include "rpc/backup_transfer.h"
 #include "rpc/operator.h"
 #include "rpc/rpc_internal.h"
 
@@ -26,7 +26,7 @@ struct work {
 struct save_impl {
     struct loop_task task;
     struct work *work;
-    struct rpc_gate gate;
+    struct rpc_read_index gate;
 };
 _Static_assert(sizeof(struct save_impl) <= sizeof(((struct rpc_save *)0)->impl), "rpc_save.impl is too small");
 static struct save_impl *save_impl(struct rpc_save *save) { return (struct save_impl *)(void *)save->impl; }
@@ -124,7 +124,7 @@ static void save_over(uv_work_t *uv, int status) {
     save_end(rpc, save, error); /* the last one may be what a stopping server waits for */
 }
 
-static void save_confirmed(struct rpc_gate *gate, int error) {
+static void save_confirmed(struct rpc_read_index *gate, int error) {
     struct save_impl *impl = CONTAINER_OF(gate, struct save_impl, gate);
     struct rpc *rpc = impl->task.rpc;
     struct rpc_save *save = save_of(impl);
@@ -158,7 +158,7 @@ static void save_taken(struct loop_task *task) {
     }
     rpc->operator_jobs++;
     impl->gate.done = save_confirmed;
-    int rv = rpc_confirm(rpc, save->stale ? RPC_STALE : RPC_DEFAULT, &impl->gate);
+    int rv = rpc_read_index(rpc, save->stale ? RPC_STALE : RPC_DEFAULT, &impl->gate);
     if (rv != CO_AGAIN) save_confirmed(&impl->gate, rv);
 }
 
@@ -184,10 +184,10 @@ struct restore_work {
     bool ending, giving_up; /* the last command is on its way */
     int failed;             /* why it is given up */
     size_t piece_size;
-    uint8_t id[OPERATE_RESTORE_ID];
+    uint8_t id[OPERATOR_RESTORE_ID];
     struct loop_task written;
     struct rpc_write write;
-    uint8_t piece[OPERATE_CHUNK_MAX];
+    uint8_t piece[OPERATOR_CHUNK_MAX];
 };
 
 static void restore_end(struct restore_work *work, int error) {
@@ -221,7 +221,8 @@ static int unpack(struct restore_work *work) {
 }
 
 static int read_piece(struct restore_work *work) {
-    work->piece_size = work->size - work->at < OPERATE_CHUNK_MAX ? (size_t)(work->size - work->at) : OPERATE_CHUNK_MAX;
+    work->piece_size =
+        work->size - work->at < OPERATOR_CHUNK_MAX ? (size_t)(work->size - work->at) : OPERATOR_CHUNK_MAX;
     return file_in_all(work->state, work->at, work->piece, work->piece_size);
 }
 
@@ -236,7 +237,7 @@ static void submit_end(struct restore_work *work, bool give_up) {
     command.id = (ProtobufCBinaryData){sizeof work->id, work->id};
     command.size = work->size, command.give_up = give_up;
     work->ending = true, work->giving_up = give_up;
-    rpc_submit(work->work.rpc, &work->write, OPERATE_RESTORE_END, &command.base);
+    rpc_submit(work->work.rpc, &work->write, OPERATOR_RESTORE_END, &command.base);
 }
 
 static void restore_ran(uv_work_t *uv, int status) {
@@ -257,7 +258,7 @@ static void restore_ran(uv_work_t *uv, int status) {
     command.id = (ProtobufCBinaryData){sizeof work->id, work->id};
     command.offset = work->at;
     command.data = (ProtobufCBinaryData){work->piece_size, work->piece};
-    rpc_submit(work->work.rpc, &work->write, OPERATE_RESTORE_CHUNK, &command.base);
+    rpc_submit(work->work.rpc, &work->write, OPERATOR_RESTORE_CHUNK, &command.base);
 }
 
 /* What the servers have kept of it is of no use; another restore's is that one's. */

@@ -7,7 +7,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "rpc/address.h"
-#include "rpc/backup_far.h"
+#include "rpc/backup_transfer.h"
 #include "rpc/client_internal.h"
 
 #define TICK_MS 50
@@ -200,7 +200,7 @@ static void tick(uv_timer_t *timer) {
     client_fetch_tick(client, now_ms);
     calls_tick(client->rpc->calls, now_ms);
     client_backup_tick(client, now_ms);
-    mirror_tick(client->mirror, now_ms);
+    dns_subscriptions_tick(client->subscriptions, now_ms);
     client_coordinates_tick(client, now_ms);
     send_all(client);
     client->ticked_ms = now_ms;
@@ -255,7 +255,7 @@ static struct client *client_new(struct rpc *rpc, uv_loop_t *loop, const struct 
     list_init(&client->backups);
     rng_seed(&client->rng, random_u64());
     client->cache = client_cache_new(CLIENT_CACHE_BYTES);
-    client->mirror = mirror_new(rpc, config->dns_queries ? config->dns_queries : CLIENT_DNS_QUERIES);
+    client->subscriptions = dns_subscriptions_new(rpc, config->dns_queries ? config->dns_queries : CLIENT_DNS_QUERIES);
     if (!config->no_coordinates)
         client->coordinates = client_coordinates_new(config->node_name, config->coordinate_interval_ms);
     client->lost_ms = client->ticked_ms = client->leaderless_ms = clock_mono_ms();
@@ -306,7 +306,7 @@ static void handle_closed(uv_handle_t *handle) {
     LIST_FOREACH_SAFE(item, next, &client->servers) free(LIST_ENTRY(item, struct client_server, link));
     forwarding_free(client->forwarding);
     client_cache_free(client->cache);
-    mirror_free(client->mirror);
+    dns_subscriptions_free(client->subscriptions);
     client_coordinates_free(client->coordinates);
     modules_free(client->modules);
     calls_free(client->rpc->calls);
@@ -333,7 +333,7 @@ void rpc_client_stop(struct rpc *rpc, void (*closed)(void *data), void *data) {
     struct client *client = rpc->client;
     client->closed = closed, client->closed_data = data;
     client->stopping = true;
-    mirror_stop(client->mirror);
+    dns_subscriptions_stop(client->subscriptions);
     woken(&client->wake);
     forwarding_stop(client->forwarding);
     writes_expire(client, UINT64_MAX, CO_CLOSED);

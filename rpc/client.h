@@ -30,7 +30,7 @@
 
 #define CLIENT_SILENT_MS   600
 #define CLIENT_CACHE_BYTES (16u << 20)
-#define CLIENT_DNS_QUERIES 10000 /* kept current for DNS (client_mirror.c) */
+#define CLIENT_DNS_QUERIES 10000 /* kept current for DNS (dns_subscriptions.c) */
 
 struct rpc_client_config {
     const char *cluster, *node_name, *address; /* datacenter; this agent's name and IP */

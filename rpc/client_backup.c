@@ -1,9 +1,9 @@
-/* Backups at a client agent: over its connection, piece by piece (backup_far.h).
+/* Backups at a client agent: over its connection, piece by piece (backup_transfer.h).
  *
  *     WAITING --a connection--> ASKED <--> WORKING (the pool has the file) --> done
  *
  * What ends while the pool has it ends when the pool is done. */
-#include "rpc/backup_far.h"
+#include "rpc/backup_transfer.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

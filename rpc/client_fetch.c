@@ -60,7 +60,7 @@ static void give_up(struct client_fetch *impl, int error, const struct rpc_fetch
 static bool end_with_kept(struct client_fetch *impl, uint64_t now_ms) {
     const struct rpc_fetch *fetch = fetch_of(impl);
     const struct client_kept *kept = client_cache_get(impl->client->cache, fetch->type->number, request_of(impl));
-    if (!kept || fetch->unkept || fetch->freshness == RPC_CONSISTENT) return false;
+    if (!kept || fetch->no_cache || fetch->freshness == RPC_CONSISTENT) return false;
     if (fetch->index && kept->fetched.index <= fetch->index && now_ms < impl->until_ms) return false; /* it has that */
     struct rpc_fetched fetched = kept->fetched;
     fetched.age_ms = now_ms > kept->at_ms ? now_ms - kept->at_ms : 1;
@@ -149,7 +149,7 @@ static void answered(struct call *call, int error, const ProtobufCMessage *messa
                                   .known_leader = answer->known_leader,
                                   .last_contact_ms = answer->last_contact_ms};
     fetched.records = whole ? slice_make(answer->records.data, answer->records.len) : buffer_slice(&impl->pieces);
-    if (fetch->type->discovery && !fetch->unkept)
+    if (fetch->type->discovery && !fetch->no_cache)
         client_cache_put(impl->client->cache, fetch->type->number, request_of(impl), &fetched, clock_mono_ms());
     end(impl, CO_OK, &fetched);
 }

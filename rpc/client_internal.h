@@ -1,6 +1,6 @@
 /* Inside the client agent's rpc: client.c (life, writes, what rpc.h asks), client_link.c (connections),
  * client_servers.c (whom with), client_known.c (after a restart), client_fetch.c (reads), client_cache.c (answers
- * that are kept), client_backup.c (backups: backup_far.h). Loop thread, where nothing else is said. */
+ * that are kept), client_backup.c (backups: backup_transfer.h). Loop thread, where nothing else is said. */
 #ifndef COORD_RPC_CLIENT_INTERNAL_H
 #define COORD_RPC_CLIENT_INTERNAL_H
 
@@ -86,7 +86,7 @@ struct client {
     struct list fetches; /* client_fetch.c */
     size_t fetch_count;  /* of these; without those of the background */
     struct client_cache *cache;
-    struct mirror *mirror;
+    struct dns_subscriptions *subscriptions;
     struct client_coordinates *coordinates; /* NULL: disabled */
 
     struct list backups; /* client_backup.c */
@@ -151,17 +151,17 @@ void client_cache_put(struct client_cache *cache, uint16_t query, struct slice r
                       const struct rpc_fetched *fetched, uint64_t now_ms);
 const struct client_kept *client_cache_get(struct client_cache *cache, uint16_t query, struct slice request);
 
-/* -- client_mirror.c ---------------------------------------------------------------------------------------------- */
+/* -- dns_subscriptions.c ---------------------------------------------------------------------------------------------- */
 /* Of at most so many queries. */
-struct mirror *mirror_new(struct rpc *rpc, size_t most);
+struct dns_subscriptions *dns_subscriptions_new(struct rpc *rpc, size_t most);
 /* Any thread but the loop. The records are copied into the arena. CO_OK, CO_NOLEADER, CO_TIMEOUT, CO_CLOSED;
  * CO_BUSY: somebody waits for each of all that it has room for. */
-int mirror_query(struct mirror *mirror, const struct query_type *type, const ProtobufCMessage *request,
-                 struct arena *arena, struct query_result *result);
-struct watch_table *mirror_watches(struct mirror *mirror);
-void mirror_tick(struct mirror *mirror, uint64_t now_ms);
-void mirror_stop(struct mirror *mirror); /* before the fetches are ended */
-void mirror_free(struct mirror *mirror); /* after that, and after all readers */
+int dns_subscriptions_query(struct dns_subscriptions *subscriptions, const struct query_type *type,
+                            const ProtobufCMessage *request, struct arena *arena, struct query_result *result);
+struct watch_table *dns_subscriptions_watches(struct dns_subscriptions *subscriptions);
+void dns_subscriptions_tick(struct dns_subscriptions *subscriptions, uint64_t now_ms);
+void dns_subscriptions_stop(struct dns_subscriptions *subscriptions); /* before the fetches are ended */
+void dns_subscriptions_free(struct dns_subscriptions *subscriptions); /* after that, and after all readers */
 
 /* -- client_coordinates.c ----------------------------------------------------------------------------------------- */
 struct client_coordinates *client_coordinates_new(const char *node, uint64_t interval_ms);

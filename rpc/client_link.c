@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "rpc/address.h"
-#include "rpc/backup_far.h"
+#include "rpc/backup_transfer.h"
 #include "rpc/client_internal.h"
 #include "rpc/frame_unpack.h"
 

@@ -118,7 +118,7 @@ void fetch_try_end(struct fetches *fetches) {
 static void on_wake(uv_async_t *wake) {
     struct fetches *fetches = wake->data;
     fetch_confirm_open(fetches);
-    fetch_far_back(fetches);
+    leader_read_back(fetches);
     take_some(fetches, &fetches->arrived);
     take_some(fetches, &fetches->fired);
     fetch_turn_end(fetches);
@@ -151,7 +151,7 @@ void fetch_finish(struct fetch *fetch, int error, const struct rpc_fetched *fetc
     struct fetches *fetches = fetch->fetches;
     fetch_unpark(fetch); /* it does not fire any more */
     fetch_large_forget(fetch);
-    fetch_far_drop(fetch);
+    leader_read_drop(fetch);
     list_remove(&fetch->queue);
     list_remove(&fetch->all);
     uv_mutex_lock(&fetches->lock);
@@ -171,7 +171,7 @@ struct fetches *fetches_new(struct rpc *rpc) {
     struct list *lists[] = {&fetches->arrived, &fetches->fired,      &fetches->gates_open, &fetches->all,
                             &fetches->unasked, &fetches->confirming, &fetches->large};
     for (size_t i = 0; i < ARRAY_COUNT(lists); i++) list_init(lists[i]);
-    fetch_far_new(fetches);
+    leader_read_new(fetches);
     return fetches;
 }
 
@@ -219,13 +219,13 @@ void fetches_stop(struct fetches *fetches) {
     fetch_wake(fetches);
     uv_mutex_unlock(&fetches->lock);
     if (join) uv_thread_join(&fetches->thread);
-    fetch_far_stop(fetches);
+    leader_read_stop(fetches);
 }
 
 void fetches_free(struct fetches *fetches) {
     if (!fetches) return;
     CHECK(fetches->stopping && fetches->gates == 0);
-    fetch_far_free(fetches);
+    leader_read_free(fetches);
     uv_mutex_destroy(&fetches->lock);
     free(fetches);
 }

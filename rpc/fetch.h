@@ -5,7 +5,7 @@
  *     take --> confirmed --> read --> newer, or no waiting: done
  *                 ^            '----> parked in the watch table --fired, or time is up--> confirmed again ...
  *
- * Where the confirmation says that this server's disk is full and it is behind, the leader answers (rpc/fetch_far.h).
+ * Where the confirmation says that this server's disk is full and it is behind, the leader answers (rpc/leader_read.h).
  *
  * Armed before it is read again, so no change falls between reading and waiting. Default reads that arrive in one
  * turn share a confirmation. */

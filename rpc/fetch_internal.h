@@ -1,6 +1,6 @@
 /* Inside the fetch service: fetch.c (life, boxes, the thread), fetch_wait.c (what is done with a fetch, and
  * waiting), fetch_confirm.c (confirmations), fetch_read.c (reading, answers), fetch_large.c (reads on the pool),
- * fetch_far.c (reads by the leader). Included by fetch*.c only. Everything is the fetch thread's unless said
+ * leader_read.c (reads by the leader). Included by fetch*.c only. Everything is the fetch thread's unless said
  * otherwise. */
 #ifndef COORD_RPC_FETCH_INTERNAL_H
 #define COORD_RPC_FETCH_INTERNAL_H
@@ -37,8 +37,8 @@ struct fetch {
     struct list all;
     struct list queue; /* waits for a confirmation, to be read, or for the pool */
     struct watch_waiter waiter;
-    struct fetch_far *far; /* it is with the leader: neither parked nor in a queue */
-    uint8_t *request;      /* packed; `room`, or its own */
+    struct leader_read *far; /* it is with the leader: neither parked nor in a queue */
+    uint8_t *request;        /* packed; `room`, or its own */
     uint8_t room[96];
 };
 _Static_assert(sizeof(struct fetch) <= sizeof(((struct rpc_fetch *)0)->impl), "rpc_fetch.impl is too small");
@@ -87,7 +87,7 @@ struct fetches {
     struct fetch_answer *slots[FETCH_SLOTS];
     size_t kept_bytes;
     bool kept;
-    struct fetch_fars *fars;
+    struct leader_reads *fars;
 };
 
 /* -- fetch.c -- */
@@ -129,12 +129,12 @@ void fetch_large_next(struct fetches *fetches);
 void fetch_large_forget(struct fetch *fetch);
 void fetch_large_stop(struct fetches *fetches);
 
-/* -- fetch_far.c -- */
-void fetch_far_begin(struct fetch *fetch);    /* the fetch may be gone afterwards */
-void fetch_far_drop(struct fetch *fetch);     /* it ends */
-void fetch_far_back(struct fetches *fetches); /* those that came back */
-void fetch_far_new(struct fetches *fetches);
-void fetch_far_stop(struct fetches *fetches); /* loop thread; the fetch thread has ended */
-void fetch_far_free(struct fetches *fetches);
+/* -- leader_read.c -- */
+void leader_read_begin(struct fetch *fetch);    /* the fetch may be gone afterwards */
+void leader_read_drop(struct fetch *fetch);     /* it ends */
+void leader_read_back(struct fetches *fetches); /* those that came back */
+void leader_read_new(struct fetches *fetches);
+void leader_read_stop(struct fetches *fetches); /* loop thread; the fetch thread has ended */
+void leader_read_free(struct fetches *fetches);
 
 #endif

@@ -175,7 +175,7 @@ void fetch_confirmed(struct fetch *fetch, int error) {
     struct fetches *fetches = fetch->fetches;
     if (!error) error = rpc_serves(fetches->rpc);
     if (error == CO_DISKFULL && !fetch_outer(fetch)->here) {
-        fetch_far_begin(fetch);
+        leader_read_begin(fetch);
         return;
     }
     if (error) {

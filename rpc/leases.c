@@ -62,12 +62,12 @@ static void rearm(struct rpc *rpc) {
 struct renew_impl {
     struct mail mail;
     struct rpc *rpc;
-    struct rpc_gate gate;
+    struct rpc_read_index gate;
 };
 _Static_assert(sizeof(struct renew_impl) <= sizeof(((struct rpc_renew *)0)->impl), "rpc_renew.impl is too small");
 static struct renew_impl *impl_of(struct rpc_renew *renew) { return (struct renew_impl *)(void *)renew->impl; }
 
-static void renew_gate_done(struct rpc_gate *gate, int error) {
+static void renew_gate_done(struct rpc_read_index *gate, int error) {
     struct renew_impl *impl = CONTAINER_OF(gate, struct renew_impl, gate);
     struct rpc_renew *renew = CONTAINER_OF((char *)impl, struct rpc_renew, impl);
     lessor_confirmed(impl->rpc->leases, renew, error, clock_mono_ms());
@@ -76,7 +76,7 @@ static void renew_gate_done(struct rpc_gate *gate, int error) {
 static int confirm(void *data, struct rpc_renew *renew) {
     struct renew_impl *impl = impl_of(renew);
     impl->gate.done = renew_gate_done;
-    return rpc_confirm(data, RPC_DEFAULT, &impl->gate);
+    return rpc_read_index(data, RPC_DEFAULT, &impl->gate);
 }
 
 /* Another server leads: its table counts. */

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
-#include "registry/operate.h"
+#include "registry/operator.h"
 #include "rpc/autopilot.h"
 #include "rpc/client_internal.h"
 
@@ -45,7 +45,7 @@ static void fill_contact(struct rpc *rpc, struct rpc_server_state *server, uint6
 
 static void fill_self(struct rpc *rpc, struct rpc_server_state *server) {
     server->connected = true;
-    server->unwell = atomic_load(&node_view(rpc->node)->disk_full) || rpc_serves(rpc) != CO_OK || audit_split(rpc);
+    server->unhealthy = atomic_load(&node_view(rpc->node)->disk_full) || rpc_serves(rpc) != CO_OK || audit_split(rpc);
     server->last_index = atomic_load(&node_view(rpc->node)->last_index);
     server->last_term = node_last_term(rpc->node);
     server->match = server->last_index;
@@ -60,7 +60,7 @@ static void fill_peer(struct rpc *rpc, struct rpc_server_state *server, const st
         if (peers[k].id == server->id) server->connected = peers[k].connected;
     fill_contact(rpc, server, clock_mono_ms());
     if (!leads) return;
-    server->unwell = !autopilot_well(rpc, server->id);
+    server->unhealthy = !autopilot_well(rpc, server->id);
     server->match = server->last_index = node_match(rpc->node, server->id);
     server->last_term = server->match ? node_last_term(rpc->node) : 0;
 }
@@ -110,7 +110,7 @@ static void note(struct rpc *rpc, struct change_work *work, bool forget) {
     Pb__ServerRemovedCommand command = PB__SERVER_REMOVED_COMMAND__INIT;
     command.id = work->target, command.forget = forget;
     work->stage = forget ? CHANGE_TAKING_BACK : CHANGE_NOTING;
-    rpc_submit(rpc, &work->write, OPERATE_SERVER_REMOVED, &command.base);
+    rpc_submit(rpc, &work->write, OPERATOR_SERVER_REMOVED, &command.base);
 }
 
 /* What is left to do; CO_AGAIN: not over yet. */

@@ -10,7 +10,7 @@ struct rpc_server_state {
     char address[128], node[256], build[64]; /* "": when it was never connected with this server */
     bool leader, voter, connected;
     /* known on the leader: its disk is full, its state is damaged, or (the leader) writes are refused for that */
-    bool unwell;
+    bool unhealthy;
     /* known on the leader; 0 elsewhere. match: surely the same as in the leader's log */
     uint64_t match, last_index, last_term;
     uint64_t last_contact_ms; /* since this server heard from it; 0: itself. UINT64_MAX: never */
@@ -61,7 +61,7 @@ struct rpc_save {
 };
 void rpc_save(struct rpc *rpc, struct rpc_save *save);
 
-/* The state becomes that of an archive (registry/operate.h says how). `fd` stays the caller's. `done` on the loop
+/* The state becomes that of an archive (registry/operator.h says how). `fd` stays the caller's. `done` on the loop
  * thread: CO_OK: it is restored, everywhere; CO_CORRUPT, CO_INVALID: not such an archive, nothing has changed;
  * CO_UNKNOWN_OUTCOME, CO_NOLEADER, ... */
 struct rpc_restore {

@@ -15,7 +15,8 @@ void operator_state_pack(const struct rpc_cluster_state *state, struct arena *ar
         *to = (Pb__PeerClusterServer)PB__PEER_CLUSTER_SERVER__INIT;
         to->id = from->id, to->address = (char *)(uintptr_t)from->address, to->node = (char *)(uintptr_t)from->node;
         to->build = (char *)(uintptr_t)from->build;
-        to->leader = from->leader, to->voter = from->voter, to->connected = from->connected, to->unwell = from->unwell;
+        to->leader = from->leader, to->voter = from->voter, to->connected = from->connected,
+        to->unhealthy = from->unhealthy;
         to->match = from->match, to->last_index = from->last_index, to->last_term = from->last_term;
         to->last_contact_ms = from->last_contact_ms, to->stable_ms = from->stable_ms;
     }
@@ -26,7 +27,7 @@ static void server_of(const Pb__PeerClusterServer *from, struct rpc_server_state
                                     .leader = from->leader,
                                     .voter = from->voter,
                                     .connected = from->connected,
-                                    .unwell = from->unwell,
+                                    .unhealthy = from->unhealthy,
                                     .match = from->match,
                                     .last_index = from->last_index,
                                     .last_term = from->last_term,

@@ -33,7 +33,7 @@ enum peer_frame {
     PEER_AUDIT,
     PEER_COPY_ASK,
     PEER_COPY_PIECE,
-    /* client agents. Since protocol version 3; the last three between servers too (rpc/fetch_far.h). Since protocol
+    /* client agents. Since protocol version 3; the last three between servers too (rpc/leader_read.h). Since protocol
      * version 5 */
     PEER_SERVERS,
     PEER_FETCH,
@@ -44,7 +44,7 @@ enum peer_frame {
     PEER_ECHO_ANSWER, /* rpc/coordinates.h. Since protocol version 3 */
     PEER_COORDINATE,  /* a client agent's report: a pb.Coordinate */
     PEER_BACKUP,
-    PEER_BACKUP_PIECE, /* client agents: rpc/backup_far.h. Since protocol version 4 */
+    PEER_BACKUP_PIECE, /* client agents: rpc/backup_transfer.h. Since protocol version 4 */
 };
 
 #define PEER_BUILD_MAX 64

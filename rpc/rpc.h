@@ -35,11 +35,11 @@ enum rpc_freshness { RPC_DEFAULT, RPC_STALE, RPC_CONSISTENT };
 /* Confirms that reads on this server are fresh enough from now on. CO_OK: at once (stale, or alone). CO_AGAIN:
  * `done` will be called (loop thread) with CO_OK or CO_NOLEADER / CO_TIMEOUT / CO_DISKFULL: its disk is full and it
  * is behind (an rpc_fetch is answered by the leader then). */
-struct rpc_gate {
-    void (*done)(struct rpc_gate *gate, int error);
+struct rpc_read_index {
+    void (*done)(struct rpc_read_index *gate, int error);
     _Alignas(16) char impl[96];
 };
-int rpc_confirm(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_gate *gate);
+int rpc_read_index(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_read_index *gate);
 
 /* May this server answer from its state? CO_FENCED: the self-audit found it damaged, and it is being rebuilt. Any
  * thread, cheap. */
@@ -68,7 +68,7 @@ struct rpc_fetch {
     /* Set by the caller. `request` is packed before rpc_fetch returns. */
     const struct query_type *type;
     enum rpc_freshness freshness;
-    bool unkept;     /* client agents: its answer is neither kept for the time without servers, nor one of then given */
+    bool no_cache;   /* client agents: its answer is neither kept for the time without servers, nor one of then given */
     bool here;       /* servers: not handed on to the leader, where this one's disk is full: CO_DISKFULL */
     bool background; /* client agents: nobody waits for it, the loss of a silent server may be noticed a second later */
     uint64_t index, wait_ms;
@@ -93,7 +93,7 @@ void rpc_reader_free(struct rpc_reader *reader);
 struct store_txn *rpc_read_begin(struct rpc_reader *reader);
 void rpc_read_end(struct rpc_reader *reader);
 /* Calls the above; rpc_read_end when done with the result. For DNS it works on client agents too, where the records
- * are a copy that the agent keeps current (rpc/client_mirror.c): whoever asks for something first waits for it, up
+ * are a copy that the agent keeps current (rpc/dns_subscriptions.c): whoever asks for something first waits for it, up
  * to 1.5 s. Not on the loop. */
 int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
               struct arena *arena, struct query_result *result);
@@ -111,7 +111,7 @@ struct rpc_status {
     uint64_t term, commit, applied, last_index, snapshot_index;
     uint64_t log_bytes, recovered_index; /* recovered_index: see consensus/recover.h; 0: never */
     unsigned voters;
-    bool is_voter, disk_sick, disk_full;
+    bool is_voter, disk_degraded, disk_full;
     char leader_address[128]; /* "" unknown */
     bool unreachable; /* client agents: no server has been reached for a second or more; `voters` is of before */
     unsigned cluster_version; /* as applied here (registry/version.h) */

@@ -8,12 +8,12 @@
 #include "consensus/node.h"
 #include "rpc/agents.h"
 #include "rpc/audit.h"
+#include "rpc/bootstrap.h"
 #include "rpc/calls.h"
 #include "rpc/cluster.h"
 #include "rpc/coordinates.h"
 #include "rpc/fetch.h"
 #include "rpc/forward.h"
-#include "rpc/founding.h"
 #include "rpc/peers.h"
 #include "rpc/server.h"
 #include "rpc/version.h"
@@ -27,16 +27,16 @@ struct loop_task {
     void (*run)(struct loop_task *task);
 };
 
-/* rpc/behind.c: this server misses what its full disk has no room for, as far as was looked. */
-struct behind {
-    struct rpc_gate gate;
+/* rpc/apply_lag.c: this server misses what its full disk has no room for, as far as was looked. */
+struct apply_lag {
+    struct rpc_read_index gate;
     bool asking;
     unsigned times;
     uint64_t asked_ms, last_index;
 };
 
-/* What the leader has seen of a restore that goes on, or was left (backup_left.c). */
-struct backup_left {
+/* What the leader has seen of a restore that goes on, or was left (restore_abandoned.c). */
+struct restore_abandoned {
     uint8_t id[16];
     uint64_t size, since_ms, look_ms; /* since_ms: it is like that; 0: there is none */
     uint64_t last_index;              /* of the log, at the last look */
@@ -57,8 +57,8 @@ struct rpc {
     struct peers *others; /* NULL: alone by configuration */
     struct forward *forward;
     struct agents *agents;              /* likewise */
-    struct agent_backup *agent_backups; /* rpc/backup_far.h */
-    struct founding founding;
+    struct agent_backup *agent_backups; /* rpc/backup_transfer.h */
+    struct bootstrap bootstrap;
     uv_timer_t cluster_timer;
     void (*peers_stopped)(void *data);
     uint32_t expect;
@@ -73,7 +73,7 @@ struct rpc {
     uint64_t leaderless_ms; /* no leader is known since; 0: there is one */
     bool cut_off;           /* rpc/cluster.h */
     bool cut_off_said;      /* in the log, since no leader is known */
-    struct behind behind;
+    struct apply_lag behind;
     uint32_t raft_multiplier;
 
     /* Loop thread: the cluster version. */
@@ -86,14 +86,14 @@ struct rpc {
 
     /* Loop thread: what operators want, and other threads' tasks. Anybody puts into the box. */
     struct mailbox tasks;
-    struct loop_task far_task; /* rpc/fetch_far.h */
+    struct loop_task far_task; /* rpc/leader_read.h */
     struct calls *calls;       /* to the leader */
     uv_async_t operator_wake;
     uv_timer_t operator_timer;
     struct change_work *changes; /* under way here */
     unsigned operator_jobs;      /* saves and restores */
     struct save_work *saves;     /* the first is under way, the others wait for their turn */
-    struct backup_left left;
+    struct restore_abandoned left;
     void (*operator_stopped)(void *data);
 
     /* Loop thread: leases. */
@@ -141,7 +141,7 @@ int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, 
 void server_peers_callbacks(struct rpc *rpc, struct node_callbacks *callbacks);
 void server_peers_stop(struct rpc *rpc, void (*closed)(void *data));
 void server_peers_heard(struct rpc *rpc, uint64_t id);
-void behind_tick(struct rpc *rpc); /* rpc/behind.c; a few times a second */
+void apply_lag_tick(struct rpc *rpc); /* rpc/apply_lag.c; a few times a second */
 /* rpc/operator.c: any thread; `run` is called on the loop, soon */
 void rpc_on_loop(struct rpc *rpc, struct loop_task *task, void (*run)(struct loop_task *task));
 void operator_start(struct rpc *rpc);
@@ -161,7 +161,7 @@ struct caller {
     bool is_agent; /* a client agent; else a server */
 };
 bool operator_serve(const struct caller *caller, uint8_t type, struct slice payload); /* false: does not decode */
-void backup_left_look(struct rpc *rpc, bool leads);
+void restore_abandoned_look(struct rpc *rpc, bool leads);
 void operator_job_over(struct rpc *rpc);                          /* ++operator_jobs when one begins */
 void operator_stop(struct rpc *rpc, void (*stopped)(void *data)); /* after the node; waits for jobs */
 

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "base/wakes.h"
+#include "base/wakeup_batch.h"
 #include "rpc/rpc_internal.h"
 
 static struct metric applied_total = {
@@ -46,7 +46,7 @@ static uint64_t not_applied(struct rpc *rpc, const struct machine_input *inputs,
 
 static void note_full(struct rpc *rpc, bool full) {
     atomic_store(&rpc->store_full, full);
-    if (rpc->node) node_starves(rpc->node, full);
+    if (rpc->node) node_out_of_space(rpc->node, full);
 }
 
 static uint64_t apply(void *data, struct node_apply *items, size_t count) {
@@ -83,7 +83,7 @@ static uint64_t apply(void *data, struct node_apply *items, size_t count) {
             continue;
         }
         log_error("store", "a batch cannot be applied, trying again: %s", co_strerror(rv));
-        wakes_now(); /* those of a first part of it have their results */
+        wakeup_batch_flush(); /* those of a first part of it have their results */
         if (atomic_load(&rpc->quit)) return not_applied(rpc, inputs, count, &first);
         if (rv != CO_DISKFULL) audit_look(rpc);
         sleep(1);

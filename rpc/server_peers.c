@@ -4,19 +4,19 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "registry/operate.h"
+#include "registry/operator.h"
 #include "rpc/autopilot.h"
-#include "rpc/fetch_far.h"
 #include "rpc/frame_unpack.h"
+#include "rpc/leader_read.h"
 #include "rpc/rpc_internal.h"
 
-#define CLUSTER_TICK_MS    100
-#define LEADERLESS_TICK_MS 50   /* agents wait */
-#define CAMPAIGNS_MS       1000 /* times raft_multiplier: in so long each asks for votes */
-#define CUT_OFF_MS         100  /* times raft_multiplier: so long the answers to a question for votes take at most */
-#define MOVED_MS           2000 /* a server that is connected for so long stays where it is */
-#define MISFIT_TELL_MS     60000
-#define BACKLOG_MAX        (64u << 20) /* beyond it Raft's messages to a peer are dropped: it sends them again */
+#define CLUSTER_TICK_MS      100
+#define LEADERLESS_TICK_MS   50   /* agents wait */
+#define CAMPAIGNS_MS         1000 /* times raft_multiplier: in so long each asks for votes */
+#define CUT_OFF_MS           100  /* times raft_multiplier: so long the answers to a question for votes take at most */
+#define MOVED_MS             2000 /* a server that is connected for so long stays where it is */
+#define INCOMPATIBLE_TELL_MS 60000
+#define BACKLOG_MAX          (64u << 20) /* beyond it Raft's messages to a peer are dropped: it sends them again */
 
 /* -- node's wishes ------------------------------------------------------------------------------------------------ */
 static void send_raft(void *data, const struct raft_message *message) {
@@ -75,7 +75,7 @@ static bool take_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slic
         return audit_frame(rpc, from, type, payload);
     if (type == PEER_ECHO || type == PEER_ECHO_ANSWER) return coordinates_frame(rpc, from, type, payload);
     if (type == PEER_FETCH || type == PEER_FETCH_END) return agents_server_frame(rpc->agents, from, type, payload);
-    if (type == PEER_FETCHED) return fetch_far_answered(rpc->fetches, from, payload);
+    if (type == PEER_FETCHED) return leader_read_answered(rpc->fetches, from, payload);
     return forward_frame(rpc->forward, from, type, payload);
 }
 
@@ -152,28 +152,29 @@ static size_t without_removed(struct rpc *rpc, const struct raft_members *member
     if (strangers == 0) return count;
     struct store_txn *txn = store_read(rpc->loop_reader);
     for (size_t i = 0; i < count; i++)
-        if (raft_members_find(members, peers[i].id) || !operate_server_removed(txn, peers[i].id))
+        if (raft_members_find(members, peers[i].id) || !operator_server_removed(txn, peers[i].id))
             peers[kept++] = peers[i];
     store_read_done(rpc->loop_reader);
     return kept;
 }
 
-static void tell_misfit(struct rpc *rpc, const struct peer_info *peer, const char *why) {
+static void tell_incompatible(struct rpc *rpc, const struct peer_info *peer, const char *why) {
     uint64_t now_ms = clock_mono_ms();
-    if (rpc->version.misfit_id == peer->id && now_ms - rpc->version.misfit_ms < MISFIT_TELL_MS) return;
-    rpc->version.misfit_id = peer->id, rpc->version.misfit_ms = now_ms;
+    if (rpc->version.incompatible_id == peer->id && now_ms - rpc->version.incompatible_ms < INCOMPATIBLE_TELL_MS)
+        return;
+    rpc->version.incompatible_id = peer->id, rpc->version.incompatible_ms = now_ms;
     log_warn("raft", "a server is not taken in node=%s address=%s reason=\"%s\"", peer->node, peer->address, why);
 }
 
-static size_t without_misfits(struct rpc *rpc, const struct raft_members *members, struct peer_info *peers,
-                              size_t count) {
+static size_t without_incompatible(struct rpc *rpc, const struct raft_members *members, struct peer_info *peers,
+                                   size_t count) {
     uint64_t cluster_id = machine_cluster(rpc->machine);
     unsigned version = version_to_be(rpc);
     size_t kept = 0;
     for (size_t i = 0; i < count; i++) {
-        const char *why = version_misfit(&peers[i], version, cluster_id, members);
+        const char *why = version_incompatible(&peers[i], version, cluster_id, members);
         if (!why) peers[kept++] = peers[i];
-        else tell_misfit(rpc, &peers[i], why);
+        else tell_incompatible(rpc, &peers[i], why);
     }
     return kept;
 }
@@ -210,7 +211,7 @@ static const char *unwanted(void *data, const Pb__PeerHello *hello) {
     struct rpc *rpc = data;
     const struct raft_members *members = node_members(rpc->node);
     if (rpc->stopping || raft_members_find(members, hello->id)) return NULL;
-    bool removed = operate_server_removed(store_read(rpc->loop_reader), hello->id);
+    bool removed = operator_server_removed(store_read(rpc->loop_reader), hello->id);
     store_read_done(rpc->loop_reader);
     if (removed) return "it was removed from this cluster; with an empty data folder it may join as a new server";
     if (!hello->has_log || hello->recovered_index >= members->recovered_index) return NULL;
@@ -251,20 +252,20 @@ static bool far_tell(void *data, uint64_t server, uint8_t type, const ProtobufCM
     return peers_tell(((struct rpc *)data)->others, server, type, message);
 }
 
-static void far_turn(struct loop_task *task) { fetch_far_turn(task->rpc->fetches); }
+static void far_turn(struct loop_task *task) { leader_read_turn(task->rpc->fetches); }
 
 static void far_wake(void *data) {
     struct rpc *rpc = data;
     rpc_on_loop(rpc, &rpc->far_task, far_turn);
 }
 
-/* -- founding ----------------------------------------------------------------------------------------------------- */
+/* -- bootstrap ----------------------------------------------------------------------------------------------------- */
 static void ask_all(struct rpc *rpc, uint64_t self, bool release) {
     Pb__PeerFound ask = PB__PEER_FOUND__INIT;
-    ask.attempt = rpc->founding.attempt, ask.release = release;
-    for (uint32_t i = 0; i < rpc->founding.members.count; i++)
-        if (rpc->founding.members.member[i].id != self)
-            peers_tell(rpc->others, rpc->founding.members.member[i].id, PEER_FOUND, &ask.base);
+    ask.attempt = rpc->bootstrap.attempt, ask.release = release;
+    for (uint32_t i = 0; i < rpc->bootstrap.members.count; i++)
+        if (rpc->bootstrap.members.member[i].id != self)
+            peers_tell(rpc->others, rpc->bootstrap.members.member[i].id, PEER_FOUND, &ask.base);
 }
 
 static void bootstrap(struct rpc *rpc, const struct raft_members *members, const struct peer_info *peers,
@@ -279,14 +280,14 @@ static void bootstrap(struct rpc *rpc, const struct raft_members *members, const
 
 static void found_cluster(struct rpc *rpc, const struct peer_info *self, const struct peer_info *peers, size_t count) {
     struct cluster_found found = cluster_may_found(self, peers, count);
-    switch (founding_next(&rpc->founding, found.found ? &found.members : NULL, clock_mono_ms(), self->id)) {
-        case FOUNDING_WAIT: return;
-        case FOUNDING_ASK: ask_all(rpc, self->id, false); return;
-        case FOUNDING_RELEASE:
+    switch (bootstrap_next(&rpc->bootstrap, found.found ? &found.members : NULL, clock_mono_ms(), self->id)) {
+        case BOOTSTRAP_WAIT: return;
+        case BOOTSTRAP_ASK: ask_all(rpc, self->id, false); return;
+        case BOOTSTRAP_RELEASE:
             ask_all(rpc, self->id, true);
-            founding_released(&rpc->founding);
+            bootstrap_released(&rpc->bootstrap);
             return;
-        case FOUNDING_DONE: bootstrap(rpc, &found.members, peers, count); return;
+        case BOOTSTRAP_DONE: bootstrap(rpc, &found.members, peers, count); return;
     }
 }
 
@@ -305,7 +306,7 @@ static bool take_found(struct rpc *rpc, uint64_t from, struct slice payload) {
     bool fresh = !self_info(rpc).has_log && atomic_load(&node_view(rpc->node)->term) == 0 && !sees_cluster(rpc);
     Pb__PeerFoundAnswer answer = PB__PEER_FOUND_ANSWER__INIT;
     answer.attempt = ask->attempt;
-    answer.yes = founding_asked(&rpc->founding, from, ask->release, fresh, clock_mono_ms());
+    answer.yes = bootstrap_asked(&rpc->bootstrap, from, ask->release, fresh, clock_mono_ms());
     if (!ask->release) peers_tell(rpc->others, from, PEER_FOUND_ANSWER, &answer.base);
     frame_drop(ask);
     return true;
@@ -330,7 +331,7 @@ static void manage(struct rpc *rpc) {
     if (!self.has_log) found_cluster(rpc, &self, peers, count);
     if (!atomic_load(&node_view(rpc->node)->ready)) return;
     count = without_removed(rpc, members, peers, count);
-    count = without_misfits(rpc, members, peers, count);
+    count = without_incompatible(rpc, members, peers, count);
     bool caught_up[RAFT_MEMBERS_MAX];
     for (uint32_t i = 0; i < members->count; i++) caught_up[i] = node_caught_up(rpc->node, members->member[i].id);
     struct cluster_change change = cluster_next_change(members, caught_up, &self, peers, count);
@@ -354,7 +355,7 @@ static void manage(struct rpc *rpc) {
 static bool take_found_answer(struct rpc *rpc, uint64_t from, struct slice payload) {
     Pb__PeerFoundAnswer *answer = frame_unpack(&pb__peer_found_answer__descriptor, payload, NULL);
     if (!answer) return false;
-    founding_answered(&rpc->founding, from, answer->attempt, answer->yes);
+    bootstrap_answered(&rpc->bootstrap, from, answer->attempt, answer->yes);
     frame_drop(answer);
     manage(rpc);
     return true;
@@ -370,13 +371,13 @@ static void on_down(void *data, uint64_t id) {
     struct rpc *rpc = data;
     if (rpc->stopping) return;
     note_up(rpc, id, false);
-    founding_lost(&rpc->founding, id);
+    bootstrap_lost(&rpc->bootstrap, id);
     node_unreachable(rpc->node, id);
     forward_down(rpc->forward, id);
     calls_down(rpc->calls, id, clock_mono_ms());
     audit_down(rpc, id);
     coordinates_down(rpc, id);
-    fetch_far_down(rpc->fetches, id);
+    leader_read_down(rpc->fetches, id);
     agents_server_down(rpc->agents, id);
 }
 
@@ -384,8 +385,8 @@ static void on_timer(uv_timer_t *timer) {
     struct rpc *rpc = timer->data;
     manage(rpc);
     if (rpc->stopping) return;
-    fetch_far_tick(rpc->fetches);
-    behind_tick(rpc);
+    leader_read_tick(rpc->fetches);
+    apply_lag_tick(rpc);
     forward_leader(rpc->forward, atomic_load(&node_view(rpc->node)->leader), rpc->cut_off);
 }
 
@@ -411,8 +412,8 @@ int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, 
                                         .ending = ending,
                                         .unwanted = unwanted,
                                         .agent = on_agent};
-    struct fetch_far_edge far = {.data = rpc, .leader = far_leader, .tell = far_tell, .wake = far_wake};
-    fetch_far_over(rpc->fetches, &far);
+    struct leader_read_edge far = {.data = rpc, .leader = far_leader, .tell = far_tell, .wake = far_wake};
+    leader_read_over(rpc->fetches, &far);
     rpc->agents = agents_new(rpc);
     rpc->raft_multiplier = config->raft_multiplier ? config->raft_multiplier : 1;
     int rv = peers_start(rpc->loop, &peers, &callbacks, &rpc->others, fault);

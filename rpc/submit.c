@@ -12,7 +12,7 @@ _Static_assert(sizeof(struct write_impl) <= sizeof(((struct rpc_write *)0)->impl
 struct gate_impl {
     struct node_read read;
 };
-_Static_assert(sizeof(struct gate_impl) <= sizeof(((struct rpc_gate *)0)->impl), "rpc_gate.impl is too small");
+_Static_assert(sizeof(struct gate_impl) <= sizeof(((struct rpc_read_index *)0)->impl), "rpc_gate.impl is too small");
 
 static void write_done(struct node_proposal *proposal, int error, const void *result) {
     struct rpc_write *write =
@@ -41,11 +41,12 @@ void rpc_submit(struct rpc *rpc, struct rpc_write *write, uint8_t command, const
 }
 
 static void gate_done(struct node_read *read, int error) {
-    struct rpc_gate *gate = CONTAINER_OF((char *)CONTAINER_OF(read, struct gate_impl, read), struct rpc_gate, impl);
+    struct rpc_read_index *gate =
+        CONTAINER_OF((char *)CONTAINER_OF(read, struct gate_impl, read), struct rpc_read_index, impl);
     gate->done(gate, error);
 }
 
-int rpc_confirm(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_gate *gate) {
+int rpc_read_index(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_read_index *gate) {
     if (rpc->client) return CO_OK; /* what is read there is confirmed by the server that is asked */
     if (rpc_serves(rpc) != CO_OK) return CO_FENCED;
     if (freshness == RPC_STALE || atomic_load_explicit(&node_view(rpc->node)->alone, memory_order_acquire))
@@ -73,12 +74,12 @@ bool rpc_has_copy(const struct rpc *rpc) { return rpc->machine != NULL; }
 /* -- readers ------------------------------------------------------------------------------------------------------ */
 struct rpc_reader {
     struct store_reader *reader;
-    struct mirror *mirror;
+    struct dns_subscriptions *subscriptions;
 };
 
 struct rpc_reader *rpc_reader_new(struct rpc *rpc) {
     struct rpc_reader *reader = mem_zalloc(sizeof *reader);
-    if (rpc->client) reader->mirror = rpc->client->mirror;
+    if (rpc->client) reader->subscriptions = rpc->client->subscriptions;
     else reader->reader = store_reader_new(machine_store(rpc->machine));
     return reader;
 }
@@ -97,14 +98,14 @@ void rpc_read_end(struct rpc_reader *reader) {
 
 int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
               struct arena *arena, struct query_result *result) {
-    if (reader->mirror) return mirror_query(reader->mirror, type, request, arena, result);
+    if (reader->subscriptions) return dns_subscriptions_query(reader->subscriptions, type, request, arena, result);
     struct store_txn *txn = rpc_read_begin(reader);
     int error = type->run(txn, request, arena, result);
     return error ? error : store_txn_error(txn);
 }
 
 struct watch_table *rpc_watches(struct rpc *rpc) {
-    return rpc->client ? mirror_watches(rpc->client->mirror) : machine_watches(rpc->machine);
+    return rpc->client ? dns_subscriptions_watches(rpc->client->subscriptions) : machine_watches(rpc->machine);
 }
 uint64_t rpc_generation(struct rpc *rpc, struct watch_thing thing) { return watch_generation(rpc_watches(rpc), thing); }
 uint64_t rpc_applied(struct rpc *rpc) { return rpc->client ? 1 : machine_index(rpc->machine); }
@@ -155,7 +156,7 @@ void rpc_status(struct rpc *rpc, struct rpc_status *status) {
                                   .cluster_version = machine_version(rpc->machine),
                                   .cluster_id = machine_cluster(rpc->machine),
                                   .log_bytes = atomic_load(&view->log_bytes),
-                                  .disk_sick = atomic_load(&view->disk_sick),
+                                  .disk_degraded = atomic_load(&view->disk_degraded),
                                   .disk_full = atomic_load(&view->disk_full)};
     status->last_contact_ms = status->is_leader || now < contact ? 0 : now - contact;
     status->leaderless_ms = status->known_leader ? 0 : status->last_contact_ms;

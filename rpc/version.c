@@ -54,8 +54,8 @@ unsigned version_of_founders(const struct raft_members *members, const struct pe
     return version;
 }
 
-const char *version_misfit(const struct peer_info *peer, unsigned version, uint64_t cluster_id,
-                           const struct raft_members *members) {
+const char *version_incompatible(const struct peer_info *peer, unsigned version, uint64_t cluster_id,
+                                 const struct raft_members *members) {
     if (peer->terms.version_least > version || peer->terms.version_most < version)
         return "its program does not support the cluster's version";
     if (cluster_id == 0 || !peer->has_log || peer->cluster_id == cluster_id || raft_members_find(members, peer->id))

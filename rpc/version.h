@@ -24,8 +24,8 @@ unsigned version_of_founders(const struct raft_members *members, const struct pe
 /* Pure. May this server be a member of the cluster (of this version and id, with these members)? NULL, or why
  * not: its program does not support the version; or it is no member yet, has a log and does not say of which
  * cluster (it has just founded one of its own, or left this one before it had an id). */
-const char *version_misfit(const struct peer_info *peer, unsigned version, uint64_t cluster_id,
-                           const struct raft_members *members);
+const char *version_incompatible(const struct peer_info *peer, unsigned version, uint64_t cluster_id,
+                                 const struct raft_members *members);
 /* The first command of a new cluster: its version and its id. Nothing for version 1. */
 void version_first_command(unsigned version, struct buffer *out);
 
@@ -36,9 +36,9 @@ struct version {            /* in struct rpc */
     _Atomic bool over;      /* it came to an end */
     uint64_t id_told;       /* to the other servers */
     unsigned version_told;
-    uint64_t refused_ms;           /* when a refusal was logged last */
-    uint64_t held_ms;              /* when it was logged last that the version cannot rise */
-    uint64_t misfit_id, misfit_ms; /* who was not taken in, and when that was logged */
+    uint64_t refused_ms;                       /* when a refusal was logged last */
+    uint64_t held_ms;                          /* when it was logged last that the version cannot rise */
+    uint64_t incompatible_id, incompatible_ms; /* who was not taken in, and when that was logged */
     struct machine_result refusal;
     char text[VERSION_WHY + 96];
 };

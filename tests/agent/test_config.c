@@ -95,8 +95,9 @@ Test(config, every_field) {
         "\"dns_workers\":9,"
         "\"dns_tcp_connections_max\":10,\"store_map_bytes\":11,\"store_reserve_bytes\":12,\"snapshot_log_"
         "bytes\":13,"
-        "\"snapshot_rate\":14,\"check_flap_limit\":15,\"check_flap_window\":\"16s\",\"brake_percent\":17,"
-        "\"brake_instances\":18,\"brake_nodes\":19,\"brake_window\":\"20s\",\"brake_hold\":\"21s\"}}");
+        "\"snapshot_rate\":14,\"check_flap_limit\":15,\"check_flap_window\":\"16s\",\"self_preservation_percent\":17,"
+        "\"self_preservation_instances\":18,\"self_preservation_nodes\":19,\"self_preservation_window\":\"20s\",\"self_"
+        "preservation_hold\":\"21s\"}}");
     cr_assert_eq(config_finish(&config, &fault), CO_OK, "%s", fault.text);
     cr_expect(config.server && !config.bootstrap && config.bootstrap_expect == 3);
     cr_expect_str_eq(config.node_name, "n1");
@@ -147,8 +148,9 @@ Test(config, every_field) {
     cr_expect(config.dns_tcp_connections_max == 10 && config.store_map_bytes == 11 && config.store_reserve_bytes == 12);
     cr_expect(config.snapshot_log_bytes == 13 && config.snapshot_rate == 14);
     cr_expect(config.check_flap_limit == 15 && config.check_flap_window_ns == 16000000000);
-    cr_expect(config.brake_percent == 17 && config.brake_instances == 18 && config.brake_nodes == 19);
-    cr_expect(config.brake_window_ns == 20000000000 && config.brake_hold_ns == 21000000000);
+    cr_expect(config.self_preservation_percent == 17 && config.self_preservation_instances == 18 &&
+              config.self_preservation_nodes == 19);
+    cr_expect(config.self_preservation_window_ns == 20000000000 && config.self_preservation_hold_ns == 21000000000);
     /* Kept, but nobody uses them: the log says so. */
     static const char *const unused[] = {"retry_interval",
                                          "retry_max",

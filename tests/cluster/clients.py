@@ -1,4 +1,4 @@
-"""Clients that work while the weather is bad, and remember what they were told: when each operation was begun, when it was
+"""Clients that work during chaos, and remember what they were told: when each operation was begun, when it was
 answered, and whether it was done, refused (surely not done) or may have been done."""
 import base64, http.client, json, random, socket, threading, time
 from checkers import Op

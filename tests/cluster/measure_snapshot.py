@@ -22,7 +22,7 @@ def rss_anon(server):
 
 
 def gives_back(server):
-    """Blocks of files that it has removed (base/file_gone.h)."""
+    """Blocks of files that it has removed (base/lazy_unlink.h)."""
     folder = "/proc/%d/fd/" % server.proc.pid
     for fd in os.listdir(folder):
         try:

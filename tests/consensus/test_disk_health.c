@@ -33,14 +33,14 @@ Test(disk_health, what_was_refused_ends_it_at_twice_its_size_and_at_four_times_t
     cr_assert(ask(&health, 5000, 0, 4 * MIB), "one unusually large append does not count for long");
 }
 
-Test(disk_health, a_slow_or_full_disk_is_sick_for_a_while_after_it_was_seen_so) {
+Test(disk_health, a_slow_or_full_disk_is_degraded_for_a_while_after_it_was_seen_so) {
     struct disk_health health = {.room_again = MIB};
-    cr_assert(!disk_health_judge(&health, 10000, 10000 - DISK_SLOW_MS + 1, 0) && !health.sick);
-    cr_assert(disk_health_judge(&health, 10000, 10000 - DISK_SLOW_MS, 0) && health.sick, "it waits for the disk");
+    cr_assert(!disk_health_judge(&health, 10000, 10000 - DISK_SLOW_MS + 1, 0) && !health.degraded);
+    cr_assert(disk_health_judge(&health, 10000, 10000 - DISK_SLOW_MS, 0) && health.degraded, "it waits for the disk");
     cr_assert(!disk_health_judge(&health, 10000 + DISK_WELL_MS - 1, 0, 0));
-    cr_assert(disk_health_judge(&health, 10000 + DISK_WELL_MS, 0, 0) && !health.sick);
-    cr_assert(disk_health_judge(&health, 20000, 0, 19000) && health.sick, "a slow write has ended");
-    cr_assert(disk_health_judge(&health, 19000 + DISK_WELL_MS, 0, 19000) && !health.sick);
+    cr_assert(disk_health_judge(&health, 10000 + DISK_WELL_MS, 0, 0) && !health.degraded);
+    cr_assert(disk_health_judge(&health, 20000, 0, 19000) && health.degraded, "a slow write has ended");
+    cr_assert(disk_health_judge(&health, 19000 + DISK_WELL_MS, 0, 19000) && !health.degraded);
     cr_assert(!ask(&health, 30000, 2000, 1000));
-    cr_assert(disk_health_judge(&health, 30000, 0, 0) && health.sick, "full is sick");
+    cr_assert(disk_health_judge(&health, 30000, 0, 0) && health.degraded, "full is degraded");
 }

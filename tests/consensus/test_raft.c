@@ -112,17 +112,17 @@ static void leave(struct room *room) {
     free(room);
 }
 
-static void disk(struct room *room, int who, bool sick) {
-    step(room, who, &(struct raft_event){.type = RAFT_DISK, .u.disk.sick = sick});
+static void disk(struct room *room, int who, bool degraded) {
+    step(room, who, &(struct raft_event){.type = RAFT_DISK, .u.disk.degraded = degraded});
 }
 
-Test(raft, a_leader_with_a_sick_disk_hands_over_to_a_healthy_server) {
+Test(raft, a_leader_with_a_degraded_disk_hands_over_to_a_healthy_server) {
     struct room *room = found();
     disk(room, 1, true);
     pass(room, 100);
     disk(room, 0, true);
     pass(room, 50);
-    cr_assert_eq(leader(room), 2, "not to the server whose disk is sick too");
+    cr_assert_eq(leader(room), 2, "not to the server whose disk is degraded too");
     cr_assert_eq(raft_role(room->raft[0]), RAFT_FOLLOWER);
     leave(room);
 }
@@ -150,7 +150,7 @@ Test(raft, leadership_is_handed_over_at_most_once_in_ten_seconds) {
     leave(room);
 }
 
-Test(raft, who_does_not_take_leadership_from_a_sick_disk_is_passed_over) {
+Test(raft, who_does_not_take_leadership_from_a_degraded_disk_is_passed_over) {
     struct room *room = found();
     room->deaf[1] = room->deaf[2] = true;
     disk(room, 0, true);
@@ -183,7 +183,7 @@ Test(raft, an_operator_may_ask_again_who_let_leadership_pass) {
     leave(room);
 }
 
-Test(raft, with_all_disks_sick_the_leader_stays) {
+Test(raft, with_all_disks_degraded_the_leader_stays) {
     struct room *room = found();
     for (int i = 0; i < SERVERS; i++) disk(room, i, true);
     pass(room, 500);
@@ -191,9 +191,9 @@ Test(raft, with_all_disks_sick_the_leader_stays) {
     leave(room);
 }
 
-/* Who leads with a sick disk has not heard of the others yet: one of them is gone, the other's disk was sick as well
+/* Who leads with a degraded disk has not heard of the others yet: one of them is gone, the other's disk was degraded as well
  * until a moment ago. */
-Test(raft, a_new_leader_with_a_sick_disk_hands_over_to_nobody_whom_it_has_not_heard) {
+Test(raft, a_new_leader_with_a_degraded_disk_hands_over_to_nobody_whom_it_has_not_heard) {
     struct room *room = found();
     step(room, 0, &(struct raft_event){.type = RAFT_TRANSFER, .u.transfer.target = 3});
     pass(room, 50);
@@ -206,14 +206,14 @@ Test(raft, a_new_leader_with_a_sick_disk_hands_over_to_nobody_whom_it_has_not_he
     int first = leader(room), other = 1 - first;
     cr_assert(first == 0 || first == 1);
     pass(room, 200);
-    cr_assert_eq(leader(room), first, "the other is sick, the third is gone");
+    cr_assert_eq(leader(room), first, "the other is degraded, the third is gone");
     disk(room, other, false);
     pass(room, 100);
     cr_assert_eq(leader(room), other);
     leave(room);
 }
 
-Test(raft, a_sick_server_does_not_campaign) {
+Test(raft, a_degraded_server_does_not_campaign) {
     struct room *room = found();
     disk(room, 1, true);
     room->cut[0] = true;

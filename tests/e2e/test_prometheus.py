@@ -135,7 +135,7 @@ def register(agent, id, name, tags, team):
 def finds_relabels_and_drops():
     cluster = Cluster(3).start()
     near, far = cluster.agent("near").start(), cluster.agent("far", "-node-meta=rack:r2").start()
-    sick = register(near, "web-1", "web", ["v1", "blue"], "shop")
+    degraded = register(near, "web-1", "web", ["v1", "blue"], "shop")
     register(far, "web-2", "web", ["v2", "blue"], "shop")
     register(far, "db-1", "db", ["v2"], "store")
     register(far, "quiet-1", "quiet", ["unwatched"], "store")
@@ -149,9 +149,9 @@ def finds_relabels_and_drops():
     until("with tag and node's metadata", lambda: {id: t["rack"] for id, t in prometheus.targets("one_service").items()} == {"web-2": "r2"}, 30)
     check(until("values are there", lambda: prometheus.value('work{id="db-1",job="fleet"}')) == 42, "scraped")
 
-    sick.healthy = False
+    degraded.healthy = False
     until("who is critical is dropped", lambda: set(prometheus.targets()) == everyone - {"web-1"} and "web-1" in prometheus.dropped(), 30)
-    sick.healthy = True
+    degraded.healthy = True
     until("who is well again comes back", lambda: set(prometheus.targets()) == everyone, 30)
     far.put("/v1/agent/service/deregister/db-1")
     until("who is gone is gone", lambda: set(prometheus.targets()) == everyone - {"db-1"} and "db-1" not in prometheus.dropped(), 30)

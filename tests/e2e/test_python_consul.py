@@ -50,7 +50,7 @@ def discover_follow_balance(agent):
         new_index, instances = c.health.service("web", passing=True, index=index, wait="20s")
         check(int(new_index) > int(index), "the index rises: %s -> %s" % (index, new_index))
         index = new_index
-    check(backends[1].port not in [i["Service"]["Port"] for i in instances], "the sick one is gone")
+    check(backends[1].port not in [i["Service"]["Port"] for i in instances], "the degraded one is gone")
     backends[1].healthy = True
     while len(instances) != 3:
         index, instances = c.health.service("web", passing=True, index=index, wait="20s")

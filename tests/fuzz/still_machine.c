@@ -9,7 +9,7 @@
 #include "lb/coordinate.h"
 #include "registry/catalog.h"
 #include "registry/lease.h"
-#include "registry/operate.h"
+#include "registry/operator.h"
 #include "registry/tables.h"
 #include "registry/version.h"
 #include "tests/lib/fixture.h"

@@ -5,8 +5,8 @@
 
 #include "base/check.h"
 #include "leases.h"
-#include "registry/brake.h"
 #include "registry/catalog_records.h"
+#include "registry/self_preservation.h"
 #include "registry/version.h"
 
 static struct fixture world;
@@ -157,11 +157,11 @@ Test(fold_leases, a_node_lives_and_dies_in_any_case, .init = setup_folded, .fini
     cr_expect_str_eq(node_state(&world, "carl"), "gone");
 }
 
-/* -- the brake ---------------------------------------------------------------------------------------------------- */
+/* -- self-preservation ---------------------------------------------------------------------------------------------------- */
 
 enum { NODES = 12, TTL_MS = 10000 };
 
-static void brake_node(unsigned node, const char *word, const char *service, const char *id) {
+static void preservation_node(unsigned node, const char *word, const char *service, const char *id) {
     char lease[UUID_TEXT_SIZE + 1], name[16];
     snprintf(name, sizeof name, "%s%02u", word, node);
     lease_id(100 + node, lease);
@@ -178,14 +178,14 @@ static void brake_node(unsigned node, const char *word, const char *service, con
 
 static unsigned nodes_least = 3;
 
-static void brake_expire(unsigned node, uint64_t at_ms) {
+static void preservation_expire(unsigned node, uint64_t at_ms) {
     Pb__LeaseEndCommand command = PB__LEASE_END_COMMAND__INIT;
-    Pb__BrakeOrder order = PB__BRAKE_ORDER__INIT;
+    Pb__PreservationOrder order = PB__PRESERVATION_ORDER__INIT;
     char lease[UUID_TEXT_SIZE + 1];
     lease_id(100 + node, lease);
     order.percent = 85, order.instances = 10, order.nodes = nodes_least, order.window_ms = 15000, order.hold_ms = 60000;
     order.unix_ms = 1700000000000, order.at_ms = at_ms;
-    command.id = lease, command.term = world.term, command.brake = &order;
+    command.id = lease, command.term = world.term, command.preservation = &order;
     cr_assert(fixture_apply(&world, LEASE_END, &command.base).yes);
 }
 
@@ -213,15 +213,15 @@ static struct seen look(const char *service) {
 static uint64_t held_since(const char *service) {
     Pb__HeldService *held;
     store_read_done(world.reader);
-    cr_assert_eq(brake_held(store_read(world.reader), slice_text(service), &world.arena, &held), CO_OK);
+    cr_assert_eq(preservation_held(store_read(world.reader), slice_text(service), &world.arena, &held), CO_OK);
     uint64_t index = held ? held->index : 0;
     store_read_done(world.reader);
     return index;
 }
 
-static size_t brake_rows(void) {
+static size_t preservation_rows(void) {
     store_read_done(world.reader);
-    size_t count = store_count(store_read(world.reader), TABLE_BRAKE);
+    size_t count = store_count(store_read(world.reader), TABLE_PRESERVATION);
     store_read_done(world.reader);
     return count;
 }
@@ -233,40 +233,40 @@ static void all_back(void) {
         snprintf(name, sizeof name, "nODE%02u", i);
         cr_assert(lease_grant(&world, lease, name, 1000 + i).yes);
     }
-    cr_expect_eq(brake_rows(), 1, "nothing but its clock is left");
+    cr_expect_eq(preservation_rows(), 1, "nothing but its clock is left");
 }
 
-Test(fold_brake, counts_a_service_in_all_its_spellings, .init = setup_folded, .fini = teardown) {
+Test(fold_preservation, counts_a_service_in_all_its_spellings, .init = setup_folded, .fini = teardown) {
     for (unsigned i = 0; i < NODES; i++)
-        brake_node(i, i % 2 ? "Node" : "node", i % 3 ? "Web" : "web", i % 2 ? "W" : "w");
-    for (unsigned i = 0; i < 11; i++) brake_expire(i, 1000 + i);
+        preservation_node(i, i % 2 ? "Node" : "node", i % 3 ? "Web" : "web", i % 2 ? "W" : "w");
+    for (unsigned i = 0; i < 11; i++) preservation_expire(i, 1000 + i);
     expect_held("WEB", 12u, 11u);
-    Pb__BrakeReleaseCommand command = PB__BRAKE_RELEASE_COMMAND__INIT;
+    Pb__PreservationReleaseCommand command = PB__PRESERVATION_RELEASE_COMMAND__INIT;
     command.service = (char *)(uintptr_t) "wEB";
     command.index = held_since("web"), command.term = world.term;
-    cr_expect(fixture_apply(&world, BRAKE_RELEASE, &command.base).yes);
+    cr_expect(fixture_apply(&world, PRESERVATION_RELEASE, &command.base).yes);
     expect_held("web", 1u, 0u);
     all_back();
 }
 
-Test(fold_brake, what_is_held_stays_so, .init = setup, .fini = teardown) {
-    for (unsigned i = 0; i < NODES; i++) brake_node(i, i % 2 ? "Node" : "node", "Web", i % 2 ? "W" : "w");
-    for (unsigned i = 0; i < 11; i++) brake_expire(i, 1000 + i);
+Test(fold_preservation, what_is_held_stays_so, .init = setup, .fini = teardown) {
+    for (unsigned i = 0; i < NODES; i++) preservation_node(i, i % 2 ? "Node" : "node", "Web", i % 2 ? "W" : "w");
+    for (unsigned i = 0; i < 11; i++) preservation_expire(i, 1000 + i);
     expect_held("Web", 12u, 11u);
     uint64_t since = held_since("Web");
     raise_to(FOLD_SINCE);
     expect_held("web", 12u, 11u);
     cr_expect_eq(held_since("web"), since);
-    brake_expire(11, 2000);
+    preservation_expire(11, 2000);
     expect_held("WEB", 12u, 12u);
     all_back();
     expect_held("web", 12u, 0u);
 }
 
 /* What was lost under several spellings was lost of one service. */
-Test(fold_brake, the_windows_of_spellings_become_one, .init = setup, .fini = teardown) {
+Test(fold_preservation, the_windows_of_spellings_become_one, .init = setup, .fini = teardown) {
     nodes_least = NODES;
-    for (unsigned i = 0; i < NODES; i++) brake_node(i, "Node", i % 2 ? "web" : "Web", "Id");
+    for (unsigned i = 0; i < NODES; i++) preservation_node(i, "Node", i % 2 ? "web" : "Web", "Id");
     Pb__RegisterCommand command = PB__REGISTER_COMMAND__INIT;
     Pb__Node record = PB__NODE__INIT;
     Pb__Service instance = PB__SERVICE__INIT;
@@ -274,21 +274,21 @@ Test(fold_brake, the_windows_of_spellings_become_one, .init = setup, .fini = tea
     instance.name = (char *)(uintptr_t) "web", instance.id = (char *)(uintptr_t) "other";
     command.service = &instance;
     cr_assert(fixture_apply(&world, CATALOG_REGISTER, &command.base).yes);
-    for (unsigned i = 0; i < 8; i++) brake_expire(i, 1000 + i);
+    for (unsigned i = 0; i < 8; i++) preservation_expire(i, 1000 + i);
     expect_held("Web", 2u, 0u);
     expect_held("web", 2u, 0u);
     raise_to(FOLD_SINCE);
-    for (unsigned i = 8; i < 11; i++) brake_expire(i, 2000);
+    for (unsigned i = 8; i < 11; i++) preservation_expire(i, 2000);
     expect_held("WEB", 1u, 0u); /* on eleven nodes: that with both counts once */
-    brake_expire(11, 2000);
+    preservation_expire(11, 2000);
     expect_held("web", 13u, 13u);
     all_back();
     expect_held("web", 13u, 0u);
 }
 
-Test(fold_brake, a_held_service_with_other_spellings_is_let_go, .init = setup, .fini = teardown) {
-    for (unsigned i = 0; i < NODES; i++) brake_node(i, "node", i == 11 ? "web" : "Web", "id");
-    for (unsigned i = 0; i < 11; i++) brake_expire(i, 1000 + i);
+Test(fold_preservation, a_held_service_with_other_spellings_is_let_go, .init = setup, .fini = teardown) {
+    for (unsigned i = 0; i < NODES; i++) preservation_node(i, "node", i == 11 ? "web" : "Web", "id");
+    for (unsigned i = 0; i < 11; i++) preservation_expire(i, 1000 + i);
     expect_held("Web", 11u, 11u);
     raise_to(FOLD_SINCE);
     expect_held("web", 1u, 0u);

@@ -46,7 +46,7 @@ struct job {
 };
 struct waiting { /* for a round */
     struct list link;
-    struct rpc_gate *gate;
+    struct rpc_read_index *gate;
 };
 
 static void job_free(struct job *job) {
@@ -169,7 +169,7 @@ static void end_round(struct rpc *rpc) {
     pthread_mutex_lock(&rpc->lock);
 }
 
-int rpc_confirm(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_gate *gate) {
+int rpc_read_index(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_read_index *gate) {
     if (freshness == RPC_STALE) return CO_OK;
     pthread_mutex_lock(&rpc->lock);
     bool needs = !rpc->alone || !rpc->leader;

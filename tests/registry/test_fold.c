@@ -13,7 +13,7 @@
 #include "registry/catalog_records.h"
 #include "registry/catalog_write.h"
 #include "registry/lease.h"
-#include "registry/operate.h"
+#include "registry/operator.h"
 #include "registry/version.h"
 
 TestSuite(fold, .timeout = 120);
@@ -652,18 +652,18 @@ static void restore_backup(struct fixture *f, struct slice bytes) {
     static const char id[] = "0123456789abcdef";
     for (size_t at = 0; at < bytes.size;) {
         Pb__RestoreChunkCommand chunk = PB__RESTORE_CHUNK_COMMAND__INIT;
-        size_t part = bytes.size - at < OPERATE_CHUNK_MAX ? bytes.size - at : OPERATE_CHUNK_MAX;
-        chunk.id = (ProtobufCBinaryData){OPERATE_RESTORE_ID, (uint8_t *)(uintptr_t)id};
+        size_t part = bytes.size - at < OPERATOR_CHUNK_MAX ? bytes.size - at : OPERATOR_CHUNK_MAX;
+        chunk.id = (ProtobufCBinaryData){OPERATOR_RESTORE_ID, (uint8_t *)(uintptr_t)id};
         chunk.offset = at;
         chunk.data = (ProtobufCBinaryData){part, (uint8_t *)(uintptr_t)bytes.data + at};
-        struct outcome taken = fixture_apply(f, OPERATE_RESTORE_CHUNK, &chunk.base);
+        struct outcome taken = fixture_apply(f, OPERATOR_RESTORE_CHUNK, &chunk.base);
         cr_assert_eq(taken.error, CO_OK, "%s", taken.text);
         at += part;
     }
     Pb__RestoreEndCommand end = PB__RESTORE_END_COMMAND__INIT;
-    end.id = (ProtobufCBinaryData){OPERATE_RESTORE_ID, (uint8_t *)(uintptr_t)id};
+    end.id = (ProtobufCBinaryData){OPERATOR_RESTORE_ID, (uint8_t *)(uintptr_t)id};
     end.size = bytes.size;
-    struct outcome ended = fixture_apply(f, OPERATE_RESTORE_END, &end.base);
+    struct outcome ended = fixture_apply(f, OPERATOR_RESTORE_END, &end.base);
     cr_assert_eq(ended.error, CO_OK, "%s", ended.text);
 }
 

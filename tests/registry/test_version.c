@@ -6,7 +6,7 @@
 #include "agent/modules.h"
 #include "base/check.h"
 #include "catalog_specs.h"
-#include "registry/operate.h"
+#include "registry/operator.h"
 #include "registry/version.h"
 #include "tests/lib/scratch.h"
 
@@ -132,10 +132,10 @@ Test(version, every_command_names_the_version_that_introduced_it) {
         {CATALOG_REGISTER, 1},
         {CATALOG_DEREGISTER, 1},
         {CATALOG_BATCH, 1},
-        {OPERATE_AUTOPILOT, 2},
-        {OPERATE_SERVER_REMOVED, 2},
-        {OPERATE_RESTORE_CHUNK, 2},
-        {OPERATE_RESTORE_END, 2},
+        {OPERATOR_AUTOPILOT, 2},
+        {OPERATOR_SERVER_REMOVED, 2},
+        {OPERATOR_RESTORE_CHUNK, 2},
+        {OPERATOR_RESTORE_END, 2},
         {CLUSTER_VERSION, 2},
         {CLUSTER_VERSION + 1, 0},
         {0, 0},
@@ -203,13 +203,13 @@ static struct outcome restore(struct fixture *to, struct fixture *from) {
     cr_assert_eq(pread(fd, bytes, size, 0), (ssize_t)size);
     close(fd);
     Pb__RestoreChunkCommand chunk = PB__RESTORE_CHUNK_COMMAND__INIT;
-    chunk.id = (ProtobufCBinaryData){OPERATE_RESTORE_ID, (uint8_t *)(uintptr_t)restore_id};
+    chunk.id = (ProtobufCBinaryData){OPERATOR_RESTORE_ID, (uint8_t *)(uintptr_t)restore_id};
     chunk.data = (ProtobufCBinaryData){size, bytes};
-    cr_assert_eq(fixture_apply(to, OPERATE_RESTORE_CHUNK, &chunk.base).error, CO_OK);
+    cr_assert_eq(fixture_apply(to, OPERATOR_RESTORE_CHUNK, &chunk.base).error, CO_OK);
     free(bytes);
     Pb__RestoreEndCommand end = PB__RESTORE_END_COMMAND__INIT;
     end.id = chunk.id, end.size = size;
-    return fixture_apply(to, OPERATE_RESTORE_END, &end.base);
+    return fixture_apply(to, OPERATOR_RESTORE_END, &end.base);
 }
 
 Test(version, a_restored_cluster_stays_the_one_it_is) {
@@ -237,11 +237,11 @@ Test(version, a_restored_cluster_stays_the_one_it_is) {
 static void remove_server(struct fixture *f, uint64_t id) {
     Pb__ServerRemovedCommand command = PB__SERVER_REMOVED_COMMAND__INIT;
     command.id = id;
-    cr_assert(fixture_apply(f, OPERATE_SERVER_REMOVED, &command.base).yes);
+    cr_assert(fixture_apply(f, OPERATOR_SERVER_REMOVED, &command.base).yes);
 }
 
 static bool removed(struct fixture *f, uint64_t id) {
-    bool is = operate_server_removed(store_read(f->reader), id);
+    bool is = operator_server_removed(store_read(f->reader), id);
     store_read_done(f->reader);
     return is;
 }

@@ -8,7 +8,7 @@
 #include "lb/coordinate.h"
 #include "registry/catalog.h"
 #include "registry/lease.h"
-#include "registry/operate.h"
+#include "registry/operator.h"
 #include "rpc/client_internal.h"
 
 static void each_is(const struct module *module, bool discovery) {
@@ -21,7 +21,7 @@ Test(client_cache, what_is_kept_is_discovery_and_nothing_that_coordinates) {
     each_is(&coordinate_module, true);
     each_is(&lease_module, false);
     each_is(&kv_module, false);
-    each_is(&operate_module, false);
+    each_is(&operator_module, false);
 }
 
 static void put(struct client_cache *cache, uint16_t query, const char *request, struct slice records, uint64_t index) {

@@ -66,22 +66,22 @@ Test(version, only_servers_that_support_it_may_join) {
     struct raft_members members = three();
     struct peer_info peers[] = {peer(7, 1), peer(8, 2), peer(9, 3)};
     peers[2].terms.version_least = 3;
-    cr_assert_not_null(version_misfit(&peers[0], 2, 77, &members));
-    cr_assert_null(version_misfit(&peers[1], 2, 77, &members));
-    cr_assert_not_null(version_misfit(&peers[2], 2, 77, &members));
-    cr_assert_null(version_misfit(&peers[0], 1, 0, &members));
+    cr_assert_not_null(version_incompatible(&peers[0], 2, 77, &members));
+    cr_assert_null(version_incompatible(&peers[1], 2, 77, &members));
+    cr_assert_not_null(version_incompatible(&peers[2], 2, 77, &members));
+    cr_assert_null(version_incompatible(&peers[0], 1, 0, &members));
 }
 
 Test(version, a_server_with_a_log_says_of_which_cluster_before_it_is_taken_in) {
     struct raft_members members = three();
     struct peer_info stranger = peer(9, 2), member = peer(3, 2);
-    cr_assert_null(version_misfit(&stranger, 2, 77, &members), "it is empty");
+    cr_assert_null(version_incompatible(&stranger, 2, 77, &members), "it is empty");
     stranger.has_log = member.has_log = true;
-    cr_assert_not_null(version_misfit(&stranger, 2, 77, &members));
-    cr_assert_null(version_misfit(&member, 2, 77, &members), "it has not learned it yet");
-    cr_assert_null(version_misfit(&stranger, 1, 0, &members), "a cluster without an id cannot tell");
+    cr_assert_not_null(version_incompatible(&stranger, 2, 77, &members));
+    cr_assert_null(version_incompatible(&member, 2, 77, &members), "it has not learned it yet");
+    cr_assert_null(version_incompatible(&stranger, 1, 0, &members), "a cluster without an id cannot tell");
     stranger.cluster_id = 77;
-    cr_assert_null(version_misfit(&stranger, 2, 77, &members), "it was here before");
+    cr_assert_null(version_incompatible(&stranger, 2, 77, &members), "it was here before");
 }
 
 Test(version, the_first_command_of_a_cluster) {

@@ -1,4 +1,4 @@
-/* A client agent's rpc beside servers, used by many threads: reads for DNS that are kept current (client_mirror.c),
+/* A client agent's rpc beside servers, used by many threads: reads for DNS that are kept current (dns_subscriptions.c),
  * more of them than it keeps, fetches that wait, are cancelled or meet the loss of their server, writes, backups,
  * and the end in the middle of it all. A plain main: runs under the sanitizers. */
 #include <arpa/inet.h>

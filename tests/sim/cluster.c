@@ -27,7 +27,7 @@ void cluster_found(struct sim *sim, uint32_t voters, bool on_disk) {
 void cluster_heal(struct sim *sim) {
     TRACE(sim, "all is healed");
     network_heal(sim);
-    sim->weather = (struct weather){.delay_us = 200, .delay_span_us = 2 * MS, .ordered = true};
+    sim->network = (struct network){.delay_us = 200, .delay_span_us = 2 * MS, .ordered = true};
     for (uint32_t i = 0; i < sim->server_count; i++) {
         struct server *server = sim->servers[i];
         server->paused_until_us = 0;
@@ -103,7 +103,7 @@ static void wait_expiring(struct sim *sim) {
     while (!sim->failed && sim->now_us < end && !expiring_over(sim)) {
         const struct server *leader = sim_leader(sim);
         uint64_t now_term = leader ? raft_term(leader->raft) : 0;
-        /* a sick disk hands over, and a new leader grants a full period */
+        /* a degraded disk hands over, and a new leader grants a full period */
         if (now_term != term) term = now_term, end = sim->now_us + wait_us;
         if (end > last) end = last;
         sim_run(sim, 10 * MS);

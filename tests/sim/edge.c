@@ -19,7 +19,7 @@ struct write {
     struct server *server;
     uint64_t op;                 /* a client's, or */
     struct lessor_decision *due; /* the lease table's */
-    uint64_t life;
+    uint64_t incarnation;
 };
 
 struct decided { /* an outcome on its way to the lease table */
@@ -127,7 +127,7 @@ bool edge_takes_in(struct server *server, const struct raft_message *message) {
     if (bytes == 0) return true;
     bool full = server->disk_health.full, accepts = !full && wal_may_accept(server->wal, bytes + waiting);
     bool room = accepts || wal_has_room(server->wal, bytes + waiting);
-    if (!room) requests_starve(&server->requests, server->raft);
+    if (!room) proposals_out_of_space(&server->requests, server->raft);
     if (!room || (!full && !accepts)) note_room(server, server_now_ms(server), bytes, false);
     if (room) server->taken_bytes += bytes;
     return room;
@@ -160,7 +160,7 @@ static bool alone(struct server *server) {
     return requests_alone(&server->requests, server->raft, server->applied_seen);
 }
 
-/* As rpc_confirm. */
+/* As rpc_read_index. */
 static int confirm_round(struct server *server, uint64_t op, struct rpc_renew *renew) {
     if (alone(server)) return CO_OK;
     struct read *read = mem_zalloc(sizeof *read);
@@ -325,7 +325,7 @@ uint64_t edge_deadline_ms(const struct server *server) {
     uint64_t at = requests_deadline_ms(&server->requests), leases = lessor_deadline_ms(server->leases);
     if (leases < at) at = leases;
     const struct disk_health *disk = &server->disk_health;
-    return disk->sick && disk->sick_until_ms < at ? disk->sick_until_ms : at;
+    return disk->degraded && disk->degraded_until_ms < at ? disk->degraded_until_ms : at;
 }
 
 /* As node.c's judge_disk. */
@@ -334,11 +334,11 @@ void edge_judge_disk(struct server *server) {
     uint64_t now_ms = server_now_ms(server);
     if (health->full) (void)has_room(server, 0);
     bool changed = disk_health_judge(health, now_ms, server->write_begun_ms, server->bad_ms);
-    if (changed) TRACE(server->sim, "s%u: its disk is %s", server->slot + 1, health->sick ? "sick" : "well");
+    if (changed) TRACE(server->sim, "s%u: its disk is %s", server->slot + 1, health->degraded ? "degraded" : "well");
     if (!changed && health->full == server->full_told) return;
     server->full_told = health->full;
     struct raft_event event = {.type = RAFT_DISK, .now_ms = now_ms};
-    event.u.disk.sick = health->sick, event.u.disk.full = health->full;
+    event.u.disk.degraded = health->degraded, event.u.disk.full = health->full;
     (void)raft_step(server->raft, &event);
 }
 

@@ -40,7 +40,7 @@ void links_send(struct server *server, uint64_t peer, uint8_t type, const char *
     frame->type = type;
     frame->size = size;
     memcpy(frame->bytes, bytes, size);
-    const struct weather *w = &sim->weather;
+    const struct network *w = &sim->network;
     uint64_t delay = w->delay_us + (w->delay_span_us ? sim_random(sim, 0, w->delay_span_us) : 0);
     if (sim_chance(sim, w->tail_permille + w->loss_permille)) delay += sim_random(sim, 1, 200) * MS; /* sent again */
     frame->due_us = sim->now_us + delay > there->due_us ? sim->now_us + delay : there->due_us;
@@ -82,7 +82,7 @@ static bool noticed(struct sim *sim, uint32_t whose, uint32_t with) {
         return sim->now_us - c->cut_since_us >= c->patience_us;
     }
     c->cut_since_us = 0;
-    bool ended = sim->servers[with]->life != c->peer_life || !other->up || other->epoch != c->epoch;
+    bool ended = sim->servers[with]->incarnation != c->peer_incarnation || !other->up || other->epoch != c->epoch;
     return ended && sim_chance(sim, 500);
 }
 
@@ -101,7 +101,7 @@ static void begin_view(struct sim *sim, uint32_t whose, uint32_t with) {
     frames_free(c);
     c->up = true;
     c->epoch = sim->link_epoch;
-    c->peer_life = sim->servers[with]->life;
+    c->peer_incarnation = sim->servers[with]->incarnation;
     c->cut_since_us = 0;
     c->due_us = 0;
     c->patience_us = sim_random(sim, 300, 3000) * MS;

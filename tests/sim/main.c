@@ -50,8 +50,8 @@ struct outcome {
     enum rule rule;
     char failure[512];
     uint64_t now_us, trace, events, leaders, committed, acked, reads;
-    uint64_t digests[SIM_MODULES_MAX], fate_digest; /* of what was generated */
-    const char *climate;
+    uint64_t digests[SIM_MODULES_MAX], chaos_digest; /* of what was generated */
+    const char *chaos_profile;
 };
 
 /* -- one run -- */
@@ -89,8 +89,8 @@ static void outcome_take(struct outcome *outcome, const struct sim *sim) {
                                 .events = sim->events,
                                 .leaders = sim->history->leaders_elected,
                                 .committed = sim->history->committed_count,
-                                .fate_digest = sim->fate_digest,
-                                .climate = fate_name(sim)};
+                                .chaos_digest = sim->chaos_digest,
+                                .chaos_profile = chaos_name(sim)};
     memcpy(outcome->digests, sim->digests, sizeof outcome->digests);
     memcpy(outcome->failure, sim->failure, sizeof outcome->failure);
     for (size_t i = 0; i < sim->op_count; i++)
@@ -112,7 +112,7 @@ static void run_once(const struct sim_options *options, const struct scenario *s
     }
     running = 1;
     if (scenario) scenario->run(&sim);
-    else fate_run(&sim);
+    else chaos_run(&sim);
     running = 0;
     outcome_take(outcome, &sim);
     bool broken =
@@ -138,7 +138,7 @@ static void print_failure(const struct arguments *a, uint64_t seed, const struct
                           const struct outcome *outcome) {
     fprintf(stderr, "sim: %s (%s): %s\n", rule_name(outcome->rule), rule_claim(outcome->rule), outcome->failure);
     fprintf(stderr, "sim: seed %" PRIu64 " (%s), at %" PRIu64 ".%03" PRIu64 " ms of virtual time\n", seed,
-            scenario ? scenario->name : outcome->climate, outcome->now_us / 1000, outcome->now_us % 1000);
+            scenario ? scenario->name : outcome->chaos_profile, outcome->now_us / 1000, outcome->now_us % 1000);
     print_replay(a, seed, scenario);
 }
 
@@ -173,7 +173,7 @@ static void check_without(const struct sim_options *options, const struct outcom
                     options->seed, sim_modules[i]->name, sim_modules[off]->name);
             exit(1);
         }
-    if (without.fate_digest != with->fate_digest) {
+    if (without.chaos_digest != with->chaos_digest) {
         fprintf(stderr, "sim: seed %" PRIu64 ": other faults happen when there are no clients of \"%s\"\n",
                 options->seed, sim_modules[off]->name);
         exit(1);
@@ -224,7 +224,7 @@ static int run_range(const struct arguments *a, const struct scenario *scenario)
         }
         if (a->from == a->to)
             printf("sim: seed %" PRIu64 " (%s): trace %016" PRIx64 "\n", seed,
-                   scenario ? scenario->name : outcome.climate, outcome.trace);
+                   scenario ? scenario->name : outcome.chaos_profile, outcome.trace);
         else if (!scenario && totals.runs % 1000 == 0)
             fprintf(stderr, "sim: %" PRIu64 "..%" PRIu64 " clean\n", a->from, seed);
     }

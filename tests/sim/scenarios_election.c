@@ -164,7 +164,7 @@ void scenario_follower_read_takes_one_round_trip(struct sim *s) {
     story_begin(s, 3);
     struct server *leader = story_leader(s);
     EXPECT(s, leader != NULL && put_many(s, leader, 3));
-    s->weather.delay_us = 20 * MS, s->weather.delay_span_us = 0;
+    s->network.delay_us = 20 * MS, s->network.delay_span_us = 0;
     sim_run(s, 500 * MS);
     struct server *follower = story_other(s, leader, NULL);
     for (unsigned i = 0; i < 10; i++) {

@@ -208,7 +208,7 @@ void scenario_forwarded_once(struct sim *s) {
     story_end(s); /* twice would be noticed */
 }
 
-/* Its former life asked, the answer comes when it runs again and has asked something else. */
+/* Its former incarnation asked, the answer comes when it runs again and has asked something else. */
 void scenario_answer_to_a_former_life(struct sim *s) {
     story_begin(s, 3);
     EXPECT(s, story_elect(s, s->servers[0]));
@@ -238,9 +238,9 @@ void scenario_deposed_with_full_disk(struct sim *s) {
     }
     EXPECT(s, full->disk_health.full);
     EXPECT(s, WITHIN(s, 3000, !server_leads(full) && sim_leader(s) != NULL)); /* others can: it hands over */
-    EXPECT(s, full->disk_health.sick);
+    EXPECT(s, full->disk_health.degraded);
     fake_disk_set_capacity(full->disk, 0);
-    EXPECT(s, WITHIN(s, DISK_WELL_MS + 2000, !full->disk_health.full && !full->disk_health.sick));
+    EXPECT(s, WITHIN(s, DISK_WELL_MS + 2000, !full->disk_health.full && !full->disk_health.degraded));
     EXPECT(s, story_elect(s, full) && put_many(s, full, 5));
     story_all_may(s);
     story_end(s);

@@ -46,7 +46,7 @@ void scenario_failing_disk_hands_over(struct sim *s) {
     fake_disk_fail(leader->disk, FAKE_SYNC, 1, CO_IO);
     put(s, leader);
     EXPECT(s, WITHIN(s, s->raft.election_ms / 2, server_leads(s->servers[1]) || server_leads(s->servers[2])));
-    EXPECT(s, WITHIN(s, 1000, leader->up && leader->disk_health.sick));
+    EXPECT(s, WITHIN(s, 1000, leader->up && leader->disk_health.degraded));
     struct server *next = sim_leader(s);
     EXPECT(s, next != NULL && put_many(s, next, 3));
     server_crash(next, CRASH_KILL);
@@ -72,7 +72,7 @@ void scenario_slow_disk_hands_over(struct sim *s) {
     EXPECT(s, !server_leads(failed) && WITHIN(s, 1000, !server_leads(leader)));
     story_slow_disk(well, 2 * DISK_SLOW_MS);
     put(s, well);
-    EXPECT(s, WITHIN(s, 3 * DISK_SLOW_MS, well->disk_health.sick));
+    EXPECT(s, WITHIN(s, 3 * DISK_SLOW_MS, well->disk_health.degraded));
     EXPECT(s, NEVER_IN(s, 5000, !server_leads(well)));
     story_slow_disk(leader, 0);
     story_slow_disk(well, 0);
@@ -83,16 +83,16 @@ void scenario_slow_disk_hands_over(struct sim *s) {
 void scenario_follower_append_fails(struct sim *s) {
     story_begin(s, 3);
     EXPECT(s, story_elect(s, s->servers[0]));
-    struct server *leader = s->servers[0], *sick = s->servers[1];
+    struct server *leader = s->servers[0], *degraded = s->servers[1];
     story_isolate(s, s->servers[2]);
     EXPECT(s, put_many(s, leader, 3));
-    uint64_t lives = sick->restarts, before = raft_commit_index(leader->raft);
-    fake_disk_fail(sick->disk, sim_chance(s, 500) ? FAKE_SYNC : FAKE_WRITE, 1, CO_IO);
+    uint64_t lives = degraded->restarts, before = raft_commit_index(leader->raft);
+    fake_disk_fail(degraded->disk, sim_chance(s, 500) ? FAKE_SYNC : FAKE_WRITE, 1, CO_IO);
     uint64_t op = put(s, leader);
-    EXPECT(s, WITHIN(s, 500, !sick->up));
+    EXPECT(s, WITHIN(s, 500, !degraded->up));
     EXPECT(s, raft_commit_index(leader->raft) == before && !done(s, op));
-    EXPECT(s, WITHIN(s, 2000, sick->restarts > lives));
-    EXPECT(s, WITHIN(s, 5000, log_terms_last(&sick->durable) > before));
+    EXPECT(s, WITHIN(s, 2000, degraded->restarts > lives));
+    EXPECT(s, WITHIN(s, 5000, log_terms_last(&degraded->durable) > before));
     story_all_may(s);
     story_end(s);
 }
@@ -212,7 +212,7 @@ void scenario_disk_full_follower_answers(struct sim *s) {
         EXPECT(s, WITHIN(s, 1000, done(s, read)));
         sim_run(s, 100 * MS);
     }
-    EXPECT(s, server_leads(leader) && full->restarts == restarts && full->disk_health.sick);
+    EXPECT(s, server_leads(leader) && full->restarts == restarts && full->disk_health.degraded);
     /* What it cannot take is sent again with heartbeats only. */
     EXPECT(s, s->sent_with_entries[leader->slot][full->slot] - begun <= 3000 / s->raft.heartbeat_ms + 40);
     uint64_t write = put(s, leader); /* there is room, but on no majority */

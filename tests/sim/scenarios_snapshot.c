@@ -109,14 +109,14 @@ void scenario_late_chunks(struct sim *s) {
     story_snapshot(s, a);
     EXPECT(s, put_many(s, a, 60));
     story_join(s, lag);
-    s->weather.ordered = false;
-    s->weather.late = true;
+    s->network.ordered = false;
+    s->network.late = true;
     EXPECT(s, WITHIN(s, 10000, s->sent[RAFT_MSG_SNAPSHOT] > 0));
-    s->weather.delay_us = 1500 * MS; /* the next chunks take their time */
-    s->weather.delay_span_us = 100 * MS;
+    s->network.delay_us = 1500 * MS; /* the next chunks take their time */
+    s->network.delay_span_us = 100 * MS;
     sim_run(s, 20 * MS);
-    s->weather.delay_us = 200;
-    s->weather.delay_span_us = 2 * MS;
+    s->network.delay_us = 200;
+    s->network.delay_span_us = 2 * MS;
     EXPECT(s, WITHIN(s, 1000, log_terms_last(&b->durable) == raft_last_index(a->raft)));
     EXPECT(s, story_elect(s, b)); /* its log goes back to the beginning: no snapshot needed */
     EXPECT(s, WITHIN(s, 10000, lag->machine.applied >= 120));
@@ -160,7 +160,7 @@ void scenario_duplicate_reordered_chunks(struct sim *s) {
     struct server *leader = s->servers[0], *lag = s->servers[2];
     story_isolate(s, lag);
     EXPECT(s, leave_behind(s, leader));
-    s->weather = (struct weather){.delay_us = 200,
+    s->network = (struct network){.delay_us = 200,
                                   .delay_span_us = 20 * MS,
                                   .twice_permille = 500,
                                   .tail_permille = 100,

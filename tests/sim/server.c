@@ -49,7 +49,7 @@ static void server_tick(struct server *server, uint64_t number) {
     }
 }
 
-/* -- life -- */
+/* -- incarnation -- */
 
 struct server *server_new(struct sim *sim) {
     CHECK(sim->server_count < SIM_SERVERS_MAX);
@@ -57,7 +57,7 @@ struct server *server_new(struct sim *sim) {
     server->sim = sim;
     server->slot = sim->server_count;
     server->id = server->slot + 1;
-    server->life = 1;
+    server->incarnation = 1;
     server->rate = 1000;
     server->clock_base_us = sim_random(sim, 0, 1u << 30);
     server->tick_at_us = NEVER;
@@ -123,7 +123,7 @@ void server_found(struct server *server, const struct raft_members *members) {
 void server_start(struct server *server) {
     struct sim *sim = server->sim;
     if (server->up || server->retired) return;
-    server->life++;
+    server->incarnation++;
     struct raft_start start = {0};
     struct wal_recovered recovered = {0};
     int rv = storage_open(server, &start, &recovered);
@@ -164,7 +164,7 @@ void server_start(struct server *server) {
 
 static void server_stop(struct server *server) {
     server->up = false;
-    server->life++;
+    server->incarnation++;
     server_forget(server);
     links_gone(server);
 }
@@ -257,7 +257,7 @@ void server_flush(struct server *server) {
     }
     server->taken_bytes = 0;
     check_observe(server);
-    if (fx->role_changed && server_leads(server)) fate_leader(sim, server);
+    if (fx->role_changed && server_leads(server)) chaos_leader(sim, server);
     for (size_t i = 0; i < fx->message_count; i++) {
         check_message(server, &fx->messages[i]);
         network_send(sim, &fx->messages[i]);
@@ -307,7 +307,7 @@ static void server_deliver(struct server *server, struct raft_data *packet) {
     event.u.receive = edge_takes_in(server, &message) ? &message : &heard;
     server_step(server, &event);
     if (message.type == RAFT_MSG_APPEND_REPLY && !message.rejected && server_leads(server))
-        fate_acknowledged(sim, server);
+        chaos_acknowledged(sim, server);
     raft_message_drop(&message);
 }
 

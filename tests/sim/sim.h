@@ -2,7 +2,7 @@
  *
  * What is real: the Raft core, the message codec, the log and the snapshot files. What is played: time (a heap of
  * events in virtual microseconds), the network (bytes that are delayed, lost, doubled, overtaken, cut), the disks
- * (tests/lib/fake_disk), the clients and their fate. One thread; nothing but the seed decides, so that a run repeats
+ * (tests/lib/fake_disk), the clients and their chaos. One thread; nothing but the seed decides, so that a run repeats
  * byte for byte.
  *
  *   world.c      events, network, trace        server.c    one server: core, turns, effects
@@ -10,7 +10,7 @@
  *   client.c     who writes and reads           module.h    what a simulated module is: module_<name>.c
  *   modules.c    the modules' models            expiring.c     what ends by itself
  *   checkers.c   what has to hold, always       history.c   what the checkers remember
- *   fate.c       faults at random, then healing story.h     verbs for told scenarios: scenarios*.c */
+ *   chaos.c       faults at random, then healing story.h     verbs for told scenarios: scenarios*.c */
 #ifndef COORD_TESTS_SIM_SIM_H
 #define COORD_TESTS_SIM_SIM_H
 
@@ -25,8 +25,8 @@
 #include "base/random.h"
 #include "consensus/disk.h"
 #include "consensus/disk_health.h"
+#include "consensus/proposals.h"
 #include "consensus/raft.h"
-#include "consensus/requests.h"
 #include "consensus/snapshot.h"
 #include "consensus/wal.h"
 #include "tests/lib/fake_disk.h"
@@ -84,19 +84,19 @@ enum event_kind {
     EVENT_BEAT,      /* it looks at its connections */
     EVENT_POKE,      /* its loop is woken: answers for others, news of sessions, outcomes */
     EVENT_CLIENT,    /* a client wakes up */
-    EVENT_FATE,      /* something happens to the cluster */
+    EVENT_CHAOS,     /* something happens to the cluster */
 };
 
 struct event {
     uint64_t at_us, order; /* order: ties are broken by age */
     enum event_kind kind;
-    uint32_t server; /* slot */
-    uint64_t life;   /* of the server; another one since: the event is void. 0: any */
-    uint64_t number; /* meaning depends on the kind */
-    void *payload;   /* freed with the event */
+    uint32_t server;      /* slot */
+    uint64_t incarnation; /* of the server; another one since: the event is void. 0: any */
+    uint64_t number;      /* meaning depends on the kind */
+    void *payload;        /* freed with the event */
 };
 
-struct weather { /* the network */
+struct network { /* the network */
     uint64_t delay_us, delay_span_us;
     uint32_t tail_permille; /* of messages take tail_us more, up to twice */
     uint64_t tail_us;
@@ -130,7 +130,7 @@ struct frame;
 struct connection {
     bool up;
     uint64_t epoch;                     /* equal on both sides: the same connection */
-    uint64_t peer_life;                 /* of the other side, when it was made */
+    uint64_t peer_incarnation;          /* of the other side, when it was made */
     uint64_t cut_since_us, patience_us; /* silent for so long: given up */
     uint64_t due_us;                    /* of the last frame */
     struct frame *first, **last;
@@ -146,7 +146,7 @@ struct sim {
     uint64_t events; /* carried out */
     uint64_t trace;  /* hash of everything that happened */
 
-    struct weather weather;
+    struct network network;
     bool cut[SIM_SERVERS_MAX][SIM_SERVERS_MAX];                   /* [from][to] */
     uint32_t mute[SIM_SERVERS_MAX][SIM_SERVERS_MAX];              /* bits 1 << type: such messages vanish */
     uint64_t link_us[SIM_SERVERS_MAX][SIM_SERVERS_MAX];           /* ordered: the latest arrival */
@@ -168,9 +168,9 @@ struct sim {
     struct op *ops; /* ops[id - 1] */
     size_t op_count, op_capacity;
     void *models[SIM_MODULES_MAX]; /* of the simulated modules */
-    uint64_t digests[SIM_MODULES_MAX], fate_digest;
+    uint64_t digests[SIM_MODULES_MAX], chaos_digest;
     struct history *history;
-    struct fate *fate;
+    struct chaos *chaos;
 
     bool failed; /* the first violation ends the run */
     enum rule failed_rule;
@@ -267,9 +267,9 @@ struct copy { /* a local snapshot being written */
 struct server {
     struct sim *sim;
     uint32_t slot;
-    uint64_t id;      /* slot + 1 */
-    uint64_t life;    /* counts starts and stops */
-    uint64_t process; /* counts crashes: opening the log again is none */
+    uint64_t id;          /* slot + 1 */
+    uint64_t incarnation; /* counts starts and stops */
+    uint64_t process;     /* counts crashes: opening the log again is none */
     bool up;
     bool retired; /* shut down for good */
     /* With an empty disk it founds a cluster of these; none: it waits to be added. */
@@ -476,15 +476,15 @@ void history_terms(struct history *history, uint64_t term); /* makes room up to 
 const struct raft_members *history_members(struct history *history, const struct log_terms *log, uint64_t index,
                                            uint64_t *at);
 
-/* -- fate and convergence -- */
+/* -- chaos and convergence -- */
 
-void fate_begin(struct sim *sim); /* sets the cluster up and plans the faults */
-void fate_event(struct sim *sim, uint64_t number);
-void fate_leader(struct sim *sim, const struct server *leader); /* somebody has become one */
-void fate_acknowledged(struct sim *sim, struct server *leader); /* an append of its was */
-void fate_close(struct sim *sim);
-void fate_run(struct sim *sim); /* the whole life of a seed */
-const char *fate_name(const struct sim *sim);
+void chaos_begin(struct sim *sim); /* sets the cluster up and plans the faults */
+void chaos_event(struct sim *sim, uint64_t number);
+void chaos_leader(struct sim *sim, const struct server *leader); /* somebody has become one */
+void chaos_acknowledged(struct sim *sim, struct server *leader); /* an append of its was */
+void chaos_close(struct sim *sim);
+void chaos_run(struct sim *sim); /* the whole life of a seed */
+const char *chaos_name(const struct sim *sim);
 void cluster_found(struct sim *sim, uint32_t voters,
                    /* that many servers, started; on_disk: the first entry is there already, else they begin with it */
                    bool on_disk);

@@ -145,7 +145,7 @@ void story_end(struct sim *s); /* all healed: everybody agrees, nothing is lost 
     X(new_leader_grants_full_period, "a new leader grants every lease a full period")                               \
     X(standstill_ends_no_lease, "renewals that waited while the loop stood still count first")                      \
     X(forwarded_once, "what was handed to a leader that died is not sent again")                                    \
-    X(answer_to_a_former_life, "a restarted server takes no answer that was meant for its former life")             \
+    X(answer_to_a_former_life, "a restarted server takes no answer that was meant for its former incarnation")      \
     X(deposed_with_full_disk, "a leader deposed while its disk is full recovers")                                   \
     X(snapshot_meets_full_disk, "a follower whose full disk refused a snapshot is sent it again")                   \
     X(watch_between_read_and_apply, "a change between a reader's look and its watch wakes it")                      \

@@ -92,9 +92,9 @@ static struct event heap_pop(struct sim *sim) {
     return first;
 }
 
-/* Of these only the server's present life is meant; the others reach whoever is there. */
+/* Of these only the server's present incarnation is meant; the others reach whoever is there. */
 static bool event_of_one_life(enum event_kind kind) {
-    return kind != EVENT_DELIVER && kind != EVENT_REQUEST && kind != EVENT_CLIENT && kind != EVENT_FATE &&
+    return kind != EVENT_DELIVER && kind != EVENT_REQUEST && kind != EVENT_CLIENT && kind != EVENT_CHAOS &&
            kind != EVENT_FRAMES;
 }
 
@@ -104,7 +104,7 @@ void sim_schedule(struct sim *sim, uint64_t after_us, enum event_kind kind, uint
                           .order = sim->order++,
                           .kind = kind,
                           .server = server,
-                          .life = event_of_one_life(kind) ? sim->servers[server]->life : 0,
+                          .incarnation = event_of_one_life(kind) ? sim->servers[server]->incarnation : 0,
                           .number = number,
                           .payload = payload};
     heap_push(sim, &event);
@@ -112,7 +112,7 @@ void sim_schedule(struct sim *sim, uint64_t after_us, enum event_kind kind, uint
 
 static void server_dispatch(struct sim *sim, struct event *event) {
     struct server *server = sim->servers[event->server];
-    if (event->life != 0 && event->life != server->life) return;
+    if (event->incarnation != 0 && event->incarnation != server->incarnation) return;
     if (server->up && server->paused_until_us > sim->now_us) { /* stopped: it sees all this later, in order */
         event->at_us = server->paused_until_us;
         event->order = sim->order++;
@@ -137,7 +137,7 @@ bool sim_step(struct sim *sim) {
     }
     switch (event.kind) {
         case EVENT_CLIENT: client_wake(sim, event.server, event.number); break;
-        case EVENT_FATE: fate_event(sim, event.number); break;
+        case EVENT_CHAOS: chaos_event(sim, event.number); break;
         default: server_dispatch(sim, &event);
     }
     free(event.payload);
@@ -154,7 +154,7 @@ void sim_run(struct sim *sim, uint64_t us) {
 
 static void network_deliver_after(struct sim *sim, const struct raft_message *message, struct slice bytes) {
     uint32_t from = (uint32_t)message->from - 1, to = (uint32_t)message->to - 1;
-    const struct weather *w = &sim->weather;
+    const struct network *w = &sim->network;
     uint64_t delay = w->delay_us + (w->delay_span_us ? sim_random(sim, 0, w->delay_span_us) : 0);
     if (sim_chance(sim, w->tail_permille)) delay += sim_random(sim, w->tail_us, 2 * w->tail_us);
     if (w->ordered) {
@@ -167,10 +167,10 @@ static void network_deliver_after(struct sim *sim, const struct raft_message *me
     sim_schedule(sim, delay, EVENT_DELIVER, to, sim->servers[from]->process << 8 | from, packet);
 }
 
-/* What was under way when its link was cut or its sender died: lost, unless the weather says otherwise. */
+/* What was under way when its link was cut or its sender died: lost, unless the network says otherwise. */
 bool network_arrives(struct sim *sim, uint32_t to, uint64_t number) {
     const struct server *from = sim->servers[number & 0xff];
-    if (sim->weather.late) return true;
+    if (sim->network.late) return true;
     if (sim->cut[from->slot][to]) return false;
     return from->process == number >> 8 || sim_chance(sim, 500);
 }
@@ -193,9 +193,9 @@ void network_send(struct sim *sim, const struct raft_message *message) {
         if (sim_chance(sim, 100)) sim_schedule(sim, sim_random(sim, 1, 50) * MS, EVENT_LOST, from, message->to, NULL);
         return;
     }
-    if (sim_chance(sim, sim->weather.loss_permille)) return;
+    if (sim_chance(sim, sim->network.loss_permille)) return;
     network_deliver_after(sim, message, buffer_slice(&bytes));
-    if (sim_chance(sim, sim->weather.twice_permille)) network_deliver_after(sim, message, buffer_slice(&bytes));
+    if (sim_chance(sim, sim->network.twice_permille)) network_deliver_after(sim, message, buffer_slice(&bytes));
 }
 
 void network_cut(struct sim *sim, uint32_t from, uint32_t to, bool cut) { sim->cut[from][to] = cut; }
@@ -211,7 +211,7 @@ void sim_init(struct sim *sim, const struct sim_options *options) {
     memset(sim, 0, sizeof *sim);
     sim->options = *options;
     rng_seed(&sim->rng, options->seed);
-    sim->weather = (struct weather){.delay_us = 200, .delay_span_us = 2 * MS, .ordered = true};
+    sim->network = (struct network){.delay_us = 200, .delay_span_us = 2 * MS, .ordered = true};
     sim->raft = (struct raft_config){
         .election_ms = 300,
         .heartbeat_ms = 60,
@@ -238,6 +238,6 @@ void sim_close(struct sim *sim) {
     modules_end(sim);
     clients_free(sim);
     free(sim->ops);
-    fate_close(sim);
+    chaos_close(sim);
     history_free(sim->history);
 }

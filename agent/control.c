@@ -1,0 +1,224 @@
+#include "agent/control.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "agent/definitions.h"
+#include "agent/flags.h"
+#include "agent/watch.h"
+#include "base/check.h"
+#include "base/log.h"
+#include "rpc/address.h"
+
+struct acts {
+    struct acts_config config;
+    uv_async_t wake;
+    struct mailbox box;
+    struct http_control *first, **last; /* first: being done while `busy` */
+    bool busy, hurry;
+    struct watches *watches, *before; /* before: they end */
+    char *own_address;
+    void (*closed)(void *data);
+    void *closed_data;
+
+    struct rpc_join join;
+
+    /* reloading: the configuration that definitions are of; NULL: the one that it was started with */
+    uv_work_t work;
+    struct config *loaded, *next;
+    struct fault fault;
+    struct http_control own;
+    bool own_taken;
+};
+
+static void begin(struct acts *acts);
+
+static void finish(struct acts *acts, int error) {
+    struct http_control *act = acts->first;
+    acts->first = act->next;
+    if (!acts->first) acts->last = &acts->first;
+    acts->busy = false;
+    act->done(act, error);
+    begin(acts);
+}
+
+/* -- joining ------------------------------------------------------------------------------------------------------ */
+static void joined(struct rpc_join *join, int error) {
+    struct acts *acts = CONTAINER_OF(join, struct acts, join);
+    struct http_control *act = acts->first;
+    if (error) fault_set(&act->fault, error, "Failed to join %.100s: %s", act->address, join->fault.text);
+    else log_info("agent", "joined address=%s", join->address);
+    finish(acts, error);
+}
+
+static void join(struct acts *acts, struct http_control *act) {
+    const struct config *c = acts->config.config;
+    uint16_t server_port = c->server_port > 0 ? (uint16_t)c->server_port : 8300;
+    acts->join = (struct rpc_join){.done = joined};
+    if (!address_complete(act->address, server_port, acts->join.address))
+        finish(acts, fault_set(&act->fault, CO_INVALID, "Failed to join %.100s: not an address", act->address));
+    else rpc_join(acts->config.rpc, &acts->join);
+}
+
+/* -- reloading: read in the pool, made so on the loop ------------------------------------------------------------- */
+static void read_again(uv_work_t *work) {
+    struct acts *acts = CONTAINER_OF(work, struct acts, work);
+    bool help = false;
+    watches_stop(acts->before);
+    acts->before = NULL;
+    config_init(acts->next);
+    int rv = flags_parse(acts->config.argc, acts->config.argv, acts->next, &help, &acts->fault);
+    if (rv == CO_OK) rv = config_finish(acts->next, &acts->fault);
+    if (rv == CO_OK) rv = definitions_check(acts->next, &acts->fault);
+    if (rv != CO_OK) return;
+    (void)config_require_protection(acts->next, &acts->fault);
+    config_guards_log(acts->next);
+}
+
+static void config_drop(struct config *config) {
+    if (!config) return;
+    config_free(config);
+    free(config);
+}
+
+static bool same_blocks(const struct config_blocks *a, const struct config_blocks *b) {
+    bool same = a->count == b->count;
+    for (size_t i = 0; same && i < a->count; i++) same = json_object_equal(a->items[i].json, b->items[i].json);
+    return same;
+}
+
+/* Unchanged ones go on. Handlers of the rest may end by themselves until the next reload, which waits on another
+ * thread. */
+static void watch_anew(struct acts *acts, const struct config *was, const struct config *now) {
+    if (!acts->own_address || same_blocks(&was->watches, &now->watches)) return;
+    CHECK(!acts->before);
+    acts->before = acts->watches;
+    acts->watches = watches_start(&now->watches, acts->own_address, NULL, acts->before);
+    watches_soon(acts->before);
+}
+
+void acts_watch(struct acts *acts, const char *address) {
+    acts->own_address = mem_strdup(address);
+    acts->watches = watches_start(&acts->config.config->watches, address, NULL, NULL);
+}
+
+void acts_hurry(struct acts *acts) {
+    if (acts) acts->hurry = true;
+}
+
+void acts_unwatch(struct acts *acts) {
+    if (!acts) return;
+    watches_hurry(acts->before);
+    watches_stop(acts->watches);
+    watches_stop(acts->before);
+    acts->watches = acts->before = NULL;
+}
+
+static void was_read(uv_work_t *work, int status) {
+    struct acts *acts = CONTAINER_OF(work, struct acts, work);
+    const struct config *now = acts->loaded ? acts->loaded : acts->config.config;
+    CHECK(status == 0);
+    int rv = acts->fault.code;
+    if (acts->hurry) rv = fault_set(&acts->fault, CO_CLOSED, "this agent stops");
+    if (rv == CO_OK) rv = definitions_replace(acts->config.local, now, acts->next, &acts->fault);
+    struct config *drop = rv == CO_OK ? acts->loaded : acts->next;
+    if (rv == CO_OK) {
+        watch_anew(acts, now, acts->next);
+        acts->loaded = acts->next;
+        log_level_set(log_level_parse(slice_text(acts->loaded->log_level)));
+        log_info("agent", "the configuration was read again services=%zu checks=%zu", acts->loaded->services.count,
+                 acts->loaded->checks.count);
+    } else {
+        log_error("agent", "the configuration is not read again, all stays as it was: %s", acts->fault.text);
+    }
+    acts->next = NULL;
+    acts->first->fault = acts->fault;
+    config_drop(drop);
+    finish(acts, rv);
+}
+
+static void reload(struct acts *acts) {
+    acts->fault = (struct fault){0};
+    acts->next = mem_zalloc(sizeof *acts->next);
+    CHECK(uv_queue_work(acts->config.loop, &acts->work, read_again, was_read) == 0);
+}
+
+/* -- one after the other ------------------------------------------------------------------------------------------ */
+static void wake_closed(uv_handle_t *handle) {
+    struct acts *acts = handle->data;
+    void (*closed)(void *) = acts->closed;
+    void *data = acts->closed_data;
+    config_drop(acts->loaded);
+    free(acts->own_address);
+    free(acts);
+    closed(data);
+}
+
+static void begin(struct acts *acts) {
+    if (acts->busy) return;
+    if (!acts->first) {
+        if (acts->closed && !uv_is_closing((uv_handle_t *)&acts->wake))
+            uv_close((uv_handle_t *)&acts->wake, wake_closed);
+        return;
+    }
+    struct http_control *act = acts->first;
+    acts->busy = true;
+    if (acts->closed || acts->hurry) {
+        finish(acts, CO_CLOSED);
+    } else if (act->kind == HTTP_CONTROL_JOIN) {
+        join(acts, act);
+    } else if (act->kind == HTTP_CONTROL_RELOAD) {
+        reload(acts);
+    } else {
+        finish(acts, CO_OK);
+        log_info("agent", "leaving: asked to");
+        acts->config.leave(acts->config.data);
+    }
+}
+
+static void woken(uv_async_t *async) {
+    struct acts *acts = async->data;
+    for (struct mail *mail = mailbox_take(&acts->box), *next; mail; mail = next) {
+        next = mail->next;
+        struct http_control *act = CONTAINER_OF(mail, struct http_control, mail);
+        act->next = NULL;
+        *acts->last = act;
+        acts->last = &act->next;
+    }
+    begin(acts);
+}
+
+void acts_take(void *data, struct http_control *act) {
+    struct acts *acts = data;
+    if (mailbox_put(&acts->box, &act->mail)) uv_async_send(&acts->wake);
+}
+
+static void own_done(struct http_control *act, int error) {
+    (void)error;
+    CONTAINER_OF(act, struct acts, own)->own_taken = false;
+}
+
+void acts_reload(struct acts *acts) {
+    if (acts->own_taken) return;
+    acts->own_taken = true;
+    acts->own = (struct http_control){.kind = HTTP_CONTROL_RELOAD, .done = own_done};
+    acts_take(acts, &acts->own);
+}
+
+struct acts *acts_new(const struct acts_config *config) {
+    struct acts *acts = mem_zalloc(sizeof *acts);
+    acts->config = *config;
+    acts->last = &acts->first;
+    CHECK(uv_async_init(config->loop, &acts->wake, woken) == 0);
+    acts->wake.data = acts;
+    return acts;
+}
+
+void acts_stop(struct acts *acts, void (*closed)(void *data), void *data) {
+    if (!acts) {
+        closed(data);
+        return;
+    }
+    acts->closed = closed, acts->closed_data = data;
+    woken(&acts->wake);
+}

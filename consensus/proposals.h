@@ -1,0 +1,94 @@
+/* What waits at a server for Raft: commands on their way into a leader's log, and reads that want a confirmed index.
+ * Which of them may be handed on or asked again, and which have an unknown outcome, is decided here:
+ *
+ * (1) A command waits until this server leads (it is appended), another does (it is handed over), or its deadline
+ *     comes (CO_NOLEADER: it was never handed over).
+ * (2) Once appended or handed over it is never taken back to the waiting ones, unless the edge gives it back
+ *     because it is surely in no log.
+ * (3) An appended one is answered when the entry of its index and term is applied; when another entry stands there, or
+ *     its leader was deposed and nothing is heard of it for DEPOSED_MS (at once, when it is cut off), or a majority has
+ *     no room for it for so long, its outcome is unknown.
+ * (4) What the edge refuses is answered before anybody appends it; a leader that does not know yet what was committed
+ *     before it does not judge, what would be refused waits for that. A fenced server appends nothing, and hands over
+ *     what it can.
+ * (5) One question for a read index is under way at a time, and serves the reads that came before it was asked. When
+ *     the leader changes it is asked again; the answer to the old one has another number and counts no more. Another
+ *     server's question says in which term that is: where the two are a majority, it is answered at once
+ *     (raft_vouched).
+ *
+ * Pure: the core, the time and the applied index are arguments. One thread (node.c's loop, or the simulator). */
+#ifndef COORD_CONSENSUS_PROPOSALS_H
+#define COORD_CONSENSUS_PROPOSALS_H
+
+#include "consensus/node.h"
+
+struct requests_edge {
+    void *data;
+    bool (*has_room)(void *data, uint64_t bytes);                             /* for so many bytes of log */
+    bool (*forward)(void *data, uint64_t leader, struct node_proposal *list); /* as in node_callbacks; may be NULL */
+    bool (*ask_read)(void *data, uint64_t leader, uint64_t context, uint64_t term);           /* likewise */
+    const void *(*refuse)(void *data, uint64_t leader, const struct node_proposal *proposal); /* likewise */
+};
+
+struct requests {
+    struct requests_edge edge;
+    uint64_t id;                                   /* this server */
+    struct node_proposal *waiting, **waiting_last; /* for a leader */
+    struct node_proposal *pending, **pending_last; /* appended, by index */
+    uint64_t pending_term;                         /* of the leadership that appended last */
+    struct node_read *reads;                       /* asked for in the next turn */
+    struct node_read *reads_round;                 /* with the core or the leader, see read_context */
+    uint64_t read_context;
+    struct node_read *reads_apply; /* confirmed, waiting for the applied index */
+    uint64_t out_of_space_after;   /* the log ends there, and its disk has no room for what comes; UINT64_MAX: it has */
+    bool applier_out_of_space;
+    enum raft_role role; /* as told last; (enum raft_role)-1: never */
+    uint64_t term, leader;
+    bool ready;
+    uint64_t deposed_ms;            /* when it last ceased to lead */
+    uint64_t room_ms;               /* when a majority last had room for commands, as far as this leader knew */
+    bool fenced, refusing, cut_off; /* node_fence, node_refuse, node_cut_off */
+    uint64_t fenced_ms;             /* since when */
+    uint64_t ready_index;           /* applied up to here, a leader is ready; 0: does not lead */
+};
+
+/* `first_context`: questions are numbered from there on; no two lives of a server may share numbers. */
+void requests_init(struct requests *r, const struct requests_edge *edge, uint64_t id, uint64_t first_context);
+
+/* comes in, or comes back: surely in no log */
+void requests_command(struct requests *r, struct node_proposal *proposal);
+void requests_read(struct requests *r, struct node_read *read);
+
+/* A turn of the loop: before its effects are taken from the core. */
+void requests_turn(struct requests *r, struct raft *raft, uint64_t now_ms);
+/* For each committed entry, in order: the proposal that it answers, or NULL. */
+struct node_proposal *requests_committed(struct requests *r, uint64_t index, uint64_t term);
+void requests_read_answered(struct requests *r, uint64_t context, uint64_t index, int error);
+/* The state machine has no room for what is committed: reads that need it end with CO_DISKFULL, unless this server
+ * leads. */
+void proposals_out_of_space_applier(struct requests *r, bool starves);
+/* What the leader sent was not taken in, for want of room: reads that need it end with CO_DISKFULL, until the log
+ * has grown. */
+void proposals_out_of_space(struct requests *r, struct raft *raft);
+/* After the effects: answers the reads that `applied` covers. */
+void requests_serve(struct requests *r, uint64_t applied);
+void requests_fence(struct requests *r, bool fenced, uint64_t now_ms);
+/* Leads, is not fenced, and this server's copy shows everything that any leader before it acknowledged. */
+bool requests_ready(struct requests *r, struct raft *raft, uint64_t applied);
+/* Reads need no round and no waiting: nobody else, a learner neither, can have shown anything that this server's
+ * copy does not. */
+bool requests_alone(struct requests *r, struct raft *raft, uint64_t applied);
+/* True: role, term, leader or readiness are not what they were (see the fields). */
+bool requests_role(struct requests *r, struct raft *raft, uint64_t applied, uint64_t now_ms);
+/* A leader that was deposed (cut off from the majority) may not hear of what became of its last entries for long,
+ * nor one whose majority has full disks: their clients are told that it is unknown. What is committed and reached
+ * the applier has left this list. */
+void requests_give_up(struct requests *r, struct raft *raft, uint64_t now_ms);
+
+uint64_t requests_deadline_ms(const struct requests *r); /* a turn is wanted by then; UINT64_MAX: none */
+void requests_fail(struct requests *r, int pending_error, int waiting_error); /* all commands */
+void requests_end_reads(struct requests *r, int error);
+void requests_end(struct node_proposal *proposal, int error);             /* answers one that is in no list */
+void requests_answer(struct node_proposal *proposal, const void *result); /* likewise, with what became of it */
+
+#endif

@@ -1,0 +1,78 @@
+/* self-preservation: when the leases of many nodes expire at once and take a service with them, the registry
+ * itself is the likelier cause than all of its machines. The service's lost instances then come back into *answers*
+ * for a while, marked as held.
+ *
+ * - A *loss*: the lease of a node expired (LEASE_END with the leader's term) while the node's serfHealth was not
+ *   critical; every instance on the node is lost then, whatever its own checks say. No losses: a node that left or was
+ *   reaped, a lease that an operator ended, instances bound to free leases, checks that turned critical: somebody
+ *   wanted those, or found them out.
+ * - *Self-preservation* acts on a service when its losses within the window are at least `instances` on at least `nodes` nodes,
+ *   and at least `percent` of those of its instances that were not on dead nodes before. It holds what was lost in the
+ *   window, and what is lost from then on in the same way, until the first of: `hold_ms` are over (PRESERVATION_RELEASE); none
+ *   of them is lost any more. A loss that has been held does not count again.
+ * - A held instance is shown with its node's serfHealth passing, and ServiceEntry.held, to who asks with
+ *   ServiceRequest.held: DNS and /v1/health/service (later the pick). Its own checks are shown as they are: what its
+ *   agent, or anybody, says about it is news and counts. It is held no longer when its node's lease is granted again,
+ *   or when it is deregistered or gets another name.
+ * - The catalog's records say nothing of this: requests without the flag, and all of nodes and checks, give the truth;
+ *   sessions, locks and leased keys end as ever.
+ * - If the machines really are gone (a rack without power), answers name dead instances for `hold_ms` longer: that is
+ *   the price.
+ *
+ * All of it is replicated state, so that every server answers alike, watches are exact, and restarts and changes of
+ * leader keep it. The state machine has neither clock nor configuration: the leader puts both into each LEASE_END that
+ * it decides (LeaseEndCommand.preservation).
+ *   PreservationOrder.at_ms    the leader's monotonic clock: wall clocks that jump change nothing. The state machine keeps a
+ *                       clock of its own that advances by what passed between two ends of one term. Across a change of
+ *                       leader it advances by unix_ms, but for the TTL of the lease that ends: the new leader has
+ *                       granted it anew, and the leader was lost in the same trouble, likely.
+ *   PreservationOrder.unix_ms  the leader's wall clock, for what goes beyond one leader: the above (never backwards; at most
+ *                       PRESERVATION_HOLD_MS_MAX), and when the hold is over: a later leader waits for what is left, never
+ *                       longer than hold_ms. While no server leads nothing is released.
+ *   percent ... hold_ms of the leader's configuration. hold_ms 0: self-preservation is off, and releases itself nothing that is
+ *   held.
+ *
+ * Work per end of a lease: three small writes for each instance and service on the node, whatever the size of the
+ * services; when it acts, one more per node that was lost. */
+#ifndef COORD_REGISTRY_SELF_PRESERVATION_H
+#define COORD_REGISTRY_SELF_PRESERVATION_H
+
+#include "registry/catalog_write.h"
+#include "registry/lease.pb-c.h"
+
+/* Of the lease module. PRESERVATION_RELEASE: yes: released; CO_CONFLICT (in another term). */
+enum preservation_command { PRESERVATION_RELEASE = 23 };
+#define PRESERVATION_HOLD_MS_MAX 86400000 /* longer ones count as this */
+
+/* -- applying (applier thread) ------------------------------------------------------------------------------------ */
+/* The node died. `order`: the leader's, or NULL: no loss, but dead from now on. `lease_ms`: the TTL of its lease.
+ * Tells `began` of services that are held from now on. */
+void preservation_node_lost(struct machine_tx *tx, struct slice node, const Pb__PreservationOrder *order,
+                            int64_t lease_ms);
+/* Its lease was granted again. */
+void preservation_node_back(struct machine_tx *tx, struct slice node);
+/* An instance leaves its service's name. Call it while the service still has its other records;
+ * MACHINE_PRESERVATION_RELEASED may follow. */
+void preservation_instance_gone(struct change *change, const Pb__Service *service);
+int preservation_release_apply(struct machine_tx *tx, void *request,
+                               struct machine_result *result); /* PRESERVATION_RELEASE */
+
+/* Names are folded (registry/catalog_fold.h). First: a service that has other spellings is held no longer. */
+void preservation_fold_merge(struct change *change, struct slice service);
+void preservation_fold_service(struct machine_tx *tx, struct slice service);        /* then, by its names */
+void preservation_fold_instance(struct machine_tx *tx, const Pb__Service *service); /* at last, of every instance */
+
+/* -- reading (any thread) ----------------------------------------------------------------------------------------- */
+/* Is the service held? NULL: no. CO_CORRUPT. */
+int preservation_held(struct store_txn *txn, struct slice service, struct arena *arena, Pb__HeldService **held);
+/* Is this instance of it? `instance`: its key in TABLE_INSTANCES. */
+bool preservation_holds(struct store_txn *txn, const Pb__HeldService *held, struct slice instance);
+uint64_t preservation_count(struct store_txn *txn); /* services that are held */
+
+/* -- for the lease module's table --------------------------------------------------------------------------------- */
+/* 4: the service; index: of the entry since which it is held. What is left of it goes by the wall clock. */
+extern const struct expiry_kind held_service_expiry;
+extern const struct module_gauge preservation_gauges[];
+extern struct metric *const preservation_metrics[];
+
+#endif
