@@ -1,5 +1,6 @@
 /* Is this server's disk fit for leading? From what the log writer and the question for room tell, as of now. Pure;
- * one thread. A disk that is slow, failing or full is degraded, and is so for DISK_WELL_MS after it was last seen to be.
+ * one thread. A disk that is slow, failing or full is degraded, and is so for DISK_WELL_MS after it was last seen to
+ * be.
  *
  * It is full from the first batch that does not fit until there is clearly more room than that: else small batches,
  * which still fit, would say that space is back, and the next large one that it is not. */

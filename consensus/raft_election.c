@@ -242,7 +242,8 @@ void transfer_expire(struct raft *raft) {
     raft->transfer_target = 0;
 }
 
-/* -- a degraded disk -------------------------------------------------------------------------------------------------- */
+/* -- a degraded disk
+ * -------------------------------------------------------------------------------------------------- */
 void disk_handover(struct raft *raft) {
     if (!raft->disk_degraded || raft->role != RAFT_LEADER || raft->transfer_target) return;
     if (raft->handover_ms && raft->now_ms - raft->handover_ms < HANDOVER_PAUSE_MS) return;

@@ -1,4 +1,4 @@
-/* self-preservation: when the leases of many nodes expire at once and take a service with them, the registry
+/* Self-preservation: when the leases of many nodes expire at once and take a service with them, the registry
  * itself is the likelier cause than all of its machines. The service's lost instances then come back into *answers*
  * for a while, marked as held.
  *
@@ -6,10 +6,10 @@
  *   critical; every instance on the node is lost then, whatever its own checks say. No losses: a node that left or was
  *   reaped, a lease that an operator ended, instances bound to free leases, checks that turned critical: somebody
  *   wanted those, or found them out.
- * - *Self-preservation* acts on a service when its losses within the window are at least `instances` on at least `nodes` nodes,
- *   and at least `percent` of those of its instances that were not on dead nodes before. It holds what was lost in the
- *   window, and what is lost from then on in the same way, until the first of: `hold_ms` are over (PRESERVATION_RELEASE); none
- *   of them is lost any more. A loss that has been held does not count again.
+ * - *Self-preservation* acts on a service when its losses within the window are at least `instances` on at least
+ *   `nodes` nodes, and at least `percent` of those of its instances that were not on dead nodes before. It holds what
+ *   was lost in the window, and what is lost from then on in the same way, until the first of: `hold_ms` are over
+ *   (PRESERVATION_RELEASE); none of them is lost any more. A loss that has been held does not count again.
  * - A held instance is shown with its node's serfHealth passing, and ServiceEntry.held, to who asks with
  *   ServiceRequest.held: DNS and /v1/health/service (later the pick). Its own checks are shown as they are: what its
  *   agent, or anybody, says about it is news and counts. It is held no longer when its node's lease is granted again,
@@ -22,15 +22,17 @@
  * All of it is replicated state, so that every server answers alike, watches are exact, and restarts and changes of
  * leader keep it. The state machine has neither clock nor configuration: the leader puts both into each LEASE_END that
  * it decides (LeaseEndCommand.preservation).
- *   PreservationOrder.at_ms    the leader's monotonic clock: wall clocks that jump change nothing. The state machine keeps a
+ *   PreservationOrder.at_ms    the leader's monotonic clock: wall clocks that jump change nothing. The state machine
+ *                              keeps a
  *                       clock of its own that advances by what passed between two ends of one term. Across a change of
  *                       leader it advances by unix_ms, but for the TTL of the lease that ends: the new leader has
  *                       granted it anew, and the leader was lost in the same trouble, likely.
- *   PreservationOrder.unix_ms  the leader's wall clock, for what goes beyond one leader: the above (never backwards; at most
- *                       PRESERVATION_HOLD_MS_MAX), and when the hold is over: a later leader waits for what is left, never
- *                       longer than hold_ms. While no server leads nothing is released.
- *   percent ... hold_ms of the leader's configuration. hold_ms 0: self-preservation is off, and releases itself nothing that is
- *   held.
+ *   PreservationOrder.unix_ms  the leader's wall clock, for what goes beyond one leader: the above (never backwards; at
+ *                              most
+ *                       PRESERVATION_HOLD_MS_MAX), and when the hold is over: a later leader waits for what is left,
+ *                       never longer than hold_ms. While no server leads nothing is released.
+ *   percent ... hold_ms of the leader's configuration. hold_ms 0: self-preservation is off, and releases itself nothing
+ *   that is held.
  *
  * Work per end of a lease: three small writes for each instance and service on the node, whatever the size of the
  * services; when it acts, one more per node that was lost. */

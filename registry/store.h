@@ -1,4 +1,4 @@
-/* The store: LMDB behind a small interface. It is a picture of the log (design, decision 2): opened without fsync,
+/* The store: LMDB behind a small interface. It is a picture of the log (docs/internals/store.md): opened without fsync,
  * trusted only when the marker file shows that no machine crash lies between, otherwise rebuilt.
  *
  * Every table maps keys to values in memcmp order. Keys longer than LMDB's 511 bytes are stored as their first 400

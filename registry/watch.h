@@ -1,4 +1,4 @@
-/* Exact watches (design, decision 5): who waits for what, generations for answer caches, and waking.
+/* Exact watches (docs/decisions/exact-watches.md): who waits for what, generations for answer caches, and waking.
  *
  * A *thing* is what a query depends on: a space (a number: KV keys, service names, the table of nodes, ...) and a
  * name in it. KV prefixes are things of a prefix space: a change of key K of its key space touches every prefix

@@ -151,7 +151,8 @@ void client_cache_put(struct client_cache *cache, uint16_t query, struct slice r
                       const struct rpc_fetched *fetched, uint64_t now_ms);
 const struct client_kept *client_cache_get(struct client_cache *cache, uint16_t query, struct slice request);
 
-/* -- dns_subscriptions.c ---------------------------------------------------------------------------------------------- */
+/* -- dns_subscriptions.c
+ * ---------------------------------------------------------------------------------------------- */
 /* Of at most so many queries. */
 struct dns_subscriptions *dns_subscriptions_new(struct rpc *rpc, size_t most);
 /* Any thread but the loop. The records are copied into the arena. CO_OK, CO_NOLEADER, CO_TIMEOUT, CO_CLOSED;

@@ -29,7 +29,8 @@
 
 struct dns_subscription {
     struct dns_subscription *chain;
-    /* subscriptions->there or subscriptions->missing, the least recently asked first; while somebody waits, or dropped: by itself */
+    /* subscriptions->there or subscriptions->missing, the least recently asked first; while somebody waits, or
+     * dropped: by itself */
     struct list use;
     struct list retry; /* subscriptions->retries, or by itself */
     struct dns_subscriptions *subscriptions;

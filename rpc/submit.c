@@ -12,7 +12,8 @@ _Static_assert(sizeof(struct write_impl) <= sizeof(((struct rpc_write *)0)->impl
 struct gate_impl {
     struct node_read read;
 };
-_Static_assert(sizeof(struct gate_impl) <= sizeof(((struct rpc_read_index *)0)->impl), "rpc_gate.impl is too small");
+_Static_assert(sizeof(struct gate_impl) <= sizeof(((struct rpc_read_index *)0)->impl),
+               "rpc_read_index.impl is too small");
 
 static void write_done(struct node_proposal *proposal, int error, const void *result) {
     struct rpc_write *write =

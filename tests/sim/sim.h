@@ -2,15 +2,15 @@
  *
  * What is real: the Raft core, the message codec, the log and the snapshot files. What is played: time (a heap of
  * events in virtual microseconds), the network (bytes that are delayed, lost, doubled, overtaken, cut), the disks
- * (tests/lib/fake_disk), the clients and their chaos. One thread; nothing but the seed decides, so that a run repeats
+ * (tests/lib/fake_disk), the clients. One thread; nothing but the seed decides, so that a run repeats
  * byte for byte.
  *
  *   world.c      events, network, trace        server.c    one server: core, turns, effects
  *   storage.c    its log writer and snapshots   replica.c   its state machine, the real one
  *   client.c     who writes and reads           module.h    what a simulated module is: module_<name>.c
- *   modules.c    the modules' models            expiring.c     what ends by itself
+ *   modules.c    the modules' models            expiring.c  what ends by itself
  *   checkers.c   what has to hold, always       history.c   what the checkers remember
- *   chaos.c       faults at random, then healing story.h     verbs for told scenarios: scenarios*.c */
+ *   chaos.c      faults at random, then healing story.h     verbs for told scenarios: scenarios*.c */
 #ifndef COORD_TESTS_SIM_SIM_H
 #define COORD_TESTS_SIM_SIM_H
 
