@@ -47,11 +47,14 @@ void header_limit(const struct connection *connection, const char *what, char *l
     }
 }
 
-/* Its size when its end is in there: an empty line. Else 0. The usual request ends with its header. */
+/* Its size when its end is in there: an empty line. Else 0. The usual request ends with its header. Empty lines in
+ * front of it are ignored (RFC 9112 2.2), and end none. */
 static size_t whole(const char *data, size_t size) {
-    const char *end = data + size;
+    const char *end = data + size, *begin = data;
+    while (begin < end && (*begin == '\r' || *begin == '\n')) begin++;
+    if (begin == end) return 0;
     if (size <= SHORT && size >= 4 && memcmp(end - 4, "\r\n\r\n", 4) == 0) return size;
-    for (const char *at = data; (at = memchr(at, '\n', (size_t)(end - at))) != NULL;) {
+    for (const char *at = begin; (at = memchr(at, '\n', (size_t)(end - at))) != NULL;) {
         at++;
         if (at < end && *at == '\r') at++;
         if (at < end && *at == '\n') return (size_t)(at + 1 - data);

@@ -105,6 +105,29 @@ Test(long_headers, long_and_short_in_turn) {
     world_stop(world);
 }
 
+/* RFC 9112 2.2: what old clients send in front of a request is ignored, and is no header that ended. */
+Test(long_headers, behind_empty_lines) {
+    struct world *world = world_start(NULL);
+    free(web_want(world, 200, "PUT /v1/kv/a", "value"));
+    for (unsigned cut = 0; cut < 2; cut++) {
+        int fd = web_dial(world);
+        struct buffer text = {0}, request = header("GET /v1/kv/a?raw", 20000, 1);
+        buffer_append_text(&text, "\r\n\r\n");
+        if (cut) {
+            web_send(fd, text.data, text.size);
+            usleep(20000);
+            text.size = 0;
+        }
+        buffer_append(&text, request.data, request.size);
+        web_send(fd, text.data, text.size);
+        expect(fd, 200, "value", cut);
+        close(fd);
+        buffer_free(&text);
+        buffer_free(&request);
+    }
+    world_stop(world);
+}
+
 /* However it is cut, nothing of it is lost, and it is served once. */
 Test(long_headers, in_pieces) {
     struct world *world = world_start(NULL);
