@@ -94,9 +94,22 @@ CURL *client_curl(const char *url, char reason[CURL_ERROR_SIZE]) {
 
 static const char *socket_of(const char *address) { return strncmp(address, "unix://", 7) == 0 ? address + 7 : NULL; }
 
+/* As Consul's clients take it: whoever sets it counts on TLS, also with an address that begins with "http://". */
+static bool wants_tls(void) {
+    static const char *const yes[] = {"1", "t", "T", "true", "TRUE", "True"};
+    const char *value = getenv("CONSUL_HTTP_SSL");
+    for (size_t i = 0; value && i < ARRAY_COUNT(yes); i++)
+        if (strcmp(value, yes[i]) == 0) return true;
+    return false;
+}
+
 static void url_of(const char *address, const char *path, struct buffer *url) {
+    static const char http[] = "http://";
+    bool plain = strncmp(address, http, sizeof http - 1) == 0;
     if (socket_of(address)) buffer_append_text(url, "http://localhost");
-    else buffer_printf(url, "%s%s", strstr(address, "://") ? "" : "http://", address);
+    else if (plain || !strstr(address, "://"))
+        buffer_printf(url, "%s%s", wants_tls() ? "https://" : http, plain ? address + sizeof http - 1 : address);
+    else buffer_append_text(url, address);
     while (url->size && url->data[url->size - 1] == '/') url->size--;
     buffer_append_text(url, path);
 }

@@ -173,6 +173,19 @@ def proxy_is_for_others():
     check(r.returncode == 0 and agent.request("GET", "/v1/kv/a?raw")[2] == b"1", "put past the proxy: %r" % (r.stdout + r.stderr))
 
 
+def who_counts_on_tls_asks_with_it():
+    """CONSUL_HTTP_SSL, however the address is written: an agent without TLS is not asked in the clear."""
+    agent = Agent(dev=True).start()
+    for address in (agent.ip + ":8500", "http://%s:8500" % agent.ip):
+        for value, asked in (("true", False), ("1", False), ("false", True), ("", True)):
+            environment = {**os.environ, "CONSUL_HTTP_SSL": value, "CONSUL_HTTP_ADDR": address}
+            environment.pop("COORD_HTTP_ADDR", None)
+            r = subprocess.run([COORD, "kv", "put", "tls", "1"], env=environment, capture_output=True, text=True, timeout=20)
+            check((r.returncode == 0) == asked, "%s with %r: %r" % (address, value, r.stdout + r.stderr))
+            check((agent.request("GET", "/v1/kv/tls")[0] == 200) == asked, "%s with %r" % (address, value))
+            agent.request("DELETE", "/v1/kv/tls")
+
+
 if __name__ == "__main__":
     run([wrong_flag, typo_in_configuration, known_keys_and_definitions, stops_quickly, answers_at_once, port_in_use, nothing_is_ignored_in_silence,
-         names_are_no_paths, proxy_is_for_others])
+         names_are_no_paths, proxy_is_for_others, who_counts_on_tls_asks_with_it])
