@@ -34,7 +34,7 @@ struct key {
     key_accept accept;
     bool inert;             /* its value is kept, but nobody uses it yet */
     const char *guard;      /* the protection that it asks for and that is not there yet; NULL: none */
-    const char *guard_text; /* which text asks for it; NULL: any but the empty one */
+    const char *guard_text; /* any text but this and the empty one asks for it; NULL: any but the empty one */
 };
 
 /* The key of this path, whatever its case; NULL when there is none. */

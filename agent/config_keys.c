@@ -25,11 +25,11 @@
     { path, kind, offsetof(struct config, member), 0, most, NULL, true, NULL, NULL }
 #define IDLE(path, kind) \
     { path, kind, NO_FIELD, 0, INT64_MAX, NULL, false, NULL, NULL }
-/* As IDLE, but who writes true, a port or a text (GUARD_IF: this text) counts on being protected. A key that protects
+/* As IDLE, but who writes true, a port or a text (GUARD_UNLESS: any text but this) counts on being protected. A key that protects
  * only together with another of these needs no mark of its own: encrypt_verify_incoming, acl.down_policy. */
 #define GUARD(path, kind, guard) \
     { path, kind, NO_FIELD, 0, INT64_MAX, NULL, false, guard, NULL }
-#define GUARD_IF(path, kind, guard, text) \
+#define GUARD_UNLESS(path, kind, guard, text) \
     { path, kind, NO_FIELD, 0, INT64_MAX, NULL, false, guard, text }
 #define ACCESS "access control"
 #define TLS    "TLS"
@@ -253,7 +253,7 @@ static const struct key keys[] = {
     IDLE("telemetry.circonus_submission_interval", KEY_DURATION),
     IDLE("telemetry.prometheus_retention_time", KEY_DURATION),
     /* TEXT */
-    GUARD_IF("acl.default_policy", KEY_TEXT, ACCESS, "deny"),
+    GUARD_UNLESS("acl.default_policy", KEY_TEXT, ACCESS, "allow"),
     IDLE("acl.down_policy", KEY_TEXT),
     GUARD("acl.tokens.agent", KEY_TEXT, ACCESS),
     GUARD("acl.tokens.agent_master", KEY_TEXT, ACCESS),
@@ -265,7 +265,7 @@ static const struct key keys[] = {
     GUARD("acl_agent_master_token", KEY_TEXT, ACCESS),
     GUARD("acl_agent_token", KEY_TEXT, ACCESS),
     GUARD("acl_datacenter", KEY_TEXT, ACCESS),
-    GUARD_IF("acl_default_policy", KEY_TEXT, ACCESS, "deny"),
+    GUARD_UNLESS("acl_default_policy", KEY_TEXT, ACCESS, "allow"),
     IDLE("acl_down_policy", KEY_TEXT),
     GUARD("acl_master_token", KEY_TEXT, ACCESS),
     GUARD("acl_replication_token", KEY_TEXT, ACCESS),

@@ -82,7 +82,7 @@ static int set_duration(const struct origin *origin, const struct key *key, stru
 
 static int set_text(const struct origin *origin, const struct key *key, struct slice given) {
     const char *text = arena_strndup(&origin->config->arena, given.data, given.size);
-    key_guard(origin, key, key->guard_text ? strcasecmp(text, key->guard_text) == 0 : *text != '\0');
+    key_guard(origin, key, *text && !(key->guard_text && strcasecmp(text, key->guard_text) == 0));
     if (key->accept) {
         const char *written = text, *wrong = key->accept(&origin->config->arena, &text);
         if (wrong) return origin_fault(origin, CO_INVALID, "\"%.60s\" %s", written, wrong);

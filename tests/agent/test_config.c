@@ -302,6 +302,8 @@ Test(config, protection_that_is_not_there_is_refused) {
         {"{\"acl\":{\"enabled\":true}}", "web.json: acl.enabled: access control is not there yet"},
         {"{\"acl\":{\"default_policy\":\"deny\"}}", "web.json: acl.default_policy: access control is not there yet"},
         {"{\"acl_default_policy\":\"DENY\"}", "web.json: acl_default_policy: access control is not there yet"},
+        {"{\"acl\":{\"default_policy\":\"deny \"}}", "web.json: acl.default_policy: access control is not there yet"},
+        {"{\"acl_default_policy\":\"Allow\"}", ""},
         {"{\"acl_datacenter\":\"dc1\"}", "web.json: acl_datacenter: access control is not there yet"},
         {"{\"acl\":{\"tokens\":{\"master\":\"s\",\"agent\":\"s\"}}}",
          "web.json: acl.tokens.master: access control is not there yet\n"
