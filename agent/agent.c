@@ -20,13 +20,13 @@
 #include "dns/dns.h"
 #include "health/local.h"
 #include "http/server.h"
-#include "kv/event.h"
-#include "kv/kv.h"
+#include "kv/event/event.h"
+#include "kv/keys/kv.h"
 #include "lb/coordinate.h"
 #include "registry/catalog.h"
 #include "registry/lease.h"
-#include "rpc/client.h"
-#include "rpc/server.h"
+#include "rpc/client/client.h"
+#include "rpc/server/server.h"
 
 #define TIDY_FIRST_MS 15000
 #define TIDY_MS       300000

@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "consensus/recover.h"
 #include "registry/operator.h"
-#include "rpc/address.h"
+#include "rpc/wire/address.h"
 
 struct survivor {
     const char *folder;

@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "base/tar.h"
 #include "registry/machine.h"
-#include "rpc/archive.h"
+#include "rpc/backup/archive.h"
 
 /* -- is it one that a server would take? -------------------------------------------------------------------------- */
 struct unpacking {

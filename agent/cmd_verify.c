@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "rpc/verify.h"
+#include "rpc/offline/verify.h"
 
 static const char usage[] = "coord verify -data-dir=DIR";
 

@@ -14,7 +14,7 @@
 #include "base/json_in.h"
 #include "registry/lease.h"
 #include "registry/reconnect.h"
-#include "rpc/address.h"
+#include "rpc/wire/address.h"
 
 #define FILE_MOST ((size_t)16 << 20)
 #define SECOND    INT64_C(1000000000)

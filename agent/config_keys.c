@@ -10,7 +10,7 @@
 #include "lb/coordinate_batch.h"
 
 /* A value is one log entry; what does not fit into a few of the log's batches is no configuration value. With all
- * that goes with it, it has to fit into one frame between servers (rpc/link.h: 16 MiB). */
+ * that goes with it, it has to fit into one frame between servers (rpc/wire/link.h: 16 MiB). */
 #define KV_VALUE_MOST ((uint64_t)8 << 20)
 
 #define FIELD(path, kind, member) \

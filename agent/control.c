@@ -8,7 +8,7 @@
 #include "agent/watch.h"
 #include "base/check.h"
 #include "base/log.h"
-#include "rpc/address.h"
+#include "rpc/wire/address.h"
 
 struct acts {
     struct acts_config config;

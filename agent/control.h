@@ -8,7 +8,7 @@
 #include "agent/config.h"
 #include "health/local.h"
 #include "http/http.h"
-#include "rpc/rpc.h"
+#include "rpc/api/rpc.h"
 
 struct acts_config {
     uv_loop_t *loop;

@@ -2,9 +2,9 @@
 
 #include "agent/config.h"
 #include "base/check.h"
-#include "kv/event.h"
-#include "kv/kv.h"
-#include "kv/session.h"
+#include "kv/event/event.h"
+#include "kv/keys/kv.h"
+#include "kv/session/session.h"
 #include "lb/coordinate.h"
 #include "registry/catalog.h"
 #include "registry/lease.h"

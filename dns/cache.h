@@ -10,7 +10,7 @@
 #define COORD_DNS_CACHE_H
 
 #include "dns/answer.h"
-#include "rpc/rpc.h"
+#include "rpc/api/rpc.h"
 
 enum {
     DNS_CACHE_NAME_MAX = 255,

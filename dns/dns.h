@@ -25,7 +25,7 @@
 #define COORD_DNS_DNS_H
 
 #include "base/error.h"
-#include "rpc/rpc.h"
+#include "rpc/api/rpc.h"
 
 struct dns_service_ttl {
     const char *service;

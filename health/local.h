@@ -16,7 +16,7 @@
 #include "base/list.h"
 #include "base/memory.h"
 #include "registry/catalog.h"
-#include "rpc/rpc.h"
+#include "rpc/api/rpc.h"
 
 enum check_kind {
     CHECK_NONE,

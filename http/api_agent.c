@@ -11,7 +11,7 @@
 #include "http/http.h"
 #include "http/operator_views.h"
 #include "http/views.h"
-#include "rpc/coordinates.h"
+#include "rpc/server/coordinates.h"
 
 /* ---- self ---- */
 

@@ -4,7 +4,7 @@
 
 #include "http/views.h"
 #include "lb/coordinate.h"
-#include "rpc/coordinates.h"
+#include "rpc/server/coordinates.h"
 
 #define SERVERS "consul" /* the service of the servers */
 

@@ -5,7 +5,7 @@
 #include "http/api_lease.h"
 #include "http/http.h"
 #include "http/views_kv.h"
-#include "kv/kv.h"
+#include "kv/keys/kv.h"
 
 /* -- answers ------------------------------------------------------------------------------------------------------ */
 

@@ -9,7 +9,7 @@
 #include "http/http.h"
 #include "http/operator_views.h"
 #include "registry/operator.h"
-#include "rpc/operator.h"
+#include "rpc/api/operator.h"
 
 static void id_string(struct json_out *json, uint64_t id) {
     char text[20];

@@ -4,7 +4,7 @@
 #include "base/text.h"
 #include "http/http.h"
 #include "http/views_kv.h"
-#include "kv/session.h"
+#include "kv/session/session.h"
 
 #define TTL_MAX_NS            86400000000000
 #define LOCK_DELAY_DEFAULT_NS 15000000000

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "http/http.h"
-#include "rpc/operator.h"
+#include "rpc/api/operator.h"
 
 static const char *folder(struct http_request *request) {
     const char *spool = http_env(request)->spool_folder;

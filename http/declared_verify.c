@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "http/declared.h"
 #include "http/http.h"
-#include "kv/session.h"
+#include "kv/session/session.h"
 
 static int value_type_of(const struct http_param *param) {
     switch (param->type) {

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "http/declared.h"
 #include "http/impl.h"
-#include "kv/session.h"
+#include "kv/session/session.h"
 
 #define NODE_CHECK         "serfHealth"
 #define SESSION_TTL_MAX_NS 86400000000000

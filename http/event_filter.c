@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kv/event.h"
+#include "kv/event/event.h"
 
 #define ANCHORS_MAX 8
 #define TOO_LARGE   (EVENT_FILTER_WRITTEN + 1)

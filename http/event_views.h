@@ -4,7 +4,7 @@
 
 #include "base/json_out.h"
 #include "health/local.h"
-#include "kv/event.h"
+#include "kv/event/event.h"
 
 void view_event(struct json_out *json, const Pb__Event *event);
 /* Do its filters take this node, and one of these services? A filter that is none (http/event_filter.h) takes

@@ -15,7 +15,7 @@
 #include "base/mailbox.h"
 #include "base/memory.h"
 #include "http/route.h"
-#include "rpc/rpc.h"
+#include "rpc/api/rpc.h"
 
 struct http_request;
 struct local;
@@ -144,7 +144,7 @@ struct http_wait {
 void http_write_then_wait(struct http_request *request, uint8_t command, const ProtobufCMessage *message,
                           const struct http_wait *wait);
 /* Renews a session or a lease, or only looks at it, then calls view with CO_OK/CO_NOTFOUND/... on the worker.
- * `renew` (rpc/rpc.h) is in the request's arena. */
+ * `renew` (rpc/api/rpc.h) is in the request's arena. */
 typedef void (*http_renewed)(struct http_request *request, int error, const struct rpc_renew *renew);
 void http_renew(struct http_request *request, const struct expiry_kind *kind, bool look, struct slice id,
                 http_renewed view);

@@ -4,7 +4,7 @@
 
 #include "http/http.h"
 #include "registry/catalog.pb-c.h"
-#include "rpc/operator.h"
+#include "rpc/api/operator.h"
 
 /* Asks for the cluster, as the leader knows it or as this server does (on a client agent: as its server does); then
  * `view`, on the worker, must reply. With an error `state` is NULL. `context` is handed through. */

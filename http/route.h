@@ -62,7 +62,7 @@ extern const struct http_param http_params_read[], http_params_session[]; /* htt
     { "dc", HTTP_TEXT, .help = "the datacenter that is asked; only this one can be" }
 #define HTTP_READS \
     { "blocking reads", HTTP_GROUP, .group = http_params_read }
-/* For whom a command acts: fills a pb.SessionUse (kv/session.h). With ?ttl= the command makes the session, of this
+/* For whom a command acts: fills a pb.SessionUse (kv/session/session.h). With ?ttl= the command makes the session, of this
  * agent's node and its check, without a lock-delay, in its own entry. */
 #define HTTP_SESSION_USE(field_) \
     { "sessions", HTTP_SESSION, .group = http_params_session, .field = (field_) }

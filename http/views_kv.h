@@ -3,7 +3,8 @@
 #define COORD_HTTP_VIEWS_KV_H
 
 #include "base/json_out.h"
-#include "kv/kv.pb-c.h"
+#include "kv/keys/kv.pb-c.h"
+#include "kv/session/session.pb-c.h"
 
 void http_kv_entry(struct json_out *json, const Pb__KvEntry *entry);
 void http_session(struct json_out *json, const Pb__Session *session);

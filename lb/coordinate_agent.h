@@ -1,5 +1,5 @@
 /* A node's own part: it takes samples, and says when its coordinate is to be reported to the catalog. The same for
- * servers, which measure each other (rpc/coordinates.h), and for agents on other hosts, which measure the servers
+ * servers, which measure each other (rpc/server/coordinates.h), and for agents on other hosts, which measure the servers
  * that they speak with.
  *
  * How an agent uses it: whenever it has a round trip to another node and the coordinate that node said it has (a

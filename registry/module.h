@@ -85,7 +85,7 @@ struct binding_end {
     struct slice owner, name;        /* the owner's id; what is bound, in the tx arena */
     const ProtobufCMessage *session; /* of sessions: the record (pb.Session); of leases NULL */
 };
-/* Things of one kind that are bound to owners of one sort: leases (registry/lease.h) or sessions (kv/session.h). The
+/* Things of one kind that are bound to owners of one sort: leases (registry/lease.h) or sessions (kv/session/session.h). The
  * module that owns the things binds and unbinds them; when the owner ends, `ended` is called for each, in the entry
  * of the end. It removes or releases the thing and unbinds it: afterwards the binding must be gone. */
 struct module_binding {
@@ -95,7 +95,7 @@ struct module_binding {
 
 /* -- queries ------------------------------------------------------------------------------------------------------ */
 
-/* A query: a read of the store for a request, giving records (rpc/rpc.h runs them). */
+/* A query: a read of the store for a request, giving records (rpc/api/rpc.h runs them). */
 struct query_result {
     uint64_t index;                  /* last change of anything in the result, removals included; 0: never */
     bool found;                      /* false: a single thing that is not there (HTTP 404) */
@@ -105,7 +105,7 @@ struct query_type {
     uint16_t number; /* unique, stable: it goes over the wire */
     const char *name;
     /* a read of the catalog, health or coordinates: client agents keep its last answers for the time when no server
-     * can be reached (rpc/client_cache.c) */
+     * can be reached (rpc/client/client_cache.c) */
     bool discovery;
     /* of the request; of query_result.message (NULL: result_of says it) */
     const ProtobufCMessageDescriptor *request, *result;

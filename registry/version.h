@@ -3,13 +3,13 @@
  *
  * Programs can be members of clusters of versions MACHINE_VERSION_OLDEST to MACHINE_VERSION_NEWEST
  * (registry/machine.h). The version rises only when every member can follow, by a command that no older program is
- * ever shown (rpc/version.h), and never falls. A program that meets a version above its own stops: at start, at a
+ * ever shown (rpc/core/version.h), and never falls. A program that meets a version above its own stops: at start, at a
  * snapshot, at the command.
  *
  *   1   catalog, keys, sessions
  *   2   what operators set, removed servers, restoring backups (registry/operator.h); this record, the
  * cluster's id
- *   3   leases (registry/lease.h), network coordinates (lb/coordinate.h), events (kv/event.h)
+ *   3   leases (registry/lease.h), network coordinates (lb/coordinate.h), events (kv/event/event.h)
  *   4   names without regard to case (registry/fold.h): no new command, the old ones find names in any case
  *
  * To add a command: name the next version here, raise MACHINE_VERSION_NEWEST (once a release), and name it in the

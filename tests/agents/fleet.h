@@ -1,5 +1,5 @@
 /* Many client agents in one process: each has a connection of its own to a server, a node lease, services, TTL
- * checks and the anti-entropy of a real one (rpc/client.h, health/local.h). Only what stands around those is
+ * checks and the anti-entropy of a real one (rpc/client/client.h, health/local.h). Only what stands around those is
  * missing: no process, no HTTP, no DNS, no data folder.
  *
  * The agents are dealt out to a few loops, one thread each. Functions here: the main thread, unless said. */
@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 
 #include "health/local.h"
-#include "rpc/client.h"
+#include "rpc/client/client.h"
 
 struct fleet_config {
     const char *const *servers;        /* NULL-terminated addresses of servers' rpc ports */
@@ -18,7 +18,7 @@ struct fleet_config {
     unsigned names;                    /* of services, in all */
     unsigned threads, watched;         /* the first `watched` agents' changes are timed */
     unsigned repeat_s;                 /* each check reports what it said before once in so long; 0: never */
-    bool coordinates;                  /* they measure round trips and report them (rpc/client.h) */
+    bool coordinates;                  /* they measure round trips and report them (rpc/client/client.h) */
     bool waiting;                      /* somebody at each waits for a change that does not come */
     int64_t lease_ttl_ns;
 };

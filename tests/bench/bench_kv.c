@@ -11,7 +11,7 @@
 #include "base/check.h"
 #include "base/random.h"
 #include "http/views_kv.h"
-#include "kv/kv.h"
+#include "kv/keys/kv.h"
 #include "registry/catalog.h"
 #include "registry/lease.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/tar.h"
-#include "rpc/archive.h"
+#include "rpc/backup/archive.h"
 #include "still_machine.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -5,8 +5,8 @@
  *   S  the record of a session                      A  type, then any command's message: applied */
 #include <stdlib.h>
 
-#include "kv/kv_command.h"
-#include "kv/kv_internal.h"
+#include "kv/keys/kv_command.h"
+#include "kv/keys/kv_internal.h"
 #include "tests/fuzz/still_machine.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -5,7 +5,8 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "kv/kv_internal.h"
+#include "kv/keys/kv_internal.h"
+#include "kv/session/session_internal.h"
 #include "lb/coordinate.h"
 #include "registry/catalog.h"
 #include "registry/lease.h"
@@ -177,7 +178,7 @@ static void check_result(struct machine_tx *tx, uint8_t type, const struct machi
     check_readable(tx->store, TABLE_CHECKS, "", &pb__check__descriptor, 0);
     check_readable(tx->store, TABLE_LEASES, "l", &pb__lease__descriptor, 0);
     check_readable(tx->store, TABLE_LEASES, "d", &pb__dead_node__descriptor, 0);
-    check_readable(tx->store, KV_TABLE_SESSIONS, "", &pb__session__descriptor, 8); /* behind the TTL */
+    check_readable(tx->store, SESSION_TABLE, "", &pb__session__descriptor, 8); /* behind the TTL */
 }
 
 int still_apply(struct slice command, void (*done)(void *data, const struct machine_result *result), void *data) {

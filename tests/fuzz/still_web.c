@@ -6,7 +6,7 @@
 #include <zlib.h>
 
 #include "base/text.h"
-#include "kv/kv.h"
+#include "kv/keys/kv.h"
 #include "tests/fuzz/still_machine.h"
 #include "tests/lib/fake_rpc.h"
 

@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/random.h"
-#include "kv/kv.h"
+#include "kv/keys/kv.h"
 #include "registry/catalog.h"
 #include "web_world.h"
 

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/random.h"
-#include "kv/kv.h"
+#include "kv/keys/kv.h"
 #include "web_world.h"
 
 #define MEMORY \

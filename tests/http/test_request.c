@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "kv/kv.h"
+#include "kv/keys/kv.h"
 #include "web_world.h"
 
 #define TEXT "text/plain; charset=utf-8"

@@ -9,8 +9,8 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "kv/kv.h"
-#include "kv/session.h"
+#include "kv/keys/kv.h"
+#include "kv/session/session.h"
 #include "web_world.h"
 
 /* ---- endpoints of our own, in place of /v1/status ---- */

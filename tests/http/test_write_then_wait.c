@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "kv/kv.h"
+#include "kv/keys/kv.h"
 #include "web_world.h"
 
 /* PUT /v1/wait/:key?ms= writes its body to `key`, and waits until the key "go" has the same value. */

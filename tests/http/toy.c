@@ -1,6 +1,6 @@
 #include "toy.h"
 
-#include "kv/session.h"
+#include "kv/session/session.h"
 
 enum { TOYS = 62 };
 static const struct slice everything = SLICE_LITERAL("");

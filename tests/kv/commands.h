@@ -3,8 +3,8 @@
 #define COORD_TESTS_KV_COMMANDS_H
 
 #include "base/text.h"
-#include "kv/kv.h"
-#include "kv/session.h"
+#include "kv/keys/kv.h"
+#include "kv/session/session.h"
 #include "registry/catalog.h"
 #include "registry/lease.h"
 #include "tests/lib/fixture.h"

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kv/event.h"
+#include "kv/event/event.h"
 #include "tests/lib/fixture.h"
 
 static struct fixture world;

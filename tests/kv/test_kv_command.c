@@ -3,8 +3,8 @@
 
 #include "base/check.h"
 #include "base/random.h"
-#include "kv/kv.pb-c.h"
-#include "kv/kv_command.h"
+#include "kv/keys/kv.pb-c.h"
+#include "kv/keys/kv_command.h"
 
 static bool agrees(struct slice bytes, bool *valid) {
     struct kv_command_view view;

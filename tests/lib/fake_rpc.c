@@ -7,10 +7,10 @@
 
 #include "base/check.h"
 #include "base/list.h"
-#include "kv/session.h"
+#include "kv/session/session.h"
 #include "registry/lease.h"
 #include "registry/version.h"
-#include "rpc/fetch.h"
+#include "rpc/reads/fetch.h"
 #include "tests/lib/fixture.h"
 
 struct rpc {

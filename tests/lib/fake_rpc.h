@@ -8,7 +8,7 @@
 #ifndef COORD_TESTS_LIB_FAKE_RPC_H
 #define COORD_TESTS_LIB_FAKE_RPC_H
 
-#include "rpc/rpc.h"
+#include "rpc/api/rpc.h"
 
 struct fake_rpc_options {
     /* Without a thread: everything is done before its call returns, apart from rounds (fake_rpc_round). */

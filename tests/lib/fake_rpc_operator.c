@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "rpc/coordinates.h"
-#include "rpc/operator.h"
+#include "rpc/api/operator.h"
+#include "rpc/server/coordinates.h"
 #include "tests/lib/fake_rpc.h"
 
 /* -- coordinates ------------------------------------------------------------------------------------------------------ */

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "kv/kv.h"
+#include "kv/keys/kv.h"
 
 static void on_done(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched) {
     struct asked *asked = CONTAINER_OF(fetch, struct asked, fetch);

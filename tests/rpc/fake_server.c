@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "rpc/hello.h"
+#include "rpc/wire/hello.h"
 
 #define CLUSTER_MOST 8
 

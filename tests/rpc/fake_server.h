@@ -6,8 +6,8 @@
 #include <uv.h>
 
 #include "base/buffer.h"
-#include "rpc/peer.pb-c.h"
-#include "rpc/peers.h"
+#include "rpc/cluster/peers.h"
+#include "rpc/wire/peer.pb-c.h"
 
 struct fake_session {
     uv_tcp_t tcp;

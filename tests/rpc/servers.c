@@ -9,7 +9,7 @@
 #include "agent/modules.h"
 #include "base/check.h"
 #include "base/clock.h"
-#include "kv/kv.h"
+#include "kv/keys/kv.h"
 #include "lb/coordinate.h"
 #include "registry/catalog.h"
 #include "registry/lease.h"

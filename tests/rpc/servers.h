@@ -5,8 +5,8 @@
 #include <pthread.h>
 #include <uv.h>
 
-#include "kv/kv.h"
-#include "rpc/server.h"
+#include "kv/keys/kv.h"
+#include "rpc/server/server.h"
 
 struct server {
     char folder[64], address[32], name[32];

@@ -4,7 +4,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
-#include "rpc/address.h"
+#include "rpc/wire/address.h"
 
 Test(address, a_port_is_added_where_none_is_named) {
     static const struct {

@@ -10,7 +10,7 @@
 
 #include "base/buffer.h"
 #include "base/tar.h"
-#include "rpc/archive.h"
+#include "rpc/backup/archive.h"
 
 static int file_of(struct slice bytes) {
     struct fault fault = {0};

@@ -1,7 +1,7 @@
 /* Which dead server may leave: a table. */
 #include <criterion/criterion.h>
 
-#include "rpc/autopilot.h"
+#include "rpc/server/autopilot.h"
 
 #define UP(id, ms) \
     { id, true, true, ms }

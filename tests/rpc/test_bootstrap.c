@@ -1,6 +1,6 @@
 #include <criterion/criterion.h>
 
-#include "rpc/bootstrap.h"
+#include "rpc/cluster/bootstrap.h"
 
 static struct raft_members three(uint64_t a, uint64_t b, uint64_t c) {
     struct raft_members members = {.count = 3};

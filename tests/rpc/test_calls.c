@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "rpc/calls.h"
-#include "rpc/peers.h"
+#include "rpc/cluster/peers.h"
+#include "rpc/wire/calls.h"
 
 static struct calls *calls;
 static uint64_t destination, now_ms;

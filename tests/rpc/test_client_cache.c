@@ -4,12 +4,12 @@
 #include <stdlib.h>
 
 #include "base/text.h"
-#include "kv/kv.h"
+#include "kv/keys/kv.h"
 #include "lb/coordinate.h"
 #include "registry/catalog.h"
 #include "registry/lease.h"
 #include "registry/operator.h"
-#include "rpc/client_internal.h"
+#include "rpc/client/client_internal.h"
 
 static void each_is(const struct module *module, bool discovery) {
     for (const struct query_type *const *query = module->queries; query && *query; query++)

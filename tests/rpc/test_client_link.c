@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "fake_server.h"
 #include "registry/catalog.h"
-#include "rpc/client.h"
+#include "rpc/client/client.h"
 
 #define FAKES    3
 #define GRACE_MS 300 /* for a busy machine */

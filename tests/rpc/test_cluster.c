@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 
-#include "rpc/cluster.h"
+#include "rpc/cluster/cluster.h"
 
 static struct peer_info server(uint64_t id, uint32_t expect, bool has_log) {
     struct peer_info info = {.id = id, .expect = expect, .has_log = has_log, .connected = true};

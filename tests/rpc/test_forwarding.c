@@ -3,12 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kv/kv.pb-c.h"
+#include "kv/keys/kv.pb-c.h"
 #include "registry/machine.h"
-#include "rpc/forwarding.h"
-#include "rpc/link.h"
-#include "rpc/peer.pb-c.h"
-#include "rpc/peers.h"
+#include "rpc/cluster/peers.h"
+#include "rpc/forward/forwarding.h"
+#include "rpc/wire/link.h"
+#include "rpc/wire/peer.pb-c.h"
 
 #define WRITES 300
 

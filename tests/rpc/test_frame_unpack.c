@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rpc/frame_unpack.h"
-#include "rpc/peer.pb-c.h"
+#include "rpc/wire/frame_unpack.h"
+#include "rpc/wire/peer.pb-c.h"
 
 /* `count` times `item`. The caller frees the bytes. */
 static struct slice many(const char *item, size_t size, size_t count) {

@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "rpc/hello.h"
+#include "rpc/wire/hello.h"
 
 static Pb__PeerHello hello(uint32_t least, uint32_t most) {
     Pb__PeerHello h = PB__PEER_HELLO__INIT;

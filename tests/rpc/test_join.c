@@ -1,4 +1,4 @@
-/* What a person is told who names an address to join by, on a client agent that knows of no server yet (rpc/join.c);
+/* What a person is told who names an address to join by, on a client agent that knows of no server yet (rpc/core/join.c);
  * the servers are made up. */
 #include <criterion/criterion.h>
 #include <netinet/in.h>
@@ -7,7 +7,7 @@
 #include "agent/modules.h"
 #include "base/clock.h"
 #include "fake_server.h"
-#include "rpc/client.h"
+#include "rpc/client/client.h"
 
 struct world {
     uv_loop_t loop;

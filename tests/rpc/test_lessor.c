@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "kv/kv.h"
+#include "kv/keys/kv.h"
 #include "registry/catalog.h"
 #include "registry/lease.h"
-#include "rpc/lessor.h"
+#include "rpc/leader/lessor.h"
 #include "tests/lib/fixture.h"
 
 static struct fixture world;

@@ -3,7 +3,7 @@
 #include <netinet/in.h>
 #include <stdlib.h>
 
-#include "rpc/link.h"
+#include "rpc/wire/link.h"
 
 struct pair {
     uv_loop_t loop;

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "rpc/peers.h"
+#include "rpc/cluster/peers.h"
 
 struct side {
     struct peers *peers;

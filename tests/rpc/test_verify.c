@@ -10,7 +10,7 @@
 #include "consensus/snapshot.h"
 #include "consensus/wal.h"
 #include "registry/catalog.h"
-#include "rpc/verify.h"
+#include "rpc/offline/verify.h"
 
 static char folder[64], lines[4096];
 static struct fault fault;

@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/random.h"
-#include "rpc/leader_read.h"
+#include "rpc/reads/leader_read.h"
 #include "servers.h"
 
 enum { COUNT = 3 };

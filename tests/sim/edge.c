@@ -1,5 +1,5 @@
 /* What waits at a server and who decides about it: the program's queue of requests, its forwarding and its lease
- * table, each reached through its edge as node.c, rpc/forward.c and rpc/leases.c do, with the simulator's time,
+ * table, each reached through its edge as node.c, rpc/leader/forward.c and rpc/leader/leases.c do, with the simulator's time,
  * connections and clients on the other side. */
 #include <stdlib.h>
 #include <string.h>
@@ -7,9 +7,9 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "registry/machine.h"
-#include "rpc/forwarding.h"
-#include "rpc/lessor.h"
-#include "rpc/rpc_internal.h"
+#include "rpc/core/rpc_internal.h"
+#include "rpc/forward/forwarding.h"
+#include "rpc/leader/lessor.h"
 #include "tests/sim/module.h"
 
 /* -- commands -- */
@@ -80,7 +80,7 @@ static void submit(struct server *server, struct write *write, struct raft_data 
     server_turn(server);
 }
 
-/* What came with a later cluster version is refused before (rpc/version.c). */
+/* What came with a later cluster version is refused before (rpc/core/version.c). */
 void edge_write(struct server *server, uint64_t op) {
     struct raft_data *data = op_bytes(op_get(server->sim, op));
     const struct module_command *row =

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "rpc/forwarding.h"
+#include "rpc/forward/forwarding.h"
 #include "tests/sim/sim.h"
 
 struct frame {

@@ -11,8 +11,8 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "rpc/forwarding.h"
-#include "rpc/lessor.h"
+#include "rpc/forward/forwarding.h"
+#include "rpc/leader/lessor.h"
 #include "tests/sim/module.h"
 
 struct mutation {

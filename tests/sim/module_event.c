@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/memory.h"
-#include "kv/event.h"
+#include "kv/event/event.h"
 #include "tests/sim/modules.h"
 
 #define P PRIu64

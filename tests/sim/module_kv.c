@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "kv/kv.h"
+#include "kv/keys/kv.h"
 #include "tests/sim/modules.h"
 
 #define P PRIu64

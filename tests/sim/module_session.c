@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "kv/session.h"
+#include "kv/session/session.h"
 #include "tests/sim/modules.h"
 
 struct session_own {

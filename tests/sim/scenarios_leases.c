@@ -1,5 +1,5 @@
 /* What the core's servers do for each other and for sessions: consensus-checklist 7, 15, 24, 27. */
-#include "kv/event.h"
+#include "kv/event/event.h"
 #include "tests/sim/story.h"
 
 #define TTL_MS 1000

@@ -21,6 +21,22 @@ FLOORS = [
     ["agent"],
 ]
 FLOOR_OF = {folder: number for number, floor in enumerate(FLOORS) for folder in floor}
+# Folders whose files are all in rooms. Rooms have floors of their own, by the same rule.
+ROOMS = {
+    "kv": [["session", "event"], ["keys"]],
+    "rpc": [
+        ["wire", "offline"],
+        ["api"],
+        ["cluster"],
+        ["forward"],
+        ["core"],
+        ["backup", "leader"],
+        ["audit", "reads"],
+        ["agents"],
+        ["server"],
+        ["client"],
+    ],
+}
 MOST_LINES = 900
 COUNTED = {".c", ".h", ".proto", ".py", ".sh", ".cmake", ".supp"}
 COUNTED_NAMES = {"dev", "CMakeLists.txt"}
@@ -30,28 +46,43 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 IMPORT = re.compile(r'^\s*import\s+(?:public\s+)?"([^"]+)"\s*;', re.MULTILINE)
 
 
-def judge(folder, target, root):
-    """What is wrong with `folder` including `target`; None when it is fine."""
-    parts = target.split("/")
-    if len(parts) != 2 or parts[0] not in FLOOR_OF:
-        return "is not written as folder/file"
-    there = parts[0]
-    if there != folder and FLOOR_OF[there] >= FLOOR_OF[folder]:
-        return "runs sideways" if FLOOR_OF[there] == FLOOR_OF[folder] else "runs up"
-    source = re.sub(r"\.pb-c\.h$", ".proto", target)
-    return None if (root / source).is_file() else "names no file"
+def order(there, here, floor_of):
+    """What is wrong with `here` including `there`; None when it is fine."""
+    if there == here or floor_of[there] < floor_of[here]:
+        return None
+    return "runs sideways" if floor_of[there] == floor_of[here] else "runs up"
+
+
+def judge(folder, room, target, root):
+    """What is wrong with a file of folder/room (room "": of the folder) including `target`; None when it is fine."""
+    *folders, name = target.split("/")
+    there, there_room = (folders + [""])[:2] if folders else ("", "")
+    if there not in FLOOR_OF or len(folders) > 2 or bool(there_room) != (there in ROOMS):
+        return "is not written as folder/file, or folder/room/file where the folder has rooms"
+    fault = order(there, folder, FLOOR_OF)
+    if not fault and there == folder and room:
+        floor_of = {name: number for number, floor in enumerate(ROOMS[folder]) for name in floor}
+        fault = "names no room" if there_room not in floor_of else order(there_room, room, floor_of)
+    source = root / re.sub(r"\.pb-c\.h$", ".proto", target)
+    return fault or (None if source.is_file() else "names no file")
 
 
 def include_faults(root):
     for folder in FLOOR_OF:
-        for path in sorted((root / folder).glob("*")):
+        known = {room for floor in ROOMS.get(folder, []) for room in floor}
+        for path in sorted((root / folder).rglob("*")):
             pattern = IMPORT if path.suffix == ".proto" else INCLUDE
             if path.suffix not in (".c", ".h", ".proto"):
                 continue
+            inside = path.relative_to(root)
+            room = "/".join(inside.parts[1:-1])
+            if room not in (known or {""}):
+                yield f"{inside}: is in no room" if known else f"{inside}: {folder}/ has no rooms"
+                continue
             for target in pattern.findall(path.read_text()):
-                fault = judge(folder, target, root)
+                fault = judge(folder, room, target, root)
                 if fault:
-                    yield f"{folder}/{path.name}: include of {target} {fault}"
+                    yield f"{inside}: include of {target} {fault}"
 
 
 def length_faults(root):
@@ -72,18 +103,25 @@ def faults(root):
 
 def self_test():
     cases = [  # files, a part of the one fault that is expected ("" for none)
-        ({"kv/a.c": '#include "registry/store.h"\n', "registry/store.h": ""}, ""),
-        ({"http/a.c": '#include "kv/kv.pb-c.h"\n', "kv/kv.proto": 'import "registry/c.proto";\n',
+        ({"lb/a.c": '#include "registry/store.h"\n', "registry/store.h": ""}, ""),
+        ({"http/a.c": '#include "kv/keys/kv.pb-c.h"\n', "kv/keys/kv.proto": 'import "registry/c.proto";\n',
           "registry/c.proto": ""}, ""),
-        ({"base/a.c": '#include "kv/kv.h"\n', "kv/kv.h": ""}, "runs up"),
+        ({"base/a.c": '#include "lb/lb.h"\n', "lb/lb.h": ""}, "runs up"),
         ({"base/a.h": '  #  include "agent/agent.h"\n', "agent/agent.h": ""}, "runs up"),
-        ({"kv/a.c": '#include "lb/lb.h"\n', "lb/lb.h": ""}, "runs sideways"),
+        ({"kv/keys/a.c": '#include "lb/lb.h"\n', "lb/lb.h": ""}, "runs sideways"),
         ({"consensus/a.c": '#include "registry/store.h"\n', "registry/store.h": ""}, "runs sideways"),
         ({"dns/a.c": '#include "http/http.h"\n', "http/http.h": ""}, "runs sideways"),
-        ({"registry/a.proto": 'import "kv/kv.proto";\n', "kv/kv.proto": ""}, "runs up"),
-        ({"kv/a.c": '#include "kv.h"\n', "kv/kv.h": ""}, "not written as folder/file"),
-        ({"kv/a.c": '#include "tests/help.h"\n', "tests/help.h": ""}, "not written as folder/file"),
-        ({"kv/a.c": '#include "base/gone.h"\n'}, "names no file"),
+        ({"registry/a.proto": 'import "kv/keys/kv.proto";\n', "kv/keys/kv.proto": ""}, "runs up"),
+        ({"lb/a.c": '#include "lb.h"\n', "lb/lb.h": ""}, "not written as folder/file"),
+        ({"lb/a.c": '#include "tests/help.h"\n', "tests/help.h": ""}, "not written as folder/file"),
+        ({"lb/a.c": '#include "base/gone.h"\n'}, "names no file"),
+        ({"kv/keys/a.c": '#include "kv/session/s.h"\n', "kv/session/s.h": ""}, ""),
+        ({"kv/session/a.c": '#include "kv/keys/kv.h"\n', "kv/keys/kv.h": ""}, "runs up"),
+        ({"kv/session/a.c": '#include "kv/event/e.h"\n', "kv/event/e.h": ""}, "runs sideways"),
+        ({"kv/a.c": ""}, "in no room"),
+        ({"kv/cellar/a.c": ""}, "in no room"),
+        ({"lb/cellar/a.c": ""}, "has no rooms"),
+        ({"http/a.c": '#include "kv/kv.h"\n', "kv/keys/kv.h": ""}, "not written as folder/file"),
         ({"tests/kv/test_a.c": "\n" * (MOST_LINES - 1)}, ""),
         ({"tests/kv/test_a.c": "\n" * MOST_LINES}, "lines, at most"),
         ({"build/generated.c": "\n" * MOST_LINES}, ""),

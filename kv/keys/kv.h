@@ -1,0 +1,21 @@
+/* Keys and values: commands (kv/keys/kv.proto), queries, and the module for the state machine, as Consul's KV behaves:
+ * a plain PUT to a locked key keeps Session and sets LockIndex to 0. */
+#ifndef COORD_KV_KV_H
+#define COORD_KV_KV_H
+
+#include "kv/keys/kv.pb-c.h"
+#include "registry/machine.h"
+
+enum kv_command { KV_APPLY = 32, LOCK_DELAY_END = 35 };
+enum kv_space {
+    SPACE_KEY = 32, /* keys; SPACE_KEY | WATCH_PREFIX_BIT: prefixes */
+};
+#define KV_KEY_MAX 8192
+
+extern const struct module kv_module;
+extern const struct expiry_kind lock_delay_expiry; /* 2: key; index: of the entry that began it */
+extern const struct query_type query_kv_get;       /* KvRequest -> KvEntry */
+extern const struct query_type query_kv_list; /* KvRequest -> KvEntriesResult (recurse); found=false: nothing there */
+extern const struct query_type query_kv_keys; /* KvRequest -> KvKeysResult */
+
+#endif

@@ -1,0 +1,306 @@
+/* Commands on keys, as Consul applies them:
+ * - a write that changes nothing changes no index;
+ * - a write without acquire or release keeps Session and sets LockIndex to 0;
+ * - acquiring again with the same session keeps LockIndex, a new holder raises it (after the restore of a backup, above
+ *   the index of that);
+ * - release and the end of a session keep it. */
+#include <stdio.h>
+
+#include "kv/keys/kv_command.h"
+#include "kv/keys/kv_internal.h"
+#include "registry/lease.h"
+
+static const struct slice no_lease = SLICE_LITERAL("");
+
+/* The key that a command is about, and what stands there now. Slices of `now` end with the next write to the store. */
+struct target {
+    struct slice key, store_key;
+    bool exists;
+    struct kv_record now;
+    char room[KV_STORE_KEY_MAX];
+};
+
+/* The row of the lock: the session's id and the store key; the full key is kept beside it when it is long. */
+static void lock_row_put(struct machine_tx *tx, struct slice session, const struct target *target) {
+    struct slice full = kv_is_long(target->store_key) ? target->key : slice_make("", 0);
+    session_bind(tx, &key_lock_binding, session, target->store_key, full);
+}
+
+static void lock_row_del(struct machine_tx *tx, struct slice session, struct slice store_key) {
+    session_unbind(tx, &key_lock_binding, session, store_key);
+}
+
+/* The key hangs on `after` from now on. The slices are of ids; empty: none. */
+static void rebind(struct machine_tx *tx, struct slice key, struct slice before, struct slice after) {
+    if (slice_equal(before, after)) return;
+    char room[UUID_TEXT_SIZE];
+    if (before.size != 0) { /* of the map: it would not outlive the first write */
+        memcpy(room, before.data, sizeof room);
+        lease_unbind(tx, slice_make(room, sizeof room), LEASE_BINDS_KEY, key);
+    }
+    if (after.size != 0) lease_bind(tx, after, LEASE_BINDS_KEY, key);
+}
+
+/* Stores `next` unless it equals what stands there. Does not touch lock rows. */
+static void record_put(struct machine_tx *tx, struct target *target, struct kv_record *next) {
+    const struct kv_record *now = &target->now;
+    if (target->exists && now->flags == next->flags && now->lock_index == next->lock_index &&
+        slice_equal(now->session, next->session) && slice_equal(now->lease, next->lease) &&
+        slice_equal(now->value, next->value))
+        return;
+    next->key = target->key;
+    next->create_index = target->exists ? now->create_index : tx->index;
+    next->modify_index = tx->index;
+    struct slice bytes = kv_record_encode(next, tx->arena);
+    if (next->lease.size != 0 || (target->exists && now->lease.size != 0))
+        rebind(tx, target->key, target->exists ? now->lease : no_lease, next->lease);
+    store_put(tx->store, KV_TABLE_KEYS, target->store_key, bytes);
+    machine_touch(tx, SPACE_KEY, target->key);
+}
+
+static void record_remove(struct machine_tx *tx, const struct target *target) {
+    char room[UUID_TEXT_SIZE];
+    struct slice lease = target->now.lease;
+    if (lease.size != 0) memcpy(room, lease.data, sizeof room), lease.data = room;
+    if (target->now.session.size != 0) lock_row_del(tx, target->now.session, target->store_key);
+    if (lease.size != 0) lease_unbind(tx, lease, LEASE_BINDS_KEY, target->key);
+    store_del(tx->store, KV_TABLE_KEYS, target->store_key);
+    machine_mark(tx, SPACE_KEY, target->key, true);
+}
+
+/* -- verbs: each answers yes or no, or refuses -------------------------------------------------------------------- */
+
+static int verb_set(struct machine_tx *tx, const struct kv_command_view *command, struct target *target,
+                    struct machine_result *result) {
+    struct kv_record next = {.flags = command->flags, .value = command->value, .lease = command->lease};
+    if (target->exists) next.session = target->now.session;
+    record_put(tx, target, &next);
+    result->yes = true;
+    return CO_OK;
+}
+
+static int verb_cas(struct machine_tx *tx, const struct kv_command_view *command, struct target *target,
+                    struct machine_result *result) {
+    bool matches = command->index == 0 ? !target->exists : target->exists && target->now.modify_index == command->index;
+    if (matches) return verb_set(tx, command, target, result);
+    result->yes = false;
+    return CO_OK;
+}
+
+/* A backup brings LockIndex back as it was, and holders since then know higher ones. None of them is above the index
+ * of the restore, since each acquisition took an index of its own (but in a transaction that takes the same lock
+ * several times). Below cluster version 3 no restore is noted down: what old commands do there stays as it is
+ * (docs/decisions/upgrades.md). */
+static uint64_t above_restored(struct machine_tx *tx, uint64_t lock_index) {
+    uint64_t restored = machine_restored(tx->store);
+    return lock_index < restored ? restored : lock_index;
+}
+
+static int verb_lock(struct machine_tx *tx, const struct kv_command_view *command, struct target *target,
+                     struct machine_result *result) {
+    struct slice ignored;
+    if (command->session.size == 0) return machine_refuse(result, CO_INVALID, "missing session");
+    int rv = store_get(tx->store, KV_TABLE_DELAYS, target->store_key, &ignored);
+    if (rv == CO_OK) { /* a lock-delay is under way: nobody gets it */
+        result->yes = false;
+        return CO_OK;
+    }
+    if (rv != CO_NOTFOUND) return rv;
+    rv = session_exists(tx->store, command->session);
+    if (rv == CO_NOTFOUND)
+        return machine_refuse(
+            result, CO_INVALID,
+            arena_printf(tx->arena, "invalid session \"%.*s\"",
+                         command->session.size < 100 ? (int)command->session.size : 100, command->session.data));
+    if (rv != CO_OK) return rv;
+
+    bool held = target->exists && target->now.session.size != 0;
+    if (held && !slice_equal(target->now.session, command->session)) {
+        result->yes = false;
+        return CO_OK;
+    }
+    uint64_t before = target->exists ? target->now.lock_index : 0;
+    if (!held) before = above_restored(tx, before);
+    struct kv_record next = {.flags = command->flags,
+                             .value = command->value,
+                             .session = command->session,
+                             .lease = command->lease,
+                             .lock_index = held ? before : before + 1};
+    record_put(tx, target, &next);
+    if (!held) lock_row_put(tx, command->session, target);
+    result->yes = true;
+    return CO_OK;
+}
+
+static int verb_unlock(struct machine_tx *tx, const struct kv_command_view *command, struct target *target,
+                       struct machine_result *result) {
+    if (command->session.size == 0) return machine_refuse(result, CO_INVALID, "missing session");
+    result->yes = target->exists && slice_equal(target->now.session, command->session);
+    if (!result->yes) return CO_OK;
+    struct kv_record next = {.flags = command->flags,
+                             .value = command->value,
+                             .lease = command->lease,
+                             .lock_index = target->now.lock_index};
+    record_put(tx, target, &next);
+    lock_row_del(tx, command->session, target->store_key);
+    return CO_OK;
+}
+
+static int verb_delete(struct machine_tx *tx, const struct kv_command_view *command, struct target *target,
+                       struct machine_result *result) {
+    (void)command;
+    if (target->exists) record_remove(tx, target);
+    result->yes = true;
+    return CO_OK;
+}
+
+static int verb_delete_cas(struct machine_tx *tx, const struct kv_command_view *command, struct target *target,
+                           struct machine_result *result) {
+    result->yes = !target->exists || target->now.modify_index == command->index;
+    if (target->exists && result->yes) record_remove(tx, target);
+    return CO_OK;
+}
+
+/* One by one: a cursor does not outlive the writes. `from` goes on where the last one was, so that long keys which
+ * only share their first bytes with the prefix are passed once. */
+static int delete_tree(struct machine_tx *tx, struct slice prefix) {
+    struct slice head = kv_prefix_head(prefix);
+    char from_room[KV_STORE_KEY_MAX], key_room[KV_KEY_MAX];
+    struct slice from = head;
+    for (;;) {
+        struct store_cursor cursor;
+        struct target target = {.exists = false};
+        int rv = CO_OK;
+        for (store_cursor_open(&cursor, tx->store, KV_TABLE_KEYS, from); cursor.valid && slice_starts(cursor.key, head);
+             store_cursor_next(&cursor)) {
+            rv = kv_record_decode(cursor.key, cursor.value, &target.now);
+            target.exists = rv == CO_OK && slice_starts(target.now.key, prefix);
+            if (rv != CO_OK || target.exists) break;
+        }
+        if (target.exists) {
+            memcpy(from_room, cursor.key.data, cursor.key.size);
+            memcpy(key_room, target.now.key.data, target.now.key.size);
+            from = target.store_key = slice_make(from_room, cursor.key.size);
+            target.key = slice_make(key_room, target.now.key.size);
+        }
+        store_cursor_close(&cursor);
+        if (rv != CO_OK || !target.exists) return rv;
+        record_remove(tx, &target);
+    }
+}
+
+static int (*const verbs[])(struct machine_tx *, const struct kv_command_view *, struct target *,
+                            struct machine_result *) = {
+    [PB__KV_VERB__KV_SET] = verb_set,       [PB__KV_VERB__KV_CAS] = verb_cas,
+    [PB__KV_VERB__KV_LOCK] = verb_lock,     [PB__KV_VERB__KV_UNLOCK] = verb_unlock,
+    [PB__KV_VERB__KV_DELETE] = verb_delete, [PB__KV_VERB__KV_DELETE_CAS] = verb_delete_cas,
+};
+
+/* Looks the key up; false: refused, or *rv says that the store failed. */
+static bool target_find(struct machine_tx *tx, struct slice key, struct target *target, struct machine_result *result,
+                        int *rv) {
+    bool taken;
+    target->key = key;
+    target->store_key = kv_store_key(key, target->room);
+    *rv = kv_record_get(tx->store, target->store_key, key, &target->now, &taken);
+    target->exists = *rv == CO_OK;
+    if (*rv == CO_NOTFOUND) *rv = CO_OK;
+    if (taken)
+        machine_refuse(result, CO_CONFLICT, "another key of the same beginning and hash stands in this key's place");
+    return *rv == CO_OK && !taken;
+}
+
+int kv_command_apply(struct machine_tx *tx, struct slice payload, struct machine_result *result) {
+    struct kv_command_view command;
+    if (!kv_command_decode(payload, &command)) return machine_refuse(result, CO_INVALID, "the command does not decode");
+    if (command.key.size > KV_KEY_MAX) return machine_refuse(result, CO_TOOLARGE, "Key too long, at most 8192 bytes");
+    if (memchr(command.key.data, 0, command.key.size))
+        return machine_refuse(result, CO_INVALID, "Key holds a NUL byte");
+    if (command.verb == PB__KV_VERB__KV_DELETE_TREE) {
+        result->yes = true;
+        return delete_tree(tx, command.key);
+    }
+    if (command.key.size == 0) return machine_refuse(result, CO_INVALID, "Must provide key");
+    if (command.verb >= ARRAY_COUNT(verbs))
+        return CO_UNSUPPORTED; /* a newer server's: stop here, as for unknown types */
+    if (command.lease.size != 0) {
+        if (machine_tx_version(tx) < LEASE_SINCE) command.lease = no_lease; /* as programs that do not know the field */
+        else if (!lease_known(tx, command.lease, result)) return CO_OK;
+    }
+    struct target target;
+    int rv;
+    if (!target_find(tx, command.key, &target, result, &rv)) return rv;
+    return verbs[command.verb](tx, &command, &target, result);
+}
+
+/* -- the end of a lease ------------------------------------------------------------------------------------------- */
+
+int key_lease_ended(struct machine_tx *tx, const struct binding_end *end) {
+    struct machine_result ignored = {0};
+    struct target target;
+    int rv;
+    if (!target_find(tx, end->name, &target, &ignored, &rv)) return rv != CO_OK ? rv : CO_CORRUPT;
+    if (!target.exists || !slice_equal(target.now.lease, end->owner))
+        return CO_CORRUPT; /* the row says what is not so */
+    record_remove(tx, &target);
+    return CO_OK;
+}
+
+/* -- the end of a session ----------------------------------------------------------------------------------------- */
+
+int kv_delay_decode(struct slice store_key, struct slice bytes, struct kv_delay *delay) {
+    if (bytes.size < 16 || (bytes.size > 16) != kv_is_long(store_key)) return CO_CORRUPT;
+    delay->index = get_le64(bytes.data);
+    delay->delay_ns = (int64_t)get_le64(bytes.data + 8);
+    delay->key = bytes.size > 16 ? slice_make(bytes.data + 16, bytes.size - 16) : store_key;
+    return CO_OK;
+}
+
+static void delay_begin(struct machine_tx *tx, const struct target *target, int64_t delay_ns) {
+    char bytes[16 + KV_KEY_MAX];
+    size_t key_size = kv_is_long(target->store_key) ? target->key.size : 0;
+    put_le64(bytes, tx->index);
+    put_le64(bytes + 8, (uint64_t)delay_ns);
+    memcpy(bytes + 16, target->key.data, key_size);
+    store_put(tx->store, KV_TABLE_DELAYS, target->store_key, slice_make(bytes, 16 + key_size));
+    expiry_began_in(tx, &lock_delay_expiry, target->key, tx->index, delay_ns);
+}
+
+/* Released or deleted, as the session says; its lock-delay begins. */
+int key_lock_ended(struct machine_tx *tx, const struct binding_end *end) {
+    const Pb__Session *session = (const Pb__Session *)end->session;
+    int64_t delay_ns = session->lock_delay_ns < LOCK_DELAY_MAX_NS ? session->lock_delay_ns : LOCK_DELAY_MAX_NS;
+    struct machine_result ignored = {0};
+    struct target target;
+    int rv;
+    if (end->name.size > KV_KEY_MAX) return CO_CORRUPT;
+    if (!target_find(tx, end->name, &target, &ignored, &rv)) return rv != CO_OK ? rv : CO_CORRUPT;
+    if (!target.exists || !slice_equal(target.now.session, end->owner)) return CO_CORRUPT;
+    if (session->delete_behavior) {
+        record_remove(tx, &target);
+    } else {
+        struct kv_record next = target.now;
+        next.session = slice_make(NULL, 0);
+        record_put(tx, &target, &next);
+        lock_row_del(tx, end->owner, target.store_key);
+    }
+    if (delay_ns > 0) delay_begin(tx, &target, delay_ns);
+    return CO_OK;
+}
+
+int lock_delay_end_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
+    const Pb__LockDelayEndCommand *command = request;
+    if (command->term != tx->term) return machine_refuse(result, CO_CONFLICT, "proposed in another term");
+    struct slice key = slice_make(command->key.data, command->key.len), bytes;
+    char room[KV_STORE_KEY_MAX];
+    struct slice store_key = kv_store_key(key, room);
+    struct kv_delay delay;
+    int rv = store_get(tx->store, KV_TABLE_DELAYS, store_key, &bytes);
+    if (rv == CO_OK) rv = kv_delay_decode(store_key, bytes, &delay);
+    if (rv != CO_OK && rv != CO_NOTFOUND) return rv;
+    result->yes = rv == CO_OK && delay.index == command->index && slice_equal(delay.key, key);
+    if (!result->yes) return CO_OK;
+    store_del(tx->store, KV_TABLE_DELAYS, store_key);
+    expiry_ended_in(tx, &lock_delay_expiry, key, command->index);
+    return CO_OK;
+}

@@ -1,0 +1,43 @@
+/* Shared by the files of kv/keys/ only. */
+#ifndef COORD_KV_KV_INTERNAL_H
+#define COORD_KV_KV_INTERNAL_H
+
+#include "base/check.h"
+#include "kv/keys/kv.h"
+#include "kv/keys/kv_record.h"
+#include "kv/session/session.h"
+
+enum kv_table {
+    KV_TABLE_KEYS = 16,   /* store key -> record (kv_record.h) */
+    KV_TABLE_LOCKS = 17,  /* session id, store key -> full key when it is long: what a session holds */
+    KV_TABLE_DELAYS = 18, /* store key -> lock-delay under way (struct kv_delay) */
+};
+
+#define LOCK_DELAY_MAX_NS 60000000000 /* longer ones are kept as written, and count as this */
+
+/* -- commands: as module_command.apply ---------------------------------------------------------------------------- */
+int kv_command_apply(struct machine_tx *tx, struct slice payload, struct machine_result *result);
+int lock_delay_end_apply(struct machine_tx *tx, void *request, struct machine_result *result);
+
+/* -- what ends keys and locks: as module_binding.ended ------------------------------------------------------------ */
+int key_lease_ended(struct machine_tx *tx, const struct binding_end *end);
+int key_lock_ended(struct machine_tx *tx, const struct binding_end *end);
+extern const struct module_binding key_lock_binding; /* of keys that sessions hold */
+
+/* -- lock-delays -------------------------------------------------------------------------------------------------- */
+struct kv_delay {
+    uint64_t index;
+    int64_t delay_ns;
+    struct slice key;
+};
+/* CO_CORRUPT. `key` points into the arguments. */
+int kv_delay_decode(struct slice store_key, struct slice bytes, struct kv_delay *delay);
+
+/* -- walking keys ------------------------------------------------------------------------------------------------- */
+/* What store keys of the keys below `prefix` begin with; when it is shorter than the prefix, compare the full keys
+ * too. */
+static inline struct slice kv_prefix_head(struct slice prefix) {
+    return slice_make(prefix.data, prefix.size < STORE_KEY_PREFIX ? prefix.size : STORE_KEY_PREFIX);
+}
+
+#endif

@@ -1,0 +1,67 @@
+/* Keys as a module. */
+#include "kv/keys/kv_internal.h"
+#include "registry/lease.h"
+
+/* -- lock-delays -------------------------------------------------------------------------------------------------- */
+
+static int lock_delays_read(struct store_txn *txn, const struct expiry_leader *leader, struct expiry *expiry) {
+    struct store_cursor cursor;
+    struct slice all = slice_make("", 0);
+    int rv = CO_OK;
+    STORE_PREFIX(&cursor, txn, KV_TABLE_DELAYS, all) {
+        struct kv_delay delay;
+        int error = kv_delay_decode(cursor.key, cursor.value, &delay);
+        if (error == CO_OK)
+            expiry_began(expiry, &lock_delay_expiry, delay.key, delay.index, delay.delay_ns, leader->now_ms);
+        else rv = error;
+    }
+    store_cursor_close(&cursor);
+    return rv;
+}
+
+static void lock_delay_propose_end(const struct expiry_due *due, const struct expiry_leader *leader,
+                                   void (*propose)(void *data, uint8_t command, const ProtobufCMessage *message),
+                                   void *data) {
+    Pb__LockDelayEndCommand command = PB__LOCK_DELAY_END_COMMAND__INIT;
+    command.key = (ProtobufCBinaryData){due->name.size, (uint8_t *)(uintptr_t)due->name.data};
+    command.index = due->index, command.term = leader->term;
+    propose(data, LOCK_DELAY_END, &command.base);
+}
+
+const struct expiry_kind lock_delay_expiry = {
+    .number = 2, .name = "lock-delay", .quiet = true, .read = lock_delays_read, .end = lock_delay_propose_end};
+
+/* -- the table ---------------------------------------------------------------------------------------------------- */
+
+static const struct module_command commands[] = {
+    {.number = KV_APPLY,
+     .since = 1,
+     .name = "kv",
+     .request = &pb__kv_command__descriptor,
+     .apply_bytes = kv_command_apply},
+    {.number = LOCK_DELAY_END,
+     .since = 1,
+     .servers_only = true,
+     .name = "lock-delay-end",
+     .request = &pb__lock_delay_end_command__descriptor,
+     .apply = lock_delay_end_apply},
+    {0},
+};
+static const struct store_table tables[] = {
+    {KV_TABLE_KEYS, "kv"}, {KV_TABLE_LOCKS, "kv-locks"}, {KV_TABLE_DELAYS, "kv-delays"}, {0}};
+static const struct module_space spaces[] = {{SPACE_KEY, "key"}, {0}};
+static const struct query_type *const queries[] = {&query_kv_get, &query_kv_list, &query_kv_keys, NULL};
+static const struct expiry_kind *const expiries[] = {&lock_delay_expiry, NULL};
+static const struct module_binding lease_bindings[] = {{.number = LEASE_BINDS_KEY, .ended = key_lease_ended}, {0}};
+
+const struct module_binding key_lock_binding = {.number = KV_TABLE_LOCKS, .ended = key_lock_ended};
+static const struct module_binding session_bindings[] = {{.number = KV_TABLE_LOCKS, .ended = key_lock_ended}, {0}};
+
+const struct module kv_module = {.name = "kv",
+                                 .commands = commands,
+                                 .tables = tables,
+                                 .spaces = spaces,
+                                 .queries = queries,
+                                 .expiries = expiries,
+                                 .lease_bindings = lease_bindings,
+                                 .session_bindings = session_bindings};

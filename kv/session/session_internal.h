@@ -1,0 +1,30 @@
+/* Shared by the files of kv/session/ only. */
+#ifndef COORD_KV_SESSION_INTERNAL_H
+#define COORD_KV_SESSION_INTERNAL_H
+
+#include "base/check.h"
+#include "base/text.h"
+#include "kv/session/session.h"
+
+enum session_table {
+    SESSION_TABLE = 19,       /* id -> TTL in ns (8 bytes), then pb.Session */
+    SESSION_TABLE_INDEX = 20, /* node, check or nothing, id -> nothing */
+};
+
+/* As module_command.apply, and module.on_event. */
+int session_create_apply(struct machine_tx *tx, void *request, struct machine_result *result);
+int session_destroy_apply(struct machine_tx *tx, void *request, struct machine_result *result);
+void session_on_event(struct machine_tx *tx, const struct machine_event *event);
+
+/* session_bindings.c: `ended` of everything that is bound to it. CO_OK, or the store failed. */
+int session_end_bindings(struct machine_tx *tx, const Pb__Session *session);
+
+/* Record of a session, unpacked into the arena. CO_NOTFOUND, CO_CORRUPT. */
+int session_get(struct store_txn *txn, struct slice id, struct arena *arena, Pb__Session **session);
+int session_unpack(struct slice bytes, struct arena *arena, Pb__Session **session);
+int64_t session_record_ttl_ns(struct slice bytes); /* -1: damaged */
+/* Beginning of the index rows of a node (check empty) or of one of its checks; the session's id follows. */
+struct slice session_index_prefix(struct store_txn *txn, struct slice node, struct slice check,
+                                  char room[STORE_KEY_MAX]);
+
+#endif

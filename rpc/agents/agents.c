@@ -1,0 +1,325 @@
+#include "rpc/agents/agents_internal.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "lb/coordinate.h"
+#include "rpc/agents/agents.h"
+#include "rpc/backup/backup_transfer.h"
+#include "rpc/core/rpc_internal.h"
+#include "rpc/forward/forwarding.h"
+#include "rpc/leader/forward.h"
+#include "rpc/leader/leases.h"
+#include "rpc/wire/frame_unpack.h"
+
+#define TICK_MS              1000
+#define COORDINATE_FRAME_MAX (16u << 10) /* a node's name and eleven numbers */
+
+static struct metric connected = {
+    .name = "coord_rpc_agents", .type = METRIC_GAUGE, .help = "Client agents connected with this server"};
+
+static struct agent **agent_find(struct agents *agents, uint64_t number) {
+    struct agent **at = &agents->buckets[number % AGENTS_BUCKETS];
+    while (*at && (*at)->asker.number != number) at = &(*at)->chain;
+    return at;
+}
+
+void agent_tell(struct agent *agent, uint8_t type, const ProtobufCMessage *message) {
+    link_tell(agent->wire, type, message);
+    if (list_empty(&agent->unsent)) list_append(&agent->agents->unsent, &agent->unsent);
+}
+
+static void agent_tell_bare(struct agent *agent, uint8_t type) {
+    link_send(agent->wire, type, (struct slice){0});
+    if (list_empty(&agent->unsent)) list_append(&agent->agents->unsent, &agent->unsent);
+}
+
+static void flush_all(struct agents *agents) {
+    LIST_FOREACH_SAFE(item, next, &agents->unsent) {
+        struct agent *agent = LIST_ENTRY(item, struct agent, unsent);
+        list_remove(&agent->unsent);
+        link_flush(agent->wire);
+        if (link_backlog(agent->wire) <= AGENTS_BACKLOG_MAX) continue;
+        log_warn("agents", "a client agent does not take its answers, its connection ends node=%s", agent->node);
+        link_close(agent->wire);
+    }
+}
+
+/* -- the edge of forwarding.h ------------------------------------------------------------------------------------- */
+static bool reach(void *data, uint64_t number) { return *agent_find(data, number) != NULL; }
+
+static void send_message(void *data, uint64_t number, uint8_t type, const ProtobufCMessage *message) {
+    struct agent *agent = *agent_find(data, number);
+    if (agent) agent_tell(agent, type, message);
+}
+
+void agents_tell(struct agents *agents, uint64_t number, uint8_t type, const ProtobufCMessage *message) {
+    send_message(agents, number, type, message);
+    flush_all(agents);
+}
+
+/* What a frame asks for may be done before that frame is left: then nobody has to be woken. */
+static _Thread_local struct agents *in_frame;
+
+static void wake(void *data) {
+    struct agents *agents = data;
+    if (in_frame == agents) agents->done_in_frame = true;
+    else uv_async_send(&agents->wake);
+}
+
+/* Not what servers decide among themselves: versions, removed servers, restores. */
+static bool knows(void *data, struct slice command) {
+    struct agents *agents = data;
+    const struct module_command *row = machine_command_row(agents->rpc->machine, command);
+    return row && !row->servers_only && machine_knows(agents->rpc->machine, command);
+}
+
+static void command(void *data, struct node_proposal *proposal) {
+    struct agents *agents = data;
+    if (agents->rpc->stopping) { /* the node answers no more, and may be gone */
+        raft_data_unref(proposal->data);
+        proposal->data = NULL;
+        proposal->done(proposal, CO_NOLEADER, NULL);
+        return;
+    }
+    node_propose(agents->rpc->node, proposal);
+}
+
+static void renew(void *data, struct rpc_renew *renew) {
+    struct agents *agents = data;
+    leases_renew_now(agents->rpc, renew);
+}
+
+/* -- coordinates -------------------------------------------------------------------------------------------------- */
+static bool answer_echo(struct agent *agent, struct slice payload) {
+    struct rpc *rpc = agent->agents->rpc;
+    Pb__PeerEcho *echo = frame_unpack(&pb__peer_echo__descriptor, payload, NULL);
+    if (!echo) return false;
+    struct vivaldi_coordinate here = rpc_coordinate_here(rpc);
+    Pb__Coordinate record = coordinate_record(rpc->node_name, "", &here);
+    Pb__PeerEchoAnswer answer = PB__PEER_ECHO_ANSWER__INIT;
+    answer.number = echo->number, answer.coordinate = &record;
+    agent_tell(agent, PEER_ECHO_ANSWER, &answer.base);
+    frame_drop(echo);
+    return true;
+}
+
+/* -- connections -------------------------------------------------------------------------------------------------- */
+/* False: it is none that client agents send. */
+static void tell_caller(const struct caller *caller, uint8_t type, const ProtobufCMessage *message) {
+    agents_tell(caller->rpc->agents, caller->id, type, message);
+}
+
+static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) {
+    struct agents *agents = agent->agents;
+    if (type == PEER_FETCH) {
+        Pb__PeerFetch *ask = frame_unpack(&pb__peer_fetch__descriptor, payload, NULL);
+        if (!ask) return false;
+        agents_fetch(&agent->asker, ask);
+        frame_drop(ask);
+    } else if (type == PEER_FETCH_END) {
+        Pb__PeerFetchEnd *end = frame_unpack(&pb__peer_fetch_end__descriptor, payload, NULL);
+        if (!end) return false;
+        agents_fetch_end(&agent->asker, end->number);
+        frame_drop(end);
+    } else if (type == PEER_ECHO) {
+        return answer_echo(agent, payload);
+    } else if (type == PEER_COORDINATE) {
+        Pb__Coordinate *record =
+            payload.size <= COORDINATE_FRAME_MAX ? frame_unpack(&pb__coordinate__descriptor, payload, NULL) : NULL;
+        if (!record) return false;
+        (void)rpc_coordinate_put(agents->rpc, record);
+        frame_drop(record);
+    } else if (type == PEER_PING && payload.size == 0) {
+        agent_tell_bare(agent, PEER_PING);
+    } else if (type == PEER_WRITES || type == PEER_RENEW) {
+        return forwarding_frame(agents->forwarding, agent->asker.number, type, payload, agent->heard_ms);
+    } else {
+        struct caller caller = {.rpc = agents->rpc, .id = agent->asker.number, .is_agent = true, .tell = tell_caller};
+        return operator_serve(&caller, type, payload) ||
+               agents_backup_frame(agents->rpc, agent->asker.number, agent->node, type, payload);
+    }
+    return true;
+}
+
+static void on_frame(void *data, struct link *wire, uint8_t type, struct slice payload) {
+    struct agent *agent = data;
+    struct agents *agents = agent->agents;
+    (void)wire;
+    agent->heard_ms = clock_mono_ms();
+    if (agents->stopping) return;
+    in_frame = agents;
+    bool known = take_frame(agent, type, payload);
+    in_frame = NULL;
+    if (!known) {
+        log_warn("agents", "a frame that client agents do not send type=%u node=%s", type, agent->node);
+        link_close(agent->wire);
+    }
+    if (agents->done_in_frame) {
+        agents->done_in_frame = false;
+        forwarding_woken(agents->forwarding);
+    }
+    flush_all(agents);
+}
+
+static void finish_stop(struct agents *agents);
+
+static void on_closed(void *data, struct link *wire, int error) {
+    struct agent *agent = data;
+    struct agents *agents = agent->agents;
+    (void)wire;
+    if (!agents->stopping)
+        log_info("agents", "a client agent went node=%s reason=\"%s\"", agent->node, co_strerror(error));
+    agents_fetch_down(&agent->asker);
+    agents_backup_down(agents->rpc, agent->asker.number);
+    *agent_find(agents, agent->asker.number) = agent->chain;
+    list_remove(&agent->link);
+    list_remove(&agent->unsent);
+    metric_set(&connected, (int64_t)--agents->count);
+    free(agent);
+    finish_stop(agents);
+}
+
+static void on_drained(void *data, struct link *wire) {
+    struct agent *agent = data;
+    (void)wire;
+    if (agent->agents->stopping || list_empty(&agent->asker.held)) return;
+    agents_fetch_pieces(&agent->asker);
+    flush_all(agent->agents);
+}
+
+static const struct link_callbacks callbacks = {.frame = on_frame, .closed = on_closed, .drained = on_drained};
+
+void agents_adopt(struct agents *agents, struct link *wire, const Pb__PeerHello *hello) {
+    struct agent *agent = mem_zalloc(sizeof *agent);
+    agent->agents = agents, agent->wire = wire, agent->heard_ms = clock_mono_ms();
+    snprintf(agent->node, sizeof agent->node, "%s", hello->node);
+    asker_init(&agent->asker, agents);
+    list_init(&agent->unsent);
+    list_append(&agents->all, &agent->link);
+    *agent_find(agents, agent->asker.number) = agent;
+    metric_set(&connected, (int64_t)++agents->count);
+    link_adopt(wire, &callbacks, agent);
+    link_keep_short(wire);
+    log_info("agents", "a client agent came node=%s address=%s", agent->node, hello->address);
+    if (agents->stopping) {
+        link_close(wire);
+        return;
+    }
+    if (agents->servers.size) {
+        link_send(wire, PEER_SERVERS, buffer_slice(&agents->servers));
+        link_flush(wire);
+    }
+}
+
+void agents_servers(struct agents *agents, const Pb__PeerServers *servers) {
+    forwarding_leader(agents->forwarding, servers->leader, servers->cut_off, clock_mono_ms());
+    size_t size = pb__peer_servers__get_packed_size(servers);
+    struct buffer packed = {0};
+    buffer_reserve(&packed, size + 1);
+    packed.size = pb__peer_servers__pack(servers, (uint8_t *)packed.data);
+    if (slice_equal(buffer_slice(&packed), buffer_slice(&agents->servers))) {
+        buffer_free(&packed);
+        return;
+    }
+    buffer_free(&agents->servers);
+    agents->servers = packed;
+    LIST_FOREACH(item, &agents->all) {
+        struct agent *agent = LIST_ENTRY(item, struct agent, link);
+        link_send(agent->wire, PEER_SERVERS, buffer_slice(&packed));
+        if (list_empty(&agent->unsent)) list_append(&agents->unsent, &agent->unsent);
+    }
+    flush_all(agents);
+}
+
+/* It says nothing, or takes nothing of what it asked for. */
+static bool is_gone(struct agent *agent, uint64_t now_ms) {
+    uint64_t received = link_received(agent->wire);
+    if (received != agent->received) agent->received = received, agent->heard_ms = now_ms;
+    if (list_empty(&agent->asker.held)) return now_ms - agent->heard_ms > AGENTS_QUIET_MS;
+    uint64_t delivered = link_delivered(agent->wire);
+    if (delivered != agent->delivered) agent->delivered = delivered, agent->asker.taken_ms = now_ms;
+    return now_ms - agent->heard_ms > AGENTS_QUIET_MS || now_ms - agent->asker.taken_ms > AGENTS_QUIET_MS;
+}
+
+static void tick(uv_timer_t *timer) {
+    struct agents *agents = timer->data;
+    uint64_t now_ms = clock_mono_ms();
+    bool stood_still = now_ms - agents->ticked_ms > 2 * TICK_MS;
+    LIST_FOREACH_SAFE(item, next, &agents->all) {
+        struct agent *agent = LIST_ENTRY(item, struct agent, link);
+        /* what they sent meanwhile waits to be read */
+        if (stood_still) agent->heard_ms = agent->asker.taken_ms = now_ms;
+        else if (is_gone(agent, now_ms)) link_close(agent->wire);
+    }
+    agents_backup_tick(agents->rpc, now_ms);
+    agents->ticked_ms = now_ms;
+}
+
+static void woken(uv_async_t *async) {
+    struct agents *agents = async->data;
+    agents_fetch_answered(agents);
+    forwarding_woken(agents->forwarding);
+    flush_all(agents);
+    finish_stop(agents);
+}
+
+size_t agents_count(const struct agents *agents) { return agents->count; }
+
+/* -- life --------------------------------------------------------------------------------------------------------- */
+struct agents *agents_new(struct rpc *rpc) {
+    metric_register(&connected);
+    agents_fetch_init();
+    struct agents *agents = mem_zalloc(sizeof *agents);
+    agents->rpc = rpc;
+    list_init(&agents->all);
+    list_init(&agents->unsent);
+    list_init(&agents->servers_asking);
+    struct forwarding_edge edge = {.data = agents,
+                                   .reach = reach,
+                                   .send = send_message,
+                                   .wake = wake,
+                                   .knows = knows,
+                                   .command = command,
+                                   .renew = renew,
+                                   .onward = true};
+    agents->forwarding = forwarding_new(&edge, 0);
+    CHECK(uv_async_init(rpc->loop, &agents->wake, woken) == 0 && uv_timer_init(rpc->loop, &agents->timer) == 0);
+    CHECK(uv_timer_init(rpc->loop, &agents->room_timer) == 0);
+    agents->wake.data = agents->timer.data = agents->room_timer.data = agents;
+    agents->ticked_ms = clock_mono_ms();
+    uv_timer_start(&agents->timer, tick, TICK_MS, TICK_MS);
+    return agents;
+}
+
+static void handle_closed(uv_handle_t *handle) {
+    struct agents *agents = handle->data;
+    if (--agents->closing > 0) return;
+    forwarding_free(agents->forwarding);
+    buffer_free(&agents->servers);
+    void (*closed)(void *) = agents->closed;
+    void *data = agents->closed_data;
+    free(agents);
+    closed(data);
+}
+
+static void finish_stop(struct agents *agents) {
+    if (!agents->stopping || agents->closing || agents->asked_count || !list_empty(&agents->all)) return;
+    agents->closing = 3;
+    uv_close((uv_handle_t *)&agents->wake, handle_closed);
+    uv_close((uv_handle_t *)&agents->timer, handle_closed);
+    uv_close((uv_handle_t *)&agents->room_timer, handle_closed);
+}
+
+void agents_stop(struct agents *agents, void (*closed)(void *data), void *data) {
+    agents->closed = closed, agents->closed_data = data;
+    agents->stopping = true;
+    forwarding_stop(agents->forwarding);
+    asking_servers_stop(agents);
+    agents_fetch_answered(agents);
+    LIST_FOREACH_SAFE(item, next, &agents->all) link_close(LIST_ENTRY(item, struct agent, link)->wire);
+    finish_stop(agents);
+}

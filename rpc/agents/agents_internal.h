@@ -1,0 +1,71 @@
+/* Inside agents.h: agents.c (connections, what is asked and told), agents_fetch.c (reads), agents_servers.c (other
+ * servers'). Loop thread. */
+#ifndef COORD_RPC_AGENTS_INTERNAL_H
+#define COORD_RPC_AGENTS_INTERNAL_H
+
+#include "base/list.h"
+#include "base/mailbox.h"
+#include "rpc/agents/agents.h"
+#include "rpc/wire/hello.h"
+#include "rpc/wire/link.h"
+
+#define AGENTS_BUCKETS       4096
+#define AGENTS_ASKED_BUCKETS 16384
+
+/* Whoever asks for reads: a client agent, or another server. */
+struct asker {
+    struct agents *agents;
+    struct list fetches; /* struct asked */
+    struct list held;    /* those whose answer goes out piece by piece, each in turn */
+    size_t fetch_count, held_bytes;
+    uint64_t number;   /* of its connection; never given twice */
+    uint64_t server;   /* its id; 0: a client agent */
+    uint64_t taken_ms; /* when it took some of what is held */
+};
+
+struct agent {
+    struct asker asker;
+    struct agents *agents;
+    struct agent *chain; /* in its bucket */
+    struct list link;    /* in agents->all */
+    struct list unsent;  /* in agents->unsent, or by itself */
+    struct link *wire;
+    uint64_t heard_ms;
+    uint64_t received, delivered; /* as link.h counts them, when last looked */
+    char node[HELLO_NODE_MAX + 1];
+};
+
+struct agents {
+    struct rpc *rpc;
+    struct forwarding *forwarding;
+    struct agent *buckets[AGENTS_BUCKETS];
+    struct asked *asked[AGENTS_ASKED_BUCKETS];
+    struct list all, unsent;
+    struct list servers_asking;
+    size_t count, asked_count;
+    uint64_t last_number, ticked_ms;
+    uv_async_t wake;
+    uv_timer_t timer, room_timer;
+    struct mailbox answered; /* struct asked; from any thread */
+    struct buffer servers;   /* as told last: packed */
+    bool stopping, done_in_frame;
+    unsigned closing;
+    void (*closed)(void *data);
+    void *closed_data;
+};
+
+void agent_tell(struct agent *agent, uint8_t type, const ProtobufCMessage *message); /* with the next flush */
+
+void agents_fetch_init(void);
+void asker_init(struct asker *asker, struct agents *agents);
+void agents_fetch(struct asker *asker, const Pb__PeerFetch *ask);
+void agents_fetch_end(struct asker *asker, uint64_t number); /* its answer is not wanted any more */
+void agents_fetch_answered(struct agents *agents);           /* takes what other threads have answered */
+void agents_fetch_pieces(struct asker *asker);               /* sends more of what is held, as far as there is room */
+void agents_fetch_down(struct asker *asker);
+
+bool asking_server_has_room(const struct asker *asker);
+void asking_server_waits(struct agents *agents); /* one of them has something held */
+void asking_servers_stop(struct agents *agents);
+
+#endif

@@ -1,0 +1,345 @@
+#include "rpc/client/client.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "rpc/backup/backup_transfer.h"
+#include "rpc/client/client_internal.h"
+#include "rpc/wire/address.h"
+
+#define TICK_MS 50
+/* bytes of commands given to the connection at a time, so that renewals and reads get between */
+#define WRITES_BATCH (128u << 10)
+#define WRITES_AHEAD (256u << 10) /* so much of it waits there at most */
+
+void client_post(struct client *client, struct loop_task *task) {
+    if (mailbox_put(&client->box, &task->mail)) uv_async_send(&client->wake);
+}
+
+void client_asked(struct client *client) {
+    if (client->current && !client->current->asked_ms) client->current->asked_ms = clock_mono_ms();
+}
+
+/* -- writes ------------------------------------------------------------------------------------------------------- */
+struct client_write {
+    struct loop_task task;
+    struct node_proposal proposal;
+};
+_Static_assert(sizeof(struct client_write) <= sizeof(((struct rpc_write *)0)->impl), "rpc_write.impl is too small");
+
+static void write_done(struct node_proposal *proposal, int error, const void *result) {
+    struct client_write *impl = CONTAINER_OF(proposal, struct client_write, proposal);
+    struct rpc_write *write = CONTAINER_OF((char *)impl, struct rpc_write, impl);
+    write->done(write, error, result);
+}
+
+static void write_fail(struct node_proposal *proposal, int error) {
+    raft_data_unref(proposal->data);
+    proposal->data = NULL;
+    proposal->done(proposal, error, NULL);
+}
+
+static void write_wait(struct client *client, struct node_proposal *proposal) {
+    proposal->next = NULL;
+    *client->waiting_last = proposal;
+    client->waiting_last = &proposal->next;
+}
+
+/* The next of them, as many as go at a time. */
+static struct node_proposal *writes_take(struct client *client) {
+    struct node_proposal *list = client->waiting, **at = &client->waiting;
+    for (size_t bytes = 0; *at && bytes < WRITES_BATCH; at = &(*at)->next) bytes += (*at)->data->size;
+    client->waiting = *at;
+    *at = NULL;
+    if (!client->waiting) client->waiting_last = &client->waiting;
+    return list;
+}
+
+static void writes_send(struct client *client) {
+    while (client->waiting && client->current && link_backlog(client->current->wire) < WRITES_AHEAD) {
+        client_asked(client);
+        CHECK(forwarding_writes(client->forwarding, client->current->number, writes_take(client)));
+        link_flush(client->current->wire);
+    }
+}
+
+void client_drained(struct client *client) {
+    if (!client->stopping) writes_send(client);
+}
+
+static void writes_expire(struct client *client, uint64_t now_ms, int error) {
+    struct node_proposal *list = client->waiting, *next;
+    client->waiting = NULL, client->waiting_last = &client->waiting;
+    for (; list; list = next) {
+        next = list->next;
+        if (now_ms >= list->deadline_ms) write_fail(list, error);
+        else write_wait(client, list);
+    }
+}
+
+static void write_taken(struct loop_task *task) {
+    struct client *client = task->rpc->client;
+    struct client_write *impl = CONTAINER_OF(task, struct client_write, task);
+    if (client->stopping) write_fail(&impl->proposal, CO_CLOSED);
+    else write_wait(client, &impl->proposal);
+}
+
+void client_submit(struct client *client, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message) {
+    struct client_write *impl = (struct client_write *)(void *)write->impl;
+    *impl = (struct client_write){0};
+    impl->proposal = (struct node_proposal){
+        .done = write_done, .deadline_ms = clock_mono_ms() + RPC_LEADER_WAIT_MS, .data = rpc_command(command, message)};
+    rpc_on_loop(client->rpc, &impl->task, write_taken);
+}
+
+/* -- renewals ----------------------------------------------------------------------------------------------------- */
+struct client_renewal {
+    struct loop_task task;
+    struct list link;
+    uint64_t deadline_ms;
+};
+_Static_assert(sizeof(struct client_renewal) <= sizeof(((struct rpc_renew *)0)->impl), "rpc_renew.impl is too small");
+
+static void renewals_look(struct client *client, uint64_t now_ms, bool stop) {
+    LIST_FOREACH_SAFE(item, next, &client->renewals) {
+        struct client_renewal *impl = LIST_ENTRY(item, struct client_renewal, link);
+        struct rpc_renew *renew = CONTAINER_OF((char *)impl, struct rpc_renew, impl);
+        bool late = now_ms >= impl->deadline_ms;
+        if (!client->current && !late && !stop) continue;
+        list_remove(&impl->link);
+        if (client->current && !stop) client_asked(client);
+        if (stop || !client->current || !forwarding_renew(client->forwarding, client->current->number, renew))
+            renew->done(renew, stop ? CO_CLOSED : CO_NOLEADER);
+    }
+}
+
+static void renewal_taken(struct loop_task *task) {
+    struct client *client = task->rpc->client;
+    struct client_renewal *impl = CONTAINER_OF(task, struct client_renewal, task);
+    list_append(&client->renewals, &impl->link);
+}
+
+void client_renew(struct client *client, struct rpc_renew *renew) {
+    struct client_renewal *impl = (struct client_renewal *)(void *)renew->impl;
+    *impl = (struct client_renewal){.deadline_ms = clock_mono_ms() + RPC_LEADER_WAIT_MS};
+    rpc_on_loop(client->rpc, &impl->task, renewal_taken);
+}
+
+/* -- the edge of forwarding.h ------------------------------------------------------------------------------------- */
+static bool reach(void *data, uint64_t conn) { return client_conn_of(data, conn) != NULL; }
+
+static void send_message(void *data, uint64_t number, uint8_t type, const ProtobufCMessage *message) {
+    struct client_conn *conn = client_conn_of(data, number);
+    if (conn) link_tell(conn->wire, type, message);
+}
+
+/* The servers had no leader for it: surely in no log. */
+static void command(void *data, struct node_proposal *proposal) {
+    struct client *client = data;
+    if (client->stopping || clock_mono_ms() >= proposal->deadline_ms)
+        write_fail(proposal, client->stopping ? CO_CLOSED : CO_NOLEADER);
+    else write_wait(client, proposal);
+}
+
+/* -- events ------------------------------------------------------------------------------------------------------- */
+static void send_all(struct client *client) {
+    if (!client->current) return;
+    renewals_look(client, clock_mono_ms(), false);
+    writes_send(client);
+    calls_turn(client->rpc->calls, clock_mono_ms());
+    client_backup_up(client);
+    link_flush(client->current->wire);
+}
+
+static void take_tasks(struct client *client) {
+    for (struct mail *mail = mailbox_take(&client->box), *next; mail; mail = next) {
+        next = mail->next;
+        struct loop_task *task = CONTAINER_OF(mail, struct loop_task, mail);
+        task->run(task);
+    }
+}
+
+static void woken(uv_async_t *async) {
+    struct client *client = async->data;
+    take_tasks(client);
+    if (client->stopping) renewals_look(client, 0, true);
+    send_all(client);
+}
+
+void client_up(struct client *client) { send_all(client); }
+
+void client_down(struct client *client, struct client_conn *conn) {
+    conn->greeted = false; /* nothing is sent there any more */
+    forwarding_down(client->forwarding, conn->number);
+    calls_down(client->rpc->calls, conn->number, clock_mono_ms());
+    client_backup_down(client, conn->number);
+    send_all(client);
+}
+
+void client_frame(struct client *client, struct client_conn *conn, uint8_t type, struct slice payload) {
+    bool known = false;
+    if (type == PEER_ECHO_ANSWER) known = client_coordinates_answered(client, conn->number, payload);
+    else if (type == PEER_BACKUP_PIECE) known = client_backup_answered(client, conn->number, payload);
+    else if (type == PEER_FETCHED || type == PEER_CLUSTER_ANSWER || type == PEER_CHANGE_ANSWER)
+        known = calls_answered(client->rpc->calls, conn->number, type, payload, clock_mono_ms());
+    else if (type == PEER_RESULTS || type == PEER_RENEW_ANSWER)
+        known = forwarding_frame(client->forwarding, conn->number, type, payload, clock_mono_ms());
+    if (!known) log_warn("client", "a frame of unknown type, or one that does not decode type=%u", type);
+}
+
+static void tick(uv_timer_t *timer) {
+    struct client *client = timer->data;
+    uint64_t now_ms = clock_mono_ms();
+    if (client->stopping) return;
+    client_link_tick(client, now_ms);
+    writes_expire(client, now_ms, CO_NOLEADER);
+    renewals_look(client, now_ms, false);
+    client_fetch_tick(client, now_ms);
+    calls_tick(client->rpc->calls, now_ms);
+    client_backup_tick(client, now_ms);
+    dns_subscriptions_tick(client->subscriptions, now_ms);
+    client_coordinates_tick(client, now_ms);
+    send_all(client);
+    client->ticked_ms = now_ms;
+}
+
+/* -- the cluster -------------------------------------------------------------------------------------------------- */
+void client_status(struct client *client, struct rpc_status *status) {
+    *status = (struct rpc_status){.cluster_id = client->cluster_id};
+    uint64_t contact_ms = atomic_load(&client->contact_ms), now_ms = clock_mono_ms();
+    bool connected = atomic_load(&client->connected);
+    uint64_t lost_ms = atomic_load(&client->lost_ms);
+    status->unreachable = lost_ms && now_ms >= lost_ms + CLIENT_REACH_MS;
+    status->known_leader = connected && atomic_load(&client->known_leader);
+    status->last_contact_ms = connected || now_ms < contact_ms ? 0 : now_ms - contact_ms;
+    uv_mutex_lock(&client->lock);
+    if (!status->unreachable) memcpy(status->leader_address, client->leader_address, sizeof client->leader_address);
+    bool led = client->leader_address[0] || now_ms < client->leaderless_ms;
+    status->leaderless_ms = led ? 0 : now_ms - client->leaderless_ms;
+    status->voters = (unsigned)client->peer_count;
+    uv_mutex_unlock(&client->lock);
+}
+
+size_t client_peers(struct client *client, struct arena *arena, const char ***addresses) {
+    uv_mutex_lock(&client->lock);
+    size_t count = client->peer_count;
+    *addresses = arena_alloc(arena, (count + 1) * sizeof **addresses);
+    for (size_t i = 0; i < count; i++)
+        (*addresses)[i] = arena_strndup(arena, client->peers[i], strlen(client->peers[i]));
+    uv_mutex_unlock(&client->lock);
+    return count;
+}
+
+/* -- life --------------------------------------------------------------------------------------------------------- */
+static bool is_wildcard(const char *ip) { return strcmp(ip, "0.0.0.0") == 0 || strcmp(ip, "::") == 0; }
+
+static struct client *client_new(struct rpc *rpc, uv_loop_t *loop, const struct rpc_client_config *config) {
+    struct client *client = mem_zalloc(sizeof *client);
+    client->rpc = rpc, client->loop = loop;
+    client->modules = modules_new(config->modules);
+    client->cluster = mem_strdup(config->cluster), client->node_name = mem_strdup(config->node_name),
+    client->address = mem_strdup(config->address);
+    client->port = config->port;
+    client->known = config->known ? mem_strdup(config->known) : NULL;
+    client->seed = hash64(config->node_id, strlen(config->node_id));
+    client->id = random_u64() | 1;
+    client->has_from = config->bind && !is_wildcard(config->bind) && address_ip(config->bind, "0", &client->from);
+    client->waiting_last = &client->waiting;
+    list_init(&client->servers);
+    list_init(&client->conns);
+    list_init(&client->renewals);
+    list_init(&client->fetches);
+    list_init(&client->backups);
+    rng_seed(&client->rng, random_u64());
+    client->cache = client_cache_new(CLIENT_CACHE_BYTES);
+    client->subscriptions = dns_subscriptions_new(rpc, config->dns_queries ? config->dns_queries : CLIENT_DNS_QUERIES);
+    if (!config->no_coordinates)
+        client->coordinates = client_coordinates_new(config->node_name, config->coordinate_interval_ms);
+    client->lost_ms = client->ticked_ms = client->leaderless_ms = clock_mono_ms();
+    CHECK(uv_mutex_init(&client->lock) == 0);
+    return client;
+}
+
+/* Everything goes to the server that this agent is connected with. */
+static uint64_t server_route(void *data, const struct call *call) {
+    const struct client *client = data;
+    (void)call;
+    return client->current ? client->current->number : 0;
+}
+
+static bool server_tell(void *data, uint64_t number, uint8_t type, const ProtobufCMessage *message) {
+    struct client *client = data;
+    struct client_conn *conn = client_conn_of(client, number);
+    if (conn) link_tell(conn->wire, type, message);
+    if (conn && conn != client->current) link_flush(conn->wire); /* the current one is flushed after each turn */
+    return conn != NULL;
+}
+
+struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *config) {
+    struct rpc *rpc = mem_zalloc(sizeof *rpc);
+    rpc->role = &client_role;
+    struct client *client = rpc->client = client_new(rpc, loop, config);
+    bool told = config->join && config->join[0];
+    if (!told && client_known_read(client)) log_info("client", "no server is named: those known last are tried");
+    else if (!told)
+        log_warn("client",
+                 "no server is known: this agent waits for `coord join ADDRESS` (-retry-join=ADDRESS names one; "
+                 "-server runs one)");
+    struct forwarding_edge edge = {.data = client, .reach = reach, .send = send_message, .command = command};
+    client->forwarding = forwarding_new(&edge, 0);
+    static const struct call_method *const methods[] = {&fetch_method, &cluster_method, &change_method, NULL};
+    struct calls_edge calls = {.data = client, .route = server_route, .tell = server_tell};
+    rpc->calls = calls_new(&calls, methods, 0);
+    CHECK(uv_async_init(loop, &client->wake, woken) == 0 && uv_timer_init(loop, &client->timer) == 0);
+    client->wake.data = client->timer.data = client;
+    if (config->join) client_join(client, config->join);
+    uv_timer_start(&client->timer, tick, 0, TICK_MS);
+    return rpc;
+}
+
+static void handle_closed(uv_handle_t *handle) {
+    struct client *client = handle->data;
+    if (--client->closing > 0) return;
+    take_tasks(client); /* who came last is told that it is over */
+    LIST_FOREACH_SAFE(item, next, &client->servers) free(LIST_ENTRY(item, struct client_server, link));
+    forwarding_free(client->forwarding);
+    client_cache_free(client->cache);
+    dns_subscriptions_free(client->subscriptions);
+    client_coordinates_free(client->coordinates);
+    modules_free(client->modules);
+    calls_free(client->rpc->calls);
+    uv_mutex_destroy(&client->lock);
+    buffer_free(&client->known_text);
+    free(client->known), free(client->cluster), free(client->node_name), free(client->address), free(client->peers);
+    void (*closed)(void *) = client->closed;
+    void *data = client->closed_data;
+    free(client->rpc);
+    free(client);
+    closed(data);
+}
+
+void client_finish_stop(struct client *client) {
+    if (!client->stopping || client->closing || client->resolving || !list_empty(&client->conns) ||
+        !list_empty(&client->backups))
+        return;
+    client->closing = 2;
+    uv_close((uv_handle_t *)&client->wake, handle_closed);
+    uv_close((uv_handle_t *)&client->timer, handle_closed);
+}
+
+void rpc_client_stop(struct rpc *rpc, void (*closed)(void *data), void *data) {
+    struct client *client = rpc->client;
+    client->closed = closed, client->closed_data = data;
+    client->stopping = true;
+    dns_subscriptions_stop(client->subscriptions);
+    woken(&client->wake);
+    forwarding_stop(client->forwarding);
+    writes_expire(client, UINT64_MAX, CO_CLOSED);
+    calls_stop(client->rpc->calls);
+    client_backup_stop(client);
+    client_link_stop(client);
+    client_finish_stop(client);
+}

@@ -1,0 +1,55 @@
+/* The client agent's side of rpc: no copy of the state, one connection to one of the servers, over which everything
+ * goes.
+ *
+ * - It joins through any server (config.join), is told of all of them, and keeps to the one that the agent's id ranks
+ *   highest (rendezvous hashing over addresses): agents spread evenly, each agent's choice is the same after a restart,
+ *   and when a server comes or goes only the agents concerned move. An agent that was pushed away goes back within
+ *   about a minute, without losing what is under way.
+ * - A connection that ends is left at once for the next server, and one that stays silent within a second: it is pinged
+ *   when an answer is late, and when nothing was heard for 0.4 s while somebody waits for a change (a query that
+ *   blocks, a name that DNS was asked for lately), for 5 s when nobody does (the next question or renewal notices it
+ *   then). Each byte that arrives is heard, and an answer to what is still behind this agent's own bytes on a slow link
+ *   is not late. Reads are asked again at the next server; a write that may have been taken has an unknown outcome;
+ *   what was not sent waits, up to 7 s.
+ * - A server that knows no leader for longer than an election takes (0.5 to 0.8 s) is left for one that does, and not
+ *   gone back to before it knows one; without such a one it is kept. One that says it hears of no majority either
+ *   (rpc/cluster/cluster.h) is left at once, and the others' election waited for.
+ * - Answers to queries of catalog, health and coordinates, sorted by distance or not, are kept (CLIENT_CACHE_BYTES in
+ *   all, the least recently used make room): while no server can be reached they are given out again, with their age,
+ *   except to reads with RPC_CONSISTENT.
+ *
+ * A server of another cluster than the first one it met is not talked to; only when every server that its cluster
+ * had tells it that it belongs to another one now (all were founded anew), for some seconds, the agent goes with
+ * them. Opened by the agent; everybody else uses rpc/api/rpc.h. */
+#ifndef COORD_RPC_CLIENT_H
+#define COORD_RPC_CLIENT_H
+
+#include <uv.h>
+
+#include "rpc/api/rpc.h"
+
+#define CLIENT_SILENT_MS   600
+#define CLIENT_CACHE_BYTES (16u << 20)
+#define CLIENT_DNS_QUERIES 10000 /* kept current for DNS (dns_subscriptions.c) */
+
+struct rpc_client_config {
+    const char *cluster, *node_name, *address; /* datacenter; this agent's name and IP */
+    const char *node_id;                       /* UUID text: ranks the servers */
+    const char *bind;                          /* IP to dial from; NULL or a wildcard: any */
+    uint16_t port;                             /* of servers whose address names none */
+    /* NULL-terminated; without any (or NULL) it tries those known last, and waits for rpc_join */
+    const char *const *join;
+    const char *known; /* a file: the servers known last, kept current; NULL: none */
+    bool no_coordinates;
+    uint64_t coordinate_interval_ms;    /* between reports; 0: see lb/coordinate_agent.h */
+    size_t dns_queries;                 /* kept current for DNS at most; 0: CLIENT_DNS_QUERIES */
+    const struct module_entry *modules; /* registry/modules.h: what commands answer */
+};
+
+/* Loop thread. Starts dialling; nothing has to be reachable yet. */
+struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *config);
+/* Loop thread. Everything under way ends (CO_CLOSED; writes that were sent: unknown). `closed` is called from the
+ * loop. */
+void rpc_client_stop(struct rpc *rpc, void (*closed)(void *data), void *data);
+
+#endif

@@ -1,0 +1,200 @@
+/* Reads of a client agent: calls of the server that it is connected with, and of the next one when that goes. While
+ * there is none, what is kept of catalog, health and coordinates (query_type.discovery) is given out with its age.
+ *
+ *     begun --> waits for a connection --> with a server --answer (in pieces)--> done
+ *                  ^  '--nobody to ask for CLIENT_REACH_MS: kept answer, or too late--> done
+ *                  '--its connection ends, or it says that it cannot answer */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "rpc/client/client_internal.h"
+
+#define ANSWER_MOST (512u << 20)
+#define NO_LIMIT_MS (UINT64_C(1) << 40)
+
+/* Who cancels and who ends a fetch may meet: whoever changes LIVE first decides, and `done` is called by the loop. */
+enum fetch_state { FETCH_LIVE, FETCH_CANCELLING, FETCH_OVER };
+
+struct client_fetch {
+    struct loop_task begin, cancel;
+    struct call call;
+    struct list all; /* client->fetches */
+    _Atomic enum fetch_state state;
+    uint64_t begun_ms, until_ms; /* until_ms: the end of the wait */
+    struct client *client;
+    uint8_t *request;
+    uint32_t request_size;
+    struct buffer pieces;
+};
+_Static_assert(sizeof(struct client_fetch) <= sizeof(((struct rpc_fetch *)0)->impl), "rpc_fetch.impl is too small");
+
+static struct client_fetch *impl_of(struct rpc_fetch *fetch) { return (struct client_fetch *)(void *)fetch->impl; }
+static struct rpc_fetch *fetch_of(struct client_fetch *impl) {
+    return CONTAINER_OF((char *)impl, struct rpc_fetch, impl);
+}
+static struct client_fetch *fetch_at(struct list *item) { return LIST_ENTRY(item, struct client_fetch, all); }
+static struct client_fetch *fetch_called(struct call *call) { return CONTAINER_OF(call, struct client_fetch, call); }
+static struct slice request_of(const struct client_fetch *impl) {
+    return slice_make(impl->request, impl->request_size);
+}
+
+/* It is over, and no call any more. The struct is the caller's again, unless it is being cancelled: then that ends
+ * it. */
+static void end(struct client_fetch *impl, int error, const struct rpc_fetched *fetched) {
+    enum fetch_state live = FETCH_LIVE;
+    struct rpc_fetch *fetch = fetch_of(impl);
+    struct buffer pieces = impl->pieces;
+    impl->client->fetch_count -= !fetch->background;
+    list_remove(&impl->all);
+    free(impl->request);
+    if (atomic_compare_exchange_strong(&impl->state, &live, FETCH_OVER)) fetch->done(fetch, error, fetched);
+    buffer_free(&pieces);
+}
+
+/* -- without a server --------------------------------------------------------------------------------------------- */
+static void give_up(struct client_fetch *impl, int error, const struct rpc_fetched *fetched) {
+    calls_cancel(impl->client->rpc->calls, &impl->call);
+    end(impl, error, fetched);
+}
+
+static bool end_with_kept(struct client_fetch *impl, uint64_t now_ms) {
+    const struct rpc_fetch *fetch = fetch_of(impl);
+    const struct client_kept *kept = client_cache_get(impl->client->cache, fetch->type->number, request_of(impl));
+    if (!kept || fetch->no_cache || fetch->freshness == RPC_CONSISTENT) return false;
+    if (fetch->index && kept->fetched.index <= fetch->index && now_ms < impl->until_ms) return false; /* it has that */
+    struct rpc_fetched fetched = kept->fetched;
+    fetched.age_ms = now_ms > kept->at_ms ? now_ms - kept->at_ms : 1;
+    fetched.known_leader = false, fetched.last_contact_ms = fetched.age_ms;
+    give_up(impl, CO_OK, &fetched);
+    return true;
+}
+
+static void wait_on(struct client_fetch *impl, uint64_t now_ms) {
+    struct client *client = impl->client;
+    if (now_ms - client->lost_ms >= CLIENT_REACH_MS && end_with_kept(impl, now_ms)) return;
+    bool nobody = list_empty(&client->servers) && fetch_of(impl)->index == 0; /* to look for, before `coord join` */
+    uint64_t last_ms = impl->begun_ms + (nobody ? 0 : RPC_LEADER_WAIT_MS);
+    if (now_ms >= last_ms && now_ms >= impl->until_ms) give_up(impl, CO_NOLEADER, NULL);
+}
+
+void client_fetch_tick(struct client *client, uint64_t now_ms) {
+    if (client->current) return;
+    LIST_FOREACH_SAFE(item, next, &client->fetches)
+        if (!fetch_at(item)->call.peer) wait_on(fetch_at(item), now_ms);
+}
+
+/* -- with one ----------------------------------------------------------------------------------------------------- */
+static ProtobufCMessage *build(struct call *call, struct arena *arena) {
+    struct client_fetch *impl = fetch_called(call);
+    const struct rpc_fetch *fetch = fetch_of(impl);
+    uint64_t now_ms = clock_mono_ms();
+    Pb__PeerFetch *ask = arena_alloc(arena, sizeof *ask);
+    pb__peer_fetch__init(ask);
+    ask->query = fetch->type->number, ask->stale = fetch->freshness == RPC_STALE;
+    ask->request = (ProtobufCBinaryData){impl->request_size, impl->request};
+    ask->index = fetch->index;
+    if (fetch->index) ask->wait_ms = impl->until_ms > now_ms ? impl->until_ms - now_ms : 1;
+    buffer_reset(&impl->pieces);
+    if (fetch->index == 0) client_asked(impl->client);
+    return &ask->base;
+}
+
+/* This server cannot answer; the next one may. */
+static bool elsewhere(struct call *call, uint32_t outcome) {
+    if (outcome != CO_FENCED && outcome != CO_CLOSED) return false;
+    struct client *client = fetch_called(call)->client;
+    client_leave(client, client->current ? client->current->number : 0, co_strerror((int)outcome));
+    return true;
+}
+
+const struct call_method fetch_method = {.name = "fetch",
+                                         .request_frame = PEER_FETCH,
+                                         .answer_frame = PEER_FETCHED,
+                                         .request = &pb__peer_fetch__descriptor,
+                                         .answer = &pb__peer_fetched__descriptor,
+                                         .end_frame = PEER_FETCH_END,
+                                         .end = &pb__peer_fetch_end__descriptor,
+                                         .repeatable = true,
+                                         .pieces = true,
+                                         .answer_ms = UINT32_MAX, /* a silent connection is left by itself */
+                                         .build = build,
+                                         .elsewhere = elsewhere};
+
+static bool take_piece(struct call *call, const ProtobufCMessage *message) {
+    struct client_fetch *impl = fetch_called(call);
+    const Pb__PeerFetched *answer = (const Pb__PeerFetched *)message;
+    if (impl->pieces.size + answer->records.len > ANSWER_MOST) {
+        give_up(impl, CO_TOOLARGE, NULL);
+        return false;
+    }
+    buffer_append(&impl->pieces, answer->records.data, answer->records.len);
+    return true;
+}
+
+static void answered(struct call *call, int error, const ProtobufCMessage *message) {
+    struct client_fetch *impl = fetch_called(call);
+    const struct rpc_fetch *fetch = fetch_of(impl);
+    const Pb__PeerFetched *answer = (const Pb__PeerFetched *)message;
+    if (error == CO_OK) error = (int)answer->outcome;
+    if (error == CO_OK && impl->pieces.size + answer->records.len > ANSWER_MOST) error = CO_TOOLARGE;
+    if (error != CO_OK) {
+        end(impl, error, NULL);
+        return;
+    }
+    bool whole = impl->pieces.size == 0;
+    if (!whole) buffer_append(&impl->pieces, answer->records.data, answer->records.len);
+    struct rpc_fetched fetched = {.index = answer->index,
+                                  .found = answer->found,
+                                  .none = answer->none,
+                                  .known_leader = answer->known_leader,
+                                  .last_contact_ms = answer->last_contact_ms};
+    fetched.records = whole ? slice_make(answer->records.data, answer->records.len) : buffer_slice(&impl->pieces);
+    if (fetch->type->discovery && !fetch->no_cache)
+        client_cache_put(impl->client->cache, fetch->type->number, request_of(impl), &fetched, clock_mono_ms());
+    end(impl, CO_OK, &fetched);
+}
+
+void client_fetch_anew(struct client *client) {
+    LIST_FOREACH(item, &client->fetches)
+        if (!fetch_at(item)->call.peer) fetch_of(fetch_at(item))->index = 0;
+}
+
+/* -- from other threads ------------------------------------------------------------------------------------------- */
+static void begin(struct loop_task *task) {
+    struct client_fetch *impl = CONTAINER_OF(task, struct client_fetch, begin);
+    struct client *client = impl->client;
+    client->fetch_count += !fetch_of(impl)->background;
+    list_append(&client->fetches, &impl->all);
+    bool waits = !client->current && !client->stopping; /* else it may be over, and the struct gone */
+    calls_begin(client->rpc->calls, &impl->call, &fetch_method, NO_LIMIT_MS, clock_mono_ms());
+    if (waits) wait_on(impl, clock_mono_ms());
+}
+
+void client_fetch_begin(struct client *client, struct rpc_fetch *fetch, const ProtobufCMessage *request) {
+    struct client_fetch *impl = impl_of(fetch);
+    *impl = (struct client_fetch){.client = client, .begun_ms = clock_mono_ms()};
+    impl->until_ms = impl->begun_ms + (fetch->index ? fetch->wait_ms : 0);
+    impl->call.done = answered, impl->call.piece = take_piece;
+    list_init(&impl->all);
+    size_t size = protobuf_c_message_get_packed_size(request);
+    CHECK(size <= UINT32_MAX);
+    impl->request_size = (uint32_t)size;
+    impl->request = mem_alloc(size + 1);
+    protobuf_c_message_pack(request, impl->request);
+    rpc_on_loop(client->rpc, &impl->begin, begin);
+}
+
+/* Tasks run in the order in which they came: it has begun. It may be over, without anybody told. */
+static void cancel(struct loop_task *task) {
+    struct client_fetch *impl = CONTAINER_OF(task, struct client_fetch, cancel);
+    struct rpc_fetch *fetch = fetch_of(impl);
+    if (!list_empty(&impl->all)) give_up(impl, CO_CLOSED, NULL);
+    fetch->done(fetch, CO_CLOSED, NULL);
+}
+
+void client_fetch_cancel(struct client *client, struct rpc_fetch *fetch) {
+    struct client_fetch *impl = impl_of(fetch);
+    enum fetch_state live = FETCH_LIVE;
+    if (atomic_compare_exchange_strong(&impl->state, &live, FETCH_CANCELLING))
+        rpc_on_loop(client->rpc, &impl->cancel, cancel);
+}

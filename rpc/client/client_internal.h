@@ -1,0 +1,182 @@
+/* Inside the client agent's rpc: client.c (life, writes, what rpc.h asks), client_link.c (connections),
+ * client_servers.c (whom with), client_known.c (after a restart), client_fetch.c (reads), client_cache.c (answers
+ * that are kept), client_backup.c (backups: backup_transfer.h). Loop thread, where nothing else is said. */
+#ifndef COORD_RPC_CLIENT_INTERNAL_H
+#define COORD_RPC_CLIENT_INTERNAL_H
+
+#include "base/list.h"
+#include "base/mailbox.h"
+#include "base/random.h"
+#include "rpc/client/client.h"
+#include "rpc/cluster/peers.h"
+#include "rpc/core/rpc_internal.h"
+#include "rpc/forward/forwarding.h"
+#include "rpc/wire/address.h"
+#include "rpc/wire/link.h"
+
+/* so long another server is looked for before what is of before is given out, or said to be unknown */
+#define CLIENT_REACH_MS 1000
+
+struct client_server {
+    struct list link;
+    char address[128];            /* "IP:port", or a name to join by */
+    uint64_t id;                  /* 0: not known yet */
+    uint64_t rank;                /* the highest is preferred */
+    uint64_t next_ms, backoff_ms; /* not dialled before */
+    uint64_t other_cluster;       /* the id of another cluster, as it said last; 0: none */
+    struct address_turn turn;     /* of a name's addresses */
+    bool listed;                  /* a member of the cluster, as the servers say; else only an address to join by */
+    bool resolving;
+};
+
+struct client_conn {
+    struct list link; /* client->conns */
+    struct client *client;
+    struct client_server *server; /* NULL: gone from the list */
+    struct link *wire;
+    uint64_t number; /* of this connection; never given twice */
+    uint64_t server_id;
+    unsigned protocol; /* the version that both speak */
+    uint64_t since_ms, heard_ms;
+    uint64_t asked_ms, pinged_ms; /* the oldest question whose answer is due soon; the ping under way; 0: none */
+    bool cut_off;                 /* it hears of no other server; left at once */
+    uint64_t leave_ms;            /* it knows no leader, and is left from then on if another does; 0: it knows one */
+    uint64_t received, delivered, ping_at; /* as link.h counts them; where the ping ends */
+    bool greeted, draining;
+};
+
+struct client {
+    struct rpc *rpc;
+    uv_loop_t *loop;
+    struct modules *modules;
+    char *cluster, *node_name, *address;
+    char *known;              /* a path, or NULL */
+    struct buffer known_text; /* as written last */
+    uint64_t seed, id;        /* ranks; of this life */
+    uint16_t port;
+
+    /* Any thread. */
+    struct mailbox box;
+    uv_async_t wake;
+    _Atomic bool connected, known_leader;
+    _Atomic uint64_t contact_ms; /* when the connection ended last */
+    uv_mutex_t lock;             /* for: */
+    char leader_address[128];
+    uint64_t leaderless_ms; /* while that is empty: since when */
+    char (*peers)[128];
+    size_t peer_count;
+
+    uv_timer_t timer;
+    struct list servers, conns;
+    struct client_conn *current, *trying;
+    struct sockaddr_storage from;
+    bool has_from;
+    unsigned resolving;
+    uint64_t last_conn, ticked_ms, rebalance_ms;
+    _Atomic uint64_t lost_ms;    /* without a connection since; 0: with one. Read by any thread */
+    _Atomic uint64_t cluster_id; /* of the first server that was met; read by any thread */
+    bool told_lost;
+    struct rng rng;
+
+    struct forwarding *forwarding;
+    struct node_proposal *waiting, **waiting_last; /* writes for a connection */
+    struct list renewals;                          /* likewise: struct client_renewal */
+
+    struct list fetches; /* client_fetch.c */
+    size_t fetch_count;  /* of these; without those of the background */
+    struct client_cache *cache;
+    struct dns_subscriptions *subscriptions;
+    struct client_coordinates *coordinates; /* NULL: disabled */
+
+    struct list backups; /* client_backup.c */
+    uint64_t backup_number;
+
+    bool stopping;
+    unsigned closing;
+    void (*closed)(void *data);
+    void *closed_data;
+};
+
+extern const struct rpc_role client_role;                        /* role.c */
+void client_post(struct client *client, struct loop_task *task); /* any thread: rpc_on_loop's */
+/* Something was asked whose answer is due soon. */
+void client_asked(struct client *client);
+void client_finish_stop(struct client *client);
+
+/* -- client_servers.c --------------------------------------------------------------------------------------------- */
+#define CLIENT_BACKOFF_MOST_MS 5000
+void client_join(struct client *client, const char *const *join);
+struct client_server *client_server_know(struct client *client, const char *address); /* NULL: too many, or too long */
+/* Members of the cluster first, by rank; then addresses to join by. `when_ms`: only those that may be dialled by
+ * then; `but`: not this one. */
+struct client_server *client_server_best(struct client *client, uint64_t when_ms, const struct client_server *but);
+void client_server_failed(struct client_server *server, uint64_t least_ms); /* not dialled for that long at least */
+void client_servers_learn(struct client *client, const Pb__PeerServers *servers);
+/* The other cluster that all the servers belong to now, as they said themselves: those that the agent was told of by
+ * its cluster, or, without any, those to join by. 0: none. */
+uint64_t client_servers_elsewhere(struct client *client);
+
+/* -- client_known.c ----------------------------------------------------------------------------------------------- */
+bool client_known_read(struct client *client);  /* true: there are such */
+void client_known_write(struct client *client); /* when they may be others */
+
+/* -- client_link.c ------------------------------------------------------------------------------------------------ */
+void client_link_tick(struct client *client, uint64_t now_ms);
+struct client_conn *client_conn_of(struct client *client, uint64_t number);
+void client_leave(struct client *client, uint64_t number, const char *why); /* that server is of no use now */
+void client_link_stop(struct client *client);
+/* client.c, from there */
+void client_up(struct client *client); /* there is a current connection, another one than before */
+void client_down(struct client *client, struct client_conn *conn);
+void client_drained(struct client *client); /* the current connection has room */
+void client_frame(struct client *client, struct client_conn *conn, uint8_t type, struct slice payload);
+
+/* -- client_fetch.c ----------------------------------------------------------------------------------------------- */
+/* any thread */
+void client_fetch_begin(struct client *client, struct rpc_fetch *fetch, const ProtobufCMessage *request);
+void client_fetch_cancel(struct client *client, struct rpc_fetch *fetch); /* any thread */
+extern const struct call_method fetch_method;
+void client_fetch_anew(struct client *client); /* without a connection: indexes of before mean nothing any more */
+void client_fetch_tick(struct client *client, uint64_t now_ms);
+
+/* -- client_cache.c ----------------------------------------------------------------------------------------------- */
+struct client_cache;
+struct client_cache *client_cache_new(size_t bytes);
+void client_cache_free(struct client_cache *cache);
+struct client_kept {
+    struct rpc_fetched fetched; /* records stay valid until the next put */
+    uint64_t at_ms;
+};
+void client_cache_put(struct client_cache *cache, uint16_t query, struct slice request,
+                      const struct rpc_fetched *fetched, uint64_t now_ms);
+const struct client_kept *client_cache_get(struct client_cache *cache, uint16_t query, struct slice request);
+
+/* -- dns_subscriptions.c
+ * ---------------------------------------------------------------------------------------------- */
+/* Of at most so many queries. */
+struct dns_subscriptions *dns_subscriptions_new(struct rpc *rpc, size_t most);
+/* Any thread but the loop. The records are copied into the arena. CO_OK, CO_NOLEADER, CO_TIMEOUT, CO_CLOSED;
+ * CO_BUSY: somebody waits for each of all that it has room for. */
+int dns_subscriptions_query(struct dns_subscriptions *subscriptions, const struct query_type *type,
+                            const ProtobufCMessage *request, struct arena *arena, struct query_result *result);
+struct watch_table *dns_subscriptions_watches(struct dns_subscriptions *subscriptions);
+void dns_subscriptions_tick(struct dns_subscriptions *subscriptions, uint64_t now_ms);
+void dns_subscriptions_stop(struct dns_subscriptions *subscriptions); /* before the fetches are ended */
+void dns_subscriptions_free(struct dns_subscriptions *subscriptions); /* after that, and after all readers */
+
+/* -- client_coordinates.c ----------------------------------------------------------------------------------------- */
+struct client_coordinates *client_coordinates_new(const char *node, uint64_t interval_ms);
+void client_coordinates_free(struct client_coordinates *coordinates); /* NULL allowed */
+void client_coordinates_tick(struct client *client, uint64_t now_ms);
+/* false: it does not decode */
+bool client_coordinates_answered(struct client *client, uint64_t conn, struct slice payload);
+struct vivaldi_coordinate client_coordinate_here(struct client *client);        /* any thread */
+int client_coordinate_put(struct client *client, const Pb__Coordinate *record); /* any thread; as rpc_coordinate_put */
+
+/* -- what rpc.h's functions do here (client.c) -------------------------------------------------------------------- */
+void client_submit(struct client *client, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message);
+void client_renew(struct client *client, struct rpc_renew *renew);
+void client_status(struct client *client, struct rpc_status *status);
+size_t client_peers(struct client *client, struct arena *arena, const char ***addresses);
+
+#endif

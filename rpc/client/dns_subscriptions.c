@@ -1,0 +1,292 @@
+/* What DNS on a client agent answers from: the results of the queries that were asked lately, each kept current by a
+ * blocking fetch of its own. Who asks for something new waits for it on his thread, MIRROR_WAIT_MS at most; from
+ * then on it is here, and a change at the servers bumps the generation of its thing, as the applier does on a
+ * server. While no server can be reached, it stays as it was.
+ *
+ * asked --fetch--> ready --changed--> generation + 1, ready --not asked for IDLE_MS, or pushed out by another-->
+ * gone
+ *
+ * There are a bounded number of them, and made-up names must not keep out those that exist: when it is full, a new
+ * one takes the place of the one that was asked for least recently, and of what is not there (or not known yet)
+ * before what is. Whoever waits for one keeps it. Without a server nothing is pushed out, since nothing new would
+ * come.
+ *
+ * Entries, the table and the lists: under the lock. Fetches end on the loop. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "rpc/client/client_internal.h"
+
+#define BUCKETS        1024
+#define MIRROR_WAIT_MS 1500
+#define FOLLOW_MS      300000
+#define RETRY_MS       1000
+#define IDLE_MS        600000
+
+struct dns_subscription {
+    struct dns_subscription *chain;
+    /* subscriptions->there or subscriptions->missing, the least recently asked first; while somebody waits, or
+     * dropped: by itself */
+    struct list use;
+    struct list retry; /* subscriptions->retries, or by itself */
+    struct dns_subscriptions *subscriptions;
+    const struct query_type *type;
+    uint64_t hash, since_ms, used_ms, retry_ms;
+    unsigned waiters; /* threads */
+    bool ready, found, none;
+    bool fetching, dropped; /* dropped: nobody finds it any more; freed when its fetch has ended and nobody waits */
+    uint64_t index;
+    struct slice request;      /* packed, ours */
+    ProtobufCMessage *message; /* the same */
+    char *records;
+    size_t records_size;
+    struct rpc_fetch fetch;
+};
+
+struct dns_subscriptions {
+    struct rpc *rpc;
+    pthread_mutex_t lock;
+    pthread_cond_t news;
+    struct dns_subscription *buckets[BUCKETS];
+    size_t count, most, out; /* in the table, at most; fetches under way */
+    struct list there, missing, retries;
+    struct watch_table *watches;
+    struct watch_touched touched;
+    bool stopping;
+};
+
+/* -- fetches; loop thread, but for the first of an entry ---------------------------------------------------------- */
+static void follow(struct dns_subscription *entry, uint64_t index);
+
+static bool connected(const struct dns_subscriptions *subscriptions) {
+    return atomic_load(&subscriptions->rpc->client->connected);
+}
+
+static void touch(struct dns_subscriptions *subscriptions, const struct dns_subscription *entry) {
+    watch_touch(&subscriptions->touched, entry->type->thing(entry->message));
+    watch_bump(subscriptions->watches, &subscriptions->touched);
+    watch_wake(subscriptions->watches, &subscriptions->touched);
+    watch_touched_reset(&subscriptions->touched);
+}
+
+static void entry_free(struct dns_subscription *entry) {
+    if (entry->fetching || entry->waiters) return; /* whoever ends it frees it */
+    protobuf_c_message_free_unpacked(entry->message, NULL);
+    free((char *)(uintptr_t)entry->request.data);
+    free(entry->records);
+    free(entry);
+}
+
+static void entry_drop(struct dns_subscriptions *subscriptions, struct dns_subscription *entry) {
+    struct dns_subscription **at = &subscriptions->buckets[entry->hash % BUCKETS];
+    while (*at != entry) at = &(*at)->chain;
+    *at = entry->chain;
+    subscriptions->count--;
+    list_remove(&entry->use);
+    list_remove(&entry->retry);
+    entry->dropped = true;
+    touch(subscriptions, entry); /* nobody will tell of changes any more */
+    if (entry->fetching) rpc_fetch_cancel(subscriptions->rpc, &entry->fetch);
+    entry_free(entry);
+}
+
+static bool is_there(const struct dns_subscription *entry) { return entry->ready && entry->found && !entry->none; }
+
+/* The newest of its list. */
+static void entry_used(struct dns_subscriptions *subscriptions, struct dns_subscription *entry) {
+    list_remove(&entry->use);
+    if (!entry->waiters) list_append(is_there(entry) ? &subscriptions->there : &subscriptions->missing, &entry->use);
+}
+
+static bool same(const struct dns_subscription *entry, const struct rpc_fetched *fetched) {
+    return entry->ready && entry->found == fetched->found && entry->none == fetched->none &&
+           slice_equal(slice_make(entry->records, entry->records_size), fetched->records);
+}
+
+static void take(struct dns_subscription *entry, const struct rpc_fetched *fetched) {
+    bool changed = !same(entry, fetched), was_there = is_there(entry);
+    entry->index = fetched->index;
+    if (!changed) return;
+    free(entry->records);
+    entry->records = mem_alloc(fetched->records.size + 1);
+    if (fetched->records.size) memcpy(entry->records, fetched->records.data, fetched->records.size);
+    entry->records_size = fetched->records.size;
+    entry->found = fetched->found, entry->none = fetched->none, entry->ready = true;
+    if (is_there(entry) != was_there) entry_used(entry->subscriptions, entry);
+    touch(entry->subscriptions, entry);
+}
+
+static void fetched_here(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched) {
+    struct dns_subscription *entry = CONTAINER_OF(fetch, struct dns_subscription, fetch);
+    struct dns_subscriptions *subscriptions = entry->subscriptions;
+    uint64_t now_ms = clock_mono_ms();
+    pthread_mutex_lock(&subscriptions->lock);
+    subscriptions->out--;
+    entry->fetching = false;
+    if (error == CO_OK && !entry->dropped) take(entry, fetched);
+    if (entry->dropped) {
+        entry_free(entry);
+    } else if (subscriptions->stopping || !entry->ready ||
+               (now_ms - entry->used_ms > IDLE_MS && connected(subscriptions))) {
+        entry_drop(subscriptions, entry);
+    } else if (error == CO_OK) {
+        follow(entry, entry->index);
+    } else {
+        entry->retry_ms = now_ms + RETRY_MS;
+        list_append(&subscriptions->retries, &entry->retry);
+    }
+    pthread_cond_broadcast(&subscriptions->news);
+    pthread_mutex_unlock(&subscriptions->lock);
+}
+
+static void follow(struct dns_subscription *entry, uint64_t index) {
+    entry->fetch = (struct rpc_fetch){.type = entry->type,
+                                      .freshness = RPC_STALE,
+                                      .no_cache = true,
+                                      .index = index,
+                                      .wait_ms = FOLLOW_MS,
+                                      .done = fetched_here};
+    entry->subscriptions->out++;
+    entry->fetching = true;
+    rpc_fetch(entry->subscriptions->rpc, &entry->fetch, entry->message);
+}
+
+void dns_subscriptions_tick(struct dns_subscriptions *subscriptions, uint64_t now_ms) {
+    pthread_mutex_lock(&subscriptions->lock);
+    LIST_FOREACH_SAFE(item, next, &subscriptions->retries) {
+        struct dns_subscription *entry = LIST_ENTRY(item, struct dns_subscription, retry);
+        if (now_ms < entry->retry_ms) continue;
+        list_remove(&entry->retry);
+        follow(entry, entry->index);
+    }
+    pthread_mutex_unlock(&subscriptions->lock);
+}
+
+/* -- asking; any thread ------------------------------------------------------------------------------------------- */
+static struct dns_subscription *find(struct dns_subscriptions *subscriptions, const struct query_type *type,
+                                     struct slice request, uint64_t hash) {
+    struct dns_subscription *entry = subscriptions->buckets[hash % BUCKETS];
+    while (entry && (entry->hash != hash || entry->type != type || !slice_equal(entry->request, request)))
+        entry = entry->chain;
+    return entry;
+}
+
+static struct dns_subscription *entry_new(struct dns_subscriptions *subscriptions, const struct query_type *type,
+                                          struct slice request, uint64_t hash) {
+    struct dns_subscription *entry = mem_zalloc(sizeof *entry);
+    entry->subscriptions = subscriptions, entry->type = type, entry->hash = hash,
+    entry->since_ms = entry->used_ms = clock_mono_ms();
+    entry->request = slice_make(mem_strndup(request.data, request.size), request.size);
+    entry->message = protobuf_c_message_unpack(type->request, NULL, request.size, (const uint8_t *)request.data);
+    CHECK(entry->message);
+    list_init(&entry->use);
+    list_init(&entry->retry);
+    entry->chain = subscriptions->buckets[hash % BUCKETS];
+    subscriptions->buckets[hash % BUCKETS] = entry;
+    subscriptions->count++;
+    entry_used(subscriptions, entry);
+    follow(entry, 0);
+    return entry;
+}
+
+/* Room for one more. */
+static int make_room(struct dns_subscriptions *subscriptions) {
+    if (subscriptions->count < subscriptions->most) return CO_OK;
+    if (!connected(subscriptions)) return CO_NOLEADER;
+    struct list *from = list_empty(&subscriptions->missing) ? &subscriptions->there : &subscriptions->missing;
+    if (list_empty(from)) return CO_BUSY; /* somebody waits for each */
+    entry_drop(subscriptions, LIST_ENTRY(from->next, struct dns_subscription, use));
+    return CO_OK;
+}
+
+static int copy_out(const struct dns_subscription *entry, struct arena *arena, struct query_result *result) {
+    result->index = entry->index, result->found = entry->found;
+    if (entry->none) return CO_OK;
+    ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
+    result->message = protobuf_c_message_unpack(query_result_type(entry->type, entry->message), &allocator,
+                                                entry->records_size, (const uint8_t *)entry->records);
+    return result->message ? CO_OK : CO_CORRUPT;
+}
+
+static struct timespec monotonic(uint64_t ms) {
+    return (struct timespec){(time_t)(ms / 1000), (long)(ms % 1000) * 1000000l};
+}
+
+/* Whoever comes later does not wait longer: names that a server does not answer for must not hold up all others. */
+static int wait_ready(struct dns_subscriptions *subscriptions, struct dns_subscription *entry) {
+    struct timespec until = monotonic(entry->since_ms + MIRROR_WAIT_MS);
+    int rv = CO_OK;
+    entry->waiters++;
+    list_remove(&entry->use);
+    while (rv == CO_OK && !entry->ready && !entry->dropped) {
+        if (!connected(subscriptions)) rv = CO_NOLEADER;
+        else if (pthread_cond_timedwait(&subscriptions->news, &subscriptions->lock, &until) == ETIMEDOUT)
+            rv = CO_TIMEOUT;
+    }
+    entry->waiters--;
+    if (entry->ready) return CO_OK;
+    return rv == CO_OK ? CO_NOLEADER : rv;
+}
+
+int dns_subscriptions_query(struct dns_subscriptions *subscriptions, const struct query_type *type,
+                            const ProtobufCMessage *request, struct arena *arena, struct query_result *result) {
+    size_t size = protobuf_c_message_get_packed_size(request);
+    uint8_t *packed = arena_alloc(arena, size + 1);
+    struct slice wanted = slice_make(packed, protobuf_c_message_pack(request, packed));
+    uint64_t hash = hash64_seed(wanted.data, wanted.size, type->number);
+    *result = (struct query_result){0};
+    pthread_mutex_lock(&subscriptions->lock);
+    struct dns_subscription *entry = find(subscriptions, type, wanted, hash);
+    int rv = subscriptions->stopping ? CO_CLOSED : entry ? CO_OK : make_room(subscriptions);
+    if (rv == CO_OK && !entry) entry = entry_new(subscriptions, type, wanted, hash);
+    if (rv == CO_OK) {
+        if (!entry->ready) rv = wait_ready(subscriptions, entry);
+        if (rv == CO_OK) rv = copy_out(entry, arena, result);
+        if (entry->dropped) entry_free(entry);
+        else entry->used_ms = clock_mono_ms(), entry_used(subscriptions, entry);
+    }
+    pthread_mutex_unlock(&subscriptions->lock);
+    return rv;
+}
+
+struct watch_table *dns_subscriptions_watches(struct dns_subscriptions *subscriptions) {
+    return subscriptions->watches;
+}
+
+/* -- life --------------------------------------------------------------------------------------------------------- */
+struct dns_subscriptions *dns_subscriptions_new(struct rpc *rpc, size_t most) {
+    struct dns_subscriptions *subscriptions = mem_zalloc(sizeof *subscriptions);
+    subscriptions->rpc = rpc, subscriptions->most = most;
+    subscriptions->watches = watch_table_new();
+    list_init(&subscriptions->there);
+    list_init(&subscriptions->missing);
+    list_init(&subscriptions->retries);
+    pthread_condattr_t monotonic;
+    CHECK(pthread_mutex_init(&subscriptions->lock, NULL) == 0 && pthread_condattr_init(&monotonic) == 0);
+    CHECK(pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0 &&
+          pthread_cond_init(&subscriptions->news, &monotonic) == 0);
+    pthread_condattr_destroy(&monotonic);
+    return subscriptions;
+}
+
+void dns_subscriptions_stop(struct dns_subscriptions *subscriptions) {
+    pthread_mutex_lock(&subscriptions->lock);
+    subscriptions->stopping = true;
+    LIST_FOREACH_SAFE(item, next, &subscriptions->retries)
+        entry_drop(subscriptions, LIST_ENTRY(item, struct dns_subscription, retry));
+    pthread_cond_broadcast(&subscriptions->news);
+    pthread_mutex_unlock(&subscriptions->lock);
+}
+
+void dns_subscriptions_free(struct dns_subscriptions *subscriptions) {
+    CHECK(subscriptions->out == 0 && subscriptions->count == 0);
+    watch_table_free(subscriptions->watches);
+    watch_touched_free(&subscriptions->touched);
+    pthread_cond_destroy(&subscriptions->news);
+    pthread_mutex_destroy(&subscriptions->lock);
+    free(subscriptions);
+}

@@ -1,0 +1,95 @@
+/* What rpc/api/rpc.h means on a client agent: its connection to a server (rpc/client/client.h). */
+#include <stdio.h>
+
+#include "rpc/backup/backup_transfer.h"
+#include "rpc/client/client_internal.h"
+
+static void submit(struct rpc *rpc, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message) {
+    client_submit(rpc->client, write, command, message);
+}
+/* What is read is confirmed by the server that is asked. */
+static int read_index(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_read_index *gate) {
+    (void)rpc, (void)freshness, (void)gate;
+    return CO_OK;
+}
+static void fetch(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage *request) {
+    client_fetch_begin(rpc->client, fetch, request);
+}
+static void fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) { client_fetch_cancel(rpc->client, fetch); }
+static int query(struct rpc *rpc, const struct query_type *type, const ProtobufCMessage *request, struct arena *arena,
+                 struct query_result *result) {
+    return dns_subscriptions_query(rpc->client->subscriptions, type, request, arena, result);
+}
+static const struct modules *modules(const struct rpc *rpc) { return rpc->client->modules; }
+static struct watch_table *watches(struct rpc *rpc) { return dns_subscriptions_watches(rpc->client->subscriptions); }
+static uint64_t applied(struct rpc *rpc) {
+    (void)rpc;
+    return 1;
+}
+static uint64_t floor_now(struct rpc *rpc) {
+    (void)rpc;
+    return 0;
+}
+static void renew(struct rpc *rpc, struct rpc_renew *renew) { client_renew(rpc->client, renew); }
+
+static int serves(struct rpc *rpc) {
+    (void)rpc;
+    return CO_OK;
+}
+static void fenced_why(struct rpc *rpc, char line[160]) {
+    (void)rpc;
+    snprintf(line, 160, "the server that was asked found its state damaged: it is being rebuilt");
+}
+static void met_damage(struct rpc *rpc) { (void)rpc; }
+
+static int coordinate_put(struct rpc *rpc, const Pb__Coordinate *record) {
+    return client_coordinate_put(rpc->client, record);
+}
+static struct vivaldi_coordinate coordinate_here(struct rpc *rpc) { return client_coordinate_here(rpc->client); }
+
+static bool known_leader(struct rpc *rpc) {
+    return atomic_load(&rpc->client->connected) && atomic_load(&rpc->client->known_leader);
+}
+static void status_now(struct rpc *rpc, struct rpc_status *status) { client_status(rpc->client, status); }
+static size_t peers(struct rpc *rpc, struct arena *arena, const char ***addresses) {
+    return client_peers(rpc->client, arena, addresses);
+}
+static struct rpc_self self(const struct rpc *rpc) {
+    const struct client *client = rpc->client;
+    return (struct rpc_self){.cluster = client->cluster,
+                             .address = client->address,
+                             .node_name = client->node_name,
+                             .cluster_id = client->cluster_id,
+                             .loop = client->loop};
+}
+static void know_server(struct rpc *rpc, const char *address) { (void)client_server_know(rpc->client, address); }
+
+static void save(struct rpc *rpc, struct rpc_save *save) { client_save(rpc->client, save); }
+static void restore(struct rpc *rpc, struct rpc_restore *restore) { client_restore(rpc->client, restore); }
+static void post(struct rpc *rpc, struct loop_task *task) { client_post(rpc->client, task); }
+
+/* `ask_here`, `change_here`: its calls always have a server to go to. */
+const struct rpc_role client_role = {.submit = submit,
+                                     .read_index = read_index,
+                                     .fetch = fetch,
+                                     .fetch_cancel = fetch_cancel,
+                                     .query = query,
+                                     .modules = modules,
+                                     .watches = watches,
+                                     .applied = applied,
+                                     .floor = floor_now,
+                                     .renew = renew,
+                                     .serves = serves,
+                                     .fenced_why = fenced_why,
+                                     .met_damage = met_damage,
+                                     .coordinate_put = coordinate_put,
+                                     .coordinate_here = coordinate_here,
+                                     .known_leader = known_leader,
+                                     .status = status_now,
+                                     .peers = peers,
+                                     .self = self,
+                                     .know_server = know_server,
+                                     .ask = operator_call_ask,
+                                     .save = save,
+                                     .restore = restore,
+                                     .post = post};

@@ -1,0 +1,577 @@
+#include "rpc/cluster/peers.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "rpc/wire/address.h"
+#include "rpc/wire/frame_unpack.h"
+
+#define TICK_MS           100
+#define RETRY_LEAST_MS    100
+#define RETRY_MOST_MS     1000
+#define HELLO_MOST_MS     2000
+#define HELLO_FRAME_MAX   (64 * 1024) /* nobody sends more before the hellos */
+#define PING_MS           500
+#define QUIET_MS          1000  /* not heard for so long: may be half a connection, a new one replaces it */
+#define UNWANTED_AGAIN_MS 60000 /* one that is not wanted is dialled so seldom; who is in its place comes by itself */
+#define TELL_AGAIN_MS     60000 /* a refusal is logged so often */
+#define TOLD_MAX          16
+#define DEAD_AFTER_MS     3000 /* not heard for so long: given up and dialled again */
+
+/* An address to dial. */
+struct target {
+    struct list link;
+    char name[128]; /* as given, with port */
+    uint64_t id;    /* who answers there; 0: not known yet */
+    bool self, dialling;
+    struct address_turn turn; /* of a name's addresses */
+    bool others;              /* somebody else than this server may be there, too */
+    uint64_t next_ms, backoff_ms;
+};
+
+/* A connection, from its first byte on. */
+struct contact {
+    struct list link;
+    struct peers *peers;
+    struct link *wire;
+    struct target *target; /* dialled ones */
+    uint64_t since_ms, heard_ms, pinged_ms;
+    bool greeted; /* their hello was accepted: info counts */
+    bool unwanted;
+    struct peer_info info;
+};
+
+struct peers {
+    uv_loop_t *loop;
+    struct peers_callbacks callbacks;
+    char *bind, *address, *cluster, *node, *build;
+    uint16_t port;
+    uint64_t id;
+    uint32_t expect;
+    struct sockaddr_storage from; /* to dial from */
+    uv_tcp_t listener;
+    uv_timer_t timer;
+    struct list targets, contacts;
+    unsigned version_least, version_most;
+    struct {
+        uint64_t what, ms;
+    } told[TOLD_MAX]; /* refusals that were logged */
+    unsigned resolving;
+    uint64_t ticked_ms;
+    bool stopping;
+    unsigned closing;
+    void (*closed)(void *data);
+    void *closed_data;
+};
+
+/* -- contacts ----------------------------------------------------------------------------------------------------- */
+static struct contact *contact_of(struct peers *peers, uint64_t id) {
+    LIST_FOREACH(item, &peers->contacts) {
+        struct contact *contact = LIST_ENTRY(item, struct contact, link);
+        if (contact->greeted && contact->info.id == id) return contact;
+    }
+    return NULL;
+}
+
+static void say_hello(struct contact *contact) {
+    struct peers *peers = contact->peers;
+    Pb__PeerServer servers[PEERS_MAX], *known[PEERS_MAX];
+    Pb__PeerHello hello = PB__PEER_HELLO__INIT;
+    struct peers_self self = peers->callbacks.self(peers->callbacks.data);
+    hello.protocol = HELLO_PROTOCOL, hello.version_least = HELLO_VERSION_LEAST, hello.version_most = HELLO_VERSION_MOST;
+    hello.cluster_id = self.cluster_id, hello.cluster_version_least = peers->version_least,
+    hello.cluster_version_most = peers->version_most;
+    hello.cluster_version = self.has_log ? self.version : 0;
+    hello.recovered_index = self.recovered_index;
+    hello.cluster = peers->cluster, hello.id = peers->id, hello.address = peers->address, hello.node = peers->node;
+    hello.build = peers->build;
+    hello.expect = peers->expect, hello.has_log = self.has_log, hello.known = known;
+    LIST_FOREACH(item, &peers->contacts) {
+        struct contact *other = LIST_ENTRY(item, struct contact, link);
+        if (!other->greeted || other == contact || hello.n_known == PEERS_MAX) continue;
+        Pb__PeerServer *server = known[hello.n_known] = &servers[hello.n_known];
+        *server = (Pb__PeerServer)PB__PEER_SERVER__INIT;
+        server->id = other->info.id, server->address = other->info.address;
+        hello.n_known++;
+    }
+    link_tell(contact->wire, PEER_HELLO, &hello.base);
+    link_flush(contact->wire);
+}
+
+/* Once a minute for each host and kind of refusal: who is refused tries again every second. The oldest makes room. */
+static bool tell(struct peers *peers, const char *remote, int kind) {
+    uint64_t now_ms = clock_mono_ms(),
+             what = hash64_seed(remote, (size_t)(strrchr(remote, ':') - remote), (uint64_t)kind);
+    size_t at = 0;
+    for (size_t i = 0; i < TOLD_MAX; i++) {
+        if (peers->told[i].what == what && peers->told[i].ms && now_ms - peers->told[i].ms < TELL_AGAIN_MS)
+            return false;
+        if (peers->told[i].what == what || (peers->told[at].what != what && peers->told[i].ms < peers->told[at].ms))
+            at = i;
+    }
+    peers->told[at].what = what, peers->told[at].ms = now_ms;
+    return true;
+}
+
+enum { TELL_THEIRS = 1000, TELL_NO_HELLO, TELL_BAD_HELLO, TELL_UNWANTED }; /* besides enum hello_verdict */
+
+static void refuse(struct contact *contact, int kind, const char *why) {
+    char remote[64];
+    link_remote(contact->wire, remote);
+    if (tell(contact->peers, remote, kind))
+        log_warn("peer", "refused remote=%s node=\"%s\" reason=\"%s\"", remote, contact->info.node, why);
+    if (contact->info.terms.hears_refusal) {
+        link_send(contact->wire, PEER_REFUSED, slice_text(why));
+        link_flush(contact->wire);
+    }
+    link_close(contact->wire);
+}
+
+static void refused_by(struct contact *contact, struct slice why) {
+    char remote[64], text[HELLO_WHY];
+    link_remote(contact->wire, remote);
+    snprintf(text, sizeof text, "%.*s", (int)(why.size < sizeof text ? why.size : sizeof text - 1), why.data);
+    for (char *at = text; *at; at++)
+        if ((unsigned char)*at < ' ' || *at == '"' || *at == 127) *at = '?';
+    if (tell(contact->peers, remote, TELL_THEIRS))
+        log_warn("peer", "this server is refused by=%s reason=\"%s\"", remote, text);
+    link_close(contact->wire);
+}
+
+/* Of two connections between the same two servers, the one dialled by the lower id stays; of two by the same side
+ * the first. Unless that is quiet: the other side has lost its end of it (a cut, a restart), or it would not have
+ * made a new one. */
+static bool preferred(const struct contact *contact) {
+    bool ours_is_lower = contact->peers->id < contact->info.id;
+    return link_dialled(contact->wire) == ours_is_lower;
+}
+
+static bool replaces(const struct contact *contact, const struct contact *other) {
+    return clock_mono_ms() - other->heard_ms > QUIET_MS || (preferred(contact) && !preferred(other));
+}
+
+_Static_assert(HELLO_ADDRESS_MAX < sizeof(((struct peer_info *)0)->address), "an address has room");
+_Static_assert(HELLO_NODE_MAX < sizeof(((struct peer_info *)0)->node), "a name has room");
+
+static struct hello_self self_now(const struct peers *peers) {
+    struct peers_self self = peers->callbacks.self(peers->callbacks.data);
+    return (struct hello_self){.cluster = peers->cluster,
+                               .cluster_id = self.cluster_id,
+                               .version = self.has_log ? self.version : 0,
+                               .version_least = peers->version_least,
+                               .version_most = peers->version_most};
+}
+
+/* False: it was refused. */
+static bool fits(struct contact *contact, const Pb__PeerHello *hello) {
+    struct hello_self self = self_now(contact->peers);
+    char why[HELLO_WHY];
+    enum hello_verdict verdict = hello_judge(&self, hello, &contact->info.terms, why);
+    const struct peers_callbacks *callbacks = &contact->peers->callbacks;
+    const char *unwanted = verdict == HELLO_OK && !hello->agent && callbacks->unwanted
+                               ? callbacks->unwanted(callbacks->data, hello)
+                               : NULL;
+    if (verdict == HELLO_OK && !unwanted) return true;
+    if (verdict == HELLO_OTHER_CLUSTER && hello->agent) say_hello(contact); /* it learns which */
+    if (hello->node != contact->info.node)
+        snprintf(contact->info.node, sizeof contact->info.node, "%.64s", hello->node);
+    contact->unwanted = unwanted != NULL;
+    if (unwanted) refuse(contact, TELL_UNWANTED, unwanted);
+    else refuse(contact, (int)verdict, why);
+    return false;
+}
+
+static void accept_hello(struct contact *contact, const Pb__PeerHello *hello) {
+    struct peers *peers = contact->peers;
+    struct contact *other = contact_of(peers, hello->id);
+    struct peer_info *info = &contact->info;
+    info->id = hello->id, info->expect = hello->expect, info->has_log = hello->has_log, info->connected = true,
+    info->cluster_id = hello->cluster_id;
+    snprintf(info->address, sizeof info->address, "%s", hello->address);
+    snprintf(info->node, sizeof info->node, "%s", hello->node);
+    snprintf(info->build, sizeof info->build, "%s", hello->build);
+    if (contact->target) contact->target->id = hello->id, contact->target->backoff_ms = 0;
+    for (size_t i = 0; i < hello->n_known; i++) peers_know(peers, hello->known[i]->address);
+    peers_know(peers, hello->address);
+    if (other && !replaces(contact, other)) {
+        link_close(contact->wire);
+        return;
+    }
+    contact->greeted = true;
+    link_limit(contact->wire, LINK_FRAME_MAX);
+    if (other) { /* what was on its way there is lost */
+        other->greeted = false;
+        link_close(other->wire);
+        peers->callbacks.down(peers->callbacks.data, info->id);
+    }
+    log_info("peer", "connected node=%s address=%s id=%016llx", info->node, info->address,
+             (unsigned long long)info->id);
+    peers->callbacks.up(peers->callbacks.data, info->id);
+}
+
+/* Its connection is given away. */
+static void take_agent(struct contact *contact, const Pb__PeerHello *hello) {
+    struct peers *peers = contact->peers;
+    if (!peers->callbacks.agent || contact->target || contact->info.id) {
+        refuse(contact, TELL_BAD_HELLO, "it is a client agent");
+        return;
+    }
+    if (!fits(contact, hello)) return;
+    say_hello(contact);
+    link_limit(contact->wire, LINK_FRAME_MAX);
+    peers->callbacks.agent(peers->callbacks.data, contact->wire, hello);
+    list_remove(&contact->link);
+    free(contact);
+}
+
+static void take_hello(struct contact *contact, struct slice payload) {
+    struct peers *peers = contact->peers;
+    Pb__PeerHello *hello =
+        payload.size <= HELLO_FRAME_MAX ? frame_unpack(&pb__peer_hello__descriptor, payload, NULL) : NULL;
+    if (!hello) {
+        refuse(contact, TELL_BAD_HELLO, "its hello does not decode");
+        return;
+    }
+    if (hello->agent) {
+        take_agent(contact, hello);
+    } else if (hello->id == peers->id) {
+        if (contact->target) contact->target->self = !contact->target->others;
+        link_close(contact->wire);
+    } else if (contact->info.id == hello->id) { /* again: it has learned where it belongs */
+        if (fits(contact, hello))
+            contact->info.has_log = hello->has_log || contact->info.has_log,
+            contact->info.cluster_id = hello->cluster_id;
+    } else if (contact->info.id != 0) {
+        refuse(contact, TELL_BAD_HELLO, "its second hello is another server's");
+    } else if (fits(contact, hello)) {
+        if (!link_dialled(contact->wire)) say_hello(contact);
+        accept_hello(contact, hello);
+    }
+    frame_drop(hello);
+}
+
+static bool ending(const struct peers *peers) {
+    return peers->callbacks.ending && peers->callbacks.ending(peers->callbacks.data);
+}
+
+static void on_frame(void *data, struct link *wire, uint8_t type, struct slice payload) {
+    struct contact *contact = data;
+    struct peers *peers = contact->peers;
+    contact->heard_ms = clock_mono_ms();
+    if (type == PEER_PING) return;
+    if (type == PEER_HELLO && ending(peers)) {
+        link_close(wire);
+        return;
+    }
+    if (type == PEER_HELLO) {
+        take_hello(contact, payload);
+        return;
+    }
+    if (type == PEER_REFUSED) {
+        refused_by(contact, payload);
+        return;
+    }
+    if (contact->info.id == 0) refuse(contact, TELL_NO_HELLO, "it did not say hello");
+    else peers->callbacks.frame(peers->callbacks.data, contact->info.id, type, payload);
+}
+
+static void on_connected(void *data, struct link *wire) {
+    struct peers *peers = ((struct contact *)data)->peers;
+    if (ending(peers)) link_close(wire);
+    else say_hello(data);
+}
+
+static void finish_stop(struct peers *peers);
+
+static void on_closed(void *data, struct link *wire, int error) {
+    struct contact *contact = data;
+    struct peers *peers = contact->peers;
+    (void)wire;
+    list_remove(&contact->link);
+    struct target *target = contact->target;
+    if (target) {
+        target->dialling = false;
+        target->backoff_ms = target->backoff_ms ? target->backoff_ms * 2 : RETRY_LEAST_MS;
+        if (target->backoff_ms > RETRY_MOST_MS) target->backoff_ms = RETRY_MOST_MS;
+        target->next_ms = address_failed(&target->turn) ? 0 : clock_mono_ms() + target->backoff_ms;
+        if (contact->unwanted) target->next_ms = clock_mono_ms() + UNWANTED_AGAIN_MS;
+    }
+    if (contact->greeted) {
+        if (!peers->stopping)
+            log_warn("peer", "connection lost node=%s address=%s reason=\"%s\"", contact->info.node,
+                     contact->info.address, co_strerror(error));
+        LIST_FOREACH(item, &peers->targets) { /* try again at once, whoever dialled */
+            struct target *at = LIST_ENTRY(item, struct target, link);
+            if (at->id == contact->info.id) at->next_ms = 0, at->backoff_ms = 0;
+        }
+        if (!peers->stopping) peers->callbacks.down(peers->callbacks.data, contact->info.id);
+    }
+    free(contact);
+    finish_stop(peers);
+}
+
+static const struct link_callbacks link_callbacks = {.frame = on_frame, .connected = on_connected, .closed = on_closed};
+
+static struct contact *contact_new(struct peers *peers, struct target *target) {
+    struct contact *contact = mem_zalloc(sizeof *contact);
+    contact->peers = peers, contact->target = target, contact->since_ms = contact->heard_ms = clock_mono_ms();
+    list_append(&peers->contacts, &contact->link);
+    return contact;
+}
+
+static void on_connection(uv_stream_t *server, int status) {
+    struct peers *peers = server->data;
+    if (status != 0 || peers->stopping) return;
+    struct contact *contact = contact_new(peers, NULL);
+    contact->wire = link_accept(server, &link_callbacks, contact);
+    if (contact->wire) {
+        link_limit(contact->wire, HELLO_FRAME_MAX);
+        return;
+    }
+    list_remove(&contact->link);
+    free(contact);
+}
+
+/* -- dialling ----------------------------------------------------------------------------------------------------- */
+static void dial(struct peers *peers, struct target *target, const struct sockaddr *to) {
+    struct contact *contact = contact_new(peers, target);
+    contact->wire =
+        link_dial(peers->loop, to, to->sa_family == peers->from.ss_family ? (struct sockaddr *)&peers->from : NULL,
+                  &link_callbacks, contact);
+    link_limit(contact->wire, HELLO_FRAME_MAX);
+}
+
+struct resolve {
+    uv_getaddrinfo_t work;
+    struct peers *peers;
+    struct target *target;
+};
+
+static void resolved(uv_getaddrinfo_t *work, int status, struct addrinfo *found) {
+    struct resolve *resolve = CONTAINER_OF(work, struct resolve, work);
+    struct peers *peers = resolve->peers;
+    peers->resolving--;
+    resolve->target->others = found && found->ai_next;
+    if (status == 0 && found && !peers->stopping)
+        dial(peers, resolve->target, address_next(&resolve->target->turn, found));
+    else resolve->target->dialling = false, resolve->target->next_ms = clock_mono_ms() + RETRY_MOST_MS;
+    uv_freeaddrinfo(found);
+    free(resolve);
+    finish_stop(peers);
+}
+
+static void try_target(struct peers *peers, struct target *target) {
+    char host[128], port[8];
+    if (!address_split(target->name, host, port)) {
+        target->self = true;
+        return;
+    }
+    target->dialling = true;
+    struct sockaddr_storage to;
+    if (address_ip(host, port, &to)) {
+        dial(peers, target, (struct sockaddr *)&to);
+        return;
+    }
+    struct resolve *resolve = mem_zalloc(sizeof *resolve);
+    resolve->peers = peers, resolve->target = target;
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    peers->resolving++;
+    if (uv_getaddrinfo(peers->loop, &resolve->work, resolved, host, port, &hints) != 0) {
+        peers->resolving--;
+        target->dialling = false;
+        free(resolve);
+    }
+}
+
+static void watch_contact(struct contact *contact, uint64_t now_ms) {
+    if (!contact->greeted) {
+        if (now_ms - contact->since_ms > HELLO_MOST_MS) link_close(contact->wire);
+        return;
+    }
+    if (now_ms - contact->heard_ms > DEAD_AFTER_MS) {
+        log_warn("peer", "nothing heard, connection given up node=%s address=%s ms=%llu", contact->info.node,
+                 contact->info.address, (unsigned long long)(now_ms - contact->heard_ms));
+        link_close(contact->wire);
+    } else if (now_ms - contact->pinged_ms >= PING_MS) {
+        contact->pinged_ms = now_ms;
+        link_send(contact->wire, PEER_PING, (struct slice){0});
+        link_flush(contact->wire);
+    }
+}
+
+/* Whoever dialled. A second connection would take the place of one that is in use. */
+static bool reached(const struct peers *peers, struct target *target) {
+    LIST_FOREACH(item, &peers->contacts) {
+        const struct contact *contact = LIST_ENTRY(item, struct contact, link);
+        if (!contact->greeted || (contact->info.id != target->id && strcmp(contact->info.address, target->name) != 0))
+            continue;
+        target->id = contact->info.id;
+        return true;
+    }
+    return false;
+}
+
+static void tick(uv_timer_t *timer) {
+    struct peers *peers = timer->data;
+    uint64_t now_ms = clock_mono_ms();
+    LIST_FOREACH(item, &peers->targets) {
+        struct target *target = LIST_ENTRY(item, struct target, link);
+        if (target->self || target->dialling || now_ms < target->next_ms) continue;
+        if (reached(peers, target)) continue;
+        try_target(peers, target);
+    }
+    LIST_FOREACH_SAFE(item, next, &peers->contacts) {
+        struct contact *contact = LIST_ENTRY(item, struct contact, link);
+        /* This process stood still: what others sent meanwhile waits to be read, and they get their time to answer. */
+        if (now_ms - peers->ticked_ms > QUIET_MS) contact->heard_ms = now_ms;
+        watch_contact(contact, now_ms);
+    }
+    peers->ticked_ms = now_ms;
+}
+
+void peers_know(struct peers *peers, const char *address) {
+    if (strcmp(address, peers->address) == 0 || !address[0] || strlen(address) >= sizeof((struct target *)0)->name)
+        return;
+    size_t count = 0;
+    LIST_FOREACH(item, &peers->targets) {
+        if (strcmp(LIST_ENTRY(item, struct target, link)->name, address) == 0) return;
+        count++;
+    }
+    if (count == PEERS_MAX) return;
+    struct target *target = mem_zalloc(sizeof *target);
+    snprintf(target->name, sizeof target->name, "%s", address);
+    list_append(&peers->targets, &target->link);
+}
+
+/* -- life --------------------------------------------------------------------------------------------------------- */
+struct link *peers_link(struct peers *peers, uint64_t id) {
+    struct contact *contact = contact_of(peers, id);
+    return contact ? contact->wire : NULL;
+}
+
+/* The version of the protocol that a frame came with. */
+static unsigned frame_since(uint8_t type) {
+    if (type >= PEER_FETCH && type <= PEER_FETCHED) return 5;
+    return type >= PEER_BACKUP ? 4 : type >= PEER_ECHO ? 3 : type > PEER_PING ? 2 : 1;
+}
+
+bool peers_tell(struct peers *peers, uint64_t to, uint8_t type, const ProtobufCMessage *message) {
+    struct contact *contact = peers ? contact_of(peers, to) : NULL;
+    if (!contact || contact->info.terms.protocol < frame_since(type)) return false;
+    link_tell(contact->wire, type, message);
+    link_flush(contact->wire);
+    return true;
+}
+
+bool peers_connected(struct peers *peers, uint64_t id) { return peers && contact_of(peers, id) != NULL; }
+
+/* A server that was already connected when the cluster's version rose, or became another cluster's member meanwhile. */
+static void judge_again(struct contact *contact) {
+    Pb__PeerHello hello = PB__PEER_HELLO__INIT;
+    struct peer_info *info = &contact->info;
+    hello.protocol = HELLO_PROTOCOL, hello.version_least = HELLO_VERSION_LEAST,
+    hello.version_most = info->terms.hears_refusal ? info->terms.protocol : 1;
+    hello.cluster = contact->peers->cluster, hello.id = info->id, hello.address = info->address,
+    hello.node = info->node;
+    hello.cluster_id = info->cluster_id;
+    hello.cluster_version_least = info->terms.version_least, hello.cluster_version_most = info->terms.version_most;
+    hello.cluster_version = info->terms.version;
+    if (fits(contact, &hello)) say_hello(contact);
+}
+
+void peers_changed(struct peers *peers) {
+    LIST_FOREACH_SAFE(item, next, &peers->contacts) {
+        struct contact *contact = LIST_ENTRY(item, struct contact, link);
+        if (contact->greeted) judge_again(contact);
+    }
+}
+
+void peers_flush(struct peers *peers) {
+    LIST_FOREACH(item, &peers->contacts) {
+        struct contact *contact = LIST_ENTRY(item, struct contact, link);
+        if (contact->greeted) link_flush(contact->wire);
+    }
+}
+
+size_t peers_list(const struct peers *peers, struct peer_info *infos, size_t room) {
+    size_t count = 0;
+    LIST_FOREACH(item, &peers->contacts) {
+        struct contact *contact = LIST_ENTRY(item, struct contact, link);
+        if (contact->greeted && count < room) infos[count++] = contact->info;
+    }
+    return count;
+}
+
+static int listen_on(struct peers *peers, struct fault *fault) {
+    struct sockaddr_storage at = {0};
+    if (uv_ip4_addr(peers->bind, peers->port, (struct sockaddr_in *)&at) != 0 &&
+        uv_ip6_addr(peers->bind, peers->port, (struct sockaddr_in6 *)&at) != 0)
+        return fault_set(fault, CO_INVALID, "bind address %s is not an IP address", peers->bind);
+    peers->from = at;
+    if (at.ss_family == AF_INET) ((struct sockaddr_in *)&peers->from)->sin_port = 0;
+    else ((struct sockaddr_in6 *)&peers->from)->sin6_port = 0;
+    int rv = uv_tcp_bind(&peers->listener, (struct sockaddr *)&at, 0);
+    if (rv == 0) rv = uv_listen((uv_stream_t *)&peers->listener, 64, on_connection);
+    return rv == 0 ? CO_OK
+                   : fault_set(fault, CO_IO, "server port %s:%u: %s", peers->bind, peers->port, uv_strerror(rv));
+}
+
+static void join_all(struct peers *peers, const char *const *join) {
+    char name[ADDRESS_MAX];
+    for (size_t i = 0; join && join[i]; i++)
+        if (address_complete(join[i], peers->port, name)) peers_know(peers, name);
+}
+
+int peers_start(uv_loop_t *loop, const struct peers_config *config, const struct peers_callbacks *callbacks,
+                struct peers **out, struct fault *fault) {
+    struct peers *peers = mem_zalloc(sizeof *peers);
+    peers->loop = loop, peers->callbacks = *callbacks;
+    peers->bind = mem_strdup(config->bind), peers->address = mem_strdup(config->address),
+    peers->cluster = mem_strdup(config->cluster);
+    peers->node = mem_strdup(config->node), peers->build = mem_strdup(config->build ? config->build : "");
+    peers->port = config->port, peers->id = config->id, peers->expect = config->expect;
+    peers->version_least = config->version_least, peers->version_most = config->version_most;
+    list_init(&peers->targets);
+    list_init(&peers->contacts);
+    CHECK(uv_tcp_init(loop, &peers->listener) == 0 && uv_timer_init(loop, &peers->timer) == 0);
+    peers->listener.data = peers->timer.data = peers;
+    *out = peers;
+    int rv = listen_on(peers, fault);
+    if (rv != CO_OK) return rv;
+    join_all(peers, config->join);
+    uv_timer_start(&peers->timer, tick, 0, TICK_MS);
+    return CO_OK;
+}
+
+static void finish_stop(struct peers *peers) {
+    if (!peers->stopping || peers->closing > 0 || peers->resolving > 0 || !list_empty(&peers->contacts)) return;
+    LIST_FOREACH_SAFE(item, next, &peers->targets) free(LIST_ENTRY(item, struct target, link));
+    free(peers->bind), free(peers->address), free(peers->cluster), free(peers->node), free(peers->build);
+    void (*closed)(void *) = peers->closed;
+    void *data = peers->closed_data;
+    free(peers);
+    closed(data);
+}
+
+static void handle_closed(uv_handle_t *handle) {
+    struct peers *peers = handle->data;
+    peers->closing--;
+    finish_stop(peers);
+}
+
+void peers_stop(struct peers *peers, void (*closed)(void *data), void *data) {
+    peers->stopping = true;
+    peers->closed = closed, peers->closed_data = data;
+    peers->closing = 2;
+    uv_close((uv_handle_t *)&peers->listener, handle_closed);
+    uv_close((uv_handle_t *)&peers->timer, handle_closed);
+    LIST_FOREACH_SAFE(item, next, &peers->contacts) link_close(LIST_ENTRY(item, struct contact, link)->wire);
+}

@@ -1,0 +1,112 @@
+/* The other servers of this cluster: who they are, and one connection with each. (Client agents come to the same
+ * port: their connections are given away, rpc/agents/agents.h.) Every server dials every address that it was told
+ * (-retry-join) or learned; where both sides dialled, the connection of the lower id stays. A hello in both
+ * directions comes first (rpc/wire/hello.h judges it): another cluster, no protocol version in common, a program that
+ * does not support the cluster's version or our own id end the connection, with a clear log line on both sides, once
+ * a minute for each. Who learns which cluster it belongs to says hello again. A side that is not heard of for some
+ * seconds is given up: TCP alone would wait for minutes, and longer after a cut is mended. Loop thread only. */
+#ifndef COORD_RPC_PEERS_H
+#define COORD_RPC_PEERS_H
+
+#include "rpc/wire/hello.h"
+#include "rpc/wire/link.h"
+#include "rpc/wire/peer.pb-c.h"
+
+#define PEERS_MAX 32
+
+enum peer_frame {
+    PEER_HELLO = 1,
+    PEER_RAFT,
+    PEER_WRITES,
+    PEER_RESULTS,
+    PEER_READ,
+    PEER_READ_ANSWER,
+    PEER_RENEW,
+    PEER_RENEW_ANSWER,
+    PEER_FOUND,
+    PEER_FOUND_ANSWER,
+    PEER_PING, /* empty: this side lives; for peers.c alone. Of a client agent: answered likewise */
+    PEER_CLUSTER,
+    PEER_CLUSTER_ANSWER,
+    PEER_CHANGE,
+    PEER_CHANGE_ANSWER,
+    PEER_AUDIT,
+    PEER_COPY_ASK,
+    PEER_COPY_PIECE,
+    /* client agents. Since protocol version 3; the last three between servers too (rpc/reads/leader_read.h). Since protocol
+     * version 5 */
+    PEER_SERVERS,
+    PEER_FETCH,
+    PEER_FETCH_END,
+    PEER_FETCHED,
+    PEER_REFUSED = 32, /* a line that says why the connection ends; for peers.c alone. Since protocol version 2 */
+    PEER_ECHO,
+    PEER_ECHO_ANSWER, /* rpc/server/coordinates.h. Since protocol version 3 */
+    PEER_COORDINATE,  /* a client agent's report: a pb.Coordinate */
+    PEER_BACKUP,
+    PEER_BACKUP_PIECE, /* client agents: rpc/backup/backup_transfer.h. Since protocol version 4 */
+};
+
+#define PEER_BUILD_MAX 64
+struct peer_info {
+    uint64_t id;
+    char address[128], node[256], build[PEER_BUILD_MAX];
+    uint32_t expect;
+    bool has_log, connected;
+    uint64_t cluster_id; /* 0: none, or not known to it yet */
+    struct hello_terms terms;
+};
+
+struct peers_config {
+    const char *bind; /* IP to listen on and to dial from */
+    uint16_t port;
+    const char *address; /* what others are told */
+    const char *cluster, *node, *build;
+    uint64_t id;
+    uint32_t expect;
+    unsigned version_least, version_most; /* cluster versions that this program supports */
+    const char *const *join;              /* "host" or "host:port", NULL-terminated; may be NULL */
+};
+/* What changes about this server, for its hellos. */
+struct peers_self {
+    bool has_log;
+    uint64_t cluster_id;      /* 0: none */
+    unsigned version;         /* of the cluster; 0: belongs to none yet */
+    uint64_t recovered_index; /* of its configuration; 0: none */
+};
+struct peers_callbacks {
+    void *data;
+    void (*frame)(void *data, uint64_t from, uint8_t type, struct slice payload);
+    void (*up)(void *data, uint64_t id);
+    void (*down)(void *data, uint64_t id);
+    struct peers_self (*self)(void *data);
+    /* this server stops: no hello is said or taken any more, and `self` not asked; NULL: never */
+    bool (*ending)(void *data);
+    /* Why a server that fits is not wanted all the same (the line lives as long as the callee likes); NULL: it is.
+     * NULL callback: all are. */
+    const char *(*unwanted)(void *data, const Pb__PeerHello *hello);
+    /* A client agent said hello, and was answered: its connection is the callee's from now on (link_adopt). NULL:
+     * none are taken. */
+    void (*agent)(void *data, struct link *link, const Pb__PeerHello *hello);
+};
+
+struct peers;
+int peers_start(uv_loop_t *loop, const struct peers_config *config, const struct peers_callbacks *callbacks,
+                struct peers **out, struct fault *fault);
+void peers_stop(struct peers *peers, void (*closed)(void *data), void *data);
+
+/* An address to keep a connection with (of the cluster's configuration). */
+void peers_know(struct peers *peers, const char *address);
+/* The connection with a server, or NULL. Valid until the loop turns. */
+struct link *peers_link(struct peers *peers, uint64_t id);
+/* A message for a server, sent at once. False: it is not connected (`peers` NULL: nobody is), or speaks a version of
+ * the protocol that does not have this frame. */
+bool peers_tell(struct peers *peers, uint64_t to, uint8_t type, const ProtobufCMessage *message);
+bool peers_connected(struct peers *peers, uint64_t id); /* NULL: nobody is */
+/* What callbacks.self says has changed: says hello again, ends connections with those that no longer fit. */
+void peers_changed(struct peers *peers);
+/* Sends all that was queued since the last call. */
+void peers_flush(struct peers *peers);
+size_t peers_list(const struct peers *peers, struct peer_info *infos, size_t room);
+
+#endif

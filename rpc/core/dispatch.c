@@ -1,0 +1,104 @@
+/* rpc/api/rpc.h and rpc/api/operator.h: each call goes to the role of this process (rpc/core/role.h). */
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "rpc/core/rpc_internal.h"
+
+/* -- writes ------------------------------------------------------------------------------------------------------- */
+struct raft_data *rpc_command(uint8_t command, const ProtobufCMessage *message) {
+    size_t size = protobuf_c_message_get_packed_size(message);
+    struct raft_data *data = raft_data_new(NULL, 2 + size);
+    data->bytes[0] = (char)command;
+    data->bytes[1] = 1;
+    protobuf_c_message_pack(message, (uint8_t *)data->bytes + 2);
+    return data;
+}
+
+void rpc_submit(struct rpc *rpc, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message) {
+    rpc->role->submit(rpc, write, command, message);
+}
+void rpc_renew(struct rpc *rpc, struct rpc_renew *renew) { rpc->role->renew(rpc, renew); }
+int rpc_coordinate_put(struct rpc *rpc, const Pb__Coordinate *record) { return rpc->role->coordinate_put(rpc, record); }
+
+/* -- reads -------------------------------------------------------------------------------------------------------- */
+int rpc_read_index(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_read_index *gate) {
+    return rpc->role->read_index(rpc, freshness, gate);
+}
+void rpc_fetch(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage *request) {
+    rpc->role->fetch(rpc, fetch, request);
+}
+void rpc_fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) { rpc->role->fetch_cancel(rpc, fetch); }
+const struct modules *rpc_modules(const struct rpc *rpc) { return rpc->role->modules(rpc); }
+bool rpc_has_copy(const struct rpc *rpc) { return rpc->machine != NULL; }
+
+struct rpc_reader {
+    struct rpc *rpc;
+    struct store_reader *store; /* NULL: there is no copy here */
+};
+
+struct rpc_reader *rpc_reader_new(struct rpc *rpc) {
+    struct rpc_reader *reader = mem_zalloc(sizeof *reader);
+    reader->rpc = rpc;
+    if (rpc_has_copy(rpc)) reader->store = store_reader_new(machine_store(rpc->machine));
+    return reader;
+}
+void rpc_reader_free(struct rpc_reader *reader) {
+    if (!reader) return;
+    if (reader->store) store_reader_free(reader->store);
+    free(reader);
+}
+struct store_txn *rpc_read_begin(struct rpc_reader *reader) {
+    CHECK(reader->store);
+    return store_read(reader->store);
+}
+void rpc_read_end(struct rpc_reader *reader) {
+    if (reader->store) store_read_done(reader->store);
+}
+
+int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
+              struct arena *arena, struct query_result *result) {
+    if (!reader->store) return reader->rpc->role->query(reader->rpc, type, request, arena, result);
+    struct store_txn *txn = rpc_read_begin(reader);
+    int error = type->run(txn, request, arena, result);
+    return error ? error : store_txn_error(txn);
+}
+
+struct watch_table *rpc_watches(struct rpc *rpc) {
+    return rpc->role->watches(rpc);
+}
+uint64_t rpc_generation(struct rpc *rpc, struct watch_thing thing) { return watch_generation(rpc_watches(rpc), thing); }
+uint64_t rpc_applied(struct rpc *rpc) { return rpc->role->applied(rpc); }
+uint64_t rpc_floor(struct rpc *rpc) { return rpc->role->floor(rpc); }
+
+int rpc_serves(struct rpc *rpc) { return rpc->role->serves(rpc); }
+void rpc_fenced_why(struct rpc *rpc, char line[160]) { rpc->role->fenced_why(rpc, line); }
+void rpc_met_damage(struct rpc *rpc) { rpc->role->met_damage(rpc); }
+struct vivaldi_coordinate rpc_coordinate_here(struct rpc *rpc) {
+    return rpc->role->coordinate_here(rpc);
+}
+
+/* -- the cluster and its operators -------------------------------------------------------------------------------- */
+bool rpc_known_leader(struct rpc *rpc) { return rpc->role->known_leader(rpc); }
+void rpc_status(struct rpc *rpc, struct rpc_status *status) { rpc->role->status(rpc, status); }
+size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses) {
+    return rpc->role->peers(rpc, arena, addresses);
+}
+
+void rpc_save(struct rpc *rpc, struct rpc_save *save) {
+    save->fd = -1, save->size = save->index = 0, save->fault = (struct fault){0};
+    rpc->role->save(rpc, save);
+}
+void rpc_restore(struct rpc *rpc, struct rpc_restore *restore) {
+    restore->index = 0, restore->fault = (struct fault){0};
+    rpc->role->restore(rpc, restore);
+}
+
+void rpc_job_begin(struct rpc *rpc) { rpc->jobs++; }
+void rpc_job_over(struct rpc *rpc) {
+    if (--rpc->jobs == 0 && rpc->jobs_over) rpc->jobs_over(rpc);
+}
+
+void rpc_on_loop(struct rpc *rpc, struct loop_task *task, void (*run)(struct loop_task *task)) {
+    task->rpc = rpc, task->run = run;
+    rpc->role->post(rpc, task);
+}

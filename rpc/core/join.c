@@ -1,0 +1,146 @@
+/* Joining by an address that a person gave: dialled and greeted as a client agent would (also by a server), so that
+ * the outcome can be told. Then the connection ends, and the address is one of those that peers.c or client_link.c
+ * keep trying.
+ *
+ *     name --resolved--> first address --connected, hello--> their hello: joined
+ *                            '--refused, closed, silent--> the next address, after the last: not joined */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "rpc/core/rpc_internal.h"
+#include "rpc/wire/address.h"
+#include "rpc/wire/frame_unpack.h"
+
+#define ADDRESS_MS 2000 /* for one address */
+#define HELLO_MAX  (64 * 1024)
+
+struct join_work {
+    struct rpc *rpc;
+    struct rpc_join *join;
+    uv_getaddrinfo_t resolve;
+    struct addrinfo *found, *next; /* next: to try after this one */
+    struct link *wire;
+    uv_timer_t timer;
+    bool joined;
+};
+
+static void timer_closed(uv_handle_t *handle) {
+    struct join_work *work = handle->data;
+    struct rpc *rpc = work->rpc;
+    struct rpc_join *join = work->join;
+    int rv = work->joined ? CO_OK : join->fault.code;
+    if (work->joined) rpc->role->know_server(rpc, join->address);
+    uv_freeaddrinfo(work->found);
+    free(work);
+    join->done(join, rv);
+}
+
+static void finish(struct join_work *work) { uv_close((uv_handle_t *)&work->timer, timer_closed); }
+
+/* What is said of the last address stays. */
+static void because(struct join_work *work, int error, const char *why) {
+    work->join->fault = (struct fault){0};
+    fault_set(&work->join->fault, error, "%s", why);
+}
+
+static void on_connected(void *data, struct link *wire) {
+    const struct join_work *work = data;
+    struct rpc_self self = work->rpc->role->self(work->rpc);
+    Pb__PeerHello hello = PB__PEER_HELLO__INIT;
+    hello_of_agent(&hello, self.cluster, self.cluster_id, random_u64() | 1);
+    hello.address = (char *)(uintptr_t)self.address, hello.node = (char *)(uintptr_t)self.node_name;
+    link_tell(wire, PEER_HELLO, &hello.base);
+    link_flush(wire);
+}
+
+static void take_hello(struct join_work *work, struct slice payload) {
+    Pb__PeerHello *hello = frame_unpack(&pb__peer_hello__descriptor, payload, NULL);
+    struct rpc_self here = work->rpc->role->self(work->rpc);
+    struct hello_self self = {.cluster = here.cluster, .cluster_id = here.cluster_id, .version_most = UINT32_MAX};
+    struct hello_terms terms;
+    char why[HELLO_WHY];
+    if (!hello) because(work, CO_CORRUPT, "no server of this kind answers there");
+    else if (hello_judge(&self, hello, &terms, why) != HELLO_OK) because(work, CO_DENIED, why);
+    else if (terms.protocol < HELLO_VERSION_AGENT) because(work, CO_UNSUPPORTED, "it is too old for client agents");
+    else work->joined = true;
+    if (hello) frame_drop(hello);
+}
+
+static void on_frame(void *data, struct link *wire, uint8_t type, struct slice payload) {
+    struct join_work *work = data;
+    char text[HELLO_WHY + 32];
+    if (work->joined) return;
+    if (type == PEER_HELLO) {
+        take_hello(work, payload);
+    } else if (type == PEER_REFUSED) {
+        snprintf(text, sizeof text, "it refuses this agent: %.*s",
+                 (int)(payload.size < HELLO_WHY ? payload.size : HELLO_WHY), payload.data);
+        because(work, CO_DENIED, text);
+    } else {
+        because(work, CO_CORRUPT, "no server of this kind answers there");
+    }
+    link_close(wire);
+}
+
+static void dial(struct join_work *work);
+
+static void on_closed(void *data, struct link *wire, int error) {
+    struct join_work *work = data;
+    int cause = link_cause(wire);
+    work->wire = NULL;
+    uv_timer_stop(&work->timer);
+    if (error == CO_TOOLARGE) because(work, CO_CORRUPT, "no server of this kind answers there");
+    else if (error != CO_CLOSED && !work->joined)
+        because(work, error,
+                cause == UV_EOF ? "the connection was ended from there"
+                : cause         ? uv_strerror(cause)
+                                : co_strerror(error));
+    if (work->joined || !work->next) finish(work);
+    else dial(work);
+}
+
+static void late(uv_timer_t *timer) {
+    struct join_work *work = timer->data;
+    because(work, CO_TIMEOUT, "no answer");
+    link_close(work->wire);
+}
+
+static void dial(struct join_work *work) {
+    static const struct link_callbacks callbacks = {.frame = on_frame, .connected = on_connected, .closed = on_closed};
+    const struct sockaddr *to = work->next->ai_addr;
+    work->next = work->next->ai_next;
+    uv_timer_start(&work->timer, late, ADDRESS_MS, 0);
+    work->wire = link_dial(work->rpc->role->self(work->rpc).loop, to, NULL, &callbacks, work);
+    link_limit(work->wire, HELLO_MAX);
+}
+
+static void resolved(uv_getaddrinfo_t *resolve, int status, struct addrinfo *found) {
+    struct join_work *work = CONTAINER_OF(resolve, struct join_work, resolve);
+    work->found = work->next = found;
+    if (status == 0 && found) {
+        dial(work);
+        return;
+    }
+    because(work, CO_IO, uv_strerror(status ? status : UV_EAI_NONAME));
+    finish(work);
+}
+
+void rpc_join(struct rpc *rpc, struct rpc_join *join) {
+    char host[ADDRESS_MAX], port[8];
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    struct rpc_self self = rpc->role->self(rpc);
+    if (self.alone) {
+        join->done(join, fault_set(&join->fault, CO_UNSUPPORTED, "this server is alone by configuration"));
+        return;
+    }
+    struct join_work *work = mem_zalloc(sizeof *work);
+    work->rpc = rpc, work->join = join;
+    if (!address_split(join->address, host, port) ||
+        uv_getaddrinfo(self.loop, &work->resolve, resolved, host, port, &hints) != 0) {
+        free(work);
+        join->done(join, fault_set(&join->fault, CO_INVALID, "not an address"));
+        return;
+    }
+    CHECK(uv_timer_init(self.loop, &work->timer) == 0);
+    work->timer.data = work;
+}

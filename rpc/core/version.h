@@ -1,0 +1,54 @@
+/* The cluster version at work (registry/version.h says what it is): a leader raises it when every member of the
+ * configuration is connected and supports more, and lets no command pass that is newer than it. Loop thread, but for
+ * version_applied. */
+#ifndef COORD_RPC_VERSION_H
+#define COORD_RPC_VERSION_H
+
+#include "consensus/node.h"
+#include "rpc/api/rpc.h"
+#include "rpc/cluster/peers.h"
+
+#define VERSION_WHY 160
+
+struct version_raise {
+    unsigned to;
+    char why[VERSION_WHY];
+};
+/* Pure. To which version a leader may raise it from `now`; to == 0: to none, and `why` names the server that is in
+ * the way (empty: nothing is, it is as high as this program knows). */
+struct version_raise version_next(unsigned now, unsigned newest, const struct raft_members *members, uint64_t self,
+                                  const struct peer_info *peers, size_t count);
+/* Pure. What a new cluster of these members begins at. `newest`: of this program, one of them. */
+unsigned version_of_founders(const struct raft_members *members, const struct peer_info *peers, size_t count,
+                             unsigned newest);
+/* Pure. May this server be a member of the cluster (of this version and id, with these members)? NULL, or why
+ * not: its program does not support the version; or it is no member yet, has a log and does not say of which
+ * cluster (it has just founded one of its own, or left this one before it had an id). */
+const char *version_incompatible(const struct peer_info *peer, unsigned version, uint64_t cluster_id,
+                                 const struct raft_members *members);
+/* The first command of a new cluster: its version and its id. Nothing for version 1. */
+void version_first_command(unsigned version, struct buffer *out);
+
+struct version {            /* in struct rpc */
+    uv_timer_t timer;       /* while the version can rise */
+    struct rpc_write write; /* the raise */
+    unsigned raising;       /* to; 0: none is under way */
+    _Atomic bool over;      /* it came to an end */
+    uint64_t id_told;       /* to the other servers */
+    unsigned version_told;
+    uint64_t refused_ms;                       /* when a refusal was logged last */
+    uint64_t held_ms;                          /* when it was logged last that the version cannot rise */
+    uint64_t incompatible_id, incompatible_ms; /* who was not taken in, and when that was logged */
+    struct machine_result refusal;
+    char text[VERSION_WHY + 96];
+};
+void version_start(struct rpc *rpc); /* the timer is the caller's to close */
+void version_role(struct rpc *rpc);  /* the role changed */
+/* The version that it has, or will have when what is under way is done: no server joins that does not support it. */
+unsigned version_to_be(struct rpc *rpc);
+/* For node_callbacks.refuse. */
+const void *version_refuse(void *data, uint64_t leader, const struct node_proposal *proposal);
+/* Applier thread, or at start: something was applied. */
+void version_applied(struct rpc *rpc);
+
+#endif

@@ -1,0 +1,33 @@
+/* rpc_fetch on a server: queries for those who do not read the store themselves (client agents over their
+ * connections, this agent's own anti-entropy), on one thread with a loop and a reader of its own. It begins with the
+ * first fetch.
+ *
+ *     take --> confirmed --> read --> newer, or no waiting: done
+ *                 ^            '----> parked in the watch table --fired, or time is up--> confirmed again ...
+ *
+ * Where the confirmation says that this server's disk is full and it is behind, the leader answers (rpc/reads/leader_read.h).
+ *
+ * Armed before it is read again, so no change falls between reading and waiting. Default reads that arrive in one
+ * turn share a confirmation. */
+#ifndef COORD_RPC_FETCH_H
+#define COORD_RPC_FETCH_H
+
+#include <uv.h>
+
+#include "rpc/api/rpc.h"
+
+#define FETCH_WAIT_MOST_MS 660000
+#define FETCH_PARKED_MOST  200000
+
+struct fetches;
+struct fetches *fetches_new(struct rpc *rpc);
+/* Any thread. */
+void fetches_take(struct fetches *fetches, struct rpc_fetch *fetch, const ProtobufCMessage *request);
+void fetches_cancel(struct fetches *fetches, struct rpc_fetch *fetch);
+/* Loop thread, while the node still answers: everything ends with CO_CLOSED, later ones at once too; the thread has
+ * ended when it returns. */
+void fetches_stop(struct fetches *fetches);
+/* After the last call of the above, from any thread. */
+void fetches_free(struct fetches *fetches);
+
+#endif

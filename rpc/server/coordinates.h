@@ -1,0 +1,42 @@
+/* Network coordinates on a server: its own, by measuring the other servers, and the updates of everybody that arrive
+ * here, gathered into few commands (lb/coordinate_agent.h and lb/coordinate_batch.h decide; here are loop, timer and
+ * frames).
+ *
+ * How round trips are measured: PEER_ECHO, answered at once by PEER_ECHO_ANSWER with the answering server's
+ * coordinate, over the connection that the two have anyway. PEER_PING has no answer, and the answers to READ and
+ * RENEW wait for a round of leadership with third servers, so that they tell nothing of the path between two. Both
+ * frames came with version 3 of the protocol, and are sent to nobody who does not speak it: during an upgrade the
+ * servers not yet replaced are not measured. What is measured includes the time that a frame waits in either loop;
+ * that is microseconds, except while a loop is busy: such samples lose against the median of the last three
+ * (vivaldi.h). One echo is under way at a time, each server in its turn, one a second: 60 bytes.
+ *
+ * Only members of the cluster are measured: a stranger's coordinate would move ours.
+ *
+ * Updates are not acknowledged when they are applied, but when they are taken: nobody waits for the log. While the
+ * cluster's version is below COORDINATE_SINCE nothing is kept. */
+#ifndef COORD_RPC_COORDINATES_H
+#define COORD_RPC_COORDINATES_H
+
+#include "lb/coordinate_batch.h"
+#include "rpc/api/rpc.h"
+
+struct coordinates_config {
+    bool disabled;        /* measures nothing, reports nothing, takes no updates */
+    uint64_t interval_ms; /* between reports of the own one; 0: see coordinate_agent.h */
+    struct coordinate_batch_config batch;
+};
+
+/* Any thread: as in rpc_role. */
+int coordinates_put(struct rpc *rpc, const Pb__Coordinate *record);
+struct vivaldi_coordinate coordinates_here(struct rpc *rpc);
+
+/* -- loop thread -------------------------------------------------------------------------------------------------- */
+struct coordinates;
+struct coordinates *coordinates_new(struct rpc *rpc, const struct coordinates_config *config, const char *node);
+void coordinates_free(struct coordinates *coordinates); /* nothing of it is under way: the node has stopped */
+void coordinates_start(struct rpc *rpc); /* begins rpc->coordinate_timer, which is the caller's to close */
+/* PEER_ECHO, PEER_ECHO_ANSWER. False: it does not decode */
+bool coordinates_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slice payload);
+void coordinates_down(struct rpc *rpc, uint64_t peer);
+
+#endif

@@ -1,0 +1,155 @@
+/* What rpc/api/rpc.h means on a server: its own node, machine and store. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "rpc/audit/audit.h"
+#include "rpc/backup/backup.h"
+#include "rpc/leader/leases.h"
+#include "rpc/reads/fetch.h"
+#include "rpc/server/coordinates.h"
+#include "rpc/server/server_internal.h"
+
+struct write_impl {
+    struct node_proposal proposal;
+};
+_Static_assert(sizeof(struct write_impl) <= sizeof(((struct rpc_write *)0)->impl), "rpc_write.impl is too small");
+struct gate_impl {
+    struct node_read read;
+};
+_Static_assert(sizeof(struct gate_impl) <= sizeof(((struct rpc_read_index *)0)->impl),
+               "rpc_read_index.impl is too small");
+
+static void write_done(struct node_proposal *proposal, int error, const void *result) {
+    struct rpc_write *write =
+        CONTAINER_OF((char *)CONTAINER_OF(proposal, struct write_impl, proposal), struct rpc_write, impl);
+    write->done(write, error, result);
+}
+
+static void submit(struct rpc *rpc, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message) {
+    struct node_proposal *proposal = &((struct write_impl *)(void *)write->impl)->proposal;
+    *proposal = (struct node_proposal){
+        .done = write_done, .deadline_ms = clock_mono_ms() + RPC_LEADER_WAIT_MS, .data = rpc_command(command, message)};
+    node_propose(rpc->node, proposal);
+}
+
+static void gate_done(struct node_read *read, int error) {
+    struct rpc_read_index *gate =
+        CONTAINER_OF((char *)CONTAINER_OF(read, struct gate_impl, read), struct rpc_read_index, impl);
+    gate->done(gate, error);
+}
+
+static int read_index(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_read_index *gate) {
+    if (audit_serves(rpc) != CO_OK) return CO_FENCED;
+    if (freshness == RPC_STALE || atomic_load_explicit(&node_view(rpc->node)->alone, memory_order_acquire))
+        return CO_OK;
+    struct node_read *read = &((struct gate_impl *)(void *)gate->impl)->read;
+    *read = (struct node_read){.done = gate_done, .deadline_ms = clock_mono_ms() + RPC_LEADER_WAIT_MS};
+    node_read(rpc->node, read);
+    return CO_AGAIN;
+}
+
+static void fetch(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage *request) {
+    fetches_take(rpc->fetches, fetch, request);
+}
+static void fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) { fetches_cancel(rpc->fetches, fetch); }
+static const struct modules *modules(const struct rpc *rpc) { return machine_modules(rpc->machine); }
+static struct watch_table *watches(struct rpc *rpc) { return machine_watches(rpc->machine); }
+static uint64_t applied(struct rpc *rpc) { return machine_index(rpc->machine); }
+static uint64_t floor_now(struct rpc *rpc) { return machine_floor_now(rpc->machine); }
+
+/* -- the cluster -------------------------------------------------------------------------------------------------- */
+/* A leader that cannot serve yet is none for clients. */
+static uint64_t serving_leader(const struct node_view *view) {
+    uint64_t leader = atomic_load_explicit(&view->leader, memory_order_relaxed);
+    bool own = leader == atomic_load_explicit(&view->id, memory_order_relaxed);
+    return own && !atomic_load_explicit(&view->ready, memory_order_acquire) ? 0 : leader;
+}
+
+static bool known_leader(struct rpc *rpc) { return serving_leader(node_view(rpc->node)) != 0; }
+
+static void fill_members(struct rpc *rpc, uint64_t leader, struct rpc_status *status) {
+    uv_mutex_lock(&rpc->peers_lock);
+    const struct raft_member *member = leader ? raft_members_find(&rpc->peers, leader) : NULL;
+    if (member) snprintf(status->leader_address, sizeof status->leader_address, "%s", member->address);
+    const struct raft_member *self = raft_members_find(&rpc->peers, atomic_load(&node_view(rpc->node)->id));
+    status->is_voter = self && self->voter;
+    status->voters = raft_members_voters(&rpc->peers);
+    status->recovered_index = rpc->peers.recovered_index;
+    uv_mutex_unlock(&rpc->peers_lock);
+}
+
+static void status_now(struct rpc *rpc, struct rpc_status *status) {
+    const struct node_view *view = node_view(rpc->node);
+    uint64_t leader = serving_leader(view), contact = atomic_load(&view->last_contact_ms), now = clock_mono_ms();
+    bool heard = contact != 0;
+    if (!heard) contact = rpc->started_ms;
+    *status = (struct rpc_status){.is_server = true,
+                                  .is_leader = leader != 0 && leader == atomic_load(&view->id),
+                                  .known_leader = leader != 0,
+                                  .leader_heard = heard || (leader != 0 && leader == atomic_load(&view->id)),
+                                  .term = atomic_load(&view->term),
+                                  .commit = atomic_load(&view->commit),
+                                  .applied = machine_applied(rpc->machine),
+                                  .last_index = atomic_load(&view->last_index),
+                                  .snapshot_index = atomic_load(&view->snapshot_index),
+                                  .cluster_version = machine_version(rpc->machine),
+                                  .cluster_id = machine_cluster(rpc->machine),
+                                  .log_bytes = atomic_load(&view->log_bytes),
+                                  .disk_degraded = atomic_load(&view->disk_degraded),
+                                  .disk_full = atomic_load(&view->disk_full)};
+    status->last_contact_ms = status->is_leader || now < contact ? 0 : now - contact;
+    status->leaderless_ms = status->known_leader ? 0 : status->last_contact_ms;
+    fill_members(rpc, leader, status);
+}
+
+static size_t peers(struct rpc *rpc, struct arena *arena, const char ***addresses) {
+    uv_mutex_lock(&rpc->peers_lock);
+    size_t count = 0;
+    *addresses = arena_alloc(arena, RAFT_MEMBERS_MAX * sizeof **addresses);
+    for (uint32_t i = 0; i < rpc->peers.count; i++)
+        if (rpc->peers.member[i].voter) {
+            const char *address = rpc->peers.member[i].address;
+            (*addresses)[count++] = arena_strndup(arena, address, strlen(address));
+        }
+    uv_mutex_unlock(&rpc->peers_lock);
+    return count;
+}
+
+static struct rpc_self self(const struct rpc *rpc) {
+    return (struct rpc_self){.cluster = rpc->cluster,
+                             .address = rpc->address,
+                             .node_name = rpc->node_name,
+                             .cluster_id = machine_cluster(rpc->machine),
+                             .loop = rpc->loop,
+                             .alone = rpc->others == NULL};
+}
+
+static void know_server(struct rpc *rpc, const char *address) { peers_know(rpc->others, address); }
+
+const struct rpc_role server_role = {.submit = submit,
+                                     .read_index = read_index,
+                                     .fetch = fetch,
+                                     .fetch_cancel = fetch_cancel,
+                                     .modules = modules,
+                                     .watches = watches,
+                                     .applied = applied,
+                                     .floor = floor_now,
+                                     .renew = leases_renew,
+                                     .serves = audit_serves,
+                                     .fenced_why = audit_fenced_why,
+                                     .met_damage = audit_look,
+                                     .coordinate_put = coordinates_put,
+                                     .coordinate_here = coordinates_here,
+                                     .known_leader = known_leader,
+                                     .status = status_now,
+                                     .peers = peers,
+                                     .self = self,
+                                     .know_server = know_server,
+                                     .ask = operator_ask,
+                                     .ask_here = operator_ask_here,
+                                     .change_here = operator_change_here,
+                                     .save = backup_save,
+                                     .restore = backup_restore,
+                                     .post = operator_post,
+                                     .calls_begun = operator_poll};

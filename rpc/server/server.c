@@ -1,0 +1,292 @@
+/* Life of a server: machine and node, and what the one calls of the other. */
+#include "rpc/server/server.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/wakeup_batch.h"
+#include "rpc/agents/agents.h"
+#include "rpc/audit/audit.h"
+#include "rpc/core/rpc_internal.h"
+#include "rpc/leader/forward.h"
+#include "rpc/leader/leases.h"
+#include "rpc/reads/fetch.h"
+#include "rpc/server/coordinates.h"
+#include "rpc/server/server_internal.h"
+
+static struct metric applied_total = {
+    .name = "coord_raft_applied_total", .type = METRIC_COUNTER, .help = "Entries applied"};
+static struct metric batches_total = {.name = "coord_raft_apply_batches_total",
+                                      .type = METRIC_COUNTER,
+                                      .help = "Batches applied, one store transaction each"};
+
+static struct metric recovered_index = {.name = "coord_raft_recovered_index",
+                                        .type = METRIC_GAUGE,
+                                        .help = "Log index at which an operator recovered the cluster last; 0: never"};
+
+/* -- applier thread ----------------------------------------------------------------------------------------------- */
+static void input_done(void *data, void *origin, const struct machine_result *result) {
+    (void)data;
+    if (origin) node_apply_done(origin, result);
+}
+
+/* The whole state was replaced: what ends by itself is to be read from it again. */
+static void note_restores(struct rpc *rpc) {
+    uint64_t restores = machine_restores(rpc->machine);
+    if (restores == rpc->restores) return;
+    rpc->restores = restores;
+    if (!rpc->node) return; /* starting: there are no leases yet */
+    atomic_store(&rpc->restored, true);
+    leases_updates_wake(rpc);
+}
+
+/* What the state machine did not take yet. */
+static uint64_t not_applied(struct rpc *rpc, const struct machine_input *inputs, size_t count, size_t *first) {
+    uint64_t applied = machine_applied(rpc->machine);
+    for (*first = 0; *first < count && inputs[*first].index <= applied; ++*first) continue;
+    return applied;
+}
+
+static void note_full(struct rpc *rpc, bool full) {
+    atomic_store(&rpc->store_full, full);
+    if (rpc->node) node_out_of_space(rpc->node, full);
+}
+
+static uint64_t apply(void *data, struct node_apply *items, size_t count) {
+    struct rpc *rpc = data;
+    struct machine_input inputs[1024];
+    CHECK(count <= ARRAY_COUNT(inputs));
+    for (size_t i = 0; i < count; i++) {
+        const struct raft_entry *entry = &items[i].entry;
+        inputs[i] = (struct machine_input){.index = entry->index,
+                                           .term = entry->term,
+                                           .command = raft_entry_bytes(entry),
+                                           .is_command = entry->type == RAFT_ENTRY_COMMAND,
+                                           .origin = items[i].proposal};
+    }
+    for (size_t first = 0;; (void)not_applied(rpc, inputs, count, &first)) {
+        if (!audit_may_apply(rpc)) {
+            note_full(rpc, false);
+            return inputs[first].index - 1;
+        }
+        uint64_t stopped_at = 0;
+        int rv = machine_apply(rpc->machine, inputs + first, count - first, input_done, NULL, &stopped_at);
+        audit_applied(rpc);
+        note_full(rpc, rv == CO_DISKFULL);
+        if (rv == CO_OK) break;
+        if (rv == CO_UNSUPPORTED) {
+            log_error(
+                "raft",
+                "entry %llu holds a command of a newer version: nothing more is applied until this server is upgraded",
+                (unsigned long long)stopped_at);
+            return stopped_at - 1;
+        }
+        if (rv == CO_CORRUPT) {
+            audit_fence(rpc, "a batch cannot be applied: the store is damaged");
+            continue;
+        }
+        log_error("store", "a batch cannot be applied, trying again: %s", co_strerror(rv));
+        wakeup_batch_flush(); /* those of a first part of it have their results */
+        if (atomic_load(&rpc->quit)) return not_applied(rpc, inputs, count, &first);
+        if (rv != CO_DISKFULL) audit_look(rpc);
+        sleep(1);
+    }
+    metric_add(&applied_total, count);
+    metric_add(&batches_total, 1);
+    note_restores(rpc);
+    version_applied(rpc);
+    return inputs[count - 1].index;
+}
+
+static int restore(void *data, int fd, const struct raft_snapshot_meta *meta, struct fault *fault) {
+    struct rpc *rpc = data;
+    int rv = machine_restore(rpc->machine, fd, meta->size, fault);
+    if (rv == CO_OK) note_restores(rpc), version_applied(rpc), audit_restored(rpc);
+    return rv;
+}
+
+static int rebuild(void *data, bool own, uint64_t *applied, struct fault *fault) {
+    int rv = audit_rebuild(data, own, applied, fault);
+    if (rv == CO_OK) note_restores(data), version_applied(data);
+    return rv;
+}
+
+/* -- other threads ------------------------------------------------------------------------------------------------ */
+static int copy(void *data, int fd, uint64_t *index, uint64_t *term) {
+    struct rpc *rpc = data;
+    return machine_copy(rpc->machine, fd, index, term);
+}
+
+/* A restored backup makes a new store: that has no room, while the old one has. */
+static bool room(void *data) {
+    struct rpc *rpc = data;
+    return !atomic_load(&rpc->store_full) && store_has_room(machine_store(rpc->machine));
+}
+
+void server_members_note(struct rpc *rpc) {
+    uv_mutex_lock(&rpc->peers_lock);
+    rpc->peers = *node_members(rpc->node);
+    uv_mutex_unlock(&rpc->peers_lock);
+    metric_set(&recovered_index, rpc->peers.recovered_index);
+}
+
+static void role(void *data, enum raft_role role, uint64_t term, uint64_t leader, bool ready) {
+    struct rpc *rpc = data;
+    (void)leader;
+    if (rpc->node) server_members_note(rpc);
+    leases_role(rpc, term, role == RAFT_LEADER && ready);
+    bool leads = role == RAFT_LEADER && ready;
+    if (!leads) rpc->lead_since_ms = 0;
+    else if (rpc->lead_since_ms == 0) rpc->lead_since_ms = clock_mono_ms();
+    version_role(rpc);
+}
+
+/* -- life --------------------------------------------------------------------------------------------------------- */
+static int open_machine(struct rpc *rpc, const struct rpc_server_config *config, bool distrust, struct fault *fault) {
+    char folder[4096];
+    snprintf(folder, sizeof folder, "%s/store", config->folder);
+    struct machine_config machine = {.store = {.folder = folder,
+                                               .map_bytes = config->map_bytes,
+                                               .reserve_step_bytes = config->reserve_step_bytes,
+                                               .distrust = distrust},
+                                     .modules = config->modules,
+                                     .updates = rpc->updates};
+    return machine_open(&machine, &rpc->machine, fault);
+}
+
+static int open_node(struct rpc *rpc, const struct rpc_server_config *config, struct fault *fault) {
+    char folder[4096];
+    snprintf(folder, sizeof folder, "%s/raft", config->folder);
+    struct buffer first = {0};
+    version_first_command(MACHINE_VERSION_NEWEST, &first);
+    struct node_config node = {.folder = folder,
+                               .address = config->address,
+                               .bootstrap = config->expect == 1,
+                               .raft_multiplier = config->raft_multiplier,
+                               .applied = machine_applied(rpc->machine),
+                               .applied_term = machine_applied_term(rpc->machine),
+                               .snapshot_log_bytes = config->snapshot_log_bytes,
+                               .snapshot_rate = config->snapshot_rate,
+                               .first_command = buffer_slice(&first)};
+    struct node_callbacks callbacks = {.data = rpc,
+                                       .apply = apply,
+                                       .snapshot_copy = copy,
+                                       .snapshot_restore = restore,
+                                       .has_room = room,
+                                       .role = role,
+                                       .refuse = version_refuse,
+                                       .held = audit_held,
+                                       .rebuild = rebuild,
+                                       .rebuilt = audit_rebuilt};
+    server_peers_callbacks(rpc, &callbacks);
+    int rv = node_start(rpc->loop, &node, &callbacks, &rpc->node, fault);
+    buffer_free(&first);
+    return rv;
+}
+
+static int open_replica(struct rpc *rpc, const struct rpc_server_config *config, bool distrust, struct fault *fault) {
+    int rv = open_machine(rpc, config, distrust, fault);
+    if (rv != CO_OK) return rv;
+    version_applied(rpc);
+    rv = open_node(rpc, config, fault);
+    if (rv == CO_OK) version_applied(rpc);
+    if (rv == CO_OK) return CO_OK;
+    machine_close(rpc->machine);
+    return rv;
+}
+
+int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, struct rpc **out, struct fault *fault) {
+    metric_register(&applied_total);
+    metric_register(&batches_total);
+    metric_register(&recovered_index);
+    struct rpc *rpc = mem_zalloc(sizeof *rpc);
+    rpc->role = &server_role;
+    rpc->started_ms = clock_mono_ms();
+    rpc->loop = loop;
+    rpc->expect = config->expect;
+    rpc->folder = mem_strdup(config->folder), rpc->address = mem_strdup(config->address);
+    rpc->node_name = mem_strdup(config->node_name), rpc->cluster = mem_strdup(config->cluster);
+    rpc->build = config->build ? config->build : "";
+    rpc->updates = expiry_updates_new(leases_updates_wake, rpc);
+    CHECK(uv_mutex_init(&rpc->peers_lock) == 0);
+    rpc->audit = audit_new(rpc, config->folder, config->scrub_interval_ms);
+    rpc->coordinates = coordinates_new(rpc, &config->coordinates, config->node_name);
+    int rv = open_replica(rpc, config, false, fault);
+    if (rv == CO_CONFLICT) { /* applied, but no longer in the log: the log is the truth */
+        log_warn("store", "%s: it is rebuilt from the log", fault->text);
+        *fault = (struct fault){0};
+        rv = open_replica(rpc, config, true, fault);
+    }
+    if (rv != CO_OK) {
+        audit_free(rpc->audit);
+        coordinates_free(rpc->coordinates);
+        expiry_updates_free(rpc->updates);
+        uv_mutex_destroy(&rpc->peers_lock);
+        free(rpc->folder), free(rpc->address), free(rpc->node_name), free(rpc->cluster);
+        free(rpc);
+        return rv;
+    }
+    leases_start(rpc);
+    operator_start(rpc);
+    version_start(rpc);
+    coordinates_start(rpc);
+    server_members_note(rpc);
+    rpc->fetches = fetches_new(rpc);
+    audit_start(rpc);
+    *out = rpc;
+    return server_peers_start(rpc, config, fault);
+}
+
+static void handle_closed(uv_handle_t *handle) {
+    struct rpc *rpc = handle->data;
+    if (--rpc->closing > 0) return;
+    leases_free(rpc);
+    calls_free(rpc->calls);
+    fetches_free(rpc->fetches);
+    audit_free(rpc->audit);
+    coordinates_free(rpc->coordinates);
+    expiry_updates_free(rpc->updates);
+    machine_close(rpc->machine);
+    uv_mutex_destroy(&rpc->peers_lock);
+    void (*closed)(void *) = rpc->closed;
+    void *data = rpc->closed_data;
+    free(rpc->folder), free(rpc->address), free(rpc->node_name), free(rpc->cluster);
+    free(rpc);
+    closed(data);
+}
+
+static void peers_closed(void *data) {
+    struct rpc *rpc = data;
+    rpc->closing = 4;
+    uv_close((uv_handle_t *)&rpc->version.timer, handle_closed);
+    uv_close((uv_handle_t *)&rpc->coordinate_timer, handle_closed);
+    uv_close((uv_handle_t *)&rpc->wake, handle_closed);
+    uv_close((uv_handle_t *)&rpc->lease_timer, handle_closed);
+}
+
+static void operator_closed(void *data) { server_peers_stop(data, peers_closed); }
+
+static void audit_closed(void *data) { operator_stop(data, operator_closed); }
+
+/* What was sent to a leader is answered now too: a restore waits for it, and who stops waits for the restore. */
+static void node_closed(void *data) {
+    struct rpc *rpc = data;
+    if (rpc->forward) forward_end(rpc->forward);
+    audit_stop(rpc, audit_closed);
+}
+
+void rpc_server_stop(struct rpc *rpc, void (*closed)(void *data), void *data) {
+    rpc->closed = closed, rpc->closed_data = data;
+    rpc->stopping = true;
+    leases_stop(rpc);
+    atomic_store(&rpc->quit, true);
+    fetches_stop(rpc->fetches);
+    audit_quit(rpc);
+    node_stop(rpc->node, node_closed, rpc);
+    /* its last answers to others: a snapshot may keep the node from ending for long */
+    if (rpc->forward) forward_flush(rpc->forward);
+}

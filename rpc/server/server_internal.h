@@ -1,0 +1,30 @@
+/* Inside the server's room: server.c (life, apply, snapshots), role.c (rpc/core/role.h), server_peers.c (the other
+ * servers), operator.c (questions and changes, carried out here). Loop thread, where nothing else is said. */
+#ifndef COORD_RPC_SERVER_INTERNAL_H
+#define COORD_RPC_SERVER_INTERNAL_H
+
+#include "rpc/core/rpc_internal.h"
+#include "rpc/server/server.h"
+
+extern const struct rpc_role server_role; /* role.c */
+
+/* server.c: for readers on other threads, and the metric */
+void server_members_note(struct rpc *rpc);
+
+/* server_peers.c */
+int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, struct fault *fault);
+void server_peers_callbacks(struct rpc *rpc, struct node_callbacks *callbacks);
+void server_peers_stop(struct rpc *rpc, void (*closed)(void *data));
+void server_peers_heard(struct rpc *rpc, uint64_t id);
+
+/* operator.c: as in rpc_role */
+void operator_start(struct rpc *rpc);
+void operator_post(struct rpc *rpc, struct loop_task *task); /* any thread */
+void operator_ask(struct rpc *rpc, struct rpc_ask_cluster *ask);
+void operator_ask_here(struct rpc *rpc, struct rpc_ask_cluster *ask);
+void operator_change_here(struct rpc *rpc, struct rpc_change *change);
+void operator_poll(struct rpc *rpc); /* soon, and until nothing is under way */
+/* After the node; waits for jobs. */
+void operator_stop(struct rpc *rpc, void (*stopped)(void *data));
+
+#endif

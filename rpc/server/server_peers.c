@@ -1,0 +1,464 @@
+/* A server among others: what peers, forward, cluster and node have to do with each other. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "registry/operator.h"
+#include "rpc/agents/agents.h"
+#include "rpc/audit/audit.h"
+#include "rpc/core/rpc_internal.h"
+#include "rpc/leader/forward.h"
+#include "rpc/reads/apply_lag.h"
+#include "rpc/reads/fetch.h"
+#include "rpc/reads/leader_read.h"
+#include "rpc/server/autopilot.h"
+#include "rpc/server/coordinates.h"
+#include "rpc/server/server_internal.h"
+#include "rpc/wire/frame_unpack.h"
+
+#define CLUSTER_TICK_MS      100
+#define LEADERLESS_TICK_MS   50   /* agents wait */
+#define CAMPAIGNS_MS         1000 /* times raft_multiplier: in so long each asks for votes */
+#define CUT_OFF_MS           100  /* times raft_multiplier: so long the answers to a question for votes take at most */
+#define MOVED_MS             2000 /* a server that is connected for so long stays where it is */
+#define INCOMPATIBLE_TELL_MS 60000
+#define BACKLOG_MAX          (64u << 20) /* beyond it Raft's messages to a peer are dropped: it sends them again */
+
+/* -- node's wishes ------------------------------------------------------------------------------------------------ */
+static void send_raft(void *data, const struct raft_message *message) {
+    struct rpc *rpc = data;
+    struct link *link = rpc->others ? peers_link(rpc->others, message->to) : NULL;
+    if (!link || link_backlog(link) > BACKLOG_MAX) return;
+    raft_message_encode(message, link_frame_begin(link, PEER_RAFT));
+    link_frame_end(link);
+}
+
+static bool forward_to(void *data, uint64_t leader, struct node_proposal *list) {
+    struct rpc *rpc = data;
+    return rpc->forward && forward_writes(rpc->forward, leader, list);
+}
+
+static bool ask_read(void *data, uint64_t leader, uint64_t context, uint64_t term) {
+    struct rpc *rpc = data;
+    return rpc->forward && forward_read(rpc->forward, leader, context, term);
+}
+
+static void flush(void *data) {
+    struct rpc *rpc = data;
+    if (rpc->forward) forward_answers(rpc->forward);
+    if (rpc->others) peers_flush(rpc->others);
+}
+
+void server_peers_callbacks(struct rpc *rpc, struct node_callbacks *callbacks) {
+    (void)rpc;
+    callbacks->send = send_raft, callbacks->forward = forward_to, callbacks->ask_read = ask_read,
+    callbacks->flush = flush;
+}
+
+/* -- peers' events ------------------------------------------------------------------------------------------------ */
+static bool take_found(struct rpc *rpc, uint64_t from, struct slice payload);
+static bool take_found_answer(struct rpc *rpc, uint64_t from, struct slice payload);
+
+static bool take_raft(struct rpc *rpc, uint64_t from, struct slice payload) {
+    struct raft_message message;
+    if (raft_message_decode(payload, &message) != CO_OK) return false;
+    bool own = message.from == from;
+    if (own) node_receive(rpc->node, &message);
+    raft_message_drop(&message);
+    return own;
+}
+
+static void tell_caller(const struct caller *caller, uint8_t type, const ProtobufCMessage *message) {
+    peers_tell(caller->rpc->others, caller->id, type, message);
+}
+
+/* False: it is none that servers send, or does not decode. */
+static bool take_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slice payload) {
+    if (type == PEER_RAFT) return take_raft(rpc, from, payload);
+    if (type == PEER_FOUND) return take_found(rpc, from, payload);
+    if (type == PEER_FOUND_ANSWER) return take_found_answer(rpc, from, payload);
+    if (type == PEER_CLUSTER || type == PEER_CHANGE)
+        return operator_serve(&(struct caller){.rpc = rpc, .id = from, .tell = tell_caller}, type, payload);
+    if (type == PEER_CLUSTER_ANSWER || type == PEER_CHANGE_ANSWER)
+        return calls_answered(rpc->calls, from, type, payload, clock_mono_ms());
+    if (type == PEER_AUDIT || type == PEER_COPY_ASK || type == PEER_COPY_PIECE)
+        return audit_frame(rpc, from, type, payload);
+    if (type == PEER_ECHO || type == PEER_ECHO_ANSWER) return coordinates_frame(rpc, from, type, payload);
+    if (type == PEER_FETCH || type == PEER_FETCH_END) return agents_server_frame(rpc->agents, from, type, payload);
+    if (type == PEER_FETCHED) return leader_read_answered(rpc->fetches, from, payload);
+    return forward_frame(rpc->forward, from, type, payload);
+}
+
+static void on_frame(void *data, uint64_t from, uint8_t type, struct slice payload) {
+    struct rpc *rpc = data;
+    if (rpc->stopping) return;
+    server_peers_heard(rpc, from);
+    if (!take_frame(rpc, from, type, payload))
+        log_warn("peer", "a frame of unknown type, or one that does not decode type=%u from=%016llx", type,
+                 (unsigned long long)from);
+}
+
+/* The place of a server in the list of those that were heard; the one silent for longest makes room. */
+static size_t heard_place(struct rpc *rpc, uint64_t id) {
+    size_t oldest = 0;
+    for (size_t i = 0; i < ARRAY_COUNT(rpc->heard); i++) {
+        if (rpc->heard[i].id == id) return i;
+        if (rpc->heard[i].ms < rpc->heard[oldest].ms) oldest = i;
+    }
+    rpc->heard[oldest].id = id, rpc->heard[oldest].up = false,
+    rpc->heard[oldest].node[0] = rpc->heard[oldest].build[0] = 0;
+    return oldest;
+}
+
+void server_peers_heard(struct rpc *rpc, uint64_t id) { rpc->heard[heard_place(rpc, id)].ms = clock_mono_ms(); }
+
+static void note_up(struct rpc *rpc, uint64_t id, bool up) {
+    size_t at = heard_place(rpc, id);
+    rpc->heard[at].up = up;
+    rpc->heard[at].since_ms = clock_mono_ms();
+    struct peer_info peers[PEERS_MAX];
+    for (size_t i = 0, count = up ? peers_list(rpc->others, peers, PEERS_MAX) : 0; i < count; i++)
+        if (peers[i].id == id) {
+            snprintf(rpc->heard[at].node, sizeof rpc->heard[at].node, "%s", peers[i].node);
+            snprintf(rpc->heard[at].build, sizeof rpc->heard[at].build, "%s", peers[i].build);
+        }
+}
+
+static struct peer_info self_info(struct rpc *rpc) {
+    const struct node_view *view = node_view(rpc->node);
+    struct peer_info self = {.id = atomic_load(&view->id),
+                             .expect = rpc->expect,
+                             .connected = true,
+                             .has_log = atomic_load(&view->last_index) > 0 || node_members(rpc->node)->count > 0};
+    snprintf(self.address, sizeof self.address, "%s", rpc->address);
+    return self;
+}
+
+/* The node ends before the connections do. */
+static bool ending(void *data) { return ((struct rpc *)data)->stopping; }
+
+static struct peers_self self_said(void *data) {
+    struct rpc *rpc = data;
+    return (struct peers_self){.has_log = self_info(rpc).has_log,
+                               .cluster_id = machine_cluster(rpc->machine),
+                               .version = machine_version(rpc->machine),
+                               .recovered_index = node_members(rpc->node)->recovered_index};
+}
+
+/* What others are told has changed: this server learned its cluster's id, or the version rose. */
+static void tell_changes(struct rpc *rpc) {
+    uint64_t id = machine_cluster(rpc->machine);
+    unsigned version = machine_version(rpc->machine);
+    if (id == rpc->version.id_told && version == rpc->version.version_told) return;
+    rpc->version.id_told = id, rpc->version.version_told = version;
+    peers_changed(rpc->others);
+}
+
+/* Servers that an operator removed are left alone, though they run. */
+static size_t without_removed(struct rpc *rpc, const struct raft_members *members, struct peer_info *peers,
+                              size_t count) {
+    size_t kept = 0, strangers = 0;
+    for (size_t i = 0; i < count; i++) strangers += !raft_members_find(members, peers[i].id);
+    if (strangers == 0) return count;
+    struct store_txn *txn = store_read(rpc->loop_reader);
+    for (size_t i = 0; i < count; i++)
+        if (raft_members_find(members, peers[i].id) || !operator_server_removed(txn, peers[i].id))
+            peers[kept++] = peers[i];
+    store_read_done(rpc->loop_reader);
+    return kept;
+}
+
+static void tell_incompatible(struct rpc *rpc, const struct peer_info *peer, const char *why) {
+    uint64_t now_ms = clock_mono_ms();
+    if (rpc->version.incompatible_id == peer->id && now_ms - rpc->version.incompatible_ms < INCOMPATIBLE_TELL_MS)
+        return;
+    rpc->version.incompatible_id = peer->id, rpc->version.incompatible_ms = now_ms;
+    log_warn("raft", "a server is not taken in node=%s address=%s reason=\"%s\"", peer->node, peer->address, why);
+}
+
+static size_t without_incompatible(struct rpc *rpc, const struct raft_members *members, struct peer_info *peers,
+                                   size_t count) {
+    uint64_t cluster_id = machine_cluster(rpc->machine);
+    unsigned version = version_to_be(rpc);
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        const char *why = version_incompatible(&peers[i], version, cluster_id, members);
+        if (!why) peers[kept++] = peers[i];
+        else tell_incompatible(rpc, &peers[i], why);
+    }
+    return kept;
+}
+
+/* -- without a leader --------------------------------------------------------------------------------------------- */
+static bool is_cut_off(const struct rpc *rpc, const struct raft_members *members, uint64_t now_ms) {
+    uint64_t heard_ms[RAFT_MEMBERS_MAX] = {0}, since_ms = now_ms - CAMPAIGNS_MS * rpc->raft_multiplier;
+    if (since_ms < rpc->leaderless_ms) since_ms = rpc->leaderless_ms;
+    for (uint32_t i = 0; i < members->count; i++)
+        for (size_t k = 0; k < ARRAY_COUNT(rpc->heard); k++)
+            if (rpc->heard[k].id == members->member[i].id) heard_ms[i] = rpc->heard[k].ms;
+    return cluster_cut_off(members, atomic_load(&node_view(rpc->node)->id), heard_ms, since_ms);
+}
+
+static void look_for_leader(struct rpc *rpc, const struct raft_members *members) {
+    bool leader = atomic_load(&node_view(rpc->node)->leader) != 0;
+    uint64_t now_ms = clock_mono_ms();
+    if (leader || !rpc->leaderless_ms) {
+        rpc->leaderless_ms = leader ? 0 : now_ms;
+        uv_timer_set_repeat(&rpc->cluster_timer, leader ? CLUSTER_TICK_MS : LEADERLESS_TICK_MS);
+    }
+    bool waited = !leader && now_ms - rpc->leaderless_ms >= CUT_OFF_MS * rpc->raft_multiplier;
+    rpc->cut_off = waited && is_cut_off(rpc, members, now_ms);
+    node_cut_off(rpc->node, rpc->cut_off);
+    if (rpc->cut_off && !rpc->cut_off_said)
+        log_warn("raft", "cut off: no leader is known, and no majority of the servers is heard");
+    /* others that refuse it are heard now and then */
+    rpc->cut_off_said = !leader && (rpc->cut_off_said || rpc->cut_off);
+}
+
+/* Its own folder does not tell: it was removed while it was not there, or this cluster went on without it. Who goes
+ * on notes as removed only those that it knew. */
+static const char *unwanted(void *data, const Pb__PeerHello *hello) {
+    struct rpc *rpc = data;
+    const struct raft_members *members = node_members(rpc->node);
+    if (rpc->stopping || raft_members_find(members, hello->id)) return NULL;
+    bool removed = operator_server_removed(store_read(rpc->loop_reader), hello->id);
+    store_read_done(rpc->loop_reader);
+    if (removed) return "it was removed from this cluster; with an empty data folder it may join as a new server";
+    if (!hello->has_log || hello->recovered_index >= members->recovered_index) return NULL;
+    return "this cluster was recovered without it, and its log may hold what was lost here; with an empty data folder "
+           "it may join as a new server";
+}
+
+/* -- client agents ------------------------------------------------------------------------------------------------ */
+static void on_agent(void *data, struct link *link, const Pb__PeerHello *hello) {
+    struct rpc *rpc = data;
+    agents_adopt(rpc->agents, link, hello);
+}
+
+static void tell_agents(struct rpc *rpc, const struct raft_members *members) {
+    Pb__PeerServers servers = PB__PEER_SERVERS__INIT;
+    Pb__PeerServer server[RAFT_MEMBERS_MAX], *pointers[RAFT_MEMBERS_MAX];
+    servers.leader = atomic_load(&node_view(rpc->node)->leader);
+    servers.cut_off = rpc->cut_off;
+    servers.servers = pointers;
+    for (uint32_t i = 0; i < members->count; i++) {
+        pointers[i] = &server[i];
+        server[i] = (Pb__PeerServer)PB__PEER_SERVER__INIT;
+        server[i].id = members->member[i].id, server[i].address = (char *)members->member[i].address;
+    }
+    servers.n_servers = members->count;
+    agents_servers(rpc->agents, &servers);
+}
+
+/* -- reads that the leader answers, as this server's disk is full ------------------------------------------------- */
+static uint64_t far_leader(void *data, bool *here) {
+    const struct node_view *view = node_view(((struct rpc *)data)->node);
+    uint64_t leader = atomic_load(&view->leader);
+    *here = leader != 0 && leader == atomic_load(&view->id);
+    return leader;
+}
+
+static bool far_tell(void *data, uint64_t server, uint8_t type, const ProtobufCMessage *message) {
+    return peers_tell(((struct rpc *)data)->others, server, type, message);
+}
+
+static void far_turn(struct loop_task *task) { leader_read_turn(task->rpc->fetches); }
+
+static void far_wake(void *data) {
+    struct rpc *rpc = data;
+    rpc_on_loop(rpc, &rpc->far_task, far_turn);
+}
+
+/* -- bootstrap ----------------------------------------------------------------------------------------------------- */
+static void ask_all(struct rpc *rpc, uint64_t self, bool release) {
+    Pb__PeerFound ask = PB__PEER_FOUND__INIT;
+    ask.attempt = rpc->bootstrap.attempt, ask.release = release;
+    for (uint32_t i = 0; i < rpc->bootstrap.members.count; i++)
+        if (rpc->bootstrap.members.member[i].id != self)
+            peers_tell(rpc->others, rpc->bootstrap.members.member[i].id, PEER_FOUND, &ask.base);
+}
+
+static void bootstrap(struct rpc *rpc, const struct raft_members *members, const struct peer_info *peers,
+                      size_t count) {
+    unsigned version = version_of_founders(members, peers, count, MACHINE_VERSION_NEWEST);
+    struct buffer first = {0};
+    version_first_command(version, &first);
+    if (node_bootstrap(rpc->node, members, buffer_slice(&first)) == CO_OK)
+        log_info("raft", "founding the cluster servers=%u version=%u", members->count, version);
+    buffer_free(&first);
+}
+
+static void found_cluster(struct rpc *rpc, const struct peer_info *self, const struct peer_info *peers, size_t count) {
+    struct cluster_found found = cluster_may_found(self, peers, count);
+    switch (bootstrap_next(&rpc->bootstrap, found.found ? &found.members : NULL, clock_mono_ms(), self->id)) {
+        case BOOTSTRAP_WAIT: return;
+        case BOOTSTRAP_ASK: ask_all(rpc, self->id, false); return;
+        case BOOTSTRAP_RELEASE:
+            ask_all(rpc, self->id, true);
+            bootstrap_released(&rpc->bootstrap);
+            return;
+        case BOOTSTRAP_DONE: bootstrap(rpc, &found.members, peers, count); return;
+    }
+}
+
+/* One of those we are connected with belongs to a cluster, and is about to take us in. */
+static bool sees_cluster(struct rpc *rpc) {
+    struct peer_info peers[PEERS_MAX];
+    size_t count = peers_list(rpc->others, peers, PEERS_MAX);
+    for (size_t i = 0; i < count; i++)
+        if (peers[i].has_log) return true;
+    return false;
+}
+
+static bool take_found(struct rpc *rpc, uint64_t from, struct slice payload) {
+    Pb__PeerFound *ask = frame_unpack(&pb__peer_found__descriptor, payload, NULL);
+    if (!ask) return false;
+    bool fresh = !self_info(rpc).has_log && atomic_load(&node_view(rpc->node)->term) == 0 && !sees_cluster(rpc);
+    Pb__PeerFoundAnswer answer = PB__PEER_FOUND_ANSWER__INIT;
+    answer.attempt = ask->attempt;
+    answer.yes = bootstrap_asked(&rpc->bootstrap, from, ask->release, fresh, clock_mono_ms());
+    if (!ask->release) peers_tell(rpc->others, from, PEER_FOUND_ANSWER, &answer.base);
+    frame_drop(ask);
+    return true;
+}
+
+/* Two processes with a copy of one folder replace each other's connection again and again: that is no move. */
+static bool stays(struct rpc *rpc, uint64_t id, uint64_t self) {
+    const size_t at = heard_place(rpc, id);
+    return id == self || (rpc->heard[at].up && clock_mono_ms() - rpc->heard[at].since_ms >= MOVED_MS);
+}
+
+static void manage(struct rpc *rpc) {
+    if (rpc->stopping) return;
+    struct peer_info peers[PEERS_MAX], self = self_info(rpc);
+    tell_changes(rpc);
+    size_t count = peers_list(rpc->others, peers, PEERS_MAX);
+    const struct raft_members *members = node_members(rpc->node);
+    server_members_note(rpc);
+    look_for_leader(rpc, members);
+    tell_agents(rpc, members);
+    for (uint32_t i = 0; i < members->count; i++) peers_know(rpc->others, members->member[i].address);
+    if (!self.has_log) found_cluster(rpc, &self, peers, count);
+    if (!atomic_load(&node_view(rpc->node)->ready)) return;
+    count = without_removed(rpc, members, peers, count);
+    count = without_incompatible(rpc, members, peers, count);
+    bool caught_up[RAFT_MEMBERS_MAX];
+    for (uint32_t i = 0; i < members->count; i++) caught_up[i] = node_caught_up(rpc->node, members->member[i].id);
+    struct cluster_change change = cluster_next_change(members, caught_up, &self, peers, count);
+    if (change.wanted && change.type == RAFT_READDRESS && !stays(rpc, change.id, self.id)) change.wanted = false;
+    uint64_t dead = change.wanted ? 0 : autopilot_next_dead(rpc);
+    if (dead) {
+        if (node_change(rpc->node, RAFT_REMOVE, dead, NULL) == CO_OK)
+            log_warn("raft", "a dead server is removed, others have taken its place id=%016llx",
+                     (unsigned long long)dead);
+        return;
+    }
+    if (!change.wanted || node_change(rpc->node, change.type, change.id, change.address) != CO_OK) return;
+    static const char *const names[] = {[RAFT_ADD_LEARNER] = "is taken in as a learner",
+                                        [RAFT_PROMOTE] = "is promoted to voter",
+                                        [RAFT_REMOVE] = "is removed: another server has its address",
+                                        [RAFT_READDRESS] = "has moved"};
+    log_info("raft", "a server %s id=%016llx address=%s", names[change.type], (unsigned long long)change.id,
+             change.address ? change.address : "");
+}
+
+static bool take_found_answer(struct rpc *rpc, uint64_t from, struct slice payload) {
+    Pb__PeerFoundAnswer *answer = frame_unpack(&pb__peer_found_answer__descriptor, payload, NULL);
+    if (!answer) return false;
+    bootstrap_answered(&rpc->bootstrap, from, answer->attempt, answer->yes);
+    frame_drop(answer);
+    manage(rpc);
+    return true;
+}
+
+static void on_up(void *data, uint64_t id) {
+    server_peers_heard(data, id);
+    note_up(data, id, true);
+    manage(data);
+}
+
+static void on_down(void *data, uint64_t id) {
+    struct rpc *rpc = data;
+    if (rpc->stopping) return;
+    note_up(rpc, id, false);
+    bootstrap_lost(&rpc->bootstrap, id);
+    node_unreachable(rpc->node, id);
+    forward_down(rpc->forward, id);
+    calls_down(rpc->calls, id, clock_mono_ms());
+    audit_down(rpc, id);
+    coordinates_down(rpc, id);
+    leader_read_down(rpc->fetches, id);
+    agents_server_down(rpc->agents, id);
+}
+
+static void on_timer(uv_timer_t *timer) {
+    struct rpc *rpc = timer->data;
+    manage(rpc);
+    if (rpc->stopping) return;
+    leader_read_tick(rpc->fetches);
+    apply_lag_tick(rpc);
+    forward_leader(rpc->forward, atomic_load(&node_view(rpc->node)->leader), rpc->cut_off);
+}
+
+/* -- life --------------------------------------------------------------------------------------------------------- */
+int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, struct fault *fault) {
+    if (config->port == 0) return CO_OK;
+    struct peers_config peers = {.bind = config->bind,
+                                 .port = config->port,
+                                 .address = config->address,
+                                 .cluster = config->cluster,
+                                 .node = config->node_name,
+                                 .build = rpc->build,
+                                 .id = atomic_load(&node_view(rpc->node)->id),
+                                 .expect = config->expect,
+                                 .version_least = MACHINE_VERSION_OLDEST,
+                                 .version_most = MACHINE_VERSION_NEWEST,
+                                 .join = config->join};
+    struct peers_callbacks callbacks = {.data = rpc,
+                                        .frame = on_frame,
+                                        .up = on_up,
+                                        .down = on_down,
+                                        .self = self_said,
+                                        .ending = ending,
+                                        .unwanted = unwanted,
+                                        .agent = on_agent};
+    struct leader_read_edge far = {.data = rpc, .leader = far_leader, .tell = far_tell, .wake = far_wake};
+    leader_read_over(rpc->fetches, &far);
+    rpc->agents = agents_new(rpc);
+    rpc->raft_multiplier = config->raft_multiplier ? config->raft_multiplier : 1;
+    int rv = peers_start(rpc->loop, &peers, &callbacks, &rpc->others, fault);
+    rpc->forward = forward_new(rpc, rpc->node, rpc->others);
+    CHECK(uv_timer_init(rpc->loop, &rpc->cluster_timer) == 0);
+    rpc->cluster_timer.data = rpc;
+    if (rv == CO_OK) uv_timer_start(&rpc->cluster_timer, on_timer, 0, CLUSTER_TICK_MS);
+    return rv;
+}
+
+static void stop_done(void *data) {
+    struct rpc *rpc = data;
+    rpc->others = NULL;
+    rpc->peers_stopped(rpc);
+}
+
+static void agents_closed(void *data) {
+    struct rpc *rpc = data;
+    rpc->agents = NULL;
+    forward_free(rpc->forward);
+    rpc->forward = NULL;
+    peers_stop(rpc->others, stop_done, rpc);
+}
+
+static void timer_closed(uv_handle_t *handle) {
+    struct rpc *rpc = handle->data;
+    agents_stop(rpc->agents, agents_closed, rpc);
+}
+
+void server_peers_stop(struct rpc *rpc, void (*closed)(void *data)) {
+    if (!rpc->others) {
+        closed(rpc);
+        return;
+    }
+    rpc->peers_stopped = closed;
+    uv_close((uv_handle_t *)&rpc->cluster_timer, timer_closed);
+}

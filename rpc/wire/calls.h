@@ -1,0 +1,110 @@
+/* Calls between processes of one cluster: a numbered request to another process, its answer, and what becomes of it
+ * when the answer does not come. All requests that wait for an answer are in a table of this kind.
+ *
+ *     begun --no destination yet--> WAITING --calls_turn: there is one--> SENT --answer--> done
+ *                                      ^                                    |
+ *                                      '--it said "not I", or its connection ended, or the answer is late;
+ *                                         the method may be repeated--------'     (else: done, outcome unknown)
+ *
+ * (1) A call that may have been carried out is repeated only if its method says that this does no harm. Else its
+ *     outcome is unknown, and that is what the caller hears.
+ * (2) An answer counts only if it comes from whom the call was sent to last, with the number that it was sent with.
+ *     Numbers are never given twice, also not by two lives of a process (calls_new).
+ * (3) A call ends exactly once.
+ *
+ * On the wire a call is a frame (enum peer_frame) whose message has a field `number`; the answer has `number` and
+ * `outcome` (enum co_error).
+ *
+ * Pure: connections are reached through the edge, the time is an argument. One thread. */
+#ifndef COORD_RPC_CALLS_H
+#define COORD_RPC_CALLS_H
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/list.h"
+#include "base/memory.h"
+
+#define CALLS_HERE UINT64_MAX /* a destination: this very process */
+
+struct call;
+struct call_method {
+    const char *name;                    /* for the log */
+    uint8_t request_frame, answer_frame; /* enum peer_frame; a method's alone */
+    const ProtobufCMessageDescriptor *request, *answer;
+    bool repeatable;    /* (1) */
+    uint32_t again_ms;  /* who said "not I" is asked again after so long; 0: 50 */
+    uint32_t answer_ms; /* the answer is late after so long */
+    /* The request, in the arena; `number` is filled in afterwards. Called each time that it is sent. */
+    ProtobufCMessage *(*build)(struct call *call, struct arena *arena);
+    /* Did who answers so surely do nothing, and may another do it? NULL: CO_NOTLEADER and CO_CLOSED. */
+    bool (*elsewhere)(struct call *call, uint32_t outcome);
+    /* Answers come in pieces: all but the last say `more`, and go to call->piece. */
+    bool pieces;
+    uint8_t end_frame; /* says that the answer of `number` is not wanted any more; 0: there is no such frame */
+    const ProtobufCMessageDescriptor *end;
+};
+
+/* In a struct of the caller's, who keeps it until `done`. */
+struct call {
+    /* Once. CO_OK: `answer` is there, valid during the call; its `outcome` may still be an error. CO_AGAIN: the
+     * destination is here: nothing was sent, do it yourself. CO_NOLEADER: there was no destination in time.
+     * CO_UNKNOWN_OUTCOME. CO_CLOSED: calls_stop. */
+    void (*done)(struct call *call, int error, const ProtobufCMessage *answer);
+    /* Of methods with pieces: one that is not the last; false: it is too much, and the call has been cancelled. What
+     * came of an answer is to be dropped when `build` is called again: another answer begins. */
+    bool (*piece)(struct call *call, const ProtobufCMessage *answer);
+    uint32_t answer_ms; /* set by `build`, or 0: the method's */
+    /* The table's. wait_by_ms may be set later, answer_by_ms put off. */
+    const struct call_method *method;
+    struct list link;              /* waits for a destination */
+    struct call *chain;            /* sent: in its bucket */
+    uint64_t number, peer;         /* peer 0: with nobody */
+    uint64_t refused_by, again_ms; /* who said "not I" is asked again from then on */
+    uint64_t wait_by_ms, answer_by_ms;
+};
+
+struct calls_edge {
+    void *data;
+    /* Where a call goes now: a peer, CALLS_HERE, or 0: nowhere yet. */
+    uint64_t (*route)(void *data, const struct call *call);
+    /* Queues a frame. False: not connected, or the peer's program does not know this frame. */
+    bool (*tell)(void *data, uint64_t peer, uint8_t type, const ProtobufCMessage *message);
+};
+
+struct calls;
+/* `methods`: those whose answers are taken, NULL-terminated. Numbers begin above `first_number`. */
+struct calls *calls_new(const struct calls_edge *edge, const struct call_method *const *methods, uint64_t first_number);
+void calls_free(struct calls *calls); /* stopped; accepts NULL */
+/* All end: CO_UNKNOWN_OUTCOME what was sent and may not be repeated, else CO_CLOSED; and so do later ones, at once. */
+void calls_stop(struct calls *calls);
+
+/* Begins a call; `done` may be called before this returns. `wait_ms`: so long a destination is waited for, and a
+ * call that was lost is sent again; then it ends with CO_NOLEADER. */
+void calls_begin(struct calls *calls, struct call *call, const struct call_method *method, uint64_t wait_ms,
+                 uint64_t now_ms);
+/* A destination may be there now, or another: what waits is sent. */
+void calls_turn(struct calls *calls, uint64_t now_ms);
+void calls_tick(struct calls *calls, uint64_t now_ms);                /* a few times a second, while not idle */
+void calls_down(struct calls *calls, uint64_t peer, uint64_t now_ms); /* its connection ended */
+/* It goes elsewhere, as if it had been lost; its peer is told. Nothing when it is with nobody. */
+void calls_again(struct calls *calls, struct call *call);
+/* The caller gives it up: `done` is not called, the struct is the caller's again. */
+void calls_cancel(struct calls *calls, struct call *call);
+/* What of this method is with `peer` goes elsewhere; `peer` is told that it is not wanted any more. */
+void calls_move(struct calls *calls, const struct call_method *method, uint64_t peer);
+bool calls_idle(const struct calls *calls);
+bool calls_with(const struct calls *calls, uint64_t peer); /* is something asked of it not answered yet? */
+/* A frame that is the answer of one of the methods. False: it is none, or does not decode. */
+bool calls_answered(struct calls *calls, uint64_t from, uint8_t type, struct slice payload, uint64_t now_ms);
+
+/* -- for frames that carry several calls (rpc/forward/forwarding.h) -------------------------------------------------------- */
+/* Notes that `call` goes to `peer`, in a frame of the caller's own making: its number. It has no deadline. */
+uint64_t calls_enter(struct calls *calls, struct call *call, uint64_t peer);
+/* The call of this number, if it is with that peer: it is out of the table. NULL: it ended meanwhile. */
+struct call *calls_take(struct calls *calls, uint64_t number, uint64_t peer);
+/* Ends what is with `peer`, or (0) with anybody but `but`, as calls_down ends what may not be repeated. */
+void calls_lose(struct calls *calls, uint64_t peer, uint64_t but);
+
+#endif

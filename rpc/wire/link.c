@@ -1,0 +1,276 @@
+#include "rpc/wire/link.h"
+
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+
+#define HEAD        5
+#define READ_ROOM   (64 * 1024)
+#define SHORT_BYTES (128 * 1024)
+#define TRY_BYTES   (16 * 1024)
+
+struct link {
+    uv_tcp_t tcp;
+    uv_connect_t connect;
+    uv_write_t write;
+    struct link_callbacks callbacks;
+    void *data;
+    bool dialled, connected, writing, closing;
+    uint32_t frame_max;
+    int error;
+    struct buffer in;           /* bytes that are not a whole frame yet */
+    struct buffer out, sending; /* queued; with the kernel */
+    size_t frame_at;            /* of the frame being built in `out` */
+    uint64_t received, flushed; /* flushed: given to libuv */
+    int cause;                  /* libuv's error */
+};
+
+static void freed(uv_handle_t *handle) {
+    struct link *link = handle->data;
+    if (link->callbacks.closed) link->callbacks.closed(link->data, link, link->error);
+    buffer_free(&link->in);
+    buffer_free(&link->out);
+    buffer_free(&link->sending);
+    free(link);
+}
+
+static void end(struct link *link, int error) {
+    if (link->closing) return;
+    link->closing = true;
+    link->error = error;
+    uv_close((uv_handle_t *)&link->tcp, freed);
+}
+
+static void end_io(struct link *link, int cause) {
+    if (!link->closing) link->cause = cause;
+    end(link, CO_IO);
+}
+
+void link_close(struct link *link) { end(link, CO_CLOSED); }
+
+void link_limit(struct link *link, uint32_t frame_max) { link->frame_max = frame_max; }
+
+/* -- in ----------------------------------------------------------------------------------------------------------- */
+static void allocate(uv_handle_t *handle, size_t suggested, uv_buf_t *room) {
+    struct link *link = handle->data;
+    (void)suggested;
+    size_t want = READ_ROOM;
+    if (link->in.size >= HEAD) { /* a frame is under way, its size was checked: make room for the rest at once */
+        uint32_t size;
+        memcpy(&size, link->in.data, 4);
+        if (HEAD + (size_t)size > link->in.size + want) want = HEAD + (size_t)size - link->in.size;
+    }
+    buffer_reserve(&link->in, want);
+    *room = uv_buf_init(link->in.data + link->in.size, (unsigned)(link->in.capacity - link->in.size));
+}
+
+static void take_frames(struct link *link) {
+    size_t at = 0;
+    while (!link->closing && link->in.size - at >= HEAD) {
+        uint32_t size = get_le32(link->in.data + at);
+        if (size > link->frame_max) {
+            end(link, CO_TOOLARGE);
+            return;
+        }
+        if (link->in.size - at < HEAD + (size_t)size) break;
+        uint8_t type = (uint8_t)link->in.data[at + 4];
+        link->callbacks.frame(link->data, link, type, slice_make(link->in.data + at + HEAD, size));
+        at += HEAD + (size_t)size;
+    }
+    if (at > 0) memmove(link->in.data, link->in.data + at, link->in.size - at);
+    link->in.size -= at;
+    if (link->in.size == 0 && link->in.capacity > 4 * READ_ROOM) buffer_free(&link->in); /* after a big one */
+}
+
+static void arrived(uv_stream_t *stream, ssize_t size, const uv_buf_t *room) {
+    struct link *link = stream->data;
+    (void)room;
+    if (size < 0) {
+        end_io(link, (int)size);
+        return;
+    }
+    link->in.size += (size_t)size;
+    link->received += (uint64_t)size;
+    take_frames(link);
+}
+
+static void start_reading(struct link *link) {
+    uv_tcp_nodelay(&link->tcp, 1);
+    uv_tcp_keepalive(&link->tcp, 1, 10);
+    if (uv_read_start((uv_stream_t *)&link->tcp, allocate, arrived) != 0) end(link, CO_IO);
+}
+
+/* -- out ---------------------------------------------------------------------------------------------------------- */
+struct buffer *link_frame_begin(struct link *link, uint8_t type) {
+    link->frame_at = link->out.size;
+    buffer_reserve(&link->out, HEAD);
+    link->out.data[link->out.size + 4] = (char)type;
+    link->out.size += HEAD;
+    return &link->out;
+}
+
+void link_frame_end(struct link *link) {
+    size_t size = link->out.size - link->frame_at - HEAD;
+    CHECK(size <= LINK_FRAME_MAX);
+    put_le32(link->out.data + link->frame_at, (uint32_t)size);
+}
+
+void link_tell(struct link *link, uint8_t type, const ProtobufCMessage *message) {
+    struct buffer *out = link_frame_begin(link, type);
+    size_t size = protobuf_c_message_get_packed_size(message);
+    buffer_reserve(out, size);
+    protobuf_c_message_pack(message, (uint8_t *)out->data + out->size);
+    out->size += size;
+    link_frame_end(link);
+}
+
+void link_send(struct link *link, uint8_t type, struct slice payload) {
+    buffer_append(link_frame_begin(link, type), payload.data, payload.size);
+    link_frame_end(link);
+}
+
+static void sent(struct link *link) {
+    if (link->sending.capacity > (1 << 20)) buffer_free(&link->sending);
+}
+
+static void written(uv_write_t *write, int status) {
+    struct link *link = write->data;
+    link->writing = false;
+    sent(link);
+    if (link->closing) return;
+    if (status != 0) {
+        end_io(link, status);
+        return;
+    }
+    link_flush(link);
+    if (!link->writing && !link->closing && link->callbacks.drained) link->callbacks.drained(link->data, link);
+}
+
+/* At once, as far as the kernel takes it: a write request of libuv's costs two more system calls and a turn of the
+ * loop. Large ones go by a request where somebody wants to hear of room (`drained`): nobody waits for it behind
+ * less. */
+static int try_now(struct link *link, size_t *taken) {
+    uv_buf_t bytes = uv_buf_init(link->sending.data, (unsigned)link->sending.size);
+    *taken = 0;
+    if (link->callbacks.drained && link->sending.size > TRY_BYTES) return 0;
+    int rv = uv_try_write((uv_stream_t *)&link->tcp, &bytes, 1);
+    if (rv > 0) *taken = (size_t)rv;
+    return rv == UV_EAGAIN || rv > 0 ? 0 : rv;
+}
+
+void link_flush(struct link *link) {
+    if (link->writing || link->closing || !link->connected || link->out.size == 0) return;
+    struct buffer empty = link->sending;
+    link->sending = link->out;
+    link->out = empty;
+    link->out.size = 0;
+    link->flushed += link->sending.size;
+    size_t taken;
+    int rv = try_now(link, &taken);
+    if (rv == 0 && taken < link->sending.size) {
+        uv_buf_t bytes = uv_buf_init(link->sending.data + taken, (unsigned)(link->sending.size - taken));
+        link->write.data = link;
+        link->writing = true;
+        rv = uv_write(&link->write, (uv_stream_t *)&link->tcp, &bytes, 1, written);
+        if (rv != 0) link->writing = false;
+    } else if (rv == 0) {
+        sent(link);
+    }
+    if (rv != 0) end_io(link, rv);
+}
+
+size_t link_backlog(const struct link *link) { return link->out.size + (link->writing ? link->sending.size : 0); }
+
+void link_keep_short(struct link *link) {
+    int fd, bytes = SHORT_BYTES;
+    if (uv_fileno((uv_handle_t *)&link->tcp, &fd) == 0)
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
+}
+
+uint64_t link_received(const struct link *link) { return link->received; }
+uint64_t link_queued(const struct link *link) { return link->flushed + link->out.size; }
+
+uint64_t link_delivered(const struct link *link) {
+    int fd, waits = 0;
+    if (uv_fileno((const uv_handle_t *)&link->tcp, &fd) != 0 || ioctl(fd, SIOCOUTQ, &waits) != 0) return 0;
+    return link->flushed - uv_stream_get_write_queue_size((const uv_stream_t *)&link->tcp) - (uint64_t)waits;
+}
+
+/* -- life --------------------------------------------------------------------------------------------------------- */
+static struct link *link_new(uv_loop_t *loop, const struct link_callbacks *callbacks, void *data) {
+    struct link *link = mem_zalloc(sizeof *link);
+    link->callbacks = *callbacks;
+    link->data = data;
+    link->frame_max = LINK_FRAME_MAX;
+    CHECK(uv_tcp_init(loop, &link->tcp) == 0);
+    link->tcp.data = link;
+    return link;
+}
+
+static void on_connect(uv_connect_t *connect, int status) {
+    struct link *link = connect->data;
+    if (link->closing) return;
+    if (status != 0) {
+        end_io(link, status);
+        return;
+    }
+    link->connected = true;
+    start_reading(link);
+    if (link->closing) return;
+    if (link->callbacks.connected) link->callbacks.connected(link->data, link);
+    link_flush(link);
+}
+
+struct link *link_dial(uv_loop_t *loop, const struct sockaddr *to, const struct sockaddr *from,
+                       const struct link_callbacks *callbacks, void *data) {
+    struct link *link = link_new(loop, callbacks, data);
+    link->dialled = true;
+    link->connect.data = link;
+    int rv = from ? uv_tcp_bind(&link->tcp, from, 0) : 0;
+    if (rv == 0) rv = uv_tcp_connect(&link->connect, &link->tcp, to, on_connect);
+    if (rv != 0) end_io(link, rv);
+    return link;
+}
+
+struct link *link_accept(uv_stream_t *server, const struct link_callbacks *callbacks, void *data) {
+    struct link *link = link_new(server->loop, callbacks, data);
+    if (uv_accept(server, (uv_stream_t *)&link->tcp) != 0) {
+        link->callbacks.closed = NULL;
+        end(link, CO_IO);
+        return NULL;
+    }
+    link->connected = true;
+    start_reading(link);
+    return link;
+}
+
+void link_adopt(struct link *link, const struct link_callbacks *callbacks, void *data) {
+    link->callbacks = *callbacks;
+    link->data = data;
+}
+
+bool link_dialled(const struct link *link) { return link->dialled; }
+int link_cause(const struct link *link) { return link->cause; }
+
+void link_remote(const struct link *link, char text[64]) {
+    struct sockaddr_storage address = {0};
+    int size = sizeof address;
+    char ip[48] = "?";
+    uint16_t port = 0;
+    if (uv_tcp_getpeername(&link->tcp, (struct sockaddr *)&address, &size) == 0) {
+        if (address.ss_family == AF_INET6) {
+            uv_ip6_name((struct sockaddr_in6 *)&address, ip, sizeof ip);
+            port = ntohs(((struct sockaddr_in6 *)&address)->sin6_port);
+        } else {
+            uv_ip4_name((struct sockaddr_in *)&address, ip, sizeof ip);
+            port = ntohs(((struct sockaddr_in *)&address)->sin_port);
+        }
+    }
+    snprintf(text, 64, address.ss_family == AF_INET6 ? "[%s]:%u" : "%s:%u", ip, port);
+}
