@@ -1,4 +1,4 @@
-/* Elections, leadership, reads: consensus-checklist 1-4, 6-9. */
+/* Elections, leadership, reads. */
 #include "tests/sim/story.h"
 
 /* Nobody hears this server's entries, though it may win votes. */

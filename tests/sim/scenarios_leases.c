@@ -1,4 +1,4 @@
-/* What the core's servers do for each other and for sessions: consensus-checklist 7, 15, 24, 27. */
+/* What the core's servers do for each other and for sessions. */
 #include "kv/event/event.h"
 #include "tests/sim/story.h"
 

@@ -1,4 +1,4 @@
-/* Log and disk: consensus-checklist 2, 5, 10-15, 26, 28. */
+/* Log and disk. */
 #include "tests/sim/story.h"
 
 void scenario_leader_counts_durable_only(struct sim *s) {

@@ -1,4 +1,4 @@
-/* Membership: consensus-checklist 20-23. */
+/* Membership. */
 #include "tests/sim/story.h"
 
 void scenario_change_rolled_back(struct sim *s) {

@@ -1,4 +1,4 @@
-/* Snapshots and catching up: consensus-checklist 5, 12, 16-19. */
+/* Snapshots and catching up. */
 #include "tests/sim/story.h"
 
 /* A snapshot is the only way to catch up: no cache, no log behind it. */
