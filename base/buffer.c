@@ -7,6 +7,10 @@
 #include "base/check.h"
 #include "base/memory.h"
 
+struct slice slice_copy(struct arena *arena, struct slice bytes) {
+    return slice_make(arena_strndup(arena, bytes.data, bytes.size), bytes.size);
+}
+
 int slice_compare(struct slice a, struct slice b) {
     size_t common = a.size < b.size ? a.size : b.size;
     int order = common ? memcmp(a.data, b.data, common) : 0;

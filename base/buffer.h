@@ -31,6 +31,8 @@ bool slice_equal_nocase(struct slice a, struct slice b);
 int slice_compare_nocase(struct slice a, struct slice b);
 void bytes_lower(char *bytes, size_t size); /* in place */
 bool slice_has_upper(struct slice text);    /* has bytes_lower anything to change? */
+struct arena;
+struct slice slice_copy(struct arena *arena, struct slice bytes); /* in the arena, with a NUL behind them */
 
 /* Owns `data`. Zero-initialise. */
 struct buffer {

@@ -33,7 +33,7 @@ struct slice meta_text(struct arena *arena, const Pb__Pair *pair) {
     static const char plain[] = "rfc1035-";
     if (key.size >= sizeof(plain) - 1 &&
         slice_equal_nocase(slice_make(key.data, sizeof(plain) - 1), slice_text(plain))) {
-        return slice_make(arena_strndup(arena, value.data, value.size), value.size);
+        return slice_copy(arena, value);
     }
     char *text = arena_alloc(arena, 2 * (key.size + value.size) + 1);
     size_t size = 0;
@@ -58,7 +58,7 @@ static void node_copy(struct dns_lookup *lookup, const Pb__Node *node, struct ad
     struct host host = host_parse(node->address);
     out->items = arena_alloc(&lookup->arena, sizeof(*out->items));
     if (host.size) out->items[out->count++] = host;
-    else out->alias = slice_make(arena_strndup(&lookup->arena, host.name.data, host.name.size), host.name.size);
+    else out->alias = slice_copy(&lookup->arena, host.name);
     struct slice *texts = arena_alloc(&lookup->arena, (node->n_meta + 1) * sizeof(*texts));
     for (size_t i = 0; i < node->n_meta; i++) texts[i] = meta_text(&lookup->arena, node->meta[i]);
     out->texts = texts;

@@ -112,7 +112,7 @@ static void instances_addresses(struct dns_lookup *lookup, const struct instance
         else if (host.name.size && rng_below(&lookup->rng, ++names) == 0) out->alias = host.name;
     }
     if (out->count) out->alias = SLICE_LITERAL("");
-    if (out->alias.size) out->alias.data = arena_strndup(&lookup->arena, out->alias.data, out->alias.size);
+    if (out->alias.size) out->alias = slice_copy(&lookup->arena, out->alias);
 }
 
 void addresses_of_service(struct dns_lookup *lookup, const struct name *name, struct addresses *out) {

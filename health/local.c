@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/message.h"
 #include "health/liveness.h"
 #include "health/local_follow.h"
 #include "health/state_writer.h"
@@ -146,10 +147,6 @@ static const char *keep(struct local *local, const char *text) {
 }
 
 static void keep_config(struct local *local, const struct local_config *config) {
-    ProtobufCAllocator allocator = ARENA_PROTOBUF(&local->strings);
-    size_t size = pb__node__get_packed_size(config->node_record);
-    uint8_t *bytes = arena_alloc(&local->strings, size);
-    pb__node__pack(config->node_record, bytes);
     local->config = *config;
     local->config.node = keep(local, config->node);
     local->config.node_id = keep(local, config->node_id);
@@ -158,8 +155,7 @@ static void keep_config(struct local *local, const struct local_config *config) 
     local->config.folder = keep(local, config->folder);
     local->config.version = keep(local, config->version);
     local->config.consul_version = keep(local, config->consul_version);
-    local->config.node_record = pb__node__unpack(&allocator, size, bytes);
-    CHECK(local->config.node_record != NULL);
+    local->config.node_record = (Pb__Node *)message_copy(&local->strings, &config->node_record->base);
 }
 
 static void free_memory(struct local *local) {

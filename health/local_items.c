@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/message.h"
 #include "base/text.h"
 #include "health/local_internal.h"
 
@@ -249,18 +250,8 @@ Pb__Check *check_record(struct local *local, const struct local_check *check, st
     return record;
 }
 
-static ProtobufCMessage *copy_message(const ProtobufCMessage *message, struct arena *arena) {
-    ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
-    size_t size = protobuf_c_message_get_packed_size(message);
-    uint8_t *bytes = arena_alloc(arena, size);
-    protobuf_c_message_pack(message, bytes);
-    ProtobufCMessage *copy = protobuf_c_message_unpack(message->descriptor, &allocator, size, bytes);
-    CHECK(copy != NULL);
-    return copy;
-}
-
 static Pb__Check *check_copy(const Pb__Check *check, struct arena *arena) {
-    return (Pb__Check *)copy_message(&check->base, arena);
+    return (Pb__Check *)message_copy(arena, &check->base);
 }
 
 Pb__Check *check_record_copy(struct local *local, const struct local_check *check, struct arena *arena) {
@@ -268,5 +259,5 @@ Pb__Check *check_record_copy(struct local *local, const struct local_check *chec
 }
 
 Pb__Service *service_record_copy(const Pb__Service *service, struct arena *arena) {
-    return (Pb__Service *)copy_message(&service->base, arena);
+    return (Pb__Service *)message_copy(arena, &service->base);
 }

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/message.h"
 #include "health/state_writer.h"
 #include "health/sync.h"
 
@@ -11,8 +12,8 @@
  * ----------------------------------------------------------------------------------------------------- */
 
 static uint64_t message_hash(const ProtobufCMessage *message, struct arena *arena) {
-    uint8_t *bytes = arena_alloc(arena, protobuf_c_message_get_packed_size(message));
-    uint64_t hash = hash64(bytes, protobuf_c_message_pack(message, bytes));
+    struct slice bytes = message_pack(arena, message);
+    uint64_t hash = hash64(bytes.data, bytes.size);
     return hash ? hash : 1;
 }
 

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "base/message.h"
 #include "health/sync.h"
 
 enum { OF_SERVICES, OF_CHECKS, PARTS };
@@ -61,9 +62,7 @@ void sync_read_begin(struct sync *sync) {
 }
 
 static const ProtobufCMessage *unpack(struct sync *sync, const struct part *part) {
-    ProtobufCAllocator allocator = ARENA_PROTOBUF(&sync->arena);
-    return protobuf_c_message_unpack(part->fetch.type->result, &allocator, part->records.size,
-                                     (const uint8_t *)part->records.data);
+    return message_unpack(&sync->arena, part->fetch.type->result, buffer_slice(&part->records));
 }
 
 int sync_read_take(struct sync *sync, struct sync_catalog *catalog) {

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/message.h"
 #include "base/wakeup_batch.h"
 #include "http/impl.h"
 
@@ -131,12 +132,7 @@ int reading_run(struct http_request *request, struct rpc_reader *reader, struct 
 void reading_copy(struct http_request *copy, const struct http_request *request) {
     const struct reading *from = request->reading;
     struct reading *reading = reading_new(copy, NULL);
-    size_t size = protobuf_c_message_get_packed_size(from->message);
-    uint8_t *packed = arena_alloc(&copy->arena, size + 1);
-    protobuf_c_message_pack(from->message, packed);
-    ProtobufCAllocator allocator = ARENA_PROTOBUF(&copy->arena);
-    ProtobufCMessage *message = protobuf_c_message_unpack(from->message->descriptor, &allocator, size, packed);
-    CHECK(message);
+    ProtobufCMessage *message = message_copy(&copy->arena, from->message);
     reading->type = from->type;
     reading->message = message;
     reading->view = from->view;

@@ -143,7 +143,7 @@ static void scalar_fill(struct arena *arena, const struct http_param *param, str
     struct slice text;
     struct message_value value = {0};
     if (!scalar_text(param, json, &text, fault)) return;
-    text = slice_make(arena_strndup(arena, text.data, text.size), text.size);
+    text = slice_copy(arena, text);
     if (param->type == HTTP_FLAG)
         value = (struct message_value){.type = VALUE_BOOL, .number = json_object_get_boolean(json)};
     else if (param->type == HTTP_DURATION && json_object_is_type(json, json_type_int))
@@ -222,7 +222,7 @@ static bool body_fill(struct http_request *request, const struct http_param *mem
 static bool raw_fill(struct http_request *request, const struct http_param *raw, ProtobufCMessage *message) {
     struct slice body = http_body(request);
     bool text = message_field(message->descriptor, raw->field)->type == PROTOBUF_C_TYPE_STRING;
-    if (text) body = slice_make(arena_strndup(http_arena(request), body.data, body.size), body.size);
+    if (text) body = slice_copy(http_arena(request), body);
     if (body.size < raw->least || (raw->most && body.size > raw->most) ||
         (text && body.size && memchr(body.data, '\0', body.size))) {
         struct buffer wanted = {0};

@@ -72,8 +72,7 @@ struct http_request *request_copy(const struct http_request *request) {
     arena_embed(copy);
     copy->worker = request->worker;
     copy->method = request->method;
-    copy->target =
-        slice_make(arena_strndup(&copy->arena, request->target.data, request->target.size), request->target.size);
+    copy->target = slice_copy(&copy->arena, request->target);
     bool good = parameters_parse(copy) && route_find(copy);
     CHECK(good);
     copy->key_hash = request->key_hash;

@@ -143,32 +143,16 @@ static bool node_beats(struct machine_tx *tx, const Pb__Node *one, const Pb__Nod
 
 static struct pointers services_of(struct machine_tx *tx, const char *node) {
     char room[STORE_KEY_MAX];
-    struct slice prefix = key_node(tx->store, room, slice_text(node));
     struct pointers services = {0};
-    struct store_cursor cursor;
-    STORE_PREFIX(&cursor, tx->store, TABLE_SERVICES, prefix) {
-        Pb__Service *service = record_service(tx->store, tx->arena, cursor.value);
-        if (service) pointers_add(&services, tx->arena, service);
-    }
-    store_cursor_close(&cursor);
+    (void)record_services_below(tx->store, tx->arena, key_node(tx->store, room, slice_text(node)), &services);
     return services;
-}
-
-/* Checks whose keys begin so. */
-static struct pointers checks_below(struct machine_tx *tx, struct slice prefix) {
-    struct pointers checks = {0};
-    struct store_cursor cursor;
-    STORE_PREFIX(&cursor, tx->store, TABLE_CHECKS, prefix) {
-        Pb__Check *check = record_check(tx->store, tx->arena, cursor.value);
-        if (check) pointers_add(&checks, tx->arena, check);
-    }
-    store_cursor_close(&cursor);
-    return checks;
 }
 
 static struct pointers checks_of(struct machine_tx *tx, const char *node) {
     char room[STORE_KEY_MAX];
-    return checks_below(tx, key_node(tx->store, room, slice_text(node)));
+    struct pointers checks = {0};
+    (void)record_checks_below(tx->store, tx->arena, key_node(tx->store, room, slice_text(node)), &checks);
+    return checks;
 }
 
 static int compare_ids(const void *a, const void *b) {
@@ -267,7 +251,8 @@ static size_t merge_services(struct machine_tx *tx) {
         struct change change = {.tx = tx};
         char room[STORE_KEY_MAX];
         struct slice node = slice_text(merge->goes.node), id = slice_text(merge->goes.id);
-        struct pointers checks = checks_below(tx, key_service(tx->store, room, node, id));
+        struct pointers checks = {0};
+        (void)record_checks_below(tx->store, tx->arena, key_service(tx->store, room, node, id), &checks);
         tell_merge("services", merge, i);
         for (size_t j = 0; j < checks.count; j++) {
             Pb__Check *check = checks.items[j];

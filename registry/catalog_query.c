@@ -27,19 +27,6 @@ int query_done(struct store_txn *txn, struct watch_thing thing, const ProtobufCM
     return CO_OK;
 }
 
-/* Unpacks what a prefix holds into the list. CO_CORRUPT. */
-int query_checks_below(struct store_txn *txn, struct arena *arena, struct slice prefix, struct pointers *checks) {
-    struct store_cursor cursor;
-    int error = CO_OK;
-    STORE_PREFIX(&cursor, txn, TABLE_CHECKS, prefix) {
-        Pb__Check *check = record_check(txn, arena, cursor.value);
-        if (check) pointers_add(checks, arena, check);
-        else error = CO_CORRUPT;
-    }
-    store_cursor_close(&cursor);
-    return error;
-}
-
 /* -- nodes -------------------------------------------------------------------------------------------------------- */
 
 static struct watch_thing nodes_thing(const ProtobufCMessage *request) {
@@ -88,13 +75,8 @@ static int run_node_services(struct store_txn *txn, const ProtobufCMessage *mess
     if (found && !(records->node = record_node(txn, arena, bytes))) return CO_CORRUPT;
     struct slice prefix = key_node(txn, room, name);
     struct pointers services = {0};
-    struct store_cursor cursor;
-    STORE_PREFIX(&cursor, txn, TABLE_SERVICES, prefix)
-    pointers_add(&services, arena, record_service(txn, arena, cursor.value));
-    store_cursor_close(&cursor);
-    for (size_t i = 0; i < services.count; i++) {
-        if (!services.items[i]) return CO_CORRUPT;
-    }
+    int error = record_services_below(txn, arena, prefix, &services);
+    if (error) return error;
     records->services = (Pb__Service **)services.items;
     records->n_services = services.count;
     return query_done(txn, node_thing(message), &records->base, found, result);
@@ -271,7 +253,7 @@ static int load_node(struct store_txn *txn, struct arena *arena, struct slice re
     memcpy(prefix, rest.data, size);
     prefix[size] = '\0';
     entry->checks = entry->held_checks = (struct pointers){0};
-    return query_checks_below(txn, arena, slice_make(prefix, size + 1), &entry->checks);
+    return record_checks_below(txn, arena, slice_make(prefix, size + 1), &entry->checks);
 }
 
 /* NULL in *out: filtered away. `held`: by self-preservation, if its node is dead. */
@@ -291,7 +273,7 @@ static int load_entry(struct store_txn *txn, struct arena *arena, struct slice r
     if (held && node->held_checks.count == 0) make_held_checks(arena, node);
     const struct pointers *shown = held ? &node->held_checks : &node->checks;
     for (size_t i = 0; i < shown->count; i++) pointers_add(&checks, arena, shown->items[i]);
-    error = query_checks_below(txn, arena, rest, &checks);
+    error = record_checks_below(txn, arena, rest, &checks);
     if (error) return error;
     Pb__ServiceEntry *entry = arena_alloc(arena, sizeof *entry);
     pb__service_entry__init(entry);

@@ -8,7 +8,6 @@ bool query_meta_fits(const Pb__Node *node, Pb__Pair *const *wanted, size_t wante
 /* Fills in the result; its index is the thing's. */
 int query_done(struct store_txn *txn, struct watch_thing thing, const ProtobufCMessage *message, bool found,
                struct query_result *result);
-int query_checks_below(struct store_txn *txn, struct arena *arena, struct slice prefix, struct pointers *checks);
 struct watch_thing query_service_thing(const ProtobufCMessage *message);
 
 #endif

@@ -58,7 +58,7 @@ static int run_node_checks(struct store_txn *txn, const ProtobufCMessage *messag
     char room[STORE_KEY_MAX];
     struct pointers checks = {0};
     struct watch_thing thing = node_thing(message);
-    int error = query_checks_below(txn, arena, key_node(txn, room, thing.name), &checks);
+    int error = record_checks_below(txn, arena, key_node(txn, room, thing.name), &checks);
     return error ? error : checks_done(txn, arena, thing, &checks, result);
 }
 
@@ -72,8 +72,8 @@ static int checks_of_instances(struct store_txn *txn, struct arena *arena, struc
     struct store_cursor cursor;
     int error = CO_OK;
     STORE_PREFIX(&cursor, txn, TABLE_INSTANCES, prefix) {
-        error = query_checks_below(txn, arena, slice_make(cursor.key.data + prefix.size, cursor.key.size - prefix.size),
-                                   &found);
+        error = record_checks_below(txn, arena,
+                                    slice_make(cursor.key.data + prefix.size, cursor.key.size - prefix.size), &found);
         if (error) break;
     }
     store_cursor_close(&cursor);

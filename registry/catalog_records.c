@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "base/message.h"
 
 /* -- keys --------------------------------------------------------------------------------------------------------- */
 
@@ -67,17 +68,9 @@ struct slice key_node_id(char *room, struct slice id) {
 
 /* -- records ------------------------------------------------------------------------------------------------------ */
 
-struct slice record_pack(struct arena *arena, const ProtobufCMessage *message) {
-    size_t size = protobuf_c_message_get_packed_size(message);
-    uint8_t *bytes = arena_alloc(arena, size);
-    protobuf_c_message_pack(message, bytes);
-    return slice_make(bytes, size);
-}
-
 static ProtobufCMessage *unpack(struct store_txn *txn, struct arena *arena, const ProtobufCMessageDescriptor *type,
                                 struct slice bytes) {
-    ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
-    ProtobufCMessage *message = protobuf_c_message_unpack(type, &allocator, bytes.size, (const uint8_t *)bytes.data);
+    ProtobufCMessage *message = message_unpack(arena, type, bytes);
     if (!message) store_fail(txn, CO_CORRUPT);
     return message;
 }
@@ -90,6 +83,26 @@ Pb__Service *record_service(struct store_txn *txn, struct arena *arena, struct s
 }
 Pb__Check *record_check(struct store_txn *txn, struct arena *arena, struct slice bytes) {
     return (Pb__Check *)unpack(txn, arena, &pb__check__descriptor, bytes);
+}
+
+static int below(struct store_txn *txn, struct arena *arena, uint8_t table, struct slice prefix,
+                 const ProtobufCMessageDescriptor *type, struct pointers *records) {
+    struct store_cursor cursor;
+    int error = CO_OK;
+    STORE_PREFIX(&cursor, txn, table, prefix) {
+        ProtobufCMessage *record = unpack(txn, arena, type, cursor.value);
+        if (record) pointers_add(records, arena, record);
+        else error = CO_CORRUPT;
+    }
+    store_cursor_close(&cursor);
+    return error;
+}
+
+int record_services_below(struct store_txn *txn, struct arena *arena, struct slice prefix, struct pointers *services) {
+    return below(txn, arena, TABLE_SERVICES, prefix, &pb__service__descriptor, services);
+}
+int record_checks_below(struct store_txn *txn, struct arena *arena, struct slice prefix, struct pointers *checks) {
+    return below(txn, arena, TABLE_CHECKS, prefix, &pb__check__descriptor, checks);
 }
 
 static bool read_varint(struct slice *bytes, uint64_t *value) {
@@ -146,8 +159,4 @@ void pointers_add(struct pointers *list, struct arena *arena, void *item) {
         list->room = room;
     }
     list->items[list->count++] = item;
-}
-
-struct slice slice_copy(struct arena *arena, struct slice bytes) {
-    return slice_make(arena_strndup(arena, bytes.data, bytes.size), bytes.size);
 }

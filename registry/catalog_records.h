@@ -27,13 +27,22 @@ struct slice key_spellings(char *room, enum spelling_kind kind,
                            struct slice name);         /* prefix: all that differ in case only */
 struct slice key_node_id(char *room, struct slice id); /* id: at most STORE_PART_MAX bytes */
 
+/* A list in an arena, grown by doubling. */
+struct pointers {
+    void **items;
+    size_t count, room;
+};
+void pointers_add(struct pointers *list, struct arena *arena, void *item);
+
 /* -- records ------------------------------------------------------------------------------------------------------ */
-/* Packs into the arena. */
-struct slice record_pack(struct arena *arena, const ProtobufCMessage *message);
 /* NULL: does not decode (and the transaction fails). */
 Pb__Node *record_node(struct store_txn *txn, struct arena *arena, struct slice bytes);
 Pb__Service *record_service(struct store_txn *txn, struct arena *arena, struct slice bytes);
 Pb__Check *record_check(struct store_txn *txn, struct arena *arena, struct slice bytes);
+/* Appends the services or checks whose keys begin with `prefix`, unpacked. CO_CORRUPT: one does not decode (as above);
+ * the others are in the list. */
+int record_services_below(struct store_txn *txn, struct arena *arena, struct slice prefix, struct pointers *services);
+int record_checks_below(struct store_txn *txn, struct arena *arena, struct slice prefix, struct pointers *checks);
 /* One field of a packed record, without unpacking it: empty or 0 when it is not there. */
 struct slice record_text(struct slice bytes, unsigned field);
 uint64_t record_number(struct slice bytes, unsigned field);
@@ -53,13 +62,5 @@ enum {
     CHECK_CREATE_FIELD = 12,
     CHECK_MODIFY_FIELD = 13,
 };
-
-/* A list in an arena, grown by doubling. */
-struct pointers {
-    void **items;
-    size_t count, room;
-};
-void pointers_add(struct pointers *list, struct arena *arena, void *item);
-struct slice slice_copy(struct arena *arena, struct slice bytes);
 
 #endif

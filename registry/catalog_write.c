@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "base/message.h"
 #include "registry/catalog_leases.h"
 #include "registry/self_preservation.h"
 
@@ -108,12 +109,12 @@ void change_node(struct change *change, Pb__Node *node, uint64_t base) {
         if (!old) return;
         node->create_index = old->create_index;
         node->modify_index = old->modify_index;
-        if (slice_equal(record_pack(tx->arena, &node->base), stored)) return;
+        if (slice_equal(message_pack(tx->arena, &node->base), stored)) return;
     }
     node->create_index = base ? base : old ? old->create_index : tx->index;
     node->modify_index = tx->index;
     char room[STORE_KEY_MAX];
-    store_put(tx->store, TABLE_NODES, key_node(tx->store, room, name), record_pack(tx->arena, &node->base));
+    store_put(tx->store, TABLE_NODES, key_node(tx->store, room, name), message_pack(tx->arena, &node->base));
     name_node(change, old, node);
     machine_mark(tx, SPACE_NODE, name, false);
     machine_mark(tx, SPACE_TABLE, catalog_table_nodes, false);
@@ -188,7 +189,7 @@ void change_check(struct change *change, Pb__Check *check) {
     if (catalog_check_bytes(tx->store, node, id, &stored) == CO_OK) {
         check->create_index = record_number(stored, CHECK_CREATE_FIELD);
         check->modify_index = record_number(stored, CHECK_MODIFY_FIELD);
-        if (slice_equal(record_pack(tx->arena, &check->base), stored)) return;
+        if (slice_equal(message_pack(tx->arena, &check->base), stored)) return;
         check->modify_index = tx->index;
         old = record_check(tx->store, tx->arena, stored);
         if (!old) return;
@@ -201,7 +202,7 @@ void change_check(struct change *change, Pb__Check *check) {
     }
     char room[STORE_KEY_MAX];
     store_put(tx->store, TABLE_CHECKS, key_check(tx->store, room, node, slice_text(check->service_id), id),
-              record_pack(tx->arena, &check->base));
+              message_pack(tx->arena, &check->base));
     store_put(tx->store, TABLE_CHECK_IDS, key_check_id(tx->store, room, node, id), slice_text(check->service_id));
     mark_check(change, check, slice_text(check->service_name));
     bool was_critical = old && old->status == PB__STATUS__CRITICAL;
@@ -210,14 +211,8 @@ void change_check(struct change *change, Pb__Check *check) {
 
 /* All checks of the node, or those under a prefix of its keys, unpacked. */
 static struct pointers collect_checks(struct change *change, struct slice prefix) {
-    struct machine_tx *tx = change->tx;
     struct pointers checks = {0};
-    struct store_cursor cursor;
-    STORE_PREFIX(&cursor, tx->store, TABLE_CHECKS, prefix) {
-        Pb__Check *check = record_check(tx->store, tx->arena, cursor.value);
-        if (check) pointers_add(&checks, tx->arena, check);
-    }
-    store_cursor_close(&cursor);
+    (void)record_checks_below(change->tx->store, change->tx->arena, prefix, &checks);
     return checks;
 }
 
@@ -278,7 +273,7 @@ void change_service(struct change *change, Pb__Service *service) {
     if (catalog_service_bytes(tx->store, node, id, &stored) == CO_OK) {
         service->create_index = record_number(stored, SERVICE_CREATE_FIELD);
         service->modify_index = record_number(stored, SERVICE_MODIFY_FIELD);
-        if (slice_equal(record_pack(tx->arena, &service->base), stored)) return;
+        if (slice_equal(message_pack(tx->arena, &service->base), stored)) return;
         service->modify_index = tx->index;
         old = record_service(tx->store, tx->arena, stored);
         if (!old) return;
@@ -288,7 +283,7 @@ void change_service(struct change *change, Pb__Service *service) {
     if (renamed) preservation_instance_gone(change, old);
     char room[STORE_KEY_MAX];
     store_put(tx->store, TABLE_SERVICES, key_service(tx->store, room, node, id),
-              record_pack(tx->arena, &service->base));
+              message_pack(tx->arena, &service->base));
     change_names(change, old, service);
     rebind_service(change, old, service);
     touch_addresses(change, old, service);
@@ -333,12 +328,7 @@ void change_remove_node(struct change *change, struct slice name) {
     char room[STORE_KEY_MAX];
     struct slice prefix = key_node(tx->store, room, name);
     struct pointers services = {0};
-    struct store_cursor cursor;
-    STORE_PREFIX(&cursor, tx->store, TABLE_SERVICES, prefix) {
-        Pb__Service *service = record_service(tx->store, tx->arena, cursor.value);
-        if (service) pointers_add(&services, tx->arena, service);
-    }
-    store_cursor_close(&cursor);
+    (void)record_services_below(tx->store, tx->arena, prefix, &services);
     for (size_t i = 0; i < services.count; i++) remove_service(change, services.items[i]);
     struct pointers checks = collect_checks(change, key_node(tx->store, room, name));
     for (size_t i = 0; i < checks.count; i++) remove_check(change, checks.items[i]);

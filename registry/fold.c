@@ -73,10 +73,6 @@ struct walked {
     struct slice key, value;
 };
 
-static struct slice copy(struct arena *arena, struct slice bytes) {
-    return slice_make(arena_strndup(arena, bytes.data, bytes.size), bytes.size);
-}
-
 /* From the record after `last` on (empty: the first). */
 static size_t walk_some(struct store_txn *txn, uint8_t table, struct slice prefix, struct slice last,
                         struct walked *records, struct arena *arena) {
@@ -85,7 +81,7 @@ static size_t walk_some(struct store_txn *txn, uint8_t table, struct slice prefi
     store_cursor_open(&cursor, txn, table, last.size ? last : prefix);
     if (cursor.valid && last.size && slice_equal(cursor.key, last)) store_cursor_next(&cursor);
     for (; cursor.valid && slice_starts(cursor.key, prefix) && count < WALK_RECORDS; store_cursor_next(&cursor))
-        records[count++] = (struct walked){copy(arena, cursor.key), copy(arena, cursor.value)};
+        records[count++] = (struct walked){slice_copy(arena, cursor.key), slice_copy(arena, cursor.value)};
     store_cursor_close(&cursor);
     return count;
 }

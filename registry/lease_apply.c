@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/message.h"
 #include "base/text.h"
 #include "registry/catalog_leases.h"
 #include "registry/catalog_records.h"
@@ -15,19 +16,14 @@ static const struct slice nothing = SLICE_LITERAL("");
 
 /* -- records ------------------------------------------------------------------------------------------------------ */
 
-static int unpack(struct slice bytes, const ProtobufCMessageDescriptor *type, struct arena *arena, void *message) {
-    ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
-    void **out = message;
-    *out = protobuf_c_message_unpack(type, &allocator, bytes.size, (const uint8_t *)bytes.data);
-    return *out ? CO_OK : CO_CORRUPT;
-}
-
 int lease_record(struct store_txn *txn, struct slice id, struct arena *arena, Pb__Lease **lease) {
     char room[STORE_KEY_MAX];
     struct slice bytes;
     if (id.size != UUID_TEXT_SIZE) return CO_NOTFOUND;
     int rv = store_get(txn, TABLE_LEASES, lease_key(id, room), &bytes);
-    return rv == CO_OK ? unpack(bytes, &pb__lease__descriptor, arena, lease) : rv;
+    if (rv != CO_OK) return rv;
+    *lease = message_unpack(arena, &pb__lease__descriptor, bytes);
+    return *lease ? CO_OK : CO_CORRUPT;
 }
 
 struct slice lease_key(struct slice id, char *room) {
@@ -71,7 +67,9 @@ static int dead_get(struct machine_tx *tx, struct slice node, Pb__DeadNode **dea
     char room[STORE_KEY_MAX];
     struct slice bytes;
     int rv = store_get(tx->store, TABLE_LEASES, lease_node_key(ROW_DEAD, node, room), &bytes);
-    return rv == CO_OK ? unpack(bytes, &pb__dead_node__descriptor, tx->arena, dead) : rv;
+    if (rv != CO_OK) return rv;
+    *dead = message_unpack(tx->arena, &pb__dead_node__descriptor, bytes);
+    return *dead ? CO_OK : CO_CORRUPT;
 }
 
 static void dead_put(struct machine_tx *tx, const Pb__Lease *lease) {
@@ -81,7 +79,7 @@ static void dead_put(struct machine_tx *tx, const Pb__Lease *lease) {
     dead.create_index = tx->index;
     char room[STORE_KEY_MAX];
     struct slice node = slice_text(lease->node);
-    store_put(tx->store, TABLE_LEASES, lease_node_key(ROW_DEAD, node, room), record_pack(tx->arena, &dead.base));
+    store_put(tx->store, TABLE_LEASES, lease_node_key(ROW_DEAD, node, room), message_pack(tx->arena, &dead.base));
     machine_mark(tx, SPACE_DEAD_NODES, nothing, false);
     expiry_began_in(tx, &dead_node_expiry, node, tx->index, dead.reconnect_timeout_ns);
 }
@@ -272,7 +270,7 @@ int lease_grant_apply(struct machine_tx *tx, void *request, struct machine_resul
     if (why) return machine_refuse(result, CO_EXISTS, why);
     if (holder) lease_end(tx, holder, END_TAKEN_OVER, NULL);
     lease->create_index = tx->index;
-    store_put(tx->store, TABLE_LEASES, lease_key(id, room), record_pack(tx->arena, &lease->base));
+    store_put(tx->store, TABLE_LEASES, lease_key(id, room), message_pack(tx->arena, &lease->base));
     if (node.size) {
         store_put(tx->store, TABLE_LEASES, lease_node_key(ROW_NODE, node, room), id);
         dead_forget(tx, node);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/message.h"
 #include "base/text.h"
 #include "registry/catalog_records.h"
 #include "registry/lease_internal.h"
@@ -10,11 +11,6 @@
 #include "registry/tables.h"
 
 /* -- what ends by itself ------------------------------------------------------------------------------------------ */
-
-static void *unpack(const ProtobufCMessageDescriptor *type, struct slice bytes, struct arena *arena) {
-    ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
-    return protobuf_c_message_unpack(type, &allocator, bytes.size, (const uint8_t *)bytes.data);
-}
 
 /* Calls `begin` for each record of the row; false: it does not decode. */
 static int read_rows(struct store_txn *txn, enum lease_row row, const ProtobufCMessageDescriptor *type,
@@ -27,7 +23,7 @@ static int read_rows(struct store_txn *txn, enum lease_row row, const ProtobufCM
     struct arena arena = {0};
     int rv = CO_OK;
     STORE_PREFIX(&cursor, txn, TABLE_LEASES, head) {
-        const void *record = unpack(type, cursor.value, &arena);
+        const void *record = message_unpack(&arena, type, cursor.value);
         if (record) begin(txn, record, leader, expiry);
         else rv = CO_CORRUPT;
         arena_reset(&arena);

@@ -1,6 +1,7 @@
 /* Queries on leases, and what the leader's table reads of them. */
 #include <string.h>
 
+#include "base/message.h"
 #include "base/text.h"
 #include "registry/catalog_records.h"
 #include "registry/expiry.h"
@@ -9,11 +10,6 @@
 #include "registry/tables.h"
 
 static const struct slice all = SLICE_LITERAL("");
-
-static void *unpack(const ProtobufCMessageDescriptor *type, struct slice bytes, struct arena *arena) {
-    ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
-    return protobuf_c_message_unpack(type, &allocator, bytes.size, (const uint8_t *)bytes.data);
-}
 
 /* -- one lease ---------------------------------------------------------------------------------------------------- */
 
@@ -112,7 +108,7 @@ static int leases_run(struct store_txn *txn, const ProtobufCMessage *request, st
     struct store_cursor cursor;
     int rv = CO_OK;
     STORE_PREFIX(&cursor, txn, TABLE_LEASES, head) {
-        Pb__Lease *lease = unpack(&pb__lease__descriptor, cursor.value, arena);
+        Pb__Lease *lease = message_unpack(arena, &pb__lease__descriptor, cursor.value);
         if (!lease) {
             rv = CO_CORRUPT;
             break;
@@ -149,7 +145,7 @@ static int dead_run(struct store_txn *txn, const ProtobufCMessage *request, stru
     struct store_cursor cursor;
     int rv = CO_OK;
     STORE_PREFIX(&cursor, txn, TABLE_LEASES, head) {
-        Pb__DeadNode *dead = unpack(&pb__dead_node__descriptor, cursor.value, arena);
+        Pb__DeadNode *dead = message_unpack(arena, &pb__dead_node__descriptor, cursor.value);
         if (!dead) {
             rv = CO_CORRUPT;
             break;

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/message.h"
 #include "base/wakeup_batch.h"
 #include "registry/audit.h"
 #include "registry/fold.h"
@@ -251,10 +252,7 @@ static int apply_message(struct machine_tx *tx, const struct module_command *com
 static void pack_record(struct machine_tx *tx, const struct module_command *command, struct machine_result *result) {
     if (!result->message) return;
     CHECK(result->message->descriptor == command->result);
-    size_t size = protobuf_c_message_get_packed_size(result->message);
-    uint8_t *bytes = arena_alloc(tx->arena, size + 1);
-    protobuf_c_message_pack(result->message, bytes);
-    result->record = slice_make(bytes, size);
+    result->record = message_pack(tx->arena, result->message);
     result->record_type = command->result->name;
 }
 

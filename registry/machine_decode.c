@@ -1,5 +1,6 @@
 /* Messages that arrive, and become records. */
 #include "base/check.h"
+#include "base/message.h"
 #include "registry/machine.h"
 
 /* protobuf-c refuses a field of number 0, except one whose number was padded (85 00 instead of 05): that it keeps as
@@ -24,7 +25,6 @@ static bool can_come_back(const ProtobufCMessage *message) {
 }
 
 void *machine_decode(const ProtobufCMessageDescriptor *type, struct slice bytes, struct arena *arena) {
-    ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
-    ProtobufCMessage *message = protobuf_c_message_unpack(type, &allocator, bytes.size, (const uint8_t *)bytes.data);
+    ProtobufCMessage *message = message_unpack(arena, type, bytes);
     return message && can_come_back(message) ? message : NULL;
 }

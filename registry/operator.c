@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/message.h"
 #include "registry/tables.h"
 
 #define REMOVED_MAX 64
@@ -18,15 +19,11 @@ static ProtobufCMessage *setting(struct store_txn *txn, struct slice key, const 
                                  struct arena *arena) {
     struct slice bytes;
     if (store_get(txn, TABLE_SETTINGS, key, &bytes) != CO_OK) return NULL;
-    ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
-    return protobuf_c_message_unpack(type, &allocator, bytes.size, (const uint8_t *)bytes.data);
+    return message_unpack(arena, type, bytes);
 }
 
 static void setting_put(struct store_txn *txn, struct slice key, const ProtobufCMessage *message, struct arena *arena) {
-    size_t size = protobuf_c_message_get_packed_size(message);
-    uint8_t *bytes = arena_alloc(arena, size + 1);
-    protobuf_c_message_pack(message, bytes);
-    store_put(txn, TABLE_SETTINGS, key, slice_make(bytes, size));
+    store_put(txn, TABLE_SETTINGS, key, message_pack(arena, message));
 }
 
 /* -- autopilot ---------------------------------------------------------------------------------------------------- */

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/message.h"
 #include "base/metrics.h"
 
 #define COUNT_BYTES 8
@@ -46,8 +47,7 @@ static void *record(struct store_txn *txn, struct slice key, const ProtobufCMess
     struct slice bytes;
     *error = store_get(txn, TABLE_PRESERVATION, key, &bytes);
     if (*error) return NULL;
-    ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
-    void *message = protobuf_c_message_unpack(type, &allocator, bytes.size, (const uint8_t *)bytes.data);
+    void *message = message_unpack(arena, type, bytes);
     if (!message) *error = CO_CORRUPT;
     return message;
 }
@@ -84,7 +84,7 @@ static void tally_put(struct machine_tx *tx, struct slice service, const Pb__Pre
     char room[STORE_KEY_MAX];
     struct slice key = service_key(tx->store, ROW_TALLY, service, room);
     if (tally->lost || tally->recent)
-        store_put(tx->store, TABLE_PRESERVATION, key, record_pack(tx->arena, &tally->base));
+        store_put(tx->store, TABLE_PRESERVATION, key, message_pack(tx->arena, &tally->base));
     else (void)store_del(tx->store, TABLE_PRESERVATION, key);
 }
 
@@ -105,7 +105,7 @@ static Pb__HeldService *held_of(struct machine_tx *tx, struct slice service) {
 static void held_put(struct machine_tx *tx, const Pb__HeldService *held) {
     char room[STORE_KEY_MAX];
     store_put(tx->store, TABLE_PRESERVATION, service_key(tx->store, ROW_HELD, slice_text(held->service), room),
-              record_pack(tx->arena, &held->base));
+              message_pack(tx->arena, &held->base));
 }
 
 static bool held_covers(const Pb__HeldService *held, uint64_t at_ms) { return at_ms != 0 && at_ms >= held->since_ms; }
@@ -122,7 +122,7 @@ static Pb__PreservationState *state_of(struct machine_tx *tx) {
 }
 
 static void state_put(struct machine_tx *tx, const Pb__PreservationState *state) {
-    store_put(tx->store, TABLE_PRESERVATION, state_key, record_pack(tx->arena, &state->base));
+    store_put(tx->store, TABLE_PRESERVATION, state_key, message_pack(tx->arena, &state->base));
 }
 
 uint64_t preservation_count(struct store_txn *txn) {

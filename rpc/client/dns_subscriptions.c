@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/message.h"
 #include "rpc/client/client_internal.h"
 
 #define BUCKETS        1024
@@ -206,9 +207,8 @@ static int make_room(struct dns_subscriptions *subscriptions) {
 static int copy_out(const struct dns_subscription *entry, struct arena *arena, struct query_result *result) {
     result->index = entry->index, result->found = entry->found;
     if (entry->none) return CO_OK;
-    ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
-    result->message = protobuf_c_message_unpack(query_result_type(entry->type, entry->message), &allocator,
-                                                entry->records_size, (const uint8_t *)entry->records);
+    result->message = message_unpack(arena, query_result_type(entry->type, entry->message),
+                                     slice_make(entry->records, entry->records_size));
     return result->message ? CO_OK : CO_CORRUPT;
 }
 
@@ -234,9 +234,7 @@ static int wait_ready(struct dns_subscriptions *subscriptions, struct dns_subscr
 
 int dns_subscriptions_query(struct dns_subscriptions *subscriptions, const struct query_type *type,
                             const ProtobufCMessage *request, struct arena *arena, struct query_result *result) {
-    size_t size = protobuf_c_message_get_packed_size(request);
-    uint8_t *packed = arena_alloc(arena, size + 1);
-    struct slice wanted = slice_make(packed, protobuf_c_message_pack(request, packed));
+    struct slice wanted = message_pack(arena, request);
     uint64_t hash = hash64_seed(wanted.data, wanted.size, type->number);
     *result = (struct query_result){0};
     pthread_mutex_lock(&subscriptions->lock);

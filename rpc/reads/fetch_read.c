@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "base/message.h"
 #include "rpc/reads/fetch_internal.h"
 
 struct slice fetch_request(const struct fetch *fetch) {
@@ -11,9 +12,7 @@ struct slice fetch_request(const struct fetch *fetch) {
 
 /* What we packed ourselves. */
 static ProtobufCMessage *request_unpack(const struct query_type *type, struct slice request, struct arena *arena) {
-    ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
-    ProtobufCMessage *message =
-        protobuf_c_message_unpack(type->request, &allocator, request.size, (const uint8_t *)request.data);
+    ProtobufCMessage *message = message_unpack(arena, type->request, request);
     CHECK(message);
     return message;
 }

@@ -3,21 +3,14 @@
 #include <string.h>
 
 #include "base/check.h"
-
-static ProtobufCMessage *copy(const ProtobufCMessage *message, struct arena *arena) {
-    ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
-    size_t size = protobuf_c_message_get_packed_size(message);
-    uint8_t *bytes = arena_alloc(arena, size);
-    protobuf_c_message_pack(message, bytes);
-    return protobuf_c_message_unpack(message->descriptor, &allocator, size, bytes);
-}
+#include "base/message.h"
 
 static const ProtobufCMessage *ask_for(struct rpc *rpc, const struct query_type *type, struct arena *arena,
                                        const ProtobufCMessage *request) {
     struct rpc_reader *reader = rpc_reader_new(rpc);
     struct query_result result = {0};
     CHECK(rpc_query(reader, type, request, arena, &result) == CO_OK);
-    const ProtobufCMessage *message = result.message ? copy(result.message, arena) : NULL;
+    const ProtobufCMessage *message = result.message ? message_copy(arena, result.message) : NULL;
     rpc_read_end(reader);
     rpc_reader_free(reader);
     return message;

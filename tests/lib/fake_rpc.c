@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/list.h"
+#include "base/message.h"
 #include "kv/session/session.h"
 #include "registry/lease.h"
 #include "registry/version.h"
@@ -399,11 +400,7 @@ static void fetch_now(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCM
     int error = rpc_query(reader, fetch->type, request, &arena, &result);
     struct rpc_fetched fetched = {
         .index = result.index ? result.index : 1, .found = result.found, .none = !result.message, .known_leader = true};
-    if (!error && result.message) {
-        size_t size = protobuf_c_message_get_packed_size(result.message);
-        uint8_t *bytes = arena_alloc(&arena, size + 1);
-        fetched.records = slice_make(bytes, protobuf_c_message_pack(result.message, bytes));
-    }
+    if (!error && result.message) fetched.records = message_pack(&arena, result.message);
     fetch->done(fetch, error, error ? NULL : &fetched);
     rpc_read_end(reader);
     rpc_reader_free(reader);
