@@ -108,14 +108,7 @@ static bool elsewhere(struct call *call, uint32_t outcome) {
 }
 
 const struct call_method fetch_method = {.name = "fetch",
-                                         .request_frame = PEER_FETCH,
-                                         .answer_frame = PEER_FETCHED,
-                                         .request = &pb__peer_fetch__descriptor,
-                                         .answer = &pb__peer_fetched__descriptor,
-                                         .end_frame = PEER_FETCH_END,
-                                         .end = &pb__peer_fetch_end__descriptor,
-                                         .repeatable = true,
-                                         .pieces = true,
+                                         CALL_FETCH_FRAMES,
                                          .answer_ms = UINT32_MAX, /* a silent connection is left by itself */
                                          .build = build,
                                          .elsewhere = elsewhere};

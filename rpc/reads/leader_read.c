@@ -215,18 +215,8 @@ static bool another_may(struct call *call, uint32_t outcome) {
            outcome == CO_AGAIN;
 }
 
-static const struct call_method far_method = {.name = "fetch of a follower",
-                                              .request_frame = PEER_FETCH,
-                                              .answer_frame = PEER_FETCHED,
-                                              .request = &pb__peer_fetch__descriptor,
-                                              .answer = &pb__peer_fetched__descriptor,
-                                              .end_frame = PEER_FETCH_END,
-                                              .end = &pb__peer_fetch_end__descriptor,
-                                              .repeatable = true,
-                                              .pieces = true,
-                                              .again_ms = AGAIN_MS,
-                                              .build = build,
-                                              .elsewhere = another_may};
+static const struct call_method far_method = {
+    .name = "fetch of a follower", CALL_FETCH_FRAMES, .again_ms = AGAIN_MS, .build = build, .elsewhere = another_may};
 
 /* One whose answer is arriving stays where it is, and so does one whose turn has not come while others' are. */
 static void look_after(struct leader_read *far, uint64_t leader, uint64_t now_ms) {

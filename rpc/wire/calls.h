@@ -45,6 +45,11 @@ struct call_method {
     uint8_t end_frame; /* says that the answer of `number` is not wanted any more; 0: there is no such frame */
     const ProtobufCMessageDescriptor *end;
 };
+/* Of every method that asks for a read: the fields that say how one goes over the wire (rpc/cluster/peers.h has the frames). */
+#define CALL_FETCH_FRAMES                                                                                         \
+    .request_frame = PEER_FETCH, .answer_frame = PEER_FETCHED, .request = &pb__peer_fetch__descriptor,            \
+    .answer = &pb__peer_fetched__descriptor, .end_frame = PEER_FETCH_END, .end = &pb__peer_fetch_end__descriptor, \
+    .repeatable = true, .pieces = true
 
 /* In a struct of the caller's, who keeps it until `done`. */
 struct call {

@@ -63,17 +63,8 @@ static const struct call_method change = {.name = "change",
                                           .answer_ms = 1000,
                                           .build = build_change};
 static ProtobufCMessage *build_read(struct call *call, struct arena *arena);
-static const struct call_method read_method = {.name = "read",
-                                               .request_frame = PEER_FETCH,
-                                               .answer_frame = PEER_FETCHED,
-                                               .request = &pb__peer_fetch__descriptor,
-                                               .answer = &pb__peer_fetched__descriptor,
-                                               .end_frame = PEER_FETCH_END,
-                                               .end = &pb__peer_fetch_end__descriptor,
-                                               .repeatable = true,
-                                               .pieces = true,
-                                               .answer_ms = 1000,
-                                               .build = build_read};
+static const struct call_method read_method = {
+    .name = "read", CALL_FETCH_FRAMES, .answer_ms = 1000, .build = build_read};
 static const struct call_method *const methods[] = {&question, &change, &read_method, NULL};
 
 static void setup(void) {
