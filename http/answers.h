@@ -158,6 +158,14 @@ struct operation {
     void (*hurry)(struct http_request *request); /* the server stops: answer now */
 };
 
+/* -- fetch.c: what a fetch gave, after its `done` ------------------------------------------------------------------ */
+/* A copy, with records of its own; fetched_free frees them. */
+void fetched_copy(struct rpc_fetched *copy, const struct rpc_fetched *fetched);
+void fetched_free(struct rpc_fetched *copy); /* accepts a zeroed one, and zeroes it */
+/* The result, its message in the arena. CO_CORRUPT: the records do not decode. */
+int fetched_result(const struct rpc_fetched *fetched, const struct query_type *type, const ProtobufCMessage *request,
+                   struct arena *arena, struct query_result *result);
+
 /* -- remote.c: reads of a process without a copy of the state (rpc_fetch) ----------------------------------------- */
 struct http_remote {
     const struct query_type *type;

@@ -1,9 +1,9 @@
 /* Records for an endpoint that makes its answer of more than one thing: rpc_fetch as a call, on servers and client
- * agents alike. */
+ * agents alike. And what is done with the result of any fetch (fetched_...). */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/check.h"
+#include "base/message.h"
 #include "http/impl.h"
 
 struct fetching {
@@ -11,38 +11,48 @@ struct fetching {
     struct rpc_fetch fetch;
     http_fetched view;
     const ProtobufCMessage *message;
-    struct rpc_fetched fetched;
-    char *records; /* a copy */
+    struct rpc_fetched fetched; /* a copy */
 };
+
+void fetched_copy(struct rpc_fetched *copy, const struct rpc_fetched *fetched) {
+    struct slice records = fetched->records;
+    *copy = *fetched;
+    copy->records = slice_make(mem_strndup(records.size ? records.data : "", records.size), records.size);
+}
+
+void fetched_free(struct rpc_fetched *copy) {
+    free((char *)(uintptr_t)copy->records.data);
+    *copy = (struct rpc_fetched){0};
+}
+
+int fetched_result(const struct rpc_fetched *fetched, const struct query_type *type, const ProtobufCMessage *request,
+                   struct arena *arena, struct query_result *result) {
+    *result = (struct query_result){.index = fetched->index, .found = fetched->found};
+    if (fetched->none) return CO_OK;
+    result->message = message_unpack(arena, query_result_type(type, request), fetched->records);
+    return result->message ? CO_OK : CO_CORRUPT;
+}
 
 /* Another thread. */
 static void done(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched) {
     struct fetching *fetching = CONTAINER_OF(fetch, struct fetching, fetch);
-    if (error == CO_OK) {
-        fetching->fetched = *fetched;
-        fetching->records = mem_alloc(fetched->records.size + 1);
-        if (fetched->records.size) memcpy(fetching->records, fetched->records.data, fetched->records.size);
-    }
+    if (error == CO_OK) fetched_copy(&fetching->fetched, fetched);
     http_called(&fetching->call, error);
 }
 
 static void view(struct http_request *request, struct http_call *call, int error) {
     struct fetching *fetching = CONTAINER_OF(call, struct fetching, call);
-    struct query_result result = {.index = fetching->fetched.index, .found = fetching->fetched.found};
-    if (error == CO_OK && !fetching->fetched.none) {
-        ProtobufCAllocator allocator = ARENA_PROTOBUF(http_arena(request));
-        result.message =
-            protobuf_c_message_unpack(query_result_type(fetching->fetch.type, fetching->message), &allocator,
-                                      fetching->fetched.records.size, (const uint8_t *)fetching->records);
-        if (!result.message) error = CO_CORRUPT;
-    }
-    free(fetching->records);
+    struct query_result result;
+    if (error == CO_OK)
+        error =
+            fetched_result(&fetching->fetched, fetching->fetch.type, fetching->message, http_arena(request), &result);
+    fetched_free(&fetching->fetched);
     fetching->view(request, error, error == CO_OK ? &result : NULL);
 }
 
 static void drop(struct http_call *call, int error) {
     (void)error;
-    free(CONTAINER_OF(call, struct fetching, call)->records);
+    fetched_free(&CONTAINER_OF(call, struct fetching, call)->fetched);
 }
 
 void http_fetch(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,

@@ -8,21 +8,9 @@
 
 /* -- which field -------------------------------------------------------------------------------------------------- */
 
-/* The first part of a path; *rest: what follows its dot, or NULL. */
-static const ProtobufCFieldDescriptor *first_field(const ProtobufCMessageDescriptor *type, const char *path,
-                                                   const char **rest) {
-    const char *dot = strchr(path, '.');
-    char name[MESSAGE_NAME_MAX];
-    size_t size = dot ? (size_t)(dot - path) : strlen(path);
-    CHECK(size < sizeof name);
-    memcpy(name, path, size), name[size] = '\0';
-    *rest = dot ? dot + 1 : NULL;
-    return protobuf_c_message_descriptor_get_field_by_name(type, name);
-}
-
 const ProtobufCFieldDescriptor *message_field(const ProtobufCMessageDescriptor *type, const char *path) {
     for (;;) {
-        const ProtobufCFieldDescriptor *field = first_field(type, path, &path);
+        const ProtobufCFieldDescriptor *field = message_first_field(type, path, &path);
         if (!field || !path) return field;
         if (field->type != PROTOBUF_C_TYPE_MESSAGE || field->label == PROTOBUF_C_LABEL_REPEATED) return NULL;
         type = field->descriptor;
@@ -113,7 +101,7 @@ ProtobufCMessage *message_new(const ProtobufCMessageDescriptor *type, struct are
 static ProtobufCMessage *descend(ProtobufCMessage *message, const char *path, struct arena *arena,
                                  const ProtobufCFieldDescriptor **field) {
     for (;;) {
-        *field = first_field(message->descriptor, path, &path);
+        *field = message_first_field(message->descriptor, path, &path);
         CHECK(*field);
         if (!path) return message;
         CHECK((*field)->type == PROTOBUF_C_TYPE_MESSAGE && (*field)->label != PROTOBUF_C_LABEL_REPEATED);

@@ -183,22 +183,27 @@ static void list_write(const struct writing *writing, const ProtobufCFieldDescri
 
 /* -- objects ------------------------------------------------------------------------------------------------------ */
 
+const ProtobufCFieldDescriptor *message_first_field(const ProtobufCMessageDescriptor *type, const char *path,
+                                                    const char **rest) {
+    const char *dot = strchr(path, '.');
+    char name[MESSAGE_NAME_MAX];
+    size_t size = dot ? (size_t)(dot - path) : strlen(path);
+    CHECK(size < sizeof name);
+    memcpy(name, path, size), name[size] = '\0';
+    *rest = dot ? dot + 1 : NULL;
+    return protobuf_c_message_descriptor_get_field_by_name(type, name);
+}
+
 /* Follows a path; the message is changed to the one that has the field, or to NULL where one on the way is not
  * there. */
 static const ProtobufCFieldDescriptor *follow(const ProtobufCMessage **message, const char *path) {
     for (const ProtobufCMessageDescriptor *type = (*message)->descriptor;;) {
-        const char *dot = strchr(path, '.');
-        char name[MESSAGE_NAME_MAX];
-        size_t size = dot ? (size_t)(dot - path) : strlen(path);
-        CHECK(size < sizeof name);
-        memcpy(name, path, size), name[size] = '\0';
-        const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field_by_name(type, name);
+        const ProtobufCFieldDescriptor *field = message_first_field(type, path, &path);
         CHECK(field);
-        if (!dot) return field;
+        if (!path) return field;
         CHECK(field->type == PROTOBUF_C_TYPE_MESSAGE && field->label != PROTOBUF_C_LABEL_REPEATED);
         if (*message) *message = *(ProtobufCMessage *const *)((const char *)*message + field->offset);
         type = field->descriptor;
-        path = dot + 1;
     }
 }
 

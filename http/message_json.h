@@ -35,6 +35,10 @@ void message_json(struct json_out *json, const ProtobufCMessage *message, const 
 /* The records of a repeated field, as a list. `message` NULL: an empty one. */
 void message_json_list(struct json_out *json, const ProtobufCMessage *message, const char *field,
                        const struct message_member *members, void *context);
+/* The field that the first part of a path ("lease.ttl_ns") names; NULL: there is none. *rest: what follows the dot, or
+ * NULL. */
+const ProtobufCFieldDescriptor *message_first_field(const ProtobufCMessageDescriptor *type, const char *path,
+                                                    const char **rest);
 /* The name that a field gets. `room` is large enough for any of ours. */
 #define MESSAGE_NAME_MAX 80
 struct slice message_json_name(const char *field, char room[MESSAGE_NAME_MAX]);

@@ -17,13 +17,12 @@ struct remote {
     struct http_remote read;
     struct rpc_fetch fetch;
     int error;
-    struct rpc_fetched fetched;
-    char *records; /* a copy */
+    struct rpc_fetched fetched; /* a copy */
 };
 
 static void remote_free(struct remote *remote) {
     remote->worker->tickets--;
-    free(remote->records);
+    fetched_free(&remote->fetched);
     free(remote);
 }
 
@@ -31,11 +30,7 @@ static void remote_free(struct remote *remote) {
 static void fetch_done(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched) {
     struct remote *remote = CONTAINER_OF(fetch, struct remote, fetch);
     remote->error = error;
-    if (!error) {
-        remote->fetched = *fetched;
-        remote->records = mem_alloc(fetched->records.size + 1);
-        if (fetched->records.size) memcpy(remote->records, fetched->records.data, fetched->records.size);
-    }
+    if (!error) fetched_copy(&remote->fetched, fetched);
     worker_post(remote->worker, &remote->post);
 }
 
@@ -56,16 +51,10 @@ static void put_headers(struct http_request *request, const struct remote *remot
 }
 
 static void answer(struct http_request *request, const struct remote *remote) {
-    struct query_result result = {.index = remote->fetched.index, .found = remote->fetched.found};
-    if (!remote->fetched.none) {
-        ProtobufCAllocator allocator = ARENA_PROTOBUF(&request->arena);
-        result.message =
-            protobuf_c_message_unpack(query_result_type(remote->read.type, remote->read.message), &allocator,
-                                      remote->fetched.records.size, (const uint8_t *)remote->records);
-        if (!result.message) {
-            request_fail_read(request, CO_CORRUPT, "what the server answered does not decode");
-            return;
-        }
+    struct query_result result;
+    if (fetched_result(&remote->fetched, remote->read.type, remote->read.message, &request->arena, &result) != CO_OK) {
+        request_fail_read(request, CO_CORRUPT, "what the server answered does not decode");
+        return;
     }
     request->content_type = NULL;
     request->context = remote->read.context;

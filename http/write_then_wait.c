@@ -26,13 +26,12 @@ struct waiting {
     struct rpc_fetch fetch;
     uint64_t index; /* of the last result; 0: there was none, or it does not count any more */
     int error;
-    struct rpc_fetched fetched;
-    char *records; /* a copy */
+    struct rpc_fetched fetched; /* a copy */
 };
 
 static void waiting_free(struct waiting *waiting) {
     waiting->worker->tickets--;
-    free(waiting->records);
+    fetched_free(&waiting->fetched);
     free(waiting);
 }
 
@@ -54,10 +53,7 @@ static struct http_request *leave(struct waiting *waiting) {
 static void fetch_done(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched) {
     struct waiting *waiting = CONTAINER_OF(fetch, struct waiting, fetch);
     waiting->error = error;
-    if (!error) {
-        waiting->fetched = *fetched;
-        waiting->records = mem_strndup(fetched->records.size ? fetched->records.data : "", fetched->records.size);
-    }
+    if (!error) fetched_copy(&waiting->fetched, fetched);
     worker_post(waiting->worker, &waiting->post);
 }
 
@@ -67,8 +63,7 @@ static uint64_t left_ms(const struct waiting *waiting) {
 }
 
 static void fetch(struct waiting *waiting) {
-    free(waiting->records);
-    waiting->records = NULL;
+    fetched_free(&waiting->fetched);
     waiting->fetching = true;
     waiting->fetch = (struct rpc_fetch){.type = waiting->wait.query,
                                         .freshness = RPC_DEFAULT,
@@ -84,16 +79,6 @@ static void pause_over(struct worker *worker, struct timer *timer) {
 }
 
 /* -- answers ------------------------------------------------------------------------------------------------------ */
-static int decode(struct waiting *waiting, struct query_result *result) {
-    struct slice records = waiting->fetched.records;
-    *result = (struct query_result){.index = waiting->fetched.index, .found = waiting->fetched.found};
-    if (waiting->fetched.none) return CO_OK;
-    ProtobufCAllocator allocator = ARENA_PROTOBUF(&waiting->request->arena);
-    result->message = protobuf_c_message_unpack(query_result_type(waiting->wait.query, waiting->message), &allocator,
-                                                records.size, (const uint8_t *)waiting->records);
-    return result->message ? CO_OK : CO_CORRUPT;
-}
-
 /* Another leader, or another server, may answer soon. */
 static bool may_come_back(int error) {
     return error == CO_NOLEADER || error == CO_TIMEOUT || error == CO_FENCED || error == CO_DISKFULL ||
@@ -116,7 +101,9 @@ static void fail(struct waiting *waiting, int error) {
 static void step(struct waiting *waiting) {
     struct query_result result;
     uint64_t left = left_ms(waiting);
-    int error = waiting->error ? waiting->error : decode(waiting, &result);
+    int error = waiting->error ? waiting->error
+                               : fetched_result(&waiting->fetched, waiting->wait.query, waiting->message,
+                                                &waiting->request->arena, &result);
     if (error && left && may_come_back(error)) {
         waiting->index = 0;
         timer_set(waiting->worker, &waiting->pause, waiting->worker->now_ms + (left < PAUSE_MS ? left : PAUSE_MS),

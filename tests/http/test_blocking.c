@@ -33,16 +33,10 @@ static void set_service(const struct world *world, const char *node, const char 
     free(web_want(world, 200, "PUT /v1/catalog/register", body));
 }
 
-static int ask(const struct world *world, const char *target) {
-    int fd = web_dial(world);
-    web_say(fd, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", target);
-    return fd;
-}
-
 /* Asks and waits until the query is parked. */
 static int park(struct world *world, const char *target) {
     size_t before = PARKED(world);
-    int fd = ask(world, target);
+    int fd = web_get(world, target);
     EVENTUALLY(PARKED(world) == before + 1);
     return fd;
 }
@@ -184,7 +178,7 @@ Test(blocking, who_hangs_up_is_freed_at_once) {
     struct world *world = world_start(NULL);
     put(world, "a", "1");
     int fds[100];
-    for (size_t i = 0; i < ARRAY_COUNT(fds); i++) fds[i] = ask(world, "/v1/kv/a?index=1&wait=5m");
+    for (size_t i = 0; i < ARRAY_COUNT(fds); i++) fds[i] = web_get(world, "/v1/kv/a?index=1&wait=5m");
     EVENTUALLY(PARKED(world) == ARRAY_COUNT(fds));
     for (size_t i = 0; i < ARRAY_COUNT(fds); i++) {
         if (i % 2) shutdown(fds[i], SHUT_WR);
@@ -236,7 +230,7 @@ Test(blocking, a_thousand_share_one_answer) {
     struct world *world = world_start(NULL);
     put(world, "a", "1");
     int fds[WATCHERS];
-    for (size_t i = 0; i < WATCHERS; i++) fds[i] = ask(world, "/v1/kv/a?index=1&wait=5m");
+    for (size_t i = 0; i < WATCHERS; i++) fds[i] = web_get(world, "/v1/kv/a?index=1&wait=5m");
     EVENTUALLY(PARKED(world) == WATCHERS);
     uint64_t missed = web_metric(world, "coord_http_cache_misses_total");
     put(world, "a", "2");
@@ -274,7 +268,7 @@ Test(blocking, all_who_are_woken_are_answered_before_the_first_is_served_again) 
     int epoll = epoll_create1(EPOLL_CLOEXEC);
     CHECK(epoll >= 0);
     for (unsigned i = 0; i < WATCHERS; i++) {
-        fds[i] = ask(world, "/v1/kv/a?index=1&wait=5m");
+        fds[i] = web_get(world, "/v1/kv/a?index=1&wait=5m");
         CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, fds[i], &(struct epoll_event){.events = EPOLLIN, .data.u32 = i}) == 0);
     }
     EVENTUALLY(PARKED(world) == WATCHERS);
@@ -340,8 +334,8 @@ Test(blocking, default_reads_wait_for_confirmation) {
     put(world, "a", "1");
     fake_rpc_hold_rounds(world_rpc(world), true);
     int fds[20];
-    for (size_t i = 0; i < ARRAY_COUNT(fds); i++) fds[i] = ask(world, "/v1/kv/a");
-    int stale = ask(world, "/v1/kv/a?stale");
+    for (size_t i = 0; i < ARRAY_COUNT(fds); i++) fds[i] = web_get(world, "/v1/kv/a");
+    int stale = web_get(world, "/v1/kv/a?stale");
     expect_answer(stale, 200, "MQ==");
     cr_expect(web_silent(fds[0], 30));
     fake_rpc_hold_rounds(world_rpc(world), false);
@@ -431,7 +425,7 @@ Test(full, those_who_wait_go_on) {
              (unsigned long long)index_of(world, "GET /v1/kv/a"));
     fake_rpc_fail_rounds(world_rpc(world), 1, CO_DISKFULL);
     uint64_t begun = clock_mono_ms();
-    far = ask(world, target);
+    far = web_get(world, target);
     expect_answer(far, 200, "Mw==");
     cr_expect(clock_mono_ms() - begun >= 200);
     close(far);
@@ -509,7 +503,7 @@ Test(blocking, stopping_answers_those_who_wait) {
     struct world *world = world_start(NULL);
     put(world, "a", "1");
     int fds[50];
-    for (size_t i = 0; i < ARRAY_COUNT(fds); i++) fds[i] = ask(world, "/v1/kv/a?index=1&wait=5m");
+    for (size_t i = 0; i < ARRAY_COUNT(fds); i++) fds[i] = web_get(world, "/v1/kv/a?index=1&wait=5m");
     EVENTUALLY(PARKED(world) == ARRAY_COUNT(fds));
     uint64_t begun = clock_mono_ms();
     world_stop_http(world);

@@ -173,8 +173,7 @@ Test(near, ready_bytes_are_sorted_anew_when_a_coordinate_changes) {
 
 static int park(struct world *world, const char *target) {
     size_t before = PARKED(world);
-    int fd = web_dial(world);
-    web_say(fd, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", target);
+    int fd = web_get(world, target);
     EVENTUALLY(PARKED(world) == before + 1);
     return fd;
 }

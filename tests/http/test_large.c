@@ -57,12 +57,6 @@ static size_t count(const char *text, const char *part) {
     return n;
 }
 
-static int ask(const struct world *world, const char *target) {
-    int fd = web_dial(world);
-    web_say(fd, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", target);
-    return fd;
-}
-
 Test(large, is_whole_and_of_its_own_thread) {
     struct world *world = start(1);
     cr_expect(!thread_runs("http-large"), "nothing was large yet");
@@ -105,7 +99,7 @@ Test(large, watchers_share_it) {
     snprintf(target, sizeof target, "/v1/kv/big/?recurse&index=%llu&wait=60s", (unsigned long long)web_index(&answer));
     web_free(&answer);
     int fds[40];
-    for (size_t i = 0; i < ARRAY_COUNT(fds); i++) fds[i] = ask(world, target);
+    for (size_t i = 0; i < ARRAY_COUNT(fds); i++) fds[i] = web_get(world, target);
     EVENTUALLY(PARKED(world) == ARRAY_COUNT(fds));
     put(world, "other", "1");
     cr_expect(web_silent(fds[0], 50) && PARKED(world) == ARRAY_COUNT(fds));
@@ -126,7 +120,7 @@ Test(large, changes_while_it_is_read_are_not_missed) {
     for (int i = 0; i < 40; i++) {
         char target[128], key[32], value[32];
         snprintf(target, sizeof target, "/v1/kv/big/?recurse&wait=60s&index=%llu", (unsigned long long)index);
-        int fd = ask(world, target);
+        int fd = web_get(world, target);
         snprintf(key, sizeof key, "big/%04d", i);
         snprintf(value, sizeof value, "%d", i);
         put(world, key, value); /* before, during or after the read of the query */
@@ -145,7 +139,7 @@ Test(large, changes_while_it_is_read_are_not_missed) {
 Test(large, those_who_leave) {
     struct world *world = start(1);
     for (int i = 0; i < 100; i++) {
-        int fd = ask(world, i % 2 ? "/v1/kv/big/?recurse" : "/v1/kv/big/?recurse&index=1&wait=60s");
+        int fd = web_get(world, i % 2 ? "/v1/kv/big/?recurse" : "/v1/kv/big/?recurse&index=1&wait=60s");
         if (i % 3 == 0) usleep(500);
         close(fd);
     }
@@ -162,7 +156,7 @@ Test(large, stopping_in_the_middle) {
     for (size_t i = 0; i < ARRAY_COUNT(fds); i++) {
         char target[64];
         snprintf(target, sizeof target, "/v1/kv/big/?recurse&own=%zu", i); /* none is shared */
-        fds[i] = ask(world, target);
+        fds[i] = web_get(world, target);
     }
     uint64_t began_ms = clock_mono_ms();
     world_stop_http(world);

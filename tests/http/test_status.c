@@ -15,12 +15,6 @@ static const struct {
     {"/v1/status/peers", "[\"10.0.0.1:8300\"]", "[]"},
 };
 
-static int ask(const struct world *world, const char *path) {
-    int fd = web_dial(world);
-    web_say(fd, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path);
-    return fd;
-}
-
 static void expect(int fd, const char *body) {
     struct web_answer answer = web_hear(fd);
     cr_expect(answer.status == 200, "%d", answer.status);
@@ -32,9 +26,9 @@ static void expect(int fd, const char *body) {
 Test(status, waits_for_a_leader_that_comes) {
     struct world *world = world_start(NULL);
     for (size_t i = 0; i < ARRAY_COUNT(asked); i++) {
-        expect(ask(world, asked[i].path), asked[i].with);
+        expect(web_get(world, asked[i].path), asked[i].with);
         fake_rpc_leader(world_rpc(world), false);
-        int fd = ask(world, asked[i].path);
+        int fd = web_get(world, asked[i].path);
         cr_expect(web_silent(fd, 50));
         fake_rpc_leader(world_rpc(world), true);
         expect(fd, asked[i].with);
@@ -47,7 +41,7 @@ Test(status, without_a_leader_it_is_answered_in_bounded_time) {
     fake_rpc_leader(world_rpc(world), false);
     int fds[ARRAY_COUNT(asked)];
     uint64_t begun = clock_mono_ms();
-    for (size_t i = 0; i < ARRAY_COUNT(asked); i++) fds[i] = ask(world, asked[i].path);
+    for (size_t i = 0; i < ARRAY_COUNT(asked); i++) fds[i] = web_get(world, asked[i].path);
     for (size_t i = 0; i < ARRAY_COUNT(asked); i++) expect(fds[i], asked[i].without);
     cr_expect(clock_mono_ms() - begun < 4000); /* 1 s each, at once */
     world_stop(world);
@@ -55,8 +49,8 @@ Test(status, without_a_leader_it_is_answered_in_bounded_time) {
 
 /* Before its own answer would come: before that of somebody who asked earlier. */
 static bool leave(const struct world *world) {
-    int earlier = ask(world, asked[0].path);
-    for (int i = 0; i < 20; i++) close(ask(world, asked[i % 2].path));
+    int earlier = web_get(world, asked[0].path);
+    for (int i = 0; i < 20; i++) close(web_get(world, asked[i % 2].path));
     bool gone = false;
     while (!gone && web_silent(earlier, 1)) gone = web_metric(world, "coord_http_connections") == 2;
     gone = gone && web_silent(earlier, 0);
@@ -78,7 +72,7 @@ Test(status, a_stop_answers_who_waits) {
     struct world *world = world_start(NULL);
     fake_rpc_leader(world_rpc(world), false);
     int fds[ARRAY_COUNT(asked)];
-    for (size_t i = 0; i < ARRAY_COUNT(asked); i++) fds[i] = ask(world, asked[i].path);
+    for (size_t i = 0; i < ARRAY_COUNT(asked); i++) fds[i] = web_get(world, asked[i].path);
     cr_expect(web_silent(fds[1], 50));
     uint64_t begun = clock_mono_ms();
     world_stop_http(world);

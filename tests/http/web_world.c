@@ -100,6 +100,12 @@ void web_say(int fd, const char *format, ...) {
     free(text);
 }
 
+int web_get(const struct world *world, const char *target) {
+    int fd = web_dial(world);
+    web_say(fd, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", target);
+    return fd;
+}
+
 static bool readable(int fd, uint64_t until_ms) {
     uint64_t now = clock_mono_ms();
     struct pollfd poll_fd = {.fd = fd, .events = POLLIN};

@@ -21,6 +21,7 @@ struct rpc *world_rpc(const struct world *world);
 int web_dial(const struct world *world);
 void web_send(int fd, const char *bytes, size_t size);
 void web_say(int fd, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int web_get(const struct world *world, const char *target); /* asks on a connection of its own; web_hear answers */
 
 struct web_answer {
     int status;        /* 0: the server closed the connection without an answer */
