@@ -4,17 +4,16 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/boot.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "health/disk_file.h"
 
 #define SPACING_MS 100
 #define RETRY_MS   5000
-#define FILE_MOST  ((off_t)1 << 30)
 
 struct state_writer {
     struct local *local;
@@ -29,24 +28,6 @@ struct state_writer {
 };
 
 /* -- reading ------------------------------------------------------------------------------------------------------ */
-static int read_file(const char *path, struct buffer *text) {
-    struct stat status;
-    int fd = open(path, O_RDONLY | O_CLOEXEC), error = 0;
-    if (fd < 0) return errno == ENOENT ? 0 : errno;
-    if (fstat(fd, &status) != 0) error = errno;
-    else if (!S_ISREG(status.st_mode) || status.st_size > FILE_MOST) error = EFBIG;
-    while (!error && text->size < (size_t)status.st_size) {
-        buffer_reserve(text, (size_t)status.st_size - text->size);
-        ssize_t got = read(fd, text->data + text->size, (size_t)status.st_size - text->size);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) error = errno;
-        if (got <= 0) break;
-        text->size += (size_t)got;
-    }
-    close(fd);
-    return error;
-}
-
 static char *path_of(const struct local *local, const char *name) {
     struct buffer path = {0};
     buffer_printf(&path, "%s/local/%s%c", local->config.folder, name, '\0');
@@ -62,8 +43,9 @@ void state_writer_open(struct local *local) {
     *writer = (struct state_writer){.local = local, .fd = -1};
     writer->path = path_of(local, "states");
     writer->aside = path_of(local, "states.new");
-    int error = read_file(writer->path, &text);
-    if (error) log_error("health", "states of checks not read: %s file=%s", strerror(error), writer->path);
+    int error = disk_file_read(writer->path, &text);
+    if (error && error != ENOENT)
+        log_error("health", "states of checks not read: %s file=%s", strerror(error), writer->path);
     (void)boot_id(boot);
     local->states = check_states_new(buffer_slice(&text), boot, check_moment_now());
     buffer_free(&text);
@@ -87,21 +69,10 @@ void state_note(struct local *local, struct local_check *check, bool told) {
 }
 
 /* -- writing (a thread of libuv's) -------------------------------------------------------------------------------- */
-static int write_at(int fd, struct slice bytes, uint64_t at) {
-    while (bytes.size > 0) {
-        ssize_t wrote = pwrite(fd, bytes.data, bytes.size, (off_t)at);
-        if (wrote < 0 && errno == EINTR) continue;
-        if (wrote < 0) return errno;
-        bytes = slice_make(bytes.data + wrote, bytes.size - (size_t)wrote);
-        at += (uint64_t)wrote;
-    }
-    return 0;
-}
-
 static int make_anew(struct state_writer *writer) {
     int fd = open(writer->aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0) return errno;
-    int error = write_at(fd, buffer_slice(&writer->bytes), 0);
+    int error = disk_file_write(fd, buffer_slice(&writer->bytes), 0);
     if (error == 0 && rename(writer->aside, writer->path) != 0) error = errno;
     if (error == 0) {
         writer->fd = fd;
@@ -115,7 +86,7 @@ static int make_anew(struct state_writer *writer) {
 static void work(uv_work_t *request) {
     struct state_writer *writer = request->data;
     if (writer->whole) writer->error = make_anew(writer);
-    else writer->error = write_at(writer->fd, buffer_slice(&writer->bytes), writer->at);
+    else writer->error = disk_file_write(writer->fd, buffer_slice(&writer->bytes), writer->at);
     if (writer->error && writer->fd >= 0) {
         close(writer->fd);
         writer->fd = -1;

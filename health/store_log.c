@@ -10,13 +10,13 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "health/disk_file.h"
 
 #define HEAD       "coord definitions 1\n"
 #define SUM_DIGITS 16
 #define KEY_DIGITS 32
 #define LINE_LEAST (SUM_DIGITS + 3 + KEY_DIGITS + 2) /* "SUM K KEY J" */
 #define GROWN_BY   (1u << 20)
-#define FILE_MOST  ((off_t)1 << 30)
 
 /* -- lines -------------------------------------------------------------------------------------------------------- */
 static uint64_t sum_of(struct slice rest) { return hash64(rest.data, rest.size); }
@@ -116,21 +116,6 @@ static void parse(struct store_log *log, struct slice text, struct store_record 
     *count = last_ones(*records, read);
 }
 
-static int read_all(int fd, struct buffer *text) {
-    struct stat info;
-    if (fstat(fd, &info) != 0) return errno;
-    if (!S_ISREG(info.st_mode) || info.st_size > FILE_MOST) return EFBIG;
-    buffer_reserve(text, (size_t)info.st_size + 1);
-    while (text->size < (size_t)info.st_size) {
-        ssize_t got = read(fd, text->data + text->size, (size_t)info.st_size - text->size);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return errno;
-        if (got == 0) break;
-        text->size += (size_t)got;
-    }
-    return 0;
-}
-
 static char *path_of(const char *folder, const char *name) {
     struct buffer path = {0};
     buffer_printf(&path, "%s/%s%c", folder, name, '\0');
@@ -147,13 +132,11 @@ int store_log_open(struct store_log *log, const char *data_folder, struct buffer
     if (mkdir(log->folder, 0700) != 0 && errno != EEXIST)
         return fault_set(fault, co_from_errno(errno), "%s: %s", log->folder, strerror(errno));
     unlink(log->aside); /* of a crash; the file itself is whole */
-    int fd = open(log->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 && errno == ENOENT) {
+    int error = disk_file_read(log->path, text);
+    if (error == ENOENT) {
         log->broken = true;
         return CO_OK;
     }
-    int error = fd < 0 ? errno : read_all(fd, text);
-    if (fd >= 0) close(fd);
     if (error) return fault_set(fault, co_from_errno(error), "%s: %s", log->path, strerror(error));
     log->size = log->rewritten = text->size;
     parse(log, buffer_slice(text), records, count);
@@ -170,17 +153,6 @@ void store_log_keep(const struct store_log *log) {
 }
 
 /* -- writing ------------------------------------------------------------------------------------------------------ */
-static int write_at(int fd, struct slice text, uint64_t at) {
-    while (text.size > 0) {
-        ssize_t wrote = pwrite(fd, text.data, text.size, (off_t)at);
-        if (wrote < 0 && errno == EINTR) continue;
-        if (wrote < 0) return errno;
-        text = slice_make(text.data + wrote, text.size - (size_t)wrote);
-        at += (uint64_t)wrote;
-    }
-    return 0;
-}
-
 static int close_synced(int fd, int error) {
     if (error == 0 && fdatasync(fd) != 0) error = errno;
     if (close(fd) != 0 && error == 0) error = errno;
@@ -199,7 +171,7 @@ bool store_log_anew(const struct store_log *log) { return log->broken || log->si
 
 int store_log_append(struct store_log *log, struct slice lines) {
     int fd = open(log->path, O_WRONLY | O_CLOEXEC);
-    int error = fd < 0 ? errno : close_synced(fd, write_at(fd, lines, log->size));
+    int error = fd < 0 ? errno : close_synced(fd, disk_file_write(fd, lines, log->size));
     if (error == 0) log->size += lines.size;
     else log->broken = true; /* what is there now is not known */
     return error;
@@ -210,8 +182,8 @@ int store_log_rewrite(struct store_log *log, struct slice lines) {
     log->broken = true;
     int fd = open(log->aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0) return errno;
-    int error = write_at(fd, head, 0);
-    if (error == 0) error = write_at(fd, lines, head.size);
+    int error = disk_file_write(fd, head, 0);
+    if (error == 0) error = disk_file_write(fd, lines, head.size);
     error = close_synced(fd, error);
     if (error == 0 && rename(log->aside, log->path) != 0) error = errno;
     if (error == 0) error = sync_folder(log->folder);
