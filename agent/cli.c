@@ -1,6 +1,7 @@
 #include "agent/cli.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -53,6 +54,12 @@ static int help(const struct cli_command *commands, size_t count, int argc, char
     char flag[] = "-h", *arguments[] = {argv[2], flag, NULL};
     return command->run(2, arguments);
 }
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const struct cli_command *)a)->name, ((const struct cli_command *)b)->name);
+}
+
+void cli_sort(struct cli_command *commands, size_t count) { qsort(commands, count, sizeof *commands, by_name); }
 
 int cli_run(const struct cli_command *commands, size_t count, int argc, char **argv) {
     if (argc < 2) {

@@ -9,6 +9,8 @@ struct cli_command {
     int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns the exit code */
 };
 
+void cli_sort(struct cli_command *commands, size_t count); /* by name */
+
 /* Runs the command that argv[1] names, with what follows. Without one, or with help, -h or --help: the list of
  * commands (`help COMMAND` runs `COMMAND -h`). -v and --version mean version. Anything else: a line that names the
  * nearest command, and 2. */

@@ -16,7 +16,7 @@ struct transfer {
     size_t sent;
 };
 
-static const char *address_of(const struct client *client) {
+const char *client_address(const struct client *client) {
     const char *address = client->address;
     if (!address || !address[0]) address = getenv("COORD_HTTP_ADDR");
     if (!address || !address[0]) address = getenv("CONSUL_HTTP_ADDR");
@@ -147,13 +147,13 @@ int client_ask(const struct client *client, const char *method, const char *path
     if (client->datacenter) client_parameter(&where, "dc", client->datacenter);
     if (client->stale && strcmp(method, "GET") == 0) client_parameter(&where, "stale", NULL);
     buffer_append_byte(&where, '\0');
-    url_of(address_of(client), where.data, &url);
+    url_of(client_address(client), where.data, &url);
     buffer_append_byte(&url, '\0');
     struct curl_slist *headers = headers_of(client);
     char reason[CURL_ERROR_SIZE];
     CURL *curl = client_curl(url.data, reason);
     struct transfer transfer = {.answer = answer, .curl = curl, .to = to};
-    const char *socket = socket_of(address_of(client));
+    const char *socket = socket_of(client_address(client));
     if (socket) CHECK(curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, socket) == CURLE_OK);
     set_body(curl, &transfer, body, from);
     curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, method);
@@ -167,7 +167,7 @@ int client_ask(const struct client *client, const char *method, const char *path
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &answer->status);
     int rv = CO_OK;
     if (code != CURLE_OK)
-        rv = fault_set(fault, CO_IO, "no answer from %s: %s", address_of(client),
+        rv = fault_set(fault, CO_IO, "no answer from %s: %s", client_address(client),
                        reason[0] ? reason : curl_easy_strerror(code));
     curl_slist_free_all(headers);
     curl_easy_cleanup(curl);

@@ -17,6 +17,9 @@ struct client {
     bool stale;
 };
 
+/* The address that is asked: the client's or, where that is NULL or empty, what stands in for it. */
+const char *client_address(const struct client *client);
+
 struct client_answer {
     long status;
     struct buffer body; /* at most 1 GiB */

@@ -3,7 +3,6 @@
 #include "agent/cmd_endpoint.h"
 
 #include <ctype.h>
-#include <stdlib.h>
 
 #include "agent/cmd.h"
 #include "base/check.h"
@@ -390,10 +389,6 @@ static int run_command(int argc, char **argv) {
     return 2;
 }
 
-static int by_name(const void *a, const void *b) {
-    return strcmp(((const struct cli_command *)a)->name, ((const struct cli_command *)b)->name);
-}
-
 static int run_group(int argc, char **argv) {
     struct cli_command commands[COMMANDS_MOST];
     struct rows rows = {0};
@@ -404,7 +399,7 @@ static int run_group(int argc, char **argv) {
         CHECK(count < COMMANDS_MOST);
         commands[count++] = (struct cli_command){command_of(route), route->summary, run_command};
     }
-    qsort(commands, count, sizeof *commands, by_name);
+    cli_sort(commands, count);
     int code = cmd_sub(commands, count, group, argc, argv);
     arena_free(&arena);
     return code;

@@ -1,5 +1,4 @@
 /* coord watch */
-#include <stdlib.h>
 
 #include "agent/cmd.h"
 #include "agent/watch.h"
@@ -77,12 +76,6 @@ static int print_once(const struct watch *watch, const struct client *client) {
     return fault.code ? cmd_failed("querying agent", &fault) : 0;
 }
 
-static const char *address_or_default(const char *address) {
-    if (!address || !address[0]) address = getenv("COORD_HTTP_ADDR");
-    if (!address || !address[0]) address = getenv("CONSUL_HTTP_ADDR");
-    return address && address[0] ? address : "127.0.0.1:8500";
-}
-
 int cmd_watch(int argc, char **argv) {
     static const char usage[] = "coord watch [FLAGS] [PROGRAM ...]";
     struct client client = {0};
@@ -109,7 +102,7 @@ int cmd_watch(int argc, char **argv) {
         code = print_once(watch, &client);
     } else {
         struct watch_stop *stop = watch_stop_new();
-        client.address = address_or_default(client.address);
+        client.address = client_address(&client);
         watch_run(watch, &client, stop, true, false);
         watch_stop_free(stop);
         code = 0;

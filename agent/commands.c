@@ -1,6 +1,5 @@
 /* The program's commands. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/agent.h"
@@ -39,10 +38,6 @@ static const struct cli_command commands[] = {
     {"watch", "watch something, and run a program when it changes", cmd_watch},
 };
 
-static int by_name(const void *a, const void *b) {
-    return strcmp(((const struct cli_command *)a)->name, ((const struct cli_command *)b)->name);
-}
-
 /* These, and those of the routing table. */
 int cli_main(int argc, char **argv) {
     struct cli_command all[ARRAY_COUNT(commands) + GROUPS_MOST];
@@ -50,7 +45,7 @@ int cli_main(int argc, char **argv) {
     memcpy(all, commands, sizeof commands);
     size_t count = ARRAY_COUNT(commands);
     count += cmd_endpoint_groups(all + count, GROUPS_MOST, &names);
-    qsort(all, count, sizeof *all, by_name);
+    cli_sort(all, count);
     int code = cli_run(all, count, argc, argv);
     arena_free(&names);
     return code;
