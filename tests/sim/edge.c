@@ -97,9 +97,7 @@ void edge_write(struct server *server, uint64_t op) {
 
 void edge_applied(struct server *server, struct node_proposal *proposal, const struct machine_result *result) {
     (void)server;
-    raft_data_unref(proposal->data);
-    proposal->data = NULL;
-    proposal->done(proposal, CO_OK, result);
+    requests_answer(proposal, result);
 }
 
 void edge_abandon(struct server *server, struct node_proposal *proposal) {

@@ -97,7 +97,8 @@ enum keep_step keep_step(struct sim_turn *turn, struct keep_plan *plan, uint32_t
     return turn_chance(turn, use_permille) ? KEEP_USE : KEEP_NOTHING;
 }
 
-bool keep_complete(struct keep_known *known, struct op *op) {
+bool keep_complete(void *data, struct op *op) {
+    struct keep_known *known = data;
     if (op->ttl_ms) { /* it makes one */
         *known = (struct keep_known){.op = op->id};
         return true;
@@ -106,7 +107,8 @@ bool keep_complete(struct keep_known *known, struct op *op) {
     return known->made && !known->lost;
 }
 
-void keep_learn(struct keep_known *known, const struct op *op) {
+void keep_learn(void *data, const struct op *op) {
+    struct keep_known *known = data;
     if (op->id == known->op) {
         known->made = op->state == OP_UNKNOWN || (op->state == OP_DONE && op->error == CO_OK);
     } else if (op->owner == known->op && op->state == OP_DONE && op->error != CO_OK) {

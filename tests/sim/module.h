@@ -198,12 +198,12 @@ struct keep_plan {
 };
 /* make_permille: of turns without one; use_permille: of turns with one. */
 enum keep_step keep_step(struct sim_turn *turn, struct keep_plan *plan, uint32_t make_permille, uint32_t use_permille);
-/* For `complete` and `learn`: the one that the client has, by what it was told. */
+/* The client's `known`: the one that it has, by what it was told; and its `complete` and `learn`. */
 struct keep_known {
     uint64_t op; /* that made it; 0: none */
     bool made, lost;
 };
-bool keep_complete(struct keep_known *known, struct op *op);
-void keep_learn(struct keep_known *known, const struct op *op);
+bool keep_complete(void *known, struct op *op);
+void keep_learn(void *known, const struct op *op);
 
 #endif

@@ -46,10 +46,6 @@ static bool generate(struct sim_turn *turn, struct op *op) {
     return false;
 }
 
-static bool complete(void *known, struct op *op) { return keep_complete(known, op); }
-
-static void learn(void *known, const struct op *op) { keep_learn(known, op); }
-
 static const ProtobufCMessage *command(const struct op *op, struct arena *arena, uint8_t *number) {
     const struct lease_own *own = OP_AS(const struct lease_own, op);
     Pb__LeaseGrantCommand *command = arena_alloc(arena, sizeof *command);
@@ -166,8 +162,8 @@ const struct sim_module sim_lease = {
     .known_size = sizeof(struct keep_known),
     .model_size = sizeof(struct model),
     .generate = generate,
-    .complete = complete,
-    .learn = learn,
+    .complete = keep_complete,
+    .learn = keep_learn,
     .command = command,
     .made_by = made_by,
     .apply = apply,

@@ -67,8 +67,6 @@ static bool generate(struct sim_turn *turn, struct op *op) {
 
 static bool complete(void *known, struct op *op) { return op->module == &sim_catalog || keep_complete(known, op); }
 
-static void learn(void *known, const struct op *op) { keep_learn(known, op); }
-
 static const ProtobufCMessage *command(const struct op *op, struct arena *arena, uint8_t *number) {
     const struct session_own *own = OP_AS(const struct session_own, op);
     Pb__SessionCreateCommand *command = arena_alloc(arena, sizeof *command);
@@ -137,7 +135,7 @@ const struct sim_module sim_session = {
     .known_size = sizeof(struct keep_known),
     .generate = generate,
     .complete = complete,
-    .learn = learn,
+    .learn = keep_learn,
     .command = command,
     .made_by = made_by,
     .apply = apply,
