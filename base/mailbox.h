@@ -14,6 +14,13 @@ struct mailbox {
     _Atomic(struct mail *) top;
 }; /* zero-initialise */
 
+/* Mail that says what its taker is to do with it. */
+struct post {
+    struct mail mail;
+    bool bulk; /* one of many alike: may wait behind others */
+    void (*taken)(void *taker, struct post *post);
+};
+
 /* Any thread. The item belongs to the box until taken. True when the box was empty before. */
 bool mailbox_put(struct mailbox *box, struct mail *item);
 /* The taker's thread. All items, oldest first, linked by `next`; NULL when there are none. */

@@ -44,18 +44,6 @@ void gzip_free(struct worker *worker);
 
 enum consistency { CONSISTENCY_LEADER, CONSISTENCY_STALE, CONSISTENCY_CONSISTENT };
 
-/* What a read depends on: the thing that wakes who waits for it, and, if its space is not 0, one that wakes nobody
- * but makes ready bytes old (query_type.also; its name stays). */
-struct depends {
-    struct watch_thing thing, also;
-};
-/* Equal before and after a read: its result is current. The sum of two counters that only grow stays only if both
- * do. */
-static inline uint64_t depends_generation(struct rpc *rpc, const struct depends *depends) {
-    uint64_t generation = rpc_generation(rpc, depends->thing);
-    return depends->also.space ? generation + rpc_generation(rpc, depends->also) : generation;
-}
-
 /* One result in its final form. */
 struct answer {
     struct answer *chain; /* of its hash */
@@ -65,12 +53,10 @@ struct answer {
     struct slice key;
     const struct http_route *route;
     enum consistency consistency;
-    bool bounded;      /* ?max_stale: how stale this server is, is looked at each time */
-    bool cached_asked; /* ?cached: X-Cache is sent */
-    struct depends depends;
-    uint64_t generation;
-    uint64_t index; /* of the result */
-    int status;
+    bool bounded;            /* ?max_stale: how stale this server is, is looked at each time */
+    bool cached_asked;       /* ?cached: X-Cache is sent */
+    struct depends depends;  /* the name in `also` stays */
+    struct read_answer read; /* its tag is the status */
     const char *content_type;
     struct header *headers; /* of the view */
     struct bytes *plain, *gzip;
@@ -96,61 +82,16 @@ void ready_answer_free(struct answer *answer);
 /* Sends it, with the index header at least `least`. */
 void answer_send(struct http_request *request, struct answer *answer, uint64_t least);
 
-/* -- blocking.c, confirm.c, submit.c ------------------------------------------------------------------------------ */
+/* -- blocking.c --------------------------------------------------------------------------------------------------- */
 
+extern const struct read_owner http_reads; /* of worker->engine */
 /* True: it was answered from ready bytes without being parsed. */
 bool reading_fast(struct http_request *request);
-void reading_end(struct http_request *request);   /* leaves watch table, timers, confirmations */
-void reading_hurry(struct http_request *request); /* stopping: answer with what is there */
-/* The copy's reading asks what the original's asks. */
-void reading_copy(struct http_request *copy, const struct http_request *request);
-/* the answer of one serves the other, if their keys are equal */
-bool reading_like(const struct http_request *a, const struct http_request *b);
-/* One read, into a new answer. `limit`: of bytes walked, 0: none. CO_AGAIN: it was hit. Else CO_OK or why not. */
-int reading_run(struct http_request *request, struct rpc_reader *reader, struct arena *scratch, size_t limit,
-                struct answer **answer);
+bool reading_confirms(const struct http_request *request); /* a confirmation is under way for it */
+void reading_end(struct http_request *request);            /* leaves watch table, timers, confirmations */
+void reading_hurry(struct http_request *request);          /* stopping: answer with what is there */
 
-/* -- large.c: reads on a thread of their own ---------------------------------------------------------------------- */
-
-/* A request that waits for a build. */
-struct join {
-    struct list link;
-    struct build *build; /* NULL: it does not wait */
-    struct http_request *request;
-    /* On the worker. `answer` stays the build's; NULL with an error. */
-    void (*done)(struct http_request *request, int error, struct answer *answer);
-};
-struct build {
-    struct post post;
-    struct build *next; /* worker->builds */
-    struct list queued, joined;
-    struct worker *worker;
-    struct http_request *copy;
-    uint64_t generation;  /* of its thing, before it began */
-    _Atomic bool dropped; /* nobody waits for it any more */
-    int error;
-    struct answer *answer;
-};
-struct large *large_new(struct http_server *server);
-void large_stop(struct large *large);     /* once no worker runs */
-void large_forget(struct worker *worker); /* builds that nobody took; after large_stop */
-void large_free(struct large *large);
-/* Joins what is under way for the same key and generation, if there is something. */
-bool large_join(struct http_request *request, uint64_t generation, struct join *join);
-/* False: there is no thread. */
-bool large_start(struct http_request *request, uint64_t generation, struct join *join);
-void large_leave(struct join *join);
-
-/* CO_OK: reads are confirmed, go on. CO_AGAIN: `done` will be called (CO_OK, or why not), unless the link is removed
- * from its list before. Else why not. */
-struct confirm {
-    struct list link;
-    void (*done)(struct http_request *request, int error);
-    struct http_request *request;
-};
-int confirm_read(struct worker *worker, struct confirm *confirm);
-void confirm_turn_end(struct worker *worker);
-void confirm_free(struct worker *worker);
+/* -- submit.c ----------------------------------------------------------------------------------------------------- */
 
 /* What a request waits for; request->operation. Both may be NULL. */
 struct operation {

@@ -161,7 +161,7 @@ void answer_send(struct http_request *request, struct answer *answer, uint64_t l
     struct bytes *body = request->gzip ? packed(worker, answer) : NULL;
     bool gzip = body != NULL;
     if (!body) body = answer->plain;
-    uint64_t last_contact_ms, index = answer->index > least ? answer->index : least;
+    uint64_t last_contact_ms, index = answer->read.index > least ? answer->read.index : least;
     bool known_leader = worker_known_leader(worker, &last_contact_ms);
     /* What changes without a change of the result: the response is built again around the same bytes. */
     typeof(&answer->ready[0]) ready = &answer->ready[gzip];
@@ -173,5 +173,5 @@ void answer_send(struct http_request *request, struct answer *answer, uint64_t l
         ready->known_leader = known_leader;
         ready->last_contact_ms = last_contact_ms;
     }
-    request_answer(request, answer->status, ready->response, body->size);
+    request_answer(request, (int)answer->read.tag, ready->response, body->size);
 }

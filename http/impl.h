@@ -18,6 +18,7 @@
 #include "base/random.h"
 #include "http/http.h"
 #include "http/server.h"
+#include "rpc/reads/read.h"
 
 struct worker;
 struct shard;
@@ -33,13 +34,7 @@ struct source {
     enum source_kind { SOURCE_LISTENER, SOURCE_WAKE, SOURCE_SHARD, SOURCE_CONNECTION, SOURCE_LINGER } kind;
 };
 
-/* News from another thread. `taken` runs on the worker. */
-struct post {
-    struct mail mail;
-    bool bulk; /* one of many alike: may wait behind others */
-    void (*taken)(struct worker *worker, struct post *post);
-};
-/* Any thread. The post belongs to the worker until `taken` is called with it. */
+/* Any thread. The post belongs to the worker until `taken` is called with the worker and it. */
 void worker_post(struct worker *worker, struct post *post);
 
 /* A moment to come; in the worker's heap while place != 0. */
@@ -61,7 +56,7 @@ struct output {
 /* Counted by the worker alone, added to the metrics once a turn. */
 struct tally {
     uint64_t answered[6]; /* by the hundreds of the status */
-    uint64_t cache_hits, cache_misses, refused_connections, unchanged;
+    uint64_t cache_hits, cache_misses, refused_connections;
     int64_t parked; /* difference since the last turn */
 };
 
@@ -109,18 +104,13 @@ struct worker {
     unsigned active;  /* requests with a client */
     unsigned orphans; /* requests whose client is gone, but not what they wait for */
 
-    struct list confirming; /* requests that join the next confirmation */
-    bool confirm_asked;     /* a confirmation was asked for in this turn and did not end at once */
-    unsigned confirm_count; /* that asked after it */
-    struct gate *spare_gate;
-    unsigned gates;   /* under way */
+    struct read_engine engine;
     unsigned tickets; /* handed out by http_defer, and reads of remote.c */
 
     struct cache *cache;
     struct arena scratch; /* results of one query */
     struct output output;
-    struct build *builds; /* large.c: under way */
-    void *deflate;        /* gzip.c's */
+    void *deflate; /* gzip.c's */
     struct buffer packed;
     struct MHD_Response *yes, *no; /* "true", "false" */
     uint64_t leader_checked_ms, last_contact_ms;
@@ -133,7 +123,7 @@ struct http_server {
     struct http_env env;
     struct worker *workers;
     unsigned worker_count;
-    struct large *large;
+    struct large_reads *large;
     struct listener {
         struct source source;
         int fd;
@@ -281,7 +271,6 @@ struct http_request {
     enum http_method method;
     bool suspended, held; /* waits outside of its daemon's lists, or in place */
     bool busy;            /* another thread will post it */
-    bool confirming;      /* confirm_read */
     bool watched;         /* who hangs up ends it (connection_watch) */
     _Atomic bool mailed;  /* it is in the worker's mailbox because its waiter fired */
     bool confirmed;       /* its read need not be confirmed any more */

@@ -83,7 +83,8 @@ static void resume(struct monitor *monitor) {
     shard_wake(request->connection->shard);
 }
 
-static void taken(struct worker *worker, struct post *post) {
+static void taken(void *taker, struct post *post) {
+    struct worker *worker = taker;
     struct monitor *monitor = CONTAINER_OF(post, struct monitor, post);
     pthread_mutex_lock(&monitor->lock);
     monitor->posted = false;

@@ -67,10 +67,10 @@ static void answer(struct http_request *request, const struct remote *remote) {
     request_answer_bytes(request, status, bytes_take(out), content_type);
 }
 
-static void taken(struct worker *worker, struct post *post) {
+static void taken(void *taker, struct post *post) {
     struct remote *remote = CONTAINER_OF(post, struct remote, post);
     struct http_request *request = remote->request;
-    (void)worker;
+    (void)taker;
     if (request) {
         request->operation = NULL;
         if (remote->error) request_fail_read(request, remote->error, NULL);

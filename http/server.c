@@ -62,7 +62,8 @@ static void worker_init(struct http_server *server, struct worker *worker) {
     list_init(&worker->connections);
     list_init(&worker->closed);
     list_init(&worker->lingering);
-    list_init(&worker->confirming);
+    worker->engine = (struct read_engine){.rpc = server->env.rpc, .owner = &http_reads, .large = server->large};
+    read_engine_init(&worker->engine);
     worker->bulk_end = &worker->bulk;
     worker->epoll = epoll_create1(EPOLL_CLOEXEC);
     worker->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -94,7 +95,7 @@ int http_start(const struct http_config *config, const struct http_env *env, str
     routes_init();
     declared_verify(rpc_modules(env->rpc));
     server->addresses = address_table_new();
-    server->large = large_new(server);
+    server->large = large_reads_new(env->rpc, "http-large");
     int error = listen_open(server, config->addresses, config->port, fault);
     if (!error) {
         server->worker_count = server->config.workers;
@@ -129,10 +130,9 @@ void http_stop(struct http_server *server) {
     unsigned orphans = 0;
     for (unsigned i = 0; i < server->worker_count; i++) {
         if (server->workers[i].started) pthread_join(server->workers[i].thread, NULL);
-        orphans += server->workers[i].orphans + server->workers[i].gates + server->workers[i].tickets;
+        orphans += server->workers[i].orphans + server->workers[i].engine.gates + server->workers[i].tickets;
     }
-    large_stop(server->large);
-    for (unsigned i = 0; i < server->worker_count; i++) large_forget(&server->workers[i]);
+    large_reads_stop(server->large);
     listen_close(server);
     if (orphans) {
         log_warn("http", "stopped before all outcomes were known requests=%u", orphans);
@@ -141,7 +141,7 @@ void http_stop(struct http_server *server) {
     }
     for (unsigned i = 0; i < server->worker_count; i++) worker_free(&server->workers[i]);
     free(server->workers);
-    large_free(server->large);
+    large_reads_free(server->large);
     address_table_free(server->addresses);
     free(server);
 }

@@ -73,7 +73,7 @@ static void hold(struct connection *connection) {
  * may wait for long is suspended. */
 void connection_wait(struct connection *connection) {
     struct http_request *request = connection->request;
-    if (request->busy || request->confirming) {
+    if (request->busy || reading_confirms(request)) {
         hold(connection);
         return;
     }

@@ -72,7 +72,8 @@ static void deliver(struct http_request *request, struct writing *writing) {
     writing->view(request, &writing->result);
 }
 
-static void written(struct worker *worker, struct post *post) {
+static void written(void *taker, struct post *post) {
+    struct worker *worker = taker;
     struct http_request *request = CONTAINER_OF(post, struct http_request, post);
     struct writing *writing = CONTAINER_OF(request->operation, struct writing, operation);
     char *text = (char *)writing->result.text;
@@ -117,7 +118,8 @@ void http_write(struct http_request *request, uint8_t command, const ProtobufCMe
 
 /* ---- renewals ---- */
 
-static void renewed(struct worker *worker, struct post *post) {
+static void renewed(void *taker, struct post *post) {
+    struct worker *worker = taker;
     struct http_request *request = CONTAINER_OF(post, struct http_request, post);
     struct renewing *renewing = CONTAINER_OF(request->operation, struct renewing, operation);
     struct buffer all = renewing->rpc.all;
@@ -162,7 +164,8 @@ struct calling {
     struct http_call *call;
 };
 
-static void called(struct worker *worker, struct post *post) {
+static void called(void *taker, struct post *post) {
+    struct worker *worker = taker;
     struct http_request *request = CONTAINER_OF(post, struct http_request, post);
     struct http_call *call = CONTAINER_OF(request->operation, struct calling, operation)->call;
     bool gone = request->stage == REQUEST_ORPHAN || request->stage == REQUEST_ABORT;
@@ -196,7 +199,8 @@ static void ticket_leave(struct http_ticket *ticket) {
     ticket->request = NULL;
 }
 
-static void ticket_taken(struct worker *worker, struct post *post) {
+static void ticket_taken(void *taker, struct post *post) {
+    struct worker *worker = taker;
     struct http_ticket *ticket = CONTAINER_OF(post, struct http_ticket, post);
     struct http_request *request = ticket->request;
     if (request) {

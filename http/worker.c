@@ -60,8 +60,9 @@ static void metrics_flush(struct worker *worker) {
     add_nonzero(&cache_hits, tally->cache_hits);
     add_nonzero(&cache_misses, tally->cache_misses);
     add_nonzero(&refused, tally->refused_connections);
-    add_nonzero(&unchanged, tally->unchanged);
+    add_nonzero(&unchanged, worker->engine.unchanged);
     add_nonzero(&parked, (uint64_t)tally->parked);
+    worker->engine.unchanged = 0;
     *tally = (struct tally){0};
     metric_set(&connections, atomic_load_explicit(&worker->server->connections, memory_order_relaxed));
 }
@@ -250,9 +251,9 @@ static void turn(struct worker *worker, uint64_t limit_ms) {
     }
     wakeup_batch_begin(); /* all reads of the turn are asked about in one question */
     shards_run(worker);
-    confirm_turn_end(worker);
+    read_turn_end(&worker->engine);
     shards_run(worker);
-    confirm_turn_end(worker);
+    read_turn_end(&worker->engine);
     wakeup_batch_end();
     shards_check(worker);
     if (worker->lingering_count) linger_tick(worker, false);
@@ -271,6 +272,7 @@ static void turn(struct worker *worker, uint64_t limit_ms) {
 static void wind_down(struct worker *worker) {
     if (!worker->listen_again_ms) listen_watch(worker, false);
     worker->listen_again_ms = 0;
+    worker->engine.stopping = true;
     LIST_FOREACH_SAFE(link, next, &worker->connections) {
         struct http_request *request = LIST_ENTRY(link, struct connection, link)->request;
         if (!request) continue;
@@ -314,7 +316,7 @@ void *worker_main(void *data) {
 void worker_free(struct worker *worker) {
     while (atomic_load_explicit(&worker->posting, memory_order_acquire)) sched_yield();
     cache_free(worker->cache);
-    confirm_free(worker);
+    read_engine_free(&worker->engine);
     gzip_free(worker);
     arena_free(&worker->scratch);
     buffer_free(&worker->output.out);

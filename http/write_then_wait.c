@@ -120,9 +120,9 @@ static void step(struct waiting *waiting) {
     else fetch(waiting);
 }
 
-static void taken(struct worker *worker, struct post *post) {
+static void taken(void *taker, struct post *post) {
     struct waiting *waiting = CONTAINER_OF(post, struct waiting, post);
-    (void)worker;
+    (void)taker;
     waiting->fetching = false;
     if (waiting->request) step(waiting);
     else waiting_free(waiting);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/wakeup_batch.h"
 #include "rpc/reads/fetch_internal.h"
 
 void fetch_wake(struct fetches *fetches) {
@@ -29,15 +30,10 @@ static struct fetch *box_take(struct fetches *fetches, struct list *box, unsigne
 }
 
 static void taken(struct fetch *fetch, unsigned flags) {
-    if (flags & FETCH_NEW) list_append(&fetch->fetches->all, &fetch->all);
-    if (flags & FETCH_CANCELLED) {
-        fetch_finish(fetch, CO_CLOSED, NULL);
-    } else if (flags & FETCH_NEW) {
-        fetch_wish(fetch);
-    } else if (fetch->parked) {
-        watch_arm(&fetch->waiter);
-        fetch_again(fetch);
-    }
+    if (flags & FETCH_NEW) list_append(&fetches_of(fetch)->all, &fetch->all);
+    if (flags & FETCH_CANCELLED) fetch_finish(fetch, CO_CLOSED, NULL);
+    else if (flags & FETCH_NEW) read_begin(&fetch->read, false);
+    else read_fired(&fetch->read);
 }
 
 static void take_some(struct fetches *fetches, struct list *box) {
@@ -49,11 +45,12 @@ static void take_some(struct fetches *fetches, struct list *box) {
     }
 }
 
+static void turn(struct fetches *fetches, void (*work)(struct fetches *fetches));
+
 static void on_timer(uv_timer_t *timer) {
     struct fetches *fetches = timer->data;
     fetches->timer_ms = 0;
-    fetch_due(fetches);
-    fetch_turn_end(fetches);
+    turn(fetches, fetch_due);
 }
 
 static void timer_set(struct fetches *fetches) {
@@ -64,35 +61,12 @@ static void timer_set(struct fetches *fetches) {
     uv_timer_start(&fetches->timer, on_timer, next > now ? next - now : 0, 0);
 }
 
-static void read_unasked(struct fetches *fetches) {
-    struct list ready;
-    list_init(&ready);
-    list_splice(&ready, &fetches->unasked); /* what comes by reading is for the next turn */
-    while (!list_empty(&ready)) {
-        struct fetch *fetch = LIST_ENTRY(ready.next, struct fetch, queue);
-        list_remove(&fetch->queue);
-        fetch_confirmed(fetch, CO_OK);
+static void take_posts(struct fetches *fetches) {
+    for (struct mail *mail = mailbox_take(&fetches->posts), *next; mail; mail = next) {
+        next = mail->next;
+        struct post *post = CONTAINER_OF(mail, struct post, mail);
+        post->taken(fetches, post);
     }
-}
-
-void fetch_turn_end(struct fetches *fetches) {
-    uv_mutex_lock(&fetches->lock);
-    bool stopping = fetches->stopping;
-    uv_mutex_unlock(&fetches->lock);
-    if (stopping) {
-        fetch_try_end(fetches);
-        return;
-    }
-    read_unasked(fetches);
-    fetch_confirm_all(fetches);
-    fetch_kept_clear(fetches);
-    fetch_large_next(fetches);
-    timer_set(fetches);
-    bool more = !list_empty(&fetches->unasked) || !list_empty(&fetches->confirming);
-    uv_mutex_lock(&fetches->lock);
-    more = more || !list_empty(&fetches->arrived) || !list_empty(&fetches->fired);
-    if (more) fetch_wake(fetches);
-    uv_mutex_unlock(&fetches->lock);
 }
 
 static void end_all(struct fetches *fetches) {
@@ -100,29 +74,43 @@ static void end_all(struct fetches *fetches) {
     for (struct fetch *fetch; (fetch = box_take(fetches, &fetches->arrived, &flags));)
         if (flags & FETCH_NEW) list_append(&fetches->all, &fetch->all);
     while (!list_empty(&fetches->all)) fetch_finish(LIST_ENTRY(fetches->all.next, struct fetch, all), CO_CLOSED, NULL);
-    fetch_confirm_open(fetches); /* nobody waits there any more */
 }
 
-void fetch_try_end(struct fetches *fetches) {
+/* Confirmations may still be on their way: they are taken, for nobody, by fetches_free. */
+static void end(struct fetches *fetches) {
     end_all(fetches);
-    fetch_large_stop(fetches);
-    if (fetches->job || uv_is_closing((uv_handle_t *)&fetches->wake)) return;
+    if (uv_is_closing((uv_handle_t *)&fetches->wake)) return;
+    large_reads_stop(fetches->engine.large);
     uv_mutex_lock(&fetches->lock);
     fetches->ended = true;
     uv_mutex_unlock(&fetches->lock);
-    fetch_confirm_open(fetches);
     uv_close((uv_handle_t *)&fetches->wake, NULL);
     uv_close((uv_handle_t *)&fetches->timer, NULL);
 }
 
-static void on_wake(uv_async_t *wake) {
-    struct fetches *fetches = wake->data;
-    fetch_confirm_open(fetches);
+static void turn(struct fetches *fetches, void (*work)(struct fetches *fetches)) {
+    wakeup_batch_begin(); /* all reads of the turn are asked about in one question */
+    work(fetches);
+    read_turn_end(&fetches->engine);
+    wakeup_batch_end();
+    fetch_kept_clear(fetches);
+    arena_reset(&fetches->request_arena);
+    uv_mutex_lock(&fetches->lock);
+    bool stopping = fetches->stopping;
+    if (!list_empty(&fetches->arrived) || !list_empty(&fetches->fired)) fetch_wake(fetches);
+    uv_mutex_unlock(&fetches->lock);
+    if (stopping) end(fetches);
+    else timer_set(fetches);
+}
+
+static void take_all(struct fetches *fetches) {
+    take_posts(fetches);
     leader_read_back(fetches);
     take_some(fetches, &fetches->arrived);
     take_some(fetches, &fetches->fired);
-    fetch_turn_end(fetches);
 }
+
+static void on_wake(uv_async_t *wake) { turn(wake->data, take_all); }
 
 static void thread_main(void *data) {
     struct fetches *fetches = data;
@@ -131,9 +119,9 @@ static void thread_main(void *data) {
     rng_seed(&fetches->rng, random_u64());
     uv_run(&fetches->loop, UV_RUN_DEFAULT);
     CHECK(uv_loop_close(&fetches->loop) == 0);
-    fetch_kept_clear(fetches);
     rpc_reader_free(fetches->reader);
     arena_free(&fetches->arena);
+    arena_free(&fetches->request_arena);
     free(fetches->heap);
 }
 
@@ -148,11 +136,9 @@ static void start(struct fetches *fetches) {
 }
 
 void fetch_finish(struct fetch *fetch, int error, const struct rpc_fetched *fetched) {
-    struct fetches *fetches = fetch->fetches;
-    fetch_unpark(fetch); /* it does not fire any more */
-    fetch_large_forget(fetch);
+    struct fetches *fetches = fetches_of(fetch);
+    read_end(&fetch->read); /* it does not fire any more */
     leader_read_drop(fetch);
-    list_remove(&fetch->queue);
     list_remove(&fetch->all);
     uv_mutex_lock(&fetches->lock);
     list_remove(&fetch->box);
@@ -163,24 +149,66 @@ void fetch_finish(struct fetch *fetch, int error, const struct rpc_fetched *fetc
     outer->done(outer, error, fetched);
 }
 
+/* -- of the read owner: any thread -------------------------------------------------------------------------------- */
+static void post(struct read_engine *engine, struct post *post) {
+    struct fetches *fetches = CONTAINER_OF(engine, struct fetches, engine);
+    mailbox_put(&fetches->posts, &post->mail);
+    uv_mutex_lock(&fetches->lock);
+    fetch_wake(fetches);
+    uv_mutex_unlock(&fetches->lock);
+}
+
+/* Applier thread, or whoever restores. */
+static void fired(struct watch_waiter *waiter) {
+    struct fetch *fetch = fetch_of_read(CONTAINER_OF(waiter, struct read, waiter));
+    struct fetches *fetches = fetches_of(fetch);
+    uv_mutex_lock(&fetches->lock);
+    fetch->flags |= FETCH_FIRED;
+    bool idle = list_empty(&fetches->fired);
+    if (list_empty(&fetch->box)) list_append(&fetches->fired, &fetch->box);
+    if (idle) fetch_wake(fetches);
+    uv_mutex_unlock(&fetches->lock);
+}
+
+static bool stale(struct read *read) { return fetch_outer(fetch_of_read(read))->freshness == RPC_STALE; }
+
+static const struct read_owner owner = {.post = post,
+                                        .depends = fetch_depends,
+                                        .stale = stale,
+                                        .confirmed = read_confirmed,
+                                        .park = fetch_park,
+                                        .unpark = fetch_unpark,
+                                        .fired = fired,
+                                        .answer = fetch_answer,
+                                        .fail = fetch_fail,
+                                        .find = fetch_find,
+                                        .run = fetch_run,
+                                        .keep = fetch_keep,
+                                        .drop = fetch_drop,
+                                        .digest = fetch_digest,
+                                        .build_new = fetch_build_new,
+                                        .build_like = fetch_build_like,
+                                        .build_run = fetch_build_run,
+                                        .build_free = fetch_build_free};
+
 /* -- from outside ------------------------------------------------------------------------------------------------- */
 struct fetches *fetches_new(struct rpc *rpc) {
     struct fetches *fetches = mem_zalloc(sizeof *fetches);
     fetches->rpc = rpc;
     CHECK(uv_mutex_init(&fetches->lock) == 0);
-    struct list *lists[] = {&fetches->arrived, &fetches->fired,      &fetches->gates_open, &fetches->all,
-                            &fetches->unasked, &fetches->confirming, &fetches->large};
-    for (size_t i = 0; i < ARRAY_COUNT(lists); i++) list_init(lists[i]);
+    list_init(&fetches->arrived), list_init(&fetches->fired), list_init(&fetches->all);
+    fetches->engine = (struct read_engine){.rpc = rpc, .owner = &owner, .large = large_reads_new(rpc, "rpc-large")};
+    read_engine_init(&fetches->engine);
     leader_read_new(fetches);
     return fetches;
 }
 
 void fetches_take(struct fetches *fetches, struct rpc_fetch *outer, const ProtobufCMessage *request) {
     struct fetch *fetch = fetch_of(outer);
-    *fetch = (struct fetch){.fetches = fetches, .flags = FETCH_NEW};
+    *fetch = (struct fetch){.read.index = outer->index, .flags = FETCH_NEW};
+    read_init(&fetch->read, &fetches->engine);
     list_init(&fetch->box);
     list_init(&fetch->all);
-    list_init(&fetch->queue);
     size_t size = protobuf_c_message_get_packed_size(request);
     CHECK(size <= UINT32_MAX);
     fetch->request_size = (uint32_t)size;
@@ -224,7 +252,12 @@ void fetches_stop(struct fetches *fetches) {
 
 void fetches_free(struct fetches *fetches) {
     if (!fetches) return;
-    CHECK(fetches->stopping && fetches->gates == 0);
+    CHECK(fetches->stopping);
+    large_reads_stop(fetches->engine.large);
+    take_posts(fetches);
+    fetch_kept_clear(fetches);
+    read_engine_free(&fetches->engine);
+    large_reads_free(fetches->engine.large);
     leader_read_free(fetches);
     uv_mutex_destroy(&fetches->lock);
     free(fetches);

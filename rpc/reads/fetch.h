@@ -1,14 +1,10 @@
 /* rpc_fetch on a server: queries for those who do not read the store themselves (client agents over their
- * connections, this agent's own anti-entropy), on one thread with a loop and a reader of its own. It begins with the
- * first fetch.
+ * connections, this agent's own anti-entropy), on one thread with a loop, a reader and a read engine (rpc/reads/read.h)
+ * of its own. It begins with the first fetch. Its answers are packed records; within a turn those who ask the same
+ * share one.
  *
- *     take --> confirmed --> read --> newer, or no waiting: done
- *                 ^            '----> parked in the watch table --fired, or time is up--> confirmed again ...
- *
- * Where the confirmation says that this server's disk is full and it is behind, the leader answers (rpc/reads/leader_read.h).
- *
- * Armed before it is read again, so no change falls between reading and waiting. Default reads that arrive in one
- * turn share a confirmation. */
+ * Where the confirmation says that this server's disk is full and it is behind, the leader answers
+ * (rpc/reads/leader_read.h). */
 #ifndef COORD_RPC_FETCH_H
 #define COORD_RPC_FETCH_H
 

@@ -17,109 +17,145 @@ static ProtobufCMessage *request_unpack(const struct query_type *type, struct sl
     return message;
 }
 
-struct watch_thing fetch_thing(const struct query_type *type, struct slice request, struct arena *arena) {
-    return type->thing(request_unpack(type, request, arena));
+struct depends fetch_depends(struct read *read) {
+    struct fetch *fetch = fetch_of_read(read);
+    struct fetches *fetches = fetches_of(fetch);
+    arena_reset(&fetches->request_arena);
+    fetches->request = request_unpack(fetch_outer(fetch)->type, fetch_request(fetch), &fetches->request_arena);
+    return depends_of(fetch_outer(fetch)->type, fetches->request);
 }
 
 /* -- answers ------------------------------------------------------------------------------------------------------ */
-static int pack(const struct query_type *type, struct slice request, const struct query_result *result,
-                struct fetch_answer **out) {
+static struct fetch_answer *answer_of(struct read_answer *answer) {
+    return CONTAINER_OF(answer, struct fetch_answer, read);
+}
+
+struct asking {
+    const struct query_type *type;
+    struct slice request;
+};
+
+static int pack(void *data, const struct query_result *result, struct read_answer **out) {
+    const struct asking *asking = data;
     size_t size = result->message ? protobuf_c_message_get_packed_size(result->message) : 0;
     if (size > FETCH_RESULT_MOST) return CO_TOOLARGE;
-    struct fetch_answer *answer = mem_alloc(sizeof *answer + size + request.size);
+    struct fetch_answer *answer = mem_alloc(sizeof *answer + size + asking->request.size);
+    uint32_t tag = 1u | (result->found ? 2u : 0) | (result->message ? 0 : 4u);
     *answer = (struct fetch_answer){.references = 1,
-                                    .type = type,
-                                    .index = result->index,
+                                    .type = asking->type,
+                                    .read = {.index = result->index, .size = size, .tag = tag},
                                     .found = result->found,
                                     .none = !result->message,
-                                    .size = size,
-                                    .request_size = request.size};
+                                    .request_size = asking->request.size};
     if (size) protobuf_c_message_pack(result->message, answer->bytes);
-    if (request.size) memcpy(answer->bytes + size, request.data, request.size);
-    *out = answer;
+    if (asking->request.size) memcpy(answer->bytes + size, asking->request.data, asking->request.size);
+    *out = &answer->read;
     return CO_OK;
 }
 
-void fetch_answer_drop(struct fetch_answer *answer) {
-    if (answer && --answer->references == 0) free(answer);
+void fetch_drop(struct read_answer *answer) {
+    if (--answer_of(answer)->references == 0) free(answer_of(answer));
 }
 
-const uint8_t *fetch_digest(struct fetch_answer *answer) {
-    if (!answer->digested) hash128(answer->bytes, answer->size, answer->digest);
+const uint8_t *fetch_digest(struct read_answer *read) {
+    struct fetch_answer *answer = answer_of(read);
+    if (!answer->digested) hash128(answer->bytes, read->size, answer->digest);
     answer->digested = true;
     return answer->digest;
 }
 
-static struct slice asked(const struct fetch_answer *answer) {
-    return slice_make(answer->bytes + answer->size, answer->request_size);
-}
-
-bool fetch_asks(struct fetch *fetch, const struct fetch_answer *answer) {
-    return fetch_outer(fetch)->type == answer->type && slice_equal(fetch_request(fetch), asked(answer));
-}
-
-/* -- reading ------------------------------------------------------------------------------------------------------ */
-static int run(struct store_txn *txn, const struct query_type *type, const ProtobufCMessage *message,
-               struct slice request, size_t limit, struct arena *arena, struct fetch_answer **answer) {
-    struct query_result result = {0};
-    if (limit) store_read_limit(txn, limit);
-    int error = type->run(txn, message, arena, &result);
-    if (limit && store_read_limit_hit(txn)) return CO_AGAIN;
-    if (error) return error;
-    /* Of the same transaction: after a restore the records' own indexes are older than those that were seen. */
-    uint64_t floor = machine_floor(txn);
-    if (result.index < floor) result.index = floor;
-    error = store_txn_error(txn);
-    return error ? error : pack(type, request, &result, answer);
-}
-
-int fetch_read(struct rpc *rpc, struct rpc_reader *reader, struct arena *arena, const struct query_type *type,
-               struct slice request, size_t limit, struct watch_thing *thing, struct fetch_answer **answer) {
-    const ProtobufCMessage *message = request_unpack(type, request, arena);
-    *answer = NULL;
-    *thing = type->thing(message);
-    uint64_t generation = rpc_generation(rpc, *thing);
-    if (rpc_serves(rpc) != CO_OK) return CO_FENCED;
-    int error = run(rpc_read_begin(reader), type, message, request, limit, arena, answer);
-    rpc_read_end(reader);
-    if (error == CO_CORRUPT) rpc_met_damage(rpc);
-    if (!error && rpc_serves(rpc) != CO_OK) { /* fenced meanwhile */
-        fetch_answer_drop(*answer);
-        *answer = NULL;
-        error = CO_FENCED;
-    }
-    if (!error) (*answer)->generation = generation;
-    return error;
+int fetch_run(struct read *read, size_t limit, struct read_answer **answer) {
+    struct fetch *fetch = fetch_of_read(read);
+    struct fetches *fetches = fetches_of(fetch);
+    struct asking asking = {fetch_outer(fetch)->type, fetch_request(fetch)};
+    return read_run(read->engine, fetches->reader, &fetches->arena, asking.type, fetches->request, limit, pack, &asking,
+                    answer);
 }
 
 /* -- kept for the turn -------------------------------------------------------------------------------------------- */
+static struct slice asked(const struct fetch_answer *answer) {
+    return slice_make(answer->bytes + answer->read.size, answer->request_size);
+}
+
 static struct fetch_answer **slot_of(struct fetches *fetches, const struct query_type *type, struct slice request) {
     return &fetches->slots[hash64_seed(request.data, request.size, type->number) % FETCH_SLOTS];
 }
 
-struct fetch_answer *fetch_kept(struct fetch *fetch) {
-    if (!fetch->fetches->kept) return NULL;
-    struct fetch_answer *answer = *slot_of(fetch->fetches, fetch_outer(fetch)->type, fetch_request(fetch));
-    return answer && fetch_asks(fetch, answer) ? answer : NULL;
+struct read_answer *fetch_find(struct read *read, uint64_t generation) {
+    struct fetch *fetch = fetch_of_read(read);
+    struct fetches *fetches = fetches_of(fetch);
+    const struct query_type *type = fetch_outer(fetch)->type;
+    if (!fetches->kept) return NULL;
+    struct fetch_answer *answer = *slot_of(fetches, type, fetch_request(fetch));
+    if (!answer || answer->type != type || answer->read.generation != generation ||
+        !slice_equal(fetch_request(fetch), asked(answer)))
+        return NULL;
+    answer->references++;
+    return &answer->read;
 }
 
-void fetch_keep(struct fetches *fetches, struct fetch_answer *answer) {
-    size_t bytes = answer->size + answer->request_size;
-    if (fetches->kept_bytes + bytes > FETCH_KEPT_MOST) return;
+static size_t cost(const struct fetch_answer *answer) { return answer->read.size + answer->request_size; }
+
+void fetch_keep(struct read_engine *engine, struct read_answer *read) {
+    struct fetches *fetches = CONTAINER_OF(engine, struct fetches, engine);
+    struct fetch_answer *answer = answer_of(read);
+    if (fetches->kept_bytes + cost(answer) > FETCH_KEPT_MOST) return;
     struct fetch_answer **slot = slot_of(fetches, answer->type, asked(answer));
-    if (*slot) fetches->kept_bytes -= (*slot)->size + (*slot)->request_size;
-    fetch_answer_drop(*slot);
+    if (*slot) {
+        fetches->kept_bytes -= cost(*slot);
+        fetch_drop(&(*slot)->read);
+    }
     *slot = answer;
     answer->references++;
-    fetches->kept_bytes += bytes;
+    fetches->kept_bytes += cost(answer);
     fetches->kept = true;
 }
 
 void fetch_kept_clear(struct fetches *fetches) {
     for (size_t i = 0; i < FETCH_SLOTS && fetches->kept; i++) {
-        fetch_answer_drop(fetches->slots[i]);
+        if (fetches->slots[i]) fetch_drop(&fetches->slots[i]->read);
         fetches->slots[i] = NULL;
     }
     fetches->kept_bytes = 0;
     fetches->kept = false;
 }
+
+/* -- large reads -------------------------------------------------------------------------------------------------- */
+struct fetch_build {
+    struct read_build read;
+    const struct query_type *type;
+    uint32_t request_size;
+    uint8_t request[];
+};
+
+static struct asking asking_of(const struct read_build *read) {
+    const struct fetch_build *build = CONTAINER_OF((struct read_build *)(uintptr_t)read, struct fetch_build, read);
+    return (struct asking){build->type, slice_make(build->request, build->request_size)};
+}
+
+struct read_build *fetch_build_new(struct read *read) {
+    struct fetch *fetch = fetch_of_read(read);
+    struct fetch_build *build = mem_zalloc(sizeof *build + fetch->request_size);
+    build->type = fetch_outer(fetch)->type;
+    build->request_size = fetch->request_size;
+    if (fetch->request_size) memcpy(build->request, fetch->request, fetch->request_size);
+    return &build->read;
+}
+
+bool fetch_build_like(const struct read_build *build, const struct read *read) {
+    struct fetch *fetch = fetch_of_read(read);
+    struct asking asking = asking_of(build);
+    return asking.type == fetch_outer(fetch)->type && slice_equal(asking.request, fetch_request(fetch));
+}
+
+int fetch_build_run(struct read_build *build, struct rpc_reader *reader, struct arena *arena,
+                    struct read_answer **answer) {
+    struct asking asking = asking_of(build);
+    struct arena request_arena = {0};
+    const ProtobufCMessage *request = request_unpack(asking.type, asking.request, &request_arena);
+    int error = read_run(build->engine, reader, arena, asking.type, request, 0, pack, &asking, answer);
+    arena_free(&request_arena);
+    return error;
+}
+
+void fetch_build_free(struct read_build *build) { free(CONTAINER_OF(build, struct fetch_build, read)); }

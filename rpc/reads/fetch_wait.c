@@ -1,9 +1,4 @@
-/* What becomes of a fetch: read, answered or parked, read again.
- *
- * (1) What is parked is in the watch table under its thing and in the heap of deadlines. (2) It entered the table
- * before the thing's generation, taken before the read, was found unchanged: no change falls between reading and
- * waiting. (3) It is armed before it is read again, so a change after that read fires again. (4) A result that
- * equals, byte for byte, what the client has is no answer while the wait lasts. */
+/* Deadlines of fetches that wait, and how a fetch ends: of the read owner (rpc/reads/read.h). */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -52,151 +47,48 @@ void fetch_due(struct fetches *fetches) {
     while (fetch_next_due(fetches) <= now) {
         struct fetch *fetch = fetches->heap[1];
         heap_remove(fetches, fetch);
-        fetch->expired = true;
-        fetch_again(fetch);
+        read_expired(&fetch->read);
     }
 }
 
-/* -- parked ------------------------------------------------------------------------------------------------------- */
-/* Applier thread, or whoever restores. */
-static void fired(struct watch_waiter *waiter) {
-    struct fetch *fetch = CONTAINER_OF(waiter, struct fetch, waiter);
-    struct fetches *fetches = fetch->fetches;
-    uv_mutex_lock(&fetches->lock);
-    fetch->flags |= FETCH_FIRED;
-    bool idle = list_empty(&fetches->fired);
-    if (list_empty(&fetch->box)) list_append(&fetches->fired, &fetch->box);
-    if (idle) fetch_wake(fetches);
-    uv_mutex_unlock(&fetches->lock);
-}
-
-/* What the client has: what was read just now, if this server knew all up to the client's index. One that is behind,
- * as a stale read may find it, read what was before: when a thing is as it was again, to the client that is a
- * change. */
-static void remember(struct fetch *fetch, struct fetch_answer *answer, struct watch_thing thing) {
-    struct rpc *rpc = fetch->fetches->rpc;
-    bool all = rpc_applied(rpc) >= fetch_outer(fetch)->index;
-    fetch->seen = all && rpc_generation(rpc, thing) == answer->generation;
-    if (!fetch->seen) return;
-    fetch->seen_found = answer->found;
-    fetch->seen_none = answer->none;
-    fetch->seen_size = (uint32_t)answer->size;
-    memcpy(fetch->seen_digest, fetch_digest(answer), sizeof fetch->seen_digest);
-}
-
-static bool seen_before(const struct fetch *fetch, struct fetch_answer *answer) {
-    return fetch->seen && fetch->seen_found == answer->found && fetch->seen_none == answer->none &&
-           fetch->seen_size == answer->size &&
-           memcmp(fetch->seen_digest, fetch_digest(answer), sizeof fetch->seen_digest) == 0;
-}
-
-/* False: there are too many; it is over. */
-static bool park(struct fetch *fetch, struct watch_thing thing) {
-    struct fetches *fetches = fetch->fetches;
+bool fetch_park(struct read *read) {
+    struct fetch *fetch = fetch_of_read(read);
+    struct fetches *fetches = fetches_of(fetch);
     if (fetches->parked >= FETCH_PARKED_MOST) {
         fetch_finish(fetch, CO_BUSY, NULL);
         return false;
     }
     uint64_t wait_ms = fetch_outer(fetch)->wait_ms;
     if (wait_ms > FETCH_WAIT_MOST_MS) wait_ms = FETCH_WAIT_MOST_MS;
-    fetch->parked = true;
     fetches->parked++;
-    watch_add(rpc_watches(fetches->rpc), &fetch->waiter, thing, fired);
     if (!fetch->deadline_ms)
         fetch->deadline_ms = clock_mono_ms() + wait_ms + rng_below(&fetches->rng, wait_ms / 16 + 1);
     heap_add(fetches, fetch);
     return true;
 }
 
-void fetch_unpark(struct fetch *fetch) {
-    if (!fetch->parked) return;
-    fetch->parked = false;
-    fetch->fetches->parked--;
-    heap_remove(fetch->fetches, fetch);
-    watch_remove(rpc_watches(fetch->fetches->rpc), &fetch->waiter);
+void fetch_unpark(struct read *read) {
+    struct fetch *fetch = fetch_of_read(read);
+    fetches_of(fetch)->parked--;
+    heap_remove(fetches_of(fetch), fetch);
 }
 
-/* -- answering ---------------------------------------------------------------------------------------------------- */
-static void answer_with(struct fetch *fetch, const struct fetch_answer *answer, struct watch_thing thing) {
-    struct rpc *rpc = fetch->fetches->rpc;
-    /* Not when the thing has changed since it was read: a floor that rose with that change does not belong to this. */
-    uint64_t floor = rpc_floor(rpc), least = floor && rpc_generation(rpc, thing) == answer->generation ? floor : 1;
-    struct rpc_fetched fetched = {.index = answer->index > least ? answer->index : least,
+/* -- the end ------------------------------------------------------------------------------------------------------ */
+void fetch_answer(struct read *read, struct read_answer *read_answer, uint64_t least) {
+    const struct fetch_answer *answer = CONTAINER_OF(read_answer, struct fetch_answer, read);
+    struct rpc_fetched fetched = {.index = read_answer->index > least ? read_answer->index : least,
                                   .found = answer->found,
                                   .none = answer->none,
-                                  .records = slice_make(answer->bytes, answer->size)};
+                                  .records = slice_make(answer->bytes, read_answer->size)};
     struct rpc_status status;
-    rpc_status(rpc, &status);
+    rpc_status(read->engine->rpc, &status);
     fetched.known_leader = status.known_leader;
     fetched.last_contact_ms = status.last_contact_ms;
-    fetch_finish(fetch, CO_OK, &fetched);
+    fetch_finish(fetch_of_read(read), CO_OK, &fetched);
 }
 
-static void deliver_first(struct fetch *fetch, struct fetch_answer *answer, struct watch_thing thing) {
-    const struct rpc_fetch *outer = fetch_outer(fetch);
-    struct rpc *rpc = fetch->fetches->rpc;
-    /* Below the floor removals are forgotten. Above what is applied, although that is confirmed to be all: an index
-     * of another cluster's life. Both get the present state; stale, this server may just be behind. */
-    bool foreign = outer->freshness != RPC_STALE && outer->index > rpc_applied(rpc);
-    bool wait = outer->index > 0 && outer->index >= rpc_floor(rpc) && !foreign && answer->index <= outer->index;
-    if (!wait) {
-        answer_with(fetch, answer, thing);
-        return;
-    }
-    remember(fetch, answer, thing);
-    if (park(fetch, thing) && rpc_generation(rpc, thing) != answer->generation) fetch_again(fetch);
-}
-
-static void deliver_again(struct fetch *fetch, struct fetch_answer *answer, struct watch_thing thing) {
-    bool older = answer->index <= fetch_outer(fetch)->index, same = older || seen_before(fetch, answer);
-    if (older && !fetch->seen) remember(fetch, answer, thing);
-    if (!same || fetch->expired) answer_with(fetch, answer, thing);
-    else if (fetch->again) fetch_again(fetch);
-}
-
-void fetch_deliver(struct fetch *fetch, struct fetch_answer *answer, struct watch_thing thing) {
-    if (fetch->parked) deliver_again(fetch, answer, thing);
-    else deliver_first(fetch, answer, thing);
-}
-
-/* -- reading ------------------------------------------------------------------------------------------------------ */
-void fetch_wish(struct fetch *fetch) {
-    struct fetches *fetches = fetch->fetches;
-    bool stale = fetch_outer(fetch)->freshness == RPC_STALE;
-    list_append(stale ? &fetches->unasked : &fetches->confirming, &fetch->queue);
-}
-
-void fetch_again(struct fetch *fetch) {
-    fetch->again = fetch->building; /* that comes first */
-    if (list_empty(&fetch->queue) && !fetch->building) fetch_wish(fetch);
-}
-
-void fetch_confirmed(struct fetch *fetch, int error) {
-    struct fetches *fetches = fetch->fetches;
-    if (!error) error = rpc_serves(fetches->rpc);
-    if (error == CO_DISKFULL && !fetch_outer(fetch)->here) {
-        leader_read_begin(fetch);
-        return;
-    }
-    if (error) {
-        fetch_finish(fetch, error, NULL);
-        return;
-    }
-    struct fetch_answer *answer = fetch_kept(fetch);
-    struct watch_thing thing;
-    if (answer) {
-        thing = fetch_thing(answer->type, fetch_request(fetch), &fetches->arena);
-        if (rpc_generation(fetches->rpc, thing) == answer->generation) answer->references++;
-        else answer = NULL;
-    }
-    if (!answer) {
-        error = fetch_read(fetches->rpc, fetches->reader, &fetches->arena, fetch_outer(fetch)->type,
-                           fetch_request(fetch), FETCH_WALK_MOST, &thing, &answer);
-        if (!error) fetch_keep(fetches, answer);
-    }
-    if (!error) fetch_deliver(fetch, answer, thing);
-    else if (error == CO_AGAIN) fetch_large_add(fetch);
+void fetch_fail(struct read *read, int error) {
+    struct fetch *fetch = fetch_of_read(read);
+    if (error == CO_DISKFULL && !fetch_outer(fetch)->here) leader_read_begin(fetch);
     else fetch_finish(fetch, error, NULL);
-    fetch_answer_drop(answer);
-    arena_reset(&fetches->arena);
 }

@@ -78,7 +78,8 @@ static struct leader_read *far_new(struct fetch *fetch) {
     const struct rpc_fetch *outer = fetch_outer(fetch);
     struct leader_read *far = mem_zalloc(sizeof *far + request.size);
     uint64_t now_ms = clock_mono_ms();
-    far->fars = fetch->fetches->fars, far->fetch = fetch, far->query = outer->type->number, far->index = outer->index;
+    far->fars = fetches_of(fetch)->fars, far->fetch = fetch, far->query = outer->type->number,
+    far->index = outer->index;
     uint64_t wait_ms = outer->wait_ms < FETCH_WAIT_MOST_MS ? outer->wait_ms : FETCH_WAIT_MOST_MS;
     if (outer->index && !fetch->deadline_ms) fetch->deadline_ms = now_ms + wait_ms;
     far->until_ms = fetch->deadline_ms;
@@ -92,14 +93,14 @@ static struct leader_read *far_new(struct fetch *fetch) {
 }
 
 void leader_read_begin(struct fetch *fetch) {
-    struct fetches *fetches = fetch->fetches;
+    struct fetches *fetches = fetches_of(fetch);
     struct leader_reads *fars = fetches->fars;
     if (!fars->edge.tell || fetch->request_size > FETCH_FAR_REQUEST_MOST) {
         fetch_finish(fetch, CO_DISKFULL, NULL);
         return;
     }
     struct leader_read *far = far_new(fetch);
-    fetch_unpark(fetch);
+    read_end(&fetch->read);
     uv_mutex_lock(&fetches->lock);
     metric_set(&under_way, (int64_t)++fars->count);
     bool room = fars->count <= FETCH_FAR_MOST;
@@ -117,12 +118,12 @@ void leader_read_drop(struct fetch *fetch) {
     struct leader_read *far = fetch->far;
     if (!far) return;
     fetch->far = NULL;
-    uv_mutex_lock(&fetch->fetches->lock);
+    uv_mutex_lock(&fetches_of(fetch)->lock);
     list_remove(&far->box);
     bool back = far->back;
     far->dropped = true;
     if (!back) send_out(far);
-    uv_mutex_unlock(&fetch->fetches->lock);
+    uv_mutex_unlock(&fetches_of(fetch)->lock);
     if (back) far_free(far);
 }
 
@@ -136,7 +137,7 @@ void leader_read_back(struct fetches *fetches) {
         struct leader_read *far = LIST_ENTRY(item, struct leader_read, box);
         struct fetch *fetch = far->fetch;
         fetch->far = NULL;
-        if (far->error == CO_AGAIN) fetch_wish(fetch);
+        if (far->error == CO_AGAIN) read_begin(&fetch->read, false);
         else fetch_finish(fetch, far->error, far->error ? NULL : &far->fetched);
         far_free(far);
     }
