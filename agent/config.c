@@ -12,12 +12,19 @@
 #include "agent/config_internal.h"
 #include "base/check.h"
 #include "base/json_in.h"
+#include "consensus/node.h"
+#include "dns/dns.h"
+#include "http/server.h"
+#include "lb/coordinate_agent.h"
+#include "lb/coordinate_batch.h"
 #include "registry/lease.h"
 #include "registry/reconnect.h"
+#include "registry/store.h"
 #include "rpc/wire/address.h"
 
-#define FILE_MOST ((size_t)16 << 20)
-#define SECOND    INT64_C(1000000000)
+#define FILE_MOST   ((size_t)16 << 20)
+#define SECOND      INT64_C(1000000000)
+#define MILLISECOND INT64_C(1000000)
 
 void config_init(struct config *config) {
     *config = (struct config){
@@ -35,16 +42,16 @@ void config_init(struct config *config) {
         .soa_refresh = 3600,
         .soa_retry = 600,
         .soa_expire = 86400,
-        .http_max_conns_per_client = 200,
-        .kv_max_value_size = 512 * 1024,
+        .http_max_conns_per_client = HTTP_CONNECTIONS_PER_ADDRESS_MAX,
+        .kv_max_value_size = HTTP_KV_VALUE_MAX,
         .session_ttl_min_ns = 10 * SECOND,
-        .default_query_time_ns = 300 * SECOND,
-        .max_query_time_ns = 600 * SECOND,
+        .default_query_time_ns = HTTP_WAIT_DEFAULT_MS * MILLISECOND,
+        .max_query_time_ns = HTTP_WAIT_MAX_MS * MILLISECOND,
         .leave_drain_time_ns = 5 * SECOND,
         .rpc_hold_timeout_ns = 7 * SECOND,
         .raft_multiplier = 1,
         .scrub_interval_ns = 3600 * SECOND,
-        .reconnect_timeout_ns = 72 * 3600 * SECOND,
+        .reconnect_timeout_ns = LEASE_RECONNECT_NS,
         .node_lease_ttl_ns = 10 * SECOND,
         .self_preservation_percent = 85,
         .self_preservation_instances = 10,
@@ -54,8 +61,23 @@ void config_init(struct config *config) {
         .check_output_max_size = 4096,
         .check_update_interval_ns = 300 * SECOND,
         .check_flap_window_ns = 60 * SECOND,
+        .coordinate_interval_ns = COORDINATE_INTERVAL_MS * MILLISECOND,
+        .coordinate_period_ns = COORDINATE_BATCH_PERIOD_MS * MILLISECOND,
+        .coordinate_batch_size = COORDINATE_BATCH_SIZE,
+        .coordinate_batches = COORDINATE_BATCH_COMMANDS,
         .log_level = "info",
         .consul_version = "1.8.7",
+        .http_connection_memory = HTTP_CONNECTION_MEMORY,
+        .http_body_max = HTTP_BODY_MAX,
+        .http_header_max = HTTP_HEADER_MAX,
+        .http_idle_timeout_ns = HTTP_IDLE_TIMEOUT_MS * MILLISECOND,
+        .http_watches_max = HTTP_WATCHES_MAX,
+        .http_cache_bytes = HTTP_CACHE_BYTES,
+        .dns_tcp_connections_max = DNS_TCP_CONNECTIONS_MAX,
+        .store_map_bytes = STORE_MAP_BYTES,
+        .store_reserve_bytes = STORE_RESERVE_STEP_BYTES,
+        .snapshot_log_bytes = NODE_SNAPSHOT_LOG_BYTES,
+        .snapshot_rate = NODE_SNAPSHOT_RATE,
     };
 }
 
@@ -131,7 +153,7 @@ static int walk_value(const struct origin *parent, const char *folder, const cha
     if (!key && kind == FOLDER_NONE) return unknown_key(parent, folder, name);
     if (!value) return CO_OK; /* null: as if it were not there */
     if (key) {
-        if (key->field == NO_FIELD || key->inert) note_without_effect(origin.config, key->path);
+        if (!key_has_effect(key)) note_without_effect(origin.config, key->path);
         return key_set_json(&origin, key, value);
     }
     if (kind == FOLDER_ARRAY) return walk_array(&origin, value, path);
@@ -183,7 +205,7 @@ int config_set(struct config *config, const char *source, const char *key_path, 
     CHECK(key);
     struct origin origin = {.config = config, .fault = fault, .source = source};
     if (memchr(text.data, '\0', text.size)) return origin_fault(&origin, CO_INVALID, "holds a NUL byte");
-    if (key->field == NO_FIELD || key->inert) note_without_effect(config, source);
+    if (!key_has_effect(key)) note_without_effect(config, source);
     return key_set_text(&origin, key, text);
 }
 
@@ -319,8 +341,6 @@ int config_finish(struct config *config, struct fault *fault) {
     if (!config->data_dir && !config->dev) {
         return fault_set(fault, CO_INVALID, "data_dir: must be given (-data-dir), unless -dev is");
     }
-    if (config->node_lease_ttl_ns < SECOND || config->node_lease_ttl_ns > 24 * 3600 * SECOND)
-        return fault_set(fault, CO_INVALID, "coord.node_lease_ttl: must be between 1s and 24h");
     if (config->alt_domain && strcasecmp(config->alt_domain, config->domain) == 0) config->alt_domain = NULL;
     if (config->default_query_time_ns > config->max_query_time_ns) {
         config->default_query_time_ns = config->max_query_time_ns;

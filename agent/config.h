@@ -65,48 +65,47 @@ struct config {
     const char *node_name;     /* NULL: take the host's name */
     const char *node_id;       /* lower-case UUID; NULL: one is made up and kept in the data folder */
     struct config_pairs node_meta;
-    const char *datacenter; /* lower case; "dc1" */
+    const char *datacenter; /* lower case */
     const char *data_dir;   /* NULL only with dev: a temporary one */
 
     /* addresses: IP texts without brackets */
-    const char *bind_addr;                             /* "0.0.0.0" (dev: "127.0.0.1"): between servers */
+    const char *bind_addr;                             /* between servers */
     const char *advertise_addr;                        /* NULL: bind_addr, or the host's first private address */
     const char *client_addr;                           /* as written, blanks between several */
     const char *http_addr, *dns_addr;                  /* the same for one interface; NULL: client_addr */
     struct config_texts http_addresses, dns_addresses; /* set by config_finish */
-    int64_t http_port, dns_port, server_port;          /* 8500 8600 8300; -1: off; 0: any free one */
+    int64_t http_port, dns_port, server_port;          /* -1: off; 0: any free one */
     struct config_texts start_join, retry_join;
-    int64_t retry_interval_ns; /* 30 s */
-    uint64_t retry_max;        /* 0: for ever */
+    int64_t retry_interval_ns;
+    uint64_t retry_max; /* 0: for ever */
 
     /* DNS */
-    const char *domain, *alt_domain; /* "coord", NULL; without dots at the ends */
-    int64_t node_ttl_ns;             /* 0 */
+    const char *domain, *alt_domain; /* without dots at the ends; NULL: none */
+    int64_t node_ttl_ns;
     struct config_ttl *service_ttls;
     size_t service_ttl_count;
-    uint64_t udp_answer_limit, a_record_limit;                /* 0: off */
-    bool dns_enable_truncate;                                 /* true */
-    bool only_passing;                                        /* false */
-    bool dns_allow_stale;                                     /* true */
-    int64_t dns_max_stale_ns;                                 /* 10 years */
-    uint64_t soa_refresh, soa_retry, soa_expire, soa_min_ttl; /* 3600 600 86400 0 s */
+    uint64_t udp_answer_limit, a_record_limit; /* 0: off */
+    bool dns_enable_truncate;
+    bool only_passing;
+    bool dns_allow_stale;
+    int64_t dns_max_stale_ns;
+    uint64_t soa_refresh, soa_retry, soa_expire, soa_min_ttl; /* s */
     struct config_texts recursors;
 
     /* limits and times */
-    uint64_t http_max_conns_per_client;               /* 200; 0: no limit */
-    uint64_t kv_max_value_size;                       /* 512 KiB */
-    int64_t session_ttl_min_ns;                       /* 10 s */
-    int64_t default_query_time_ns, max_query_time_ns; /* 5 min, 10 min */
-    int64_t leave_drain_time_ns, rpc_hold_timeout_ns; /* 5 s, 7 s */
-    uint64_t raft_multiplier;                         /* 1 */
-    int64_t scrub_interval_ns;                        /* 1 h; 0: never */
-    int64_t reconnect_timeout_ns;                     /* 72 h; 0 means that too, as in Consul */
-    struct config_pairs reconnect_timeouts;           /* as written: class of nodes, duration */
-    struct reconnect_class *reconnect_classes;        /* the same, read (config_finish) */
-    int64_t node_lease_ttl_ns;                        /* 10 s; coord.node_lease_ttl */
-    uint64_t self_preservation_percent, self_preservation_instances,
-        self_preservation_nodes;                                    /* 85, 10, 3: self-preservation */
-    int64_t self_preservation_window_ns, self_preservation_hold_ns; /* 15 s, 60 s; hold 0: off */
+    uint64_t http_max_conns_per_client; /* 0: no limit */
+    uint64_t kv_max_value_size;
+    int64_t session_ttl_min_ns;
+    int64_t default_query_time_ns, max_query_time_ns;
+    int64_t leave_drain_time_ns, rpc_hold_timeout_ns;
+    uint64_t raft_multiplier;
+    int64_t scrub_interval_ns;                 /* 0: never */
+    int64_t reconnect_timeout_ns;              /* 0 means the default, as in Consul */
+    struct config_pairs reconnect_timeouts;    /* as written: class of nodes, duration */
+    struct reconnect_class *reconnect_classes; /* the same, read (config_finish) */
+    int64_t node_lease_ttl_ns;                 /* coord.node_lease_ttl */
+    uint64_t self_preservation_percent, self_preservation_instances, self_preservation_nodes;
+    int64_t self_preservation_window_ns, self_preservation_hold_ns; /* hold 0: off */
     bool rejoin_after_leave;
     bool leave_on_terminate;      /* false on servers, true on client agents (config_finish) */
     bool skip_leave_on_interrupt; /* true on servers, false on client agents (config_finish) */
@@ -116,25 +115,25 @@ struct config {
     struct config_blocks services, checks; /* "service" and "services", "check" and "checks", of all files in order */
     struct config_blocks watches;          /* agent/watch.h */
     bool enable_script_checks, enable_local_script_checks;
-    uint64_t check_output_max_size; /* 4096 */
+    uint64_t check_output_max_size;
     bool discard_check_output;
-    int64_t check_update_interval_ns; /* 5 min */
-    uint64_t check_flap_limit;        /* changes of state within the window above which it is held; 0: off */
-    int64_t check_flap_window_ns;     /* 1 min */
+    int64_t check_update_interval_ns;
+    uint64_t check_flap_limit; /* changes of state within the window above which it is held; 0: off */
+    int64_t check_flap_window_ns;
 
-    /* network coordinates; 0 leaves the choice to the module */
+    /* network coordinates; 0 means the default, too */
     bool disable_coordinates;
-    int64_t coordinate_interval_ns;                     /* 15 s: between reports of this node's own */
-    int64_t coordinate_period_ns;                       /* 5 s: updates are gathered so long */
-    uint64_t coordinate_batch_size, coordinate_batches; /* 128, 5: in one command; commands in a period */
+    int64_t coordinate_interval_ns;                     /* between reports of this node's own */
+    int64_t coordinate_period_ns;                       /* updates are gathered so long */
+    uint64_t coordinate_batch_size, coordinate_batches; /* in one command; commands in a period */
 
     /* the process */
-    const char *log_level; /* "info"; valid for log_level_parse */
+    const char *log_level; /* valid for log_level_parse */
     bool disable_update_check;
 
-    const char *consul_version; /* "1.8.7": the level of Consul's API that clients are told */
+    const char *consul_version; /* the level of Consul's API that clients are told */
 
-    /* coord's own, under the key "coord"; 0 leaves the choice to the module */
+    /* coord's own, under the key "coord"; 0 means the default, too, or leaves the choice to the module */
     uint64_t http_workers, http_shards, http_connection_memory, http_connections_max, http_body_max, http_header_max;
     uint64_t http_watches_max, http_cache_bytes;
     int64_t http_idle_timeout_ns;
@@ -153,7 +152,7 @@ struct config {
     struct arena arena;
 };
 
-void config_init(struct config *config); /* defaults */
+void config_init(struct config *config); /* the defaults: here they stand, or in the headers of the modules */
 void config_free(struct config *config);
 
 /* What -dev means; before the files, so that they may change it. */

@@ -11,7 +11,7 @@ enum key_kind {
     KEY_NUMBER,   /* uint64_t, least..most */
     KEY_REAL,     /* a number with a fraction; none has an effect */
     KEY_PORT,     /* int64_t, -1..65535 */
-    KEY_DURATION, /* int64_t nanoseconds, never negative; text with a unit */
+    KEY_DURATION, /* int64_t nanoseconds, least..most, never negative; text with a unit */
     KEY_TEXT,     /* const char *, judged and maybe rewritten by `accept` */
     KEY_TEXTS,    /* struct config_texts, appended to */
     KEY_MAP,      /* struct config_pairs */
@@ -35,7 +35,12 @@ struct key {
     bool inert;             /* its value is kept, but nobody uses it yet */
     const char *guard;      /* the protection that it asks for and that is not there yet; NULL: none */
     const char *guard_text; /* any text but this and the empty one asks for it; NULL: any but the empty one */
+    const char *help;       /* one line; where the key has no effect, what stands in its place */
 };
+
+extern const struct key config_keys[]; /* by topic; the last has no path */
+
+static inline bool key_has_effect(const struct key *key) { return key->field != NO_FIELD && !key->inert; }
 
 /* The key of this path, whatever its case; NULL when there is none. */
 const struct key *key_find(const char *path);
@@ -58,6 +63,10 @@ int origin_fault(const struct origin *origin, int code, const char *format, ...)
 
 int key_set_json(const struct origin *origin, const struct key *key, struct json_object *value);
 int key_set_text(const struct origin *origin, const struct key *key, struct slice text);
+/* Appends a value, as one writes it ("5m0s"; of bytes also "64 MiB"): that which the config has, or one of the key's
+ * bounds. Nothing when the config has none, or of lists and objects. */
+void key_value_print(const struct config *config, const struct key *key, struct buffer *out);
+void key_bound_print(const struct key *key, uint64_t bound, struct buffer *out);
 
 /* Of a long path the end, which tells most. */
 const char *source_tail(const char *source);

@@ -76,8 +76,18 @@ static int parse_duration(const struct origin *origin, struct slice text, int64_
 static int set_duration(const struct origin *origin, const struct key *key, struct slice text) {
     int64_t value;
     int error = parse_duration(origin, text, &value);
-    if (!error && key->field != NO_FIELD) *(int64_t *)field_of(origin, key) = value;
-    return error;
+    if (error) return error;
+    bool below = (uint64_t)value < key->least;
+    if (below || (uint64_t)value > key->most) {
+        struct buffer bound = {0};
+        key_bound_print(key, below ? key->least : key->most, &bound);
+        origin_fault(origin, CO_INVALID, "\"%.*s\" is %s %.*s", (int)text.size, text.data, below ? "below" : "above",
+                     (int)bound.size, bound.data);
+        buffer_free(&bound);
+        return CO_INVALID;
+    }
+    if (key->field != NO_FIELD) *(int64_t *)field_of(origin, key) = value;
+    return CO_OK;
 }
 
 static int set_text(const struct origin *origin, const struct key *key, struct slice given) {
@@ -315,6 +325,41 @@ int key_set_text(const struct origin *origin, const struct key *key, struct slic
         case KEY_BLOCK:
         case KEY_BLOCKS:
         case KEY_ANY: break; /* no flag stands for these */
+    }
+    UNREACHABLE();
+}
+
+/* ---- back into text ---- */
+
+static void number_print(uint64_t value, struct buffer *out) {
+    static const char units[] = "KMGT";
+    size_t unit = 0;
+    buffer_append_u64(out, value);
+    if (value <= 4096 || value % 1024) return;
+    while ((value /= 1024) % 1024 == 0 && units[unit + 1]) unit++;
+    buffer_printf(out, " (%" PRIu64 " %ciB)", value, units[unit]);
+}
+
+void key_bound_print(const struct key *key, uint64_t bound, struct buffer *out) {
+    if (key->kind == KEY_DURATION) duration_format(out, (int64_t)bound);
+    else number_print(bound, out);
+}
+
+void key_value_print(const struct config *config, const struct key *key, struct buffer *out) {
+    const void *field = (const char *)config + key->field;
+    switch (key->kind) {
+        case KEY_BOOL: buffer_append_text(out, *(const bool *)field ? "true" : "false"); return;
+        case KEY_NUMBER: number_print(*(const uint64_t *)field, out); return;
+        case KEY_PORT: buffer_printf(out, "%" PRId64, *(const int64_t *)field); return;
+        case KEY_DURATION: duration_format(out, *(const int64_t *)field); return;
+        case KEY_TEXT: buffer_append_text(out, *(const char *const *)field ? *(const char *const *)field : ""); return;
+        case KEY_TEXTS:
+        case KEY_MAP:
+        case KEY_TTLS:
+        case KEY_BLOCK:
+        case KEY_BLOCKS:
+        case KEY_REAL:
+        case KEY_ANY: return;
     }
     UNREACHABLE();
 }

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "agent/config_internal.h"
 #include "base/check.h"
 #include "base/text.h"
 
@@ -9,46 +10,44 @@
 enum special { PLAIN, DEV, INSECURE, CONFIG_PATH, CONFIG_FORMAT, HCL, VERSION };
 
 struct flag {
-    const char *name, *key, *help;
+    const char *name, *key, *help; /* help: of those without a key */
     enum special special;
 };
 
 static const struct flag flags[] = {
     {"dev", NULL, "one server for trying out: temporary data, loopback only", DEV},
-    {"server", "server", "be a server, not only a client agent", PLAIN},
-    {"bootstrap-expect", "bootstrap_expect", "found the cluster when that many servers see each other", PLAIN},
-    {"bootstrap", "bootstrap", "found a cluster of this server alone", PLAIN},
-    {"node", "node_name", "name of this node; default: the host's name", PLAIN},
-    {"node-id", "node_id", "UUID of this node; default: made up once and kept", PLAIN},
-    {"node-meta", "node_meta", "name:value of this node, repeatable", PLAIN},
-    {"datacenter", "datacenter", "name of the datacenter; default: dc1", PLAIN},
-    {"domain", "domain", "DNS domain; default: coord", PLAIN},
-    {"alt-domain", "alt_domain", "a second DNS domain", PLAIN},
-    {"bind", "bind_addr", "address for other servers and agents; default: 0.0.0.0", PLAIN},
-    {"advertise", "advertise_addr", "address that others are told; default: that of -bind", PLAIN},
-    {"client", "client_addr", "addresses for HTTP and DNS, blanks between; default: 127.0.0.1", PLAIN},
-    {"data-dir", "data_dir", "folder for all state", PLAIN},
-    {"http-port", "ports.http", "default: 8500; -1: off; 0: any free one", PLAIN},
-    {"dns-port", "ports.dns", "default: 8600", PLAIN},
-    {"server-port", "ports.server", "default: 8300", PLAIN},
-    {"join", "start_join", "the same as -retry-join", PLAIN},
-    {"retry-join", "retry_join", "address to join, tried until it works, repeatable", PLAIN},
-    {"rejoin", "rejoin_after_leave", "go back to the servers of before also after a leave (without -retry-join)",
-     PLAIN},
+    {"server", "server", NULL, PLAIN},
+    {"bootstrap-expect", "bootstrap_expect", NULL, PLAIN},
+    {"bootstrap", "bootstrap", NULL, PLAIN},
+    {"node", "node_name", NULL, PLAIN},
+    {"node-id", "node_id", NULL, PLAIN},
+    {"node-meta", "node_meta", NULL, PLAIN},
+    {"datacenter", "datacenter", NULL, PLAIN},
+    {"domain", "domain", NULL, PLAIN},
+    {"alt-domain", "alt_domain", NULL, PLAIN},
+    {"bind", "bind_addr", NULL, PLAIN},
+    {"advertise", "advertise_addr", NULL, PLAIN},
+    {"client", "client_addr", NULL, PLAIN},
+    {"data-dir", "data_dir", NULL, PLAIN},
+    {"http-port", "ports.http", NULL, PLAIN},
+    {"dns-port", "ports.dns", NULL, PLAIN},
+    {"server-port", "ports.server", NULL, PLAIN},
+    {"join", "start_join", NULL, PLAIN},
+    {"retry-join", "retry_join", NULL, PLAIN},
+    {"rejoin", "rejoin_after_leave", NULL, PLAIN},
     {"config-file", NULL, "JSON file, repeatable, later ones win", CONFIG_PATH},
     {"config-dir", NULL, "folder whose *.json are read in the order of their names, repeatable", CONFIG_PATH},
     {"config-format", NULL, "only json", CONFIG_FORMAT},
-    {"log-level", "log_level", "trace, debug, info, warn or err; default: info", PLAIN},
-    {"default-query-time", "default_query_time", "how long a blocking query waits; default: 5m", PLAIN},
-    {"max-query-time", "max_query_time", "how long it may wait; default: 10m", PLAIN},
-    {"check_output_max_size", "check_output_max_size", "bytes of a check's output; default: 4096", PLAIN},
-    {"enable-local-script-checks", "enable_local_script_checks",
-     "allow script checks that stand in configuration files", PLAIN},
-    {"enable-script-checks", "enable_script_checks", "allow them over HTTP, too", PLAIN},
+    {"log-level", "log_level", NULL, PLAIN},
+    {"default-query-time", "default_query_time", NULL, PLAIN},
+    {"max-query-time", "max_query_time", NULL, PLAIN},
+    {"check_output_max_size", "check_output_max_size", NULL, PLAIN},
+    {"enable-local-script-checks", "enable_local_script_checks", NULL, PLAIN},
+    {"enable-script-checks", "enable_script_checks", NULL, PLAIN},
     {"insecure-ignore-security", NULL,
      "for trials: start although the configuration asks for protection that is not there yet", INSECURE},
     {"version", NULL, "print the version, and that is all", VERSION},
-    /* Known, without effect yet. */
+    /* Keys without effect. */
     {"advertise-wan", "advertise_addr_wan", NULL, PLAIN},
     {"allow-write-http-from", "http_config.allow_write_http_from", NULL, PLAIN},
     {"disable-host-node-id", "disable_host_node_id", NULL, PLAIN},
@@ -208,23 +207,43 @@ int flags_parse(int argc, char *const *argv, struct config *config, bool *help, 
     return error;
 }
 
+bool flags_see(size_t at, struct flag_shown *shown) {
+    if (at == ARRAY_COUNT(flags)) return false;
+    const struct flag *flag = &flags[at];
+    const struct key *key = flag->key ? key_find(flag->key) : NULL;
+    *shown = (struct flag_shown){.name = flag->name,
+                                 .key = flag->key,
+                                 .help = key && key_has_effect(key) ? key->help : flag->help,
+                                 .value = needs_value(flag)};
+    return true;
+}
+
 void flags_usage(struct buffer *out) {
+    struct flag_shown flag;
+    struct config fresh;
+    config_init(&fresh);
     buffer_append_text(out, "usage: coord agent [flags]\n\nRuns an agent until it is interrupted.\n\n");
-    for (size_t i = 0; i < ARRAY_COUNT(flags); i++) {
-        if (!flags[i].help) continue;
+    for (size_t i = 0; flags_see(i, &flag); i++) {
+        if (!flag.help) continue;
         char name[48];
-        snprintf(name, sizeof name, "-%s%s", flags[i].name, needs_value(&flags[i]) ? "=VALUE" : "");
-        buffer_printf(out, "  %-30s %s\n", name, flags[i].help);
+        struct buffer otherwise = {0};
+        snprintf(name, sizeof name, "-%s%s", flag.name, flag.value ? "=VALUE" : "");
+        buffer_printf(out, "  %-30s %s", name, flag.help);
+        if (flag.key && flag.value) key_value_print(&fresh, key_find(flag.key), &otherwise);
+        if (otherwise.size) buffer_printf(out, "; default: %.*s", (int)otherwise.size, otherwise.data);
+        buffer_append_byte(out, '\n');
+        buffer_free(&otherwise);
     }
+    config_free(&fresh);
     buffer_append_text(out, "\nKnown from existing scripts, without effect yet (what asks for protection is refused):");
-    for (size_t i = 0, column = 110; i < ARRAY_COUNT(flags); i++) {
-        if (flags[i].help || flags[i].special == HCL) continue;
-        size_t size = strlen(flags[i].name) + 2;
+    for (size_t i = 0, column = 110; flags_see(i, &flag); i++) {
+        if (flag.help || !flag.key) continue;
+        size_t size = strlen(flag.name) + 2;
         if (column + size > 100) {
             buffer_append_text(out, "\n ");
             column = 1;
         }
-        buffer_printf(out, " -%s", flags[i].name);
+        buffer_printf(out, " -%s", flag.name);
         column += size;
     }
     buffer_append_text(out, "\n");

@@ -9,6 +9,13 @@
  * done. Faults name the flag, an unknown one also the nearest right one. */
 int flags_parse(int argc, char *const *argv, struct config *config, bool *help, struct fault *fault);
 
+/* The flag number `at`, for -h and the reference; false after the last. Without help: it has no effect. */
+struct flag_shown {
+    const char *name, *key, *help; /* key: NULL when it stands for none */
+    bool value;                    /* one is needed */
+};
+bool flags_see(size_t at, struct flag_shown *shown);
+
 /* The text for -h. */
 void flags_usage(struct buffer *out);
 

@@ -96,6 +96,10 @@ struct node_callbacks {
     void (*flush)(void *data);
 };
 
+/* What 0 means. */
+#define NODE_SNAPSHOT_LOG_BYTES (64 << 20)
+#define NODE_SNAPSHOT_RATE      (128 << 20)
+
 struct node_config {
     const char *folder;         /* DATA/raft */
     uint64_t id;                /* 0: the one stored in the folder, or a new one */
@@ -105,9 +109,9 @@ struct node_config {
     uint32_t raft_multiplier;   /* 1 = LAN default */
     uint64_t applied_term;      /* of the entry `applied` */
     uint64_t applied;           /* the state machine's applied index at start (0: empty, restore from snapshot/log) */
-    /* take a snapshot when the log has grown by this much, and by the size of the last one; 0: 64 MiB */
+    /* take a snapshot when the log has grown by this much, and by the size of the last one */
     uint64_t snapshot_log_bytes;
-    uint64_t snapshot_rate; /* bytes a second of copying, and of sending to a peer; 0: 128 MiB */
+    uint64_t snapshot_rate; /* bytes a second of copying, and of sending to a peer */
 };
 
 /* Opens the folder, recovers, starts the threads. On CO_CORRUPT `fault` names file and offset. When config.applied

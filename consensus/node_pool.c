@@ -129,7 +129,7 @@ static void members_as_of(struct node *node, uint64_t index, struct raft_snapsho
 }
 
 uint64_t node_snapshot_rate(const struct node *node) {
-    return node->config.snapshot_rate ? node->config.snapshot_rate : 128 << 20;
+    return node->config.snapshot_rate ? node->config.snapshot_rate : NODE_SNAPSHOT_RATE;
 }
 
 /* The last room is the log's: what is begun and does not fit leaves that. Where cutting the log gives more than was
@@ -258,7 +258,7 @@ static bool pauses(struct node *node, uint64_t now_ms) {
  * written again and again for a little change (a byte of log costs a byte of snapshot at most). */
 void node_snapshot(struct node *node) {
     if (atomic_load(&node->view.failed)) return;
-    uint64_t limit = node->config.snapshot_log_bytes ? node->config.snapshot_log_bytes : 64 << 20;
+    uint64_t limit = node->config.snapshot_log_bytes ? node->config.snapshot_log_bytes : NODE_SNAPSHOT_LOG_BYTES;
     if (raft_snapshot_bytes(node->raft) > limit) limit = raft_snapshot_bytes(node->raft);
     uint64_t bytes = wal_bytes(node->wal);
     if (bytes < node->snapshot_log_mark) node->snapshot_log_mark = bytes; /* what the snapshot holds was dropped */

@@ -31,6 +31,8 @@ struct dns_service_ttl {
     const char *service;
     int64_t ttl_ns;
 }; /* "*" for all, "prefix*" */
+#define DNS_TCP_CONNECTIONS_MAX 512
+
 struct dns_config {
     const char *const *addresses;    /* NULL-terminated */
     uint16_t port;                   /* 0: any free one, the same for UDP and TCP */
@@ -45,7 +47,7 @@ struct dns_config {
     const struct dns_service_ttl *service_ttls;
     size_t service_ttl_count;
     uint32_t soa_refresh, soa_retry, soa_expire, soa_min_ttl; /* 3600 600 86400 0 */
-    unsigned tcp_connections_max;                             /* 0: 512 */
+    unsigned tcp_connections_max;                             /* 0: DNS_TCP_CONNECTIONS_MAX */
 };
 struct dns_server;
 int dns_start(const struct dns_config *config, struct rpc *rpc, struct dns_server **out, struct fault *fault);

@@ -28,7 +28,6 @@ enum {
     READ_ROOM = LENGTH + PACKET_QUERY_MAX,
     OUT_KEPT = 256 * 1024, /* answers gathered before they are sent */
     PROGRESS = 4096,
-    CONNECTIONS_DEFAULT = 512,
     LISTENERS_MAX = 16,
 };
 
@@ -256,7 +255,7 @@ int dns_tcp_start(const struct dns_setup *setup, struct rpc *rpc, const int *lis
     list_init(&tcp->connections);
     memcpy(tcp->listeners, listeners, count * sizeof(*listeners));
     tcp->listener_count = count;
-    tcp->most = connections_max ? connections_max : CONNECTIONS_DEFAULT;
+    tcp->most = connections_max ? connections_max : DNS_TCP_CONNECTIONS_MAX;
     tcp->epoll = epoll_create1(EPOLL_CLOEXEC);
     tcp->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     tcp->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);

@@ -14,24 +14,36 @@
 
 #include "http/http.h"
 
+/* What 0 means. */
+#define HTTP_CONNECTION_MEMORY           9728
+#define HTTP_HEADER_MAX                  (32 << 10)
+#define HTTP_CONNECTIONS_PER_ADDRESS_MAX 200
+#define HTTP_BODY_MAX                    (1 << 20)
+#define HTTP_IDLE_TIMEOUT_MS             120000
+#define HTTP_WAIT_DEFAULT_MS             300000
+#define HTTP_WAIT_MAX_MS                 600000
+#define HTTP_WATCHES_MAX                 100000
+#define HTTP_CACHE_BYTES                 (16 << 20)
+#define HTTP_KV_VALUE_MAX                (512 << 10)
+
 struct http_config {
     const char *const *addresses; /* NULL-terminated, "127.0.0.1", "::", "unix:///path" later */
     uint16_t port;                /* 0: any free one (tests); see http_port */
     unsigned workers;             /* 0: half the processors, 1..8 */
     /* most MHD daemons per worker, made as needed, 64 connections each; one more for long headers. 0: no limit */
     unsigned shards;
-    size_t connection_memory;             /* 0: 9.5 KiB; a connection with a long header gets more (long_headers.c) */
-    size_t header_max;                    /* request line and headers; 0: 32 KiB. More is a 414 or 431 */
-    unsigned connections_per_address_max; /* 0: 200, as Consul's http_max_conns_per_client */
+    size_t connection_memory;             /* a connection with a long header gets more (long_headers.c) */
+    size_t header_max;                    /* request line and headers. More is a 414 or 431 */
+    unsigned connections_per_address_max; /* as Consul's http_max_conns_per_client */
     unsigned connections_max;             /* 0: from RLIMIT_NOFILE */
-    size_t body_max;                      /* 0: 1 MiB; KV has its own */
-    /* 0: 120 s for connections without a request. Headers get at most 10 s, bodies 30 s and one more for each 64
+    size_t body_max;                      /* KV has its own */
+    /* for connections without a request. Headers get at most 10 s, bodies 30 s and one more for each 64
      * KiB; looked at every 5 s */
     uint64_t idle_timeout_ms;
-    uint64_t wait_default_ms; /* of a query that names none; 0: 5 min */
-    uint64_t wait_max_ms;     /* 0: 10 min; + up to wait/16 */
-    uint64_t watches_max;     /* 0: 100,000 */
-    size_t cache_bytes;       /* ready answers; 0: 16 MiB across workers */
+    uint64_t wait_default_ms; /* of a query that names none */
+    uint64_t wait_max_ms;     /* + up to wait/16 */
+    uint64_t watches_max;
+    size_t cache_bytes; /* ready answers, across workers */
 };
 
 struct http_server;

@@ -4,8 +4,6 @@
 
 #include "base/check.h"
 
-#define INTERVAL_MS 15000
-
 struct coordinate_agent {
     char *node;
     uint64_t interval_ms, deadline_ms;
@@ -24,7 +22,7 @@ struct coordinate_agent *coordinate_agent_new(const struct coordinate_agent_conf
     CHECK(config->node && config->node[0]);
     struct coordinate_agent *agent = mem_zalloc(sizeof *agent);
     agent->node = mem_strdup(config->node);
-    agent->interval_ms = config->interval_ms ? config->interval_ms : INTERVAL_MS;
+    agent->interval_ms = config->interval_ms ? config->interval_ms : COORDINATE_INTERVAL_MS;
     rng_seed(&agent->rng, config->seed);
     agent->vivaldi = vivaldi_new(rng_next(&agent->rng));
     schedule(agent, 0, now_ms);

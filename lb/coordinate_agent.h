@@ -13,9 +13,11 @@
 
 #include "lb/coordinate.h"
 
+#define COORDINATE_INTERVAL_MS 15000
+
 struct coordinate_agent_config {
     const char *node;     /* this one's name; copied */
-    uint64_t interval_ms; /* between two reports, at least; 0: 15,000 */
+    uint64_t interval_ms; /* between two reports, at least; 0: COORDINATE_INTERVAL_MS */
     uint64_t seed;
 };
 #define COORDINATE_REPORTS_PER_S 64 /* of the whole cluster: in large ones each node reports less often */

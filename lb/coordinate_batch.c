@@ -5,10 +5,6 @@
 #include "base/check.h"
 #include "base/hash.h"
 
-#define PERIOD_MS 5000
-#define SIZE      128
-#define COMMANDS  5
-
 struct waiting {
     uint64_t hash; /* of node and segment */
     Pb__Coordinate record;
@@ -25,9 +21,9 @@ struct coordinate_batch {
 struct coordinate_batch *coordinate_batch_new(const struct coordinate_batch_config *config) {
     CHECK(config->size <= COORDINATE_BATCH_SIZE_MAX && config->commands <= COORDINATE_BATCH_COMMANDS_MAX);
     struct coordinate_batch *batch = mem_zalloc(sizeof *batch);
-    batch->period_ms = config->period_ms ? config->period_ms : PERIOD_MS;
-    batch->size = config->size ? config->size : SIZE;
-    batch->room = batch->size * (config->commands ? config->commands : COMMANDS);
+    batch->period_ms = config->period_ms ? config->period_ms : COORDINATE_BATCH_PERIOD_MS;
+    batch->size = config->size ? config->size : COORDINATE_BATCH_SIZE;
+    batch->room = batch->size * (config->commands ? config->commands : COORDINATE_BATCH_COMMANDS);
     return batch;
 }
 

@@ -9,10 +9,15 @@
 
 #include "lb/coordinate.h"
 
+/* What 0 means. */
+#define COORDINATE_BATCH_PERIOD_MS 5000
+#define COORDINATE_BATCH_SIZE      128
+#define COORDINATE_BATCH_COMMANDS  5
+
 struct coordinate_batch_config {
-    uint64_t period_ms; /* 0: 5,000 */
-    unsigned size;      /* updates in one command; 0: 128 */
-    unsigned commands;  /* in a period; 0: 5 */
+    uint64_t period_ms;
+    unsigned size;     /* updates in one command */
+    unsigned commands; /* in a period */
 };
 #define COORDINATE_BATCH_SIZE_MAX     4096
 #define COORDINATE_BATCH_COMMANDS_MAX 64

@@ -29,10 +29,14 @@ struct store_table {
     const char *name;
 };
 
+/* What 0 means. */
+#define STORE_MAP_BYTES          ((uint64_t)64 << 30)
+#define STORE_RESERVE_STEP_BYTES ((uint64_t)16 << 20)
+
 struct store_config {
-    const char *folder;          /* DATA/store */
-    uint64_t map_bytes;          /* 0: 64 GiB */
-    uint64_t reserve_step_bytes; /* 0: 16 MiB: so much of the file, at most, is reserved ahead of use */
+    const char *folder; /* DATA/store */
+    uint64_t map_bytes;
+    uint64_t reserve_step_bytes; /* so much of the file, at most, is reserved ahead of use */
     const struct store_table *tables;
     size_t table_count;
     uint64_t examine_bytes; /* 0: 256 MiB: a larger file is not read to its end before it is opened */

@@ -12,10 +12,8 @@
 #include "base/memory.h"
 #include "registry/store_file.h"
 
-#define MAP_BYTES_DEFAULT  ((uint64_t)64 << 30)
-#define STEP_BYTES_DEFAULT ((uint64_t)16 << 20)
-#define READERS_MAX        250
-#define LOCK_BYTES         ((off_t)32 << 10) /* more than LMDB's slots for so many readers take */
+#define READERS_MAX 250
+#define LOCK_BYTES  ((off_t)32 << 10) /* more than LMDB's slots for so many readers take */
 
 /* No fsync: the log is the truth. Writing through the map makes a put cost a third, but the thread sanitizer reports
  * it (LMDB's readers look at pages that the writer cannot be changing, without telling the sanitizer why). */
@@ -148,8 +146,8 @@ static int tables_open(struct store_file *file, const struct store_config *confi
 int store_file_open(const char *path, const struct store_config *config, struct store_file **out, struct fault *fault) {
     struct store_file *file = mem_zalloc(sizeof *file);
     file->path = mem_strdup(path);
-    file->map_bytes = config->map_bytes ? config->map_bytes : MAP_BYTES_DEFAULT;
-    file->step_bytes = config->reserve_step_bytes ? config->reserve_step_bytes : STEP_BYTES_DEFAULT;
+    file->map_bytes = config->map_bytes ? config->map_bytes : STORE_MAP_BYTES;
+    file->step_bytes = config->reserve_step_bytes ? config->reserve_step_bytes : STORE_RESERVE_STEP_BYTES;
     pthread_mutex_init(&file->space_lock, NULL);
     int error = env_open(file, fault);
     if (!error) {

@@ -434,6 +434,8 @@ Test(config, refused) {
         {"{\"bootstrap_expect\":-1}", "web.json: bootstrap_expect: -1 is negative"},
         {"{\"bootstrap_expect\":16}", "web.json: bootstrap_expect: 16 is above 15"},
         {"{\"bootstrap_expect\":18446744073709551615}", NULL},
+        {"{\"coord\":{\"node_lease_ttl\":\"999ms\"}}", "web.json: coord.node_lease_ttl: \"999ms\" is below 1s"},
+        {"{\"coord\":{\"node_lease_ttl\":\"25h\"}}", "web.json: coord.node_lease_ttl: \"25h\" is above 24h0m0s"},
         {"{\"performance\":{\"raft_multiplier\":11}}", "web.json: performance.raft_multiplier: 11 is above 10"},
         {"{\"limits\":{\"kv_max_value_size\":0}}", "web.json: limits.kv_max_value_size: 0 is below 1"},
         {"{\"limits\":{\"rpc_rate\":-1}}", "web.json: limits.rpc_rate: the number is negative"},

@@ -299,6 +299,7 @@ Test(flags, help_does_nothing_else) {
     buffer_append_byte(&text, '\0');
     cr_expect_not_null(strstr(text.data, "  -http-port=VALUE "));
     cr_expect_not_null(strstr(text.data, "  -dev   "));
+    cr_expect_not_null(strstr(text.data, "any free one; default: 8500\n"), "the key's default: %s", text.data);
     cr_expect_not_null(strstr(text.data, " -serf-wan-port"));
     buffer_free(&text);
 }
