@@ -33,11 +33,11 @@ void announce_agent(const struct config *c, const struct identity *identity, con
                  c->domain);
 }
 
-static char build_labels[160];
-static struct metric build_info = {.name = "coord_build_info",
-                                   .help = "Always 1: the program's version, and the API level that clients are told",
-                                   .labels = build_labels,
-                                   .type = METRIC_GAUGE};
+static char build_labels[160] = "version=\"\",consul_version=\"\"";
+METRIC build_info = {.name = "coord_build_info",
+                     .help = "Always 1: the program's version, and the API level that clients are told",
+                     .labels = build_labels,
+                     .type = METRIC_GAUGE};
 
 void announce_build(const struct config *config) {
     snprintf(build_labels, sizeof build_labels, "version=\"%s\",consul_version=\"%s\"", COORD_VERSION,

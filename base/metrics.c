@@ -10,12 +10,23 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "base/clock.h"
 
 #define FIRST_BUCKET_NS 50000u
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct metric *first; /* under `lock`; members are never removed */
+
+extern struct metric __start_coord_metrics[], __stop_coord_metrics[]; /* the linker's: around the section */
+
+const char *const metric_type_names[] = {
+    [METRIC_COUNTER] = "counter", [METRIC_GAUGE] = "gauge", [METRIC_HISTOGRAM] = "histogram"};
+
+void metrics_each(void (*see)(void *data, const struct metric *metric), void *data) {
+    for (const struct metric *metric = __start_coord_metrics; metric < __stop_coord_metrics; metric++)
+        see(data, metric);
+}
 
 /* Behind the last metric of the same name, so that a family stays together; else at the end. */
 static struct metric **place_for(const struct metric *metric) {
@@ -27,6 +38,7 @@ static struct metric **place_for(const struct metric *metric) {
 }
 
 void metric_register(struct metric *metric) {
+    CHECK(metric >= __start_coord_metrics && metric < __stop_coord_metrics);
     if (atomic_load_explicit(&metric->registered, memory_order_acquire)) return;
     pthread_mutex_lock(&lock);
     if (!atomic_load_explicit(&metric->registered, memory_order_relaxed)) {
@@ -47,8 +59,9 @@ void metric_observe_ns(struct metric *metric, uint64_t nanoseconds) {
 
 /* ---- text format ---- */
 
-static void print_head(struct buffer *out, const char *name, const char *help, const char *type) {
-    buffer_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+static void print_head(struct buffer *out, const struct metric *metric) {
+    buffer_printf(out, "# HELP %s %s\n# TYPE %s %s\n", metric->name, metric->help, metric->name,
+                  metric_type_names[metric->type]);
 }
 
 /* Nanoseconds as seconds, without rounding. */
@@ -101,15 +114,27 @@ static void print_metric(struct buffer *out, struct metric *metric) {
 
 /* ---- the process ---- */
 
-static void print_process_metric(struct buffer *out, const char *name, const char *help, const char *type,
-                                 uint64_t nanoseconds, bool seconds) {
-    print_head(out, name, help, type);
-    buffer_printf(out, "%s ", name);
-    if (seconds) {
-        print_seconds(out, nanoseconds);
-    } else {
-        buffer_append_u64(out, nanoseconds);
-    }
+METRIC process_cpu = {.name = "process_cpu_seconds_total", .help = "User and system CPU time", .type = METRIC_COUNTER};
+METRIC process_resident = {.name = "process_resident_memory_bytes", .help = "Resident memory", .type = METRIC_GAUGE};
+METRIC process_fds = {.name = "process_open_fds", .help = "Open file descriptors", .type = METRIC_GAUGE};
+METRIC process_fds_max = {.name = "process_max_fds", .help = "Most file descriptors", .type = METRIC_GAUGE};
+METRIC process_started = {
+    .name = "process_start_time_seconds", .help = "Start of the process since 1970", .type = METRIC_GAUGE};
+
+static void print_process_head(struct buffer *out, const struct metric *metric) {
+    print_head(out, metric);
+    buffer_printf(out, "%s ", metric->name);
+}
+
+static void print_process_seconds(struct buffer *out, const struct metric *metric, uint64_t nanoseconds) {
+    print_process_head(out, metric);
+    print_seconds(out, nanoseconds);
+    buffer_append_byte(out, '\n');
+}
+
+static void print_process_value(struct buffer *out, const struct metric *metric, uint64_t value) {
+    print_process_head(out, metric);
+    buffer_append_u64(out, value);
     buffer_append_byte(out, '\n');
 }
 
@@ -168,27 +193,21 @@ static void print_process(struct buffer *out) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     pthread_once(&started_once, started_find);
-    print_process_metric(out, "process_cpu_seconds_total", "User and system CPU time.", "counter",
-                         timeval_ns(usage.ru_utime) + timeval_ns(usage.ru_stime), true);
-    print_process_metric(out, "process_resident_memory_bytes", "Resident memory.", "gauge", resident_bytes(), false);
-    print_process_metric(out, "process_open_fds", "Open file descriptors.", "gauge", open_descriptors(), false);
+    print_process_seconds(out, &process_cpu, timeval_ns(usage.ru_utime) + timeval_ns(usage.ru_stime));
+    print_process_value(out, &process_resident, resident_bytes());
+    print_process_value(out, &process_fds, open_descriptors());
     struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        print_process_metric(out, "process_max_fds", "Most file descriptors.", "gauge", limit.rlim_cur, false);
-    }
-    print_process_metric(out, "process_start_time_seconds", "Start of the process since 1970.", "gauge",
-                         started_wall_ns, true);
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) print_process_value(out, &process_fds_max, limit.rlim_cur);
+    print_process_seconds(out, &process_started, started_wall_ns);
 }
 
 void metrics_print(struct buffer *out) {
-    static const char *const types[] = {
-        [METRIC_COUNTER] = "counter", [METRIC_GAUGE] = "gauge", [METRIC_HISTOGRAM] = "histogram"};
     const char *family = "";
     pthread_mutex_lock(&lock);
     for (struct metric *metric = first; metric; metric = metric->next) {
         if (strcmp(family, metric->name) != 0) {
             family = metric->name;
-            print_head(out, family, metric->help, types[metric->type]);
+            print_head(out, metric);
         }
         print_metric(out, metric);
     }

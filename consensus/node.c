@@ -233,16 +233,17 @@ static void carry_out(struct node *node, const struct raft_effects *fx) {
     for (size_t i = 0; i < fx->chunk_write_count; i++) hand_chunk(node, &fx->chunk_writes[i]);
 }
 
-static struct metric disk_degraded = {.name = "coord_raft_disk_degraded",
-                                      .type = METRIC_GAUGE,
-                                      .help = "1 while the log's disk is slow, failing or full"};
+METRIC disk_degraded = {.name = "coord_raft_disk_degraded",
+                        .type = METRIC_GAUGE,
+                        .help = "1 while the log's disk is slow, failing or full"};
+
+void node_metrics_register(void) { metric_register(&disk_degraded); }
 
 static void tell_degraded(struct node *node, bool degraded, bool full) {
     const char *what = full ? "full" : atomic_load(&node->write_failed) ? "failing" : "slow";
     if (degraded) log_warn("raft", "the log's disk is %s: this server does not lead if another can", what);
     else log_info("raft", "the log's disk is well again");
     atomic_store(&node->view.disk_degraded, degraded);
-    metric_register(&disk_degraded);
     metric_set(&disk_degraded, degraded);
 }
 

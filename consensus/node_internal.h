@@ -161,6 +161,7 @@ void node_wake_cb(uv_async_t *async);
 void node_prepare_cb(uv_prepare_t *prepare);
 void node_check_cb(uv_check_t *check);
 void node_timer_cb(uv_timer_t *timer);
+void node_metrics_register(void);
 void node_pool_job_over(struct node *node);
 bool node_has_room(void *data, uint64_t bytes);
 const void *node_judge(void *data, uint64_t leader, const struct node_proposal *proposal);

@@ -319,6 +319,7 @@ int node_start(uv_loop_t *loop, const struct node_config *config, const struct n
     jobs_init(&node->apply_jobs);
     node_preparer_init(&node->preparer);
     init_handles(node);
+    node_metrics_register();
     node_start_threads(node);
     uv_timer_start(&node->timer, node_timer_cb, 0, 0);
     *out = node;

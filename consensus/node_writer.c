@@ -8,10 +8,10 @@
 #include "base/metrics.h"
 #include "consensus/node_internal.h"
 
-static struct metric fsync_seconds = {.name = "coord_raft_log_write_seconds",
-                                      .type = METRIC_HISTOGRAM,
-                                      .help = "Time to write and sync one group of the log"};
-static struct metric entries_total = {
+METRIC fsync_seconds = {.name = "coord_raft_log_write_seconds",
+                        .type = METRIC_HISTOGRAM,
+                        .help = "Time to write and sync one group of the log"};
+METRIC entries_total = {
     .name = "coord_raft_log_entries_total", .type = METRIC_COUNTER, .help = "Entries written to the log"};
 
 void write_job_free(struct write_job *job) {

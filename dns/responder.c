@@ -17,30 +17,30 @@ enum {
 
 /* -- metrics: counted by the thread, handed over per batch -------------------------------------------------------- */
 
-static struct metric queries_total[2] = {
+METRIC queries_total[2] = {
     [DNS_UDP] = {.name = "coord_dns_queries_total",
-                 .help = "DNS queries received.",
+                 .help = "DNS queries received",
                  .labels = "transport=\"udp\"",
                  .type = METRIC_COUNTER},
     [DNS_TCP] = {.name = "coord_dns_queries_total",
-                 .help = "DNS queries received.",
+                 .help = "DNS queries received",
                  .labels = "transport=\"tcp\"",
                  .type = METRIC_COUNTER},
 };
-#define ANSWERS(code, label)                           \
-    [code] = {.name = "coord_dns_answers_total",       \
-              .help = "DNS answers by response code.", \
-              .labels = "code=\"" label "\"",          \
+#define ANSWERS(code, label)                          \
+    [code] = {.name = "coord_dns_answers_total",      \
+              .help = "DNS answers by response code", \
+              .labels = "code=\"" label "\"",         \
               .type = METRIC_COUNTER}
-static struct metric answers_total[RCODES] = {
+METRIC answers_total[RCODES] = {
     ANSWERS(RCODE_NOERROR, "NOERROR"),   ANSWERS(RCODE_FORMERR, "FORMERR"), ANSWERS(RCODE_SERVFAIL, "SERVFAIL"),
     ANSWERS(RCODE_NXDOMAIN, "NXDOMAIN"), ANSWERS(RCODE_NOTIMP, "NOTIMP"),   ANSWERS(RCODE_REFUSED, "REFUSED"),
 };
-static struct metric truncated_total = {
-    .name = "coord_dns_truncated_total", .help = "DNS answers cut to the client's size (TC).", .type = METRIC_COUNTER};
-static struct metric built_total = {.name = "coord_dns_answers_built_total",
-                                    .help = "DNS answers that were not ready and were made from the catalog.",
-                                    .type = METRIC_COUNTER};
+METRIC truncated_total = {
+    .name = "coord_dns_truncated_total", .help = "DNS answers cut to the client's size (TC)", .type = METRIC_COUNTER};
+METRIC built_total = {.name = "coord_dns_answers_built_total",
+                      .help = "DNS answers that were not ready and were made from the catalog",
+                      .type = METRIC_COUNTER};
 
 struct counts {
     uint64_t queries[2], answers[RCODES], truncated, built;

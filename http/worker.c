@@ -23,26 +23,24 @@
 
 /* ---- metrics ---- */
 
-#define ANSWERED_HELP "HTTP requests answered, by class of status."
-static struct metric answered[] = {
+#define ANSWERED_HELP "HTTP requests answered, by class of status"
+METRIC answered[] = {
     {.name = "coord_http_requests_total", .help = ANSWERED_HELP, .labels = "code=\"2xx\"", .type = METRIC_COUNTER},
     {.name = "coord_http_requests_total", .help = ANSWERED_HELP, .labels = "code=\"3xx\"", .type = METRIC_COUNTER},
     {.name = "coord_http_requests_total", .help = ANSWERED_HELP, .labels = "code=\"4xx\"", .type = METRIC_COUNTER},
     {.name = "coord_http_requests_total", .help = ANSWERED_HELP, .labels = "code=\"5xx\"", .type = METRIC_COUNTER},
 };
-static struct metric cache_hits = {
-    .name = "coord_http_cache_hits_total", .help = "Reads answered from ready bytes.", .type = METRIC_COUNTER};
-static struct metric cache_misses = {
-    .name = "coord_http_cache_misses_total", .help = "Reads whose answer had to be written.", .type = METRIC_COUNTER};
-static struct metric refused = {
-    .name = "coord_http_connections_refused_total", .help = "Connections above a limit.", .type = METRIC_COUNTER};
-static struct metric unchanged = {.name = "coord_http_unchanged_total",
-                                  .help = "Wake-ups of blocking queries whose answer was the same as before.",
-                                  .type = METRIC_COUNTER};
-static struct metric connections = {
-    .name = "coord_http_connections", .help = "Open connections.", .type = METRIC_GAUGE};
-static struct metric parked = {
-    .name = "coord_http_blocking_queries", .help = "Blocking queries that wait.", .type = METRIC_GAUGE};
+METRIC cache_hits = {
+    .name = "coord_http_cache_hits_total", .help = "Reads answered from ready bytes", .type = METRIC_COUNTER};
+METRIC cache_misses = {
+    .name = "coord_http_cache_misses_total", .help = "Reads whose answer had to be written", .type = METRIC_COUNTER};
+METRIC refused = {
+    .name = "coord_http_connections_refused_total", .help = "Connections above a limit", .type = METRIC_COUNTER};
+METRIC unchanged = {.name = "coord_http_unchanged_total",
+                    .help = "Wake-ups of blocking queries whose answer was the same as before",
+                    .type = METRIC_COUNTER};
+METRIC connections = {.name = "coord_http_connections", .help = "Open connections", .type = METRIC_GAUGE};
+METRIC parked = {.name = "coord_http_blocking_queries", .help = "Blocking queries that wait", .type = METRIC_GAUGE};
 
 static void metrics_start(void) {
     for (size_t i = 0; i < ARRAY_COUNT(answered); i++) metric_register(&answered[i]);

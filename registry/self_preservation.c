@@ -447,12 +447,12 @@ static void held_propose_end(const struct expiry_due *due, const struct expiry_l
     free(service);
 }
 
-static struct metric held_metric = {.name = "coord_self_preservation_held_services",
-                                    .type = METRIC_GAUGE,
-                                    .help = "Services whose lost instances are held in answers"};
-static struct metric held_total = {.name = "coord_self_preservation_held_total",
-                                   .type = METRIC_COUNTER,
-                                   .help = "How often a service's lost instances were held in answers"};
+METRIC held_metric = {.name = "coord_self_preservation_held_services",
+                      .type = METRIC_GAUGE,
+                      .help = "Services whose lost instances are held in answers"};
+METRIC held_total = {.name = "coord_self_preservation_held_total",
+                     .type = METRIC_COUNTER,
+                     .help = "How often a service's lost instances were held in answers"};
 
 static void held_updated(const struct expiry_update *update) {
     if (update->ended) {

@@ -18,7 +18,7 @@
 #define TICK_MS              1000
 #define COORDINATE_FRAME_MAX (16u << 10) /* a node's name and eleven numbers */
 
-static struct metric connected = {
+METRIC connected = {
     .name = "coord_rpc_agents", .type = METRIC_GAUGE, .help = "Client agents connected with this server"};
 
 static struct agent **agent_find(struct agents *agents, uint64_t number) {

@@ -27,11 +27,11 @@ struct asked {
     struct rpc_fetch fetch;
 };
 
-static struct metric fetching = {.name = "coord_rpc_agent_fetches",
-                                 .type = METRIC_GAUGE,
-                                 .help =
-                                     "Reads of client agents under way here (and of servers whose disk is full), those "
-                                     "that wait for a change included"};
+METRIC fetching = {.name = "coord_rpc_agent_fetches",
+                   .type = METRIC_GAUGE,
+                   .help =
+                       "Reads of client agents under way here (and of servers whose disk is full), those "
+                       "that wait for a change included"};
 
 void asker_init(struct asker *asker, struct agents *agents) {
     asker->agents = agents, asker->number = ++agents->last_number;

@@ -23,26 +23,25 @@
 /* so long the applier may stand still for want of a mark, which a full or busy disk delays */
 #define UNMARKED_MS 20000
 
-static struct metric fenced_metric = {
+METRIC fenced_metric = {
     .name = "coord_fenced", .type = METRIC_GAUGE, .help = "1 while this server's state is damaged and being rebuilt"};
-static struct metric split_metric = {.name = "coord_audit_split",
-                                     .type = METRIC_GAUGE,
-                                     .help = "1 while no majority of servers agrees on the state: writes are stopped"};
-static struct metric index_metric = {.name = "coord_audit_index",
-                                     .type = METRIC_GAUGE,
-                                     .help = "The last index at which a majority had this server's sum"};
-static struct metric noted_index = {.name = "coord_audit_noted_index",
-                                    .type = METRIC_GAUGE,
-                                    .help = "The last index at which this server noted its sum"};
-static struct metric noted_sum = {.name = "coord_audit_noted_sum", .type = METRIC_GAUGE, .help = "The sum noted there"};
-static struct metric mismatches = {
+METRIC split_metric = {.name = "coord_audit_split",
+                       .type = METRIC_GAUGE,
+                       .help = "1 while no majority of servers agrees on the state: writes are stopped"};
+METRIC index_metric = {.name = "coord_audit_index",
+                       .type = METRIC_GAUGE,
+                       .help = "The last index at which a majority had this server's sum"};
+METRIC noted_index = {.name = "coord_audit_noted_index",
+                      .type = METRIC_GAUGE,
+                      .help = "The last index at which this server noted its sum"};
+METRIC noted_sum = {.name = "coord_audit_noted_sum", .type = METRIC_GAUGE, .help = "The sum noted there"};
+METRIC mismatches = {
     .name = "coord_audit_mismatches_total", .type = METRIC_COUNTER, .help = "Times the state was found damaged"};
-static struct metric scrubs = {
+METRIC scrubs = {
     .name = "coord_audit_scrubs_total", .type = METRIC_COUNTER, .help = "Times the store was read through"};
-static struct metric scrub_seconds = {
+METRIC scrub_seconds = {
     .name = "coord_audit_scrub_seconds", .type = METRIC_HISTOGRAM, .help = "Time to read the store through"};
-static struct metric rebuilds = {
-    .name = "coord_audit_rebuilds_total", .type = METRIC_COUNTER, .help = "Times the state was rebuilt"};
+METRIC rebuilds = {.name = "coord_audit_rebuilds_total", .type = METRIC_COUNTER, .help = "Times the state was rebuilt"};
 
 /* -- any thread
  * ----------------------------------------------------------------------------------------------------------------- */

@@ -13,9 +13,9 @@
 #define HELD_TELL_MS  60000
 #define TELL_AGAIN_MS 10000
 
-static struct metric version_gauge = {.name = "coord_cluster_version",
-                                      .type = METRIC_GAUGE,
-                                      .help = "Commands up to this version may be used in the cluster"};
+METRIC version_gauge = {.name = "coord_cluster_version",
+                        .type = METRIC_GAUGE,
+                        .help = "Commands up to this version may be used in the cluster"};
 
 /* -- decisions ---------------------------------------------------------------------------------------------------- */
 static const struct peer_info *peer_of(const struct peer_info *peers, size_t count, uint64_t id) {

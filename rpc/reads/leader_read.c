@@ -50,10 +50,9 @@ struct leader_reads {
     uint64_t heard_ms, heard_from;
 };
 
-static struct metric under_way = {
-    .name = "coord_rpc_fetches_far",
-    .type = METRIC_GAUGE,
-    .help = "Reads that are with the leader, since this server's disk is full and it is behind"};
+METRIC under_way = {.name = "coord_rpc_fetches_far",
+                    .type = METRIC_GAUGE,
+                    .help = "Reads that are with the leader, since this server's disk is full and it is behind"};
 
 static void far_free(struct leader_read *far) {
     struct leader_reads *fars = far->fars;

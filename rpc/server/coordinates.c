@@ -12,19 +12,18 @@
 
 #define ECHO_MOST_MS  1000 /* between two echoes */
 #define ECHO_LEAST_MS 50
-#define ECHO_LOST_MS  3000  /* no answer for so long: the connection is about to be given up (peers.c) */
-#define INTERVAL_MS   15000 /* as coordinate_agent.h has it */
+#define ECHO_LOST_MS  3000 /* no answer for so long: the connection is about to be given up (peers.c) */
 
-static struct metric samples_total = {
+METRIC samples_total = {
     .name = "coord_coordinate_samples_total", .type = METRIC_COUNTER, .help = "Round trips to other servers measured"};
-static struct metric refused_total = {.name = "coord_coordinate_refused_total",
-                                      .type = METRIC_COUNTER,
-                                      .help = "Measured round trips that were not usable"};
-static struct metric updates_total = {
+METRIC refused_total = {.name = "coord_coordinate_refused_total",
+                        .type = METRIC_COUNTER,
+                        .help = "Measured round trips that were not usable"};
+METRIC updates_total = {
     .name = "coord_coordinate_updates_total", .type = METRIC_COUNTER, .help = "Updates of coordinates sent to the log"};
-static struct metric dropped_total = {.name = "coord_coordinate_dropped_total",
-                                      .type = METRIC_COUNTER,
-                                      .help = "Updates of coordinates dropped: too many, or no leader took them"};
+METRIC dropped_total = {.name = "coord_coordinate_dropped_total",
+                        .type = METRIC_COUNTER,
+                        .help = "Updates of coordinates dropped: too many, or no leader took them"};
 
 struct sent {
     struct rpc_write write;
@@ -229,7 +228,7 @@ struct coordinates *coordinates_new(struct rpc *rpc, const struct coordinates_co
     for (size_t i = 0; i < ARRAY_COUNT(metrics); i++) metric_register(metrics[i]);
     struct coordinates *coordinates = mem_zalloc(sizeof *coordinates);
     coordinates->rpc = rpc, coordinates->config = *config, coordinates->here = vivaldi_origin();
-    uint64_t interval_ms = config->interval_ms ? config->interval_ms : INTERVAL_MS;
+    uint64_t interval_ms = config->interval_ms ? config->interval_ms : COORDINATE_INTERVAL_MS;
     coordinates->echo_ms = interval_ms / 15 > ECHO_MOST_MS    ? ECHO_MOST_MS
                            : interval_ms / 15 < ECHO_LEAST_MS ? ECHO_LEAST_MS
                                                               : interval_ms / 15;

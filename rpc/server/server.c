@@ -18,15 +18,14 @@
 #include "rpc/server/coordinates.h"
 #include "rpc/server/server_internal.h"
 
-static struct metric applied_total = {
-    .name = "coord_raft_applied_total", .type = METRIC_COUNTER, .help = "Entries applied"};
-static struct metric batches_total = {.name = "coord_raft_apply_batches_total",
-                                      .type = METRIC_COUNTER,
-                                      .help = "Batches applied, one store transaction each"};
+METRIC applied_total = {.name = "coord_raft_applied_total", .type = METRIC_COUNTER, .help = "Entries applied"};
+METRIC batches_total = {.name = "coord_raft_apply_batches_total",
+                        .type = METRIC_COUNTER,
+                        .help = "Batches applied, one store transaction each"};
 
-static struct metric recovered_index = {.name = "coord_raft_recovered_index",
-                                        .type = METRIC_GAUGE,
-                                        .help = "Log index at which an operator recovered the cluster last; 0: never"};
+METRIC recovered_index = {.name = "coord_raft_recovered_index",
+                          .type = METRIC_GAUGE,
+                          .help = "Log index at which an operator recovered the cluster last; 0: never"};
 
 /* -- applier thread ----------------------------------------------------------------------------------------------- */
 static void input_done(void *data, void *origin, const struct machine_result *result) {

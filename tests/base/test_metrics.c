@@ -5,13 +5,11 @@
 #include "base/check.h"
 #include "base/metrics.h"
 
-static struct metric gets = {
-    .name = "t_requests_total", .help = "Requests.", .labels = "method=\"GET\"", .type = METRIC_COUNTER};
-static struct metric puts_ = {
-    .name = "t_requests_total", .help = "Requests.", .labels = "method=\"PUT\"", .type = METRIC_COUNTER};
-static struct metric depth = {.name = "t_depth", .help = "Depth.", .type = METRIC_GAUGE};
-static struct metric wait = {.name = "t_wait_seconds", .help = "Waits.", .type = METRIC_HISTOGRAM};
-static struct metric step = {.name = "t_step_seconds", .help = "Steps.", .labels = "k=\"v\"", .type = METRIC_HISTOGRAM};
+METRIC gets = {.name = "t_requests_total", .help = "Requests.", .labels = "method=\"GET\"", .type = METRIC_COUNTER};
+METRIC puts_ = {.name = "t_requests_total", .help = "Requests.", .labels = "method=\"PUT\"", .type = METRIC_COUNTER};
+METRIC depth = {.name = "t_depth", .help = "Depth.", .type = METRIC_GAUGE};
+METRIC wait = {.name = "t_wait_seconds", .help = "Waits.", .type = METRIC_HISTOGRAM};
+METRIC step = {.name = "t_step_seconds", .help = "Steps.", .labels = "k=\"v\"", .type = METRIC_HISTOGRAM};
 
 static struct buffer printed;
 
@@ -57,6 +55,20 @@ Test(metrics, histogram) {
         "t_step_seconds_bucket{k=\"v\",le=\"+Inf\"} 1\nt_step_seconds_sum{k=\"v\"} 2\n"
         "t_step_seconds_count{k=\"v\"} 1\n");
     buffer_free(&printed);
+}
+
+METRIC never = {.name = "t_never_registered", .help = "Never", .type = METRIC_GAUGE};
+
+static void count_known(void *data, const struct metric *metric) {
+    static const struct metric *const known[] = {&gets, &puts_, &depth, &wait, &step, &never};
+    for (size_t i = 0; i < ARRAY_COUNT(known); i++) *(size_t *)data += known[i] == metric;
+    cr_expect(metric->name && metric->help && metric->help[0], "%s", metric->name);
+}
+
+Test(metrics, all_that_are_declared) {
+    size_t count = 0;
+    metrics_each(count_known, &count);
+    cr_expect_eq(count, 6, "those too that nobody registered: %zu", count);
 }
 
 static double value_of(const char *name) {

@@ -22,8 +22,8 @@ struct letter {
 
 static struct mailbox box;
 static int wakeup;
-static struct metric sent = {.name = "t_sent_total", .help = "Sent.", .type = METRIC_COUNTER};
-static struct metric wait_time = {.name = "t_wait_seconds", .help = "Waits.", .type = METRIC_HISTOGRAM};
+METRIC sent = {.name = "t_sent_total", .help = "Sent.", .type = METRIC_COUNTER};
+METRIC wait_time = {.name = "t_wait_seconds", .help = "Waits.", .type = METRIC_HISTOGRAM};
 
 static void *send_all(void *argument) {
     int sender = (int)(intptr_t)argument;
