@@ -61,6 +61,7 @@ int cmd_info(int argc, char **argv);
 int cmd_kv(int argc, char **argv);
 int cmd_operator(int argc, char **argv);
 int cmd_recover(int argc, char **argv); /* operator recover */
+int cmd_reference(int argc, char **argv);
 int cmd_rtt(int argc, char **argv);
 int cmd_snapshot(int argc, char **argv);
 int cmd_verify(int argc, char **argv);

@@ -2,7 +2,7 @@
 order of the table, and the answers are shown, with indexes, IDs, times and addresses replaced. The test compares; `--write` (./dev docs)
 writes the file."""
 import difflib, json, os, re, subprocess, sys
-from coordtest import COORD, HERE, Agent, check, run, until
+from coordtest import COORD, HERE, Agent, Cluster, check, run, until
 
 PATH = os.path.join(HERE, "../../docs/api.md")
 LISTED, WIDTH, TEXT = 1, 100, 60          # items of a list that are shown, characters of a line of JSON, of a text in it
@@ -190,10 +190,20 @@ def api_md_is_what_the_routing_table_says():
     check(not diff, "docs/api.md is stale: ./dev docs writes it anew\n" + "\n".join(diff))
 
 
+def a_server_prints_every_metric_of_the_reference():
+    with open(os.path.join(HERE, "../../docs/reference.md")) as f:
+        told = {name: (kind, text) for name, kind, text in re.findall(r"^\| `((?:coord|process)_\w+)` \| (\w+) \| [^|]* \| (.+) \|$", f.read(), re.M)}
+    agent = Cluster(1).start().servers[0]
+    text = agent.request("GET", "/v1/agent/metrics?format=prometheus")[2].decode()
+    helps, kinds = (dict(re.findall(r"^# %s (\S+) (.+)$" % what, text, re.M)) for what in ("HELP", "TYPE"))
+    printed = {name: (kinds[name], helps[name]) for name in helps}
+    check(printed == told and len(told) > 30, "%s" % (set(printed.items()) ^ set(told.items())))
+
+
 if __name__ == "__main__":
     if sys.argv[1:] == ["--write"]:
         text = document()
         with open(PATH, "w") as f:
             f.write(text)
     else:
-        run([api_md_is_what_the_routing_table_says])
+        run([api_md_is_what_the_routing_table_says, a_server_prints_every_metric_of_the_reference])
