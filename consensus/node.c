@@ -214,6 +214,7 @@ static void rearm(struct node *node) {
     if (wanted < at) at = wanted;
     if (node->disk_health.degraded && node->disk_health.degraded_until_ms < at)
         at = node->disk_health.degraded_until_ms;
+    if (node->disk_health.full && !node->disk_health.degraded) at = now; /* found after the disk was judged */
     if (at == UINT64_MAX) uv_timer_stop(&node->timer);
     else {
         uv_update_time(node->loop);

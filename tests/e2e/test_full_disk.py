@@ -52,6 +52,10 @@ def on(disk):
     return agent
 
 
+def degraded(agent):
+    return re.search(rb"^coord_raft_disk_degraded (\d)$", agent.request("GET", "/v1/agent/metrics?format=prometheus")[2], re.M).group(1)
+
+
 def wait_refused(agent):
     def refused():
         status, _, body = agent.request("PUT", "/v1/kv/more/%d" % os.getpid(), b"x" * 20000)
@@ -59,6 +63,7 @@ def wait_refused(agent):
         return status == 503 and body
     body = until("writes are refused", refused, within=30, every=0)
     check(b"disk full" in body, "the refusal says why: %r" % body)
+    until("its metric says so, whoever writes or not", lambda: degraded(agent) == b"1")
 
 
 def reads_go_on(agent, count):
@@ -70,6 +75,7 @@ def reads_go_on(agent, count):
 
 
 def resumes(agent):
+    until("the metric says that the disk is well, before anybody writes", lambda: degraded(agent) == b"0", within=20)
     until("writes are accepted again", lambda: agent.request("PUT", "/v1/kv/again", b"1")[0] == 200, within=10, every=0.05)
 
 
