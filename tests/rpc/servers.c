@@ -16,9 +16,9 @@
 
 /* Several servers in one process, and the sanitizer's: elections would replace leaders that are only slow. */
 #ifdef __SANITIZE_THREAD__
-#define MULTIPLIER 3
+#define PATIENCE_LEAST 3
 #else
-#define MULTIPLIER 1
+#define PATIENCE_LEAST 1
 #endif
 
 static void on_closed(void *data) { uv_close((uv_handle_t *)&((struct server *)data)->stop, NULL); }
@@ -64,11 +64,12 @@ static bool all_have_a_leader(struct server *servers, unsigned count) {
     return true;
 }
 
-void servers_start(struct server *servers, unsigned count) {
+void servers_start(struct server *servers, unsigned count, unsigned patience) {
     signal(SIGPIPE, SIG_IGN); /* as the program does */
     static const char *join[SERVERS_MOST + 1];
     uint16_t ports[SERVERS_MOST];
     CHECK(count <= SERVERS_MOST);
+    if (patience < PATIENCE_LEAST) patience = PATIENCE_LEAST;
     ports_find(count, ports);
     for (unsigned i = 0; i < count; i++) {
         struct server *server = &servers[i];
@@ -88,7 +89,7 @@ void servers_start(struct server *servers, unsigned count) {
                                                     .cluster = "dc1",
                                                     .node_name = server->name,
                                                     .join = join,
-                                                    .raft_multiplier = MULTIPLIER,
+                                                    .raft_multiplier = patience,
                                                     .map_bytes = 1u << 30,
                                                     .modules = agent_modules};
         uv_barrier_init(&server->ready, 2);
@@ -117,11 +118,28 @@ void servers_stop(struct server *servers, unsigned count) {
 struct put {
     struct rpc_write write;
     uv_sem_t done;
+    int error;
 };
 
+bool server_elects(const struct server *server, int error) {
+    bool of_elections = error == CO_NOLEADER || error == CO_UNKNOWN_OUTCOME || error == CO_TIMEOUT;
+    return server->config.expect > 1 && of_elections;
+}
+
 static void on_written(struct rpc_write *write, int error, const struct machine_result *result) {
-    CHECK(error == CO_OK && result->error == CO_OK && result->yes);
-    uv_sem_post(&CONTAINER_OF(write, struct put, write)->done);
+    struct put *put = CONTAINER_OF(write, struct put, write);
+    CHECK(error != CO_OK || (result->error == CO_OK && result->yes));
+    put->error = error;
+    uv_sem_post(&put->done);
+}
+
+static int write_once(struct server *server, const Pb__KvCommand *command) {
+    struct put put = {.write.done = on_written};
+    CHECK(uv_sem_init(&put.done, 0) == 0);
+    rpc_submit(server->rpc, &put.write, KV_APPLY, &command->base);
+    uv_sem_wait(&put.done);
+    uv_sem_destroy(&put.done);
+    return put.error;
 }
 
 static void write_wait(struct server *server, Pb__KvVerb verb, const char *key, struct slice value) {
@@ -129,11 +147,12 @@ static void write_wait(struct server *server, Pb__KvVerb verb, const char *key, 
     command.verb = verb;
     command.key = (ProtobufCBinaryData){strlen(key), (uint8_t *)(uintptr_t)key};
     command.value = (ProtobufCBinaryData){value.size, (uint8_t *)(uintptr_t)value.data};
-    struct put put = {.write.done = on_written};
-    CHECK(uv_sem_init(&put.done, 0) == 0);
-    rpc_submit(server->rpc, &put.write, KV_APPLY, &command.base);
-    uv_sem_wait(&put.done);
-    uv_sem_destroy(&put.done);
+    uint64_t deadline = clock_mono_ms() + 60000;
+    int error;
+    while (server_elects(server, error = write_once(server, &command)) && clock_mono_ms() < deadline)
+        fprintf(stderr, "%s: written again, after: %s\n", key, co_strerror(error));
+    if (error) fprintf(stderr, "write of %s: %s\n", key, co_strerror(error));
+    CHECK(error == CO_OK);
 }
 
 void server_put_bytes(struct server *server, const char *key, struct slice value) {

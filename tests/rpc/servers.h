@@ -18,11 +18,17 @@ struct server {
     pthread_t thread;
 };
 #define SERVERS_MOST 5
-/* Returns when they have a leader; `count` 1: without a server port. */
-void servers_start(struct server *servers, unsigned count);
+/* Returns when they have a leader; `count` 1: without a server port. `patience`: their raft_multiplier. At 1 they elect
+ * another leader whenever a thread of the leader's stands still for some tenths of a second. */
+void servers_start(struct server *servers, unsigned count, unsigned patience);
 void servers_stop(struct server *servers, unsigned count); /* and removes their folders */
 
-/* Waits for the write. */
+/* What a write or a default read may end with because several servers elect a leader, which they may do at any moment
+ * (a leader whose disk stood still hands over: consensus/disk_health.h). Then it is made again. Of one alone: never. */
+bool server_elects(const struct server *server, int error);
+
+/* Wait until the write is acknowledged, and make it again where server_elects: so it may have been applied twice, and
+ * once more later. Give each key one value where that would matter. */
 void server_put(struct server *server, const char *key, const char *value);
 void server_put_bytes(struct server *server, const char *key, struct slice value);
 void server_delete(struct server *server, const char *key);

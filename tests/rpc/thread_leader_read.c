@@ -1,6 +1,6 @@
 /* Fetches that a follower with a full disk hands on to the leader: at once, waiting, large ones in pieces, cancelled
  * at any moment, over a lost leader, ended with their server. That the disk is full is played: rpc_read_index says so
- * (linked with --wrap). A plain main: runs under the sanitizers. */
+ * (linked with --wrap), and the leader stays the same: no disk is taken for slow here. A plain main: runs under the sanitizers. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/random.h"
+#include "consensus/disk_health.h"
 #include "rpc/reads/leader_read.h"
 #include "servers.h"
 
@@ -32,6 +33,13 @@ static bool leads(struct rpc *rpc) {
 int __wrap_rpc_read_index(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_read_index *gate) {
     bool behind = atomic_load(&all_full) || (rpc == atomic_load(&full_rpc) && !leads(rpc));
     return behind && freshness != RPC_STALE ? CO_DISKFULL : __real_rpc_read_index(rpc, freshness, gate);
+}
+
+/* A slow disk would have the leader hand over, perhaps to the one whose disk is full. */
+bool __wrap_disk_health_judge(struct disk_health *health, uint64_t now_ms, uint64_t begun_ms, uint64_t bad_ms);
+bool __wrap_disk_health_judge(struct disk_health *health, uint64_t now_ms, uint64_t begun_ms, uint64_t bad_ms) {
+    (void)health, (void)now_ms, (void)begun_ms, (void)bad_ms;
+    return false;
 }
 
 /* -- one fetch, waited for ---------------------------------------------------------------------------------------- */
@@ -250,7 +258,7 @@ static void stops_with_many(struct server *other) {
 }
 
 int main(void) {
-    servers_start(servers, COUNT);
+    servers_start(servers, COUNT, 5);
     leader = find_leader(NULL);
     full = leader == &servers[0] ? &servers[1] : &servers[0];
     atomic_store(&full_rpc, full->rpc);
