@@ -198,6 +198,9 @@ static void update_view(struct node *node) {
     atomic_store_explicit(&view->role, (int)raft_role(node->raft), memory_order_relaxed);
     bool ready = requests_ready(&node->requests, node->raft, node->applied_seen);
     atomic_store_explicit(&view->ready, ready, memory_order_release);
+    bool led = raft_leader(node->raft) != 0 && (raft_role(node->raft) != RAFT_LEADER || ready);
+    if (led || !atomic_load_explicit(&view->leaderless_ms, memory_order_relaxed))
+        atomic_store_explicit(&view->leaderless_ms, led ? 0 : clock_mono_ms(), memory_order_relaxed);
     atomic_store_explicit(&view->alone, requests_alone(&node->requests, node->raft, node->applied_seen),
                           memory_order_release);
     if (node->wal) atomic_store_explicit(&view->log_bytes, wal_bytes(node->wal), memory_order_relaxed);

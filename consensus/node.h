@@ -163,8 +163,9 @@ void node_log_format(struct node *node, unsigned format);
 struct node_view {
     _Atomic uint64_t id, leader, term, commit, applied, last_index, last_contact_ms, snapshot_index;
     _Atomic int role;
-    _Atomic bool ready; /* leader that has committed in its term */
-    _Atomic bool alone; /* sole voter and ready: a default read needs no round */
+    _Atomic bool ready;             /* leader that has committed in its term */
+    _Atomic uint64_t leaderless_ms; /* since then (clock_mono_ms) no leader is known that can serve; 0: one is */
+    _Atomic bool alone;             /* sole voter and ready: a default read needs no round */
     _Atomic uint64_t log_bytes;
     _Atomic uint64_t handed; /* the last entry that went to the applier */
     _Atomic bool disk_full;

@@ -99,7 +99,9 @@ static void status_now(struct rpc *rpc, struct rpc_status *status) {
                                   .disk_degraded = atomic_load(&view->disk_degraded),
                                   .disk_full = atomic_load(&view->disk_full)};
     status->last_contact_ms = status->is_leader || now < contact ? 0 : now - contact;
-    status->leaderless_ms = status->known_leader ? 0 : status->last_contact_ms;
+    /* Not since the last contact: a leader is taken for lost only when it has been silent for seconds. */
+    uint64_t leaderless = atomic_load(&view->leaderless_ms);
+    status->leaderless_ms = status->known_leader || !leaderless || now < leaderless ? 0 : now - leaderless;
     fill_members(rpc, leader, status);
 }
 

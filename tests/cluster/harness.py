@@ -9,7 +9,7 @@ import atexit, ctypes, http.client, json, os, random, re, resource, shutil, sign
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../lib"))
-from pace import MULTIPLIER, SLOW, server_arguments
+from pace import MULTIPLIER, SLOW, STANDSTILL, server_arguments
 
 COORD = os.environ.get("COORD_BIN") or os.path.join(HERE, "../../build/coord")
 PREFIX = "coordw"
@@ -37,12 +37,13 @@ def check(condition, what):
 
 def until(what, condition, within=15.0):
     """Polls; what the condition gave at last."""
-    end = time.monotonic() + within * SLOW
+    limit = within * SLOW + STANDSTILL
+    end = time.monotonic() + limit
     while True:
         value = condition()
         if value:
             return value
-        check(time.monotonic() < end, "not within %.0f s: %s" % (within, what))
+        check(time.monotonic() < end, "not within %.0f s: %s" % (limit, what))
         time.sleep(0.05)
 
 

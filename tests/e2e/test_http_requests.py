@@ -1,7 +1,7 @@
 """Requests as other programs send them: through what takes coord for a proxy, with the headers of a login proxy, about things that bear the names of endpoints,
 and right after a start."""
-import http.client, json, socket, subprocess, tempfile, threading, time, urllib.request
-from coordtest import SLOW, Agent, Cluster, check, free_address, run, settings, until
+import http.client, json, signal, socket, subprocess, tempfile, threading, time, urllib.request
+from coordtest import MULTIPLIER, SLOW, Agent, Cluster, check, configuration, free_address, run, settings, until
 
 agent = None
 
@@ -294,19 +294,50 @@ def status_without_a_leader():
     lost.kill()
 
 
-def status_while_another_is_elected():
-    cluster = Cluster(3).start()
-    leader = cluster.leader()
-    others = cluster.followers()
-    leader.kill()
-    seen = set()
+def ask_who_leads(server, what, over):
+    """Asks until over(answer). That nobody leads may be told only after waiting for a leader, or when none was known for long (http/api_status.c),
+    however long the election takes."""
+    waits, long = 1.0, 2.0
+    named = time.monotonic()         # when it was asked that last told of a leader
+    told = []
 
-    def another():
-        named = json.loads(others[0].request("GET", "/v1/status/leader")[2])
-        seen.add(named)
-        return named not in ("", leader.ip + ":8300")
-    until("another leads", another, 20)
-    check("" not in seen, "nobody was told that there is none: %r" % seen)
+    def asked():
+        nonlocal named
+        begun = time.monotonic()
+        answer = json.loads(server.request("GET", "/v1/status/leader")[2])
+        ended = time.monotonic()
+        told.append((answer, round(ended - begun, 3), round(ended - named, 3)))
+        if answer:
+            named = begun
+        else:
+            check(ended - begun >= waits or ended - named >= long, "told too soon that nobody leads: (answer, it took, since one was named) %r" % told[-5:])
+        return over(answer)
+    until(what, asked, 40, every=0.001)
+
+
+def status_while_another_is_elected():
+    for lost in (signal.SIGKILL, signal.SIGSTOP):
+        cluster = Cluster(3).start()
+        leader, asked = cluster.leader(), cluster.followers()[0]
+        leader.proc.send_signal(lost)
+        ask_who_leads(asked, "another leads", lambda answer: answer not in ("", leader.ip + ":8300"))
+        for server in cluster.servers:
+            server.kill()
+
+
+def status_when_the_majority_is_lost():
+    """With the multiplier that is Consul's default the leader has been silent for seconds before it is taken for lost."""
+    for lost in (signal.SIGKILL, signal.SIGSTOP):
+        cluster = Cluster(3, configuration(performance={"raft_multiplier": max(5, MULTIPLIER)})).start()
+        leader, (asked, third) = cluster.leader(), cluster.followers()
+        leader.proc.send_signal(lost), third.proc.send_signal(lost)
+        ask_who_leads(asked, "nobody leads", lambda answer: answer == "")
+        for server in cluster.servers:
+            server.kill()
+
+
+def status_after_all_start_again():
+    cluster = Cluster(3).start()
     for server in cluster.servers:
         server.kill()
     for server in cluster.servers:
@@ -315,9 +346,11 @@ def status_while_another_is_elected():
         for path, status, body in first_answers(server.ip, server.proc):
             check(status == 200 and (body != b"[]"), "%s %r" % (path, body))
     cluster.leader(20)
+    for server in cluster.servers:
+        server.kill()
 
 
 if __name__ == "__main__":
     agent = Agent(dev=True).start()
     run([targets, clients_behind_a_proxy_setting, header_names, names_of_endpoints, long_headers, on_one_connection, short_headers_cost_no_memory, status_right_after_a_start,
-         status_without_a_leader, status_while_another_is_elected])
+         status_without_a_leader, status_while_another_is_elected, status_when_the_majority_is_lost, status_after_all_start_again])
