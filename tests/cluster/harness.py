@@ -9,7 +9,7 @@ import atexit, ctypes, http.client, json, os, random, re, resource, shutil, sign
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../lib"))
-from pace import MULTIPLIER, SLOW, STANDSTILL, server_arguments
+from pace import MULTIPLIER, SLOW, STANDSTILL, server_arguments, undecided
 
 COORD = os.environ.get("COORD_BIN") or os.path.join(HERE, "../../build/coord")
 PREFIX = "coordw"
@@ -230,6 +230,14 @@ class Process:
     def put(self, path, body=b"", timeout=5.0):
         status, _, answer = self.request("PUT", path, body, timeout)
         return status == 200 and answer.strip() == b"true"
+
+    def write(self, path, body, timeout=15.0):
+        """A plain write of a key that has to succeed; made again while servers elect a leader."""
+        def written():
+            status, _, answer = self.request("PUT", path, body, timeout * SLOW)
+            check(status == 200 or undecided(status, answer), "PUT %s at %s: %d %r" % (path, self.name, status, answer))
+            return status == 200
+        until("the write of " + path, written)
 
     def try_put(self, path, body=b"1", timeout=2.0):
         try:

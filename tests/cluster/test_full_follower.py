@@ -11,7 +11,7 @@ def follower_is_full(leader, full):
     """More than its log and its store have reserved ahead."""
     begun = len(full.log())
     for i in range(600):
-        check(leader.request("PUT", "/v1/kv/bulk/%d" % (i % 20), b"b" * 400000, 10)[0] == 200, "the other two go on")
+        leader.write("/v1/kv/bulk/%d" % (i % 20), b"b" * 400000)
         if "disk full: writes are refused" in full.log()[begun:]:
             return
     raise AssertionError("the follower's disk never was full:\n" + full.log()[-2000:])
@@ -20,8 +20,8 @@ def follower_is_full(leader, full):
 def follower_lags(leader, full):
     """Its log has no room any more for what the other two agree on. The number of the last write."""
     for i in range(1, 600):
-        check(leader.request("PUT", "/v1/kv/bulk/%d" % (i % 20), b"b" * 400000, 10)[0] == 200, "the other two go on")
-        check(leader.request("PUT", "/v1/kv/newest", b"%d" % i, 10)[0] == 200, "the other two go on")
+        leader.write("/v1/kv/bulk/%d" % (i % 20), b"b" * 400000)
+        leader.write("/v1/kv/newest", b"%d" % i)
         end = time.monotonic() + 1.5 * harness.SLOW
         while full.request("GET", "/v1/kv/newest?stale&raw", timeout=10)[2] != b"%d" % i:
             if time.monotonic() > end:
@@ -70,26 +70,26 @@ def lagging_follower_answers(leader, full, waiting_before):
     check(full.request("GET", "/v1/kv/missing", timeout=1 * harness.SLOW)[0] == 404, "what is not there")
     waiting = Waiting(full, "newest", read_soon(full, "/v1/kv/newest?raw", newest))
     until("it waits at the leader", lambda: with_the_leader(full) == 2)
-    check(leader.request("PUT", "/v1/kv/newest", b"again", 10)[0] == 200, "the other two go on")
+    leader.write("/v1/kv/newest", b"again")
     waiting.hears(b"again")
     begun = time.monotonic()
     waiting = Waiting(full, "newest", read_soon(full, "/v1/kv/newest?raw", b"again"), "1s")
     waiting.hears(b"again")
     check(time.monotonic() - begun >= 1, "it waited its time")
     until("who waited before waits there, too", lambda: with_the_leader(full) == 1)
-    check(leader.request("PUT", "/v1/kv/early", b"changed", 10)[0] == 200, "the other two go on")
+    leader.write("/v1/kv/early", b"changed")
     waiting_before.hears(b"changed")
     until("nothing is with the leader", lambda: with_the_leader(full) == 0)
 
 
 def caught_up_follower_answers(leader, full):
     """By itself."""
-    check(leader.request("PUT", "/v1/kv/newest", b"with space", 10)[0] == 200, "a write")
+    leader.write("/v1/kv/newest", b"with space")
     until("it has caught up", lambda: full.request("GET", "/v1/kv/newest?stale&raw", timeout=10)[2] == b"with space", 20)
     waiting = Waiting(full, "newest", read_soon(full, "/v1/kv/newest?raw", b"with space"))
     time.sleep(0.3)
     check(with_the_leader(full) == 0, "it waits here")
-    check(leader.request("PUT", "/v1/kv/newest", b"more", 10)[0] == 200, "a write")
+    leader.write("/v1/kv/newest", b"more")
     waiting.hears(b"more")
 
 
@@ -97,7 +97,7 @@ def the_third_is_needed(leader, other):
     """The one that is left would be connected, and could not agree to anything."""
     status, _, text = leader.request("DELETE", "/v1/operator/raft/peer?address=%s:8300" % other.ip)
     check(status == 500 and b"would be no majority" in text, "%s is to be removed: %d %r" % (other.name, status, text))
-    check(leader.request("PUT", "/v1/kv/newest", b"unharmed", 10)[0] == 200, "the two go on")
+    leader.write("/v1/kv/newest", b"unharmed")
 
 
 def leader_goes_on(leader):

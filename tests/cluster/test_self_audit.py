@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 """The self-audit with real servers: stray writes to the store's file behind running servers. The file is written to through the page cache
 that the server's map shows, as a wild pointer or a bad memory would. Servers have loopback addresses of their own."""
-import atexit, base64, ctypes, http.client, json, mmap, os, re, shutil, signal, sys, tempfile, threading, time
+import atexit, base64, concurrent.futures, ctypes, http.client, json, mmap, os, re, shutil, signal, sys, tempfile, threading, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
 from coordtest import SLOW, Agent, Cluster, check, run, undecided, until
 
 KEYS = 3000
+WRITERS = 8
 PAGE = mmap.PAGESIZE
 
 
@@ -46,8 +47,12 @@ def put_over(agent, writes):
 
 
 def put_all(agent, first=0, count=KEYS):
-    refused = put_over(agent, (("/v1/kv/audit/%06d" % i, value(i)) for i in range(first, first + count)))
-    check(not refused, "put: %r" % (refused,))
+    """Over several connections: a sync of the disk is shared."""
+    def some(offset):
+        return put_over(agent, (("/v1/kv/audit/%06d" % i, value(i)) for i in range(first + offset, first + count, WRITERS)))
+    with concurrent.futures.ThreadPoolExecutor(WRITERS) as pool:
+        refused = [r for r in pool.map(some, range(WRITERS)) if r]
+    check(not refused, "put: %r" % refused)
 
 
 def singles(count, prefix):
@@ -205,6 +210,13 @@ def rebuilt(agent, within=40):
     check(not os.path.exists(os.path.join(agent.data, "store", "fenced")), "the mark is gone")
 
 
+def gave_way(cluster, victim):
+    """A fenced leader hands over; where a disk was slow there may be nobody fit for it, and it leads anew once it is rebuilt."""
+    slow = any("the log's disk is slow" in s.log() for s in cluster.servers)
+    since = victim.log().split("FENCED", 1)[1]
+    check("no longer leader" in since or (slow and "raft: leading" in since), "leadership moved: %s" % since)
+
+
 def damage_story(choose):
     cluster = Cluster(3, configured("1s")).start()
     leader = cluster.leader()
@@ -236,7 +248,7 @@ def damage_story(choose):
     if refused:
         check(b"is being rebuilt" in answers[refused[0]][2], "it said why: %r" % (answers[refused[0]],))
     if was_leader:
-        check("no longer leader" in log, "leadership moved")
+        gave_way(cluster, victim)
     check(all("FENCED" not in s.log() for s in others), "only the damaged one was fenced")
     put_single(cluster.leader(), 600, "after/")
     sums = equal_sums(cluster.servers)
@@ -475,7 +487,7 @@ def test_a_backup_that_meets_damage_fences():
     check(status == 500 and b"damaged data" in body, "not saved: %d %r" % (status, body[:100]))
     until("fenced", lambda: "FENCED" in victim.log(), 10)
     rebuilt(victim)
-    check("no longer leader" in victim.log(), "leadership moved")
+    gave_way(cluster, victim)
     until("right again", lambda: serves(victim, 1234))
     until("and saved", lambda: victim.request("GET", "/v1/snapshot", timeout=30 * SLOW)[0] == 200)
 

@@ -8,7 +8,7 @@ import http.client, urllib.parse
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../lib"))
-from pace import MULTIPLIER, SLOW, STANDSTILL, server_arguments
+from pace import MULTIPLIER, SLOW, STANDSTILL, server_arguments, undecided
 
 COORD = os.environ.get("COORD_BIN") or os.path.join(HERE, "../../build/coord")
 
@@ -44,12 +44,6 @@ def until(what, condition, within=10.0, every=0.02):
 def check(condition, what):
     if not condition:
         raise AssertionError(what)
-
-
-def undecided(status, answer):
-    """What a write may be told while servers elect a leader (also because the leader's disk stood still): it may or may not have been done, or nobody
-    took it. No failure of the program: it is written again, by the only writer of what it writes."""
-    return status == 500 and (b"outcome unknown" in answer or b"No cluster leader" in answer)
 
 
 def configuration(**keys):

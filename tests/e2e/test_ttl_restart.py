@@ -178,10 +178,10 @@ def thresholds():
 def time_to_removal():
     """A critical service goes after its time, however often the agent restarts; one that is reported again stays."""
     agent = Agent().start()
+    begun = time.monotonic()
     for name in ("dead", "back"):
         agent.put("/v1/agent/service/register", service(name, "1s", DeregisterCriticalServiceAfter="6s"))
     watched = Watched(agent, 3)
-    begun = time.monotonic()
 
     def feed():
         if watched.restarts:

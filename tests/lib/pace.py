@@ -8,6 +8,12 @@ STANDSTILL = 10
 MULTIPLIER = max(1, min(10, round(SLOW)))
 
 
+def undecided(status, answer):
+    """What a write may be told while servers elect a leader (also because the leader's disk stood still): it may or may not have been done, or nobody
+    took it. No failure of the program: it is written again, by the only writer of what it writes."""
+    return status == 500 and (b"outcome unknown" in answer or b"No cluster leader" in answer)
+
+
 def server_arguments(folder):
     """Arguments for each server of a cluster; what they name is written into `folder`."""
     if MULTIPLIER == 1:
