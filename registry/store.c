@@ -223,13 +223,23 @@ struct store_reader *store_long_reader_new(struct store *store) {
     return reader;
 }
 
+/* It begins another one at its next read. */
+static void end_mdb(struct store_txn *txn) {
+    for (unsigned i = 0; i < STORE_TABLES_MAX; i++) {
+        if (txn->cursors[i]) mdb_cursor_close(txn->cursors[i]);
+        txn->cursors[i] = NULL;
+    }
+    if (txn->mdb) mdb_txn_abort(txn->mdb);
+    txn->mdb = NULL;
+}
+
 void store_reader_free(struct store_reader *reader) {
     if (!reader) return;
     struct store *store = reader->store;
     CHECK(!reader->active);
     pthread_mutex_lock(&store->lock);
     list_remove(&reader->link);
-    if (reader->txn.mdb) mdb_txn_abort(reader->txn.mdb);
+    end_mdb(&reader->txn);
     pthread_mutex_unlock(&store->lock);
     free(reader);
 }
@@ -260,6 +270,7 @@ struct store_txn *store_read(struct store_reader *reader) {
     txn->error = CO_OK;
     txn->limited = txn->limit_hit = false;
     txn->note = 0;
+    txn->placed = 0;
     int rc = txn->mdb ? mdb_txn_renew(txn->mdb) : mdb_txn_begin(txn->file->env, NULL, MDB_RDONLY, &txn->mdb);
     if (rc) {
         log_error("store", "a read cannot begin error=\"%s\"", mdb_strerror(rc));
@@ -296,11 +307,7 @@ void store_gate_close(struct store *store) {
     wait_for_readers(store, true);
     store->gate = true;
     wait_for_readers(store, false);
-    LIST_FOREACH(item, &store->readers) {
-        struct store_reader *reader = LIST_ENTRY(item, struct store_reader, link);
-        if (reader->txn.mdb) mdb_txn_abort(reader->txn.mdb);
-        reader->txn.mdb = NULL;
-    }
+    LIST_FOREACH(item, &store->readers) { end_mdb(&LIST_ENTRY(item, struct store_reader, link)->txn); }
     pthread_mutex_unlock(&store->lock);
 }
 

@@ -8,6 +8,8 @@
 struct store_cursor_impl {
     MDB_cursor *mdb;
     struct store_cursor_impl *next, **at; /* in txn->open */
+    size_t last_size;                     /* in a write transaction: the key of the record under it, or that was */
+    char last[STORE_KEY_MAX];
 };
 
 static struct store_cursor_impl *take(struct store_txn *txn, uint8_t table) {
@@ -65,13 +67,33 @@ static bool limit_reached(struct store_txn *txn, size_t size) {
     return txn->limit_hit;
 }
 
-/* Where pages are damaged LMDB may walk in circles, or through what was removed. In a write transaction the key before
- * may not be there any more. */
-static bool in_order(const struct store_cursor *cursor, struct slice key, struct slice before, MDB_cursor_op op) {
-    if (cursor->txn->writing) return true;
+/* Where pages are damaged LMDB may walk in circles, or through what was removed. */
+static bool in_order(struct slice key, struct slice before, MDB_cursor_op op) {
     if (op == MDB_NEXT) return slice_compare(before, key) < 0;
     if (op == MDB_PREV) return slice_compare(before, key) > 0;
     return op != MDB_SET_RANGE || slice_compare(before, key) <= 0;
+}
+
+/* Goes to the first record that is not before `key`. Proves, as store_find does, that it is the first one. */
+static int seek(struct store_cursor *cursor, MDB_val *key, MDB_val *data) {
+    MDB_cursor *mdb = ((struct store_cursor_impl *)cursor->impl)->mdb;
+    MDB_val from = *key;
+    int rc = mdb_cursor_get(mdb, key, data, MDB_SET_RANGE);
+    bool exact = rc == 0 && key->mv_size == from.mv_size && memcmp(key->mv_data, from.mv_data, from.mv_size) == 0;
+    if (exact || (rc != 0 && rc != MDB_NOTFOUND)) return rc;
+    int before = store_check_before(cursor->txn, cursor->table, mdb, &from, rc != 0);
+    if (before == 0 && rc == 0) return mdb_cursor_get(mdb, key, data, MDB_NEXT);
+    return before == 0 || before == MDB_NOTFOUND ? rc : before;
+}
+
+/* To where `op` says; with MDB_SET_RANGE from `key`. */
+static int go(struct store_cursor *cursor, MDB_val *key, MDB_val *data, MDB_cursor_op op) {
+    struct store_cursor_impl *impl = cursor->impl;
+    if (!impl) return MDB_NOTFOUND;
+    if (op == MDB_SET_RANGE) return seek(cursor, key, data);
+    int rc = mdb_cursor_get(impl->mdb, key, data, op);
+    bool empty = rc == MDB_NOTFOUND && (op == MDB_FIRST || op == MDB_LAST);
+    return empty ? store_check_empty(cursor->txn, cursor->table) : rc;
 }
 
 /* `from`: the key before; where the range begins. */
@@ -79,18 +101,28 @@ static void step(struct store_cursor *cursor, struct slice from, MDB_cursor_op o
     struct store_cursor_impl *impl = cursor->impl;
     MDB_val key = {from.size, (void *)(uintptr_t)from.data}, data;
     uint64_t hash;
-    int rc = impl ? mdb_cursor_get(impl->mdb, &key, &data, op) : MDB_NOTFOUND;
+    int rc = go(cursor, &key, &data, op);
     cursor->key = slice_make(key.mv_data, key.mv_size);
-    cursor->valid = rc == 0 && in_order(cursor, cursor->key, from, op) &&
+    cursor->valid = rc == 0 && in_order(cursor->key, from, op) &&
                     store_record_read(cursor->table, &key, &data, &cursor->value, &hash);
     if (cursor->valid) {
         if (cursor->txn->limited && limit_reached(cursor->txn, cursor->key.size + cursor->value.size))
             cursor->valid = false;
+        if (cursor->txn->writing) {
+            memcpy(impl->last, key.mv_data, key.mv_size);
+            impl->last_size = key.mv_size;
+        }
     } else if (rc == 0) {
         store_damage(cursor->txn, cursor->table);
     } else if (rc != MDB_NOTFOUND) {
         store_fail(cursor->txn, store_error(rc));
     }
+}
+
+/* In a write transaction the record may be gone, and its bytes. */
+static struct slice last_key(const struct store_cursor *cursor) {
+    const struct store_cursor_impl *impl = cursor->impl;
+    return cursor->txn->writing ? slice_make(impl->last, impl->last_size) : cursor->key;
 }
 
 void store_cursor_open(struct store_cursor *cursor, struct store_txn *txn, uint8_t table, struct slice from) {
@@ -105,11 +137,11 @@ void store_cursor_open_last(struct store_cursor *cursor, struct store_txn *txn, 
 }
 
 void store_cursor_next(struct store_cursor *cursor) {
-    if (cursor->valid) step(cursor, cursor->key, MDB_NEXT);
+    if (cursor->valid) step(cursor, last_key(cursor), MDB_NEXT);
 }
 
 void store_cursor_prev(struct store_cursor *cursor) {
-    if (cursor->valid) step(cursor, cursor->key, MDB_PREV);
+    if (cursor->valid) step(cursor, last_key(cursor), MDB_PREV);
 }
 
 void store_cursor_del(struct store_cursor *cursor) {
@@ -130,7 +162,8 @@ void store_cursor_del(struct store_cursor *cursor) {
     }
     store_fail(txn, error);
     cursor->valid = false;
-    if (!error) step(cursor, cursor->key, MDB_NEXT); /* LMDB: after a deletion this is the record that took its place */
+    if (!error)
+        step(cursor, last_key(cursor), MDB_NEXT); /* LMDB: after a deletion this is the record that took its place */
 }
 
 void store_cursor_close(struct store_cursor *cursor) {

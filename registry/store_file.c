@@ -134,6 +134,7 @@ static int tables_open(struct store_file *file, const struct store_config *confi
         CHECK(table->number > 0 && table->number < STORE_TABLES_MAX && !file->known[table->number]);
         rc = table_open(file, txn, table);
         file->known[table->number] = true;
+        file->names[table->number] = table->name;
     }
     if (rc) {
         mdb_txn_abort(txn);

@@ -6,6 +6,7 @@
  *   store_space.c   file space reserved ahead of use
  *   store_record.c  a record's bytes and their checksum
  *   store_txn.c     transactions, get and put, the state sum, savepoints
+ *   store_find.c    looking a record up, and proving that it is not there
  *   store_cursor.c  ranges
  *   store_key.c     keys
  *   store_trust.c   whether what is there is what was written
@@ -36,6 +37,7 @@ struct store_file {
     char *path;
     MDB_dbi tables[STORE_TABLES_MAX];
     bool known[STORE_TABLES_MAX];
+    const char *names[STORE_TABLES_MAX]; /* of those but table 0 */
     uint64_t map_bytes, step_bytes;
     unsigned page_bytes;
     pthread_mutex_t space_lock;      /* for reserving */
@@ -109,7 +111,8 @@ struct store_txn {
     uint64_t sum; /* write: as of now */
     struct store_need need;
     struct store_undo undo;
-    MDB_cursor *cursors[STORE_TABLES_MAX];  /* write: one per table, for puts */
+    MDB_cursor *cursors[STORE_TABLES_MAX];  /* of store_txn_cursor; a reader keeps them for its next transaction */
+    uint64_t placed;                        /* a bit for each of them that belongs to this transaction */
     struct store_cursor_impl *open, *spare; /* of store_cursor */
     bool limited, limit_hit;                /* read: see store_read_limit */
     size_t limit;                           /* what is left of it */
@@ -124,6 +127,25 @@ void store_undo_note(struct store_txn *txn, uint8_t table, const MDB_val *key, c
 void store_damage(struct store_txn *txn, uint8_t table); /* a record of this table is damaged */
 void store_txn_append(struct store_txn *txn, uint8_t table, struct slice key,
                       struct slice value); /* loading, in order */
+
+/* -- looking up (store_find.c) ------------------------------------------------------------------------------------ */
+/* The transaction's cursor of this table, for looking up and for changes. NULL: the transaction has failed. */
+MDB_cursor *store_txn_cursor(struct store_txn *txn, uint8_t table);
+/* What LMDB has for the record, not compared with its checksum; that cursor stands on it. CO_NOTFOUND: its neighbours
+ * prove that it is not there; else (CO_CORRUPT, CO_IO) the transaction has failed. */
+int store_find(struct store_txn *txn, uint8_t table, const MDB_val *key, MDB_val *data);
+/* MDB_SET_RANGE has placed `cursor` behind where `key` would be, and has not found it; `last`: nor any behind it.
+ * Moves to the record before, which has to lie before `key` and to be what was written. LMDB's code: 0; MDB_NOTFOUND:
+ * there is none before; MDB_CORRUPTED: it is not so, the transaction has failed; others. */
+int store_check_before(struct store_txn *txn, uint8_t table, MDB_cursor *cursor, const MDB_val *key, bool last);
+/* `cursor` stands on a record that LMDB has just put where it found none: its neighbours are such as above. 0; else
+ * LMDB's code. */
+int store_check_inserted(struct store_txn *txn, uint8_t table, MDB_cursor *cursor, const MDB_val *key);
+/* `cursor` stands on the record: room for another value of the size in `data`. LMDB's code */
+int store_replace_found(struct store_txn *txn, uint8_t table, MDB_cursor *cursor, MDB_val *key, MDB_val *data);
+/* LMDB has found nothing at all in the table: it is there, and its count says so. MDB_NOTFOUND; MDB_CORRUPTED as above
+ */
+int store_check_empty(struct store_txn *txn, uint8_t table);
 
 struct store_reader {
     struct list link;

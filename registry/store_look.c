@@ -66,6 +66,7 @@ static int tables_look(struct store_file *file, const struct store_config *confi
         const struct store_table *table = &config->tables[i];
         rc = mdb_dbi_open(txn, table->name, 0, &file->tables[table->number]);
         file->known[table->number] = rc == 0;
+        file->names[table->number] = table->name;
         if (rc == MDB_NOTFOUND) rc = 0; /* of an older version */
     }
     int error = rc ? store_file_fault(fault, file->path, rc) : refuse_unknown(file, txn, config, fault);

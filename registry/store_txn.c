@@ -49,22 +49,20 @@ void store_damage(struct store_txn *txn, uint8_t table) {
     store_fail(txn, CO_CORRUPT);
 }
 
-/* The value of a record that LMDB has found. CO_CORRUPT. */
-static int read_value(struct store_txn *txn, uint8_t table, const MDB_val *key, const MDB_val *data,
-                      struct slice *value) {
+/* As store_get */
+static int read_record(struct store_txn *txn, uint8_t table, const MDB_val *key, struct slice *value) {
+    MDB_val data;
     uint64_t hash;
-    if (store_record_read(table, key, data, value, &hash)) return CO_OK;
+    int error = store_find(txn, table, key, &data);
+    if (error || store_record_read(table, key, &data, value, &hash)) return error;
     store_damage(txn, table);
     return CO_CORRUPT;
 }
 
 static uint64_t kept_sum(struct store_txn *txn) {
-    MDB_val key = {sizeof sum_key, (void *)(uintptr_t)sum_key}, data;
-    int rc = mdb_get(txn->mdb, txn->file->tables[STORE_TABLE_META], &key, &data);
-    if (rc && rc != MDB_NOTFOUND) store_fail(txn, store_error(rc));
+    MDB_val key = {sizeof sum_key, (void *)(uintptr_t)sum_key};
     struct slice value;
-    if (rc || read_value(txn, STORE_TABLE_META, &key, &data, &value) != CO_OK || value.size != 8) return 0;
-    return get_be64(value.data);
+    return read_record(txn, STORE_TABLE_META, &key, &value) == CO_OK && value.size == 8 ? get_be64(value.data) : 0;
 }
 
 uint64_t store_sum(struct store_txn *txn) { return txn->writing ? txn->sum : kept_sum(txn); }
@@ -94,21 +92,76 @@ struct store_txn *store_write(struct store *store) {
     return &store->write;
 }
 
+/* What a rollback needs: table, whether there was a record, sizes, key, what LMDB had for it; and the size of it all,
+ * to walk back. */
+void store_undo_note(struct store_txn *txn, uint8_t table, const MDB_val *key, const MDB_val *old) {
+    if (!txn->undo.on) return;
+    struct buffer *log = &txn->undo.log;
+    size_t value_size = old ? old->mv_size : 0;
+    char head[10], tail[8];
+    head[0] = (char)table;
+    head[1] = old ? 1 : 0;
+    put_le32(head + 2, (uint32_t)key->mv_size);
+    put_le32(head + 6, (uint32_t)value_size);
+    put_le64(tail, sizeof head + key->mv_size + value_size);
+    buffer_append(log, head, sizeof head);
+    buffer_append(log, key->mv_data, key->mv_size);
+    if (value_size) buffer_append(log, old->mv_data, value_size);
+    buffer_append(log, tail, sizeof tail);
+}
+
+/* `hash` NULL: to be computed. The old record's is not compared with it: it goes. */
+static void put_raw(struct store_txn *txn, uint8_t table, MDB_val *key, struct slice value, const uint64_t *hash) {
+    CHECK(txn->writing);
+    MDB_val data;
+    bool looked = txn->placed >> table & 1;
+    MDB_cursor *cursor = store_txn_cursor(txn, table);
+    if (!looked) (void)store_find(txn, table, key, &data); /* LMDB dies of a put to a table that it does not find */
+    if (txn->error) return;
+    data = (MDB_val){value.size + STORE_HASH_BYTES, NULL};
+    int error = store_need_op(txn, txn->file->tables[table], data.mv_size);
+    if (error) {
+        store_fail(txn, error);
+        return;
+    }
+    int rc = mdb_cursor_put(cursor, key, &data, MDB_NOOVERWRITE | MDB_RESERVE);
+    if (rc == MDB_KEYEXIST) { /* `data` is what is there; the cursor stands on it */
+        struct slice old;
+        uint64_t old_hash;
+        if (!store_record_parts(&data, &old, &old_hash)) {
+            store_damage(txn, table);
+            return;
+        }
+        if (slice_equal(old, value)) return;
+        txn->sum -= old_hash;
+        store_undo_note(txn, table, key, &data);
+        data = (MDB_val){value.size + STORE_HASH_BYTES, NULL};
+        rc = store_replace_found(txn, table, cursor, key, &data);
+    } else if (rc == 0) {
+        store_undo_note(txn, table, key, NULL);
+        rc = store_check_inserted(txn, table, cursor, key);
+    }
+    if (rc) {
+        store_fail(txn, store_error(rc));
+        return;
+    }
+    uint64_t fresh = hash ? *hash : store_record_hash(table, key, value);
+    store_record_write(data.mv_data, value, fresh);
+    txn->sum += fresh;
+}
+
+/* It is not counted in itself, and after it nothing is. */
 static void put_sum(struct store_txn *txn) {
     char bytes[8];
     put_be64(bytes, txn->sum);
-    MDB_val key = {sizeof sum_key, (void *)(uintptr_t)sum_key}, data = {sizeof bytes + STORE_HASH_BYTES, NULL};
-    MDB_dbi meta = txn->file->tables[STORE_TABLE_META];
-    int error = store_need_op(txn, meta, data.mv_size);
-    if (!error) error = store_error(mdb_put(txn->mdb, meta, &key, &data, MDB_RESERVE));
-    struct slice value = slice_make(bytes, sizeof bytes);
-    if (!error) store_record_write(data.mv_data, value, store_record_hash(STORE_TABLE_META, &key, value));
-    store_fail(txn, error);
+    MDB_val key = {sizeof sum_key, (void *)(uintptr_t)sum_key};
+    put_raw(txn, STORE_TABLE_META, &key, slice_make(bytes, sizeof bytes), NULL);
 }
 
 /* LMDB frees the cursors of a write transaction with it. */
 static void forget(struct store_txn *txn) {
     memset(txn->cursors, 0, sizeof txn->cursors);
+    txn->placed = 0;
     txn->mdb = NULL;
     txn->undo.on = false;
 }
@@ -156,82 +209,13 @@ void store_abort(struct store_txn *txn) {
 
 int store_get(struct store_txn *txn, uint8_t table, struct slice key, struct slice *value) {
     if (key.size == 0 || txn->error) return CO_NOTFOUND;
-    CHECK(table < STORE_TABLES_MAX && txn->file->known[table]);
     struct raw_key raw;
-    MDB_val data;
-    int rc = mdb_get(txn->mdb, txn->file->tables[table], raw_key(&raw, table, key), &data);
-    if (rc == MDB_NOTFOUND) return CO_NOTFOUND;
-    if (rc == 0) return read_value(txn, table, &raw.val, &data, value);
-    store_fail(txn, store_error(rc));
-    return store_error(rc);
+    return read_record(txn, table, raw_key(&raw, table, key), value);
 }
 
 uint64_t store_hash(struct store_txn *txn, uint8_t table, struct slice key) {
     struct slice value;
     return store_get(txn, table, key, &value) == CO_OK ? get_be64(value.data + value.size) : 0;
-}
-
-/* The table's cursor for changes; NULL: failed. */
-static MDB_cursor *change_cursor(struct store_txn *txn, uint8_t table) {
-    CHECK(txn->writing && table < STORE_TABLES_MAX && txn->file->known[table]);
-    if (txn->error) return NULL;
-    if (!txn->cursors[table]) {
-        store_fail(txn, store_error(mdb_cursor_open(txn->mdb, txn->file->tables[table], &txn->cursors[table])));
-    }
-    return txn->cursors[table];
-}
-
-/* What a rollback needs: table, whether there was a record, sizes, key, what LMDB had for it; and the size of it all,
- * to walk back. */
-void store_undo_note(struct store_txn *txn, uint8_t table, const MDB_val *key, const MDB_val *old) {
-    if (!txn->undo.on) return;
-    struct buffer *log = &txn->undo.log;
-    size_t value_size = old ? old->mv_size : 0;
-    char head[10], tail[8];
-    head[0] = (char)table;
-    head[1] = old ? 1 : 0;
-    put_le32(head + 2, (uint32_t)key->mv_size);
-    put_le32(head + 6, (uint32_t)value_size);
-    put_le64(tail, sizeof head + key->mv_size + value_size);
-    buffer_append(log, head, sizeof head);
-    buffer_append(log, key->mv_data, key->mv_size);
-    if (value_size) buffer_append(log, old->mv_data, value_size);
-    buffer_append(log, tail, sizeof tail);
-}
-
-/* `hash` NULL: to be computed. The old record's is not compared with it: it goes. */
-static void put_raw(struct store_txn *txn, uint8_t table, MDB_val *key, struct slice value, const uint64_t *hash) {
-    MDB_cursor *cursor = change_cursor(txn, table);
-    if (!cursor) return;
-    MDB_val data = {value.size + STORE_HASH_BYTES, NULL};
-    int error = store_need_op(txn, txn->file->tables[table], data.mv_size);
-    if (error) {
-        store_fail(txn, error);
-        return;
-    }
-    int rc = mdb_cursor_put(cursor, key, &data, MDB_NOOVERWRITE | MDB_RESERVE);
-    if (rc == MDB_KEYEXIST) { /* `data` is what is there; the cursor stands on it */
-        struct slice old;
-        uint64_t old_hash;
-        if (!store_record_parts(&data, &old, &old_hash)) {
-            store_damage(txn, table);
-            return;
-        }
-        if (slice_equal(old, value)) return;
-        txn->sum -= old_hash;
-        store_undo_note(txn, table, key, &data);
-        data = (MDB_val){value.size + STORE_HASH_BYTES, NULL};
-        rc = mdb_cursor_put(cursor, key, &data, MDB_RESERVE); /* MDB_CURRENT does not go with it */
-    } else if (rc == 0) {
-        store_undo_note(txn, table, key, NULL);
-    }
-    if (rc) {
-        store_fail(txn, store_error(rc));
-        return;
-    }
-    uint64_t fresh = hash ? *hash : store_record_hash(table, key, value);
-    store_record_write(data.mv_data, value, fresh);
-    txn->sum += fresh;
 }
 
 void store_put(struct store_txn *txn, uint8_t table, struct slice key, struct slice value) {
@@ -242,8 +226,9 @@ void store_put(struct store_txn *txn, uint8_t table, struct slice key, struct sl
 void store_txn_append(struct store_txn *txn, uint8_t table, struct slice key, struct slice value) {
     struct raw_key raw;
     MDB_val *name = raw_key(&raw, table, key), data = {value.size + STORE_HASH_BYTES, NULL};
-    MDB_cursor *cursor = change_cursor(txn, table);
+    MDB_cursor *cursor = store_txn_cursor(txn, table);
     if (!cursor) return;
+    CHECK(txn->writing);
     int error = store_need_op(txn, txn->file->tables[table], data.mv_size);
     if (!error) {
         int rc = mdb_cursor_put(cursor, name, &data, MDB_RESERVE | (table == STORE_TABLE_META ? 0 : MDB_APPEND));
@@ -259,20 +244,18 @@ void store_txn_append(struct store_txn *txn, uint8_t table, struct slice key, st
 }
 
 static bool del_raw(struct store_txn *txn, uint8_t table, MDB_val *key) {
-    MDB_cursor *cursor = change_cursor(txn, table);
-    if (!cursor) return false;
+    CHECK(txn->writing);
     MDB_val data;
-    int rc = mdb_cursor_get(cursor, key, &data, MDB_SET);
-    if (rc == MDB_NOTFOUND) return false;
+    int error = store_find(txn, table, key, &data);
+    if (error == CO_NOTFOUND) return false;
     struct slice value;
     uint64_t hash = 0;
-    int error = store_error(rc);
     if (!error && !store_record_parts(&data, &value, &hash)) error = CO_CORRUPT;
     if (!error) error = store_need_op(txn, txn->file->tables[table], 0);
     if (!error) {
         txn->sum -= hash;
         store_undo_note(txn, table, key, &data);
-        error = store_error(mdb_cursor_del(cursor, 0));
+        error = store_error(mdb_cursor_del(txn->cursors[table], 0));
     }
     store_fail(txn, error);
     return error == CO_OK;

@@ -269,6 +269,59 @@ def listings_of_a_running_server():
         world.whole(name)
 
 
+def nodes(page):
+    """Of a branch or leaf page of LMDB: where the key of each is in it, and its size."""
+    kind, lower = struct.unpack("<HH", page[10:14])
+    places = struct.unpack("<%dH" % ((lower - 16) // 2), page[16:lower]) if kind in (1, 2) and 16 <= lower <= PAGE else ()
+    return kind, [(place + 8, struct.unpack("<H", page[place + 6:place + 8])[0]) for place in places]
+
+
+def keys_that_the_search_goes_by(agent, kind, prefix):
+    """Offsets in the file, and sizes: of separators (kind 1: in branch pages) or of keys (2: in leaves)."""
+    with open(store_file(agent), "rb") as f:
+        data = f.read(used_pages(agent) * PAGE)
+    for start in range(2 * PAGE, len(data), PAGE):
+        found, keys = nodes(data[start:start + PAGE])
+        for at, size in keys if found == kind else ():
+            if prefix in data[start + at:start + at + size]:
+                yield start + at, size
+
+
+def the_search_of_a_running_server():
+    """One bit of what LMDB finds its way by: nothing that is there is missed, or made a second time."""
+    agent, rng, turns, met = Agent("-config-file=" + NO_SCRUBS).start(), random.Random(13), 0, 0
+    keys = ["sep/%04d" % i for i in range(600)]
+    value = lambda key: b"value of " + key.encode() * 9
+    for key in keys:
+        agent.put("/v1/kv/" + key, value(key))
+    asks = {"get": ("GET", "raw", value), "put if it is not there": ("PUT", "cas=0", lambda key: b"false"),
+            "list": ("GET", "keys", lambda key: b'["%s"]' % key.encode())}
+    for kind in (1, 2):
+        for what, (method, query, right) in asks.items():
+            for digit in (1, 2, 3):
+                turns += 1
+                at, size = rng.choice(list(keys_that_the_search_goes_by(agent, kind, b"sep/")))
+                with open(store_file(agent), "r+b") as f:
+                    f.seek(at)
+                    key = bytearray(f.read(size))
+                    where = "%s after a flip in the %s %r" % (what, ("separator", "key")[kind - 1], bytes(key))
+                    key[key.index(b"sep/") + 4 + digit] ^= 1 << rng.randrange(5)
+                    f.seek(at)
+                    f.write(key)
+                for key in keys:
+                    status, _, body = agent.request(method, "/v1/kv/%s?%s" % (key, query), b"again" if method == "PUT" else None)
+                    if status in (500, 503):
+                        break
+                    check((status, body.strip()) == (200, right(key)), "%s: %s: %d %r" % (where, key, status, body[:60]))
+                mended = agent.log().count("this server serves again")
+                if status != 200 or mended > met:  # a change waits for that, and is made afterwards
+                    until("it mends itself", lambda: agent.log().count("this server serves again") > met, within=20)
+                    until("it serves", lambda: read(agent, keys[0]), within=20)
+                    met += 1
+    check(met > turns // 2, "%d of %d were met" % (met, turns))
+    check(agent.proc.poll() is None, "the same process")
+
+
 def anything_of_a_running_server():
     """LMDB may end the process of it, once; no value is another one."""
     world, rng, ends = World(11), random.Random(12), 0
@@ -296,4 +349,4 @@ def anything_of_a_running_server():
 
 if __name__ == "__main__":
     run([at_the_next_start, of_the_last_used_bytes, of_the_marker_or_the_length, behind_a_snapshot, of_another_version, values_of_a_running_server,
-         listings_of_a_running_server, anything_of_a_running_server])
+         listings_of_a_running_server, the_search_of_a_running_server, anything_of_a_running_server])
