@@ -25,6 +25,7 @@
 #include "lb/coordinate.h"
 #include "registry/catalog.h"
 #include "registry/lease.h"
+#include "registry/undiscoverable.h"
 #include "rpc/client/client.h"
 #include "rpc/server/server.h"
 
@@ -400,6 +401,7 @@ static void start_tidying(struct agent *agent) {
 }
 
 static int start_parts(struct agent *agent, struct fault *fault) {
+    undiscoverable_domains(agent->config.domain, agent->config.alt_domain, agent->config.datacenter);
     start_tidying(agent);
     int rv = start_rpc(agent, fault);
     if (rv == CO_OK) rv = start_local(agent, fault);

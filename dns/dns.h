@@ -13,9 +13,10 @@
  *    TXT, MX, ... of a service with its addresses), and for the family that HEX.addr is not of.
  *  - SOA and NS are the domain's alone: Consul answers each name with them. An SOA that denies something is that of
  *    the part of the domain that may be forwarded by itself (name.h, zone_at).
- *  - Addresses that are neither an IP address nor a host name (base/host.h) are left out, and names of nodes and
- *    services that are none are no targets.
- *  - A CNAME only when there is no address of either family, and then for every type.
+ *  - Addresses that are neither an IP address nor a host name (base/host.h), or that ask for what has them, are left
+ *    out, and names of nodes and services that are none are no targets.
+ *  - A CNAME only when there is no address of either family, and then for every type. Where it leads to nothing within
+ *    the domain, the response code is that of the last name, with the domain's SOA.
  *  - _name._tag without "service" for every type, not just SRV.
  *  - ns.DOMAIN, which SOA names, has the servers' addresses. Servers are the instances of service "consul".
  *  - Nodes whose name is no host name are given as HEX.addr in SRV; text beyond 255 bytes is split.

@@ -82,6 +82,13 @@ static bool is_foreign(const struct dns_lookup *lookup, const struct name *name)
     return name->datacenter.size && !slice_equal_nocase(name->datacenter, slice_text(lookup->setup->datacenter));
 }
 
+bool lookup_ours(const struct dns_lookup *lookup, struct slice host, struct name *name) {
+    struct wire_name wire;
+    if (!wire_name_from_text(&wire, host)) return false;
+    name_parse(&lookup->setup->zone, wire.data, wire.size, name);
+    return name->kind != NAME_OUTSIDE && name->kind != NAME_REVERSE && !is_foreign(lookup, name);
+}
+
 size_t addresses_put(struct dns_lookup *lookup, const struct addresses *addresses, uint16_t type,
                      struct answer_place place) {
     size_t put = 0;
@@ -115,29 +122,63 @@ void addresses_of(struct dns_lookup *lookup, const struct name *name, struct add
     if (out->state <= LOOKUP_PARENT) lookup->depends->overflow = true;
 }
 
-/* A CNAME, and what it leads to as long as that is ours. */
-static void put_alias(struct dns_lookup *lookup, struct slice alias, uint16_t type, uint32_t ttl) {
-    uint32_t owner = ANSWER_QUESTION;
-    for (unsigned depth = 0; depth < LOOKUP_DEPTH_MAX && alias.size; depth++) {
+static bool is_address_type(uint16_t type) { return type == TYPE_A || type == TYPE_AAAA || type == TYPE_ANY; }
+
+/* Where the names that stand for one another end. */
+enum alias_end {
+    ALIAS_ANSWERED, /* at records of this type, or where the client has to ask on */
+    ALIAS_NO_TYPE,  /* at a name that has none of this type */
+    ALIAS_NO_NAME,
+};
+
+static enum alias_end alias_end(const struct dns_lookup *lookup, const struct name *name, enum lookup_state state,
+                                uint16_t type) {
+    bool parent = (name->kind == NAME_PARENT || name->kind == NAME_APEX) && !is_foreign(lookup, name);
+    if (type == TYPE_ANY) return ALIAS_ANSWERED;
+    if (!parent && (state == LOOKUP_UNKNOWN || state == LOOKUP_NONE)) return ALIAS_NO_NAME;
+    return is_address_type(type) ? ALIAS_NO_TYPE : ALIAS_ANSWERED; /* other types are not looked up there */
+}
+
+/* A CNAME, and what it leads to as long as that is ours. No name stands there twice. */
+static enum alias_end put_alias(struct dns_lookup *lookup, const struct name *asked, struct slice alias, uint16_t type,
+                                uint32_t ttl) {
+    uint32_t owner = ANSWER_QUESTION, seen[LOOKUP_DEPTH_MAX];
+    for (unsigned depth = 0; depth < LOOKUP_DEPTH_MAX; depth++) {
         struct wire_name target;
         struct name name;
         struct addresses next;
-        if (!wire_name_from_text(&target, alias)) return;
-        uint32_t index = answer_name(lookup->builder, &target);
-        if (index == owner) return;
-        answer_cname(lookup->builder, (struct answer_place){ANSWER_FIXED, owner, ttl}, index);
-        if (type == TYPE_CNAME) return;
+        if (!wire_name_from_text(&target, alias)) return ALIAS_ANSWERED;
         name_parse(&lookup->setup->zone, target.data, target.size, &name);
-        if (name.kind == NAME_OUTSIDE || name.kind == NAME_REVERSE) return;
+        uint32_t index = seen[depth] = answer_name(lookup->builder, &target);
+        bool again = strcmp(name.text, asked->text) == 0;
+        for (unsigned i = 0; i < depth; i++) again |= seen[i] == index;
+        if (again) return is_address_type(type) ? ALIAS_NO_TYPE : ALIAS_ANSWERED;
+        answer_cname(lookup->builder, (struct answer_place){ANSWER_FIXED, owner, ttl}, index);
+        if (type == TYPE_CNAME || name.kind == NAME_OUTSIDE || name.kind == NAME_REVERSE) return ALIAS_ANSWERED;
         owner = index;
         addresses_of(lookup, &name, &next);
-        addresses_put(lookup, &next, type, (struct answer_place){ANSWER_SHUFFLED, owner, next.ttl});
+        if (addresses_put(lookup, &next, type, (struct answer_place){ANSWER_SHUFFLED, owner, next.ttl}) > 0)
+            return ALIAS_ANSWERED;
+        /* What an SOA denies lies below its owner, which is a part of the name asked. */
+        if (next.alias.size == 0)
+            return name.domain == asked->domain ? alias_end(lookup, &name, next.state, type) : ALIAS_ANSWERED;
         alias = next.alias;
         ttl = next.ttl;
     }
+    return ALIAS_ANSWERED;
 }
 
-static bool is_address_type(uint16_t type) { return type == TYPE_A || type == TYPE_AAAA || type == TYPE_ANY; }
+/* RFC 2308, 2.1 and 2.2: the response code is that of the last name, and an SOA says for how long. */
+static struct dns_found alias_answer(struct dns_lookup *lookup, const struct name *name, struct slice alias,
+                                     uint16_t type, uint32_t ttl) {
+    start(lookup, name->domain);
+    enum alias_end end = put_alias(lookup, name, alias, type, ttl);
+    if (end == ALIAS_ANSWERED || answer_so_far(lookup->builder) == 0) return finish_or_nodata(lookup, name);
+    put_soa(lookup, ANSWER_AUTHORITY, name->domain);
+    struct dns_found found = finish(lookup, name, end == ALIAS_NO_NAME ? RCODE_NXDOMAIN : RCODE_NOERROR);
+    answer_set_zone(found.answer, name->domain_at);
+    return found;
+}
 
 /* Names below one that is not there itself make it NODATA (RFC 8020): a resolver that asks label by label goes on. */
 static struct dns_found not_there(enum lookup_state state) {
@@ -156,11 +197,11 @@ static struct dns_found service_answer(struct dns_lookup *lookup, const struct n
     addresses_of_service(lookup, name, &addresses);
     if (addresses.state <= LOOKUP_PARENT) return not_there(addresses.state);
     if (addresses.state == LOOKUP_NONE) return nothing_healthy(lookup, name);
+    if (addresses.alias.size) return alias_answer(lookup, name, addresses.alias, type, addresses.ttl);
     start(lookup, name->domain);
     if (is_address_type(type)) {
         addresses_put(lookup, &addresses, type, (struct answer_place){ANSWER_SHUFFLED, ANSWER_QUESTION, addresses.ttl});
     }
-    put_alias(lookup, addresses.alias, type, addresses.ttl);
     return finish_or_nodata(lookup, name);
 }
 
@@ -173,14 +214,13 @@ static struct dns_found node_answer(struct dns_lookup *lookup, const struct name
     struct addresses node;
     addresses_of_node(lookup, name, &node);
     if (node.state <= LOOKUP_PARENT) return not_there(node.state);
+    if (node.alias.size) return alias_answer(lookup, name, node.alias, type, node.ttl);
     start(lookup, name->domain);
-    put_alias(lookup, node.alias, type, node.ttl);
     if (is_address_type(type)) {
         addresses_put(lookup, &node, type, (struct answer_place){ANSWER_SHUFFLED, ANSWER_QUESTION, node.ttl});
     }
-    bool alias = node.alias.size; /* nothing stands beside a CNAME */
-    if (!alias && (type == TYPE_TXT || type == TYPE_ANY)) put_texts(lookup, &node, ANSWER_SHUFFLED);
-    else if (!alias && answer_so_far(lookup->builder)) put_texts(lookup, &node, ANSWER_ADDITIONAL);
+    if (type == TYPE_TXT || type == TYPE_ANY) put_texts(lookup, &node, ANSWER_SHUFFLED);
+    else if (answer_so_far(lookup->builder)) put_texts(lookup, &node, ANSWER_ADDITIONAL);
     return finish_or_nodata(lookup, name);
 }
 

@@ -33,6 +33,9 @@ static inline void lookup_note(struct dns_lookup *lookup, int rv) {
 /* A name as it is registered, in the arena: one that is equal without case. */
 bool lookup_stored(struct dns_lookup *lookup, const struct query_type *type, struct slice name, struct slice *stored);
 
+/* Is `host` a name in our domains, and of our datacenter? *name: what it asks for. */
+bool lookup_ours(const struct dns_lookup *lookup, struct slice host, struct name *name);
+
 /* There is no such name; nor this one, but names below it are there or may be; it is there, but nothing healthy; ...
  */
 enum lookup_state { LOOKUP_UNKNOWN, LOOKUP_PARENT, LOOKUP_NONE, LOOKUP_SOME };

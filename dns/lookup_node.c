@@ -54,11 +54,17 @@ struct slice meta_text(struct arena *arena, const Pb__Pair *pair) {
 
 /* -- nodes -------------------------------------------------------------------------------------------------------- */
 
+static bool is_own_name(const struct dns_lookup *lookup, const Pb__Node *node, struct slice host) {
+    struct name name;
+    return lookup_ours(lookup, host, &name) && name.kind == NAME_NODE &&
+           slice_equal_nocase(name.node, slice_text(node->name));
+}
+
 static void node_copy(struct dns_lookup *lookup, const Pb__Node *node, struct addresses *out) {
     struct host host = host_parse(node->address);
     out->items = arena_alloc(&lookup->arena, sizeof(*out->items));
     if (host.size) out->items[out->count++] = host;
-    else out->alias = slice_copy(&lookup->arena, host.name);
+    else if (!is_own_name(lookup, node, host.name)) out->alias = slice_copy(&lookup->arena, host.name);
     struct slice *texts = arena_alloc(&lookup->arena, (node->n_meta + 1) * sizeof(*texts));
     for (size_t i = 0; i < node->n_meta; i++) texts[i] = meta_text(&lookup->arena, node->meta[i]);
     out->texts = texts;

@@ -101,13 +101,29 @@ static const char *instance_address(const Pb__ServiceEntry *entry) {
     return entry->service->address[0] ? entry->service->address : entry->node->address;
 }
 
+/* Does the name ask for this instance itself, among others? */
+static bool is_own_name(const struct dns_lookup *lookup, const Pb__Service *service, struct slice host) {
+    struct name name;
+    if (!lookup_ours(lookup, host, &name) || name.kind != NAME_SERVICE) return false;
+    bool tagged = name.tag.size == 0;
+    for (size_t i = 0; i < service->n_tags; i++) tagged |= slice_equal_nocase(name.tag, slice_text(service->tags[i]));
+    return tagged && slice_equal_nocase(name.service, slice_text(service->name));
+}
+
+/* Neither address nor name: DNS leaves it out. */
+static struct host instance_host(const struct dns_lookup *lookup, const Pb__ServiceEntry *entry) {
+    struct host host = host_parse(instance_address(entry));
+    if (host.name.size && is_own_name(lookup, entry->service, host.name)) host.name = SLICE_LITERAL("");
+    return host;
+}
+
 /* Copies out of the catalog. Of names one is chosen, each as likely as any other, and used if there are no
  * addresses. */
 static void instances_addresses(struct dns_lookup *lookup, const struct instances *instances, struct addresses *out) {
     uint64_t names = 0;
     out->items = arena_alloc(&lookup->arena, (instances->count + 1) * sizeof(*out->items));
     for (size_t i = 0; i < instances->count; i++) {
-        struct host host = host_parse(instance_address(instances->items[i]));
+        struct host host = instance_host(lookup, instances->items[i]);
         if (host.size) out->items[out->count++] = host;
         else if (host.name.size && rng_below(&lookup->rng, ++names) == 0) out->alias = host.name;
     }
@@ -158,7 +174,7 @@ struct aliases {
 static void put_instance(struct dns_lookup *lookup, const Pb__ServiceEntry *entry, uint32_t ttl,
                          struct aliases *aliases) {
     struct answer_builder *builder = lookup->builder;
-    struct host host = host_parse(instance_address(entry));
+    struct host host = instance_host(lookup, entry);
     struct wire_name target, node;
     if (!instance_target(lookup, entry, &host, &target)) return;
     uint32_t index = answer_name(builder, &target);

@@ -88,6 +88,7 @@ static bool labels_read(const uint8_t *wire, size_t size, char *text, struct lab
         labels->items[labels->count++] = slice_make(text + at + 1, length);
         at += 1 + length;
     }
+    text[at] = '\0';
     return at + 1 == size;
 }
 

@@ -58,7 +58,7 @@ struct name {
      * any is: service.coord, service.dc1.coord, dc1.coord, else the domain. An SOA that denies the name is the zone's:
      * BIND and others that forward service.coord alone refuse an answer with one that is above it. */
     uint8_t domain_at, zone_at;
-    char text[PACKET_NAME_MAX + 1];
+    char text[PACKET_NAME_MAX + 1]; /* all of it, a dot before each label */
 };
 /* `wire`: an uncompressed name in any case; anything else is NAME_OUTSIDE. */
 void name_parse(const struct name_zone *zone, const uint8_t *wire, size_t size, struct name *name);

@@ -1,7 +1,10 @@
 #include "registry/undiscoverable.h"
 
+#include <stdarg.h>
 #include <stdatomic.h>
+#include <stdio.h>
 
+#include "base/check.h"
 #include "base/hash.h"
 #include "base/host.h"
 #include "base/log.h"
@@ -40,10 +43,72 @@ static bool is_wrong(const char *address) {
     return host.size == 0 && host.name.size == 0;
 }
 
-static void judge_address(struct buffer *out, const char *what, const char *address, const char *left_out) {
-    if (!is_wrong(address)) return;
+/* -- names of DNS that ask for what has them as its address ------------------------------------------------------- */
+
+enum { NAME_ROOM = 256 };
+static char domains[2][NAME_ROOM], our_datacenter[NAME_ROOM];
+
+void undiscoverable_domains(const char *domain, const char *alt_domain, const char *datacenter) {
+    snprintf(domains[0], NAME_ROOM, "%s", domain);
+    snprintf(domains[1], NAME_ROOM, "%s", alt_domain ? alt_domain : "");
+    snprintf(our_datacenter, NAME_ROOM, "%s", datacenter);
+}
+
+/* Takes ".END" off. */
+static bool take_end(struct slice *name, const char *end) {
+    size_t size = strlen(end) + 1;
+    if (name->size <= size || name->data[name->size - size] != '.') return false;
+    if (!slice_equal_nocase(slice_make(name->data + name->size - size + 1, size - 1), slice_text(end))) return false;
+    name->size -= size;
+    return true;
+}
+
+/* What stands before [.DC][.dc].DOMAIN; false: it is no name of ours. */
+static bool before_domain(const char *address, struct slice *out) {
+    for (size_t i = 0; i < ARRAY_COUNT(domains); i++) {
+        struct slice name = slice_text(address);
+        if (name.size && name.data[name.size - 1] == '.') name.size--;
+        if (!domains[i][0] || !take_end(&name, domains[i])) continue;
+        struct slice in_datacenter = name;
+        (void)take_end(&in_datacenter, "dc");
+        *out = take_end(&in_datacenter, our_datacenter) ? in_datacenter : name;
+        return true;
+    }
+    return false;
+}
+
+__attribute__((format(printf, 2, 3))) static bool is_text(struct slice name, const char *format, ...) {
+    char text[NAME_ROOM];
+    va_list args;
+    va_start(args, format);
+    int size = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return size < (int)sizeof text && slice_equal_nocase(name, slice_make(text, (size_t)size));
+}
+
+static bool is_own_node(const char *address, const Pb__Node *node) {
+    struct slice name;
+    return before_domain(address, &name) && is_text(name, "%s.node", node->name);
+}
+
+static bool is_own_service(const char *address, const Pb__Service *service) {
+    struct slice name;
+    if (!before_domain(address, &name)) return false;
+    bool plain = take_end(&name, "service"); /* which the names of RFC 2782 need not have */
+    bool own = (plain && is_text(name, "%s", service->name)) || is_text(name, "_%s._tcp", service->name);
+    for (size_t i = 0; i < service->n_tags && !own; i++)
+        own = (plain && is_text(name, "%s.%s", service->tags[i], service->name)) ||
+              is_text(name, "_%s._%s", service->name, service->tags[i]);
+    return own;
+}
+
+/* -- all of a registration ---------------------------------------------------------------------------------------- */
+
+/* `own`: it is the name that DNS would answer with it. */
+static void judge_address(struct buffer *out, const char *what, const char *address, bool own, const char *left_out) {
+    if (!own && !is_wrong(address)) return;
     begin(out, what, address);
-    buffer_append_text(out, " is neither an IP address nor a host name");
+    buffer_append_text(out, own ? " is its own name in DNS" : " is neither an IP address nor a host name");
     buffer_append_text(out, left_out);
 }
 
@@ -55,7 +120,7 @@ static void judge_tagged(struct buffer *out, const char *of, Pb__TaggedAddress *
         buffer_append_text(&what, of);
         quote(&what, addresses[i]->name);
         buffer_append_byte(&what, '\0');
-        judge_address(out, what.data, addresses[i]->address, "");
+        judge_address(out, what.data, addresses[i]->address, false, "");
     }
     buffer_free(&what);
 }
@@ -63,12 +128,16 @@ static void judge_tagged(struct buffer *out, const char *of, Pb__TaggedAddress *
 void undiscoverable_text(struct buffer *out, const Pb__Node *node, const Pb__Service *service) {
     if (node) {
         judge_name(out, "node name", node->name, true);
-        judge_address(out, "node address", node->address, ": DNS leaves it out");
+        judge_address(out, "node address", node->address, is_own_node(node->address, node), ": DNS leaves it out");
         judge_tagged(out, "node's tagged address ", node->tagged_addresses, node->n_tagged_addresses);
     }
     if (service) {
+        bool has_own = service->address[0] || !node; /* else it has that of its node */
+        const char *address = has_own ? service->address : node->address;
+        bool leads_back = is_own_service(address, service);
         judge_name(out, "service name", service->name, false);
-        judge_address(out, "service address", service->address, ": DNS leaves this instance out");
+        if (has_own || leads_back)
+            judge_address(out, "service address", address, leads_back, ": DNS leaves this instance out");
         judge_tagged(out, "service's tagged address ", service->tagged_addresses, service->n_tagged_addresses);
     }
 }

@@ -225,9 +225,7 @@ Test(dns_responder, names_as_addresses) {
         {"own.service.coord", TYPE_AAAA, "own.service.coord. 0 IN CNAME n1.node.dc1.coord.", ""},
     };
     expect_rows(rows, ARRAY_COUNT(rows));
-    struct help_answer got = ask("loop.service.coord", TYPE_A); /* ends */
-    cr_expect(eq(int, got.rcode, RCODE_NOERROR));
-    help_free(&got);
+    struct help_answer got;
     help_service(rpc, (struct help_service){.node = "n1", .id = "l", .name = "later", .address = "x9.node.coord"});
     static const unsigned types[] = {TYPE_A, TYPE_SRV};
     for (size_t i = 0; i < 2; i++) {
@@ -241,6 +239,101 @@ Test(dns_responder, names_as_addresses) {
         cr_expect(strstr(got.answer, "10.0.0.9") != NULL || strstr(got.additional, "10.0.0.9") != NULL);
         help_free(&got);
     }
+}
+
+static void add(const char *service, const char *id, const char *address, const char *tag) {
+    help_service(rpc, (struct help_service){
+                          .node = "n1", .id = id, .name = service, .address = address, .port = 9, .tags = {tag}});
+}
+
+/* `zone`: of the SOA in the authority section; NULL: there is none. */
+static void expect_end(const char *name, unsigned type, const char *answer, int rcode, const char *zone) {
+    struct help_answer got = ask(name, type);
+    cr_expect(eq(int, got.rcode, rcode), "%s %u", name, type);
+    cr_expect_str_eq(got.answer, answer, "%s %u, got:\n%s", name, type, got.answer);
+    cr_expect_eq(got.authorities, zone ? 1 : 0, "%s %u: %s", name, type, got.authority);
+    if (zone) expect_soa(name, got.authority, zone);
+    help_free(&got);
+}
+
+Test(dns_responder, own_names_as_addresses_are_left_out) {
+    static const char *const addresses[] = {"mine.service.coord",         "Mine.Service.DC1.Coord.",
+                                            "mine.service.alt.example",   "mine.service.dc1.dc.coord",
+                                            "_mine._tcp.service.coord",   "t1.mine.service.coord",
+                                            "_mine._t1.service.dc1.coord"};
+    char id[16];
+    for (size_t i = 0; i < ARRAY_COUNT(addresses); i++) {
+        snprintf(id, sizeof id, "m%zu", i);
+        add("mine", id, addresses[i], "t1");
+    }
+    static const char *const names[] = {"mine.service.coord", "mine.service.alt.example", "t1.mine.service.coord"};
+    static const char *const zones[] = {"service.coord", "service.alt.example", "service.coord"};
+    static const unsigned types[] = {TYPE_A, TYPE_AAAA, TYPE_SRV, TYPE_ANY, TYPE_CNAME};
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++)
+        for (size_t t = 0; t < ARRAY_COUNT(types); t++) expect_end(names[i], types[t], "", RCODE_NOERROR, zones[i]);
+    add("mine", "good", "10.3.0.3", NULL); /* the others are left out beside it */
+    expect_end("mine.service.coord", TYPE_A, "mine.service.coord. 0 IN A 10.3.0.3", RCODE_NOERROR, NULL);
+    expect_end("mine.service.coord", TYPE_SRV, "mine.service.coord. 0 IN SRV 1 1 9 0a030003.addr.dc1.coord.",
+               RCODE_NOERROR, NULL);
+    add("part", "p1", "t2.part.service.coord", "t1"); /* others have that tag: no loop */
+    add("part", "p2", "10.3.0.4", "t2");
+    expect_end("t1.part.service.coord", TYPE_A,
+               "t1.part.service.coord. 0 IN CNAME t2.part.service.coord.\nt2.part.service.coord. 0 IN A 10.3.0.4",
+               RCODE_NOERROR, NULL);
+    help_node(rpc, "n8", "N8.node.dc1.alt.example", NULL);
+    expect_end("n8.node.coord", TYPE_A, "", RCODE_NOERROR, "node.coord");
+    help_service(rpc, (struct help_service){.node = "n8", .id = "e", .name = "elsewhere", .port = 9});
+    help_node(rpc, "n9", "at-node.service.coord", NULL); /* a node's address, which its service has */
+    help_service(rpc, (struct help_service){.node = "n9", .id = "a", .name = "at-node", .port = 9});
+    expect_end("at-node.service.coord", TYPE_A, "", RCODE_NOERROR, "service.coord");
+}
+
+Test(dns_responder, names_that_lead_to_one_another_end) {
+    add("one", "1", "two.service.coord", NULL);
+    add("two", "2", "three.service.coord", NULL);
+    add("three", "3", "one.service.coord", NULL);
+    expect_end("one.service.coord", TYPE_A,
+               "one.service.coord. 0 IN CNAME two.service.coord.\ntwo.service.coord. 0 IN CNAME three.service.coord.",
+               RCODE_NOERROR, "coord");
+    add("ping", "4", "pong.service.coord", NULL);
+    add("pong", "5", "ping.service.coord", NULL);
+    expect_end("ping.service.coord", TYPE_A, "ping.service.coord. 0 IN CNAME pong.service.coord.", RCODE_NOERROR,
+               "coord");
+}
+
+/* RFC 2308: the response code is the last name's. */
+Test(dns_responder, names_that_lead_to_nothing) {
+    add("gone", "1", "no.service.coord", NULL);
+    static const unsigned types[] = {TYPE_A, TYPE_AAAA, TYPE_TXT};
+    for (size_t t = 0; t < 3; t++)
+        expect_end("gone.service.coord", types[t], "gone.service.coord. 0 IN CNAME no.service.coord.", RCODE_NXDOMAIN,
+                   "coord");
+    expect_end("gone.service.coord", TYPE_CNAME, "gone.service.coord. 0 IN CNAME no.service.coord.", RCODE_NOERROR,
+               NULL);
+    add("far", "2", "gone.service.coord", NULL); /* two names on */
+    expect_end("far.service.coord", TYPE_A,
+               "far.service.coord. 0 IN CNAME gone.service.coord.\ngone.service.coord. 0 IN CNAME no.service.coord.",
+               RCODE_NXDOMAIN, "coord");
+    help_node(rpc, "n7", "nowhere.coord.", NULL); /* no name of ours, in our domain */
+    expect_end("n7.node.coord", TYPE_A, "n7.node.coord. 0 IN CNAME nowhere.coord.", RCODE_NXDOMAIN, "coord");
+    add("ill", "3", "dead.service.coord", NULL); /* nothing healthy */
+    expect_end("ill.service.coord", TYPE_A, "ill.service.coord. 0 IN CNAME dead.service.coord.", RCODE_NXDOMAIN,
+               "coord");
+    add("four", "4", "n1.node.coord", NULL); /* it is there, but has no such address */
+    expect_end("four.service.coord", TYPE_AAAA, "four.service.coord. 0 IN CNAME n1.node.coord.", RCODE_NOERROR,
+               "coord");
+    expect_end("four.service.coord", TYPE_TXT, "four.service.coord. 0 IN CNAME n1.node.coord.", RCODE_NOERROR, NULL);
+    add("part", "5", "service.coord", NULL); /* names below it are there */
+    expect_end("part.service.coord", TYPE_A, "part.service.coord. 0 IN CNAME service.coord.", RCODE_NOERROR, "coord");
+    add("abroad", "6", "web.service.dc9.coord", NULL);
+    expect_end("abroad.service.coord", TYPE_A, "abroad.service.coord. 0 IN CNAME web.service.dc9.coord.",
+               RCODE_NXDOMAIN, "coord");
+    add("outside", "7", "h.example.com", NULL); /* whoever asks goes on there */
+    expect_end("outside.service.coord", TYPE_A, "outside.service.coord. 0 IN CNAME h.example.com.", RCODE_NOERROR,
+               NULL);
+    /* of another domain of ours: its SOA does not lie above what was asked */
+    expect_end("gone.service.alt.example", TYPE_A, "gone.service.alt.example. 0 IN CNAME no.service.coord.",
+               RCODE_NOERROR, NULL);
 }
 
 Test(dns_responder, nothing_there) {

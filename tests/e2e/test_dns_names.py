@@ -73,6 +73,48 @@ def addresses_of_services():
     check(len(lines_about(agent, "")) == len(NEITHER), "and nothing else is: %r" % lines_about(agent, "good"))
 
 
+def addresses_that_lead_back():
+    """An instance whose address is the name that DNS answers with it, in any of its forms."""
+    agent = Agent("-alt-domain=alt.example", dev=True).start()
+    own = ["web.service.coord", "WEB.service.dc1.coord.", "web.service.alt.example", "blue.web.service.coord", "_web._tcp.service.coord"]
+    for i, address in enumerate(own):
+        for _ in range(2):
+            warning = register(agent, {"ID": "w%d" % i, "Name": "web", "Tags": ["blue"], "Port": 80, "Address": address})
+            is_warning(warning, address, "is its own name in DNS", "leaves this instance out")
+        check(len(lines_about(agent, 'service="w%d"' % i)) == 1, "said once: %r" % lines_about(agent, address))
+    nothing(agent, "web.service.coord")
+    nothing(agent, "web.service.alt.example")
+    register(agent, {"ID": "good", "Name": "web", "Port": 81, "Address": "10.7.0.1"})
+    check(agent.dig_short("web.service.coord") == ["10.7.0.1"], "the others are left out")
+    check([r.data for r in agent.ask("web.service.coord", "SRV").answer] == ["1 1 81 0a070001.addr.dc1.coord."], "of SRV too")
+    # a node; and an instance that has the address of its node
+    is_warning(register(agent, {"Node": "m1", "Address": "m1.node.coord"}, "/v1/catalog/register"), "node address", "its own name in DNS")
+    nothing(agent, "m1.node.coord")
+    is_warning(register(agent, {"Node": "m2", "Address": "api.service.coord", "Service": {"Service": "api"}}, "/v1/catalog/register"),
+               "service address", "its own name in DNS")
+    nothing(agent, "api.service.coord")
+    # names of others are addresses as any
+    check(register(agent, {"ID": "a", "Name": "app", "Address": "web.service.coord"}) is None, "no warning")
+    check(agent.dig_short("app.service.coord") == ["web.service.coord.", "10.7.0.1"], agent.dig_short("app.service.coord"))
+
+
+def names_that_lead_to_nothing():
+    """A CNAME to a name of ours: the response code is that name's, and an SOA goes along (RFC 2308)."""
+    agent = Agent(dev=True).start()
+    register(agent, {"Name": "four", "Address": "10.7.0.1"})
+    for name, address, rtype, status in (("gone", "no.service.coord", "A", "NXDOMAIN"), ("away", "no.node.coord", "AAAA", "NXDOMAIN"),
+                                         ("far", "gone.service.coord", "A", "NXDOMAIN"), ("six", "four.service.coord", "AAAA", "NOERROR")):
+        register(agent, {"Name": name, "Address": address})
+        got = agent.ask(name + ".service.coord", rtype)
+        check(got.status == status and got.answer[0].data == address + ".", "%s: %s" % (name, got))
+        check([(r.type, r.owner) for r in got.authority] == [("SOA", "coord.")], "%s: %s" % (name, got))
+    register(agent, {"Name": "out", "Address": "h.example.com"})
+    got = agent.ask("out.service.coord", "A")
+    check(got.status == "NOERROR" and got.authority == [], "whoever asks goes on there: %s" % (got,))
+    register(agent, {"Name": "no", "Address": "10.7.0.2"})  # it appears
+    until("gone leads to it", lambda: agent.dig_short("gone.service.coord")[-1:] == ["10.7.0.2"])
+
+
 def tagged_addresses():
     """DNS does not use them, other clients do."""
     agent = Agent(dev=True).start()
@@ -198,4 +240,5 @@ def names_of_rfc_2782():
     check(ports("_under.service.coord") == [8], "a service whose name begins like that")
 
 
-run([addresses_of_services, tagged_addresses, addresses_in_the_catalog, addresses_in_files, names_that_dns_cannot_say, names_of_rfc_2782])
+run([addresses_of_services, addresses_that_lead_back, names_that_lead_to_nothing, tagged_addresses, addresses_in_the_catalog, addresses_in_files,
+     names_that_dns_cannot_say, names_of_rfc_2782])

@@ -4,6 +4,7 @@
 #include <criterion/new/assert.h>
 #include <stdio.h>
 
+#include "base/check.h"
 #include "base/log.h"
 
 static char text[4096];
@@ -39,6 +40,39 @@ Test(registry_undiscoverable, says_what_is_wrong) {
                      "node name \"n 1\" is no host name: DNS clients may not find it; node address \"10.0.0.1:80\" is "
                      "neither an IP address nor a host name: DNS leaves it out; service name \"v1.web\" is no single "
                      "label of a host name: DNS clients may not find it");
+}
+
+static bool own_service(const char *address) {
+    Pb__Service service = service_at("web", address);
+    char *tags[] = {(char *)"v1.2"};
+    service.tags = tags, service.n_tags = 1;
+    const char *said = text_of(NULL, &service);
+    cr_expect(said[0] == '\0' || strstr(said, "is its own name in DNS: DNS leaves this instance out"), "%s", said);
+    return said[0] != '\0';
+}
+
+Test(registry_undiscoverable, names_that_lead_back) {
+    static const char *const own[] = {"web.service.coord",        "Web.Service.Coord.",      "web.service.dc1.coord",
+                                      "web.service.dc1.dc.coord", "web.service.alt.example", "v1.2.web.service.coord",
+                                      "_web._tcp.service.coord",  "_web._tcp.coord",         "_web._v1.2.dc1.coord"};
+    static const char *const others[] = {"webs.service.coord",  "a.web.service.coord", "web.service.dc2.coord",
+                                         "web.service.consul",  "web.node.coord",      "web.service",
+                                         "web.coord",           "v1.2.web.coord",      "x_web._tcp.coord",
+                                         "web.service.dc.coord"};
+    cr_expect_not(own_service("web.service.coord"), "no domain is known yet");
+    undiscoverable_domains("coord", "alt.example", "dc1");
+    for (size_t i = 0; i < ARRAY_COUNT(own); i++) cr_expect(own_service(own[i]), "%s", own[i]);
+    for (size_t i = 0; i < ARRAY_COUNT(others); i++) cr_expect_not(own_service(others[i]), "%s", others[i]);
+    Pb__Node node = PB__NODE__INIT;
+    node.name = (char *)"n1", node.address = (char *)"n1.node.coord";
+    Pb__Service service = service_at("web", "");
+    cr_expect_str_eq(text_of(&node, &service),
+                     "node address \"n1.node.coord\" is its own name in DNS: DNS leaves it out");
+    node.address = (char *)"web.service.coord"; /* which its instance has */
+    cr_expect_str_eq(text_of(&node, &service),
+                     "service address \"web.service.coord\" is its own name in DNS: DNS leaves this instance out");
+    undiscoverable_domains("coord", NULL, "dc1");
+    cr_expect_not(own_service("web.service.alt.example"));
 }
 
 Test(registry_undiscoverable, is_short) {
