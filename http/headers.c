@@ -143,3 +143,21 @@ const char *headers_read(struct http_request *request, const char *version) {
     if (request->line_end && info) follow_end(request);
     return smuggling(request);
 }
+
+/* What follows a chunked body is not used, but is held to what headers are. libmicrohttpd has it by then. */
+static enum MHD_Result on_trailer(void *data, enum MHD_ValueKind kind, const char *key, size_t key_size,
+                                  const char *value, size_t value_size) {
+    struct http_request *request = data;
+    (void)kind;
+    if (!key_size || !all_in(key, key_size, IN_NAME)) request->bad_name = true;
+    else if (!all_in(value, value_size, IN_VALUE)) request->bad_value = true;
+    return MHD_YES;
+}
+
+void trailers_read(struct http_request *request) {
+    MHD_get_connection_values_n(request->connection->mhd, MHD_FOOTER_KIND, on_trailer, request);
+    const char *doubtful = smuggling(request);
+    if (!doubtful) return;
+    request->close = true;
+    request_refuse(request, 400, "%s", doubtful);
+}

@@ -331,6 +331,8 @@ void request_refuse(struct http_request *request, int status, const char *format
 
 /* headers.c: reads what we look at; NULL, or why the request is refused and its connection closed */
 const char *headers_read(struct http_request *request, const char *version);
+/* Of a chunked body that is whole: refuses the request if its trailers are malformed. */
+void trailers_read(struct http_request *request);
 
 /* target.c */
 /* Whatever its form, from now on it is a path; else the request is refused, or answered (OPTIONS *). */

@@ -135,6 +135,7 @@ static enum MHD_Result on_request(void *data, struct MHD_Connection *mhd, const 
             *upload_size = 0;
             return MHD_YES;
         }
+        if (request->chunked) trailers_read(request);
         if (request->method & (HTTP_PUT | HTTP_POST | HTTP_DELETE)) {
             handle_late(request);
         } else {

@@ -116,6 +116,17 @@ def refused_by_the_library():
     check(body_of(answer) == b"HTTP/1.1 400 Bad Request", "a value that looks like a page: %r" % answer)
 
 
+def trailers():
+    """What follows a chunked body is held to what headers are: names are tokens (RFC 9110, 5.6.2)."""
+    agent.put("/v1/kv/trailed", b"before")
+    start = b"PUT /v1/kv/trailed HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n"
+    for bad in (b"Bad Name: x", b"Content-Length : 5", b"a(b): x", b"a\tb: x", b"n\xc3\xa9: x", b"Good: x\r\na@b: x", b"Good: a\x01z", b"nonsense", b": x"):
+        whole("the trailer %r" % bad, start + bad + b"\r\n\r\n", 400, "header")
+        check(agent.request("GET", "/v1/kv/trailed?raw")[2] == b"before", "%r: nothing was written" % bad)
+    answer = agent.raw(start.replace(b"Host: x", b"Host: x\r\nConnection: close") + b"X-Sum: 900150983cd24fb0\r\nX-Other:\r\n\r\n")
+    check(status_of(answer) == 200 and agent.request("GET", "/v1/kv/trailed?raw")[2] == b"abc", "good ones are no matter: %r" % answer)
+
+
 def endless_chunk_lines():
     """The size line of a chunk may carry an extension of any length: one that no memory holds is refused at once, and keeps no thread busy."""
     head = b"PUT /v1/kv/a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -368,4 +379,4 @@ def largest_values():
 if __name__ == "__main__":
     agent = Agent(dev=True).start()
     agent.put("/v1/kv/kept", b"1")
-    run([json_bodies, parameters, framing, refused_by_the_library, nul_bytes, endless_chunk_lines, long_keys, without_acls, slow_and_half_open, largest_values, half_closed_writes_are_answered, dns_packets, nothing_lost_nothing_grown, large_answers])
+    run([json_bodies, parameters, framing, refused_by_the_library, nul_bytes, endless_chunk_lines, trailers, long_keys, without_acls, slow_and_half_open, largest_values, half_closed_writes_are_answered, dns_packets, nothing_lost_nothing_grown, large_answers])
