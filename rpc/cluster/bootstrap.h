@@ -3,6 +3,9 @@
  * other yet could choose servers so that both get a majority: two clusters, and logs that are the same by index and
  * term and differ in content.
  *
+ * Asking is a ballot of all that were chosen, as Raft's votes are, and none of the calls of rpc/wire/calls.h: nobody
+ * waits for any one answer, the founder counts those of an attempt, and makes another attempt when some are missing.
+ *
  * A promise lasts PROMISE_MS after it was asked for, and the founder counts on it for TRUST_MS after it asked: so
  * both forget by themselves. Pure: time and messages are arguments. */
 #ifndef COORD_RPC_BOOTSTRAP_H

@@ -25,7 +25,8 @@ enum peer_frame {
     PEER_RENEW_ANSWER,
     PEER_FOUND,
     PEER_FOUND_ANSWER,
-    PEER_PING, /* empty: this side lives; for peers.c alone. Of a client agent: answered likewise */
+    PEER_PING, /* empty: this side lives; for peers.c alone. Of a client agent: answered likewise. No call: whatever
+                * arrives is as good an answer */
     PEER_CLUSTER,
     PEER_CLUSTER_ANSWER,
     PEER_CHANGE,

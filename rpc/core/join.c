@@ -3,7 +3,9 @@
  * keep trying.
  *
  *     name --resolved--> first address --connected, hello--> their hello: joined
- *                            '--refused, closed, silent--> the next address, after the last: not joined */
+ *                            '--refused, closed, silent--> the next address, after the last: not joined
+ *
+ * Hellos are no calls (rpc/wire/calls.h): calls go to those who have said hello. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -56,7 +56,8 @@ struct forwarding {
     uint64_t leader, leader_since_ms; /* who leads, as forward_leader was told */
     bool swept;                       /* nothing is with any other */
     bool cut_off;
-    uint64_t read_context, read_leader; /* the question that is with the leader; 0: none */
+    struct call read;      /* the question that is with the leader */
+    uint64_t read_context; /* as the node knows it */
     bool stopping;
     struct arena frame; /* what a frame says, while it is taken */
     struct mail *spare; /* served ones, SPARES_MOST at most, for the next */
@@ -68,17 +69,21 @@ static void say(struct forwarding *f, uint64_t to, uint8_t type, const ProtobufC
 }
 
 /* -- asking ------------------------------------------------------------------------------------------------------- */
+static const struct call_method write_method = {.name = "write"}, renew_method = {.name = "renew"},
+                                read_method = {.name = "read"};
+
 static void sent_lost(struct call *call, int error, const ProtobufCMessage *answer);
 
-static struct sent *sent_new(struct forwarding *f, uint64_t leader, uint64_t *number) {
+static struct sent *sent_new(struct forwarding *f, const struct call_method *method, uint64_t leader,
+                             uint64_t *number) {
     struct sent *sent = mem_zalloc(sizeof *sent);
     sent->owner = f, sent->call.done = sent_lost;
-    *number = calls_enter(f->sent, &sent->call, leader);
+    *number = calls_enter(f->sent, &sent->call, method, leader);
     return sent;
 }
 
-static struct sent *sent_take(struct forwarding *f, uint64_t number, uint64_t from) {
-    struct call *call = calls_take(f->sent, number, from);
+static struct sent *sent_take(struct forwarding *f, const struct call_method *method, uint64_t number, uint64_t from) {
+    struct call *call = calls_take(f->sent, method, number, from);
     return call ? CONTAINER_OF(call, struct sent, call) : NULL;
 }
 
@@ -111,7 +116,7 @@ bool forwarding_writes(struct forwarding *f, uint64_t leader, struct node_propos
              list = list->next) {
             Pb__PeerWrite *write = pointers[frame.n_writes] = &writes[frame.n_writes];
             *write = (Pb__PeerWrite)PB__PEER_WRITE__INIT;
-            sent_new(f, leader, &write->number)->proposal = list;
+            sent_new(f, &write_method, leader, &write->number)->proposal = list;
             write->command = (ProtobufCBinaryData){list->data->size, (uint8_t *)list->data->bytes};
             bytes += list->data->size;
             frame.n_writes++;
@@ -138,11 +143,8 @@ static bool take_results(struct forwarding *f, uint64_t from, struct slice paylo
     Pb__PeerResults *results = frame_unpack(&pb__peer_results__descriptor, payload, &f->frame);
     for (size_t i = 0; results && i < results->n_results; i++) {
         const Pb__PeerResult *answer = results->results[i];
-        struct sent *sent = sent_take(f, answer->number, from);
-        if (!sent || !sent->proposal) {
-            free(sent);
-            continue;
-        }
+        struct sent *sent = sent_take(f, &write_method, answer->number, from);
+        if (!sent) continue;
         if (answer->outcome == CO_OK) write_answered(sent->proposal, answer);
         else if (answer->outcome == CO_NOLEADER) f->edge.command(f->edge.data, sent->proposal);
         else proposal_answer(sent->proposal, (int)answer->outcome, NULL);
@@ -152,23 +154,29 @@ static bool take_results(struct forwarding *f, uint64_t from, struct slice paylo
     return results != NULL;
 }
 
+static void read_lost(struct call *call, int error, const ProtobufCMessage *answer) {
+    struct forwarding *f = CONTAINER_OF(call, struct forwarding, read);
+    (void)error, (void)answer;
+    if (!f->stopping) f->edge.read_answer(f->edge.data, f->read_context, 0, CO_NOTLEADER);
+}
+
+/* The node asks a newer question when it has no use for the one before. */
 bool forwarding_read(struct forwarding *f, uint64_t leader, uint64_t context, uint64_t term) {
     if (f->stopping || !f->edge.reach(f->edge.data, leader)) return false;
+    if (f->read.peer) calls_cancel(f->sent, &f->read);
+    f->read.done = read_lost, f->read_context = context;
     Pb__PeerRead read = PB__PEER_READ__INIT;
-    read.context = context, read.term = term;
+    read.context = calls_enter(f->sent, &f->read, &read_method, leader), read.term = term;
     say(f, leader, PEER_READ, &read.base);
-    f->read_context = context, f->read_leader = leader;
     return true;
 }
 
 static bool take_read_answer(struct forwarding *f, uint64_t from, struct slice payload) {
     Pb__PeerReadAnswer *answer = frame_unpack(&pb__peer_read_answer__descriptor, payload, NULL);
     if (!answer) return false;
-    if (from == f->read_leader && answer->context == f->read_context) {
-        f->read_leader = 0;
-        f->edge.read_answer(f->edge.data, answer->context, answer->index,
+    if (calls_take(f->sent, &read_method, answer->context, from))
+        f->edge.read_answer(f->edge.data, f->read_context, answer->index,
                             answer->outcome == CO_OK ? CO_OK : CO_NOTLEADER);
-    }
     frame_drop(answer);
     return true;
 }
@@ -176,7 +184,7 @@ static bool take_read_answer(struct forwarding *f, uint64_t from, struct slice p
 bool forwarding_renew(struct forwarding *f, uint64_t leader, struct rpc_renew *renew) {
     if (f->stopping || !f->edge.reach(f->edge.data, leader)) return false;
     Pb__PeerRenew message = PB__PEER_RENEW__INIT;
-    sent_new(f, leader, &message.number)->renew = renew;
+    sent_new(f, &renew_method, leader, &message.number)->renew = renew;
     message.session = renew->id, message.kind = renew->kind, message.look = renew->look;
     say(f, leader, PEER_RENEW, &message.base);
     return true;
@@ -185,8 +193,8 @@ bool forwarding_renew(struct forwarding *f, uint64_t leader, struct rpc_renew *r
 static bool take_renew_answer(struct forwarding *f, uint64_t from, struct slice payload) {
     Pb__PeerRenewAnswer *answer = frame_unpack(&pb__peer_renew_answer__descriptor, payload, NULL);
     if (!answer) return false;
-    struct sent *sent = sent_take(f, answer->number, from);
-    if (sent && sent->renew) {
+    struct sent *sent = sent_take(f, &renew_method, answer->number, from);
+    if (sent) {
         sent->renew->ttl_ns = answer->ttl_ns, sent->renew->left_ms = answer->left_ms;
         sent->renew->restored = answer->restored;
         if (answer->all.len) buffer_append(&sent->renew->all, answer->all.data, answer->all.len);
@@ -392,24 +400,12 @@ bool forwarding_frame(struct forwarding *f, uint64_t from, uint8_t type, struct 
 
 bool forwarding_waits(const struct forwarding *f, uint64_t peer) { return calls_with(f->sent, peer); }
 
-static void lose_read(struct forwarding *f) {
-    if (!f->read_leader) return;
-    f->read_leader = 0;
-    f->edge.read_answer(f->edge.data, f->read_context, 0, CO_NOTLEADER);
-}
-
-void forwarding_down(struct forwarding *f, uint64_t peer) {
-    calls_lose(f->sent, peer, 0);
-    if (f->read_leader == peer) lose_read(f);
-}
+void forwarding_down(struct forwarding *f, uint64_t peer) { calls_lose(f->sent, peer, 0); }
 
 #define DEPOSED_MS 500 /* for answers of a leader that handed over in order */
 void forwarding_leader(struct forwarding *f, uint64_t leader, bool cut_off, uint64_t now_ms) {
     f->cut_off = cut_off;
-    if (cut_off) {
-        calls_lose(f->sent, 0, 0);
-        lose_read(f);
-    }
+    if (cut_off) calls_lose(f->sent, 0, 0);
     if (leader != f->leader) f->leader = leader, f->leader_since_ms = now_ms, f->swept = false;
     if (!leader || f->swept || now_ms - f->leader_since_ms < DEPOSED_MS) return;
     f->swept = true; /* from now on things go to this one only */

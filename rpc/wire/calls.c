@@ -5,8 +5,9 @@
 #include "base/check.h"
 #include "rpc/wire/frame_unpack.h"
 
-#define BUCKETS  1024 /* a power of two */
-#define AGAIN_MS 50   /* after "not I", unless the method says otherwise */
+#define BUCKETS  1024       /* a power of two */
+#define AGAIN_MS 50         /* after "not I", unless the method says otherwise */
+#define HELD     UINT64_MAX /* answer_by_ms: nothing is asked now, the caller has a piece */
 
 struct calls {
     struct calls_edge edge;
@@ -43,41 +44,61 @@ static void leave(struct calls *calls, struct call *call) {
     calls->sent--;
 }
 
-uint64_t calls_enter(struct calls *calls, struct call *call, uint64_t peer) {
+uint64_t calls_enter(struct calls *calls, struct call *call, const struct call_method *method, uint64_t peer) {
     list_init(&call->link);
-    call->method = NULL, call->peer = 0;
+    call->method = method, call->peer = 0;
     call->number = ++calls->number;
     call->answer_by_ms = UINT64_MAX;
     enter(calls, call, peer);
     return call->number;
 }
 
-struct call *calls_take(struct calls *calls, uint64_t number, uint64_t peer) {
+struct call *calls_take(struct calls *calls, const struct call_method *method, uint64_t number, uint64_t peer) {
     struct call *call = *place(calls, number);
-    if (!call || call->peer != peer) return NULL;
+    if (!call || call->peer != peer || call->method != method) return NULL;
     leave(calls, call);
     return call;
 }
 
 /* -- sending ------------------------------------------------------------------------------------------------------ */
 
-static void set_number(ProtobufCMessage *message, uint64_t number) {
-    const ProtobufCFieldDescriptor *field =
-        protobuf_c_message_descriptor_get_field_by_name(message->descriptor, "number");
-    CHECK(field && field->type == PROTOBUF_C_TYPE_UINT64);
-    *(uint64_t *)(void *)((char *)message + field->offset) = number;
+/* NULL: there is no such field. */
+static void *find_field(const ProtobufCMessage *message, const char *name, ProtobufCType type) {
+    const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field_by_name(message->descriptor, name);
+    CHECK(!field || field->type == type);
+    return field ? (char *)(uintptr_t)message + field->offset : NULL;
 }
 
-static bool send_to(struct calls *calls, struct call *call, uint64_t peer, uint64_t now_ms) {
+static void *field_of(const ProtobufCMessage *message, const char *name, ProtobufCType type) {
+    void *field = find_field(message, name, type);
+    CHECK(field);
+    return field;
+}
+
+static void set_number(ProtobufCMessage *message, uint64_t number) {
+    *(uint64_t *)field_of(message, "number", PROTOBUF_C_TYPE_UINT64) = number;
+}
+
+static void put_off(struct call *call, uint64_t now_ms) {
+    call->answer_by_ms = now_ms + (call->answer_ms ? call->answer_ms : call->method->answer_ms);
+}
+
+/* With the number that the call has. */
+static bool ask(struct calls *calls, struct call *call, uint64_t peer, uint64_t now_ms) {
     struct arena arena = {0};
     ProtobufCMessage *request = call->method->build(call, &arena);
     CHECK(request->descriptor == call->method->request);
-    call->number = ++calls->number;
     set_number(request, call->number);
+    if (call->token) *(char **)field_of(request, "token", PROTOBUF_C_TYPE_STRING) = (char *)(uintptr_t)call->token;
     bool told = calls->edge.tell(calls->edge.data, peer, call->method->request_frame, request);
     arena_free(&arena);
-    if (!told) return false;
-    call->answer_by_ms = now_ms + (call->answer_ms ? call->answer_ms : call->method->answer_ms);
+    put_off(call, now_ms);
+    return told;
+}
+
+static bool send_to(struct calls *calls, struct call *call, uint64_t peer, uint64_t now_ms) {
+    call->number = ++calls->number;
+    if (!ask(calls, call, peer, now_ms)) return false;
     enter(calls, call, peer);
     return true;
 }
@@ -85,7 +106,9 @@ static bool send_to(struct calls *calls, struct call *call, uint64_t peer, uint6
 /* One that waits, and is in the list. What was sent before is not sent again once its time is over. */
 static void step(struct calls *calls, struct call *call, uint64_t now_ms) {
     bool late = now_ms >= call->wait_by_ms, over = late && call->number != 0;
-    uint64_t peer = over ? 0 : calls->edge.route(calls->edge.data, call);
+    uint64_t peer = over                  ? 0
+                    : call->method->route ? call->method->route(call)
+                                          : calls->edge.route(calls->edge.data, call);
     if (peer == call->refused_by && now_ms < call->again_ms) peer = 0;
     bool here = peer == CALLS_HERE;
     bool gone = !here && peer && send_to(calls, call, peer, now_ms);
@@ -96,7 +119,8 @@ static void step(struct calls *calls, struct call *call, uint64_t now_ms) {
 
 void calls_begin(struct calls *calls, struct call *call, const struct call_method *method, uint64_t wait_ms,
                  uint64_t now_ms) {
-    call->method = method, call->answer_ms = 0, call->peer = call->number = call->refused_by = 0;
+    call->method = method, call->answer_ms = 0, call->token = NULL;
+    call->peer = call->number = call->refused_by = 0;
     call->wait_by_ms = now_ms + wait_ms;
     list_init(&call->link);
     if (calls->stopped) {
@@ -126,8 +150,8 @@ static void wait_again(struct calls *calls, struct call *call) { list_append(&ca
 
 static void lost(struct calls *calls, struct call *call) {
     leave(calls, call);
-    if (call->method && call->method->repeatable && !calls->stopped) wait_again(calls, call);
-    else if (call->method && call->method->repeatable) call->done(call, CO_CLOSED, NULL);
+    if (call->method->repeatable && !calls->stopped) wait_again(calls, call);
+    else if (call->method->repeatable) call->done(call, CO_CLOSED, NULL);
     else call->done(call, CO_UNKNOWN_OUTCOME, NULL);
 }
 
@@ -169,7 +193,7 @@ void calls_tick(struct calls *calls, uint64_t now_ms) {
 
 /* Nobody waits for its answer any more. */
 static void tell_end(struct calls *calls, const struct call *call) {
-    if (!call->method || !call->method->end_frame) return;
+    if (!call->method->end_frame) return;
     struct arena arena = {0};
     ProtobufCMessage *end = arena_alloc(&arena, call->method->end->sizeof_message);
     protobuf_c_message_init(call->method->end, end);
@@ -189,6 +213,11 @@ void calls_again(struct calls *calls, struct call *call) {
     if (!call->peer) return;
     tell_end(calls, call);
     lost(calls, call);
+}
+
+void calls_next(struct calls *calls, struct call *call, uint64_t now_ms) {
+    CHECK(call->peer && call->answer_by_ms == HELD);
+    if (!ask(calls, call, call->peer, now_ms)) lost(calls, call);
 }
 
 void calls_move(struct calls *calls, const struct call_method *method, uint64_t peer) {
@@ -217,24 +246,24 @@ static const struct call_method *method_of(const struct calls *calls, uint8_t an
     return NULL;
 }
 
-static const void *field_of(const ProtobufCMessage *message, const char *name, ProtobufCType type) {
-    const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field_by_name(message->descriptor, name);
-    CHECK(field && field->type == type);
-    return (const char *)message + field->offset;
-}
-
 static bool is_elsewhere(struct call *call, uint32_t outcome) {
+    if (call->method->pulled) return false; /* a part of it may be here */
     if (call->method->elsewhere) return call->method->elsewhere(call, outcome);
     return outcome == CO_NOTLEADER || outcome == CO_CLOSED;
 }
 
 static void take_answer(struct calls *calls, struct call *call, const ProtobufCMessage *answer, uint64_t now_ms) {
-    uint32_t outcome = *(const uint32_t *)field_of(answer, "outcome", PROTOBUF_C_TYPE_UINT32);
+    const uint32_t *said = find_field(answer, "outcome", PROTOBUF_C_TYPE_UINT32);
+    uint32_t outcome = said ? *said : CO_OK;
+    if (outcome == CO_OK && call->method->pulled) {
+        call->answer_by_ms = HELD;
+        call->piece(call, answer);
+        return;
+    }
     bool more = outcome == CO_OK && call->method->pieces &&
                 *(const protobuf_c_boolean *)field_of(answer, "more", PROTOBUF_C_TYPE_BOOL);
     if (more) {
-        if (call->piece(call, answer))
-            call->answer_by_ms = now_ms + (call->answer_ms ? call->answer_ms : call->method->answer_ms);
+        if (call->piece(call, answer)) put_off(call, now_ms);
         return;
     }
     uint64_t peer = call->peer;
@@ -254,7 +283,10 @@ bool calls_answered(struct calls *calls, uint64_t from, uint8_t type, struct sli
     if (answer) {
         uint64_t number = *(const uint64_t *)field_of(answer, "number", PROTOBUF_C_TYPE_UINT64);
         struct call *call = *place(calls, number);
-        if (call && call->peer == from && call->method == method) take_answer(calls, call, answer, now_ms);
+        bool asked = call && call->peer == from && call->method == method && call->answer_by_ms != HELD;
+        if (asked) take_answer(calls, call, answer, now_ms);
+    } else if (method) {
+        lose_all(calls, is_with, from);
     }
     arena_free(&arena);
     return answer != NULL;

@@ -9,11 +9,12 @@
  * (1) A call that may have been carried out is repeated only if its method says that this does no harm. Else its
  *     outcome is unknown, and that is what the caller hears.
  * (2) An answer counts only if it comes from whom the call was sent to last, with the number that it was sent with.
- *     Numbers are never given twice, also not by two lives of a process (calls_new).
+ *     Numbers are never given twice, also not by two lives of a process (calls_new). An answer that does not decode
+ *     ends what is with its sender, as the end of the connection would.
  * (3) A call ends exactly once.
  *
- * On the wire a call is a frame (enum peer_frame) whose message has a field `number`; the answer has `number` and
- * `outcome` (enum co_error).
+ * On the wire a call is a frame (enum peer_frame) whose message has a field `number`, and `token` if it may be on
+ * somebody's behalf; the answer has `number`, and `outcome` (enum co_error) if it may be refused.
  *
  * Pure: connections are reached through the edge, the time is an argument. One thread. */
 #ifndef COORD_RPC_CALLS_H
@@ -38,10 +39,14 @@ struct call_method {
     uint32_t answer_ms; /* the answer is late after so long */
     /* The request, in the arena; `number` is filled in afterwards. Called each time that it is sent. */
     ProtobufCMessage *(*build)(struct call *call, struct arena *arena);
+    uint64_t (*route)(const struct call *call); /* as calls_edge.route, which NULL stands for */
     /* Did who answers so surely do nothing, and may another do it? NULL: CO_NOTLEADER and CO_CLOSED. */
     bool (*elsewhere)(struct call *call, uint32_t outcome);
     /* Answers come in pieces: all but the last say `more`, and go to call->piece. */
     bool pieces;
+    /* Or each piece is asked for: all go to call->piece, and the caller has the call until it asks for the next one
+     * (calls_next) or has enough (calls_cancel). Only errors go to `done`, and never elsewhere. */
+    bool pulled;
     uint8_t end_frame; /* says that the answer of `number` is not wanted any more; 0: there is no such frame */
     const ProtobufCMessageDescriptor *end;
 };
@@ -58,9 +63,13 @@ struct call {
      * CO_UNKNOWN_OUTCOME. CO_CLOSED: calls_stop. */
     void (*done)(struct call *call, int error, const ProtobufCMessage *answer);
     /* Of methods with pieces: one that is not the last; false: it is too much, and the call has been cancelled. What
-     * came of an answer is to be dropped when `build` is called again: another answer begins. */
+     * came of an answer is to be dropped when `build` is called again: another answer begins. (When they are pulled,
+     * `build` is called for each, and the result means nothing.) */
     bool (*piece)(struct call *call, const ProtobufCMessage *answer);
     uint32_t answer_ms; /* set by `build`, or 0: the method's */
+    /* On whose behalf: the caller's token, which goes with the request. Set by `build`, for as long as its arena, or
+     * NULL: nobody's. It is NULL until there is access control. */
+    const char *token;
     /* The table's. wait_by_ms may be set later, answer_by_ms put off. */
     const struct call_method *method;
     struct list link;              /* waits for a destination */
@@ -97,6 +106,8 @@ void calls_down(struct calls *calls, uint64_t peer, uint64_t now_ms); /* its con
 void calls_again(struct calls *calls, struct call *call);
 /* The caller gives it up: `done` is not called, the struct is the caller's again. */
 void calls_cancel(struct calls *calls, struct call *call);
+/* The next piece of an answer that is pulled is asked for: of the same peer, with the same number. */
+void calls_next(struct calls *calls, struct call *call, uint64_t now_ms);
 /* What of this method is with `peer` goes elsewhere; `peer` is told that it is not wanted any more. */
 void calls_move(struct calls *calls, const struct call_method *method, uint64_t peer);
 bool calls_idle(const struct calls *calls);
@@ -105,10 +116,11 @@ bool calls_with(const struct calls *calls, uint64_t peer); /* is something asked
 bool calls_answered(struct calls *calls, uint64_t from, uint8_t type, struct slice payload, uint64_t now_ms);
 
 /* -- for frames that carry several calls (rpc/forward/forwarding.h) -------------------------------------------------------- */
-/* Notes that `call` goes to `peer`, in a frame of the caller's own making: its number. It has no deadline. */
-uint64_t calls_enter(struct calls *calls, struct call *call, uint64_t peer);
-/* The call of this number, if it is with that peer: it is out of the table. NULL: it ended meanwhile. */
-struct call *calls_take(struct calls *calls, uint64_t number, uint64_t peer);
+/* Notes that `call` goes to `peer`, in a frame of the caller's own making: its number. It has no deadline. Nothing of
+ * the method is used but that it is the same when the call is taken. */
+uint64_t calls_enter(struct calls *calls, struct call *call, const struct call_method *method, uint64_t peer);
+/* The call of this method and number, if it is with that peer: it is out of the table. NULL: it ended meanwhile. */
+struct call *calls_take(struct calls *calls, const struct call_method *method, uint64_t number, uint64_t peer);
 /* Ends what is with `peer`, or (0) with anybody but `but`, as calls_down ends what may not be repeated. */
 void calls_lose(struct calls *calls, uint64_t peer, uint64_t but);
 

@@ -10,9 +10,12 @@ static struct calls *calls;
 static uint64_t destination, now_ms;
 static uint64_t ended_at, ended_number; /* the last frame that says that an answer is not wanted */
 static bool deaf;                       /* the destination's program does not know the frame */
+static const char *token;               /* on whose behalf the next calls are */
 static struct {
     uint64_t peer, number;
     unsigned count;
+    uint8_t bytes[64]; /* as it goes on the wire */
+    size_t size;
 } sent;
 
 static uint64_t route(void *data, const struct call *call) {
@@ -28,14 +31,16 @@ static bool tell(void *data, uint64_t peer, uint8_t type, const ProtobufCMessage
         return true;
     }
     sent.peer = peer, sent.count++;
-    if (type == PEER_CLUSTER) sent.number = ((const Pb__PeerCluster *)message)->number;
-    else if (type == PEER_CHANGE) sent.number = ((const Pb__PeerChange *)message)->number;
-    else sent.number = ((const Pb__PeerFetch *)message)->number;
+    cr_assert(protobuf_c_message_get_packed_size(message) <= sizeof sent.bytes);
+    sent.size = protobuf_c_message_pack(message, sent.bytes);
+    const ProtobufCFieldDescriptor *number =
+        protobuf_c_message_descriptor_get_field_by_name(message->descriptor, "number");
+    sent.number = *(const uint64_t *)(const void *)((const char *)message + number->offset);
     return true;
 }
 
 static ProtobufCMessage *build_question(struct call *call, struct arena *arena) {
-    (void)call;
+    call->token = token;
     Pb__PeerCluster *message = arena_alloc(arena, sizeof *message);
     pb__peer_cluster__init(message);
     return &message->base;
@@ -65,12 +70,39 @@ static const struct call_method change = {.name = "change",
 static ProtobufCMessage *build_read(struct call *call, struct arena *arena);
 static const struct call_method read_method = {
     .name = "read", CALL_FETCH_FRAMES, .answer_ms = 1000, .build = build_read};
-static const struct call_method *const methods[] = {&question, &change, &read_method, NULL};
+static ProtobufCMessage *build_copy(struct call *call, struct arena *arena);
+static uint64_t route_copy(const struct call *call) {
+    (void)call;
+    return 7;
+}
+static const struct call_method copy = {.name = "copy",
+                                        .request_frame = PEER_COPY_ASK,
+                                        .answer_frame = PEER_COPY_PIECE,
+                                        .request = &pb__peer_copy_ask__descriptor,
+                                        .answer = &pb__peer_copy_piece__descriptor,
+                                        .pulled = true,
+                                        .answer_ms = 1000,
+                                        .build = build_copy,
+                                        .route = route_copy};
+static ProtobufCMessage *build_echo(struct call *call, struct arena *arena) {
+    (void)call;
+    Pb__PeerEcho *message = arena_alloc(arena, sizeof *message);
+    pb__peer_echo__init(message);
+    return &message->base;
+}
+static const struct call_method echo = {.name = "echo",
+                                        .request_frame = PEER_ECHO,
+                                        .answer_frame = PEER_ECHO_ANSWER,
+                                        .request = &pb__peer_echo__descriptor,
+                                        .answer = &pb__peer_echo_answer__descriptor,
+                                        .answer_ms = 1000,
+                                        .build = build_echo};
+static const struct call_method *const methods[] = {&question, &change, &read_method, &copy, &echo, NULL};
 
 static void setup(void) {
     struct calls_edge edge = {.route = route, .tell = tell};
     calls = calls_new(&edge, methods, 100);
-    destination = 1, now_ms = 5000, deaf = false;
+    destination = 1, now_ms = 5000, deaf = false, token = NULL;
     memset(&sent, 0, sizeof sent);
     ended_at = ended_number = 0;
 }
@@ -237,12 +269,13 @@ Test(calls, stopping_ends_everything_and_what_comes_later) {
 
 Test(calls, entered_by_hand_they_are_taken_or_lost) {
     struct asked one = {.call.done = ended}, two = {.call.done = ended}, three = {.call.done = ended};
-    uint64_t number = calls_enter(calls, &one.call, 1);
-    calls_enter(calls, &two.call, 2);
-    calls_enter(calls, &three.call, 3);
-    cr_expect_null(calls_take(calls, number, 2), "with another");
-    cr_expect_eq(calls_take(calls, number, 1), &one.call);
-    cr_expect_null(calls_take(calls, number, 1), "taken already");
+    uint64_t number = calls_enter(calls, &one.call, &change, 1);
+    calls_enter(calls, &two.call, &change, 2);
+    calls_enter(calls, &three.call, &change, 3);
+    cr_expect_null(calls_take(calls, &change, number, 2), "with another");
+    cr_expect_null(calls_take(calls, &question, number, 1), "the answer of something else");
+    cr_expect_eq(calls_take(calls, &change, number, 1), &one.call);
+    cr_expect_null(calls_take(calls, &change, number, 1), "taken already");
     calls_lose(calls, 0, 3);
     cr_expect(two.ends == 1 && two.error == CO_UNKNOWN_OUTCOME && three.ends == 0);
     calls_lose(calls, 3, 0);
@@ -347,4 +380,146 @@ Test(calls, who_said_not_i_is_passed_over_for_another_at_once) {
     calls_turn(calls, now_ms);
     cr_expect(sent.count == 2 && sent.peer == 2);
     calls_cancel(calls, &one.call);
+}
+
+/* -- answers whose pieces are asked for --------------------------------------------------------------------------- */
+struct copying {
+    struct asked asked;
+    uint64_t offset; /* of what came */
+    unsigned pieces;
+    uint32_t outcome;
+};
+
+static struct copying *copying_of(struct call *call) { return CONTAINER_OF(call, struct copying, asked.call); }
+
+static ProtobufCMessage *build_copy(struct call *call, struct arena *arena) {
+    Pb__PeerCopyAsk *message = arena_alloc(arena, sizeof *message);
+    pb__peer_copy_ask__init(message);
+    message->offset = copying_of(call)->offset;
+    return &message->base;
+}
+
+static bool on_copied(struct call *call, const ProtobufCMessage *message) {
+    copying_of(call)->offset += ((const Pb__PeerCopyPiece *)message)->data.len;
+    copying_of(call)->pieces++;
+    return true;
+}
+
+static void on_copy(struct call *call, int error, const ProtobufCMessage *message) {
+    struct copying *copying = copying_of(call);
+    if (message) copying->outcome = ((const Pb__PeerCopyPiece *)message)->outcome;
+    copying->asked.ends++, copying->asked.error = error;
+}
+
+static void begin_copy(struct copying *copying) {
+    copying->asked.call.done = on_copy, copying->asked.call.piece = on_copied;
+    calls_begin(calls, &copying->asked.call, &copy, 0, now_ms);
+}
+
+static void copied(uint64_t from, uint64_t number, uint32_t outcome) {
+    Pb__PeerCopyPiece message = PB__PEER_COPY_PIECE__INIT;
+    uint8_t bytes[64];
+    message.number = number, message.outcome = outcome, message.data = (ProtobufCBinaryData){3, (uint8_t *)"abc"};
+    size_t size = pb__peer_copy_piece__pack(&message, bytes);
+    cr_assert(calls_answered(calls, from, PEER_COPY_PIECE, slice_make((char *)bytes, size), now_ms));
+}
+
+Test(calls, pieces_that_are_asked_for_come_one_at_a_time_under_one_number) {
+    struct copying copying = {0};
+    begin_copy(&copying);
+    uint64_t number = sent.number;
+    cr_assert(sent.peer == 7 && sent.count == 1, "where the method says, not where the others go");
+    for (unsigned i = 1; i <= 3; i++) {
+        copied(7, number, CO_OK);
+        cr_assert(copying.pieces == i && copying.asked.ends == 0);
+        copied(7, number, CO_OK);
+        copied(7, number, CO_IO);
+        cr_assert(copying.pieces == i && copying.asked.ends == 0, "nothing was asked");
+        now_ms += 5000;
+        calls_tick(calls, now_ms);
+        cr_assert(copying.asked.ends == 0 && sent.count == i && calls_with(calls, 7), "the caller takes its time");
+        calls_next(calls, &copying.asked.call, now_ms);
+        Pb__PeerCopyAsk *next = pb__peer_copy_ask__unpack(NULL, sent.size, sent.bytes);
+        cr_assert(next && sent.peer == 7 && next->number == number && next->offset == 3 * i);
+        pb__peer_copy_ask__free_unpacked(next, NULL);
+    }
+    copied(7, number, CO_OK);
+    calls_cancel(calls, &copying.asked.call);
+    cr_expect(calls_idle(calls) && copying.asked.ends == 0, "it has enough");
+}
+
+Test(calls, half_an_answer_is_never_completed_by_another) {
+    struct copying refused = {0}, late = {0}, lost = {0}, held = {0}, gone = {0};
+    begin_copy(&refused);
+    copied(7, sent.number, CO_CLOSED);
+    cr_expect(refused.asked.ends == 1 && refused.asked.error == CO_OK && refused.outcome == CO_CLOSED);
+    begin_copy(&late);
+    copied(7, sent.number, CO_OK);
+    calls_next(calls, &late.asked.call, now_ms);
+    now_ms += 1000;
+    calls_tick(calls, now_ms);
+    cr_expect(late.asked.ends == 1 && late.asked.error == CO_UNKNOWN_OUTCOME);
+    begin_copy(&lost);
+    begin_copy(&held);
+    copied(7, sent.number, CO_OK);
+    calls_down(calls, 7, now_ms);
+    cr_expect(lost.asked.ends == 1 && lost.asked.error == CO_UNKNOWN_OUTCOME);
+    cr_expect(held.asked.ends == 1 && held.asked.error == CO_UNKNOWN_OUTCOME, "also while nothing is asked");
+    begin_copy(&gone);
+    copied(7, sent.number, CO_OK);
+    deaf = true;
+    calls_next(calls, &gone.asked.call, now_ms);
+    cr_expect(gone.asked.ends == 1 && gone.asked.error == CO_UNKNOWN_OUTCOME && calls_idle(calls));
+}
+
+/* -- requests and answers on the wire ----------------------------------------------------------------------------- */
+Test(calls, an_answer_without_an_outcome_is_one) {
+    struct asked one = {0};
+    Pb__PeerEchoAnswer message = PB__PEER_ECHO_ANSWER__INIT;
+    uint8_t bytes[16];
+    begin(&one, &echo);
+    message.number = sent.number;
+    size_t size = pb__peer_echo_answer__pack(&message, bytes);
+    cr_expect(calls_answered(calls, 1, PEER_ECHO_ANSWER, slice_make((char *)bytes, size), now_ms));
+    cr_expect(one.ends == 1 && one.error == CO_OK);
+}
+
+Test(calls, an_answer_that_does_not_decode_ends_what_is_with_its_sender) {
+    struct asked first = {0}, second = {0}, other = {0};
+    begin(&first, &change);
+    begin(&second, &question);
+    destination = 2;
+    begin(&other, &change);
+    cr_expect_not(calls_answered(calls, 1, PEER_CHANGE_ANSWER, SLICE_LITERAL("\xff"), now_ms));
+    cr_expect(first.ends == 1 && first.error == CO_UNKNOWN_OUTCOME && other.ends == 0);
+    calls_turn(calls, now_ms);
+    cr_expect(second.ends == 0 && sent.peer == 2 && sent.count == 4, "a question is asked of the next");
+    calls_stop(calls);
+}
+
+Test(calls, a_request_says_on_whose_behalf_it_is) {
+    struct asked anybody = {0}, somebody = {0}, later = {0};
+    begin(&anybody, &question);
+    cr_expect(sent.size == 2 && memcmp(sent.bytes, "\x08\x65", 2) == 0, "nobody's: the number, and not a byte more");
+    token = "b1gs33cr3t";
+    begin(&somebody, &question);
+    Pb__PeerCluster *request = pb__peer_cluster__unpack(NULL, sent.size, sent.bytes);
+    cr_assert(request && request->number == sent.number);
+    cr_expect_str_eq(request->token, "b1gs33cr3t");
+    pb__peer_cluster__free_unpacked(request, NULL);
+    token = NULL;
+    calls_down(calls, 1, now_ms);
+    request = pb__peer_cluster__unpack(NULL, sent.size, sent.bytes);
+    cr_expect_str_empty(request->token, "what is sent again is built again");
+    pb__peer_cluster__free_unpacked(request, NULL);
+    struct asked left_over = {.call.token = "of what the memory was before"};
+    begin(&left_over, &change);
+    cr_expect_eq(sent.size, 2, "its method sets none");
+    /* a program of before takes it for a field that it does not know */
+    token = "b1gs33cr3t";
+    begin(&later, &question);
+    Pb__PeerEcho *before = pb__peer_echo__unpack(NULL, sent.size, sent.bytes);
+    cr_expect(before && before->number == sent.number);
+    pb__peer_echo__free_unpacked(before, NULL);
+    calls_stop(calls);
 }
