@@ -93,20 +93,6 @@ static void renew(void *data, struct rpc_renew *renew) {
     leases_renew_now(agents->rpc, renew);
 }
 
-/* -- coordinates -------------------------------------------------------------------------------------------------- */
-static bool answer_echo(struct agent *agent, struct slice payload) {
-    struct rpc *rpc = agent->agents->rpc;
-    Pb__PeerEcho *echo = frame_unpack(&pb__peer_echo__descriptor, payload, NULL);
-    if (!echo) return false;
-    struct vivaldi_coordinate here = rpc_coordinate_here(rpc);
-    Pb__Coordinate record = coordinate_record(rpc->node_name, "", &here);
-    Pb__PeerEchoAnswer answer = PB__PEER_ECHO_ANSWER__INIT;
-    answer.number = echo->number, answer.coordinate = &record;
-    agent_tell(agent, PEER_ECHO_ANSWER, &answer.base);
-    frame_drop(echo);
-    return true;
-}
-
 /* -- connections -------------------------------------------------------------------------------------------------- */
 /* False: it is none that client agents send. */
 static void tell_caller(const struct caller *caller, uint8_t type, const ProtobufCMessage *message) {
@@ -115,6 +101,7 @@ static void tell_caller(const struct caller *caller, uint8_t type, const Protobu
 
 static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) {
     struct agents *agents = agent->agents;
+    struct caller caller = {.rpc = agents->rpc, .id = agent->asker.number, .is_agent = true, .tell = tell_caller};
     if (type == PEER_FETCH) {
         Pb__PeerFetch *ask = frame_unpack(&pb__peer_fetch__descriptor, payload, NULL);
         if (!ask) return false;
@@ -126,7 +113,7 @@ static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) 
         agents_fetch_end(&agent->asker, end->number);
         frame_drop(end);
     } else if (type == PEER_ECHO) {
-        return answer_echo(agent, payload);
+        return echo_serve(&caller, payload);
     } else if (type == PEER_COORDINATE) {
         Pb__Coordinate *record =
             payload.size <= COORDINATE_FRAME_MAX ? frame_unpack(&pb__coordinate__descriptor, payload, NULL) : NULL;
@@ -138,7 +125,6 @@ static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) 
     } else if (type == PEER_WRITES || type == PEER_RENEW) {
         return forwarding_frame(agents->forwarding, agent->asker.number, type, payload, agent->heard_ms);
     } else {
-        struct caller caller = {.rpc = agents->rpc, .id = agent->asker.number, .is_agent = true, .tell = tell_caller};
         return operator_serve(&caller, type, payload) ||
                agents_backup_frame(agents->rpc, agent->asker.number, agent->node, type, payload);
     }

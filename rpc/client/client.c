@@ -180,13 +180,12 @@ void client_down(struct client *client, struct client_conn *conn) {
 }
 
 void client_frame(struct client *client, struct client_conn *conn, uint8_t type, struct slice payload) {
+    uint64_t now_ms = clock_mono_ms();
     bool known = false;
-    if (type == PEER_ECHO_ANSWER) known = client_coordinates_answered(client, conn->number, payload);
-    else if (type == PEER_BACKUP_PIECE) known = client_backup_answered(client, conn->number, payload);
-    else if (type == PEER_FETCHED || type == PEER_CLUSTER_ANSWER || type == PEER_CHANGE_ANSWER)
-        known = calls_answered(client->rpc->calls, conn->number, type, payload, clock_mono_ms());
+    if (type == PEER_BACKUP_PIECE) known = client_backup_answered(client, conn->number, payload);
     else if (type == PEER_RESULTS || type == PEER_RENEW_ANSWER)
-        known = forwarding_frame(client->forwarding, conn->number, type, payload, clock_mono_ms());
+        known = forwarding_frame(client->forwarding, conn->number, type, payload, now_ms);
+    else known = calls_answered(client->rpc->calls, conn->number, type, payload, now_ms);
     if (!known) log_warn("client", "a frame of unknown type, or one that does not decode type=%u", type);
 }
 
@@ -257,7 +256,7 @@ static struct client *client_new(struct rpc *rpc, uv_loop_t *loop, const struct 
     client->cache = client_cache_new(CLIENT_CACHE_BYTES);
     client->subscriptions = dns_subscriptions_new(rpc, config->dns_queries ? config->dns_queries : CLIENT_DNS_QUERIES);
     if (!config->no_coordinates)
-        client->coordinates = client_coordinates_new(config->node_name, config->coordinate_interval_ms);
+        client->coordinates = client_coordinates_new(client, config->node_name, config->coordinate_interval_ms);
     client->lost_ms = client->ticked_ms = client->leaderless_ms = clock_mono_ms();
     CHECK(uv_mutex_init(&client->lock) == 0);
     return client;
@@ -273,9 +272,10 @@ static uint64_t server_route(void *data, const struct call *call) {
 static bool server_tell(void *data, uint64_t number, uint8_t type, const ProtobufCMessage *message) {
     struct client *client = data;
     struct client_conn *conn = client_conn_of(client, number);
-    if (conn) link_tell(conn->wire, type, message);
-    if (conn && conn != client->current) link_flush(conn->wire); /* the current one is flushed after each turn */
-    return conn != NULL;
+    if (!conn) return false;
+    link_tell(conn->wire, type, message);
+    if (conn != client->current || type != PEER_FETCH) link_flush(conn->wire); /* reads share a write in each turn */
+    return true;
 }
 
 struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *config) {
@@ -290,7 +290,8 @@ struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *co
                  "-server runs one)");
     struct forwarding_edge edge = {.data = client, .reach = reach, .send = send_message, .command = command};
     client->forwarding = forwarding_new(&edge, 0);
-    static const struct call_method *const methods[] = {&fetch_method, &cluster_method, &change_method, NULL};
+    static const struct call_method *const methods[] = {&fetch_method, &cluster_method, &change_method, &echo_method,
+                                                        NULL};
     struct calls_edge calls = {.data = client, .route = server_route, .tell = server_tell};
     rpc->calls = calls_new(&calls, methods, 0);
     CHECK(uv_async_init(loop, &client->wake, woken) == 0 && uv_timer_init(loop, &client->timer) == 0);

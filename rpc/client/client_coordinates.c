@@ -7,18 +7,16 @@
 #include "base/clock.h"
 #include "lb/coordinate_agent.h"
 #include "rpc/client/client_internal.h"
-#include "rpc/server/coordinates.h"
-#include "rpc/wire/frame_unpack.h"
 
 #define ECHO_FIRST_MS 1000 /* while there are few samples */
 #define ECHO_MS       10000
 #define FEW           10
-#define LOST_MS       3000
 
 struct client_coordinates {
+    struct client *client;
     struct coordinate_agent *agent;
-    uint64_t conn, server, number, at_ns; /* the echo under way; conn 0: none */
-    uint64_t next_ms;
+    struct echo echo;
+    uint64_t server, next_ms; /* who answers the echo under way */
     unsigned samples;
     struct vivaldi_coordinate here; /* under client->lock */
 };
@@ -37,35 +35,23 @@ static void tell(struct client *client, uint8_t type, const ProtobufCMessage *me
 void client_coordinates_tick(struct client *client, uint64_t now_ms) {
     struct client_coordinates *c = client->coordinates;
     if (!c || !client->current) return;
-    uint64_t now_ns = clock_mono_ns();
     Pb__Coordinate record;
     if (now_ms >= coordinate_agent_deadline_ms(c->agent) && coordinate_report(c->agent, 0, now_ms, &record))
         tell(client, PEER_COORDINATE, &record.base);
-    if (now_ms < c->next_ms || (c->conn && now_ns - c->at_ns < LOST_MS * UINT64_C(1000000))) return;
+    if (now_ms < c->next_ms || c->echo.call.peer) return;
     c->next_ms = now_ms + (c->samples < FEW ? ECHO_FIRST_MS : ECHO_MS);
-    c->conn = client->current->number, c->server = client->current->server_id, c->at_ns = now_ns;
-    Pb__PeerEcho echo = PB__PEER_ECHO__INIT;
-    echo.number = ++c->number;
-    tell(client, PEER_ECHO, &echo.base);
+    c->server = client->current->server_id;
+    echo_begin(client->rpc, &c->echo, client->current->number);
 }
 
-bool client_coordinates_answered(struct client *client, uint64_t conn, struct slice payload) {
-    struct client_coordinates *c = client->coordinates;
-    uint64_t now_ns = clock_mono_ns();
-    Pb__PeerEchoAnswer *answer = frame_unpack(&pb__peer_echo_answer__descriptor, payload, NULL);
-    if (!answer) return false;
-    if (c && conn == c->conn && answer->number == c->number && answer->coordinate &&
-        coordinate_check(answer->coordinate) == CO_OK) {
-        struct vivaldi_coordinate there = coordinate_read(answer->coordinate);
-        c->conn = 0;
-        c->samples += coordinate_observe(c->agent, slice_make(&c->server, sizeof c->server), &there,
-                                         (double)(now_ns - c->at_ns) / 1e9) == CO_OK;
-        uv_mutex_lock(&client->lock);
-        c->here = *coordinate_here(c->agent);
-        uv_mutex_unlock(&client->lock);
-    }
-    frame_drop(answer);
-    return true;
+static void heard(struct echo *echo, const Pb__Coordinate *said, double rtt_s) {
+    struct client_coordinates *c = CONTAINER_OF(echo, struct client_coordinates, echo);
+    if (!said || coordinate_check(said) != CO_OK) return;
+    struct vivaldi_coordinate there = coordinate_read(said);
+    c->samples += coordinate_observe(c->agent, slice_make(&c->server, sizeof c->server), &there, rtt_s) == CO_OK;
+    uv_mutex_lock(&c->client->lock);
+    c->here = *coordinate_here(c->agent);
+    uv_mutex_unlock(&c->client->lock);
 }
 
 struct vivaldi_coordinate client_coordinate_here(struct client *client) {
@@ -98,9 +84,10 @@ int client_coordinate_put(struct client *client, const Pb__Coordinate *record) {
     return CO_OK;
 }
 
-struct client_coordinates *client_coordinates_new(const char *node, uint64_t interval_ms) {
+struct client_coordinates *client_coordinates_new(struct client *client, const char *node, uint64_t interval_ms) {
     struct client_coordinates *c = mem_zalloc(sizeof *c);
     struct coordinate_agent_config config = {.node = node, .interval_ms = interval_ms, .seed = random_u64()};
+    c->client = client, c->echo.heard = heard;
     c->agent = coordinate_agent_new(&config, clock_mono_ms());
     c->here = vivaldi_origin();
     return c;

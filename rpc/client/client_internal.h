@@ -165,11 +165,9 @@ void dns_subscriptions_stop(struct dns_subscriptions *subscriptions); /* before 
 void dns_subscriptions_free(struct dns_subscriptions *subscriptions); /* after that, and after all readers */
 
 /* -- client_coordinates.c ----------------------------------------------------------------------------------------- */
-struct client_coordinates *client_coordinates_new(const char *node, uint64_t interval_ms);
+struct client_coordinates *client_coordinates_new(struct client *client, const char *node, uint64_t interval_ms);
 void client_coordinates_free(struct client_coordinates *coordinates); /* NULL allowed */
 void client_coordinates_tick(struct client *client, uint64_t now_ms);
-/* false: it does not decode */
-bool client_coordinates_answered(struct client *client, uint64_t conn, struct slice payload);
 struct vivaldi_coordinate client_coordinate_here(struct client *client);        /* any thread */
 int client_coordinate_put(struct client *client, const Pb__Coordinate *record); /* any thread; as rpc_coordinate_put */
 

@@ -147,4 +147,15 @@ struct caller {
 };
 bool operator_serve(const struct caller *caller, uint8_t type, struct slice payload); /* false: does not decode */
 
+/* -- echo.c: the time to another process and back. Since protocol version 3 ---------------------------------------- */
+extern const struct call_method echo_method;
+/* Zeroed but for `heard`. One is under way at a time: while call.peer is not 0. */
+struct echo {
+    void (*heard)(struct echo *echo, const Pb__Coordinate *said, double rtt_s); /* `said`: of who answered, or NULL */
+    struct call call;
+    uint64_t peer, at_ns;
+};
+void echo_begin(struct rpc *rpc, struct echo *echo, uint64_t peer); /* what does not come back is forgotten */
+bool echo_serve(const struct caller *caller, struct slice payload); /* false: does not decode */
+
 #endif

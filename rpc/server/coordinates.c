@@ -8,11 +8,9 @@
 #include "lb/coordinate_agent.h"
 #include "registry/tables.h"
 #include "rpc/core/rpc_internal.h"
-#include "rpc/wire/frame_unpack.h"
 
 #define ECHO_MOST_MS  1000 /* between two echoes */
 #define ECHO_LEAST_MS 50
-#define ECHO_LOST_MS  3000 /* no answer for so long: the connection is about to be given up (peers.c) */
 
 METRIC samples_total = {
     .name = "coord_coordinate_samples_total", .type = METRIC_COUNTER, .help = "Round trips to other servers measured"};
@@ -38,10 +36,8 @@ struct coordinates {
 
     /* Loop thread. */
     struct coordinate_agent *agent;
-    struct {
-        uint64_t peer, number, at_ns;
-    } echo;                /* under way; peer 0: none */
-    uint64_t number, turn; /* whose turn it was last */
+    struct echo echo;
+    uint64_t turn; /* whose turn it was last */
 
     /* Any thread, under the lock. */
     uv_mutex_t lock;
@@ -153,33 +149,18 @@ static uint64_t next_member(struct coordinates *coordinates) {
     return next ? next : least;
 }
 
-static void ask(struct coordinates *coordinates, uint64_t now_ns) {
-    if (coordinates->echo.peer && now_ns - coordinates->echo.at_ns < ECHO_LOST_MS * UINT64_C(1000000)) return;
-    uint64_t peer = coordinates->turn = next_member(coordinates);
-    Pb__PeerEcho echo = PB__PEER_ECHO__INIT;
-    echo.number = ++coordinates->number;
-    coordinates->echo.peer = peer, coordinates->echo.number = echo.number, coordinates->echo.at_ns = now_ns;
-    if (peer && !peers_tell(coordinates->rpc->others, peer, PEER_ECHO, &echo.base)) coordinates->echo.peer = 0;
+static void ask(struct coordinates *coordinates) {
+    if (coordinates->echo.call.peer) return;
+    coordinates->turn = next_member(coordinates);
+    if (coordinates->turn) echo_begin(coordinates->rpc, &coordinates->echo, coordinates->turn);
 }
 
-static bool answer(struct rpc *rpc, uint64_t from, struct slice payload) {
-    Pb__PeerEcho *echo = frame_unpack(&pb__peer_echo__descriptor, payload, NULL);
-    if (!echo) return false;
-    struct vivaldi_coordinate here = *coordinate_here(rpc->coordinates->agent);
-    Pb__Coordinate record = coordinate_record(rpc->node_name, "", &here);
-    Pb__PeerEchoAnswer answer = PB__PEER_ECHO_ANSWER__INIT;
-    answer.number = echo->number, answer.coordinate = &record;
-    peers_tell(rpc->others, from, PEER_ECHO_ANSWER, &answer.base);
-    frame_drop(echo);
-    return true;
-}
-
-static void observe(struct coordinates *coordinates, uint64_t from, const Pb__Coordinate *said, uint64_t now_ns) {
-    double rtt_s = (double)(now_ns - coordinates->echo.at_ns) / 1e9;
+static void heard(struct echo *echo, const Pb__Coordinate *said, double rtt_s) {
+    struct coordinates *coordinates = CONTAINER_OF(echo, struct coordinates, echo);
     int rv = said ? coordinate_check(said) : CO_INVALID;
     if (rv == CO_OK) {
         struct vivaldi_coordinate there = coordinate_read(said);
-        rv = coordinate_observe(coordinates->agent, slice_make(&from, sizeof from), &there, rtt_s);
+        rv = coordinate_observe(coordinates->agent, slice_make(&echo->peer, sizeof echo->peer), &there, rtt_s);
     }
     metric_add(rv == CO_OK ? &samples_total : &refused_total, 1);
     uv_mutex_lock(&coordinates->lock);
@@ -187,29 +168,16 @@ static void observe(struct coordinates *coordinates, uint64_t from, const Pb__Co
     uv_mutex_unlock(&coordinates->lock);
 }
 
-static bool answered(struct coordinates *coordinates, uint64_t from, struct slice payload, uint64_t now_ns) {
-    Pb__PeerEchoAnswer *answer = frame_unpack(&pb__peer_echo_answer__descriptor, payload, NULL);
-    if (!answer) return false;
-    if (from == coordinates->echo.peer && answer->number == coordinates->echo.number) {
-        coordinates->echo.peer = 0;
-        observe(coordinates, from, answer->coordinate, now_ns);
-    }
-    frame_drop(answer);
-    return true;
-}
-
-bool coordinates_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slice payload) {
-    uint64_t now_ns = clock_mono_ns();
-    if (rpc->coordinates->config.disabled || !raft_members_find(node_members(rpc->node), from)) return true;
-    return type == PEER_ECHO ? answer(rpc, from, payload) : answered(rpc->coordinates, from, payload, now_ns);
+bool coordinates_echo(const struct caller *caller, struct slice payload) {
+    struct rpc *rpc = caller->rpc;
+    if (rpc->coordinates->config.disabled || !raft_members_find(node_members(rpc->node), caller->id)) return true;
+    return echo_serve(caller, payload);
 }
 
 /* What comes back may come by another path. */
 void coordinates_down(struct rpc *rpc, uint64_t peer) {
     struct coordinates *coordinates = rpc->coordinates;
-    if (coordinates->config.disabled) return;
-    if (coordinates->echo.peer == peer) coordinates->echo.peer = 0;
-    coordinate_forget(coordinates->agent, slice_make(&peer, sizeof peer));
+    if (!coordinates->config.disabled) coordinate_forget(coordinates->agent, slice_make(&peer, sizeof peer));
 }
 
 /* -- life --------------------------------------------------------------------------------------------------------- */
@@ -217,7 +185,7 @@ static void tick(uv_timer_t *timer) {
     struct rpc *rpc = timer->data;
     struct coordinates *coordinates = rpc->coordinates;
     if (rpc->stopping) return;
-    if (rpc->others) ask(coordinates, clock_mono_ns());
+    if (rpc->others) ask(coordinates);
     uint64_t now_ms = clock_mono_ms();
     report(coordinates, now_ms);
     flush(coordinates, now_ms);
@@ -228,6 +196,7 @@ struct coordinates *coordinates_new(struct rpc *rpc, const struct coordinates_co
     for (size_t i = 0; i < ARRAY_COUNT(metrics); i++) metric_register(metrics[i]);
     struct coordinates *coordinates = mem_zalloc(sizeof *coordinates);
     coordinates->rpc = rpc, coordinates->config = *config, coordinates->here = vivaldi_origin();
+    coordinates->echo.heard = heard;
     uint64_t interval_ms = config->interval_ms ? config->interval_ms : COORDINATE_INTERVAL_MS;
     coordinates->echo_ms = interval_ms / 15 > ECHO_MOST_MS    ? ECHO_MOST_MS
                            : interval_ms / 15 < ECHO_LEAST_MS ? ECHO_LEAST_MS

@@ -35,8 +35,8 @@ struct coordinates;
 struct coordinates *coordinates_new(struct rpc *rpc, const struct coordinates_config *config, const char *node);
 void coordinates_free(struct coordinates *coordinates); /* nothing of it is under way: the node has stopped */
 void coordinates_start(struct rpc *rpc); /* begins rpc->coordinate_timer, which is the caller's to close */
-/* PEER_ECHO, PEER_ECHO_ANSWER. False: it does not decode */
-bool coordinates_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slice payload);
+struct caller;
+bool coordinates_echo(const struct caller *caller, struct slice payload); /* PEER_ECHO of a server; as echo_serve */
 void coordinates_down(struct rpc *rpc, uint64_t peer);
 
 #endif

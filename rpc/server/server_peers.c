@@ -78,16 +78,15 @@ static bool take_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slic
     if (type == PEER_RAFT) return take_raft(rpc, from, payload);
     if (type == PEER_FOUND) return take_found(rpc, from, payload);
     if (type == PEER_FOUND_ANSWER) return take_found_answer(rpc, from, payload);
-    if (type == PEER_CLUSTER || type == PEER_CHANGE)
-        return operator_serve(&(struct caller){.rpc = rpc, .id = from, .tell = tell_caller}, type, payload);
-    if (type == PEER_CLUSTER_ANSWER || type == PEER_CHANGE_ANSWER)
-        return calls_answered(rpc->calls, from, type, payload, clock_mono_ms());
+    struct caller caller = {.rpc = rpc, .id = from, .tell = tell_caller};
+    if (type == PEER_CLUSTER || type == PEER_CHANGE) return operator_serve(&caller, type, payload);
+    if (type == PEER_ECHO) return coordinates_echo(&caller, payload);
     if (type == PEER_AUDIT || type == PEER_COPY_ASK || type == PEER_COPY_PIECE)
         return audit_frame(rpc, from, type, payload);
-    if (type == PEER_ECHO || type == PEER_ECHO_ANSWER) return coordinates_frame(rpc, from, type, payload);
     if (type == PEER_FETCH || type == PEER_FETCH_END) return agents_server_frame(rpc->agents, from, type, payload);
     if (type == PEER_FETCHED) return leader_read_answered(rpc->fetches, from, payload);
-    return forward_frame(rpc->forward, from, type, payload);
+    return forward_frame(rpc->forward, from, type, payload) ||
+           calls_answered(rpc->calls, from, type, payload, clock_mono_ms());
 }
 
 static void on_frame(void *data, uint64_t from, uint8_t type, struct slice payload) {
@@ -396,6 +395,7 @@ static void on_timer(uv_timer_t *timer) {
     struct rpc *rpc = timer->data;
     manage(rpc);
     if (rpc->stopping) return;
+    calls_tick(rpc->calls, clock_mono_ms());
     leader_read_tick(rpc->fetches);
     apply_lag_tick(rpc);
     forward_leader(rpc->forward, atomic_load(&node_view(rpc->node)->leader), rpc->cut_off);
