@@ -39,22 +39,10 @@ enum backup_kind { BACKUP_SAVE = 1, BACKUP_RESTORE, BACKUP_END };
 /* All of `data` at `offset` of a file, or CO_IO, CO_DISKFULL; blocks on the disk. */
 int backup_file_write(int fd, const char *data, size_t size, uint64_t offset);
 
-/* -- the server's side (agents_backup.c); loop thread ------------------------------------------------------------- */
+/* -- the server's side (agents_backup.c; the agent's: client_backup.c); loop thread -------------------------------- */
 /* PEER_BACKUP of a client agent. False: another frame, or one that does not decode. `node`: who it is, for the log. */
 bool agents_backup_frame(struct rpc *rpc, uint64_t agent, const char *node, uint8_t type, struct slice payload);
 void agents_backup_down(struct rpc *rpc, uint64_t agent); /* its connection ended */
 void agents_backup_tick(struct rpc *rpc, uint64_t now_ms);
-
-/* -- the agent's side (client_backup.c); loop thread, but for the first two: any ---------------------------------- */
-struct client;
-void client_save(struct client *client, struct rpc_save *save); /* as rpc_save, rpc_restore */
-void client_restore(struct client *client, struct rpc_restore *restore);
-void client_backup_up(struct client *client); /* begins what waits for a connection */
-void client_backup_down(struct client *client, uint64_t conn);
-bool client_backup_on(struct client *client, uint64_t conn); /* is one under way over this connection? */
-/* PEER_BACKUP_PIECE. False: it does not decode */
-bool client_backup_answered(struct client *client, uint64_t conn, struct slice payload);
-void client_backup_tick(struct client *client, uint64_t now_ms);
-void client_backup_stop(struct client *client); /* client_finish_stop waits until client->backups is empty */
 
 #endif

@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "rpc/backup/backup_transfer.h"
 #include "rpc/client/client_internal.h"
 #include "rpc/wire/address.h"
 
@@ -150,7 +149,6 @@ static void send_all(struct client *client) {
     renewals_look(client, clock_mono_ms(), false);
     writes_send(client);
     calls_turn(client->rpc->calls, clock_mono_ms());
-    client_backup_up(client);
     link_flush(client->current->wire);
 }
 
@@ -175,17 +173,14 @@ void client_down(struct client *client, struct client_conn *conn) {
     conn->greeted = false; /* nothing is sent there any more */
     forwarding_down(client->forwarding, conn->number);
     calls_down(client->rpc->calls, conn->number, clock_mono_ms());
-    client_backup_down(client, conn->number);
     send_all(client);
 }
 
 void client_frame(struct client *client, struct client_conn *conn, uint8_t type, struct slice payload) {
     uint64_t now_ms = clock_mono_ms();
-    bool known = false;
-    if (type == PEER_BACKUP_PIECE) known = client_backup_answered(client, conn->number, payload);
-    else if (type == PEER_RESULTS || type == PEER_RENEW_ANSWER)
-        known = forwarding_frame(client->forwarding, conn->number, type, payload, now_ms);
-    else known = calls_answered(client->rpc->calls, conn->number, type, payload, now_ms);
+    bool known = type == PEER_RESULTS || type == PEER_RENEW_ANSWER
+                     ? forwarding_frame(client->forwarding, conn->number, type, payload, now_ms)
+                     : calls_answered(client->rpc->calls, conn->number, type, payload, now_ms);
     if (!known) log_warn("client", "a frame of unknown type, or one that does not decode type=%u", type);
 }
 
@@ -198,7 +193,6 @@ static void tick(uv_timer_t *timer) {
     renewals_look(client, now_ms, false);
     client_fetch_tick(client, now_ms);
     calls_tick(client->rpc->calls, now_ms);
-    client_backup_tick(client, now_ms);
     dns_subscriptions_tick(client->subscriptions, now_ms);
     client_coordinates_tick(client, now_ms);
     send_all(client);
@@ -251,7 +245,6 @@ static struct client *client_new(struct rpc *rpc, uv_loop_t *loop, const struct 
     list_init(&client->conns);
     list_init(&client->renewals);
     list_init(&client->fetches);
-    list_init(&client->backups);
     rng_seed(&client->rng, random_u64());
     client->cache = client_cache_new(CLIENT_CACHE_BYTES);
     client->subscriptions = dns_subscriptions_new(rpc, config->dns_queries ? config->dns_queries : CLIENT_DNS_QUERIES);
@@ -272,7 +265,7 @@ static uint64_t server_route(void *data, const struct call *call) {
 static bool server_tell(void *data, uint64_t number, uint8_t type, const ProtobufCMessage *message) {
     struct client *client = data;
     struct client_conn *conn = client_conn_of(client, number);
-    if (!conn) return false;
+    if (!conn || (type == PEER_BACKUP && conn->protocol < HELLO_VERSION_BACKUP)) return false;
     link_tell(conn->wire, type, message);
     if (conn != client->current || type != PEER_FETCH) link_flush(conn->wire); /* reads share a write in each turn */
     return true;
@@ -290,8 +283,8 @@ struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *co
                  "-server runs one)");
     struct forwarding_edge edge = {.data = client, .reach = reach, .send = send_message, .command = command};
     client->forwarding = forwarding_new(&edge, 0);
-    static const struct call_method *const methods[] = {&fetch_method, &cluster_method, &change_method, &echo_method,
-                                                        NULL};
+    static const struct call_method *const methods[] = {&fetch_method, &cluster_method, &change_method,
+                                                        &echo_method,  &backup_method,  NULL};
     struct calls_edge calls = {.data = client, .route = server_route, .tell = server_tell};
     rpc->calls = calls_new(&calls, methods, 0);
     CHECK(uv_async_init(loop, &client->wake, woken) == 0 && uv_timer_init(loop, &client->timer) == 0);
@@ -324,23 +317,25 @@ static void handle_closed(uv_handle_t *handle) {
 
 void client_finish_stop(struct client *client) {
     if (!client->stopping || client->closing || client->resolving || !list_empty(&client->conns) ||
-        !list_empty(&client->backups))
+        client->rpc->jobs > 0)
         return;
     client->closing = 2;
     uv_close((uv_handle_t *)&client->wake, handle_closed);
     uv_close((uv_handle_t *)&client->timer, handle_closed);
 }
 
+static void jobs_over(struct rpc *rpc) { client_finish_stop(rpc->client); }
+
 void rpc_client_stop(struct rpc *rpc, void (*closed)(void *data), void *data) {
     struct client *client = rpc->client;
     client->closed = closed, client->closed_data = data;
     client->stopping = true;
+    rpc->jobs_over = jobs_over;
     dns_subscriptions_stop(client->subscriptions);
     woken(&client->wake);
     forwarding_stop(client->forwarding);
     writes_expire(client, UINT64_MAX, CO_CLOSED);
     calls_stop(client->rpc->calls);
-    client_backup_stop(client);
     client_link_stop(client);
     client_finish_stop(client);
 }

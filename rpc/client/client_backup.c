@@ -1,6 +1,6 @@
-/* Backups at a client agent: over its connection, piece by piece (backup_transfer.h).
+/* Backups at a client agent: a call whose pieces are pulled (backup_transfer.h).
  *
- *     WAITING --a connection--> ASKED <--> WORKING (the pool has the file) --> done
+ *     begun --a piece came, or is wanted--> working (the pool has the file) --> the next piece, or done
  *
  * What ends while the pool has it ends when the pool is done. */
 #include "rpc/backup/backup_transfer.h"
@@ -16,22 +16,20 @@
 #include "base/tar.h"
 #include "rpc/backup/archive.h"
 #include "rpc/client/client_internal.h"
-#include "rpc/wire/frame_unpack.h"
 
 #define ARCHIVE_MOST (2 * TAR_SIZE_MAX) /* bytes; of what a server may send */
 
 struct client_backup {
     struct loop_task task;
-    struct list link; /* client->backups */
+    struct call call;
     struct client *client;
     struct rpc_save *save; /* one of the two */
     struct rpc_restore *restore;
-    struct fault *fault; /* theirs */
-    enum { BACKUP_WAITING, BACKUP_ASKED, BACKUP_WORKING } step;
-    uint64_t number, conn, deadline_ms;
+    struct fault *fault;          /* theirs */
     uint64_t offset, size, index; /* offset: of the piece under way; size 0: not known yet */
-    int error;                    /* WORKING: it is over, with this */
-    /* The pool's, while WORKING. */
+    bool working;
+    int error; /* working: it is over, with this */
+    /* The pool's, while working. */
     uv_work_t uv;
     int fd, work_error;
     struct fault work_fault;
@@ -39,7 +37,9 @@ struct client_backup {
     char piece[BACKUP_PIECE_BYTES];
 };
 
-static struct client_backup *backup_at(struct list *item) { return LIST_ENTRY(item, struct client_backup, link); }
+static struct client_backup *backup_of(const struct call *call) {
+    return CONTAINER_OF(call, struct client_backup, call);
+}
 static bool is_last(const struct client_backup *backup) { return backup->offset + backup->piece_size == backup->size; }
 
 static void finish(struct client_backup *backup, int error) {
@@ -47,7 +47,7 @@ static void finish(struct client_backup *backup, int error) {
     struct rpc_save *save = backup->save;
     struct rpc_restore *restore = backup->restore;
     const char *what = save ? "saved" : "restored";
-    list_remove(&backup->link);
+    if (backup->call.peer) calls_cancel(client->rpc->calls, &backup->call);
     if (error == CO_OK)
         log_info("backup", "%s through a server index=%" PRIu64 " bytes=%" PRIu64, what, backup->index, backup->size);
     else log_warn("backup", "not %s: %s", what, backup->fault->code ? backup->fault->text : co_strerror(error));
@@ -57,96 +57,61 @@ static void finish(struct client_backup *backup, int error) {
     free(backup);
     if (save) save->done(save, error);
     else restore->done(restore, error);
-    client_finish_stop(client);
 }
 
 /* `text` NULL: the error says it all. */
 static void fail(struct client_backup *backup, int error, const char *text) {
-    if (backup->step == BACKUP_WORKING && backup->error) return;
     if (text) fault_set(backup->fault, error, "%s", text);
     backup->error = error;
-    if (backup->step != BACKUP_WORKING) finish(backup, error);
+    if (!backup->working) finish(backup, error);
 }
 
 /* -- frames ------------------------------------------------------------------------------------------------------- */
-static void tell(struct client_backup *backup, enum backup_kind kind) {
-    struct client_conn *conn = client_conn_of(backup->client, backup->conn);
-    if (!conn) return;
-    Pb__PeerBackup message = PB__PEER_BACKUP__INIT;
-    message.number = backup->number, message.kind = kind, message.offset = backup->offset;
-    if (kind == BACKUP_SAVE) message.stale = backup->save->stale;
-    if (kind == BACKUP_RESTORE) {
-        message.size = backup->size;
-        message.data = (ProtobufCBinaryData){backup->piece_size, (uint8_t *)backup->piece};
+static ProtobufCMessage *build(struct call *call, struct arena *arena) {
+    struct client_backup *backup = backup_of(call);
+    Pb__PeerBackup *message = arena_alloc(arena, sizeof *message);
+    pb__peer_backup__init(message);
+    message->kind = backup->save ? BACKUP_SAVE : BACKUP_RESTORE, message->offset = backup->offset;
+    if (backup->save) {
+        message->stale = backup->save->stale;
+    } else {
+        message->size = backup->size;
+        message->data = (ProtobufCBinaryData){backup->piece_size, (uint8_t *)backup->piece};
     }
-    link_tell(conn->wire, PEER_BACKUP, &message.base);
-    link_flush(conn->wire);
-    if (kind != BACKUP_END) backup->step = BACKUP_ASKED;
+    return &message->base;
 }
+
+const struct call_method backup_method = {.name = "backup",
+                                          .request_frame = PEER_BACKUP,
+                                          .answer_frame = PEER_BACKUP_PIECE,
+                                          .request = &pb__peer_backup__descriptor,
+                                          .answer = &pb__peer_backup_piece__descriptor,
+                                          .pulled = true,
+                                          .answer_ms = UINT32_MAX, /* a silent connection is left by itself */
+                                          .build = build};
 
 /* The server has not said it itself: it need not keep anything. */
 static void give_up(struct client_backup *backup, int error, const char *text) {
-    tell(backup, BACKUP_END);
+    struct client_conn *conn = client_conn_of(backup->client, backup->call.peer);
+    if (conn) {
+        Pb__PeerBackup message = PB__PEER_BACKUP__INIT;
+        message.number = backup->call.number, message.kind = BACKUP_END;
+        link_tell(conn->wire, PEER_BACKUP, &message.base);
+        link_flush(conn->wire);
+    }
     fail(backup, error, text);
 }
 
-/* -- in the pool -------------------------------------------------------------------------------------------------- */
-static void save_run(uv_work_t *uv) {
-    struct client_backup *backup = CONTAINER_OF(uv, struct client_backup, uv);
-    if (backup->fd < 0 && (backup->fd = archive_temporary(backup->save->folder, &backup->work_fault)) < 0) {
-        backup->work_error = backup->work_fault.code;
-        return;
-    }
-    backup->work_error = backup_file_write(backup->fd, backup->piece, backup->piece_size, backup->offset);
-    if (backup->work_error)
-        fault_set(&backup->work_fault, backup->work_error, "the backup cannot be stored here: %s",
-                  co_strerror(backup->work_error));
-}
-
-static void restore_run(uv_work_t *uv) {
-    struct client_backup *backup = CONTAINER_OF(uv, struct client_backup, uv);
-    struct stat file;
-    if (backup->size == 0) {
-        if (fstat(backup->fd, &file) != 0 || file.st_size <= 0) {
-            backup->work_error = fault_set(&backup->work_fault, CO_CORRUPT, "not a backup, or damaged: it is empty");
-            return;
-        }
-        backup->size = (uint64_t)file.st_size;
-    }
-    uint64_t left = backup->size - backup->offset;
-    backup->piece_size = left < BACKUP_PIECE_BYTES ? (size_t)left : BACKUP_PIECE_BYTES;
-    backup->work_error = file_in_all(backup->fd, backup->offset, backup->piece, backup->piece_size);
-}
-
-static void over(uv_work_t *uv, int status) {
-    (void)status;
-    struct client_backup *backup = CONTAINER_OF(uv, struct client_backup, uv);
-    backup->step = BACKUP_ASKED;
-    if (backup->error) {
-        finish(backup, backup->error);
-    } else if (backup->work_error) {
-        give_up(backup, backup->work_error, backup->work_fault.code ? backup->work_fault.text : NULL);
-    } else if (backup->restore) {
-        tell(backup, BACKUP_RESTORE);
-    } else if (is_last(backup)) {
-        finish(backup, CO_OK);
-    } else {
-        backup->offset += backup->piece_size;
-        tell(backup, BACKUP_SAVE);
-    }
-}
-
-static void work(struct client_backup *backup) {
-    backup->step = BACKUP_WORKING;
-    CHECK(uv_queue_work(backup->client->loop, &backup->uv, backup->save ? save_run : restore_run, over) == 0);
-}
-
 /* -- answers ------------------------------------------------------------------------------------------------------ */
+static void work(struct client_backup *backup);
+
 static void take_refusal(struct client_backup *backup, const Pb__PeerBackupPiece *piece) {
     int error = piece->outcome < CO_ERROR_COUNT ? (int)piece->outcome : CO_IO;
-    for (char *at = piece->text; *at; at++)
+    char text[sizeof backup->fault->text];
+    snprintf(text, sizeof text, "%s", piece->text[0] ? piece->text : co_strerror(error));
+    for (char *at = text; *at; at++)
         if ((unsigned char)*at < ' ' || *at == 127) *at = '?';
-    fail(backup, error, piece->text[0] ? piece->text : co_strerror(error));
+    fail(backup, error, text);
 }
 
 static bool save_fits(const struct client_backup *backup, const Pb__PeerBackupPiece *piece) {
@@ -180,84 +145,105 @@ static void take_restore(struct client_backup *backup, const Pb__PeerBackupPiece
     }
 }
 
-bool client_backup_answered(struct client *client, uint64_t conn, struct slice payload) {
-    Pb__PeerBackupPiece *piece = frame_unpack(&pb__peer_backup_piece__descriptor, payload, NULL);
-    if (!piece) {
-        client_backup_down(client, conn);
-        return false;
-    }
-    LIST_FOREACH_SAFE(item, next, &client->backups) {
-        struct client_backup *backup = backup_at(item);
-        if (backup->step != BACKUP_ASKED || backup->conn != conn || backup->number != piece->number) continue;
-        if (piece->outcome != CO_OK) take_refusal(backup, piece);
-        else if (backup->save) take_save(backup, piece);
-        else take_restore(backup, piece);
-        break;
-    }
-    frame_drop(piece);
+static bool piece_taken(struct call *call, const ProtobufCMessage *message) {
+    struct client_backup *backup = backup_of(call);
+    if (backup->save) take_save(backup, (const Pb__PeerBackupPiece *)message);
+    else take_restore(backup, (const Pb__PeerBackupPiece *)message);
     return true;
 }
 
-/* -- events ------------------------------------------------------------------------------------------------------- */
-static void begin(struct client_backup *backup) {
-    struct client *client = backup->client;
-    if (client->current->protocol < HELLO_VERSION_BACKUP) {
+static void lost(struct client_backup *backup) {
+    if (backup->restore && !backup->working && is_last(backup))
+        fail(backup, CO_UNKNOWN_OUTCOME,
+             "the connection with the server ended while it restored: the backup may be restored or not");
+    else if (backup->client->stopping) fail(backup, CO_CLOSED, NULL);
+    else if (backup->save)
+        fail(backup, CO_IO, "the backup is not saved: the connection with the server ended in the middle of it");
+    else fail(backup, CO_IO, "nothing is restored: the connection with the server ended in the middle of the backup");
+}
+
+static void ended(struct call *call, int error, const ProtobufCMessage *message) {
+    struct client_backup *backup = backup_of(call);
+    if (error == CO_OK) take_refusal(backup, (const Pb__PeerBackupPiece *)message);
+    else if (error == CO_UNKNOWN_OUTCOME) lost(backup);
+    else if (error == CO_NOLEADER && backup->client->current) /* there it was, and did not know the frame */
         fail(backup, CO_UNSUPPORTED,
              "the server of this client agent is of an older version, without backups through client agents: ask a "
              "server itself");
+    else fail(backup, error, NULL);
+}
+
+/* -- in the pool -------------------------------------------------------------------------------------------------- */
+static void save_run(uv_work_t *uv) {
+    struct client_backup *backup = CONTAINER_OF(uv, struct client_backup, uv);
+    if (backup->fd < 0 && (backup->fd = archive_temporary(backup->save->folder, &backup->work_fault)) < 0) {
+        backup->work_error = backup->work_fault.code;
         return;
     }
-    backup->conn = client->current->number, backup->number = ++client->backup_number;
-    if (backup->restore) work(backup);
-    else tell(backup, BACKUP_SAVE);
+    backup->work_error = backup_file_write(backup->fd, backup->piece, backup->piece_size, backup->offset);
+    if (backup->work_error)
+        fault_set(&backup->work_fault, backup->work_error, "the backup cannot be stored here: %s",
+                  co_strerror(backup->work_error));
 }
 
-void client_backup_up(struct client *client) {
-    LIST_FOREACH_SAFE(item, next, &client->backups)
-        if (backup_at(item)->step == BACKUP_WAITING) begin(backup_at(item));
+static void restore_run(uv_work_t *uv) {
+    struct client_backup *backup = CONTAINER_OF(uv, struct client_backup, uv);
+    struct stat file;
+    if (backup->size == 0) {
+        if (fstat(backup->fd, &file) != 0 || file.st_size <= 0) {
+            backup->work_error = fault_set(&backup->work_fault, CO_CORRUPT, "not a backup, or damaged: it is empty");
+            return;
+        }
+        backup->size = (uint64_t)file.st_size;
+    }
+    uint64_t left = backup->size - backup->offset;
+    backup->piece_size = left < BACKUP_PIECE_BYTES ? (size_t)left : BACKUP_PIECE_BYTES;
+    backup->work_error = file_in_all(backup->fd, backup->offset, backup->piece, backup->piece_size);
 }
 
-void client_backup_down(struct client *client, uint64_t conn) {
-    LIST_FOREACH_SAFE(item, next, &client->backups) {
-        struct client_backup *backup = backup_at(item);
-        if (backup->step == BACKUP_WAITING || backup->conn != conn) continue;
-        if (backup->save)
-            fail(backup, CO_IO, "the backup is not saved: the connection with the server ended in the middle of it");
-        else if (backup->step == BACKUP_ASKED && is_last(backup))
-            fail(backup, CO_UNKNOWN_OUTCOME,
-                 "the connection with the server ended while it restored: the backup may be restored or not");
-        else
-            fail(backup, CO_IO,
-                 "nothing is restored: the connection with the server ended in the middle of the backup");
+static void ask(struct client_backup *backup) {
+    struct calls *calls = backup->client->rpc->calls;
+    if (backup->call.method) {
+        calls_next(calls, &backup->call, clock_mono_ms());
+    } else {
+        backup->call.done = ended, backup->call.piece = piece_taken;
+        calls_begin(calls, &backup->call, &backup_method, RPC_LEADER_WAIT_MS, clock_mono_ms());
     }
 }
 
-bool client_backup_on(struct client *client, uint64_t conn) {
-    LIST_FOREACH(item, &client->backups)
-        if (backup_at(item)->step != BACKUP_WAITING && backup_at(item)->conn == conn) return true;
-    return false;
-}
-
-void client_backup_tick(struct client *client, uint64_t now_ms) {
-    LIST_FOREACH_SAFE(item, next, &client->backups)
-        if (backup_at(item)->step == BACKUP_WAITING && now_ms >= backup_at(item)->deadline_ms)
-            fail(backup_at(item), CO_NOLEADER, NULL);
-}
-
-void client_backup_stop(struct client *client) {
-    LIST_FOREACH_SAFE(item, next, &client->backups) {
-        struct client_backup *backup = backup_at(item);
-        bool unknown = backup->restore && backup->step == BACKUP_ASKED && is_last(backup);
-        fail(backup, unknown ? CO_UNKNOWN_OUTCOME : CO_CLOSED, NULL);
+static void over(uv_work_t *uv, int status) {
+    (void)status;
+    struct client_backup *backup = CONTAINER_OF(uv, struct client_backup, uv);
+    struct rpc *rpc = backup->client->rpc;
+    backup->working = false;
+    if (backup->error) {
+        finish(backup, backup->error);
+    } else if (backup->work_error) {
+        give_up(backup, backup->work_error, backup->work_fault.code ? backup->work_fault.text : NULL);
+    } else if (backup->restore) {
+        ask(backup);
+    } else if (is_last(backup)) {
+        finish(backup, CO_OK);
+    } else {
+        backup->offset += backup->piece_size;
+        ask(backup);
     }
+    rpc_job_over(rpc);
+}
+
+static void work(struct client_backup *backup) {
+    backup->working = true;
+    rpc_job_begin(backup->client->rpc);
+    CHECK(uv_queue_work(backup->client->loop, &backup->uv, backup->save ? save_run : restore_run, over) == 0);
 }
 
 /* -- from other threads ------------------------------------------------------------------------------------------- */
 static void taken(struct loop_task *task) {
     struct client *client = task->rpc->client;
     struct client_backup *backup = CONTAINER_OF(task, struct client_backup, task);
-    list_append(&client->backups, &backup->link);
-    if (client->stopping) fail(backup, CO_CLOSED, NULL);
+    if (client->stopping) finish(backup, CO_CLOSED);
+    else if (backup->restore) work(backup);
+    else ask(backup);
 }
 
 static void post(struct client *client, struct rpc_save *save, struct rpc_restore *restore) {
@@ -265,7 +251,6 @@ static void post(struct client *client, struct rpc_save *save, struct rpc_restor
     backup->client = client;
     backup->save = save, backup->restore = restore, backup->fault = save ? &save->fault : &restore->fault;
     backup->fd = save ? -1 : restore->fd;
-    backup->deadline_ms = clock_mono_ms() + RPC_LEADER_WAIT_MS;
     rpc_on_loop(client->rpc, &backup->task, taken);
 }
 

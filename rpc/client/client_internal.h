@@ -88,9 +88,6 @@ struct client {
     struct dns_subscriptions *subscriptions;
     struct client_coordinates *coordinates; /* NULL: disabled */
 
-    struct list backups; /* client_backup.c */
-    uint64_t backup_number;
-
     bool stopping;
     unsigned closing;
     void (*closed)(void *data);
@@ -151,8 +148,7 @@ void client_cache_put(struct client_cache *cache, uint16_t query, struct slice r
                       const struct rpc_fetched *fetched, uint64_t now_ms);
 const struct client_kept *client_cache_get(struct client_cache *cache, uint16_t query, struct slice request);
 
-/* -- dns_subscriptions.c
- * ---------------------------------------------------------------------------------------------- */
+/* -- dns_subscriptions.c ------------------------------------------------------------------------------------------ */
 /* Of at most so many queries. */
 struct dns_subscriptions *dns_subscriptions_new(struct rpc *rpc, size_t most);
 /* Any thread but the loop. The records are copied into the arena. CO_OK, CO_NOLEADER, CO_TIMEOUT, CO_CLOSED;
@@ -163,6 +159,11 @@ struct watch_table *dns_subscriptions_watches(struct dns_subscriptions *subscrip
 void dns_subscriptions_tick(struct dns_subscriptions *subscriptions, uint64_t now_ms);
 void dns_subscriptions_stop(struct dns_subscriptions *subscriptions); /* before the fetches are ended */
 void dns_subscriptions_free(struct dns_subscriptions *subscriptions); /* after that, and after all readers */
+
+/* -- client_backup.c ---------------------------------------------------------------------------------------------- */
+extern const struct call_method backup_method;
+void client_save(struct client *client, struct rpc_save *save); /* any thread: as rpc_save, rpc_restore */
+void client_restore(struct client *client, struct rpc_restore *restore);
 
 /* -- client_coordinates.c ----------------------------------------------------------------------------------------- */
 struct client_coordinates *client_coordinates_new(struct client *client, const char *node, uint64_t interval_ms);

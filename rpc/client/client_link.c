@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "rpc/backup/backup_transfer.h"
 #include "rpc/client/client_internal.h"
 #include "rpc/wire/address.h"
 #include "rpc/wire/frame_unpack.h"
@@ -295,7 +294,7 @@ static void watch(struct client *client, struct client_conn *conn, uint64_t now_
         return;
     }
     bool drained = now_ms - conn->since_ms > DRAIN_MOST_MS || !forwarding_waits(client->forwarding, conn->number);
-    if (conn->draining && drained && !client_backup_on(client, conn->number)) {
+    if (conn->draining && drained && !calls_with(client->rpc->calls, conn->number)) {
         link_close(conn->wire);
         return;
     }
