@@ -43,8 +43,7 @@ METRIC scrub_seconds = {
     .name = "coord_audit_scrub_seconds", .type = METRIC_HISTOGRAM, .help = "Time to read the store through"};
 METRIC rebuilds = {.name = "coord_audit_rebuilds_total", .type = METRIC_COUNTER, .help = "Times the state was rebuilt"};
 
-/* -- any thread
- * ----------------------------------------------------------------------------------------------------------------- */
+/* -- any thread --------------------------------------------------------------------------------------------------- */
 int audit_serves(struct rpc *rpc) {
     return atomic_load_explicit(&rpc->audit->fenced, memory_order_acquire) ? CO_FENCED : CO_OK;
 }
@@ -91,8 +90,7 @@ void audit_look(struct rpc *rpc) {
     pthread_mutex_unlock(&audit->lock);
 }
 
-/* -- the audit's thread: marks and scrubs
- * ------------------------------------------------------------------------------- */
+/* -- the audit's thread: marks and scrubs ------------------------------------------------------------------------- */
 static void write_mark(struct audit *audit) {
     char text[400];
     struct fault fault = {0};
@@ -180,8 +178,7 @@ static void *audit_main(void *arg) {
     return NULL;
 }
 
-/* -- the applier's thread
- * ------------------------------------------------------------------------------------------------ */
+/* -- the applier's thread ----------------------------------------------------------------------------------------- */
 bool audit_may_apply(struct rpc *rpc) {
     struct audit *audit = rpc->audit;
     audit->holding = atomic_load(&audit->fenced) && !audit->replaying;
@@ -250,8 +247,7 @@ void audit_rebuilt(void *data, int error, const struct fault *fault) {
     uv_async_send(&audit->async);
 }
 
-/* -- messages
- * ----------------------------------------------------------------------------------------------------------------- */
+/* -- messages ----------------------------------------------------------------------------------------------------- */
 size_t audit_pairs(const struct audit_ring *ring, uint64_t most, Pb__PeerAuditPair *room, Pb__PeerAuditPair **pairs) {
     size_t count = 0;
     for (size_t i = 0; i < ring->count && ring->pairs[i].index <= most; i++, count++) {
@@ -307,8 +303,7 @@ bool audit_damaged(const struct rpc *rpc, uint64_t peer) {
 
 bool audit_split(const struct rpc *rpc) { return atomic_load(&rpc->audit->split); }
 
-/* -- judging
- * ----------------------------------------------------------------------------------------------------------------- */
+/* -- judging ------------------------------------------------------------------------------------------------------ */
 static void set_split(struct rpc *rpc, const struct audit_judgement *judgement, bool split) {
     struct audit *audit = rpc->audit;
     pthread_mutex_lock(&audit->lock);
@@ -373,8 +368,7 @@ static void judge_and_act(struct rpc *rpc, const struct audit_ring *own, uint64_
     }
 }
 
-/* -- the loop
- * ----------------------------------------------------------------------------------------------------------------- */
+/* -- the loop ----------------------------------------------------------------------------------------------------- */
 static bool marked(struct audit *audit) {
     pthread_mutex_lock(&audit->lock);
     bool is = audit->marked;
@@ -465,27 +459,14 @@ static void on_wake(uv_async_t *async) {
 
 bool audit_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slice payload) {
     if (type == PEER_AUDIT) return take_report(rpc, from, payload);
-    if (type == PEER_COPY_ASK) {
-        Pb__PeerCopyAsk *ask = frame_unpack(&pb__peer_copy_ask__descriptor, payload, NULL);
-        if (!ask) return false;
-        state_source_ask(rpc, from, ask);
-        frame_drop(ask);
-        return true;
-    }
-    Pb__PeerCopyPiece *piece = frame_unpack(&pb__peer_copy_piece__descriptor, payload, NULL);
-    if (!piece) return false;
-    rebuild_piece(rpc, from, piece);
-    frame_drop(piece);
+    Pb__PeerCopyAsk *ask = frame_unpack(&pb__peer_copy_ask__descriptor, payload, NULL);
+    if (!ask) return false;
+    state_source_ask(rpc, from, ask);
+    frame_drop(ask);
     return true;
 }
 
-void audit_down(struct rpc *rpc, uint64_t peer) {
-    state_source_down(rpc, peer);
-    rebuild_down(rpc, peer);
-}
-
-/* -- life
- * ----------------------------------------------------------------------------------------------------------------- */
+/* -- life --------------------------------------------------------------------------------------------------------- */
 static char *path_in(const char *folder, const char *name) {
     size_t size = strlen(folder) + strlen(name) + 2;
     char *path = mem_alloc(size);

@@ -1,6 +1,6 @@
-/* The self-audit at work (docs/decisions/self-audit.md): compares sums with the other servers, scrubs the store in a
- * thread of its own, fences this server when its state is damaged, and has it rebuilt from another server's, or from
- * its own snapshot and log when it is alone.
+/* The self-audit at work (docs/decisions/self-audit.md): compares sums with the other servers (PEER_AUDIT is a report
+ * to all, and no call: it has no answer), scrubs the store in a thread of its own, fences this server when its state
+ * is damaged, and has it rebuilt from another server's, or from its own snapshot and log when it is alone.
  *   audit.c          the fence, the judgement, the scrub
  *   audit_rebuild.c  a fenced server finds a state
  *   audit_source.c    what it asks of another */
@@ -46,6 +46,7 @@ bool audit_split(const struct rpc *rpc);
 /* Loop thread. */
 bool audit_damaged(const struct rpc *rpc, uint64_t peer);                             /* it says so of itself */
 bool audit_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slice payload); /* false: it does not decode */
-void audit_down(struct rpc *rpc, uint64_t peer);
+void audit_down(struct rpc *rpc, uint64_t peer);                                      /* it takes no copy any more */
+extern const struct call_method copy_method;                                          /* what a fenced server calls */
 
 #endif

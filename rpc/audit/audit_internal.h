@@ -19,8 +19,7 @@ struct audit_heard {
 
 enum rebuild_step {
     REBUILD_IDLE,    /* may begin at `next_ms` */
-    REBUILD_ASKED,   /* a piece is on its way */
-    REBUILD_WORKING, /* the pool writes or checks */
+    REBUILD_COPYING, /* a piece is on its way, or the pool writes or checks it */
     REBUILD_READY,   /* a whole, checked copy: waits until the log here is that far */
     REBUILD_APPLIER, /* the applier has it */
 };
@@ -60,7 +59,8 @@ struct audit {
     bool told_fenced, fence_seen;
     struct {
         enum rebuild_step step;
-        uint64_t next_ms, asked_ms, from, number, index, size, offset, failures;
+        struct call call;
+        uint64_t next_ms, from, index, size, offset, failures;
         int fd;
         struct audit_ring ring;
     } rebuild;
@@ -73,13 +73,10 @@ size_t audit_pairs(const struct audit_ring *ring, uint64_t most, Pb__PeerAuditPa
 void audit_ring_from(struct audit_ring *ring, Pb__PeerAuditPair *const *pairs, size_t count);
 /* audit_rebuild.c; loop thread */
 void rebuild_tick(struct rpc *rpc, uint64_t now_ms);
-void rebuild_piece(struct rpc *rpc, uint64_t from, const Pb__PeerCopyPiece *piece);
-void rebuild_down(struct rpc *rpc, uint64_t peer);
 void rebuild_end(struct rpc *rpc, bool failed);
 /* audit_source.c; loop thread */
 void state_source_ask(struct rpc *rpc, uint64_t from, const Pb__PeerCopyAsk *ask);
 void state_source_tick(struct rpc *rpc, uint64_t now_ms);
-void state_source_down(struct rpc *rpc, uint64_t peer);
 void state_source_stop(struct rpc *rpc);
 
 #endif

@@ -1,16 +1,15 @@
 /* A fenced server finds a state: a copy from another one, piece by piece into a file without a name, checked, and
  * handed to the applier once the log here has brought it at least as far. Whatever goes wrong, it begins again with
  * another server. Alone: its own snapshot and log. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/random.h"
 #include "rpc/audit/audit_internal.h"
 #include "rpc/backup/archive.h"
+#include "rpc/backup/backup_transfer.h"
 
 #define PAUSE_MS      500 /* before the next attempt; longer after each that failed */
 #define PAUSES_MAX    20
@@ -20,6 +19,7 @@
 #define COPY_MOST     ((uint64_t)1 << 40)
 
 static void begin_again(struct audit *audit, uint64_t now_ms) {
+    if (audit->rebuild.call.peer) calls_cancel(audit->rpc->calls, &audit->rebuild.call);
     if (audit->rebuild.fd >= 0) close(audit->rebuild.fd);
     audit->rebuild.fd = -1;
     audit->rebuild.step = REBUILD_IDLE;
@@ -40,13 +40,7 @@ void rebuild_end(struct rpc *rpc, bool failed) {
     begin_again(audit, clock_mono_ms());
 }
 
-void rebuild_down(struct rpc *rpc, uint64_t peer) {
-    struct audit *audit = rpc->audit;
-    if (audit->rebuild.from == peer && audit->rebuild.step == REBUILD_ASKED) give_up(audit, "its connection ended");
-}
-
-/* -- from whom
- * ------------------------------------------------------------------------------------------------------ */
+/* -- from whom ---------------------------------------------------------------------------------------------------- */
 static bool alone(struct rpc *rpc) {
     const struct raft_members *members = node_members(rpc->node);
     uint64_t self = atomic_load(&node_view(rpc->node)->id);
@@ -72,15 +66,39 @@ static uint64_t choose(struct rpc *rpc, uint64_t now_ms) {
     return count ? found[audit->rebuild.failures % count] : 0;
 }
 
-static void ask(struct rpc *rpc) {
-    struct audit *audit = rpc->audit;
-    Pb__PeerCopyAsk message = PB__PEER_COPY_ASK__INIT;
-    message.number = audit->rebuild.number, message.offset = audit->rebuild.offset;
-    message.least = atomic_load(&node_view(rpc->node)->applied);
-    audit->rebuild.step = REBUILD_ASKED;
-    audit->rebuild.asked_ms = clock_mono_ms();
-    peers_tell(rpc->others, audit->rebuild.from, PEER_COPY_ASK, &message.base);
+/* -- the call ----------------------------------------------------------------------------------------------------- */
+static struct audit *audit_of(const struct call *call) { return CONTAINER_OF(call, struct audit, rebuild.call); }
+static uint64_t route(const struct call *call) { return audit_of(call)->rebuild.from; }
+
+static ProtobufCMessage *build(struct call *call, struct arena *arena) {
+    struct audit *audit = audit_of(call);
+    Pb__PeerCopyAsk *message = arena_alloc(arena, sizeof *message);
+    pb__peer_copy_ask__init(message);
+    message->offset = audit->rebuild.offset;
+    message->least = atomic_load(&node_view(audit->rpc->node)->applied);
+    /* how large the other's state is can only be guessed: like the one here */
+    uint64_t copy_ms = (store_bytes(machine_store(audit->rpc->machine)) >> 20) * COPY_MS_A_MIB;
+    call->answer_ms = (uint32_t)(PIECE_MOST_MS + (audit->rebuild.offset == 0 ? copy_ms : 0));
+    return &message->base;
 }
+
+const struct call_method copy_method = {.name = "copy of the state",
+                                        .request_frame = PEER_COPY_ASK,
+                                        .answer_frame = PEER_COPY_PIECE,
+                                        .request = &pb__peer_copy_ask__descriptor,
+                                        .answer = &pb__peer_copy_piece__descriptor,
+                                        .pulled = true,
+                                        .build = build,
+                                        .route = route};
+
+static void ended(struct call *call, int error, const ProtobufCMessage *message) {
+    struct audit *audit = audit_of(call);
+    if (audit->rpc->stopping) return;
+    if (error == CO_OK) give_up(audit, co_strerror((int)((const Pb__PeerCopyPiece *)message)->outcome));
+    else give_up(audit, error == CO_NOLEADER ? "it is not connected" : "its connection ended, or it does not answer");
+}
+
+static bool take_piece(struct call *call, const ProtobufCMessage *message);
 
 static void begin(struct rpc *rpc, uint64_t now_ms) {
     struct audit *audit = rpc->audit;
@@ -99,38 +117,25 @@ static void begin(struct rpc *rpc, uint64_t now_ms) {
         give_up(audit, fault.text);
         return;
     }
-    audit->rebuild.number = random_u64(), audit->rebuild.offset = audit->rebuild.size = audit->rebuild.index = 0;
+    audit->rebuild.offset = audit->rebuild.size = audit->rebuild.index = 0;
     log_info("audit", "asking for a copy of the state id=%016" PRIx64, audit->rebuild.from);
-    ask(rpc);
-}
-
-static uint64_t patience_ms(struct rpc *rpc) {
-    /* how large the other's state is can only be guessed: like the one here */
-    bool first = rpc->audit->rebuild.offset == 0;
-    return PIECE_MOST_MS + (first ? (store_bytes(machine_store(rpc->machine)) >> 20) * COPY_MS_A_MIB : 0);
+    audit->rebuild.step = REBUILD_COPYING;
+    audit->rebuild.call.done = ended, audit->rebuild.call.piece = take_piece;
+    calls_begin(rpc->calls, &audit->rebuild.call, &copy_method, 0, now_ms);
 }
 
 void rebuild_tick(struct rpc *rpc, uint64_t now_ms) {
     struct audit *audit = rpc->audit;
-    switch (audit->rebuild.step) {
-        case REBUILD_IDLE:
-            if (now_ms >= audit->rebuild.next_ms) begin(rpc, now_ms);
-            return;
-        case REBUILD_ASKED:
-            if (now_ms - audit->rebuild.asked_ms > patience_ms(rpc)) give_up(audit, "it does not answer");
-            return;
-        case REBUILD_READY:
-            if (atomic_load(&node_view(rpc->node)->handed) < audit->rebuild.index) return;
-            audit->rebuild.step = REBUILD_APPLIER;
-            node_resume(rpc->node, false);
-            return;
-        case REBUILD_WORKING:
-        case REBUILD_APPLIER: return;
+    if (audit->rebuild.step == REBUILD_IDLE && now_ms >= audit->rebuild.next_ms) {
+        begin(rpc, now_ms);
+    } else if (audit->rebuild.step == REBUILD_READY &&
+               atomic_load(&node_view(rpc->node)->handed) >= audit->rebuild.index) {
+        audit->rebuild.step = REBUILD_APPLIER;
+        node_resume(rpc->node, false);
     }
 }
 
-/* -- a piece, in the pool
- * ------------------------------------------------------------------------------------------------ */
+/* -- a piece, in the pool ----------------------------------------------------------------------------------------- */
 struct piece_work {
     uv_work_t uv;
     struct rpc *rpc;
@@ -144,12 +149,8 @@ struct piece_work {
 
 static void piece_run(uv_work_t *uv) {
     struct piece_work *work = CONTAINER_OF(uv, struct piece_work, uv);
-    for (size_t done = 0; done < work->data_size && !work->error;) {
-        ssize_t n = pwrite(work->fd, work->data + done, work->data_size - done, (off_t)(work->offset + done));
-        if (n > 0) done += (size_t)n;
-        else if (n == 0 || errno != EINTR)
-            work->error = fault_set(&work->fault, n ? co_from_errno(errno) : CO_IO, "it cannot be written here");
-    }
+    work->error = backup_file_write(work->fd, work->data, work->data_size, work->offset);
+    if (work->error) fault_set(&work->fault, work->error, "it cannot be written here");
     if (work->error || !work->last) return;
     /* The state here may be empty, of no version yet: what counts is what this program knows. */
     uint64_t applied = 0;
@@ -165,13 +166,14 @@ static void piece_over(uv_work_t *uv, int status) {
     struct rpc *rpc = work->rpc;
     struct audit *audit = rpc->audit;
     close(work->fd);
-    if (!rpc->stopping && audit->rebuild.step == REBUILD_WORKING && audit->rebuild.number == work->number) {
+    if (!rpc->stopping && audit->rebuild.call.peer && audit->rebuild.call.number == work->number) {
         audit->rebuild.offset += work->data_size;
         if (work->error) give_up(audit, work->fault.code ? work->fault.text : co_strerror(work->error));
-        else if (!work->last) ask(rpc);
+        else if (!work->last) calls_next(rpc->calls, &audit->rebuild.call, clock_mono_ms());
         else {
             log_info("audit", "a copy of the state is here index=%" PRIu64 " bytes=%" PRIu64, audit->rebuild.index,
                      audit->rebuild.size);
+            calls_cancel(rpc->calls, &audit->rebuild.call);
             audit->rebuild.step = REBUILD_READY;
             rebuild_tick(rpc, clock_mono_ms());
         }
@@ -181,7 +183,6 @@ static void piece_over(uv_work_t *uv, int status) {
 }
 
 static const char *unfit(const struct audit *audit, const Pb__PeerCopyPiece *piece) {
-    if (piece->outcome != CO_OK) return co_strerror((int)piece->outcome);
     if (piece->offset != audit->rebuild.offset || piece->data.len == 0 || piece->size > COPY_MOST)
         return "a piece does not fit";
     if (piece->data.len > piece->size - piece->offset) return "a piece is too long";
@@ -190,15 +191,15 @@ static const char *unfit(const struct audit *audit, const Pb__PeerCopyPiece *pie
     return NULL;
 }
 
-void rebuild_piece(struct rpc *rpc, uint64_t from, const Pb__PeerCopyPiece *piece) {
-    struct audit *audit = rpc->audit;
-    if (audit->rebuild.step != REBUILD_ASKED || from != audit->rebuild.from || piece->number != audit->rebuild.number)
-        return;
+static bool take_piece(struct call *call, const ProtobufCMessage *message) {
+    struct audit *audit = audit_of(call);
+    struct rpc *rpc = audit->rpc;
+    const Pb__PeerCopyPiece *piece = (const Pb__PeerCopyPiece *)message;
     const char *why = unfit(audit, piece);
     int fd = why ? -1 : dup(audit->rebuild.fd);
     if (fd < 0) {
         give_up(audit, why ? why : "no file descriptor");
-        return;
+        return false;
     }
     if (piece->offset == 0) {
         audit->rebuild.size = piece->size, audit->rebuild.index = piece->index;
@@ -210,7 +211,7 @@ void rebuild_piece(struct rpc *rpc, uint64_t from, const Pb__PeerCopyPiece *piec
     work->index = piece->index;
     work->data_size = piece->data.len, work->last = piece->offset + piece->data.len == piece->size;
     memcpy(work->data, piece->data.data, piece->data.len);
-    audit->rebuild.step = REBUILD_WORKING;
     rpc_job_begin(rpc);
     CHECK(uv_queue_work(rpc->loop, &work->uv, piece_run, piece_over) == 0);
+    return true;
 }

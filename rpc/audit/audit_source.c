@@ -58,8 +58,7 @@ static void answer(struct rpc *rpc, const struct donation *donation, int outcome
     peers_tell(rpc->others, donation->from, PEER_COPY_PIECE, &piece.base);
 }
 
-/* -- in the pool
- * ------------------------------------------------------------------------------------------------------- */
+/* -- in the pool -------------------------------------------------------------------------------------------------- */
 static int make_copy(struct donation *donation) {
     struct fault fault = {0};
     donation->fd = archive_temporary(donation->rpc->audit->data_folder, &fault);
@@ -103,8 +102,7 @@ static void piece_over(uv_work_t *uv, int status) {
     rpc_job_over(rpc);
 }
 
-/* -- on the loop
- * --------------------------------------------------------------------------------------------------------- */
+/* -- on the loop -------------------------------------------------------------------------------------------------- */
 static struct donation *donation_of(struct audit *audit, uint64_t from, uint64_t number, size_t *count) {
     *count = 0;
     for (struct donation *donation = audit->donations; donation; donation = donation->next) {
@@ -147,7 +145,7 @@ void state_source_tick(struct rpc *rpc, uint64_t now_ms) {
     }
 }
 
-void state_source_down(struct rpc *rpc, uint64_t peer) {
+void audit_down(struct rpc *rpc, uint64_t peer) {
     for (struct donation *donation = rpc->audit->donations, *next; donation; donation = next) {
         next = donation->next;
         if (donation->from == peer) donation_drop(rpc->audit, donation);

@@ -280,7 +280,8 @@ static bool leader_tell(void *data, uint64_t peer, uint8_t type, const ProtobufC
 }
 
 void operator_start(struct rpc *rpc) {
-    static const struct call_method *const methods[] = {&cluster_method, &change_method, &echo_method, NULL};
+    static const struct call_method *const methods[] = {&cluster_method, &change_method, &copy_method, &echo_method,
+                                                        NULL};
     struct calls_edge edge = {.data = rpc, .route = leader_route, .tell = leader_tell};
     rpc->calls = calls_new(&edge, methods, random_u64() >> 1);
     CHECK(uv_async_init(rpc->loop, &rpc->operator_wake, wake_cb) == 0);
