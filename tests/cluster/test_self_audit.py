@@ -453,6 +453,34 @@ def test_fenced_across_a_restart():
     check("made by a test" in victim.log(), "the log tells why")
 
 
+def test_a_source_that_falls_silent_is_left():
+    """It stands still in the middle of the copy: the next one is asked when its connection is given up, and half a copy is not completed by it."""
+    cluster = Cluster(3, configured("1s")).start()
+    put_all(cluster.leader())
+    large = {i: os.urandom(400000 + i) for i in range(150)}      # sixty pieces
+    for i, data in large.items():
+        cluster.leader().put("/v1/kv/large/%d" % i, data)
+    equal_sums(cluster.servers)
+    victim, source = cluster.followers()
+    victim.stop()
+    mark(victim, "made by a test")
+    victim.start(wait=False)
+    limit = time.monotonic() + 15 * SLOW
+    while "asking for a copy of the state" not in victim.log():      # sixty pieces are soon there: until() looks too seldom
+        check(time.monotonic() < limit, "a copy is under way")
+        time.sleep(0.002)
+    source.proc.send_signal(signal.SIGSTOP)
+    until("it is left", lambda: "no copy of the state from" in victim.log(), 15)
+    asked = re.findall(r"asking for a copy of the state id=(\w+)", victim.log())
+    check(re.search(r"no copy of the state from id=%s: its connection ended, or it does not answer" % asked[0], victim.log()), "why: %s" % victim.log()[-800:])
+    rebuilt(victim, 15)
+    check(len(set(re.findall(r"asking for a copy of the state id=(\w+)", victim.log()))) == 2, "by another server")
+    source.proc.send_signal(signal.SIGCONT)
+    all_there(cluster.servers)
+    for i, data in large.items():
+        check(victim.request("GET", "/v1/kv/large/%d?raw&stale" % i)[2] == data, "large value %d" % i)
+
+
 def test_a_record_that_does_not_decode_is_looked_into():
     """No scrub is due for an hour: the read that fails has the store read through."""
     cluster = Cluster(3, configured("1h")).start()
@@ -613,7 +641,7 @@ def test_a_page_that_keeps_the_applier():
 
 if __name__ == "__main__":
     tests = [test_flip_behind_a_follower, test_flip_behind_the_leader, test_wrong_value_that_is_overwritten_is_found_by_comparison, test_flip_that_is_overwritten_is_met, test_alone,
-             test_fenced_across_a_restart, test_nothing_is_served_while_no_other_has_a_state, test_a_record_that_does_not_decode_is_looked_into,
+             test_fenced_across_a_restart, test_a_source_that_falls_silent_is_left, test_nothing_is_served_while_no_other_has_a_state, test_a_record_that_does_not_decode_is_looked_into,
              test_a_backup_that_meets_damage_fences, test_fenced_with_the_longest_log, test_no_majority_stops_writes]
     if SLOW == 1:      # a sanitizer takes the signals that LMDB ends by for its own findings
         tests += [test_pages_of_zeros, test_pages_of_noise, test_pages_of_zeros_met_by_the_applier, test_pages_of_noise_met_by_the_applier,

@@ -2,7 +2,7 @@
 """A rolling upgrade from the release before this one, while clients write and read through all servers: no acknowledged write is lost,
 service goes on, the cluster version rises after the last server and not before, and nobody goes back afterwards. What the newest version
 brings (names without regard to case) is not there before on any server, and there afterwards on all of them alike; a backup that was taken
-before is as if it had been taken afterwards.
+before is as if it had been taken afterwards. Old and new servers give each other copies of the state.
 
     test_upgrade.py [--old PROGRAM] [--mixed SECONDS]
 
@@ -227,7 +227,9 @@ def downgrade(cluster, old, before_version):
     assert victim.proc.returncode != 0, victim.proc.returncode
     print("downgrade on its own data: " + victim.log()[at:].strip().splitlines()[-1][-160:], flush=True)
     os.rename(victim.data, victim.data + ".kept")
+    at = len(victim.log())
     victim.start()
+    until("it hears that it is refused", lambda: "it has to be upgraded" in victim.log()[at:], 10)
     until("the others refuse the old program", lambda: all(
         "its program supports only up to %d: it has to be upgraded" % before_version in s.log()[at:] for s, at in zip(others, before)), 10)
     assert not victim.try_put("/v1/kv/from-the-old-one", timeout=3), "a write through a server that went back was acknowledged"
@@ -254,6 +256,19 @@ def restored(cluster, backup):
         until("it is the backup on " + s.name, lambda s=s: "later" not in [n["Node"] for n in s.get("/v1/catalog/nodes?stale")[2]], 10)
 
 
+def rebuilt_from_another(cluster, victim):
+    """Its state is damaged, as its mark says: it asks another for a copy, which may be of the other program, and takes it whole."""
+    at = len(victim.log())
+    victim.kill()
+    with open(os.path.join(victim.data, "store", "fenced"), "w") as f:
+        f.write("coord fenced 1\nindex=7 made by a test\n")
+    victim.start()
+    until("%s is rebuilt" % victim.name, lambda: "the state was rebuilt, this server serves again" in victim.log()[at:], 40)
+    assert "a copy of the state is here" in victim.log()[at:], victim.log()[at:][-2000:]
+    until("it serves it", lambda: names(victim) == EXACT, 10)
+    cluster.wait_writable()
+
+
 def founded_together(old):
     """Old and new programs found a cluster: it begins at what all of them support, and rises when the old one has gone for good."""
     with harness.Cluster(3) as cluster:
@@ -264,6 +279,8 @@ def founded_together(old):
         before = version(cluster.servers[0])
         write_names(cluster.servers[0])
         mixed(cluster, fresh, 1, before)
+        for victim in (cluster.servers[0], fresh[0]):
+            rebuilt_from_another(cluster, victim)
         assert fresh[0].put("/v1/catalog/deregister", b'{"Node": "Carl"}') and fresh[0].put("/v1/catalog/deregister", b'{"Node": "CARL"}')
         cluster.servers[0].kill()
         cluster.wait_writable(fresh)

@@ -43,7 +43,7 @@ static void say(struct fake_session *session, uint8_t type, const ProtobufCMessa
 static void say_hello(struct fake_session *session) {
     Pb__PeerHello hello = PB__PEER_HELLO__INIT;
     hello.protocol = (char *)HELLO_PROTOCOL, hello.version_least = HELLO_VERSION_LEAST,
-    hello.version_most = HELLO_VERSION_MOST;
+    hello.version_most = session->fake->version_most;
     hello.cluster = (char *)(uintptr_t)session->fake->datacenter, hello.cluster_id = session->fake->cluster_id,
     hello.id = session->fake->id;
     hello.address = session->fake->address, hello.node = (char *)"s", hello.has_log = true;
@@ -82,8 +82,11 @@ void fake_answer(struct fake_server *fake, const char *text, bool more) {
     Pb__PeerFetched answer = PB__PEER_FETCHED__INIT;
     answer.number = fake->fetch, answer.index = 7, answer.found = true, answer.more = more;
     answer.records = (ProtobufCBinaryData){strlen(text), (uint8_t *)(uintptr_t)text};
-    for (struct fake_session *session = fake->sessions; session; session = session->next)
-        say(session, PEER_FETCHED, &answer.base);
+    fake_say(fake, PEER_FETCHED, &answer.base);
+}
+
+void fake_say(struct fake_server *fake, uint8_t type, const ProtobufCMessage *message) {
+    for (struct fake_session *session = fake->sessions; session; session = session->next) say(session, type, message);
 }
 
 /* -- sessions ----------------------------------------------------------------------------------------------------- */
@@ -152,6 +155,13 @@ static bool take_frame(struct fake_session *session, uint8_t type, const uint8_t
         pb__peer_fetch__free_unpacked(ask, NULL);
     } else if (type == PEER_FETCH_END) {
         fake->fetch_ends++;
+    } else if (type == PEER_CHANGE) {
+        Pb__PeerChange *ask = pb__peer_change__unpack(NULL, size, payload);
+        CHECK(ask);
+        fake->changes++, fake->change = ask->number;
+        pb__peer_change__free_unpacked(ask, NULL);
+    } else if (type == PEER_BACKUP) {
+        fake->backups++;
     }
     return true;
 }
@@ -200,7 +210,8 @@ static void connection(uv_stream_t *server, int status) {
 
 /* -- life --------------------------------------------------------------------------------------------------------- */
 void fake_open(struct fake_server *fake, uv_loop_t *loop, uint64_t id) {
-    *fake = (struct fake_server){.id = id, .cluster_id = 77, .datacenter = "dc1", .leads = true};
+    *fake = (struct fake_server){
+        .id = id, .cluster_id = 77, .datacenter = "dc1", .leads = true, .version_most = HELLO_VERSION_MOST};
     struct sockaddr_in at;
     int size = sizeof at;
     uv_tcp_init(loop, &fake->listener);

@@ -26,8 +26,9 @@ struct fake_server {
     bool resets, ends;                 /* it ends each connection: at once, without a word; when it has heard a hello */
     const struct fake_server *cluster; /* the servers that it names, the second leads; unless set: none */
     unsigned cluster_count;
-    unsigned connections, hellos, agents, pings, fetches, fetch_ends;
-    uint64_t fetch, fetch_index; /* number and index of the last one */
+    unsigned version_most; /* of the protocol */
+    unsigned connections, hellos, agents, pings, fetches, fetch_ends, changes, backups;
+    uint64_t fetch, fetch_index, change; /* number and index of the last fetch; number of the last change */
 };
 
 /* It is dc1's, of cluster 77, and knows a leader; listens. */
@@ -39,6 +40,7 @@ void fake_leads(struct fake_server *fake, bool yes); /* and tells its agents */
 void fake_cut_off(struct fake_server *fake);         /* likewise: it knows no leader, and hears of no majority */
 /* A piece of the answer to the last fetch. */
 void fake_answer(struct fake_server *fake, const char *text, bool more);
+void fake_say(struct fake_server *fake, uint8_t type, const ProtobufCMessage *message); /* to all its agents */
 
 /* The caller's buffer. `message` NULL: an empty frame. */
 struct buffer fake_frame(uint8_t type, const ProtobufCMessage *message);

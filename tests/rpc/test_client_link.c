@@ -6,7 +6,9 @@
 #include "base/clock.h"
 #include "fake_server.h"
 #include "registry/catalog.h"
+#include "rpc/api/operator.h"
 #include "rpc/client/client.h"
+#include "rpc/wire/hello.h"
 
 #define FAKES    3
 #define GRACE_MS 300 /* for a busy machine */
@@ -355,5 +357,66 @@ Test(client_link, it_does_not_while_one_of_them_says_nothing) {
     for (unsigned i = 0; i < FAKES; i++) cr_assert_eq(world.fakes[i].agents, 0);
     world.fakes[0].silent = false;
     run_until(&world, 8000, at_first);
+    close_world(&world);
+}
+
+/* -- what operators want ------------------------------------------------------------------------------------------ */
+static int outcome;
+static void on_changed(struct rpc_change *change, int error) { (void)change, outcome = error; }
+static void on_saved(struct rpc_save *save, int error) { (void)save, outcome = error; }
+static bool change_asked(struct world *world) { return world->fakes[0].changes == 1; }
+static bool backup_asked(struct world *world) { return world->fakes[0].backups == 1; }
+static bool another_current(struct world *world) { return world->fakes[1].agents + world->fakes[2].agents == 1; }
+static bool is_over(struct world *world) { return (void)world, outcome >= 0; }
+
+Test(client_link, a_server_that_is_left_answers_what_it_was_asked) {
+    struct world world;
+    struct rpc_change change = {.type = RPC_TRANSFER_LEADER, .done = on_changed};
+    outcome = -1;
+    open_world(&world);
+    run_until(&world, 5000, at_first);
+    rpc_change(world.rpc, &change);
+    run_until(&world, 5000, change_asked);
+    fake_leads(&world.fakes[0], false);
+    run_until(&world, 5000, another_current);
+    run_for(&world, 200);
+    cr_assert(outcome == -1 && world.fakes[0].agents == 1, "it may be making the change just now");
+    Pb__PeerChangeAnswer answer = PB__PEER_CHANGE_ANSWER__INIT;
+    answer.number = world.fakes[0].change;
+    fake_say(&world.fakes[0], PEER_CHANGE_ANSWER, &answer.base);
+    run_until(&world, 5000, is_over);
+    cr_expect_eq(outcome, CO_OK);
+    cr_expect_eq(world.fakes[1].changes + world.fakes[2].changes, 0);
+    run_until(&world, 5000, elsewhere);
+    close_world(&world);
+}
+
+Test(client_link, a_piece_of_a_backup_that_does_not_decode_ends_it) {
+    struct world world;
+    struct rpc_save save = {.done = on_saved, .folder = "/tmp"};
+    outcome = -1;
+    open_world(&world);
+    run_until(&world, 5000, at_first);
+    rpc_save(world.rpc, &save);
+    run_until(&world, 5000, backup_asked);
+    Pb__PeerChange other = PB__PEER_CHANGE__INIT; /* its field 4 is a text, a piece's is a number */
+    other.address = (char *)"x";
+    fake_say(&world.fakes[0], PEER_BACKUP_PIECE, &other.base);
+    run_until(&world, 5000, is_over);
+    cr_expect_eq(outcome, CO_IO);
+    close_world(&world);
+}
+
+Test(client_link, a_server_of_before_is_asked_for_no_backup) {
+    struct world world;
+    struct rpc_save save = {.done = on_saved, .folder = "/tmp"};
+    outcome = -1;
+    open_world(&world);
+    for (unsigned i = 0; i < FAKES; i++) world.fakes[i].version_most = HELLO_VERSION_BACKUP - 1;
+    run_until(&world, 5000, at_first);
+    rpc_save(world.rpc, &save);
+    run_until(&world, RPC_LEADER_WAIT_MS + 5000, is_over);
+    cr_expect_eq(outcome, CO_UNSUPPORTED);
+    cr_expect_eq(world.fakes[0].backups, 0);
     close_world(&world);
 }
