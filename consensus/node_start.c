@@ -304,13 +304,13 @@ int node_start(uv_loop_t *loop, const struct node_config *config, const struct n
     }
     node->id = config->id;
     if (node->id == 0 && (rv = id_load(node, fault)) != CO_OK) goto err_log;
-    struct requests_edge edge = {.data = node,
-                                 .has_room = node_has_room,
-                                 .forward = callbacks->forward ? forward : NULL,
-                                 .ask_read = callbacks->ask_read ? ask_read : NULL,
-                                 .refuse = callbacks->refuse ? node_judge : NULL};
+    struct requests_callbacks reach = {.data = node,
+                                       .has_room = node_has_room,
+                                       .forward = callbacks->forward ? forward : NULL,
+                                       .ask_read = callbacks->ask_read ? ask_read : NULL,
+                                       .refuse = callbacks->refuse ? node_judge : NULL};
     node->disk_health.room_again = ROOM_AGAIN;
-    requests_init(&node->requests, &edge, node->id, random_u64() >> 1);
+    requests_init(&node->requests, &reach, node->id, random_u64() >> 1);
     rv = node_open_log(node, config->applied, fault);
     node->config.first_command = (struct slice){0};
     if (rv != CO_OK) goto err_log;

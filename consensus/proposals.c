@@ -7,8 +7,9 @@
 #define DEPOSED_MS       1000
 #define HANDOVER_WAIT_MS 2000
 
-void requests_init(struct requests *r, const struct requests_edge *edge, uint64_t id, uint64_t first_context) {
-    *r = (struct requests){.edge = *edge,
+void requests_init(struct requests *r, const struct requests_callbacks *callbacks, uint64_t id,
+                   uint64_t first_context) {
+    *r = (struct requests){.callbacks = *callbacks,
                            .id = id,
                            .read_context = first_context,
                            .role = (enum raft_role) - 1,
@@ -48,8 +49,8 @@ static void forward_waiting(struct requests *r, struct raft *raft) {
         requests_end(p, CO_NOLEADER);
     }
     r->waiting_last = at;
-    if (!r->waiting || !leader || leader == r->id || !r->edge.forward) return;
-    if (!r->edge.forward(r->edge.data, leader, r->waiting)) return;
+    if (!r->waiting || !leader || leader == r->id || !r->callbacks.forward) return;
+    if (!r->callbacks.forward(r->callbacks.data, leader, r->waiting)) return;
     r->waiting = NULL, r->waiting_last = &r->waiting;
 }
 
@@ -106,7 +107,7 @@ static void propose_allowed(struct requests *r, struct raft *raft, uint64_t now_
     size_t count = 0;
     uint64_t bytes = 0;
     for (struct node_proposal *p = r->waiting; p; p = p->next) count++, bytes += p->data->size + RAFT_ENTRY_OVERHEAD;
-    if (!r->edge.has_room(r->edge.data, bytes) || !raft_quorum_has_room(raft)) {
+    if (!r->callbacks.has_room(r->callbacks.data, bytes) || !raft_quorum_has_room(raft)) {
         waiting_fail(r, CO_DISKFULL);
         return;
     }
@@ -134,7 +135,7 @@ static void propose_allowed(struct requests *r, struct raft *raft, uint64_t now_
 static void refuse_waiting(struct requests *r, uint64_t leader, bool may_judge, struct node_proposal ***held) {
     struct node_proposal **at = &r->waiting, *p;
     while ((p = *at) != NULL) {
-        const void *instead = r->edge.refuse(r->edge.data, leader, p);
+        const void *instead = r->callbacks.refuse(r->callbacks.data, leader, p);
         if (!instead) {
             at = &p->next;
             continue;
@@ -150,7 +151,7 @@ static void refuse_waiting(struct requests *r, uint64_t leader, bool may_judge, 
 static void propose_waiting(struct requests *r, struct raft *raft, uint64_t now_ms) {
     uint64_t leader = raft_leader(raft);
     if (!r->waiting) return;
-    if (!r->edge.refuse || !leader || raft_failed(raft)) {
+    if (!r->callbacks.refuse || !leader || raft_failed(raft)) {
         propose_allowed(r, raft, now_ms);
         return;
     }
@@ -257,8 +258,8 @@ static void ask_reads(struct requests *r, struct raft *raft, uint64_t now_ms) {
         reads_refuse_foreign(r);
         if (!r->reads) return;
         uint64_t leader = raft_leader(raft);
-        if (!leader || leader == r->id || !r->edge.ask_read) return;
-        if (!r->edge.ask_read(r->edge.data, leader, event.u.read.context, raft_term(raft))) return;
+        if (!leader || leader == r->id || !r->callbacks.ask_read) return;
+        if (!r->callbacks.ask_read(r->callbacks.data, leader, event.u.read.context, raft_term(raft))) return;
     }
     r->reads_round = r->reads;
     r->reads = NULL;

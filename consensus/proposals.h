@@ -3,12 +3,12 @@
  *
  * (1) A command waits until this server leads (it is appended), another does (it is handed over), or its deadline
  *     comes (CO_NOLEADER: it was never handed over).
- * (2) Once appended or handed over it is never taken back to the waiting ones, unless the edge gives it back
+ * (2) Once appended or handed over it is never taken back to the waiting ones, unless the callbacks give it back
  *     because it is surely in no log.
  * (3) An appended one is answered when the entry of its index and term is applied; when another entry stands there, or
  *     its leader was deposed and nothing is heard of it for DEPOSED_MS (at once, when it is cut off), or a majority has
  *     no room for it for so long, its outcome is unknown.
- * (4) What the edge refuses is answered before anybody appends it; a leader that does not know yet what was committed
+ * (4) What the callbacks refuse is answered before anybody appends it; a leader that does not know yet what was committed
  *     before it does not judge, what would be refused waits for that. A fenced server appends nothing, and hands over
  *     what it can.
  * (5) One question for a read index is under way at a time, and serves the reads that came before it was asked. When
@@ -22,7 +22,7 @@
 
 #include "consensus/node.h"
 
-struct requests_edge {
+struct requests_callbacks {
     void *data;
     bool (*has_room)(void *data, uint64_t bytes);                             /* for so many bytes of log */
     bool (*forward)(void *data, uint64_t leader, struct node_proposal *list); /* as in node_callbacks; may be NULL */
@@ -31,7 +31,7 @@ struct requests_edge {
 };
 
 struct requests {
-    struct requests_edge edge;
+    struct requests_callbacks callbacks;
     uint64_t id;                                   /* this server */
     struct node_proposal *waiting, **waiting_last; /* for a leader */
     struct node_proposal *pending, **pending_last; /* appended, by index */
@@ -53,7 +53,7 @@ struct requests {
 };
 
 /* `first_context`: questions are numbered from there on; no two lives of a server may share numbers. */
-void requests_init(struct requests *r, const struct requests_edge *edge, uint64_t id, uint64_t first_context);
+void requests_init(struct requests *r, const struct requests_callbacks *callbacks, uint64_t id, uint64_t first_context);
 
 /* comes in, or comes back: surely in no log */
 void requests_command(struct requests *r, struct node_proposal *proposal);

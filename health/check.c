@@ -42,7 +42,7 @@ void check_init(struct check *check, const struct check_definition *definition, 
     switch (definition->kind) {
         case CHECK_NONE: break;
         case CHECK_TTL:
-            check->told_ns = (int64_t)now_ns;
+            check->reported_ns = (int64_t)now_ns;
             check->due_ns = later(now_ns, definition->ttl_ns);
             break;
         case CHECK_HTTP:
@@ -169,7 +169,7 @@ void check_resume(struct check *check, const struct check_definition *definition
     set_status(check, status, now_ns);
     if (definition->kind != CHECK_TTL) return;
     uint64_t ttl = definition->ttl_ns > 0 ? (uint64_t)definition->ttl_ns : 0, most = INT64_MAX / 4;
-    check->told_ns = (int64_t)now_ns - (int64_t)(age_ns < most ? age_ns : most);
+    check->reported_ns = (int64_t)now_ns - (int64_t)(age_ns < most ? age_ns : most);
     if (age_ns < ttl) check->due_ns = later(now_ns, (int64_t)(ttl - age_ns));
     else check->due_ns = status == PB__STATUS__CRITICAL ? CHECK_NEVER : now_ns;
 }

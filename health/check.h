@@ -24,7 +24,7 @@ struct check {
     uint64_t successes, failures; /* in a row */
     uint64_t due_ns;              /* next run, or the TTL's end */
     uint64_t started_ns;          /* of the run that is out */
-    int64_t told_ns;              /* TTL: when its status was reported; may lie before the clock began */
+    int64_t reported_ns;          /* TTL: when its status was reported; may lie before the clock began */
     bool running, has_result, hurried;
     bool held;                  /* when last looked at */
     uint64_t critical_since_ns; /* as the check has it, damped or not; CHECK_NEVER: it is not */

@@ -43,7 +43,7 @@ static int by_key(const void *a, const void *b) {
  * it is critical is forgotten, because what was down with the machine gets its whole time again. */
 static void convert(struct check_state *state, struct check_moment now) {
     int64_t passed = now.wall_ns - state->told_wall_ns, up = (int64_t)now.boot_ns;
-    state->told_ns = passed < 0 ? LONG_AGO : passed > up ? up - passed : 0;
+    state->reported_ns = passed < 0 ? LONG_AGO : passed > up ? up - passed : 0;
     state->critical_ns = CHECK_STATE_NO_TIME;
     state->successes = state->failures = 0;
     state->sum = sum_of(state);
@@ -55,7 +55,7 @@ static void keep_newest(struct check_states *states) {
     for (size_t i = 0; i < states->count; i++) {
         const struct check_state *state = &states->slots[i];
         if (kept && by_key(state, &states->slots[kept - 1]) == 0) {
-            if (state->told_ns > states->slots[kept - 1].told_ns) states->slots[kept - 1] = *state;
+            if (state->reported_ns > states->slots[kept - 1].reported_ns) states->slots[kept - 1] = *state;
         } else states->slots[kept++] = *state;
     }
     states->count = kept;
@@ -164,7 +164,7 @@ void check_states_resume(const struct check_states *states, size_t slot, struct 
                          const struct check_definition *definition, struct check_moment now) {
     const struct check_state *state = &states->slots[slot];
     if (definition->kind == CHECK_TTL)
-        check_resume(check, definition, (Pb__Status)state->status, age_of(state->told_ns, now), now.mono_ns);
+        check_resume(check, definition, (Pb__Status)state->status, age_of(state->reported_ns, now), now.mono_ns);
     check->successes = state->successes;
     check->failures = state->failures;
     if (state->critical_ns != CHECK_STATE_NO_TIME && check->flap.said == PB__STATUS__CRITICAL)
@@ -189,11 +189,11 @@ void check_states_note(struct check_states *states, size_t *slot, const char *ch
     if (made) *slot = take(states);
     struct check_state *state = &states->slots[*slot], before = *state;
     if (made) {
-        before = *state = (struct check_state){.told_ns = LONG_AGO};
+        before = *state = (struct check_state){.reported_ns = LONG_AGO};
         key_of(check_id, state->key);
     }
     if (told) {
-        state->told_ns = (int64_t)now.boot_ns;
+        state->reported_ns = (int64_t)now.boot_ns;
         state->told_wall_ns = now.wall_ns;
     }
     state->status = (uint8_t)check->flap.said;

@@ -23,12 +23,12 @@
 #include "health/check.h"
 
 struct check_state {
-    uint8_t key[16];               /* hash128 of the check's id, which has no case */
-    int64_t told_ns, told_wall_ns; /* TTL: when its status was reported */
-    int64_t critical_ns;           /* since when it is critical; CHECK_STATE_NO_TIME: it is not */
-    uint32_t successes, failures;  /* in a row, as far as thresholds ask for them */
-    uint8_t status, unused[7];     /* as the check has it, damped or not */
-    uint64_t sum;                  /* hash64 of what stands before */
+    uint8_t key[16];                   /* hash128 of the check's id, which has no case */
+    int64_t reported_ns, told_wall_ns; /* TTL: when its status was reported */
+    int64_t critical_ns;               /* since when it is critical; CHECK_STATE_NO_TIME: it is not */
+    uint32_t successes, failures;      /* in a row, as far as thresholds ask for them */
+    uint8_t status, unused[7];         /* as the check has it, damped or not */
+    uint64_t sum;                      /* hash64 of what stands before */
 };
 #define CHECK_STATE_SIZE    64
 #define CHECK_STATE_NO_TIME INT64_MIN

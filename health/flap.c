@@ -7,7 +7,7 @@
 
 void flap_begin(struct flap *flap, uint32_t limit, uint64_t window_ns, Pb__Status status) {
     CHECK(limit <= FLAP_LIMIT_MOST && status <= PB__STATUS__CRITICAL);
-    *flap = (struct flap){.limit = limit, .window_ns = window_ns, .said = status, .told = status};
+    *flap = (struct flap){.limit = limit, .window_ns = window_ns, .said = status, .reported = status};
     for (size_t i = 0; i < ARRAY_COUNT(flap->left_ns); i++) flap->left_ns[i] = FLAP_NEVER;
     if (limit > 0) flap->changes = mem_zalloc((limit + 1) * sizeof *flap->changes);
 }
@@ -42,12 +42,12 @@ uint64_t flap_due_ns(const struct flap *flap, uint64_t now_ns) {
 }
 
 Pb__Status flap_look(struct flap *flap, uint64_t now_ns) {
-    flap->told = flap->said;
-    if (!flap_holds(flap, now_ns)) return flap->told;
+    flap->reported = flap->said;
+    if (!flap_holds(flap, now_ns)) return flap->reported;
     for (size_t i = 0; i < ARRAY_COUNT(flap->left_ns); i++) {
-        if (i > flap->told && within(flap, flap->left_ns[i], now_ns)) flap->told = (Pb__Status)i;
+        if (i > flap->reported && within(flap, flap->left_ns[i], now_ns)) flap->reported = (Pb__Status)i;
     }
-    return flap->told;
+    return flap->reported;
 }
 
 Pb__Status flap_say(struct flap *flap, Pb__Status status, uint64_t now_ns) {

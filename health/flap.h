@@ -18,10 +18,10 @@
 struct flap {
     uint32_t limit; /* 0: off; what goes in comes out */
     uint64_t window_ns;
-    Pb__Status said, told; /* in, out */
-    uint64_t *changes;     /* ring of the times of the last limit + 1 changes of `said` */
-    uint64_t count;        /* all changes so far */
-    uint64_t left_ns[3];   /* by state: when `said` was last left for another; FLAP_NEVER: it was not */
+    Pb__Status said, reported; /* in, out */
+    uint64_t *changes;         /* ring of the times of the last limit + 1 changes of `said` */
+    uint64_t count;            /* all changes so far */
+    uint64_t left_ns[3];       /* by state: when `said` was last left for another; FLAP_NEVER: it was not */
 };
 
 /* A zeroed struct is off. Owns memory from here on where limit > 0 (at most FLAP_LIMIT_MOST). */

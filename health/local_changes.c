@@ -178,7 +178,7 @@ static bool reports(const struct check_definition *definition, bool persist) {
 
 /* How old its status is. */
 static uint64_t age_of(const struct check *core, bool told, uint64_t now_ns) {
-    return told ? 0 : (uint64_t)((int64_t)now_ns - core->told_ns);
+    return told ? 0 : (uint64_t)((int64_t)now_ns - core->reported_ns);
 }
 
 /* Another definition, or a new check. One that was known keeps its state. */

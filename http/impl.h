@@ -91,7 +91,7 @@ struct worker {
     uint64_t progress;         /* counts what libmicrohttpd called us for, and what it sent and received */
     struct connection **by_fd; /* mhd_errors.c: of all connections */
     size_t by_fd_size;
-    unsigned told;           /* connections whose fault was told and that are not closed yet */
+    unsigned reported;       /* connections whose fault was told and that are not closed yet */
     struct list connections; /* by the time of their next check */
     struct list closed;      /* freed at the end of the turn: events of this turn may point to them */
     unsigned connection_count;
@@ -198,8 +198,8 @@ struct connection {
     struct http_request *request;
     bool watched; /* in the outer epoll, for EPOLLRDHUP */
     bool hung_up, gone;
-    bool told;            /* what was wrong, by mhd_errors.c: it is about to be closed */
-    size_t told_size;     /* bytes of that which are sent */
+    bool reported;        /* what was wrong, by mhd_errors.c: it is about to be closed */
+    size_t reported_size; /* bytes of that which are sent */
     const void *memory;   /* long_headers.c: where the first bytes of a request are received */
     struct buffer header; /* of a request, as far as it has come, unless it came as a whole and is short */
     int next_fd;          /* in the roomy shard that it moves to; 0: it does not move */

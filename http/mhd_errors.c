@@ -38,7 +38,7 @@ void mhd_errors_add(struct connection *connection) {
 
 void mhd_errors_remove(struct connection *connection) {
     connection->worker->by_fd[connection->fd] = NULL;
-    connection->worker->told -= connection->told;
+    connection->worker->reported -= connection->reported;
 }
 
 /* "HTTP/1.1 400", and the like: the status; else 0. */
@@ -51,9 +51,9 @@ static int status_refused(const char *data, size_t size) {
 static struct connection *own_page(int fd, const struct iovec *parts, size_t count, int *status) {
     struct worker *worker = here;
     *status = count ? status_refused(parts[0].iov_base, parts[0].iov_len) : 0;
-    if (!*status && !worker->told) return NULL;
+    if (!*status && !worker->reported) return NULL;
     struct connection *connection = fd >= 0 && (size_t)fd < worker->by_fd_size ? worker->by_fd[fd] : NULL;
-    if (!connection || connection->told) return connection;
+    if (!connection || connection->reported) return connection;
     bool ours = connection->request && connection->request->stage == REQUEST_ANSWERED;
     return *status && !ours ? connection : NULL;
 }
@@ -133,16 +133,16 @@ static bool say_instead(struct connection *connection, int status, struct slice 
     name_fault(connection, status, page, line, sizeof line);
     snprintf(status_text, sizeof status_text, "%d %s", status, phrase(status));
     size_t size = plain_answer(answer, sizeof answer, status_text, line);
-    while (connection->told_size < size) {
-        ssize_t sent = plain_send(connection->fd, answer + connection->told_size, size - connection->told_size);
+    while (connection->reported_size < size) {
+        ssize_t sent = plain_send(connection->fd, answer + connection->reported_size, size - connection->reported_size);
         if (sent < 0 && errno == EINTR) continue;
         if (sent < 0) return false;
-        connection->told_size += (size_t)sent;
+        connection->reported_size += (size_t)sent;
     }
     struct worker *worker = connection->worker;
     worker->tally.answered[status / 100]++;
-    connection->told = true;
-    worker->told++;
+    connection->reported = true;
+    worker->reported++;
     linger(worker, connection->fd);
     return true;
 }
@@ -156,7 +156,7 @@ static bool send_instead(int fd, const struct iovec *parts, size_t count, ssize_
     size_t size = 0;
     for (size_t i = 0; i < count; i++) size += parts[i].iov_len;
     struct slice page = count > 1 ? slice_make(parts[1].iov_base, parts[1].iov_len) : (struct slice){0};
-    *sent = connection->told || say_instead(connection, status, page) ? (ssize_t)size : -1;
+    *sent = connection->reported || say_instead(connection, status, page) ? (ssize_t)size : -1;
     return true;
 }
 

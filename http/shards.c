@@ -181,7 +181,7 @@ static void on_completed(void *data, struct MHD_Connection *mhd, void **context,
 /* libmicrohttpd hangs up without a word on what is no request line. While nothing was ever sent on the connection,
  * it is safe to say so instead. */
 static void explain_close(struct connection *connection) {
-    if (connection->completed_run || connection->hung_up || connection->told || connection->worker->stop) return;
+    if (connection->completed_run || connection->hung_up || connection->reported || connection->worker->stop) return;
     char byte;
     struct tcp_info info;
     socklen_t size = sizeof info;

@@ -17,7 +17,7 @@ struct peer {
     size_t name_size;
     double samples[VIVALDI_FILTER];
     unsigned count, next;
-    uint64_t heard; /* number of the sample */
+    uint64_t last_seen; /* number of the sample */
 };
 
 struct vivaldi {
@@ -104,7 +104,7 @@ static struct peer *peer_place(struct vivaldi *vivaldi) {
     if (vivaldi->peer_count < VIVALDI_PEERS_MAX) return &vivaldi->peers[vivaldi->peer_count++];
     struct peer *oldest = &vivaldi->peers[0];
     for (size_t i = 1; i < vivaldi->peer_count; i++)
-        if (vivaldi->peers[i].heard < oldest->heard) oldest = &vivaldi->peers[i];
+        if (vivaldi->peers[i].last_seen < oldest->last_seen) oldest = &vivaldi->peers[i];
     free(oldest->name);
     return oldest;
 }
@@ -121,7 +121,7 @@ static double filtered(struct vivaldi *vivaldi, struct slice name, double rtt) {
         peer = peer_place(vivaldi);
         *peer = (struct peer){.name = mem_strndup(name.data, name.size), .name_size = name.size};
     }
-    peer->heard = ++vivaldi->samples;
+    peer->last_seen = ++vivaldi->samples;
     peer->samples[peer->next] = rtt;
     peer->next = (peer->next + 1) % VIVALDI_FILTER;
     if (peer->count < VIVALDI_FILTER) peer->count++;

@@ -23,7 +23,7 @@ METRIC connected = {
 
 static struct agent **agent_find(struct agents *agents, uint64_t number) {
     struct agent **at = &agents->buckets[number % AGENTS_BUCKETS];
-    while (*at && (*at)->asker.number != number) at = &(*at)->chain;
+    while (*at && (*at)->reader.number != number) at = &(*at)->chain;
     return at;
 }
 
@@ -48,7 +48,7 @@ static void flush_all(struct agents *agents) {
     }
 }
 
-/* -- the edge of forwarding.h ------------------------------------------------------------------------------------- */
+/* -- the callbacks of forwarding.h ------------------------------------------------------------------------------------- */
 static bool reach(void *data, uint64_t number) { return *agent_find(data, number) != NULL; }
 
 static void send_message(void *data, uint64_t number, uint8_t type, const ProtobufCMessage *message) {
@@ -101,16 +101,16 @@ static void tell_caller(const struct caller *caller, uint8_t type, const Protobu
 
 static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) {
     struct agents *agents = agent->agents;
-    struct caller caller = {.rpc = agents->rpc, .id = agent->asker.number, .is_agent = true, .tell = tell_caller};
+    struct caller caller = {.rpc = agents->rpc, .id = agent->reader.number, .is_agent = true, .tell = tell_caller};
     if (type == PEER_FETCH) {
         Pb__PeerFetch *ask = frame_unpack(&pb__peer_fetch__descriptor, payload, NULL);
         if (!ask) return false;
-        agents_fetch(&agent->asker, ask);
+        agents_fetch(&agent->reader, ask);
         frame_drop(ask);
     } else if (type == PEER_FETCH_END) {
         Pb__PeerFetchEnd *end = frame_unpack(&pb__peer_fetch_end__descriptor, payload, NULL);
         if (!end) return false;
-        agents_fetch_end(&agent->asker, end->number);
+        agents_fetch_end(&agent->reader, end->number);
         frame_drop(end);
     } else if (type == PEER_ECHO) {
         return echo_serve(&caller, payload);
@@ -123,10 +123,10 @@ static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) 
     } else if (type == PEER_PING && payload.size == 0) {
         agent_tell_bare(agent, PEER_PING);
     } else if (type == PEER_WRITES || type == PEER_RENEW) {
-        return forwarding_frame(agents->forwarding, agent->asker.number, type, payload, agent->heard_ms);
+        return forwarding_frame(agents->forwarding, agent->reader.number, type, payload, agent->last_seen_ms);
     } else {
         return operator_serve(&caller, type, payload) ||
-               agents_backup_frame(agents->rpc, agent->asker.number, agent->node, type, payload);
+               agents_backup_frame(agents->rpc, agent->reader.number, agent->node, type, payload);
     }
     return true;
 }
@@ -135,7 +135,7 @@ static void on_frame(void *data, struct link *wire, uint8_t type, struct slice p
     struct agent *agent = data;
     struct agents *agents = agent->agents;
     (void)wire;
-    agent->heard_ms = clock_mono_ms();
+    agent->last_seen_ms = clock_mono_ms();
     if (agents->stopping) return;
     in_frame = agents;
     bool known = take_frame(agent, type, payload);
@@ -159,9 +159,9 @@ static void on_closed(void *data, struct link *wire, int error) {
     (void)wire;
     if (!agents->stopping)
         log_info("agents", "a client agent went node=%s reason=\"%s\"", agent->node, co_strerror(error));
-    agents_fetch_down(&agent->asker);
-    agents_backup_down(agents->rpc, agent->asker.number);
-    *agent_find(agents, agent->asker.number) = agent->chain;
+    agents_fetch_down(&agent->reader);
+    agents_backup_down(agents->rpc, agent->reader.number);
+    *agent_find(agents, agent->reader.number) = agent->chain;
     list_remove(&agent->link);
     list_remove(&agent->unsent);
     metric_set(&connected, (int64_t)--agents->count);
@@ -172,23 +172,23 @@ static void on_closed(void *data, struct link *wire, int error) {
 static void on_drained(void *data, struct link *wire) {
     struct agent *agent = data;
     (void)wire;
-    if (agent->agents->stopping || list_empty(&agent->asker.held)) return;
-    agents_fetch_pieces(&agent->asker);
+    if (agent->agents->stopping || list_empty(&agent->reader.held)) return;
+    agents_fetch_pieces(&agent->reader);
     flush_all(agent->agents);
 }
 
-static const struct link_callbacks callbacks = {.frame = on_frame, .closed = on_closed, .drained = on_drained};
+static const struct link_callbacks wire_callbacks = {.frame = on_frame, .closed = on_closed, .drained = on_drained};
 
 void agents_adopt(struct agents *agents, struct link *wire, const Pb__PeerHello *hello) {
     struct agent *agent = mem_zalloc(sizeof *agent);
-    agent->agents = agents, agent->wire = wire, agent->heard_ms = clock_mono_ms();
+    agent->agents = agents, agent->wire = wire, agent->last_seen_ms = clock_mono_ms();
     snprintf(agent->node, sizeof agent->node, "%s", hello->node);
-    asker_init(&agent->asker, agents);
+    remote_reader_init(&agent->reader, agents);
     list_init(&agent->unsent);
     list_append(&agents->all, &agent->link);
-    *agent_find(agents, agent->asker.number) = agent;
+    *agent_find(agents, agent->reader.number) = agent;
     metric_set(&connected, (int64_t)++agents->count);
-    link_adopt(wire, &callbacks, agent);
+    link_adopt(wire, &wire_callbacks, agent);
     link_keep_short(wire);
     log_info("agents", "a client agent came node=%s address=%s", agent->node, hello->address);
     if (agents->stopping) {
@@ -224,11 +224,11 @@ void agents_servers(struct agents *agents, const Pb__PeerServers *servers) {
 /* It says nothing, or takes nothing of what it asked for. */
 static bool is_gone(struct agent *agent, uint64_t now_ms) {
     uint64_t received = link_received(agent->wire);
-    if (received != agent->received) agent->received = received, agent->heard_ms = now_ms;
-    if (list_empty(&agent->asker.held)) return now_ms - agent->heard_ms > AGENTS_QUIET_MS;
+    if (received != agent->received) agent->received = received, agent->last_seen_ms = now_ms;
+    if (list_empty(&agent->reader.held)) return now_ms - agent->last_seen_ms > AGENTS_QUIET_MS;
     uint64_t delivered = link_delivered(agent->wire);
-    if (delivered != agent->delivered) agent->delivered = delivered, agent->asker.taken_ms = now_ms;
-    return now_ms - agent->heard_ms > AGENTS_QUIET_MS || now_ms - agent->asker.taken_ms > AGENTS_QUIET_MS;
+    if (delivered != agent->delivered) agent->delivered = delivered, agent->reader.taken_ms = now_ms;
+    return now_ms - agent->last_seen_ms > AGENTS_QUIET_MS || now_ms - agent->reader.taken_ms > AGENTS_QUIET_MS;
 }
 
 static void tick(uv_timer_t *timer) {
@@ -238,7 +238,7 @@ static void tick(uv_timer_t *timer) {
     LIST_FOREACH_SAFE(item, next, &agents->all) {
         struct agent *agent = LIST_ENTRY(item, struct agent, link);
         /* what they sent meanwhile waits to be read */
-        if (stood_still) agent->heard_ms = agent->asker.taken_ms = now_ms;
+        if (stood_still) agent->last_seen_ms = agent->reader.taken_ms = now_ms;
         else if (is_gone(agent, now_ms)) link_close(agent->wire);
     }
     agents_backup_tick(agents->rpc, now_ms);
@@ -264,15 +264,15 @@ struct agents *agents_new(struct rpc *rpc) {
     list_init(&agents->all);
     list_init(&agents->unsent);
     list_init(&agents->servers_asking);
-    struct forwarding_edge edge = {.data = agents,
-                                   .reach = reach,
-                                   .send = send_message,
-                                   .wake = wake,
-                                   .knows = knows,
-                                   .command = command,
-                                   .renew = renew,
-                                   .onward = true};
-    agents->forwarding = forwarding_new(&edge, 0);
+    struct forwarding_callbacks callbacks = {.data = agents,
+                                             .reach = reach,
+                                             .send = send_message,
+                                             .wake = wake,
+                                             .knows = knows,
+                                             .command = command,
+                                             .renew = renew,
+                                             .onward = true};
+    agents->forwarding = forwarding_new(&callbacks, 0);
     CHECK(uv_async_init(rpc->loop, &agents->wake, woken) == 0 && uv_timer_init(rpc->loop, &agents->timer) == 0);
     CHECK(uv_timer_init(rpc->loop, &agents->room_timer) == 0);
     agents->wake.data = agents->timer.data = agents->room_timer.data = agents;
@@ -304,7 +304,7 @@ void agents_stop(struct agents *agents, void (*closed)(void *data), void *data) 
     agents->closed = closed, agents->closed_data = data;
     agents->stopping = true;
     forwarding_stop(agents->forwarding);
-    asking_servers_stop(agents);
+    peer_readers_stop(agents);
     agents_fetch_answered(agents);
     LIST_FOREACH_SAFE(item, next, &agents->all) link_close(LIST_ENTRY(item, struct agent, link)->wire);
     finish_stop(agents);

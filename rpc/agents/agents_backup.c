@@ -21,7 +21,7 @@ struct agent_backup {
     struct rpc *rpc;
     uint64_t agent, number;
     enum backup_kind kind;
-    uint64_t size, offset, heard_ms; /* offset: what comes next */
+    uint64_t size, offset, last_seen_ms; /* offset: what comes next */
     int fd;
     bool working, gone; /* gone: from the list; to be freed when that is done */
     /* The piece that is under way. */
@@ -72,7 +72,7 @@ static void answer(struct agent_backup *backup, uint64_t offset, uint64_t index)
 /* It is the loop's again. False: it is over. */
 static bool back(struct agent_backup *backup, int error, const struct fault *fault) {
     backup->working = false;
-    backup->heard_ms = clock_mono_ms();
+    backup->last_seen_ms = clock_mono_ms();
     if (backup->gone) backup_free(backup);
     else if (backup->rpc->stopping) fail(backup, CO_CLOSED, &(struct fault){0});
     else if (error != CO_OK) fail(backup, error, fault);
@@ -172,7 +172,7 @@ static struct agent_backup *begin(struct rpc *rpc, uint64_t agent, const char *n
     backup->rpc = rpc, backup->agent = agent, backup->number = ask->number, backup->fd = -1;
     backup->kind = ask->kind == BACKUP_SAVE ? BACKUP_SAVE : BACKUP_RESTORE;
     backup->data = mem_alloc(BACKUP_PIECE_BYTES);
-    backup->heard_ms = clock_mono_ms();
+    backup->last_seen_ms = clock_mono_ms();
     backup->next = rpc->agent_backups;
     rpc->agent_backups = backup;
     log_info("agents", "a client agent %s a backup node=%s", ask->kind == BACKUP_SAVE ? "wants" : "brings", node);
@@ -239,6 +239,6 @@ void agents_backup_down(struct rpc *rpc, uint64_t agent) {
 void agents_backup_tick(struct rpc *rpc, uint64_t now_ms) {
     for (struct agent_backup *backup = rpc->agent_backups, *next; backup; backup = next) {
         next = backup->next;
-        if (!backup->working && now_ms - backup->heard_ms > BACKUP_IDLE_MS) drop(backup);
+        if (!backup->working && now_ms - backup->last_seen_ms > BACKUP_IDLE_MS) drop(backup);
     }
 }

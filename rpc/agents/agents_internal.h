@@ -13,9 +13,9 @@
 #define AGENTS_ASKED_BUCKETS 16384
 
 /* Whoever asks for reads: a client agent, or another server. */
-struct asker {
+struct remote_reader {
     struct agents *agents;
-    struct list fetches; /* struct asked */
+    struct list fetches; /* struct pending_fetch */
     struct list held;    /* those whose answer goes out piece by piece, each in turn */
     size_t fetch_count, held_bytes;
     uint64_t number;   /* of its connection; never given twice */
@@ -24,13 +24,13 @@ struct asker {
 };
 
 struct agent {
-    struct asker asker;
+    struct remote_reader reader;
     struct agents *agents;
     struct agent *chain; /* in its bucket */
     struct list link;    /* in agents->all */
     struct list unsent;  /* in agents->unsent, or by itself */
     struct link *wire;
-    uint64_t heard_ms;
+    uint64_t last_seen_ms;
     uint64_t received, delivered; /* as link.h counts them, when last looked */
     char node[HELLO_NODE_MAX + 1];
 };
@@ -39,14 +39,14 @@ struct agents {
     struct rpc *rpc;
     struct forwarding *forwarding;
     struct agent *buckets[AGENTS_BUCKETS];
-    struct asked *asked[AGENTS_ASKED_BUCKETS];
+    struct pending_fetch *pending[AGENTS_ASKED_BUCKETS];
     struct list all, unsent;
     struct list servers_asking;
     size_t count, asked_count;
     uint64_t last_number, ticked_ms;
     uv_async_t wake;
     uv_timer_t timer, room_timer;
-    struct mailbox answered; /* struct asked; from any thread */
+    struct mailbox answered; /* struct pending_fetch; from any thread */
     struct buffer servers;   /* as told last: packed */
     bool stopping, done_in_frame;
     unsigned closing;
@@ -57,15 +57,15 @@ struct agents {
 void agent_tell(struct agent *agent, uint8_t type, const ProtobufCMessage *message); /* with the next flush */
 
 void agents_fetch_init(void);
-void asker_init(struct asker *asker, struct agents *agents);
-void agents_fetch(struct asker *asker, const Pb__PeerFetch *ask);
-void agents_fetch_end(struct asker *asker, uint64_t number); /* its answer is not wanted any more */
-void agents_fetch_answered(struct agents *agents);           /* takes what other threads have answered */
-void agents_fetch_pieces(struct asker *asker);               /* sends more of what is held, as far as there is room */
-void agents_fetch_down(struct asker *asker);
+void remote_reader_init(struct remote_reader *reader, struct agents *agents);
+void agents_fetch(struct remote_reader *reader, const Pb__PeerFetch *ask);
+void agents_fetch_end(struct remote_reader *reader, uint64_t number); /* its answer is not wanted any more */
+void agents_fetch_answered(struct agents *agents);                    /* takes what other threads have answered */
+void agents_fetch_pieces(struct remote_reader *reader); /* sends more of what is held, as far as there is room */
+void agents_fetch_down(struct remote_reader *reader);
 
-bool asking_server_has_room(const struct asker *asker);
-void asking_server_waits(struct agents *agents); /* one of them has something held */
-void asking_servers_stop(struct agents *agents);
+bool peer_reader_has_room(const struct remote_reader *reader);
+void peer_reader_waits(struct agents *agents); /* one of them has something held */
+void peer_readers_stop(struct agents *agents);
 
 #endif

@@ -16,7 +16,7 @@
 
 #define TICK_MS       200
 #define TELL_MS       2000  /* sums are told again */
-#define HEARD_MS      10000 /* and count for so long */
+#define REPORT_MS     10000 /* and count for so long */
 #define OPEN_MS       10000 /* values differ, and who would decide it stays silent: writes stop */
 #define SCRUB_MOST_MS 5000  /* a scrub holds a read transaction; and as much more for each GiB */
 #define STUCK_MS      4000  /* a batch that takes so long is reason for a look; twice as long, for the next */
@@ -281,15 +281,15 @@ static void tell_all(struct rpc *rpc, const struct audit_ring *ring, bool fenced
 static bool take_report(struct rpc *rpc, uint64_t from, struct slice payload) {
     Pb__PeerAudit *message = frame_unpack(&pb__peer_audit__descriptor, payload, NULL);
     if (!message) return false;
-    struct audit_heard *heard = rpc->audit->heard, *place = heard;
+    struct audit_reported *reported = rpc->audit->reported, *place = reported;
     for (size_t i = 0; i < PEERS_MAX; i++) {
-        if (heard[i].id == from) {
-            place = &heard[i];
+        if (reported[i].id == from) {
+            place = &reported[i];
             break;
         }
-        if (heard[i].ms < place->ms) place = &heard[i];
+        if (reported[i].ms < place->ms) place = &reported[i];
     }
-    *place = (struct audit_heard){.id = from, .ms = clock_mono_ms(), .fenced = message->fenced};
+    *place = (struct audit_reported){.id = from, .ms = clock_mono_ms(), .fenced = message->fenced};
     audit_ring_from(&place->ring, message->pairs, message->fenced ? 0 : message->n_pairs);
     frame_drop(message);
     return true;
@@ -297,7 +297,7 @@ static bool take_report(struct rpc *rpc, uint64_t from, struct slice payload) {
 
 bool audit_damaged(const struct rpc *rpc, uint64_t peer) {
     for (size_t i = 0; i < PEERS_MAX; i++)
-        if (rpc->audit->heard[i].id == peer) return rpc->audit->heard[i].fenced;
+        if (rpc->audit->reported[i].id == peer) return rpc->audit->reported[i].fenced;
     return false;
 }
 
@@ -342,8 +342,8 @@ static struct audit_judgement judge(struct rpc *rpc, const struct audit_ring *ow
         reports[count] = (struct audit_report){.id = member->id, .voter = member->voter};
         if (member->id == self) reports[count].ring = *own;
         for (size_t j = 0; j < PEERS_MAX; j++)
-            if (audit->heard[j].id == member->id && now_ms - audit->heard[j].ms < HEARD_MS)
-                reports[count].ring = audit->heard[j].ring;
+            if (audit->reported[j].id == member->id && now_ms - audit->reported[j].ms < REPORT_MS)
+                reports[count].ring = audit->reported[j].ring;
         count++;
     }
     return audit_judge(self, voters, reports, count);

@@ -11,7 +11,7 @@
 #define AUDIT_PIECE_BYTES ((size_t)1 << 20)
 
 /* What another server said. */
-struct audit_heard {
+struct audit_reported {
     uint64_t id, ms;
     bool fenced;
     struct audit_ring ring;
@@ -53,7 +53,7 @@ struct audit {
     uv_async_t async;
     unsigned closing;
     void (*stopped)(void *data);
-    struct audit_heard heard[PEERS_MAX];
+    struct audit_reported reported[PEERS_MAX];
     uint64_t told_ms, told_index, open_since_ms;
     uint64_t stuck_begun_ms, stuck_look_ms; /* the batch that takes long; when it is looked at next */
     bool told_fenced, fence_seen;
@@ -64,7 +64,7 @@ struct audit {
         int fd;
         struct audit_ring ring;
     } rebuild;
-    struct donation *donations;
+    struct state_copy *copies;
 };
 
 /* audit.c */

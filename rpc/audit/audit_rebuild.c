@@ -15,7 +15,7 @@
 #define PAUSES_MAX    20
 #define PIECE_MOST_MS 30000 /* the first piece waits for the whole copy, which takes COPY_MS_A_MIB at most */
 #define COPY_MS_A_MIB 100
-#define HEARD_MS      10000
+#define REPORT_MS     10000
 #define COPY_MOST     ((uint64_t)1 << 40)
 
 static void begin_again(struct audit *audit, uint64_t now_ms) {
@@ -56,11 +56,12 @@ static uint64_t choose(struct rpc *rpc, uint64_t now_ms) {
     size_t count = 0;
     bool leads = false;
     for (size_t i = 0; i < PEERS_MAX; i++) {
-        const struct audit_heard *heard = &audit->heard[i];
-        if (!heard->id || heard->fenced || now_ms - heard->ms > HEARD_MS) continue;
-        if (!raft_members_find(node_members(rpc->node), heard->id) || !peers_link(rpc->others, heard->id)) continue;
-        if (heard->id == leader) leads = true;
-        else found[count++] = heard->id;
+        const struct audit_reported *reported = &audit->reported[i];
+        if (!reported->id || reported->fenced || now_ms - reported->ms > REPORT_MS) continue;
+        if (!raft_members_find(node_members(rpc->node), reported->id) || !peers_link(rpc->others, reported->id))
+            continue;
+        if (reported->id == leader) leads = true;
+        else found[count++] = reported->id;
     }
     if (leads) found[count++] = leader;
     return count ? found[audit->rebuild.failures % count] : 0;

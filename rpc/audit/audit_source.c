@@ -13,8 +13,8 @@
 #define IDLE_MOST_MS  60000 /* nothing asked for so long: it went elsewhere */
 #define DONATIONS_MAX 4
 
-struct donation {
-    struct donation *next;
+struct state_copy {
+    struct state_copy *next;
     struct rpc *rpc;
     uint64_t from, number, index, term, size, asked_ms;
     int fd;
@@ -28,85 +28,85 @@ struct donation {
     char *data;
 };
 
-static void donation_free(struct donation *donation) {
-    if (donation->fd >= 0) close(donation->fd);
-    free(donation->data);
-    free(donation);
+static void state_copy_free(struct state_copy *copy) {
+    if (copy->fd >= 0) close(copy->fd);
+    free(copy->data);
+    free(copy);
 }
 
 /* Leaves the list; is freed now, or when the pool has done with it. */
-static void donation_drop(struct audit *audit, struct donation *donation) {
-    for (struct donation **at = &audit->donations; *at; at = &(*at)->next)
-        if (*at == donation) {
-            *at = donation->next;
+static void state_copy_drop(struct audit *audit, struct state_copy *copy) {
+    for (struct state_copy **at = &audit->copies; *at; at = &(*at)->next)
+        if (*at == copy) {
+            *at = copy->next;
             break;
         }
-    if (donation->working) donation->gone = true;
-    else donation_free(donation);
+    if (copy->working) copy->gone = true;
+    else state_copy_free(copy);
 }
 
-static void answer(struct rpc *rpc, const struct donation *donation, int outcome) {
+static void answer(struct rpc *rpc, const struct state_copy *copy, int outcome) {
     Pb__PeerCopyPiece piece = PB__PEER_COPY_PIECE__INIT;
     Pb__PeerAuditPair room[AUDIT_KEPT], *pairs[AUDIT_KEPT];
-    piece.number = donation->number, piece.outcome = (uint32_t)outcome;
+    piece.number = copy->number, piece.outcome = (uint32_t)outcome;
     if (outcome == CO_OK) {
-        piece.index = donation->index, piece.size = donation->size, piece.offset = donation->offset;
-        piece.data = (ProtobufCBinaryData){donation->data_size, (uint8_t *)donation->data};
+        piece.index = copy->index, piece.size = copy->size, piece.offset = copy->offset;
+        piece.data = (ProtobufCBinaryData){copy->data_size, (uint8_t *)copy->data};
         piece.pairs = pairs;
-        if (donation->offset == 0) piece.n_pairs = audit_pairs(&donation->ring, donation->index, room, pairs);
+        if (copy->offset == 0) piece.n_pairs = audit_pairs(&copy->ring, copy->index, room, pairs);
     }
-    peers_tell(rpc->others, donation->from, PEER_COPY_PIECE, &piece.base);
+    peers_tell(rpc->others, copy->from, PEER_COPY_PIECE, &piece.base);
 }
 
 /* -- in the pool -------------------------------------------------------------------------------------------------- */
-static int make_copy(struct donation *donation) {
+static int make_copy(struct state_copy *copy) {
     struct fault fault = {0};
-    donation->fd = archive_temporary(donation->rpc->audit->data_folder, &fault);
-    if (donation->fd < 0) return fault.code;
-    int rv = machine_copy(donation->rpc->machine, donation->fd, &donation->index, &donation->term);
-    machine_sums(donation->rpc->machine, &donation->ring);
-    off_t size = lseek(donation->fd, 0, SEEK_CUR);
+    copy->fd = archive_temporary(copy->rpc->audit->data_folder, &fault);
+    if (copy->fd < 0) return fault.code;
+    int rv = machine_copy(copy->rpc->machine, copy->fd, &copy->index, &copy->term);
+    machine_sums(copy->rpc->machine, &copy->ring);
+    off_t size = lseek(copy->fd, 0, SEEK_CUR);
     if (rv == CO_OK && size <= 0) rv = CO_IO;
-    donation->size = (uint64_t)size;
+    copy->size = (uint64_t)size;
     return rv;
 }
 
 static void piece_run(uv_work_t *uv) {
-    struct donation *donation = CONTAINER_OF(uv, struct donation, uv);
-    if (donation->fd < 0) donation->error = make_copy(donation);
-    if (donation->error) return;
-    if (donation->offset >= donation->size) {
-        donation->error = CO_INVALID;
+    struct state_copy *copy = CONTAINER_OF(uv, struct state_copy, uv);
+    if (copy->fd < 0) copy->error = make_copy(copy);
+    if (copy->error) return;
+    if (copy->offset >= copy->size) {
+        copy->error = CO_INVALID;
         return;
     }
-    if (!donation->data) donation->data = mem_alloc(AUDIT_PIECE_BYTES);
-    uint64_t left = donation->size - donation->offset;
-    donation->data_size = left < AUDIT_PIECE_BYTES ? (size_t)left : AUDIT_PIECE_BYTES;
-    donation->error = file_in_all(donation->fd, donation->offset, donation->data, donation->data_size);
+    if (!copy->data) copy->data = mem_alloc(AUDIT_PIECE_BYTES);
+    uint64_t left = copy->size - copy->offset;
+    copy->data_size = left < AUDIT_PIECE_BYTES ? (size_t)left : AUDIT_PIECE_BYTES;
+    copy->error = file_in_all(copy->fd, copy->offset, copy->data, copy->data_size);
 }
 
 static void piece_over(uv_work_t *uv, int status) {
     (void)status;
-    struct donation *donation = CONTAINER_OF(uv, struct donation, uv);
-    struct rpc *rpc = donation->rpc;
-    donation->working = false;
-    if (donation->error == CO_CORRUPT) audit_fence(rpc, "a copy of the state for another server met damage");
-    if (donation->gone) {
-        donation_free(donation);
+    struct state_copy *copy = CONTAINER_OF(uv, struct state_copy, uv);
+    struct rpc *rpc = copy->rpc;
+    copy->working = false;
+    if (copy->error == CO_CORRUPT) audit_fence(rpc, "a copy of the state for another server met damage");
+    if (copy->gone) {
+        state_copy_free(copy);
     } else {
-        int error = donation->error ? donation->error : rpc_serves(rpc);
-        bool last = donation->offset + donation->data_size == donation->size;
-        if (!rpc->stopping) answer(rpc, donation, error);
-        if (error || last || rpc->stopping) donation_drop(rpc->audit, donation);
+        int error = copy->error ? copy->error : rpc_serves(rpc);
+        bool last = copy->offset + copy->data_size == copy->size;
+        if (!rpc->stopping) answer(rpc, copy, error);
+        if (error || last || rpc->stopping) state_copy_drop(rpc->audit, copy);
     }
     rpc_job_over(rpc);
 }
 
 /* -- on the loop -------------------------------------------------------------------------------------------------- */
-static struct donation *donation_of(struct audit *audit, uint64_t from, uint64_t number, size_t *count) {
+static struct state_copy *state_copy_of(struct audit *audit, uint64_t from, uint64_t number, size_t *count) {
     *count = 0;
-    for (struct donation *donation = audit->donations; donation; donation = donation->next) {
-        if (donation->from == from && donation->number == number) return donation;
+    for (struct state_copy *copy = audit->copies; copy; copy = copy->next) {
+        if (copy->from == from && copy->number == number) return copy;
         ++*count;
     }
     return NULL;
@@ -115,43 +115,42 @@ static struct donation *donation_of(struct audit *audit, uint64_t from, uint64_t
 void state_source_ask(struct rpc *rpc, uint64_t from, const Pb__PeerCopyAsk *ask) {
     struct audit *audit = rpc->audit;
     size_t count;
-    struct donation *donation = donation_of(audit, from, ask->number, &count);
-    if (donation && donation->working) return;
-    struct donation refused = {.from = from, .number = ask->number};
+    struct state_copy *copy = state_copy_of(audit, from, ask->number, &count);
+    if (copy && copy->working) return;
+    struct state_copy refused = {.from = from, .number = ask->number};
     int why = rpc_serves(rpc);
-    if (!why && !donation && (ask->offset != 0 || machine_applied(rpc->machine) < ask->least)) why = CO_AGAIN;
-    if (!why && !donation && count == DONATIONS_MAX) why = CO_BUSY;
+    if (!why && !copy && (ask->offset != 0 || machine_applied(rpc->machine) < ask->least)) why = CO_AGAIN;
+    if (!why && !copy && count == DONATIONS_MAX) why = CO_BUSY;
     if (why) {
         answer(rpc, &refused, why);
         return;
     }
-    if (!donation) {
-        donation = mem_zalloc(sizeof *donation);
-        *donation =
-            (struct donation){.rpc = rpc, .from = from, .number = ask->number, .fd = -1, .next = audit->donations};
-        audit->donations = donation;
+    if (!copy) {
+        copy = mem_zalloc(sizeof *copy);
+        *copy = (struct state_copy){.rpc = rpc, .from = from, .number = ask->number, .fd = -1, .next = audit->copies};
+        audit->copies = copy;
         log_info("audit", "a server whose state is damaged gets a copy of this one's id=%016" PRIx64, from);
     }
-    donation->asked_ms = clock_mono_ms(), donation->offset = ask->offset;
-    donation->working = true;
+    copy->asked_ms = clock_mono_ms(), copy->offset = ask->offset;
+    copy->working = true;
     rpc_job_begin(rpc);
-    CHECK(uv_queue_work(rpc->loop, &donation->uv, piece_run, piece_over) == 0);
+    CHECK(uv_queue_work(rpc->loop, &copy->uv, piece_run, piece_over) == 0);
 }
 
 void state_source_tick(struct rpc *rpc, uint64_t now_ms) {
-    for (struct donation *donation = rpc->audit->donations, *next; donation; donation = next) {
-        next = donation->next;
-        if (!donation->working && now_ms - donation->asked_ms > IDLE_MOST_MS) donation_drop(rpc->audit, donation);
+    for (struct state_copy *copy = rpc->audit->copies, *next; copy; copy = next) {
+        next = copy->next;
+        if (!copy->working && now_ms - copy->asked_ms > IDLE_MOST_MS) state_copy_drop(rpc->audit, copy);
     }
 }
 
 void audit_down(struct rpc *rpc, uint64_t peer) {
-    for (struct donation *donation = rpc->audit->donations, *next; donation; donation = next) {
-        next = donation->next;
-        if (donation->from == peer) donation_drop(rpc->audit, donation);
+    for (struct state_copy *copy = rpc->audit->copies, *next; copy; copy = next) {
+        next = copy->next;
+        if (copy->from == peer) state_copy_drop(rpc->audit, copy);
     }
 }
 
 void state_source_stop(struct rpc *rpc) {
-    while (rpc->audit->donations) donation_drop(rpc->audit, rpc->audit->donations);
+    while (rpc->audit->copies) state_copy_drop(rpc->audit, rpc->audit->copies);
 }

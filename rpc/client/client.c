@@ -127,7 +127,7 @@ void client_renew(struct client *client, struct rpc_renew *renew) {
     rpc_on_loop(client->rpc, &impl->task, renewal_taken);
 }
 
-/* -- the edge of forwarding.h ------------------------------------------------------------------------------------- */
+/* -- the callbacks of forwarding.h ------------------------------------------------------------------------------------- */
 static bool reach(void *data, uint64_t conn) { return client_conn_of(data, conn) != NULL; }
 
 static void send_message(void *data, uint64_t number, uint8_t type, const ProtobufCMessage *message) {
@@ -281,11 +281,11 @@ struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *co
         log_warn("client",
                  "no server is known: this agent waits for `coord join ADDRESS` (-retry-join=ADDRESS names one; "
                  "-server runs one)");
-    struct forwarding_edge edge = {.data = client, .reach = reach, .send = send_message, .command = command};
-    client->forwarding = forwarding_new(&edge, 0);
+    struct forwarding_callbacks callbacks = {.data = client, .reach = reach, .send = send_message, .command = command};
+    client->forwarding = forwarding_new(&callbacks, 0);
     static const struct call_method *const methods[] = {&fetch_method, &cluster_method, &change_method,
                                                         &echo_method,  &backup_method,  NULL};
-    struct calls_edge calls = {.data = client, .route = server_route, .tell = server_tell};
+    struct calls_callbacks calls = {.data = client, .route = server_route, .tell = server_tell};
     rpc->calls = calls_new(&calls, methods, 0);
     CHECK(uv_async_init(loop, &client->wake, woken) == 0 && uv_timer_init(loop, &client->timer) == 0);
     client->wake.data = client->timer.data = client;

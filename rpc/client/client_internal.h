@@ -37,7 +37,7 @@ struct client_conn {
     uint64_t number; /* of this connection; never given twice */
     uint64_t server_id;
     unsigned protocol; /* the version that both speak */
-    uint64_t since_ms, heard_ms;
+    uint64_t since_ms, last_seen_ms;
     uint64_t asked_ms, pinged_ms; /* the oldest question whose answer is due soon; the ping under way; 0: none */
     bool cut_off;                 /* it hears of no other server; left at once */
     uint64_t leave_ms;            /* it knows no leader, and is left from then on if another does; 0: it knows one */

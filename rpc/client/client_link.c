@@ -145,7 +145,7 @@ static void hear(struct client_conn *conn, uint64_t now_ms) {
     uint64_t received = link_received(conn->wire);
     if (received == conn->received) return;
     conn->received = received;
-    conn->heard_ms = now_ms;
+    conn->last_seen_ms = now_ms;
     conn->asked_ms = conn->pinged_ms = 0;
 }
 
@@ -183,7 +183,7 @@ static void on_closed(void *data, struct link *wire, int error) {
     if (client->current == conn) {
         client->current = NULL;
         client->lost_ms = clock_mono_ms();
-        atomic_store(&client->contact_ms, conn->heard_ms);
+        atomic_store(&client->contact_ms, conn->last_seen_ms);
         atomic_store(&client->connected, false);
         if (!client->stopping)
             log_warn("client", "the connection is lost server=%s reason=\"%s\"",
@@ -195,17 +195,17 @@ static void on_closed(void *data, struct link *wire, int error) {
     client_finish_stop(client);
 }
 
-static const struct link_callbacks callbacks = {on_frame, on_connected, on_closed, on_drained};
+static const struct link_callbacks wire_callbacks = {on_frame, on_connected, on_closed, on_drained};
 
 /* -- dialling ----------------------------------------------------------------------------------------------------- */
 static void dial(struct client *client, struct client_server *server, const struct sockaddr *to) {
     struct client_conn *conn = mem_zalloc(sizeof *conn);
     conn->client = client, conn->server = server, conn->number = ++client->last_conn;
-    conn->since_ms = conn->heard_ms = clock_mono_ms();
+    conn->since_ms = conn->last_seen_ms = clock_mono_ms();
     list_append(&client->conns, &conn->link);
     client->trying = conn;
     bool same = client->has_from && to->sa_family == client->from.ss_family;
-    conn->wire = link_dial(client->loop, to, same ? (struct sockaddr *)&client->from : NULL, &callbacks, conn);
+    conn->wire = link_dial(client->loop, to, same ? (struct sockaddr *)&client->from : NULL, &wire_callbacks, conn);
 }
 
 struct resolve {
@@ -281,7 +281,7 @@ static bool is_silent(const struct client *client, struct client_conn *conn, uin
 /* Are you there? */
 static void ping(const struct client *client, struct client_conn *conn, uint64_t now_ms) {
     if (conn->pinged_ms) return;
-    if (!is_late(conn, now_ms) && now_ms - conn->heard_ms < (client->fetch_count ? WAITING_MS : UNHEARD_MS)) return;
+    if (!is_late(conn, now_ms) && now_ms - conn->last_seen_ms < (client->fetch_count ? WAITING_MS : UNHEARD_MS)) return;
     conn->delivered = link_delivered(conn->wire);
     link_send(conn->wire, PEER_PING, (struct slice){0});
     conn->pinged_ms = now_ms, conn->ping_at = link_queued(conn->wire);
@@ -301,7 +301,7 @@ static void watch(struct client *client, struct client_conn *conn, uint64_t now_
     hear(conn, now_ms);
     if (is_silent(client, conn, now_ms)) {
         log_warn("client", "a server does not answer, its connection is left server=%s ms=%llu",
-                 conn->server ? conn->server->address : "?", (unsigned long long)(now_ms - conn->heard_ms));
+                 conn->server ? conn->server->address : "?", (unsigned long long)(now_ms - conn->last_seen_ms));
         link_close(conn->wire);
         return;
     }
@@ -345,7 +345,7 @@ void client_link_tick(struct client *client, uint64_t now_ms) {
     LIST_FOREACH_SAFE(item, next, &client->conns) {
         struct client_conn *conn = LIST_ENTRY(item, struct client_conn, link);
         if (stalled && conn->greeted) {
-            conn->heard_ms = now_ms;
+            conn->last_seen_ms = now_ms;
             if (conn->pinged_ms) conn->pinged_ms = now_ms;
         }
         watch(client, conn, now_ms);

@@ -71,14 +71,15 @@ struct cluster_change cluster_next_change(const struct raft_members *members, co
     return next_move(members, self, peers, count);
 }
 
-bool cluster_cut_off(const struct raft_members *members, uint64_t self, const uint64_t *heard_ms, uint64_t since_ms) {
+bool cluster_cut_off(const struct raft_members *members, uint64_t self, const uint64_t *last_seen_ms,
+                     uint64_t since_ms) {
     uint32_t voters = 0, heard = 0;
     bool votes = false;
     for (uint32_t i = 0; i < members->count; i++) {
         if (!members->member[i].voter) continue;
         bool here = members->member[i].id == self;
         votes |= here;
-        voters++, heard += here || heard_ms[i] >= since_ms;
+        voters++, heard += here || last_seen_ms[i] >= since_ms;
     }
     return votes && heard <= voters / 2;
 }

@@ -31,8 +31,9 @@ struct cluster_change cluster_next_change(const struct raft_members *members, co
                                           const struct peer_info *self, const struct peer_info *peers, size_t count);
 
 /* No leader is known, and fewer voters than a majority, this one counted, were heard since `since_ms`: not an
- * election, in which all speak, but a cut. `heard_ms`: when each member was heard last, in their order. Not of a
+ * election, in which all speak, but a cut. `last_seen_ms`: when each member was heard last, in their order. Not of a
  * server that does not vote. Pure. */
-bool cluster_cut_off(const struct raft_members *members, uint64_t self, const uint64_t *heard_ms, uint64_t since_ms);
+bool cluster_cut_off(const struct raft_members *members, uint64_t self, const uint64_t *last_seen_ms,
+                     uint64_t since_ms);
 
 #endif

@@ -43,7 +43,7 @@ struct contact {
     struct peers *peers;
     struct link *wire;
     struct target *target; /* dialled ones */
-    uint64_t since_ms, heard_ms, pinged_ms;
+    uint64_t since_ms, last_seen_ms, pinged_ms;
     bool greeted; /* their hello was accepted: info counts */
     bool unwanted;
     struct peer_info info;
@@ -155,7 +155,7 @@ static bool preferred(const struct contact *contact) {
 }
 
 static bool replaces(const struct contact *contact, const struct contact *other) {
-    return clock_mono_ms() - other->heard_ms > QUIET_MS || (preferred(contact) && !preferred(other));
+    return clock_mono_ms() - other->last_seen_ms > QUIET_MS || (preferred(contact) && !preferred(other));
 }
 
 _Static_assert(HELLO_ADDRESS_MAX < sizeof(((struct peer_info *)0)->address), "an address has room");
@@ -265,7 +265,7 @@ static bool ending(const struct peers *peers) {
 static void on_frame(void *data, struct link *wire, uint8_t type, struct slice payload) {
     struct contact *contact = data;
     struct peers *peers = contact->peers;
-    contact->heard_ms = clock_mono_ms();
+    contact->last_seen_ms = clock_mono_ms();
     if (type == PEER_PING) return;
     if (type == PEER_HELLO && ending(peers)) {
         link_close(wire);
@@ -322,7 +322,7 @@ static const struct link_callbacks link_callbacks = {.frame = on_frame, .connect
 
 static struct contact *contact_new(struct peers *peers, struct target *target) {
     struct contact *contact = mem_zalloc(sizeof *contact);
-    contact->peers = peers, contact->target = target, contact->since_ms = contact->heard_ms = clock_mono_ms();
+    contact->peers = peers, contact->target = target, contact->since_ms = contact->last_seen_ms = clock_mono_ms();
     list_append(&peers->contacts, &contact->link);
     return contact;
 }
@@ -396,9 +396,9 @@ static void watch_contact(struct contact *contact, uint64_t now_ms) {
         if (now_ms - contact->since_ms > HELLO_MOST_MS) link_close(contact->wire);
         return;
     }
-    if (now_ms - contact->heard_ms > DEAD_AFTER_MS) {
+    if (now_ms - contact->last_seen_ms > DEAD_AFTER_MS) {
         log_warn("peer", "nothing heard, connection given up node=%s address=%s ms=%llu", contact->info.node,
-                 contact->info.address, (unsigned long long)(now_ms - contact->heard_ms));
+                 contact->info.address, (unsigned long long)(now_ms - contact->last_seen_ms));
         link_close(contact->wire);
     } else if (now_ms - contact->pinged_ms >= PING_MS) {
         contact->pinged_ms = now_ms;
@@ -431,7 +431,7 @@ static void tick(uv_timer_t *timer) {
     LIST_FOREACH_SAFE(item, next, &peers->contacts) {
         struct contact *contact = LIST_ENTRY(item, struct contact, link);
         /* This process stood still: what others sent meanwhile waits to be read, and they get their time to answer. */
-        if (now_ms - peers->ticked_ms > QUIET_MS) contact->heard_ms = now_ms;
+        if (now_ms - peers->ticked_ms > QUIET_MS) contact->last_seen_ms = now_ms;
         watch_contact(contact, now_ms);
     }
     peers->ticked_ms = now_ms;

@@ -71,7 +71,7 @@ struct rpc {
         uint64_t id, ms, since_ms;
         bool up;
         char node[256], build[PEER_BUILD_MAX];
-    } heard[PEERS_MAX];
+    } last_seen[PEERS_MAX];
     uint64_t leaderless_ms; /* no leader is known since; 0: there is one */
     bool cut_off;           /* rpc/cluster/cluster.h */
     bool cut_off_said;      /* in the log, since no leader is known */
@@ -88,8 +88,8 @@ struct rpc {
 
     /* Loop thread: what operators want, and other threads' tasks. Anybody puts into the box. */
     struct mailbox tasks;
-    struct loop_task far_task; /* rpc/reads/leader_read.h */
-    struct calls *calls;       /* to the leader */
+    struct loop_task leader_read_task; /* rpc/reads/leader_read.h */
+    struct calls *calls;               /* to the leader */
     uv_async_t operator_wake;
     uv_timer_t operator_timer;
     struct change_work *changes;        /* under way here */

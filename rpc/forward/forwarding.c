@@ -49,7 +49,7 @@ struct served {
 };
 
 struct forwarding {
-    struct forwarding_edge edge;
+    struct forwarding_callbacks callbacks;
     struct calls *sent;
     struct mailbox done;              /* served ones, from any thread */
     unsigned serving, writing;        /* of all kinds; writes */
@@ -65,7 +65,7 @@ struct forwarding {
 };
 
 static void say(struct forwarding *f, uint64_t to, uint8_t type, const ProtobufCMessage *message) {
-    f->edge.send(f->edge.data, to, type, message);
+    f->callbacks.send(f->callbacks.data, to, type, message);
 }
 
 /* -- asking ------------------------------------------------------------------------------------------------------- */
@@ -98,15 +98,15 @@ static void sent_lost(struct call *call, int error, const ProtobufCMessage *answ
     struct sent *sent = CONTAINER_OF(call, struct sent, call);
     struct forwarding *f = sent->owner;
     (void)error, (void)answer;
-    bool again = (f->edge.mutations & FORWARDING_MUTATE_SEND_AGAIN) && sent->proposal && !f->stopping;
-    if (again) f->edge.command(f->edge.data, sent->proposal);
+    bool again = (f->callbacks.mutations & FORWARDING_MUTATE_SEND_AGAIN) && sent->proposal && !f->stopping;
+    if (again) f->callbacks.command(f->callbacks.data, sent->proposal);
     else if (sent->proposal) proposal_answer(sent->proposal, CO_UNKNOWN_OUTCOME, NULL);
     else sent->renew->done(sent->renew, CO_NOLEADER);
     free(sent);
 }
 
 bool forwarding_writes(struct forwarding *f, uint64_t leader, struct node_proposal *list) {
-    if (f->stopping || !f->edge.reach(f->edge.data, leader)) return false;
+    if (f->stopping || !f->callbacks.reach(f->callbacks.data, leader)) return false;
     while (list) {
         Pb__PeerWrites frame = PB__PEER_WRITES__INIT;
         Pb__PeerWrite writes[FRAME_ITEMS_MAX], *pointers[FRAME_ITEMS_MAX];
@@ -146,7 +146,7 @@ static bool take_results(struct forwarding *f, uint64_t from, struct slice paylo
         struct sent *sent = sent_take(f, &write_method, answer->number, from);
         if (!sent) continue;
         if (answer->outcome == CO_OK) write_answered(sent->proposal, answer);
-        else if (answer->outcome == CO_NOLEADER) f->edge.command(f->edge.data, sent->proposal);
+        else if (answer->outcome == CO_NOLEADER) f->callbacks.command(f->callbacks.data, sent->proposal);
         else proposal_answer(sent->proposal, (int)answer->outcome, NULL);
         free(sent);
     }
@@ -157,12 +157,12 @@ static bool take_results(struct forwarding *f, uint64_t from, struct slice paylo
 static void read_lost(struct call *call, int error, const ProtobufCMessage *answer) {
     struct forwarding *f = CONTAINER_OF(call, struct forwarding, read);
     (void)error, (void)answer;
-    if (!f->stopping) f->edge.read_answer(f->edge.data, f->read_context, 0, CO_NOTLEADER);
+    if (!f->stopping) f->callbacks.read_answer(f->callbacks.data, f->read_context, 0, CO_NOTLEADER);
 }
 
 /* The node asks a newer question when it has no use for the one before. */
 bool forwarding_read(struct forwarding *f, uint64_t leader, uint64_t context, uint64_t term) {
-    if (f->stopping || !f->edge.reach(f->edge.data, leader)) return false;
+    if (f->stopping || !f->callbacks.reach(f->callbacks.data, leader)) return false;
     if (f->read.peer) calls_cancel(f->sent, &f->read);
     f->read.done = read_lost, f->read_context = context;
     Pb__PeerRead read = PB__PEER_READ__INIT;
@@ -175,14 +175,14 @@ static bool take_read_answer(struct forwarding *f, uint64_t from, struct slice p
     Pb__PeerReadAnswer *answer = frame_unpack(&pb__peer_read_answer__descriptor, payload, NULL);
     if (!answer) return false;
     if (calls_take(f->sent, &read_method, answer->context, from))
-        f->edge.read_answer(f->edge.data, f->read_context, answer->index,
-                            answer->outcome == CO_OK ? CO_OK : CO_NOTLEADER);
+        f->callbacks.read_answer(f->callbacks.data, f->read_context, answer->index,
+                                 answer->outcome == CO_OK ? CO_OK : CO_NOTLEADER);
     frame_drop(answer);
     return true;
 }
 
 bool forwarding_renew(struct forwarding *f, uint64_t leader, struct rpc_renew *renew) {
-    if (f->stopping || !f->edge.reach(f->edge.data, leader)) return false;
+    if (f->stopping || !f->callbacks.reach(f->callbacks.data, leader)) return false;
     Pb__PeerRenew message = PB__PEER_RENEW__INIT;
     sent_new(f, &renew_method, leader, &message.number)->renew = renew;
     message.session = renew->id, message.kind = renew->kind, message.look = renew->look;
@@ -217,7 +217,7 @@ static struct served *served_new(struct forwarding *f, uint64_t from, uint64_t n
 
 static void served_done(struct served *served) {
     struct forwarding *f = served->owner;
-    if (mailbox_put(&f->done, &served->mail)) f->edge.wake(f->edge.data);
+    if (mailbox_put(&f->done, &served->mail)) f->callbacks.wake(f->callbacks.data);
 }
 
 /* Applier or loop thread. */
@@ -239,7 +239,7 @@ static void write_done(struct node_proposal *proposal, int error, const void *da
 }
 
 static bool take_writes(struct forwarding *f, uint64_t from, struct slice payload, uint64_t now_ms) {
-    uint64_t deadline_ms = !f->edge.onward ? UINT64_MAX : f->cut_off ? now_ms : now_ms + ONWARD_WAIT_MS;
+    uint64_t deadline_ms = !f->callbacks.onward ? UINT64_MAX : f->cut_off ? now_ms : now_ms + ONWARD_WAIT_MS;
     Pb__PeerWrites *writes = frame_unpack(&pb__peer_writes__descriptor, payload, &f->frame);
     for (size_t i = 0; writes && i < writes->n_writes; i++) {
         const Pb__PeerWrite *write = writes->writes[i];
@@ -247,7 +247,8 @@ static bool take_writes(struct forwarding *f, uint64_t from, struct slice payloa
         if (f->writing > WRITING_MOST) served->outcome = CO_BUSY;
         else if (write->command.len < 2) served->outcome = CO_INVALID;
         else if (write->command.len > COMMAND_MOST) served->outcome = CO_TOOLARGE;
-        else if (!f->edge.knows(f->edge.data, slice_make((const char *)write->command.data, write->command.len)))
+        else if (!f->callbacks.knows(f->callbacks.data,
+                                     slice_make((const char *)write->command.data, write->command.len)))
             served->outcome = CO_UNSUPPORTED; /* of a newer server */
         if (served->outcome != CO_OK) {
             served_done(served);
@@ -255,9 +256,9 @@ static bool take_writes(struct forwarding *f, uint64_t from, struct slice payloa
         }
         served->u.proposal = (struct node_proposal){.done = write_done,
                                                     .deadline_ms = deadline_ms,
-                                                    .here_only = !f->edge.onward,
+                                                    .here_only = !f->callbacks.onward,
                                                     .data = raft_data_new(write->command.data, write->command.len)};
-        f->edge.command(f->edge.data, &served->u.proposal);
+        f->callbacks.command(f->callbacks.data, &served->u.proposal);
     }
     arena_reset(&f->frame);
     if (f->writing > WRITING_MOST) forwarding_woken(f);
@@ -278,8 +279,8 @@ static bool take_read(struct forwarding *f, uint64_t from, struct slice payload,
                                         .deadline_ms = now_ms + 2000,
                                         .here_only = true,
                                         .from = from,
-                                        .from_term = f->edge.onward ? 0 : ask->term};
-    f->edge.read(f->edge.data, &served->u.read);
+                                        .from_term = f->callbacks.onward ? 0 : ask->term};
+    f->callbacks.read(f->callbacks.data, &served->u.read);
     frame_drop(ask);
     return true;
 }
@@ -298,7 +299,7 @@ static bool take_renew(struct forwarding *f, uint64_t from, struct slice payload
     served->u.renew.kind = (uint8_t)ask->kind, served->u.renew.look = ask->look;
     if (ask->kind <= UINT8_MAX && strlen(ask->session) < sizeof served->u.renew.id) {
         memcpy(served->u.renew.id, ask->session, strlen(ask->session) + 1);
-        f->edge.renew(f->edge.data, &served->u.renew);
+        f->callbacks.renew(f->callbacks.data, &served->u.renew);
     } else {
         renew_done(&served->u.renew, CO_NOTFOUND);
     }
@@ -413,10 +414,10 @@ void forwarding_leader(struct forwarding *f, uint64_t leader, bool cut_off, uint
 }
 
 /* -- life --------------------------------------------------------------------------------------------------------- */
-struct forwarding *forwarding_new(const struct forwarding_edge *edge, uint64_t first_number) {
+struct forwarding *forwarding_new(const struct forwarding_callbacks *callbacks, uint64_t first_number) {
     struct forwarding *f = mem_zalloc(sizeof *f);
-    f->edge = *edge;
-    f->sent = calls_new(&(struct calls_edge){0}, NULL, first_number);
+    f->callbacks = *callbacks;
+    f->sent = calls_new(&(struct calls_callbacks){0}, NULL, first_number);
     return f;
 }
 

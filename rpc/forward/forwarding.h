@@ -7,7 +7,7 @@
  * (2) A question for a read index, or a renewal, does no harm twice: it fails, and is asked again by whoever wants it.
  * (3) An answer counts only if it comes from whom it was asked of, with a number that this life of the server gave out.
  *
- * Pure: connections, the node and the lease table are reached through the edge (rpc/leader/forward.c is the program's), the
+ * Pure: connections, the node and the lease table are reached through the callbacks (rpc/leader/forward.c is the program's), the
  * time is an argument. One thread, but for `done` of what is being served, which may come from any. */
 #ifndef COORD_RPC_FORWARDING_H
 #define COORD_RPC_FORWARDING_H
@@ -15,7 +15,7 @@
 #include "consensus/node.h"
 #include "rpc/api/rpc.h"
 
-struct forwarding_edge {
+struct forwarding_callbacks {
     void *data;
     bool (*reach)(void *data, uint64_t peer); /* does a connection with it stand? */
     /* Queues a frame (enum peer_frame); nothing when the connection does not stand. */
@@ -36,7 +36,7 @@ enum forwarding_mutation { FORWARDING_MUTATE_SEND_AGAIN = 1 }; /* a command whos
 
 struct forwarding;
 /* Commands and renewals are numbered from `first_number` on; no two lives of a server may share numbers. */
-struct forwarding *forwarding_new(const struct forwarding_edge *edge, uint64_t first_number);
+struct forwarding *forwarding_new(const struct forwarding_callbacks *callbacks, uint64_t first_number);
 /* after the node: everything pending ends with CO_UNKNOWN_OUTCOME */
 void forwarding_stop(struct forwarding *forwarding);
 void forwarding_free(struct forwarding *forwarding); /* the node has answered everything that was served */

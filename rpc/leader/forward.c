@@ -1,4 +1,4 @@
-/* The edge of forwarding.h in the program: its frames go over the links of peers.h, what it is asked goes to the
+/* The callbacks of forwarding.h in the program: its frames go over the links of peers.h, what it is asked goes to the
  * node. */
 #include "rpc/leader/forward.h"
 
@@ -69,16 +69,16 @@ static void renew_here(void *data, struct rpc_renew *renew) {
 struct forward *forward_new(struct rpc *rpc, struct node *node, struct peers *peers) {
     struct forward *forward = mem_zalloc(sizeof *forward);
     forward->rpc = rpc, forward->node = node, forward->peers = peers;
-    struct forwarding_edge edge = {.data = forward,
-                                   .reach = reach,
-                                   .send = send_message,
-                                   .wake = wake,
-                                   .knows = knows,
-                                   .command = command,
-                                   .read = ask_read,
-                                   .read_answer = read_answer,
-                                   .renew = renew_here};
-    forward->core = forwarding_new(&edge, random_u64() >> 1);
+    struct forwarding_callbacks callbacks = {.data = forward,
+                                             .reach = reach,
+                                             .send = send_message,
+                                             .wake = wake,
+                                             .knows = knows,
+                                             .command = command,
+                                             .read = ask_read,
+                                             .read_answer = read_answer,
+                                             .renew = renew_here};
+    forward->core = forwarding_new(&callbacks, random_u64() >> 1);
     return forward;
 }
 

@@ -216,17 +216,17 @@ void leases_role(struct rpc *rpc, uint64_t term, bool ready) {
 
 void leases_start(struct rpc *rpc) {
     const struct modules *modules = machine_modules(rpc->machine);
-    struct lessor_edge edge = {.data = rpc,
-                               .modules = modules,
-                               .updates = take_updates,
-                               .read = read_begin,
-                               .read_done = read_done,
-                               .propose = propose,
-                               .elsewhere = elsewhere,
-                               .confirm = confirm,
-                               .unix_ms = unix_ms,
-                               .updated = gauges_changed};
-    rpc->leases = lessor_new(&edge);
+    struct lessor_callbacks callbacks = {.data = rpc,
+                                         .modules = modules,
+                                         .updates = take_updates,
+                                         .read = read_begin,
+                                         .read_done = read_done,
+                                         .propose = propose,
+                                         .elsewhere = elsewhere,
+                                         .confirm = confirm,
+                                         .unix_ms = unix_ms,
+                                         .updated = gauges_changed};
+    rpc->leases = lessor_new(&callbacks);
     CHECK(uv_async_init(rpc->loop, &rpc->wake, leases_wake_cb) == 0);
     CHECK(uv_timer_init(rpc->loop, &rpc->lease_timer) == 0);
     rpc->wake.data = rpc->lease_timer.data = rpc;

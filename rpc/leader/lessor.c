@@ -7,7 +7,7 @@
 #include "registry/lease.h"
 
 struct lessor {
-    struct lessor_edge edge;
+    struct lessor_callbacks callbacks;
     struct expiry *expiry;
     uint64_t term; /* of the leadership that the table counts for; 0: none */
     unsigned decisions;
@@ -29,8 +29,8 @@ struct lessor_decision {
 static struct expiry_leader leader_for(struct lessor *lessor, const struct expiry_kind *kind, uint64_t now_ms) {
     return (struct expiry_leader){.term = lessor->term,
                                   .now_ms = now_ms,
-                                  .unix_ms = lessor->edge.unix_ms(lessor->edge.data),
-                                  .settings = modules_expiry_settings(lessor->edge.modules, kind)};
+                                  .unix_ms = lessor->callbacks.unix_ms(lessor->callbacks.data),
+                                  .settings = modules_expiry_settings(lessor->callbacks.modules, kind)};
 }
 
 /* -- proposals ---------------------------------------------------------------------------------------------------- */
@@ -41,8 +41,8 @@ struct proposing {
 
 static void propose(void *data, uint8_t command, const ProtobufCMessage *message) {
     const struct proposing *proposing = data;
-    const struct lessor_edge *edge = &proposing->lessor->edge;
-    edge->propose(edge->data, proposing->decision, command, message);
+    const struct lessor_callbacks *callbacks = &proposing->lessor->callbacks;
+    callbacks->propose(callbacks->data, proposing->decision, command, message);
 }
 
 static void propose_due(void *data, const struct expiry_due *item) {
@@ -52,7 +52,7 @@ static void propose_due(void *data, const struct expiry_due *item) {
     memcpy(decision->name, item->name.data, item->name.size);
     lessor->decisions++;
     struct expiry_leader leader = leader_for(lessor, item->kind, lessor->tick_ms);
-    if (item->kind->renewed && lessor->edge.mutations & LESSOR_MUTATE_DEPOSED_EXPIRES) leader.term = 0;
+    if (item->kind->renewed && lessor->callbacks.mutations & LESSOR_MUTATE_DEPOSED_EXPIRES) leader.term = 0;
     struct proposing proposing = {lessor, decision};
     item->kind->end(item, &leader, propose, &proposing);
 }
@@ -72,23 +72,24 @@ void lessor_decided(struct lessor *lessor, struct lessor_decision *decision, int
 static int64_t period_ns(struct lessor *lessor, const struct expiry_update *update, uint64_t now_ms) {
     if (!update->kind->period_ns || lessor->term == 0) return update->period_ns;
     struct expiry_leader leader = leader_for(lessor, update->kind, now_ms);
-    int64_t period = update->kind->period_ns(lessor->edge.read(lessor->edge.data), update, &leader);
-    lessor->edge.read_done(lessor->edge.data);
+    int64_t period = update->kind->period_ns(lessor->callbacks.read(lessor->callbacks.data), update, &leader);
+    lessor->callbacks.read_done(lessor->callbacks.data);
     return period;
 }
 
 static void take_update(struct lessor *lessor, const struct expiry_update *update, uint64_t now_ms) {
     struct slice name = slice_make(update->name, update->size);
-    if (update->kind->updated && lessor->edge.updated) {
+    if (update->kind->updated && lessor->callbacks.updated) {
         update->kind->updated(update);
-        lessor->edge.updated(lessor->edge.data);
+        lessor->callbacks.updated(lessor->callbacks.data);
     }
     if (update->ended) expiry_ended(lessor->expiry, update->kind, name, update->index);
     else expiry_began(lessor->expiry, update->kind, name, update->index, period_ns(lessor, update, now_ms), now_ms);
 }
 
 void lessor_updates(struct lessor *lessor, uint64_t now_ms) {
-    for (struct expiry_update *update = lessor->edge.updates(lessor->edge.data), *next; update; update = next) {
+    for (struct expiry_update *update = lessor->callbacks.updates(lessor->callbacks.data), *next; update;
+         update = next) {
         next = update->next;
         take_update(lessor, update, now_ms);
         free(update);
@@ -125,7 +126,7 @@ static int look_at_all(struct lessor *lessor, const struct expiry_kind *kind, st
 }
 
 static int look_or_renew(struct lessor *lessor, struct rpc_renew *renew, uint64_t now_ms) {
-    const struct expiry_kind *kind = modules_expiry(lessor->edge.modules, renew->kind);
+    const struct expiry_kind *kind = modules_expiry(lessor->callbacks.modules, renew->kind);
     struct slice id = slice_text(renew->id);
     if (!kind || !kind->renewed) return CO_NOTFOUND;
     if (renew->look && id.size == 0) return look_at_all(lessor, kind, renew, now_ms);
@@ -140,7 +141,7 @@ static int look_or_renew(struct lessor *lessor, struct rpc_renew *renew, uint64_
 static int judge(struct lessor *lessor, struct rpc_renew *renew, uint64_t now_ms) {
     int rv = look_or_renew(lessor, renew, now_ms);
     if (rv == CO_NOTLEADER) rv = CO_NOLEADER;
-    if (rv == CO_NOTFOUND && !renew->look && lessor->edge.mutations & LESSOR_MUTATE_RENEW_PROPOSED) rv = CO_OK;
+    if (rv == CO_NOTFOUND && !renew->look && lessor->callbacks.mutations & LESSOR_MUTATE_RENEW_PROPOSED) rv = CO_OK;
     return rv;
 }
 
@@ -158,7 +159,7 @@ static void begin_round(struct lessor *lessor, uint64_t now_ms) {
     struct rpc_renew *first = lessor->gathered;
     lessor->gathered = NULL;
     lessor->round_ms = now_ms;
-    int rv = lessor->edge.confirm(lessor->edge.data, first);
+    int rv = lessor->callbacks.confirm(lessor->callbacks.data, first);
     if (rv != CO_AGAIN) lessor_confirmed(lessor, first, rv, now_ms);
 }
 
@@ -174,7 +175,7 @@ static void drop_gathered(struct lessor *lessor, int error) {
 }
 
 void lessor_renew(struct lessor *lessor, struct rpc_renew *renew, bool here, uint64_t now_ms) {
-    if (!here && lessor->edge.elsewhere(lessor->edge.data, renew)) return;
+    if (!here && lessor->callbacks.elsewhere(lessor->callbacks.data, renew)) return;
     if (lessor->stopped || lessor->term == 0) {
         renew->done(renew, lessor->stopped ? CO_CLOSED : CO_NOLEADER);
         return;
@@ -196,8 +197,8 @@ static int read_module(struct lessor *lessor, const struct module *module, struc
 }
 
 static void grant_full_period(struct lessor *lessor, uint64_t now_ms) {
-    const struct modules *modules = lessor->edge.modules;
-    struct store_txn *txn = lessor->edge.read(lessor->edge.data);
+    const struct modules *modules = lessor->callbacks.modules;
+    struct store_txn *txn = lessor->callbacks.read(lessor->callbacks.data);
     expiry_lead(lessor->expiry, lessor->term, now_ms);
     int rv = CO_OK;
     for (size_t i = 0; i < modules_count(modules); i++) {
@@ -206,7 +207,7 @@ static void grant_full_period(struct lessor *lessor, uint64_t now_ms) {
     }
     lessor->restored = machine_restored(txn);
     if (rv != CO_OK) log_error("lease", "what ends by itself cannot be read from the store: %s", co_strerror(rv));
-    lessor->edge.read_done(lessor->edge.data);
+    lessor->callbacks.read_done(lessor->callbacks.data);
 }
 
 void lessor_role(struct lessor *lessor, uint64_t term, bool ready, uint64_t now_ms) {
@@ -215,7 +216,7 @@ void lessor_role(struct lessor *lessor, uint64_t term, bool ready, uint64_t now_
     if (!ready) drop_gathered(lessor, CO_NOLEADER);
     lessor_updates(lessor, now_ms);
     if (ready) grant_full_period(lessor, now_ms);
-    else if (!(lessor->edge.mutations & LESSOR_MUTATE_DEPOSED_EXPIRES)) expiry_follow(lessor->expiry);
+    else if (!(lessor->callbacks.mutations & LESSOR_MUTATE_DEPOSED_EXPIRES)) expiry_follow(lessor->expiry);
 }
 
 void lessor_restored(struct lessor *lessor, uint64_t now_ms) {
@@ -237,9 +238,9 @@ uint64_t lessor_deadline_ms(const struct lessor *lessor) {
 }
 
 /* -- life --------------------------------------------------------------------------------------------------------- */
-struct lessor *lessor_new(const struct lessor_edge *edge) {
+struct lessor *lessor_new(const struct lessor_callbacks *callbacks) {
     struct lessor *lessor = mem_zalloc(sizeof *lessor);
-    lessor->edge = *edge;
+    lessor->callbacks = *callbacks;
     lessor->expiry = expiry_new();
     return lessor;
 }
@@ -251,7 +252,7 @@ void lessor_stop(struct lessor *lessor) {
 
 void lessor_free(struct lessor *lessor) {
     CHECK(lessor->decisions == 0 && !lessor->gathered);
-    for (struct expiry_update *update = lessor->edge.updates(lessor->edge.data), *next; update; update = next)
+    for (struct expiry_update *update = lessor->callbacks.updates(lessor->callbacks.data), *next; update; update = next)
         next = update->next, free(update);
     expiry_free(lessor->expiry);
     free(lessor);

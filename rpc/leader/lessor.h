@@ -12,7 +12,7 @@
  * (5) Renewals share rounds: one that comes within LESSOR_GATHER_MS of the last round waits until that is over, and for
  *     others.
  *
- * Pure: time is an argument, everything else is reached through the edge (rpc/leader/leases.c is the program's). One
+ * Pure: time is an argument, everything else is reached through the callbacks (rpc/leader/leases.c is the program's). One
  * thread. */
 #ifndef COORD_RPC_LESSOR_H
 #define COORD_RPC_LESSOR_H
@@ -23,7 +23,7 @@
 #define LESSOR_GATHER_MS 10 /* thousands of renewals a second cost a hundred rounds */
 
 struct lessor_decision; /* one decision on its way into the log */
-struct lessor_edge {
+struct lessor_callbacks {
     void *data;
     const struct modules *modules;                /* whose expiry kinds are counted */
     struct expiry_update *(*updates)(void *data); /* what the applier has reported since: expiry_updates_take */
@@ -49,7 +49,7 @@ enum lessor_mutation {
 };
 
 struct lessor;
-struct lessor *lessor_new(const struct lessor_edge *edge);
+struct lessor *lessor_new(const struct lessor_callbacks *callbacks);
 void lessor_stop(struct lessor *lessor); /* renewals that wait, and all that come, end with CO_CLOSED */
 void lessor_free(struct lessor *lessor); /* all that was proposed is decided; stopped */
 

@@ -29,8 +29,8 @@ struct fetch {
     uint32_t request_size;
     uint64_t deadline_ms; /* the end of the wait; 0: it was not parked yet, nor with the leader */
     struct list all;
-    struct leader_read *far; /* it is with the leader: neither parked nor waiting for anything here */
-    uint8_t *request;        /* packed; `room`, or its own */
+    struct leader_read *leader_read; /* it is with the leader: neither parked nor waiting for anything here */
+    uint8_t *request;                /* packed; `room`, or its own */
     uint8_t room[64];
 };
 _Static_assert(sizeof(struct fetch) <= sizeof(((struct rpc_fetch *)0)->impl), "rpc_fetch.impl is too small");
@@ -77,7 +77,7 @@ struct fetches {
     struct fetch_answer *slots[FETCH_SLOTS];
     size_t kept_bytes;
     bool kept;
-    struct leader_reads *fars;
+    struct leader_reads *leader_reads;
 };
 
 static inline struct fetch *fetch_of_read(const struct read *read) { return CONTAINER_OF(read, struct fetch, read); }

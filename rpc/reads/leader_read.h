@@ -7,7 +7,7 @@
  *
  * So for RPC_LEADER_WAIT_MS (those that wait for a change: as long as they wait, if that is longer), then
  * CO_DISKFULL, or CO_NOLEADER where none is known; while the leader's answers to others are arriving, one waits for
- * its turn, FETCH_FAR_TURN_MS from its beginning at most; it ends with CO_BUSY then. A fetch that ends before takes
+ * its turn, LEADER_READ_TURN_MS from its beginning at most; it ends with CO_BUSY then. A fetch that ends before takes
  * nothing with it: what is under way here is its own, and the leader is told.
  *
  * Loop thread, but for what fetch_internal.h says. */
@@ -16,19 +16,19 @@
 
 #include "rpc/reads/fetch.h"
 
-#define FETCH_FAR_TURN_MS      60000      /* for its turn, where many large answers are under way */
-#define FETCH_FAR_MOST         20000      /* under way; CO_BUSY beyond */
-#define FETCH_FAR_REQUEST_MOST (1u << 20) /* packed; a frame has room for it */
-#define FETCH_FAR_HELD_MOST    (1u << 30) /* of answers whose last piece has not come; CO_BUSY beyond */
+#define LEADER_READ_TURN_MS      60000      /* for its turn, where many large answers are under way */
+#define LEADER_READ_MOST         20000      /* under way; CO_BUSY beyond */
+#define LEADER_READ_REQUEST_MOST (1u << 20) /* packed; a frame has room for it */
+#define LEADER_READ_HELD_MOST    (1u << 30) /* of answers whose last piece has not come; CO_BUSY beyond */
 
-struct leader_read_edge {
+struct leader_read_callbacks {
     void *data;
     uint64_t (*leader)(void *data, bool *here); /* its id; 0: none is known */
     bool (*tell)(void *data, uint64_t server, uint8_t type, const ProtobufCMessage *message); /* as peers_tell */
     void (*wake)(void *data); /* any thread: leader_read_turn, soon */
 };
-/* Before the first fetch. Without an edge CO_DISKFULL is the answer. */
-void leader_read_over(struct fetches *fetches, const struct leader_read_edge *edge);
+/* Before the first fetch. Without callbacks CO_DISKFULL is the answer. */
+void leader_read_over(struct fetches *fetches, const struct leader_read_callbacks *callbacks);
 void leader_read_turn(struct fetches *fetches);
 void leader_read_tick(struct fetches *fetches); /* a few times a second */
 /* PEER_FETCHED. False: it does not decode */

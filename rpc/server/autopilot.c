@@ -43,9 +43,9 @@ static struct autopilot_server server_of(struct rpc *rpc, const struct raft_memb
                                       .voter = member->voter,
                                       .connected = member->id == self,
                                       .stable_ms = member->id == self ? UINT64_MAX : now_ms - rpc->lead_since_ms};
-    for (size_t i = 0; i < ARRAY_COUNT(rpc->heard); i++)
-        if (rpc->heard[i].id == member->id)
-            server.connected = rpc->heard[i].up, server.stable_ms = now_ms - rpc->heard[i].since_ms;
+    for (size_t i = 0; i < ARRAY_COUNT(rpc->last_seen); i++)
+        if (rpc->last_seen[i].id == member->id)
+            server.connected = rpc->last_seen[i].up, server.stable_ms = now_ms - rpc->last_seen[i].since_ms;
     return server;
 }
 

@@ -39,12 +39,12 @@ void operator_ask(struct rpc *rpc, struct rpc_ask_cluster *ask) {
 /* -- the cluster as this server knows it -------------------------------------------------------------------------- */
 static void fill_contact(struct rpc *rpc, struct rpc_server_state *server, uint64_t now_ms) {
     server->last_contact_ms = UINT64_MAX;
-    for (size_t i = 0; i < ARRAY_COUNT(rpc->heard); i++) {
-        if (rpc->heard[i].id != server->id) continue;
-        snprintf(server->node, sizeof server->node, "%s", rpc->heard[i].node);
-        snprintf(server->build, sizeof server->build, "%s", rpc->heard[i].build);
-        server->last_contact_ms = now_ms - rpc->heard[i].ms;
-        server->stable_ms = now_ms - rpc->heard[i].since_ms;
+    for (size_t i = 0; i < ARRAY_COUNT(rpc->last_seen); i++) {
+        if (rpc->last_seen[i].id != server->id) continue;
+        snprintf(server->node, sizeof server->node, "%s", rpc->last_seen[i].node);
+        snprintf(server->build, sizeof server->build, "%s", rpc->last_seen[i].build);
+        server->last_contact_ms = now_ms - rpc->last_seen[i].ms;
+        server->stable_ms = now_ms - rpc->last_seen[i].since_ms;
     }
 }
 
@@ -282,7 +282,7 @@ static bool leader_tell(void *data, uint64_t peer, uint8_t type, const ProtobufC
 void operator_start(struct rpc *rpc) {
     static const struct call_method *const methods[] = {&cluster_method, &change_method, &copy_method, &echo_method,
                                                         NULL};
-    struct calls_edge edge = {.data = rpc, .route = leader_route, .tell = leader_tell};
+    struct calls_callbacks edge = {.data = rpc, .route = leader_route, .tell = leader_tell};
     rpc->calls = calls_new(&edge, methods, random_u64() >> 1);
     CHECK(uv_async_init(rpc->loop, &rpc->operator_wake, wake_cb) == 0);
     CHECK(uv_timer_init(rpc->loop, &rpc->operator_timer) == 0);

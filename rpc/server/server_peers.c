@@ -100,26 +100,26 @@ static void on_frame(void *data, uint64_t from, uint8_t type, struct slice paylo
 /* The place of a server in the list of those that were heard; the one silent for longest makes room. */
 static size_t heard_place(struct rpc *rpc, uint64_t id) {
     size_t oldest = 0;
-    for (size_t i = 0; i < ARRAY_COUNT(rpc->heard); i++) {
-        if (rpc->heard[i].id == id) return i;
-        if (rpc->heard[i].ms < rpc->heard[oldest].ms) oldest = i;
+    for (size_t i = 0; i < ARRAY_COUNT(rpc->last_seen); i++) {
+        if (rpc->last_seen[i].id == id) return i;
+        if (rpc->last_seen[i].ms < rpc->last_seen[oldest].ms) oldest = i;
     }
-    rpc->heard[oldest].id = id, rpc->heard[oldest].up = false,
-    rpc->heard[oldest].node[0] = rpc->heard[oldest].build[0] = 0;
+    rpc->last_seen[oldest].id = id, rpc->last_seen[oldest].up = false,
+    rpc->last_seen[oldest].node[0] = rpc->last_seen[oldest].build[0] = 0;
     return oldest;
 }
 
-void server_peers_heard(struct rpc *rpc, uint64_t id) { rpc->heard[heard_place(rpc, id)].ms = clock_mono_ms(); }
+void server_peers_heard(struct rpc *rpc, uint64_t id) { rpc->last_seen[heard_place(rpc, id)].ms = clock_mono_ms(); }
 
 static void note_up(struct rpc *rpc, uint64_t id, bool up) {
     size_t at = heard_place(rpc, id);
-    rpc->heard[at].up = up;
-    rpc->heard[at].since_ms = clock_mono_ms();
+    rpc->last_seen[at].up = up;
+    rpc->last_seen[at].since_ms = clock_mono_ms();
     struct peer_info peers[PEERS_MAX];
     for (size_t i = 0, count = up ? peers_list(rpc->others, peers, PEERS_MAX) : 0; i < count; i++)
         if (peers[i].id == id) {
-            snprintf(rpc->heard[at].node, sizeof rpc->heard[at].node, "%s", peers[i].node);
-            snprintf(rpc->heard[at].build, sizeof rpc->heard[at].build, "%s", peers[i].build);
+            snprintf(rpc->last_seen[at].node, sizeof rpc->last_seen[at].node, "%s", peers[i].node);
+            snprintf(rpc->last_seen[at].build, sizeof rpc->last_seen[at].build, "%s", peers[i].build);
         }
 }
 
@@ -190,12 +190,12 @@ static size_t without_incompatible(struct rpc *rpc, const struct raft_members *m
 
 /* -- without a leader --------------------------------------------------------------------------------------------- */
 static bool is_cut_off(const struct rpc *rpc, const struct raft_members *members, uint64_t now_ms) {
-    uint64_t heard_ms[RAFT_MEMBERS_MAX] = {0}, since_ms = now_ms - CAMPAIGNS_MS * rpc->raft_multiplier;
+    uint64_t last_seen_ms[RAFT_MEMBERS_MAX] = {0}, since_ms = now_ms - CAMPAIGNS_MS * rpc->raft_multiplier;
     if (since_ms < rpc->leaderless_ms) since_ms = rpc->leaderless_ms;
     for (uint32_t i = 0; i < members->count; i++)
-        for (size_t k = 0; k < ARRAY_COUNT(rpc->heard); k++)
-            if (rpc->heard[k].id == members->member[i].id) heard_ms[i] = rpc->heard[k].ms;
-    return cluster_cut_off(members, atomic_load(&node_view(rpc->node)->id), heard_ms, since_ms);
+        for (size_t k = 0; k < ARRAY_COUNT(rpc->last_seen); k++)
+            if (rpc->last_seen[k].id == members->member[i].id) last_seen_ms[i] = rpc->last_seen[k].ms;
+    return cluster_cut_off(members, atomic_load(&node_view(rpc->node)->id), last_seen_ms, since_ms);
 }
 
 static void look_for_leader(struct rpc *rpc, const struct raft_members *members) {
@@ -261,11 +261,11 @@ static bool far_tell(void *data, uint64_t server, uint8_t type, const ProtobufCM
     return peers_tell(((struct rpc *)data)->others, server, type, message);
 }
 
-static void far_turn(struct loop_task *task) { leader_read_turn(task->rpc->fetches); }
+static void leader_read_wanted(struct loop_task *task) { leader_read_turn(task->rpc->fetches); }
 
 static void far_wake(void *data) {
     struct rpc *rpc = data;
-    rpc_on_loop(rpc, &rpc->far_task, far_turn);
+    rpc_on_loop(rpc, &rpc->leader_read_task, leader_read_wanted);
 }
 
 /* -- bootstrap ----------------------------------------------------------------------------------------------------- */
@@ -324,7 +324,7 @@ static bool take_found(struct rpc *rpc, uint64_t from, struct slice payload) {
 /* Two processes with a copy of one folder replace each other's connection again and again: that is no move. */
 static bool stays(struct rpc *rpc, uint64_t id, uint64_t self) {
     const size_t at = heard_place(rpc, id);
-    return id == self || (rpc->heard[at].up && clock_mono_ms() - rpc->heard[at].since_ms >= MOVED_MS);
+    return id == self || (rpc->last_seen[at].up && clock_mono_ms() - rpc->last_seen[at].since_ms >= MOVED_MS);
 }
 
 static void manage(struct rpc *rpc) {
@@ -422,7 +422,7 @@ int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, 
                                         .ending = ending,
                                         .unwanted = unwanted,
                                         .agent = on_agent};
-    struct leader_read_edge far = {.data = rpc, .leader = far_leader, .tell = far_tell, .wake = far_wake};
+    struct leader_read_callbacks far = {.data = rpc, .leader = far_leader, .tell = far_tell, .wake = far_wake};
     leader_read_over(rpc->fetches, &far);
     rpc->agents = agents_new(rpc);
     rpc->raft_multiplier = config->raft_multiplier ? config->raft_multiplier : 1;

@@ -10,7 +10,7 @@
 #define HELD     UINT64_MAX /* answer_by_ms: nothing is asked now, the caller has a piece */
 
 struct calls {
-    struct calls_edge edge;
+    struct calls_callbacks callbacks;
     const struct call_method *const *methods;
     uint64_t number;
     struct call *buckets[BUCKETS];
@@ -90,7 +90,7 @@ static bool ask(struct calls *calls, struct call *call, uint64_t peer, uint64_t 
     CHECK(request->descriptor == call->method->request);
     set_number(request, call->number);
     if (call->token) *(char **)field_of(request, "token", PROTOBUF_C_TYPE_STRING) = (char *)(uintptr_t)call->token;
-    bool told = calls->edge.tell(calls->edge.data, peer, call->method->request_frame, request);
+    bool told = calls->callbacks.tell(calls->callbacks.data, peer, call->method->request_frame, request);
     arena_free(&arena);
     put_off(call, now_ms);
     return told;
@@ -108,7 +108,7 @@ static void step(struct calls *calls, struct call *call, uint64_t now_ms) {
     bool late = now_ms >= call->wait_by_ms, over = late && call->number != 0;
     uint64_t peer = over                  ? 0
                     : call->method->route ? call->method->route(call)
-                                          : calls->edge.route(calls->edge.data, call);
+                                          : calls->callbacks.route(calls->callbacks.data, call);
     if (peer == call->refused_by && now_ms < call->again_ms) peer = 0;
     bool here = peer == CALLS_HERE;
     bool gone = !here && peer && send_to(calls, call, peer, now_ms);
@@ -198,7 +198,7 @@ static void tell_end(struct calls *calls, const struct call *call) {
     ProtobufCMessage *end = arena_alloc(&arena, call->method->end->sizeof_message);
     protobuf_c_message_init(call->method->end, end);
     set_number(end, call->number);
-    (void)calls->edge.tell(calls->edge.data, call->peer, call->method->end_frame, end);
+    (void)calls->callbacks.tell(calls->callbacks.data, call->peer, call->method->end_frame, end);
     arena_free(&arena);
 }
 
@@ -294,10 +294,10 @@ bool calls_answered(struct calls *calls, uint64_t from, uint8_t type, struct sli
 
 /* -- life --------------------------------------------------------------------------------------------------------- */
 
-struct calls *calls_new(const struct calls_edge *edge, const struct call_method *const *methods,
+struct calls *calls_new(const struct calls_callbacks *callbacks, const struct call_method *const *methods,
                         uint64_t first_number) {
     struct calls *calls = mem_zalloc(sizeof *calls);
-    calls->edge = *edge, calls->methods = methods, calls->number = first_number;
+    calls->callbacks = *callbacks, calls->methods = methods, calls->number = first_number;
     list_init(&calls->waiting);
     return calls;
 }

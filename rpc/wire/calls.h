@@ -16,7 +16,7 @@
  * On the wire a call is a frame (enum peer_frame) whose message has a field `number`, and `token` if it may be on
  * somebody's behalf; the answer has `number`, and `outcome` (enum co_error) if it may be refused.
  *
- * Pure: connections are reached through the edge, the time is an argument. One thread. */
+ * Pure: connections are reached through the callbacks, the time is an argument. One thread. */
 #ifndef COORD_RPC_CALLS_H
 #define COORD_RPC_CALLS_H
 
@@ -39,7 +39,7 @@ struct call_method {
     uint32_t answer_ms; /* the answer is late after so long */
     /* The request, in the arena; `number` is filled in afterwards. Called each time that it is sent. */
     ProtobufCMessage *(*build)(struct call *call, struct arena *arena);
-    uint64_t (*route)(const struct call *call); /* as calls_edge.route, which NULL stands for */
+    uint64_t (*route)(const struct call *call); /* as calls_callbacks.route, which NULL stands for */
     /* Did who answers so surely do nothing, and may another do it? NULL: CO_NOTLEADER and CO_CLOSED. */
     bool (*elsewhere)(struct call *call, uint32_t outcome);
     /* Answers come in pieces: all but the last say `more`, and go to call->piece. */
@@ -79,7 +79,7 @@ struct call {
     uint64_t wait_by_ms, answer_by_ms;
 };
 
-struct calls_edge {
+struct calls_callbacks {
     void *data;
     /* Where a call goes now: a peer, CALLS_HERE, or 0: nowhere yet. */
     uint64_t (*route)(void *data, const struct call *call);
@@ -89,7 +89,8 @@ struct calls_edge {
 
 struct calls;
 /* `methods`: those whose answers are taken, NULL-terminated. Numbers begin above `first_number`. */
-struct calls *calls_new(const struct calls_edge *edge, const struct call_method *const *methods, uint64_t first_number);
+struct calls *calls_new(const struct calls_callbacks *callbacks, const struct call_method *const *methods,
+                        uint64_t first_number);
 void calls_free(struct calls *calls); /* stopped; accepts NULL */
 /* All end: CO_UNKNOWN_OUTCOME what was sent and may not be repeated, else CO_CLOSED; and so do later ones, at once. */
 void calls_stop(struct calls *calls);

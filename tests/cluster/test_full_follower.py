@@ -40,7 +40,7 @@ def read_soon(full, path, value):
 
 def with_the_leader(server):
     """How many of its reads are."""
-    return int(re.search(rb"^coord_rpc_fetches_far (\d+)", server.request("GET", "/v1/agent/metrics?format=prometheus")[2], re.M).group(1))
+    return int(re.search(rb"^coord_rpc_leader_reads (\d+)", server.request("GET", "/v1/agent/metrics?format=prometheus")[2], re.M).group(1))
 
 
 class Waiting:

@@ -22,7 +22,7 @@ static void shift_states(const struct agent *agent, double seconds, double wall_
     for (size_t at = CHECK_STATE_SIZE; at < size; at += CHECK_STATE_SIZE) {
         struct check_state state;
         memcpy(&state, bytes + at, sizeof state);
-        state.told_ns -= (int64_t)(seconds * 1e9);
+        state.reported_ns -= (int64_t)(seconds * 1e9);
         state.told_wall_ns -= (int64_t)(wall_seconds * 1e9);
         if (state.critical_ns != CHECK_STATE_NO_TIME) state.critical_ns -= (int64_t)(seconds * 1e9);
         state.sum = hash64(&state, offsetof(struct check_state, sum));
@@ -262,19 +262,19 @@ Test(restart, reports_are_written_together) {
     register_service(agent, "{\"Name\":\"a\",\"Check\":{\"CheckID\":\"c\",\"TTL\":\"1m\"}}");
     cr_assert(update(agent, "c", PB__STATUS__PASSING, "well"));
     UNTIL(state_of(agent, "c", &state) && state.status == PB__STATUS__PASSING);
-    int64_t last = state.told_ns;
+    int64_t last = state.reported_ns;
     unsigned writes = 0;
     uint64_t begun_ms = clock_mono_ms();
     while (clock_mono_ms() - begun_ms < 1000) {
         for (int i = 0; i < 100; i++) cr_assert(update(agent, "c", PB__STATUS__PASSING, "well"));
         cr_assert(state_of(agent, "c", &state));
-        writes += state.told_ns != last;
-        last = state.told_ns;
+        writes += state.reported_ns != last;
+        last = state.reported_ns;
     }
     cr_expect(writes >= 2 && writes <= 11, "%u", writes);
     int64_t then = (int64_t)clock_boot_ns();
     cr_assert(update(agent, "c", PB__STATUS__PASSING, "well"));
-    UNTIL(state_of(agent, "c", &state) && state.told_ns >= then);
+    UNTIL(state_of(agent, "c", &state) && state.reported_ns >= then);
     cr_assert_eq(local_service_deregister(agent->local, slice_text("a")), CO_OK);
     UNTIL(!state_of(agent, "c", &state));
     agent_free(agent);

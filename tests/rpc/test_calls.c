@@ -100,8 +100,8 @@ static const struct call_method echo = {.name = "echo",
 static const struct call_method *const methods[] = {&question, &change, &read_method, &copy, &echo, NULL};
 
 static void setup(void) {
-    struct calls_edge edge = {.route = route, .tell = tell};
-    calls = calls_new(&edge, methods, 100);
+    struct calls_callbacks callbacks = {.route = route, .tell = tell};
+    calls = calls_new(&callbacks, methods, 100);
     destination = 1, now_ms = 5000, deaf = false, token = NULL;
     memset(&sent, 0, sizeof sent);
     ended_at = ended_number = 0;

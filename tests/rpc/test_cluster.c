@@ -135,8 +135,8 @@ Test(cluster, a_learner_that_lags_keeps_nobody_waiting) {
 Test(cluster, who_hears_no_majority_while_nobody_leads_is_cut_off) {
     struct {
         const char *what;
-        uint32_t count, learners;   /* the last ones */
-        uint64_t self, heard_ms[5]; /* of each; nobody leads since 1000 */
+        uint32_t count, learners;       /* the last ones */
+        uint64_t self, last_seen_ms[5]; /* of each; nobody leads since 1000 */
         bool cut_off;
     } cases[] = {
         {"all silent", 3, 0, 1, {0, 900, 999}, true},
@@ -153,7 +153,7 @@ Test(cluster, who_hears_no_majority_while_nobody_leads_is_cut_off) {
         struct raft_members members = {.count = cases[i].count};
         for (uint32_t k = 0; k < members.count; k++)
             members.member[k] = (struct raft_member){.id = k + 1, .voter = k < members.count - cases[i].learners};
-        cr_expect_eq(cluster_cut_off(&members, cases[i].self, cases[i].heard_ms, 1000), cases[i].cut_off, "%s",
+        cr_expect_eq(cluster_cut_off(&members, cases[i].self, cases[i].last_seen_ms, 1000), cases[i].cut_off, "%s",
                      cases[i].what);
     }
 }

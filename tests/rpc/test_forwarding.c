@@ -51,8 +51,9 @@ static void sent(void *data, uint64_t peer, uint8_t type, const ProtobufCMessage
 static void woken(void *data) { (void)data; }
 
 static void write_all(struct leader *leader) {
-    struct forwarding_edge edge = {.data = leader, .send = sent, .wake = woken, .knows = knows, .command = refuse};
-    leader->forwarding = forwarding_new(&edge, 1);
+    struct forwarding_callbacks callbacks = {
+        .data = leader, .send = sent, .wake = woken, .knows = knows, .command = refuse};
+    leader->forwarding = forwarding_new(&callbacks, 1);
     Pb__PeerWrites frame = PB__PEER_WRITES__INIT;
     Pb__PeerWrite writes[WRITES], *pointers[WRITES];
     for (size_t i = 0; i < WRITES; i++) {

@@ -34,14 +34,14 @@ static void propose(void *data, struct lessor_decision *decision, uint8_t comman
 
 static void setup(void) {
     fixture_open(&world);
-    struct lessor_edge edge = {.data = world.updates,
-                               .modules = machine_modules(world.machine),
-                               .updates = updates,
-                               .read = read_now,
-                               .read_done = read_done,
-                               .propose = propose,
-                               .unix_ms = unix_now};
-    keeper = lessor_new(&edge);
+    struct lessor_callbacks callbacks = {.data = world.updates,
+                                         .modules = machine_modules(world.machine),
+                                         .updates = updates,
+                                         .read = read_now,
+                                         .read_done = read_done,
+                                         .propose = propose,
+                                         .unix_ms = unix_now};
+    keeper = lessor_new(&callbacks);
     lessor_role(keeper, 7, true, 1000);
     expiry_updates_put(world.updates, &lock_delay_expiry, false, slice_text("locked"), 5, 2000000000);
     expiry_updates_batch_end(world.updates, true);

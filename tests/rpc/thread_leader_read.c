@@ -138,17 +138,17 @@ static void large_ones(const char *prefix, size_t count, size_t asks) {
 }
 
 static void too_many(void) {
-    struct asked *asked = mem_zalloc((FETCH_FAR_MOST + 10) * sizeof *asked);
+    struct asked *asked = mem_zalloc((LEADER_READ_MOST + 10) * sizeof *asked);
     uint64_t index = index_now("color");
     unsigned busy = 0;
-    for (size_t i = 0; i < FETCH_FAR_MOST + 10; i++)
+    for (size_t i = 0; i < LEADER_READ_MOST + 10; i++)
         begin(&asked[i], &query_kv_get, "color", (struct how){.index = index, .wait_ms = 600000});
     struct asked last;
     ask(&last, &query_kv_get, "color", (struct how){0});
     CHECK(last.error == CO_BUSY);
     asked_end(&last);
     server_put(leader, "color", "many");
-    for (size_t i = 0; i < FETCH_FAR_MOST + 10; i++) {
+    for (size_t i = 0; i < LEADER_READ_MOST + 10; i++) {
         asked_await(&asked[i]);
         CHECK(asked[i].error == CO_BUSY || (asked[i].error == CO_OK && asked_value_is(&asked[i], "many")));
         busy += asked[i].error == CO_BUSY;

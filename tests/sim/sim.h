@@ -309,7 +309,7 @@ struct server {
     bool apply_planned;
     uint64_t apply_delay_us;
 
-    /* what waits here, for whom, and who knows what to do: the program's own code (edge.c) */
+    /* what waits here, for whom, and who knows what to do: the program's own code (callbacks.c) */
     struct requests requests;
     struct disk_health disk_health;
     bool full_told;       /* what the core was told of it */
@@ -350,7 +350,7 @@ void server_expiry_wake(void *server);      /* something began or ended in its s
 struct server *sim_leader(struct sim *sim); /* of the highest term; NULL: none */
 void server_turn(struct server *server);    /* one is due */
 
-/* edge.c: requests, forwarding and leases of a server */
+/* callbacks.c: requests, forwarding and leases of a server */
 void edge_open(struct server *server);
 void edge_close(struct server *server); /* everything that waits here ends */
 void edge_write(struct server *server, uint64_t op);

@@ -1,5 +1,5 @@
 /* What waits at a server and who decides about it: the program's queue of requests, its forwarding and its lease
- * table, each reached through its edge as node.c, rpc/leader/forward.c and rpc/leader/leases.c do, with the simulator's time,
+ * table, each reached through its callbacks as node.c, rpc/leader/forward.c and rpc/leader/leases.c do, with the simulator's time,
  * connections and clients on the other side. */
 #include <stdlib.h>
 #include <string.h>
@@ -352,30 +352,30 @@ void edge_after_turn(struct server *server) {
 }
 
 void edge_open(struct server *server) {
-    struct requests_edge requests = {
+    struct requests_callbacks requests = {
         .data = server, .has_room = has_room, .forward = forward_commands, .ask_read = ask_read};
     requests_init(&server->requests, &requests, server->id, rng_next(&server->sim->rng) >> 1);
-    struct forwarding_edge forwarding = {.data = server,
-                                         .reach = reach,
-                                         .send = send_frame,
-                                         .wake = wake,
-                                         .knows = knows,
-                                         .command = take_command,
-                                         .read = take_read,
-                                         .read_answer = take_read_answer,
-                                         .renew = renew_here,
-                                         .mutations = server->sim->options.forwarding_mutations};
+    struct forwarding_callbacks forwarding = {.data = server,
+                                              .reach = reach,
+                                              .send = send_frame,
+                                              .wake = wake,
+                                              .knows = knows,
+                                              .command = take_command,
+                                              .read = take_read,
+                                              .read_answer = take_read_answer,
+                                              .renew = renew_here,
+                                              .mutations = server->sim->options.forwarding_mutations};
     server->forwarding = forwarding_new(&forwarding, rng_next(&server->sim->rng) >> 1);
-    struct lessor_edge leases = {.data = server,
-                                 .modules = machine_modules(server->machine.machine),
-                                 .updates = take_updates,
-                                 .read = read_begin,
-                                 .read_done = read_end,
-                                 .propose = propose,
-                                 .elsewhere = elsewhere,
-                                 .confirm = confirm,
-                                 .unix_ms = unix_ms,
-                                 .mutations = server->sim->options.lease_mutations};
+    struct lessor_callbacks leases = {.data = server,
+                                      .modules = machine_modules(server->machine.machine),
+                                      .updates = take_updates,
+                                      .read = read_begin,
+                                      .read_done = read_end,
+                                      .propose = propose,
+                                      .elsewhere = elsewhere,
+                                      .confirm = confirm,
+                                      .unix_ms = unix_ms,
+                                      .mutations = server->sim->options.lease_mutations};
     server->leases = lessor_new(&leases);
     server->disk_health = (struct disk_health){.room_again = 4096};
     server->full_told = false;
