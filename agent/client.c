@@ -94,16 +94,74 @@ CURL *client_curl(const char *url, char reason[CURL_ERROR_SIZE]) {
 
 static const char *socket_of(const char *address) { return strncmp(address, "unix://", 7) == 0 ? address + 7 : NULL; }
 
-/* As Consul's clients take it: whoever sets it counts on TLS, also with an address that begins with "http://". */
-static bool wants_tls(void) {
-    static const char *const yes[] = {"1", "t", "T", "true", "TRUE", "True"};
-    const char *value = getenv("CONSUL_HTTP_SSL");
-    for (size_t i = 0; value && i < ARRAY_COUNT(yes); i++)
-        if (strcmp(value, yes[i]) == 0) return true;
+/* The value of a variable; NULL: not set, or empty. */
+static const char *variable(const char *name) {
+    const char *value = getenv(name);
+    return value && value[0] ? value : NULL;
+}
+
+/* As Go reads truth values. */
+static bool is_one_of(const char *value, const char *const *words) {
+    for (; value && *words; words++)
+        if (strcmp(value, *words) == 0) return true;
     return false;
 }
 
-static void url_of(const char *address, const char *path, struct buffer *url) {
+/* As Consul's clients take it: whoever sets it counts on TLS, also with an address that begins with "http://". */
+static bool wants_tls(void) {
+    static const char *const yes[] = {"1", "t", "T", "true", "TRUE", "True", NULL};
+    return is_one_of(variable("CONSUL_HTTP_SSL"), yes);
+}
+
+/* The certificate has to be for this name. libcurl takes it from the URL, so that gets it, and the connection goes to
+ * where the URL led. */
+static struct curl_slist *set_server_name(CURL *curl, const char *url, const char *name) {
+    CURLU *parts = curl_url();
+    char *host = NULL, *port = NULL, *whole = NULL;
+    struct curl_slist *to = NULL;
+    CHECK(parts);
+    if (curl_url_set(parts, CURLUPART_URL, url, CURLU_PATH_AS_IS) == CURLUE_OK &&
+        curl_url_get(parts, CURLUPART_HOST, &host, 0) == CURLUE_OK &&
+        curl_url_get(parts, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) == CURLUE_OK &&
+        curl_url_set(parts, CURLUPART_HOST, name, 0) == CURLUE_OK &&
+        curl_url_get(parts, CURLUPART_URL, &whole, 0) == CURLUE_OK) {
+        struct buffer text = {0};
+        buffer_printf(&text, "::%s:%s", host, port);
+        buffer_append_byte(&text, '\0');
+        to = curl_slist_append(NULL, text.data);
+        buffer_free(&text);
+        CHECK(curl_easy_setopt(curl, CURLOPT_URL, whole) == CURLE_OK);
+        curl_easy_setopt(curl, CURLOPT_CONNECT_TO, to);
+        bool here = strncmp(host, "127.", 4) == 0 || strcmp(host, "localhost") == 0 || strcmp(host, "[::1]") == 0;
+        if (here) curl_easy_setopt(curl, CURLOPT_NOPROXY, name); /* see set_no_proxy */
+    } else {                                                     /* it must not be left unchecked */
+        curl_easy_setopt(curl, CURLOPT_URL, "");
+    }
+    curl_free(host), curl_free(port), curl_free(whole);
+    curl_url_cleanup(parts);
+    return to;
+}
+
+struct curl_slist *client_tls(CURL *curl, const char *url) {
+    static const char *const no[] = {"0", "f", "F", "false", "FALSE", "False", NULL};
+    static const char https[] = "https://";
+    if (strncmp(url, https, sizeof https - 1) != 0) return NULL;
+    const char *file = variable("CONSUL_CACERT"), *folder = file ? NULL : variable("CONSUL_CAPATH");
+    if (file || folder) { /* in the place of those that the system trusts */
+        curl_easy_setopt(curl, CURLOPT_CAINFO, file);
+        curl_easy_setopt(curl, CURLOPT_CAPATH, folder);
+    }
+    if (variable("CONSUL_CLIENT_CERT")) curl_easy_setopt(curl, CURLOPT_SSLCERT, variable("CONSUL_CLIENT_CERT"));
+    if (variable("CONSUL_CLIENT_KEY")) curl_easy_setopt(curl, CURLOPT_SSLKEY, variable("CONSUL_CLIENT_KEY"));
+    if (is_one_of(variable("CONSUL_HTTP_SSL_VERIFY"), no)) {
+        curl_easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, 0L);
+        curl_easy_setopt(curl, CURLOPT_SSL_VERIFYHOST, 0L);
+    }
+    const char *name = variable("CONSUL_TLS_SERVER_NAME");
+    return name ? set_server_name(curl, url, name) : NULL;
+}
+
+void client_url(const char *address, const char *path, struct buffer *url) {
     static const char http[] = "http://";
     bool plain = strncmp(address, http, sizeof http - 1) == 0;
     if (socket_of(address)) buffer_append_text(url, "http://localhost");
@@ -147,12 +205,13 @@ int client_ask(const struct client *client, const char *method, const char *path
     if (client->datacenter) client_parameter(&where, "dc", client->datacenter);
     if (client->stale && strcmp(method, "GET") == 0) client_parameter(&where, "stale", NULL);
     buffer_append_byte(&where, '\0');
-    url_of(client_address(client), where.data, &url);
+    client_url(client_address(client), where.data, &url);
     buffer_append_byte(&url, '\0');
     struct curl_slist *headers = headers_of(client);
     char reason[CURL_ERROR_SIZE];
     CURL *curl = client_curl(url.data, reason);
     struct transfer transfer = {.answer = answer, .curl = curl, .to = to};
+    struct curl_slist *to_server = client_tls(curl, url.data);
     const char *socket = socket_of(client_address(client));
     if (socket) CHECK(curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, socket) == CURLE_OK);
     set_body(curl, &transfer, body, from);
@@ -169,8 +228,9 @@ int client_ask(const struct client *client, const char *method, const char *path
     if (code != CURLE_OK)
         rv = fault_set(fault, CO_IO, "no answer from %s: %s", client_address(client),
                        reason[0] ? reason : curl_easy_strerror(code));
-    curl_slist_free_all(headers);
     curl_easy_cleanup(curl);
+    curl_slist_free_all(headers);
+    curl_slist_free_all(to_server);
     buffer_free(&url);
     buffer_free(&where);
     return rv;

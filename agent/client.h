@@ -44,6 +44,13 @@ int client_want(const struct client *client, const char *method, const char *pat
  * `reason` outlives it. */
 CURL *client_curl(const char *url, char reason[CURL_ERROR_SIZE]);
 
+/* Appends the URL of `path` at an address as above, in HTTPS where $CONSUL_HTTP_SSL asks for that. */
+void client_url(const char *address, const char *path, struct buffer *url);
+/* What the environment says of TLS, for a handle of client_curl to an HTTPS `url`; nothing for HTTP: $CONSUL_CACERT or
+ * $CONSUL_CAPATH, $CONSUL_CLIENT_CERT, $CONSUL_CLIENT_KEY, $CONSUL_HTTP_SSL_VERIFY=false, $CONSUL_TLS_SERVER_NAME.
+ * The caller frees what it returns, which may be NULL, with curl_slist_free_all after the handle. */
+struct curl_slist *client_tls(CURL *curl, const char *url);
+
 /* Appends `text` encoded for a path ('/' stays) or a parameter's value. */
 void client_encode(struct buffer *out, const char *text, bool path);
 /* Appends "?name=value" or "&name=value"; value NULL: "?name". */

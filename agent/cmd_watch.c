@@ -102,9 +102,14 @@ int cmd_watch(int argc, char **argv) {
         code = print_once(watch, &client);
     } else {
         struct watch_stop *stop = watch_stop_new();
+        struct buffer url = {0};
         client.address = client_address(&client);
+        client_url(client.address, "", &url);
+        buffer_append_byte(&url, '\0');
+        if (strncmp(url.data, "https://", 8) == 0) client.address = url.data;
         watch_run(watch, &client, stop, true, false);
         watch_stop_free(stop);
+        buffer_free(&url);
         code = 0;
     }
     watch_free(watch);

@@ -130,6 +130,7 @@ static int ask(const struct watch *watch, const struct client *client, const str
     char reason[CURL_ERROR_SIZE];
     url_of(watch, client, index, &url);
     CURL *curl = client_curl(url.data, reason);
+    struct curl_slist *to_server = client_tls(curl, url.data);
     struct curl_slist *headers = header_list(watch->token ? watch->token : client->token, NULL, 0);
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body), curl_easy_setopt(curl, CURLOPT_WRITEDATA, answer);
@@ -137,8 +138,9 @@ static int ask(const struct watch *watch, const struct client *client, const str
     curl_easy_setopt(curl, CURLOPT_TCP_KEEPALIVE, 1L);
     CURLcode code = perform(curl, stop->soon);
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &answer->status);
-    curl_slist_free_all(headers);
     curl_easy_cleanup(curl);
+    curl_slist_free_all(headers);
+    curl_slist_free_all(to_server);
     buffer_free(&url);
     if (code != CURLE_OK) return fault_set(fault, CO_IO, "%s", reason[0] ? reason : curl_easy_strerror(code));
     if (answer->status == 200 || answer->status == 404) return CO_OK;

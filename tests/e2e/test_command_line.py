@@ -1,5 +1,5 @@
 """As a new user: wrong flags, typos, stopping, starting fast."""
-import json, os, signal, socket, subprocess, tempfile, time
+import json, os, shutil, signal, socket, ssl, subprocess, tempfile, threading, time
 from coordtest import COORD, SLOW, Agent, check, run, until
 
 
@@ -186,6 +186,92 @@ def who_counts_on_tls_asks_with_it():
             agent.request("DELETE", "/v1/kv/tls")
 
 
+class TlsFront:
+    """A TLS server in front of an agent, as a proxy may be: its certificate is for `name`; it may want one of clients."""
+
+    def __init__(self, agent, folder, name, client_ca=None):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain("%s/%s.crt" % (folder, name), "%s/%s.key" % (folder, name))
+        if client_ca:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(client_ca)
+        self.names, self.agent = [], agent
+        context.sni_callback = lambda connection, asked, _: self.names.append(asked)
+        self.context, self.listener = context, socket.create_server((agent.ip, 0))
+        self.address = "%s:%d" % self.listener.getsockname()
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            threading.Thread(target=self.hand_on, args=(self.listener.accept()[0],), daemon=True).start()
+
+    def hand_on(self, plain):
+        plain.settimeout(10)
+        try:
+            with self.context.wrap_socket(plain, server_side=True) as tls, socket.create_connection((self.agent.ip, 8500), timeout=10) as to:
+                head = tls.recv(65536)
+                to.sendall(head.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
+                for part in iter(lambda: head and to.recv(65536), b""):
+                    tls.sendall(part)
+        except OSError:  # a client that does not trust it
+            plain.close()
+
+
+def tls_as_the_environment_says():
+    """CONSUL_CACERT, CONSUL_CAPATH, CONSUL_CLIENT_CERT, CONSUL_CLIENT_KEY, CONSUL_TLS_SERVER_NAME, CONSUL_HTTP_SSL_VERIFY."""
+    if not shutil.which("openssl"):
+        print("     skipped: there is no openssl to make certificates with")
+        return
+    agent = Agent(dev=True).start()
+    with tempfile.TemporaryDirectory(prefix="coord-e2e-") as folder:
+        for name, subject in (("here", "IP:" + agent.ip), ("elsewhere", "DNS:agent.example"), ("client", "DNS:client.example")):
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=" + name, "-addext", "subjectAltName=" + subject,
+                            "-keyout", "%s/%s.key" % (folder, name), "-out", "%s/%s.crt" % (folder, name)], check=True, capture_output=True)
+        file = lambda name: "%s/%s" % (folder, name)
+        os.mkdir(file("ca"))
+        shutil.copy(file("here.crt"), file("ca/one.pem"))
+        digest = subprocess.run(["openssl", "x509", "-hash", "-noout", "-in", file("here.crt")], check=True, capture_output=True, text=True).stdout.strip()
+        os.symlink("one.pem", file("ca/%s.0" % digest))  # the name that OpenSSL looks for
+        here, elsewhere = TlsFront(agent, folder, "here"), TlsFront(agent, folder, "elsewhere")
+        strict = TlsFront(agent, folder, "here", client_ca=file("client.crt"))
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("CONSUL_", "COORD_"))}
+
+        def told(front, *command, **variables):
+            """Whether the command had its answer, and what it said."""
+            environment = {**clean, "CONSUL_HTTP_SSL": "true", "CONSUL_HTTP_ADDR": front.address, **variables}
+            r = subprocess.run([COORD, *(command or ("kv", "get", "tls"))], env=environment, capture_output=True, text=True, timeout=20)
+            return r.returncode == 0, r.stdout + r.stderr
+
+        agent.put("/v1/kv/tls", b"by tls")
+        ca, client = {"CONSUL_CACERT": file("here.crt")}, {"CONSUL_CLIENT_CERT": file("client.crt"), "CONSUL_CLIENT_KEY": file("client.key")}
+        for what, front, good, variables in (
+                ("nobody is trusted", here, False, {}),
+                ("a file", here, True, ca),
+                ("the address says https", here, True, {**ca, "CONSUL_HTTP_SSL": "", "CONSUL_HTTP_ADDR": "https://" + here.address}),
+                ("another's file", here, False, {"CONSUL_CACERT": file("elsewhere.crt")}),
+                ("no such file", here, False, {"CONSUL_CACERT": file("none.crt")}),
+                ("a folder", here, True, {"CONSUL_CAPATH": file("ca")}),
+                ("the file comes first", here, False, {"CONSUL_CAPATH": file("ca"), "CONSUL_CACERT": file("elsewhere.crt")}),
+                ("not verified", here, True, {"CONSUL_HTTP_SSL_VERIFY": "false"}),
+                ("verified", here, False, {"CONSUL_HTTP_SSL_VERIFY": "true"}),
+                ("another name", elsewhere, False, {"CONSUL_CACERT": file("elsewhere.crt")}),
+                ("that name", elsewhere, True, {"CONSUL_CACERT": file("elsewhere.crt"), "CONSUL_TLS_SERVER_NAME": "agent.example"}),
+                ("past the proxy", elsewhere, True, {"CONSUL_CACERT": file("elsewhere.crt"), "CONSUL_TLS_SERVER_NAME": "agent.example", "https_proxy": "http://127.0.0.1:9"}),
+                ("not that name", here, False, {**ca, "CONSUL_TLS_SERVER_NAME": "agent.example"}),
+                ("no name at all", elsewhere, False, {"CONSUL_CACERT": file("elsewhere.crt"), "CONSUL_TLS_SERVER_NAME": "a b"}),
+                ("without a certificate", strict, False, ca),
+                ("with one", strict, True, {**ca, **client}),
+                ("without its key", strict, False, {**ca, "CONSUL_CLIENT_CERT": file("client.crt")})):
+            got, said = told(front, **variables)
+            check(got == good and ("by tls" in said) == good, "%s: %r" % (what, said))
+        check("agent.example" in elsewhere.names, "the server hears the name: %r" % elsewhere.names)
+        # a watch is a client as well
+        with subprocess.Popen([COORD, "watch", "-type=key", "-key=tls", "cat; echo"], env={**clean, **ca, "CONSUL_HTTP_SSL": "1", "CONSUL_HTTP_ADDR": here.address},
+                              stdout=subprocess.PIPE, text=True) as watch:
+            check('"Key":"tls"' in watch.stdout.readline().replace(" ", ""), "the watch has its answer")
+            watch.terminate()
+
+
 if __name__ == "__main__":
     run([wrong_flag, typo_in_configuration, known_keys_and_definitions, stops_quickly, answers_at_once, port_in_use, nothing_is_ignored_in_silence,
-         names_are_no_paths, proxy_is_for_others, who_counts_on_tls_asks_with_it])
+         names_are_no_paths, proxy_is_for_others, who_counts_on_tls_asks_with_it, tls_as_the_environment_says])
