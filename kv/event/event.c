@@ -5,6 +5,11 @@
 #include "base/check.h"
 
 enum { EVENT_TABLE = 21 }; /* index, big-endian -> Event */
+_Static_assert(EVENT_FIRE >= 32 && EVENT_FIRE < 64, "a command of kv (registry/module.h)");
+_Static_assert(EVENT_TABLE >= 16 && EVENT_TABLE < 32, "a table of kv");
+_Static_assert(SPACE_EVENTS >= 32 && SPACE_EVENTS < 64, "a space of kv");
+_Static_assert(EVENT_SINCE > MACHINE_VERSION_OLDEST && EVENT_SINCE <= MACHINE_VERSION_NEWEST,
+               "a version that there is");
 
 static const struct slice everything = SLICE_LITERAL("");
 
@@ -34,6 +39,7 @@ static int apply(struct machine_tx *tx, void *request, struct machine_result *re
                               rv == CO_TOOLARGE ? "the event is too large"
                                                 : "the event has no name, or a tag filter without a service filter");
     char key[8];
+    CHECK(tx->index > 0);
     command->event->index = tx->index;
     put_be64(key, tx->index);
     size_t size = pb__event__get_packed_size(command->event);

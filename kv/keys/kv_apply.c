@@ -35,6 +35,7 @@ static void rebind(struct machine_tx *tx, struct slice key, struct slice before,
     if (slice_equal(before, after)) return;
     char room[UUID_TEXT_SIZE];
     if (before.size != 0) { /* of the map: it would not outlive the first write */
+        CHECK(before.size == sizeof room);
         memcpy(room, before.data, sizeof room);
         lease_unbind(tx, slice_make(room, sizeof room), LEASE_BINDS_KEY, key);
     }
@@ -61,6 +62,7 @@ static void record_put(struct machine_tx *tx, struct target *target, struct kv_r
 static void record_remove(struct machine_tx *tx, const struct target *target) {
     char room[UUID_TEXT_SIZE];
     struct slice lease = target->now.lease;
+    CHECK(target->exists && (lease.size == 0 || lease.size == sizeof room));
     if (lease.size != 0) memcpy(room, lease.data, sizeof room), lease.data = room;
     if (target->now.session.size != 0) lock_row_del(tx, target->now.session, target->store_key);
     if (lease.size != 0) lease_unbind(tx, lease, LEASE_BINDS_KEY, target->key);
@@ -178,6 +180,7 @@ static int delete_tree(struct machine_tx *tx, struct slice prefix) {
             if (rv != CO_OK || target.exists) break;
         }
         if (target.exists) {
+            CHECK(cursor.key.size <= sizeof from_room && target.now.key.size <= sizeof key_room);
             memcpy(from_room, cursor.key.data, cursor.key.size);
             memcpy(key_room, target.now.key.data, target.now.key.size);
             from = target.store_key = slice_make(from_room, cursor.key.size);
@@ -195,6 +198,7 @@ static int (*const verbs[])(struct machine_tx *, const struct kv_command_view *,
     [PB__KV_VERB__KV_LOCK] = verb_lock,     [PB__KV_VERB__KV_UNLOCK] = verb_unlock,
     [PB__KV_VERB__KV_DELETE] = verb_delete, [PB__KV_VERB__KV_DELETE_CAS] = verb_delete_cas,
 };
+_Static_assert(ARRAY_COUNT(verbs) == 6 && PB__KV_VERB__KV_DELETE_TREE == 6, "each verb below has its function");
 
 /* Looks the key up; false: refused, or *rv says that the store failed. */
 static bool target_find(struct machine_tx *tx, struct slice key, struct target *target, struct machine_result *result,
@@ -236,6 +240,7 @@ int kv_command_apply(struct machine_tx *tx, struct slice payload, struct machine
 /* -- the end of a lease ------------------------------------------------------------------------------------------- */
 
 int key_lease_ended(struct machine_tx *tx, const struct binding_end *end) {
+    CHECK(end->owner.size == UUID_TEXT_SIZE && !end->session);
     struct machine_result ignored = {0};
     struct target target;
     int rv;
@@ -259,6 +264,7 @@ int kv_delay_decode(struct slice store_key, struct slice bytes, struct kv_delay 
 static void delay_begin(struct machine_tx *tx, const struct target *target, int64_t delay_ns) {
     char bytes[16 + KV_KEY_MAX];
     size_t key_size = kv_is_long(target->store_key) ? target->key.size : 0;
+    CHECK(key_size <= KV_KEY_MAX && delay_ns > 0 && delay_ns <= LOCK_DELAY_MAX_NS);
     put_le64(bytes, tx->index);
     put_le64(bytes + 8, (uint64_t)delay_ns);
     memcpy(bytes + 16, target->key.data, key_size);
@@ -268,6 +274,7 @@ static void delay_begin(struct machine_tx *tx, const struct target *target, int6
 
 /* Released or deleted, as the session says; its lock-delay begins. */
 int key_lock_ended(struct machine_tx *tx, const struct binding_end *end) {
+    CHECK(end->session && end->session->descriptor == &pb__session__descriptor);
     const Pb__Session *session = (const Pb__Session *)end->session;
     int64_t delay_ns = session->lock_delay_ns < LOCK_DELAY_MAX_NS ? session->lock_delay_ns : LOCK_DELAY_MAX_NS;
     struct machine_result ignored = {0};

@@ -46,6 +46,7 @@ static const uint8_t field_wire[] = {
     [1] = WIRE_VARINT, [2] = WIRE_BYTES, [3] = WIRE_BYTES, [4] = WIRE_VARINT,
     [5] = WIRE_VARINT, [6] = WIRE_BYTES, [7] = WIRE_BYTES,
 };
+_Static_assert(sizeof field_wire == 1 + 7, "each field has its case below");
 
 bool kv_command_decode(struct slice payload, struct kv_command_view *command) {
     *command = (struct kv_command_view){.key = {"", 0}, .value = {"", 0}, .session = {"", 0}, .lease = {"", 0}};

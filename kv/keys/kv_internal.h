@@ -13,6 +13,11 @@ enum kv_table {
     KV_TABLE_DELAYS = 18, /* store key -> lock-delay under way (struct kv_delay) */
 };
 
+_Static_assert(KV_TABLE_KEYS >= 16 && KV_TABLE_DELAYS < 32, "tables of kv (registry/module.h)");
+_Static_assert(KV_APPLY >= 32 && LOCK_DELAY_END < 64, "commands of kv");
+_Static_assert(SPACE_KEY >= 32 && SPACE_KEY < 64, "a space of kv");
+_Static_assert(UUID_TEXT_SIZE + KV_STORE_KEY_MAX <= STORE_KEY_MAX, "a row of KV_TABLE_LOCKS fits");
+
 #define LOCK_DELAY_MAX_NS 60000000000 /* longer ones are kept as written, and count as this */
 
 /* -- commands: as module_command.apply ---------------------------------------------------------------------------- */

@@ -27,6 +27,7 @@ static void run_end(struct walk *walk) {
 }
 
 static void run_add(struct walk *walk, const struct kv_record *record) {
+    CHECK(record->key.size > STORE_KEY_PREFIX);
     if (walk->run_count != 0 && memcmp(walk->run[0].key.data, record->key.data, STORE_KEY_PREFIX) != 0) run_end(walk);
     if (walk->run_count == walk->run_room) {
         walk->run_room = walk->run_room ? 2 * walk->run_room : 16;
@@ -134,6 +135,7 @@ struct listing {
 
 /* Makes room for one more of `size` bytes in the arena. */
 static void *listing_grow(struct listing *list, void *items, size_t size) {
+    CHECK(list->count <= list->room);
     if (list->count < list->room) return items;
     list->room = list->room ? 2 * list->room : 16;
     void *wider = arena_alloc(list->arena, list->room * size);
@@ -188,6 +190,7 @@ const struct query_type query_kv_list = {.number = 33,
 
 /* The key up to and with the first separator after the prefix. */
 static struct slice key_cut(const struct listing *list, struct slice key) {
+    CHECK(key.size >= list->prefix.size);
     if (list->separator.size == 0) return key;
     const char *after = key.data + list->prefix.size;
     const char *at = memmem(after, key.size - list->prefix.size, list->separator.data, list->separator.size);

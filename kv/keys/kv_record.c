@@ -8,6 +8,8 @@
  * text and NUL] [lease text and NUL, since cluster version 3] [full key] value */
 enum { RECORD_VERSION = 1, RECORD_HEADER = 40, ID_BYTES = UUID_TEXT_SIZE + 1 };
 enum { PART_SESSION = 1, PART_KEY = 2, PART_LEASE = 4 };
+_Static_assert(RECORD_HEADER == 8 + 4 * 8, "a word, then four numbers");
+_Static_assert(KV_KEY_MAX <= UINT16_MAX, "the size of a key has 16 bits");
 
 struct slice kv_store_key(struct slice key, char room[KV_STORE_KEY_MAX]) {
     if (key.size <= STORE_KEY_PREFIX) return key;
@@ -33,7 +35,8 @@ int kv_record_decode(struct slice store_key, struct slice bytes, struct kv_recor
            key_size = (size_t)(unsigned char)bytes.data[2] | (size_t)(unsigned char)bytes.data[3] << 8;
     size_t session_size = parts & PART_SESSION ? ID_BYTES : 0, lease_size = parts & PART_LEASE ? ID_BYTES : 0;
     if (bytes.size - at < session_size + lease_size + key_size) return CO_CORRUPT;
-    if (kv_is_long(store_key) != ((parts & PART_KEY) != 0)) return CO_CORRUPT;
+    if (kv_is_long(store_key) != ((parts & PART_KEY) != 0) || store_key.size > KV_STORE_KEY_MAX) return CO_CORRUPT;
+    if (parts & PART_KEY ? key_size <= STORE_KEY_PREFIX || key_size > KV_KEY_MAX : key_size > 0) return CO_CORRUPT;
     record->session = slice_make(bytes.data + at, session_size ? UUID_TEXT_SIZE : 0);
     at += session_size;
     record->lease = slice_make(bytes.data + at, lease_size ? UUID_TEXT_SIZE : 0);
@@ -73,6 +76,7 @@ struct slice kv_record_encode(const struct kv_record *record, struct arena *aren
     if (has_lease) at = put_id(at, record->lease);
     if (key_size != 0) memcpy(at, record->key.data, key_size);
     at += key_size;
+    CHECK(at + record->value.size == bytes + size);
     if (record->value.size != 0) memcpy(at, record->value.data, record->value.size);
     return slice_make(bytes, size);
 }

@@ -12,6 +12,7 @@
 #include "registry/store.h"
 
 #define KV_STORE_KEY_MAX (STORE_KEY_PREFIX + 16)
+_Static_assert(KV_STORE_KEY_MAX <= STORE_KEY_MAX, "it is a key of the store");
 
 struct kv_record {
     uint64_t create_index, modify_index, lock_index, flags;

@@ -26,6 +26,7 @@ int session_get(struct store_txn *txn, struct slice id, struct arena *arena, Pb_
 }
 
 static void record_put(struct machine_tx *tx, const Pb__Session *session) {
+    CHECK(session->ttl_ns >= 0); /* session_record_ttl_ns takes what is below 0 for damage */
     size_t size = pb__session__get_packed_size(session);
     char *bytes = arena_alloc(tx->arena, 8 + size);
     put_le64(bytes, (uint64_t)session->ttl_ns);
@@ -41,8 +42,10 @@ struct slice session_index_prefix(struct store_txn *txn, struct slice node, stru
 
 static struct slice index_row(struct store_txn *txn, struct slice node, struct slice check, struct slice id,
                               char room[STORE_KEY_MAX]) {
+    _Static_assert(2 * (STORE_PART_MAX + 2) + UUID_TEXT_SIZE <= STORE_KEY_MAX, "two parts, and the id behind them");
     struct slice prefix = session_index_prefix(txn, node, check, room);
     CHECK(id.size == UUID_TEXT_SIZE);
+    CHECK(prefix.data == room && prefix.size + UUID_TEXT_SIZE <= STORE_KEY_MAX);
     memcpy(room + prefix.size, id.data, UUID_TEXT_SIZE);
     return slice_make(room, prefix.size + UUID_TEXT_SIZE);
 }

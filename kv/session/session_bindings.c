@@ -13,6 +13,7 @@ static struct slice row(struct slice session, struct slice key, char room[STORE_
 void session_bind(struct machine_tx *tx, const struct module_binding *binding, struct slice session, struct slice key,
                   struct slice name) {
     char room[STORE_KEY_MAX];
+    CHECK(key.size > 0 && binding->ended);
     store_put(tx->store, binding->number, row(session, key, room), name);
 }
 

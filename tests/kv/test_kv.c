@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "commands.h"
+#include "kv/keys/kv_record.h"
 
 static struct fixture world;
 static char sessions[3][UUID_TEXT_SIZE + 1];
@@ -267,6 +268,31 @@ static char *long_key(size_t size, unsigned number) {
         memcpy(key + size - 8, digits, 8);
     }
     return key;
+}
+
+/* Such a record comes with a backup that no server has made. */
+static int decode_with(struct slice store_key, size_t key_size, unsigned parts) {
+    char *bytes = mem_zalloc(40 + key_size);
+    bytes[0] = 1, bytes[1] = (char)parts, bytes[2] = (char)(key_size & 255), bytes[3] = (char)(key_size >> 8);
+    struct kv_record record;
+    int rv = kv_record_decode(store_key, slice_make(bytes, 40 + key_size), &record);
+    free(bytes);
+    return rv;
+}
+
+Test(kv, a_record_whose_key_can_not_be_is_damaged) {
+    enum { PART_KEY = 2 };
+    char *bytes = long_key(STORE_KEY_MAX, 0);
+    struct slice whole = slice_make(bytes, KV_STORE_KEY_MAX), longer = slice_make(bytes, KV_STORE_KEY_MAX + 1),
+                 plain = slice_make(bytes, STORE_KEY_PREFIX);
+    cr_expect_eq(decode_with(whole, STORE_KEY_PREFIX + 1, PART_KEY), CO_OK);
+    cr_expect_eq(decode_with(whole, KV_KEY_MAX, PART_KEY), CO_OK);
+    cr_expect_eq(decode_with(plain, 0, 0), CO_OK);
+    cr_expect_eq(decode_with(whole, STORE_KEY_PREFIX, PART_KEY), CO_CORRUPT, "not a long one");
+    cr_expect_eq(decode_with(whole, KV_KEY_MAX + 1, PART_KEY), CO_CORRUPT, "longer than any");
+    cr_expect_eq(decode_with(longer, STORE_KEY_PREFIX + 1, PART_KEY), CO_CORRUPT, "nor is its place");
+    cr_expect_eq(decode_with(longer, 0, 0), CO_CORRUPT);
+    free(bytes);
 }
 
 static void expect_sorted(const char *prefix, size_t expected) {
