@@ -2,7 +2,10 @@
 
 #include <string.h>
 
+#include "base/check.h"
+
 void audit_note(struct audit_ring *ring, uint64_t index, uint64_t sum) {
+    CHECK(ring->count <= AUDIT_KEPT);
     if (index <= audit_newest(ring)) ring->count = 0;
     if (ring->count == AUDIT_KEPT) memmove(ring->pairs, ring->pairs + 1, (--ring->count) * sizeof *ring->pairs);
     ring->pairs[ring->count++] = (struct audit_pair){index, sum};

@@ -53,6 +53,10 @@ static const char *const status_texts[] = {
     [PB__STATUS__MAINTENANCE] = "maintenance",
 };
 
+_Static_assert(PB__STATUS__PASSING < PB__STATUS__WARNING && PB__STATUS__WARNING < PB__STATUS__CRITICAL,
+               "the worst is the highest (catalog_entry_status)");
+_Static_assert(ARRAY_COUNT(status_texts) == PB__STATUS__MAINTENANCE + 1, "each has its text");
+
 const char *catalog_status_text(Pb__Status status) {
     CHECK((size_t)status < ARRAY_COUNT(status_texts));
     return status_texts[status];

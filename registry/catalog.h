@@ -23,6 +23,9 @@ enum catalog_space {
     SPACE_SERVICE = 3, /* a service name: its instances, their nodes and checks */
 };
 
+_Static_assert(CATALOG_REGISTER >= 1 && CATALOG_BATCH < 32, "commands of the registry (registry/module.h)");
+_Static_assert(SPACE_TABLE >= 1 && SPACE_SERVICE < 32, "spaces of the registry");
+
 extern const struct module catalog_module;
 
 /* Queries. The comment names the request and result messages. */

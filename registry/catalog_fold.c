@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "registry/catalog_leases.h"
 #include "registry/self_preservation.h"
@@ -120,6 +121,7 @@ static struct pointers same_spellings(struct machine_tx *tx, enum spelling_kind 
     }
     store_cursor_close(&cursor);
     if (open) pointers_add(&groups, tx->arena, NULL);
+    CHECK(groups.count == 0 || !groups.items[groups.count - 1]);
     arena_free(&arena);
     return groups;
 }
@@ -170,6 +172,7 @@ static bool has(const struct pointers *ids, const char *id) {
 }
 
 static void merge_node(struct machine_tx *tx, const Pb__Node *stays, const Pb__Node *goes) {
+    CHECK(strcmp(stays->name, goes->name) != 0);
     struct change change = {.tx = tx};
     bool alive = catalog_node_alive(tx, slice_text(goes->name));
     struct pointers services = services_of(tx, goes->name), checks = checks_of(tx, goes->name), left = {0};

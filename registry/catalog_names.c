@@ -4,12 +4,14 @@
  * The union of a service's tags is what has a count; it changes when a count leaves or reaches 0. */
 #include <stdlib.h>
 
+#include "base/check.h"
 #include "registry/catalog_write.h"
 
 #define COUNT_BYTES 8
 
 /* Moves a count; `text` lies beside it, since the key may be shortened. True when it left or reached 0. */
 static bool count_move(struct change *change, struct slice key, struct slice text, int by) {
+    CHECK(by == 1 || by == -1);
     struct store_txn *store = change->tx->store;
     struct slice value;
     uint64_t count = store_get(store, TABLE_TAGS, key, &value) == CO_OK ? get_be64(value.data) : 0;
@@ -82,6 +84,7 @@ static bool instance_move(struct change *change, const Pb__Service *service, int
 }
 
 void change_names(struct change *change, const Pb__Service *before, const Pb__Service *after) {
+    CHECK(before || after);
     bool changed = false, differ = true;
     if (before && after && strcmp(before->name, after->name) == 0) {
         differ = false;

@@ -242,6 +242,7 @@ static int load_node(struct store_txn *txn, struct arena *arena, struct slice re
     if (!end) return CO_CORRUPT;
     size_t size = (size_t)(end - rest.data) + 1;
     if (entry->node && size == entry->key_size && memcmp(entry->key, rest.data, size) == 0) return CO_OK;
+    CHECK(size < sizeof entry->key); /* a name of a service stood before it */
     memcpy(entry->key, rest.data, size);
     entry->key_size = size;
     struct slice bytes;

@@ -151,6 +151,7 @@ uint64_t record_number(struct slice bytes, unsigned field) {
 }
 
 void pointers_add(struct pointers *list, struct arena *arena, void *item) {
+    CHECK(list->count <= list->room);
     if (list->count == list->room) {
         size_t room = list->room ? list->room * 2 : 8;
         void **items = arena_alloc(arena, room * sizeof *items);

@@ -14,6 +14,7 @@ const struct slice catalog_table_nodes = SLICE_LITERAL("nodes"), catalog_table_s
                    catalog_table_service_addresses = SLICE_LITERAL("service-addresses");
 
 void change_event(struct change *change, enum machine_event_type type, struct slice node, struct slice id) {
+    CHECK(type < MACHINE_FOLD_MERGE); /* what happens to things of the catalog */
     struct arena *arena = change->tx->arena;
     struct machine_event *event = arena_alloc(arena, sizeof *event);
     *event = (struct machine_event){type, slice_copy(arena, node), slice_copy(arena, id)};
@@ -94,6 +95,7 @@ static void name_node(struct change *change, const Pb__Node *before, const Pb__N
         name_node(change, before, NULL);
         before = NULL;
     }
+    CHECK(before || after);
     struct slice name = slice_text((after ? after : before)->name);
     set_node_id(change, before ? before->id : "", after ? after->id : "", name);
     catalog_rebind(change->tx, LEASE_BINDS_NODE, before ? before->lease : "", after ? after->lease : "", name);
@@ -103,6 +105,7 @@ static void name_node(struct change *change, const Pb__Node *before, const Pb__N
 void change_node(struct change *change, Pb__Node *node, uint64_t base) {
     struct machine_tx *tx = change->tx;
     struct slice name = slice_text(node->name), stored;
+    CHECK(name.size > 0 && tx->index > 0);
     Pb__Node *old = NULL;
     if (catalog_node_bytes(tx->store, name, &stored) == CO_OK) {
         old = record_node(tx->store, tx->arena, stored);
@@ -280,6 +283,7 @@ void change_service(struct change *change, Pb__Service *service) {
     }
     struct slice was = slice_text(old ? old->name : service->name);
     bool renamed = !fold_same(tx->store, was, slice_text(service->name));
+    CHECK(old || !renamed);
     if (renamed) preservation_instance_gone(change, old);
     char room[STORE_KEY_MAX];
     store_put(tx->store, TABLE_SERVICES, key_service(tx->store, room, node, id),

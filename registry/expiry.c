@@ -31,6 +31,9 @@ enum {
     BUCKETS_MIN = 64,
 };
 
+_Static_assert((BUCKETS_MIN & (BUCKETS_MIN - 1)) == 0, "a power of two");
+_Static_assert(RETRY_MS >= 1 + GRACE_MS, "a deadline is at least its slack from now");
+
 struct deadline {
     struct deadline *chain; /* in its bucket */
     uint64_t hash, index, deadline_ms;
@@ -60,6 +63,7 @@ static void heap_set(struct expiry *t, size_t place, struct deadline *entry) {
 }
 
 static void heap_up(struct expiry *t, size_t place) {
+    CHECK(place > 0 && place <= t->heap_count);
     struct deadline *entry = t->heap[place];
     for (; place > 1 && t->heap[place / 2]->deadline_ms > entry->deadline_ms; place /= 2)
         heap_set(t, place, t->heap[place / 2]);
@@ -67,6 +71,7 @@ static void heap_up(struct expiry *t, size_t place) {
 }
 
 static void heap_down(struct expiry *t, size_t place) {
+    CHECK(place > 0 && place <= t->heap_count);
     struct deadline *entry = t->heap[place];
     for (size_t child; (child = 2 * place) <= t->heap_count; place = child) {
         if (child < t->heap_count && t->heap[child + 1]->deadline_ms < t->heap[child]->deadline_ms) child++;
@@ -91,6 +96,7 @@ static void heap_add(struct expiry *t, struct deadline *entry, uint64_t now_ms) 
         t->heap_room = t->heap_room ? 2 * t->heap_room : 64;
         t->heap = mem_realloc(t->heap, t->heap_room * sizeof(struct deadline *));
     }
+    CHECK(entry->place == 0);
     heap_set(t, ++t->heap_count, entry);
     heap_up(t, entry->place);
 }
@@ -98,6 +104,7 @@ static void heap_add(struct expiry *t, struct deadline *entry, uint64_t now_ms) 
 static void heap_remove(struct expiry *t, struct deadline *entry) {
     size_t place = entry->place;
     if (place == 0) return;
+    CHECK(place <= t->heap_count && t->heap[place] == entry);
     entry->place = 0;
     struct deadline *last = t->heap[t->heap_count--];
     if (last == entry) return;
@@ -158,6 +165,7 @@ static struct deadline *deadline_new(struct expiry *t, const struct expiry_kind 
 static void deadline_remove(struct expiry *t, const struct expiry_kind *kind, struct slice name) {
     struct deadline **at = deadline_find(t, kind, name, name_hash(kind, name)), *entry = *at;
     if (!entry) return;
+    CHECK(t->count > 0 && t->counts[kind->number] > 0);
     *at = entry->chain;
     heap_remove(t, entry);
     t->count--, t->counts[kind->number]--;
@@ -174,6 +182,7 @@ static uint64_t slack_ms(const struct deadline *entry) { return is_renewed(entry
 /* A full period from now on. */
 static void deadline_grant(struct deadline *entry, uint64_t now_ms) {
     int64_t ns = entry->period_ns;
+    CHECK(ns >= 0);
     entry->deadline_ms = now_ms + (uint64_t)(ns / 1000000) + (ns % 1000000 != 0) + slack_ms(entry);
 }
 
@@ -300,8 +309,11 @@ void expiry_tick(struct expiry *t, uint64_t now_ms, void (*due)(void *data, cons
     if (now_ms > t->ticked_ms) t->ticked_ms = now_ms;
     if (late_ms > t->stall_ms) grant_all(t, now_ms);
     if (late_ms > t->stall_ms / 4) return; /* read what waits first */
+    uint64_t before_ms = 0;
     while (t->heap_count != 0 && t->heap[1]->deadline_ms <= now_ms) {
         struct deadline *entry = t->heap[1];
+        CHECK(entry->deadline_ms >= before_ms && !entry->proposed);
+        before_ms = entry->deadline_ms;
         heap_remove(t, entry);
         entry->proposed = true;
         struct expiry_due item = {entry->kind, slice_make(entry->name, entry->size), entry->index};

@@ -56,6 +56,7 @@ void expiry_updates_free(struct expiry_updates *updates) {
 void expiry_updates_put(struct expiry_updates *updates, const struct expiry_kind *kind, bool ended, struct slice name,
                         uint64_t index, int64_t period_ns) {
     if (!updates) return;
+    CHECK(kind && *updates->batch.last == NULL);
     struct expiry_update *update = mem_alloc(sizeof *update + name.size + 1);
     *update =
         (struct expiry_update){.kind = kind, .ended = ended, .period_ns = period_ns, .index = index, .size = name.size};
@@ -73,6 +74,7 @@ void expiry_updates_batch_end(struct expiry_updates *updates, bool committed) {
     }
     pthread_mutex_lock(&updates->lock);
     bool was_empty = updates->committed.first == NULL;
+    CHECK(*updates->committed.last == NULL && *updates->batch.last == NULL);
     *updates->committed.last = updates->batch.first;
     updates->committed.last = updates->batch.last;
     pthread_mutex_unlock(&updates->lock);

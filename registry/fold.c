@@ -94,6 +94,7 @@ void fold_walk(struct machine_tx *tx, uint8_t table, struct slice prefix, fold_e
     for (size_t count; (count = walk_some(tx->store, table, prefix, last, records, &arena)) > 0; arena_reset(&arena)) {
         for (size_t i = 0; i < count; i++) each(tx, records[i].key, records[i].value, &arena);
         last.size = records[count - 1].key.size;
+        CHECK(last.size > 0 && last.size <= sizeof room);
         memcpy(room, records[count - 1].key.data, last.size);
     }
     arena_free(&arena);

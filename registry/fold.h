@@ -11,6 +11,7 @@
 #include "registry/machine.h"
 
 #define FOLD_SINCE 4 /* cluster version */
+_Static_assert(FOLD_SINCE <= MACHINE_VERSION_NEWEST, "a version that there is");
 
 /* Are names folded in this transaction? Asks the store once a transaction. */
 bool fold_on(struct store_txn *txn);

@@ -63,6 +63,10 @@ enum lease_space {
 #define LEASE_RECONNECT_NS 259200000000000 /* 72 h, as Consul: LeaseGrantCommand's reconnect_timeout_ns 0 means this */
 #define LEASE_TTL_MIN_NS   100000000       /* what commands may ask for; the HTTP API has bounds of its own */
 #define LEASE_TTL_MAX_NS   86400000000000
+_Static_assert(LEASE_GRANT >= 1 && LEASE_REAP < 32, "commands of the registry (registry/module.h)");
+_Static_assert(SPACE_LEASE >= 1 && SPACE_DEAD_NODES < 32, "spaces of the registry");
+_Static_assert(LEASE_SINCE <= MACHINE_VERSION_NEWEST, "a version that there is");
+_Static_assert(0 < LEASE_TTL_MIN_NS && LEASE_TTL_MIN_NS < LEASE_TTL_MAX_NS, "some TTL is allowed");
 
 /* LEASE_GRANT: CO_OK with the pb.Lease; CO_EXISTS (see above), CO_INVALID. LEASE_END: yes, also when there was none,
  * but for `leave`: who leaves in order and hears no has been given up already, and deregisters its node;

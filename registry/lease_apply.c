@@ -40,6 +40,7 @@ struct slice lease_node_key(enum lease_row row, struct slice node, char *room) {
     if (node.size) memcpy(whole + 1, node.data, node.size);
     bytes_lower(whole + 1, node.size);
     struct slice key = store_key_long(slice_make(whole, 1 + node.size), room);
+    CHECK(key.size > 0 && key.size <= STORE_KEY_MAX);
     if (key.data != room) memcpy(room, key.data, key.size), key.data = room;
     if (whole != stack) free(whole);
     return key;
@@ -73,6 +74,7 @@ static int dead_get(struct machine_tx *tx, struct slice node, Pb__DeadNode **dea
 }
 
 static void dead_put(struct machine_tx *tx, const Pb__Lease *lease) {
+    CHECK(lease->node[0]);
     Pb__DeadNode dead = PB__DEAD_NODE__INIT;
     dead.node = lease->node, dead.node_id = lease->node_id;
     dead.reconnect_timeout_ns = lease->reconnect_timeout_ns ? lease->reconnect_timeout_ns : LEASE_RECONNECT_NS;

@@ -11,6 +11,7 @@
 
 struct slice lease_binding_head(struct slice lease, enum lease_kind kind, char *room) {
     CHECK(lease.size == UUID_TEXT_SIZE);
+    _Static_assert(LEASE_BINDING_HEAD == 1 + UUID_TEXT_SIZE + 1, "row, id, kind");
     room[0] = ROW_BINDING;
     memcpy(room + 1, lease.data, UUID_TEXT_SIZE);
     room[1 + UUID_TEXT_SIZE] = (char)kind;
@@ -45,6 +46,7 @@ static void changed(struct machine_tx *tx, struct slice lease) {
 }
 
 void lease_bind(struct machine_tx *tx, struct slice lease, enum lease_kind kind, struct slice name) {
+    CHECK(kind >= LEASE_BINDS_KEY && kind <= LEASE_BINDS_NODE);
     char room[STORE_KEY_MAX];
     struct slice value, ignored, key = row(tx->store, lease, kind, name, room, &value);
     if (store_get(tx->store, TABLE_LEASES, key, &ignored) == CO_OK) return;

@@ -169,6 +169,7 @@ int machine_open(const struct machine_config *config, struct machine **out, stru
 
 void machine_close(struct machine *machine) {
     if (!machine) return;
+    CHECK(!machine->tx.store);
     store_close(machine->store);
     watch_table_free(machine->watches);
     watch_touched_free(&machine->tx.touched);
@@ -239,7 +240,11 @@ unsigned machine_tx_version(const struct machine_tx *tx) {
     return tx->machine->raised.version ? tx->machine->raised.version : machine_version(tx->machine);
 }
 
-void machine_version_note(struct machine *machine, const struct version_now *now) { machine->raised = *now; }
+void machine_version_note(struct machine *machine, const struct version_now *now) {
+    CHECK(now->version > machine_version(machine) && now->version <= machine->newest);
+    CHECK(now->cluster_id != 0);
+    machine->raised = *now;
+}
 
 static int apply_message(struct machine_tx *tx, const struct module_command *command, struct slice payload,
                          struct machine_result *result) {
@@ -257,6 +262,7 @@ static void pack_record(struct machine_tx *tx, const struct module_command *comm
 }
 
 int machine_apply_command(struct machine_tx *tx, struct slice command, struct machine_result *result) {
+    CHECK(tx->store && tx->arena);
     if (command.size < COMMAND_HEAD) return machine_refuse(result, CO_INVALID, "a command without a type");
     if (!machine_knows(tx->machine, command)) return CO_UNSUPPORTED;
     const struct module_command *row = machine_command_row(tx->machine, command);
@@ -310,6 +316,7 @@ static void batch_end(struct machine *machine) {
 }
 
 static int commit(struct machine *machine, const struct machine_input *last) {
+    CHECK(last->index > machine->applied);
     char bytes[16];
     put_be64(bytes, last->index);
     put_be64(bytes + 8, last->term);
@@ -341,6 +348,7 @@ static int apply_batch(struct machine *machine, const struct machine_input *inpu
     result_room(machine, count);
     if (count == 0) return CO_OK;
     CHECK(inputs[0].index == machine->applied + 1);
+    CHECK(!machine->tx.store && !machine->raised.version && machine->tx.touched.count == 0);
     machine->tx.store = store_write(machine->store);
     machine->noted.count = 0;
     size_t applied = 0;
@@ -372,6 +380,7 @@ static bool ends_restore(const struct machine_input *input) {
 }
 
 static void replaced(struct machine *machine) {
+    CHECK(!machine->tx.store);                          /* not within a batch */
     machine_sums_set(machine, &(struct audit_ring){0}); /* those of the state that was */
     watch_touched_all(&machine->tx.touched);
     watch_bump(machine->watches, &machine->tx.touched);
@@ -447,7 +456,8 @@ void machine_command(struct buffer *out, uint8_t type, const ProtobufCMessage *m
     buffer_reserve(out, COMMAND_HEAD + size);
     buffer_append_byte(out, (char)type);
     buffer_append_byte(out, COMMAND_VERSION);
-    protobuf_c_message_pack(message, (uint8_t *)out->data + out->size);
+    size_t packed = protobuf_c_message_pack(message, (uint8_t *)out->data + out->size);
+    CHECK(packed == size);
     out->size += size;
 }
 

@@ -15,6 +15,7 @@
 #define INDEX_BYTES   8
 #define MARK_BYTES    (INDEX_BYTES + 1)
 #define NAME_ON_STACK 1024
+_Static_assert(STORE_KEY_WHOLE <= STORE_KEY_MAX && STORE_KEY_WHOLE < NAME_ON_STACK, "what is not shortened fits");
 
 static const struct slice floor_key = SLICE_LITERAL("floor");
 
@@ -28,6 +29,7 @@ static struct slice head_key(const char *head, size_t head_size, struct slice na
     if (name.size) memcpy(whole + head_size, name.data, name.size);
     struct slice key = store_key_long(slice_make(whole, size), room);
     *shortened = size > STORE_KEY_WHOLE;
+    CHECK(key.data == room && key.size <= STORE_KEY_MAX);
     if (whole != stack && whole != room) free(whole);
     return key;
 }

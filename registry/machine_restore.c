@@ -66,6 +66,7 @@ static int take_place(struct store_txn *txn, void *data, struct fault *fault) {
     int error = keep_version(txn, place, &fold, fault);
     if (error) return error;
     uint64_t now = theirs >= ours ? theirs + 1 : ours;
+    CHECK(now >= place->index && now > theirs);
     char applied[16];
     put_be64(applied, place->index);
     put_be64(applied + 8, place->term);
@@ -123,6 +124,7 @@ static int may_restore(struct store *store, const Pb__RestoreEndCommand *command
 
 int restore_staged(struct store *store, struct slice payload, uint64_t index, uint64_t term, uint64_t offset,
                    const struct restore_fold *fold, struct fault *fault) {
+    CHECK(index > 0 && fold->apply);
     struct arena arena = {0};
     ProtobufCAllocator allocator = ARENA_PROTOBUF(&arena);
     Pb__RestoreEndCommand *command =

@@ -15,7 +15,7 @@ struct modules {
     const struct expiry_kind *expiries[256];
     const struct module *expiry_modules[256];
     const char *spaces[256];
-    bool tables[STORE_TABLES_MAX];
+    bool tables[STORE_TABLES_MAX], lease_bindings[256];
     const struct query_type **queries; /* by number, below query_count */
     size_t query_count;
 };
@@ -40,6 +40,8 @@ static void take_queries(struct modules *modules, const struct module *module) {
             modules->query_count = count;
         }
         CHECK(number && !modules->queries[number]);
+        CHECK(module->queries[i]->name && module->queries[i]->request && module->queries[i]->thing);
+        CHECK(module->queries[i]->run && !module->queries[i]->result != !module->queries[i]->result_of);
         modules->queries[number] = module->queries[i];
     }
 }
@@ -48,6 +50,7 @@ static void take_expiries(struct modules *modules, const struct module *module) 
     for (size_t i = 0; module->expiries && module->expiries[i]; i++) {
         const struct expiry_kind *kind = module->expiries[i];
         CHECK(!modules->expiries[kind->number] && kind->read && kind->end);
+        CHECK(kind->name && (kind->renewed || !kind->may_be_endless));
         modules->expiries[kind->number] = kind;
         modules->expiry_modules[kind->number] = module;
     }
@@ -56,21 +59,38 @@ static void take_expiries(struct modules *modules, const struct module *module) 
 static void take_numbers(struct modules *modules, const struct module *module) {
     for (const struct store_table *table = module->tables; table && table->number; table++) {
         CHECK(table->number < STORE_TABLES_MAX && !modules->tables[table->number]);
+        CHECK(table->name);
         modules->tables[table->number] = true;
     }
     for (const struct module_space *space = module->spaces; space && space->number; space++) {
         CHECK(space->number < WATCH_PREFIX_BIT && !modules->spaces[space->number]);
+        CHECK(space->name);
         modules->spaces[space->number] = space->name;
     }
 }
 
+static void take_bindings(struct modules *modules, const struct module *module) {
+    for (const struct module_binding *binding = module->lease_bindings; binding && binding->number; binding++) {
+        CHECK(binding->ended);
+        CHECK(!modules->lease_bindings[binding->number]);
+        modules->lease_bindings[binding->number] = true;
+    }
+    for (const struct module_binding *binding = module->session_bindings; binding && binding->number; binding++) {
+        CHECK(binding->ended);
+        CHECK(binding->number < STORE_TABLES_MAX && modules->tables[binding->number]); /* that its rows are in */
+    }
+    for (const struct module_gauge *gauge = module->gauges; gauge && gauge->metric; gauge++) CHECK(gauge->value);
+}
+
 static void take(struct modules *modules, const struct module_entry *entry) {
+    CHECK(entry->module->name);
     modules->entries = mem_realloc(modules->entries, (modules->count + 1) * sizeof *modules->entries);
     modules->entries[modules->count++] = *entry;
     take_commands(modules, entry->module);
     take_queries(modules, entry->module);
     take_expiries(modules, entry->module);
     take_numbers(modules, entry->module);
+    take_bindings(modules, entry->module);
 }
 
 struct modules *modules_new(const struct module_entry *entries) {

@@ -80,6 +80,7 @@ static void removed_put(struct machine_tx *tx, const Pb__RemovedServers *old, ui
     uint64_t ids[REMOVED_MAX + 1];
     for (size_t i = 0; old && i < old->n_ids && servers.n_ids < REMOVED_MAX; i++)
         if (old->ids[i] != id) ids[servers.n_ids++] = old->ids[i];
+    CHECK(servers.n_ids <= REMOVED_MAX && id != 0);
     if (!forget) ids[servers.n_ids++] = id;
     servers.ids = ids;
     if (servers.n_ids > REMOVED_MAX) servers.ids++, servers.n_ids--;

@@ -23,6 +23,9 @@ enum operator_command {
 
 enum { SPACE_OPERATOR = 8 }; /* watched: "autopilot" */
 
+_Static_assert(OPERATOR_AUTOPILOT >= 1 && OPERATOR_RESTORE_END < 32, "commands of the registry (registry/module.h)");
+_Static_assert(SPACE_OPERATOR >= 1 && SPACE_OPERATOR < 32, "a space of the registry");
+
 #define OPERATOR_RESTORE_ID 16                  /* bytes: random, made by who restores */
 #define OPERATOR_CHUNK_MAX  (1u << 20)          /* bytes of one RestoreChunkCommand.data */
 #define OPERATOR_INDEX_MAX  ((uint64_t)1 << 62) /* no backup is beyond it */

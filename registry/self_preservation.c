@@ -133,6 +133,8 @@ uint64_t preservation_count(struct store_txn *txn) {
 /* -- the window --------------------------------------------------------------------------------------------------- */
 
 #define MOMENT_DIGITS 16 /* keys in order of time */
+_Static_assert(MOMENT_DIGITS == 2 * sizeof(uint64_t), "as many as a moment has");
+_Static_assert(1 + 3 * (STORE_PART_MAX + 2) <= STORE_KEY_MAX, "three parts behind the row's byte");
 
 static struct slice recent_key(struct store_txn *txn, char *room, struct slice service, uint64_t at_ms,
                                struct slice node) {
@@ -320,6 +322,7 @@ static void hold(struct machine_tx *tx, struct slice service, Pb__PreservationTa
 static void service_lost(struct machine_tx *tx, struct slice service, struct slice node, uint64_t count, uint64_t at_ms,
                          const Pb__PreservationOrder *order) {
     char room[STORE_KEY_MAX];
+    CHECK(count > 0);
     Pb__PreservationTally *tally = tally_of(tx, service);
     Pb__HeldService *held = order ? held_of(tx, service) : NULL;
     tally->lost += count;

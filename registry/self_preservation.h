@@ -44,6 +44,7 @@
 
 /* Of the lease module. PRESERVATION_RELEASE: yes: released; CO_CONFLICT (in another term). */
 enum preservation_command { PRESERVATION_RELEASE = 23 };
+_Static_assert(PRESERVATION_RELEASE < 32, "a command of the registry (registry/module.h)");
 #define PRESERVATION_HOLD_MS_MAX 86400000 /* longer ones count as this */
 
 /* -- applying (applier thread) ------------------------------------------------------------------------------------ */

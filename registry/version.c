@@ -38,6 +38,7 @@ unsigned version_number(struct store_txn *txn) {
 }
 
 void version_put(struct store_txn *txn, const struct version_now *now, uint64_t index) {
+    CHECK(now->version > 0);
     if (now->version == 1 && now->cluster_id == 0) {
         (void)store_del(txn, TABLE_CLUSTER, version_key);
         return;

@@ -22,6 +22,8 @@
 
 enum version_command { CLUSTER_VERSION = 16 };
 
+_Static_assert(CLUSTER_VERSION >= 1 && CLUSTER_VERSION < 32, "a command of the registry (registry/module.h)");
+
 extern const struct module version_module;
 
 struct version_now {

@@ -20,6 +20,7 @@
 #define SHARDS      64
 #define GENERATIONS 16384
 #define BUCKETS_MIN 8
+_Static_assert((GENERATIONS & (GENERATIONS - 1)) == 0 && (BUCKETS_MIN & (BUCKETS_MIN - 1)) == 0, "powers of two");
 
 struct watch_entry {
     struct watch_entry *next; /* in its bucket */
@@ -83,6 +84,7 @@ static uint32_t mix(uint64_t hash) { return (uint32_t)((hash * 0x9e3779b97f4a7c1
 static size_t bucket_of(const struct watch_shard *shard, uint32_t hash) { return hash & (shard->bucket_count - 1); }
 
 static void buckets_resize(struct watch_shard *shard, size_t count) {
+    CHECK(count >= BUCKETS_MIN && (count & (count - 1)) == 0);
     struct watch_entry **old = shard->buckets;
     size_t old_count = shard->bucket_count;
     shard->buckets = mem_zalloc(count * sizeof(struct watch_entry *));
@@ -137,6 +139,7 @@ static void length_add(struct watch_shard *shard, uint32_t length) {
 static void length_remove(struct watch_shard *shard, uint32_t length) {
     size_t at = length_place(shard, length);
     CHECK(at < shard->length_count && shard->lengths[at].length == length);
+    CHECK(shard->lengths[at].entries > 0);
     if (--shard->lengths[at].entries > 0) return;
     shard->length_count--;
     memmove(shard->lengths + at, shard->lengths + at + 1, (shard->length_count - at) * sizeof *shard->lengths);
@@ -162,7 +165,8 @@ static struct watch_entry *entry_new(struct watch_shard *shard, uint32_t hash, s
 static void entry_free(struct watch_entry *entry) {
     struct watch_shard *shard = entry->shard;
     struct watch_entry **at = &shard->buckets[bucket_of(shard, entry->hash)];
-    while (*at != entry) at = &(*at)->next;
+    CHECK(list_empty(&entry->waiters) && shard->entry_count > 0);
+    for (; *at != entry; at = &(*at)->next) CHECK(*at);
     *at = entry->next;
     shard->entry_count--;
     if (entry->space & WATCH_PREFIX_BIT) length_remove(shard, entry->size);
@@ -184,7 +188,7 @@ struct watch_table *watch_table_new(void) {
 }
 
 static void shard_free(struct watch_shard *shard) {
-    CHECK(shard->entry_count == 0);
+    CHECK(shard->entry_count == 0 && shard->length_count == 0);
     pthread_mutex_destroy(&shard->lock);
     free(shard->buckets);
     free(shard->lengths);
@@ -221,6 +225,7 @@ void watch_add(struct watch_table *table, struct watch_waiter *waiter, struct wa
     bool prefix = thing.space & WATCH_PREFIX_BIT;
     uint64_t hash = prefix ? prefix_hash(table, thing.name) : watch_hash(thing.space, thing.name);
     struct watch_shard *shard = prefix ? prefix_shard(table, thing.space) : &table->shards[hash % SHARDS];
+    CHECK(fire && thing.name.size <= UINT32_MAX);
     waiter->fire = fire;
     atomic_init(&waiter->armed, true);
     pthread_mutex_lock(&shard->lock);
@@ -242,7 +247,8 @@ void watch_remove(struct watch_table *table, struct watch_waiter *waiter) {
     if (list_empty(&entry->waiters)) entry_free(entry);
     pthread_mutex_unlock(&shard->lock);
     waiter->entry = NULL;
-    atomic_fetch_sub_explicit(&table->waiters, 1, memory_order_relaxed);
+    size_t waiters = atomic_fetch_sub_explicit(&table->waiters, 1, memory_order_relaxed);
+    CHECK(waiters > 0);
 }
 
 size_t watch_count(struct watch_table *table) { return atomic_load_explicit(&table->waiters, memory_order_relaxed); }

@@ -5,6 +5,7 @@
 #include "registry/watch.h"
 
 #define WATCH_PACKED_HEAD 13 /* hash (8), size of the name (4), space (1) */
+_Static_assert(WATCH_PACKED_HEAD == sizeof(uint64_t) + sizeof(uint32_t) + sizeof(uint8_t), "its parts");
 
 struct watch_packed {
     uint64_t hash;

@@ -8,6 +8,7 @@
 #include "registry/watch_table.h"
 
 #define SEEN_MIN 256
+_Static_assert((SEEN_MIN & (SEEN_MIN - 1)) == 0, "a power of two");
 
 uint64_t watch_hash(uint8_t space, struct slice name) {
     if (!fold_space(space)) return hash64_seed(name.data, name.size, space);
@@ -31,6 +32,7 @@ bool watch_next(const struct watch_touched *touched, size_t *at, struct watch_pa
     thing->space = (uint8_t)bytes[12];
     thing->name = slice_make(bytes + WATCH_PACKED_HEAD, size);
     *at += WATCH_PACKED_HEAD + size;
+    CHECK(*at <= touched->things.size);
     return true;
 }
 
@@ -66,6 +68,7 @@ void watch_touch(struct watch_touched *touched, struct watch_thing thing) {
     CHECK(thing.space < WATCH_PREFIX_BIT); /* prefixes are touched by way of their keys */
     if (touched->everything) return;
     if (touched->count * 2 >= touched->seen_size) seen_grow(touched);
+    CHECK(touched->count < touched->seen_size); /* there is an empty place */
     uint64_t hash = watch_hash(thing.space, thing.name);
     size_t slot;
     if (seen_before(touched, hash, thing, &slot)) return;
