@@ -1,5 +1,9 @@
 #include "consensus/disk_health.h"
 
+#include "base/check.h"
+
+_Static_assert(ROOM_LOOK_MS < DISK_WELL_MS && DISK_SLOW_MS < DISK_WELL_MS, "it is seen again before it is called well");
+
 bool disk_health_may_ask(struct disk_health *health, uint64_t now_ms, uint64_t *bytes) {
     if (!health->full) return true;
     if (now_ms - health->room_asked_ms < ROOM_LOOK_MS) return false;
@@ -8,6 +12,7 @@ bool disk_health_may_ask(struct disk_health *health, uint64_t now_ms, uint64_t *
 }
 
 bool disk_health_room(struct disk_health *health, uint64_t now_ms, uint64_t bytes, bool room) {
+    CHECK(health->room_again > 0);
     health->room_asked_ms = now_ms;
     if (health->full != room) return false;
     health->full = !room;

@@ -10,6 +10,11 @@
 
 /* More than RAFT_MEMBERS_MAX members of the longest kind take. */
 #define MEMBERS_BYTES_MAX 4096
+enum { NUMBER_BYTES = 1 + 10, HEAD_BYTES = 1 + 5 }; /* of protobuf, at most: a field of a number; before bytes */
+_Static_assert(RAFT_MEMBERS_MAX *(2 * HEAD_BYTES + RAFT_ADDRESS_MAX + 2 * NUMBER_BYTES) +
+                       RAFT_RECOVERIES_MAX * (HEAD_BYTES + 4 * NUMBER_BYTES) + NUMBER_BYTES <=
+                   MEMBERS_BYTES_MAX,
+               "what is encoded is decoded");
 
 /* -- data -- */
 
@@ -23,7 +28,9 @@ struct raft_data *raft_data_new(const void *bytes, size_t size) {
 }
 
 struct raft_data *raft_data_ref(struct raft_data *data) {
-    if (data) atomic_fetch_add_explicit(&data->refs, 1, memory_order_relaxed);
+    if (!data) return NULL;
+    uint32_t before = atomic_fetch_add_explicit(&data->refs, 1, memory_order_relaxed);
+    CHECK(before > 0 && before < UINT32_MAX);
     return data;
 }
 

@@ -9,6 +9,7 @@
 
 /* The head of a message with as many entries as may be, each with the longest varints. */
 #define HEAD_BYTES_MAX (RAFT_MESSAGE_ENTRIES_MAX * (size_t)20 + 8192)
+_Static_assert(HEAD_BYTES_MAX < RAFT_MESSAGE_BYTES_MAX, "the longest head leaves room for entries");
 
 /* -- encode -- */
 
@@ -70,6 +71,7 @@ static void encode_head(const struct raft_message *message, Pb__RaftMessage *hea
 }
 
 void raft_message_encode(const struct raft_message *message, struct buffer *out) {
+    CHECK(message->type >= RAFT_MSG_PREVOTE && message->type <= RAFT_MSG_TIMEOUT_NOW);
     Pb__RaftMessage head = PB__RAFT_MESSAGE__INIT;
     struct arena arena = {0};
     struct buffer members = {0}, recoveries = {0};
@@ -78,6 +80,7 @@ void raft_message_encode(const struct raft_message *message, struct buffer *out)
     encode_entries(message, &head, &arena);
 
     size_t size = pb__raft_message__get_packed_size(&head);
+    CHECK(size <= HEAD_BYTES_MAX);
     size_t payload = message->type == RAFT_MSG_SNAPSHOT ? message->data.size : 0;
     for (size_t i = 0; i < head.n_entry_sizes; i++) payload += head.entry_sizes[i];
     buffer_reserve(out, 4 + size + payload);
@@ -130,6 +133,7 @@ static void decode_entries(const Pb__RaftMessage *head, struct slice payload, st
         };
         at += size;
     }
+    CHECK(at == payload.data + payload.size); /* entries_sane */
 }
 
 static void decode_head(const Pb__RaftMessage *head, struct raft_message *message) {
@@ -215,6 +219,7 @@ uint64_t raft_message_room(const struct raft_message *append) {
 }
 
 struct raft_message raft_message_heard(const struct raft_message *append) {
+    CHECK(append->type == RAFT_MSG_APPEND);
     return (struct raft_message){
         .type = append->type, .from = append->from, .to = append->to, .term = append->term, .round = append->round};
 }

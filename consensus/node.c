@@ -25,10 +25,12 @@ void node_wake(struct node *node) {
 }
 
 void node_propose(struct node *node, struct node_proposal *proposal) {
+    CHECK(proposal->data && proposal->done);
     if (mailbox_put(&node->proposals, &proposal->mail)) wake_loop(node);
 }
 
 void node_read(struct node *node, struct node_read *read) {
+    CHECK(read->done);
     if (mailbox_put(&node->read_box, &read->mail)) wake_loop(node);
 }
 
@@ -156,6 +158,7 @@ static void hand_chunk(struct node *node, const struct raft_chunk_write *chunk) 
 
 #define APPLY_BATCH_MAX 1024
 static void hand_to_applier(struct node *node, const struct raft_entry *entries, size_t count) {
+    CHECK(count > 0 && entries[0].index > atomic_load(&node->view.handed));
     for (size_t at = 0; at < count; at += APPLY_BATCH_MAX) {
         size_t n = count - at < APPLY_BATCH_MAX ? count - at : APPLY_BATCH_MAX;
         struct apply_job *job = mem_zalloc(sizeof *job + n * sizeof *job->items);
@@ -467,6 +470,7 @@ bool node_caught_up(struct node *node, uint64_t peer) { return raft_caught_up(no
 
 /* -- stopping ----------------------------------------------------------------------------------------------------- */
 static void node_free(struct node *node) {
+    CHECK(!node->threads_running && node->pool_jobs == 0);
     raft_free(node->raft);
     wal_close(node->wal);
     disk_posix_close(node->disk);
@@ -484,6 +488,7 @@ static void node_free(struct node *node) {
 
 static void handle_closed(uv_handle_t *handle) {
     struct node *node = handle->data;
+    CHECK(node->stopping && node->closing > 0);
     if (--node->closing == 0) node_free(node);
 }
 
@@ -502,6 +507,7 @@ static void drop_jobs(struct node *node) {
 }
 
 void node_stop(struct node *node, void (*closed)(void *data), void *data) {
+    CHECK(!node->stopping && closed);
     node->stopping = true;
     node->closed = closed, node->closed_data = data;
     turn_over(node); /* the end of this one never comes */
@@ -528,6 +534,7 @@ void node_stop(struct node *node, void (*closed)(void *data), void *data) {
 
 /* A pool job ended after the stop began. */
 void node_pool_job_over(struct node *node) {
+    CHECK(node->pool_jobs > 0);
     node->pool_jobs--;
     if (node->stopping && --node->closing == 0) node_free(node);
 }

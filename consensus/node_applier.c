@@ -155,12 +155,14 @@ static void call_apply(struct node *node, struct apply_job *job) {
     while (done < job->count && job->items[done].entry.index <= node->applier_at) done++;
     if (done == job->count) return;
     uint64_t applied = node->callbacks.apply(node->callbacks.data, job->items + done, job->count - done);
+    CHECK(applied <= job->items[job->count - 1].entry.index);
     if (applied > node->applier_at) node->applier_at = applied;
     for (size_t i = done; i < job->count && job->items[i].entry.index <= applied; i++) job->items[i].proposal = NULL;
 }
 
 /* True: done with. False: held, and it waits. */
 static bool apply_entries(struct node *node, struct apply_job *job) {
+    CHECK(job->count > 0);
     uint64_t last = job->items[job->count - 1].entry.index;
     wakeup_batch_begin();
     if (!node->applier_stopped) call_apply(node, job);
@@ -177,6 +179,7 @@ static bool apply_entries(struct node *node, struct apply_job *job) {
 }
 
 static void hold(struct node *node, struct apply_job *job) {
+    CHECK(*node->held_last == NULL);
     job->job.next = NULL;
     *node->held_last = &job->job;
     node->held_last = &job->job.next;
@@ -261,6 +264,7 @@ static bool stopped_meanwhile(struct node *node) {
 /* A snapshot that was received, or found. */
 static void restore(struct node *node, struct apply_job *job) {
     struct fault fault = {0};
+    CHECK(job->meta.index >= node->applier_at && job->restored && job->result);
     atomic_store(&node->restoring, true);
     int rv = node_restore_with_room(node, &job->meta, stopped_meanwhile, &fault);
     atomic_store(&node->restoring, false);

@@ -15,6 +15,7 @@ void jobs_put(struct jobs *jobs, struct job *job) {
     job->next = NULL;
     uv_mutex_lock(&jobs->lock);
     bool was_empty = jobs->first == NULL;
+    CHECK(*jobs->last == NULL);
     *jobs->last = job;
     jobs->last = &job->next;
     uv_mutex_unlock(&jobs->lock);

@@ -137,6 +137,8 @@ uint64_t node_snapshot_rate(const struct node *node) {
 #define ROOM_LOOK_BYTES  (1 << 20)
 #define ROOM_LEFT_BYTES  (32 << 20)
 #define ROOM_LEAST_BYTES (4 << 20)
+_Static_assert(ROOM_LOOK_BYTES <= ROOM_LEAST_BYTES && ROOM_LEAST_BYTES < ROOM_LEFT_BYTES,
+               "a look comes before the last room is taken");
 static bool leaves_room(struct node *node, uint64_t log_bytes, uint64_t *written, size_t more) {
     uint64_t room, looks = *written / ROOM_LOOK_BYTES;
     *written += more;
@@ -211,7 +213,9 @@ static void snapshot_work(uv_work_t *work) {
 /* One that fails for want of space has taken all there was. */
 #define PAUSE_FIRST_MS 10000
 #define PAUSE_MOST_MS  600000
+_Static_assert(PAUSE_FIRST_MS < PAUSE_MOST_MS, "a pause may grow");
 void node_snapshot_over(struct node *node, bool taken, int error) {
+    CHECK(node->snapshot_running && taken == (error == CO_OK));
     node->snapshot_running = false;
     if (error != CO_CLOSED) node->snapshot_unfit = taken || error != CO_DISKFULL ? 0 : node->snapshot_unfit + 1;
     if (taken) node->snapshot_pause_ms = 0;

@@ -135,6 +135,11 @@ static uint32_t scaled(const struct node *node, uint32_t ms) {
 /* Longer elections need no rarer heartbeats: an idle follower would be called unhealthy, which begins at 200 ms of
  * silence. */
 #define HEARTBEAT_MOST_MS 100
+#define ELECTION_MS       300
+#define APPEND_BYTES_MOST (256u << 10)
+_Static_assert(HEARTBEAT_MOST_MS < ELECTION_MS, "several heartbeats go into an election timeout");
+_Static_assert(APPEND_BYTES_MOST / sizeof(struct raft_entry) <= RAFT_MESSAGE_ENTRIES_MAX,
+               "entries without data too: what the core sends at once is decoded");
 static uint32_t heartbeat_ms(const struct node *node) {
     uint32_t ms = scaled(node, 50);
     return ms < HEARTBEAT_MOST_MS ? ms : HEARTBEAT_MOST_MS;
@@ -154,15 +159,16 @@ static void start_core(struct node *node, const struct raft_snapshot_meta *snaps
                        uint64_t applied) {
     struct raft_config config = {.id = node->id,
                                  .seed = random_u64(),
-                                 .election_ms = scaled(node, 300),
+                                 .election_ms = scaled(node, ELECTION_MS),
                                  .heartbeat_ms = heartbeat_ms(node),
-                                 .append_bytes_max = 256 << 10,
+                                 .append_bytes_max = APPEND_BYTES_MOST,
                                  .append_inflight_max = 64,
                                  .cache_bytes_max = 4 << 20,
                                  .apply_bytes_max = 8 << 20,
                                  .snapshot_chunk_bytes = 256 << 10,
                                  .snapshot_rate = node_snapshot_rate(node),
                                  .promote_lag_max = 1024};
+    CHECK(!node->threads_running && node->wal);
     uint64_t mark = log_mark(node, snapshot, found); /* the core takes the entries */
     struct raft_start start = {.term = found->term,
                                .vote = found->vote,
@@ -235,6 +241,7 @@ static bool interrupted(struct node *node) {
 
 /* Snapshot, then log, then the state machine is brought to where the log can take over. */
 int node_open_log(struct node *node, uint64_t applied, struct fault *fault) {
+    CHECK(!node->wal && !node->threads_running);
     struct raft_snapshot_meta snapshot = {0};
     struct snapshot_reader *reader;
     int rv = snapshot_open(node->disk, 0, &reader, &snapshot, fault);
@@ -292,6 +299,8 @@ static bool ask_read(void *data, uint64_t leader, uint64_t context, uint64_t ter
 
 int node_start(uv_loop_t *loop, const struct node_config *config, const struct node_callbacks *callbacks,
                struct node **out, struct fault *fault) {
+    CHECK(config->folder && config->address && callbacks->apply);
+    CHECK(!callbacks->held == !callbacks->rebuild && !callbacks->rebuild == !callbacks->rebuilt);
     struct node *node = mem_zalloc(sizeof *node);
     node->loop = loop, node->config = *config, node->callbacks = *callbacks;
     node->folder = mem_strdup(config->folder), node->address = mem_strdup(config->address);
@@ -333,6 +342,7 @@ err_disk:
 }
 
 void node_start_threads(struct node *node) {
+    CHECK(!node->threads_running && node->wal && node->raft);
     node->write_jobs.stop = node->apply_jobs.stop = false;
     node_preparer_start(&node->preparer, node);
     CHECK(uv_thread_create(&node->writer, node_writer_main, node) == 0);
@@ -341,6 +351,7 @@ void node_start_threads(struct node *node) {
 }
 
 void node_stop_threads(struct node *node) {
+    CHECK(node->threads_running);
     jobs_stop(&node->write_jobs);
     uv_thread_join(&node->writer);
     node_preparer_stop(&node->preparer);
@@ -352,7 +363,8 @@ void node_stop_threads(struct node *node) {
 /* -- after a failed write: what the disk holds is read again, as after a crash ------------------------------------ */
 #define REOPEN_FIRST_MS 1000
 #define CONTRADICTED_MS 60000
-#define REOPEN_MOST_MS  4000  /* less than DISK_WELL_MS: it stays degraded */
+#define REOPEN_MOST_MS  4000 /* less than DISK_WELL_MS: it stays degraded */
+_Static_assert(REOPEN_FIRST_MS <= REOPEN_MOST_MS && REOPEN_MOST_MS < DISK_WELL_MS, "well again means opened again");
 #define NO_ROOM_MOST_MS 30000 /* the state may have to be restored first, which takes what room there is each time */
 
 /* The threads finish what they have; nothing new comes while the core is poisoned. The applier may wait for space
@@ -413,6 +425,7 @@ static void reopen_cb(uv_timer_t *timer) {
 }
 
 void node_reopen_later(struct node *node) {
+    CHECK(!atomic_load(&node->view.failed) && node->wal);
     atomic_store(&node->view.failed, true);
     /* another leader may speak; most likely nothing changes */
     bool foreign = raft_contradiction(node->raft).index != 0;

@@ -29,6 +29,7 @@ static void report(struct node *node, uint64_t seq, int error, const struct faul
 
 #define GROUP_MAX 64
 static bool write_group(struct node *node, struct write_job **jobs, size_t count) {
+    CHECK(count > 0 && count <= GROUP_MAX);
     struct wal_batch batches[GROUP_MAX];
     uint64_t entry_count = 0;
     for (size_t i = 0; i < count; i++) {
@@ -60,6 +61,7 @@ static bool write_group(struct node *node, struct write_job **jobs, size_t count
 static bool install(struct node *node, const struct raft_persist *persist) {
     struct fault fault = {0};
     struct raft_snapshot_meta meta = persist->snapshot;
+    CHECK(persist->install_snapshot && meta.index > 0);
     int rv = CO_IO;
     if (node->receiving && node->receiving_meta.index == meta.index) {
         rv = snapshot_commit(node->receiving, &meta);
@@ -171,6 +173,7 @@ void node_writer_main(void *arg) {
     /* What came after something that failed, before the loop heard of it, would stand on what is not there. It is
      * let go; the log is opened again as after a crash, and this thread begins anew. */
     bool well = true;
+    CHECK(node->receiving == NULL);
     drop_some(node); /* it may be the room that was missing */
     while (!jobs_waiting(&node->write_jobs) && drop_some(node)) {}
     struct job *list;
@@ -184,7 +187,8 @@ void node_writer_main(void *arg) {
             }
             if (count > 0 && well) well = write_group(node, group, count);
             for (size_t i = 0; i < count; i++) {
-                atomic_fetch_sub(&node->write_bytes, group[i]->bytes);
+                uint64_t waited = atomic_fetch_sub(&node->write_bytes, group[i]->bytes);
+                CHECK(waited >= group[i]->bytes);
                 write_job_free(group[i]);
             }
             if (list && !groups(CONTAINER_OF(list, struct write_job, job))) {

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/check.h"
 #include "base/memory.h"
 
 #define DEPOSED_MS       1000
@@ -9,6 +10,7 @@
 
 void requests_init(struct requests *r, const struct requests_callbacks *callbacks, uint64_t id,
                    uint64_t first_context) {
+    CHECK(callbacks->has_room);
     *r = (struct requests){.callbacks = *callbacks,
                            .id = id,
                            .read_context = first_context,
@@ -19,18 +21,22 @@ void requests_init(struct requests *r, const struct requests_callbacks *callback
 
 /* -- commands ----------------------------------------------------------------------------------------------------- */
 void requests_end(struct node_proposal *proposal, int error) {
+    CHECK(proposal->data && error != CO_OK); /* without: it was answered already */
     raft_data_unref(proposal->data);
     proposal->data = NULL;
     proposal->done(proposal, error, NULL);
 }
 
 void requests_answer(struct node_proposal *proposal, const void *result) {
+    CHECK(proposal->data);
     raft_data_unref(proposal->data);
     proposal->data = NULL;
     proposal->done(proposal, CO_OK, result);
 }
 
 void requests_command(struct requests *r, struct node_proposal *proposal) {
+    CHECK(proposal->data && proposal->done);
+    CHECK(*r->waiting_last == NULL);
     proposal->next = NULL;
     *r->waiting_last = proposal;
     r->waiting_last = &proposal->next;
@@ -122,6 +128,7 @@ static void propose_allowed(struct requests *r, struct raft *raft, uint64_t now_
         uint64_t index = event.u.propose.first_index;
         pending_overtaken(r, index, event.u.propose.term);
         for (struct node_proposal *p = r->waiting; p; p = p->next) p->index = index++, p->term = event.u.propose.term;
+        CHECK(*r->pending_last == NULL && (!r->pending || r->pending->index < event.u.propose.first_index));
         *r->pending_last = r->waiting;
         r->pending_last = r->waiting_last;
         r->waiting = NULL, r->waiting_last = &r->waiting;
@@ -209,6 +216,7 @@ void requests_fail(struct requests *r, int pending_error, int waiting_error) {
 
 /* -- reads -------------------------------------------------------------------------------------------------------- */
 void requests_read(struct requests *r, struct node_read *read) {
+    CHECK(read->done);
     read->next = r->reads;
     r->reads = read;
 }
@@ -261,6 +269,7 @@ static void ask_reads(struct requests *r, struct raft *raft, uint64_t now_ms) {
         if (!leader || leader == r->id || !r->callbacks.ask_read) return;
         if (!r->callbacks.ask_read(r->callbacks.data, leader, event.u.read.context, raft_term(raft))) return;
     }
+    CHECK(r->reads_round == NULL); /* one question at a time */
     r->reads_round = r->reads;
     r->reads = NULL;
 }

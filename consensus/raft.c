@@ -5,6 +5,7 @@
 #include "consensus/raft_internal.h"
 
 void *vector_room(void *items, size_t *capacity, size_t count, size_t item_size) {
+    CHECK(count <= *capacity);
     if (count < *capacity) return items;
     *capacity = *capacity ? *capacity * 2 : 8;
     return mem_realloc(items, *capacity * item_size);
@@ -57,6 +58,7 @@ void raft_free(struct raft *raft) {
 
 /* -- messages out ------------------------------------------------------------------------------------------------- */
 struct raft_message *send_new(struct raft *raft, enum raft_message_type type, uint64_t to) {
+    CHECK(to != 0 && to != raft->config.id);
     struct raft_message *m = vector_push(&raft->out);
     *m = (struct raft_message){.type = type, .from = raft->config.id, .to = to, .term = raft->term};
     return m;
@@ -64,6 +66,7 @@ struct raft_message *send_new(struct raft *raft, enum raft_message_type type, ui
 
 void send_durable(struct raft *raft, const struct raft_message *message) {
     CHECK(message->entry_count == 0);
+    CHECK(message->from == raft->config.id && message->to != raft->config.id);
     uint64_t seq = log_durable_seq(raft);
     if (seq <= raft->seq_done) {
         *vector_push(&raft->out) = *message;
@@ -102,6 +105,7 @@ static void receive(struct raft *raft, const struct raft_message *m) {
 
 static int propose(struct raft *raft, struct raft_event *event) {
     if (raft->role != RAFT_LEADER || raft->transfer_target) return CO_NOTLEADER;
+    CHECK(raft->leader == raft->config.id);
     event->u.propose.first_index = log_last_index(raft) + 1;
     event->u.propose.term = raft->term;
     for (size_t i = 0; i < event->u.propose.count; i++) {
@@ -178,10 +182,7 @@ static void unreachable(struct raft *raft, uint64_t id) {
     peer->snapshot_sent_ms = 0;
 }
 
-int raft_step(struct raft *raft, struct raft_event *event) {
-    CHECK(!raft->effects_out);
-    CHECK(event->now_ms >= raft->now_ms);
-    raft->now_ms = event->now_ms;
+static int step(struct raft *raft, struct raft_event *event) {
     if (raft->failed) {
         if (event->type == RAFT_ENTRIES_LOADED)
             for (size_t i = 0; i < event->u.loaded.count; i++) raft_data_unref(event->u.loaded.entries[i].data);
@@ -212,13 +213,36 @@ int raft_step(struct raft *raft, struct raft_event *event) {
     UNREACHABLE();
 }
 
+int raft_step(struct raft *raft, struct raft_event *event) {
+    CHECK(!raft->effects_out);
+    CHECK(event->now_ms >= raft->now_ms);
+    uint64_t term = raft->term, vote = raft->vote, commit = raft->commit;
+    raft->now_ms = event->now_ms;
+    int rv = step(raft, event);
+    CHECK(raft->term >= term);
+    CHECK(raft->term > term || vote == 0 || raft->vote == vote); /* one vote a term */
+    CHECK(raft->commit >= commit);
+    return rv;
+}
+
 /* -- effects ------------------------------------------------------------------------------------------------------ */
+static void check_order(const struct raft *raft) {
+    CHECK(raft->snapshot.index <= raft->commit);
+    CHECK(raft->applied <= raft->applying && raft->applying <= raft->commit);
+    CHECK(raft->commit <= log_last_index(raft));
+    CHECK(raft->stable <= raft->handed && raft->handed <= log_last_index(raft));
+    CHECK(raft->seq_done <= raft->seq);
+    CHECK((raft->role == RAFT_LEADER) == (raft->leader == raft->config.id));
+    CHECK(!raft->failed || raft->role == RAFT_FOLLOWER);
+}
+
 static void gather_committed(struct raft *raft) {
     uint64_t to = raft->commit < raft->stable ? raft->commit : raft->stable;
     if (raft->failed || to <= raft->applying || raft->receiving.complete) return;
     size_t count = to - raft->applying;
     raft->effects.committed = log_at(raft, raft->applying + 1);
     CHECK(raft->effects.committed != NULL);
+    CHECK(raft->effects.committed[0].index == raft->applying + 1 && raft->effects.committed[count - 1].index == to);
     raft->effects.committed_count = count;
     for (size_t i = 0; i < count; i++) raft->applying_bytes += log_bytes_of(&raft->effects.committed[i]);
     raft->applying = to;
@@ -235,6 +259,7 @@ const struct raft_effects *raft_effects(struct raft *raft) {
     fx->loads = raft->loads.items, fx->load_count = raft->loads.count;
     fx->chunk_reads = raft->chunk_reads.items, fx->chunk_read_count = raft->chunk_reads.count;
     fx->chunk_writes = raft->chunk_writes.items, fx->chunk_write_count = raft->chunk_writes.count;
+    check_order(raft);
     raft->effects_out = true;
     return fx;
 }

@@ -13,6 +13,7 @@ static void set_role(struct raft *raft, enum raft_role role) {
 
 void become_follower(struct raft *raft, uint64_t term, uint64_t leader) {
     CHECK(term >= raft->term);
+    CHECK(leader != raft->config.id);
     if (term > raft->term) {
         raft->term = term;
         raft->vote = 0;
@@ -44,6 +45,8 @@ void become_failed(struct raft *raft) {
 }
 
 void become_leader(struct raft *raft) {
+    CHECK(raft->role == RAFT_CANDIDATE && raft->vote == raft->config.id);
+    CHECK(!raft->failed && !raft->receiving.complete);
     raft->leader = raft->config.id;
     raft->leader_contact_ms = raft->now_ms;
     raft->round_confirmed = raft->round;
@@ -104,6 +107,8 @@ static void ask_votes(struct raft *raft, bool prevote, bool transfer) {
 
 /* Called as a follower: asks first (PreVote); as a precandidate that won, or told by the leader: for real. */
 void campaign(struct raft *raft, bool transfer) {
+    CHECK(raft->role == RAFT_FOLLOWER || raft->role == RAFT_PRECANDIDATE);
+    CHECK(!raft->failed && !raft->receiving.complete);
     bool prevote = raft->role != RAFT_PRECANDIDATE && !transfer;
     raft->leader = 0;
     raft->leader_heard = false;
@@ -177,6 +182,7 @@ void receive_vote(struct raft *raft, const struct raft_message *m) {
         reply.granted = m->term == raft->term && (raft->vote == 0 || raft->vote == m->from) && up_to_date(raft, m) &&
                         !raft->receiving.complete;
         if (reply.granted) {
+            CHECK(raft->role == RAFT_FOLLOWER || raft->role == RAFT_PRECANDIDATE); /* the others voted for themselves */
             if (raft->role == RAFT_PRECANDIDATE) set_role(raft, RAFT_FOLLOWER);
             if (raft->vote == 0) raft->vote = m->from, raft->hard_state_pending = true;
             election_reset(raft);
@@ -208,6 +214,7 @@ void receive_vote_reply(struct raft *raft, const struct raft_message *m) {
 #define HANDOVER_PAUSE_MS 10000 /* servers on one machine share its disk: no ping-pong, and no going round */
 
 uint64_t best_target(const struct raft *raft, bool again) {
+    CHECK(raft->role == RAFT_LEADER);
     uint64_t best = 0, target = 0;
     bool fresh = false;
     for (size_t i = 0; i < raft->peer_count; i++) {
@@ -236,6 +243,7 @@ int transfer_start(struct raft *raft, uint64_t target) {
 
 /* The pause is between changes of leadership: the next one is asked, if there is one. */
 void transfer_expire(struct raft *raft) {
+    CHECK(raft->role == RAFT_LEADER && raft->transfer_target != 0);
     struct progress *peer = progress_find(raft, raft->transfer_target);
     if (peer) peer->passed_ms = raft->now_ms;
     if (raft->transfer_degraded) raft->handover_ms = 0;
@@ -260,6 +268,7 @@ void disk_changed(struct raft *raft, bool degraded, bool full) {
 
 /* The target campaigns only when its disk has all of our log: match is what it said is durable. */
 void transfer_advance(struct raft *raft) {
+    CHECK(raft->role == RAFT_LEADER);
     if (!raft->transfer_target || raft->transfer_sent) return;
     const struct progress *peer = progress_find(raft, raft->transfer_target);
     if (!peer) {

@@ -63,12 +63,14 @@ void log_append(struct raft *raft, const struct raft_entry *entry) {
             log->entries = mem_realloc(log->entries, log->capacity * sizeof *log->entries);
         }
     }
+    CHECK(log->head + log->count < log->capacity);
     log->entries[log->head + log->count++] = *entry;
     log->bytes += log_bytes_of(entry);
     if (entry->type == RAFT_ENTRY_MEMBERS) members_note(raft, entry);
 }
 
 static void window_drop(struct window *log, struct raft_entry *entry) {
+    CHECK(log->bytes >= log_bytes_of(entry));
     log->bytes -= log_bytes_of(entry);
     raft_data_unref(entry->data);
 }
@@ -91,6 +93,7 @@ void log_truncate(struct raft *raft, uint64_t from) {
 
 void log_reset(struct raft *raft, uint64_t index, uint64_t term) {
     struct window *log = &raft->log;
+    CHECK(index > raft->commit);
     for (size_t i = 0; i < log->count; i++) window_drop(log, &log->entries[log->head + i]);
     log->head = log->count = 0;
     log->first = index + 1;
@@ -140,6 +143,7 @@ bool log_hard_state_durable(const struct raft *raft) {
 uint64_t log_durable_seq(const struct raft *raft) { return log_has_pending(raft) ? raft->seq + 2 : raft->seq; }
 
 static void hand_over_install(struct raft *raft, struct raft_persist *p) {
+    CHECK(raft->receiving.complete);
     p->install_snapshot = true;
     p->snapshot = raft->receiving.meta;
     *vector_push(&raft->ops) = (struct persist_op){.seq = p->seq, .last_index = p->snapshot.index, .snapshot = true};
@@ -154,6 +158,7 @@ static void hand_over_batch(struct raft *raft, struct raft_persist *p) {
     p->truncate_from = raft->truncate_pending;
     p->entry_count = last - raft->handed;
     if (p->entry_count > 0) p->entries = log_at(raft, raft->handed + 1);
+    CHECK(p->entry_count == 0 || p->entries); /* what is not durable is never trimmed */
     *vector_push(&raft->ops) = (struct persist_op){.seq = p->seq, .last_index = last};
     raft->handed = last;
     raft->hard_state_pending = false;
@@ -162,6 +167,7 @@ static void hand_over_batch(struct raft *raft, struct raft_persist *p) {
 
 void log_hand_over(struct raft *raft) {
     if (!log_has_pending(raft) || raft->failed) return;
+    CHECK(raft->effects.persist_count == 0);
     struct raft_persist *persists = arena_zalloc(&raft->arena, 2 * sizeof *persists);
     size_t count = 0;
     bool batch = raft->hard_state_pending || raft->truncate_pending || raft->handed < log_last_index(raft);
@@ -188,6 +194,7 @@ void log_persisted(struct raft *raft, uint64_t seq) {
         if (op->last_index > raft->stable) raft->stable = op->last_index;
         installed |= op->snapshot;
     }
+    CHECK(raft->stable <= raft->handed);
     raft->ops.count -= done;
     memmove(raft->ops.items, raft->ops.items + done, raft->ops.count * sizeof *raft->ops.items);
     if (seq > raft->seq_done) raft->seq_done = seq;

@@ -2,6 +2,7 @@
 #include "consensus/raft_internal.h"
 
 const struct raft_members *members_now(const struct raft *raft) {
+    CHECK(raft->members.count > 0);
     return &raft->members.items[raft->members.count - 1].members;
 }
 
@@ -54,6 +55,7 @@ void members_compact(struct raft *raft, uint64_t index) {
 }
 
 const struct raft_members *raft_members_at(const struct raft *raft, uint64_t index, uint64_t *members_index) {
+    CHECK(index >= raft->snapshot.index && index <= log_last_index(raft));
     const struct members_at *at = &raft->members.items[0];
     for (size_t i = 1; i < raft->members.count && raft->members.items[i].index <= index; i++)
         at = &raft->members.items[i];
@@ -114,6 +116,7 @@ int members_change(struct raft *raft, struct raft_event *event) {
     buffer_free(&bytes);
     event->u.change.index = entry.index;
     log_append(raft, &entry);
+    CHECK(raft_members_index(raft) == entry.index); /* it counts from now on */
     commit_advance(raft);
     return CO_OK;
 }

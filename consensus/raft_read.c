@@ -26,6 +26,7 @@ static void read_done(struct raft *raft, uint64_t context, int error) {
 }
 
 static void round_start(struct raft *raft) {
+    CHECK(raft->role == RAFT_LEADER);
     raft->round++;
     announce(raft);
     read_round_acked(raft); /* alone, it is confirmed at once */

@@ -35,12 +35,14 @@ void progress_sync(struct raft *raft) {
     }
     for (uint32_t i = 0; i < members->count; i++) {
         uint64_t id = members->member[i].id;
-        if (id != raft->config.id && !progress_find(raft, id))
-            progress_init(raft, &raft->peers[raft->peer_count++], id);
+        if (id == raft->config.id || progress_find(raft, id)) continue;
+        CHECK(raft->peer_count < RAFT_MEMBERS_MAX);
+        progress_init(raft, &raft->peers[raft->peer_count++], id);
     }
 }
 
 void progress_probe(struct progress *peer, uint64_t next) {
+    CHECK(next > peer->match);
     peer->state = PROGRESS_PROBE;
     peer->next = next;
     peer->inflight = 0;
@@ -74,6 +76,7 @@ static void sent_entries(struct raft *raft, struct progress *peer, const struct 
     }
     peer->next = last->index + 1;
     CHECK(peer->inflight < raft->config.append_inflight_max);
+    CHECK(peer->inflight == 0 || peer->inflight_ends[peer->inflight - 1] < last->index);
     peer->inflight_ends[peer->inflight++] = last->index;
 }
 
@@ -95,7 +98,8 @@ static uint64_t load_start(const struct progress *peer) {
 }
 
 static void load_from_disk(struct raft *raft, struct progress *peer) {
-    CHECK(peer->next < raft->log.first);
+    CHECK(peer->next < raft->log.first && peer->next > 0);
+    CHECK(!peer->load_pending);
     uint64_t term;
     if (log_term_at(raft, peer->next - 1, &term)) peer->prev_index = peer->next - 1, peer->prev_term = term;
     peer->load_pending = true;
@@ -292,7 +296,9 @@ static uint64_t quorum_match(struct raft *raft) {
     for (uint32_t i = 0; i < members->count; i++) {
         if (!members->member[i].voter) continue;
         const struct progress *peer = progress_find(raft, members->member[i].id);
-        matches[count++] = members->member[i].id == raft->config.id ? raft->stable : peer->match;
+        CHECK(peer || members->member[i].id == raft->config.id);
+        matches[count++] = peer ? peer->match : raft->stable;
+        CHECK(matches[count - 1] <= log_last_index(raft));
     }
     if (count == 0) return 0;
     qsort(matches, count, sizeof *matches, compare_down);
@@ -434,6 +440,7 @@ void receive_append(struct raft *raft, const struct raft_message *m) {
         return;
     }
     uint64_t match = m->last_index + m->entry_count;
+    CHECK(match <= log_last_index(raft));
     uint64_t known = m->commit < match ? m->commit : match; /* only what this message verified */
     commit_to(raft, known);
     struct raft_message reply = {.type = RAFT_MSG_APPEND_REPLY,

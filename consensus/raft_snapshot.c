@@ -4,6 +4,8 @@
 
 /* -- leader ------------------------------------------------------------------------------------------------------- */
 static void request_chunk(struct raft *raft, struct progress *peer) {
+    CHECK(peer->state == PROGRESS_SNAPSHOT);
+    CHECK(peer->snapshot_index > 0 && peer->snapshot_index <= raft->snapshot.index);
     peer->chunk_pending = true;
     peer->chunk_waits = false;
     peer->snapshot_sent_ms = raft->now_ms;
@@ -77,6 +79,7 @@ void chunk_read_done(struct raft *raft, const struct raft_event *event) {
         peer->chunk_pending = false;
         return;
     } /* again at the next tick */
+    CHECK(event->u.chunk_read.size <= raft->config.snapshot_chunk_bytes);
     char *data = arena_alloc(&raft->arena, event->u.chunk_read.size);
     if (event->u.chunk_read.size) memcpy(data, event->u.chunk_read.data, event->u.chunk_read.size);
     peer->snapshot_sent_ms = raft->now_ms;
@@ -144,6 +147,7 @@ static bool not_needed(struct raft *raft, const struct raft_snapshot_meta *meta)
 }
 
 static void write_chunk(struct raft *raft, const struct raft_message *m) {
+    CHECK(!raft->receiving.writing && !raft->receiving.complete);
     char *data = arena_alloc(&raft->arena, m->data.size);
     if (m->data.size) memcpy(data, m->data.data, m->data.size);
     raft->receiving.writing = true;
@@ -194,6 +198,7 @@ void receive_snapshot(struct raft *raft, const struct raft_message *m) {
 
 static void install(struct raft *raft) {
     const struct raft_snapshot_meta *meta = &raft->receiving.meta;
+    CHECK(raft->receiving.active && !raft->receiving.complete);
     if (not_needed(raft, meta)) {
         raft->receiving.active = false;
         reply_match(raft, raft->receiving.from, meta->index);
@@ -229,6 +234,7 @@ void chunk_written(struct raft *raft, const struct raft_event *event) {
 /* Durable, and the state machine is restored from it. */
 void snapshot_installed(struct raft *raft) {
     CHECK(raft->receiving.complete);
+    CHECK(raft->stable >= raft->receiving.meta.index && raft->commit >= raft->receiving.meta.index);
     raft->receiving.active = raft->receiving.complete = false;
     raft->snapshot = raft->receiving.meta;
     raft->applying = raft->applied = raft->snapshot.index;

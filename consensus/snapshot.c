@@ -134,6 +134,7 @@ void snapshot_close(struct snapshot_reader *reader) {
 /* -- reading -- */
 
 static size_t block_size(const struct snapshot_reader *reader, uint64_t block) {
+    CHECK(block * SNAPSHOT_BLOCK < reader->size);
     uint64_t left = reader->size - block * SNAPSHOT_BLOCK;
     return left < SNAPSHOT_BLOCK ? (size_t)left : SNAPSHOT_BLOCK;
 }

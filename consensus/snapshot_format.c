@@ -14,6 +14,8 @@ static const char trailer_magic[8] = {'s', 'n', 'a', 'p', 'e', 'n', 'd', '.'};
 
 /* -- names -- */
 
+_Static_assert(sizeof "part-0123456789abcdef-0123456789abcdef" <= DISK_NAME_MAX, "both names fit");
+
 void snapshot_name(uint64_t index, char name[DISK_NAME_MAX]) {
     snprintf(name, DISK_NAME_MAX, "snap-%016" PRIx64, index);
 }

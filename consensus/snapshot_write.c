@@ -113,6 +113,7 @@ int snapshot_create(struct disk *disk, const struct raft_snapshot_meta *meta, bo
 /* -- writing -- */
 
 static int block_flush(struct snapshot_writer *writer) {
+    CHECK(writer->have > 0 && writer->have <= SNAPSHOT_BLOCK);
     const struct disk_ops *ops = writer->disk->ops;
     uint32_t chain = crc32c(writer->chain, writer->block, writer->have);
     put_le32(writer->block + writer->have, chain);
@@ -130,6 +131,7 @@ static int block_flush(struct snapshot_writer *writer) {
 
 int snapshot_write(struct snapshot_writer *writer, const void *data, size_t size) {
     for (size_t done = 0; done < size && writer->error == CO_OK;) {
+        CHECK(writer->have < SNAPSHOT_BLOCK);
         size_t n = SNAPSHOT_BLOCK - writer->have;
         if (n > size - done) n = size - done;
         memcpy(writer->block + writer->have, (const char *)data + done, n);

@@ -8,6 +8,9 @@
 #define BATCH_BYTES  (4u << 20) /* a batch that would grow beyond this is written, the group goes on in the next */
 #define BUFFER_BYTES (8u << 20) /* a larger buffer is not kept */
 #define PAGE_BYTES   4096u      /* of the page cache and of file systems' blocks, mostly */
+_Static_assert(BATCH_BYTES < WAL_BATCH_BYTES_MAX && BATCH_BYTES < BUFFER_BYTES, "what is divided at all can be read");
+_Static_assert(PAGE_BYTES % WAL_SECTOR == 0, "a page ends where a sector does");
+_Static_assert((int)RAFT_ENTRY_MEMBERS < (int)WAL_RECORD_SEGMENT, "types of entries and of other records are apart");
 
 /* The batch that is being put together, and what it will change once durable. */
 struct group {
@@ -41,11 +44,13 @@ static void group_open(struct group *group) {
 
 static void publish(struct group *group, uint64_t offset, size_t size) {
     struct wal *wal = group->wal;
+    CHECK(group->open && group->term >= wal->term);
     pthread_mutex_lock(&wal->lock);
     if (group->reset) wal_note_reset(wal, group->reset_index);
     if (group->truncate_from) wal_note_truncate(wal, group->truncate_from);
     if (group->count) wal_note_entries(wal, offset, group->first, group->count);
     wal_segment_last(wal)->used += size;
+    CHECK(group->reset || wal->last_index == group->last_index);
     pthread_mutex_unlock(&wal->lock);
     wal->term = group->term;
     wal->vote = group->vote;
@@ -68,6 +73,7 @@ static int group_flush(struct group *group) {
     if (!group->open) return CO_OK;
     struct wal *wal = group->wal;
     uint64_t offset = wal_segment_last(wal)->used;
+    CHECK(wal->file >= 0 && !wal->failed);
     wal->encoder.version = atomic_load_explicit(&wal->format, memory_order_relaxed);
     uint32_t sum = wal_encode_end(&wal->encoder, wal->log_id, wal->next_seq, offset, wal->chain);
     struct buffer *bytes = &wal->encoder.bytes;
@@ -155,6 +161,7 @@ static uint64_t group_bytes_max(const struct wal_batch *batches, size_t count, b
  * reserve. */
 static int ensure_room(struct wal *wal, uint64_t bytes, bool has_commands, struct fault *fault) {
     struct wal_segment *last = wal_segment_last(wal);
+    CHECK(last->used <= last->size);
     if (bytes + (has_commands ? wal_margin(last) : 0) <= last->size - last->used) return CO_OK;
     return wal_switch_segment(wal, bytes, has_commands ? wal->config.reserve_bytes : 0, fault);
 }

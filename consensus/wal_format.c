@@ -4,6 +4,9 @@
 #include "base/hash.h"
 
 #define MAGIC 0x6c617763u /* "cwal" */
+_Static_assert((WAL_SECTOR & (WAL_SECTOR - 1)) == 0 && WAL_HEAD_BYTES <= WAL_SECTOR, "a head is never torn");
+_Static_assert(WAL_BATCH_BYTES_MAX <= UINT32_MAX && WAL_BATCH_BYTES_MAX % WAL_SECTOR == 0, "its size has 32 bits");
+_Static_assert(WAL_VERSION_NEWEST <= UINT16_MAX, "the version has 16 bits");
 
 static void put_le16(void *to, uint16_t value) { memcpy(to, &value, 2); }
 static uint16_t get_le16(const void *from) {
@@ -25,6 +28,7 @@ void wal_encode_begin(struct wal_encoder *encoder) {
 
 void wal_encode_record(struct wal_encoder *encoder, const struct wal_record *record) {
     size_t size = WAL_RECORD_BYTES + record->data.size;
+    CHECK(encoder->bytes.size >= WAL_HEAD_BYTES && record->data.size <= UINT32_MAX);
     buffer_reserve(&encoder->bytes, size);
     char *to = encoder->bytes.data + encoder->bytes.size;
     put_le32(to + 4, (uint32_t)record->data.size);
@@ -43,6 +47,7 @@ uint32_t wal_encode_end(struct wal_encoder *encoder, uint64_t log_id, uint64_t s
     struct buffer *bytes = &encoder->bytes;
     size_t size = wal_round_up(bytes->size), padding = size - bytes->size;
     CHECK(size <= WAL_BATCH_BYTES_MAX && encoder->record_count > 0);
+    CHECK(offset % WAL_SECTOR == 0 && encoder->version <= WAL_VERSION_NEWEST);
     buffer_reserve(bytes, padding);
     memset(bytes->data + bytes->size, 0, padding);
     bytes->size = size;
@@ -97,6 +102,7 @@ struct wal_cursor wal_cursor_make(const struct wal_head *head, const void *batch
 
 int wal_cursor_next(struct wal_cursor *cursor, struct wal_record *record) {
     if (cursor->left == 0) return 0;
+    CHECK(cursor->at <= cursor->end);
     size_t room = (size_t)(cursor->end - cursor->at);
     if (room < WAL_RECORD_BYTES) return -1;
     const char *at = cursor->at;

@@ -11,10 +11,12 @@
 
 #define ENTRIES_PER_MARK 64
 #define HEADROOM_MAX     (4u << 20)
+_Static_assert(sizeof "log-0123456789abcdef" <= DISK_NAME_MAX, "a segment's name fits");
 
 void wal_segment_name(uint64_t seq, char name[DISK_NAME_MAX]) { snprintf(name, DISK_NAME_MAX, "log-%016" PRIx64, seq); }
 
 struct wal_segment *wal_segment_add(struct wal *wal, uint64_t seq, uint64_t size) {
+    CHECK(wal->segment_count == 0 || wal_segment_last(wal)->seq < seq);
     wal->segments = mem_realloc(wal->segments, (wal->segment_count + 1) * sizeof *wal->segments);
     struct wal_segment *segment = &wal->segments[wal->segment_count++];
     *segment = (struct wal_segment){.seq = seq, .size = size};
@@ -22,6 +24,7 @@ struct wal_segment *wal_segment_add(struct wal *wal, uint64_t seq, uint64_t size
 }
 
 void wal_segment_forget(struct wal *wal, size_t n) {
+    CHECK(n < wal->segment_count);
     free(wal->segments[n].marks);
     wal->segment_count--;
     memmove(&wal->segments[n], &wal->segments[n + 1], (wal->segment_count - n) * sizeof *wal->segments);
@@ -34,6 +37,7 @@ static void mark_add(struct wal_segment *segment, uint64_t index, uint64_t offse
         segment->mark_capacity = segment->mark_capacity ? segment->mark_capacity * 2 : 16;
         segment->marks = mem_realloc(segment->marks, segment->mark_capacity * sizeof *segment->marks);
     }
+    CHECK(segment->mark_count == 0 || segment->marks[segment->mark_count - 1].index < index);
     segment->marks[segment->mark_count++] = (struct wal_mark){index, offset};
     segment->since_mark = 0;
 }
@@ -87,6 +91,7 @@ bool wal_locate(const struct wal *wal, uint64_t index, uint64_t *seq, uint64_t *
         size_t n = mark_find(segment, index);
         if (n < segment->mark_count) {
             if (n + 1 < segment->mark_count) *until = segment->marks[n + 1].index - 1;
+            CHECK(*until >= index && segment->marks[n].offset < segment->used);
             *seq = segment->seq;
             *offset = segment->marks[n].offset;
             return true;
@@ -97,6 +102,7 @@ bool wal_locate(const struct wal *wal, uint64_t index, uint64_t *seq, uint64_t *
 }
 
 size_t wal_droppable(const struct wal *wal, uint64_t index) {
+    CHECK(wal->segment_count > 0);
     size_t count = 0, keep = 1; /* the last one that has a batch holds the hard state */
     if (wal->segments[wal->segment_count - 1].used == 0) keep++;
     while (count + keep < wal->segment_count) {
@@ -152,6 +158,7 @@ static bool has_room(struct wal *wal, uint64_t need, bool accept) {
     const struct wal_config *config = &wal->config;
     pthread_mutex_lock(&wal->lock);
     struct wal_segment *last = wal_segment_last(wal);
+    CHECK(last->used <= last->size);
     uint64_t left = wal_margin(last) + (accept ? headroom(last->size) : 0),
              spare_left = accept ? headroom(wal->spare_bytes) : 0;
     bool fits = need + left <= last->size - last->used || need + spare_left <= wal->spare_bytes;

@@ -21,12 +21,14 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/check.h"
 #include "consensus/wal.h"
 #include "consensus/wal_format.h"
 
 #define WAL_SPARE "log-spare" /* the next segment, not in use yet; worth nothing after a restart */
 
 #define WAL_MARGIN (64u << 10)
+_Static_assert(WAL_MARGIN % WAL_SECTOR == 0, "batches end at sectors");
 
 /* Entries from `index` up to the next mark's are found by walking the batches from `offset` on. */
 struct wal_mark {
@@ -73,7 +75,10 @@ struct wal {
 void wal_segment_name(uint64_t seq, char name[DISK_NAME_MAX]);
 struct wal_segment *wal_segment_add(struct wal *wal, uint64_t seq, uint64_t size);
 void wal_segment_forget(struct wal *wal, size_t n);
-static inline struct wal_segment *wal_segment_last(struct wal *wal) { return &wal->segments[wal->segment_count - 1]; }
+static inline struct wal_segment *wal_segment_last(struct wal *wal) {
+    CHECK(wal->segment_count > 0);
+    return &wal->segments[wal->segment_count - 1];
+}
 /* The last segment has a batch at `offset` with entries first .. first + count - 1. */
 void wal_note_entries(struct wal *wal, uint64_t offset, uint64_t first, uint64_t count);
 void wal_note_truncate(struct wal *wal, uint64_t from);

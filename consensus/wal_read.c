@@ -156,6 +156,7 @@ int wal_read(struct wal *wal, uint64_t from, uint64_t to, size_t bytes_max, stru
         free(reading.entries);
         return rv;
     }
+    CHECK(reading.count > 0 && reading.entries[0].index == from);
     *entries = reading.entries;
     *count = reading.count;
     return CO_OK;

@@ -391,7 +391,9 @@ static int recover(struct recovery *r) {
     }
     rv = settle(r);
     if (rv == CO_OK && wal->segment_count == 0) rv = begin_log(r);
-    return rv == CO_OK ? fit_to_snapshot(r) : rv;
+    if (rv != CO_OK) return rv;
+    CHECK(wal->segment_count > 0 && wal->file >= 0);
+    return fit_to_snapshot(r);
 }
 
 /* As recover, as far as it goes without writing. */
@@ -445,6 +447,9 @@ int wal_open(struct disk *disk, const struct wal_config *config, uint64_t start_
     struct wal *wal = wal_make(disk, config);
     struct recovery r = {.wal = wal, .out = recovered, .fault = fault, .start_after = start_after};
     int rv = run(&r, recover);
+    size_t count = recovered->entry_count;
+    CHECK(count == 0 || recovered->entries[0].index == start_after + 1);
+    CHECK(count == 0 || recovered->entries[count - 1].index == wal->last_index);
     if (rv != CO_OK) wal_close(wal);
     *out = rv == CO_OK ? wal : NULL;
     return rv;

@@ -13,6 +13,7 @@
        * next one is ready in time also while the first ones fill quickly */
 
 static char zeros[64 * 1024];
+_Static_assert(PREPARE_SLICE % WAL_SECTOR == 0 && sizeof zeros % WAL_SECTOR == 0, "whole sectors");
 
 int wal_fail(struct wal *wal, struct fault *fault, int code, const char *what) {
     wal->failed = true;
@@ -46,6 +47,7 @@ static void spare_discard(struct wal *wal) {
 }
 
 static int spare_make(struct wal *wal, uint64_t size) {
+    CHECK(wal->spare < 0 && size > 0 && size % WAL_SECTOR == 0);
     const struct disk_ops *ops = wal->disk->ops;
     disk_file file;
     int rv = ops->open(wal->disk, WAL_SPARE, 1, &file);
@@ -87,6 +89,7 @@ static int spare_make_fitting(struct wal *wal, uint64_t need, uint64_t reserve) 
 }
 
 static int spare_enlarge(struct wal *wal, uint64_t need, uint64_t reserve) {
+    CHECK(wal->spare >= 0 && wal->spare_size < need);
     uint64_t free_bytes, more = wal_round_up(need) - wal->spare_size;
     int rv = wal->disk->ops->free_bytes(wal->disk, &free_bytes);
     if (rv != CO_OK) return rv;
@@ -117,6 +120,7 @@ static int prepare_slice(struct wal *wal) {
         rv = spare_make_fitting(wal, 0, wal->config.reserve_bytes);
         if (rv != CO_OK) return rv;
     }
+    CHECK(wal->spare_zeroed <= wal->spare_size);
     if (wal->spare_zeroed == wal->spare_size) return CO_OK;
     uint64_t to = wal->spare_zeroed + PREPARE_SLICE;
     if (to > wal->spare_size) to = wal->spare_size;
@@ -155,6 +159,7 @@ static int make_named(struct wal *wal, const char *name, uint64_t size, disk_fil
 }
 
 int wal_first_segment(struct wal *wal, uint64_t seq, struct fault *fault) {
+    CHECK(wal->segment_count == 0 && wal->file < 0);
     char name[DISK_NAME_MAX];
     wal_segment_name(seq, name);
     uint64_t size = wal->config.first_segment_bytes;
@@ -171,6 +176,7 @@ int wal_first_segment(struct wal *wal, uint64_t seq, struct fault *fault) {
 /* The spare gets the name of the next batch. Synced before that batch is written: a batch is never durable in a file
  * without a durable name. */
 static int spare_take(struct wal *wal, struct fault *fault) {
+    CHECK(wal->spare >= 0 && wal->file >= 0);
     const struct disk_ops *ops = wal->disk->ops;
     char name[DISK_NAME_MAX];
     wal_segment_name(wal->next_seq, name);
@@ -196,6 +202,7 @@ int wal_switch_segment(struct wal *wal, uint64_t need, uint64_t reserve, struct 
     int rv = CO_OK;
     if (wal->spare < 0) rv = spare_make_fitting(wal, need, reserve);
     else if (wal->spare_size < need) rv = spare_enlarge(wal, need, reserve);
+    CHECK(rv != CO_OK || wal->spare_size >= need);
     if (rv == CO_OK) rv = spare_take(wal, fault);
     else if (rv != CO_DISKFULL) rv = wal_fail(wal, fault, rv, "cannot make the next segment");
     pthread_mutex_unlock(&wal->spare_lock);
@@ -210,6 +217,7 @@ int wal_switch_segment(struct wal *wal, uint64_t need, uint64_t reserve, struct 
 /* From the front, each removal durable before the next: there is never a gap, whatever order the file system keeps. */
 int wal_drop_segments(struct wal *wal, size_t count) {
     const struct disk_ops *ops = wal->disk->ops;
+    CHECK(count < wal->segment_count); /* the last one stays */
     for (; count > 0; count--) {
         char name[DISK_NAME_MAX];
         wal_segment_name(wal->segments[0].seq, name);

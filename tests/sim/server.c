@@ -302,9 +302,10 @@ static void server_deliver(struct server *server, struct raft_data *packet) {
           message.to, message.from, message_names[message.type], message.term, message.last_index, message.last_term,
           message.entry_count, message.commit, message.match, message.granted ? " granted" : "",
           message.rejected ? " rejected" : "", message.round, message.snapshot.index, message.offset);
-    struct raft_message heard = raft_message_heard(&message);
     struct raft_event event = {.type = RAFT_RECEIVE};
-    event.u.receive = edge_takes_in(server, &message) ? &message : &heard;
+    struct raft_message heard = {0};
+    event.u.receive = &message;
+    if (!edge_takes_in(server, &message)) heard = raft_message_heard(&message), event.u.receive = &heard;
     server_step(server, &event);
     if (message.type == RAFT_MSG_APPEND_REPLY && !message.rejected && server_leads(server))
         chaos_acknowledged(sim, server);
