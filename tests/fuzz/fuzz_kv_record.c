@@ -7,6 +7,7 @@
 
 #include "kv/keys/kv_command.h"
 #include "kv/keys/kv_internal.h"
+#include "kv/session/session_internal.h"
 #include "tests/fuzz/still_machine.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
