@@ -98,6 +98,8 @@ static int checks_astray(struct store_txn *txn, struct arena *arena, struct slic
         if (error) break;
         size_t node_size = (size_t)(end - rest.data) + 1;
         struct slice middle = fold_key(txn, service_room, 1, &service_id);
+        error = rest.size + middle.size <= sizeof key ? CO_OK : CO_CORRUPT;
+        if (error) break;
         memcpy(key, rest.data, node_size);
         memcpy(key + node_size, middle.data, middle.size);
         memcpy(key + node_size + middle.size, rest.data + node_size, rest.size - node_size);

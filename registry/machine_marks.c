@@ -111,6 +111,10 @@ void machine_marks_limit(struct store_txn *txn, uint64_t max) {
     store_cursor_open(&oldest, txn, TABLE_REMOVALS, slice_make("", 0));
     for (; count > max && oldest.valid; count--) {
         char mark[STORE_KEY_MAX];
+        if (oldest.key.size < INDEX_BYTES || oldest.value.size > sizeof mark) { /* of a backup that nobody wrote */
+            store_fail(txn, CO_CORRUPT);
+            break;
+        }
         struct slice key =
             oldest.value.size ? oldest.value : slice_make(oldest.key.data + INDEX_BYTES, oldest.key.size - INDEX_BYTES);
         memcpy(mark, key.data, key.size);

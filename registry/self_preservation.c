@@ -113,6 +113,7 @@ static bool held_covers(const Pb__HeldService *held, uint64_t at_ms) { return at
 bool preservation_holds(struct store_txn *txn, const Pb__HeldService *held, struct slice instance) {
     bool found;
     char room[STORE_KEY_MAX];
+    if (instance.size >= sizeof room) return false; /* nobody noted its loss: there would be no room for that */
     uint64_t at_ms = number_at(txn, lost_key(instance, room), &found);
     return found && held_covers(held, at_ms);
 }

@@ -158,7 +158,8 @@ static void worker_start(void) {
     list_init(&worker.connections);
     list_init(&worker.closed);
     list_init(&worker.lingering);
-    list_init(&worker.confirming);
+    worker.engine = (struct read_engine){.rpc = rpc, .owner = &http_reads, .large = NULL};
+    read_engine_init(&worker.engine);
     worker.cache = cache_new(server.config.cache_bytes);
     worker.reader = rpc_reader_new(rpc);
     rng_seed(&worker.rng, 1);
@@ -173,15 +174,15 @@ static void pump(void) {
     for (;;) {
         struct mail *mail = mailbox_take(&worker.box);
         if (!mail && fake_rpc_round(rpc)) continue;
-        if (!mail && list_empty(&worker.confirming)) break;
+        if (!mail && list_empty(&worker.engine.confirming)) break;
         for (struct mail *next; mail; mail = next) {
             next = mail->next;
             struct post *post = CONTAINER_OF(mail, struct post, mail);
             post->taken(&worker, post);
         }
-        confirm_turn_end(&worker);
+        read_turn_end(&worker.engine);
     }
-    worker.confirm_asked = false;
+    worker.engine.asked = false;
 }
 
 /* ---- one request ---- */
@@ -234,9 +235,9 @@ static void run(struct http_request *request, const struct still_request *asked)
 static void check_idle(void) {
     CHECK(!mhd.suspended && shard.held == 0 && list_empty(&worker.late));
     list_remove(&shard.link);
-    CHECK(worker.active == 0 && worker.orphans == 0 && worker.heap_size == 0 && worker.gates == 0 &&
+    CHECK(worker.active == 0 && worker.orphans == 0 && worker.heap_size == 0 && worker.engine.gates == 0 &&
           worker.tickets == 0);
-    CHECK(worker.server->watches == 0 && watch_count(rpc_watches(rpc)) == 0 && list_empty(&worker.confirming));
+    CHECK(worker.server->watches == 0 && watch_count(rpc_watches(rpc)) == 0 && list_empty(&worker.engine.confirming));
 }
 
 /* ---- the answer ---- */
