@@ -21,7 +21,7 @@ struct entry {
     uint64_t made_ns;
     struct dns_cache_value value;
     struct {
-        struct watch_thing thing;
+        struct watch_key watched;
         uint64_t generation;
     } depends[DNS_CACHE_DEPENDS_MAX];
     char text[]; /* the key's name, then those of the things */
@@ -45,17 +45,17 @@ void dns_depends_reset(struct dns_depends *depends) {
 
 void dns_depends_free(struct dns_depends *depends) { buffer_free(&depends->names); }
 
-void dns_depends_add(struct dns_depends *depends, struct rpc *rpc, struct watch_thing thing) {
-    if (depends->count == DNS_CACHE_DEPENDS_MAX || depends->names.size + thing.name.size > UINT16_MAX) {
+void dns_depends_add(struct dns_depends *depends, struct rpc *rpc, struct watch_key watched) {
+    if (depends->count == DNS_CACHE_DEPENDS_MAX || depends->names.size + watched.name.size > UINT16_MAX) {
         depends->overflow = true;
         return;
     }
     size_t i = depends->count++;
-    depends->items[i].space = thing.space;
+    depends->items[i].space = watched.space;
     depends->items[i].name_at = (uint16_t)depends->names.size;
-    depends->items[i].name_size = (uint16_t)thing.name.size;
-    depends->items[i].generation = rpc_generation(rpc, thing);
-    buffer_append(&depends->names, thing.name.data, thing.name.size);
+    depends->items[i].name_size = (uint16_t)watched.name.size;
+    depends->items[i].generation = rpc_generation(rpc, watched);
+    buffer_append(&depends->names, watched.name.data, watched.name.size);
 }
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */
@@ -114,7 +114,7 @@ static struct entry **place_find(struct dns_cache *cache, struct dns_cache_key k
 
 static bool current(const struct dns_cache *cache, const struct entry *entry) {
     for (size_t i = 0; i < entry->depend_count; i++) {
-        if (rpc_generation(cache->rpc, entry->depends[i].thing) != entry->depends[i].generation) return false;
+        if (rpc_generation(cache->rpc, entry->depends[i].watched) != entry->depends[i].generation) return false;
     }
     return true;
 }
@@ -153,8 +153,8 @@ static struct entry *entry_new(struct dns_cache_key key, const struct dns_depend
     char *names = entry->text + key.name.size;
     if (depends->names.size) memcpy(names, depends->names.data, depends->names.size);
     for (size_t i = 0; i < depends->count; i++) {
-        entry->depends[i].thing.space = depends->items[i].space;
-        entry->depends[i].thing.name = slice_make(names + depends->items[i].name_at, depends->items[i].name_size);
+        entry->depends[i].watched.space = depends->items[i].space;
+        entry->depends[i].watched.name = slice_make(names + depends->items[i].name_at, depends->items[i].name_size);
         entry->depends[i].generation = depends->items[i].generation;
     }
     return entry;

@@ -34,7 +34,7 @@ struct dns_depends {
     struct buffer names;
 };
 void dns_depends_reset(struct dns_depends *depends);
-void dns_depends_add(struct dns_depends *depends, struct rpc *rpc, struct watch_thing thing);
+void dns_depends_add(struct dns_depends *depends, struct rpc *rpc, struct watch_key watched);
 void dns_depends_free(struct dns_depends *depends);
 
 /* Either may be missing. Owned by the cache once stored. */

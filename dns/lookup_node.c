@@ -80,7 +80,7 @@ void addresses_of_node(struct dns_lookup *lookup, const struct name *name, struc
         if (below) out->state = LOOKUP_PARENT;
         return;
     }
-    dns_depends_add(lookup->depends, lookup->rpc, (struct watch_thing){SPACE_NODE, stored});
+    dns_depends_add(lookup->depends, lookup->rpc, (struct watch_key){SPACE_NODE, stored});
     Pb__NodeRequest request = PB__NODE_REQUEST__INIT;
     request.node = (char *)stored.data;
     struct query_result result = {0};

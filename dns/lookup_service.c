@@ -72,7 +72,7 @@ static enum lookup_state tag_state(struct dns_lookup *lookup, struct slice store
     if (known) return tag_found(known, tag);
 
     struct dns_depends depends = {0};
-    dns_depends_add(&depends, lookup->rpc, (struct watch_thing){SPACE_SERVICE, stored});
+    dns_depends_add(&depends, lookup->rpc, (struct watch_key){SPACE_SERVICE, stored});
     struct dns_cache_value value = tags_read(lookup, stored);
     value.cost_ns = lookup->read_count * LOOKUP_COST_NS;
     enum lookup_state state = tag_found(&value, tag);
@@ -90,7 +90,7 @@ static enum lookup_state service_begin(struct dns_lookup *lookup, const struct n
         return name->maybe_parent ? LOOKUP_PARENT : LOOKUP_UNKNOWN;
     enum lookup_state tagged = name->tag.size ? tag_state(lookup, stored, name->tag) : LOOKUP_SOME;
     if (tagged <= LOOKUP_PARENT) return tagged;
-    dns_depends_add(lookup->depends, lookup->rpc, (struct watch_thing){SPACE_SERVICE, stored});
+    dns_depends_add(lookup->depends, lookup->rpc, (struct watch_key){SPACE_SERVICE, stored});
     *instances = instances_begin(lookup, stored, name->tag, LOOKUP_INSTANCES_MAX);
     return instances->count ? LOOKUP_SOME : LOOKUP_NONE;
 }
@@ -243,7 +243,7 @@ static bool put_server(struct dns_lookup *lookup, struct answer_place place, con
 
 static struct instances servers_begin(struct dns_lookup *lookup) {
     struct slice service = SLICE_LITERAL(SERVERS_SERVICE);
-    dns_depends_add(lookup->depends, lookup->rpc, (struct watch_thing){SPACE_SERVICE, service});
+    dns_depends_add(lookup->depends, lookup->rpc, (struct watch_key){SPACE_SERVICE, service});
     return instances_begin(lookup, service, SLICE_LITERAL(""), LOOKUP_INSTANCES_MAX);
 }
 

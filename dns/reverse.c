@@ -78,7 +78,7 @@ static void add_services(struct picture *picture, const ProtobufCMessage *messag
 struct source {
     const struct query_type *query;
     void (*add)(struct picture *picture, const ProtobufCMessage *message);
-    struct watch_thing thing;
+    struct watch_key watched;
 };
 
 static void fill(struct dns_lookup *lookup, struct picture *picture, const struct source *source) {
@@ -121,14 +121,14 @@ static const struct item *find(const struct picture *picture, const struct item 
 
 /* True: it is as new as the catalog. */
 static bool bring_up(struct dns_lookup *lookup, struct picture *picture, const struct source *source) {
-    uint64_t generation = rpc_generation(lookup->rpc, source->thing);
+    uint64_t generation = rpc_generation(lookup->rpc, source->watched);
     refresh(lookup, picture, source, generation);
     return picture->generation == generation;
 }
 
 static struct slice find_name(struct dns_lookup *lookup, struct picture *picture, const struct source *source,
                               const struct item *wanted) {
-    dns_depends_add(lookup->depends, lookup->rpc, source->thing);
+    dns_depends_add(lookup->depends, lookup->rpc, source->watched);
     if (!bring_up(lookup, picture, source)) lookup->depends->overflow = true; /* behind: not to be kept */
     const struct item *item = find(picture, wanted);
     return item ? slice_text(picture->names.data + item->name_at) : SLICE_LITERAL("");

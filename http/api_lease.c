@@ -163,7 +163,7 @@ const struct http_route http_routes_lease[] = {
     {HTTP_GET, "/v1/lease/:id", lease_get, "lease:read", HTTP_PARAMS(ID, HTTP_READS),
      "One lease and what is bound to it; Remaining is asked of the leader, and left out with index or stale", HTTP_OWN,
      .example = {"/v1/lease/{lease}", .status = 200}, .since = LEASE_SINCE,
-     .endpoint = {.query = &query_lease, .answer = one, .fresh = true, .thing = "lease", .missing = GONE},
+     .endpoint = {.query = &query_lease, .answer = one, .fresh = true, .watched = "lease", .missing = GONE},
      .cli = {.command = "lease get"}},
     {HTTP_GET, "/v1/leases", lease_list, "lease:read",
      HTTP_PARAMS(HTTP_READS, {"remaining", HTTP_FLAG, .help = "the leader is asked how much of each is left"}),

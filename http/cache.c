@@ -42,7 +42,7 @@ void ready_answer_free(struct answer *answer) {
     bytes_release(answer->gzip);
     if (answer->kept) {
         free((char *)answer->key.data);
-        free((char *)answer->depends.thing.name.data);
+        free((char *)answer->depends.watched.name.data);
         for (struct header *header = answer->headers, *next; header; header = next) {
             next = header->next;
             free(header);
@@ -114,11 +114,11 @@ static struct header *headers_copy(const struct header *from) {
 
 void cache_offer(struct cache *cache, struct answer *answer) {
     if (!asked_before(cache, answer->key_hash)) return;
-    size_t cost = answer->plain->size + answer->key.size + answer->depends.thing.name.size + OVERHEAD;
+    size_t cost = answer->plain->size + answer->key.size + answer->depends.watched.name.size + OVERHEAD;
     if (cost > cache->bytes_most / 4) return;
     answer->kept = true;
     answer->key.data = mem_strndup(answer->key.data, answer->key.size);
-    struct slice *name = &answer->depends.thing.name;
+    struct slice *name = &answer->depends.watched.name;
     name->data = mem_strndup(name->data, name->size);
     answer->headers = headers_copy(answer->headers);
     answer->cost = cost;

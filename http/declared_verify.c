@@ -71,7 +71,7 @@ static const ProtobufCMessageDescriptor *request_of(const struct http_route *rou
     if (!endpoint->command && !endpoint->query) return NULL;
     CHECK(route->flags & HTTP_OWN && !endpoint->command != !endpoint->query);
     if (endpoint->query) {
-        CHECK(endpoint->query->request && (endpoint->list || (endpoint->thing && endpoint->missing)));
+        CHECK(endpoint->query->request && (endpoint->list || (endpoint->watched && endpoint->missing)));
         return endpoint->query->request;
     }
     const struct module_command *command = modules_command(modules, endpoint->command);

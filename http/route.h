@@ -83,7 +83,7 @@ struct http_endpoint {
     int (*status)(const ProtobufCMessage *answer); /* NULL: 200 */
     bool fresh;                                    /* of queries: no ready bytes are kept */
     /* Of queries, when there is none: 404 and `THING "FIRST VALUE OF THE PATH" MISSING`. */
-    const char *thing, *missing;
+    const char *watched, *missing;
 };
 
 /* -- what is shown ------------------------------------------------------------------------------------------------ */

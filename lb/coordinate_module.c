@@ -79,7 +79,7 @@ static bool update(struct machine_tx *tx, const Pb__Coordinate *record) {
     struct slice node = slice_text(record->node), bytes;
     if (!changes(tx->store, record, tx->arena, &bytes)) return false;
     store_put(tx->store, COORDINATE_TABLE, coordinate_key(tx->store, room, node, slice_text(record->segment)), bytes);
-    machine_mark(tx, SPACE_COORDINATE_NODE, node, false);
+    machine_changed(tx, SPACE_COORDINATE_NODE, node, false);
     return true;
 }
 
@@ -90,7 +90,7 @@ static int apply(struct machine_tx *tx, void *request, struct machine_result *re
             return machine_refuse(result, CO_INVALID, "invalid coordinate");
     bool changed = false;
     for (size_t i = 0; i < command->n_updates; i++) changed |= update(tx, command->updates[i]);
-    if (changed) machine_mark(tx, SPACE_COORDINATES, everything, false);
+    if (changed) machine_changed(tx, SPACE_COORDINATES, everything, false);
     result->yes = true;
     return CO_OK;
 }
@@ -126,8 +126,8 @@ static void on_event(struct machine_tx *tx, const struct machine_event *event) {
     }
     store_cursor_close(&cursor);
     if (!had) return;
-    machine_mark(tx, SPACE_COORDINATE_NODE, event->node, true);
-    machine_mark(tx, SPACE_COORDINATES, everything, false);
+    machine_changed(tx, SPACE_COORDINATE_NODE, event->node, true);
+    machine_changed(tx, SPACE_COORDINATES, everything, false);
 }
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */

@@ -76,20 +76,20 @@ static void keep_segment(const Pb__CoordinatesRequest *request, struct gathered 
     list->count = kept;
 }
 
-static int finish(struct store_txn *txn, struct watch_thing thing, const Pb__CoordinatesRequest *request,
+static int finish(struct store_txn *txn, struct watch_key watched, const Pb__CoordinatesRequest *request,
                   struct gathered *list, struct query_result *result) {
     keep_segment(request, list);
     Pb__CoordinatesResult *records = arena_alloc(list->arena, sizeof *records);
     pb__coordinates_result__init(records);
     records->coordinates = list->records, records->n_coordinates = list->count;
     *result = (struct query_result){
-        .index = machine_marked(txn, thing.space, thing.name), .found = true, .message = &records->base};
+        .index = machine_change_index(txn, watched.space, watched.name), .found = true, .message = &records->base};
     return CO_OK;
 }
 
-static struct watch_thing all_thing(const ProtobufCMessage *message) {
+static struct watch_key all_thing(const ProtobufCMessage *message) {
     (void)message;
-    return (struct watch_thing){SPACE_COORDINATES, SLICE_LITERAL("")};
+    return (struct watch_key){SPACE_COORDINATES, SLICE_LITERAL("")};
 }
 
 static int run_all(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
@@ -99,8 +99,8 @@ static int run_all(struct store_txn *txn, const ProtobufCMessage *message, struc
     return rv == CO_OK ? finish(txn, all_thing(message), (const Pb__CoordinatesRequest *)message, &list, result) : rv;
 }
 
-static struct watch_thing node_thing(const ProtobufCMessage *message) {
-    return (struct watch_thing){SPACE_COORDINATE_NODE, slice_text(((const Pb__CoordinatesRequest *)message)->node)};
+static struct watch_key node_thing(const ProtobufCMessage *message) {
+    return (struct watch_key){SPACE_COORDINATE_NODE, slice_text(((const Pb__CoordinatesRequest *)message)->node)};
 }
 
 static int run_node(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
@@ -118,19 +118,19 @@ const struct query_type query_coordinates = {.number = 64,
                                              .discovery = true,
                                              .request = &pb__coordinates_request__descriptor,
                                              .result = &pb__coordinates_result__descriptor,
-                                             .thing = all_thing,
+                                             .watched = all_thing,
                                              .run = run_all};
 const struct query_type query_node_coordinates = {.number = 65,
                                                   .name = "node-coordinates",
                                                   .discovery = true,
                                                   .request = &pb__coordinates_request__descriptor,
                                                   .result = &pb__coordinates_result__descriptor,
-                                                  .thing = node_thing,
+                                                  .watched = node_thing,
                                                   .run = run_node};
 
 /* -- of the nodes with a service ---------------------------------------------------------------------------------- */
-static struct watch_thing service_thing(const ProtobufCMessage *message) {
-    return query_service_entries.thing(message);
+static struct watch_key service_thing(const ProtobufCMessage *message) {
+    return query_service_entries.watched(message);
 }
 
 static Pb__Coordinate *at_origin(struct arena *arena, const char *node) {
@@ -169,6 +169,6 @@ const struct query_type query_service_coordinates = {.number = 67,
                                                      .discovery = true,
                                                      .request = &pb__service_request__descriptor,
                                                      .result = &pb__coordinates_result__descriptor,
-                                                     .thing = service_thing,
+                                                     .watched = service_thing,
                                                      .run = run_service,
                                                      .also = all_thing};

@@ -32,15 +32,15 @@ static const struct query_type *wrapped(const ProtobufCMessage *message, const P
     }
 }
 
-static struct watch_thing also(const ProtobufCMessage *message) {
+static struct watch_key also(const ProtobufCMessage *message) {
     (void)message;
-    return (struct watch_thing){SPACE_COORDINATES, SLICE_LITERAL("")};
+    return (struct watch_key){SPACE_COORDINATES, SLICE_LITERAL("")};
 }
 
-static struct watch_thing thing(const ProtobufCMessage *message) {
+static struct watch_key watched(const ProtobufCMessage *message) {
     const ProtobufCMessage *inner;
     const struct query_type *type = wrapped(message, &inner);
-    return type ? type->thing(inner) : also(message);
+    return type ? type->watched(inner) : also(message);
 }
 
 static const ProtobufCMessageDescriptor *result_of(const ProtobufCMessage *message) {
@@ -139,7 +139,7 @@ const struct query_type query_near = {.number = 66,
                                       .name = "near",
                                       .discovery = true,
                                       .request = &pb__near_request__descriptor,
-                                      .thing = thing,
+                                      .watched = watched,
                                       .run = run,
                                       .also = also,
                                       .result_of = result_of};

@@ -94,8 +94,8 @@ void change_names(struct change *change, const Pb__Service *before, const Pb__Se
         if (before) changed |= instance_move(change, before, -1);
         if (after) changed |= instance_move(change, after, 1);
     }
-    if (changed) machine_mark(change->tx, SPACE_TABLE, catalog_table_services, false);
-    if (differ) machine_mark(change->tx, SPACE_TABLE, catalog_table_service_nodes, false);
+    if (changed) machine_changed(change->tx, SPACE_TABLE, catalog_table_services, false);
+    if (differ) machine_changed(change->tx, SPACE_TABLE, catalog_table_service_nodes, false);
 }
 
 static uint64_t count_of(struct store_txn *txn, struct slice name) {
@@ -130,7 +130,7 @@ void change_spelling(struct change *change, enum spelling_kind kind, struct slic
 /* -- marks -------------------------------------------------------------------------------------------------------- */
 
 void change_mark_service(struct change *change, struct slice name) {
-    machine_mark(change->tx, SPACE_SERVICE, name, !catalog_service_exists(change->tx->store, name));
+    machine_changed(change->tx, SPACE_SERVICE, name, !catalog_service_exists(change->tx->store, name));
 }
 
 void change_mark_services_of_node(struct change *change, struct slice node) {
@@ -144,5 +144,5 @@ void change_mark_services_of_node(struct change *change, struct slice node) {
         pointers_add(&names, tx->arena, arena_strndup(tx->arena, name.data, name.size));
     }
     store_cursor_close(&cursor);
-    for (size_t i = 0; i < names.count; i++) machine_mark(tx, SPACE_SERVICE, slice_text(names.items[i]), false);
+    for (size_t i = 0; i < names.count; i++) machine_changed(tx, SPACE_SERVICE, slice_text(names.items[i]), false);
 }

@@ -20,18 +20,18 @@ bool query_meta_fits(const Pb__Node *node, Pb__Pair *const *wanted, size_t wante
     return true;
 }
 
-int query_done(struct store_txn *txn, struct watch_thing thing, const ProtobufCMessage *message, bool found,
+int query_done(struct store_txn *txn, struct watch_key watched, const ProtobufCMessage *message, bool found,
                struct query_result *result) {
     *result = (struct query_result){
-        .index = machine_marked(txn, thing.space, thing.name), .found = found, .message = message};
+        .index = machine_change_index(txn, watched.space, watched.name), .found = found, .message = message};
     return CO_OK;
 }
 
 /* -- nodes -------------------------------------------------------------------------------------------------------- */
 
-static struct watch_thing nodes_thing(const ProtobufCMessage *request) {
+static struct watch_key nodes_thing(const ProtobufCMessage *request) {
     (void)request;
-    return (struct watch_thing){SPACE_TABLE, catalog_table_nodes};
+    return (struct watch_key){SPACE_TABLE, catalog_table_nodes};
 }
 
 /* All nodes that have the meta. */
@@ -61,8 +61,8 @@ static int run_nodes(struct store_txn *txn, const ProtobufCMessage *message, str
     return query_done(txn, nodes_thing(message), &records->base, true, result);
 }
 
-static struct watch_thing node_thing(const ProtobufCMessage *message) {
-    return (struct watch_thing){SPACE_NODE, slice_text(((const Pb__NodeRequest *)message)->node)};
+static struct watch_key node_thing(const ProtobufCMessage *message) {
+    return (struct watch_key){SPACE_NODE, slice_text(((const Pb__NodeRequest *)message)->node)};
 }
 
 static int run_node_services(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
@@ -84,9 +84,9 @@ static int run_node_services(struct store_txn *txn, const ProtobufCMessage *mess
 
 /* -- names of services -------------------------------------------------------------------------------------------- */
 
-static struct watch_thing services_thing(const ProtobufCMessage *message) {
+static struct watch_key services_thing(const ProtobufCMessage *message) {
     bool by_meta = ((const Pb__TableRequest *)message)->n_node_meta > 0;
-    return (struct watch_thing){SPACE_TABLE, by_meta ? catalog_table_service_nodes : catalog_table_services};
+    return (struct watch_key){SPACE_TABLE, by_meta ? catalog_table_service_nodes : catalog_table_services};
 }
 
 struct name_tag {
@@ -185,8 +185,8 @@ static int run_services(struct store_txn *txn, const ProtobufCMessage *message, 
 
 /* -- instances of a service --------------------------------------------------------------------------------------- */
 
-struct watch_thing query_service_thing(const ProtobufCMessage *message) {
-    return (struct watch_thing){SPACE_SERVICE, slice_text(((const Pb__ServiceRequest *)message)->service)};
+struct watch_key query_service_thing(const ProtobufCMessage *message) {
+    return (struct watch_key){SPACE_SERVICE, slice_text(((const Pb__ServiceRequest *)message)->service)};
 }
 
 static bool tags_fit(const Pb__Service *service, const Pb__ServiceRequest *request) {
@@ -316,9 +316,9 @@ static int run_service_entries(struct store_txn *txn, const ProtobufCMessage *me
 
 /* -- addresses of services ---------------------------------------------------------------------------------------- */
 
-static struct watch_thing addresses_thing(const ProtobufCMessage *message) {
+static struct watch_key addresses_thing(const ProtobufCMessage *message) {
     (void)message;
-    return (struct watch_thing){SPACE_TABLE, catalog_table_service_addresses};
+    return (struct watch_key){SPACE_TABLE, catalog_table_service_addresses};
 }
 
 static int run_service_addresses(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
@@ -351,33 +351,33 @@ const struct query_type query_nodes = {.number = 1,
                                        .discovery = true,
                                        .request = &pb__table_request__descriptor,
                                        .result = &pb__nodes_result__descriptor,
-                                       .thing = nodes_thing,
+                                       .watched = nodes_thing,
                                        .run = run_nodes};
 const struct query_type query_services = {.number = 2,
                                           .name = "services",
                                           .discovery = true,
                                           .request = &pb__table_request__descriptor,
                                           .result = &pb__services_result__descriptor,
-                                          .thing = services_thing,
+                                          .watched = services_thing,
                                           .run = run_services};
 const struct query_type query_node_services = {.number = 3,
                                                .name = "node-services",
                                                .discovery = true,
                                                .request = &pb__node_request__descriptor,
                                                .result = &pb__node_services_result__descriptor,
-                                               .thing = node_thing,
+                                               .watched = node_thing,
                                                .run = run_node_services};
 const struct query_type query_service_entries = {.number = 4,
                                                  .name = "service-entries",
                                                  .discovery = true,
                                                  .request = &pb__service_request__descriptor,
                                                  .result = &pb__service_entries_result__descriptor,
-                                                 .thing = query_service_thing,
+                                                 .watched = query_service_thing,
                                                  .run = run_service_entries};
 const struct query_type query_service_addresses = {.number = 8,
                                                    .name = "service-addresses",
                                                    .discovery = true,
                                                    .request = &pb__table_request__descriptor,
                                                    .result = &pb__service_addresses_result__descriptor,
-                                                   .thing = addresses_thing,
+                                                   .watched = addresses_thing,
                                                    .run = run_service_addresses};

@@ -6,8 +6,8 @@
 
 bool query_meta_fits(const Pb__Node *node, Pb__Pair *const *wanted, size_t wanted_count);
 /* Fills in the result; its index is the thing's. */
-int query_done(struct store_txn *txn, struct watch_thing thing, const ProtobufCMessage *message, bool found,
+int query_done(struct store_txn *txn, struct watch_key watched, const ProtobufCMessage *message, bool found,
                struct query_result *result);
-struct watch_thing query_service_thing(const ProtobufCMessage *message);
+struct watch_key query_service_thing(const ProtobufCMessage *message);
 
 #endif

@@ -14,14 +14,14 @@ static int compare_checks(const void *a, const void *b) {
     return order ? order : compare_names(one->check_id, other->check_id);
 }
 
-static int checks_done(struct store_txn *txn, struct arena *arena, struct watch_thing thing, struct pointers *checks,
+static int checks_done(struct store_txn *txn, struct arena *arena, struct watch_key watched, struct pointers *checks,
                        struct query_result *result) {
     if (checks->count > 1) qsort(checks->items, checks->count, sizeof *checks->items, compare_checks);
     Pb__ChecksResult *records = arena_alloc(arena, sizeof *records);
     pb__checks_result__init(records);
     records->checks = (Pb__Check **)checks->items;
     records->n_checks = checks->count;
-    return query_done(txn, thing, &records->base, true, result);
+    return query_done(txn, watched, &records->base, true, result);
 }
 
 /* Keeps those whose node has the meta. Checks of one node follow one another. */
@@ -49,17 +49,17 @@ static int filter_by_meta(struct store_txn *txn, struct arena *arena, Pb__Pair *
 
 /* -- of a node ---------------------------------------------------------------------------------------------------- */
 
-static struct watch_thing node_thing(const ProtobufCMessage *message) {
-    return (struct watch_thing){SPACE_NODE, slice_text(((const Pb__NodeRequest *)message)->node)};
+static struct watch_key node_thing(const ProtobufCMessage *message) {
+    return (struct watch_key){SPACE_NODE, slice_text(((const Pb__NodeRequest *)message)->node)};
 }
 
 static int run_node_checks(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
                            struct query_result *result) {
     char room[STORE_KEY_MAX];
     struct pointers checks = {0};
-    struct watch_thing thing = node_thing(message);
-    int error = record_checks_below(txn, arena, key_node(txn, room, thing.name), &checks);
-    return error ? error : checks_done(txn, arena, thing, &checks, result);
+    struct watch_key watched = node_thing(message);
+    int error = record_checks_below(txn, arena, key_node(txn, room, watched.name), &checks);
+    return error ? error : checks_done(txn, arena, watched, &checks, result);
 }
 
 /* -- of a service ------------------------------------------------------------------------------------------------- */
@@ -116,19 +116,19 @@ static int checks_astray(struct store_txn *txn, struct arena *arena, struct slic
 static int run_service_checks(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
                               struct query_result *result) {
     const Pb__ServiceRequest *request = (const Pb__ServiceRequest *)message;
-    struct watch_thing thing = query_service_thing(message);
+    struct watch_key watched = query_service_thing(message);
     struct pointers checks = {0};
-    int error = checks_of_instances(txn, arena, thing.name, &checks);
-    if (!error) error = checks_astray(txn, arena, thing.name, &checks);
+    int error = checks_of_instances(txn, arena, watched.name, &checks);
+    if (!error) error = checks_astray(txn, arena, watched.name, &checks);
     if (!error) error = filter_by_meta(txn, arena, request->node_meta, request->n_node_meta, &checks);
-    return error ? error : checks_done(txn, arena, thing, &checks, result);
+    return error ? error : checks_done(txn, arena, watched, &checks, result);
 }
 
 /* -- by state ----------------------------------------------------------------------------------------------------- */
 
-static struct watch_thing checks_thing(const ProtobufCMessage *message) {
+static struct watch_key checks_thing(const ProtobufCMessage *message) {
     (void)message;
-    return (struct watch_thing){SPACE_TABLE, catalog_table_checks};
+    return (struct watch_key){SPACE_TABLE, catalog_table_checks};
 }
 
 static int run_state_checks(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
@@ -158,19 +158,19 @@ const struct query_type query_service_checks = {.number = 5,
                                                 .discovery = true,
                                                 .request = &pb__service_request__descriptor,
                                                 .result = &pb__checks_result__descriptor,
-                                                .thing = query_service_thing,
+                                                .watched = query_service_thing,
                                                 .run = run_service_checks};
 const struct query_type query_node_checks = {.number = 6,
                                              .name = "node-checks",
                                              .discovery = true,
                                              .request = &pb__node_request__descriptor,
                                              .result = &pb__checks_result__descriptor,
-                                             .thing = node_thing,
+                                             .watched = node_thing,
                                              .run = run_node_checks};
 const struct query_type query_state_checks = {.number = 7,
                                               .name = "state-checks",
                                               .discovery = true,
                                               .request = &pb__state_request__descriptor,
                                               .result = &pb__checks_result__descriptor,
-                                              .thing = checks_thing,
+                                              .watched = checks_thing,
                                               .run = run_state_checks};

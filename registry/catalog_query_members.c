@@ -7,9 +7,9 @@
 #define SERVER_SERVICE "consul"
 #define VERSION_MOST   60
 
-static struct watch_thing nodes_thing(const ProtobufCMessage *request) {
+static struct watch_key nodes_thing(const ProtobufCMessage *request) {
     (void)request;
-    return (struct watch_thing){SPACE_TABLE, catalog_table_nodes};
+    return (struct watch_key){SPACE_TABLE, catalog_table_nodes};
 }
 
 static int add_server(struct store_txn *txn, struct arena *arena, Pb__Member *member) {
@@ -72,5 +72,5 @@ const struct query_type query_members = {.number = 11,
                                          .discovery = true,
                                          .request = &pb__table_request__descriptor,
                                          .result = &pb__members_result__descriptor,
-                                         .thing = nodes_thing,
+                                         .watched = nodes_thing,
                                          .run = run_members};

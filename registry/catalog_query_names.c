@@ -1,22 +1,22 @@
 /* Queries of names without regard to case. */
 #include "registry/catalog_query.h"
 
-static int run_name(struct store_txn *txn, struct watch_thing thing, int error, struct slice stored,
+static int run_name(struct store_txn *txn, struct watch_key watched, int error, struct slice stored,
                     struct arena *arena, struct query_result *result) {
     if (error && error != CO_NOTFOUND) return error;
     Pb__NameResult *record = arena_alloc(arena, sizeof *record);
     pb__name_result__init(record);
     if (!error) record->name = arena_strndup(arena, stored.data, stored.size);
-    return query_done(txn, thing, &record->base, error == CO_OK, result);
+    return query_done(txn, watched, &record->base, error == CO_OK, result);
 }
 
 static struct slice wanted(const ProtobufCMessage *message) {
     return slice_text(((const Pb__NameRequest *)message)->name);
 }
 
-static struct watch_thing nodes_thing(const ProtobufCMessage *message) {
+static struct watch_key nodes_thing(const ProtobufCMessage *message) {
     (void)message;
-    return (struct watch_thing){SPACE_TABLE, catalog_table_nodes};
+    return (struct watch_key){SPACE_TABLE, catalog_table_nodes};
 }
 
 static int run_node(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
@@ -26,9 +26,9 @@ static int run_node(struct store_txn *txn, const ProtobufCMessage *message, stru
     return run_name(txn, nodes_thing(message), error, stored, arena, result);
 }
 
-static struct watch_thing services_thing(const ProtobufCMessage *message) {
+static struct watch_key services_thing(const ProtobufCMessage *message) {
     (void)message;
-    return (struct watch_thing){SPACE_TABLE, catalog_table_services};
+    return (struct watch_key){SPACE_TABLE, catalog_table_services};
 }
 
 static int run_service(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
@@ -43,12 +43,12 @@ const struct query_type query_node_nocase = {.number = 9,
                                              .discovery = true,
                                              .request = &pb__name_request__descriptor,
                                              .result = &pb__name_result__descriptor,
-                                             .thing = nodes_thing,
+                                             .watched = nodes_thing,
                                              .run = run_node};
 const struct query_type query_service_nocase = {.number = 10,
                                                 .name = "service-nocase",
                                                 .discovery = true,
                                                 .request = &pb__name_request__descriptor,
                                                 .result = &pb__name_result__descriptor,
-                                                .thing = services_thing,
+                                                .watched = services_thing,
                                                 .run = run_service};

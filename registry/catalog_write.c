@@ -85,8 +85,8 @@ static void mark_meta(struct change *change, struct slice name) {
     struct slice prefix = key_node(change->tx->store, room, name);
     bool services = has_any(change->tx->store, TABLE_SERVICES, prefix),
          checks = has_any(change->tx->store, TABLE_CHECKS, prefix);
-    if (services) machine_mark(change->tx, SPACE_TABLE, catalog_table_service_nodes, false);
-    if (checks) machine_mark(change->tx, SPACE_TABLE, catalog_table_checks, false);
+    if (services) machine_changed(change->tx, SPACE_TABLE, catalog_table_service_nodes, false);
+    if (checks) machine_changed(change->tx, SPACE_TABLE, catalog_table_checks, false);
 }
 
 /* What finds the node by other things than its name, and its name as it is written. */
@@ -119,8 +119,8 @@ void change_node(struct change *change, Pb__Node *node, uint64_t base) {
     char room[STORE_KEY_MAX];
     store_put(tx->store, TABLE_NODES, key_node(tx->store, room, name), message_pack(tx->arena, &node->base));
     name_node(change, old, node);
-    machine_mark(tx, SPACE_NODE, name, false);
-    machine_mark(tx, SPACE_TABLE, catalog_table_nodes, false);
+    machine_changed(tx, SPACE_NODE, name, false);
+    machine_changed(tx, SPACE_TABLE, catalog_table_nodes, false);
     if (!old) return;
     change_mark_services_of_node(change, name);
     if (!same_meta(old, node)) mark_meta(change, name);
@@ -151,8 +151,8 @@ static struct slice service_name_of(struct change *change, const Pb__Check *chec
 /* A check came, changed or went. `name`: of its service. */
 static void mark_check(struct change *change, const Pb__Check *check, struct slice name) {
     struct machine_tx *tx = change->tx;
-    machine_mark(tx, SPACE_NODE, slice_text(check->node), false);
-    machine_mark(tx, SPACE_TABLE, catalog_table_checks, false);
+    machine_changed(tx, SPACE_NODE, slice_text(check->node), false);
+    machine_changed(tx, SPACE_TABLE, catalog_table_checks, false);
     if (!check->service_id[0]) {
         change_mark_services_of_node(change, slice_text(check->node));
         return;
@@ -291,8 +291,8 @@ void change_service(struct change *change, Pb__Service *service) {
     change_names(change, old, service);
     rebind_service(change, old, service);
     touch_addresses(change, old, service);
-    machine_mark(tx, SPACE_NODE, node, false);
-    machine_mark(tx, SPACE_SERVICE, slice_text(service->name), false);
+    machine_changed(tx, SPACE_NODE, node, false);
+    machine_changed(tx, SPACE_SERVICE, slice_text(service->name), false);
     if (!renamed) return;
     rename_checks(change, old, service);
     change_mark_service(change, was);
@@ -309,7 +309,7 @@ static void remove_service(struct change *change, const Pb__Service *service) {
     change_names(change, service, NULL);
     rebind_service(change, service, NULL);
     touch_addresses(change, service, NULL);
-    machine_mark(tx, SPACE_NODE, node, false);
+    machine_changed(tx, SPACE_NODE, node, false);
     change_mark_service(change, slice_text(service->name));
     change_event(change, MACHINE_SERVICE_REMOVED, node, id);
 }
@@ -338,7 +338,7 @@ void change_remove_node(struct change *change, struct slice name) {
     for (size_t i = 0; i < checks.count; i++) remove_check(change, checks.items[i]);
     (void)store_del(tx->store, TABLE_NODES, key_node(tx->store, room, name));
     name_node(change, node, NULL);
-    machine_mark(tx, SPACE_NODE, name, true);
-    machine_mark(tx, SPACE_TABLE, catalog_table_nodes, false);
+    machine_changed(tx, SPACE_NODE, name, true);
+    machine_changed(tx, SPACE_TABLE, catalog_table_nodes, false);
     change_event(change, MACHINE_NODE_REMOVED, name, slice_make("", 0));
 }

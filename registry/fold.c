@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "registry/machine_marks.h"
+#include "registry/machine_changes.h"
 #include "registry/version.h"
 
 enum { PARTS = 3 }; /* of a key */
@@ -112,5 +112,5 @@ void fold_apply(struct machine_tx *tx) {
     machine_emit(tx, MACHINE_FOLD_MERGE, nothing, nothing);
     machine_emit(tx, MACHINE_FOLD_KEYS, nothing, nothing);
     fold_set(tx->store, true);
-    machine_marks_fold(tx);
+    machine_changes_fold(tx);
 }

@@ -1,6 +1,6 @@
 /* Names without regard to case. From cluster version FOLD_SINCE on, names of nodes and services, and IDs of services
  * and checks, are one when they differ in the case of ASCII letters only (docs/decisions/names-and-case.md says why
- * ASCII). They are *folded* in the keys of the store, in removal marks and in what is watched; records keep them as
+ * ASCII). They are *folded* in the keys of the store, in tombstones and in what is watched; records keep them as
  * they were written last.
  *
  * Below that version names are compared byte by byte. A transaction knows which it is: fold_on. The command that

@@ -2,7 +2,7 @@
  * one entry.
  *
  * - A *free lease* is anybody's: services, nodes and keys hang on it. When it ends (revoked or expired), everything
- *   bound is removed in that entry; each touched thing wakes its watchers once, with removal marks.
+ *   bound is removed in that entry; each touched thing wakes its watchers once, with tombstones.
  * - A *node lease* is the liveness of a node's agent, granted under the node's name (compared without case, as the
  *   catalog does). It has one owner at a time: while a lease of another node id stands under the name, a grant is
  *   refused with CO_EXISTS and a line that says who has it (the second agent waits and asks again). The same node id

@@ -58,8 +58,8 @@ bool lease_known(struct machine_tx *tx, struct slice lease, struct machine_resul
 }
 
 static void mark(struct machine_tx *tx, struct slice id, bool removed) {
-    machine_mark(tx, SPACE_LEASE, id, removed);
-    machine_mark(tx, SPACE_LEASE_TABLE, nothing, false);
+    machine_changed(tx, SPACE_LEASE, id, removed);
+    machine_changed(tx, SPACE_LEASE_TABLE, nothing, false);
 }
 
 /* -- dead nodes --------------------------------------------------------------------------------------------------- */
@@ -82,7 +82,7 @@ static void dead_put(struct machine_tx *tx, const Pb__Lease *lease) {
     char room[STORE_KEY_MAX];
     struct slice node = slice_text(lease->node);
     store_put(tx->store, TABLE_LEASES, lease_node_key(ROW_DEAD, node, room), message_pack(tx->arena, &dead.base));
-    machine_mark(tx, SPACE_DEAD_NODES, nothing, false);
+    machine_changed(tx, SPACE_DEAD_NODES, nothing, false);
     expiry_began_in(tx, &dead_node_expiry, node, tx->index, dead.reconnect_timeout_ns);
 }
 
@@ -91,7 +91,7 @@ static void dead_forget(struct machine_tx *tx, struct slice node) {
     char room[STORE_KEY_MAX];
     if (dead_get(tx, node, &dead) != CO_OK) return;
     (void)store_del(tx->store, TABLE_LEASES, lease_node_key(ROW_DEAD, node, room));
-    machine_mark(tx, SPACE_DEAD_NODES, nothing, false);
+    machine_changed(tx, SPACE_DEAD_NODES, nothing, false);
     expiry_ended_in(tx, &dead_node_expiry, slice_text(dead->node), dead->create_index);
 }
 

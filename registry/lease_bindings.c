@@ -41,8 +41,8 @@ static void changed(struct machine_tx *tx, struct slice lease) {
     char room[STORE_KEY_MAX];
     struct slice ignored;
     if (store_get(tx->store, TABLE_LEASES, lease_key(lease, room), &ignored) != CO_OK) return;
-    machine_mark(tx, SPACE_LEASE, lease, false);
-    machine_mark(tx, SPACE_LEASE_TABLE, slice_make("", 0), false);
+    machine_changed(tx, SPACE_LEASE, lease, false);
+    machine_changed(tx, SPACE_LEASE_TABLE, slice_make("", 0), false);
 }
 
 void lease_bind(struct machine_tx *tx, struct slice lease, enum lease_kind kind, struct slice name) {

@@ -68,15 +68,15 @@ static struct slice request_id(const ProtobufCMessage *request) {
     return slice_text(((const Pb__LeaseRequest *)request)->id);
 }
 
-static struct watch_thing lease_thing(const ProtobufCMessage *request) {
-    return (struct watch_thing){SPACE_LEASE, request_id(request)};
+static struct watch_key lease_thing(const ProtobufCMessage *request) {
+    return (struct watch_key){SPACE_LEASE, request_id(request)};
 }
 
 static int lease_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
                      struct query_result *result) {
     struct slice id = request_id(request);
     Pb__Lease *lease;
-    *result = (struct query_result){.index = machine_marked(txn, SPACE_LEASE, id)};
+    *result = (struct query_result){.index = machine_change_index(txn, SPACE_LEASE, id)};
     int rv = lease_record(txn, id, arena, &lease);
     if (rv == CO_NOTFOUND) return CO_OK;
     if (rv != CO_OK) return rv;
@@ -89,14 +89,14 @@ const struct query_type query_lease = {.number = 16,
                                        .name = "lease",
                                        .request = &pb__lease_request__descriptor,
                                        .result = &pb__lease_entry__descriptor,
-                                       .thing = lease_thing,
+                                       .watched = lease_thing,
                                        .run = lease_run};
 
 /* -- lists -------------------------------------------------------------------------------------------------------- */
 
-static struct watch_thing leases_thing(const ProtobufCMessage *request) {
+static struct watch_key leases_thing(const ProtobufCMessage *request) {
     (void)request;
-    return (struct watch_thing){SPACE_LEASE_TABLE, all};
+    return (struct watch_key){SPACE_LEASE_TABLE, all};
 }
 
 static int leases_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
@@ -120,7 +120,7 @@ static int leases_run(struct store_txn *txn, const ProtobufCMessage *request, st
     pb__lease_entries_result__init(leases);
     leases->n_leases = list.count;
     leases->leases = (Pb__LeaseEntry **)list.items;
-    *result = (struct query_result){machine_marked(txn, SPACE_LEASE_TABLE, all), true, &leases->base};
+    *result = (struct query_result){machine_change_index(txn, SPACE_LEASE_TABLE, all), true, &leases->base};
     return rv;
 }
 
@@ -128,12 +128,12 @@ const struct query_type query_leases = {.number = 17,
                                         .name = "leases",
                                         .request = &pb__lease_list_request__descriptor,
                                         .result = &pb__lease_entries_result__descriptor,
-                                        .thing = leases_thing,
+                                        .watched = leases_thing,
                                         .run = leases_run};
 
-static struct watch_thing dead_thing(const ProtobufCMessage *request) {
+static struct watch_key dead_thing(const ProtobufCMessage *request) {
     (void)request;
-    return (struct watch_thing){SPACE_DEAD_NODES, all};
+    return (struct watch_key){SPACE_DEAD_NODES, all};
 }
 
 static int dead_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
@@ -157,7 +157,7 @@ static int dead_run(struct store_txn *txn, const ProtobufCMessage *request, stru
     pb__dead_nodes_result__init(nodes);
     nodes->n_nodes = list.count;
     nodes->nodes = (Pb__DeadNode **)list.items;
-    *result = (struct query_result){machine_marked(txn, SPACE_DEAD_NODES, all), true, &nodes->base};
+    *result = (struct query_result){machine_change_index(txn, SPACE_DEAD_NODES, all), true, &nodes->base};
     return rv;
 }
 
@@ -165,5 +165,5 @@ const struct query_type query_dead_nodes = {.number = 18,
                                             .name = "dead-nodes",
                                             .request = &pb__dead_nodes_request__descriptor,
                                             .result = &pb__dead_nodes_result__descriptor,
-                                            .thing = dead_thing,
+                                            .watched = dead_thing,
                                             .run = dead_run};

@@ -11,7 +11,7 @@
 #include "base/wakeup_batch.h"
 #include "registry/audit.h"
 #include "registry/fold.h"
-#include "registry/machine_marks.h"
+#include "registry/machine_changes.h"
 #include "registry/machine_restore.h"
 #include "registry/machine_version.h"
 #include "registry/operator.h"
@@ -22,7 +22,7 @@
 #define MARKS_MAX_DEFAULT 1000000
 
 static const struct slice applied_key = SLICE_LITERAL("applied"); /* index, term: 8 bytes each */
-static const struct store_table own_tables[] = {{TABLE_MARKS, "marks"}, {TABLE_REMOVALS, "removals"}};
+static const struct store_table own_tables[] = {{TABLE_CHANGES, "marks"}, {TABLE_TOMBSTONES, "removals"}};
 
 struct machine {
     struct store *store;
@@ -53,7 +53,7 @@ static size_t take_tables(const struct modules *modules, struct store_table *tab
     memcpy(tables, own_tables, sizeof own_tables);
     for (size_t i = 0; i < modules_count(modules); i++)
         for (const struct store_table *table = modules_at(modules, i)->tables; table && table->number; table++) {
-            CHECK(count < STORE_TABLES_MAX && table->number != TABLE_MARKS && table->number != TABLE_REMOVALS);
+            CHECK(count < STORE_TABLES_MAX && table->number != TABLE_CHANGES && table->number != TABLE_TOMBSTONES);
             tables[count++] = *table;
         }
     return count;
@@ -192,7 +192,7 @@ unsigned machine_newest(const struct machine *machine) { return machine->newest;
 uint64_t machine_restores(const struct machine *machine) { return atomic_load(&machine->restores); }
 uint64_t machine_applied_term(const struct machine *machine) { return atomic_load(&machine->applied_term); }
 uint64_t machine_floor_now(const struct machine *machine) { return atomic_load(&machine->floor); }
-uint64_t machine_marks_max(const struct machine *machine) { return machine->marks_max; }
+uint64_t machine_tombstones_max(const struct machine *machine) { return machine->marks_max; }
 struct store *machine_store(struct machine *machine) {
     return machine->store;
 }

@@ -27,18 +27,18 @@ struct machine_tx {
     struct watch_touched touched;
 };
 static inline void machine_touch(struct machine_tx *tx, uint8_t space, struct slice name) {
-    watch_touch(&tx->touched, (struct watch_thing){space, name});
+    watch_touch(&tx->touched, (struct watch_key){space, name});
 }
 /* The cluster version as of the entry being applied. A field that changes what an older command does counts only
  * from the version on that introduced it: programs that do not know the field have to come to the same state. */
 unsigned machine_tx_version(const struct machine_tx *tx);
 void machine_emit(struct machine_tx *tx, enum machine_event_type type, struct slice node, struct slice id);
 
-/* Indexes of things that are not records themselves (tables, service names, nodes): last change, removals included.
- * machine_mark also touches the thing. `removed`: the thing ceased to exist: a removal mark, counted, dropped oldest
+/* Indexes of watch keys that are not records themselves (tables, service names, nodes): last change, removals included.
+ * machine_changed also touches it. `removed`: it ceased to exist: a tombstone, counted, dropped oldest
  * first beyond the limit (1,000,000), raising `floor`. */
-void machine_mark(struct machine_tx *tx, uint8_t space, struct slice name, bool removed);
-uint64_t machine_marked(struct store_txn *txn, uint8_t space, struct slice name); /* 0: never */
+void machine_changed(struct machine_tx *tx, uint8_t space, struct slice name, bool removed);
+uint64_t machine_change_index(struct store_txn *txn, uint8_t space, struct slice name); /* 0: never */
 /* Highest removal index among names in `space` that begin with `prefix` (KV prefix queries). */
 uint64_t machine_removed_below(struct store_txn *txn, uint8_t space, struct slice prefix);
 uint64_t machine_floor(struct store_txn *txn);

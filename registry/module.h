@@ -109,13 +109,13 @@ struct query_type {
     bool discovery;
     /* of the request; of query_result.message (NULL: result_of says it) */
     const ProtobufCMessageDescriptor *request, *result;
-    /* The one thing that the result depends on. The slice points into the request. */
-    struct watch_thing (*thing)(const ProtobufCMessage *request);
+    /* The one watch key that the result depends on. The slice points into the request. */
+    struct watch_key (*watched)(const ProtobufCMessage *request);
     int (*run)(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
                struct query_result *result);
     /* NULL, or what else the result depends on: when it changes nobody is woken, but answers that were kept are no
      * longer current. */
-    struct watch_thing (*also)(const ProtobufCMessage *request);
+    struct watch_key (*also)(const ProtobufCMessage *request);
     /* Of queries that wrap others: NULL for a request that wraps none. */
     const ProtobufCMessageDescriptor *(*result_of)(const ProtobufCMessage *request);
 };

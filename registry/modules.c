@@ -40,7 +40,7 @@ static void take_queries(struct modules *modules, const struct module *module) {
             modules->query_count = count;
         }
         CHECK(number && !modules->queries[number]);
-        CHECK(module->queries[i]->name && module->queries[i]->request && module->queries[i]->thing);
+        CHECK(module->queries[i]->name && module->queries[i]->request && module->queries[i]->watched);
         CHECK(module->queries[i]->run && !module->queries[i]->result != !module->queries[i]->result_of);
         modules->queries[number] = module->queries[i];
     }

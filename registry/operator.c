@@ -35,9 +35,9 @@ void operator_autopilot_default(Pb__AutopilotConfig *config) {
     config->server_stabilization_ns = 10 * 1000000000ll;
 }
 
-static struct watch_thing autopilot_thing(const ProtobufCMessage *request) {
+static struct watch_key autopilot_thing(const ProtobufCMessage *request) {
     (void)request;
-    return (struct watch_thing){SPACE_OPERATOR, autopilot_key};
+    return (struct watch_key){SPACE_OPERATOR, autopilot_key};
 }
 
 static int autopilot_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
@@ -57,7 +57,7 @@ const struct query_type query_autopilot = {.number = 12,
                                            .name = "autopilot",
                                            .request = &pb__autopilot_request__descriptor,
                                            .result = &pb__autopilot_config__descriptor,
-                                           .thing = autopilot_thing,
+                                           .watched = autopilot_thing,
                                            .run = autopilot_run};
 
 static int autopilot_apply(struct machine_tx *tx, void *request, struct machine_result *result) {

@@ -315,7 +315,7 @@ static void hold(struct machine_tx *tx, struct slice service, Pb__PreservationTa
     state->held++;
     state_put(tx, state);
     (void)recent_trim(tx, service, tally, UINT64_MAX);
-    machine_mark(tx, SPACE_SERVICE, service, false);
+    machine_changed(tx, SPACE_SERVICE, service, false);
     expiry_began_in(tx, &held_service_expiry, service, tx->index, (int64_t)held.hold_ms * 1000000);
 }
 

@@ -5,16 +5,16 @@
 /* Names of nodes and services and IDs of services and checks are folded in keys from cluster version 4 on
  * (registry/fold.h), but in TABLE_TAGS; before they are written as they are. */
 enum registry_table {
-    TABLE_MARKS = 1,     /* space, name -> last change (machine_marks.c) */
-    TABLE_REMOVALS = 2,  /* index, space, name of each removal mark */
-    TABLE_NODES = 3,     /* node -> Node */
-    TABLE_SERVICES = 4,  /* node, service id -> Service */
-    TABLE_CHECKS = 5,    /* node, service id (empty: the node's own), check id -> Check */
-    TABLE_CHECK_IDS = 6, /* node, check id -> service id */
-    TABLE_INSTANCES = 7, /* service name, node, service id -> nothing */
-    TABLE_TAGS = 8,      /* service name -> instances; service name, tag -> instances that have it */
-    TABLE_SPELLINGS = 9, /* kind, name in lower case, name -> name */
-    TABLE_NODE_IDS = 10, /* node id, in lower case -> node */
+    TABLE_CHANGES = 1,    /* space, name -> last change (machine_changes.c) */
+    TABLE_TOMBSTONES = 2, /* index, space, name of each tombstone */
+    TABLE_NODES = 3,      /* node -> Node */
+    TABLE_SERVICES = 4,   /* node, service id -> Service */
+    TABLE_CHECKS = 5,     /* node, service id (empty: the node's own), check id -> Check */
+    TABLE_CHECK_IDS = 6,  /* node, check id -> service id */
+    TABLE_INSTANCES = 7,  /* service name, node, service id -> nothing */
+    TABLE_TAGS = 8,       /* service name -> instances; service name, tag -> instances that have it */
+    TABLE_SPELLINGS = 9,  /* kind, name in lower case, name -> name */
+    TABLE_NODE_IDS = 10,  /* node id, in lower case -> node */
     /* service name, node, check id -> service id: checks that still carry their service's former name */
     TABLE_STRAYS = 11,
     TABLE_SETTINGS = 12, /* what operators set, by name (operator.c) */
@@ -25,7 +25,7 @@ enum registry_table {
     TABLE_LEASES = 15,
     TABLE_PRESERVATION = 48, /* by the first byte (enum preservation_row in self_preservation.c) */
 };
-_Static_assert(TABLE_MARKS == 1 && TABLE_LEASES == 15, "tables of the registry (registry/module.h)");
+_Static_assert(TABLE_CHANGES == 1 && TABLE_LEASES == 15, "tables of the registry (registry/module.h)");
 _Static_assert(TABLE_PRESERVATION >= 48 && TABLE_PRESERVATION < 64, "and its others");
 
 #endif

@@ -78,7 +78,7 @@ static uint64_t prefix_hash(const struct watch_table *table, struct slice name) 
 
 /* -- shards ------------------------------------------------------------------------------------------------------- */
 
-/* Of either hash of a thing what finds its entry. */
+/* Of either hash of a watch key what finds its entry. */
 static uint32_t mix(uint64_t hash) { return (uint32_t)((hash * 0x9e3779b97f4a7c15u) >> 32); }
 
 static size_t bucket_of(const struct watch_shard *shard, uint32_t hash) { return hash & (shard->bucket_count - 1); }
@@ -145,20 +145,20 @@ static void length_remove(struct watch_shard *shard, uint32_t length) {
     memmove(shard->lengths + at, shard->lengths + at + 1, (shard->length_count - at) * sizeof *shard->lengths);
 }
 
-static struct watch_entry *entry_new(struct watch_shard *shard, uint32_t hash, struct watch_thing thing) {
+static struct watch_entry *entry_new(struct watch_shard *shard, uint32_t hash, struct watch_key watched) {
     if (shard->entry_count >= shard->bucket_count)
         buckets_resize(shard, shard->bucket_count ? shard->bucket_count * 2 : BUCKETS_MIN);
-    size_t bytes = offsetof(struct watch_entry, name) + thing.name.size;
+    size_t bytes = offsetof(struct watch_entry, name) + watched.name.size;
     struct watch_entry *entry = mem_alloc(bytes > sizeof *entry ? bytes : sizeof *entry);
     *entry =
-        (struct watch_entry){.shard = shard, .hash = hash, .size = (uint32_t)thing.name.size, .space = thing.space};
-    if (thing.name.size) memcpy(entry->name, thing.name.data, thing.name.size);
+        (struct watch_entry){.shard = shard, .hash = hash, .size = (uint32_t)watched.name.size, .space = watched.space};
+    if (watched.name.size) memcpy(entry->name, watched.name.data, watched.name.size);
     list_init(&entry->waiters);
     size_t bucket = bucket_of(shard, hash);
     entry->next = shard->buckets[bucket];
     shard->buckets[bucket] = entry;
     shard->entry_count++;
-    if (thing.space & WATCH_PREFIX_BIT) length_add(shard, entry->size);
+    if (watched.space & WATCH_PREFIX_BIT) length_add(shard, entry->size);
     return entry;
 }
 
@@ -221,16 +221,16 @@ static struct watch_shard *prefix_shard(struct watch_table *table, uint8_t space
     return shard;
 }
 
-void watch_add(struct watch_table *table, struct watch_waiter *waiter, struct watch_thing thing, watch_fire fire) {
-    bool prefix = thing.space & WATCH_PREFIX_BIT;
-    uint64_t hash = prefix ? prefix_hash(table, thing.name) : watch_hash(thing.space, thing.name);
-    struct watch_shard *shard = prefix ? prefix_shard(table, thing.space) : &table->shards[hash % SHARDS];
-    CHECK(fire && thing.name.size <= UINT32_MAX);
+void watch_add(struct watch_table *table, struct watch_waiter *waiter, struct watch_key watched, watch_fire fire) {
+    bool prefix = watched.space & WATCH_PREFIX_BIT;
+    uint64_t hash = prefix ? prefix_hash(table, watched.name) : watch_hash(watched.space, watched.name);
+    struct watch_shard *shard = prefix ? prefix_shard(table, watched.space) : &table->shards[hash % SHARDS];
+    CHECK(fire && watched.name.size <= UINT32_MAX);
     waiter->fire = fire;
     atomic_init(&waiter->armed, true);
     pthread_mutex_lock(&shard->lock);
-    struct watch_entry *entry = find(shard, mix(hash), thing.space, thing.name);
-    if (!entry) entry = entry_new(shard, mix(hash), thing);
+    struct watch_entry *entry = find(shard, mix(hash), watched.space, watched.name);
+    if (!entry) entry = entry_new(shard, mix(hash), watched);
     waiter->entry = entry;
     list_append(&entry->waiters, &waiter->link);
     pthread_mutex_unlock(&shard->lock);
@@ -259,9 +259,9 @@ static _Atomic uint64_t *generation(struct watch_table *table, uint64_t hash) {
     return &table->generations[(hash >> 32) & (GENERATIONS - 1)];
 }
 
-uint64_t watch_generation(struct watch_table *table, struct watch_thing thing) {
-    uint8_t space = thing.space & (uint8_t)~WATCH_PREFIX_BIT;
-    struct slice name = thing.space & WATCH_PREFIX_BIT ? slice_make("", 0) : thing.name;
+uint64_t watch_generation(struct watch_table *table, struct watch_key watched) {
+    uint8_t space = watched.space & (uint8_t)~WATCH_PREFIX_BIT;
+    struct slice name = watched.space & WATCH_PREFIX_BIT ? slice_make("", 0) : watched.name;
     return atomic_load(generation(table, watch_hash(space, name)));
 }
 
@@ -272,12 +272,12 @@ void watch_bump(struct watch_table *table, const struct watch_touched *touched) 
         return;
     }
     bool spaces[256] = {false};
-    struct watch_packed thing;
-    for (size_t at = 0; watch_next(touched, &at, &thing);) {
-        atomic_fetch_add(generation(table, thing.hash), 1);
-        if (spaces[thing.space]) continue;
-        spaces[thing.space] = true;
-        atomic_fetch_add(generation(table, watch_hash(thing.space, slice_make("", 0))), 1);
+    struct watch_packed watched;
+    for (size_t at = 0; watch_next(touched, &at, &watched);) {
+        atomic_fetch_add(generation(table, watched.hash), 1);
+        if (spaces[watched.space]) continue;
+        spaces[watched.space] = true;
+        atomic_fetch_add(generation(table, watch_hash(watched.space, slice_make("", 0))), 1);
     }
 }
 
@@ -301,29 +301,29 @@ static void wake_shard(struct watch_shard *shard) {
 }
 
 /* All prefixes of the name that are waited for, in one walk. */
-static void wake_prefixes(struct watch_table *table, const struct watch_packed *thing) {
-    struct watch_shard *shard = table->prefixes[thing->space];
+static void wake_prefixes(struct watch_table *table, const struct watch_packed *watched) {
+    struct watch_shard *shard = table->prefixes[watched->space];
     if (!shard) return;
     pthread_mutex_lock(&shard->lock);
     uint64_t hash = 0;
     size_t at = 0;
-    for (size_t i = 0; i < shard->length_count && shard->lengths[i].length <= thing->name.size; i++) {
+    for (size_t i = 0; i < shard->length_count && shard->lengths[i].length <= watched->name.size; i++) {
         size_t length = shard->lengths[i].length;
-        for (; at < length; at++) hash = roll(hash, table->prefix_base, (unsigned char)thing->name.data[at]);
+        for (; at < length; at++) hash = roll(hash, table->prefix_base, (unsigned char)watched->name.data[at]);
         struct watch_entry *entry =
-            find(shard, mix(hash), thing->space | WATCH_PREFIX_BIT, slice_make(thing->name.data, length));
+            find(shard, mix(hash), watched->space | WATCH_PREFIX_BIT, slice_make(watched->name.data, length));
         if (entry) fire_all(entry);
     }
     pthread_mutex_unlock(&shard->lock);
 }
 
-static void wake_thing(struct watch_table *table, const struct watch_packed *thing) {
-    struct watch_shard *shard = &table->shards[thing->hash % SHARDS];
+static void wake_thing(struct watch_table *table, const struct watch_packed *watched) {
+    struct watch_shard *shard = &table->shards[watched->hash % SHARDS];
     pthread_mutex_lock(&shard->lock);
-    struct watch_entry *entry = find(shard, mix(thing->hash), thing->space, thing->name);
+    struct watch_entry *entry = find(shard, mix(watched->hash), watched->space, watched->name);
     if (entry) fire_all(entry);
     pthread_mutex_unlock(&shard->lock);
-    if (thing->space < WATCH_PREFIX_BIT) wake_prefixes(table, thing);
+    if (watched->space < WATCH_PREFIX_BIT) wake_prefixes(table, watched);
 }
 
 void watch_wake(struct watch_table *table, const struct watch_touched *touched) {
@@ -336,6 +336,6 @@ void watch_wake(struct watch_table *table, const struct watch_touched *touched) 
         }
         return;
     }
-    struct watch_packed thing;
-    for (size_t at = 0; watch_next(touched, &at, &thing);) wake_thing(table, &thing);
+    struct watch_packed watched;
+    for (size_t at = 0; watch_next(touched, &at, &watched);) wake_thing(table, &watched);
 }

@@ -1,8 +1,8 @@
 /* Exact watches (docs/decisions/exact-watches.md): who waits for what, generations for answer caches, and waking.
  *
- * A *thing* is what a query depends on: a space (a number: KV keys, service names, the table of nodes, ...) and a
- * name in it. KV prefixes are things of a prefix space: a change of key K of its key space touches every prefix
- * thing whose name K starts with. Names of nodes and services are compared without case.
+ * A *watch key* is what a query depends on: a space (a number: KV keys, service names, the table of nodes, ...) and a
+ * name in it. KV prefixes are watch keys of a prefix space: a change of key K of its key space touches every prefix
+ * watch key whose name K starts with. Names of nodes and services are compared without case.
  *
  * The order that makes it exact: the waiter arms first, then reads; the applier commits, bumps generations,
  * publishes the applied index, then fires. So a change is either seen by the read or fires the waiter. */
@@ -16,7 +16,7 @@
 
 /* Spaces: registry 1-31, kv 32-63, lb 64-95. A prefix space is its key space | 0x80. */
 enum { WATCH_PREFIX_BIT = 0x80 };
-struct watch_thing {
+struct watch_key {
     uint8_t space;
     struct slice name;
 };
@@ -35,7 +35,7 @@ struct watch_waiter {
 };
 
 /* Any thread. Adds the waiter, armed. The name is copied (shared among its waiters). */
-void watch_add(struct watch_table *table, struct watch_waiter *waiter, struct watch_thing thing, watch_fire fire);
+void watch_add(struct watch_table *table, struct watch_waiter *waiter, struct watch_key watched, watch_fire fire);
 /* Re-arms after it fired; then read again. The store of `armed` may not sink below the reads that follow (the
  * sanitizer does not know fences). */
 static inline void watch_arm(struct watch_waiter *waiter) {
@@ -48,12 +48,12 @@ static inline void watch_arm(struct watch_waiter *waiter) {
 void watch_remove(struct watch_table *table, struct watch_waiter *waiter);
 size_t watch_count(struct watch_table *table); /* waiters, for limits and metrics */
 
-/* Generation of a thing: equal before and after a read means that the read's result is current. Several things may
- * share a counter (a table of 16,384), which costs a rebuild and never staleness. Any thread. Prefix things: the
+/* Generation of a watch key: equal before and after a read means that the read's result is current. Several watch keys may
+ * share a counter (a table of 16,384), which costs a rebuild and never staleness. Any thread. Prefix watch keys: the
  * generation of their key space as a whole (space without the bit, empty name). */
-uint64_t watch_generation(struct watch_table *table, struct watch_thing thing);
+uint64_t watch_generation(struct watch_table *table, struct watch_key watched);
 
-/* Applier: what one batch touched, each thing once. Zero-initialise; reuse; watch_touched_free at last. */
+/* Applier: what one batch touched, each watch key once. Zero-initialise; reuse; watch_touched_free at last. */
 struct watch_touched {
     struct buffer things; /* packed */
     size_t count;
@@ -62,8 +62,8 @@ struct watch_touched {
     uint32_t stamp;
     bool everything;
 };
-/* `thing` in a key space touches its prefixes too */
-void watch_touch(struct watch_touched *touched, struct watch_thing thing);
+/* `watched` in a key space touches its prefixes too */
+void watch_touch(struct watch_touched *touched, struct watch_key watched);
 void watch_touched_all(struct watch_touched *touched); /* a restore: everything */
 /* after commit, before publishing the index */
 void watch_bump(struct watch_table *table, const struct watch_touched *touched);

@@ -1,4 +1,4 @@
-/* Inside the watches: hashes of things, and how touched things are packed. Included by watch*.c only. */
+/* Inside the watches: hashes of watch keys, and how touched watch keys are packed. Included by watch*.c only. */
 #ifndef COORD_REGISTRY_WATCH_TABLE_H
 #define COORD_REGISTRY_WATCH_TABLE_H
 
@@ -16,7 +16,7 @@ struct watch_packed {
  * (registry/fold.h) a waiter may be woken for its neighbour. */
 uint64_t watch_hash(uint8_t space, struct slice name);
 bool watch_same(uint8_t space, struct slice a, struct slice b);
-/* The packed thing at *at, which moves on; false at the end. */
-bool watch_next(const struct watch_touched *touched, size_t *at, struct watch_packed *thing);
+/* The packed watch key at *at, which moves on; false at the end. */
+bool watch_next(const struct watch_touched *touched, size_t *at, struct watch_packed *watched);
 
 #endif

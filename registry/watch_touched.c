@@ -1,4 +1,4 @@
-/* What a batch touched: things packed one after another, each once. */
+/* What a batch touched: watch keys packed one after another, each once. */
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -23,14 +23,14 @@ bool watch_same(uint8_t space, struct slice a, struct slice b) {
     return slice_equal(a, b) || (fold_space(space) && slice_equal_nocase(a, b));
 }
 
-bool watch_next(const struct watch_touched *touched, size_t *at, struct watch_packed *thing) {
+bool watch_next(const struct watch_touched *touched, size_t *at, struct watch_packed *watched) {
     if (*at >= touched->things.size) return false;
     const char *bytes = touched->things.data + *at;
     uint32_t size;
-    thing->hash = get_le64(bytes);
+    watched->hash = get_le64(bytes);
     memcpy(&size, bytes + 8, 4);
-    thing->space = (uint8_t)bytes[12];
-    thing->name = slice_make(bytes + WATCH_PACKED_HEAD, size);
+    watched->space = (uint8_t)bytes[12];
+    watched->name = slice_make(bytes + WATCH_PACKED_HEAD, size);
     *at += WATCH_PACKED_HEAD + size;
     CHECK(*at <= touched->things.size);
     return true;
@@ -42,16 +42,16 @@ static void seen_grow(struct watch_touched *touched) {
     touched->seen = mem_zalloc(size * sizeof *touched->seen);
     touched->seen_size = size;
     touched->stamp = 1;
-    struct watch_packed thing;
-    for (size_t at = 0, next = 0; watch_next(touched, &next, &thing); at = next) {
-        size_t slot = thing.hash & (size - 1);
+    struct watch_packed watched;
+    for (size_t at = 0, next = 0; watch_next(touched, &next, &watched); at = next) {
+        size_t slot = watched.hash & (size - 1);
         while (touched->seen[slot]) slot = (slot + 1) & (size - 1);
         touched->seen[slot] = (uint64_t)touched->stamp << 32 | (uint32_t)at;
     }
 }
 
-/* Finds the thing, or the empty place for it. */
-static bool seen_before(const struct watch_touched *touched, uint64_t hash, struct watch_thing thing, size_t *slot) {
+/* Finds the watch key, or the empty place for it. */
+static bool seen_before(const struct watch_touched *touched, uint64_t hash, struct watch_key watched, size_t *slot) {
     *slot = hash & (touched->seen_size - 1);
     for (;; *slot = (*slot + 1) & (touched->seen_size - 1)) {
         uint64_t place = touched->seen[*slot];
@@ -59,19 +59,19 @@ static bool seen_before(const struct watch_touched *touched, uint64_t hash, stru
         size_t at = (uint32_t)place;
         struct watch_packed there = {0};
         (void)watch_next(touched, &at, &there);
-        if (there.hash == hash && there.space == thing.space && watch_same(thing.space, there.name, thing.name))
+        if (there.hash == hash && there.space == watched.space && watch_same(watched.space, there.name, watched.name))
             return true;
     }
 }
 
-void watch_touch(struct watch_touched *touched, struct watch_thing thing) {
-    CHECK(thing.space < WATCH_PREFIX_BIT); /* prefixes are touched by way of their keys */
+void watch_touch(struct watch_touched *touched, struct watch_key watched) {
+    CHECK(watched.space < WATCH_PREFIX_BIT); /* prefixes are touched by way of their keys */
     if (touched->everything) return;
     if (touched->count * 2 >= touched->seen_size) seen_grow(touched);
     CHECK(touched->count < touched->seen_size); /* there is an empty place */
-    uint64_t hash = watch_hash(thing.space, thing.name);
+    uint64_t hash = watch_hash(watched.space, watched.name);
     size_t slot;
-    if (seen_before(touched, hash, thing, &slot)) return;
+    if (seen_before(touched, hash, watched, &slot)) return;
     if (touched->things.size > UINT32_MAX / 2) { /* a batch of that size touches everybody */
         touched->everything = true;
         return;
@@ -79,10 +79,10 @@ void watch_touch(struct watch_touched *touched, struct watch_thing thing) {
     touched->seen[slot] = (uint64_t)touched->stamp << 32 | (uint32_t)touched->things.size;
     char head[WATCH_PACKED_HEAD];
     put_le64(head, hash);
-    put_le32(head + 8, (uint32_t)thing.name.size);
-    head[12] = (char)thing.space;
+    put_le32(head + 8, (uint32_t)watched.name.size);
+    head[12] = (char)watched.space;
     buffer_append(&touched->things, head, sizeof head);
-    buffer_append(&touched->things, thing.name.data, thing.name.size);
+    buffer_append(&touched->things, watched.name.data, watched.name.size);
     touched->count++;
 }
 

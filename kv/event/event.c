@@ -47,16 +47,16 @@ static int apply(struct machine_tx *tx, void *request, struct machine_result *re
     pb__event__pack(command->event, bytes);
     store_put(tx->store, EVENT_TABLE, slice_make(key, sizeof key), slice_make(bytes, size));
     drop_oldest(tx);
-    machine_mark(tx, SPACE_EVENTS, everything, false);
+    machine_changed(tx, SPACE_EVENTS, everything, false);
     result->yes = true;
     result->message = &command->event->base;
     return CO_OK;
 }
 
 /* -- the query ---------------------------------------------------------------------------------------------------- */
-static struct watch_thing thing(const ProtobufCMessage *request) {
+static struct watch_key watched(const ProtobufCMessage *request) {
     (void)request;
-    return (struct watch_thing){SPACE_EVENTS, everything};
+    return (struct watch_key){SPACE_EVENTS, everything};
 }
 
 static int run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
@@ -76,7 +76,7 @@ static int run(struct store_txn *txn, const ProtobufCMessage *request, struct ar
     }
     store_cursor_close(&cursor);
     *result = (struct query_result){
-        .index = machine_marked(txn, SPACE_EVENTS, everything), .found = true, .message = &records->base};
+        .index = machine_change_index(txn, SPACE_EVENTS, everything), .found = true, .message = &records->base};
     return error;
 }
 
@@ -84,7 +84,7 @@ const struct query_type query_events = {.number = 37,
                                         .name = "events",
                                         .request = &pb__events_request__descriptor,
                                         .result = &pb__events_result__descriptor,
-                                        .thing = thing,
+                                        .watched = watched,
                                         .run = run};
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */

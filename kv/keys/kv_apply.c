@@ -67,7 +67,7 @@ static void record_remove(struct machine_tx *tx, const struct target *target) {
     if (target->now.session.size != 0) lock_row_del(tx, target->now.session, target->store_key);
     if (lease.size != 0) lease_unbind(tx, lease, LEASE_BINDS_KEY, target->key);
     store_del(tx->store, KV_TABLE_KEYS, target->store_key);
-    machine_mark(tx, SPACE_KEY, target->key, true);
+    machine_changed(tx, SPACE_KEY, target->key, true);
 }
 
 /* -- verbs: each answers yes or no, or refuses -------------------------------------------------------------------- */

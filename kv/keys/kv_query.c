@@ -84,12 +84,12 @@ static void entry_fill(Pb__KvEntry *entry, const struct kv_record *record) {
     entry->modify_index = record->modify_index;
 }
 
-static struct watch_thing key_thing(const ProtobufCMessage *request) {
-    return (struct watch_thing){SPACE_KEY, request_key(request)};
+static struct watch_key key_thing(const ProtobufCMessage *request) {
+    return (struct watch_key){SPACE_KEY, request_key(request)};
 }
 
-static struct watch_thing prefix_thing(const ProtobufCMessage *request) {
-    return (struct watch_thing){SPACE_KEY | WATCH_PREFIX_BIT, request_key(request)};
+static struct watch_key prefix_thing(const ProtobufCMessage *request) {
+    return (struct watch_key){SPACE_KEY | WATCH_PREFIX_BIT, request_key(request)};
 }
 
 static int get_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
@@ -102,7 +102,7 @@ static int get_run(struct store_txn *txn, const ProtobufCMessage *request, struc
     if (key.size > KV_KEY_MAX || key.size == 0) return CO_OK; /* such a key cannot be */
     int rv = kv_record_get(txn, kv_store_key(key, room), key, &record, &taken);
     if (rv == CO_NOTFOUND) {
-        result->index = machine_marked(txn, SPACE_KEY, key);
+        result->index = machine_change_index(txn, SPACE_KEY, key);
         return CO_OK;
     }
     if (rv != CO_OK) return rv;
@@ -119,7 +119,7 @@ const struct query_type query_kv_get = {.number = 32,
                                         .name = "kv-get",
                                         .request = &pb__kv_request__descriptor,
                                         .result = &pb__kv_entry__descriptor,
-                                        .thing = key_thing,
+                                        .watched = key_thing,
                                         .run = get_run};
 
 /* -- below a prefix ----------------------------------------------------------------------------------------------- */
@@ -185,7 +185,7 @@ const struct query_type query_kv_list = {.number = 33,
                                          .name = "kv-list",
                                          .request = &pb__kv_request__descriptor,
                                          .result = &pb__kv_entries_result__descriptor,
-                                         .thing = prefix_thing,
+                                         .watched = prefix_thing,
                                          .run = list_run};
 
 /* The key up to and with the first separator after the prefix. */
@@ -230,5 +230,5 @@ const struct query_type query_kv_keys = {.number = 34,
                                          .name = "kv-keys",
                                          .request = &pb__kv_request__descriptor,
                                          .result = &pb__kv_keys_result__descriptor,
-                                         .thing = prefix_thing,
+                                         .watched = prefix_thing,
                                          .run = keys_run};

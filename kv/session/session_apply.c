@@ -135,8 +135,8 @@ int session_create(struct machine_tx *tx, Pb__Session *session, struct machine_r
     record_put(tx, session);
     index_change(tx, session, true);
     machine_touch(tx, SPACE_SESSION, slice_text(session->id));
-    machine_mark(tx, SPACE_SESSION_TABLE, slice_make("", 0), false);
-    machine_mark(tx, SPACE_SESSION_NODE, slice_text(session->node), false);
+    machine_changed(tx, SPACE_SESSION_TABLE, slice_make("", 0), false);
+    machine_changed(tx, SPACE_SESSION_NODE, slice_text(session->node), false);
     expiry_began_in(tx, &session_expiry, slice_text(session->id), 0, session->ttl_ns);
     return CO_OK;
 }
@@ -174,9 +174,9 @@ static int session_end(struct machine_tx *tx, const Pb__Session *session) {
     Pb__Session *other;
     rv = bound_session(tx, node, slice_make("", 0), &other);
     if (rv != CO_OK && rv != CO_NOTFOUND) return rv;
-    machine_mark(tx, SPACE_SESSION, id, true);
-    machine_mark(tx, SPACE_SESSION_TABLE, slice_make("", 0), false);
-    machine_mark(tx, SPACE_SESSION_NODE, node, rv == CO_NOTFOUND);
+    machine_changed(tx, SPACE_SESSION, id, true);
+    machine_changed(tx, SPACE_SESSION_TABLE, slice_make("", 0), false);
+    machine_changed(tx, SPACE_SESSION_NODE, node, rv == CO_NOTFOUND);
     expiry_ended_in(tx, &session_expiry, id, 0);
     return CO_OK;
 }

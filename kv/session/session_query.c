@@ -6,8 +6,8 @@ static struct slice request_id(const ProtobufCMessage *request) {
     return slice_text(((const Pb__SessionRequest *)request)->id);
 }
 
-static struct watch_thing session_thing(const ProtobufCMessage *request) {
-    return (struct watch_thing){SPACE_SESSION, request_id(request)};
+static struct watch_key session_thing(const ProtobufCMessage *request) {
+    return (struct watch_key){SPACE_SESSION, request_id(request)};
 }
 
 static int session_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
@@ -17,7 +17,7 @@ static int session_run(struct store_txn *txn, const ProtobufCMessage *request, s
     int rv = session_get(txn, request_id(request), arena, &session);
     if (rv == CO_NOTFOUND) {
         if (request_id(request).size == UUID_TEXT_SIZE)
-            result->index = machine_marked(txn, SPACE_SESSION, request_id(request));
+            result->index = machine_change_index(txn, SPACE_SESSION, request_id(request));
         return CO_OK;
     }
     if (rv != CO_OK) return rv;
@@ -31,7 +31,7 @@ const struct query_type query_session = {.number = 35,
                                          .name = "session",
                                          .request = &pb__session_request__descriptor,
                                          .result = &pb__session__descriptor,
-                                         .thing = session_thing,
+                                         .watched = session_thing,
                                          .run = session_run};
 
 /* -- lists -------------------------------------------------------------------------------------------------------- */
@@ -40,9 +40,9 @@ static struct slice request_node(const ProtobufCMessage *request) {
     return slice_text(((const Pb__SessionListRequest *)request)->node);
 }
 
-static struct watch_thing sessions_thing(const ProtobufCMessage *request) {
+static struct watch_key sessions_thing(const ProtobufCMessage *request) {
     struct slice node = request_node(request);
-    return (struct watch_thing){node.size ? SPACE_SESSION_NODE : SPACE_SESSION_TABLE, node};
+    return (struct watch_key){node.size ? SPACE_SESSION_NODE : SPACE_SESSION_TABLE, node};
 }
 
 struct session_list {
@@ -101,12 +101,12 @@ static int sessions_run(struct store_txn *txn, const ProtobufCMessage *request, 
     *result = (struct query_result){0};
     int rv = node.size ? list_node(txn, node, &list) : list_all(txn, &list);
     if (rv != CO_OK) return rv;
-    struct watch_thing thing = sessions_thing(request);
+    struct watch_key watched = sessions_thing(request);
     Pb__SessionsResult *sessions = arena_alloc(arena, sizeof *sessions);
     pb__sessions_result__init(sessions);
     sessions->n_sessions = list.count;
     sessions->sessions = list.sessions;
-    result->index = machine_marked(txn, thing.space, thing.name);
+    result->index = machine_change_index(txn, watched.space, watched.name);
     result->found = true;
     result->message = &sessions->base;
     return CO_OK;
@@ -116,5 +116,5 @@ const struct query_type query_sessions = {.number = 36,
                                           .name = "sessions",
                                           .request = &pb__session_list_request__descriptor,
                                           .result = &pb__sessions_result__descriptor,
-                                          .thing = sessions_thing,
+                                          .watched = sessions_thing,
                                           .run = sessions_run};

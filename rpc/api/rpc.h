@@ -99,7 +99,7 @@ void rpc_read_end(struct rpc_reader *reader);
  * to 1.5 s. Not on the loop. */
 int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
               struct arena *arena, struct query_result *result);
-uint64_t rpc_generation(struct rpc *rpc, struct watch_thing thing); /* read it before rpc_query when storing answers */
+uint64_t rpc_generation(struct rpc *rpc, struct watch_key watched); /* read it before rpc_query when storing answers */
 struct watch_table *rpc_watches(struct rpc *rpc);
 uint64_t rpc_applied(struct rpc *rpc);
 uint64_t rpc_floor(struct rpc *rpc); /* blocking queries: 0 < index < floor is answered at once */

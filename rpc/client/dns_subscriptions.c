@@ -68,7 +68,7 @@ static bool connected(const struct dns_subscriptions *subscriptions) {
 }
 
 static void touch(struct dns_subscriptions *subscriptions, const struct dns_subscription *entry) {
-    watch_touch(&subscriptions->touched, entry->type->thing(entry->message));
+    watch_touch(&subscriptions->touched, entry->type->watched(entry->message));
     watch_bump(subscriptions->watches, &subscriptions->touched);
     watch_wake(subscriptions->watches, &subscriptions->touched);
     watch_touched_reset(&subscriptions->touched);

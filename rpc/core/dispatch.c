@@ -66,7 +66,9 @@ int rpc_query(struct rpc_reader *reader, const struct query_type *type, const Pr
 struct watch_table *rpc_watches(struct rpc *rpc) {
     return rpc->role->watches(rpc);
 }
-uint64_t rpc_generation(struct rpc *rpc, struct watch_thing thing) { return watch_generation(rpc_watches(rpc), thing); }
+uint64_t rpc_generation(struct rpc *rpc, struct watch_key watched) {
+    return watch_generation(rpc_watches(rpc), watched);
+}
 uint64_t rpc_applied(struct rpc *rpc) { return rpc->role->applied(rpc); }
 uint64_t rpc_floor(struct rpc *rpc) { return rpc->role->floor(rpc); }
 

@@ -9,7 +9,7 @@
 #define CONFIRM_MANY 64
 
 struct depends depends_of(const struct query_type *type, const ProtobufCMessage *request) {
-    struct depends depends = {.thing = type->thing(request)};
+    struct depends depends = {.watched = type->watched(request)};
     if (type->also) depends.also = type->also(request);
     return depends;
 }
@@ -171,7 +171,7 @@ static bool may_wait(const struct read *read) {
 }
 
 /* What the client has: what was read just now, if this server knew all up to the client's index. One that is behind,
- * as a stale read may find it, read what was before: when a thing is as it was again, to the client that is a
+ * as a stale read may find it, read what was before: when a watch key is as it was again, to the client that is a
  * change. */
 static void remember(struct read *read, struct read_answer *answer, bool current) {
     if (!current || rpc_applied(read->engine->rpc) < read->index) return;
@@ -196,7 +196,7 @@ static void park(struct read *read, const struct depends *depends, uint64_t gene
     struct read_engine *engine = read->engine;
     if (!engine->owner->park(read)) return;
     read->parked = true;
-    watch_add(rpc_watches(engine->rpc), &read->waiter, depends->thing, engine->owner->fired);
+    watch_add(rpc_watches(engine->rpc), &read->waiter, depends->watched, engine->owner->fired);
     if (depends_generation(engine->rpc, depends) != generation) look_again(read);
 }
 

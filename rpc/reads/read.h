@@ -7,8 +7,8 @@
  *                                   '---> PARKED --fired--> confirmed --> read --> changed: answered, same: PARKED
  *                                           '--its time is up, or the engine stops--> confirmed --> read --> answered
  *
- * (1) A parked read is in the watch table under its thing, and its owner has its deadline. (2) It entered the table
- * before its thing's generation, taken before the read, was found unchanged: no change falls between reading and
+ * (1) A parked read is in the watch table under its watch key, and its owner has its deadline. (2) It entered the table
+ * before its watch key's generation, taken before the read, was found unchanged: no change falls between reading and
  * waiting. (3) It is armed before it is read again: a change after that read fires again. (4) An answer that equals,
  * byte for byte, what the client has is not sent while the wait lasts. (5) A default read is answered only after a
  * question to the leader, asked after the read arrived or fired, has shown that this server is up to date.
@@ -23,16 +23,16 @@
 
 #define READ_WALK_MOST (1u << 20) /* bytes of records that the thread walks for one read; more is for read_large.c */
 
-/* What a read depends on: the thing that wakes who waits for it, and, if its space is not 0, one that wakes nobody
+/* What a read depends on: the watch key that wakes who waits for it, and, if its space is not 0, one that wakes nobody
  * but makes ready answers old (query_type.also). */
 struct depends {
-    struct watch_thing thing, also;
+    struct watch_key watched, also;
 };
 struct depends depends_of(const struct query_type *type, const ProtobufCMessage *request); /* points into it */
 /* Equal before and after a read: its result is current. The sum of two counters that only grow stays only if both
  * do. */
 static inline uint64_t depends_generation(struct rpc *rpc, const struct depends *depends) {
-    uint64_t generation = rpc_generation(rpc, depends->thing);
+    uint64_t generation = rpc_generation(rpc, depends->watched);
     return depends->also.space ? generation + rpc_generation(rpc, depends->also) : generation;
 }
 

@@ -32,7 +32,7 @@ TestSuite(queries, .init = begin, .fini = end);
 Test(queries, have_numbers_and_messages) {
     cr_assert_gt(count, 10);
     for (size_t i = 0; i < count; i++) {
-        cr_expect(all[i]->number > 0 && all[i]->name && all[i]->thing && all[i]->run, "%zu", i);
+        cr_expect(all[i]->number > 0 && all[i]->name && all[i]->watched && all[i]->run, "%zu", i);
         cr_expect(all[i]->request && (all[i]->result || all[i]->result_of), "%s: its messages", all[i]->name);
         cr_expect_eq(modules_query(machine_modules(world.machine), all[i]->number), all[i], "%s: found by its number",
                      all[i]->name);
@@ -69,9 +69,9 @@ Test(queries, take_any_request_and_give_what_they_say) {
     for (size_t i = 0; i < count * 4; i++) {
         const struct query_type *type = all[i / 4];
         ProtobufCMessage *request = request_of(type, texts[i % 4], &arena);
-        struct watch_thing thing = type->thing(request);
+        struct watch_key watched = type->watched(request);
         struct query_result result = {0};
-        (void)watch_generation(machine_watches(world.machine), thing);
+        (void)watch_generation(machine_watches(world.machine), watched);
         const ProtobufCMessageDescriptor *gives = query_result_type(type, request);
         cr_expect_eq(type->run(store_read(reader), request, &arena, &result), gives ? CO_OK : CO_INVALID, "%s",
                      type->name);

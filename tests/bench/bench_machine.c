@@ -194,8 +194,8 @@ static void bench_watches(bool one_thing) {
     for (size_t i = 0; i < WAITERS; i++) {
         char name[32];
         int size = snprintf(name, sizeof name, "service-%zu", one_thing ? 0 : i);
-        struct watch_thing thing = {3, slice_make(name, (size_t)size)};
-        watch_add(table, &waiters[i], thing, count);
+        struct watch_key watched = {3, slice_make(name, (size_t)size)};
+        watch_add(table, &waiters[i], watched, count);
     }
     print(one_thing ? "add a waiter, 10,000 on one thing" : "add a waiter, 10,000 on one thing each", cpu_ns() - before,
           WAITERS);
@@ -204,7 +204,7 @@ static void bench_watches(bool one_thing) {
     for (size_t i = 0; i < (one_thing ? 1 : WAITERS); i++) {
         char name[32];
         int size = snprintf(name, sizeof name, "service-%zu", i);
-        watch_touch(&touched, (struct watch_thing){3, slice_make(name, (size_t)size)});
+        watch_touch(&touched, (struct watch_key){3, slice_make(name, (size_t)size)});
     }
     fired = 0;
     before = cpu_ns();

@@ -24,11 +24,11 @@ static void tear_down(void) {
 }
 TestSuite(dns_cache, .init = set_up, .fini = tear_down);
 
-static struct watch_thing thing(const char *name) { return (struct watch_thing){SPACE_SERVICE, slice_text(name)}; }
+static struct watch_key watched(const char *name) { return (struct watch_key){SPACE_SERVICE, slice_text(name)}; }
 
 static void change(const char *name) {
     struct watch_touched touched = {0};
-    watch_touch(&touched, thing(name));
+    watch_touch(&touched, watched(name));
     watch_bump(rpc_watches(rpc), &touched);
     watch_touched_free(&touched);
 }
@@ -55,8 +55,8 @@ static bool store(struct dns_cache *cache, const char *name, uint16_t type, unsi
 Test(dns_cache, found_until_something_changes) {
     struct dns_cache *cache = dns_cache_new(rpc, 64, 1 << 20, true);
     dns_depends_reset(&depends);
-    dns_depends_add(&depends, rpc, thing("one"));
-    dns_depends_add(&depends, rpc, thing("two"));
+    dns_depends_add(&depends, rpc, watched("one"));
+    dns_depends_add(&depends, rpc, watched("two"));
     cr_expect(store(cache, "name", TYPE_A, 3));
     cr_expect(store(cache, "name", TYPE_SRV, 4));
     cr_expect(eq(sz, answer_count(dns_cache_find(cache, key("name", TYPE_A))->answer), 3));
@@ -77,7 +77,7 @@ Test(dns_cache, found_until_something_changes) {
 Test(dns_cache, a_change_while_it_was_made) {
     struct dns_cache *cache = dns_cache_new(rpc, 64, 1 << 20, true);
     dns_depends_reset(&depends);
-    dns_depends_add(&depends, rpc, thing("one"));
+    dns_depends_add(&depends, rpc, watched("one"));
     change("one");
     store(cache, "name", TYPE_A, 1);
     cr_expect(dns_cache_find(cache, key("name", TYPE_A)) == NULL);
@@ -90,7 +90,7 @@ Test(dns_cache, slow_answers_rest) {
         struct dns_cache *cache = dns_cache_new(rpc, 64, 1 << 20, stale);
         const uint64_t cost_ns = 30000000, before_ns = clock_mono_ns();
         dns_depends_reset(&depends);
-        dns_depends_add(&depends, rpc, thing("one"));
+        dns_depends_add(&depends, rpc, watched("one"));
         dns_cache_store(cache, key("slow", TYPE_A), &depends,
                         (struct dns_cache_value){.answer = answer_of(1), .cost_ns = cost_ns});
         dns_cache_store(cache, key("fast", TYPE_A), &depends,
@@ -110,9 +110,9 @@ Test(dns_cache, slow_answers_rest) {
 Test(dns_cache, too_many_things) {
     struct dns_cache *cache = dns_cache_new(rpc, 64, 1 << 20, true);
     dns_depends_reset(&depends);
-    for (unsigned i = 0; i < DNS_CACHE_DEPENDS_MAX; i++) dns_depends_add(&depends, rpc, thing("one"));
+    for (unsigned i = 0; i < DNS_CACHE_DEPENDS_MAX; i++) dns_depends_add(&depends, rpc, watched("one"));
     cr_expect(store(cache, "name", TYPE_A, 1));
-    dns_depends_add(&depends, rpc, thing("one"));
+    dns_depends_add(&depends, rpc, watched("one"));
     cr_expect(not(store(cache, "other", TYPE_A, 1)));
     cr_expect(dns_cache_find(cache, key("other", TYPE_A)) == NULL);
     dns_cache_free(cache);

@@ -81,7 +81,7 @@ const struct http_route http_routes_status[] = {
     {HTTP_PUT, "/v1/toy/:name/limits", http_declared, "toy:write", HTTP_PARAMS(NAME("toy.name"), HTTP_DC),
      "Sets limits", HTTP_OWN, .no_example = "for tests", .endpoint = {.command = TOY_PUT, .body = limits}},
     {HTTP_GET, "/v1/toy/:name", http_declared, "toy:read", HTTP_PARAMS(NAME("name"), HTTP_READS), "One toy", HTTP_OWN,
-     .no_example = "for tests", .endpoint = {.query = &query_toy, .thing = "toy", .missing = "is nowhere"}},
+     .no_example = "for tests", .endpoint = {.query = &query_toy, .watched = "toy", .missing = "is nowhere"}},
     {HTTP_GET, "/v1/toys", http_declared, "toy:read",
      HTTP_PARAMS(HTTP_READS, {"kind", HTTP_TEXT, .help = "which", .required = true}), "All toys", HTTP_OWN,
      .no_example = "for tests", .endpoint = {.query = &query_toys, .list = "toys", .answer = members}},

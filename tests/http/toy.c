@@ -19,22 +19,22 @@ static int apply(struct machine_tx *tx, void *request, struct machine_result *re
     uint8_t *bytes = arena_alloc(tx->arena, size);
     pb__toy__pack(toy, bytes);
     store_put(tx->store, TOYS, slice_text(toy->name), slice_make(bytes, size));
-    machine_mark(tx, SPACE_TOYS, everything, false);
+    machine_changed(tx, SPACE_TOYS, everything, false);
     result->yes = true;
     result->message = &toy->base;
     return CO_OK;
 }
 
-static struct watch_thing thing(const ProtobufCMessage *request) {
+static struct watch_key watched(const ProtobufCMessage *request) {
     (void)request;
-    return (struct watch_thing){SPACE_TOYS, everything};
+    return (struct watch_key){SPACE_TOYS, everything};
 }
 
 static int one(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
                struct query_result *result) {
     struct slice bytes;
     int rv = store_get(txn, TOYS, slice_text(((const Pb__ToyRequest *)request)->name), &bytes);
-    *result = (struct query_result){.index = machine_marked(txn, SPACE_TOYS, everything), .found = rv == CO_OK};
+    *result = (struct query_result){.index = machine_change_index(txn, SPACE_TOYS, everything), .found = rv == CO_OK};
     if (rv == CO_OK) result->message = machine_decode(&pb__toy__descriptor, bytes, arena);
     return rv == CO_NOTFOUND ? CO_OK : rv;
 }
@@ -50,7 +50,7 @@ static int all(struct store_txn *txn, const ProtobufCMessage *request, struct ar
         toys->toys[toys->n_toys++] = machine_decode(&pb__toy__descriptor, cursor.value, arena);
     store_cursor_close(&cursor);
     *result = (struct query_result){
-        .index = machine_marked(txn, SPACE_TOYS, everything), .found = true, .message = &toys->base};
+        .index = machine_change_index(txn, SPACE_TOYS, everything), .found = true, .message = &toys->base};
     return CO_OK;
 }
 
@@ -58,13 +58,13 @@ const struct query_type query_toy = {.number = 200,
                                      .name = "toy",
                                      .request = &pb__toy_request__descriptor,
                                      .result = &pb__toy__descriptor,
-                                     .thing = thing,
+                                     .watched = watched,
                                      .run = one};
 const struct query_type query_toys = {.number = 201,
                                       .name = "toys",
                                       .request = &pb__toy_list_request__descriptor,
                                       .result = &pb__toys_result__descriptor,
-                                      .thing = thing,
+                                      .watched = watched,
                                       .run = all};
 
 static const struct module_command commands[] = {{.number = TOY_PUT,

@@ -230,9 +230,9 @@ static bool woken(struct watcher *watcher) {
 Test(kv, only_those_concerned_wake_up, .init = setup, .fini = teardown) {
     struct watch_table *table = machine_watches(world.machine);
     struct watcher key = {.fired = 0}, prefix = {.fired = 0}, missing = {.fired = 0};
-    watch_add(table, &key.waiter, (struct watch_thing){SPACE_KEY, SLICE_LITERAL("w/a")}, on_fire);
-    watch_add(table, &prefix.waiter, (struct watch_thing){SPACE_KEY | WATCH_PREFIX_BIT, SLICE_LITERAL("w/")}, on_fire);
-    watch_add(table, &missing.waiter, (struct watch_thing){SPACE_KEY, SLICE_LITERAL("w/c")}, on_fire);
+    watch_add(table, &key.waiter, (struct watch_key){SPACE_KEY, SLICE_LITERAL("w/a")}, on_fire);
+    watch_add(table, &prefix.waiter, (struct watch_key){SPACE_KEY | WATCH_PREFIX_BIT, SLICE_LITERAL("w/")}, on_fire);
+    watch_add(table, &missing.waiter, (struct watch_key){SPACE_KEY, SLICE_LITERAL("w/c")}, on_fire);
     (void)kv_put(&world, "w/a", "1");
     cr_expect(woken(&key) && woken(&prefix) && !woken(&missing));
     (void)kv_put(&world, "w/a", "1");

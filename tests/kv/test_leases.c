@@ -25,7 +25,7 @@ static void sums_hold(void) {
 
 static uint64_t marked(uint8_t space, const char *name) {
     store_read_done(world.reader);
-    uint64_t index = machine_marked(store_read(world.reader), space, slice_text(name));
+    uint64_t index = machine_change_index(store_read(world.reader), space, slice_text(name));
     store_read_done(world.reader);
     return index;
 }

@@ -161,7 +161,7 @@ struct watcher {
 static void fire(struct watch_waiter *waiter) { ((struct watcher *)waiter)->fired++; }
 
 Test(coordinate, only_watchers_of_coordinates_are_woken, .init = setup, .fini = teardown) {
-    static const struct watch_thing things[] = {
+    static const struct watch_key things[] = {
         {SPACE_COORDINATES, {"", 0}},
         {SPACE_COORDINATE_NODE, {"a", 1}},
         {SPACE_COORDINATE_NODE, {"b", 1}},

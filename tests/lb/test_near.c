@@ -39,8 +39,8 @@ static struct query_result ask(const char *node, const struct query_type *type, 
     request.node = (char *)(uintptr_t)node;
     cr_assert(near_wrap(&request, type, message));
     struct query_result result = fixture_ask(&world, &query_near, &request.base), plain;
-    struct watch_thing near = query_near.thing(&request.base), thing = type->thing(message);
-    cr_expect(near.space == thing.space && slice_equal(near.name, thing.name), "it waits for the same thing");
+    struct watch_key near = query_near.watched(&request.base), watched = type->watched(message);
+    cr_expect(near.space == watched.space && slice_equal(near.name, watched.name), "it waits for the same thing");
     struct arena arena = {0};
     struct store_reader *reader = store_reader_new(machine_store(world.machine));
     cr_assert_eq(type->run(store_read(reader), message, &arena, &plain), CO_OK);
@@ -102,5 +102,5 @@ Test(near, what_it_does_not_wrap, .init = setup, .fini = teardown) {
     cr_expect_not(near_wrap(&request, &query_node_checks, &node.base));
     store_read_done(world.reader);
     cr_expect_eq(query_near.run(store_read(world.reader), &request.base, &world.arena, &result), CO_INVALID);
-    cr_expect_eq(query_near.thing(&request.base).space, SPACE_COORDINATES);
+    cr_expect_eq(query_near.watched(&request.base).space, SPACE_COORDINATES);
 }

@@ -426,7 +426,9 @@ int rpc_serves(struct rpc *rpc) {
 void rpc_fenced_why(struct rpc *rpc, char line[160]) { strcpy(line, rpc->fence ? "a test has fenced it" : ""); }
 void rpc_met_damage(struct rpc *rpc) { (void)rpc; }
 
-uint64_t rpc_generation(struct rpc *rpc, struct watch_thing thing) { return watch_generation(rpc_watches(rpc), thing); }
+uint64_t rpc_generation(struct rpc *rpc, struct watch_key watched) {
+    return watch_generation(rpc_watches(rpc), watched);
+}
 struct watch_table *rpc_watches(struct rpc *rpc) {
     return machine_watches(rpc->machine);
 }

@@ -23,7 +23,7 @@ enum { NODES = 5, IDS = 4, NAMES = 4, CHECKS = 4, THINGS = 4 + NODES + NAMES };
 
 struct seen {
     struct watch_waiter waiter;
-    struct watch_thing thing;
+    struct watch_key watched;
     char name[16];
     bool fired;
     uint64_t index, content;
@@ -43,8 +43,8 @@ static void watch_things(void) {
         else
             snprintf(seen->name, sizeof seen->name, i < 4 + NODES ? "n%d" : "s%d",
                      i < 4 + NODES ? i - 4 : i - 4 - NODES);
-        seen->thing = (struct watch_thing){space, slice_text(seen->name)};
-        watch_add(machine_watches(f.machine), &seen->waiter, seen->thing, fired);
+        seen->watched = (struct watch_key){space, slice_text(seen->name)};
+        watch_add(machine_watches(f.machine), &seen->waiter, seen->watched, fired);
     }
 }
 
@@ -115,11 +115,11 @@ static uint64_t content_of(const struct seen *seen, struct buffer *out) {
     Pb__NodeRequest node = PB__NODE_REQUEST__INIT;
     Pb__ServiceRequest service = PB__SERVICE_REQUEST__INIT;
     node.node = service.service = (char *)(uintptr_t)seen->name;
-    if (slice_is(seen->thing.name, "nodes")) return fixture_bytes(&f, &query_nodes, &table.base, out);
-    if (slice_is(seen->thing.name, "services")) return fixture_bytes(&f, &query_services, &table.base, out);
-    if (slice_is(seen->thing.name, "checks")) return checks_with_meta(out);
-    if (slice_is(seen->thing.name, "service-nodes")) return service_nodes(out);
-    if (seen->thing.space == SPACE_NODE) {
+    if (slice_is(seen->watched.name, "nodes")) return fixture_bytes(&f, &query_nodes, &table.base, out);
+    if (slice_is(seen->watched.name, "services")) return fixture_bytes(&f, &query_services, &table.base, out);
+    if (slice_is(seen->watched.name, "checks")) return checks_with_meta(out);
+    if (slice_is(seen->watched.name, "service-nodes")) return service_nodes(out);
+    if (seen->watched.space == SPACE_NODE) {
         uint64_t index = fixture_bytes(&f, &query_node_services, &node.base, out);
         cr_assert_eq(fixture_bytes(&f, &query_node_checks, &node.base, out), index);
         return index;

@@ -213,18 +213,18 @@ static void check_marks(struct store_txn *txn, struct counts *counts) {
     enum { INDEX_BYTES = 8 };
     struct store_cursor cursor;
     struct slice all = slice_make("", 0);
-    STORE_PREFIX(&cursor, txn, TABLE_MARKS, all) {
+    STORE_PREFIX(&cursor, txn, TABLE_CHANGES, all) {
         if (cursor.value.data[INDEX_BYTES]) counts->removed++;
         bool whole = cursor.key.size <= STORE_KEY_WHOLE; /* else it ends with a hash */
         if (whole && fold_on(txn) && fold_space((uint8_t)cursor.key.data[0]))
             cr_assert_not(slice_has_upper(cursor.key));
     }
     store_cursor_close(&cursor);
-    cr_assert_eq(store_count(txn, TABLE_REMOVALS), counts->removed);
-    STORE_PREFIX(&cursor, txn, TABLE_REMOVALS, all) {
+    cr_assert_eq(store_count(txn, TABLE_TOMBSTONES), counts->removed);
+    STORE_PREFIX(&cursor, txn, TABLE_TOMBSTONES, all) {
         struct slice mark = slice_make(cursor.key.data + INDEX_BYTES, cursor.key.size - INDEX_BYTES), value;
         if (cursor.value.size) mark = cursor.value;
-        cr_assert_eq(store_get(txn, TABLE_MARKS, mark, &value), CO_OK);
+        cr_assert_eq(store_get(txn, TABLE_CHANGES, mark, &value), CO_OK);
         cr_assert(memcmp(value.data, cursor.key.data, INDEX_BYTES) == 0 && value.data[INDEX_BYTES]);
     }
     store_cursor_close(&cursor);
@@ -395,15 +395,15 @@ Test(fold, who_waits_in_another_case_is_woken) {
     open_folded(&f);
     put(&f, "node=carl service=w:web:1");
     struct watch_table *table = machine_watches(f.machine);
-    watch_add(table, &node, (struct watch_thing){SPACE_NODE, slice_text("CARL")}, fired);
-    watch_add(table, &service, (struct watch_thing){SPACE_SERVICE, slice_text("Web")}, fired);
-    watch_add(table, &other, (struct watch_thing){SPACE_SERVICE, slice_text("we")}, fired);
-    uint64_t before = watch_generation(table, (struct watch_thing){SPACE_SERVICE, slice_text("WEB")});
+    watch_add(table, &node, (struct watch_key){SPACE_NODE, slice_text("CARL")}, fired);
+    watch_add(table, &service, (struct watch_key){SPACE_SERVICE, slice_text("Web")}, fired);
+    watch_add(table, &other, (struct watch_key){SPACE_SERVICE, slice_text("we")}, fired);
+    uint64_t before = watch_generation(table, (struct watch_key){SPACE_SERVICE, slice_text("WEB")});
     put(&f, "node=cArl skip service=w:wEb:2");
     cr_expect_not(atomic_load(&node.armed));
     cr_expect_not(atomic_load(&service.armed));
     cr_expect(atomic_load(&other.armed));
-    cr_expect_neq(watch_generation(table, (struct watch_thing){SPACE_SERVICE, slice_text("WEB")}), before,
+    cr_expect_neq(watch_generation(table, (struct watch_key){SPACE_SERVICE, slice_text("WEB")}), before,
                   "ready answers are written anew");
     watch_remove(table, &node), watch_remove(table, &service), watch_remove(table, &other);
     fixture_close(&f);
@@ -431,7 +431,7 @@ Test(fold, what_was_written_before_is_found_after_the_version_has_risen) {
     cr_expect_eq(instances(&f, "web"), 0, "names are exact");
     cr_expect_eq(checks_of(&f, &query_service_checks, "API"), 1, "a stray");
     struct watch_table *table = machine_watches(f.machine);
-    watch_add(table, &waiter, (struct watch_thing){SPACE_SERVICE, slice_text("web")}, fired);
+    watch_add(table, &waiter, (struct watch_key){SPACE_SERVICE, slice_text("web")}, fired);
     char *before = all_of(&f, false);
     uint64_t index = raise_to(&f, FOLD_SINCE);
     expect_all(&f, before);

@@ -31,7 +31,7 @@ static int toy_set(struct machine_tx *tx, struct slice payload, struct machine_r
     if (toy_key(tx, payload, &key, result) != CO_OK) return CO_OK;
     store_put(tx->store, TOYS, store_key_long(key, room),
               slice_make(key.data + key.size + 1, payload.size - key.size - 1));
-    machine_mark(tx, SPACE, key, false);
+    machine_changed(tx, SPACE, key, false);
     expiry_began_in(tx, &toy_expiry, key, tx->index, 1000000000);
     result->yes = true;
     return CO_OK;
@@ -42,7 +42,7 @@ static int toy_remove(struct machine_tx *tx, struct slice payload, struct machin
     struct slice key;
     if (toy_key(tx, payload, &key, result) != CO_OK) return CO_OK;
     result->yes = store_del(tx->store, TOYS, store_key_long(key, room));
-    if (result->yes) machine_mark(tx, SPACE, key, true);
+    if (result->yes) machine_changed(tx, SPACE, key, true);
     return CO_OK;
 }
 
@@ -151,7 +151,7 @@ static struct machine_result apply_one(struct machine *machine, uint8_t type, co
 
 static uint64_t marked(struct machine *machine, const char *key) {
     struct store_reader *reader = store_reader_new(machine_store(machine));
-    uint64_t index = machine_marked(store_read(reader), SPACE, slice_text(key));
+    uint64_t index = machine_change_index(store_read(reader), SPACE, slice_text(key));
     store_read_done(reader);
     store_reader_free(reader);
     return index;
@@ -414,8 +414,8 @@ Test(machine, a_snapshot_brings_everything_and_wakes_everybody) {
     }
     apply_one(to, SET, "other=1");
     struct watch_waiter waiter;
-    watch_add(machine_watches(to), &waiter, (struct watch_thing){SPACE, slice_text("nobody")}, count_wake);
-    uint64_t generation = watch_generation(machine_watches(to), (struct watch_thing){SPACE, slice_text("nobody")});
+    watch_add(machine_watches(to), &waiter, (struct watch_key){SPACE, slice_text("nobody")}, count_wake);
+    uint64_t generation = watch_generation(machine_watches(to), (struct watch_key){SPACE, slice_text("nobody")});
     int pipes[2];
     cr_assert_eq(pipe(pipes), 0);
     pid_t child = fork(); /* carries the bytes, so that the pipe does not fill */
@@ -445,7 +445,7 @@ Test(machine, a_snapshot_brings_everything_and_wakes_everybody) {
     cr_assert_gt(machine_floor_now(to), 0);
     cr_assert_eq(sum_of(to), sum_of(from));
     cr_assert_not(atomic_load(&waiter.armed));
-    cr_assert_gt(watch_generation(machine_watches(to), (struct watch_thing){SPACE, slice_text("nobody")}), generation);
+    cr_assert_gt(watch_generation(machine_watches(to), (struct watch_key){SPACE, slice_text("nobody")}), generation);
     apply_one(from, SET, "next=1");
     apply_one(to, SET, "next=1");
     cr_assert_eq(sum_of(to), sum_of(from));

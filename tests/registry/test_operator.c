@@ -92,7 +92,7 @@ Test(operate, a_backup_of_a_cluster_that_was_behind) {
     cr_assert_eq(check_bytes(&to, buffer_slice(&bytes), &index), CO_OK);
     cr_assert_eq(index, machine_index(from.machine));
     struct watch_waiter waiter = {0};
-    watch_add(machine_watches(to.machine), &waiter, (struct watch_thing){SPACE_NODE, slice_text("nobody")}, count_wake);
+    watch_add(machine_watches(to.machine), &waiter, (struct watch_key){SPACE_NODE, slice_text("nobody")}, count_wake);
     send_all(&to, first_id, buffer_slice(&bytes));
     cr_assert(has_node(&to, "b0") && !has_node(&to, "a0"), "not before the end");
     struct outcome result = end(&to, first_id, bytes.size, false);

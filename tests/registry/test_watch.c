@@ -15,17 +15,15 @@ struct counter {
 };
 
 static void count(struct watch_waiter *waiter) { CONTAINER_OF(waiter, struct counter, waiter)->fired++; }
-static struct watch_thing thing(uint8_t space, const char *name) {
-    return (struct watch_thing){space, slice_text(name)};
-}
+static struct watch_key watched(uint8_t space, const char *name) { return (struct watch_key){space, slice_text(name)}; }
 static void add(struct watch_table *table, struct counter *counter, uint8_t space, const char *name) {
-    watch_add(table, &counter->waiter, thing(space, name), count);
+    watch_add(table, &counter->waiter, watched(space, name), count);
 }
 
 /* One batch that touches these names. */
 static void batch(struct watch_table *table, uint8_t space, const char *const *names, size_t name_count) {
     static struct watch_touched touched;
-    for (size_t i = 0; i < name_count; i++) watch_touch(&touched, thing(space, names[i]));
+    for (size_t i = 0; i < name_count; i++) watch_touch(&touched, watched(space, names[i]));
     watch_bump(table, &touched);
     watch_wake(table, &touched);
     watch_touched_reset(&touched);
@@ -66,7 +64,7 @@ static void rearm(struct watch_waiter *waiter) {
 Test(watch, one_firing_per_batch_even_when_armed_in_between) {
     struct watch_table *table = watch_table_new();
     struct counter waiting = {0};
-    watch_add(table, &waiting.waiter, thing(KEYS, "hot"), rearm);
+    watch_add(table, &waiting.waiter, watched(KEYS, "hot"), rearm);
     const char *names[] = {"hot", "x", "hot", "y", "hot"};
     batch(table, KEYS, names, 5);
     cr_assert_eq(waiting.fired, 1);
@@ -100,12 +98,12 @@ Test(watch, everything_wakes_everybody) {
         snprintf(name, sizeof name, "n%d", i / 2);
         add(table, &waiting[i], i % 2 ? PREFIXES : OTHERS, name);
     }
-    uint64_t before = watch_generation(table, thing(9, "whatever"));
+    uint64_t before = watch_generation(table, watched(9, "whatever"));
     struct watch_touched touched = {0};
     watch_touched_all(&touched);
     watch_bump(table, &touched);
     watch_wake(table, &touched);
-    cr_assert_gt(watch_generation(table, thing(9, "whatever")), before);
+    cr_assert_gt(watch_generation(table, watched(9, "whatever")), before);
     for (int i = 0; i < 100; i++) {
         cr_assert_eq(waiting[i].fired, 1);
         watch_remove(table, &waiting[i].waiter);
@@ -116,12 +114,12 @@ Test(watch, everything_wakes_everybody) {
 
 Test(watch, generations_rise_with_what_is_touched) {
     struct watch_table *table = watch_table_new();
-    uint64_t key = watch_generation(table, thing(KEYS, "a")), other = watch_generation(table, thing(KEYS, "b"));
-    uint64_t prefix = watch_generation(table, thing(PREFIXES, "zzz"));
+    uint64_t key = watch_generation(table, watched(KEYS, "a")), other = watch_generation(table, watched(KEYS, "b"));
+    uint64_t prefix = watch_generation(table, watched(PREFIXES, "zzz"));
     batch_of(table, KEYS, "a");
-    cr_assert_eq(watch_generation(table, thing(KEYS, "a")), key + 1);
-    cr_assert_eq(watch_generation(table, thing(KEYS, "b")), other);
-    cr_assert_gt(watch_generation(table, thing(PREFIXES, "zzz")), prefix); /* the whole key space's */
+    cr_assert_eq(watch_generation(table, watched(KEYS, "a")), key + 1);
+    cr_assert_eq(watch_generation(table, watched(KEYS, "b")), other);
+    cr_assert_gt(watch_generation(table, watched(PREFIXES, "zzz")), prefix); /* the whole key space's */
     watch_table_free(table);
 }
 

@@ -20,10 +20,10 @@ static _Atomic uint64_t applied;
 static atomic_bool stopping;
 static struct watch_table *table;
 
-static struct watch_thing thing_of(unsigned number, bool prefix, char *room) {
+static struct watch_key thing_of(unsigned number, bool prefix, char *room) {
     int size = snprintf(room, 32, "some/key/%02u", number);
-    if (prefix) return (struct watch_thing){KEYS | WATCH_PREFIX_BIT, slice_make(room, (size_t)size - number % 3)};
-    return (struct watch_thing){KEYS, slice_make(room, (size_t)size)};
+    if (prefix) return (struct watch_key){KEYS | WATCH_PREFIX_BIT, slice_make(room, (size_t)size - number % 3)};
+    return (struct watch_key){KEYS, slice_make(room, (size_t)size)};
 }
 
 struct sleeper {

@@ -172,7 +172,7 @@ void op_look(struct server *server, struct op *op);  /* what a read sees at what
 /* The same, held against the model: for judging the end. `op` need not be one of the run's. */
 void op_judge(struct server *server, struct op *op);
 /* What a blocking read waits for. */
-struct watch_thing op_thing(const struct op *op, struct arena *arena);
+struct watch_key op_thing(const struct op *op, struct arena *arena);
 
 /* -- things that end by themselves (expiring.c) ------------------------------------------------------------------------ */
 

@@ -159,8 +159,8 @@ void op_judge(struct server *server, struct op *op) {
     op->module->check_read(server->sim, op);
 }
 
-struct watch_thing op_thing(const struct op *op, struct arena *arena) {
+struct watch_key op_thing(const struct op *op, struct arena *arena) {
     const struct query_type *type = NULL;
     const ProtobufCMessage *request = op->module->request(op, arena, &type);
-    return type->thing(request);
+    return type->watched(request);
 }

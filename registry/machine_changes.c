@@ -1,9 +1,9 @@
-/* Last changes of things that are not records themselves, and the marks that removals leave.
+/* Last changes of things that are not records themselves, and the tombstones that removals leave.
  *
- * TABLE_MARKS:    space, name -> index (8), removed (1); then the name, when the key had to be shortened.
- * TABLE_REMOVALS: index (8), space, name -> nothing; or the key in TABLE_MARKS, when this one had to be
- * shortened. Each removal mark has its record in both, others in the first only. */
-#include "registry/machine_marks.h"
+ * TABLE_CHANGES:    space, name -> index (8), removed (1); then the name, when the key had to be shortened.
+ * TABLE_TOMBSTONES: index (8), space, name -> nothing; or the key in TABLE_CHANGES, when this one had to be
+ * shortened. Each tombstone has its record in both, others in the first only. */
+#include "registry/machine_changes.h"
 
 #include <stdlib.h>
 
@@ -44,7 +44,7 @@ static struct slice mark_key(struct store_txn *txn, uint8_t space, struct slice 
     return key;
 }
 
-/* The key in TABLE_REMOVALS; `value` is what belongs there. */
+/* The key in TABLE_TOMBSTONES; `value` is what belongs there. */
 static struct slice removal_key(uint64_t index, struct slice mark, char *room, struct slice *value) {
     char head[INDEX_BYTES];
     bool shortened;
@@ -60,42 +60,42 @@ static void mark_del(struct store_txn *txn, struct slice key, struct slice mark_
     char room[STORE_KEY_MAX];
     struct slice value;
     if (is_removed(mark_value))
-        (void)store_del(txn, TABLE_REMOVALS, removal_key(get_be64(mark_value.data), key, room, &value));
-    (void)store_del(txn, TABLE_MARKS, key);
+        (void)store_del(txn, TABLE_TOMBSTONES, removal_key(get_be64(mark_value.data), key, room, &value));
+    (void)store_del(txn, TABLE_CHANGES, key);
 }
 
-void machine_mark(struct machine_tx *tx, uint8_t space, struct slice name, bool removed) {
+void machine_changed(struct machine_tx *tx, uint8_t space, struct slice name, bool removed) {
     machine_touch(tx, space, name);
     char key_room[STORE_KEY_MAX], removal_room[STORE_KEY_MAX], head[MARK_BYTES];
     bool shortened;
     struct slice key = mark_key(tx->store, space, name, key_room, &shortened), old, value;
     put_be64(head, tx->index);
     head[INDEX_BYTES] = removed ? 1 : 0;
-    if (store_get(tx->store, TABLE_MARKS, key, &old) == CO_OK) {
+    if (store_get(tx->store, TABLE_CHANGES, key, &old) == CO_OK) {
         if (memcmp(old.data, head, sizeof head) == 0) return;
         if (is_removed(old))
-            (void)store_del(tx->store, TABLE_REMOVALS, removal_key(get_be64(old.data), key, removal_room, &value));
+            (void)store_del(tx->store, TABLE_TOMBSTONES, removal_key(get_be64(old.data), key, removal_room, &value));
     }
     if (shortened) {
         struct buffer whole = {0};
         buffer_append(&whole, head, sizeof head);
         buffer_append(&whole, name.data, name.size);
-        store_put(tx->store, TABLE_MARKS, key, buffer_slice(&whole));
+        store_put(tx->store, TABLE_CHANGES, key, buffer_slice(&whole));
         buffer_free(&whole);
     } else {
-        store_put(tx->store, TABLE_MARKS, key, slice_make(head, sizeof head));
+        store_put(tx->store, TABLE_CHANGES, key, slice_make(head, sizeof head));
     }
     if (!removed) return;
     struct slice removal = removal_key(tx->index, key, removal_room, &value);
-    store_put(tx->store, TABLE_REMOVALS, removal, value);
-    machine_marks_limit(tx->store, machine_marks_max(tx->machine));
+    store_put(tx->store, TABLE_TOMBSTONES, removal, value);
+    machine_tombstones_limit(tx->store, machine_tombstones_max(tx->machine));
 }
 
-uint64_t machine_marked(struct store_txn *txn, uint8_t space, struct slice name) {
+uint64_t machine_change_index(struct store_txn *txn, uint8_t space, struct slice name) {
     char room[STORE_KEY_MAX];
     bool shortened;
     struct slice value;
-    if (store_get(txn, TABLE_MARKS, mark_key(txn, space, name, room, &shortened), &value) != CO_OK) return 0;
+    if (store_get(txn, TABLE_CHANGES, mark_key(txn, space, name, room, &shortened), &value) != CO_OK) return 0;
     return get_be64(value.data);
 }
 
@@ -104,11 +104,11 @@ uint64_t machine_floor(struct store_txn *txn) {
     return store_get(txn, STORE_TABLE_META, floor_key, &value) == CO_OK ? get_be64(value.data) : 0;
 }
 
-void machine_marks_limit(struct store_txn *txn, uint64_t max) {
-    uint64_t count = store_count(txn, TABLE_REMOVALS), index = 0;
+void machine_tombstones_limit(struct store_txn *txn, uint64_t max) {
+    uint64_t count = store_count(txn, TABLE_TOMBSTONES), index = 0;
     if (count <= max) return;
     struct store_cursor oldest;
-    store_cursor_open(&oldest, txn, TABLE_REMOVALS, slice_make("", 0));
+    store_cursor_open(&oldest, txn, TABLE_TOMBSTONES, slice_make("", 0));
     for (; count > max && oldest.valid; count--) {
         char mark[STORE_KEY_MAX];
         if (oldest.key.size < INDEX_BYTES || oldest.value.size > sizeof mark) { /* of a backup that nobody wrote */
@@ -121,7 +121,7 @@ void machine_marks_limit(struct store_txn *txn, uint64_t max) {
         size_t size = key.size;
         index = get_be64(oldest.key.data);
         store_cursor_del(&oldest);
-        (void)store_del(txn, TABLE_MARKS, slice_make(mark, size));
+        (void)store_del(txn, TABLE_CHANGES, slice_make(mark, size));
     }
     store_cursor_close(&oldest);
     if (index <= machine_floor(txn)) return;
@@ -143,23 +143,23 @@ static void fold_mark(struct machine_tx *tx, struct slice key, struct slice valu
     struct slice folded = mark_key(tx->store, space, name, room, &shortened);
     bool moves = !slice_equal(folded, key);
     if (moves) mark_del(tx->store, key, value);
-    if (!gone) machine_mark(tx, space, name, false);
+    if (!gone) machine_changed(tx, space, name, false);
     if (!gone || !moves) return;
-    if (store_get(tx->store, TABLE_MARKS, folded, &other) == CO_OK) {
+    if (store_get(tx->store, TABLE_CHANGES, folded, &other) == CO_OK) {
         if (!is_removed(other) || get_be64(other.data) >= get_be64(value.data)) return;
         char kept[MARK_BYTES];
         memcpy(kept, other.data, sizeof kept);
         mark_del(tx->store, folded, slice_make(kept, sizeof kept));
     }
-    store_put(tx->store, TABLE_MARKS, folded, value);
+    store_put(tx->store, TABLE_CHANGES, folded, value);
     struct slice removal = removal_key(get_be64(value.data), folded, removal_room, &row);
-    store_put(tx->store, TABLE_REMOVALS, removal, row);
+    store_put(tx->store, TABLE_TOMBSTONES, removal, row);
 }
 
-void machine_marks_fold(struct machine_tx *tx) {
+void machine_changes_fold(struct machine_tx *tx) {
     for (unsigned space = 0; space < WATCH_PREFIX_BIT; space++) {
         char head = (char)space;
-        if (fold_space((uint8_t)space)) fold_walk(tx, TABLE_MARKS, slice_make(&head, 1), fold_mark);
+        if (fold_space((uint8_t)space)) fold_walk(tx, TABLE_CHANGES, slice_make(&head, 1), fold_mark);
     }
 }
 
@@ -174,7 +174,7 @@ static bool removal_below(struct store_txn *txn, const struct store_cursor *curs
     struct slice name = slice_make(mark.data + 1, mark.size - 1);
     /* Does a shortened key not tell? The mark knows the whole name. */
     if (prefix.size + 1 > STORE_KEY_PREFIX) {
-        if (store_get(txn, TABLE_MARKS, mark, &value) != CO_OK) return false;
+        if (store_get(txn, TABLE_CHANGES, mark, &value) != CO_OK) return false;
         if (value.size > MARK_BYTES) name = slice_make(value.data + MARK_BYTES, value.size - MARK_BYTES);
     }
     return slice_starts(name, prefix);
@@ -199,8 +199,8 @@ uint64_t machine_removed_below(struct store_txn *txn, uint8_t space, struct slic
     struct slice start = slice_make(from, kept + 1);
     struct store_cursor by_name, by_age;
     uint64_t newest = 0;
-    store_cursor_open_last(&by_age, txn, TABLE_REMOVALS);
-    if (by_age.valid) store_cursor_open(&by_name, txn, TABLE_MARKS, start);
+    store_cursor_open_last(&by_age, txn, TABLE_TOMBSTONES);
+    if (by_age.valid) store_cursor_open(&by_name, txn, TABLE_CHANGES, start);
     else by_name = by_age;
     while (by_age.valid && by_name.valid && slice_starts(by_name.key, start)) {
         if (removal_below(txn, &by_age, space, prefix)) {
