@@ -240,6 +240,11 @@ ProtobufCMessage *declared_message(struct http_request *request, const ProtobufC
     const struct http_endpoint *endpoint = &request->route->endpoint;
     ProtobufCMessage *message = message_new(type, http_arena(request));
     if (!params_fill(request, message)) return NULL;
+    bool reads = request->method & (HTTP_GET | HTTP_HEAD);
+    if (!reads && !endpoint->raw && !endpoint->body && http_body(request).size) {
+        http_reply_text(request, 400, "this endpoint takes no body");
+        return NULL;
+    }
     if (endpoint->raw && !raw_fill(request, endpoint->raw, message)) return NULL;
     if (endpoint->body && !body_fill(request, endpoint->body, message)) return NULL;
     return endpoint->prepare && !endpoint->prepare(request, message) ? NULL : message;

@@ -67,6 +67,7 @@ static void fetch(struct waiting *waiting) {
     waiting->fetching = true;
     waiting->fetch = (struct rpc_fetch){.type = waiting->wait.query,
                                         .freshness = RPC_DEFAULT,
+                                        .no_cache = true, /* an answer of before knows nothing of the write */
                                         .index = left_ms(waiting) ? waiting->index : 0,
                                         .wait_ms = left_ms(waiting),
                                         .done = fetch_done};

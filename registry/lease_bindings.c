@@ -22,12 +22,15 @@ struct slice lease_binding_name(struct slice key, struct slice value) {
     return value.size ? value : slice_make(key.data + LEASE_BINDING_HEAD, key.size - LEASE_BINDING_HEAD);
 }
 
+/* Names of nodes and services are found without case. */
+static bool is_of_catalog(enum lease_kind kind) { return kind == LEASE_BINDS_SERVICE || kind == LEASE_BINDS_NODE; }
+
 /* *value: what belongs there. */
 static struct slice row(struct store_txn *txn, struct slice lease, enum lease_kind kind, struct slice name, char *room,
                         struct slice *value) {
     char tail[STORE_KEY_MAX];
     struct fold_name folded = {.folded = name};
-    if (kind != LEASE_BINDS_KEY && fold_on(txn)) fold_name_of(&folded, name);
+    if (is_of_catalog(kind) && fold_on(txn)) fold_name_of(&folded, name);
     struct slice head = lease_binding_head(lease, kind, room), key = store_key_long(folded.folded, tail);
     CHECK(name.size > 0 && head.size + key.size <= STORE_KEY_MAX);
     memcpy(room + head.size, key.data, key.size);

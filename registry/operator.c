@@ -19,7 +19,9 @@ static ProtobufCMessage *setting(struct store_txn *txn, struct slice key, const 
                                  struct arena *arena) {
     struct slice bytes;
     if (store_get(txn, TABLE_SETTINGS, key, &bytes) != CO_OK) return NULL;
-    return message_unpack(arena, type, bytes);
+    ProtobufCMessage *message = message_unpack(arena, type, bytes);
+    if (!message) store_fail(txn, CO_CORRUPT);
+    return message;
 }
 
 static void setting_put(struct store_txn *txn, struct slice key, const ProtobufCMessage *message, struct arena *arena) {
@@ -45,6 +47,7 @@ static int autopilot_run(struct store_txn *txn, const ProtobufCMessage *request,
     (void)request;
     Pb__AutopilotConfig *config =
         (Pb__AutopilotConfig *)setting(txn, autopilot_key, &pb__autopilot_config__descriptor, arena);
+    if (store_txn_error(txn) != CO_OK) return store_txn_error(txn);
     if (!config) {
         config = arena_alloc(arena, sizeof *config);
         operator_autopilot_default(config);
@@ -103,7 +106,7 @@ bool operator_server_removed(struct store_txn *txn, uint64_t id) {
     bool found = false;
     for (size_t i = 0; servers && i < servers->n_ids; i++) found = found || servers->ids[i] == id;
     arena_free(&arena);
-    return found;
+    return found || store_txn_error(txn) != CO_OK;
 }
 
 void operator_removed_copy(struct store_txn *txn, struct buffer *out) {

@@ -35,7 +35,7 @@ extern const struct module operator_module;
 extern const struct query_type query_autopilot;
 
 void operator_autopilot_default(Pb__AutopilotConfig *config);
-bool operator_server_removed(struct store_txn *txn, uint64_t id);
+bool operator_server_removed(struct store_txn *txn, uint64_t id); /* true also where the list cannot be read */
 /* The record of all that were, for another store: appended to `out` (nothing: none were); and put there. */
 void operator_removed_copy(struct store_txn *txn, struct buffer *out);
 void operator_removed_place(struct store_txn *txn, struct slice record);

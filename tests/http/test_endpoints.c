@@ -201,6 +201,7 @@ Test(endpoints, queries_show_one_or_a_list_and_block) {
 
 Test(endpoints, refused_commands_answer_by_the_status_of_their_error) {
     expect(409, "PUT /v1/toy/a/take?ttl=15s&count=99", NULL, "somebody else has it");
+    expect(400, "PUT /v1/lease/revoke/" SESSION, "{\"Count\":1}", "this endpoint takes no body");
     expect(404, "PUT /v1/toy/a/take?session=" SESSION, NULL, "invalid session \"" SESSION "\"");
     expect(409, "PUT /v1/toy/refused/take?ttl=15s", NULL, "not this one");
     expect(400, "PUT /v1/toy/a/take?ttl=15s", "longer than sixteen bytes",

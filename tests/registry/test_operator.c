@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "catalog_specs.h"
 #include "registry/operator.h"
+#include "registry/tables.h"
 
 /* A machine's copy, as bytes. */
 static void copy_of(struct fixture *f, struct buffer *out) {
@@ -210,6 +211,22 @@ Test(operate, removed_servers_are_remembered_the_newest_of_them) {
     struct store_txn *txn = store_read(f.reader);
     for (uint64_t id = 1; id <= 71; id++)
         cr_assert_eq(operator_server_removed(txn, id), id > 6 && id != 60 && id != 71, "%d", (int)id);
+    store_read_done(f.reader);
+    fixture_close(&f);
+}
+
+/* A list that nobody can read lets nobody in, and is not replaced by an empty one. */
+Test(operate, a_list_of_removed_servers_that_does_not_decode_is_damage) {
+    struct fixture f;
+    fixture_open(&f);
+    Pb__ServerRemovedCommand command = PB__SERVER_REMOVED_COMMAND__INIT;
+    command.id = 7;
+    cr_assert(fixture_apply(&f, OPERATOR_SERVER_REMOVED, &command.base).yes);
+    struct store_txn *txn = store_write(machine_store(f.machine));
+    store_put(txn, TABLE_SETTINGS, SLICE_LITERAL("removed-servers"), SLICE_LITERAL("\xff\xff\xff"));
+    cr_assert_eq(store_commit(txn), CO_OK);
+    txn = store_read(f.reader);
+    cr_assert(operator_server_removed(txn, 7) && store_txn_error(txn) == CO_CORRUPT);
     store_read_done(f.reader);
     fixture_close(&f);
 }
