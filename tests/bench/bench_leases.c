@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/random.h"
 #include "registry/expiry.h"
+#include "registry/lease.h"
 
 static double cpu_us(void) {
     struct timespec t;
