@@ -492,7 +492,7 @@ static void handle_closed(uv_handle_t *handle) {
     if (--node->closing == 0) node_free(node);
 }
 
-/* What was put while no threads ran: a wish to rebuild, a log to cut. */
+/* What was put while no threads ran: a rebuild that is wanted, a log to cut. */
 static void drop_jobs(struct node *node) {
     for (struct job *list = jobs_take_all(&node->write_jobs), *next; list; list = next) {
         next = list->next;

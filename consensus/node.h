@@ -32,7 +32,7 @@ struct node_proposal {
     void (*done)(struct node_proposal *proposal, int error, const void *result);
 };
 
-/* A wish for a confirmed read index. */
+/* Asks for a confirmed read index. */
 struct node_read {
     struct mail mail;
     uint64_t deadline_ms;

@@ -111,7 +111,7 @@ struct raft {
     uint64_t handover_ms; /* when leadership was last handed over for a degraded disk, or to this server */
     bool votes_granted[RAFT_MEMBERS_MAX], votes_answered[RAFT_MEMBERS_MAX];
     uint64_t self_vote_seq; /* own vote counts once this is durable; 0: it counts */
-    bool transfer_campaign; /* the leader wished for it */
+    bool transfer_campaign; /* the leader asked for it */
 
     /* leader */
     uint64_t term_start; /* index of the empty entry of this term */

@@ -228,8 +228,8 @@ static const struct module_command commands[] = {
     {0},
 };
 static const struct store_table tables[] = {{TABLE_SETTINGS, "settings"}, {TABLE_STAGED, "staged"}, {0}};
-static const struct module_space spaces[] = {{SPACE_OPERATOR, "operate"}, {0}};
+static const struct module_space spaces[] = {{SPACE_OPERATOR, "operator"}, {0}};
 static const struct query_type *const queries[] = {&query_autopilot, NULL};
 
 const struct module operator_module = {
-    .name = "operate", .commands = commands, .tables = tables, .spaces = spaces, .queries = queries};
+    .name = "operator", .commands = commands, .tables = tables, .spaces = spaces, .queries = queries};

@@ -263,7 +263,7 @@ struct agents *agents_new(struct rpc *rpc) {
     agents->rpc = rpc;
     list_init(&agents->all);
     list_init(&agents->unsent);
-    list_init(&agents->servers_asking);
+    list_init(&agents->peer_readers);
     struct forwarding_callbacks callbacks = {.data = agents,
                                              .reach = reach,
                                              .send = send_message,

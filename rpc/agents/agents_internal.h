@@ -41,7 +41,7 @@ struct agents {
     struct agent *buckets[AGENTS_BUCKETS];
     struct pending_fetch *pending[AGENTS_ASKED_BUCKETS];
     struct list all, unsent;
-    struct list servers_asking;
+    struct list peer_readers;
     size_t count, asked_count;
     uint64_t last_number, ticked_ms;
     uv_async_t wake;

@@ -16,11 +16,11 @@
 
 struct peer_reader {
     struct remote_reader reader;
-    struct list link; /* in agents->servers_asking */
+    struct list link; /* in agents->peer_readers */
 };
 
 static struct peer_reader *asking_find(struct agents *agents, uint64_t id) {
-    LIST_FOREACH(item, &agents->servers_asking) {
+    LIST_FOREACH(item, &agents->peer_readers) {
         struct peer_reader *server = LIST_ENTRY(item, struct peer_reader, link);
         if (server->reader.server == id) return server;
     }
@@ -31,7 +31,7 @@ static struct peer_reader *asking_new(struct agents *agents, uint64_t id) {
     struct peer_reader *server = mem_zalloc(sizeof *server);
     remote_reader_init(&server->reader, agents);
     server->reader.server = id;
-    list_append(&agents->servers_asking, &server->link);
+    list_append(&agents->peer_readers, &server->link);
     log_info("agents", "another server asks for reads, its disk is full id=%016llx", (unsigned long long)id);
     return server;
 }
@@ -45,7 +45,7 @@ bool peer_reader_has_room(const struct remote_reader *reader) {
 static void look(uv_timer_t *timer) {
     struct agents *agents = timer->data;
     bool held = false;
-    LIST_FOREACH(item, &agents->servers_asking) {
+    LIST_FOREACH(item, &agents->peer_readers) {
         struct peer_reader *server = LIST_ENTRY(item, struct peer_reader, link);
         agents_fetch_pieces(&server->reader);
         held = held || !list_empty(&server->reader.held);
@@ -74,7 +74,7 @@ bool agents_server_frame(struct agents *agents, uint64_t id, uint8_t type, struc
     return true;
 }
 
-static void asking_free(struct peer_reader *server) {
+static void peer_reader_free(struct peer_reader *server) {
     agents_fetch_down(&server->reader);
     list_remove(&server->link);
     free(server);
@@ -82,9 +82,9 @@ static void asking_free(struct peer_reader *server) {
 
 void agents_server_down(struct agents *agents, uint64_t id) {
     struct peer_reader *server = asking_find(agents, id);
-    if (server) asking_free(server);
+    if (server) peer_reader_free(server);
 }
 
 void peer_readers_stop(struct agents *agents) {
-    LIST_FOREACH_SAFE(item, next, &agents->servers_asking) asking_free(LIST_ENTRY(item, struct peer_reader, link));
+    LIST_FOREACH_SAFE(item, next, &agents->peer_readers) peer_reader_free(LIST_ENTRY(item, struct peer_reader, link));
 }

@@ -250,20 +250,20 @@ static void tell_agents(struct rpc *rpc, const struct raft_members *members) {
 }
 
 /* -- reads that the leader answers, as this server's disk is full ------------------------------------------------- */
-static uint64_t far_leader(void *data, bool *here) {
+static uint64_t leader_now(void *data, bool *here) {
     const struct node_view *view = node_view(((struct rpc *)data)->node);
     uint64_t leader = atomic_load(&view->leader);
     *here = leader != 0 && leader == atomic_load(&view->id);
     return leader;
 }
 
-static bool far_tell(void *data, uint64_t server, uint8_t type, const ProtobufCMessage *message) {
+static bool leader_tell(void *data, uint64_t server, uint8_t type, const ProtobufCMessage *message) {
     return peers_tell(((struct rpc *)data)->others, server, type, message);
 }
 
 static void leader_read_wanted(struct loop_task *task) { leader_read_turn(task->rpc->fetches); }
 
-static void far_wake(void *data) {
+static void leader_read_wake(void *data) {
     struct rpc *rpc = data;
     rpc_on_loop(rpc, &rpc->leader_read_task, leader_read_wanted);
 }
@@ -422,8 +422,9 @@ int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, 
                                         .ending = ending,
                                         .unwanted = unwanted,
                                         .agent = on_agent};
-    struct leader_read_callbacks far = {.data = rpc, .leader = far_leader, .tell = far_tell, .wake = far_wake};
-    leader_read_over(rpc->fetches, &far);
+    struct leader_read_callbacks reads = {
+        .data = rpc, .leader = leader_now, .tell = leader_tell, .wake = leader_read_wake};
+    leader_read_over(rpc->fetches, &reads);
     rpc->agents = agents_new(rpc);
     rpc->raft_multiplier = config->raft_multiplier ? config->raft_multiplier : 1;
     int rv = peers_start(rpc->loop, &peers, &callbacks, &rpc->others, fault);

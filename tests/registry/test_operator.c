@@ -82,7 +82,7 @@ static void count_wake(struct watch_waiter *waiter) { (void)waiter; }
 
 TestSuite(operate, .timeout = 60);
 
-Test(operate, a_backup_of_a_cluster_that_was_behind) {
+Test(operator, a_backup_of_a_cluster_that_was_behind) {
     struct fixture from, to;
     struct buffer bytes = {0};
     fixture_open(&from), fixture_open(&to);
@@ -109,7 +109,7 @@ Test(operate, a_backup_of_a_cluster_that_was_behind) {
     buffer_free(&bytes);
 }
 
-Test(operate, a_backup_of_a_cluster_that_was_further_on) {
+Test(operator, a_backup_of_a_cluster_that_was_further_on) {
     struct fixture from, to, third;
     struct buffer bytes = {0}, again = {0};
     fixture_open(&from), fixture_open(&to), fixture_open(&third);
@@ -140,7 +140,7 @@ Test(operate, a_backup_of_a_cluster_that_was_further_on) {
     buffer_free(&again);
 }
 
-Test(operate, what_is_not_whole_is_refused_and_forgotten) {
+Test(operator, what_is_not_whole_is_refused_and_forgotten) {
     struct fixture f;
     struct buffer bytes = {0};
     signal(SIGPIPE, SIG_IGN);
@@ -176,7 +176,7 @@ Test(operate, what_is_not_whole_is_refused_and_forgotten) {
     buffer_free(&bytes);
 }
 
-Test(operate, checking_notices_every_damage) {
+Test(operator, checking_notices_every_damage) {
     struct fixture f;
     struct buffer bytes = {0};
     uint64_t index;
@@ -197,7 +197,7 @@ Test(operate, checking_notices_every_damage) {
     buffer_free(&bytes);
 }
 
-Test(operate, removed_servers_are_remembered_the_newest_of_them) {
+Test(operator, removed_servers_are_remembered_the_newest_of_them) {
     struct fixture f;
     fixture_open(&f);
     Pb__ServerRemovedCommand command = PB__SERVER_REMOVED_COMMAND__INIT;
@@ -216,7 +216,7 @@ Test(operate, removed_servers_are_remembered_the_newest_of_them) {
 }
 
 /* A list that nobody can read lets nobody in, and is not replaced by an empty one. */
-Test(operate, a_list_of_removed_servers_that_does_not_decode_is_damage) {
+Test(operator, a_list_of_removed_servers_that_does_not_decode_is_damage) {
     struct fixture f;
     fixture_open(&f);
     Pb__ServerRemovedCommand command = PB__SERVER_REMOVED_COMMAND__INIT;
@@ -231,7 +231,7 @@ Test(operate, a_list_of_removed_servers_that_does_not_decode_is_damage) {
     fixture_close(&f);
 }
 
-Test(operate, autopilot_is_set_with_cas) {
+Test(operator, autopilot_is_set_with_cas) {
     struct fixture f;
     fixture_open(&f);
     Pb__AutopilotRequest request = PB__AUTOPILOT_REQUEST__INIT;
