@@ -25,7 +25,8 @@ int session_exists(struct store_txn *txn, struct slice id);
 
 /* The session that a command acts for: the one that it names, or one that is made in the same entry (`?ttl=`). The
  * command must not have written anything before. CO_OK: `result` may refuse it (CO_NOTFOUND: no such session;
- * CO_INVALID), else *session is it, in the tx arena. Not CO_OK: the store failed. */
+ * CO_INVALID), else *session is it, in the tx arena. Not CO_OK: the store failed. A session that was made stays
+ * when the command is refused afterwards: refuse before, or let its TTL end it. */
 int session_ensure(struct machine_tx *tx, const Pb__SessionUse *use, struct machine_result *result,
                    Pb__Session **session);
 /* Makes a session whose fields are filled in but for the indexes. As above. */

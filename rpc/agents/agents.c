@@ -94,11 +94,11 @@ static void renew(void *data, struct rpc_renew *renew) {
 }
 
 /* -- connections -------------------------------------------------------------------------------------------------- */
-/* False: it is none that client agents send. */
 static void tell_caller(const struct caller *caller, uint8_t type, const ProtobufCMessage *message) {
     agents_tell(caller->rpc->agents, caller->id, type, message);
 }
 
+/* False: it is none that client agents send. */
 static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) {
     struct agents *agents = agent->agents;
     struct caller caller = {.rpc = agents->rpc, .id = agent->reader.number, .is_agent = true, .tell = tell_caller};
