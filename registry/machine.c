@@ -17,9 +17,9 @@
 #include "registry/operator.h"
 #include "registry/tables.h"
 
-#define COMMAND_VERSION   1
-#define COMMAND_HEAD      2
-#define MARKS_MAX_DEFAULT 1000000
+#define COMMAND_VERSION        1
+#define COMMAND_HEAD           2
+#define TOMBSTONES_MAX_DEFAULT 1000000
 
 static const struct slice applied_key = SLICE_LITERAL("applied"); /* index, term: 8 bytes each */
 static const struct store_table own_tables[] = {{TABLE_CHANGES, "marks"}, {TABLE_TOMBSTONES, "removals"}};
@@ -29,7 +29,7 @@ struct machine {
     struct watch_table *watches;
     struct modules *modules;
     struct expiry_updates *updates; /* NULL: nobody counts */
-    uint64_t marks_max;
+    uint64_t tombstones_max;
     unsigned newest; /* cluster version */
     _Atomic unsigned version;
     _Atomic uint64_t cluster_id;
@@ -117,7 +117,7 @@ static int open_store(struct machine *machine, const struct machine_config *conf
     machine->modules = modules_new(config->modules);
     machine->updates = config->updates;
     machine->newest = config->version_newest ? config->version_newest : MACHINE_VERSION_NEWEST;
-    machine->marks_max = config->removal_marks_max ? config->removal_marks_max : MARKS_MAX_DEFAULT;
+    machine->tombstones_max = config->tombstones_max ? config->tombstones_max : TOMBSTONES_MAX_DEFAULT;
     struct store_table tables[STORE_TABLES_MAX];
     struct store_config store = config->store;
     store.tables = tables;
@@ -192,7 +192,7 @@ unsigned machine_newest(const struct machine *machine) { return machine->newest;
 uint64_t machine_restores(const struct machine *machine) { return atomic_load(&machine->restores); }
 uint64_t machine_applied_term(const struct machine *machine) { return atomic_load(&machine->applied_term); }
 uint64_t machine_floor_now(const struct machine *machine) { return atomic_load(&machine->floor); }
-uint64_t machine_tombstones_max(const struct machine *machine) { return machine->marks_max; }
+uint64_t machine_tombstones_max(const struct machine *machine) { return machine->tombstones_max; }
 struct store *machine_store(struct machine *machine) {
     return machine->store;
 }

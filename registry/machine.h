@@ -47,7 +47,7 @@ struct machine_config {
     struct store_config store;          /* tables are filled in from the modules */
     const struct module_entry *modules; /* until one without a module (registry/modules.h) */
     struct expiry_updates *updates;     /* what begins and ends by itself goes there; NULL: nobody counts it */
-    uint64_t removal_marks_max;         /* 0: 1,000,000 */
+    uint64_t tombstones_max;            /* 0: 1,000,000 */
     unsigned version_newest;            /* 0: MACHINE_VERSION_NEWEST; for tests */
 };
 /* CO_UNSUPPORTED: the store is of a cluster version that this program does not know. */

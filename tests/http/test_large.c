@@ -136,6 +136,30 @@ Test(large, changes_while_it_is_read_are_not_missed) {
     world_stop(world);
 }
 
+/* A change of a value is no change of the names: what is read then is no answer, and a name that came meanwhile is. */
+Test(large, a_change_during_a_read_that_changes_nothing_is_not_missed) {
+    struct world *world = start(1);
+    for (int i = 0; i < 40; i++) {
+        struct web_answer before = web_ask(world, "GET /v1/kv/big/?keys&separator=", NULL);
+        char target[128], key[32], value[32];
+        snprintf(target, sizeof target, "/v1/kv/big/?keys&separator=&wait=60s&index=%llu",
+                 (unsigned long long)web_index(&before));
+        web_free(&before);
+        int fd = web_get(world, target);
+        EVENTUALLY(PARKED(world) == 1);
+        snprintf(value, sizeof value, "%d", i);
+        put(world, "big/0000", value);
+        usleep((unsigned)(i % 20) * 100); /* before, during or after the read */
+        snprintf(key, sizeof key, "big/came%d", i);
+        put(world, key, "1");
+        struct web_answer answer = web_hear(fd);
+        cr_assert(answer.status == 200 && strstr(answer.body, key), "round %d", i);
+        web_free(&answer);
+        close(fd);
+    }
+    world_stop(world);
+}
+
 Test(large, those_who_leave) {
     struct world *world = start(1);
     for (int i = 0; i < 100; i++) {

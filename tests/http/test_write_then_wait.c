@@ -94,6 +94,8 @@ Test(write_then_wait, what_holds_already_is_answered_at_once) {
     put("go", "yes");
     char *body = web_want(world, 200, "PUT /v1/wait/a?ms=60000", "yes");
     cr_expect_str_eq(body, "held=1 go=yes");
+    cr_expect(fake_rpc_fetched(world_rpc(world)) == 1 && fake_rpc_uncached(world_rpc(world)) == 1,
+              "an answer of before the write does not count");
     free(body);
     body = web_want(world, 200, "PUT /v1/wait/at-once?ms=60000", "no");
     cr_expect_str_eq(body, "wrote error=0");

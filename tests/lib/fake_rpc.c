@@ -28,7 +28,7 @@ struct rpc {
     int fail, round_error;
     unsigned lose, delay, poisoned, rounds, round_fails;
     const char *poison;
-    _Atomic uint64_t writes, renewals, fetched, cancelled, fenced, reads, floor;
+    _Atomic uint64_t writes, renewals, fetched, uncached, cancelled, fenced, reads, floor;
     _Atomic bool fence;
     _Atomic unsigned slow_us;
 };
@@ -364,6 +364,7 @@ void fake_rpc_slow(struct rpc *rpc, unsigned us) { rpc->slow_us = us; }
 uint64_t fake_rpc_writes(struct rpc *rpc) { return rpc->writes; }
 uint64_t fake_rpc_renewals(struct rpc *rpc) { return rpc->renewals; }
 uint64_t fake_rpc_fetched(struct rpc *rpc) { return rpc->fetched; }
+uint64_t fake_rpc_uncached(struct rpc *rpc) { return rpc->uncached; }
 uint64_t fake_rpc_cancelled(struct rpc *rpc) { return rpc->cancelled; }
 uint64_t fake_rpc_fenced(struct rpc *rpc) { return rpc->fenced; }
 uint64_t fake_rpc_reads(struct rpc *rpc) { return rpc->reads; }
@@ -409,6 +410,7 @@ static void fetch_now(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCM
 
 void rpc_fetch(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage *request) {
     atomic_fetch_add(&rpc->fetched, 1);
+    if (fetch->no_cache) atomic_fetch_add(&rpc->uncached, 1);
     if (rpc->options.at_once) fetch_now(rpc, fetch, request);
     else fetches_take(rpc->fetches, fetch, request);
 }

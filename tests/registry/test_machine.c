@@ -1,4 +1,4 @@
-/* The state machine with a small module of its own: batches, marks and floor, events, unknown commands, snapshots. */
+/* The state machine with a small module of its own: batches, tombstones and floor, events, unknown commands, snapshots. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -9,11 +9,15 @@
 
 #include "base/random.h"
 #include "registry/audit.h"
+#include "registry/lease.h"
 #include "registry/machine.h"
+#include "registry/machine_changes.h"
+#include "registry/tables.h"
 #include "tests/lib/scratch.h"
 
-/* Commands of the toy: type 40 "key=value" sets, 41 "key" removes, 42 emits an event, 43 fails as a store would. */
-enum { SET = 40, REMOVE = 41, EVENT = 42, FAIL = 43, TOYS = 20, SPACE = 40 };
+/* Commands of the toy: type 40 "key=value" sets, 41 "key" removes, 42 emits an event, 43 fails as a store would,
+ * 44 has a result that its row does not name. */
+enum { SET = 40, REMOVE = 41, EVENT = 42, FAIL = 43, NAMELESS = 44, TOYS = 20, SPACE = 40 };
 
 static const struct expiry_kind toy_expiry;
 
@@ -74,11 +78,20 @@ static void toy_end(const struct expiry_due *due, const struct expiry_leader *le
 static const struct expiry_kind toy_expiry = {.number = 40, .name = "toy", .read = toy_read, .end = toy_end};
 static const struct expiry_kind *const toy_expiries[] = {&toy_expiry, NULL};
 
+static int toy_nameless(struct machine_tx *tx, struct slice payload, struct machine_result *result) {
+    (void)payload;
+    Pb__Lease *lease = arena_alloc(tx->arena, sizeof *lease);
+    pb__lease__init(lease);
+    result->message = &lease->base, result->yes = true;
+    return CO_OK;
+}
+
 static const struct module_command toy_commands[] = {
     {.number = SET, .since = 1, .name = "set", .apply_bytes = toy_set},
     {.number = REMOVE, .since = 1, .name = "remove", .apply_bytes = toy_remove},
     {.number = EVENT, .since = 1, .name = "event", .apply_bytes = toy_emit},
     {.number = FAIL, .since = 1, .name = "fail", .apply_bytes = toy_fail},
+    {.number = NAMELESS, .since = 1, .name = "nameless", .apply_bytes = toy_nameless},
     {0},
 };
 static const struct store_table toy_tables[] = {{TOYS, "toys"}, {0}};
@@ -94,13 +107,13 @@ static unsigned updates_there(void) {
     return count;
 }
 
-static struct machine *open_at(const char *folder, uint64_t marks_max) {
+static struct machine *open_at(const char *folder, uint64_t tombstones_max) {
     if (!updates) updates = expiry_updates_new(NULL, NULL);
     events = 0;
     struct machine_config config = {.store = scratch_config(folder, NULL, 0),
                                     .modules = modules,
                                     .updates = updates,
-                                    .removal_marks_max = marks_max};
+                                    .tombstones_max = tombstones_max};
     struct machine *machine;
     struct fault fault = {0};
     cr_assert_eq(machine_open(&config, &machine, &fault), CO_OK, "%s", fault.text);
@@ -309,7 +322,7 @@ Test(machine, events_reach_the_modules) {
     scratch_remove(folder);
 }
 
-Test(machine, removals_leave_marks_and_the_oldest_raise_the_floor) {
+Test(machine, removals_leave_tombstones_and_the_oldest_raise_the_floor) {
     const char *folder = scratch_folder();
     struct machine *machine = open_at(folder, 3);
     const char *keys[] = {"a/1", "a/2", "b/1", "a/3", "b/2"};
@@ -325,7 +338,7 @@ Test(machine, removals_leave_marks_and_the_oldest_raise_the_floor) {
     cr_assert_eq(below(machine, ""), 8);
     cr_assert_eq(below(machine, "c"), 0);
     cr_assert_eq(machine_floor_now(machine), 0);
-    apply_one(machine, REMOVE, keys[3]); /* 9: the mark of 6 goes */
+    apply_one(machine, REMOVE, keys[3]); /* 9: the tombstone of 6 goes */
     cr_assert_eq(machine_floor_now(machine), 6);
     cr_assert_eq(marked(machine, "a/1"), 0);
     cr_assert_eq(marked(machine, "a/2"), 7);
@@ -341,7 +354,31 @@ Test(machine, removals_leave_marks_and_the_oldest_raise_the_floor) {
     scratch_remove(folder);
 }
 
-Test(machine, long_names_keep_their_marks_apart) {
+/* As a backup may have it that was made by hand. */
+Test(machine, a_tombstone_that_is_too_long_is_damage) {
+    const char *folder = scratch_folder();
+    struct machine *machine = open_at(folder, 3);
+    char value[2 * STORE_KEY_MAX] = {0};
+    struct store_txn *txn = store_write(machine_store(machine));
+    store_put(txn, TABLE_TOMBSTONES, SLICE_LITERAL("12345678"), slice_make(value, sizeof value));
+    machine_tombstones_limit(txn, 0);
+    cr_assert_eq(store_txn_error(txn), CO_CORRUPT);
+    store_abort(txn);
+    machine_close(machine);
+    scratch_remove(folder);
+}
+
+/* It would end every server, and each of its starts. */
+Test(machine, a_result_that_the_row_does_not_name_is_left_out) {
+    const char *folder = scratch_folder();
+    struct machine *machine = open_at(folder, 3);
+    struct machine_result result = apply_one(machine, NAMELESS, "");
+    cr_assert(result.error == CO_OK && result.yes && result.record.size == 0 && !result.record_type);
+    machine_close(machine);
+    scratch_remove(folder);
+}
+
+Test(machine, long_names_keep_their_tombstones_apart) {
     const char *folder = scratch_folder();
     struct machine *machine = open_at(folder, 2);
     char key[3][700], text[2200];
