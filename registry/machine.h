@@ -34,7 +34,7 @@ static inline void machine_touch(struct machine_tx *tx, uint8_t space, struct sl
 unsigned machine_tx_version(const struct machine_tx *tx);
 void machine_emit(struct machine_tx *tx, enum machine_event_type type, struct slice node, struct slice id);
 
-/* Indexes of watch keys that are not records themselves (tables, service names, nodes): last change, removals included.
+/* Indexes of things that are not records themselves (tables, service names, nodes): last change, removals included.
  * machine_changed also touches it. `removed`: it ceased to exist: a tombstone, counted, dropped oldest
  * first beyond the limit (1,000,000), raising `floor`. */
 void machine_changed(struct machine_tx *tx, uint8_t space, struct slice name, bool removed);

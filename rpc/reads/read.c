@@ -171,7 +171,7 @@ static bool may_wait(const struct read *read) {
 }
 
 /* What the client has: what was read just now, if this server knew all up to the client's index. One that is behind,
- * as a stale read may find it, read what was before: when a watch key is as it was again, to the client that is a
+ * as a stale read may find it, read what was before: when something is as it was again, to the client that is a
  * change. */
 static void remember(struct read *read, struct read_answer *answer, bool current) {
     if (!current || rpc_applied(read->engine->rpc) < read->index) return;
