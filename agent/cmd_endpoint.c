@@ -146,7 +146,7 @@ static const char *usage_of(const struct http_route *route) {
     struct buffer text = {0};
     buffer_printf(&text, "coord %s [FLAGS]", route->cli.command);
     for (const char *at = route->path; *at; at++) {
-        if (*at != ':' && *at != '*') continue;
+        if (*at != ':' && *at != '*' && *at != '+') continue;
         buffer_append_byte(&text, ' ');
         append_upper(&text, at + 1, strcspn(at + 1, "/"));
     }
@@ -181,11 +181,11 @@ static int take_arguments(struct call *call, int argc, char **argv, const char *
 static void path_make(const struct call *call, struct buffer *path) {
     size_t argument = 0;
     for (const char *at = call->route->path; *at; at++) {
-        if (*at != ':' && *at != '*') {
+        if (*at != ':' && *at != '*' && *at != '+') {
             buffer_append_byte(path, *at);
             continue;
         }
-        client_encode(path, call->arguments[argument++], *at == '*');
+        client_encode(path, call->arguments[argument++], *at != ':');
         at += strcspn(at, "/") - 1;
     }
     for (size_t i = 0; i < call->query_count; i++) {
@@ -367,7 +367,7 @@ static int run_route(const struct http_route *route, int argc, char **argv) {
     int code = take_arguments(&call, argc, argv, usage);
     if (code >= 0) return code;
     for (const char *at = route->path; *at; at++) {
-        if (*at != ':' && *at != '*') continue;
+        if (*at != ':' && *at != '*' && *at != '+') continue;
         struct buffer what = {0};
         append_upper(&what, at + 1, strcspn(at + 1, "/"));
         buffer_append_text(&what, " is wanted");

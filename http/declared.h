@@ -15,7 +15,7 @@ struct declared_walk declared_begin(const struct http_param *params);
 const struct http_param *declared_next(struct declared_walk *walk); /* NULL: no more */
 const struct http_param *declared_find(const struct http_param *params, struct slice name);
 static inline bool declared_in_path(const struct http_param *param) {
-    return param->name && (param->name[0] == ':' || param->name[0] == '*');
+    return param->name && (param->name[0] == ':' || param->name[0] == '*' || param->name[0] == '+');
 }
 /* Is it given by whoever asks? */
 static inline bool declared_is_given(const struct http_param *param) { return param->type < HTTP_GROUP; }

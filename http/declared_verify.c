@@ -60,7 +60,7 @@ static void verify_members(const struct http_param *members, const ProtobufCMess
 /* Each value of the path is declared. */
 static void verify_path(const struct http_route *route) {
     for (const char *at = route->path; *at; at++) {
-        if (*at != ':' && *at != '*') continue;
+        if (*at != ':' && *at != '*' && *at != '+') continue;
         struct slice name = slice_make(at, strcspn(at, "/"));
         CHECK(declared_find(route->params, name));
     }
@@ -87,6 +87,7 @@ static void verify_route(const struct http_route *route, const struct modules *m
     struct declared_walk walk = declared_begin(route->params);
     for (const struct http_param *param; (param = declared_next(&walk));) verify_param(param, request);
     verify_members(route->endpoint.body, request);
+    CHECK(!route->endpoint.then || (route->endpoint.command && declared_find(route->params, SLICE_LITERAL("wait"))));
     CHECK(!route->endpoint.raw || route->flags & HTTP_BODY_RAW);
     if (route->endpoint.raw) verify_param(route->endpoint.raw, request);
     CHECK(route->flags & HTTP_LOCAL || declared_find(route->params, SLICE_LITERAL("dc")));

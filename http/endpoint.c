@@ -61,8 +61,10 @@ static bool session_fill(struct http_request *request, const struct http_param *
         return false;
     }
     ttl_ns = (int64_t)value.number;
+    request->made = (struct made_session){.ttl_ns = ttl_ns, .since_ms = request->worker->now_ms};
     use->create = (Pb__Session *)(void *)message_new(&pb__session__descriptor, arena);
     session_make(request, use->create, ttl, ttl_ns);
+    request->made.id = use->create->id;
     return true;
 }
 
@@ -274,6 +276,15 @@ static void written(struct http_request *request, const struct machine_result *r
     else http_reply_json(request, answer_write(request, result->message));
 }
 
+static void write_then_wait(struct http_request *request, const ProtobufCMessage *message) {
+    const struct http_endpoint *endpoint = &request->route->endpoint;
+    struct http_wait wait = *endpoint->then;
+    int64_t wait_ns = 0;
+    CHECK(http_parameter_duration(request, "wait", &wait_ns)); /* by declared_check */
+    wait.wait_ms = (uint64_t)wait_ns / 1000000;
+    http_write_then_wait(request, endpoint->command, message, &wait);
+}
+
 void http_declared_with(struct http_request *request, const void *context) {
     const struct http_endpoint *endpoint = &request->route->endpoint;
     const struct modules *modules = rpc_modules(http_env(request)->rpc);
@@ -281,7 +292,8 @@ void http_declared_with(struct http_request *request, const void *context) {
         endpoint->query ? endpoint->query->request : modules_command(modules, endpoint->command)->request;
     const ProtobufCMessage *message = declared_message(request, type);
     if (!message) return;
-    if (!endpoint->query) http_write(request, endpoint->command, message, written);
+    if (endpoint->then) write_then_wait(request, message);
+    else if (!endpoint->query) http_write(request, endpoint->command, message, written);
     else if (endpoint->fresh || context) http_read_fresh(request, endpoint->query, message, view, context);
     else http_read(request, endpoint->query, message, view);
 }

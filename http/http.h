@@ -130,7 +130,8 @@ typedef void (*http_written)(struct http_request *request, const struct machine_
 void http_write(struct http_request *request, uint8_t command, const ProtobufCMessage *message, http_written view);
 /* Writes, and then waits until something holds: for requests like "take the lock, and wait for it". On servers and
  * client agents alike. The command goes into the log once; a leader that is lost while the request waits is waited
- * for. A client that hangs up while it waits ends the wait; what was written stays. */
+ * for. A client that hangs up while it waits ends the wait; what was written stays. A session that the command makes
+ * (`?ttl=`) is renewed for as long as the client waits. */
 struct http_wait {
     const struct query_type *query; /* read until `holds`; woken only by changes of its thing */
     /* What came of the command (as a `view` of http_write). The query's request, in the request's arena; NULL: there
@@ -143,6 +144,13 @@ struct http_wait {
 };
 void http_write_then_wait(struct http_request *request, uint8_t command, const ProtobufCMessage *message,
                           const struct http_wait *wait);
+/* How long something lives that is renewed with the leader (docs/decisions/leases.md), in milliseconds from now on. */
+struct http_bounds {
+    int64_t not_before_ms, not_after_ms; /* it surely ends not before; surely after, with one change of the leader */
+};
+struct http_bounds http_bounds(int64_t ttl_ns, int64_t left_ms); /* left_ms: of which so much is left for certain */
+/* Those of the session that this request made (`?ttl=`); false: it made none. */
+bool http_made_bounds(const struct http_request *request, struct http_bounds *bounds);
 /* Renews a session or a lease, or only looks at it, then calls view with CO_OK/CO_NOTFOUND/... on the worker.
  * `renew` (rpc/api/rpc.h) is in the request's arena. */
 typedef void (*http_renewed)(struct http_request *request, int error, const struct rpc_renew *renew);

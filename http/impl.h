@@ -261,6 +261,13 @@ struct header {
     const char *name, *value;
 };
 
+/* The session that a request makes with ?ttl=; id NULL: none. since_ms: its TTL counts from then on, or later. */
+struct made_session {
+    const char *id;
+    int64_t ttl_ns;
+    uint64_t since_ms;
+};
+
 struct http_request {
     struct post post; /* whatever it waits for comes by this one */
     struct worker *worker;
@@ -290,7 +297,7 @@ struct http_request {
     unsigned parameter_count, value_count;
     struct {
         struct slice name, value;
-    } values[4]; /* of the route's ":name" and "*name" */
+    } values[4]; /* of the route's ":name", "*name" and "+name" */
     struct buffer body;
     uint64_t body_length; /* as declared */
     uint64_t body_size;   /* as received, also what was thrown away */
@@ -302,6 +309,7 @@ struct http_request {
     struct json_object *json;
     struct header *headers;
     const char *content_type;
+    struct made_session made;
     struct reading *reading;     /* blocking.c's */
     const void *context;         /* of a read by remote.c, for its view */
     struct operation *operation; /* of submit.c, remote.c */

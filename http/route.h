@@ -8,6 +8,7 @@
 #include "registry/module.h"
 
 struct http_request;
+struct http_wait;
 
 enum http_method {
     HTTP_GET = 1,
@@ -39,7 +40,7 @@ enum http_type {
 
 /* A list ends with a row of zeroes; NULL is an empty one. */
 struct http_param {
-    const char *name; /* as in a query string or a body; ":name", "*name": of the path */
+    const char *name; /* as in a query string or a body; ":name", "*name", "+name": of the path */
     enum http_type type;
     const char *help;      /* half a sentence for docs and command line */
     uint64_t least, most;  /* most 0: as far as the type goes */
@@ -67,6 +68,10 @@ extern const struct http_param http_params_read[], http_params_session[]; /* htt
 #define HTTP_SESSION_USE(field_) \
     { "sessions", HTTP_SESSION, .group = http_params_session, .field = (field_) }
 
+#define HTTP_WAIT_MOST_NS 600000000000
+#define HTTP_WAIT(help_) \
+    { "wait", HTTP_DURATION, .help = (help_), .most = HTTP_WAIT_MOST_NS }
+
 /* -- declared endpoints ------------------------------------------------------------------------------------------- */
 
 /* What http_declared does: makes the message of the command or the query, submits it, answers with what comes back.
@@ -78,6 +83,8 @@ struct http_endpoint {
     const struct http_param *raw;   /* the whole body, whatever it is (with HTTP_BODY_RAW), fills its field */
     /* Worker thread, when all fields are filled: what the rows cannot say. False: it has replied. */
     bool (*prepare)(struct http_request *request, ProtobufCMessage *message);
+    /* Of commands: what is waited for afterwards, for as long as the parameter HTTP_WAIT says (http/http.h). */
+    const struct http_wait *then;
     const struct message_member *answer;           /* of the answer's message; NULL: all its fields */
     const char *list;                              /* the answer is a list, of the records in this field */
     int (*status)(const ProtobufCMessage *answer); /* NULL: 200 */
@@ -118,7 +125,8 @@ enum http_route_flags {
      * is Consul's, ignores what it does not know, and refuses the rest in its own words. */
     HTTP_OWN = 16,
 };
-/* `path`: literal segments; ":name" one segment; "*name" the rest (may hold '/', may be empty). Decoded. */
+/* `path`: literal segments; ":name" one segment; "*name" the rest (may hold '/', may be empty); "+name" what stands
+ * before the last segment, which is a literal one (may hold '/'). Decoded. */
 struct http_route {
     unsigned methods; /* enum http_method bits (HEAD comes with GET) */
     const char *path;

@@ -10,7 +10,7 @@
 #define ROUTES_MOST   256
 
 /* A segment of the tree. Where more than one row fits a path and has the request's method, a literal child wins over
- * ":name", that over "*name". */
+ * ":name", that over "+name", that over "*name". */
 struct node {
     const char *text; /* the row's; not NUL-terminated */
     size_t size;
@@ -67,11 +67,14 @@ struct match {
     struct slice raw[SEGMENTS_MOST], decoded[SEGMENTS_MOST];
     unsigned count;
     unsigned captured[SEGMENTS_MOST]; /* node by depth, for names of values */
+    struct slice last;                /* the path's last segment, also of one with more than SEGMENTS_MOST */
 };
 
 static bool split(struct match *match) {
     struct http_request *request = match->request;
     const char *at = request->path.data + 1, *end = request->path.data + request->path.size;
+    const char *last = memrchr(request->path.data, '/', request->path.size);
+    match->last = slice_make(last + 1, (size_t)(end - last) - 1);
     if (at == end) return true; /* the root */
     for (; match->count < SEGMENTS_MOST; at += match->raw[match->count - 1].size + 1) {
         const char *slash = at < end ? memchr(at, '/', (size_t)(end - at)) : NULL;
@@ -99,13 +102,27 @@ static const struct http_route *row_of(struct match *match, unsigned node) {
     return NULL;
 }
 
+/* "+name" takes all that stands before the last segment, which is a child of it. */
+static const struct http_route *walk_to_last(struct match *match, unsigned several, unsigned depth) {
+    if (depth + 1 >= match->count) return NULL;
+    for (unsigned child = nodes[several].first; child; child = nodes[child].next) {
+        if (!slice_equal(match->last, slice_make(nodes[child].text, nodes[child].size))) continue;
+        const struct http_route *found = row_of(match, child);
+        if (found) match->captured[depth] = several;
+        return found;
+    }
+    return NULL;
+}
+
 static const struct http_route *walk(struct match *match, unsigned parent, unsigned depth) {
     const struct http_route *found = depth == match->count ? row_of(match, parent) : NULL;
-    unsigned any = 0, rest = 0;
+    unsigned any = 0, several = 0, rest = 0;
     for (unsigned child = nodes[parent].first; child && !found; child = nodes[child].next) {
         const struct node *node = &nodes[child];
         if (node->text[0] == ':') {
             any = child;
+        } else if (node->text[0] == '+') {
+            several = child;
         } else if (node->text[0] == '*') {
             rest = child;
         } else if (depth < match->count && slice_equal(match->decoded[depth], slice_make(node->text, node->size))) {
@@ -117,6 +134,7 @@ static const struct http_route *walk(struct match *match, unsigned parent, unsig
         found = walk(match, any, depth + 1);
         if (!found) match->captured[depth] = 0;
     }
+    if (!found && several) found = walk_to_last(match, several, depth);
     if (!found && rest) {
         found = row_of(match, rest);
         if (found) match->captured[depth < SEGMENTS_MOST ? depth : SEGMENTS_MOST - 1] = rest;
@@ -131,9 +149,10 @@ static bool capture(struct match *match) {
         const struct node *node = &nodes[match->captured[depth]];
         CHECK(request->value_count < ARRAY_COUNT(request->values));
         struct slice value = depth < match->count ? match->decoded[depth] : slice_make("", 0);
-        if (node->text[0] == '*' && depth < match->count) {
-            /* Everything from here on, slashes included. */
+        if (node->text[0] != ':' && depth < match->count) {
+            /* Everything from here on, slashes included; of "+name" up to the last segment. */
             const char *from = match->raw[depth].data, *end = request->path.data + request->path.size;
+            if (node->text[0] == '+') end -= match->last.size + 1;
             struct slice raw = slice_make(from, (size_t)(end - from));
             char *text = arena_alloc(&request->arena, raw.size + 1);
             size_t size;

@@ -6,19 +6,35 @@
  *                       '--'--no leader, a lost server: PAUSING, then from the beginning
  *
  * The command is never sent again. A client that hangs up while it waits ends the wait at once; what was written
- * stays, and is the business of its session. */
+ * stays, and is the business of its session.
+ *
+ * A session that the request made is renewed three times in each TTL while the client waits, because nobody else knows
+ * of it yet. */
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "http/impl.h"
+#include "kv/session/session.h"
 
 #define PAUSE_MS 100 /* after a read that failed */
+
+/* Of the request's session. The loop thread owns `rpc` while `busy`. */
+struct renewals {
+    struct timer timer;
+    struct post post;
+    struct rpc_renew rpc;
+    bool busy;
+    int error;
+    uint64_t sent_ms;
+};
 
 struct waiting {
     struct operation operation;
     struct post post;
     struct timer pause;
+    struct renewals renewals;
     struct worker *worker;
-    struct http_request *request; /* NULL: nobody waits any more */
+    struct http_request *request; /* NULL: nobody waits any more; freed once nothing is on its way */
     struct http_wait wait;
     const ProtobufCMessage *message; /* of the query; in the request's arena */
     uint64_t deadline_ms;
@@ -30,6 +46,7 @@ struct waiting {
 };
 
 static void waiting_free(struct waiting *waiting) {
+    if (waiting->fetching || waiting->renewals.busy) return; /* the last of them frees it */
     waiting->worker->tickets--;
     fetched_free(&waiting->fetched);
     free(waiting);
@@ -43,9 +60,54 @@ static struct waiting *waiting_of(struct http_request *request) {
 static struct http_request *leave(struct waiting *waiting) {
     struct http_request *request = waiting->request;
     timer_clear(waiting->worker, &waiting->pause);
+    timer_clear(waiting->worker, &waiting->renewals.timer);
     request->operation = NULL;
     waiting->request = NULL;
     return request;
+}
+
+/* -- renewing the session ----------------------------------------------------------------------------------------- */
+static void renew_due(struct worker *worker, struct timer *timer);
+
+static void renew_later(struct waiting *waiting) {
+    const struct made_session *made = &waiting->request->made;
+    if (made->id)
+        timer_set(waiting->worker, &waiting->renewals.timer, waiting->worker->now_ms + (uint64_t)made->ttl_ns / 3000000,
+                  renew_due);
+}
+
+/* Loop thread. */
+static void renew_done(struct rpc_renew *rpc, int error) {
+    struct renewals *renewals = CONTAINER_OF(rpc, struct renewals, rpc);
+    renewals->error = error;
+    worker_post(CONTAINER_OF(renewals, struct waiting, renewals)->worker, &renewals->post);
+}
+
+/* Of a session that has ended, what is read tells. */
+static void renew_taken(void *taker, struct post *post) {
+    struct renewals *renewals = CONTAINER_OF(post, struct renewals, post);
+    struct waiting *waiting = CONTAINER_OF(renewals, struct waiting, renewals);
+    (void)taker;
+    renewals->busy = false;
+    if (!waiting->request) {
+        waiting_free(waiting);
+        return;
+    }
+    if (renewals->error == CO_OK) waiting->request->made.since_ms = renewals->sent_ms;
+    renew_later(waiting);
+}
+
+static void renew_due(struct worker *worker, struct timer *timer) {
+    struct renewals *renewals = CONTAINER_OF(timer, struct renewals, timer);
+    struct waiting *waiting = CONTAINER_OF(renewals, struct waiting, renewals);
+    const char *id = waiting->request->made.id;
+    CHECK(strlen(id) < sizeof renewals->rpc.id);
+    renewals->rpc = (struct rpc_renew){.done = renew_done, .kind = session_expiry.number};
+    memcpy(renewals->rpc.id, id, strlen(id) + 1);
+    renewals->busy = true;
+    renewals->sent_ms = worker->now_ms;
+    renewals->post.taken = renew_taken;
+    rpc_renew(worker->server->env.rpc, &renewals->rpc);
 }
 
 /* -- reading ------------------------------------------------------------------------------------------------------ */
@@ -134,7 +196,7 @@ static void wait_end(struct http_request *request) {
     struct waiting *waiting = waiting_of(request);
     (void)leave(waiting);
     if (waiting->fetching) rpc_fetch_cancel(waiting->worker->server->env.rpc, &waiting->fetch);
-    else waiting_free(waiting);
+    waiting_free(waiting);
 }
 
 /* The server stops: what is known now is the answer. */
@@ -159,6 +221,7 @@ static void written(struct http_request *request, const struct machine_result *r
     request->operation = &waiting->operation;
     worker->tickets++;
     connection_watch(request->connection);
+    renew_later(waiting);
     fetch(waiting);
 }
 
@@ -168,4 +231,20 @@ void http_write_then_wait(struct http_request *request, uint8_t command, const P
     *copy = *wait;
     request->context = copy;
     http_write(request, command, message, written);
+}
+
+/* -- how long a session lives ------------------------------------------------------------------------------------- */
+#define LATE_MS 1000 /* an end comes so much later at most, on a healthy cluster */
+
+struct http_bounds http_bounds(int64_t ttl_ns, int64_t left_ms) {
+    int64_t ttl_ms = ttl_ns / 1000000;
+    return (struct http_bounds){.not_before_ms = left_ms > 0 ? left_ms : 0,
+                                .not_after_ms = 2 * (ttl_ms + LATE_MS)}; /* a new leader grants a full period */
+}
+
+bool http_made_bounds(const struct http_request *request, struct http_bounds *bounds) {
+    const struct made_session *made = &request->made;
+    if (!made->id) return false;
+    *bounds = http_bounds(made->ttl_ns, made->ttl_ns / 1000000 - (int64_t)(clock_mono_ms() - made->since_ms));
+    return true;
 }

@@ -8,8 +8,8 @@
  *
  *            commands      store tables    watch spaces    queries
  *   registry   1-31         1-15, 48-63       1-31            1-31
- *   kv        32-63, 128-   16-31            32-63, 96-      32-63, 128-
- *   lb        64-127        32-47            64-95           64-127
+ *   kv        32-63, 128-   16-39            32-63, 96-      32-63, 128-
+ *   lb        64-127        40-47            64-95           64-127
  *
  * Applying is a function of (store, index, command): no clock, no randomness, no configuration. */
 #ifndef COORD_REGISTRY_MODULE_H
@@ -82,7 +82,7 @@ struct machine_event {
 /* -- what is bound to a lease or a session ------------------------------------------------------------------------ */
 
 struct binding_end {
-    struct slice owner, name;        /* the owner's id; what is bound, in the tx arena */
+    struct slice owner, name, value; /* the owner's id; what is bound, and what was bound with it; in the tx arena */
     const ProtobufCMessage *session; /* of sessions: the record (pb.Session); of leases NULL */
 };
 /* Things of one kind that are bound to owners of one sort: leases (registry/lease.h) or sessions (kv/session/session.h). The

@@ -21,7 +21,7 @@
 struct store;
 struct store_txn; /* a read or the one write transaction. Used by one thread at a time */
 
-/* Tables are numbered by their owners: registry 1-15, kv 16-31, lb 32-47. Names must be unique. Table 0 is always
+/* Tables are numbered by their owners (registry/module.h). Names must be unique. Table 0 is always
  * there: a few small records about the store as a whole (applied index, floor). It has no ranges and no count. */
 #define STORE_TABLE_META 0
 struct store_table {

@@ -274,14 +274,15 @@ static void delay_begin(struct machine_tx *tx, const struct target *target, int6
 
 /* Released or deleted, as the session says; its lock-delay begins. */
 int key_lock_ended(struct machine_tx *tx, const struct binding_end *end) {
+    struct slice key = end->value.size ? end->value : end->name; /* as lock_row_put has it */
     CHECK(end->session && end->session->descriptor == &pb__session__descriptor);
     const Pb__Session *session = (const Pb__Session *)end->session;
     int64_t delay_ns = session->lock_delay_ns < LOCK_DELAY_MAX_NS ? session->lock_delay_ns : LOCK_DELAY_MAX_NS;
     struct machine_result ignored = {0};
     struct target target;
     int rv;
-    if (end->name.size > KV_KEY_MAX) return CO_CORRUPT;
-    if (!target_find(tx, end->name, &target, &ignored, &rv)) return rv != CO_OK ? rv : CO_CORRUPT;
+    if (key.size > KV_KEY_MAX) return CO_CORRUPT;
+    if (!target_find(tx, key, &target, &ignored, &rv)) return rv != CO_OK ? rv : CO_CORRUPT;
     if (!target.exists || !slice_equal(target.now.session, end->owner)) return CO_CORRUPT;
     if (session->delete_behavior) {
         record_remove(tx, &target);

@@ -3,6 +3,7 @@
 #ifndef COORD_KV_SESSION_H
 #define COORD_KV_SESSION_H
 
+#include "base/text.h"
 #include "kv/session/session.pb-c.h"
 #include "registry/machine.h"
 
@@ -34,11 +35,23 @@ int session_create(struct machine_tx *tx, Pb__Session *session, struct machine_r
 
 /* Binds the thing of `key` to a session; `binding` stands in the module's `session_bindings`, its number is the store
  * table that the rows are in. `key`: unique within the session, at most STORE_KEY_MAX - UUID_TEXT_SIZE bytes.
- * `name`: what binding_end.name is to say, where that is not the key; else empty. When the session ends,
+ * `value`: what the module wants to know of it later. Binding again replaces the value. When the session ends,
  * binding->ended is called for each, in the same entry. */
 void session_bind(struct machine_tx *tx, const struct module_binding *binding, struct slice session, struct slice key,
-                  struct slice name);
+                  struct slice value);
 void session_unbind(struct machine_tx *tx, const struct module_binding *binding, struct slice session,
                     struct slice key);
+/* The value that was bound: CO_OK; CO_NOTFOUND: the thing is not bound to it; or the store failed. It points into the
+ * map. */
+int session_bound(struct store_txn *txn, const struct module_binding *binding, struct slice session, struct slice key,
+                  struct slice *value);
+/* The keys that are bound to a session by this binding, in order, from the beginning. */
+#define SESSION_EACH_BOUND(cursor, txn, binding, session) STORE_PREFIX(cursor, txn, (binding)->number, session)
+static inline struct slice session_bound_key(const struct store_cursor *cursor) {
+    return slice_make(cursor->key.data + UUID_TEXT_SIZE, cursor->key.size - UUID_TEXT_SIZE);
+}
+/* After a client's command has unbound something: a session that a command made (SessionUse.create) ends with the last
+ * thing that is bound to it, because nobody else may know of it. CO_OK, or the store failed. */
+int session_end_idle(struct machine_tx *tx, struct slice session);
 
 #endif

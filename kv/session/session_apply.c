@@ -146,6 +146,7 @@ int session_ensure(struct machine_tx *tx, const Pb__SessionUse *use, struct mach
     if (!use || (!use->id[0] && !use->create)) return machine_refuse(result, CO_INVALID, "missing session");
     if (use->create) {
         *session = use->create;
+        use->create->made = true;
         return session_create(tx, use->create, result);
     }
     int rv = session_get(tx->store, slice_text(use->id), tx->arena, session);
@@ -179,6 +180,13 @@ static int session_end(struct machine_tx *tx, const Pb__Session *session) {
     machine_changed(tx, SPACE_SESSION_NODE, node, rv == CO_NOTFOUND);
     expiry_ended_in(tx, &session_expiry, id, 0);
     return CO_OK;
+}
+
+int session_end_idle(struct machine_tx *tx, struct slice id) {
+    Pb__Session *session;
+    int rv = session_get(tx->store, id, tx->arena, &session);
+    if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_OK : rv;
+    return session->made && session_is_idle(tx, id) ? session_end(tx, session) : CO_OK;
 }
 
 int session_destroy_apply(struct machine_tx *tx, void *request, struct machine_result *result) {

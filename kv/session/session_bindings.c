@@ -1,5 +1,5 @@
 /* What hangs on which session: rows of the tables that modules name in their `session_bindings`. A row is the
- * session's id and the thing's key; what is called by another name than its key has that as the value. */
+ * session's id and the thing's key; its value is the module's. */
 #include "base/check.h"
 #include "kv/session/session_internal.h"
 
@@ -11,10 +11,10 @@ static struct slice row(struct slice session, struct slice key, char room[STORE_
 }
 
 void session_bind(struct machine_tx *tx, const struct module_binding *binding, struct slice session, struct slice key,
-                  struct slice name) {
+                  struct slice value) {
     char room[STORE_KEY_MAX];
     CHECK(key.size > 0 && binding->ended);
-    store_put(tx->store, binding->number, row(session, key, room), name);
+    store_put(tx->store, binding->number, row(session, key, room), value);
 }
 
 void session_unbind(struct machine_tx *tx, const struct module_binding *binding, struct slice session,
@@ -23,29 +23,35 @@ void session_unbind(struct machine_tx *tx, const struct module_binding *binding,
     (void)store_del(tx->store, binding->number, row(session, key, room));
 }
 
+int session_bound(struct store_txn *txn, const struct module_binding *binding, struct slice session, struct slice key,
+                  struct slice *value) {
+    char room[STORE_KEY_MAX];
+    if (session.size != UUID_TEXT_SIZE) return CO_NOTFOUND;
+    return store_get(txn, binding->number, row(session, key, room), value);
+}
+
 /* The first thing that is bound to it, in the arena. */
 static bool first(struct machine_tx *tx, const struct module_binding *binding, struct slice session,
-                  struct slice *name) {
+                  struct binding_end *end) {
     struct store_cursor cursor;
     store_cursor_open(&cursor, tx->store, binding->number, session);
     bool found = cursor.valid && slice_starts(cursor.key, session);
     if (found) {
-        struct slice key = slice_make(cursor.key.data + session.size, cursor.key.size - session.size);
-        if (cursor.value.size) key = cursor.value;
-        *name = slice_make(arena_strndup(tx->arena, key.data, key.size), key.size);
+        end->name = slice_copy(tx->arena, session_bound_key(&cursor));
+        end->value = slice_copy(tx->arena, cursor.value);
     }
     store_cursor_close(&cursor);
     return found;
 }
 
 static int end_bindings(struct machine_tx *tx, const struct module_binding *binding, const Pb__Session *session) {
-    struct slice id = slice_text(session->id), name, before = slice_make(NULL, 0);
-    while (first(tx, binding, id, &name)) {
-        struct binding_end end = {.owner = id, .name = name, .session = &session->base};
-        if (before.data && slice_equal(before, name)) return CO_CORRUPT; /* it is still there after its end */
+    struct slice id = slice_text(session->id), before = slice_make(NULL, 0);
+    struct binding_end end = {.owner = id, .session = &session->base};
+    while (first(tx, binding, id, &end)) {
+        if (before.data && slice_equal(before, end.name)) return CO_CORRUPT; /* it is still there after its end */
         int rv = binding->ended(tx, &end);
         if (rv != CO_OK) return rv;
-        before = name;
+        before = end.name;
     }
     return CO_OK;
 }
@@ -58,4 +64,15 @@ int session_end_bindings(struct machine_tx *tx, const Pb__Session *session) {
         for (; binding && binding->number && rv == CO_OK; binding++) rv = end_bindings(tx, binding, session);
     }
     return rv;
+}
+
+bool session_is_idle(struct machine_tx *tx, struct slice session) {
+    const struct modules *modules = machine_modules(tx->machine);
+    struct binding_end ignored;
+    for (size_t i = 0; i < modules_count(modules); i++) {
+        const struct module_binding *binding = modules_at(modules, i)->session_bindings;
+        for (; binding && binding->number; binding++)
+            if (first(tx, binding, session, &ignored)) return false;
+    }
+    return true;
 }

@@ -21,6 +21,7 @@ void session_on_event(struct machine_tx *tx, const struct machine_event *event);
 
 /* session_bindings.c: `ended` of everything that is bound to it. CO_OK, or the store failed. */
 int session_end_bindings(struct machine_tx *tx, const Pb__Session *session);
+bool session_is_idle(struct machine_tx *tx, struct slice session); /* nothing is bound to it */
 
 /* Record of a session, unpacked into the arena. CO_NOTFOUND, CO_CORRUPT. */
 int session_get(struct store_txn *txn, struct slice id, struct arena *arena, Pb__Session **session);

@@ -23,7 +23,7 @@ FLOORS = [
 FLOOR_OF = {folder: number for number, floor in enumerate(FLOORS) for folder in floor}
 # Folders whose files are all in rooms. Rooms have floors of their own, by the same rule.
 ROOMS = {
-    "kv": [["session", "event"], ["*"]],  # every other folder: a module of its own
+    "kv": [["session", "event"], ["lock"], ["*"]],  # every other folder: a module of its own
     "rpc": [
         ["wire", "offline"],
         ["api"],
@@ -123,7 +123,9 @@ def self_test():
         ({"kv/a.c": ""}, "in no room"),
         ({"rpc/cellar/a.c": ""}, "in no room"),
         ({"kv/lock/a.c": '#include "kv/session/s.h"\n', "kv/session/s.h": ""}, ""),
-        ({"kv/lock/a.c": '#include "kv/keys/k.h"\n', "kv/keys/k.h": ""}, "runs sideways"),
+        ({"kv/lock/a.c": '#include "kv/keys/k.h"\n', "kv/keys/k.h": ""}, "runs up"),
+        ({"kv/fence/a.c": '#include "kv/lock/l.h"\n', "kv/lock/l.h": ""}, ""),
+        ({"kv/fence/a.c": '#include "kv/keys/k.h"\n', "kv/keys/k.h": ""}, "runs sideways"),
         ({"kv/session/a.c": '#include "kv/lock/l.h"\n', "kv/lock/l.h": ""}, "runs up"),
         ({"lb/cellar/a.c": ""}, "has no rooms"),
         ({"http/a.c": '#include "kv/kv.h"\n', "kv/keys/kv.h": ""}, "not written as folder/file"),
