@@ -130,7 +130,7 @@ static int open_store(struct machine *machine, const struct machine_config *conf
     if (error) return error;
     pthread_mutex_init(&machine->sums_lock, NULL);
     machine->watches = watch_table_new();
-    machine->tx = (struct machine_tx){.machine = machine, .arena = &machine->arena};
+    machine->tx = (struct machine_tx){.machine = machine, .arena = &machine->arena, .mutations = config->mutations};
     return CO_OK;
 }
 

@@ -25,6 +25,7 @@ struct machine_tx {
     struct arena *arena;  /* reset after the batch's results are delivered */
     uint64_t index, term; /* of the entry being applied (as machine_index counts) */
     struct watch_touched touched;
+    unsigned mutations; /* as in machine_config */
 };
 static inline void machine_touch(struct machine_tx *tx, uint8_t space, struct slice name) {
     watch_touch(&tx->touched, (struct watch_key){space, name});
@@ -49,6 +50,7 @@ struct machine_config {
     struct expiry_updates *updates;     /* what begins and ends by itself goes there; NULL: nobody counts it */
     uint64_t tombstones_max;            /* 0: 1,000,000 */
     unsigned version_newest;            /* 0: MACHINE_VERSION_NEWEST; for tests */
+    unsigned mutations;                 /* enum module_mutation: rules that are broken; 0 outside of the simulator */
 };
 /* CO_UNSUPPORTED: the store is of a cluster version that this program does not know. */
 int machine_open(const struct machine_config *config, struct machine **out, struct fault *fault);

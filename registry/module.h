@@ -62,6 +62,17 @@ struct module_command {
     int (*apply_bytes)(struct machine_tx *tx, struct slice payload, struct machine_result *result);
 };
 
+/* Rules of modules that the simulator breaks, to show that its models and checkers notice it. */
+enum module_mutation {
+    MUTATE_LOCK_OVERTAKES = 1 << 0,    /* who asks takes a free slot although others wait */
+    MUTATE_LOCK_FORGETS = 1 << 1,      /* the queue does not move on when a session ends */
+    MUTATE_ELECTION_PRIORITY = 1 << 2, /* the first goes first, whatever its priority */
+    MUTATE_FENCE_LOWERS = 1 << 3,      /* a token below the highest is accepted */
+    MUTATE_BARRIER_EARLY = 1 << 4,     /* it opens with one party missing */
+    MUTATE_PHASER_KEEPS_DEAD = 1 << 5, /* a party whose session has ended is still waited for */
+    MUTATE_HAZARD_FORGETS = 1 << 6,    /* retire does not wait for the oldest protection */
+};
+
 /* -- events within an entry --------------------------------------------------------------------------------------- */
 
 /* What happens in the catalog, for modules that hang on it (sessions on nodes and checks). */

@@ -17,7 +17,7 @@
 
 struct mutation {
     const char *name;
-    unsigned bit, forwarding, lease, watch;
+    unsigned bit, forwarding, lease, watch, module;
 };
 static const struct mutation mutations[] = {
     {"count-old-terms", .bit = RAFT_MUTATE_COUNT_OLD_TERMS},
@@ -32,6 +32,13 @@ static const struct mutation mutations[] = {
     {"renew-while-proposed", .lease = LESSOR_MUTATE_RENEW_PROPOSED},
     {"forward-again", .forwarding = FORWARDING_MUTATE_SEND_AGAIN},
     {"watch-after-read", .watch = 1},
+    {"lock-overtakes", .module = MUTATE_LOCK_OVERTAKES},
+    {"lock-forgets", .module = MUTATE_LOCK_FORGETS},
+    {"election-priority", .module = MUTATE_ELECTION_PRIORITY},
+    {"fence-lowers", .module = MUTATE_FENCE_LOWERS},
+    {"barrier-early", .module = MUTATE_BARRIER_EARLY},
+    {"phaser-keeps-dead", .module = MUTATE_PHASER_KEEPS_DEAD},
+    {"hazard-forgets", .module = MUTATE_HAZARD_FORGETS},
 };
 
 struct arguments {
@@ -115,8 +122,8 @@ static void run_once(const struct sim_options *options, const struct scenario *s
     else chaos_run(&sim);
     running = 0;
     outcome_take(outcome, &sim);
-    bool broken =
-        options->mutations || options->forwarding_mutations || options->lease_mutations || options->watch_mutations;
+    bool broken = options->mutations || options->forwarding_mutations || options->lease_mutations ||
+                  options->watch_mutations || options->module_mutations;
     if (sim.failed && !broken) cluster_print(&sim, stderr);
     sim_close(&sim);
 }
@@ -303,6 +310,7 @@ static bool parse_mutation(struct arguments *a, const char *name) {
     a->options.forwarding_mutations |= a->mutation->forwarding;
     a->options.lease_mutations |= a->mutation->lease;
     a->options.watch_mutations |= a->mutation->watch;
+    a->options.module_mutations |= a->mutation->module;
     return true;
 }
 

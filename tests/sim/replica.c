@@ -70,7 +70,8 @@ static void learn(struct replica *replica) {
     store_read_done(replica->reader);
 }
 
-void replica_open(struct replica *replica, uint32_t slot, bool trusted, void (*wake)(void *data), void *data) {
+void replica_open(struct replica *replica, uint32_t slot, bool trusted, unsigned mutations, void (*wake)(void *data),
+                  void *data) {
     char folder[300];
     folder_of(slot, folder, sizeof folder);
     log_level_now = LOG_ERROR;
@@ -80,7 +81,8 @@ void replica_open(struct replica *replica, uint32_t slot, bool trusted, void (*w
                                               .reserve_step_bytes = 128 << 10,
                                               .distrust = !trusted},
                                     .modules = agent_modules,
-                                    .updates = replica->updates};
+                                    .updates = replica->updates,
+                                    .mutations = mutations};
     struct fault fault = {0};
     if (machine_open(&config, &replica->machine, &fault) != CO_OK) {
         fprintf(stderr, "sim: %s\n", fault.text);

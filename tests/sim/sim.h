@@ -111,6 +111,7 @@ struct sim_options {
     uint64_t ticks;                                                  /* virtual ms of faults; 0: default */
     unsigned mutations;                                              /* of the core, */
     unsigned forwarding_mutations, lease_mutations, watch_mutations; /* and of what is around it */
+    unsigned module_mutations;                                       /* enum module_mutation */
     unsigned rules_off;                                              /* bits of enum rule */
     unsigned modules_off;                                            /* bits: modules without clients */
     bool digests;                                                    /* of what is generated */
@@ -220,7 +221,8 @@ struct replica {
 };
 /* `slot` names its folder. What is found there is used only if `trusted`; the members as of then are the caller's to
  * set. */
-void replica_open(struct replica *replica, uint32_t slot, bool trusted, void (*wake)(void *data), void *data);
+void replica_open(struct replica *replica, uint32_t slot, bool trusted, unsigned mutations, void (*wake)(void *data),
+                  void *data);
 void replica_close(struct replica *replica);
 /* In order; `done` as machine_apply calls it, origins[i] for entries[i]. */
 void replica_apply(struct replica *replica, const struct raft_entry *entries, void *const *origins, size_t count,
