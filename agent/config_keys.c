@@ -6,6 +6,7 @@
 #include "agent/config_internal.h"
 #include "base/text.h"
 #include "health/flap.h"
+#include "kv/lock/queue.h"
 #include "lb/coordinate_batch.h"
 
 /* A value is one log entry; what does not fit into a few of the log's batches is no configuration value. With all
@@ -151,6 +152,10 @@ const struct key config_keys[] = {
           "a dead node is removed after this time, by the `class` in its meta; the leader's count"),
     DURATION("coord.node_lease_ttl", node_lease_ttl_ns, SECOND, 24 * 3600 * SECOND,
              "a node is dead when its agent has not renewed its lease for so long"),
+    NUMBER("coord.lock_waiters_max", lock_waiters_max, 1, QUEUE_WAITERS_MAX, "most that wait for one lock or election"),
+    NUMBER("coord.lock_session_max", lock_session_max, 1, QUEUE_OWN_MAX,
+           "most locks, and most elections, that a session holds or waits for"),
+    NUMBER("coord.lock_note_max", lock_note_max, 0, QUEUE_NOTE_MAX, "most bytes of a holder's note"),
     TEXT("log_level", log_level, accept_level, "trace, debug, info, warn or err"),
     BOOL("disable_update_check", disable_update_check, "coord never looks for updates"),
     NUMBER("coord.self_preservation_percent", self_preservation_percent, 1, 100,

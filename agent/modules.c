@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "kv/event/event.h"
 #include "kv/keys/kv.h"
+#include "kv/lock/lock.h"
 #include "kv/session/session.h"
 #include "lb/coordinate.h"
 #include "registry/catalog.h"
@@ -11,13 +12,8 @@
 
 /* The order is that in which they hear of events. */
 const struct module_entry agent_modules[] = {
-    {.module = &catalog_module},
-    {.module = &lease_module},
-    {.module = &session_module},
-    {.module = &kv_module},
-    {.module = &coordinate_module},
-    {.module = &event_module},
-    {0},
+    {.module = &catalog_module},    {.module = &lease_module}, {.module = &session_module}, {.module = &kv_module},
+    {.module = &coordinate_module}, {.module = &event_module}, {.module = &lock_module},    {0},
 };
 
 static const void *lease_settings(const struct config *config, struct arena *arena) {

@@ -306,6 +306,15 @@ bool uuid_valid(struct slice text) {
     return true;
 }
 
+void uuid_parse(struct slice text, uint8_t bytes[16]) {
+    CHECK(uuid_valid(text));
+    for (size_t i = 0, at = 0; i < 16; i++) {
+        if (uuid_hyphen(at)) at++;
+        bytes[i] = (uint8_t)(hex_value(text.data[at]) << 4 | hex_value(text.data[at + 1]));
+        at += 2;
+    }
+}
+
 /* ---- edit distance ---- */
 
 #define EDIT_MOST 64

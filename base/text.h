@@ -29,6 +29,7 @@ size_t utf8_next(struct slice text);
 /* Lower-case 8-4-4-4-12 text, not NUL-terminated, from 16 bytes. */
 void uuid_format(const uint8_t bytes[16], char text[UUID_TEXT_SIZE]);
 bool uuid_valid(struct slice text);
+void uuid_parse(struct slice text, uint8_t bytes[16]); /* one that is valid */
 
 /* Edit distance (a swap of two neighbours counts as one), for "did you mean". At most 64 characters of each are
  * looked at. */

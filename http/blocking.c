@@ -360,6 +360,8 @@ void http_read_fresh(struct http_request *request, const struct query_type *type
     read_as(request, type, message, view, true, context);
 }
 
+void http_set_context(struct http_request *request, const void *context) { request->context = context; }
+
 const void *http_context(const struct http_request *request) {
     return request->reading ? request->reading->context : request->context;
 }

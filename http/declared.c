@@ -223,11 +223,18 @@ static void refuse_missing(const struct http_param *param, struct fault *fault) 
     buffer_free(&wanted);
 }
 
+static void check_session(const struct http_request *request, const struct http_param *param, struct fault *fault) {
+    const char *other = param->choices;
+    int count = http_has(request, "session") + http_has(request, "ttl") + (other && http_has(request, other));
+    if (count == 1) return;
+    fault_set(fault, CO_INVALID, "session, ttl%s%s: one of them is wanted, and not %s", other ? ", " : "",
+              other ? other : "", other ? "more" : "both");
+}
+
 static void check_row(const struct http_request *request, const struct http_param *param, struct fault *fault) {
     struct message_value value;
     if (param->type == HTTP_SESSION) {
-        if (http_has(request, "session") == http_has(request, "ttl"))
-            fault_set(fault, CO_INVALID, "session, ttl: one of them is wanted, and not both");
+        check_session(request, param, fault);
     } else if (declared_is_given(param) && declared_in_path(param)) {
         declared_parse(param, http_path_value(request, param->name + 1), true, &value, fault);
     } else if (declared_is_given(param) && param->required && !http_has(request, param->name)) {

@@ -33,7 +33,7 @@ static void verify_fits(const struct http_param *param, const ProtobufCFieldDesc
 }
 
 static void verify_param(const struct http_param *param, const ProtobufCMessageDescriptor *request) {
-    CHECK((param->type == HTTP_CHOICE) == (param->choices != NULL));
+    CHECK(param->type == HTTP_SESSION || (param->type == HTTP_CHOICE) == (param->choices != NULL));
     CHECK(!declared_is_given(param) || param->type == HTTP_OBJECT || param->help);
     if (param->otherwise) {
         struct message_value value;

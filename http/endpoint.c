@@ -42,25 +42,30 @@ static void session_make(struct http_request *request, Pb__Session *session, str
     session->ttl = (char *)(uintptr_t)ttl.data, session->ttl_ns = ttl_ns;
 }
 
-static bool session_fill(struct http_request *request, const struct http_param *param, ProtobufCMessage *message) {
-    struct arena *arena = http_arena(request);
-    Pb__SessionUse *use = (Pb__SessionUse *)(void *)message_sub(message, param->field, arena);
-    struct slice session = http_parameter(request, "session"), ttl = http_parameter(request, "ttl");
-    int64_t ttl_ns = 0;
-    if (session.size) {
-        use->id = (char *)(uintptr_t)session.data;
-        return true;
-    }
-    /* How short it may be is configured: no row knows. */
+bool http_session_ttl(struct http_request *request, int64_t *ttl_ns) {
     struct http_param row = *declared_find(http_params_session, SLICE_LITERAL("ttl"));
     struct message_value value;
     struct fault fault = {0};
     row.least = (uint64_t)http_env(request)->session_ttl_min_ns;
-    if (declared_parse(&row, ttl, true, &value, &fault) != CO_OK) {
-        http_reply_text(request, 400, "%s", fault.text);
-        return false;
+    if (declared_parse(&row, http_parameter(request, "ttl"), true, &value, &fault) == CO_OK) {
+        *ttl_ns = (int64_t)value.number;
+        return true;
     }
-    ttl_ns = (int64_t)value.number;
+    http_reply_text(request, 400, "%s", fault.text);
+    return false;
+}
+
+static bool session_fill(struct http_request *request, const struct http_param *param, ProtobufCMessage *message) {
+    struct arena *arena = http_arena(request);
+    struct slice session = http_parameter(request, "session"), ttl = http_parameter(request, "ttl");
+    int64_t ttl_ns = 0;
+    if (param->choices && http_has(request, param->choices)) return true;
+    Pb__SessionUse *use = (Pb__SessionUse *)(void *)message_sub(message, param->field, arena);
+    if (session.size) {
+        use->id = (char *)(uintptr_t)session.data;
+        return true;
+    }
+    if (!http_session_ttl(request, &ttl_ns)) return false;
     request->made = (struct made_session){.ttl_ns = ttl_ns, .since_ms = request->worker->now_ms};
     use->create = (Pb__Session *)(void *)message_new(&pb__session__descriptor, arena);
     session_make(request, use->create, ttl, ttl_ns);

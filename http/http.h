@@ -41,10 +41,12 @@ struct http_env {
     const char *version, *consul_version; /* coord's own; the level of Consul's API that it speaks */
     const char *address;                  /* advertised */
     bool is_server;
-    bool no_coordinates;        /* disable_coordinates */
-    uint64_t kv_value_max;      /* bytes; 512 KiB */
-    int64_t session_ttl_min_ns; /* 10 s */
-    const char *spool_folder;   /* for bodies and answers too large for memory; NULL: /tmp */
+    bool no_coordinates;                         /* disable_coordinates */
+    uint64_t kv_value_max;                       /* bytes; 512 KiB */
+    int64_t session_ttl_min_ns;                  /* 10 s */
+    uint64_t lock_waiters_max, lock_session_max; /* of one queue; queues of one session. 0: the module's own limits */
+    uint64_t lock_note_max;                      /* bytes */
+    const char *spool_folder;                    /* for bodies and answers too large for memory; NULL: /tmp */
     /* Appends the agent/self JSON's Config and DebugConfig members (written by agent). */
     void (*describe)(void *data, struct json_out *json, bool debug);
     /* agent/members; later the cluster's. */
@@ -57,7 +59,8 @@ struct http_env {
 extern const struct http_route http_routes_kv[], http_routes_session[], http_routes_status[], http_routes_catalog[],
     http_routes_health[], http_routes_agent[], http_routes_agent_cluster[], http_routes_agent_check[],
     http_routes_agent_service[], http_routes_metrics[], http_routes_operator[], http_routes_snapshot[],
-    http_routes_acl[], http_routes_coordinate[], http_routes_lease[], http_routes_event[], http_routes_monitor[];
+    http_routes_acl[], http_routes_coordinate[], http_routes_lease[], http_routes_event[], http_routes_monitor[],
+    http_routes_lock[];
 
 /* -- asking the request ------------------------------------------------------------------------------------------- */
 const struct http_env *http_env(const struct http_request *request);
@@ -121,6 +124,7 @@ void http_read_near(struct http_request *request, const struct query_type *type,
 void http_read_fresh(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
                      http_view view, const void *context);
 const void *http_context(const struct http_request *request);
+void http_set_context(struct http_request *request, const void *context); /* for a write, a renewal or a fetch */
 
 /* -- writing ------------------------------------------------------------------------------------------------------ */
 /* Submits; `view` runs on the worker with the outcome (error CO_OK; result copied, its text and message included
@@ -141,6 +145,8 @@ struct http_wait {
     /* Must reply. Not `holds`: the time is up, and this is the last result. */
     void (*reply)(struct http_request *request, const struct query_result *result, bool holds);
     uint64_t wait_ms; /* after the write; 0: look once */
+    /* `ask` knows from the command's result that it does not hold yet: the first look is for what changed since. */
+    bool after_write;
 };
 void http_write_then_wait(struct http_request *request, uint8_t command, const ProtobufCMessage *message,
                           const struct http_wait *wait);
@@ -163,6 +169,8 @@ void http_declared(struct http_request *request);
 /* For handlers that do something before: reads are then fresh, and find `context` (http_context). NULL: none. */
 void http_declared_with(struct http_request *request, const void *context);
 char *http_new_uuid(struct http_request *request); /* in the arena */
+/* ?ttl= of a session. How short it may be is configured, no row knows it. False: it has replied 400. */
+bool http_session_ttl(struct http_request *request, int64_t *ttl_ns);
 
 /* -- a call that cannot be taken back ----------------------------------------------------------------------------- */
 /* Lives in the request's arena until http_called (any thread, once), also when the client goes meanwhile. Then on

@@ -32,8 +32,10 @@ enum http_type {
     HTTP_UUID,     /* in either case; lower case once it is checked */
     HTTP_OBJECT,   /* of bodies: an object with the members of `group` */
     /* Rows that are no parameters themselves. */
-    HTTP_GROUP,    /* those of `group`, which several endpoints share */
-    HTTP_SESSION,  /* `session` or `ttl` (`group`), which fill a pb.SessionUse: a session that stands or a new one */
+    HTTP_GROUP, /* those of `group`, which several endpoints share */
+    /* `session` or `ttl` (`group`), which fill a pb.SessionUse: a session that stands or a new one; or in their place
+     * the parameter `choices` */
+    HTTP_SESSION,
     HTTP_NEW_UUID, /* nobody gives it: the field gets a new UUID */
     HTTP_NOW,      /* nobody gives it: the field gets the time since 1970, in its unit (_ns, _ms) */
 };
@@ -44,7 +46,7 @@ struct http_param {
     enum http_type type;
     const char *help;      /* half a sentence for docs and command line */
     uint64_t least, most;  /* most 0: as far as the type goes */
-    const char *choices;   /* "exclusive|shared" */
+    const char *choices;   /* "exclusive|shared"; of HTTP_SESSION: see there, or NULL */
     const char *otherwise; /* taken when it is not given; NULL: the field stays as it is */
     bool required, repeats;
     /* Of declared endpoints: the field of the request's message that it fills, "ttl_ns" or "lease.ttl_ns"; NULL: none.
@@ -71,6 +73,9 @@ extern const struct http_param http_params_read[], http_params_session[]; /* htt
 #define HTTP_WAIT_MOST_NS 600000000000
 #define HTTP_WAIT(help_) \
     { "wait", HTTP_DURATION, .help = (help_), .most = HTTP_WAIT_MOST_NS }
+
+#define HTTP_SESSION_USE_OR(field_, other_) \
+    { "sessions", HTTP_SESSION, .group = http_params_session, .field = (field_), .choices = (other_) }
 
 /* -- declared endpoints ------------------------------------------------------------------------------------------- */
 

@@ -21,6 +21,7 @@ const struct http_topic http_topics[] = {
     {"Sessions", http_routes_session},
     {"Leases", http_routes_lease},
     {"Events", http_routes_event},
+    {"Locks", http_routes_lock},
     {"Network coordinates", http_routes_coordinate},
     {"Status", http_routes_status},
     {"Operators", http_routes_operator},

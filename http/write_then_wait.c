@@ -218,6 +218,7 @@ static void written(struct http_request *request, const struct machine_result *r
     waiting->worker = worker, waiting->request = request;
     waiting->wait = *wait, waiting->message = message;
     waiting->deadline_ms = worker->now_ms + wait->wait_ms;
+    waiting->index = wait->after_write ? result->index : 0;
     request->operation = &waiting->operation;
     worker->tickets++;
     connection_watch(request->connection);

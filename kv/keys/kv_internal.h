@@ -18,8 +18,6 @@ _Static_assert(KV_APPLY >= 32 && LOCK_DELAY_END < 64, "commands of kv");
 _Static_assert(SPACE_KEY >= 32 && SPACE_KEY < 64, "a space of kv");
 _Static_assert(UUID_TEXT_SIZE + KV_STORE_KEY_MAX <= STORE_KEY_MAX, "a row of KV_TABLE_LOCKS fits");
 
-#define LOCK_DELAY_MAX_NS 60000000000 /* longer ones are kept as written, and count as this */
-
 /* -- commands: as module_command.apply ---------------------------------------------------------------------------- */
 int kv_command_apply(struct machine_tx *tx, struct slice payload, struct machine_result *result);
 int lock_delay_end_apply(struct machine_tx *tx, void *request, struct machine_result *result);

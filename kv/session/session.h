@@ -7,12 +7,15 @@
 #include "kv/session/session.pb-c.h"
 #include "registry/machine.h"
 
-enum session_command { SESSION_CREATE = 33, SESSION_DESTROY = 34 };
+enum session_command { SESSION_CREATE = 33, SESSION_DESTROY = 34, SESSION_TTL = 40 };
 enum session_space {
     SPACE_SESSION = 33,       /* a session id */
     SPACE_SESSION_TABLE = 34, /* name "" */
     SPACE_SESSION_NODE = 35,  /* sessions of a node */
 };
+
+#define SESSION_TTL_SINCE 5                    /* cluster version (registry/version.h): SESSION_TTL */
+#define LOCK_DELAY_MAX_NS INT64_C(60000000000) /* longer ones are kept as written, and count as this */
 
 extern const struct module session_module;
 extern const struct expiry_kind session_expiry; /* 0: id; a period of 0: it does not end by itself */

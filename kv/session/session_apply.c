@@ -164,6 +164,27 @@ int session_create_apply(struct machine_tx *tx, void *request, struct machine_re
     return CO_OK;
 }
 
+int session_ttl_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
+    const Pb__SessionTtlCommand *command = request;
+    Pb__Session *session;
+    struct slice id = slice_text(command->id);
+    if (command->ttl_ns <= 0) return machine_refuse(result, CO_INVALID, "a TTL is wanted");
+    int rv = session_get(tx->store, id, tx->arena, &session);
+    if (rv == CO_NOTFOUND) return machine_refuse(result, CO_NOTFOUND, "no such session");
+    if (rv != CO_OK) return rv;
+    session->ttl = command->ttl, session->ttl_ns = command->ttl_ns;
+    session->modify_index = tx->index;
+    record_put(tx, session);
+    machine_touch(tx, SPACE_SESSION, id);
+    machine_changed(tx, SPACE_SESSION_TABLE, slice_make("", 0), false);
+    machine_changed(tx, SPACE_SESSION_NODE, slice_text(session->node), false);
+    expiry_ended_in(tx, &session_expiry, id, 0);
+    expiry_began_in(tx, &session_expiry, id, 0, session->ttl_ns);
+    result->yes = true;
+    result->message = &session->base;
+    return CO_OK;
+}
+
 /* -- the end ------------------------------------------------------------------------------------------------------ */
 
 static int session_end(struct machine_tx *tx, const Pb__Session *session) {

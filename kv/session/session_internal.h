@@ -11,11 +11,12 @@ enum session_table {
     SESSION_TABLE_INDEX = 20, /* node, check or nothing, id -> nothing */
 };
 _Static_assert(SESSION_TABLE >= 16 && SESSION_TABLE_INDEX < 32, "tables of kv (registry/module.h)");
-_Static_assert(SESSION_CREATE >= 32 && SESSION_DESTROY < 64, "commands of kv");
+_Static_assert(SESSION_CREATE >= 32 && SESSION_TTL < 64, "commands of kv");
 _Static_assert(SPACE_SESSION >= 32 && SPACE_SESSION_NODE < 64, "spaces of kv");
 
 /* As module_command.apply, and module.on_event. */
 int session_create_apply(struct machine_tx *tx, void *request, struct machine_result *result);
+int session_ttl_apply(struct machine_tx *tx, void *request, struct machine_result *result);
 int session_destroy_apply(struct machine_tx *tx, void *request, struct machine_result *result);
 void session_on_event(struct machine_tx *tx, const struct machine_event *event);
 

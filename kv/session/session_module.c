@@ -45,6 +45,12 @@ static const struct module_command commands[] = {
      .name = "session-destroy",
      .request = &pb__session_destroy_command__descriptor,
      .apply = session_destroy_apply},
+    {.number = SESSION_TTL,
+     .since = SESSION_TTL_SINCE,
+     .name = "session-ttl",
+     .request = &pb__session_ttl_command__descriptor,
+     .result = &pb__session__descriptor,
+     .apply = session_ttl_apply},
     {0},
 };
 static const struct store_table tables[] = {{SESSION_TABLE, "sessions"}, {SESSION_TABLE_INDEX, "session-index"}, {0}};

@@ -1,0 +1,16 @@
+/* Circles of sessions that wait for each other. */
+#ifndef COORD_KV_LOCK_CIRCLE_H
+#define COORD_KV_LOCK_CIRCLE_H
+
+#include "kv/lock/queue.h"
+
+#define CIRCLE_MOST 500 /* rows that are looked at; beyond that the wait is let in */
+
+/* Would the session, waiting for `name`, wait for itself? Looks from the session on for who waits for it, over any
+ * number of names: somebody who waits behind it, or for what it holds, and so on; one of those who is in the queue of
+ * `name` closes the circle. Names with a limit are left out, because any of their holders may help whoever waits.
+ * CO_OK: *text is NULL, or names the circle, in the arena; or the store failed. */
+int circle_find(struct store_txn *txn, const struct queue_family *family, struct slice session, struct slice name,
+                struct arena *arena, const char **text);
+
+#endif

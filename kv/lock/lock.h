@@ -1,0 +1,28 @@
+/* Locks: exclusive, shared and counting ones, first come, first served, each grant with a fencing token. A module of the
+ * state machine; how they are queued and passed on: kv/lock/queue.h.
+ *
+ * A lock with a limit has so many shared holders at most. An exclusive holder is alone in either case. */
+#ifndef COORD_KV_LOCK_H
+#define COORD_KV_LOCK_H
+
+#include "kv/lock/queue.h"
+
+enum lock_command { LOCK_ACQUIRE = 37, LOCK_RELEASE = 38, LOCK_DELAY_OVER = 39 };
+enum lock_space {
+    SPACE_LOCK = 37,       /* a name; with WATCH_PREFIX_BIT: prefixes of names */
+    SPACE_LOCK_ENTRY = 38, /* a session in a lock: queue_entry_name */
+};
+#define LOCK_SINCE 5 /* cluster version (registry/version.h) */
+
+extern const struct module lock_module;
+extern const struct queue_family lock_family;
+extern const struct query_type query_lock;        /* LockRequest -> LockView */
+extern const struct query_type query_lock_entry;  /* LockEntryRequest -> LockAnswer; found=false: it is not there */
+extern const struct query_type query_lock_holder; /* LockHolderRequest -> LockAnswer; found=false: nobody */
+extern const struct query_type query_locks;       /* LockListRequest -> LockListResult */
+
+/* Does this token hold the lock now? For fences: writes that count only then. CO_OK, CO_NOTFOUND, or the store
+ * failed. */
+int lock_holds(struct store_txn *txn, struct slice name, uint64_t token, struct arena *arena);
+
+#endif

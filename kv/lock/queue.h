@@ -1,0 +1,103 @@
+/* Queues: who holds a name, and who waits for it, in turn. What locks and elections are made of; a queue is one name of
+ * a family (all locks, all elections). Who holds is replicated state: a name passes on in the entry that frees it, and
+ * no server has to be asked, told or waited for.
+ *
+ *     acquire --free, nobody waits--> HOLDS --release, the session ends--> gone; the queue moves on
+ *        '--else, with enqueue--> WAITS --the queue moves on--> HOLDS
+ *                                   '--release, the session ends--> gone; the queue moves on
+ *
+ * (1) The token of a grant is the index of its entry. Indexes only grow, also over a restore and a recovery, so the
+ *     tokens of a name do, although nothing of a name is kept for long once nobody is there.
+ *     Shared holders that were granted together, in one entry, have one token.
+ * (2) Nobody overtakes the queue. It moves on in the entry that makes it possible: its first one is granted, and with
+ *     a shared one all shared ones right behind it, as far as `limit` goes.
+ * (3) A session is once in a queue. Acquiring again gives what it has: its token, or its place.
+ * (4) Who would wait for something that is held by one who, over any number of names, waits for this session, is
+ *     refused (CO_CONFLICT); the text names the circle. See kv/lock/circle.h.
+ * (5) When the session of a holder ends and has a lock-delay, the queue moves on only when the leader has said that it
+ *     is over.
+ * (6) Each grant touches one watch key (session and name), so it wakes who waits for just that.
+ *
+ * All functions that take a tx are called by the applier while it applies an entry. They return CO_OK, or why the
+ * store failed; a refusal is in `result`. */
+#ifndef COORD_KV_LOCK_QUEUE_H
+#define COORD_KV_LOCK_QUEUE_H
+
+#include "base/text.h"
+#include "kv/lock/lock.pb-c.h"
+#include "kv/lock/queue.pb-c.h"
+#include "registry/machine.h"
+
+#define QUEUE_NAME_MAX    256   /* bytes of a name, which has no NUL */
+#define QUEUE_NOTE_MAX    65536 /* bytes */
+#define QUEUE_WAITERS_MAX 100000
+#define QUEUE_OWN_MAX     100000 /* queues of one family that a session is in */
+#define QUEUE_FREE_KEPT   10000  /* names that nobody is in: so many are remembered, for their transitions */
+
+/* A family: where its rows are, and what it is called. Constant. */
+struct queue_family {
+    const char *noun;                     /* "lock" */
+    uint8_t table;                        /* name -> pb.Queue; name, NUL, position -> pb.QueueEntry */
+    uint8_t aside;                        /* free names by index, lock-delays by name and index */
+    uint8_t space;                        /* of watches: a name; with WATCH_PREFIX_BIT: prefixes of names */
+    uint8_t entry_space;                  /* a session in a queue: queue_entry_name */
+    bool one;                             /* shared entries are not used */
+    const struct module_binding *binding; /* key: the name; value: the position */
+    const struct expiry_kind *delay;      /* the name; the index that began it */
+};
+
+/* -- commands ----------------------------------------------------------------------------------------------------- */
+
+struct queue_wish {
+    const char *name;
+    const Pb__SessionUse *use; /* or */
+    uint64_t token;            /* of a grant */
+    Pb__QueueMode mode;
+    uint32_t limit, priority;
+    ProtobufCBinaryData note;
+    bool enqueue;
+    int64_t now_unix_ms;
+    const Pb__QueueLimits *limits; /* may be NULL */
+};
+int queue_acquire(struct machine_tx *tx, const struct queue_family *family, const struct queue_wish *wish,
+                  struct machine_result *result, Pb__LockAnswer *answer);
+/* `session` empty: by token. */
+int queue_release(struct machine_tx *tx, const struct queue_family *family, const char *name, struct slice session,
+                  uint64_t token, int64_t now_unix_ms, struct machine_result *result);
+/* The note of the holder of `token` becomes this one. */
+int queue_set_note(struct machine_tx *tx, const struct queue_family *family, const char *name, uint64_t token,
+                   ProtobufCBinaryData note, struct machine_result *result);
+/* As module_binding.ended. */
+int queue_session_ended(struct machine_tx *tx, const struct queue_family *family, const struct binding_end *end);
+int queue_delay_over(struct machine_tx *tx, const struct queue_family *family, const char *name, uint64_t index,
+                     int64_t now_unix_ms);
+/* As expiry_kind.read. */
+int queue_delays_read(struct store_txn *txn, const struct queue_family *family, const struct expiry_leader *leader,
+                      struct expiry *expiry);
+
+/* -- reads: into the arena; CO_OK, CO_NOTFOUND, or the store failed ----------------------------------------------- */
+
+int queue_get(struct store_txn *txn, const struct queue_family *family, struct slice name, struct arena *arena,
+              Pb__Queue **queue);
+/* Who holds it with this token; of several that were granted together the first. *several may be NULL. */
+int queue_holder(struct store_txn *txn, const struct queue_family *family, struct slice name, uint64_t token,
+                 struct arena *arena, Pb__QueueEntry **entry, bool *several);
+/* What the session has there: it holds (entry->token is not 0), or waits. */
+int queue_entry(struct store_txn *txn, const struct queue_family *family, struct slice name, struct slice session,
+                struct arena *arena, Pb__QueueEntry **entry);
+/* How many wait before this one, and itself. */
+uint32_t queue_position(struct store_txn *txn, const struct queue_family *family, struct slice name,
+                        const Pb__QueueEntry *entry);
+/* All of a name; when nobody is there, an empty view. `most`: of those that wait. */
+int queue_view(struct store_txn *txn, const struct queue_family *family, struct slice name, size_t most,
+               struct arena *arena, Pb__LockView **view);
+/* Names with this beginning that somebody is in, in order. *index: the last change of any. */
+int queue_list(struct store_txn *txn, const struct queue_family *family, struct slice prefix, size_t most,
+               struct arena *arena, Pb__LockListResult *list, uint64_t *index);
+/* What a session that waits watches: its id, then the name. `room`: QUEUE_ENTRY_NAME_MAX bytes. */
+#define QUEUE_ENTRY_NAME_MAX (UUID_TEXT_SIZE + QUEUE_NAME_MAX)
+struct slice queue_entry_name(struct slice name, struct slice session, char room[QUEUE_ENTRY_NAME_MAX]);
+/* The last change of a name, also of one that is gone; 0: never. */
+uint64_t queue_index(struct store_txn *txn, const struct queue_family *family, struct slice name);
+
+#endif

@@ -1,0 +1,37 @@
+/* Shared by the files of queues only. Keys, and rows. */
+#ifndef COORD_KV_LOCK_QUEUE_INTERNAL_H
+#define COORD_KV_LOCK_QUEUE_INTERNAL_H
+
+#include "base/check.h"
+#include "kv/lock/queue.h"
+#include "kv/session/session.h"
+
+/* Where an entry stands: token of its grant, or QUEUE_WAITS; priority, highest first; place. Big-endian, so that the
+ * rows of a name have its holders first, and then the others in their turn. Exclusive holders have no row: they are in
+ * the queue's record. */
+#define QUEUE_WAITS UINT64_MAX
+enum { POSITION_SIZE = 8 + 4 + 8, QUEUE_KEY_MAX = QUEUE_NAME_MAX + 1 + POSITION_SIZE };
+_Static_assert(QUEUE_KEY_MAX + UUID_TEXT_SIZE <= STORE_KEY_MAX, "a key of the store, with a session too");
+
+struct position {
+    uint64_t token; /* QUEUE_WAITS */
+    uint32_t priority;
+    uint64_t place;
+};
+struct position position_of(const Pb__QueueEntry *entry);
+/* POSITION_SIZE bytes. */
+void position_put(char *to, struct position position);
+int position_get(struct slice bytes, struct position *position); /* CO_CORRUPT */
+
+bool queue_name_fits(struct slice name);
+/* The name and a NUL, to which a position may be appended. */
+struct slice queue_rows(struct slice name, char room[QUEUE_KEY_MAX]);
+/* The same of those that wait. */
+struct slice queue_waiting_rows(struct slice name, char room[QUEUE_KEY_MAX]);
+/* The entry at a position. */
+int queue_entry_at(struct store_txn *txn, const struct queue_family *family, struct slice name,
+                   struct position position, struct arena *arena, Pb__QueueEntry **entry);
+/* Is the binding row a waiting one? */
+static inline bool position_waits(struct position position) { return position.token == QUEUE_WAITS; }
+
+#endif

@@ -1,0 +1,170 @@
+/* Reads of queues. */
+#include "base/message.h"
+#include "kv/lock/queue_internal.h"
+#include "kv/lock/transitions.h"
+
+int queue_entry(struct store_txn *txn, const struct queue_family *family, struct slice name, struct slice session,
+                struct arena *arena, Pb__QueueEntry **entry) {
+    struct position position;
+    struct slice bytes;
+    if (!queue_name_fits(name)) return CO_NOTFOUND;
+    int rv = session_bound(txn, family->binding, session, name, &bytes);
+    if (rv != CO_OK) return rv;
+    rv = position_get(bytes, &position);
+    if (rv == CO_OK) rv = queue_entry_at(txn, family, name, position, arena, entry);
+    return rv == CO_NOTFOUND ? CO_CORRUPT : rv;
+}
+
+/* Rows of shared holders with this token. */
+static int shared_holder(struct store_txn *txn, const struct queue_family *family, struct slice name, uint64_t token,
+                         struct arena *arena, Pb__QueueEntry **entry, bool *several) {
+    char room[QUEUE_KEY_MAX];
+    struct store_cursor cursor;
+    struct slice rows = queue_rows(name, room);
+    size_t count = 0;
+    int rv = CO_NOTFOUND;
+    put_be64(room + rows.size, token);
+    rows.size += 8;
+    STORE_PREFIX(&cursor, txn, family->table, rows) {
+        if (++count > 1) break;
+        *entry = message_unpack(arena, &pb__queue_entry__descriptor, cursor.value);
+        rv = *entry ? CO_OK : CO_CORRUPT;
+    }
+    store_cursor_close(&cursor);
+    if (several) *several = count > 1;
+    return rv;
+}
+
+int queue_holder(struct store_txn *txn, const struct queue_family *family, struct slice name, uint64_t token,
+                 struct arena *arena, Pb__QueueEntry **entry, bool *several) {
+    Pb__Queue *queue;
+    if (several) *several = false;
+    if (!token || token == QUEUE_WAITS) return CO_NOTFOUND;
+    int rv = queue_get(txn, family, name, arena, &queue);
+    if (rv != CO_OK) return rv;
+    if (!queue->holder) return shared_holder(txn, family, name, token, arena, entry, several);
+    *entry = queue->holder;
+    return queue->holder->token == token ? CO_OK : CO_NOTFOUND;
+}
+
+uint32_t queue_position(struct store_txn *txn, const struct queue_family *family, struct slice name,
+                        const Pb__QueueEntry *entry) {
+    char room[QUEUE_KEY_MAX], own[POSITION_SIZE];
+    struct store_cursor cursor;
+    struct slice rows = queue_waiting_rows(name, room);
+    uint32_t count = 0;
+    position_put(own, position_of(entry));
+    STORE_PREFIX(&cursor, txn, family->table, rows) {
+        count++;
+        if (memcmp(cursor.key.data + name.size + 1, own, POSITION_SIZE) == 0) break;
+    }
+    store_cursor_close(&cursor);
+    return count;
+}
+
+uint64_t queue_index(struct store_txn *txn, const struct queue_family *family, struct slice name) {
+    struct arena arena = {0};
+    Pb__Queue *queue;
+    uint64_t index = queue_get(txn, family, name, &arena, &queue) == CO_OK
+                         ? queue->modify_index
+                         : machine_change_index(txn, family->space, name);
+    arena_free(&arena);
+    return index;
+}
+
+/* -- views -------------------------------------------------------------------------------------------------------- */
+
+struct entries {
+    Pb__QueueEntry **items;
+    size_t count, room;
+};
+
+static void entries_add(struct entries *entries, struct arena *arena, Pb__QueueEntry *entry) {
+    if (entries->count == entries->room) {
+        entries->room = entries->room ? 2 * entries->room : 8;
+        Pb__QueueEntry **wider = arena_alloc(arena, entries->room * sizeof(Pb__QueueEntry *));
+        if (entries->count) memcpy(wider, entries->items, entries->count * sizeof(Pb__QueueEntry *));
+        entries->items = wider;
+    }
+    entries->items[entries->count++] = entry;
+}
+
+static int fill(struct store_txn *txn, const struct queue_family *family, struct slice name, size_t most,
+                struct arena *arena, Pb__LockView *view) {
+    char room[QUEUE_KEY_MAX];
+    struct store_cursor cursor;
+    struct entries holders = {0}, waiters = {0};
+    struct slice rows = queue_rows(name, room);
+    int rv = CO_OK;
+    if (view->queue->holder) entries_add(&holders, arena, view->queue->holder);
+    STORE_PREFIX(&cursor, txn, family->table, rows) {
+        Pb__QueueEntry *entry = message_unpack(arena, &pb__queue_entry__descriptor, cursor.value);
+        if (!entry) rv = CO_CORRUPT;
+        if (!entry || (!entry->token && waiters.count >= most)) break;
+        entries_add(entry->token ? &holders : &waiters, arena, entry);
+    }
+    store_cursor_close(&cursor);
+    view->holders = holders.items, view->n_holders = holders.count;
+    view->waiters = waiters.items, view->n_waiters = waiters.count;
+    return rv;
+}
+
+static Pb__LockView *view_new(struct arena *arena, struct slice name, Pb__Queue *queue) {
+    Pb__LockView *view = arena_alloc(arena, sizeof *view);
+    pb__lock_view__init(view);
+    view->name = arena_strndup(arena, name.data, name.size);
+    view->queue = queue;
+    return view;
+}
+
+int queue_view(struct store_txn *txn, const struct queue_family *family, struct slice name, size_t most,
+               struct arena *arena, Pb__LockView **view) {
+    Pb__Queue *queue;
+    int rv = queue_get(txn, family, name, arena, &queue);
+    if (rv == CO_NOTFOUND) {
+        queue = arena_alloc(arena, sizeof *queue);
+        pb__queue__init(queue);
+        rv = CO_OK;
+    }
+    if (rv != CO_OK) return rv;
+    *view = view_new(arena, name, queue);
+    if (!queue->modify_index) return CO_OK;
+    rv = fill(txn, family, name, most, arena, *view);
+    return rv == CO_OK ? transitions_unpack(queue, arena, *view) : rv;
+}
+
+/* -- lists -------------------------------------------------------------------------------------------------------- */
+
+static void list_add(Pb__LockListResult *list, size_t *room, struct arena *arena, Pb__LockView *view) {
+    if (list->n_locks == *room) {
+        *room = *room ? 2 * *room : 16;
+        Pb__LockView **wider = arena_alloc(arena, *room * sizeof(Pb__LockView *));
+        if (list->n_locks) memcpy(wider, list->locks, list->n_locks * sizeof(Pb__LockView *));
+        list->locks = wider;
+    }
+    list->locks[list->n_locks++] = view;
+}
+
+/* The record under the cursor is a name's, or of its rows: those have a NUL in their keys. */
+static bool is_name(struct slice key) { return !memchr(key.data, '\0', key.size); }
+
+int queue_list(struct store_txn *txn, const struct queue_family *family, struct slice prefix, size_t most,
+               struct arena *arena, Pb__LockListResult *list, uint64_t *index) {
+    struct store_cursor cursor;
+    size_t room = 0;
+    int rv = CO_OK;
+    *index = machine_removed_below(txn, family->space, prefix);
+    STORE_PREFIX(&cursor, txn, family->table, prefix) {
+        if (!is_name(cursor.key)) continue;
+        Pb__Queue *queue = message_unpack(arena, &pb__queue__descriptor, cursor.value);
+        if (!queue) rv = CO_CORRUPT;
+        if (!queue) break;
+        if (queue->modify_index > *index) *index = queue->modify_index;
+        if (queue->holders || queue->waiters || queue->delays)
+            list_add(list, &room, arena, view_new(arena, cursor.key, queue));
+    }
+    store_cursor_close(&cursor);
+    for (size_t i = 0; i < list->n_locks && rv == CO_OK; i++)
+        rv = fill(txn, family, slice_text(list->locks[i]->name), most, arena, list->locks[i]);
+    return rv;
+}

@@ -1,0 +1,16 @@
+/* The last transitions of a queue, for people who ask why: packed into its record, the newest ones only. Bytes: for each,
+ * the oldest first, the index (8, big-endian), the cause (1), the session (16). */
+#ifndef COORD_KV_LOCK_TRANSITIONS_H
+#define COORD_KV_LOCK_TRANSITIONS_H
+
+#include "base/buffer.h"
+#include "kv/lock/lock.pb-c.h"
+#include "kv/lock/queue.pb-c.h"
+
+#define TRANSITIONS_MOST 20
+
+void transition_add(Pb__Queue *queue, struct arena *arena, uint64_t index, Pb__QueueCause cause, struct slice session);
+/* Into the view, in the arena. CO_CORRUPT. */
+int transitions_unpack(const Pb__Queue *queue, struct arena *arena, Pb__LockView *view);
+
+#endif
