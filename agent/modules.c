@@ -2,6 +2,7 @@
 
 #include "agent/config.h"
 #include "base/check.h"
+#include "kv/election/election.h"
 #include "kv/event/event.h"
 #include "kv/keys/kv.h"
 #include "kv/lock/lock.h"
@@ -11,10 +12,19 @@
 #include "registry/lease.h"
 
 /* The order is that in which they hear of events. */
+// clang-format off
 const struct module_entry agent_modules[] = {
-    {.module = &catalog_module},    {.module = &lease_module}, {.module = &session_module}, {.module = &kv_module},
-    {.module = &coordinate_module}, {.module = &event_module}, {.module = &lock_module},    {0},
+    {.module = &catalog_module},
+    {.module = &lease_module},
+    {.module = &session_module},
+    {.module = &kv_module},
+    {.module = &coordinate_module},
+    {.module = &event_module},
+    {.module = &lock_module},
+    {.module = &election_module},
+    {0},
 };
+// clang-format on
 
 static const void *lease_settings(const struct config *config, struct arena *arena) {
     struct lease_settings *settings = arena_zalloc(arena, sizeof *settings);

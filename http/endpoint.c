@@ -15,6 +15,8 @@
 
 /* -- what nobody gives -------------------------------------------------------------------------------------------- */
 
+const struct http_endpoint *http_endpoint(const struct http_request *request) { return &request->route->endpoint; }
+
 char *http_new_uuid(struct http_request *request) {
     uint8_t bytes[16];
     char *text = arena_zalloc(http_arena(request), UUID_TEXT_SIZE + 1);
@@ -301,6 +303,11 @@ void http_declared_with(struct http_request *request, const void *context) {
     else if (!endpoint->query) http_write(request, endpoint->command, message, written);
     else if (endpoint->fresh || context) http_read_fresh(request, endpoint->query, message, view, context);
     else http_read(request, endpoint->query, message, view);
+}
+
+void http_declared_query(struct http_request *request, const struct query_type *query) {
+    const ProtobufCMessage *message = declared_message(request, query->request);
+    if (message) http_read(request, query, message, view);
 }
 
 void http_declared(struct http_request *request) { http_declared_with(request, NULL); }

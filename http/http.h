@@ -60,7 +60,7 @@ extern const struct http_route http_routes_kv[], http_routes_session[], http_rou
     http_routes_health[], http_routes_agent[], http_routes_agent_cluster[], http_routes_agent_check[],
     http_routes_agent_service[], http_routes_metrics[], http_routes_operator[], http_routes_snapshot[],
     http_routes_acl[], http_routes_coordinate[], http_routes_lease[], http_routes_event[], http_routes_monitor[],
-    http_routes_lock[];
+    http_routes_lock[], http_routes_election[];
 
 /* -- asking the request ------------------------------------------------------------------------------------------- */
 const struct http_env *http_env(const struct http_request *request);
@@ -166,8 +166,11 @@ void http_renew(struct http_request *request, const struct expiry_kind *kind, bo
 /* -- declared endpoints (http/endpoint.c) ------------------------------------------------------------------------- */
 /* The handler of a row whose `endpoint` says what is done. */
 void http_declared(struct http_request *request);
+const struct http_endpoint *http_endpoint(const struct http_request *request); /* of its row */
 /* For handlers that do something before: reads are then fresh, and find `context` (http_context). NULL: none. */
 void http_declared_with(struct http_request *request, const void *context);
+/* Reads another query than the row's, of the same request and answer. */
+void http_declared_query(struct http_request *request, const struct query_type *query);
 char *http_new_uuid(struct http_request *request); /* in the arena */
 /* ?ttl= of a session. How short it may be is configured, no row knows it. False: it has replied 400. */
 bool http_session_ttl(struct http_request *request, int64_t *ttl_ns);

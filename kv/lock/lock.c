@@ -2,15 +2,12 @@
 #include "kv/lock/lock.h"
 
 #include "base/check.h"
-#include "kv/lock/queue_internal.h"
 
 enum { LOCK_TABLE = 22, LOCK_TABLE_ASIDE = 23, LOCK_TABLE_SESSIONS = 24 };
 _Static_assert(LOCK_TABLE >= 16 && LOCK_TABLE_SESSIONS < 40, "tables of kv (registry/module.h)");
 _Static_assert(LOCK_ACQUIRE >= 32 && LOCK_DELAY_OVER < 64, "commands of kv");
 _Static_assert(SPACE_LOCK >= 32 && SPACE_LOCK_ENTRY < 64, "spaces of kv");
 _Static_assert(LOCK_SINCE > MACHINE_VERSION_OLDEST && LOCK_SINCE <= MACHINE_VERSION_NEWEST, "a version that there is");
-
-#define SHOWN_MOST 1000 /* of those that wait */
 
 /* -- commands ----------------------------------------------------------------------------------------------------- */
 
@@ -84,13 +81,7 @@ static struct watch_key lock_watched(const ProtobufCMessage *request) {
 
 static int lock_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
                     struct query_result *result) {
-    Pb__LockView *view;
-    struct slice name = lock_name(request);
-    int rv = queue_view(txn, &lock_family, name, SHOWN_MOST, arena, &view);
-    if (rv == CO_OK)
-        *result =
-            (struct query_result){.index = queue_index(txn, &lock_family, name), .found = true, .message = &view->base};
-    return rv;
+    return queue_view_run(txn, &lock_family, lock_name(request), arena, result);
 }
 
 const struct query_type query_lock = {.number = 38,
@@ -100,18 +91,6 @@ const struct query_type query_lock = {.number = 38,
                                       .watched = lock_watched,
                                       .run = lock_run};
 
-static void answer_fill(struct arena *arena, struct slice name, const Pb__QueueEntry *entry, uint32_t position,
-                        uint32_t waiters, struct query_result *result) {
-    Pb__LockAnswer *answer = arena_alloc(arena, sizeof *answer);
-    pb__lock_answer__init(answer);
-    answer->name = arena_strndup(arena, name.data, name.size);
-    answer->held = entry->token != 0;
-    answer->mode = entry->mode, answer->token = entry->token, answer->session = entry->session;
-    answer->position = position, answer->waiters = waiters;
-    *result = (struct query_result){
-        .index = entry->token ? entry->token : entry->place, .found = true, .message = &answer->base};
-}
-
 static struct watch_key entry_watched(const ProtobufCMessage *request) {
     const Pb__LockEntryRequest *entry = (const Pb__LockEntryRequest *)request;
     return (struct watch_key){SPACE_LOCK_ENTRY, slice_make(entry->session_name.data, entry->session_name.len)};
@@ -119,23 +98,7 @@ static struct watch_key entry_watched(const ProtobufCMessage *request) {
 
 static int entry_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
                      struct query_result *result) {
-    struct slice both = entry_watched(request).name;
-    *result = (struct query_result){0};
-    if (both.size <= UUID_TEXT_SIZE) return CO_OK;
-    struct slice session = slice_make(both.data, UUID_TEXT_SIZE),
-                 name = slice_make(both.data + UUID_TEXT_SIZE, both.size - UUID_TEXT_SIZE);
-    Pb__QueueEntry *entry;
-    Pb__Queue *queue;
-    int rv = queue_entry(txn, &lock_family, name, session, arena, &entry);
-    if (rv == CO_NOTFOUND) {
-        result->index = queue_index(txn, &lock_family, name);
-        return CO_OK;
-    }
-    if (rv == CO_OK) rv = queue_get(txn, &lock_family, name, arena, &queue);
-    if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_CORRUPT : rv;
-    uint32_t position = entry->token ? 0 : queue_position(txn, &lock_family, name, entry);
-    answer_fill(arena, name, entry, position, queue->waiters, result);
-    return CO_OK;
+    return queue_entry_run(txn, &lock_family, entry_watched(request).name, arena, result);
 }
 
 const struct query_type query_lock_entry = {.number = 39,
@@ -151,13 +114,7 @@ static struct watch_key holder_watched(const ProtobufCMessage *request) {
 
 static int holder_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
                       struct query_result *result) {
-    struct slice name = holder_watched(request).name;
-    uint64_t token = ((const Pb__LockHolderRequest *)request)->token;
-    Pb__QueueEntry *entry;
-    int rv = queue_holder(txn, &lock_family, name, token, arena, &entry, NULL);
-    *result = (struct query_result){.index = queue_index(txn, &lock_family, name)};
-    if (rv == CO_OK) answer_fill(arena, name, entry, 0, 0, result);
-    return rv == CO_NOTFOUND ? CO_OK : rv;
+    return queue_holder_run(txn, &lock_family, (const Pb__LockHolderRequest *)request, arena, result);
 }
 
 const struct query_type query_lock_holder = {.number = 41,
@@ -174,12 +131,7 @@ static struct watch_key locks_watched(const ProtobufCMessage *request) {
 
 static int locks_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
                      struct query_result *result) {
-    Pb__LockListResult *list = arena_alloc(arena, sizeof *list);
-    uint64_t index;
-    pb__lock_list_result__init(list);
-    int rv = queue_list(txn, &lock_family, locks_watched(request).name, SHOWN_MOST, arena, list, &index);
-    *result = (struct query_result){.index = index, .found = true, .message = &list->base};
-    return rv;
+    return queue_list_run(txn, &lock_family, locks_watched(request).name, arena, result);
 }
 
 const struct query_type query_locks = {.number = 40,

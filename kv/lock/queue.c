@@ -64,6 +64,12 @@ static void wake_entry(struct change *change, const char *session) {
     machine_touch(change->tx, change->family->entry_space, queue_entry_name(change->name, slice_text(session), room));
 }
 
+/* Somebody holds it from now on, or no more, or says something else. */
+static void holder_changed(struct change *change) {
+    change->queue->holder_index = change->tx->index;
+    if (change->family->holder_space) machine_touch(change->tx, change->family->holder_space, change->name);
+}
+
 /* -- who is next -------------------------------------------------------------------------------------------------- */
 
 static bool is_free_for(const Pb__Queue *queue, Pb__QueueMode mode) {
@@ -82,6 +88,7 @@ static void grant(struct change *change, Pb__QueueEntry *entry, Pb__QueueCause c
     queue->mode = entry->mode;
     entry_put(change, entry);
     queue->holders++;
+    holder_changed(change);
     note_transition(change, cause, entry->session);
 }
 
@@ -308,7 +315,7 @@ static int leave(struct change *change, Pb__QueueEntry *entry, Pb__QueueCause ca
     CHECK(held ? queue->holders > 0 : queue->waiters > 0);
     row_del(change, entry);
     session_unbind(change->tx, change->family->binding, slice_text(entry->session), change->name);
-    if (held) queue->holders--;
+    if (held) queue->holders--, holder_changed(change);
     else queue->waiters--;
     note_transition(change, cause, entry->session);
     wake_entry(change, entry->session); /* who waits for this entry elsewhere learns that it is gone */
@@ -396,6 +403,7 @@ int queue_set_note(struct machine_tx *tx, const struct queue_family *family, con
                               arena_printf(tx->arena, "nobody holds %s \"%s\" with token %llu", family->noun, name,
                                            (unsigned long long)token));
     holder->note = note;
+    holder_changed(&change);
     commit(&change);
     result->yes = true;
     return CO_OK;

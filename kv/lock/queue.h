@@ -41,6 +41,7 @@ struct queue_family {
     uint8_t aside;                        /* free names by index, lock-delays by name and index */
     uint8_t space;                        /* of watches: a name; with WATCH_PREFIX_BIT: prefixes of names */
     uint8_t entry_space;                  /* a session in a queue: queue_entry_name */
+    uint8_t holder_space;                 /* a name: who holds it, and the note. 0: nobody watches that alone */
     bool one;                             /* shared entries are not used */
     const struct module_binding *binding; /* key: the name; value: the position */
     const struct expiry_kind *delay;      /* the name; the index that began it */
@@ -99,5 +100,20 @@ int queue_list(struct store_txn *txn, const struct queue_family *family, struct 
 struct slice queue_entry_name(struct slice name, struct slice session, char room[QUEUE_ENTRY_NAME_MAX]);
 /* The last change of a name, also of one that is gone; 0: never. */
 uint64_t queue_index(struct store_txn *txn, const struct queue_family *family, struct slice name);
+
+/* -- as query_type.run -------------------------------------------------------------------------------------------- */
+
+/* -> LockAnswer; found=false: it is not there. The index of what is: of its grant, or of its place. */
+int queue_entry_run(struct store_txn *txn, const struct queue_family *family, struct slice session_name,
+                    struct arena *arena, struct query_result *result);
+/* -> LockAnswer; found=false: nobody holds it so */
+int queue_holder_run(struct store_txn *txn, const struct queue_family *family, const Pb__LockHolderRequest *request,
+                     struct arena *arena, struct query_result *result);
+/* -> LockView, with the first 1,000 of those that wait. */
+int queue_view_run(struct store_txn *txn, const struct queue_family *family, struct slice name, struct arena *arena,
+                   struct query_result *result);
+/* -> LockListResult */
+int queue_list_run(struct store_txn *txn, const struct queue_family *family, struct slice prefix, struct arena *arena,
+                   struct query_result *result);
 
 #endif

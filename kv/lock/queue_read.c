@@ -153,6 +153,8 @@ int queue_list(struct store_txn *txn, const struct queue_family *family, struct 
     struct store_cursor cursor;
     size_t room = 0;
     int rv = CO_OK;
+    *index = 0;
+    if (prefix.size > QUEUE_NAME_MAX) return CO_OK; /* no name has such a beginning */
     *index = machine_removed_below(txn, family->space, prefix);
     STORE_PREFIX(&cursor, txn, family->table, prefix) {
         if (!is_name(cursor.key)) continue;
@@ -166,5 +168,70 @@ int queue_list(struct store_txn *txn, const struct queue_family *family, struct 
     store_cursor_close(&cursor);
     for (size_t i = 0; i < list->n_locks && rv == CO_OK; i++)
         rv = fill(txn, family, slice_text(list->locks[i]->name), most, arena, list->locks[i]);
+    return rv;
+}
+
+/* -- queries ------------------------------------------------------------------------------------------------------ */
+
+#define SHOWN_MOST 1000 /* of those that wait */
+
+static void answer_fill(struct arena *arena, struct slice name, const Pb__QueueEntry *entry, uint32_t position,
+                        uint32_t waiters, struct query_result *result) {
+    Pb__LockAnswer *answer = arena_alloc(arena, sizeof *answer);
+    pb__lock_answer__init(answer);
+    answer->name = arena_strndup(arena, name.data, name.size);
+    answer->held = entry->token != 0;
+    answer->mode = entry->mode, answer->token = entry->token, answer->session = entry->session;
+    answer->position = position, answer->waiters = waiters;
+    *result = (struct query_result){
+        .index = entry->token ? entry->token : entry->place, .found = true, .message = &answer->base};
+}
+
+int queue_entry_run(struct store_txn *txn, const struct queue_family *family, struct slice session_name,
+                    struct arena *arena, struct query_result *result) {
+    *result = (struct query_result){0};
+    if (session_name.size <= UUID_TEXT_SIZE) return CO_OK;
+    struct slice session = slice_make(session_name.data, UUID_TEXT_SIZE),
+                 name = slice_make(session_name.data + UUID_TEXT_SIZE, session_name.size - UUID_TEXT_SIZE);
+    Pb__QueueEntry *entry;
+    Pb__Queue *queue;
+    int rv = queue_entry(txn, family, name, session, arena, &entry);
+    if (rv == CO_NOTFOUND) {
+        result->index = queue_index(txn, family, name);
+        return CO_OK;
+    }
+    if (rv == CO_OK) rv = queue_get(txn, family, name, arena, &queue);
+    if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_CORRUPT : rv;
+    uint32_t position = entry->token ? 0 : queue_position(txn, family, name, entry);
+    answer_fill(arena, name, entry, position, queue->waiters, result);
+    return CO_OK;
+}
+
+int queue_holder_run(struct store_txn *txn, const struct queue_family *family, const Pb__LockHolderRequest *request,
+                     struct arena *arena, struct query_result *result) {
+    struct slice name = slice_text(request->name);
+    Pb__QueueEntry *entry;
+    int rv = queue_holder(txn, family, name, request->token, arena, &entry, NULL);
+    *result = (struct query_result){.index = queue_index(txn, family, name)};
+    if (rv == CO_OK) answer_fill(arena, name, entry, 0, 0, result);
+    return rv == CO_NOTFOUND ? CO_OK : rv;
+}
+
+int queue_view_run(struct store_txn *txn, const struct queue_family *family, struct slice name, struct arena *arena,
+                   struct query_result *result) {
+    Pb__LockView *view;
+    int rv = queue_view(txn, family, name, SHOWN_MOST, arena, &view);
+    if (rv == CO_OK)
+        *result = (struct query_result){.index = queue_index(txn, family, name), .found = true, .message = &view->base};
+    return rv;
+}
+
+int queue_list_run(struct store_txn *txn, const struct queue_family *family, struct slice prefix, struct arena *arena,
+                   struct query_result *result) {
+    Pb__LockListResult *list = arena_alloc(arena, sizeof *list);
+    uint64_t index;
+    pb__lock_list_result__init(list);
+    int rv = queue_list(txn, family, prefix, SHOWN_MOST, arena, list, &index);
+    *result = (struct query_result){.index = index, .found = true, .message = &list->base};
     return rv;
 }

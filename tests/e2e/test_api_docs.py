@@ -10,7 +10,8 @@ LISTED, WIDTH, TEXT = 1, 100, 60          # items of a list that are shown, char
 UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 SHOWN_UUID = "8e3a6c9e-2d5b-4f0a-9c1d-7b2f5e8a1c40"
 TIMES = {"LastContact": "0s", "Remaining": "59.9s", "Timestamp": "2026-01-01 00:00:00 +0000 UTC", "StableSince": "2026-01-01T00:00:00Z"}
-NUMBERS = {"LTime": 42, "index": 42, "LastTerm": 2}
+NUMBERS = {"LTime": 42, "index": 42, "LastTerm": 2, "NotBefore": 59990}
+GROWING = {"FencingToken": 42, "Term": 42, "Since": 1767225600000}                    # 0 stays 0
 
 HEAD = """# HTTP API
 
@@ -34,7 +35,8 @@ def replaced(value, key=""):
     if key in TIMES and isinstance(value, str):
         return TIMES[key]
     if isinstance(value, int) and not isinstance(value, bool):
-        return NUMBERS.get(key, 42 if key.endswith("Index") and value > 0 else value)
+        grown = 42 if key.endswith("Index") else GROWING.get(key, value)
+        return NUMBERS.get(key, grown if value > 0 else value)
     if isinstance(value, str):
         value = UUID.sub(SHOWN_UUID, value)
         value = re.sub(r"^[0-9a-f]{16}$", "f3c21a7b9d4e5f60", value)
@@ -74,9 +76,9 @@ def shown(agent, headers, body, depth):
 # ---- running the examples ----
 def made(agent, example, kept):
     """Makes the request; returns its lines in the document."""
-    target = re.sub(r"/[:*]\w+", "/x", example["Target"])
+    target = re.sub(r"/[:*+]\w+", "/x", example["Target"])
     plain = dict(kept, address=agent.ip)
-    send = re.sub(r"{(\w+)}", lambda m: plain[m[1]], target)
+    send = re.sub(r"{(\w+)}", lambda m: str(plain[m[1]]), target)
     body = example.get("Body")
 
     def answered():                                   # some things take a moment: coordinates are written in batches
@@ -92,7 +94,9 @@ def made(agent, example, kept):
         word, member = example["Keep"].split("=")
         kept[word] = json.loads(answer)[member]
     method = "" if example["Method"] == "GET" else "-X %s " % example["Method"]
-    target = UUID.sub(SHOWN_UUID, send).replace(agent.ip, "10.0.0.1")
+    shows = {word: 42 if isinstance(value, int) else value for word, value in plain.items()}
+    target = re.sub(r"{(\w+)}", lambda m: str(shows[m[1]]), target)
+    target = UUID.sub(SHOWN_UUID, target).replace(agent.ip, "10.0.0.1")
     line = "$ curl %s%s" % (method, "'localhost:8500%s'" % target if re.search(r"[?&]", target) else "localhost:8500" + target)
     if body:
         line += " -d '%s'" % body
@@ -105,7 +109,7 @@ def parameter_line(p):
     notes = [p["Wanted"]] + ["required"] * p["Required"] + ["may repeat"] * p["Repeats"]
     if "Default" in p:
         notes.append("default `%s`" % p["Default"])
-    return "- `%s` (%s)" % (p["Name"].lstrip(":*"), "; ".join(notes)) + (": " + p["Help"] if "Help" in p else "")
+    return "- `%s` (%s)" % (p["Name"].lstrip(":*+"), "; ".join(notes)) + (": " + p["Help"] if "Help" in p else "")
 
 
 def members_lines(members, indent=""):

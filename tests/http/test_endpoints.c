@@ -291,7 +291,7 @@ static void target_make(const struct http_route *route, const struct http_param 
                         struct buffer *out) {
     buffer_append_text(out, route->methods & HTTP_GET ? "GET " : "PUT ");
     for (const char *at = route->path; *at; at++) {
-        if (*at != ':' && *at != '*') {
+        if (*at != ':' && *at != '*' && *at != '+') {
             buffer_append_byte(out, *at);
             continue;
         }

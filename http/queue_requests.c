@@ -1,0 +1,195 @@
+#include "http/queue_requests.h"
+
+#include "base/text.h"
+#include "http/message_fill.h"
+#include "kv/session/session.h"
+
+/* -- acquiring ---------------------------------------------------------------------------------------------------- */
+
+static void bounds_write(struct json_out *json, struct http_bounds bounds) {
+    json_key(json, "NotBefore");
+    json_i64(json, bounds.not_before_ms);
+    json_key(json, "NotAfter");
+    json_i64(json, bounds.not_after_ms);
+}
+
+void queue_bounds_write(struct json_out *json, const ProtobufCMessage *message, void *request) {
+    struct http_bounds bounds;
+    if (((const Pb__LockAnswer *)message)->session[0] && http_made_bounds(request, &bounds)) bounds_write(json, bounds);
+}
+
+static void reply_answer(struct http_request *request, const ProtobufCMessage *answer) {
+    message_json(http_out(request), answer, http_endpoint(request)->answer, request);
+    http_reply_json(request, 200);
+}
+
+bool queue_prepare(struct http_request *request, size_t note_size, Pb__QueueLimits **limits,
+                   protobuf_c_boolean *enqueue) {
+    const struct http_env *env = http_env(request);
+    int64_t wait_ns = 0;
+    if (!http_parameter_duration(request, "wait", &wait_ns)) return false;
+    if (wait_ns > 0) *enqueue = true;
+    if (note_size > env->lock_note_max) {
+        http_reply_text(request, 400, "the body has %zu bytes, at most %llu are allowed (coord.lock_note_max)",
+                        note_size, (unsigned long long)env->lock_note_max);
+        return false;
+    }
+    *limits = (Pb__QueueLimits *)(void *)message_new(&pb__queue_limits__descriptor, http_arena(request));
+    (*limits)->waiters = (uint32_t)env->lock_waiters_max;
+    (*limits)->of_session = (uint32_t)env->lock_session_max;
+    return true;
+}
+
+static Pb__LockEntryRequest *entry_request(struct http_request *request, struct slice name, struct slice session) {
+    Pb__LockEntryRequest *message = arena_alloc(http_arena(request), sizeof *message);
+    char *room = arena_alloc(http_arena(request), QUEUE_ENTRY_NAME_MAX);
+    pb__lock_entry_request__init(message);
+    struct slice entry = queue_entry_name(name, session, room);
+    message->session_name = (ProtobufCBinaryData){entry.size, (uint8_t *)room};
+    return message;
+}
+
+const ProtobufCMessage *queue_ask(struct http_request *request, const struct machine_result *written) {
+    const Pb__LockAnswer *answer = (const Pb__LockAnswer *)written->message;
+    int64_t wait_ns = 0;
+    if (written->error || !answer) {
+        http_reply_result(request, written);
+        return NULL;
+    }
+    if (answer->held || !answer->position || !http_parameter_duration(request, "wait", &wait_ns) || !wait_ns) {
+        reply_answer(request, &answer->base);
+        return NULL;
+    }
+    return &entry_request(request, slice_text(answer->name), slice_text(answer->session))->base;
+}
+
+bool queue_holds(struct http_request *request, const struct query_result *result) {
+    (void)request;
+    return !result->found || ((const Pb__LockAnswer *)result->message)->held;
+}
+
+void queue_reply(struct http_request *request, const struct query_result *result, bool holds) {
+    (void)holds;
+    struct slice name = http_path_value(request, "name");
+    if (result->found) reply_answer(request, result->message);
+    else
+        http_reply_text(request, 404, "\"%.*s\": the session waits no more, it has ended or left the queue",
+                        (int)name.size, name.data);
+}
+
+/* -- renewing ----------------------------------------------------------------------------------------------------- */
+
+/* Who is renewed; the request's context. */
+struct renewal {
+    const char *token_name;
+    const Pb__LockAnswer *holder;
+};
+
+static void renewed_reply(struct http_request *request, int64_t ttl_ns, int64_t left_ms) {
+    const struct renewal *renewal = http_context(request);
+    struct json_out *json = http_out(request);
+    struct buffer ttl = {0};
+    duration_format(&ttl, ttl_ns);
+    json_object(json);
+    json_key_slice(json, slice_text(renewal->token_name));
+    json_u64(json, renewal->holder->token);
+    json_key(json, "TTL");
+    json_slice(json, buffer_slice(&ttl));
+    if (ttl_ns) bounds_write(json, http_bounds(ttl_ns, left_ms));
+    json_object_end(json);
+    buffer_free(&ttl);
+    http_reply_json(request, 200);
+}
+
+static void reply_lost(struct http_request *request) {
+    struct slice name = http_path_value(request, "name");
+    http_reply_text(request, 404, "\"%.*s\" is not held so any more: the session has ended, or released it",
+                    (int)name.size, name.data);
+}
+
+static void renewed(struct http_request *request, int error, const struct rpc_renew *renew) {
+    if (error == CO_NOTFOUND) reply_lost(request);
+    else if (error) http_reply_error(request, error);
+    else renewed_reply(request, renew->ttl_ns, renew->left_ms);
+}
+
+static void ttl_changed(struct http_request *request, const struct machine_result *result) {
+    const Pb__Session *session = (const Pb__Session *)result->message;
+    if (result->error == CO_NOTFOUND) reply_lost(request);
+    else if (result->error || !session) http_reply_result(request, result);
+    else renewed_reply(request, session->ttl_ns, session->ttl_ns / 1000000);
+}
+
+static void renew_holder(struct http_request *request, const Pb__LockAnswer *holder) {
+    ((struct renewal *)(uintptr_t)http_context(request))->holder = holder;
+    if (!http_has(request, "ttl")) {
+        http_renew(request, &session_expiry, false, slice_text(holder->session), renewed);
+        return;
+    }
+    Pb__SessionTtlCommand *command = arena_alloc(http_arena(request), sizeof *command);
+    pb__session_ttl_command__init(command);
+    if (!http_session_ttl(request, &command->ttl_ns)) return;
+    command->id = holder->session;
+    command->ttl = (char *)(uintptr_t)http_parameter(request, "ttl").data;
+    http_write(request, SESSION_TTL, &command->base, ttl_changed);
+}
+
+static void holder_found(struct http_request *request, int error, const struct query_result *result) {
+    const Pb__LockAnswer *holder = error || !result->found ? NULL : (const Pb__LockAnswer *)result->message;
+    if (error) http_reply_error(request, error);
+    else if (!holder || !holder->held) reply_lost(request);
+    else renew_holder(request, holder);
+}
+
+bool queue_session_or_token(struct http_request *request) {
+    if (http_has(request, "session") != http_has(request, "token")) return true;
+    http_reply_text(request, 400, "session, token: one of them is wanted, and not both");
+    return false;
+}
+
+void queue_renew(struct http_request *request, const struct query_type *entry, const struct query_type *holder,
+                 const char *token_name) {
+    struct slice name = http_path_value(request, "name"), session = http_parameter(request, "session");
+    struct renewal *renewal = arena_zalloc(http_arena(request), sizeof *renewal);
+    if (!queue_session_or_token(request)) return;
+    renewal->token_name = token_name;
+    http_set_context(request, renewal);
+    if (session.size) {
+        http_fetch(request, entry, &entry_request(request, name, session)->base, RPC_DEFAULT, holder_found);
+        return;
+    }
+    Pb__LockHolderRequest *message = arena_alloc(http_arena(request), sizeof *message);
+    pb__lock_holder_request__init(message);
+    message->name = arena_strndup(http_arena(request), name.data, name.size);
+    if (http_parameter_u64(request, "token", &message->token))
+        http_fetch(request, holder, &message->base, RPC_DEFAULT, holder_found);
+}
+
+/* -- looking ------------------------------------------------------------------------------------------------------ */
+
+void queue_waiters_write(struct json_out *json, const Pb__LockView *view, const char *key, bool mode) {
+    json_key_slice(json, slice_text(key));
+    json_array(json);
+    for (size_t i = 0; i < view->n_waiters; i++) {
+        const Pb__QueueEntry *entry = view->waiters[i];
+        char room[MESSAGE_NAME_MAX];
+        json_object(json);
+        json_key(json, "Session");
+        json_string(json, entry->session);
+        json_key_slice(json, slice_text(mode ? "Mode" : "Priority"));
+        if (mode) json_string(json, message_enum_text(&pb__queue_mode__descriptor, (int)entry->mode, room));
+        else json_u64(json, entry->priority);
+        json_key(json, "Position");
+        json_u64(json, i + 1);
+        json_object_end(json);
+    }
+    json_array_end(json);
+}
+
+void queue_transitions_write(struct json_out *json, const ProtobufCMessage *message, void *request) {
+    static const struct message_member row[] = {
+        {.field = "index"}, {.field = "cause"}, {.field = "session", .flags = MEMBER_OPTIONAL}, {0}};
+    if (!http_has(request, "transitions")) return;
+    json_key(json, "Transitions");
+    message_json_list(json, message, "transitions", row, request);
+}
