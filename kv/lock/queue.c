@@ -164,10 +164,8 @@ static int refuse_limit(const struct change *change, const struct queue_wish *wi
     return machine_refuse(
         result, CO_CONFLICT,
         arena_printf(change->tx->arena,
-                     "limit: %s \"%s\" is in use with %s%.0u, this request has %u (0: none); a limit stays for as "
-                     "long as anybody is there",
-                     change->family->noun, wish->name, change->queue->limit ? "" : "no limit: ", change->queue->limit,
-                     wish->limit));
+                     "limit: %s \"%s\" has %u, this request %u (0: none); it stays for as long as somebody is there",
+                     change->family->noun, wish->name, change->queue->limit, wish->limit));
 }
 
 /* The session is there already: the same again, or not. */

@@ -52,7 +52,7 @@ def every_route():
     for methods, route in routes():
         if route in NOT_HERE:
             continue
-        path = re.sub(r"[:*](\w+)", lambda m: {"id": "none", "uuid": "00000000-0000-0000-0000-000000000000"}.get(m.group(1), "none"), route)
+        path = re.sub(r"[:*+](\w+)", lambda m: {"id": "none", "uuid": "00000000-0000-0000-0000-000000000000"}.get(m.group(1), "none"), route)
         for method in methods:
             body = BODIES.get(route) if method in ("PUT", "POST") else None
             ours, theirs = [a.request(method, path, body, timeout=60) for a in (agent, server)]

@@ -1,0 +1,97 @@
+"""Elections over HTTP, asked of a leader, a follower and a client agent: one leads, its terms only grow, observers see it change."""
+import json, threading
+from coordtest import Agent, check, run, until
+from waiters import Waiter, ask, now, session, want, world
+
+
+def campaign(agent, name, how, value=None):
+    return want(agent, "PUT", "/v1/election/%s/campaign?%s" % (name, how), value)
+
+
+def election(agent, name):
+    return want(agent, "GET", "/v1/election/" + name)
+
+
+def standing(agent, name, count):
+    until("%d candidates" % count, lambda: len(election(agent, name)["Candidates"]) == count)
+
+
+class Observer:
+    """Follows the leader by blocking queries. `seen`: what they said, in order."""
+
+    def __init__(self, agent, name):
+        self.agent, self.path, self.seen, self.stopping = agent, "/v1/election/%s?leader" % name, [], False
+        self.thread = threading.Thread(target=self.work, daemon=True)
+        self.thread.start()
+        until("it observes", lambda: self.seen)
+
+    def work(self):
+        index = 0
+        while not self.stopping:
+            try:
+                status, headers, body = self.agent.request("GET", "%s&index=%d&wait=20s" % (self.path, index), timeout=60)
+            except OSError:
+                continue
+            if status == 200:
+                index = int(headers["X-Consul-Index"])
+                self.seen.append(json.loads(body)["Leader"])
+
+
+def one_leads_and_the_others_follow():
+    cluster, agents = world()
+    check(election(agents[1], "db")["Leader"] is None, "nobody yet")
+    observers = [Observer(agent, "db") for agent in agents]
+    one = campaign(agents[2], "db", "ttl=10s", "one")
+    check(one["Leader"] and one["Term"] > 0 and one["NotBefore"] > 9000, one)
+    waiting = []
+    for i, priority in enumerate((1, 5, 5, 0)):
+        waiting.append(Waiter(agents[i % 3], "/v1/election/db/campaign?ttl=10s&wait=60s&priority=%d" % priority, "c%d" % i))
+        standing(agents[0], "db", i + 1)
+    check([c["Priority"] for c in election(agents[2], "db")["Candidates"]] == [5, 5, 1, 0], "the highest first, then who came first")
+    check(want(agents[1], "PUT", "/v1/election/db/proclaim?token=%d" % one["Term"], "one, moved") is True, "proclaimed")
+    for observer in observers:
+        until("three states", lambda: len(observer.seen) >= 3)
+        values = [leader and (leader["Term"], leader["Value"]) for leader in observer.seen]
+        check(values == [None, (one["Term"], "one"), (one["Term"], "one, moved")], "candidates wake nobody: %r" % values)
+    term, order = one["Term"], []
+    for _ in range(4):
+        check(want(agents[0], "PUT", "/v1/election/db/resign?token=%d" % term) is True, "resigned")
+        leader = until("another leader", lambda: election(agents[1], "db")["Leader"])
+        check(leader["Term"] > term, "%r after %d" % (leader, term))
+        order.append(leader["Value"])
+        term = leader["Term"]
+    check(order == ["c1", "c2", "c0", "c3"], "in the order of priority, then of coming: %r" % order)
+    answers = [w.joined() for w in waiting]
+    check(all(status == 200 and got["Leader"] for status, got in answers), answers)
+    check(ask(agents[0], "PUT", "/v1/election/db/proclaim?token=%d" % one["Term"], "late")[0] == 409, "an old term says nothing")
+    check(ask(agents[2], "PUT", "/v1/election/db/renew?token=%d" % one["Term"])[0] == 404, "nor does it live on")
+    check(want(agents[2], "PUT", "/v1/election/db/renew?token=%d" % term)["Term"] == term, "the last one's does")
+    # the leader's server dies: the term stays, and who observes goes on
+    cluster.leader().kill()
+    until("the same leader", lambda: ask(agents[2], "GET", "/v1/election/db")[0] == 200 and election(agents[2], "db")["Leader"]["Term"] == term, 20)
+    until("resigned", lambda: ask(agents[2], "PUT", "/v1/election/db/resign?token=%d" % term)[0] in (200, 409), 20)
+    until("it is seen", lambda: observers[2].seen[-1] is None, 20)
+    for observer in observers:
+        observer.stopping = True
+
+
+def the_end_of_a_session_is_the_end_of_a_term():
+    agent = Agent(dev=True).start()
+    a, b = session(agent, TTL="60s"), session(agent, TTL="60s")
+    first = campaign(agent, "e", "session=" + a, "a")
+    check(campaign(agent, "e", "session=" + a, "a")["Term"] == first["Term"], "the same again")
+    check(not campaign(agent, "e", "session=" + b)["Leader"] and election(agent, "e")["Candidates"] == [], "it asks, and leaves no trace")
+    second = Waiter(agent, "/v1/election/e/campaign?wait=60s&session=" + b, "b")
+    standing(agent, "e", 1)
+    agent.put("/v1/session/destroy/" + a)
+    status, got = second.joined()
+    check(status == 200 and got["Leader"] and got["Term"] > first["Term"], got)
+    check(election(agent, "e")["Leader"]["Value"] == "b", "and its value is shown")
+    for target, status, words in (("e/campaign", 400, "one of them"), ("e/campaign?ttl=10s&priority=1000001", 400, "priority"),
+                                  ("e/campaign?ttl=10s&mode=shared", 400, "mode"), ("e/proclaim", 400, "token"),
+                                  ("e/resign?session=" + a, 409, "neither"), ("e/campaign?session=" + a, 404, "invalid session")):
+        got, text = ask(agent, "PUT", "/v1/election/" + target)
+        check(got == status and words in text and "\n" not in text.strip(), "%s: %d %r" % (target, got, text))
+
+
+run([one_leads_and_the_others_follow, the_end_of_a_session_is_the_end_of_a_term])

@@ -1,0 +1,56 @@
+"""For tests of what is waited for: requests in threads, a cluster of three with a client agent."""
+import http.client, json, threading, time
+from coordtest import Cluster, SLOW, check, configuration, until
+
+now = time.monotonic
+
+
+def short():
+    """A configuration in which sessions may have a TTL of a second."""
+    return configuration(session_ttl_min="1s")
+
+
+def ask(agent, method, path, body=None, timeout=60):
+    """(status, JSON or text)"""
+    status, _, text = agent.request(method, path, body, timeout=timeout)
+    text = text.decode()
+    return status, json.loads(text) if status == 200 else text
+
+
+def want(agent, method, path, body=None, **kw):
+    status, answer = ask(agent, method, path, body, **kw)
+    check(status == 200, "%s %s: %d %r" % (method, path, status, answer))
+    return answer
+
+
+def session(agent, **keys):
+    return json.loads(agent.put("/v1/session/create", dict({"LockDelay": "0s"}, **keys)))["ID"]
+
+
+class Waiter:
+    """A request that waits, in a thread. `answer`: as ask gives it; (0, why) when nobody answers."""
+
+    def __init__(self, agent, target, body=None):
+        self.answer, self.done = None, None
+        self.agent, self.target, self.body = agent, target, body
+        self.thread = threading.Thread(target=self.work, daemon=True)
+        self.thread.start()
+
+    def work(self):
+        try:
+            self.answer = ask(self.agent, "PUT", self.target, self.body, timeout=150)
+        except (OSError, http.client.HTTPException) as e:
+            self.answer = (0, str(e))
+        self.done = now()
+
+    def joined(self):
+        self.thread.join(60 * SLOW)
+        check(self.done is not None, "an answer to " + self.target)
+        return self.answer
+
+
+def world():
+    """A cluster, and whom to ask: the leader, a follower, a client agent."""
+    cluster = Cluster(3, short()).start()
+    client = cluster.agent("a1", short()).start()
+    return cluster, [cluster.leader(), cluster.followers()[0], client]
