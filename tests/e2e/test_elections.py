@@ -60,6 +60,7 @@ def one_leads_and_the_others_follow():
         check(leader["Term"] > term, "%r after %d" % (leader, term))
         order.append(leader["Value"])
         term = leader["Term"]
+        until("it knows", lambda: [w for w in waiting if w.answer and w.answer[1].get("Term") == term])
     check(order == ["c1", "c2", "c0", "c3"], "in the order of priority, then of coming: %r" % order)
     answers = [w.joined() for w in waiting]
     check(all(status == 200 and got["Leader"] for status, got in answers), answers)
