@@ -112,15 +112,22 @@ static void lease_list(struct http_request *request) {
 
 /* -- renewing: no command ----------------------------------------------------------------------------------------- */
 
+static void renewed_bounds(struct json_out *json, const ProtobufCMessage *message, void *context) {
+    const struct rpc_renew *renew = context;
+    (void)message;
+    http_bounds_write(json, http_bounds(renew->ttl_ns, renew->left_ms));
+}
+
 static void renewed(struct http_request *request, int error, const struct rpc_renew *renew) {
     if (error != CO_OK) {
         lease_refuse(request, error, renew->id);
         return;
     }
-    static const struct message_member members[] = {{.field = "id"}, {.field = "ttl_ns"}, {0}};
+    static const struct message_member members[] = {
+        {.field = "id"}, {.field = "ttl_ns"}, {.write = renewed_bounds}, {0}};
     Pb__Lease lease = PB__LEASE__INIT;
     lease.id = (char *)(uintptr_t)renew->id, lease.ttl_ns = renew->ttl_ns;
-    message_json(http_out(request), &lease.base, members, NULL);
+    message_json(http_out(request), &lease.base, members, (void *)(uintptr_t)renew);
     http_reply_json(request, 200);
 }
 
@@ -136,7 +143,19 @@ static const struct http_param grant_body[] = {
     {"Name", HTTP_TEXT, .help = "what it is for", .most = NAME_MOST, .field = "lease.name"},
     {0},
 };
-static const struct message_member granted[] = {{.field = "id"}, {.field = "ttl_ns"}, {.field = "create_index"}, {0}};
+static bool grant_prepare(struct http_request *request, ProtobufCMessage *message) {
+    http_granted(request, ((Pb__LeaseGrantCommand *)(void *)message)->lease->ttl_ns);
+    return true;
+}
+
+static void granted_bounds(struct json_out *json, const ProtobufCMessage *message, void *request) {
+    struct http_bounds bounds;
+    (void)message;
+    if (http_made_bounds(request, &bounds)) http_bounds_write(json, bounds);
+}
+
+static const struct message_member granted[] = {
+    {.field = "id"}, {.field = "ttl_ns"}, {.field = "create_index"}, {.write = granted_bounds}, {0}};
 
 #define ENTRY(remaining)                                                                                         \
     {.field = "lease.id"}, {.field = "lease.name"}, {.field = "lease.ttl_ns"}, {.write = remaining},             \
@@ -153,7 +172,7 @@ const struct http_route http_routes_lease[] = {
     {HTTP_PUT, "/v1/lease/grant", http_declared, "lease:write",
      HTTP_PARAMS(HTTP_DC, {.type = HTTP_NEW_UUID, .field = "lease.id"}), "Grants a lease; answers its ID", HTTP_OWN,
      .example = {.body = "{\"TTL\":\"1m\",\"Name\":\"nightly\"}", .status = 200, .keep = "lease=ID"},
-     .endpoint = {.command = LEASE_GRANT, .body = grant_body, .answer = granted},
+     .endpoint = {.command = LEASE_GRANT, .body = grant_body, .prepare = grant_prepare, .answer = granted},
      .cli = {"lease grant", .defaults = "ttl=15s", .show = "ID"}},
     {HTTP_PUT, "/v1/lease/renew/:id", lease_renew, "lease:write",
      HTTP_PARAMS({":id", HTTP_UUID, .help = "the lease's ID"}, HTTP_DC),

@@ -156,13 +156,13 @@ static int view_renewed(struct http_request *request, const struct query_result 
 }
 
 static void renewed(struct http_request *request, int error, const struct rpc_renew *renew) {
-    (void)renew;
     if (error == CO_NOTFOUND) {
         reply_gone(request);
     } else if (error != CO_OK) {
         http_reply_error(request, error);
     } else {
         char *id = path_id(request);
+        if (renew->ttl_ns) http_bounds_headers(request, http_bounds(renew->ttl_ns, renew->left_ms));
         if (id) session_read(request, id, view_renewed);
     }
 }
@@ -308,6 +308,8 @@ static void created(struct http_request *request, const struct machine_result *r
     }
     const Pb__Session *session = (const Pb__Session *)result->message;
     struct json_out *json = http_out(request);
+    struct http_bounds bounds;
+    if (http_made_bounds(request, &bounds)) http_bounds_headers(request, bounds);
     json_object(json);
     json_key(json, "ID");
     json_string(json, session->id);
@@ -337,6 +339,7 @@ static void create_session(struct http_request *request) {
     checks_settle(session);
     if (session_refused(request, session, behavior)) return;
     session->id = http_new_uuid(request);
+    http_granted(request, session->ttl_ns);
     Pb__SessionCreateCommand *command = arena_alloc(http_arena(request), sizeof *command);
     pb__session_create_command__init(command);
     command->session = session;

@@ -68,10 +68,10 @@ static bool session_fill(struct http_request *request, const struct http_param *
         return true;
     }
     if (!http_session_ttl(request, &ttl_ns)) return false;
-    request->made = (struct made_session){.ttl_ns = ttl_ns, .since_ms = request->worker->now_ms};
+    http_granted(request, ttl_ns);
     use->create = (Pb__Session *)(void *)message_new(&pb__session__descriptor, arena);
     session_make(request, use->create, ttl, ttl_ns);
-    request->made.id = use->create->id;
+    request->granted.session = use->create->id;
     return true;
 }
 

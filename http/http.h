@@ -150,18 +150,24 @@ struct http_wait {
 };
 void http_write_then_wait(struct http_request *request, uint8_t command, const ProtobufCMessage *message,
                           const struct http_wait *wait);
-/* How long something lives that is renewed with the leader (docs/decisions/leases.md), in milliseconds from now on. */
-struct http_bounds {
-    int64_t not_before_ms, not_after_ms; /* it surely ends not before; surely after, with one change of the leader */
-};
-struct http_bounds http_bounds(int64_t ttl_ns, int64_t left_ms); /* left_ms: of which so much is left for certain */
-/* Those of the session that this request made (`?ttl=`); false: it made none. */
-bool http_made_bounds(const struct http_request *request, struct http_bounds *bounds);
 /* Renews a session or a lease, or only looks at it, then calls view with CO_OK/CO_NOTFOUND/... on the worker.
  * `renew` (rpc/api/rpc.h) is in the request's arena. */
 typedef void (*http_renewed)(struct http_request *request, int error, const struct rpc_renew *renew);
 void http_renew(struct http_request *request, const struct expiry_kind *kind, bool look, struct slice id,
                 http_renewed view);
+
+/* -- how long what was granted lives (http/bounds.c) --------------------------------------------------------------- */
+/* Of something that is renewed with the leader, in milliseconds from now on. */
+struct http_bounds {
+    int64_t not_before_ms, not_after_ms; /* it surely ends not before; surely after, with one change of the leader */
+};
+struct http_bounds http_bounds(int64_t ttl_ns, int64_t left_ms); /* left_ms: of which so much is left for certain */
+/* Before the write: it makes something with this TTL. A session that is made with ?ttl= is noted by itself. */
+void http_granted(struct http_request *request, int64_t ttl_ns);
+/* Of what this request made; false: nothing that lives for a time. */
+bool http_made_bounds(const struct http_request *request, struct http_bounds *bounds);
+void http_bounds_write(struct json_out *json, struct http_bounds bounds); /* members NotBefore, NotAfter */
+void http_bounds_headers(struct http_request *request, struct http_bounds bounds);
 
 /* -- declared endpoints (http/endpoint.c) ------------------------------------------------------------------------- */
 /* The handler of a row whose `endpoint` says what is done. */

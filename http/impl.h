@@ -261,9 +261,9 @@ struct header {
     const char *name, *value;
 };
 
-/* The session that a request makes with ?ttl=; id NULL: none. since_ms: its TTL counts from then on, or later. */
-struct made_session {
-    const char *id;
+/* What a request makes that lives for a time; ttl_ns 0: nothing. since_ms: the TTL counts from then on, or later. */
+struct granted {
+    const char *session; /* made with ?ttl=: nobody knows of it before the answer. NULL: it is something else */
     int64_t ttl_ns;
     uint64_t since_ms;
 };
@@ -309,7 +309,7 @@ struct http_request {
     struct json_object *json;
     struct header *headers;
     const char *content_type;
-    struct made_session made;
+    struct granted granted;
     struct reading *reading;     /* blocking.c's */
     const void *context;         /* of a read by remote.c, for its view */
     struct operation *operation; /* of submit.c, remote.c */

@@ -6,16 +6,10 @@
 
 /* -- acquiring ---------------------------------------------------------------------------------------------------- */
 
-static void bounds_write(struct json_out *json, struct http_bounds bounds) {
-    json_key(json, "NotBefore");
-    json_i64(json, bounds.not_before_ms);
-    json_key(json, "NotAfter");
-    json_i64(json, bounds.not_after_ms);
-}
-
 void queue_bounds_write(struct json_out *json, const ProtobufCMessage *message, void *request) {
     struct http_bounds bounds;
-    if (((const Pb__LockAnswer *)message)->session[0] && http_made_bounds(request, &bounds)) bounds_write(json, bounds);
+    if (((const Pb__LockAnswer *)message)->session[0] && http_made_bounds(request, &bounds))
+        http_bounds_write(json, bounds);
 }
 
 static void reply_answer(struct http_request *request, const ProtobufCMessage *answer) {
@@ -95,7 +89,7 @@ static void renewed_reply(struct http_request *request, int64_t ttl_ns, int64_t 
     json_u64(json, renewal->holder->token);
     json_key(json, "TTL");
     json_slice(json, buffer_slice(&ttl));
-    if (ttl_ns) bounds_write(json, http_bounds(ttl_ns, left_ms));
+    if (ttl_ns) http_bounds_write(json, http_bounds(ttl_ns, left_ms));
     json_object_end(json);
     buffer_free(&ttl);
     http_reply_json(request, 200);

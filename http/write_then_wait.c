@@ -12,7 +12,6 @@
  * of it yet. */
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "http/impl.h"
 #include "kv/session/session.h"
 
@@ -70,10 +69,10 @@ static struct http_request *leave(struct waiting *waiting) {
 static void renew_due(struct worker *worker, struct timer *timer);
 
 static void renew_later(struct waiting *waiting) {
-    const struct made_session *made = &waiting->request->made;
-    if (made->id)
-        timer_set(waiting->worker, &waiting->renewals.timer, waiting->worker->now_ms + (uint64_t)made->ttl_ns / 3000000,
-                  renew_due);
+    const struct granted *granted = &waiting->request->granted;
+    if (granted->session)
+        timer_set(waiting->worker, &waiting->renewals.timer,
+                  waiting->worker->now_ms + (uint64_t)granted->ttl_ns / 3000000, renew_due);
 }
 
 /* Loop thread. */
@@ -93,14 +92,14 @@ static void renew_taken(void *taker, struct post *post) {
         waiting_free(waiting);
         return;
     }
-    if (renewals->error == CO_OK) waiting->request->made.since_ms = renewals->sent_ms;
+    if (renewals->error == CO_OK) waiting->request->granted.since_ms = renewals->sent_ms;
     renew_later(waiting);
 }
 
 static void renew_due(struct worker *worker, struct timer *timer) {
     struct renewals *renewals = CONTAINER_OF(timer, struct renewals, timer);
     struct waiting *waiting = CONTAINER_OF(renewals, struct waiting, renewals);
-    const char *id = waiting->request->made.id;
+    const char *id = waiting->request->granted.session;
     CHECK(strlen(id) < sizeof renewals->rpc.id);
     renewals->rpc = (struct rpc_renew){.done = renew_done, .kind = session_expiry.number};
     memcpy(renewals->rpc.id, id, strlen(id) + 1);
@@ -232,20 +231,4 @@ void http_write_then_wait(struct http_request *request, uint8_t command, const P
     *copy = *wait;
     request->context = copy;
     http_write(request, command, message, written);
-}
-
-/* -- how long a session lives ------------------------------------------------------------------------------------- */
-#define LATE_MS 1000 /* an end comes so much later at most, on a healthy cluster */
-
-struct http_bounds http_bounds(int64_t ttl_ns, int64_t left_ms) {
-    int64_t ttl_ms = ttl_ns / 1000000;
-    return (struct http_bounds){.not_before_ms = left_ms > 0 ? left_ms : 0,
-                                .not_after_ms = 2 * (ttl_ms + LATE_MS)}; /* a new leader grants a full period */
-}
-
-bool http_made_bounds(const struct http_request *request, struct http_bounds *bounds) {
-    const struct made_session *made = &request->made;
-    if (!made->id) return false;
-    *bounds = http_bounds(made->ttl_ns, made->ttl_ns / 1000000 - (int64_t)(clock_mono_ms() - made->since_ms));
-    return true;
 }

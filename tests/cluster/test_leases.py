@@ -57,6 +57,7 @@ class Owner:
             status, answer = ask(server, "PUT", "/v1/lease/renew/" + self.id, timeout=2)
             if status == 200:
                 self.sent = begun
+                check(0 < answer.pop("NotBefore") <= TTL * 1000 and answer.pop("NotAfter") == 2000 * (TTL + 1), answer)
                 check(answer == {"ID": self.id, "TTL": "%ds" % TTL}, answer)
             elif status == 404:
                 self.lost = now()

@@ -27,10 +27,12 @@ def raw(agent, method, path, body=None):
 def granted_renewed_revoked():
     agent = Agent(dev=True).start()
     lease = grant(agent, "1m30s", Name="job")
-    check(lease["TTL"] == "1m30s" and lease["CreateIndex"] > 0 and set(lease) == {"ID", "TTL", "CreateIndex"}, lease)
+    check(lease["TTL"] == "1m30s" and lease["CreateIndex"] > 0 and set(lease) == {"ID", "TTL", "CreateIndex", "NotBefore", "NotAfter"}, lease)
+    check(89000 < lease["NotBefore"] <= 90000 and lease["NotAfter"] == 182000, "%r" % lease)
     id = lease["ID"]
     index = agent.get("/v1/status/leader") and int(agent.get("/v1/kv/?keys")[1]["X-Consul-Index"])
-    check(json.loads(agent.put("/v1/lease/renew/" + id)) == {"ID": id, "TTL": "1m30s"}, "renewed")
+    renewed = json.loads(agent.put("/v1/lease/renew/" + id))
+    check(89000 < renewed.pop("NotBefore") <= 90000 and renewed == {"ID": id, "TTL": "1m30s", "NotAfter": 182000}, "renewed: %r" % renewed)
     check(json.loads(agent.put("/v1/lease/renew/" + id.upper()))["ID"] == id, "an ID in upper case is the same")
     seen = agent.get("/v1/lease/" + id)[2]
     check(seen["Name"] == "job" and seen["Keys"] == [] and seen["Services"] == [] and seen["CreateIndex"] == lease["CreateIndex"], seen)
