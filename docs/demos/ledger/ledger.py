@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Many writers on one account, and pauses: what a lock without fences loses, and what fences keep.
+
+    ledger.py [--writers N] [--pauses N] [--ttl SECONDS] [--coord PROGRAM]
+
+Each writer is a process. It takes the lock "ledger", reads the account, thinks for a moment, and writes the account with its
+deposit added. Now and then one that holds the lock is stopped (SIGSTOP) for longer than its lock lives, as a machine that is
+suspended, a long garbage collection or a full disk would stop it, and then goes on where it was: it has read an account
+that others have changed since, and it writes.
+
+The run is made twice: with plain writes, and with `?fence=ledger&token=N`, which count only while N is the token of the
+lock's holder. An account that has less than all acknowledged deposits has lost some: two writers wrote the same balance.
+Exit code 0 when fences lost nothing.
+"""
+import argparse, http.client, json, multiprocessing, os, random, shutil, signal, socket, subprocess, sys, tempfile, time
+import urllib.parse
+
+LOCK, ACCOUNT = "ledger", "ledger/account"
+
+
+def arguments():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--writers", type=int, default=6)
+    p.add_argument("--pauses", type=int, default=5, help="in each run")
+    p.add_argument("--ttl", type=float, default=1.0, help="seconds that a lock lives without being renewed")
+    p.add_argument("--coord", default=os.environ.get("COORD_BIN") or shutil.which("coord") or "build/coord")
+    return p.parse_args()
+
+
+# ---- an agent of this run's own -----------------------------------------------------------------------------------
+def free_address():
+    while True:
+        ip = "127.%d.%d.%d" % (random.randint(100, 199), random.randint(1, 254), random.randint(2, 254))
+        try:
+            for port in (8500, 8600, 8300):
+                with socket.socket() as s:
+                    s.bind((ip, port))
+            return ip
+        except OSError:
+            continue
+
+
+class Agent:
+    def __init__(self, program):
+        self.ip, self.folder = free_address(), tempfile.mkdtemp(prefix="ledger-")
+        settings = os.path.join(self.folder, "settings.json")
+        with open(settings, "w") as f:
+            json.dump({"session_ttl_min": "1s"}, f)
+        self.process = subprocess.Popen(
+            [program, "agent", "-dev", "-bind=" + self.ip, "-client=" + self.ip, "-config-file=" + settings],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while True:
+            try:
+                if json.loads(request(self.ip, "GET", "/v1/status/leader")[1]):
+                    return
+            except (OSError, ValueError):
+                if self.process.poll() is not None:
+                    sys.exit("the agent has ended")
+            time.sleep(0.05)
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def request(ip, method, path, body=None):
+    c = http.client.HTTPConnection(ip, 8500, timeout=60)
+    try:
+        c.request(method, path, body)
+        answer = c.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        c.close()
+
+
+# ---- a writer -----------------------------------------------------------------------------------------------------
+def write(ip, name, fenced, ttl, holding, deposits, refused, stop):
+    """`holding`: who is between its read and its write, 0: nobody."""
+    random.seed(name)
+    while not stop.value:
+        status, text = request(ip, "PUT", "/v1/lock/%s/acquire?ttl=%gs&wait=10s" % (LOCK, ttl), "writer %d" % name)
+        lock = json.loads(text) if status == 200 else {"Held": False}
+        if not lock["Held"]:
+            if lock.get("Session"):
+                request(ip, "PUT", "/v1/lock/%s/release?session=%s" % (LOCK, lock["Session"]))
+            continue
+        account = json.loads(request(ip, "GET", "/v1/kv/%s?raw" % ACCOUNT)[1])
+        holding.value = os.getpid()
+        time.sleep(0.02)
+        holding.value = 0
+        account["Balance"] += 1
+        fence = "?" + urllib.parse.urlencode({"fence": LOCK, "token": lock["FencingToken"]}) if fenced else ""
+        status, text = request(ip, "PUT", "/v1/kv/" + ACCOUNT + fence, json.dumps(account))
+        if status == 200:
+            with deposits.get_lock():
+                deposits.value += 1                                  # the bank has told its customer that it is done
+        else:
+            with refused.get_lock():
+                refused.value += 1
+        request(ip, "PUT", "/v1/lock/%s/release?token=%d" % (LOCK, lock["FencingToken"]))
+
+
+# ---- a run --------------------------------------------------------------------------------------------------------
+def pause(holding, seconds):
+    """Stops whoever is between its read and its write."""
+    while True:
+        pid = holding.value
+        if not pid:
+            time.sleep(0.001)
+            continue
+        os.kill(pid, signal.SIGSTOP)
+        if holding.value == pid:
+            break
+        os.kill(pid, signal.SIGCONT)                                 # it was gone on already
+    time.sleep(seconds)
+    holding.value = 0
+    os.kill(pid, signal.SIGCONT)
+
+
+def run(args, fenced):
+    agent = Agent(args.coord)
+    try:
+        assert request(agent.ip, "PUT", "/v1/kv/" + ACCOUNT, json.dumps({"Balance": 0}))[0] == 200
+        deposits, refused = multiprocessing.Value("q", 0), multiprocessing.Value("q", 0)
+        holding, stop = multiprocessing.Value("q", 0), multiprocessing.Value("b", 0)
+        writers = [multiprocessing.Process(target=write, args=(agent.ip, i, fenced, args.ttl, holding, deposits, refused, stop))
+                   for i in range(args.writers)]
+        for writer in writers:
+            writer.start()
+        for _ in range(args.pauses):
+            pause(holding, 2 * args.ttl + 1.5)                       # the lock has ended by then, and others have written
+        stop.value = 1
+        for writer in writers:
+            writer.join()
+        balance = json.loads(request(agent.ip, "GET", "/v1/kv/%s?raw" % ACCOUNT)[1])["Balance"]
+    finally:
+        agent.end()
+    lost = deposits.value - balance
+    print("%-15s %4d deposits acknowledged, balance %4d, lost %4d; %d writes refused; %d pauses" %
+          ("with fences:" if fenced else "without fences:", deposits.value, balance, lost, refused.value, args.pauses), flush=True)
+    return lost
+
+
+def main():
+    args = arguments()
+    without, with_fences = run(args, False), run(args, True)
+    if with_fences:
+        print("fences have lost %d deposits" % with_fences)
+    if not without:
+        print("no pause has provoked a lost deposit: try more --pauses")
+    return 0 if not with_fences and without else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
