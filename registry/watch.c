@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/metrics.h"
 #include "base/random.h"
 #include "registry/watch_table.h"
 
@@ -21,6 +22,10 @@
 #define GENERATIONS 16384
 #define BUCKETS_MIN 8
 _Static_assert((GENERATIONS & (GENERATIONS - 1)) == 0 && (BUCKETS_MIN & (BUCKETS_MIN - 1)) == 0, "powers of two");
+
+METRIC woken_total = {.name = "coord_watch_woken_total",
+                      .type = METRIC_COUNTER,
+                      .help = "Waiters (blocking queries, locks' turns, ...) that a change of what they wait for woke"};
 
 struct watch_entry {
     struct watch_entry *next; /* in its bucket */
@@ -180,6 +185,7 @@ static void entry_free(struct watch_entry *entry) {
 
 struct watch_table *watch_table_new(void) {
     struct watch_table *table = mem_zalloc(sizeof *table);
+    metric_register(&woken_total);
     for (size_t i = 0; i < SHARDS; i++) pthread_mutex_init(&table->shards[i].lock, NULL);
     pthread_mutex_init(&table->prefixes_lock, NULL);
     table->prefix_base = random_u64() % (PRIME - 512) + 256;
@@ -284,12 +290,16 @@ void watch_bump(struct watch_table *table, const struct watch_touched *touched) 
 /* -- waking ------------------------------------------------------------------------------------------------------- */
 
 static void fire_all(struct watch_entry *entry) {
+    uint64_t woken = 0;
     LIST_FOREACH_SAFE(item, next, &entry->waiters) {
         struct watch_waiter *waiter = LIST_ENTRY(item, struct watch_waiter, link);
         __builtin_prefetch(next);
-        if (atomic_load_explicit(&waiter->armed, memory_order_relaxed) && atomic_exchange(&waiter->armed, false))
-            waiter->fire(waiter);
+        if (!atomic_load_explicit(&waiter->armed, memory_order_relaxed) || !atomic_exchange(&waiter->armed, false))
+            continue;
+        waiter->fire(waiter);
+        woken++;
     }
+    metric_add(&woken_total, woken);
 }
 
 static void wake_shard(struct watch_shard *shard) {

@@ -1,7 +1,7 @@
 """Fenced locks over HTTP, asked of a leader, a follower and a client agent: first come, first served, by session or by token alone."""
 import http.client, json, time
 from coordtest import Agent, SLOW, check, run, until
-from waiters import Waiter, ask, now, session, short, want, world
+from waiters import Waiter, ask, now, session, short, want, woken, world
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
 
@@ -61,7 +61,7 @@ def they_take_turns():
     check(not newcomer["Held"] and newcomer["Waiters"] == 6, "nobody overtakes: %r" % newcomer)
     time.sleep(2.5 * SLOW)
     check(all(w.done is None for w in waiters) and len(lock(agents[2], "turn")["Queue"]) == 6, "sessions of those that wait live on")
-    token = holder["FencingToken"]
+    token, before = holder["FencingToken"], woken(cluster.servers)
     for i, turn in enumerate(waiters):
         check(ask(agents[i % 2], "PUT", "/v1/lock/turn/release?token=%d" % token) == (200, True), "released")
         status, got = turn.joined()
@@ -69,6 +69,7 @@ def they_take_turns():
         check(all(w.done is None for w in waiters[i + 1:]), "one is woken")
         token = got["FencingToken"]
         ask(agents[0], "PUT", "/v1/lock/turn/renew?token=%d&ttl=10s" % token)
+    check(woken(cluster.servers) - before == len(waiters), "one wake-up for each hand-over, %d for %d" % (woken(cluster.servers) - before, len(waiters)))
 
 
 def shared_ones_and_limits():

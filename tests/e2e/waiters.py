@@ -54,3 +54,12 @@ def world():
     cluster = Cluster(3, short()).start()
     client = cluster.agent("a1", short()).start()
     return cluster, [cluster.leader(), cluster.followers()[0], client]
+
+
+def woken(agents):
+    """How many waiters changes have woken, on these servers together."""
+    total = 0
+    for agent in agents:
+        text = agent.request("GET", "/v1/agent/metrics?format=prometheus")[2].decode()
+        total += sum(int(float(line.split()[1])) for line in text.splitlines() if line.startswith("coord_watch_woken_total "))
+    return total
