@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A rolling upgrade from the release before this one, while clients write and read through all servers: no acknowledged write is lost,
 service goes on, the cluster version rises after the last server and not before, and nobody goes back afterwards. What the newest version
-brings (names without regard to case) is not there before on any server, and there afterwards on all of them alike; a backup that was taken
+brings (names without regard to case; locks, elections, fences, barriers, phasers, hazards) is not there before on any server, and there afterwards on all of them alike; a backup that was taken
 before is as if it had been taken afterwards. Old and new servers give each other copies of the state.
 
     test_upgrade.py [--old PROGRAM] [--mixed SECONDS]
@@ -157,6 +157,28 @@ def replace(server, program):
     server.start()
 
 
+# Commands of the newest version, which old servers cannot apply.
+COORDINATION = ("/v1/lock/up/acquire?ttl=60s&enqueue", "/v1/election/up/campaign?ttl=60s&enqueue", "/v1/barrier/up/enter?ttl=60s&parties=100",
+                "/v1/phaser/up/register?ttl=60s", "/v1/hazard/up/protect?ttl=60s", "/v1/fence/up?token=1", "/v1/kv/fenced?fence=nobody&token=1")
+
+
+def refuses_coordination(server):
+    for path in COORDINATION:
+        status, _, body = server.request("PUT", path, b"", timeout=10)
+        assert status == 400 and b"cluster version" in body, "%s on %s: %d %r" % (path, server.name, status, body)
+
+
+def coordinates(cluster):
+    """All of it works through every server, and all have the same state of it."""
+    for s in cluster.servers:
+        for path in COORDINATION:
+            status, _, body = s.request("PUT", path, b"", timeout=10)
+            assert status == (412 if "/kv/" in path else 200), "%s on %s: %d %r" % (path, s.name, status, body)
+    for path in ("/v1/lock/up", "/v1/election/up", "/v1/barrier/up", "/v1/phaser/up", "/v1/hazard/up", "/v1/fence/up"):
+        answers = [s.request("GET", path, timeout=10)[::2] for s in cluster.servers]
+        assert answers[0][0] == 200 and all(a == answers[0] for a in answers), "%s: %r" % (path, answers)
+
+
 # -- the story -----------------------------------------------------------------------------------------------------------------
 def mixed(cluster, fresh, seconds, before):
     """Old and new programs in one cluster: it works, and does nothing that the old ones do not know."""
@@ -166,6 +188,8 @@ def mixed(cluster, fresh, seconds, before):
         assert all(version(s) == before for s in fresh), "the version rose before the last server was upgraded"
     for s in cluster.servers:
         until("names are exact on " + s.name, lambda s=s: names(s) == EXACT, 5)
+    for s in fresh:
+        refuses_coordination(s)
     leader = cluster.leader()
     if leader in fresh:
         until("what holds the version up is named", lambda: held_up(leader, before, "supports only %d" % before), 5)
@@ -193,6 +217,7 @@ def upgrade(cluster, load, old, seconds):
     for s in cluster.servers:
         assert "the cluster version has changed from=%d to=%d" % (before, harness.NEWEST) in s.log(), s.name
         until("names have no case on " + s.name, lambda s=s: names(s) == FOLDED, 5)
+    coordinates(cluster)
     return marks, before
 
 
