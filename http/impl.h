@@ -176,6 +176,8 @@ struct shard {
     bool roomy; /* its connections have server->roomy_memory */
     unsigned connections;
     unsigned held;      /* requests that wait in place */
+    bool gave_way;      /* it was not run again, because of them, although there may be more to do */
+    unsigned owed;      /* runs that it gets in spite of them */
     unsigned idle_runs; /* the last ones: pending, and yet nothing was done */
     struct timer rest;  /* after too many of those */
     struct list link;   /* in worker->runnable or worker->later, or empty */
@@ -210,7 +212,8 @@ void shard_enter(struct connection *connection, bool roomy, const struct sockadd
 /* Takes over `fd` and the address entry. */
 void shard_adopt(struct worker *worker, int fd, const struct sockaddr *address, unsigned address_size,
                  struct address_entry *entry);
-void shard_wake(struct shard *shard); /* run it in this turn */
+void shard_wake(struct shard *shard);        /* run it in this turn */
+void shard_owes_answer(struct shard *shard); /* ... and again, until an answer that it has is out */
 void shards_run(struct worker *worker);
 void shards_run_answers(struct worker *worker); /* once each; what there is to do besides waits for shards_run */
 void shards_check(struct worker *worker);       /* slow and idle connections */

@@ -104,7 +104,8 @@ void request_answer(struct http_request *request, int status, struct MHD_Respons
     bool queued = MHD_queue_response(connection->mhd, (unsigned)status, response) == MHD_YES;
     if (!queued && connection->request == request) request->stage = REQUEST_ABORT;
     if (suspended) MHD_resume_connection(connection->mhd);
-    if (waited) shard_wake(connection->shard);
+    if (suspended) shard_owes_answer(connection->shard);
+    else if (waited) shard_wake(connection->shard);
 }
 
 void response_extra(struct MHD_Response *response, const struct header *headers) {

@@ -23,6 +23,7 @@
 #define LATE_MOST      64    /* writes handed over before the cluster's thread is woken */
 #define LATE_BYTES     16384 /* of a body that is not quickly read */
 #define REST_MS        50    /* of a shard that is busy with nothing */
+#define OWED_RUNS      8     /* of a shard, at most, until an answer to one that was suspended is out */
 #define SEND_MOST_MS   30000 /* to take an answer */
 #define SLOWEST        65536 /* bodies and answers get one more second for so many bytes */
 #define CLOCK_SLACK_MS 200   /* between a turn's clock and the kernel's */
@@ -86,10 +87,17 @@ void connection_wait(struct connection *connection) {
     MHD_suspend_connection(connection->mhd);
 }
 
+/* What gave way to those that wait in place is to be done now. */
 void connection_unhold(struct connection *connection) {
+    struct shard *shard = connection->shard;
     if (!connection->request->held) return;
     connection->request->held = false;
-    connection->shard->held--;
+    if (--shard->held == 0 && shard->gave_way) shard_wake(shard);
+}
+
+void shard_owes_answer(struct shard *shard) {
+    shard->owed = OWED_RUNS;
+    shard_wake(shard);
 }
 
 /* Writes are handled when all shards have run: handed to the cluster one right after the other, they wake its thread
@@ -363,12 +371,25 @@ static void shard_rested(struct worker *worker, struct timer *timer) {
 
 /* Is there more to do at once? Those that wait in place look pending to libmicrohttpd for as long as they wait; and
  * so does what is stuck, beside which others may have something to do: a long header, of which a run reads a part,
- * or a file, of which it sends one (that is progress, see mhd_errors.c). */
+ * or a file, of which it sends one (that is progress, see mhd_errors.c). An answer to one that was suspended takes
+ * several runs without progress: they are owed to it also beside those that wait. */
 static bool shard_again(struct shard *shard, uint64_t before) {
     struct worker *worker = shard->worker;
     bool pending = shard_pending(shard), done = worker->progress != before;
     shard->idle_runs = pending && !done ? shard->idle_runs + 1 : 0;
-    if (!pending || (!done && shard->held)) return false;
+    shard->gave_way = false;
+    if (!pending) {
+        shard->owed = 0;
+        return false;
+    }
+    if (!done && shard->owed) {
+        shard->owed--;
+        return true;
+    }
+    if (!done && shard->held) {
+        shard->gave_way = true;
+        return false;
+    }
     if (shard->idle_runs < idle_most(shard)) return true;
     if (shard->idle_runs == idle_most(shard)) shard_stuck(shard);
     if (!shard->rest.place) timer_set(worker, &shard->rest, worker->now_ms + REST_MS, shard_rested);
