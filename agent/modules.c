@@ -2,6 +2,7 @@
 
 #include "agent/config.h"
 #include "base/check.h"
+#include "kv/barrier/barrier.h"
 #include "kv/election/election.h"
 #include "kv/event/event.h"
 #include "kv/keys/kv.h"
@@ -22,6 +23,7 @@ const struct module_entry agent_modules[] = {
     {.module = &event_module},
     {.module = &lock_module},
     {.module = &election_module},
+    {.module = &barrier_module},
     {0},
 };
 // clang-format on

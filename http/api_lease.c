@@ -148,14 +148,8 @@ static bool grant_prepare(struct http_request *request, ProtobufCMessage *messag
     return true;
 }
 
-static void granted_bounds(struct json_out *json, const ProtobufCMessage *message, void *request) {
-    struct http_bounds bounds;
-    (void)message;
-    if (http_made_bounds(request, &bounds)) http_bounds_write(json, bounds);
-}
-
 static const struct message_member granted[] = {
-    {.field = "id"}, {.field = "ttl_ns"}, {.field = "create_index"}, {.write = granted_bounds}, {0}};
+    {.field = "id"}, {.field = "ttl_ns"}, {.field = "create_index"}, {.write = http_write_made_bounds}, {0}};
 
 #define ENTRY(remaining)                                                                                         \
     {.field = "lease.id"}, {.field = "lease.name"}, {.field = "lease.ttl_ns"}, {.write = remaining},             \

@@ -32,6 +32,12 @@ void http_bounds_write(struct json_out *json, struct http_bounds bounds) {
     json_i64(json, bounds.not_after_ms);
 }
 
+void http_write_made_bounds(struct json_out *json, const ProtobufCMessage *message, void *request) {
+    struct http_bounds bounds;
+    (void)message;
+    if (http_made_bounds(request, &bounds)) http_bounds_write(json, bounds);
+}
+
 void http_bounds_headers(struct http_request *request, struct http_bounds bounds) {
     char text[24];
     snprintf(text, sizeof text, "%lld", (long long)bounds.not_before_ms);

@@ -60,7 +60,7 @@ extern const struct http_route http_routes_kv[], http_routes_session[], http_rou
     http_routes_health[], http_routes_agent[], http_routes_agent_cluster[], http_routes_agent_check[],
     http_routes_agent_service[], http_routes_metrics[], http_routes_operator[], http_routes_snapshot[],
     http_routes_acl[], http_routes_coordinate[], http_routes_lease[], http_routes_event[], http_routes_monitor[],
-    http_routes_lock[], http_routes_election[];
+    http_routes_lock[], http_routes_election[], http_routes_barrier[];
 
 /* -- asking the request ------------------------------------------------------------------------------------------- */
 const struct http_env *http_env(const struct http_request *request);
@@ -167,6 +167,8 @@ void http_granted(struct http_request *request, int64_t ttl_ns);
 /* Of what this request made; false: nothing that lives for a time. */
 bool http_made_bounds(const struct http_request *request, struct http_bounds *bounds);
 void http_bounds_write(struct json_out *json, struct http_bounds bounds); /* members NotBefore, NotAfter */
+/* As message_member.write, with the request as context: those of what it made, if there are any. */
+void http_write_made_bounds(struct json_out *json, const ProtobufCMessage *message, void *request);
 void http_bounds_headers(struct http_request *request, struct http_bounds bounds);
 
 /* -- declared endpoints (http/endpoint.c) ------------------------------------------------------------------------- */

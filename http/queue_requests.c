@@ -7,9 +7,7 @@
 /* -- acquiring ---------------------------------------------------------------------------------------------------- */
 
 void queue_bounds_write(struct json_out *json, const ProtobufCMessage *message, void *request) {
-    struct http_bounds bounds;
-    if (((const Pb__LockAnswer *)message)->session[0] && http_made_bounds(request, &bounds))
-        http_bounds_write(json, bounds);
+    if (((const Pb__LockAnswer *)message)->session[0]) http_write_made_bounds(json, message, request);
 }
 
 static void reply_answer(struct http_request *request, const ProtobufCMessage *answer) {

@@ -29,5 +29,6 @@ const struct http_topic http_topics[] = {
     {"Locks", http_routes_lock},
     {"Elections", http_routes_election},
     {"Root", http_routes_root},
+    {"Barriers", http_routes_barrier},
     {0},
 };

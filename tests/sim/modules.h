@@ -12,7 +12,8 @@
     X(session)         \
     X(kv)              \
     X(version)         \
-    X(event)
+    X(event)           \
+    X(barrier)
 #define SIM_EXTERN(name) extern const struct sim_module sim_##name;
 SIM_MODULES(SIM_EXTERN)
 #undef SIM_EXTERN
