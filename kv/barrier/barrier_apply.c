@@ -5,18 +5,20 @@
 
 /* -- rounds ------------------------------------------------------------------------------------------------------- */
 
-/* Those who entered a round come to stand otherwise, unless they do not stand as `from` in it any more; their rows go
- * with a round that is done. Their names are gathered first, because no cursor outlives a write. */
-static void move_parties(struct machine_tx *tx, struct slice name, uint64_t round, Pb__BarrierStanding from,
-                         Pb__BarrierStanding to, bool done) {
+/* Those whose last round this is come to stand otherwise; the rows of a round that is done go. Their names are gathered
+ * first, because no cursor outlives a write. */
+static void move_parties(struct machine_tx *tx, struct slice name, uint64_t round, Pb__BarrierStanding to, bool done) {
     char room[STORE_KEY_MAX];
     struct buffer sessions = {0};
     struct slice prefix = barrier_party_prefix(name, round, room);
     struct store_cursor cursor;
     store_cursor_open(&cursor, tx->store, BARRIER_TABLE, prefix);
     while (cursor.valid && slice_starts(cursor.key, prefix)) {
-        if (!barrier_is_party(cursor.key, prefix)) store_fail(tx->store, CO_CORRUPT);
-        else buffer_append(&sessions, barrier_party_session(cursor.key).data, UUID_TEXT_SIZE);
+        if (!barrier_is_party(cursor.key, prefix)) {
+            store_fail(tx->store, CO_CORRUPT);
+            break;
+        }
+        buffer_append(&sessions, barrier_party_session(cursor.key).data, UUID_TEXT_SIZE);
         if (done) store_cursor_del(&cursor);
         else store_cursor_next(&cursor);
     }
@@ -25,8 +27,7 @@ static void move_parties(struct machine_tx *tx, struct slice name, uint64_t roun
         struct slice session = slice_make(sessions.data + at, UUID_TEXT_SIZE);
         Pb__BarrierPlace *place;
         int rv = barrier_place_get(tx->store, session, name, tx->arena, &place);
-        if (rv == CO_OK && place->round == round && place->standing == from)
-            barrier_place_put(tx, session, name, place, to);
+        if (rv == CO_OK && place->round == round) barrier_place_put(tx, session, name, place, to);
         else if (rv == CO_CORRUPT) store_fail(tx->store, rv);
     }
     buffer_free(&sessions);
@@ -36,7 +37,7 @@ static void release_when_complete(struct machine_tx *tx, Pb__BarrierRecord *reco
     Pb__BarrierRound *round = record->gathering;
     unsigned missing = tx->mutations & MUTATE_BARRIER_EARLY ? 1 : 0;
     if (!round || record->working || round->inside + missing < round->parties) return;
-    move_parties(tx, slice_text(record->name), round->round, PB__BARRIER_STANDING__BARRIER_WAITING,
+    move_parties(tx, slice_text(record->name), round->round,
                  round->doubled ? PB__BARRIER_STANDING__BARRIER_INSIDE : PB__BARRIER_STANDING__BARRIER_RELEASED,
                  !round->doubled);
     record->released_round = round->round;
@@ -62,7 +63,7 @@ static int take_out(struct machine_tx *tx, Pb__BarrierRecord *record, struct sli
     }
     store_put(tx->store, BARRIER_TABLE, key, slice_make("\1", 1));
     if (round->inside != 0) return CO_OK;
-    move_parties(tx, name, place->round, PB__BARRIER_STANDING__BARRIER_LEFT, PB__BARRIER_STANDING__BARRIER_OVER, true);
+    move_parties(tx, name, place->round, PB__BARRIER_STANDING__BARRIER_OVER, true);
     record->working = NULL;
     release_when_complete(tx, record);
     return CO_OK;
