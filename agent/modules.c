@@ -5,6 +5,7 @@
 #include "kv/barrier/barrier.h"
 #include "kv/election/election.h"
 #include "kv/event/event.h"
+#include "kv/hazard/hazard.h"
 #include "kv/keys/kv.h"
 #include "kv/lock/lock.h"
 #include "kv/session/session.h"
@@ -24,6 +25,7 @@ const struct module_entry agent_modules[] = {
     {.module = &lock_module},
     {.module = &election_module},
     {.module = &barrier_module},
+    {.module = &hazard_module},
     {0},
 };
 // clang-format on

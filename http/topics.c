@@ -30,5 +30,6 @@ const struct http_topic http_topics[] = {
     {"Elections", http_routes_election},
     {"Root", http_routes_root},
     {"Barriers", http_routes_barrier},
+    {"Hazards", http_routes_hazard},
     {0},
 };

@@ -13,7 +13,8 @@
     X(kv)              \
     X(version)         \
     X(event)           \
-    X(barrier)
+    X(barrier)         \
+    X(hazard)
 #define SIM_EXTERN(name) extern const struct sim_module sim_##name;
 SIM_MODULES(SIM_EXTERN)
 #undef SIM_EXTERN
