@@ -51,7 +51,8 @@ bool message_takes(const ProtobufCFieldDescriptor *field, int value_type) {
 
 /* -- where its value is ------------------------------------------------------------------------------------------- */
 
-union element {
+/* Laid over a field, which may be one of 4 bytes at a place that is aligned for no more. */
+union __attribute__((packed, aligned(4))) element {
     protobuf_c_boolean yes;
     int32_t i32;
     uint64_t u64;
