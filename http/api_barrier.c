@@ -58,9 +58,9 @@ static void waited(struct http_request *request, const struct query_result *resu
 }
 
 static const struct http_wait wait_released = {
-    .query = &query_barrier_wait, .ask = ask_enter, .holds = holds, .reply = waited};
+    .query = &query_barrier_wait, .ask = ask_enter, .holds = holds, .reply = waited, .after_write = true};
 static const struct http_wait wait_all_left = {
-    .query = &query_barrier_wait, .ask = ask_leave, .holds = holds, .reply = waited};
+    .query = &query_barrier_wait, .ask = ask_leave, .holds = holds, .reply = waited, .after_write = true};
 
 /* -- rows --------------------------------------------------------------------------------------------------------- */
 

@@ -36,7 +36,7 @@ static void waited(struct http_request *request, const struct query_result *resu
 }
 
 static const struct http_wait wait_retired = {
-    .query = &query_hazard_retire, .ask = ask, .holds = holds, .reply = waited};
+    .query = &query_hazard_retire, .ask = ask, .holds = holds, .reply = waited, .after_write = true};
 
 /* -- rows --------------------------------------------------------------------------------------------------------- */
 

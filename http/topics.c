@@ -28,8 +28,8 @@ const struct http_topic http_topics[] = {
     {"Access control", http_routes_acl},
     {"Locks", http_routes_lock},
     {"Elections", http_routes_election},
-    {"Root", http_routes_root},
     {"Barriers", http_routes_barrier},
     {"Hazards", http_routes_hazard},
+    {"Root", http_routes_root},
     {0},
 };
