@@ -8,6 +8,7 @@
 #include "kv/hazard/hazard.h"
 #include "kv/keys/kv.h"
 #include "kv/lock/lock.h"
+#include "kv/fence/fence.h"
 #include "kv/session/session.h"
 #include "lb/coordinate.h"
 #include "registry/catalog.h"
@@ -23,6 +24,7 @@ const struct module_entry agent_modules[] = {
     {.module = &coordinate_module},
     {.module = &event_module},
     {.module = &lock_module},
+    {.module = &fence_module},
     {.module = &election_module},
     {.module = &barrier_module},
     {.module = &hazard_module},

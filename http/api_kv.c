@@ -1,11 +1,13 @@
 /* /v1/kv: keys and values. */
 #include <ctype.h>
+#include <stdio.h>
 
 #include "base/text.h"
 #include "http/api_lease.h"
 #include "http/http.h"
 #include "http/views_kv.h"
 #include "kv/keys/kv.h"
+#include "kv/lock/lock.h"
 
 /* -- answers ------------------------------------------------------------------------------------------------------ */
 
@@ -151,16 +153,17 @@ static bool number_parse(struct http_request *request, const char *name, uint64_
 
 /* A session that is not there is Consul's 500: clients look for its words. */
 static void lock_written(struct http_request *request, const struct machine_result *result) {
+    const Pb__KvLockAnswer *answer = (const Pb__KvLockAnswer *)result->message;
     if (result->error == CO_INVALID) {
         http_reply_text(request, 500, "%s", result->text);
-    } else if (result->error != CO_OK) {
-        struct fault fault = {0};
-        fault_set(&fault, result->error, "%s", result->text ? result->text : co_strerror(result->error));
-        http_reply_fault(request, &fault);
-    } else {
-        json_bool(http_out(request), result->yes);
-        http_reply_json(request, 200);
+        return;
     }
+    if (answer) {
+        char token[24];
+        snprintf(token, sizeof token, "%llu", (unsigned long long)answer->token);
+        http_header(request, "X-Coord-Fencing-Token", token);
+    }
+    http_reply_result(request, result);
 }
 
 /* ?acquire=ID, ?release=ID. False when it has replied. */
@@ -177,8 +180,37 @@ static bool lock_parse(struct http_request *request, Pb__KvCommand *command) {
         return false;
     }
     command->verb = acquire ? PB__KV_VERB__KV_LOCK : PB__KV_VERB__KV_UNLOCK;
+    command->want_token = 1;
     command->session = arena_strndup(http_arena(request), session.data, session.size);
     for (char *at = command->session; *at; at++) *at = (char)tolower((unsigned char)*at);
+    return true;
+}
+
+/* A parameter that is there once, with a value. False when it has replied. */
+static bool given_once(struct http_request *request, const char *name, const char *wanted) {
+    struct slice *values;
+    size_t count = http_parameters(request, name, &values);
+    if (count == 1 && values[0].size != 0) return true;
+    http_reply_text(request, 400, count > 1 ? "%s: it is given twice" : "%s: %s is wanted", name, wanted);
+    return false;
+}
+
+/* ?fence=LOCKNAME&token=N: another command, which older servers refuse. Without `fence` the token is one of Consul's
+ * access control. False when it has replied. */
+static bool fence_parse(struct http_request *request, Pb__KvCommand *command, uint8_t *number) {
+    static const char token_wanted[] = "with fence, the fencing token of a lock's holder";
+    struct slice name = http_parameter(request, "fence");
+    *number = KV_APPLY;
+    if (!http_has(request, "fence")) return true;
+    if (!given_once(request, "fence", "the name of a lock") || !given_once(request, "token", token_wanted))
+        return false;
+    if (!queue_name_fits(name)) {
+        http_reply_text(request, 400, "fence: the name of a lock has 1 to %d bytes, and no NUL", QUEUE_NAME_MAX);
+        return false;
+    }
+    if (!http_parameter_u64(request, "token", &command->token)) return false;
+    command->fence = arena_strndup(http_arena(request), name.data, name.size);
+    *number = KV_APPLY_FENCED;
     return true;
 }
 
@@ -195,6 +227,8 @@ static void kv_put(struct http_request *request) {
     if (!lock_parse(request, command)) return;
     if (http_has(request, "lease") && !lease_id(request, "lease", http_parameter(request, "lease"), &command->lease))
         return;
+    uint8_t number;
+    if (!fence_parse(request, command, &number)) return;
     uint64_t most = http_env(request)->kv_value_max;
     if (body.size > most) {
         http_reply_text(request, 413,
@@ -205,7 +239,7 @@ static void kv_put(struct http_request *request) {
     }
     command->value = binary(body);
     bool lock = command->verb == PB__KV_VERB__KV_LOCK || command->verb == PB__KV_VERB__KV_UNLOCK;
-    http_write(request, KV_APPLY, &command->base, lock ? lock_written : NULL);
+    http_write(request, number, &command->base, lock ? lock_written : NULL);
 }
 
 static void kv_delete(struct http_request *request) {
@@ -220,21 +254,30 @@ static void kv_delete(struct http_request *request) {
         command->verb = PB__KV_VERB__KV_DELETE_CAS;
         if (!number_parse(request, "cas", &command->index)) return;
     }
-    http_write(request, KV_APPLY, &command->base, NULL);
+    uint8_t number;
+    if (!fence_parse(request, command, &number)) return;
+    http_write(request, number, &command->base, NULL);
 }
 
 #define KEY \
     { "*key", HTTP_TEXT, .help = "the key, slashes included", .most = KV_KEY_MAX }
 #define CAS \
     { "cas", HTTP_U64, .help = "only while the key's ModifyIndex is this; 0: only if there is none" }
+#define FENCE                                                                                            \
+    {"fence", HTTP_TEXT, .help = "coord's own: only while `token` holds this lock (/v1/lock); else 412", \
+     .most = QUEUE_NAME_MAX},                                                                            \
+    {                                                                                                    \
+        "token", HTTP_U64, .help = "with fence: the fencing token"                                       \
+    }
 const struct http_route http_routes_kv[] = {
     {HTTP_PUT, "/v1/kv/*key", kv_put, "key:write",
      HTTP_PARAMS(KEY, HTTP_DC, {"flags", HTTP_U64, .help = "a number to store with the value"}, CAS,
                  {"acquire", HTTP_UUID, .help = "takes the key's lock for this session"},
                  {"release", HTTP_UUID, .help = "gives the lock of this session back"},
-                 {"lease", HTTP_UUID, .help = "coord's own: binds the key to this lease, with which it goes"}),
-     "Stores the body as the key's value; true, or false where cas or a lock says no", HTTP_BODY_RAW | HTTP_BODY_BIG,
-     .example = {"/v1/kv/color?flags=7", .body = "blue", .status = 200}},
+                 {"lease", HTTP_UUID, .help = "coord's own: binds the key to this lease, with which it goes"}, FENCE),
+     "Stores the body as the key's value; true, or false where cas or a lock says no. With acquire and release the "
+     "header X-Coord-Fencing-Token: a number that grows from holder to holder",
+     HTTP_BODY_RAW | HTTP_BODY_BIG, .example = {"/v1/kv/color?flags=7", .body = "blue", .status = 200}},
     {HTTP_GET, "/v1/kv/*key", kv_get, "key:read",
      HTTP_PARAMS(KEY, HTTP_READS, {"recurse", HTTP_FLAG, .help = "all entries whose keys begin with it"},
                  {"keys", HTTP_FLAG, .help = "only the keys that begin with it"},
@@ -243,7 +286,7 @@ const struct http_route http_routes_kv[] = {
      "One key, all entries below a prefix, or their names; 404 when there is none", 0,
      .example = {"/v1/kv/color", .status = 200}},
     {HTTP_DELETE, "/v1/kv/*key", kv_delete, "key:write",
-     HTTP_PARAMS(KEY, HTTP_DC, {"recurse", HTTP_FLAG, .help = "all keys that begin with it"}, CAS),
+     HTTP_PARAMS(KEY, HTTP_DC, {"recurse", HTTP_FLAG, .help = "all keys that begin with it"}, CAS, FENCE),
      "Removes a key, or all below a prefix", HTTP_BODY_RAW, .example = {"/v1/kv/color", .status = 200}},
     {0},
 };

@@ -60,7 +60,7 @@ extern const struct http_route http_routes_kv[], http_routes_session[], http_rou
     http_routes_health[], http_routes_agent[], http_routes_agent_cluster[], http_routes_agent_check[],
     http_routes_agent_service[], http_routes_metrics[], http_routes_operator[], http_routes_snapshot[],
     http_routes_acl[], http_routes_coordinate[], http_routes_lease[], http_routes_event[], http_routes_monitor[],
-    http_routes_lock[], http_routes_election[], http_routes_barrier[], http_routes_hazard[];
+    http_routes_lock[], http_routes_fence[], http_routes_election[], http_routes_barrier[], http_routes_hazard[];
 
 /* -- asking the request ------------------------------------------------------------------------------------------- */
 const struct http_env *http_env(const struct http_request *request);
@@ -88,7 +88,7 @@ bool http_our_datacenter(struct http_request *request);
 /* -- answering ---------------------------------------------------------------------------------------------------- */
 void http_reply_text(struct http_request *request, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* 400/403/404/409/413/500/503 by its code */
+/* 400/403/404/409/412/413/429/500/503 by its code */
 void http_reply_fault(struct http_request *request, const struct fault *fault);
 /* A command's: why it was refused, by the status of its error; else true or false. */
 void http_reply_result(struct http_request *request, const struct machine_result *result);

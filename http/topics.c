@@ -27,6 +27,7 @@ const struct http_topic http_topics[] = {
     {"Backups", http_routes_snapshot},
     {"Access control", http_routes_acl},
     {"Locks", http_routes_lock},
+    {"Fences", http_routes_fence},
     {"Elections", http_routes_election},
     {"Barriers", http_routes_barrier},
     {"Hazards", http_routes_hazard},

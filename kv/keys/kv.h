@@ -6,11 +6,12 @@
 #include "kv/keys/kv.pb-c.h"
 #include "registry/machine.h"
 
-enum kv_command { KV_APPLY = 32, LOCK_DELAY_END = 35 };
+enum kv_command { KV_APPLY = 32, LOCK_DELAY_END = 35, KV_APPLY_FENCED = 63 };
 enum kv_space {
     SPACE_KEY = 32, /* keys; SPACE_KEY | WATCH_PREFIX_BIT: prefixes */
 };
-#define KV_KEY_MAX 8192
+#define KV_KEY_MAX      8192
+#define KV_FENCED_SINCE 5 /* cluster version (registry/version.h): KV_APPLY_FENCED, and tokens of locks */
 
 extern const struct module kv_module;
 extern const struct expiry_kind lock_delay_expiry; /* 2: key; index: of the entry that began it */

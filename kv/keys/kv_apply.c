@@ -3,11 +3,15 @@
  * - a write without acquire or release keeps Session and sets LockIndex to 0;
  * - acquiring again with the same session keeps LockIndex, a new holder raises it (after the restore of a backup, above
  *   the index of that);
- * - release and the end of a session keep it. */
+ * - release and the end of a session keep it.
+ *
+ * Beside LockIndex, which Consul's clients know, a held key has a fencing token: the index of the entry by which its
+ * session took it. It grows from holder to holder for ever, although nothing is kept of a key that is free. */
 #include <stdio.h>
 
 #include "kv/keys/kv_command.h"
 #include "kv/keys/kv_internal.h"
+#include "kv/lock/lock.h"
 #include "registry/lease.h"
 
 static const struct slice no_lease = SLICE_LITERAL("");
@@ -46,7 +50,7 @@ static void rebind(struct machine_tx *tx, struct slice key, struct slice before,
 static void record_put(struct machine_tx *tx, struct target *target, struct kv_record *next) {
     const struct kv_record *now = &target->now;
     if (target->exists && now->flags == next->flags && now->lock_index == next->lock_index &&
-        slice_equal(now->session, next->session) && slice_equal(now->lease, next->lease) &&
+        now->token == next->token && slice_equal(now->session, next->session) && slice_equal(now->lease, next->lease) &&
         slice_equal(now->value, next->value))
         return;
     next->key = target->key;
@@ -75,7 +79,7 @@ static void record_remove(struct machine_tx *tx, const struct target *target) {
 static int verb_set(struct machine_tx *tx, const struct kv_command_view *command, struct target *target,
                     struct machine_result *result) {
     struct kv_record next = {.flags = command->flags, .value = command->value, .lease = command->lease};
-    if (target->exists) next.session = target->now.session;
+    if (target->exists) next.session = target->now.session, next.token = target->now.token;
     record_put(tx, target, &next);
     result->yes = true;
     return CO_OK;
@@ -96,6 +100,23 @@ static int verb_cas(struct machine_tx *tx, const struct kv_command_view *command
 static uint64_t above_restored(struct machine_tx *tx, uint64_t lock_index) {
     uint64_t restored = machine_restored(tx->store);
     return lock_index < restored ? restored : lock_index;
+}
+
+static void answer_token(struct machine_tx *tx, const struct kv_command_view *command, uint64_t token,
+                         struct machine_result *result) {
+    result->yes = true;
+    if (!command->want_token || !token) return;
+    Pb__KvLockAnswer *answer = arena_alloc(tx->arena, sizeof *answer);
+    pb__kv_lock_answer__init(answer);
+    answer->token = token;
+    result->message = &answer->base;
+}
+
+/* Of a lock that is taken, or held. One that was taken below cluster version 5 has no token; nobody has been told one,
+ * so that the entry by which its holder acquires it again is as good as that by which it took it. */
+static uint64_t token_of(struct machine_tx *tx, const struct target *target, bool held) {
+    if (machine_tx_version(tx) < KV_FENCED_SINCE) return 0;
+    return held && target->now.token ? target->now.token : tx->index;
 }
 
 static int verb_lock(struct machine_tx *tx, const struct kv_command_view *command, struct target *target,
@@ -127,24 +148,28 @@ static int verb_lock(struct machine_tx *tx, const struct kv_command_view *comman
                              .value = command->value,
                              .session = command->session,
                              .lease = command->lease,
-                             .lock_index = held ? before : before + 1};
+                             .lock_index = held ? before : before + 1,
+                             .token = token_of(tx, target, held)};
     record_put(tx, target, &next);
     if (!held) lock_row_put(tx, command->session, target);
-    result->yes = true;
+    answer_token(tx, command, next.token, result);
     return CO_OK;
 }
 
 static int verb_unlock(struct machine_tx *tx, const struct kv_command_view *command, struct target *target,
                        struct machine_result *result) {
     if (command->session.size == 0) return machine_refuse(result, CO_INVALID, "missing session");
-    result->yes = target->exists && slice_equal(target->now.session, command->session);
-    if (!result->yes) return CO_OK;
+    if (!target->exists || !slice_equal(target->now.session, command->session)) {
+        result->yes = false;
+        return CO_OK;
+    }
     struct kv_record next = {.flags = command->flags,
                              .value = command->value,
                              .lease = command->lease,
                              .lock_index = target->now.lock_index};
     record_put(tx, target, &next);
     lock_row_del(tx, command->session, target->store_key);
+    answer_token(tx, command, target->now.token, result);
     return CO_OK;
 }
 
@@ -214,27 +239,50 @@ static bool target_find(struct machine_tx *tx, struct slice key, struct target *
     return *rv == CO_OK && !taken;
 }
 
-int kv_command_apply(struct machine_tx *tx, struct slice payload, struct machine_result *result) {
-    struct kv_command_view command;
-    if (!kv_command_decode(payload, &command)) return machine_refuse(result, CO_INVALID, "the command does not decode");
-    if (command.key.size > KV_KEY_MAX) return machine_refuse(result, CO_TOOLARGE, "Key too long, at most 8192 bytes");
-    if (memchr(command.key.data, 0, command.key.size))
+static int command_run(struct machine_tx *tx, struct kv_command_view *command, struct machine_result *result) {
+    if (command->key.size > KV_KEY_MAX) return machine_refuse(result, CO_TOOLARGE, "Key too long, at most 8192 bytes");
+    if (memchr(command->key.data, 0, command->key.size))
         return machine_refuse(result, CO_INVALID, "Key holds a NUL byte");
-    if (command.verb == PB__KV_VERB__KV_DELETE_TREE) {
+    if (command->verb == PB__KV_VERB__KV_DELETE_TREE) {
         result->yes = true;
-        return delete_tree(tx, command.key);
+        return delete_tree(tx, command->key);
     }
-    if (command.key.size == 0) return machine_refuse(result, CO_INVALID, "Must provide key");
-    if (command.verb >= ARRAY_COUNT(verbs))
+    if (command->key.size == 0) return machine_refuse(result, CO_INVALID, "Must provide key");
+    if (command->verb >= ARRAY_COUNT(verbs))
         return CO_UNSUPPORTED; /* a newer server's: stop here, as for unknown types */
-    if (command.lease.size != 0) {
-        if (machine_tx_version(tx) < LEASE_SINCE) command.lease = no_lease; /* as programs that do not know the field */
-        else if (!lease_known(tx, command.lease, result)) return CO_OK;
+    if (command->lease.size != 0) {
+        if (machine_tx_version(tx) < LEASE_SINCE)
+            command->lease = no_lease; /* as programs that do not know the field */
+        else if (!lease_known(tx, command->lease, result)) return CO_OK;
     }
     struct target target;
     int rv;
-    if (!target_find(tx, command.key, &target, result, &rv)) return rv;
-    return verbs[command.verb](tx, &command, &target, result);
+    if (!target_find(tx, command->key, &target, result, &rv)) return rv;
+    return verbs[command->verb](tx, command, &target, result);
+}
+
+int kv_command_apply(struct machine_tx *tx, struct slice payload, struct machine_result *result) {
+    struct kv_command_view command;
+    if (!kv_command_decode(payload, &command)) return machine_refuse(result, CO_INVALID, "the command does not decode");
+    return command_run(tx, &command, result);
+}
+
+/* Refused, with how the lock is held instead, unless the token holds it. */
+static int check_fence(struct machine_tx *tx, const struct kv_command_view *command, struct machine_result *result) {
+    const char *text;
+    int rv = lock_holds(tx->store, command->fence, command->token, tx->arena);
+    if (rv != CO_NOTFOUND) return rv;
+    rv = queue_not_held_text(tx->store, &lock_family, command->fence, command->token, tx->arena, &text);
+    if (rv != CO_OK) return rv;
+    return machine_refuse(result, CO_PRECONDITION, arena_printf(tx->arena, "fence: %s; nothing was written", text));
+}
+
+int kv_fenced_apply(struct machine_tx *tx, struct slice payload, struct machine_result *result) {
+    struct kv_command_view command;
+    if (!kv_command_decode(payload, &command)) return machine_refuse(result, CO_INVALID, "the command does not decode");
+    if (!queue_name_fits(command.fence)) return machine_refuse(result, CO_INVALID, "fence: no lock has such a name");
+    int rv = check_fence(tx, &command, result);
+    return rv != CO_OK || result->error ? rv : command_run(tx, &command, result);
 }
 
 /* -- the end of a lease ------------------------------------------------------------------------------------------- */
@@ -288,7 +336,7 @@ int key_lock_ended(struct machine_tx *tx, const struct binding_end *end) {
         record_remove(tx, &target);
     } else {
         struct kv_record next = target.now;
-        next.session = slice_make(NULL, 0);
+        next.session = slice_make(NULL, 0), next.token = 0;
         record_put(tx, &target, &next);
         lock_row_del(tx, end->owner, target.store_key);
     }

@@ -43,13 +43,14 @@ static bool read_field(struct slice *from, unsigned wire, uint64_t *number, stru
 }
 
 static const uint8_t field_wire[] = {
-    [1] = WIRE_VARINT, [2] = WIRE_BYTES, [3] = WIRE_BYTES, [4] = WIRE_VARINT,
-    [5] = WIRE_VARINT, [6] = WIRE_BYTES, [7] = WIRE_BYTES,
+    [1] = WIRE_VARINT, [2] = WIRE_BYTES, [3] = WIRE_BYTES,  [4] = WIRE_VARINT, [5] = WIRE_VARINT,
+    [6] = WIRE_BYTES,  [7] = WIRE_BYTES, [8] = WIRE_VARINT, [9] = WIRE_BYTES,  [10] = WIRE_VARINT,
 };
-_Static_assert(sizeof field_wire == 1 + 7, "each field has its case below");
+_Static_assert(sizeof field_wire == 1 + 10, "each field has its case below");
 
 bool kv_command_decode(struct slice payload, struct kv_command_view *command) {
-    *command = (struct kv_command_view){.key = {"", 0}, .value = {"", 0}, .session = {"", 0}, .lease = {"", 0}};
+    *command = (struct kv_command_view){
+        .key = {"", 0}, .value = {"", 0}, .session = {"", 0}, .lease = {"", 0}, .fence = {"", 0}};
     while (payload.size != 0) {
         uint64_t tag, number = 0;
         struct slice bytes = {"", 0};
@@ -67,6 +68,9 @@ bool kv_command_decode(struct slice payload, struct kv_command_view *command) {
             case 5: command->index = number; break;
             case 6: command->session = bytes; break;
             case 7: command->lease = bytes; break;
+            case 8: command->want_token = (uint32_t)number != 0; break;
+            case 9: command->fence = bytes; break;
+            case 10: command->token = number; break;
             default: UNREACHABLE();
         }
     }

@@ -7,8 +7,9 @@
 
 struct kv_command_view {
     uint32_t verb;
-    struct slice key, value, session, lease; /* slices of the payload; data is never NULL */
-    uint64_t flags, index;
+    struct slice key, value, session, lease, fence; /* slices of the payload; data is never NULL */
+    uint64_t flags, index, token;
+    bool want_token;
 };
 
 bool kv_command_decode(struct slice payload, struct kv_command_view *command);

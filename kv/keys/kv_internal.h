@@ -14,12 +14,13 @@ enum kv_table {
 };
 
 _Static_assert(KV_TABLE_KEYS >= 16 && KV_TABLE_DELAYS < 32, "tables of kv (registry/module.h)");
-_Static_assert(KV_APPLY >= 32 && LOCK_DELAY_END < 64, "commands of kv");
+_Static_assert(KV_APPLY >= 32 && KV_APPLY_FENCED < 64, "commands of kv");
 _Static_assert(SPACE_KEY >= 32 && SPACE_KEY < 64, "a space of kv");
 _Static_assert(UUID_TEXT_SIZE + KV_STORE_KEY_MAX <= STORE_KEY_MAX, "a row of KV_TABLE_LOCKS fits");
 
 /* -- commands: as module_command.apply ---------------------------------------------------------------------------- */
 int kv_command_apply(struct machine_tx *tx, struct slice payload, struct machine_result *result);
+int kv_fenced_apply(struct machine_tx *tx, struct slice payload, struct machine_result *result);
 int lock_delay_end_apply(struct machine_tx *tx, void *request, struct machine_result *result);
 
 /* -- what ends keys and locks: as module_binding.ended ------------------------------------------------------------ */

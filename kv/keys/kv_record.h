@@ -1,4 +1,4 @@
-/* How a key lies in the store: a fixed header, then session, lease, full key (long keys only) and value, so that a
+/* How a key lies in the store: a fixed header, then session, lease, token, full key (long keys only) and value, so that a
  * read hands out slices of the map and unpacks nothing.
  *
  * Keys longer than STORE_KEY_PREFIX are stored under their first STORE_KEY_PREFIX bytes + a 128-bit hash. All keys
@@ -18,7 +18,10 @@ struct kv_record {
     uint64_t create_index, modify_index, lock_index, flags;
     struct slice session; /* empty, or UUID_TEXT_SIZE bytes followed by a NUL */
     struct slice lease;   /* likewise */
-    struct slice key;     /* as the client wrote it */
+    /* Of one with a session: the index of the entry by which it took the key's lock, which is its fencing token. 0: the
+     * session has held it since before cluster version 5. */
+    uint64_t token;
+    struct slice key; /* as the client wrote it */
     struct slice value;
 };
 

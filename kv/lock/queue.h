@@ -47,6 +47,8 @@ struct queue_family {
     const struct expiry_kind *delay;      /* the name; the index that began it */
 };
 
+bool queue_name_fits(struct slice name);
+
 /* -- commands ----------------------------------------------------------------------------------------------------- */
 
 struct queue_wish {
@@ -86,6 +88,10 @@ int queue_holder(struct store_txn *txn, const struct queue_family *family, struc
 /* What the session has there: it holds (entry->token is not 0), or waits. */
 int queue_entry(struct store_txn *txn, const struct queue_family *family, struct slice name, struct slice session,
                 struct arena *arena, Pb__QueueEntry **entry);
+/* For those who are refused because their token does not hold the name: `token 3 does not hold lock "x": it is held with
+ * token 17`. */
+int queue_not_held_text(struct store_txn *txn, const struct queue_family *family, struct slice name, uint64_t token,
+                        struct arena *arena, const char **text);
 /* How many wait before this one, and itself. */
 uint32_t queue_position(struct store_txn *txn, const struct queue_family *family, struct slice name,
                         const Pb__QueueEntry *entry);

@@ -23,7 +23,6 @@ struct position position_of(const Pb__QueueEntry *entry);
 void position_put(char *to, struct position position);
 int position_get(struct slice bytes, struct position *position); /* CO_CORRUPT */
 
-bool queue_name_fits(struct slice name);
 /* The name and a NUL, to which a position may be appended. */
 struct slice queue_rows(struct slice name, char room[QUEUE_KEY_MAX]);
 /* The same of those that wait. */

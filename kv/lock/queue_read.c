@@ -47,6 +47,20 @@ int queue_holder(struct store_txn *txn, const struct queue_family *family, struc
     return queue->holder->token == token ? CO_OK : CO_NOTFOUND;
 }
 
+int queue_not_held_text(struct store_txn *txn, const struct queue_family *family, struct slice name, uint64_t token,
+                        struct arena *arena, const char **text) {
+    Pb__Queue *queue;
+    int rv = queue_get(txn, family, name, arena, &queue);
+    if (rv != CO_OK && rv != CO_NOTFOUND) return rv;
+    uint32_t holders = rv == CO_OK ? queue->holders : 0;
+    const char *head = arena_printf(arena, "token %llu does not hold %s \"%.*s\":", (unsigned long long)token,
+                                    family->noun, (int)name.size, name.data);
+    if (!holders) *text = arena_printf(arena, "%s nobody does", head);
+    else if (!queue->holder) *text = arena_printf(arena, "%s it is shared by %u others", head, holders);
+    else *text = arena_printf(arena, "%s it is held with token %llu", head, (unsigned long long)queue->holder->token);
+    return CO_OK;
+}
+
 uint32_t queue_position(struct store_txn *txn, const struct queue_family *family, struct slice name,
                         const Pb__QueueEntry *entry) {
     char room[QUEUE_KEY_MAX], own[POSITION_SIZE];

@@ -7,16 +7,44 @@ static ProtobufCBinaryData binary(const char *text) {
 }
 
 /* `number` is the index of cas, else the flags. */
+static struct outcome kv_submit(struct fixture *world, uint8_t type, Pb__KvCommand *command, const char *key,
+                                const char *value, uint64_t number, const char *session) {
+    command->key = binary(key);
+    command->value = binary(value);
+    command->want_token = session != NULL;
+    if (command->verb == PB__KV_VERB__KV_CAS || command->verb == PB__KV_VERB__KV_DELETE_CAS) command->index = number;
+    else command->flags = number;
+    if (session) command->session = (char *)(uintptr_t)session;
+    return fixture_apply(world, type, &command->base);
+}
+
 struct outcome kv_do(struct fixture *world, Pb__KvVerb verb, const char *key, const char *value, uint64_t number,
                      const char *session) {
     Pb__KvCommand command = PB__KV_COMMAND__INIT;
     command.verb = verb;
-    command.key = binary(key);
-    command.value = binary(value);
-    if (verb == PB__KV_VERB__KV_CAS || verb == PB__KV_VERB__KV_DELETE_CAS) command.index = number;
-    else command.flags = number;
-    if (session) command.session = (char *)(uintptr_t)session;
-    return fixture_apply(world, KV_APPLY, &command.base);
+    return kv_submit(world, KV_APPLY, &command, key, value, number, session);
+}
+
+struct outcome kv_fenced(struct fixture *world, const char *lock, uint64_t token, Pb__KvVerb verb, const char *key,
+                         const char *value, uint64_t number, const char *session) {
+    Pb__KvCommand command = PB__KV_COMMAND__INIT;
+    command.verb = verb;
+    command.fence = (char *)(uintptr_t)lock, command.token = token;
+    return kv_submit(world, KV_APPLY_FENCED, &command, key, value, number, session);
+}
+
+struct outcome lock_take(struct fixture *world, const char *name, const char *session, Pb__QueueMode mode) {
+    Pb__LockAcquireCommand command = PB__LOCK_ACQUIRE_COMMAND__INIT;
+    Pb__SessionUse use = PB__SESSION_USE__INIT;
+    use.id = (char *)(uintptr_t)session;
+    command.name = (char *)(uintptr_t)name, command.session = &use, command.mode = mode, command.enqueue = true;
+    return fixture_apply(world, LOCK_ACQUIRE, &command.base);
+}
+
+struct outcome lock_give(struct fixture *world, const char *name, const char *session) {
+    Pb__LockReleaseCommand command = PB__LOCK_RELEASE_COMMAND__INIT;
+    command.name = (char *)(uintptr_t)name, command.session = (char *)(uintptr_t)session;
+    return fixture_apply(world, LOCK_RELEASE, &command.base);
 }
 
 void session_id(unsigned number, char id[UUID_TEXT_SIZE + 1]) {

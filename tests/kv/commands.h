@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "kv/keys/kv.h"
+#include "kv/lock/lock.h"
 #include "kv/session/session.h"
 #include "registry/catalog.h"
 #include "registry/lease.h"
@@ -19,6 +20,14 @@ struct outcome kv_do(struct fixture *world, Pb__KvVerb verb, const char *key, co
 #define kv_del(world, key)                kv_do(world, PB__KV_VERB__KV_DELETE, key, NULL, 0, NULL)
 #define kv_del_cas(world, key, index)     kv_do(world, PB__KV_VERB__KV_DELETE_CAS, key, NULL, index, NULL)
 #define kv_del_tree(world, key)           kv_do(world, PB__KV_VERB__KV_DELETE_TREE, key, NULL, 0, NULL)
+
+/* The same, while `token` holds `lock`. */
+struct outcome kv_fenced(struct fixture *world, const char *lock, uint64_t token, Pb__KvVerb verb, const char *key,
+                         const char *value, uint64_t number, const char *session);
+
+/* Locks (kv/lock/lock.h); the outcome has the token. */
+struct outcome lock_take(struct fixture *world, const char *name, const char *session, Pb__QueueMode mode);
+struct outcome lock_give(struct fixture *world, const char *name, const char *session);
 
 /* Sessions and what they hang on. */
 void session_id(unsigned number, char id[UUID_TEXT_SIZE + 1]);

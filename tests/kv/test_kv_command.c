@@ -15,14 +15,15 @@ static bool agrees(struct slice bytes, bool *valid) {
         same = view.verb == (uint32_t)command->verb && view.flags == command->flags && view.index == command->index &&
                slice_equal(view.key, slice_make(command->key.data, command->key.len)) &&
                slice_equal(view.value, slice_make(command->value.data, command->value.len)) &&
-               slice_starts(view.session, slice_text(command->session));
+               slice_starts(view.session, slice_text(command->session)) && view.token == command->token &&
+               view.want_token == (command->want_token != 0) && slice_starts(view.fence, slice_text(command->fence));
     if (command) pb__kv_command__free_unpacked(command, NULL);
     return same;
 }
 
 static size_t random_command(struct rng *rng, uint8_t out[512]) {
     static uint8_t noise[64];
-    char session[37] = "";
+    char session[37] = "", fence[37] = "";
     Pb__KvCommand command = PB__KV_COMMAND__INIT;
     command.verb = (Pb__KvVerb)rng_below(rng, 7);
     command.key = (ProtobufCBinaryData){rng_below(rng, sizeof noise), noise};
@@ -31,6 +32,10 @@ static size_t random_command(struct rng *rng, uint8_t out[512]) {
     command.index = rng_next(rng) >> rng_below(rng, 64);
     memset(session, 's', rng_below(rng, 36));
     command.session = session;
+    memset(fence, 'f', rng_below(rng, 36));
+    command.fence = fence;
+    command.token = rng_next(rng) >> rng_below(rng, 64);
+    command.want_token = rng_below(rng, 2);
     return pb__kv_command__pack(&command, out);
 }
 

@@ -22,6 +22,7 @@ static struct model_key {
     bool there;
     unsigned value;
     uint64_t flags, lock_index, create, modify, removed; /* removed: index of the last removal */
+    uint64_t token, granted;                             /* granted: the highest token of a holder so far */
     int session;                                         /* -1: none */
     bool delayed;
     uint64_t delay_index;
@@ -36,6 +37,7 @@ static struct {
     uint64_t sessions_index;
 } nodes[NODES];
 static uint64_t sessions_index;
+static bool raised; /* the cluster version, in the middle of each run */
 static char ids[SESSIONS][UUID_TEXT_SIZE + 1];
 static const char *const node_names[NODES] = {"n1", "n2"}, *const values[VALUES] = {"", "v", "another value"};
 
@@ -86,18 +88,19 @@ static bool starts(const char *text, const char *prefix) { return strncmp(text, 
 
 static void model_remove(struct model_key *key, uint64_t index) {
     key->there = false;
-    key->session = -1;
+    key->session = -1, key->token = 0;
     key->removed = index;
 }
 
 static void model_write(struct model_key *key, unsigned value, uint64_t flags, uint64_t lock_index, int session,
-                        uint64_t index) {
+                        uint64_t token, uint64_t index) {
     if (key->there && key->value == value && key->flags == flags && key->lock_index == lock_index &&
-        key->session == session)
+        key->session == session && key->token == token)
         return;
     if (!key->there) key->create = index;
     key->there = true;
     key->value = value, key->flags = flags, key->lock_index = lock_index, key->session = session;
+    key->token = token;
     key->modify = index;
 }
 
@@ -108,7 +111,7 @@ static void model_session_end(unsigned number, uint64_t index) {
         struct model_key *key = &keys[i];
         if (!key->there || key->session != (int)number) continue;
         if (session->delete_keys) model_remove(key, index);
-        else model_write(key, key->value, key->flags, key->lock_index, -1, index);
+        else model_write(key, key->value, key->flags, key->lock_index, -1, 0, index);
         if (!session->delays) continue;
         key->delayed = true;
         key->delay_index = index;
@@ -135,6 +138,7 @@ struct planned {
     struct command command;
     int error; /* expected; -1: not compared */
     bool yes;
+    uint64_t token;
 };
 
 static char *mutable(const char *text) { return (char *)(uintptr_t)text; }
@@ -155,23 +159,34 @@ static void plan_kv(struct planned *p, uint64_t index) {
     bool fits = key->there ? c->index == key->modify : c->index == 0;
     bool wants_session = c->verb == PB__KV_VERB__KV_LOCK || c->verb == PB__KV_VERB__KV_UNLOCK;
     if (wants_session) c->session = ids[who];
+    c->want_token = one_in(2);
     p->yes = true;
     switch (c->verb) {
         case PB__KV_VERB__KV_CAS:
             p->yes = fits;
             if (!fits) return;
             /* fall through */
-        case PB__KV_VERB__KV_SET: model_write(key, value, c->flags, 0, key->there ? key->session : -1, index); return;
+        case PB__KV_VERB__KV_SET:
+            model_write(key, value, c->flags, 0, key->there ? key->session : -1, key->token, index);
+            return;
         case PB__KV_VERB__KV_LOCK: {
             bool held = key->there && key->session >= 0;
             p->yes = !key->delayed && sessions[who].there && (!held || key->session == (int)who);
             if (!key->delayed && !sessions[who].there) p->error = CO_INVALID;
-            if (p->yes) model_write(key, value, c->flags, (key->there ? key->lock_index : 0) + !held, (int)who, index);
+            if (!p->yes) return;
+            /* A lock of before the version was raised gets its token when it is acquired again. */
+            uint64_t token = !raised ? 0 : held && key->token ? key->token : index;
+            if (token != key->token) CHECK(token > key->granted);
+            if (token) key->granted = token;
+            if (c->want_token) p->token = token;
+            model_write(key, value, c->flags, (key->there ? key->lock_index : 0) + !held, (int)who, token, index);
             return;
         }
         case PB__KV_VERB__KV_UNLOCK:
             p->yes = key->there && key->session == (int)who;
-            if (p->yes) model_write(key, value, c->flags, key->lock_index, -1, index);
+            if (!p->yes) return;
+            if (c->want_token) p->token = key->token;
+            model_write(key, value, c->flags, key->lock_index, -1, 0, index);
             return;
         case PB__KV_VERB__KV_DELETE_CAS:
             p->yes = !key->there || c->index == key->modify;
@@ -422,8 +437,17 @@ static void batch(void) {
                outcomes[i].text);
         if (planned[i].error != CO_OK) continue;
         EXPECT(outcomes[i].yes == planned[i].yes, "command %zu of type %u", seed, i, commands[i].type);
+        EXPECT(outcomes[i].token == planned[i].token, "command %zu: token %lu, not %lu", seed, i, outcomes[i].token,
+               planned[i].token);
         answers[outcomes[i].yes]++;
     }
+}
+
+/* Names are folded with it, and what is known of nodes moves: test_fold.c. */
+static void raise_version(void) {
+    fixture_raise(&world);
+    raised = true;
+    for (unsigned i = 0; i < NODES; i++) nodes[i].sessions_index = session_list(&world, node_names[i]).index;
 }
 
 static void run(uint64_t number) {
@@ -433,7 +457,9 @@ static void run(uint64_t number) {
     model_begin();
     memset(seen_keys, 0, sizeof seen_keys);
     memset(seen_prefixes, 0, sizeof seen_prefixes);
+    raised = false;
     for (unsigned step = 0; step < STEPS; step++) {
+        if (step == STEPS / 2) raise_version();
         batch();
         compare_some();
         if (step % 10 == 0) never_back();

@@ -61,20 +61,28 @@ void fixture_close(struct fixture *f) {
 
 /* -- commands ----------------------------------------------------------------------------------------------------- */
 
-static void take_id(const struct machine_result *result, char *id, size_t size) {
+/* The field of a record, or NULL. */
+static const void *record_field(const struct machine_result *result, const char *name, ProtobufCType type) {
     const ProtobufCMessage *message = result->message;
     const ProtobufCFieldDescriptor *field =
-        message ? protobuf_c_message_descriptor_get_field_by_name(message->descriptor, "id") : NULL;
-    if (field && field->type == PROTOBUF_C_TYPE_STRING)
-        snprintf(id, size, "%s", *(char *const *)(const void *)((const char *)message + field->offset));
+        message ? protobuf_c_message_descriptor_get_field_by_name(message->descriptor, name) : NULL;
+    return field && field->type == type ? (const char *)message + field->offset : NULL;
+}
+
+static const char *record_text(const struct machine_result *result, const char *name) {
+    char *const *text = record_field(result, name, PROTOBUF_C_TYPE_STRING);
+    return text ? *text : "";
 }
 
 static void keep(void *data, void *origin, const struct machine_result *result) {
     (void)data;
     struct outcome *outcome = origin;
     *outcome = (struct outcome){.error = result->error, .yes = result->yes, .index = result->index};
-    if (result->text) snprintf(outcome->text, sizeof outcome->text, "%s", result->text);
-    take_id(result, outcome->id, sizeof outcome->id);
+    const uint64_t *token = record_field(result, "token", PROTOBUF_C_TYPE_UINT64);
+    if (!token) token = record_field(result, "highest", PROTOBUF_C_TYPE_UINT64);
+    if (token) outcome->token = *token;
+    snprintf(outcome->text, sizeof outcome->text, "%s", result->text ? result->text : record_text(result, "reason"));
+    snprintf(outcome->id, sizeof outcome->id, "%s", record_text(result, "id"));
 }
 
 static void apply(struct fixture *f, const struct slice *commands, size_t count, struct outcome *outcomes) {

@@ -32,7 +32,10 @@ struct outcome {
     bool yes;
     uint64_t index;
     char text[256]; /* "": none */
-    char id[40];    /* of the result's record, where that has one: of a session, a lease, an event */
+    /* Of the result's record, where that has one: of a session, a lease, an event; a lock's token, or the highest that a
+     * fence has accepted. A reason that stands there is the text. */
+    char id[40];
+    uint64_t token;
 };
 struct command {
     uint8_t type;
