@@ -21,8 +21,8 @@ static bool inside(struct slice part, struct slice whole) {
 
 static bool same_record(const struct kv_record *a, const struct kv_record *b) {
     return a->create_index == b->create_index && a->modify_index == b->modify_index && a->lock_index == b->lock_index &&
-           a->flags == b->flags && slice_equal(a->session, b->session) && slice_equal(a->lease, b->lease) &&
-           slice_equal(a->key, b->key) && slice_equal(a->value, b->value);
+           a->token == b->token && a->flags == b->flags && slice_equal(a->session, b->session) &&
+           slice_equal(a->lease, b->lease) && slice_equal(a->key, b->key) && slice_equal(a->value, b->value);
 }
 
 static void check_record(struct slice store_key, struct slice bytes) {
@@ -49,7 +49,7 @@ static void check_written(struct slice text, struct slice value) {
     for (size_t i = 0; i < size; i++) key[i] = text.size ? text.data[i % text.size] : 'k';
     struct kv_record record = {.create_index = 1, .modify_index = size, .flags = ~UINT64_C(0), .value = value}, again;
     record.key = slice_make(key, size);
-    if (size & 1) record.session = slice_text(STILL_SESSION);
+    if (size & 1) record.session = slice_text(STILL_SESSION), record.token = size & 4 ? size : 0;
     if (size & 2) record.lease = slice_text(STILL_LEASE);
     char room[KV_STORE_KEY_MAX];
     struct arena arena = {0};
@@ -77,6 +77,8 @@ static void check_command(struct slice bytes) {
         CHECK(view.verb == (uint32_t)command->verb && view.flags == command->flags && view.index == command->index);
         CHECK(slice_equal(view.key, bytes_of(command->key)) && slice_equal(view.value, bytes_of(command->value)));
         CHECK(inside(view.lease, bytes) && slice_starts(view.lease, slice_text(command->lease)));
+        CHECK(inside(view.fence, bytes) && slice_starts(view.fence, slice_text(command->fence)));
+        CHECK(view.token == command->token && view.want_token == (command->want_token != 0));
         CHECK(slice_starts(view.session, slice_text(command->session))); /* protobuf's text ends at a NUL */
     }
     arena_free(&arena);

@@ -5,7 +5,9 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "kv/fence/fence.h"
 #include "kv/keys/kv_internal.h"
+#include "kv/lock/lock.h"
 #include "kv/session/session_internal.h"
 #include "lb/coordinate.h"
 #include "registry/catalog.h"
@@ -119,6 +121,18 @@ static void put_leases(const char *long_key) {
     put(LEASE_END, &end.base);
 }
 
+/* A lock that is held, and a resource that has seen its token. */
+static void put_lock(void) {
+    Pb__LockAcquireCommand acquire = PB__LOCK_ACQUIRE_COMMAND__INIT;
+    Pb__SessionUse use = PB__SESSION_USE__INIT;
+    Pb__FenceCheckCommand check = PB__FENCE_CHECK_COMMAND__INIT;
+    use.id = (char *)STILL_SESSION;
+    acquire.name = check.resource = check.lock = "l", acquire.session = &use;
+    put(LOCK_ACQUIRE, &acquire.base);
+    CHECK((check.token = machine_applied(fixture.machine)) == STILL_TOKEN);
+    put(FENCE_CHECK, &check.base);
+}
+
 static void fill(void) {
     char long_key[STORE_KEY_PREFIX + 100];
     memset(long_key, 'k', sizeof long_key - 1);
@@ -132,6 +146,7 @@ static void fill(void) {
     put_key("lock", "held", STILL_SESSION);
     long_key[0] = 'l';
     put_leases(long_key);
+    put_lock();
 }
 
 /* -- life -- */

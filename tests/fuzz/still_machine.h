@@ -6,6 +6,7 @@
 #include "registry/machine.h"
 
 #define STILL_SESSION "5e551000-0000-4000-8000-000000000001" /* of node "n1", holds the key "lock" */
+#define STILL_TOKEN   16 /* holds the lock "l" for it; the resource "l" has accepted it */
 #define STILL_LEASE \
     "1ea51000-0000-4000-8000-000000000001" /* free; the keys "leased" and a long one hang on it, and service "job" of "n2" */
 

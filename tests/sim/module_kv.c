@@ -1,5 +1,5 @@
-/* Keys: a list of versions for each, so that a read at any index can be judged. The last SIM_LOCKS keys are locks:
- * their tokens grow from holder to holder. */
+/* Keys: a list of versions for each, so that a read at any index can be judged. The last SIM_LOCKS keys are locks: their
+ * LockIndex grows from holder to holder. Tokens of locks do with every key, as soon as there are any. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -102,6 +102,7 @@ static const ProtobufCMessage *command(const struct op *op, struct arena *arena,
     command->index = own->cas;
     if (op->kind == KV_LEASED) lease_name(op->owner, command->lease = id);
     else if (op->kind == KV_LOCK || op->kind == KV_UNLOCK) session_name(op->owner, command->session = id);
+    command->want_token = 1;
     for (uint32_t i = 0; i < own->size; i++) value[i] = (uint8_t)(op->id * 131 + i);
     command->value = (ProtobufCBinaryData){own->size, value};
     *number = KV_APPLY;
@@ -140,7 +141,7 @@ struct model {
         struct key_version *versions;
         size_t count, capacity;
         uint64_t delay_index, delay_us, delay_ms; /* a lock-delay is under way since; 0: none */
-        uint64_t token;                           /* highest LockIndex that a holder was given */
+        uint64_t lock_index, token;               /* the highest that a holder was given */
     } keys[SIM_KEYS];
 };
 static struct story_of_key *story_of(struct sim *sim, uint32_t key) {
@@ -179,6 +180,7 @@ static struct sim_expected set(struct sim *sim, const struct op *op, uint64_t in
            (struct key_version){.index = index,
                                 .writer = op->id,
                                 .holder = now->gone ? 0 : now->holder,
+                                .token = now->gone ? 0 : now->token,
                                 .lease = op->kind == KV_LEASED && version_raised(sim) ? op->owner : 0});
     return expect_yes();
 }
@@ -195,30 +197,54 @@ static struct sim_expected delete (struct sim *sim, const struct op *op, uint64_
     return expect_yes();
 }
 
-static struct sim_expected lock(struct sim *sim, const struct op *op, uint64_t index) {
-    struct story_of_key *story = story_of(sim, kv_key(op));
+/* The answer's token. */
+static void judge_token(struct sim *sim, const struct sim_applied *applied, uint64_t token) {
+    const Pb__KvLockAnswer *answer = (const Pb__KvLockAnswer *)applied->result->message;
+    uint64_t told = answer ? answer->token : 0;
+    if (told != token)
+        sim_violation(sim, RULE_FENCE, "the answer of lock command %" P " at %" P " has token %" P ", not %" P,
+                      applied->op->id, applied->index, told, token);
+}
+
+/* LockIndex and token are above those of all holders before. */
+static void judge_growth(struct sim *sim, uint32_t key, uint64_t lock_index, uint64_t token) {
+    struct story_of_key *story = story_of(sim, key);
+    bool is_lock = key >= SIM_KEYS - SIM_LOCKS;
+    if ((is_lock && lock_index <= story->lock_index) || (token && token <= story->token))
+        sim_violation(sim, RULE_FENCE,
+                      "a holder is given LockIndex %" P " and token %" P " of key %u, %" P " and %" P
+                      " were given before",
+                      lock_index, token, key, story->lock_index, story->token);
+    story->lock_index = lock_index;
+    if (token) story->token = token;
+}
+
+static struct sim_expected lock(struct sim *sim, const struct sim_applied *applied) {
+    const struct op *op = applied->op;
     struct key_version now = *kv_now(sim, kv_key(op));
-    if (story->delay_index) return expect_no();
+    if (story_of(sim, kv_key(op))->delay_index) return expect_no();
     if (!expiring_alive(sim, op->owner)) return expect_error();
     bool held = !now.gone && now.holder != 0;
     if (held && now.holder != op->owner) return expect_no();
-    uint64_t before = now.gone ? 0 : now.lock_index;
-    if (!held && kv_key(op) >= SIM_KEYS - SIM_LOCKS) {
-        if (before + 1 <= story->token)
-            sim_violation(sim, RULE_FENCE, "a holder is given token %" P " of lock %u, %" P " was given before",
-                          before + 1, kv_key(op), story->token);
-        story->token = before + 1;
-    }
-    change(sim, kv_key(op),
-           (struct key_version){
-               .index = index, .writer = op->id, .holder = op->owner, .lock_index = held ? before : before + 1});
+    uint64_t lock_index = (now.gone ? 0 : now.lock_index) + !held;
+    /* One that was taken before the version was raised has a token from when it is acquired again. */
+    uint64_t token = held && now.token ? now.token : version_raised(sim) ? applied->index : 0;
+    if (!held) judge_growth(sim, kv_key(op), lock_index, token);
+    judge_token(sim, applied, token);
+    change(
+        sim, kv_key(op),
+        (struct key_version){
+            .index = applied->index, .writer = op->id, .holder = op->owner, .lock_index = lock_index, .token = token});
     return expect_yes();
 }
 
-static struct sim_expected unlock(struct sim *sim, const struct op *op, uint64_t index) {
+static struct sim_expected unlock(struct sim *sim, const struct sim_applied *applied) {
+    const struct op *op = applied->op;
     struct key_version now = *kv_now(sim, kv_key(op));
     if (now.gone || now.holder != op->owner) return expect_no();
-    change(sim, kv_key(op), (struct key_version){.index = index, .writer = op->id, .lock_index = now.lock_index});
+    judge_token(sim, applied, now.token);
+    change(sim, kv_key(op),
+           (struct key_version){.index = applied->index, .writer = op->id, .lock_index = now.lock_index});
     return expect_yes();
 }
 
@@ -245,8 +271,8 @@ static struct sim_expected apply(struct sim *sim, const struct sim_applied *appl
         case KV_PUT: return set(sim, op, applied->index);
         case KV_CAS: return cas(sim, op, applied->index);
         case KV_DELETE: return delete (sim, op, applied->index);
-        case KV_LOCK: return lock(sim, op, applied->index);
-        case KV_UNLOCK: return unlock(sim, op, applied->index);
+        case KV_LOCK: return lock(sim, applied);
+        case KV_UNLOCK: return unlock(sim, applied);
         case KV_LEASED:
             if (version_raised(sim) && !expiring_alive(sim, op->owner)) return expect_error();
             return set(sim, op, applied->index);
@@ -265,7 +291,7 @@ static void on_notice(struct sim *sim, const struct sim_notice *notice) {
             change(sim, key, (struct key_version){.index = notice->index, .gone = true});
         } else if (now.holder == notice->op->id) {
             now.index = notice->index;
-            now.holder = 0;
+            now.holder = now.token = 0;
             change(sim, key, now);
             struct story_of_key *story = story_of(sim, key);
             story->delay_ms = session_delay_ms(notice->op);

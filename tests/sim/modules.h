@@ -7,14 +7,15 @@
 
 /* The order is that in which they hear of each other. */
 #define SIM_MODULES(X) \
-    X(catalog)         \
-    X(lease)           \
-    X(session)         \
-    X(kv)              \
-    X(version)         \
-    X(event)           \
-    X(barrier)         \
-    X(hazard)
+    X(catalog) \
+    X(lease) \
+    X(session) \
+    X(kv) \
+    X(version) \
+    X(event) \
+    X(barrier) \
+    X(hazard) \
+    X(fence)
 #define SIM_EXTERN(name) extern const struct sim_module sim_##name;
 SIM_MODULES(SIM_EXTERN)
 #undef SIM_EXTERN
@@ -30,7 +31,7 @@ enum kv_kind { KV_PUT, KV_CAS, KV_DELETE, KV_LOCK, KV_UNLOCK, KV_LEASED, KV_GET 
 void kv_op(struct op *op, enum kv_kind kind, uint32_t key, uint32_t size); /* size: of the value */
 uint32_t kv_key(const struct op *op);
 struct key_version { /* of a key, from `index` on */
-    uint64_t index, writer, lock_index, holder, lease;
+    uint64_t index, writer, lock_index, token, holder, lease;
     bool gone;
 };
 const struct key_version *kv_now(struct sim *sim, uint32_t key);
