@@ -10,8 +10,9 @@ static bool agrees(struct slice bytes, bool *valid) {
     struct kv_command_view view;
     *valid = kv_command_decode(bytes, &view);
     Pb__KvCommand *command = pb__kv_command__unpack(NULL, bytes.size, (const uint8_t *)bytes.data);
-    bool same = *valid == (command != NULL);
-    if (command && same)
+    /* protobuf-c takes a field of number 0 for an unknown one; it is none. */
+    bool same = *valid ? command != NULL : !command || command->base.n_unknown_fields > 0;
+    if (command && *valid)
         same = view.verb == (uint32_t)command->verb && view.flags == command->flags && view.index == command->index &&
                slice_equal(view.key, slice_make(command->key.data, command->key.len)) &&
                slice_equal(view.value, slice_make(command->value.data, command->value.len)) &&
