@@ -11,6 +11,7 @@
 struct depends depends_of(const struct query_type *type, const ProtobufCMessage *request) {
     struct depends depends = {.watched = type->watched(request)};
     if (type->also) depends.also = type->also(request);
+    if (type->own) depends.own = type->own(request);
     return depends;
 }
 
@@ -192,11 +193,37 @@ static void look_again(struct read *read) {
     read_begin(read, false);
 }
 
+/* The second watch key of a parked read. */
+struct read_own {
+    struct watch_waiter waiter;
+    struct read *read;
+};
+
+/* Applier thread. The first waiter's flag is that of both: an owner is told once until it is armed again. */
+static void own_fired(struct watch_waiter *waiter) {
+    struct read *read = CONTAINER_OF(waiter, struct read_own, waiter)->read;
+    if (atomic_exchange(&read->waiter.armed, false)) read->engine->owner->fired(&read->waiter);
+}
+
+static void own_add(struct read *read, struct watch_key watched) {
+    read->own = mem_zalloc(sizeof *read->own);
+    read->own->read = read;
+    watch_add(rpc_watches(read->engine->rpc), &read->own->waiter, watched, own_fired);
+}
+
+static void own_remove(struct read *read) {
+    if (!read->own) return;
+    watch_remove(rpc_watches(read->engine->rpc), &read->own->waiter);
+    free(read->own);
+    read->own = NULL;
+}
+
 static void park(struct read *read, const struct depends *depends, uint64_t generation) {
     struct read_engine *engine = read->engine;
     if (!engine->owner->park(read)) return;
     read->parked = true;
     watch_add(rpc_watches(engine->rpc), &read->waiter, depends->watched, engine->owner->fired);
+    if (depends->own.space) own_add(read, depends->own);
     if (depends_generation(engine->rpc, depends) != generation) look_again(read);
 }
 
@@ -246,6 +273,7 @@ void read_confirmed(struct read *read, int error) {
 
 void read_fired(struct read *read) {
     if (!read->parked) return;
+    if (read->own) watch_arm(&read->own->waiter);
     watch_arm(&read->waiter);
     look_again(read);
 }
@@ -267,6 +295,7 @@ void read_end(struct read *read) {
     if (!read->parked) return;
     read->parked = false;
     read->engine->owner->unpark(read);
+    own_remove(read);
     watch_remove(rpc_watches(read->engine->rpc), &read->waiter);
 }
 
