@@ -71,7 +71,8 @@ static const ProtobufCMessageDescriptor *request_of(const struct http_route *rou
     if (!endpoint->command && !endpoint->query) return NULL;
     CHECK(route->flags & HTTP_OWN && !endpoint->command != !endpoint->query);
     if (endpoint->query) {
-        CHECK(endpoint->query->request && (endpoint->list || (endpoint->watched && endpoint->missing)));
+        bool shows = endpoint->list || (endpoint->watched && endpoint->missing);
+        CHECK(endpoint->query->request && (shows || endpoint->then));
         return endpoint->query->request;
     }
     const struct module_command *command = modules_command(modules, endpoint->command);
@@ -87,7 +88,8 @@ static void verify_route(const struct http_route *route, const struct modules *m
     struct declared_walk walk = declared_begin(route->params);
     for (const struct http_param *param; (param = declared_next(&walk));) verify_param(param, request);
     verify_members(route->endpoint.body, request);
-    CHECK(!route->endpoint.then || (route->endpoint.command && declared_find(route->params, SLICE_LITERAL("wait"))));
+    CHECK(!route->endpoint.then || declared_find(route->params, SLICE_LITERAL("wait")));
+    CHECK(!route->endpoint.then || route->endpoint.command || route->endpoint.then->query == route->endpoint.query);
     CHECK(!route->endpoint.raw || route->flags & HTTP_BODY_RAW);
     if (route->endpoint.raw) verify_param(route->endpoint.raw, request);
     CHECK(route->flags & HTTP_LOCAL || declared_find(route->params, SLICE_LITERAL("dc")));

@@ -283,13 +283,14 @@ static void written(struct http_request *request, const struct machine_result *r
     else http_reply_json(request, answer_write(request, result->message));
 }
 
-static void write_then_wait(struct http_request *request, const ProtobufCMessage *message) {
+static void then_wait(struct http_request *request, const ProtobufCMessage *message) {
     const struct http_endpoint *endpoint = &request->route->endpoint;
     struct http_wait wait = *endpoint->then;
     int64_t wait_ns = 0;
     CHECK(http_parameter_duration(request, "wait", &wait_ns)); /* by declared_check */
     wait.wait_ms = (uint64_t)wait_ns / 1000000;
-    http_write_then_wait(request, endpoint->command, message, &wait);
+    if (endpoint->command) http_write_then_wait(request, endpoint->command, message, &wait);
+    else http_wait_for(request, &wait, message);
 }
 
 void http_declared_with(struct http_request *request, const void *context) {
@@ -299,7 +300,7 @@ void http_declared_with(struct http_request *request, const void *context) {
         endpoint->query ? endpoint->query->request : modules_command(modules, endpoint->command)->request;
     const ProtobufCMessage *message = declared_message(request, type);
     if (!message) return;
-    if (endpoint->then) write_then_wait(request, message);
+    if (endpoint->then) then_wait(request, message);
     else if (!endpoint->query) http_write(request, endpoint->command, message, written);
     else if (endpoint->fresh || context) http_read_fresh(request, endpoint->query, message, view, context);
     else http_read(request, endpoint->query, message, view);

@@ -60,7 +60,7 @@ extern const struct http_route http_routes_kv[], http_routes_session[], http_rou
     http_routes_health[], http_routes_agent[], http_routes_agent_cluster[], http_routes_agent_check[],
     http_routes_agent_service[], http_routes_metrics[], http_routes_operator[], http_routes_snapshot[],
     http_routes_acl[], http_routes_coordinate[], http_routes_lease[], http_routes_event[], http_routes_monitor[],
-    http_routes_lock[], http_routes_fence[], http_routes_election[], http_routes_barrier[], http_routes_hazard[];
+    http_routes_lock[], http_routes_fence[], http_routes_election[], http_routes_barrier[], http_routes_phaser[], http_routes_hazard[];
 
 /* -- asking the request ------------------------------------------------------------------------------------------- */
 const struct http_env *http_env(const struct http_request *request);
@@ -141,6 +141,7 @@ struct http_wait {
     /* What came of the command (as a `view` of http_write). The query's request, in the request's arena; NULL: there
      * is nothing to wait for, and it has replied. */
     const ProtobufCMessage *(*ask)(struct http_request *request, const struct machine_result *written);
+    /* http_context is now the query's request, which it may change for the looks that follow. */
     bool (*holds)(struct http_request *request, const struct query_result *result);
     /* Must reply. Not `holds`: the time is up, and this is the last result. */
     void (*reply)(struct http_request *request, const struct query_result *result, bool holds);
@@ -150,6 +151,8 @@ struct http_wait {
 };
 void http_write_then_wait(struct http_request *request, uint8_t command, const ProtobufCMessage *message,
                           const struct http_wait *wait);
+/* Only waits. `message`: the query's request, in the request's arena; `ask` is not called. */
+void http_wait_for(struct http_request *request, const struct http_wait *wait, const ProtobufCMessage *message);
 /* Renews a session or a lease, or only looks at it, then calls view with CO_OK/CO_NOTFOUND/... on the worker.
  * `renew` (rpc/api/rpc.h) is in the request's arena. */
 typedef void (*http_renewed)(struct http_request *request, int error, const struct rpc_renew *renew);

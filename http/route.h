@@ -88,7 +88,8 @@ struct http_endpoint {
     const struct http_param *raw;   /* the whole body, whatever it is (with HTTP_BODY_RAW), fills its field */
     /* Worker thread, when all fields are filled: what the rows cannot say. False: it has replied. */
     bool (*prepare)(struct http_request *request, ProtobufCMessage *message);
-    /* Of commands: what is waited for afterwards, for as long as the parameter HTTP_WAIT says (http/http.h). */
+    /* What is waited for afterwards, for as long as the parameter HTTP_WAIT says (http/http.h). With a query in place of
+     * a command: its own, and there is nothing but the wait. */
     const struct http_wait *then;
     const struct message_member *answer;           /* of the answer's message; NULL: all its fields */
     const char *list;                              /* the answer is a list, of the records in this field */

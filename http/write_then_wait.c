@@ -1,5 +1,6 @@
-/* Write, then wait: a command, and then reads of a query until something holds (http.h). The reads are rpc_fetches,
- * which do the waiting too: on a server as on a client agent, nobody is woken but by a change of what is read.
+/* Write, then wait: a command, or none, and then reads of a query until something holds (http.h). The reads are
+ * rpc_fetches, which do the waiting too: on a server as on a client agent, nobody is woken but by a change of what is
+ * read.
  *
  *     write --done--> FETCHING --holds, or time is up--> replied
  *                       ^  |--changed, does not hold yet: the next, from its index on
@@ -206,10 +207,7 @@ static void wait_hurry(struct http_request *request) {
     else fail(waiting, CO_CLOSED);
 }
 
-static void written(struct http_request *request, const struct machine_result *result) {
-    const struct http_wait *wait = request->context;
-    const ProtobufCMessage *message = wait->ask(request, result);
-    if (!message) return;
+void http_wait_for(struct http_request *request, const struct http_wait *wait, const ProtobufCMessage *message) {
     struct worker *worker = request->worker;
     struct waiting *waiting = mem_zalloc(sizeof *waiting);
     waiting->operation = (struct operation){wait_end, wait_hurry};
@@ -219,10 +217,17 @@ static void written(struct http_request *request, const struct machine_result *r
     waiting->deadline_ms = worker->now_ms + wait->wait_ms;
     waiting->index = wait->after_write ? result->index : 0;
     request->operation = &waiting->operation;
+    request->context = message;
     worker->tickets++;
     connection_watch(request->connection);
     renew_later(waiting);
     fetch(waiting);
+}
+
+static void written(struct http_request *request, const struct machine_result *result) {
+    const struct http_wait *wait = request->context;
+    const ProtobufCMessage *message = wait->ask(request, result);
+    if (message) http_wait_for(request, wait, message);
 }
 
 void http_write_then_wait(struct http_request *request, uint8_t command, const ProtobufCMessage *message,
