@@ -3,12 +3,13 @@
 #include "agent/config.h"
 #include "base/check.h"
 #include "kv/barrier/barrier.h"
+#include "kv/phaser/phaser.h"
 #include "kv/election/election.h"
 #include "kv/event/event.h"
+#include "kv/fence/fence.h"
 #include "kv/hazard/hazard.h"
 #include "kv/keys/kv.h"
 #include "kv/lock/lock.h"
-#include "kv/fence/fence.h"
 #include "kv/session/session.h"
 #include "lb/coordinate.h"
 #include "registry/catalog.h"
@@ -27,6 +28,7 @@ const struct module_entry agent_modules[] = {
     {.module = &fence_module},
     {.module = &election_module},
     {.module = &barrier_module},
+    {.module = &phaser_module},
     {.module = &hazard_module},
     {0},
 };

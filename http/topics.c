@@ -32,5 +32,6 @@ const struct http_topic http_topics[] = {
     {"Barriers", http_routes_barrier},
     {"Hazards", http_routes_hazard},
     {"Root", http_routes_root},
+    {"Phasers", http_routes_phaser},
     {0},
 };
