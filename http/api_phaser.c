@@ -132,6 +132,7 @@ static const struct message_member state[] = {{.field = "phaser.name"},
                                               {.field = "phaser.arrived"},
                                               {.field = "members", .members = member},
                                               {.field = "children"},
+                                              {.field = "phaser.descendants"},
                                               {.field = "phaser.create_index"},
                                               {.field = "phaser.modify_index"},
                                               {0}};

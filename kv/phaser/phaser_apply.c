@@ -74,7 +74,7 @@ static int begin(struct machine_tx *tx, const Pb__PhaserRegisterCommand *command
         return machine_refuse(
             result, CO_INVALID,
             arena_printf(tx->arena, "parent: a tree of phasers has at most %d levels", PHASER_DEPTH_MAX));
-    if (above.count && above.at[above.count - 1]->below >= PHASER_TREE_MAX)
+    if (above.count && above.at[above.count - 1]->descendants >= PHASER_TREE_MAX)
         return machine_refuse(result, CO_BUSY,
                               arena_printf(tx->arena, "parent: a tree has at most %d phasers below its root \"%.64s\"",
                                            PHASER_TREE_MAX, above.at[above.count - 1]->name));
@@ -93,7 +93,7 @@ static void begun(struct machine_tx *tx, struct phaser_chain *chain) {
     phaser->phase = chain->at[1]->phase;
     phaser->parent = chain->at[1]->name;
     phaser_child_put(tx, chain->at[1], phaser);
-    chain->at[1]->children++, root->below++;
+    chain->at[1]->children++, root->descendants++;
     chain->changed[1] = chain->changed[chain->count - 1] = true;
 }
 

@@ -54,7 +54,7 @@ static int end_empty(struct machine_tx *tx, struct phaser_chain *chain, unsigned
         if (i + 1 == chain->count) continue;
         Pb__Phaser *root = chain->at[chain->count - 1];
         phaser_child_del(tx, chain->at[i + 1], chain->at[i]);
-        if (!add(&chain->at[i + 1]->children, -1) || !add(&root->below, -1)) return CO_CORRUPT;
+        if (!add(&chain->at[i + 1]->children, -1) || !add(&root->descendants, -1)) return CO_CORRUPT;
         chain->changed[i + 1] = chain->changed[chain->count - 1] = true;
     }
     *left = i;
@@ -77,8 +77,8 @@ static int advance_one(struct machine_tx *tx, const char *name) {
 
 /* The root, and all below it. */
 static int advance(struct machine_tx *tx, const Pb__Phaser *root) {
-    size_t most = 1 + (size_t)root->below, count = 1;
-    if (root->below > PHASER_TREE_MAX) return CO_CORRUPT;
+    size_t most = 1 + (size_t)root->descendants, count = 1;
+    if (root->descendants > PHASER_TREE_MAX) return CO_CORRUPT;
     const char **names = arena_alloc(tx->arena, most * sizeof *names);
     int rv = CO_OK;
     names[0] = root->name;

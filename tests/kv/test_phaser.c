@@ -341,7 +341,7 @@ Test(phaser, a_child_without_parties_is_none_itself_and_one_without_members_is_g
     cr_expect(arrive("root", 0).advanced && phase("leaf") == 2, "who waits there goes on with the root");
     leave("leaf", 3);
     cr_expect(!ask("leaf").found && !ask("mid").found && state("root")->n_children == 0);
-    cr_expect_eq(state("root")->phaser->below, 0);
+    cr_expect_eq(state("root")->phaser->descendants, 0);
     leave("root", 0);
     cr_expect_not(ask("root").found);
     (void)fixture_sum(&world);
@@ -463,7 +463,7 @@ Test(phaser, depth_and_phasers_of_a_tree_are_bounded) {
     }
     struct answer deep = join_below("d9", 0, parent);
     cr_expect(deep.error == CO_INVALID && strstr(deep.text, "8 levels"), "%s", deep.text);
-    cr_expect_eq(state("d1")->phaser->below, PHASER_DEPTH_MAX - 1);
+    cr_expect_eq(state("d1")->phaser->descendants, PHASER_DEPTH_MAX - 1);
     unsigned session = 8;
     for (unsigned i = PHASER_DEPTH_MAX - 1; i < PHASER_TREE_MAX; i++) {
         if (i % (PHASER_SESSION_MAX / 2) == 0)
@@ -474,7 +474,7 @@ Test(phaser, depth_and_phasers_of_a_tree_are_bounded) {
     struct answer wide = join_below("one-more", 2, "d4");
     cr_expect(wide.error == CO_BUSY && strstr(wide.text, "below its root \"d1\""), "%s", wide.text);
     cr_expect(join_below("w9", 2, "d1").yes, "in those that are there others may register");
-    cr_expect_eq(state("d1")->phaser->below, PHASER_TREE_MAX);
+    cr_expect_eq(state("d1")->phaser->descendants, PHASER_TREE_MAX);
 }
 
 Test(phaser, phasers_of_a_session_are_bounded) {

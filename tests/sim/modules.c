@@ -172,8 +172,9 @@ void op_judge(struct server *server, struct op *op) {
     op->module->check_read(server->sim, op);
 }
 
-struct watch_key op_thing(const struct op *op, struct arena *arena) {
+struct watch_key op_thing(const struct op *op, struct arena *arena, struct watch_key *own) {
     const struct query_type *type = NULL;
     const ProtobufCMessage *request = op->module->request(op, arena, &type);
+    *own = type->own ? type->own(request) : (struct watch_key){0};
     return type->watched(request);
 }

@@ -15,7 +15,8 @@
     X(event) \
     X(barrier) \
     X(hazard) \
-    X(fence)
+    X(fence) \
+    X(phaser)
 #define SIM_EXTERN(name) extern const struct sim_module sim_##name;
 SIM_MODULES(SIM_EXTERN)
 #undef SIM_EXTERN

@@ -12,7 +12,7 @@
 enum step { STEP_PARK, STEP_WOKEN, STEP_EXPIRED };
 
 struct watch {
-    struct watch_waiter waiter;
+    struct watch_waiter waiter, own; /* own: of the query's own watch key, if it has one */
     struct watch *next;
     struct server *server;
     uint64_t op, generation, restores, index; /* index: as it was seen last */
@@ -29,7 +29,9 @@ static struct watch_table *table_of(struct server *server) { return machine_watc
 
 static uint64_t generation_of(struct server *server, const struct op *op) {
     struct arena arena = {0};
-    uint64_t generation = watch_generation(table_of(server), op_thing(op, &arena));
+    struct watch_key own;
+    uint64_t generation = watch_generation(table_of(server), op_thing(op, &arena, &own));
+    if (own.space) generation += watch_generation(table_of(server), own);
     arena_free(&arena);
     return generation;
 }
@@ -38,7 +40,10 @@ static void watch_free(struct watch *watch) {
     struct watch **at = &watch->server->watches;
     while (*at != watch) at = &(*at)->next;
     *at = watch->next;
-    if (watch->parked) watch_remove(table_of(watch->server), &watch->waiter);
+    if (watch->parked) {
+        watch_remove(table_of(watch->server), &watch->own);
+        watch_remove(table_of(watch->server), &watch->waiter);
+    }
     free(watch);
 }
 
@@ -57,6 +62,11 @@ static void fired(struct watch_waiter *waiter) {
     struct watch *watch = CONTAINER_OF(waiter, struct watch, waiter);
     watch->fired = true;
     later(watch, STEP_WOKEN, sim_random(watch->server->sim, 0, 200));
+}
+
+static void own_fired(struct watch_waiter *waiter) {
+    struct watch *watch = CONTAINER_OF(waiter, struct watch, own);
+    if (atomic_exchange(&watch->waiter.armed, false)) fired(&watch->waiter);
 }
 
 static void answer(struct watch *watch) {
@@ -106,7 +116,9 @@ static void park(struct watch *watch) {
     struct server *server = watch->server;
     struct op *op = op_get(server->sim, watch->op);
     struct arena arena = {0};
-    watch_add(table_of(server), &watch->waiter, op_thing(op, &arena), fired);
+    struct watch_key own;
+    watch_add(table_of(server), &watch->waiter, op_thing(op, &arena, &own), fired);
+    if (own.space) watch_add(table_of(server), &watch->own, own, own_fired);
     arena_free(&arena);
     watch->parked = true;
     later(watch, STEP_EXPIRED, op->wait_us);
@@ -156,6 +168,7 @@ void watch_event(struct server *server, uint64_t number) {
     switch ((enum step)(number & 3)) {
         case STEP_PARK: park(watch); break;
         case STEP_WOKEN:
+            if (watch->own.entry) watch_arm(&watch->own);
             watch_arm(&watch->waiter);
             confirm_again(watch);
             break;
