@@ -46,11 +46,30 @@ static void put_wait(struct http_request *request) {
     http_write_then_wait(request, KV_APPLY, &command.base, &here);
 }
 
+/* PUT /v1/only-wait/:key writes nothing, and counts its looks in the request that it asks by. */
+static bool holds_counting(struct http_request *request, const struct query_result *result) {
+    Pb__KvRequest *asked = (Pb__KvRequest *)(uintptr_t)http_context(request);
+    cr_expect_eq(asked->separator.len, looked, "what an earlier look has put there");
+    bool held = holds(request, result);
+    asked->separator = (ProtobufCBinaryData){looked, (uint8_t *)(uintptr_t) "////////"};
+    return held;
+}
+
+static void put_only_wait(struct http_request *request) {
+    struct http_wait here = {.query = &query_kv_get, .holds = holds_counting, .reply = reply, .wait_ms = 60000};
+    Pb__KvRequest *message = arena_alloc(http_arena(request), sizeof *message);
+    pb__kv_request__init(message);
+    message->key = (ProtobufCBinaryData){2, (uint8_t *)(uintptr_t) "go"};
+    http_wait_for(request, &here, &message->base);
+}
+
 /* In place of the program's. */
 const struct http_route http_routes_status[] = {
     {HTTP_PUT, "/v1/wait/:key", put_wait, "key:write",
      HTTP_PARAMS({":key", HTTP_TEXT, .help = "the key"}, HTTP_DC, {"ms", HTTP_U64, .help = "to wait"}),
      "Writes, and waits", 0, .no_example = "a test"},
+    {HTTP_PUT, "/v1/only-wait/:key", put_only_wait, "key:read",
+     HTTP_PARAMS({":key", HTTP_TEXT, .help = "any"}, HTTP_DC), "Waits", 0, .no_example = "a test"},
     {0},
 };
 
@@ -124,6 +143,19 @@ Test(write_then_wait, when_the_time_is_up_the_last_result_is_the_answer) {
     char *body = web_want(world, 200, "PUT /v1/wait/b?ms=0", "yes");
     cr_expect_str_eq(body, "held=0 go=no", "looked at once");
     free(body);
+    close(fd);
+}
+
+Test(write_then_wait, what_only_waits_writes_nothing_and_may_change_what_it_asks) {
+    put("go", "no");
+    int fd = web_dial(world);
+    web_say(fd, "PUT /v1/only-wait/a HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nyes");
+    EVENTUALLY(looked == 1);
+    cr_expect_not(is_written("a"));
+    put("go", "not yet");
+    EVENTUALLY(looked == 2);
+    put("go", "yes");
+    expect_body(fd, "held=1 go=yes");
     close(fd);
 }
 

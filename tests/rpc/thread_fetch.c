@@ -92,6 +92,40 @@ static void woken_by_its_own(void) {
     }
 }
 
+/* All below a prefix, woken by two of the keys there alone: a query with a watch key of its own beside that which it
+ * shares. */
+static struct watch_key first_watched(const ProtobufCMessage *request) {
+    (void)request;
+    return (struct watch_key){SPACE_KEY, SLICE_LITERAL("storm/0")};
+}
+static struct watch_key own_watched(const ProtobufCMessage *request) {
+    (void)request;
+    return (struct watch_key){SPACE_KEY, SLICE_LITERAL("storm/1")};
+}
+static struct query_type query_two;
+
+static void woken_by_either_key(void) {
+    query_two = query_kv_list;
+    query_two.watched = first_watched, query_two.own = own_watched;
+    server_put(&server, "storm/0", "0");
+    static const char *const wakes[] = {"storm/1", "storm/0", "storm/1"};
+    for (size_t i = 0; i < ARRAY_COUNT(wakes); i++) {
+        struct asked asked;
+        uint64_t index = index_now(&server, &query_two, "storm/");
+        begin(&asked, &server, &query_two, "storm/", (struct how){.index = index, .wait_ms = 600000});
+        pass_turns(&server); /* it waits: what is new to its first read would be answered with */
+        char value[2] = {(char)('1' + i)};
+        server_put(&server, "storm/2", value); /* what is read changes, but by neither of the two */
+        pass_turns(&server);
+        CHECK(!asked_over(&asked));
+        server_put(&server, wakes[i], value);
+        asked_await(&asked);
+        CHECK(asked.error == CO_OK && asked.fetched.index > index);
+        asked_end(&asked);
+    }
+    CHECK(watch_count(rpc_watches(server.rpc)) == 0);
+}
+
 /* The names below a prefix stay the same although a value changes, and with it the index. */
 static void same_bytes_are_no_change(void) {
     server_put(&server, "list/a", "1");
@@ -277,6 +311,7 @@ static void storm_begin(struct asked *asked, struct rng *rng) {
     const struct query_type *type = &query_kv_get;
     unsigned kind = (unsigned)rng_below(rng, 16);
     if (kind == 0) type = &query_kv_list;
+    if (kind == 1) type = &query_two;
     if (kind > 10) type = &query_kv_keys;
     /* The index of what was applied last: it waits, unless a write comes at this moment. */
     uint64_t index = rng_below(rng, 4) ? rpc_applied(server.rpc) : 0,
@@ -284,6 +319,7 @@ static void storm_begin(struct asked *asked, struct rng *rng) {
     bool stale = kind > 10 || rng_below(rng, 2); /* only those wait for what is far ahead */
     begin(asked, &server, type,
           kind == 0   ? "large/"
+          : kind == 1 ? "storm/"
           : kind > 10 ? "storm/"
                       : key,
           (struct how){.stale = stale, .index = index + (kind > 10 ? 1000000000 : 0), .wait_ms = wait_ms});
@@ -446,6 +482,7 @@ int main(int argc, char **argv) {
     }
     at_once();
     woken_by_its_own();
+    woken_by_either_key();
     same_bytes_are_no_change();
     behind_the_client();
     time_is_up();
