@@ -97,9 +97,11 @@ static void begun(struct machine_tx *tx, struct phaser_chain *chain) {
     chain->changed[1] = chain->changed[chain->count - 1] = true;
 }
 
+/* Of a session that is there; others are in none. */
 static unsigned phasers_of(struct machine_tx *tx, struct slice session) {
     struct store_cursor cursor;
     unsigned count = 0;
+    if (session.size != UUID_TEXT_SIZE) return 0;
     SESSION_EACH_BOUND(&cursor, tx->store, phaser_bindings, session) count++;
     store_cursor_close(&cursor);
     return count;

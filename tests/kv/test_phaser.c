@@ -485,6 +485,8 @@ Test(phaser, phasers_of_a_session_are_bounded) {
     }
     struct answer more = join("more", 0);
     cr_expect(more.error == CO_BUSY && !ask("more").found, "%s", more.text);
+    cr_expect(join("other", 1).yes && join_with("made", "", id[20], SIGNAL, "").yes, "that is its affair alone");
+    cr_expect(leave("other", 1).yes && leave("made", 20).yes);
     cr_expect(join("p5", 0).yes, "a repeat is none more");
     cr_expect(leave("p5", 0).yes && join("more", 0).yes);
     session_drop(&world, id[0]);
