@@ -51,7 +51,7 @@ int phaser_member_get(struct store_txn *txn, struct slice name, struct slice ses
     int rv = store_get(txn, PHASER_TABLE_MEMBERS, row_key(name, PHASER_ROW_MEMBER, session, room), &bytes);
     if (rv != CO_OK) return rv;
     *member = machine_decode(&pb__phaser_member__descriptor, bytes, arena);
-    return *member ? CO_OK : CO_CORRUPT;
+    return *member && slice_is(session, (*member)->session) ? CO_OK : CO_CORRUPT;
 }
 
 void phaser_member_put(struct machine_tx *tx, const Pb__Phaser *phaser, const Pb__PhaserMember *member) {
