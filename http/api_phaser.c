@@ -4,18 +4,8 @@
 
 /* -- register ----------------------------------------------------------------------------------------------------- */
 
-static void bounds_write(struct json_out *json, const ProtobufCMessage *message, void *request) {
-    struct http_bounds bounds;
-    (void)message;
-    if (!http_made_bounds(request, &bounds)) return;
-    json_key(json, "NotBefore");
-    json_i64(json, bounds.not_before_ms);
-    json_key(json, "NotAfter");
-    json_i64(json, bounds.not_after_ms);
-}
-
 static const struct message_member registered[] = {
-    {.field = "phase"}, {.field = "mode"}, {.field = "session"}, {.write = bounds_write}, {0}};
+    {.field = "phase"}, {.field = "mode"}, {.field = "session"}, {.write = http_write_made_bounds}, {0}};
 
 /* -- waiting for the advance -------------------------------------------------------------------------------------- */
 

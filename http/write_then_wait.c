@@ -207,7 +207,9 @@ static void wait_hurry(struct http_request *request) {
     else fail(waiting, CO_CLOSED);
 }
 
-void http_wait_for(struct http_request *request, const struct http_wait *wait, const ProtobufCMessage *message) {
+/* `index`: as of which it does not hold; 0: not known. */
+static void wait_from(struct http_request *request, const struct http_wait *wait, const ProtobufCMessage *message,
+                      uint64_t index) {
     struct worker *worker = request->worker;
     struct waiting *waiting = mem_zalloc(sizeof *waiting);
     waiting->operation = (struct operation){wait_end, wait_hurry};
@@ -215,7 +217,7 @@ void http_wait_for(struct http_request *request, const struct http_wait *wait, c
     waiting->worker = worker, waiting->request = request;
     waiting->wait = *wait, waiting->message = message;
     waiting->deadline_ms = worker->now_ms + wait->wait_ms;
-    waiting->index = wait->after_write ? result->index : 0;
+    waiting->index = index;
     request->operation = &waiting->operation;
     request->context = message;
     worker->tickets++;
@@ -224,10 +226,14 @@ void http_wait_for(struct http_request *request, const struct http_wait *wait, c
     fetch(waiting);
 }
 
+void http_wait_for(struct http_request *request, const struct http_wait *wait, const ProtobufCMessage *message) {
+    wait_from(request, wait, message, 0);
+}
+
 static void written(struct http_request *request, const struct machine_result *result) {
     const struct http_wait *wait = request->context;
     const ProtobufCMessage *message = wait->ask(request, result);
-    if (message) http_wait_for(request, wait, message);
+    if (message) wait_from(request, wait, message, wait->after_write ? result->index : 0);
 }
 
 void http_write_then_wait(struct http_request *request, uint8_t command, const ProtobufCMessage *message,

@@ -8,8 +8,8 @@
  *
  *            commands      store tables    watch spaces    queries
  *   registry   1-31         1-15, 48-63       1-31            1-31
- *   kv        32-63, 128-   16-39            32-63, 96-      32-63, 128-
- *   lb        64-127        40-47            64-95           64-127
+ *   kv        32-63, 128-   16-31, 33-39     32-63, 96-      32-63, 128-
+ *   lb        64-127        32, 40-47        64-95           64-127
  *
  * Applying is a function of (store, index, command): no clock, no randomness, no configuration. */
 #ifndef COORD_REGISTRY_MODULE_H

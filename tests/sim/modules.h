@@ -7,15 +7,15 @@
 
 /* The order is that in which they hear of each other. */
 #define SIM_MODULES(X) \
-    X(catalog) \
-    X(lease) \
-    X(session) \
-    X(kv) \
-    X(version) \
-    X(event) \
-    X(barrier) \
-    X(hazard) \
-    X(fence) \
+    X(catalog)         \
+    X(lease)           \
+    X(session)         \
+    X(kv)              \
+    X(version)         \
+    X(event)           \
+    X(barrier)         \
+    X(hazard)          \
+    X(fence)           \
     X(phaser)
 #define SIM_EXTERN(name) extern const struct sim_module sim_##name;
 SIM_MODULES(SIM_EXTERN)
