@@ -16,6 +16,17 @@ struct transfer {
     size_t sent;
 };
 
+/* A question from its beginning to its end. It is not moved meanwhile. */
+struct client_call {
+    const struct client *client;
+    struct client_answer answer;
+    struct fault fault;
+    bool done;
+    struct transfer transfer;
+    struct curl_slist *headers, *to_server;
+    char reason[CURL_ERROR_SIZE];
+};
+
 const char *client_address(const struct client *client) {
     const char *address = client->address;
     if (!address || !address[0]) address = getenv("COORD_HTTP_ADDR");
@@ -197,9 +208,8 @@ static struct curl_slist *headers_of(const struct client *client) {
     return headers;
 }
 
-int client_ask(const struct client *client, const char *method, const char *path, const struct slice *body, FILE *from,
-               FILE *to, struct client_answer *answer, struct fault *fault) {
-    *answer = (struct client_answer){0};
+static void call_open(struct client_call *call, const struct client *client, const char *method, const char *path,
+                      const struct slice *body, FILE *from, FILE *to) {
     struct buffer url = {0}, where = {0};
     buffer_append_text(&where, path);
     if (client->datacenter) client_parameter(&where, "dc", client->datacenter);
@@ -207,33 +217,86 @@ int client_ask(const struct client *client, const char *method, const char *path
     buffer_append_byte(&where, '\0');
     client_url(client_address(client), where.data, &url);
     buffer_append_byte(&url, '\0');
-    struct curl_slist *headers = headers_of(client);
-    char reason[CURL_ERROR_SIZE];
-    CURL *curl = client_curl(url.data, reason);
-    struct transfer transfer = {.answer = answer, .curl = curl, .to = to};
-    struct curl_slist *to_server = client_tls(curl, url.data);
+    *call = (struct client_call){.client = client, .headers = headers_of(client)};
+    CURL *curl = client_curl(url.data, call->reason);
+    call->transfer = (struct transfer){.answer = &call->answer, .curl = curl, .to = to};
+    call->to_server = client_tls(curl, url.data);
     const char *socket = socket_of(client_address(client));
     if (socket) CHECK(curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, socket) == CURLE_OK);
-    set_body(curl, &transfer, body, from);
+    set_body(curl, &call->transfer, body, from);
     curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, method);
-    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, call->headers);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
-    curl_easy_setopt(curl, CURLOPT_WRITEDATA, &transfer);
+    curl_easy_setopt(curl, CURLOPT_WRITEDATA, &call->transfer);
     curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header);
-    curl_easy_setopt(curl, CURLOPT_HEADERDATA, &transfer);
+    curl_easy_setopt(curl, CURLOPT_HEADERDATA, &call->transfer);
     curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, 10000L);
-    CURLcode code = curl_easy_perform(curl);
-    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &answer->status);
-    int rv = CO_OK;
-    if (code != CURLE_OK)
-        rv = fault_set(fault, CO_IO, "no answer from %s: %s", client_address(client),
-                       reason[0] ? reason : curl_easy_strerror(code));
-    curl_easy_cleanup(curl);
-    curl_slist_free_all(headers);
-    curl_slist_free_all(to_server);
     buffer_free(&url);
     buffer_free(&where);
-    return rv;
+}
+
+static void call_done(struct client_call *call, CURLcode code) {
+    call->done = true;
+    curl_easy_getinfo(call->transfer.curl, CURLINFO_RESPONSE_CODE, &call->answer.status);
+    if (code == CURLE_OK) return;
+    call->answer.unreachable = code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST;
+    fault_set(&call->fault, CO_IO, "no answer from %s: %s", client_address(call->client),
+              call->reason[0] ? call->reason : curl_easy_strerror(code));
+}
+
+static void call_close(struct client_call *call) {
+    curl_easy_cleanup(call->transfer.curl);
+    curl_slist_free_all(call->headers);
+    curl_slist_free_all(call->to_server);
+}
+
+int client_ask(const struct client *client, const char *method, const char *path, const struct slice *body, FILE *from,
+               FILE *to, struct client_answer *answer, struct fault *fault) {
+    struct client_call call;
+    call_open(&call, client, method, path, body, from, to);
+    call_done(&call, curl_easy_perform(call.transfer.curl));
+    call_close(&call);
+    *answer = call.answer;
+    return call.fault.code ? fault_set(fault, call.fault.code, "%s", call.fault.text) : CO_OK;
+}
+
+/* -- without blocking --------------------------------------------------------------------------------------------- */
+
+struct client_call *client_call_begin(CURLM *calls, const struct client *client, const char *method, const char *path,
+                                      const struct slice *body, uint64_t timeout_ms) {
+    struct client_call *call = mem_zalloc(sizeof *call);
+    call_open(call, client, method, path, body, NULL, NULL);
+    curl_easy_setopt(call->transfer.curl, CURLOPT_PRIVATE, call);
+    curl_easy_setopt(call->transfer.curl, CURLOPT_TIMEOUT_MS, (long)timeout_ms);
+    curl_easy_setopt(call->transfer.curl, CURLOPT_TCP_KEEPALIVE, 1L);
+    curl_easy_setopt(call->transfer.curl, CURLOPT_QUICK_EXIT, 1L); /* a name's look-up is not waited for */
+    CHECK(curl_multi_add_handle(calls, call->transfer.curl) == CURLM_OK);
+    return call;
+}
+
+void client_calls_step(CURLM *calls, struct curl_waitfd *fds, unsigned count, int wait_ms) {
+    int running, left;
+    CHECK(curl_multi_poll(calls, fds, count, wait_ms, NULL) == CURLM_OK);
+    CHECK(curl_multi_perform(calls, &running) == CURLM_OK);
+    for (CURLMsg *message; (message = curl_multi_info_read(calls, &left)) != NULL;) {
+        char *call = NULL;
+        if (message->msg != CURLMSG_DONE) continue;
+        curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &call);
+        call_done((struct client_call *)(void *)call, message->data.result);
+    }
+}
+
+const struct client_answer *client_call_answer(const struct client_call *call, const struct fault **fault) {
+    *fault = &call->fault;
+    return call->done ? &call->answer : NULL;
+}
+
+void client_call_free(CURLM *calls, struct client_call *call) {
+    if (!call) return;
+    curl_multi_remove_handle(calls, call->transfer.curl);
+    call_close(call);
+    client_answer_free(&call->answer);
+    free(call);
 }
 
 void client_answer_free(struct client_answer *answer) { buffer_free(&answer->body); }

@@ -1,4 +1,4 @@
-/* The command line's side of the HTTP API. One process, one thread, one question at a time. */
+/* The command line's side of the HTTP API. One process, one thread. */
 #ifndef COORD_AGENT_CLIENT_H
 #define COORD_AGENT_CLIENT_H
 
@@ -24,6 +24,7 @@ struct client_answer {
     long status;
     struct buffer body; /* at most 1 GiB */
     uint64_t index;     /* X-Consul-Index; 0: none */
+    bool unreachable;   /* there is none, because nobody listens there */
 };
 
 /* `path` begins with '/', parameters included and encoded. Body NULL: none. `from`: the body comes from a file
@@ -37,6 +38,18 @@ void client_answer_free(struct client_answer *answer);
  * 404 when `or_404`. */
 int client_want(const struct client *client, const char *method, const char *path, const struct slice *body,
                 bool or_404, struct client_answer *answer, struct fault *fault);
+
+/* -- several questions at a time, without blocking ---------------------------------------------------------------- */
+struct client_call;
+/* Begins one, which client_calls_step carries on. `path` is copied; `client`, and what the body's slice points to, stay
+ * until the call is freed. No answer within `timeout_ms` is a fault. */
+struct client_call *client_call_begin(CURLM *calls, const struct client *client, const char *method, const char *path,
+                                      const struct slice *body, uint64_t timeout_ms);
+/* Waits until a call may have come further, one of `fds` is ready, or the time is up; then carries all calls on. */
+void client_calls_step(CURLM *calls, struct curl_waitfd *fds, unsigned count, int wait_ms);
+/* NULL: not done yet. Else as client_ask, in the call until it is freed. */
+const struct client_answer *client_call_answer(const struct client_call *call, const struct fault **fault);
+void client_call_free(CURLM *calls, struct client_call *call); /* ends one that is under way; NULL: nothing */
 
 /* A new handle for a request to `url`, with what every request of ours has in common: the path goes out as it is
  * written, since "." and ".." in it may be a user's key or name; only HTTP and HTTPS; no signals; no proxy to

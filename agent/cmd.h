@@ -49,10 +49,12 @@ int cmd_read_value(const char *argument, struct buffer *out, struct fault *fault
 
 /* The commands. */
 int cmd_api(int argc, char **argv);
+int cmd_elect(int argc, char **argv);
 int cmd_event(int argc, char **argv);
 int cmd_force_leave(int argc, char **argv);
 int cmd_join(int argc, char **argv);
 int cmd_leave(int argc, char **argv);
+int cmd_lock(int argc, char **argv);
 int cmd_maint(int argc, char **argv);
 int cmd_members(int argc, char **argv);
 int cmd_monitor(int argc, char **argv);

@@ -1,0 +1,326 @@
+#include "agent/hold.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#define REQUEST_MS     10000  /* an agent waits for a leader for up to 7 s */
+#define ROUND_MS       600000 /* the server's longest wait */
+#define LATE_MS        1000   /* the answer to a wait comes so much later at most, unless the server hangs */
+#define ROUND_LATE_MS  10000
+#define RETRY_MS       1000
+#define RELEASE_MS     5000 /* tries to release for so long */
+#define INTERRUPTED_MS 2000 /* waits so long for the session that is to be released */
+
+static uint64_t earlier(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static uint64_t later(uint64_t at_ms, uint64_t by_ms) {
+    return by_ms > HOLD_FOREVER - at_ms ? HOLD_FOREVER : at_ms + by_ms;
+}
+
+static void __attribute__((format(printf, 2, 3))) say(struct hold *hold, const char *format, ...) {
+    va_list arguments;
+    int size = snprintf(hold->say, sizeof hold->say, "%s ", hold->rules.what);
+    if (size < 0 || (size_t)size >= sizeof hold->say) return;
+    va_start(arguments, format);
+    vsnprintf(hold->say + size, sizeof hold->say - (size_t)size, format, arguments);
+    va_end(arguments);
+}
+
+/* -- states ------------------------------------------------------------------------------------------------------- */
+
+static void over(struct hold *hold, int code) {
+    hold->state = HOLD_OVER;
+    hold->code = code;
+}
+
+static void ask_anew(struct hold *hold, uint64_t now_ms) {
+    say(hold, "is waited for anew, at the end of the queue, because its session has ended");
+    hold->state = HOLD_ASKING;
+    hold->session[0] = '\0';
+    memset(hold->requests, 0, sizeof hold->requests);
+    hold->requests[HOLD_GRANT].next_ms = now_ms;
+}
+
+static void confirm(struct hold *hold, const struct hold_answer *answer, uint64_t now_ms) {
+    hold->token = answer->token;
+    hold->state = hold->rules.unbounded ? HOLD_STARTING : HOLD_CONFIRMING;
+    hold->requests[HOLD_RENEWAL] = (struct hold_request){.next_ms = now_ms};
+}
+
+static void leave(struct hold *hold, int code, uint64_t now_ms) {
+    hold->state = hold->session[0] ? HOLD_RELEASING : HOLD_OVER;
+    hold->code = code;
+    hold->give_up_ms = later(now_ms, hold->rules.leave_ms ? hold->rules.leave_ms : RELEASE_MS);
+    hold->requests[HOLD_GRANT] = (struct hold_request){.next_ms = now_ms};
+}
+
+static void time_is_up(struct hold *hold, uint64_t now_ms) {
+    if (hold->rules.wait_ms) say(hold, "was not obtained in time");
+    else say(hold, "was not obtained: it is taken");
+    leave(hold, HOLD_EXIT_NOT_OBTAINED, now_ms);
+}
+
+/* True: the command may run from now on. */
+static bool is_certain(const struct hold *hold, uint64_t now_ms) {
+    return now_ms < supervisor_times(hold->sent_ms, hold->not_before_ms).term_ms;
+}
+
+/* -- what is to be done ------------------------------------------------------------------------------------------- */
+
+static struct hold_order nothing(uint64_t until_ms) {
+    return (struct hold_order){.act = HOLD_NOTHING, .until_ms = until_ms};
+}
+
+static struct hold_order request(struct hold *hold, enum hold_line line, enum hold_act act, uint64_t timeout_ms,
+                                 uint64_t now_ms) {
+    hold->requests[line].under_way = true;
+    hold->requests[line].sent_ms = now_ms;
+    return (struct hold_order){.act = act, .timeout_ms = timeout_ms};
+}
+
+static bool is_due(const struct hold_request *of, uint64_t now_ms) { return !of->under_way && now_ms >= of->next_ms; }
+/* When a request wants something next: with one under way its answer comes first. */
+static uint64_t next_of(const struct hold_request *of) { return of->under_way ? HOLD_FOREVER : of->next_ms; }
+
+static struct hold_order renew(struct hold *hold, enum hold_act act, uint64_t now_ms) {
+    return request(hold, HOLD_RENEWAL, act, hold->rules.ttl_ms / 6 + 1, now_ms);
+}
+
+static struct hold_order asking(struct hold *hold, uint64_t now_ms) {
+    const struct hold_request *of = &hold->requests[HOLD_GRANT];
+    if (hold->interrupted && (!of->under_way || now_ms >= hold->give_up_ms)) over(hold, hold->code);
+    else if (hold->complained && !of->under_way && now_ms >= hold->wait_end_ms) over(hold, HOLD_EXIT_NOT_OBTAINED);
+    else if (is_due(of, now_ms)) return request(hold, HOLD_GRANT, HOLD_ASK, REQUEST_MS, now_ms);
+    else if (of->under_way) return nothing(hold->interrupted ? hold->give_up_ms : HOLD_FOREVER);
+    else return nothing(earlier(of->next_ms, hold->wait_end_ms));
+    return hold_next(hold, now_ms);
+}
+
+static struct hold_order waiting(struct hold *hold, uint64_t now_ms) {
+    const struct hold_request *of = &hold->requests[HOLD_GRANT], *renewal = &hold->requests[HOLD_RENEWAL];
+    uint64_t end_ms = of->under_way ? later(hold->wait_end_ms, LATE_MS) : hold->wait_end_ms;
+    if (now_ms >= end_ms) {
+        time_is_up(hold, now_ms);
+        return hold_next(hold, now_ms);
+    }
+    if (is_due(renewal, now_ms)) return renew(hold, HOLD_RENEW_SESSION, now_ms);
+    if (is_due(of, now_ms)) {
+        uint64_t left_ms = earlier(hold->wait_end_ms - now_ms, ROUND_MS);
+        struct hold_order order = request(hold, HOLD_GRANT, HOLD_WAIT, left_ms + ROUND_LATE_MS, now_ms);
+        order.wait_ms = left_ms;
+        return order;
+    }
+    return nothing(earlier(end_ms, earlier(next_of(of), next_of(renewal))));
+}
+
+static struct hold_order confirming(struct hold *hold, uint64_t now_ms) {
+    const struct hold_request *renewal = &hold->requests[HOLD_RENEWAL];
+    if (hold->complained && now_ms >= hold->wait_end_ms) {
+        time_is_up(hold, now_ms);
+        return hold_next(hold, now_ms);
+    }
+    if (is_due(renewal, now_ms)) return renew(hold, HOLD_RENEW, now_ms);
+    return nothing(next_of(renewal));
+}
+
+static struct hold_order running(struct hold *hold, uint64_t now_ms) {
+    const struct hold_request *renewal = &hold->requests[HOLD_RENEWAL];
+    struct hold_order order = {.act = HOLD_FORWARD, .number = hold->to_forward};
+    if (hold->to_forward) hold->to_forward = 0;
+    else if (hold->to_kill) order.act = HOLD_KILL, hold->to_kill = false;
+    else if (hold->to_tell) order.act = HOLD_TELL, hold->to_tell = false;
+    else if (hold->lost) order = nothing(HOLD_FOREVER);
+    else if (is_due(renewal, now_ms))
+        order = renew(hold, hold->rules.unbounded ? HOLD_RENEW_SESSION : HOLD_RENEW, now_ms);
+    else order = nothing(next_of(renewal));
+    return order;
+}
+
+static struct hold_order releasing(struct hold *hold, uint64_t now_ms) {
+    const struct hold_request *of = &hold->requests[HOLD_GRANT], *renewal = &hold->requests[HOLD_RENEWAL];
+    if (now_ms >= hold->give_up_ms) {
+        if (hold->rules.leave_ms && hold->code == 0) hold->code = HOLD_EXIT_NOT_OBTAINED;
+        say(hold, hold->rules.leave_ms ? "was not left by all others in time"
+                                       : "could not be released; it is free when its TTL is over");
+        over(hold, hold->code);
+        return hold_next(hold, now_ms);
+    }
+    if (hold->rules.leave_ms && is_due(renewal, now_ms)) return renew(hold, HOLD_RENEW_SESSION, now_ms);
+    if (is_due(of, now_ms)) {
+        uint64_t left_ms = earlier(hold->rules.leave_ms ? hold->give_up_ms - now_ms : 0, ROUND_MS);
+        struct hold_order order =
+            request(hold, HOLD_GRANT, HOLD_RELEASE, left_ms ? left_ms + ROUND_LATE_MS : RELEASE_MS, now_ms);
+        order.wait_ms = left_ms;
+        return order;
+    }
+    uint64_t renewal_ms = hold->rules.leave_ms ? next_of(renewal) : HOLD_FOREVER;
+    return nothing(earlier(hold->give_up_ms, earlier(next_of(of), renewal_ms)));
+}
+
+struct hold_order hold_next(struct hold *hold, uint64_t now_ms) {
+    switch (hold->state) {
+        case HOLD_ASKING: return asking(hold, now_ms);
+        case HOLD_WAITING: return waiting(hold, now_ms);
+        case HOLD_CONFIRMING: return confirming(hold, now_ms);
+        case HOLD_STARTING:
+            hold->state = HOLD_RUNNING;
+            if (hold->rules.unbounded) hold->not_before_ms = SUPERVISOR_NEVER;
+            return (struct hold_order){.act = HOLD_START};
+        case HOLD_RUNNING: return running(hold, now_ms);
+        case HOLD_RELEASING: return releasing(hold, now_ms);
+        case HOLD_OVER: break;
+    }
+    return (struct hold_order){.act = HOLD_EXIT, .number = hold->code};
+}
+
+/* -- answers ------------------------------------------------------------------------------------------------------ */
+
+static bool may_come_back(const struct hold_answer *answer) { return answer->status == 0 || answer->status >= 500; }
+
+/* Once, until there is an answer again. */
+static void complain(struct hold *hold, const struct hold_answer *answer) {
+    if (!hold->complained) say(hold, "is asked for again and again: %s", answer->text);
+    hold->complained = true;
+}
+
+static void refused(struct hold *hold, const struct hold_answer *answer, uint64_t now_ms) {
+    bool perhaps_later = answer->status == 409 || answer->status == 429;
+    say(hold, "was refused: %s", answer->text);
+    leave(hold, perhaps_later ? HOLD_EXIT_NOT_OBTAINED : HOLD_EXIT_ERROR, now_ms);
+}
+
+static void certain_since(struct hold *hold, enum hold_line line, const struct hold_answer *answer) {
+    hold->complained = false;
+    hold->sent_ms = hold->requests[line].sent_ms;
+    hold->not_before_ms = answer->not_before_ms;
+    hold->requests[HOLD_RENEWAL].next_ms = hold->sent_ms + hold->rules.ttl_ms / 3;
+}
+
+static void asked(struct hold *hold, const struct hold_answer *answer, uint64_t now_ms) {
+    struct hold_request *of = &hold->requests[HOLD_GRANT];
+    if (may_come_back(answer)) {
+        of->next_ms = now_ms + RETRY_MS;
+        if (!answer->unreachable || hold->answered) {
+            complain(hold, answer);
+        } else {
+            say(hold, "was not obtained: %s", answer->text);
+            over(hold, HOLD_EXIT_NOT_OBTAINED);
+        }
+        return;
+    }
+    hold->answered = true;
+    if (answer->status != 200) {
+        refused(hold, answer, now_ms);
+        return;
+    }
+    snprintf(hold->session, sizeof hold->session, "%s", answer->session ? answer->session : "");
+    if (hold->interrupted) {
+        leave(hold, hold->code, now_ms);
+    } else if (answer->held) {
+        certain_since(hold, HOLD_GRANT, answer);
+        if (is_certain(hold, now_ms)) hold->token = answer->token, hold->state = HOLD_STARTING;
+        else confirm(hold, answer, now_ms);
+    } else if (!hold->rules.wait_ms) {
+        time_is_up(hold, now_ms);
+    } else {
+        hold->state = HOLD_WAITING;
+        certain_since(hold, HOLD_GRANT, answer);
+    }
+}
+
+static void waited(struct hold *hold, const struct hold_answer *answer, uint64_t now_ms) {
+    struct hold_request *of = &hold->requests[HOLD_GRANT];
+    of->next_ms = of->sent_ms + RETRY_MS > now_ms ? of->sent_ms + RETRY_MS : now_ms;
+    if (may_come_back(answer)) {
+        of->next_ms = now_ms + RETRY_MS;
+        complain(hold, answer);
+    } else if (answer->status == 404) {
+        ask_anew(hold, now_ms);
+    } else if (answer->status != 200) {
+        refused(hold, answer, now_ms);
+    } else {
+        hold->complained = false;
+        if (answer->held) confirm(hold, answer, now_ms);
+    }
+}
+
+static void released(struct hold *hold, const struct hold_answer *answer, uint64_t now_ms) {
+    bool again = may_come_back(answer) || (answer->status == 200 && hold->rules.leave_ms && !answer->held);
+    if (again) hold->requests[HOLD_GRANT].next_ms = now_ms + RETRY_MS / 4;
+    else over(hold, hold->code);
+}
+
+static void lose(struct hold *hold) {
+    if (hold->rules.unbounded) return;
+    say(hold, "is lost, its command is ended: the session has ended, or somebody else released it");
+    hold->lost = hold->to_kill = true;
+}
+
+static void renewed(struct hold *hold, const struct hold_answer *answer, uint64_t now_ms) {
+    struct hold_request *renewal = &hold->requests[HOLD_RENEWAL];
+    bool done = answer->status == 200, gone = answer->status == 404;
+    renewal->next_ms = done || gone ? renewal->sent_ms + hold->rules.ttl_ms / 3 : now_ms + hold->rules.ttl_ms / 15 + 1;
+    if ((hold->state == HOLD_WAITING || hold->state == HOLD_CONFIRMING) && gone) {
+        ask_anew(hold, now_ms);
+    } else if (hold->state == HOLD_CONFIRMING && done) {
+        certain_since(hold, HOLD_RENEWAL, answer);
+        if (is_certain(hold, now_ms)) hold->state = HOLD_STARTING;
+        else renewal->next_ms = now_ms;
+    } else if (hold->state == HOLD_RUNNING && gone) {
+        lose(hold);
+    } else if (hold->state == HOLD_RUNNING && done && !hold->rules.unbounded) {
+        certain_since(hold, HOLD_RENEWAL, answer);
+        hold->to_tell = true;
+    } else if (hold->state == HOLD_CONFIRMING || hold->state == HOLD_RUNNING) {
+        if (!done) complain(hold, answer);
+    }
+}
+
+void hold_answered(struct hold *hold, enum hold_line line, const struct hold_answer *answer, uint64_t now_ms) {
+    hold->requests[line].under_way = false;
+    if (line == HOLD_RENEWAL) renewed(hold, answer, now_ms);
+    else if (hold->state == HOLD_ASKING) asked(hold, answer, now_ms);
+    else if (hold->state == HOLD_WAITING) waited(hold, answer, now_ms);
+    else if (hold->state == HOLD_RELEASING) released(hold, answer, now_ms);
+}
+
+/* -- other events ------------------------------------------------------------------------------------------------- */
+
+void hold_signalled(struct hold *hold, int signal, uint64_t now_ms) {
+    int code = HOLD_EXIT_SIGNAL + signal;
+    if (hold->state == HOLD_RUNNING) {
+        hold->to_forward = signal;
+    } else if (hold->state == HOLD_RELEASING) { /* soon over anyway, unless others are waited for */
+        if (hold->rules.leave_ms) over(hold, code);
+        else if (hold->interrupted) over(hold, hold->code);
+    } else if (hold->state == HOLD_ASKING && !hold->interrupted) {
+        hold->interrupted = true; /* the answer tells which session is to be released */
+        hold->code = code;
+        hold->give_up_ms = now_ms + INTERRUPTED_MS;
+    } else if (hold->state != HOLD_OVER) {
+        hold->interrupted = true;
+        leave(hold, code, now_ms);
+    }
+}
+
+static int code_of(const struct hold *hold, const struct supervisor_end *end) {
+    if (end->exec_errno) return end->exec_errno == ENOENT ? HOLD_EXIT_NO_COMMAND : HOLD_EXIT_CANNOT_RUN;
+    if (WIFEXITED(end->status) && WEXITSTATUS(end->status) == 0) return 0;
+    if (hold->lost || end->by_us) return HOLD_EXIT_LOST;
+    return WIFEXITED(end->status) ? WEXITSTATUS(end->status) : HOLD_EXIT_SIGNAL + WTERMSIG(end->status);
+}
+
+void hold_ended(struct hold *hold, const struct supervisor_end *end, uint64_t now_ms) {
+    int code = code_of(hold, end);
+    if (end->by_us && !hold->lost) say(hold, "could not be renewed in time, so its command was ended");
+    if (hold->lost) over(hold, code);
+    else leave(hold, code, now_ms);
+    if (end->by_us) hold->give_up_ms = earlier(hold->give_up_ms, now_ms + LATE_MS); /* nobody answers */
+}
+
+void hold_begin(struct hold *hold, const struct hold_rules *rules, uint64_t now_ms) {
+    *hold = (struct hold){.rules = *rules, .wait_end_ms = later(now_ms, rules->wait_ms)};
+    for (int i = 0; i < HOLD_LINES; i++) hold->requests[i].next_ms = now_ms;
+}

@@ -1,0 +1,122 @@
+/* Holding a lock, or leading an election, around a command: when to ask for what, and what the exit code is. Decides
+ * only: answers, signals and times are its arguments, what is to be done its result. The acting part is
+ * agent/hold_run.c; that the command ends in time is another process's business (agent/supervisor.h).
+ *
+ *     ASKING --in the queue--> WAITING --granted--> CONFIRMING --renewed--> RUNNING --ended--> RELEASING --> OVER
+ *      ^ |                      | | |                 | | |                   |                  ^ ^
+ *      | '--granted: RUNNING    | | '--time is up-----|-|-'                   |                  | |
+ *      |                        | '----a signal-------|-'---------------------|------------------' |
+ *      '--its session has ended-'---------------------'                       '--lost: kill, ended-'
+ *
+ * (1) The first request makes the session and does not wait, so that the session is known: who is interrupted leaves
+ *     the queue at once, and who lost an answer asks for the place that the session has. It then waits on the server, in
+ *     rounds, and renews the session meanwhile.
+ * (2) A grant is certain from the sending of the newest request that was answered with NotBefore for as long as that
+ *     says, because NotBefore counts from the answer. Who has waited does not know how old the grant is, so it renews
+ *     before the command is started.
+ * (3) It renews at a third of the TTL. A renewal without an answer is given up after a sixth, and sent again.
+ *
+ * Times are milliseconds of CLOCK_BOOTTIME. One thread. */
+#ifndef COORD_AGENT_HOLD_H
+#define COORD_AGENT_HOLD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/supervisor.h"
+
+#define HOLD_FOREVER UINT64_MAX
+
+enum hold_exit {
+    HOLD_EXIT_ERROR = 1,         /* wrong arguments, or refused for good */
+    HOLD_EXIT_NOT_OBTAINED = 75, /* EX_TEMPFAIL */
+    HOLD_EXIT_LOST = 76,         /* the command was ended because it was lost, or was about to be */
+    HOLD_EXIT_CANNOT_RUN = 126,
+    HOLD_EXIT_NO_COMMAND = 127,
+    HOLD_EXIT_SIGNAL = 128 /* plus the signal's number */
+};
+
+enum hold_act {
+    HOLD_NOTHING,
+    HOLD_ASK,           /* the first request; it does not wait */
+    HOLD_WAIT,          /* asks again with the session, for `wait_ms` */
+    HOLD_RENEW_SESSION, /* while it waits */
+    HOLD_RENEW,         /* what it holds */
+    HOLD_RELEASE,       /* what it holds, or its place; waits for `wait_ms` */
+    HOLD_START,         /* the command, with the deadline */
+    HOLD_TELL,          /* the supervisor of another deadline */
+    HOLD_KILL,          /* the command, at once */
+    HOLD_FORWARD,       /* `number`, a signal, to the command */
+    HOLD_EXIT           /* with the code `number` */
+};
+
+/* Requests are of two lines, with one under way on each: a new one ends the one before. */
+enum hold_line {
+    HOLD_GRANT,   /* HOLD_ASK, HOLD_WAIT, HOLD_RELEASE */
+    HOLD_RENEWAL, /* HOLD_RENEW_SESSION, HOLD_RENEW */
+    HOLD_LINES
+};
+
+struct hold_order {
+    enum hold_act act;
+    uint64_t until_ms;   /* of HOLD_NOTHING: look again then, or after an event */
+    uint64_t timeout_ms; /* of requests: without an answer by then it is one of status 0 */
+    uint64_t wait_ms;
+    int number;
+};
+
+/* What came of a request. */
+struct hold_answer {
+    long status;            /* of HTTP; 0: none came */
+    const char *text;       /* of a refusal, or of why none came: one line */
+    bool unreachable;       /* of status 0: nobody listens there */
+    bool held;              /* of HOLD_RELEASE: there is nothing to wait for any more */
+    const char *session;    /* of HOLD_ASK */
+    uint64_t token;         /* of what is held */
+    uint64_t not_before_ms; /* 0: it does not say */
+};
+
+struct hold_rules {
+    const char *what; /* "lock \"nightly\"", for messages */
+    uint64_t ttl_ms;
+    uint64_t wait_ms;  /* for the grant; 0: it leaves no place behind; HOLD_FOREVER */
+    uint64_t leave_ms; /* HOLD_RELEASE waits so long for others; 0: not at all */
+    bool unbounded;    /* the command may outlive what is held */
+};
+
+struct hold {
+    struct hold_rules rules;
+    enum hold_state {
+        HOLD_ASKING,
+        HOLD_WAITING,
+        HOLD_CONFIRMING,
+        HOLD_STARTING,
+        HOLD_RUNNING,
+        HOLD_RELEASING,
+        HOLD_OVER
+    } state;
+    char session[40]; /* "": none */
+    uint64_t token;
+    uint64_t sent_ms, not_before_ms; /* (2), of HOLD_START and HOLD_TELL */
+    char say[400];                   /* a line for people; whoever prints it empties it */
+    /* Its own. */
+    uint64_t wait_end_ms, give_up_ms;
+    struct hold_request {
+        bool under_way;
+        uint64_t sent_ms, next_ms; /* the next one is due */
+    } requests[HOLD_LINES];
+    bool answered, complained, interrupted, lost;
+    bool to_tell, to_kill;
+    int to_forward, code;
+};
+
+/* `what` outlives it. */
+void hold_begin(struct hold *hold, const struct hold_rules *rules, uint64_t now_ms);
+/* What is to be done now: ask until it is HOLD_NOTHING or HOLD_EXIT. What it orders counts as done. */
+struct hold_order hold_next(struct hold *hold, uint64_t now_ms);
+
+void hold_answered(struct hold *hold, enum hold_line line, const struct hold_answer *answer, uint64_t now_ms);
+void hold_signalled(struct hold *hold, int signal, uint64_t now_ms);
+void hold_ended(struct hold *hold, const struct supervisor_end *end, uint64_t now_ms);
+
+#endif

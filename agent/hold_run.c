@@ -1,0 +1,185 @@
+#include "agent/hold_run.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/json_in.h"
+#include "base/memory.h"
+
+struct act {
+    const struct hold_run *run;
+    struct hold hold;
+    CURLM *calls;
+    struct client_call *call[HOLD_LINES];
+    struct supervisor supervisor;
+    bool started;
+    int signals;
+    sigset_t mask; /* before ours */
+    struct slice body;
+};
+
+static uint64_t now_ms(void) { return clock_boot_ns() / 1000000; }
+
+static void print_line(struct hold *hold) {
+    if (hold->say[0]) fprintf(stderr, "coord: %s\n", hold->say);
+    hold->say[0] = '\0';
+}
+
+/* -- requests ----------------------------------------------------------------------------------------------------- */
+
+static void milliseconds(struct buffer *path, const char *name, uint64_t value) {
+    char text[24];
+    snprintf(text, sizeof text, "%llums", (unsigned long long)value);
+    client_parameter(path, name, text);
+}
+
+static void path_of(const struct act *act, const struct hold_order *order, struct buffer *path) {
+    const struct hold_run *run = act->run;
+    const char *last = order->act == HOLD_RENEW     ? "renew"
+                       : order->act == HOLD_RELEASE ? run->kind->release
+                                                    : run->kind->ask;
+    if (order->act == HOLD_RENEW_SESSION) {
+        buffer_printf(path, "/v1/session/renew/%s", act->hold.session);
+    } else {
+        buffer_append_text(path, run->kind->path);
+        client_encode(path, run->name, true);
+        buffer_printf(path, "/%s", last);
+        if (order->act == HOLD_ASK) client_parameter(path, "ttl", run->ttl);
+        else client_parameter(path, "session", act->hold.session);
+        if (order->act == HOLD_ASK && run->rules.wait_ms) client_parameter(path, "enqueue", NULL);
+        if (order->wait_ms) milliseconds(path, "wait", order->wait_ms);
+        if (order->act == HOLD_ASK || order->act == HOLD_WAIT)
+            buffer_append(path, run->parameters.data, run->parameters.size);
+    }
+    buffer_append_byte(path, '\0');
+}
+
+static void send_request(struct act *act, enum hold_line line, const struct hold_order *order) {
+    struct buffer path = {0};
+    bool body = order->act == HOLD_ASK && act->run->note;
+    client_call_free(act->calls, act->call[line]);
+    path_of(act, order, &path);
+    act->call[line] =
+        client_call_begin(act->calls, &act->run->client, "PUT", path.data, body ? &act->body : NULL, order->timeout_ms);
+    buffer_free(&path);
+}
+
+/* An answer that is not what it should be is like none. */
+static void read_answer(const struct act *act, const struct client_answer *from, struct hold_answer *answer,
+                        struct json_object **json, struct fault *fault) {
+    const struct hold_kind *kind = act->run->kind;
+    *json = json_parse(buffer_slice(&from->body), fault);
+    if (!*json) answer->status = 0, answer->text = fault->text;
+    if (!json_object_is_type(*json, json_type_object)) return; /* "true"; a list of sessions */
+    json_get_bool(*json, kind->held, &answer->held, NULL);
+    json_get_string(*json, "Session", &answer->session, NULL);
+    json_get_u64(*json, kind->token, UINT64_MAX, &answer->token, NULL);
+    json_get_u64(*json, "NotBefore", INT64_MAX, &answer->not_before_ms, NULL);
+}
+
+static void take_answer(struct act *act, enum hold_line line) {
+    const struct fault *failed;
+    const struct client_answer *from = act->call[line] ? client_call_answer(act->call[line], &failed) : NULL;
+    if (!from) return;
+    struct json_object *json = NULL;
+    struct fault fault = {0};
+    struct hold_answer answer = {.status = failed->code ? 0 : from->status, .unreachable = from->unreachable};
+    if (failed->code) answer.text = failed->text;
+    else if (from->status == 200) read_answer(act, from, &answer, &json, &fault);
+    else fault_set(&fault, CO_INVALID, "%.*s", (int)from->body.size, from->body.size ? from->body.data : "");
+    if (!answer.text) answer.text = fault.text;
+    hold_answered(&act->hold, line, &answer, now_ms());
+    if (json) json_object_put(json);
+    client_call_free(act->calls, act->call[line]);
+    act->call[line] = NULL;
+}
+
+/* -- the command -------------------------------------------------------------------------------------------------- */
+
+static void start(struct act *act) {
+    char token[24];
+    snprintf(token, sizeof token, "%llu", (unsigned long long)act->hold.token);
+    for (const char *const *name = act->run->kind->exports; *name; name++) setenv(*name, token, 1);
+    setenv("COORD_SESSION", act->hold.session, 1);
+    if (!act->run->argv) {
+        hold_ended(&act->hold, &(struct supervisor_end){0}, now_ms());
+        return;
+    }
+    act->supervisor = supervisor_start(act->run->argv, &act->mask, act->hold.sent_ms, act->hold.not_before_ms);
+    act->started = true;
+}
+
+static void take_end(struct act *act) {
+    struct supervisor_end end;
+    if (!act->started || !supervisor_ended(&act->supervisor, &end)) return;
+    act->started = false;
+    if (end.exec_errno) fprintf(stderr, "coord: %s: %s\n", act->run->argv[0], strerror(end.exec_errno));
+    hold_ended(&act->hold, &end, now_ms());
+}
+
+/* -- the loop ----------------------------------------------------------------------------------------------------- */
+
+static void take_signals(struct act *act) {
+    struct signalfd_siginfo info;
+    while (read(act->signals, &info, sizeof info) == sizeof info)
+        hold_signalled(&act->hold, (int)info.ssi_signo, now_ms());
+}
+
+static void await(struct act *act, uint64_t until_ms) {
+    struct curl_waitfd fds[] = {{.fd = act->signals, .events = CURL_WAIT_POLLIN},
+                                {.fd = act->supervisor.fd, .events = CURL_WAIT_POLLIN}};
+    uint64_t now = now_ms(), left = until_ms > now ? until_ms - now : 0;
+    client_calls_step(act->calls, fds, act->started ? 2 : 1, left < 60000 ? (int)left : 60000);
+    take_signals(act);
+    take_end(act);
+    for (int line = 0; line < HOLD_LINES; line++) take_answer(act, (enum hold_line)line);
+}
+
+static int carry_out(struct act *act) {
+    for (;;) {
+        struct hold_order order = hold_next(&act->hold, now_ms());
+        print_line(&act->hold);
+        switch (order.act) {
+            case HOLD_NOTHING: await(act, order.until_ms); break;
+            case HOLD_ASK:
+            case HOLD_WAIT:
+            case HOLD_RELEASE: send_request(act, HOLD_GRANT, &order); break;
+            case HOLD_RENEW_SESSION:
+            case HOLD_RENEW: send_request(act, HOLD_RENEWAL, &order); break;
+            case HOLD_START: start(act); break;
+            case HOLD_TELL: supervisor_tell(&act->supervisor, act->hold.sent_ms, act->hold.not_before_ms); break;
+            case HOLD_KILL: supervisor_kill(&act->supervisor); break;
+            case HOLD_FORWARD: supervisor_signal(&act->supervisor, order.number); break;
+            case HOLD_EXIT: return order.number;
+        }
+    }
+}
+
+int hold_run(const struct hold_run *run) {
+    struct act act = {.run = run, .calls = curl_multi_init(), .body = slice_text(run->note)};
+    struct buffer what = {0};
+    sigset_t ours;
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGTERM), sigaddset(&ours, SIGINT), sigaddset(&ours, SIGHUP), sigaddset(&ours, SIGQUIT);
+    sigprocmask(SIG_BLOCK, &ours, &act.mask);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGCHLD, SIG_DFL); /* ignored by who started this: ends could not be waited for */
+    act.signals = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
+    CHECK(act.calls && act.signals >= 0);
+    buffer_printf(&what, "%s \"%.256s\"", run->kind->noun, run->name);
+    buffer_append_byte(&what, '\0');
+    struct hold_rules rules = run->rules;
+    rules.what = what.data;
+    hold_begin(&act.hold, &rules, now_ms());
+    int code = carry_out(&act);
+    for (int line = 0; line < HOLD_LINES; line++) client_call_free(act.calls, act.call[line]);
+    curl_multi_cleanup(act.calls);
+    close(act.signals);
+    buffer_free(&what);
+    return code;
+}

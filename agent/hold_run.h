@@ -1,0 +1,31 @@
+/* Runs a command while something is held: what agent/hold.h decides is done here, with requests that never block, the
+ * signals of this process, and a supervisor for the command. */
+#ifndef COORD_AGENT_HOLD_RUN_H
+#define COORD_AGENT_HOLD_RUN_H
+
+#include "agent/client.h"
+#include "agent/hold.h"
+
+/* What is held. Constant. */
+struct hold_kind {
+    const char *noun, *path;    /* "lock", "/v1/lock/" */
+    const char *ask, *release;  /* the last segment: "acquire", "release" */
+    const char *held, *token;   /* members of answers: "Held", "FencingToken" */
+    const char *const *exports; /* environment variables that get the token; ends with NULL */
+};
+
+struct hold_run {
+    const struct hold_kind *kind;
+    struct client client;
+    const char *name, *ttl;   /* the TTL as it was written */
+    const char *note;         /* the body of the first request; NULL: none */
+    struct buffer parameters; /* of HOLD_ASK and HOLD_WAIT: "&mode=shared&limit=3"; or empty */
+    struct hold_rules rules;  /* but for `what` */
+    char **argv;              /* NULL: there is no command; it is over when it is held */
+};
+
+/* Blocks until it is over; returns the exit code (enum hold_exit, or the command's). What people are to know goes to
+ * stderr, a line each. */
+int hold_run(const struct hold_run *run);
+
+#endif

@@ -1,0 +1,333 @@
+"""coord lock, as a user of it: exit codes, signals, and that no two commands ever run under one lock, whoever is killed, stopped or cut off."""
+import json, os, pty, signal, subprocess, sys, tempfile, time
+from coordtest import COORD, SLOW, Agent, check, configuration, run, until
+
+now = time.monotonic
+FOLDER = tempfile.TemporaryDirectory(prefix="coord-lock-")
+
+# A command that notes every few milliseconds under which token it lives: WORK FILE SECONDS [stubborn] [fork]. "stubborn" ignores TERM, "fork"
+# has a child do the same.
+WORK = """
+import os, signal, sys, time
+out = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+if "stubborn" in sys.argv: signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if "fork" in sys.argv: os.fork()
+end = time.monotonic() + float(sys.argv[2])
+while time.monotonic() < end:
+    os.write(out, b"%s %d %.6f\\n" % (os.environb[b"COORD_FENCING_TOKEN"], os.getpid(), time.monotonic()))
+    time.sleep(0.005)
+"""
+
+
+class Notes:
+    """What such commands wrote."""
+
+    def __init__(self, name):
+        self.path = os.path.join(FOLDER.name, name)
+
+    def command(self, seconds, *how):
+        return ["--", sys.executable, "-c", WORK, self.path, str(seconds), *how]
+
+    def read(self):
+        """(token, process, time), in the order of the tokens"""
+        try:
+            with open(self.path) as f:
+                lines = [line.split() for line in f.read().splitlines()]
+        except FileNotFoundError:
+            return []
+        return sorted((int(token), int(pid), float(at)) for token, pid, at in lines)
+
+    def tokens(self):
+        return sorted({token for token, _, _ in self.read()})
+
+    def check_apart(self, holders):
+        """No two tokens at one time, and the smaller ones earlier."""
+        spans = {}
+        for token, _, at in self.read():
+            first, last = spans.get(token, (at, at))
+            spans[token] = (min(first, at), max(last, at))
+        check(len(spans) == holders, "%d holders: %r" % (holders, spans))
+        for a, b in zip(sorted(spans), sorted(spans)[1:]):
+            check(spans[a][1] < spans[b][0], "tokens %d and %d at one time: %r" % (a, b, spans))
+        return [spans[token] for token in sorted(spans)]
+
+
+class Lock:
+    """A `coord lock` that runs."""
+
+    def __init__(self, agent, *args, command="lock", **kw):
+        self.proc = subprocess.Popen([COORD, command, "-http-addr=%s:8500" % agent.ip, *args], stdin=kw.pop("stdin", subprocess.DEVNULL),
+                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **kw)
+
+    def kill(self, sig):
+        self.proc.send_signal(sig)
+
+    def end(self, within=20):
+        """(exit code, stdout, stderr)"""
+        out, err = self.proc.communicate(timeout=within * SLOW)
+        return self.proc.returncode, out, err
+
+
+def lock(agent, *args, **kw):
+    return Lock(agent, *args, **kw).end()
+
+
+def state(agent, name):
+    return agent.get("/v1/lock/" + name)[2]
+
+
+def held(agent, name):
+    return until(name + " is held", lambda: state(agent, name)["Holders"])[0]
+
+
+def waiting(agent, name, count):
+    return until("%d wait for %s" % (count, name), lambda: len(state(agent, name)["Queue"]) == count)
+
+
+def short(dev=True, **kw):
+    return Agent(configuration(session_ttl_min="1s"), dev=dev, **kw).start()
+
+
+def nobody(agent, name):
+    there = state(agent, name)
+    return not there["Holders"] and not there["Queue"]
+
+
+AGENT = None
+
+
+def agent_of_all():
+    global AGENT
+    AGENT = AGENT or short()
+    return AGENT
+
+
+def codes():
+    """Its exit code is the command's; what it cannot give has codes of its own. The lock is free afterwards, and no session is left."""
+    agent = agent_of_all()
+    for words, code in ((["sh", "-c", "exit 0"], 0), (["sh", "-c", "exit 7"], 7), (["sh", "-c", "kill -TERM $$"], 143), (["sh", "-c", "kill -KILL $$"], 137),
+                        (["./none"], 127), (["/etc/passwd"], 126)):
+        got, out, err = lock(agent, "job/code", "--", *words)
+        check(got == code and (code in (126, 127)) == bool(err), "%r: %d %r" % (words, got, err))
+        check(nobody(agent, "job/code") and not agent.get("/v1/session/list")[2], "it is free after %r" % words)
+    got, out, err = lock(agent, "job/env", "--", "sh", "-c", "echo $COORD_FENCING_TOKEN $COORD_SESSION; curl -s http://%s:8500/v1/lock/job/env" % agent.ip)
+    (token, session), seen = out.split("\n")[0].split(), json.loads(out.split("\n", 1)[1])
+    holder = seen["Holders"][0]
+    check((holder["FencingToken"], holder["Session"]) == (int(token), session), "token and session of %r: %s %s" % (seen, token, session))
+    check(holder["Note"].startswith("sh, process "), "the note: %r" % holder)
+
+    wrong = (([], "a NAME is wanted"), (["a"], "-- is wanted"), (["a", "true"], "-- is wanted"), (["a", "--"], "a COMMAND is wanted"),
+             (["--", "a", "true"], "a NAME is wanted"), (["-wiat=0", "a", "--", "true"], "did you mean -wait"), (["-wait=x", "a", "--", "true"], "-wait"),
+             (["a", "-wait=-1s", "--", "true"], "-wait"), (["-ttl=0", "a", "--", "true"], "-ttl"), (["-ttl=1ms", "a", "--", "true"], "from 1s"),
+             (["-n=x", "a", "--", "true"], "-n"), (["", "--", "true"], "NAME is empty"), (["x" * 257, "--", "true"], "256"))
+    for words, named in wrong:
+        got, out, err = lock(agent, *words)
+        check(got == 1 and named in err and len(err.splitlines()) <= 2, "%r: %d %r" % (words, got, err))
+    check(lock(agent, "-h")[0] == 0, "help")
+    nowhere = subprocess.run([COORD, "lock", "-http-addr=127.0.0.1:1", "a", "--", "true"], capture_output=True, text=True, timeout=20)
+    check(nowhere.returncode == 75 and "no answer from 127.0.0.1:1" in nowhere.stderr, "nobody there: %r" % nowhere)
+
+
+def waits_in_turn():
+    """-wait 0 does not; others get it in the order in which they came. Who is interrupted, or whose time is up, leaves no entry behind."""
+    agent = agent_of_all()
+    notes = Notes("turn")
+    first = Lock(agent, "turn", *notes.command(1.2))
+    held(agent, "turn")
+    got, _, err = lock(agent, "-wait=0", "turn", *notes.command(1))
+    check(got == 75 and "taken" in err, "-wait=0: %d %r" % (got, err))
+    check(len(agent.get("/v1/session/list")[2]) == 1, "no session is left of it")
+    second = Lock(agent, "turn", *notes.command(0.2))
+    waiting(agent, "turn", 1)
+    patient = [Lock(agent, "turn", *notes.command(0.2)) for _ in range(2)]
+    waiting(agent, "turn", 3)
+    third = Lock(agent, "turn", "-wait=9s", *notes.command(0.2))
+    waiting(agent, "turn", 4)
+    order = [entry["Session"] for entry in state(agent, "turn")["Queue"]]
+    for proc, sig in zip(patient, (signal.SIGINT, signal.SIGTERM)):
+        proc.kill(sig)
+        check(proc.end()[0] == 128 + sig, "interrupted by %d" % sig)
+    waiting(agent, "turn", 2)
+    check([entry["Session"] for entry in state(agent, "turn")["Queue"]] == [order[0], order[3]], "the others wait on, in their order")
+    got, _, err = lock(agent, "-wait=100ms", "turn", *notes.command(1))
+    check(got == 75 and "in time" in err and len(state(agent, "turn")["Queue"]) == 2, "-wait=100ms: %d %r" % (got, err))
+    for proc in (first, second, third):
+        got, _, err = proc.end()
+        check(got == 0 and not err, "%d %r" % (got, err))
+    notes.check_apart(3)
+    check(nobody(agent, "turn") and not agent.get("/v1/session/list")[2], "nobody is left")
+
+
+def several_at_once():
+    """-n and -shared."""
+    agent = agent_of_all()
+    two = [Lock(agent, "-n=2", "slots", "--", "sleep", "30") for _ in range(2)]
+    until("two hold it", lambda: len(state(agent, "slots")["Holders"]) == 2)
+    check(lock(agent, "-n=2", "-wait=0", "slots", "--", "true")[0] == 75, "a third one")
+    got, _, err = lock(agent, "-n=3", "-wait=0", "slots", "--", "true")
+    check(got == 75 and "limit" in err, "another limit: %d %r" % (got, err))
+    writer = Lock(agent, "book", "--", "sleep", "30")
+    held(agent, "book")
+    readers = []
+    for count in (1, 2):
+        readers.append(Lock(agent, "-shared", "book", "--", "sleep", "30"))
+        waiting(agent, "book", count)
+    writer.kill(signal.SIGTERM)
+    until("both read", lambda: len(state(agent, "book")["Holders"]) == 2)   # granted together: one token
+    for proc in two + readers:
+        proc.kill(signal.SIGINT)
+        check(proc.end()[0] == 130, "interrupted")
+    check(writer.end()[0] == 143 and nobody(agent, "slots") and nobody(agent, "book"), "each released its own")
+
+
+def signals_reach_the_group():
+    agent = agent_of_all()
+    text = """
+import os, signal, sys
+def note(sig, frame):
+    os.write(1, b"%d\\n" % sig)
+    sys.exit(5)
+for sig in (1, 2, 3, 15): signal.signal(sig, note)
+child = os.fork()
+os.write(1, b"ready\\n")
+if child == 0: signal.pause()
+try: signal.pause()
+finally: os.waitpid(child, 0)
+"""
+    for sig in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        proc = Lock(agent, "signals", "--", sys.executable, "-c", text)
+        check([proc.proc.stdout.readline() for _ in range(2)] == ["ready\n"] * 2, "both run")
+        proc.kill(sig)
+        got, out, _ = proc.end()
+        check(got == 5 and out.split() == [str(int(sig))] * 2, "%s: %d %r" % (sig, got, out))
+    check(nobody(agent, "signals"), "it is free")
+
+
+def what_is_left_of_the_group_ends():
+    """Before the lock is free."""
+    agent = agent_of_all()
+    notes = Notes("left")
+    worker = " ".join(["exec", sys.executable, "-c", '"$WORK"', notes.path, "30", "stubborn"])
+    first = Lock(agent, "left", "--", "sh", "-c", "(%s) & while ! [ -s %s ]; do sleep 0.01; done; exit 3" % (worker, notes.path),
+                 env=dict(os.environ, WORK=WORK))
+    held(agent, "left")
+    second = Lock(agent, "left", *notes.command(0.2))
+    check((first.end()[0], second.end()[0]) == (3, 0), "both ended")
+    notes.check_apart(2)
+
+
+def never_two():
+    """The holder is killed, stopped beyond its TTL, or cannot be ended but by KILL: the command is dead before the next one has the lock."""
+    agent = agent_of_all()
+    stories = {"killed": ([], "kill"), "killed-stubborn": (["stubborn", "fork"], "kill"), "stopped": (["fork"], "stop"), "stopped-stubborn": (["stubborn", "fork"], "stop")}
+    running = {}
+    for name, (how, _) in stories.items():
+        notes = Notes(name)
+        first = Lock(agent, "-ttl=2s", name, *notes.command(30, *how))
+        held(agent, name)
+        until(name + " runs", lambda: len({pid for _, pid, _ in notes.read()}) == (2 if "fork" in how else 1))
+        running[name] = (notes, first, Lock(agent, "-ttl=2s", name, *notes.command(0.3)))
+        waiting(agent, name, 1)
+    at = {}
+    for name, (_, what) in stories.items():
+        at[name] = now()
+        running[name][1].kill(signal.SIGKILL if what == "kill" else signal.SIGSTOP)
+    for name, (how, what) in stories.items():
+        notes, first, second = running[name]
+        check(second.end()[0] == 0, name + ": the next one got it")
+        (_, last), _ = notes.check_apart(2)
+        check(last < at[name] + 2, "%s: lived on for %.2f s of its 2 s" % (name, last - at[name]))
+        first.kill(signal.SIGCONT)
+        got, _, err = first.end()
+        check(got == (-9 if what == "kill" else 76), "%s: %d %r" % (name, got, err))
+        check(what == "kill" or "could not be renewed" in err, "%s: %r" % (name, err))
+        print("     %s: dead after %.2f s of 2 s" % (name, last - at[name]))
+
+
+def stopped_while_it_waits():
+    """Its turn came and went meanwhile: it does not start the command on an old answer, and waits anew."""
+    agent = agent_of_all()
+    notes = Notes("late")
+    first = Lock(agent, "late", *notes.command(0.3))
+    held(agent, "late")
+    second = Lock(agent, "-ttl=1s", "late", *notes.command(0.2))
+    waiting(agent, "late", 1)
+    second.kill(signal.SIGSTOP)
+    third = Lock(agent, "late", *notes.command(1))
+    check(first.end()[0] == 0, "the first one")
+    until("the third one runs", lambda: len(notes.tokens()) == 2)
+    second.kill(signal.SIGCONT)
+    waiting(agent, "late", 1)
+    got, _, err = second.end()
+    check(third.end()[0] == 0 and got == 0 and "anew" in err, "%d %r" % (got, err))
+    notes.check_apart(3)
+
+
+def no_server():
+    """It does not answer any more: the command is dead before the lock may be another's. One line says so. A server that is away while one waits is
+    waited for, in the place that there was."""
+    agent = short(dev=False)
+    notes = Notes("frozen")
+    first = Lock(agent, "-ttl=2s", "frozen", *notes.command(30, "stubborn", "fork"))
+    until("it runs", notes.read)
+    patient = Lock(agent, "-ttl=60s", "frozen", *notes.command(0.2))
+    waiting(agent, "frozen", 1)
+    place = state(agent, "frozen")["Queue"][0]["Session"]
+    agent.proc.send_signal(signal.SIGSTOP)
+    at = now()
+    until("it is dead", lambda: now() - max(t for _, _, t in notes.read()) > 0.3)
+    last = max(t for _, _, t in notes.read())
+    check(last < at + 2, "lived on for %.2f s of its 2 s" % (last - at))
+    got, _, err = first.end()
+    check(got == 76 and len(err.splitlines()) <= 3 and "could not be renewed" in err, "%d %r" % (got, err))
+    print("     frozen: dead after %.2f s of 2 s" % (last - at))
+    agent.kill()
+    agent.start()
+    got, _, err = patient.end()
+    check(got == 0 and len(err.splitlines()) == 1, "the one that waits: %d %r" % (got, err))
+    notes.check_apart(2)
+    causes = agent.get("/v1/lock/frozen?transitions")[2]["Transitions"]
+    check(place in [t["Session"] for t in causes if t["Cause"] in ("passed-on", "taken")], "in its old place %s: %r" % (place, causes))
+
+
+def lost():
+    """Somebody destroys the session, or releases the lock: the command is killed at once."""
+    agent = agent_of_all()
+    for how in ("/v1/session/destroy/{Session}", "/v1/lock/lost/release?token={FencingToken}"):
+        proc = Lock(agent, "-ttl=1s", "lost", "--", "sh", "-c", "trap '' TERM; sleep 30 & wait; wait")
+        agent.put(how.format(**held(agent, "lost")))
+        got, _, err = proc.end()
+        check(got == 76 and "is lost" in err, "%d %r" % (got, err))
+
+
+def the_supervisor_is_killed():
+    agent = agent_of_all()
+    notes = Notes("supervisor")
+    proc = Lock(agent, "supervisor", *notes.command(30, "stubborn", "fork"))
+    until("both run", lambda: len({pid for _, pid, _ in notes.read()}) == 2)
+    with open("/proc/%d/task/%d/children" % (proc.proc.pid, proc.proc.pid)) as f:
+        os.kill(int(f.read().split()[0]), signal.SIGKILL)
+    check(proc.end()[0] == 76, "it ends")
+    until("the command is dead", lambda: now() - max(t for _, _, t in notes.read()) > 0.3)
+    check(nobody(agent, "supervisor"), "it is free")
+
+
+def at_a_terminal():
+    """The command may read from it, and Ctrl-C is the command's."""
+    agent = agent_of_all()
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(COORD, [COORD, "lock", "-http-addr=%s:8500" % agent.ip, "tty", "--", "sh", "-c", "read line; echo got $line; exec sleep 30"])
+    held(agent, "tty")
+    os.write(terminal, b"hello\n")
+    text = b""
+    while b"got hello" not in text:
+        text += os.read(terminal, 1000)
+    os.write(terminal, b"\x1a\x03")   # Ctrl-Z is ignored
+    _, status = os.waitpid(pid, 0)
+    check(os.waitstatus_to_exitcode(status) == 130, "Ctrl-C: %r %r" % (status, text))
+    check(nobody(agent, "tty"), "it is free")
+
+
+run([codes, waits_in_turn, several_at_once, signals_reach_the_group, what_is_left_of_the_group_ends, never_two, stopped_while_it_waits, no_server, lost, the_supervisor_is_killed,
+     at_a_terminal])
