@@ -153,7 +153,10 @@ int cmd_wrong(const char *usage, const char *what) {
 
 /* -- tables ------------------------------------------------------------------------------------------------------- */
 void cmd_cell(struct cmd_table *table, const char *text) {
+    size_t at = table->cells.size;
     buffer_append(&table->cells, text, strlen(text) + 1);
+    for (char *byte = table->cells.data + at; *byte; byte++)
+        if ((unsigned char)*byte < ' ' || *byte == 0x7f) *byte = '?'; /* it may be anybody's word */
     table->count++;
 }
 

@@ -51,10 +51,12 @@ int cmd_read_value(const char *argument, struct buffer *out, struct fault *fault
 int cmd_api(int argc, char **argv);
 int cmd_elect(int argc, char **argv);
 int cmd_event(int argc, char **argv);
+int cmd_explain(int argc, char **argv);
 int cmd_force_leave(int argc, char **argv);
 int cmd_join(int argc, char **argv);
 int cmd_leave(int argc, char **argv);
 int cmd_lock(int argc, char **argv);
+int cmd_locks(int argc, char **argv);
 int cmd_maint(int argc, char **argv);
 int cmd_members(int argc, char **argv);
 int cmd_monitor(int argc, char **argv);

@@ -180,6 +180,72 @@ def several_at_once():
     check(writer.end()[0] == 143 and nobody(agent, "slots") and nobody(agent, "book"), "each released its own")
 
 
+def words(agent, *args):
+    r = subprocess.run([COORD, *args[:-1], "-http-addr=%s:8500" % agent.ip, *args[-1:]], capture_output=True, text=True, timeout=20)
+    return r.returncode, r.stdout, r.stderr
+
+
+def explains():
+    """`coord locks`: a table. `coord explain lock`: who, since when, why the first one waits, and what happened."""
+    agent = agent_of_all()
+
+    def explained(*parts):
+        code, out, err = words(agent, "explain", "lock", "why/x")
+        check(code == 0 and not err and all(part in out for part in parts), "%r are in %s%s" % (parts, out, err))
+        return out
+    explained("Nobody holds it", "Nobody waits")
+    session = json.loads(agent.put("/v1/session/create", {"Name": "by\thand", "LockDelay": "1s"}))["ID"]
+    agent.put("/v1/lock/why/x/acquire?session=" + session, b"a note\x1b[2J")
+    first = Lock(agent, "-shared", "why/x", "--", "sleep", "30")
+    waiting(agent, "why/x", 1)
+    second = Lock(agent, "-shared", "why/x", "--", "sleep", "30")
+    waiting(agent, "why/x", 2)
+    out = explained("1 holds it, exclusive", session + ' on n1, "by?hand"', ", for 0s, token %d" % held(agent, "why/x")["FencingToken"], "a note?[2J", "2 wait",
+                    "because  it is held exclusively by " + session, "wants it shared", " taken ", " queued ")
+    check(out.index(" taken ") < out.index(" queued ") and "\x1b" not in out, "transitions in their order: %r" % out)
+    code, out, _ = words(agent, "locks", "why/")
+    check(code == 0 and [line.split() for line in out.splitlines()] == [["NAME", "MODE", "LIMIT", "TOKEN", "HOLDERS", "WAITING"],
+          ["why/x", "exclusive", "-", str(held(agent, "why/x")["FencingToken"]), "1", "2"]], "the table: %r" % out)
+    code, out, _ = words(agent, "locks", "-json", "why/")
+    check(code == 0 and [lock["Name"] for lock in json.loads(out)] == ["why/x"], "as JSON: %r" % out)
+    check(words(agent, "locks", "none/")[1].split()[-1] == "WAITING", "none")
+    agent.put("/v1/session/destroy/" + session)
+    explained("Nobody holds it", "because  the session of a holder has ended, and its lock-delay is under way", "session-ended")
+    until("both have it", lambda: len(state(agent, "why/x")["Holders"]) == 2)
+    third = Lock(agent, "why/x", "--", "sleep", "30")
+    waiting(agent, "why/x", 1)
+    explained("2 hold it, shared", "sleep, process %d" % first.proc.pid, "it wants to hold it exclusively, and 2 hold it shared", "delay-over", "passed-on")
+    for proc in (third, first, second):
+        proc.kill(signal.SIGINT)
+        check(proc.end()[0] == 130, "interrupted")
+    explained("Nobody holds it", "left-queue", "released")
+    for args, named in ((("explain", "lock", ""), "one NAME is wanted"), (("explain", "lok", "x"), "did you mean"), (("locks", "a", "b"), "one PREFIX")):
+        code, _, err = words(agent, *args)
+        check(code == 2 and named in err, "%r: %d %r" % (args, code, err))
+
+
+def elects():
+    """The same for elections: the term, the value that is seen by others, the highest priority first."""
+    agent = agent_of_all()
+
+    def election():
+        return agent.get("/v1/election/boss")[2]
+    first = Lock(agent, "-value=10.0.0.7:5432", "boss", "--", "sh", "-c", "echo $COORD_TERM $COORD_FENCING_TOKEN $COORD_SESSION; exec sleep 30", command="elect")
+    leader = until("it leads", lambda: election()["Leader"])
+    check(leader["Value"] == "10.0.0.7:5432", "what it advertises: %r" % leader)
+    low = Lock(agent, "boss", "--", "sh", "-c", "echo $COORD_TERM", command="elect")
+    until("one more", lambda: len(election()["Candidates"]) == 1)
+    high = Lock(agent, "boss", "-priority=5", "--", "sh", "-c", "echo $COORD_TERM; exit 9", command="elect")
+    until("another one", lambda: len(election()["Candidates"]) == 2)
+    check(Lock(agent, "-wait=0", "boss", "--", "true", command="elect").end()[0] == 75, "not without waiting")
+    first.kill(signal.SIGTERM)
+    got, out, _ = first.end()
+    check(got == 143 and out.split() == [str(leader["Term"])] * 2 + [leader["Session"]], "%d %r, it was %r" % (got, out, leader))
+    (low_code, low_term, _), (high_code, high_term, _) = low.end(), high.end()
+    check((low_code, high_code) == (0, 9) and leader["Term"] < int(high_term) < int(low_term), "by priority: %r %r" % (high_term, low_term))
+    check(not election()["Leader"], "nobody leads")
+
+
 def signals_reach_the_group():
     agent = agent_of_all()
     text = """
@@ -329,5 +395,5 @@ def at_a_terminal():
     check(nobody(agent, "tty"), "it is free")
 
 
-run([codes, waits_in_turn, several_at_once, signals_reach_the_group, what_is_left_of_the_group_ends, never_two, stopped_while_it_waits, no_server, lost, the_supervisor_is_killed,
+run([codes, waits_in_turn, several_at_once, explains, elects, signals_reach_the_group, what_is_left_of_the_group_ends, never_two, stopped_while_it_waits, no_server, lost, the_supervisor_is_killed,
      at_a_terminal])

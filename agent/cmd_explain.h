@@ -1,0 +1,21 @@
+/* The commands of `coord explain`: argv[0] is the command's name; they return the exit code. */
+#ifndef COORD_AGENT_CMD_EXPLAIN_H
+#define COORD_AGENT_CMD_EXPLAIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+
+int explain_lock(int argc, char **argv);
+
+/* Why the first one of a lock's queue waits: half a sentence, appended. */
+struct lock_standing {
+    const char *mode, *holder; /* of the holders; the session of the first one */
+    uint64_t holders, limit;   /* limit 0: none */
+    uint64_t delays;           /* lock-delays that are under way */
+    const char *wanted;        /* the mode that the first one wants */
+};
+void lock_reason(const struct lock_standing *of, struct buffer *out);
+
+#endif
