@@ -29,14 +29,15 @@ static void number_parameter(struct hold_run *run, const char *name, uint64_t va
 }
 
 int cmd_lock(int argc, char **argv) {
-    static const char *const exports[] = {"COORD_FENCING_TOKEN", NULL};
     static const struct hold_kind kind = {.noun = "lock",
                                           .path = "/v1/lock/",
                                           .ask = "acquire",
                                           .release = "release",
                                           .held = "Held",
                                           .token = "FencingToken",
-                                          .exports = exports};
+                                          .exports = {"COORD_FENCING_TOKEN"},
+                                          .late = "was not obtained in time",
+                                          .not_free = "was not obtained: it is taken"};
     struct hold_run run = {.kind = &kind};
     bool shared = false;
     uint64_t limit = 0;
@@ -53,14 +54,15 @@ int cmd_lock(int argc, char **argv) {
 }
 
 int cmd_elect(int argc, char **argv) {
-    static const char *const exports[] = {"COORD_FENCING_TOKEN", "COORD_TERM", NULL};
     static const struct hold_kind kind = {.noun = "election",
                                           .path = "/v1/election/",
                                           .ask = "campaign",
                                           .release = "resign",
                                           .held = "Leader",
                                           .token = "Term",
-                                          .exports = exports};
+                                          .exports = {"COORD_FENCING_TOKEN", "COORD_TERM"},
+                                          .late = "was not won in time",
+                                          .not_free = "was not won: another one leads"};
     struct hold_run run = {.kind = &kind};
     uint64_t priority = 0;
     const struct cmd_flag flags[] = {

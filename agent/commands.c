@@ -20,6 +20,7 @@ static int version_main(int argc, char **argv) {
 static const struct cli_command commands[] = {
     {"agent", "run an agent or a server", agent_main},
     {"api", NULL, cmd_api},
+    {"barrier", "wait until so many others have come, and then run a command", cmd_barrier},
     {"elect", "run a command while it leads an election", cmd_elect},
     {"event", "fire an event for all agents", cmd_event},
     {"explain", "why something is as it is: who holds a lock, and why others wait", cmd_explain},

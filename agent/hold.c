@@ -49,7 +49,9 @@ static void confirm(struct hold *hold, const struct hold_answer *answer, uint64_
     hold->requests[HOLD_RENEWAL] = (struct hold_request){.next_ms = now_ms};
 }
 
+/* Others are waited for only after the command. */
 static void leave(struct hold *hold, int code, uint64_t now_ms) {
+    if (hold->state != HOLD_RUNNING) hold->rules.leave_ms = 0;
     hold->state = hold->session[0] ? HOLD_RELEASING : HOLD_OVER;
     hold->code = code;
     hold->give_up_ms = later(now_ms, hold->rules.leave_ms ? hold->rules.leave_ms : RELEASE_MS);
@@ -57,8 +59,7 @@ static void leave(struct hold *hold, int code, uint64_t now_ms) {
 }
 
 static void time_is_up(struct hold *hold, uint64_t now_ms) {
-    if (hold->rules.wait_ms) say(hold, "was not obtained in time");
-    else say(hold, "was not obtained: it is taken");
+    say(hold, "%s", hold->rules.wait_ms ? hold->rules.late : hold->rules.not_free);
     leave(hold, HOLD_EXIT_NOT_OBTAINED, now_ms);
 }
 
@@ -250,6 +251,7 @@ static void released(struct hold *hold, const struct hold_answer *answer, uint64
     bool again = may_come_back(answer) || (answer->status == 200 && hold->rules.leave_ms && !answer->held);
     if (again) hold->requests[HOLD_GRANT].next_ms = now_ms + RETRY_MS / 4;
     else over(hold, hold->code);
+    if (again && hold->rules.leave_ms && answer->status != 200) complain(hold, answer);
 }
 
 static void lose(struct hold *hold) {

@@ -77,7 +77,8 @@ struct hold_answer {
 };
 
 struct hold_rules {
-    const char *what; /* "lock \"nightly\"", for messages */
+    const char *what;            /* "lock \"nightly\"", for messages */
+    const char *late, *not_free; /* when the time is up; when it does not wait: "was not obtained in time" */
     uint64_t ttl_ms;
     uint64_t wait_ms;  /* for the grant; 0: it leaves no place behind; HOLD_FOREVER */
     uint64_t leave_ms; /* HOLD_RELEASE waits so long for others; 0: not at all */
@@ -110,7 +111,7 @@ struct hold {
     int to_forward, code;
 };
 
-/* `what` outlives it. */
+/* The texts of the rules outlive it. */
 void hold_begin(struct hold *hold, const struct hold_rules *rules, uint64_t now_ms);
 /* What is to be done now: ask until it is HOLD_NOTHING or HOLD_EXIT. What it orders counts as done. */
 struct hold_order hold_next(struct hold *hold, uint64_t now_ms);

@@ -11,6 +11,8 @@
 #include "base/json_in.h"
 #include "base/memory.h"
 
+#define DESTROY_MS 1000
+
 struct act {
     const struct hold_run *run;
     struct hold hold;
@@ -45,6 +47,8 @@ static void path_of(const struct act *act, const struct hold_order *order, struc
                                                     : run->kind->ask;
     if (order->act == HOLD_RENEW_SESSION) {
         buffer_printf(path, "/v1/session/renew/%s", act->hold.session);
+    } else if (order->act == HOLD_ASK && run->kind->session_first) {
+        buffer_append_text(path, "/v1/session/create");
     } else {
         buffer_append_text(path, run->kind->path);
         client_encode(path, run->name, true);
@@ -77,7 +81,7 @@ static void read_answer(const struct act *act, const struct client_answer *from,
     if (!*json) answer->status = 0, answer->text = fault->text;
     if (!json_object_is_type(*json, json_type_object)) return; /* "true"; a list of sessions */
     json_get_bool(*json, kind->held, &answer->held, NULL);
-    json_get_string(*json, "Session", &answer->session, NULL);
+    json_get_string(*json, kind->session_first ? "ID" : "Session", &answer->session, NULL);
     json_get_u64(*json, kind->token, UINT64_MAX, &answer->token, NULL);
     json_get_u64(*json, "NotBefore", INT64_MAX, &answer->not_before_ms, NULL);
 }
@@ -97,6 +101,19 @@ static void take_answer(struct act *act, enum hold_line line) {
     if (json) json_object_put(json);
     client_call_free(act->calls, act->call[line]);
     act->call[line] = NULL;
+}
+
+/* The answer does not matter: its TTL ends it, too. */
+static void destroy_session(struct act *act) {
+    struct buffer path = {0};
+    const struct fault *failed;
+    uint64_t end_ms = now_ms() + DESTROY_MS;
+    buffer_printf(&path, "/v1/session/destroy/%s", act->hold.session);
+    buffer_append_byte(&path, '\0');
+    struct client_call *call = client_call_begin(act->calls, &act->run->client, "PUT", path.data, NULL, DESTROY_MS);
+    while (!client_call_answer(call, &failed) && now_ms() < end_ms) client_calls_step(act->calls, NULL, 0, DESTROY_MS);
+    client_call_free(act->calls, call);
+    buffer_free(&path);
 }
 
 /* -- the command -------------------------------------------------------------------------------------------------- */
@@ -174,9 +191,10 @@ int hold_run(const struct hold_run *run) {
     buffer_printf(&what, "%s \"%.256s\"", run->kind->noun, run->name);
     buffer_append_byte(&what, '\0');
     struct hold_rules rules = run->rules;
-    rules.what = what.data;
+    rules.what = what.data, rules.late = run->kind->late, rules.not_free = run->kind->not_free;
     hold_begin(&act.hold, &rules, now_ms());
     int code = carry_out(&act);
+    if (run->kind->session_first && act.hold.session[0]) destroy_session(&act);
     for (int line = 0; line < HOLD_LINES; line++) client_call_free(act.calls, act.call[line]);
     curl_multi_cleanup(act.calls);
     close(act.signals);

@@ -8,10 +8,14 @@
 
 /* What is held. Constant. */
 struct hold_kind {
-    const char *noun, *path;    /* "lock", "/v1/lock/" */
-    const char *ask, *release;  /* the last segment: "acquire", "release" */
-    const char *held, *token;   /* members of answers: "Held", "FencingToken" */
-    const char *const *exports; /* environment variables that get the token; ends with NULL */
+    const char *noun, *path;     /* "lock", "/v1/lock/" */
+    const char *ask, *release;   /* the last segment: "acquire", "release" */
+    const char *held, *token;    /* members of answers: "Held", "FencingToken" */
+    const char *exports[3];      /* environment variables that get the token; ends with NULL */
+    const char *late, *not_free; /* as in hold_rules */
+    /* The session is made by itself, before it asks, and destroyed at the end: when an answer is lost, there is no other
+     * session that asked too. */
+    bool session_first;
 };
 
 struct hold_run {

@@ -18,7 +18,11 @@ static void begin_as(const struct hold_rules *rules) {
     hold_begin(&hold, rules, now);
 }
 static void begin(uint64_t wait_ms) {
-    begin_as(&(struct hold_rules){.what = "lock \"x\"", .ttl_ms = TTL, .wait_ms = wait_ms});
+    begin_as(&(struct hold_rules){.what = "lock \"x\"",
+                                  .late = "was not obtained in time",
+                                  .not_free = "is taken",
+                                  .ttl_ms = TTL,
+                                  .wait_ms = wait_ms});
 }
 
 #define NEXT(wanted)                                             \
@@ -372,4 +376,22 @@ Test(hold, of_a_barrier_has_no_deadline_and_leaves_together) {
     cr_assert(order.wait_ms > 29000 && order.wait_ms <= 30000);
     answer(HOLD_GRANT, &(struct hold_answer){.status = 200, .held = true});
     EXITS(0);
+}
+
+Test(hold, of_a_barrier_does_not_wait_for_others_that_it_never_met) {
+    begin_as(&(struct hold_rules){.what = "barrier \"x\"",
+                                  .late = "was not released in time",
+                                  .ttl_ms = TTL,
+                                  .wait_ms = 2000,
+                                  .leave_ms = 2000,
+                                  .unbounded = true});
+    NEXT(HOLD_ASK);
+    queued();
+    NEXT(HOLD_WAIT);
+    now += 2000;
+    queued();
+    NEXT(HOLD_RELEASE);
+    cr_assert_eq(order.wait_ms, 0u);
+    released();
+    EXITS(HOLD_EXIT_NOT_OBTAINED);
 }
