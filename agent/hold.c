@@ -182,7 +182,10 @@ static bool may_come_back(const struct hold_answer *answer) { return answer->sta
 
 /* Once, until there is an answer again. */
 static void complain(struct hold *hold, const struct hold_answer *answer) {
-    if (!hold->complained) say(hold, "is asked for again and again: %s", answer->text);
+    bool held = hold->state == HOLD_CONFIRMING || hold->state == HOLD_RUNNING;
+    if (!hold->complained)
+        say(hold, held ? "is not renewed yet, trying again: %s" : "is asked for until there is an answer: %s",
+            answer->text);
     hold->complained = true;
 }
 
@@ -269,7 +272,7 @@ static void renewed(struct hold *hold, const struct hold_answer *answer, uint64_
     } else if (hold->state == HOLD_CONFIRMING && done) {
         certain_since(hold, HOLD_RENEWAL, answer);
         if (is_certain(hold, now_ms)) hold->state = HOLD_STARTING;
-        else renewal->next_ms = now_ms;
+        else renewal->next_ms = renewal->sent_ms + RETRY_MS / 4;
     } else if (hold->state == HOLD_RUNNING && gone) {
         lose(hold);
     } else if (hold->state == HOLD_RUNNING && done && !hold->rules.unbounded) {

@@ -218,7 +218,8 @@ static void supervise(const struct start *start, uint64_t sent_ms, uint64_t not_
 struct supervisor supervisor_start(char **argv, const sigset_t *mask, uint64_t sent_ms, uint64_t not_before_ms) {
     int ends[2];
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
-    struct start start = {argv, mask, tcgetpgrp(STDIN_FILENO) == getpgrp(), ends[1]};
+    bool terminal = isatty(STDOUT_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp(); /* and not in a pipeline */
+    struct start start = {argv, mask, terminal, ends[1]};
     struct supervisor supervisor = {.fd = ends[0], .terminal = start.terminal};
     supervisor.pid = fork();
     if (supervisor.pid == 0) supervise(&start, sent_ms, not_before_ms);

@@ -56,7 +56,7 @@ struct supervisor {
 };
 
 /* Forks it, and it the command: argv[0] is looked for in $PATH, the environment is this process's, the signal mask is
- * `mask`. When this process has the terminal, the command gets it, and cannot be stopped from there (SIGTSTP is
+ * `mask`. When this process has the terminal for itself, the command gets it, and cannot be stopped from there (SIGTSTP is
  * ignored), because a stopped command would lose its lock. The caller ignores SIGPIPE, the command does not. */
 struct supervisor supervisor_start(char **argv, const sigset_t *mask, uint64_t sent_ms, uint64_t not_before_ms);
 
