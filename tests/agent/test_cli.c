@@ -71,3 +71,19 @@ Test(cli, unknown_without) {
     fflush(stderr);
     cr_expect_stderr_eq_str("coord: unknown command \"frobnicate\", `coord help` lists them\n");
 }
+
+/* Also those that come from the routing table: the second of two would never run. */
+Test(cli, has_each_command_once) {
+    static char names[100][32];
+    size_t count = 0;
+    char *argv[] = {(char *)(uintptr_t) "coord", (char *)(uintptr_t) "help", NULL};
+    cr_redirect_stdout();
+    cr_expect_eq(cli_main(2, argv), 0);
+    fflush(stdout);
+    for (char line[256]; fgets(line, sizeof line, cr_get_redirected_stdout());) {
+        if (sscanf(line, "  %31s", names[count]) != 1 || line[0] != ' ') continue;
+        for (size_t i = 0; i < count; i++) cr_expect_str_neq(names[i], names[count]);
+        cr_assert_lt(++count, ARRAY_COUNT(names));
+    }
+    cr_expect_gt(count, 15u);
+}
