@@ -16,11 +16,10 @@ int cmd_barrier(int argc, char **argv) {
                                           .token = "Round",
                                           .exports = {"COORD_BARRIER_ROUND"},
                                           .late = "was not released in time: not all parties have entered",
-                                          .session_first = true};
+                                          .not_free = "is not released: not all parties have entered"};
     struct hold_run run = {.kind = &kind, .rules.unbounded = true};
     bool twice = false;
     uint64_t parties = 0;
-    struct buffer session = {0};
     const struct cmd_flag flags[] = {
         {"n", CMD_U64, &parties, "so many have to enter; all say the same"},
         {"double", CMD_BOOL, &twice, "at the end it leaves, and waits (as -wait says) until all have left"}};
@@ -29,15 +28,10 @@ int cmd_barrier(int argc, char **argv) {
     int code = cmd_hold_words(argc, argv, &words, &run);
     if (code >= 0) return code;
     if (!parties) return wrong(words.usage, "-n: the number of PARTIES is wanted");
-    if (!run.rules.wait_ms) return wrong(words.usage, "-wait: a time above 0 is wanted");
     /* after=0: if the answer was lost, the round that it has been released from is the answer to the next one. */
     buffer_printf(&run.parameters, "&parties=%llu&after=0%s", (unsigned long long)parties, twice ? "&double" : "");
     if (twice) run.rules.leave_ms = run.rules.wait_ms;
-    buffer_printf(&session, "{\"Name\":\"coord barrier\",\"TTL\":\"%s\",\"LockDelay\":\"0s\"}", run.ttl);
-    buffer_append_byte(&session, '\0');
-    run.note = session.data;
     code = hold_run(&run);
-    buffer_free(&session);
     buffer_free(&run.parameters);
     return code;
 }

@@ -40,13 +40,7 @@ static void ask_anew(struct hold *hold, uint64_t now_ms) {
     hold->state = HOLD_ASKING;
     hold->session[0] = '\0';
     memset(hold->requests, 0, sizeof hold->requests);
-    hold->requests[HOLD_GRANT].next_ms = now_ms;
-}
-
-static void confirm(struct hold *hold, const struct hold_answer *answer, uint64_t now_ms) {
-    hold->token = answer->token;
-    hold->state = hold->rules.unbounded ? HOLD_STARTING : HOLD_CONFIRMING;
-    hold->requests[HOLD_RENEWAL] = (struct hold_request){.next_ms = now_ms};
+    hold->requests[HOLD_GRANT].next_ms = now_ms + RETRY_MS / 4;
 }
 
 /* Others are waited for only after the command. */
@@ -59,7 +53,8 @@ static void leave(struct hold *hold, int code, uint64_t now_ms) {
 }
 
 static void time_is_up(struct hold *hold, uint64_t now_ms) {
-    say(hold, "%s", hold->rules.wait_ms ? hold->rules.late : hold->rules.not_free);
+    if (hold->requests[HOLD_GRANT].under_way) say(hold, "was not obtained: no answer in time");
+    else say(hold, "%s", hold->rules.wait_ms ? hold->rules.late : hold->rules.not_free);
     leave(hold, HOLD_EXIT_NOT_OBTAINED, now_ms);
 }
 
@@ -76,6 +71,7 @@ static struct hold_order nothing(uint64_t until_ms) {
 
 static struct hold_order request(struct hold *hold, enum hold_line line, enum hold_act act, uint64_t timeout_ms,
                                  uint64_t now_ms) {
+    hold->requests[line].act = act;
     hold->requests[line].under_way = true;
     hold->requests[line].sent_ms = now_ms;
     return (struct hold_order){.act = act, .timeout_ms = timeout_ms};
@@ -101,14 +97,16 @@ static struct hold_order asking(struct hold *hold, uint64_t now_ms) {
 
 static struct hold_order waiting(struct hold *hold, uint64_t now_ms) {
     const struct hold_request *of = &hold->requests[HOLD_GRANT], *renewal = &hold->requests[HOLD_RENEWAL];
-    uint64_t end_ms = of->under_way ? later(hold->wait_end_ms, LATE_MS) : hold->wait_end_ms;
-    if (now_ms >= end_ms) {
+    uint64_t late_ms = hold->rules.wait_ms ? LATE_MS : REQUEST_MS;
+    uint64_t end_ms = of->under_way ? later(hold->wait_end_ms, late_ms) : hold->wait_end_ms;
+    if (hold->tried && now_ms >= end_ms) {
         time_is_up(hold, now_ms);
         return hold_next(hold, now_ms);
     }
     if (is_due(renewal, now_ms)) return renew(hold, HOLD_RENEW_SESSION, now_ms);
     if (is_due(of, now_ms)) {
-        uint64_t left_ms = earlier(hold->wait_end_ms - now_ms, ROUND_MS);
+        uint64_t left_ms = hold->wait_end_ms > now_ms ? earlier(hold->wait_end_ms - now_ms, ROUND_MS) : 0;
+        hold->tried = true;
         struct hold_order order = request(hold, HOLD_GRANT, HOLD_WAIT, left_ms + ROUND_LATE_MS, now_ms);
         order.wait_ms = left_ms;
         return order;
@@ -190,47 +188,44 @@ static void complain(struct hold *hold, const struct hold_answer *answer) {
 }
 
 static void refused(struct hold *hold, const struct hold_answer *answer, uint64_t now_ms) {
-    bool perhaps_later = answer->status == 409 || answer->status == 429;
+    bool perhaps_later = answer->status == 404 || answer->status == 409 || answer->status == 429;
     say(hold, "was refused: %s", answer->text);
     leave(hold, perhaps_later ? HOLD_EXIT_NOT_OBTAINED : HOLD_EXIT_ERROR, now_ms);
 }
 
-static void certain_since(struct hold *hold, enum hold_line line, const struct hold_answer *answer) {
+/* (2) */
+static void certain_since(struct hold *hold, enum hold_line line, uint64_t not_before_ms) {
     hold->complained = false;
     hold->sent_ms = hold->requests[line].sent_ms;
-    hold->not_before_ms = answer->not_before_ms;
+    hold->not_before_ms = not_before_ms;
     hold->requests[HOLD_RENEWAL].next_ms = hold->sent_ms + hold->rules.ttl_ms / 3;
 }
 
 static void asked(struct hold *hold, const struct hold_answer *answer, uint64_t now_ms) {
-    struct hold_request *of = &hold->requests[HOLD_GRANT];
-    if (may_come_back(answer)) {
-        of->next_ms = now_ms + RETRY_MS;
-        if (!answer->unreachable || hold->answered) {
-            complain(hold, answer);
-        } else {
-            say(hold, "was not obtained: %s", answer->text);
-            over(hold, HOLD_EXIT_NOT_OBTAINED);
-        }
-        return;
-    }
-    hold->answered = true;
-    if (answer->status != 200) {
+    hold->answered = hold->answered || !answer->unreachable;
+    if (may_come_back(answer) && hold->answered) {
+        hold->requests[HOLD_GRANT].next_ms = now_ms + RETRY_MS;
+        complain(hold, answer);
+    } else if (may_come_back(answer)) {
+        say(hold, "was not obtained: %s", answer->text);
+        over(hold, HOLD_EXIT_NOT_OBTAINED);
+    } else if (answer->status != 200) {
         refused(hold, answer, now_ms);
-        return;
-    }
-    snprintf(hold->session, sizeof hold->session, "%s", answer->session ? answer->session : "");
-    if (hold->interrupted) {
-        leave(hold, hold->code, now_ms);
-    } else if (answer->held) {
-        certain_since(hold, HOLD_GRANT, answer);
-        if (is_certain(hold, now_ms)) hold->token = answer->token, hold->state = HOLD_STARTING;
-        else confirm(hold, answer, now_ms);
-    } else if (!hold->rules.wait_ms) {
-        time_is_up(hold, now_ms);
     } else {
+        snprintf(hold->session, sizeof hold->session, "%s", answer->session ? answer->session : "");
+        certain_since(hold, HOLD_GRANT, hold->rules.ttl_ms);
         hold->state = HOLD_WAITING;
-        certain_since(hold, HOLD_GRANT, answer);
+        if (hold->interrupted) leave(hold, hold->code, now_ms);
+    }
+}
+
+static void granted(struct hold *hold, const struct hold_answer *answer, uint64_t now_ms) {
+    hold->token = answer->token;
+    if (hold->rules.unbounded || is_certain(hold, now_ms)) {
+        hold->state = HOLD_STARTING;
+    } else {
+        hold->state = HOLD_CONFIRMING;
+        hold->requests[HOLD_RENEWAL] = (struct hold_request){.next_ms = now_ms};
     }
 }
 
@@ -240,13 +235,15 @@ static void waited(struct hold *hold, const struct hold_answer *answer, uint64_t
     if (may_come_back(answer)) {
         of->next_ms = now_ms + RETRY_MS;
         complain(hold, answer);
-    } else if (answer->status == 404) {
+    } else if (answer->status == 404 && !is_certain(hold, now_ms)) {
         ask_anew(hold, now_ms);
     } else if (answer->status != 200) {
         refused(hold, answer, now_ms);
+    } else if (answer->held) {
+        granted(hold, answer, now_ms);
     } else {
         hold->complained = false;
-        if (answer->held) confirm(hold, answer, now_ms);
+        if (!hold->rules.wait_ms) time_is_up(hold, now_ms);
     }
 }
 
@@ -266,20 +263,23 @@ static void lose(struct hold *hold) {
 static void renewed(struct hold *hold, const struct hold_answer *answer, uint64_t now_ms) {
     struct hold_request *renewal = &hold->requests[HOLD_RENEWAL];
     bool done = answer->status == 200, gone = answer->status == 404;
+    uint64_t not_before_ms = renewal->act == HOLD_RENEW ? answer->not_before_ms : hold->rules.ttl_ms;
     renewal->next_ms = done || gone ? renewal->sent_ms + hold->rules.ttl_ms / 3 : now_ms + hold->rules.ttl_ms / 15 + 1;
     if ((hold->state == HOLD_WAITING || hold->state == HOLD_CONFIRMING) && gone) {
         ask_anew(hold, now_ms);
+    } else if (hold->state == HOLD_WAITING && done) {
+        certain_since(hold, HOLD_RENEWAL, not_before_ms);
     } else if (hold->state == HOLD_CONFIRMING && done) {
-        certain_since(hold, HOLD_RENEWAL, answer);
+        certain_since(hold, HOLD_RENEWAL, not_before_ms);
         if (is_certain(hold, now_ms)) hold->state = HOLD_STARTING;
         else renewal->next_ms = renewal->sent_ms + RETRY_MS / 4;
     } else if (hold->state == HOLD_RUNNING && gone) {
         lose(hold);
     } else if (hold->state == HOLD_RUNNING && done && !hold->rules.unbounded) {
-        certain_since(hold, HOLD_RENEWAL, answer);
+        certain_since(hold, HOLD_RENEWAL, not_before_ms);
         hold->to_tell = true;
-    } else if (hold->state == HOLD_CONFIRMING || hold->state == HOLD_RUNNING) {
-        if (!done) complain(hold, answer);
+    } else if (!done && (hold->state == HOLD_CONFIRMING || hold->state == HOLD_RUNNING)) {
+        complain(hold, answer);
     }
 }
 
@@ -301,7 +301,7 @@ void hold_signalled(struct hold *hold, int signal, uint64_t now_ms) {
         if (hold->rules.leave_ms) over(hold, code);
         else if (hold->interrupted) over(hold, hold->code);
     } else if (hold->state == HOLD_ASKING && !hold->interrupted) {
-        hold->interrupted = true; /* the answer tells which session is to be released */
+        hold->interrupted = true; /* the answer tells which session is to be ended */
         hold->code = code;
         hold->give_up_ms = now_ms + INTERRUPTED_MS;
     } else if (hold->state != HOLD_OVER) {

@@ -2,18 +2,19 @@
  * only: answers, signals and times are its arguments, what is to be done its result. The acting part is
  * agent/hold_run.c; that the command ends in time is another process's business (agent/supervisor.h).
  *
- *     ASKING --in the queue--> WAITING --granted--> CONFIRMING --renewed--> RUNNING --ended--> RELEASING --> OVER
- *      ^ |                      | | |                 | | |                   |                  ^ ^
- *      | '--granted: RUNNING    | | '--time is up-----|-|-'                   |                  | |
- *      |                        | '----a signal-------|-'---------------------|------------------' |
- *      '--its session has ended-'---------------------'                       '--lost: kill, ended-'
+ *     ASKING --a session--> WAITING --granted--> RUNNING --ended--> RELEASING --> OVER
+ *      ^ ^                   | |  |                |                 ^ ^
+ *      | '-the session ended-' |  '----time is up, a signal----------' |
+ *      |                       '--granted long ago--> CONFIRMING       |
+ *      '------the session has ended-------------------'  '--> RUNNING  '-- RUNNING --lost: kill, ended
  *
- * (1) The first request makes the session and does not wait, so that the session is known: who is interrupted leaves
- *     the queue at once, and who lost an answer asks for the place that the session has. It then waits on the server, in
- *     rounds, and renews the session meanwhile.
- * (2) A grant is certain from the sending of the newest request that was answered with NotBefore for as long as that
- *     says, because NotBefore counts from the answer. Who has waited does not know how old the grant is, so it renews
- *     before the command is started.
+ * (1) The first request makes a session of its own, which only its TTL and its destruction end: one that is bound to the
+ *     agent's node would end with the node's lease, before NotBefore. With the session it asks, and waits on the
+ *     server, in rounds. So whoever lost an answer asks for the place that it has, and who is interrupted leaves the
+ *     queue. While it waits it renews the session.
+ * (2) What the session holds is certain from the sending of the newest request that made or renewed it, and for as long
+ *     as that says: the TTL, or NotBefore, which counts from the answer. When little of that is left (this process was
+ *     stopped), it renews what it holds before the command is started.
  * (3) It renews at a third of the TTL. A renewal without an answer is given up after a sixth, and sent again.
  *
  * Times are milliseconds of CLOCK_BOOTTIME. One thread. */
@@ -38,8 +39,8 @@ enum hold_exit {
 
 enum hold_act {
     HOLD_NOTHING,
-    HOLD_ASK,           /* the first request; it does not wait */
-    HOLD_WAIT,          /* asks again with the session, for `wait_ms` */
+    HOLD_ASK,           /* for a session */
+    HOLD_WAIT,          /* for the grant, with the session, for `wait_ms`; 0: no place in the queue */
     HOLD_RENEW_SESSION, /* while it waits */
     HOLD_RENEW,         /* what it holds */
     HOLD_RELEASE,       /* what it holds, or its place; waits for `wait_ms` */
@@ -80,7 +81,7 @@ struct hold_rules {
     const char *what;            /* "lock \"nightly\"", for messages */
     const char *late, *not_free; /* when the time is up; when it does not wait: "was not obtained in time" */
     uint64_t ttl_ms;
-    uint64_t wait_ms;  /* for the grant; 0: it leaves no place behind; HOLD_FOREVER */
+    uint64_t wait_ms;  /* for the grant; HOLD_FOREVER */
     uint64_t leave_ms; /* HOLD_RELEASE waits so long for others; 0: not at all */
     bool unbounded;    /* the command may outlive what is held */
 };
@@ -103,10 +104,11 @@ struct hold {
     /* Its own. */
     uint64_t wait_end_ms, give_up_ms;
     struct hold_request {
+        enum hold_act act;
         bool under_way;
         uint64_t sent_ms, next_ms; /* the next one is due */
     } requests[HOLD_LINES];
-    bool answered, complained, interrupted, lost;
+    bool answered, tried, complained, interrupted, lost;
     bool to_tell, to_kill;
     int to_forward, code;
 };

@@ -21,8 +21,8 @@ struct act {
     struct supervisor supervisor;
     bool started;
     int signals;
-    sigset_t mask; /* before ours */
-    struct slice body;
+    sigset_t mask;              /* before ours */
+    struct slice session, note; /* bodies */
 };
 
 static uint64_t now_ms(void) { return clock_boot_ns() / 1000000; }
@@ -34,42 +34,32 @@ static void print_line(struct hold *hold) {
 
 /* -- requests ----------------------------------------------------------------------------------------------------- */
 
-static void milliseconds(struct buffer *path, const char *name, uint64_t value) {
-    char text[24];
-    snprintf(text, sizeof text, "%llums", (unsigned long long)value);
-    client_parameter(path, name, text);
-}
-
 static void path_of(const struct act *act, const struct hold_order *order, struct buffer *path) {
     const struct hold_run *run = act->run;
-    const char *last = order->act == HOLD_RENEW     ? "renew"
-                       : order->act == HOLD_RELEASE ? run->kind->release
-                                                    : run->kind->ask;
-    if (order->act == HOLD_RENEW_SESSION) {
-        buffer_printf(path, "/v1/session/renew/%s", act->hold.session);
-    } else if (order->act == HOLD_ASK && run->kind->session_first) {
+    if (order->act == HOLD_ASK) {
         buffer_append_text(path, "/v1/session/create");
+    } else if (order->act == HOLD_RENEW_SESSION) {
+        buffer_printf(path, "/v1/session/renew/%s", act->hold.session);
     } else {
         buffer_append_text(path, run->kind->path);
         client_encode(path, run->name, true);
-        buffer_printf(path, "/%s", last);
-        if (order->act == HOLD_ASK) client_parameter(path, "ttl", run->ttl);
-        else client_parameter(path, "session", act->hold.session);
-        if (order->act == HOLD_ASK && run->rules.wait_ms) client_parameter(path, "enqueue", NULL);
-        if (order->wait_ms) milliseconds(path, "wait", order->wait_ms);
-        if (order->act == HOLD_ASK || order->act == HOLD_WAIT)
-            buffer_append(path, run->parameters.data, run->parameters.size);
+        buffer_printf(path, "/%s?session=%s",
+                      order->act == HOLD_RENEW     ? "renew"
+                      : order->act == HOLD_RELEASE ? run->kind->release
+                                                   : run->kind->ask,
+                      act->hold.session);
+        if (order->wait_ms) buffer_printf(path, "&wait=%llums", (unsigned long long)order->wait_ms);
+        if (order->act == HOLD_WAIT) buffer_append(path, run->parameters.data, run->parameters.size);
     }
     buffer_append_byte(path, '\0');
 }
 
 static void send_request(struct act *act, enum hold_line line, const struct hold_order *order) {
     struct buffer path = {0};
-    bool body = order->act == HOLD_ASK && act->run->note;
+    const struct slice *body = order->act == HOLD_ASK ? &act->session : order->act == HOLD_WAIT ? &act->note : NULL;
     client_call_free(act->calls, act->call[line]);
     path_of(act, order, &path);
-    act->call[line] =
-        client_call_begin(act->calls, &act->run->client, "PUT", path.data, body ? &act->body : NULL, order->timeout_ms);
+    act->call[line] = client_call_begin(act->calls, &act->run->client, "PUT", path.data, body, order->timeout_ms);
     buffer_free(&path);
 }
 
@@ -81,7 +71,7 @@ static void read_answer(const struct act *act, const struct client_answer *from,
     if (!*json) answer->status = 0, answer->text = fault->text;
     if (!json_object_is_type(*json, json_type_object)) return; /* "true"; a list of sessions */
     json_get_bool(*json, kind->held, &answer->held, NULL);
-    json_get_string(*json, kind->session_first ? "ID" : "Session", &answer->session, NULL);
+    json_get_string(*json, "ID", &answer->session, NULL);
     json_get_u64(*json, kind->token, UINT64_MAX, &answer->token, NULL);
     json_get_u64(*json, "NotBefore", INT64_MAX, &answer->not_before_ms, NULL);
 }
@@ -97,6 +87,8 @@ static void take_answer(struct act *act, enum hold_line line) {
     else if (from->status == 200) read_answer(act, from, &answer, &json, &fault);
     else fault_set(&fault, CO_INVALID, "%.*s", (int)from->body.size, from->body.size ? from->body.data : "");
     if (!answer.text) answer.text = fault.text;
+    /* Consul's API says so with a 500. */
+    if (act->hold.requests[line].act == HOLD_ASK && strstr(answer.text, "Session TTL")) answer.status = 400;
     hold_answered(&act->hold, line, &answer, now_ms());
     if (json) json_object_put(json);
     client_call_free(act->calls, act->call[line]);
@@ -178,8 +170,8 @@ static int carry_out(struct act *act) {
 }
 
 int hold_run(const struct hold_run *run) {
-    struct act act = {.run = run, .calls = curl_multi_init(), .body = slice_text(run->note)};
-    struct buffer what = {0};
+    struct act act = {.run = run, .calls = curl_multi_init(), .note = slice_text(run->note)};
+    struct buffer what = {0}, session = {0};
     sigset_t ours;
     sigemptyset(&ours);
     sigaddset(&ours, SIGTERM), sigaddset(&ours, SIGINT), sigaddset(&ours, SIGHUP), sigaddset(&ours, SIGQUIT);
@@ -190,14 +182,18 @@ int hold_run(const struct hold_run *run) {
     CHECK(act.calls && act.signals >= 0);
     buffer_printf(&what, "%s \"%.256s\"", run->kind->noun, run->name);
     buffer_append_byte(&what, '\0');
+    buffer_printf(&session, "{\"Name\":\"coord %s\",\"TTL\":\"%s\",\"NodeChecks\":[],\"LockDelay\":\"0s\"}",
+                  run->kind->noun, run->ttl);
+    act.session = buffer_slice(&session);
     struct hold_rules rules = run->rules;
     rules.what = what.data, rules.late = run->kind->late, rules.not_free = run->kind->not_free;
     hold_begin(&act.hold, &rules, now_ms());
     int code = carry_out(&act);
-    if (run->kind->session_first && act.hold.session[0]) destroy_session(&act);
+    if (act.hold.session[0]) destroy_session(&act);
     for (int line = 0; line < HOLD_LINES; line++) client_call_free(act.calls, act.call[line]);
     curl_multi_cleanup(act.calls);
     close(act.signals);
     buffer_free(&what);
+    buffer_free(&session);
     return code;
 }

@@ -13,17 +13,14 @@ struct hold_kind {
     const char *held, *token;    /* members of answers: "Held", "FencingToken" */
     const char *exports[3];      /* environment variables that get the token; ends with NULL */
     const char *late, *not_free; /* as in hold_rules */
-    /* The session is made by itself, before it asks, and destroyed at the end: when an answer is lost, there is no other
-     * session that asked too. */
-    bool session_first;
 };
 
 struct hold_run {
     const struct hold_kind *kind;
     struct client client;
     const char *name, *ttl;   /* the TTL as it was written */
-    const char *note;         /* the body of the first request; NULL: none */
-    struct buffer parameters; /* of HOLD_ASK and HOLD_WAIT: "&mode=shared&limit=3"; or empty */
+    const char *note;         /* the body of HOLD_WAIT; NULL: none */
+    struct buffer parameters; /* of HOLD_WAIT: "&mode=shared&limit=3"; or empty */
     struct hold_rules rules;  /* but for `what` */
     char **argv;              /* NULL: there is no command; it is over when it is held */
 };

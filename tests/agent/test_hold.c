@@ -53,11 +53,9 @@ static void answer(enum hold_line line, const struct hold_answer *from) { hold_a
 static void fails(enum hold_line line, long status) {
     answer(line, &(struct hold_answer){.status = status, .text = "why"});
 }
-static void granted(void) {
-    answer(HOLD_GRANT,
-           &(struct hold_answer){.status = 200, .held = true, .session = "s", .token = 7, .not_before_ms = TTL - 10});
-}
-static void queued(void) { answer(HOLD_GRANT, &(struct hold_answer){.status = 200, .session = "s"}); }
+static void session(void) { answer(HOLD_GRANT, &(struct hold_answer){.status = 200, .session = "s"}); }
+static void granted(void) { answer(HOLD_GRANT, &(struct hold_answer){.status = 200, .held = true, .token = 7}); }
+static void queued(void) { answer(HOLD_GRANT, &(struct hold_answer){.status = 200}); }
 static void renewed(void) {
     answer(HOLD_RENEWAL, &(struct hold_answer){.status = 200, .token = 7, .not_before_ms = TTL});
 }
@@ -71,16 +69,19 @@ static void run_it(void) {
     begin(HOLD_FOREVER);
     NEXT(HOLD_ASK);
     now += 5;
+    session();
+    NEXT(HOLD_WAIT);
+    now += 5;
     granted();
     NEXT(HOLD_START);
 }
 
-Test(hold, is_one_request_when_it_is_free) {
+Test(hold, asks_for_a_session_and_then_for_the_lock) {
     run_it();
     cr_assert_eq(hold.token, 7u);
     cr_assert_str_eq(hold.session, "s");
     cr_assert_eq(hold.sent_ms, 1000000u, "it is certain from the sending on");
-    cr_assert_eq(hold.not_before_ms, (uint64_t)TTL - 10);
+    cr_assert_eq(hold.not_before_ms, (uint64_t)TTL);
     now += 100;
     ended(exited(3));
     NEXT(HOLD_RELEASE);
@@ -188,7 +189,7 @@ Test(hold, tries_to_release_for_a_while) {
 static void wait_for_it(uint64_t wait_ms) {
     begin(wait_ms);
     NEXT(HOLD_ASK);
-    queued();
+    session();
     NEXT(HOLD_WAIT);
 }
 
@@ -205,30 +206,52 @@ Test(hold, waits_in_rounds_and_renews_its_session) {
     NEXT(HOLD_WAIT);
 }
 
-Test(hold, confirms_what_it_waited_for) {
+Test(hold, starts_at_once_when_its_session_is_known_to_live) {
     wait_for_it(HOLD_FOREVER);
-    now += 40000; /* it was stopped, perhaps */
-    answer(HOLD_GRANT, &(struct hold_answer){.status = 200, .held = true, .token = 9});
-    NEXT(HOLD_RENEW);
-    answer(HOLD_RENEWAL, &(struct hold_answer){.status = 200, .token = 9, .not_before_ms = TTL});
+    now += TTL / 3;
+    NEXT(HOLD_RENEW_SESSION);
+    renewed();
+    now += 100;
+    granted();
     NEXT(HOLD_START);
-    cr_assert_eq(hold.token, 9u);
+    cr_assert_eq(hold.sent_ms, 1000000u + TTL / 3);
+}
+
+/* Its answer says nothing of NotBefore. */
+Test(hold, takes_the_renewal_of_its_session_that_was_under_way) {
+    wait_for_it(HOLD_FOREVER);
+    now += TTL / 3;
+    NEXT(HOLD_RENEW_SESSION);
+    granted();
+    NEXT(HOLD_START);
+    answer(HOLD_RENEWAL, &(struct hold_answer){.status = 200});
+    NEXT(HOLD_TELL);
+    cr_assert_eq(hold.sent_ms, 1000000u + TTL / 3);
+    cr_assert_eq(hold.not_before_ms, (uint64_t)TTL);
+}
+
+Test(hold, confirms_what_may_be_long_ago) {
+    wait_for_it(HOLD_FOREVER);
+    now += 40000; /* it was stopped */
+    granted();
+    NEXT(HOLD_RENEW);
+    renewed();
+    NEXT(HOLD_START);
     cr_assert_eq(hold.sent_ms, now);
 }
 
 Test(hold, does_not_start_on_an_old_grant) {
     wait_for_it(HOLD_FOREVER);
-    answer(HOLD_GRANT, &(struct hold_answer){.status = 200, .held = true, .token = 9});
+    now += 40000;
+    granted();
     NEXT(HOLD_RENEW);
     now += TTL;
     renewed(); /* an answer from long ago */
     NEXT(HOLD_RENEW);
     fails(HOLD_RENEWAL, 404);
-    NEXT(HOLD_ASK);
     SAYS("anew");
-    now += TTL;
-    granted();
-    NEXT(HOLD_RENEW); /* the first request's answer may be old, too */
+    IDLE(now + 250);
+    NEXT(HOLD_ASK);
 }
 
 Test(hold, waits_no_longer_than_it_was_told) {
@@ -254,9 +277,17 @@ Test(hold, does_not_wait_when_it_is_told_so) {
     NEXT(HOLD_NOTHING);
     cr_assert_gt(order.until_ms, now, "it does not spin");
     now += 100;
-    answer(HOLD_GRANT, &(struct hold_answer){.status = 200});
-    EXITS(HOLD_EXIT_NOT_OBTAINED);
+    session();
+    NEXT(HOLD_WAIT);
+    cr_assert_eq(order.wait_ms, 0u);
+    NEXT(HOLD_NOTHING);
+    cr_assert_gt(order.until_ms, now);
+    now += 100;
+    queued();
+    NEXT(HOLD_RELEASE);
     SAYS("taken");
+    fails(HOLD_GRANT, 409); /* it has no place */
+    EXITS(HOLD_EXIT_NOT_OBTAINED);
 }
 
 Test(hold, takes_its_place_again_when_the_server_is_back) {
@@ -269,9 +300,11 @@ Test(hold, takes_its_place_again_when_the_server_is_back) {
     SAYS_NOTHING();
     IDLE(now + 1000);
     NEXT(HOLD_WAIT);
-    fails(HOLD_GRANT, 404);
-    NEXT(HOLD_ASK);
+    now += TTL;
+    fails(HOLD_GRANT, 404); /* its session has ended */
     SAYS("anew");
+    IDLE(now + 250);
+    NEXT(HOLD_ASK);
 }
 
 Test(hold, does_not_wait_for_a_server_that_was_never_there) {
@@ -295,11 +328,15 @@ Test(hold, gives_up_at_once_what_is_refused) {
         EXITS(of[i].code);
         SAYS("why");
     }
-    wait_for_it(HOLD_FOREVER);
-    fails(HOLD_GRANT, 409); /* it would close a circle */
-    NEXT(HOLD_RELEASE);
-    released();
-    EXITS(HOLD_EXIT_NOT_OBTAINED);
+    static const long refusals[] = {409 /* a circle */,
+                                    404 /* there are no locks, or somebody destroyed the session */};
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        wait_for_it(HOLD_FOREVER);
+        fails(HOLD_GRANT, refusals[i]);
+        NEXT(HOLD_RELEASE);
+        released();
+        EXITS(HOLD_EXIT_NOT_OBTAINED);
+    }
 }
 
 /* -- signals ------------------------------------------------------------------------------------------------------ */
@@ -338,7 +375,7 @@ Test(hold, waits_for_the_session_that_is_to_be_released) {
     hold_signalled(&hold, SIGINT, now);
     NEXT(HOLD_NOTHING);
     now += 100;
-    granted();
+    session();
     NEXT(HOLD_RELEASE);
     released();
     EXITS(130);
@@ -355,11 +392,12 @@ Test(hold, of_a_barrier_has_no_deadline_and_leaves_together) {
     begin_as(&(struct hold_rules){
         .what = "barrier \"x\"", .ttl_ms = TTL, .wait_ms = 60000, .leave_ms = 60000, .unbounded = true});
     NEXT(HOLD_ASK);
-    queued();
+    session();
     NEXT(HOLD_WAIT);
     answer(HOLD_GRANT, &(struct hold_answer){.status = 200, .held = true});
     NEXT(HOLD_START);
     cr_assert_eq(hold.not_before_ms, SUPERVISOR_NEVER);
+    IDLE(1000000 + TTL / 3);
     NEXT(HOLD_RENEW_SESSION);
     fails(HOLD_RENEWAL, 404);
     NEXT(HOLD_NOTHING); /* the command goes on */
@@ -386,7 +424,7 @@ Test(hold, of_a_barrier_does_not_wait_for_others_that_it_never_met) {
                                   .leave_ms = 2000,
                                   .unbounded = true});
     NEXT(HOLD_ASK);
-    queued();
+    session();
     NEXT(HOLD_WAIT);
     now += 2000;
     queued();

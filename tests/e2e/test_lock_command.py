@@ -120,7 +120,7 @@ def codes():
 
     wrong = (([], "a NAME is wanted"), (["a"], "-- is wanted"), (["a", "true"], "-- is wanted"), (["a", "--"], "a COMMAND is wanted"),
              (["--", "a", "true"], "a NAME is wanted"), (["-wiat=0", "a", "--", "true"], "did you mean -wait"), (["-wait=x", "a", "--", "true"], "-wait"),
-             (["a", "-wait=-1s", "--", "true"], "-wait"), (["-ttl=0", "a", "--", "true"], "-ttl"), (["-ttl=1ms", "a", "--", "true"], "from 1s"),
+             (["a", "-wait=-1s", "--", "true"], "-wait"), (["-ttl=0", "a", "--", "true"], "-ttl"), (["-ttl=1ms", "a", "--", "true"], "between [1s"),
              (["-n=x", "a", "--", "true"], "-n"), (["", "--", "true"], "NAME is empty"), (["x" * 257, "--", "true"], "256"))
     for words, named in wrong:
         got, out, err = lock(agent, *words)
@@ -252,15 +252,13 @@ def signals_reach_the_group():
     agent = agent_of_all()
     text = """
 import os, signal, sys
-def note(sig, frame):
-    os.write(1, b"%d\\n" % sig)
-    sys.exit(5)
-for sig in (1, 2, 3, 15): signal.signal(sig, note)
+wanted = {1, 2, 3, 15}
+signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
 child = os.fork()
 os.write(1, b"ready\\n")
-if child == 0: signal.pause()
-try: signal.pause()
-finally: os.waitpid(child, 0)
+os.write(1, b"%d\\n" % signal.sigwait(wanted))
+if child: os.waitpid(child, 0)
+sys.exit(5)
 """
     for sig in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         proc = Lock(agent, "signals", "--", sys.executable, "-c", text)
@@ -358,6 +356,25 @@ def no_server():
     check(place in [t["Session"] for t in causes if t["Cause"] in ("passed-on", "taken")], "in its old place %s: %r" % (place, causes))
 
 
+def its_agent_is_gone():
+    """The agent that it asks dies, and so its node does, long before the TTL is over: that does not pass the lock on while the command runs."""
+    config = configuration(session_ttl_min="1s", coord={"node_lease_ttl": "1s"})
+    server = Agent(config).start()
+    client = Agent(config, "-retry-join=" + server.ip, server=False, name="a1").start()
+    notes = Notes("gone")
+    ttl = 4 * SLOW
+    first = Lock(client, "-ttl=%ds" % ttl, "gone", *notes.command(30, "stubborn"))
+    until("it runs", notes.read)
+    second = Lock(server, "gone", *notes.command(0.2))
+    waiting(server, "gone", 1)
+    client.kill()
+    at = now()
+    until("its node is dead", lambda: [c["Status"] for c in server.get("/v1/health/node/a1")[2]] == ["critical"])
+    check(now() < at + ttl and held(server, "gone") and len(notes.tokens()) == 1, "it is held while its node is dead")
+    check((first.end()[0], second.end()[0]) == (76, 0), "the command was ended, and then the other one ran")
+    notes.check_apart(2)
+
+
 def lost():
     """Somebody destroys the session, or releases the lock: the command is killed at once."""
     agent = agent_of_all()
@@ -401,5 +418,5 @@ def at_a_terminal():
     check(nobody(agent, "tty"), "it is free")
 
 
-run([codes, waits_in_turn, several_at_once, explains, elects, signals_reach_the_group, what_is_left_of_the_group_ends, never_two, stopped_while_it_waits, no_server, lost, the_supervisor_is_killed,
+run([codes, waits_in_turn, several_at_once, explains, elects, signals_reach_the_group, what_is_left_of_the_group_ends, never_two, stopped_while_it_waits, no_server, its_agent_is_gone, lost, the_supervisor_is_killed,
      at_a_terminal])
