@@ -40,6 +40,9 @@ def leaves_when_its_time_is_up():
     """Or it is interrupted: it does not count any more."""
     got, _, err = Party("late", "-n=2", "-wait=100ms").end()
     check(got == 75 and "in time" in err and entered("late") == 0, "%d %r" % (got, err))
+    got, _, err = Party("late", "-n=2", "-wait=0").end()
+    check(got == 75 and "not all parties" in err and entered("late") == 0, "%d %r" % (got, err))
+    check(Party("late", "-n=1", "-wait=0", "--", "true").end()[0] == 0, "it was the only one")
     party = Party("late", "-n=2", "--", "true")
     until("it has entered", lambda: entered("late") == 1)
     got, _, err = Party("late", "-n=3").end()
@@ -70,7 +73,7 @@ def double():
 
 
 def wrong_words():
-    for words, named in ((["-n=2"], "a NAME"), (["a"], "-n"), (["-n=0", "a"], "-n"), (["a", "-n=2", "-wait=0"], "-wait"), (["a", "-n=2", "true"], "-- is wanted"),
+    for words, named in ((["-n=2"], "a NAME"), (["a"], "-n"), (["-n=0", "a"], "-n"), (["a", "-n=2", "true"], "-- is wanted"),
                          (["a", "-n=2", "--"], "a COMMAND"), (["a", "-n=2", "-duble"], "did you mean -double"), (["a", "-n=10001"], "10000")):
         got, _, err = Party(*words).end()
         check(got == 1 and named in err and len(err.splitlines()) <= 2, "%r: %d %r" % (words, got, err))
