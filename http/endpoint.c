@@ -10,7 +10,6 @@
 #include "http/impl.h"
 #include "kv/session/session.h"
 
-#define NODE_CHECK         "serfHealth"
 #define SESSION_TTL_MAX_NS 86400000000000
 
 /* -- what nobody gives -------------------------------------------------------------------------------------------- */
@@ -35,12 +34,10 @@ static void made_fill(struct http_request *request, const struct http_param *par
 
 /* -- ?session=, ?ttl= --------------------------------------------------------------------------------------------- */
 
-/* A session of this agent's node that ends with its check, too. */
+/* A session of this agent's node that ends with its TTL alone, so that NotBefore holds: the agent may die before. */
 static void session_make(struct http_request *request, Pb__Session *session, struct slice ttl, int64_t ttl_ns) {
-    static char node_check[] = NODE_CHECK, *checks[] = {node_check};
     session->id = http_new_uuid(request);
     session->node = (char *)(uintptr_t)http_env(request)->node_name;
-    session->node_checks = checks, session->n_node_checks = 1;
     session->ttl = (char *)(uintptr_t)ttl.data, session->ttl_ns = ttl_ns;
 }
 

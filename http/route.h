@@ -66,7 +66,7 @@ extern const struct http_param http_params_read[], http_params_session[]; /* htt
 #define HTTP_READS \
     { "blocking reads", HTTP_GROUP, .group = http_params_read }
 /* For whom a command acts: fills a pb.SessionUse (kv/session/session.h). With ?ttl= the command makes the session, of this
- * agent's node and its check, without a lock-delay, in its own entry. */
+ * agent's node but without a check, and without a lock-delay, in its own entry. */
 #define HTTP_SESSION_USE(field_) \
     { "sessions", HTTP_SESSION, .group = http_params_session, .field = (field_) }
 

@@ -178,12 +178,12 @@ def as_documented_and_as_commands():
     done = subprocess.run(["bash", "-c", script.replace("localhost", agent.ip)], capture_output=True, text=True, timeout=60 * SLOW)
     answers = [json.loads(a) for a in re.findall(r"\{.*?\}", done.stdout)]
     check(len(answers) == 3 and all(a["Released"] for a in answers) and len({a["Round"] for a in answers}) == 1, done)
-    words = [COORD, "barrier", "enter", "-http-addr=%s:8500" % agent.ip, "-parties=2", "-ttl=15s", "cli"]
+    words = [COORD, "barriers", "enter", "-http-addr=%s:8500" % agent.ip, "-parties=2", "-ttl=15s", "cli"]
     both = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     for process in both:
         out = process.communicate(timeout=60 * SLOW)[0]
         check(process.returncode == 0 and re.search(r"Released +true", out), out)
-    listed = subprocess.run([COORD, "barrier", "list", "-http-addr=%s:8500" % agent.ip], capture_output=True, text=True)
+    listed = subprocess.run([COORD, "barriers", "list", "-http-addr=%s:8500" % agent.ip], capture_output=True, text=True)
     check("nightly/load" in listed.stdout and "cli" in listed.stdout, listed)
 
 

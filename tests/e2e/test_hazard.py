@@ -80,7 +80,8 @@ def readers_that_die_and_owners_that_hang_up():
     check(retired["Retired"] and time.monotonic() - begun < 20 * SLOW, "the reader's TTL is over: %r" % retired)
     node_reader = cluster.agent("a2", configuration(coord={"node_lease_ttl": "2s"}), short).start(wait=False)
     node_reader.wait_leader(30)
-    put(node_reader, "o/protect?ttl=600s")
+    hung = json.loads(node_reader.put("/v1/session/create", {"TTL": "600s"}))["ID"]       # ends with its node's agent, too
+    put(node_reader, "o/protect?session=" + hung)
     waits = pool.submit(put, agent, "o/retire?wait=60s")
     until("the retire waits", lambda: not waits.done() and server.get("/v1/hazard/o")[0] == 200)
     node_reader.kill()
