@@ -1,6 +1,7 @@
 """Barriers: parties on servers, followers and client agents are released together, whatever dies meanwhile."""
 import concurrent.futures, http.client, json, os, re, socket, subprocess, time
 from coordtest import COORD, HERE, SLOW, Agent, Cluster, check, configuration, run, undecided, until
+from waiters import documented
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
 pool = concurrent.futures.ThreadPoolExecutor(64)
@@ -173,8 +174,7 @@ def bad_input():
 
 def as_documented_and_as_commands():
     agent = Agent(dev=True).start()
-    with open(os.path.join(HERE, "../../docs/coordination-barrier.md")) as f:
-        script = re.search(r"```sh\n(.*?)```", f.read(), re.S).group(1)
+    script = documented("Barriers")
     done = subprocess.run(["bash", "-c", script.replace("localhost", agent.ip)], capture_output=True, text=True, timeout=60 * SLOW)
     answers = [json.loads(a) for a in re.findall(r"\{.*?\}", done.stdout)]
     check(len(answers) == 3 and all(a["Released"] for a in answers) and len({a["Round"] for a in answers}) == 1, done)

@@ -1,7 +1,7 @@
 """Elections over HTTP, asked of a leader, a follower and a client agent: one leads, its terms only grow, observers see it change."""
 import json, threading
 from coordtest import SLOW, Agent, check, run, until
-from waiters import Waiter, ask, now, session, want, world
+from waiters import Waiter, documented, run_documented, ask, now, session, want, world
 
 
 def campaign(agent, name, how, value=None):
@@ -119,4 +119,10 @@ def each_hears_of_its_term_at_once():
     check(len(late) <= 1, "seconds until they knew: %r" % late)              # one: the disk of the machine stood still
 
 
-run([one_leads_and_the_others_follow, the_end_of_a_session_is_the_end_of_a_term, each_hears_of_its_term_at_once])
+def as_documented():
+    agent = Agent(dev=True).start()
+    run_documented(agent, documented("Elections"))
+
+
+run([one_leads_and_the_others_follow, the_end_of_a_session_is_the_end_of_a_term, each_hears_of_its_term_at_once,
+     as_documented])

@@ -1,8 +1,8 @@
 """Fences: what a holder does with a token that is no longer good, on a server, a follower and a client agent."""
 import http.client, json, os, re, signal, socket, subprocess, sys, threading, time
 from coordtest import HERE, Cluster, check, configuration, run, until
+from waiters import documented
 
-DOC = os.path.join(HERE, "../../docs/coordination-fence.md")
 cluster, asked = None, []
 
 
@@ -271,8 +271,7 @@ def tokens_of_keys():
 
 
 def the_example_of_the_document():
-    with open(DOC) as f:
-        script = re.search(r"```sh\n(.*?)```", f.read(), re.S).group(1)
+    script = documented("Fences")
     for agent in asked:
         out = subprocess.run(["bash", "-euo", "pipefail", "-c", script.replace("localhost:8500", agent.ip + ":8500").replace("ledger", "ledger" + agent.name)
                               + "echo; echo $first $second; curl -s -X PUT 'http://%s:8500/v1/lock/billing/release?token='$second" % agent.ip],

@@ -1,6 +1,7 @@
 """Hazards: an owner retires what readers on servers, followers and client agents protect, and is told when the last of them has done."""
 import concurrent.futures, http.client, json, os, re, socket, subprocess, time
 from coordtest import COORD, HERE, SLOW, Agent, Cluster, check, configuration, run, undecided, until
+from waiters import documented
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
 pool = concurrent.futures.ThreadPoolExecutor(64)
@@ -138,8 +139,7 @@ def bad_input():
 
 def as_documented_and_as_commands():
     agent = Agent(dev=True).start()
-    with open(os.path.join(HERE, "../../docs/coordination-hazard.md")) as f:
-        script = re.search(r"```sh\n(.*?)```", f.read(), re.S).group(1)
+    script = documented("Hazards")
     done = subprocess.run(["bash", "-c", script.replace("localhost", agent.ip)], capture_output=True, text=True, timeout=60 * SLOW)
     first, cleared, second = [json.loads(line) for line in done.stdout.splitlines()]
     check(not first["Retired"] and first["Waiting"] == 1 and cleared is True and second["Retired"] and second["Epoch"] > first["Epoch"], done)

@@ -1,7 +1,7 @@
 """Fenced locks over HTTP, asked of a leader, a follower and a client agent: first come, first served, by session or by token alone."""
 import http.client, json, time
 from coordtest import Agent, SLOW, check, run, until
-from waiters import Waiter, ask, now, session, short, want, woken, world
+from waiters import Waiter, documented, run_documented, ask, now, session, short, want, woken, world
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
 
@@ -226,5 +226,11 @@ def what_makes_no_sense_is_refused():
     check([l["Name"] for l in ask(agent, "GET", "/v1/locks?prefix=deep/")[1]] == [name], "by prefix")
 
 
+def as_documented():
+    agent = Agent(dev=True).start()
+    run_documented(agent, documented("Locks"))
+
+
 run([a_token_is_enough, they_take_turns, shared_ones_and_limits, a_circle_is_refused, whoever_goes_makes_room,
-     a_leader_that_dies_changes_nothing, what_makes_no_sense_is_refused])
+     a_leader_that_dies_changes_nothing, what_makes_no_sense_is_refused,
+     as_documented])

@@ -1,6 +1,7 @@
 """Phasers on servers and client agents: phases end when all have arrived, never before, and nobody who is gone holds them up."""
 import concurrent.futures, http.client, json, os, re, socket, subprocess, threading, time
 from coordtest import HERE, SLOW, Cluster, check, configuration, run, until
+from waiters import documented
 from test_client_agent import words
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
@@ -248,8 +249,7 @@ def a_thousand_below_32_children():
 
 def the_example_of_the_docs():
     start()
-    with open(os.path.join(HERE, "../../docs/coordination-phaser.md")) as f:
-        script = re.search(r"```sh\n(.*?)```", f.read(), re.S).group(1)
+    script = documented("Phasers")
     script = "set -e\n" + script.replace("localhost:8500", agent.ip + ":8500")
     r = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60 * SLOW)
     check(r.returncode == 0, r.stderr)

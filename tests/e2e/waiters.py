@@ -1,6 +1,6 @@
 """For tests of what is waited for: requests in threads, a cluster of three with a client agent."""
-import http.client, json, threading, time
-from coordtest import Cluster, SLOW, check, configuration, until
+import http.client, json, os, re, subprocess, threading, time
+from coordtest import HERE, Cluster, SLOW, check, configuration, until
 
 now = time.monotonic
 
@@ -63,3 +63,18 @@ def woken(agents):
         text = agent.request("GET", "/v1/agent/metrics?format=prometheus")[2].decode()
         total += sum(int(float(line.split()[1])) for line in text.splitlines() if line.startswith("coord_watch_woken_total "))
     return total
+
+
+def documented(section):
+    """The first shell example of a section of docs/coordination.md."""
+    with open(os.path.join(HERE, "../../docs/coordination.md")) as f:
+        text = f.read().split("\n## %s\n" % section)[1].split("\n## ")[0]
+    return re.search(r"```sh\n(.*?)```", text, re.S).group(1)
+
+
+def run_documented(agent, script):
+    """Each of its requests succeeds, at this agent in place of localhost."""
+    script = script.replace("localhost:8500", agent.ip + ":8500").replace("curl ", "curl -fsS ")
+    done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], capture_output=True, text=True, timeout=60 * SLOW)
+    check(done.returncode == 0, done)
+    return done.stdout
