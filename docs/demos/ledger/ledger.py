@@ -102,8 +102,12 @@ def write(ip, name, fenced, ttl, holding, deposits, refused, stop):
 
 
 # ---- a run --------------------------------------------------------------------------------------------------------
-def pause(holding, seconds):
-    """Stops whoever is between its read and its write."""
+def balance_of(ip):
+    return json.loads(request(ip, "GET", "/v1/kv/%s?raw" % ACCOUNT)[1])["Balance"]
+
+
+def pause(ip, holding):
+    """Stops whoever is between its read and its write, until its lock has ended and others have made deposits."""
     while True:
         pid = holding.value
         if not pid:
@@ -113,7 +117,9 @@ def pause(holding, seconds):
         if holding.value == pid:
             break
         os.kill(pid, signal.SIGCONT)                                 # it was gone on already
-    time.sleep(seconds)
+    before = balance_of(ip)
+    while balance_of(ip) < before + 5:
+        time.sleep(0.05)
     holding.value = 0
     os.kill(pid, signal.SIGCONT)
 
@@ -129,11 +135,11 @@ def run(args, fenced):
         for writer in writers:
             writer.start()
         for _ in range(args.pauses):
-            pause(holding, 2 * args.ttl + 1.5)                       # the lock has ended by then, and others have written
+            pause(agent.ip, holding)
         stop.value = 1
         for writer in writers:
             writer.join()
-        balance = json.loads(request(agent.ip, "GET", "/v1/kv/%s?raw" % ACCOUNT)[1])["Balance"]
+        balance = balance_of(agent.ip)
     finally:
         agent.end()
     lost = deposits.value - balance
