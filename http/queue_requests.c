@@ -130,6 +130,9 @@ static void holder_found(struct http_request *request, int error, const struct q
     const Pb__LockAnswer *holder = error || !result->found ? NULL : (const Pb__LockAnswer *)result->message;
     if (error) http_reply_error(request, error);
     else if (!holder || !holder->held) reply_lost(request);
+    else if (!holder->session[0])
+        http_reply_text(request, 409,
+                        "token: several shared holders were granted together and have it: name the session");
     else renew_holder(request, holder);
 }
 

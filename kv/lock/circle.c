@@ -14,10 +14,11 @@ struct search {
     struct store_txn *txn;
     const struct queue_family *family;
     struct arena *arena;
-    struct slice wanted; /* the name that the session wants to wait for */
+    struct slice wanted;      /* the name that the session wants to wait for, */
+    char upto[POSITION_SIZE]; /* and who stands there up to here, those it would wait for */
     struct reached reached[CIRCLE_MOST];
     size_t count, looked;
-    size_t closes; /* the one that is in the queue of `wanted`; 0: none yet */
+    size_t closes; /* the one that the session would wait for; 0: none yet */
 };
 
 static bool is_known(const struct search *search, struct slice session) {
@@ -26,38 +27,44 @@ static bool is_known(const struct search *search, struct slice session) {
     return false;
 }
 
+static bool is_exclusive(const Pb__QueueEntry *entry) { return entry->mode == PB__QUEUE_MODE__QUEUE_EXCLUSIVE; }
+
 static int reach(struct search *search, struct slice session, size_t by, struct slice name) {
-    struct slice ignored;
+    struct slice position;
     if (search->count == CIRCLE_MOST || is_known(search, session)) return CO_OK;
     search->reached[search->count] =
         (struct reached){.session = slice_copy(search->arena, session), .by = by, .name = name};
-    int rv = session_bound(search->txn, search->family->binding, session, search->wanted, &ignored);
-    if (rv == CO_OK) search->closes = search->count;
+    int rv = session_bound(search->txn, search->family->binding, session, search->wanted, &position);
+    if (rv == CO_OK && position.size != POSITION_SIZE) rv = CO_CORRUPT;
+    if (rv == CO_OK && memcmp(position.data, search->upto, POSITION_SIZE) <= 0) search->closes = search->count;
     search->count++;
     return rv == CO_NOTFOUND ? CO_OK : rv;
 }
 
-/* Those who wait in a queue behind number `by`, which stands at `position`. */
+/* Those who wait in a queue for number `by`, which stands at `position`: all behind it, but for a shared one those who
+ * are granted together with it. */
 static int reach_behind(struct search *search, size_t by, struct slice name, struct position position) {
-    char room[QUEUE_KEY_MAX];
+    char room[QUEUE_KEY_MAX], own[QUEUE_KEY_MAX];
     struct slice rows = queue_waiting_rows(name, room), from = rows;
     struct store_cursor cursor;
     Pb__Queue *queue;
     int rv = queue_get(search->txn, search->family, name, search->arena, &queue);
     if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_CORRUPT : rv;
     if (queue->limit || !queue->waiters) return CO_OK;
-    char own[QUEUE_KEY_MAX];
+    bool alone = queue->holder != NULL; /* an exclusive one came in between */
     if (position_waits(position)) {
         from = queue_rows(name, own);
         position_put(own + from.size, position);
         from.size += POSITION_SIZE;
+        alone = false; /* its own row says it */
     }
     for (store_cursor_open(&cursor, search->txn, search->family->table, from);
          cursor.valid && slice_starts(cursor.key, rows) && rv == CO_OK && !search->closes; store_cursor_next(&cursor)) {
         if (++search->looked > CIRCLE_MOST) break;
-        if (position_waits(position) && slice_equal(cursor.key, from)) continue; /* itself */
         Pb__QueueEntry *entry = message_unpack(search->arena, &pb__queue_entry__descriptor, cursor.value);
-        rv = entry ? reach(search, slice_text(entry->session), by, name) : CO_CORRUPT;
+        if (!entry) rv = CO_CORRUPT;
+        else if ((alone = alone || is_exclusive(entry)) && !slice_equal(cursor.key, from))
+            rv = reach(search, slice_text(entry->session), by, name);
     }
     store_cursor_close(&cursor);
     return rv;
@@ -78,6 +85,8 @@ static int expand(struct search *search, size_t number) {
     return rv;
 }
 
+enum { NAMED_MOST = 16 };
+
 /* "A waits for "l1" of B, who waits for "l2" of A". */
 static const char *circle_text(const struct search *search) {
     const struct reached *at = &search->reached[search->closes];
@@ -85,7 +94,7 @@ static const char *circle_text(const struct search *search) {
     buffer_printf(&text, "the wait would close a circle: session %.*s waits for %s \"%.*s\" of %.*s",
                   (int)search->reached[0].session.size, search->reached[0].session.data, search->family->noun,
                   (int)search->wanted.size, search->wanted.data, (int)at->session.size, at->session.data);
-    for (size_t steps = 0; at != search->reached && steps < 8; steps++) {
+    for (size_t steps = 0; at != search->reached && steps < NAMED_MOST; steps++) {
         const struct reached *next = &search->reached[at->by];
         buffer_printf(&text, ", which waits for \"%.*s\" of %.*s", (int)at->name.size, at->name.data,
                       (int)next->session.size, next->session.data);
@@ -97,9 +106,42 @@ static const char *circle_text(const struct search *search) {
     return line;
 }
 
-int circle_find(struct store_txn *txn, const struct queue_family *family, struct slice session, struct slice name,
-                struct arena *arena, const char **text) {
+static void open_before(struct store_cursor *cursor, struct store_txn *txn, uint8_t table, struct slice key) {
+    store_cursor_open(cursor, txn, table, key);
+    if (cursor->valid) {
+        store_cursor_prev(cursor);
+    } else {
+        store_cursor_close(cursor);
+        store_cursor_open_last(cursor, txn, table);
+    }
+}
+
+/* How far those stand for whom the entry would wait: up to its own place; a shared one up to the last exclusive one
+ * before it. False: it would wait for nobody. */
+static bool waits_up_to(struct search *search, const Pb__QueueEntry *entry, const Pb__Queue *queue) {
+    char room[QUEUE_KEY_MAX];
+    struct slice rows = queue_rows(search->wanted, room), from = slice_make(room, rows.size + POSITION_SIZE);
     struct store_cursor cursor;
+    bool found = is_exclusive(entry);
+    position_put(search->upto, position_of(entry));
+    if (found) return true;
+    memcpy(room + rows.size, search->upto, POSITION_SIZE);
+    for (open_before(&cursor, search->txn, search->family->table, from);
+         cursor.valid && slice_starts(cursor.key, rows) && ++search->looked <= CIRCLE_MOST && !found;
+         store_cursor_prev(&cursor)) {
+        const Pb__QueueEntry *before = message_unpack(search->arena, &pb__queue_entry__descriptor, cursor.value);
+        found = before && is_exclusive(before);
+        if (found) position_put(search->upto, position_of(before));
+    }
+    store_cursor_close(&cursor);
+    if (!found && queue->holder) position_put(search->upto, position_of(queue->holder));
+    return found || queue->holder;
+}
+
+int circle_find(struct store_txn *txn, const struct queue_family *family, const Pb__QueueEntry *entry,
+                struct slice name, const Pb__Queue *queue, struct arena *arena, const char **text) {
+    struct store_cursor cursor;
+    struct slice session = slice_text(entry->session);
     *text = NULL;
     store_cursor_open(&cursor, txn, family->binding->number, session);
     bool alone = !cursor.valid || !slice_starts(cursor.key, session);
@@ -109,6 +151,7 @@ int circle_find(struct store_txn *txn, const struct queue_family *family, struct
     search->txn = txn, search->family = family, search->arena = arena, search->wanted = name;
     search->count = 1, search->looked = 0, search->closes = 0;
     search->reached[0] = (struct reached){.session = session};
+    if (!waits_up_to(search, entry, queue)) return CO_OK;
     int rv = CO_OK;
     for (size_t i = 0; i < search->count && rv == CO_OK && !search->closes; i++) rv = expand(search, i);
     if (rv == CO_OK && search->closes) *text = circle_text(search);

@@ -58,10 +58,8 @@ static void delay_propose_end(const struct expiry_due *due, const struct expiry_
                               void (*propose)(void *data, uint8_t command, const ProtobufCMessage *message),
                               void *data) {
     Pb__LockDelayOverCommand command = PB__LOCK_DELAY_OVER_COMMAND__INIT;
-    char name[QUEUE_NAME_MAX + 1];
-    CHECK(due->name.size <= QUEUE_NAME_MAX);
-    memcpy(name, due->name.data, due->name.size), name[due->name.size] = '\0';
-    command.name = name, command.index = due->index, command.term = leader->term;
+    command.name = (char *)(uintptr_t)due->name.data; /* as far as its NUL */
+    command.index = due->index, command.term = leader->term;
     command.now_unix_ms = leader->unix_ms;
     propose(data, LOCK_DELAY_OVER, &command.base);
 }

@@ -134,18 +134,19 @@ static void commit(struct change *change) {
     Pb__Queue *queue = change->queue;
     bool used = queue->holders || queue->waiters || queue->delays;
     CHECK(!queue->waiters || queue->holders || queue->delays); /* nobody waits for what is free */
+    bool freed = !used && !queue->freed;
     queue->modify_index = tx->index;
     if (used && queue->freed) {
         queue_free_del(tx, change->family, change->name, queue->freed);
         queue->freed = 0;
-    } else if (!used && !queue->freed) {
+    } else if (freed) {
         queue->freed = tx->index;
         queue->limit = 0;
         queue_free_put(tx, change->family, change->name, queue->freed);
-        forget_oldest(change);
     }
     store_put(tx->store, change->family->table, change->name, message_pack(tx->arena, &queue->base));
     machine_touch(tx, change->family->space, change->name);
+    if (freed) forget_oldest(change); /* perhaps this one, when delays take up the room */
 }
 
 /* -- acquiring ---------------------------------------------------------------------------------------------------- */
@@ -190,12 +191,19 @@ static int acquire_again(struct change *change, const struct queue_wish *wish, s
     return CO_OK;
 }
 
+static int refuse_shared_token(struct machine_result *result) {
+    return machine_refuse(result, CO_CONFLICT,
+                          "several shared holders were granted together and have this token: name the session");
+}
+
 /* With the token of a grant: is it still so? */
 static int acquire_by_token(struct change *change, const struct queue_wish *wish, struct machine_result *result,
                             Pb__LockAnswer *answer) {
     Pb__QueueEntry *entry;
+    bool several;
     struct machine_tx *tx = change->tx;
-    int rv = queue_holder(tx->store, change->family, change->name, wish->token, tx->arena, &entry, NULL);
+    int rv = queue_holder(tx->store, change->family, change->name, wish->token, tx->arena, &entry, &several);
+    if (rv == CO_OK && several) return refuse_shared_token(result);
     if (rv == CO_OK) answer_entry(change, entry, 0, answer);
     if (rv != CO_NOTFOUND) return rv;
     return machine_refuse(result, CO_NOTFOUND,
@@ -216,13 +224,14 @@ static uint32_t count_own(struct change *change, struct slice session, uint32_t 
     return count;
 }
 
-/* What a new entry must not do. `session` empty: it is made by this command, and is nowhere yet. */
-static int refuse_entry(struct change *change, const struct queue_wish *wish, struct slice session, bool waits,
+/* What a new entry must not do. Without a session: that is made by this command, and is nowhere yet. */
+static int refuse_entry(struct change *change, const struct queue_wish *wish, const Pb__QueueEntry *entry, bool waits,
                         struct machine_result *result) {
     struct machine_tx *tx = change->tx;
     const Pb__QueueLimits *limits = wish->limits;
     uint32_t waiters = lesser(limits ? limits->waiters : 0, QUEUE_WAITERS_MAX),
              own = lesser(limits ? limits->of_session : 0, QUEUE_OWN_MAX);
+    struct slice session = slice_text(entry->session);
     const char *circle = NULL;
     if (waits && change->queue->waiters >= waiters)
         return machine_refuse(result, CO_BUSY,
@@ -233,19 +242,25 @@ static int refuse_entry(struct change *change, const struct queue_wish *wish, st
         return machine_refuse(result, CO_BUSY,
                               arena_printf(tx->arena, "the session is in %u %ss already, at most %u are allowed", own,
                                            change->family->noun, own));
-    int rv = waits ? circle_find(tx->store, change->family, session, change->name, tx->arena, &circle) : CO_OK;
+    if (!waits || wish->limit) return CO_OK;
+    int rv = circle_find(tx->store, change->family, entry, change->name, change->queue, tx->arena, &circle);
     return rv == CO_OK && circle ? machine_refuse(result, CO_CONFLICT, circle) : rv;
 }
 
-static int enter(struct change *change, const struct queue_wish *wish, const Pb__Session *session, bool waits,
-                 Pb__LockAnswer *answer) {
-    Pb__Queue *queue = change->queue;
+/* As it would enter. */
+static Pb__QueueEntry *entry_new(const struct change *change, const struct queue_wish *wish, struct slice session) {
     Pb__QueueEntry *entry = arena_alloc(change->tx->arena, sizeof *entry);
     pb__queue_entry__init(entry);
-    entry->session = session->id;
+    entry->session = (char *)(uintptr_t)session.data;
     entry->mode = wish->mode, entry->priority = wish->priority, entry->note = wish->note;
     entry->place = change->tx->index;
     entry->since_unix_ms = change->now_unix_ms;
+    return entry;
+}
+
+static int enter(struct change *change, const struct queue_wish *wish, Pb__QueueEntry *entry, bool waits,
+                 Pb__LockAnswer *answer) {
+    Pb__Queue *queue = change->queue;
     queue->limit = wish->limit;
     if (waits) {
         entry_put(change, entry);
@@ -256,6 +271,7 @@ static int enter(struct change *change, const struct queue_wish *wish, const Pb_
     }
     uint32_t position = waits ? queue->waiters : 0; /* the last one, but for its priority */
     if (waits && entry->priority) position = queue_position(change->tx->store, change->family, change->name, entry);
+    wake_entry(change, entry->session);
     commit(change);
     answer_entry(change, entry, position, answer);
     return CO_OK;
@@ -268,6 +284,8 @@ static int refuse_wish(const struct queue_family *family, const struct queue_wis
             result, CO_INVALID,
             arena_printf(tx->arena, "a %s has a name of 1 to %d bytes", family->noun, QUEUE_NAME_MAX));
     if (wish->note.len > QUEUE_NOTE_MAX) return machine_refuse(result, CO_TOOLARGE, "the note is too large");
+    if (wish->use ? !wish->use->id[0] == !wish->use->create : !wish->token)
+        return machine_refuse(result, CO_INVALID, "one session is wanted: named, or made");
     if (family->one && wish->mode != PB__QUEUE_MODE__QUEUE_EXCLUSIVE)
         return machine_refuse(result, CO_INVALID, "mode: only one at a time leads");
     return CO_OK;
@@ -297,11 +315,13 @@ int queue_acquire(struct machine_tx *tx, const struct queue_family *family, cons
     if (waits && !wish->enqueue)
         return id.size && session_exists(tx->store, id) == CO_NOTFOUND ? session_ensure(tx, wish->use, result, &session)
                                                                        : CO_OK;
-    rv = refuse_entry(&change, wish, id, waits, result);
+    Pb__QueueEntry *entry = entry_new(&change, wish, id);
+    rv = refuse_entry(&change, wish, entry, waits, result);
     if (rv != CO_OK || result->error) return rv;
     rv = session_ensure(tx, wish->use, result, &session);
     if (rv != CO_OK || result->error) return rv;
-    return enter(&change, wish, session, waits, answer);
+    entry->session = session->id;
+    return enter(&change, wish, entry, waits, answer);
 }
 
 /* -- leaving ------------------------------------------------------------------------------------------------------ */
@@ -347,9 +367,7 @@ int queue_release(struct machine_tx *tx, const struct queue_family *family, cons
                 : arena_printf(tx->arena, "nobody holds %s \"%s\" with token %llu", family->noun, name,
                                (unsigned long long)token));
     if (rv != CO_OK) return rv;
-    if (several)
-        return machine_refuse(result, CO_CONFLICT,
-                              "several shared holders were granted together and have this token: name the session");
+    if (several) return refuse_shared_token(result);
     rv = leave(&change, entry, entry->token ? PB__QUEUE_CAUSE__CAUSE_RELEASED : PB__QUEUE_CAUSE__CAUSE_LEFT_QUEUE, 0);
     if (rv == CO_OK) rv = session_end_idle(tx, slice_text(entry->session));
     result->yes = rv == CO_OK;
@@ -367,6 +385,7 @@ int queue_session_ended(struct machine_tx *tx, const struct queue_family *family
     if (rv == CO_OK) rv = queue_entry_at(tx->store, family, end->name, position, tx->arena, &entry);
     if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_CORRUPT : rv;
     int64_t delay_ns = session->lock_delay_ns < LOCK_DELAY_MAX_NS ? session->lock_delay_ns : LOCK_DELAY_MAX_NS;
+    if (entry->token == tx->index) delay_ns = 0; /* granted by the entry that ends it: it never knew */
     if (tx->mutations & MUTATE_LOCK_FORGETS && entry->token) change.queue->delays++;
     return leave(&change, entry,
                  entry->token ? PB__QUEUE_CAUSE__CAUSE_SESSION_ENDED : PB__QUEUE_CAUSE__CAUSE_WAITER_ENDED, delay_ns);

@@ -15,7 +15,7 @@
  * (4) Who would wait for something that is held by one who, over any number of names, waits for this session, is
  *     refused (CO_CONFLICT); the text names the circle. See kv/lock/circle.h.
  * (5) When the session of a holder ends and has a lock-delay, the queue moves on only when the leader has said that it
- *     is over.
+ *     is over. (Not of one that was granted by the very entry that ends it: it never knew.)
  * (6) Each grant touches one watch key (session and name), so it wakes who waits for just that.
  *
  * All functions that take a tx are called by the applier while it applies an entry. They return CO_OK, or why the
@@ -44,7 +44,7 @@ struct queue_family {
     uint8_t holder_space;                 /* a name: who holds it, and the note. 0: nobody watches that alone */
     bool one;                             /* shared entries are not used */
     const struct module_binding *binding; /* key: the name; value: the position */
-    const struct expiry_kind *delay;      /* the name; the index that began it */
+    const struct expiry_kind *delay;      /* the name, NUL, index: a name may have several; the index that began it */
 };
 
 bool queue_name_fits(struct slice name);
@@ -112,7 +112,7 @@ uint64_t queue_index(struct store_txn *txn, const struct queue_family *family, s
 /* -> LockAnswer; found=false: it is not there. The index of what is: of its grant, or of its place. */
 int queue_entry_run(struct store_txn *txn, const struct queue_family *family, struct slice session_name,
                     struct arena *arena, struct query_result *result);
-/* -> LockAnswer; found=false: nobody holds it so */
+/* -> LockAnswer, without a session when several were granted together; found=false: nobody holds it so */
 int queue_holder_run(struct store_txn *txn, const struct queue_family *family, const Pb__LockHolderRequest *request,
                      struct arena *arena, struct query_result *result);
 /* -> LockView, with the first 1,000 of those that wait. */

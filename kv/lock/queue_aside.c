@@ -45,23 +45,27 @@ static struct slice delay_key(struct slice name, uint64_t index, char room[ASIDE
     return slice_make(room, 2 + name.size + 8);
 }
 
+/* Of the expiry. */
+static struct slice delay_name(struct slice key) { return slice_make(key.data + 1, key.size - 1); }
+
 bool queue_delay_put(struct machine_tx *tx, const struct queue_family *family, struct slice name, int64_t delay_ns) {
     char room[ASIDE_KEY_MAX], bytes[8];
     struct slice key = delay_key(name, tx->index, room), before;
     bool is_new = store_get(tx->store, family->aside, key, &before) == CO_NOTFOUND;
     CHECK(delay_ns > 0 && delay_ns <= LOCK_DELAY_MAX_NS);
     if (!is_new && before.size == sizeof bytes && (int64_t)get_be64(before.data) >= delay_ns) return false;
-    if (!is_new) expiry_ended_in(tx, family->delay, name, tx->index);
+    if (!is_new) expiry_ended_in(tx, family->delay, delay_name(key), tx->index);
     put_be64(bytes, (uint64_t)delay_ns);
     store_put(tx->store, family->aside, key, slice_make(bytes, sizeof bytes));
-    expiry_began_in(tx, family->delay, name, tx->index, delay_ns);
+    expiry_began_in(tx, family->delay, delay_name(key), tx->index, delay_ns);
     return is_new;
 }
 
 bool queue_delay_del(struct machine_tx *tx, const struct queue_family *family, struct slice name, uint64_t index) {
     char room[ASIDE_KEY_MAX];
-    if (!store_del(tx->store, family->aside, delay_key(name, index, room))) return false;
-    expiry_ended_in(tx, family->delay, name, index);
+    struct slice key = delay_key(name, index, room);
+    if (!store_del(tx->store, family->aside, key)) return false;
+    expiry_ended_in(tx, family->delay, delay_name(key), index);
     return true;
 }
 
@@ -74,8 +78,7 @@ int queue_delays_read(struct store_txn *txn, const struct queue_family *family, 
             rv = CO_CORRUPT;
             continue;
         }
-        struct slice name = slice_make(cursor.key.data + 1, cursor.key.size - 10);
-        expiry_began(expiry, family->delay, name, get_be64(cursor.key.data + cursor.key.size - 8),
+        expiry_began(expiry, family->delay, delay_name(cursor.key), get_be64(cursor.key.data + cursor.key.size - 8),
                      (int64_t)get_be64(cursor.value.data), leader->now_ms);
     }
     store_cursor_close(&cursor);

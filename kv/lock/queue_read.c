@@ -225,8 +225,10 @@ int queue_holder_run(struct store_txn *txn, const struct queue_family *family, c
                      struct arena *arena, struct query_result *result) {
     struct slice name = slice_text(request->name);
     Pb__QueueEntry *entry;
-    int rv = queue_holder(txn, family, name, request->token, arena, &entry, NULL);
+    bool several;
+    int rv = queue_holder(txn, family, name, request->token, arena, &entry, &several);
     *result = (struct query_result){.index = queue_index(txn, family, name)};
+    if (rv == CO_OK && several) entry->session = (char *)(uintptr_t) "";
     if (rv == CO_OK) answer_fill(arena, name, entry, 0, 0, result);
     return rv == CO_NOTFOUND ? CO_OK : rv;
 }
