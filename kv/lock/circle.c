@@ -18,7 +18,8 @@ struct search {
     char upto[POSITION_SIZE]; /* and who stands there up to here, those it would wait for */
     struct reached reached[CIRCLE_MOST];
     size_t count, looked;
-    size_t closes; /* the one that the session would wait for; 0: none yet */
+    size_t closes;            /* the one that the session would wait for, */
+    struct slice closes_name; /* and for what; 0: none yet */
 };
 
 static bool is_known(const struct search *search, struct slice session) {
@@ -31,12 +32,17 @@ static bool is_exclusive(const Pb__QueueEntry *entry) { return entry->mode == PB
 
 static int reach(struct search *search, struct slice session, size_t by, struct slice name) {
     struct slice position;
+    if (slice_equal(session, search->reached[0].session)) { /* for what it waits already */
+        search->closes = by, search->closes_name = name;
+        return CO_OK;
+    }
     if (search->count == CIRCLE_MOST || is_known(search, session)) return CO_OK;
     search->reached[search->count] =
         (struct reached){.session = slice_copy(search->arena, session), .by = by, .name = name};
     int rv = session_bound(search->txn, search->family->binding, session, search->wanted, &position);
     if (rv == CO_OK && position.size != POSITION_SIZE) rv = CO_CORRUPT;
-    if (rv == CO_OK && memcmp(position.data, search->upto, POSITION_SIZE) <= 0) search->closes = search->count;
+    if (rv == CO_OK && memcmp(position.data, search->upto, POSITION_SIZE) <= 0)
+        search->closes = search->count, search->closes_name = search->wanted;
     search->count++;
     return rv == CO_NOTFOUND ? CO_OK : rv;
 }
@@ -93,7 +99,7 @@ static const char *circle_text(const struct search *search) {
     struct buffer text = {0};
     buffer_printf(&text, "the wait would close a circle: session %.*s waits for %s \"%.*s\" of %.*s",
                   (int)search->reached[0].session.size, search->reached[0].session.data, search->family->noun,
-                  (int)search->wanted.size, search->wanted.data, (int)at->session.size, at->session.data);
+                  (int)search->closes_name.size, search->closes_name.data, (int)at->session.size, at->session.data);
     for (size_t steps = 0; at != search->reached && steps < NAMED_MOST; steps++) {
         const struct reached *next = &search->reached[at->by];
         buffer_printf(&text, ", which waits for \"%.*s\" of %.*s", (int)at->name.size, at->name.data,
@@ -152,7 +158,7 @@ int circle_find(struct store_txn *txn, const struct queue_family *family, const 
     search->count = 1, search->looked = 0, search->closes = 0;
     search->reached[0] = (struct reached){.session = session};
     if (!waits_up_to(search, entry, queue)) return CO_OK;
-    int rv = CO_OK;
+    int rv = entry->priority ? reach_behind(search, 0, name, position_of(entry)) : CO_OK; /* whom it overtakes */
     for (size_t i = 0; i < search->count && rv == CO_OK && !search->closes; i++) rv = expand(search, i);
     if (rv == CO_OK && search->closes) *text = circle_text(search);
     return rv;
