@@ -69,10 +69,10 @@ uint64_t expiring_longest_ms(struct sim *sim) {
     return longest_ms + after_ms;
 }
 
-void expiring_judge(struct sim *sim, const struct sim_module *module, size_t count, bool known) {
+void expiring_judge(struct sim *sim, const struct sim_module *module, bool (*makes)(const struct op *op), size_t count,
+                    bool known) {
     size_t wanted = 0;
-    for (size_t i = 0; i < sim->op_count; i++)
-        wanted += sim->ops[i].module == module && expiring_alive(sim, sim->ops[i].id);
+    for (size_t i = 0; i < sim->op_count; i++) wanted += makes(&sim->ops[i]) && expiring_alive(sim, sim->ops[i].id);
     if (!known || count != wanted)
         sim_violation(sim, RULE_MODEL, "at the end there are %zu of %s, expected %zu%s", count, module->name, wanted,
                       known ? "" : ", and others");

@@ -192,7 +192,8 @@ uint64_t period_us(const struct sim *sim, uint64_t ms);
 bool expiring_over(struct sim *sim);           /* nothing is left that ends by itself, of any module */
 uint64_t expiring_longest_ms(struct sim *sim); /* that this can take */
 /* At the end a server has `count` of the module's, all of them alive as the model has it: `known`. */
-void expiring_judge(struct sim *sim, const struct sim_module *module, size_t count, bool known);
+void expiring_judge(struct sim *sim, const struct sim_module *module, bool (*makes)(const struct op *op), size_t count,
+                    bool known);
 
 /* For `generate`: a client that makes such a thing, renews it in time for a while, or not, and makes use of it. */
 enum keep_step { KEEP_NOTHING, KEEP_MAKE, KEEP_RENEW, KEEP_USE };

@@ -140,13 +140,15 @@ static bool over(struct sim *sim) {
     return true;
 }
 
+static bool grants(const struct op *op) { return op->module == &sim_lease; }
+
 static void leases_seen(void *data, const struct query_result *result) {
     struct sim *sim = data;
     const Pb__LeaseEntriesResult *all = (const Pb__LeaseEntriesResult *)result->message;
     bool known = true;
     for (size_t i = 0; i < all->n_leases; i++)
         known = known && expiring_alive(sim, lease_maker(all->leases[i]->lease->id));
-    expiring_judge(sim, &sim_lease, all->n_leases, known);
+    expiring_judge(sim, &sim_lease, grants, all->n_leases, known);
 }
 
 static void judge_end(struct sim *sim, struct server *server) {

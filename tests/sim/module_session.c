@@ -6,23 +6,22 @@
 #include "kv/session/session.h"
 #include "tests/sim/modules.h"
 
-struct session_own {
-    uint32_t node;
-    uint64_t delay_ms;
-};
-
 static const char kind[] = "5e550000";
 
 void session_name(uint64_t op, char id[40]) { expiring_name(kind, op, id); }
 
 uint64_t session_maker(const char *id) { return expiring_maker(kind, id); }
 
-uint64_t session_delay_ms(const struct op *op) { return OP_AS(const struct session_own, op)->delay_ms; }
+bool session_makes(const struct op *op) {
+    return (op->module == &sim_session && op->way == OP_WRITE) || queue_makes_session(op);
+}
+
+uint64_t session_delay_ms(const struct op *op) { return OP_AS(const struct session_wish, op)->delay_ms; }
 
 void session_op(struct op *op, uint32_t node, uint64_t ttl_ms, uint64_t delay_ms) {
     op->module = &sim_session;
     op->ttl_ms = ttl_ms;
-    *OP_AS(struct session_own, op) = (struct session_own){node, delay_ms};
+    *OP_AS(struct session_wish, op) = (struct session_wish){node, delay_ms};
 }
 
 /* -- clients ---------------------------------------------------------------------------------------------------------- */
@@ -68,7 +67,7 @@ static bool generate(struct sim_turn *turn, struct op *op) {
 static bool complete(void *known, struct op *op) { return op->module == &sim_catalog || keep_complete(known, op); }
 
 static const ProtobufCMessage *command(const struct op *op, struct arena *arena, uint8_t *number) {
-    const struct session_own *own = OP_AS(const struct session_own, op);
+    const struct session_wish *own = OP_AS(const struct session_wish, op);
     Pb__SessionCreateCommand *command = arena_alloc(arena, sizeof *command);
     Pb__Session *session = arena_alloc(arena, sizeof *session);
     pb__session_create_command__init(command);
@@ -92,7 +91,7 @@ static uint64_t made_by(uint8_t number, const ProtobufCMessage *command) {
 
 static struct sim_expected apply(struct sim *sim, const struct sim_applied *applied) {
     if (applied->op) {
-        if (!catalog_registered(sim, OP_AS(struct session_own, applied->op)->node)) return expect_error();
+        if (!catalog_registered(sim, OP_AS(struct session_wish, applied->op)->node)) return expect_error();
         expiring_began(applied->op, applied->index);
         return expect_yes();
     }
@@ -107,8 +106,8 @@ static void on_notice(struct sim *sim, const struct sim_notice *notice) {
     if (notice->type != SIM_NODE_REMOVED) return;
     for (size_t i = 0; i < sim->op_count; i++) {
         struct op *op = &sim->ops[i];
-        if (op->module == &sim_session && op->way == OP_WRITE && expiring_alive(sim, op->id) &&
-            node_same(sim, OP_AS(struct session_own, op)->node, notice->node))
+        if (session_makes(op) && expiring_alive(sim, op->id) &&
+            node_same(sim, OP_AS(struct session_wish, op)->node, notice->node))
             expiring_ended(sim, op, notice->index, true);
     }
 }
@@ -119,7 +118,7 @@ static void sessions_seen(void *data, const struct query_result *result) {
     bool known = true;
     for (size_t i = 0; i < all->n_sessions; i++)
         known = known && expiring_alive(sim, session_maker(all->sessions[i]->id));
-    expiring_judge(sim, &sim_session, all->n_sessions, known);
+    expiring_judge(sim, &sim_session, session_makes, all->n_sessions, known);
 }
 
 static void judge_end(struct sim *sim, struct server *server) {

@@ -7,16 +7,18 @@
 
 /* The order is that in which they hear of each other. */
 #define SIM_MODULES(X) \
-    X(catalog)         \
-    X(lease)           \
-    X(session)         \
-    X(kv)              \
-    X(version)         \
-    X(event)           \
-    X(barrier)         \
-    X(hazard)          \
-    X(fence)           \
-    X(phaser)
+    X(catalog) \
+    X(lease) \
+    X(session) \
+    X(kv) \
+    X(version) \
+    X(event) \
+    X(barrier) \
+    X(hazard) \
+    X(fence) \
+    X(phaser) \
+    X(lock) \
+    X(election)
 #define SIM_EXTERN(name) extern const struct sim_module sim_##name;
 SIM_MODULES(SIM_EXTERN)
 #undef SIM_EXTERN
@@ -39,7 +41,12 @@ const struct key_version *kv_now(struct sim *sim, uint32_t key);
 
 /* -- sessions ------------------------------------------------------------------------------------------------------- */
 
+struct session_wish { /* the own part of an operation that makes a session begins with it */
+    uint32_t node;
+    uint64_t delay_ms;
+};
 void session_op(struct op *op, uint32_t node, uint64_t ttl_ms, uint64_t delay_ms);
+bool session_makes(const struct op *op); /* may have made one, of whatever module it is */
 uint64_t session_delay_ms(const struct op *op);
 void session_name(uint64_t op, char id[40]);
 uint64_t session_maker(const char *id); /* 0: not one of ours */
@@ -65,6 +72,19 @@ uint32_t node_plain(uint32_t node);     /* without SIM_CAPITALS */
 bool node_same(struct sim *sim, uint32_t a, uint32_t b);
 /* As the client writes it now: half of them in capitals, and all change their mind now and then. */
 uint32_t node_spelled(struct sim_turn *turn, uint32_t node);
+
+/* -- locks and elections (queues.h) ----------------------------------------------------------------------------------- */
+
+#define SIM_QUEUES 3 /* of each family; with limit 2 the last lock */
+enum queue_kind { QUEUE_ACQUIRE, QUEUE_RELEASE, QUEUE_PROCLAIM, QUEUE_ENTRY, QUEUE_VIEW, QUEUE_LEADER };
+/* `owner`: the session; of an entry read, too. module: sim_lock or sim_election. */
+void queue_op(struct op *op, const struct sim_module *module, enum queue_kind kind, uint32_t queue);
+void queue_op_wishes(struct op *op, bool shared, bool asks, uint32_t limit, uint32_t priority); /* of an acquire */
+void queue_op_makes(struct op *op, uint32_t node, uint64_t ttl_ms, uint64_t delay_ms); /* in place of a session */
+void queue_op_token(struct op *op, uint64_t token);                                    /* the same */
+bool queue_makes_session(const struct op *op);
+struct model_queue;
+const struct model_queue *queue_now(struct sim *sim, const struct sim_module *module, uint32_t queue);
 
 /* -- the cluster version -------------------------------------------------------------------------------------------- */
 

@@ -45,6 +45,7 @@
     X(RULE_STATE, "same-state", "at the same index all stores have the same sum, and commands the same result") \
     X(RULE_MODEL, "as-committed", "results and answers are what the committed commands make them")              \
     X(RULE_FENCE, "fencing", "the tokens of a lock grow from holder to holder")                                 \
+    X(RULE_QUEUE, "queues", "holders exclude each other, who waits does so in turn, and not for what is free")  \
     X(RULE_LEASE, "leases", "no lease ends early, or outlives its holder for long")                             \
     X(RULE_WATCH, "watches", "a blocking query is woken by each change of its key, and by nothing else")        \
     X(RULE_ACKED, "acked-kept", "an acknowledged command is applied once, on every server")                     \
