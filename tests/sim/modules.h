@@ -83,8 +83,9 @@ void queue_op_wishes(struct op *op, bool shared, bool asks, uint32_t limit, uint
 void queue_op_makes(struct op *op, uint32_t node, uint64_t ttl_ms, uint64_t delay_ms); /* in place of a session */
 void queue_op_token(struct op *op, uint64_t token);                                    /* the same */
 bool queue_makes_session(const struct op *op);
-struct model_queue;
-const struct model_queue *queue_now(struct sim *sim, const struct sim_module *module, uint32_t queue);
+uint64_t queue_token(const struct op *entry_read); /* that it saw; 0: none */
+uint64_t queue_token_now(struct sim *sim, const struct sim_module *module, uint32_t queue, uint64_t session);
+bool queue_waits_now(struct sim *sim, const struct sim_module *module, uint32_t queue, uint64_t session);
 
 /* -- the cluster version -------------------------------------------------------------------------------------------- */
 

@@ -106,8 +106,8 @@ bool queue_complete(void *data, struct op *op) {
     }
     if (op->way == OP_WRITE) return keep_complete(known, op);
     if (op->kind == QUEUE_ENTRY) op->owner = known->keep.op;
-    op->known_index = op->kind == QUEUE_ENTRY ? known->entry[own->queue] : known->view[own->queue];
-    if (op->known_index == 0 || op->kind == QUEUE_LEADER) op->wait_us = 0;
+    op->known_index = known->seen[op->kind - QUEUE_ENTRY][own->queue];
+    if (op->known_index == 0) op->wait_us = 0;
     return op->kind != QUEUE_ENTRY || op->owner;
 }
 
@@ -117,11 +117,11 @@ void queue_learn(void *data, const struct op *op) {
     if (!ours || op->error != CO_CONFLICT) keep_learn(&known->keep, op);
     if (!ours || op->state != OP_DONE || op->error || op->way == OP_RENEW) return;
     const struct queue_own *own = own_of_const(op);
-    if (op->kind == QUEUE_VIEW) known->view[own->queue] = op->seen_index;
+    if (op->way == OP_READ && (op->kind != QUEUE_ENTRY || op->owner == known->keep.op))
+        known->seen[op->kind - QUEUE_ENTRY][own->queue] = op->found ? op->seen_index : 0; /* else nobody waits for it */
     if (op->kind == QUEUE_ACQUIRE && op->yes && !known->token[own->queue]) known->token[own->queue] = op->index;
-    if (op->kind != QUEUE_ENTRY || op->owner != known->keep.op) return;
-    known->entry[own->queue] = op->found ? op->seen_index : 0; /* what is not there is not waited for */
-    if (op->found && own->token) known->token[own->queue] = own->token;
+    if (op->kind == QUEUE_ENTRY && op->owner == known->keep.op && op->found && own->token)
+        known->token[own->queue] = own->token;
 }
 
 /* -- bytes ------------------------------------------------------------------------------------------------------------ */
@@ -321,8 +321,16 @@ bool queue_over(struct sim *sim, const struct sim_module *module) {
     return true;
 }
 
-const struct model_queue *queue_now(struct sim *sim, const struct sim_module *module, uint32_t queue) {
-    return &model_of(sim, module)->queues[queue];
+uint64_t queue_token(const struct op *entry_read) { return own_of_const(entry_read)->token; }
+
+uint64_t queue_token_now(struct sim *sim, const struct sim_module *module, uint32_t queue, uint64_t session) {
+    const struct model_entry *entry = model_find(&model_of(sim, module)->queues[queue], session);
+    return entry ? entry->token : 0;
+}
+
+bool queue_waits_now(struct sim *sim, const struct sim_module *module, uint32_t queue, uint64_t session) {
+    const struct model_entry *entry = model_find(&model_of(sim, module)->queues[queue], session);
+    return entry && !entry->token;
 }
 
 static bool is_in_one(struct sim *sim, uint64_t who) {

@@ -45,7 +45,8 @@ struct queue_plan {
 };
 struct queue_known {
     struct keep_known keep;
-    uint64_t token[SIM_QUEUES], entry[SIM_QUEUES], view[SIM_QUEUES]; /* as they were read last; indexes */
+    uint64_t token[SIM_QUEUES];
+    uint64_t seen[QUEUE_LEADER - QUEUE_ENTRY + 1][SIM_QUEUES]; /* indexes, by kind of read, as they were read last */
 };
 
 /* What a sim_module of queues has in common, but for its own name, module, command, made_by and request. */

@@ -149,7 +149,15 @@ void story_end(struct sim *s); /* all healed: everybody agrees, nothing is lost 
     X(deposed_with_full_disk, "a leader deposed while its disk is full recovers")                                   \
     X(snapshot_meets_full_disk, "a follower whose full disk refused a snapshot is sent it again")                   \
     X(watch_between_read_and_apply, "a change between a reader's look and its watch wakes it")                      \
-    X(newest_events_are_kept, "the newest events stay, in order, over restarts and snapshots")
+    X(newest_events_are_kept, "the newest events stay, in order, over restarts and snapshots")                      \
+    X(hand_over_takes_one_round_trip, "a release grants the next one, who hears of it at once, and nobody else")    \
+    X(hand_over_proposed, "a leader that dies with a release that it has just heard of loses or keeps it whole")    \
+    X(hand_over_appended, "a leader that dies with a release in its log loses or keeps it whole")                   \
+    X(hand_over_committed, "a leader that dies with a committed release has granted the next one")                  \
+    X(hand_over_applied, "a leader that dies before it answers a release has granted the next one, once")           \
+    X(lock_passes_on_from_who_is_cut_off, "a holder that is cut off loses its lock, and tokens order the two")      \
+    X(waiter_gone_before_its_turn, "who took a place and is not heard of again holds nobody up for long")           \
+    X(highest_priority_leads_next, "with the leader's session the lead goes to the highest priority, and is seen")
 
 #define DECLARE(name, claim) void scenario_##name(struct sim *s);
 SCENARIOS(DECLARE)
