@@ -87,8 +87,10 @@ def shared_ones_and_limits():
     agent.put("/v1/session/destroy/" + c)
     tokens = {r.joined()[1]["FencingToken"] for r in readers}
     check(len(tokens) == 1 and lock(agent, "rw")["Mode"] == "shared", "both readers are let in together: %r" % tokens)
-    status, why = ask(agent, "PUT", "/v1/lock/rw/release?token=%d" % tokens.pop())
-    check(status == 409 and "name the session" in why, why)
+    token = tokens.pop()
+    for verb in ("release", "renew", "acquire"):
+        status, why = ask(agent, "PUT", "/v1/lock/rw/%s?token=%d" % (verb, token))
+        check(status == 409 and "name the session" in why, "%s: %r" % (verb, why))
     check(ask(agent, "PUT", "/v1/lock/rw/acquire?limit=2&session=" + a) ==
           (409, 'limit: lock "rw" has 0, this request 2 (0: none); it stays for as long as somebody is there'), "the limit")
     for s in (d, e):
