@@ -7,17 +7,17 @@
 
 /* The order is that in which they hear of each other. */
 #define SIM_MODULES(X) \
-    X(catalog) \
-    X(lease) \
-    X(session) \
-    X(kv) \
-    X(version) \
-    X(event) \
-    X(barrier) \
-    X(hazard) \
-    X(fence) \
-    X(phaser) \
-    X(lock) \
+    X(catalog)         \
+    X(lease)           \
+    X(session)         \
+    X(kv)              \
+    X(version)         \
+    X(event)           \
+    X(barrier)         \
+    X(hazard)          \
+    X(fence)           \
+    X(phaser)          \
+    X(lock)            \
     X(election)
 #define SIM_EXTERN(name) extern const struct sim_module sim_##name;
 SIM_MODULES(SIM_EXTERN)
