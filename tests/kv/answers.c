@@ -40,10 +40,14 @@ static void fire(struct watch_waiter *waiter) {
     watch_arm(waiter);
 }
 
+void watcher_begin_at(struct watcher *watcher, struct fixture *world, struct watch_key watched) {
+    *watcher = (struct watcher){0};
+    watch_add(machine_watches(world->machine), &watcher->waiter, watched, fire);
+}
+
 void watcher_begin(struct watcher *watcher, struct fixture *world, const struct query_type *type,
                    const ProtobufCMessage *request) {
-    *watcher = (struct watcher){0};
-    watch_add(machine_watches(world->machine), &watcher->waiter, type->watched(request), fire);
+    watcher_begin_at(watcher, world, type->watched(request));
 }
 
 void watcher_end(struct watcher *watcher, struct fixture *world) {

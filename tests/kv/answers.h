@@ -15,6 +15,7 @@ struct watcher {
 };
 void watcher_begin(struct watcher *watcher, struct fixture *world, const struct query_type *type,
                    const ProtobufCMessage *request);
+void watcher_begin_at(struct watcher *watcher, struct fixture *world, struct watch_key watched);
 void watcher_end(struct watcher *watcher, struct fixture *world);
 
 uint64_t records_in(struct fixture *world, uint8_t table);

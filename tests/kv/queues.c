@@ -43,36 +43,12 @@ static void take(struct answer *answer, const Pb__LockAnswer *message) {
     answer->who = letter_of(message->session);
 }
 
-static void answered(void *data, void *origin, const struct machine_result *result) {
-    struct answer *answer = origin;
-    (void)data;
-    *answer = (struct answer){.error = result->error, .yes = result->yes, .index = result->index, .who = '-'};
-    if (result->text) snprintf(answer->text, sizeof answer->text, "%s", result->text);
-    if (result->message && result->message->descriptor == &pb__lock_answer__descriptor)
-        take(answer, (const Pb__LockAnswer *)result->message);
-}
-
-void queues_apply_all(struct fixture *world, const struct command *commands, size_t count, struct answer *answers) {
-    struct buffer *bytes = mem_zalloc(count * sizeof *bytes);
-    struct machine_input *inputs = mem_zalloc(count * sizeof *inputs);
-    for (size_t i = 0; i < count; i++) {
-        machine_command(&bytes[i], commands[i].type, commands[i].message);
-        inputs[i] = (struct machine_input){.index = machine_applied(world->machine) + 1 + i,
-                                           .term = world->term,
-                                           .command = buffer_slice(&bytes[i]),
-                                           .is_command = true,
-                                           .origin = &answers[i]};
-    }
-    CHECK(machine_apply(world->machine, inputs, count, answered, NULL, NULL) == CO_OK);
-    for (size_t i = 0; i < count; i++) buffer_free(&bytes[i]);
-    free(bytes);
-    free(inputs);
-}
-
-struct answer queues_apply(struct fixture *world, uint8_t type, const ProtobufCMessage *message) {
-    struct answer answer;
-    struct command command = {type, message};
-    queues_apply_all(world, &command, 1, &answer);
+struct answer queues_apply(struct fixture *world, uint8_t type, const ProtobufCMessage *command) {
+    const ProtobufCMessage *message;
+    struct outcome outcome = answer_of(world, type, command, &message);
+    struct answer answer = {.error = outcome.error, .yes = outcome.yes, .index = outcome.index, .who = '-'};
+    memcpy(answer.text, outcome.text, sizeof answer.text);
+    if (message && message->descriptor == &pb__lock_answer__descriptor) take(&answer, (const Pb__LockAnswer *)message);
     return answer;
 }
 
@@ -212,19 +188,10 @@ struct answer queue_entry_of(struct fixture *world, const struct query_type *typ
 
 /* -- watches ------------------------------------------------------------------------------------------------------ */
 
-static void fired(struct watch_waiter *waiter) {
-    CONTAINER_OF(waiter, struct watcher, waiter)->woken++;
-    watch_arm(waiter);
-}
-
-void watcher_add(struct fixture *world, struct watcher *watcher, uint8_t space, struct slice name) {
-    watcher->woken = 0;
-    watch_add(machine_watches(world->machine), &watcher->waiter, (struct watch_key){space, name}, fired);
-}
-
-void watcher_add_entry(struct fixture *world, struct watcher *watcher, uint8_t space, const char *name, char who) {
+void watcher_begin_entry(struct watcher *watcher, struct fixture *world, uint8_t space, const char *name, char who) {
     char room[QUEUE_ENTRY_NAME_MAX];
-    watcher_add(world, watcher, space, queue_entry_name(slice_text(name), slice_text(session_of(who)), room));
+    struct slice key = queue_entry_name(slice_text(name), slice_text(session_of(who)), room);
+    watcher_begin_at(watcher, world, (struct watch_key){space, key});
 }
 
 unsigned watcher_woken(struct watcher *watcher) {

@@ -3,7 +3,7 @@
 #ifndef COORD_TESTS_KV_QUEUES_H
 #define COORD_TESTS_KV_QUEUES_H
 
-#include "commands.h"
+#include "answers.h"
 #include "kv/election/election.h"
 #include "kv/lock/lock.h"
 
@@ -15,10 +15,8 @@ struct answer {
     uint32_t position, waiters;
     Pb__QueueMode mode;
     char who;        /* of the answer's session; '-': none */
-    char text[2048]; /* "": none */
+    char text[1024]; /* "": none */
 };
-/* In one batch. */
-void queues_apply_all(struct fixture *world, const struct command *commands, size_t count, struct answer *answers);
 struct answer queues_apply(struct fixture *world, uint8_t type, const ProtobufCMessage *message);
 
 const char *session_of(char who); /* its id; valid for the next 15 calls */
@@ -65,13 +63,7 @@ const char *lock_transitions(struct fixture *world, const char *name);
 struct answer queue_entry_of(struct fixture *world, const struct query_type *entry, const char *name, char who);
 #define lock_entry(world, name, who) queue_entry_of(world, &query_lock_entry, name, who)
 
-/* Is woken by changes of a watch key. */
-struct watcher {
-    struct watch_waiter waiter;
-    unsigned woken;
-};
-void watcher_add(struct fixture *world, struct watcher *watcher, uint8_t space, struct slice name);
-void watcher_add_entry(struct fixture *world, struct watcher *watcher, uint8_t space, const char *name, char who);
+void watcher_begin_entry(struct watcher *watcher, struct fixture *world, uint8_t space, const char *name, char who);
 /* How often it was woken since the last call. */
 unsigned watcher_woken(struct watcher *watcher);
 

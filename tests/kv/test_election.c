@@ -159,10 +159,10 @@ Test(election, a_session_of_its_own_ends_with_the_campaign) {
 Test(election, there_is_no_herd) {
     struct watcher observer, list, candidates[4];
     uint64_t term = CAMPAIGN(&world, "e", 'a').token, index, before;
-    watcher_add(&world, &observer, SPACE_ELECTION_LEADER, SLICE_LITERAL("e"));
-    watcher_add(&world, &list, SPACE_ELECTION, SLICE_LITERAL("e"));
+    watcher_begin_at(&observer, &world, (struct watch_key){SPACE_ELECTION_LEADER, SLICE_LITERAL("e")});
+    watcher_begin_at(&list, &world, (struct watch_key){SPACE_ELECTION, SLICE_LITERAL("e")});
     for (unsigned i = 0; i < 4; i++)
-        watcher_add_entry(&world, &candidates[i], SPACE_ELECTION_ENTRY, "e", (char)('b' + i));
+        watcher_begin_entry(&candidates[i], &world, SPACE_ELECTION_ENTRY, "e", (char)('b' + i));
     (void)leader_view("e", &before);
     for (unsigned i = 0; i < 4; i++) CAMPAIGN(&world, "e", (char)('b' + i), .priority = i);
     for (unsigned i = 0; i < 4; i++) (void)watcher_woken(&candidates[i]);
@@ -183,9 +183,9 @@ Test(election, there_is_no_herd) {
     for (unsigned i = 0; i < 4; i++) cr_expect_eq(watcher_woken(&candidates[i]), i == 3, "%u", i);
     const Pb__LockView *view = leader_view("e", &index);
     cr_expect(index == resigned && view->n_waiters == 0 && view->n_transitions == 0 && view->n_holders == 1);
-    watch_remove(machine_watches(world.machine), &observer.waiter);
-    watch_remove(machine_watches(world.machine), &list.waiter);
-    for (unsigned i = 0; i < 4; i++) watch_remove(machine_watches(world.machine), &candidates[i].waiter);
+    watcher_end(&observer, &world);
+    watcher_end(&list, &world);
+    for (unsigned i = 0; i < 4; i++) watcher_end(&candidates[i], &world);
 }
 
 /* C, who leads "other", waits in "e"; D waits for C there, and would overtake it in "e". */

@@ -257,19 +257,20 @@ static void watchers_add(void) {
     for (unsigned n = 0; n < QUEUES; n++) {
         bool election = n >= LOCKS;
         for (unsigned who = 0; who < SESSIONS; who++)
-            watcher_add_entry(&world, &entry_watchers[n][who], election ? SPACE_ELECTION_ENTRY : SPACE_LOCK_ENTRY,
-                              names[n], letter(who + 1));
-        watcher_add(&world, &name_watchers[n], election ? SPACE_ELECTION : SPACE_LOCK, slice_text(names[n]));
-        watcher_add(&world, &leader_watchers[n], SPACE_ELECTION_LEADER, slice_text(election ? names[n] : "none"));
+            watcher_begin_entry(&entry_watchers[n][who], &world, election ? SPACE_ELECTION_ENTRY : SPACE_LOCK_ENTRY,
+                                names[n], letter(who + 1));
+        watcher_begin_at(&name_watchers[n], &world,
+                         (struct watch_key){election ? SPACE_ELECTION : SPACE_LOCK, slice_text(names[n])});
+        watcher_begin_at(&leader_watchers[n], &world,
+                         (struct watch_key){SPACE_ELECTION_LEADER, slice_text(election ? names[n] : "none")});
     }
 }
 
 static void watchers_remove(void) {
     for (unsigned n = 0; n < QUEUES; n++) {
-        for (unsigned who = 0; who < SESSIONS; who++)
-            watch_remove(machine_watches(world.machine), &entry_watchers[n][who].waiter);
-        watch_remove(machine_watches(world.machine), &name_watchers[n].waiter);
-        watch_remove(machine_watches(world.machine), &leader_watchers[n].waiter);
+        for (unsigned who = 0; who < SESSIONS; who++) watcher_end(&entry_watchers[n][who], &world);
+        watcher_end(&name_watchers[n], &world);
+        watcher_end(&leader_watchers[n], &world);
     }
 }
 

@@ -24,17 +24,17 @@ static struct watcher entries[PARTIES], name_watcher, prefix_watcher, other_name
 
 static void watch_all(void) {
     for (unsigned i = 0; i < PARTIES; i++)
-        watcher_add_entry(&world, &entries[i], SPACE_LOCK_ENTRY, "dir/l", (char)('a' + i));
-    watcher_add(&world, &name_watcher, SPACE_LOCK, SLICE_LITERAL("dir/l"));
-    watcher_add(&world, &prefix_watcher, SPACE_LOCK | WATCH_PREFIX_BIT, SLICE_LITERAL("dir/"));
-    watcher_add(&world, &other_name, SPACE_LOCK, SLICE_LITERAL("dir/"));
-    watcher_add(&world, &other_prefix, SPACE_LOCK | WATCH_PREFIX_BIT, SLICE_LITERAL("dir/l/"));
+        watcher_begin_entry(&entries[i], &world, SPACE_LOCK_ENTRY, "dir/l", (char)('a' + i));
+    watcher_begin_at(&name_watcher, &world, (struct watch_key){SPACE_LOCK, SLICE_LITERAL("dir/l")});
+    watcher_begin_at(&prefix_watcher, &world, (struct watch_key){SPACE_LOCK | WATCH_PREFIX_BIT, SLICE_LITERAL("dir/")});
+    watcher_begin_at(&other_name, &world, (struct watch_key){SPACE_LOCK, SLICE_LITERAL("dir/")});
+    watcher_begin_at(&other_prefix, &world, (struct watch_key){SPACE_LOCK | WATCH_PREFIX_BIT, SLICE_LITERAL("dir/l/")});
 }
 
 static void unwatch_all(void) {
     struct watcher *others[] = {&name_watcher, &prefix_watcher, &other_name, &other_prefix};
-    for (unsigned i = 0; i < PARTIES; i++) watch_remove(machine_watches(world.machine), &entries[i].waiter);
-    for (unsigned i = 0; i < ARRAY_COUNT(others); i++) watch_remove(machine_watches(world.machine), &others[i]->waiter);
+    for (unsigned i = 0; i < PARTIES; i++) watcher_end(&entries[i], &world);
+    for (unsigned i = 0; i < ARRAY_COUNT(others); i++) watcher_end(others[i], &world);
 }
 
 /* The sessions whose entries woke somebody since the last call, and '*' when the lock's own watchers were. */
@@ -267,7 +267,7 @@ static void use_names(unsigned count) {
     static Pb__LockAcquireCommand acquires[BATCH];
     static Pb__LockReleaseCommand releases[BATCH];
     static char names[BATCH][16];
-    static struct answer answers[2 * BATCH];
+    static struct outcome answers[2 * BATCH];
     static unsigned next;
     struct command commands[2 * BATCH];
     Pb__SessionUse use = PB__SESSION_USE__INIT;
@@ -283,7 +283,7 @@ static void use_names(unsigned count) {
             commands[2 * i] = (struct command){LOCK_ACQUIRE, &acquires[i].base};
             commands[2 * i + 1] = (struct command){LOCK_RELEASE, &releases[i].base};
         }
-        queues_apply_all(&world, commands, 2 * BATCH, answers);
+        fixture_apply_all(&world, commands, 2 * BATCH, answers);
         for (unsigned i = 0; i < 2 * BATCH; i++) cr_assert(answers[i].yes, "%s", answers[i].text);
     }
 }
@@ -296,8 +296,8 @@ Test(lock_reads, names_that_are_free_for_long_are_forgotten_and_nothing_goes_bac
     use_names(QUEUE_FREE_KEPT - 100);
     LOCK(&world, "n/later", 'a');
     lock_release(&world, "n/later", 'a');
-    watcher_add(&world, &first, SPACE_LOCK, SLICE_LITERAL("first"));
-    watcher_add(&world, &later, SPACE_LOCK, SLICE_LITERAL("n/later"));
+    watcher_begin_at(&first, &world, (struct watch_key){SPACE_LOCK, SLICE_LITERAL("first")});
+    watcher_begin_at(&later, &world, (struct watch_key){SPACE_LOCK, SLICE_LITERAL("n/later")});
     cr_expect(index_of("first") == freed && lock_transitions(&world, "first")[0]);
     uint64_t entry = lock_entry(&world, "first", 'a').index, first_list = list_index("f"), by_token;
     by_token = holder("first", token).index;
@@ -317,8 +317,8 @@ Test(lock_reads, names_that_are_free_for_long_are_forgotten_and_nothing_goes_bac
     fixture_forget(&world);
     cr_expect_eq(store_count(store_read(world.reader), lock_family.aside), QUEUE_FREE_KEPT);
     store_read_done(world.reader);
-    watch_remove(machine_watches(world.machine), &first.waiter);
-    watch_remove(machine_watches(world.machine), &later.waiter);
+    watcher_end(&first, &world);
+    watcher_end(&later, &world);
     (void)fixture_sum(&world);
 }
 

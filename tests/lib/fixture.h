@@ -31,7 +31,7 @@ struct outcome {
     int error;
     bool yes;
     uint64_t index;
-    char text[256]; /* "": none */
+    char text[1024]; /* "": none */
     /* Of the result's record, where that has one: of a session, a lease, an event; a lock's token, or the highest that a
      * fence has accepted. A reason that stands there is the text. */
     char id[40];
