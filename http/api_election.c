@@ -30,9 +30,7 @@ static bool resign_prepare(struct http_request *request, ProtobufCMessage *messa
 }
 
 static bool proclaim_prepare(struct http_request *request, ProtobufCMessage *message) {
-    Pb__QueueLimits *ignored;
-    protobuf_c_boolean no = false;
-    return queue_prepare(request, ((Pb__ElectionProclaimCommand *)(void *)message)->value.len, &ignored, &no);
+    return queue_note_fits(request, ((Pb__ElectionProclaimCommand *)(void *)message)->value.len);
 }
 
 /* -- looking ------------------------------------------------------------------------------------------------------ */

@@ -15,17 +15,20 @@ static void reply_answer(struct http_request *request, const ProtobufCMessage *a
     http_reply_json(request, 200);
 }
 
+bool queue_note_fits(struct http_request *request, size_t size) {
+    uint64_t most = http_env(request)->lock_note_max;
+    if (size <= most) return true;
+    http_reply_text(request, 400, "the body has %zu bytes, at most %llu are allowed (coord.lock_note_max)", size,
+                    (unsigned long long)most);
+    return false;
+}
+
 bool queue_prepare(struct http_request *request, size_t note_size, Pb__QueueLimits **limits,
                    protobuf_c_boolean *enqueue) {
     const struct http_env *env = http_env(request);
     int64_t wait_ns = 0;
-    if (!http_parameter_duration(request, "wait", &wait_ns)) return false;
+    if (!http_parameter_duration(request, "wait", &wait_ns) || !queue_note_fits(request, note_size)) return false;
     if (wait_ns > 0) *enqueue = true;
-    if (note_size > env->lock_note_max) {
-        http_reply_text(request, 400, "the body has %zu bytes, at most %llu are allowed (coord.lock_note_max)",
-                        note_size, (unsigned long long)env->lock_note_max);
-        return false;
-    }
     *limits = (Pb__QueueLimits *)(void *)message_new(&pb__queue_limits__descriptor, http_arena(request));
     (*limits)->waiters = (uint32_t)env->lock_waiters_max;
     (*limits)->of_session = (uint32_t)env->lock_session_max;

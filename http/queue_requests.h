@@ -17,6 +17,7 @@ void queue_reply(struct http_request *request, const struct query_result *result
 /* Before the command: the configured limits; whoever waits takes a place. False: it has replied. */
 bool queue_prepare(struct http_request *request, size_t note_size, Pb__QueueLimits **limits,
                    protobuf_c_boolean *enqueue);
+bool queue_note_fits(struct http_request *request, size_t size); /* the size of a body; false: it has replied */
 /* One of ?session= and ?token=, and not both; false: it has replied. */
 bool queue_session_or_token(struct http_request *request);
 
