@@ -31,7 +31,8 @@ def enter(agent, name, who, parties, wait="60s", **more):
 
 
 def look(agent, name):
-    return agent.get("/v1/barrier/" + name)[2] if agent.request("GET", "/v1/barrier/" + name)[0] == 200 else None
+    status, _, body = agent.request("GET", "/v1/barrier/" + name)
+    return json.loads(body) if status == 200 else None
 
 
 def entered(agent, name, count):
