@@ -143,7 +143,7 @@ def waits_in_turn():
     waiting(agent, "turn", 1)
     patient = [Lock(agent, "turn", *notes.command(0.2)) for _ in range(2)]
     waiting(agent, "turn", 3)
-    third = Lock(agent, "turn", "-wait=9s", *notes.command(0.2))
+    third = Lock(agent, "turn", "-wait=120s", *notes.command(0.2))
     waiting(agent, "turn", 4)
     order = [entry["Session"] for entry in state(agent, "turn")["Queue"]]
     for proc, sig in zip(patient, (signal.SIGINT, signal.SIGTERM)):

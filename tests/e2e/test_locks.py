@@ -52,7 +52,7 @@ def a_token_is_enough():
 
 def they_take_turns():
     cluster, agents = world()
-    holder = acquire(agents[0], "turn", "ttl=10s")
+    holder = acquire(agents[0], "turn", "ttl=600s")
     waiters = []
     for i in range(6):
         waiters.append(waiter(agents[i % 3], "turn", "ttl=1s"))         # longer than its TTL: the server renews it meanwhile
