@@ -1,6 +1,7 @@
 /* /v1/session: sessions. Words and statuses are Consul's; what does not parse at all is a 400. */
 #include <ctype.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "http/http.h"
 #include "http/views_kv.h"
@@ -137,6 +138,7 @@ static void destroy_session(struct http_request *request) {
     Pb__SessionDestroyCommand *command = arena_alloc(http_arena(request), sizeof *command);
     pb__session_destroy_command__init(command);
     command->id = id;
+    command->now_unix_ms = clock_wall_ns() / 1000000;
     http_write(request, SESSION_DESTROY, &command->base, NULL);
 }
 

@@ -278,7 +278,7 @@ int machine_apply_command(struct machine_tx *tx, struct slice command, struct ma
 
 static int apply_one(struct machine *machine, const struct machine_input *input, struct machine_result *result) {
     struct machine_tx *tx = &machine->tx;
-    tx->index = input->index + machine->offset, tx->term = input->term;
+    tx->index = input->index + machine->offset, tx->term = input->term, tx->now_unix_ms = 0;
     *result = (struct machine_result){.index = tx->index};
     return input->is_command ? machine_apply_command(tx, input->command, result) : CO_OK;
 }

@@ -25,7 +25,8 @@ struct machine_tx {
     struct arena *arena;  /* reset after the batch's results are delivered */
     uint64_t index, term; /* of the entry being applied (as machine_index counts) */
     struct watch_touched touched;
-    unsigned mutations; /* as in machine_config */
+    unsigned mutations;  /* as in machine_config */
+    int64_t now_unix_ms; /* as the entry's command says it, for what hangs on its events; 0: it says nothing */
 };
 static inline void machine_touch(struct machine_tx *tx, uint8_t space, struct slice name) {
     watch_touch(&tx->touched, (struct watch_key){space, name});

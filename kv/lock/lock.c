@@ -141,7 +141,9 @@ const struct query_type query_locks = {.number = 40,
 
 int lock_holds(struct store_txn *txn, struct slice name, uint64_t token, struct arena *arena) {
     Pb__QueueEntry *entry;
-    return queue_holder(txn, &lock_family, name, token, arena, &entry, NULL);
+    bool several;
+    int rv = queue_holder(txn, &lock_family, name, token, arena, &entry, &several);
+    return rv == CO_OK && several ? CO_NOTFOUND : rv; /* one of them may have lost it */
 }
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */

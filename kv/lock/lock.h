@@ -21,7 +21,8 @@ extern const struct query_type query_lock_entry;  /* LockEntryRequest -> LockAns
 extern const struct query_type query_lock_holder; /* LockHolderRequest -> LockAnswer; found=false: nobody */
 extern const struct query_type query_locks;       /* LockListRequest -> LockListResult */
 
-/* Does this token hold the lock now? For fences: writes that count only then. CO_OK, CO_NOTFOUND, or the store
+/* Does this token hold the lock now? For fences: writes that count only then. A token that several shared holders were
+ * granted together does not, because one of them may have lost the lock. CO_OK, CO_NOTFOUND, or the store
  * failed. */
 int lock_holds(struct store_txn *txn, struct slice name, uint64_t token, struct arena *arena);
 

@@ -104,6 +104,20 @@ static int first_waiting(struct change *change, Pb__QueueEntry **entry) {
     return *entry ? CO_OK : found ? CO_CORRUPT : CO_NOTFOUND;
 }
 
+/* A shared one is granted: has this entry granted another one before? Then they have one token, and both say so. */
+static int note_common(struct change *change, Pb__QueueEntry *entry) {
+    struct machine_tx *tx = change->tx;
+    Pb__QueueEntry *other;
+    if (change->queue->token != tx->index || entry->mode != PB__QUEUE_MODE__QUEUE_SHARED) return CO_OK;
+    int rv = queue_shared_holder(tx->store, change->family, change->name, tx->index, tx->arena, &other, NULL);
+    if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_OK : rv; /* it has left again */
+    entry->common = true;
+    if (other->common) return CO_OK;
+    other->common = true;
+    entry_put(change, other);
+    return CO_OK;
+}
+
 static int move_on(struct change *change) {
     Pb__Queue *queue = change->queue;
     while (queue->waiters && !queue->delays) {
@@ -113,6 +127,8 @@ static int move_on(struct change *change) {
         if (!is_free_for(queue, entry->mode)) break;
         row_del(change, entry);
         queue->waiters--;
+        rv = note_common(change, entry);
+        if (rv != CO_OK) return rv;
         grant(change, entry, PB__QUEUE_CAUSE__CAUSE_PASSED_ON);
         wake_entry(change, entry->session);
     }
@@ -169,6 +185,22 @@ static int refuse_limit(const struct change *change, const struct queue_wish *wi
                      change->family->noun, wish->name, change->queue->limit, wish->limit));
 }
 
+/* A holder whose token is no fence gets one of its own: a restored backup has brought it back, and others may have had
+ * higher ones since; or several were granted together. */
+static void grant_anew(struct change *change, Pb__QueueEntry *entry) {
+    row_del(change, entry);
+    change->queue->holders--;
+    entry->token = change->queue->token = change->tx->index;
+    entry->since_unix_ms = change->now_unix_ms;
+    entry->common = false;
+    entry_put(change, entry);
+    change->queue->holders++;
+    holder_changed(change);
+    wake_entry(change, entry->session);
+    note_transition(change, PB__QUEUE_CAUSE__CAUSE_TAKEN, entry->session);
+    commit(change);
+}
+
 /* The session is there already: the same again, or not. */
 static int acquire_again(struct change *change, const struct queue_wish *wish, struct slice session, struct slice bytes,
                          struct machine_result *result, Pb__LockAnswer *answer) {
@@ -186,6 +218,7 @@ static int acquire_again(struct change *change, const struct queue_wish *wish, s
                          "the session %s %s \"%s\" already, in another mode or with another limit or priority; "
                          "release first",
                          entry->token ? "holds" : "waits for", change->family->noun, wish->name));
+    if (entry->token && (entry->common || entry->token < machine_restored(tx->store))) grant_anew(change, entry);
     uint32_t at = entry->token ? 0 : queue_position(tx->store, change->family, change->name, entry);
     answer_entry(change, entry, at, answer);
     return CO_OK;
@@ -242,7 +275,8 @@ static int refuse_entry(struct change *change, const struct queue_wish *wish, co
         return machine_refuse(result, CO_BUSY,
                               arena_printf(tx->arena, "the session is in %u %ss already, at most %u are allowed", own,
                                            change->family->noun, own));
-    if (!waits || wish->limit) return CO_OK;
+    /* Candidates stand by for each other: a leader of one election waits for another without keeping anybody. */
+    if (!waits || wish->limit || change->family->one) return CO_OK;
     int rv = circle_find(tx->store, change->family, entry, change->name, change->queue, tx->arena, &circle);
     return rv == CO_OK && circle ? machine_refuse(result, CO_CONFLICT, circle) : rv;
 }
@@ -380,7 +414,7 @@ int queue_session_ended(struct machine_tx *tx, const struct queue_family *family
     struct change change;
     struct position position;
     Pb__QueueEntry *entry;
-    int rv = begin(tx, family, end->name, 0, &change);
+    int rv = begin(tx, family, end->name, tx->now_unix_ms, &change);
     if (rv == CO_OK) rv = position_get(end->value, &position);
     if (rv == CO_OK) rv = queue_entry_at(tx->store, family, end->name, position, tx->arena, &entry);
     if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_CORRUPT : rv;

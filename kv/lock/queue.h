@@ -8,7 +8,8 @@
  *
  * (1) The token of a grant is the index of its entry. Indexes only grow, also over a restore and a recovery, so the
  *     tokens of a name do, although nothing of a name is kept for long once nobody is there.
- *     Shared holders that were granted together, in one entry, have one token.
+ *     Shared holders that were granted together, in one entry, have one token, which is no fence; nor is that of a
+ *     holder whom a restored backup brings back. Acquiring again gives them a token of their own.
  * (2) Nobody overtakes the queue. It moves on in the entry that makes it possible: its first one is granted, and with
  *     a shared one all shared ones right behind it, as far as `limit` goes.
  * (3) A session is once in a queue. Acquiring again gives what it has: its token, or its place.

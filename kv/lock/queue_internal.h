@@ -30,6 +30,9 @@ struct slice queue_waiting_rows(struct slice name, char room[QUEUE_KEY_MAX]);
 /* The entry at a position. */
 int queue_entry_at(struct store_txn *txn, const struct queue_family *family, struct slice name,
                    struct position position, struct arena *arena, Pb__QueueEntry **entry);
+/* Among the rows of shared holders, as queue_holder. */
+int queue_shared_holder(struct store_txn *txn, const struct queue_family *family, struct slice name, uint64_t token,
+                        struct arena *arena, Pb__QueueEntry **entry, bool *several);
 /* Is the binding row a waiting one? */
 static inline bool position_waits(struct position position) { return position.token == QUEUE_WAITS; }
 

@@ -15,9 +15,8 @@ int queue_entry(struct store_txn *txn, const struct queue_family *family, struct
     return rv == CO_NOTFOUND ? CO_CORRUPT : rv;
 }
 
-/* Rows of shared holders with this token. */
-static int shared_holder(struct store_txn *txn, const struct queue_family *family, struct slice name, uint64_t token,
-                         struct arena *arena, Pb__QueueEntry **entry, bool *several) {
+int queue_shared_holder(struct store_txn *txn, const struct queue_family *family, struct slice name, uint64_t token,
+                        struct arena *arena, Pb__QueueEntry **entry, bool *several) {
     char room[QUEUE_KEY_MAX];
     struct store_cursor cursor;
     struct slice rows = queue_rows(name, room);
@@ -31,7 +30,7 @@ static int shared_holder(struct store_txn *txn, const struct queue_family *famil
         rv = *entry ? CO_OK : CO_CORRUPT;
     }
     store_cursor_close(&cursor);
-    if (several) *several = count > 1;
+    if (several) *several = rv == CO_OK && (count > 1 || (*entry)->common);
     return rv;
 }
 
@@ -39,10 +38,10 @@ int queue_holder(struct store_txn *txn, const struct queue_family *family, struc
                  struct arena *arena, Pb__QueueEntry **entry, bool *several) {
     Pb__Queue *queue;
     if (several) *several = false;
-    if (!token || token == QUEUE_WAITS) return CO_NOTFOUND;
+    if (!token || token == QUEUE_WAITS || token < machine_restored(txn)) return CO_NOTFOUND;
     int rv = queue_get(txn, family, name, arena, &queue);
     if (rv != CO_OK) return rv;
-    if (!queue->holder) return shared_holder(txn, family, name, token, arena, entry, several);
+    if (!queue->holder) return queue_shared_holder(txn, family, name, token, arena, entry, several);
     *entry = queue->holder;
     return queue->holder->token == token ? CO_OK : CO_NOTFOUND;
 }
@@ -50,12 +49,20 @@ int queue_holder(struct store_txn *txn, const struct queue_family *family, struc
 int queue_not_held_text(struct store_txn *txn, const struct queue_family *family, struct slice name, uint64_t token,
                         struct arena *arena, const char **text) {
     Pb__Queue *queue;
+    Pb__QueueEntry *entry;
+    bool several = false;
     int rv = queue_get(txn, family, name, arena, &queue);
+    if (rv == CO_OK) rv = queue_shared_holder(txn, family, name, token, arena, &entry, &several);
     if (rv != CO_OK && rv != CO_NOTFOUND) return rv;
-    uint32_t holders = rv == CO_OK ? queue->holders : 0;
+    uint32_t holders = queue_get(txn, family, name, arena, &queue) == CO_OK ? queue->holders : 0;
     const char *head = arena_printf(arena, "token %llu does not hold %s \"%.*s\":", (unsigned long long)token,
                                     family->noun, (int)name.size, name.data);
     if (!holders) *text = arena_printf(arena, "%s nobody does", head);
+    else if (token < machine_restored(txn))
+        *text = arena_printf(arena, "%s it is of before a backup was restored: acquire again", head);
+    else if (several)
+        *text =
+            arena_printf(arena, "%s several were granted together with it: acquire again, for one of your own", head);
     else if (!queue->holder) *text = arena_printf(arena, "%s it is shared by %u others", head, holders);
     else *text = arena_printf(arena, "%s it is held with token %llu", head, (unsigned long long)queue->holder->token);
     return CO_OK;
@@ -216,7 +223,9 @@ int queue_entry_run(struct store_txn *txn, const struct queue_family *family, st
     }
     if (rv == CO_OK) rv = queue_get(txn, family, name, arena, &queue);
     if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_CORRUPT : rv;
-    uint32_t position = entry->token ? 0 : queue_position(txn, family, name, entry);
+    bool old = entry->token && entry->token < machine_restored(txn); /* it has to acquire again */
+    if (old) entry->token = 0;
+    uint32_t position = entry->token || old ? 0 : queue_position(txn, family, name, entry);
     answer_fill(arena, name, entry, position, queue->waiters, result);
     return CO_OK;
 }

@@ -217,6 +217,7 @@ int session_destroy_apply(struct machine_tx *tx, void *request, struct machine_r
     Pb__Session *session;
     int rv = session_get(tx->store, slice_text(command->id), tx->arena, &session);
     result->yes = true; /* also when there is no such session */
+    tx->now_unix_ms = command->now_unix_ms;
     if (rv == CO_NOTFOUND) return CO_OK;
     return rv == CO_OK ? session_end(tx, session) : rv;
 }

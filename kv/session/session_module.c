@@ -23,6 +23,7 @@ static void session_propose_end(const struct expiry_due *due, const struct expir
     CHECK(due->name.size == UUID_TEXT_SIZE);
     memcpy(id, due->name.data, due->name.size), id[due->name.size] = '\0';
     command.id = id, command.term = leader->term;
+    command.now_unix_ms = leader->unix_ms;
     propose(data, SESSION_DESTROY, &command.base);
 }
 

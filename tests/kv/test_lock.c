@@ -257,8 +257,13 @@ Test(lock, a_token_that_several_share_names_nobody) {
     cr_expect(refused.error == CO_CONFLICT && strstr(refused.text, "name the session"), "%s", refused.text);
     STATE("l", "bcd|");
     cr_assert(lock_release(&world, "l", 'b').yes && lock_release(&world, "l", 'd').yes);
-    cr_expect_eq(LOCK(&world, "l", 0, .token = token).who, 'c', "it names the last one again");
-    cr_expect(lock_release_by(&world, "l", token).yes);
+    cr_expect_eq(LOCK(&world, "l", 0, .token = token).error, CO_CONFLICT, "nor does it name the last one");
+    cr_expect_eq(lock_release_by(&world, "l", token).error, CO_CONFLICT,
+                 "another one may be paused, and believe in it");
+    struct answer own = LOCK(&world, "l", 'c', .shared = true);
+    cr_expect(own.held && own.token > token && LOCK(&world, "l", 'c', .shared = true).token == own.token);
+    cr_expect_eq(LOCK(&world, "l", 0, .token = own.token).who, 'c');
+    cr_expect(lock_release_by(&world, "l", own.token).yes);
     STATE("l", "|");
 }
 

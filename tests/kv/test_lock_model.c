@@ -26,7 +26,8 @@ static uint64_t seed;
 /* -- the model ---------------------------------------------------------------------------------------------------- */
 
 static struct model_queue queues[QUEUES]; /* locks, then elections */
-static const struct model_family locks = {queues, LOCKS}, elections = {queues + LOCKS, ELECTIONS};
+static const struct model_family locks = {.queues = queues, .count = LOCKS},
+                                 elections = {.queues = queues + LOCKS, .count = ELECTIONS, .one = true};
 static const char *const names[QUEUES] = {"l", "l/2", "m", "l", "e"};
 static struct session {
     bool there, made, on_check;

@@ -174,10 +174,14 @@ Test(lock_reads, a_holder_is_found_by_its_token) {
     cr_expect(holder("l", shared).yes && holder("l", shared).who == '-', "several have it: it names nobody");
     fixture_forget(&world);
     struct store_txn *txn = store_read(world.reader);
-    cr_expect_eq(lock_holds(txn, SLICE_LITERAL("l"), shared, &world.arena), CO_OK);
+    cr_expect_eq(lock_holds(txn, SLICE_LITERAL("l"), shared, &world.arena), CO_NOTFOUND, "it is no fence");
     cr_expect_eq(lock_holds(txn, SLICE_LITERAL("l"), token, &world.arena), CO_NOTFOUND);
     lock_release(&world, "l", 'b');
-    cr_expect_eq(holder("l", shared).who, 'c');
+    cr_expect_eq(holder("l", shared).who, '-', "nor when the others have left");
+    uint64_t own = LOCK(&world, "l", 'c', .shared = true).token;
+    cr_expect(own > shared && holder("l", own).who == 'c' && !holder("l", shared).yes);
+    txn = (fixture_forget(&world), store_read(world.reader));
+    cr_expect_eq(lock_holds(txn, SLICE_LITERAL("l"), own, &world.arena), CO_OK);
     lock_release(&world, "l", 'c');
     cr_expect_not(holder("l", shared).yes);
 }
@@ -386,8 +390,11 @@ Test(lock_reads, after_a_backup_of_before_tokens_grow_beyond_those_of_after) {
     uint64_t newest = lock_entry(&world, "l", 'g').token, restored = restore(&world, fd, size);
     close(fd);
     STATE("l", "A|B");
-    cr_expect(newest > token && restored > newest && lock_entry(&world, "l", 'a').token == token);
+    cr_expect(newest > token && restored > newest && !lock_entry(&world, "l", 'a').held);
     cr_expect(index_of("l") <= restored && machine_floor_now(world.machine) == restored);
+    cr_expect_not(holder("l", token).yes, "others have had a higher one");
+    cr_expect_gt(LOCK(&world, "l", 'a').token, restored);
+    STATE("l", "A|B");
     cr_assert(lock_release(&world, "l", 'a').yes);
     cr_expect_gt(lock_entry(&world, "l", 'b').token, newest);
     (void)fixture_sum(&world);

@@ -21,7 +21,7 @@ struct model_entry *model_holder(struct model_queue *q, uint64_t token, bool *se
     *several = false;
     for (unsigned i = 0; i < model_holders(q); i++) {
         if (q->in[i].token != token) continue;
-        *several = found != NULL;
+        *several = found != NULL || q->in[i].common;
         found = &q->in[i];
     }
     return found;
@@ -47,8 +47,11 @@ static bool fits(const struct model_queue *q, bool shared) {
 
 /* Holders stand in the order of their grants, and of one grant in that in which they came. */
 static void move_on(struct model_queue *q, uint64_t index) {
-    for (unsigned next; (next = model_holders(q)) < q->count && fits(q, q->in[next].shared);)
+    for (unsigned next; (next = model_holders(q)) < q->count && fits(q, q->in[next].shared);) {
+        for (unsigned i = 0; i < next; i++)
+            if (q->in[i].token == index) q->in[i].common = q->in[next].common = true;
         q->in[next].token = q->newest = q->holder_changed = index;
+    }
 }
 
 /* Where it would stand. */
@@ -111,6 +114,16 @@ static bool is_circle(const struct model_family *family, const struct model_queu
 
 /* -- coming and going --------------------------------------------------------------------------------------------- */
 
+/* With a token of its own. */
+static struct model_entry *grant_anew(struct model_queue *q, struct model_entry *entry, uint64_t index) {
+    struct model_entry moved = *entry, *last = &q->in[model_holders(q) - 1];
+    memmove(entry, entry + 1, (size_t)(last - entry) * sizeof *entry);
+    moved.token = q->newest = q->holder_changed = q->changed = index;
+    moved.common = false;
+    *last = moved;
+    return last;
+}
+
 static bool is_full(const struct model_family *family, const struct model_queue *q, const struct model_wish *wish,
                     bool waits) {
     if (waits && wish->waiters_max && model_waiters(q) >= wish->waiters_max) return true;
@@ -123,13 +136,14 @@ enum model_verdict model_acquire(const struct model_family *family, struct model
     *entry = own;
     if (own && (own->shared != wish->shared || q->limit != wish->limit || own->priority != wish->priority))
         return MODEL_DIFFERS;
+    if (own && own->common) *entry = grant_anew(q, own, index);
     if (own) return MODEL_AGAIN;
     if (q->count && q->limit != wish->limit) return MODEL_DIFFERS;
     bool waits = model_waiters(q) || !fits(q, wish->shared);
     if (waits && wish->asks) return wish->made || wish->there ? MODEL_ASKED : MODEL_NO_SESSION;
     unsigned at = waits ? place_of(q, wish->priority) : q->count;
     if (is_full(family, q, wish, waits)) return MODEL_FULL;
-    if (waits && !wish->made && !wish->limit && is_circle(family, q, wish, at)) return MODEL_CIRCLE;
+    if (waits && !wish->made && !wish->limit && !family->one && is_circle(family, q, wish, at)) return MODEL_CIRCLE;
     if (!wish->there) return MODEL_NO_SESSION;
     CHECK(q->count < MODEL_ENTRIES);
     own = *entry = &q->in[at];

@@ -13,6 +13,7 @@ struct model_entry {
     bool shared;
     uint32_t priority, note;
     uint64_t token, place; /* token 0: it waits */
+    bool common;           /* others were granted with the same token */
 };
 struct model_queue {
     struct model_entry in[MODEL_ENTRIES]; /* holders, by token and place; then who waits, in turn */
@@ -26,6 +27,7 @@ struct model_queue {
 struct model_family {
     struct model_queue *queues;
     size_t count;
+    bool one; /* elections: who waits in one does not keep others from another */
 };
 
 unsigned model_holders(const struct model_queue *q);

@@ -363,7 +363,7 @@ static struct sim_expected acquired(struct sim *sim, const struct sim_applied *a
         entry = model_holder(q, own->token, &several);
         return entry && !several ? expect_entry(sim, applied, q, entry) : expect_error();
     }
-    const struct model_family family = {model->queues, SIM_QUEUES};
+    const struct model_family family = {model->queues, SIM_QUEUES, op->module == &sim_election};
     const struct model_wish wish = {
         .who = made ? op->id : op->owner,
         .made = made,
@@ -379,7 +379,9 @@ static struct sim_expected acquired(struct sim *sim, const struct sim_applied *a
             if (made) expiring_began(op, applied->index);
             keep_version(sim, op->module, own->queue, applied->index);
             return expect_entry(sim, applied, q, entry);
-        case MODEL_AGAIN: return expect_entry(sim, applied, q, entry);
+        case MODEL_AGAIN:
+            if (q->changed == applied->index) keep_version(sim, op->module, own->queue, applied->index);
+            return expect_entry(sim, applied, q, entry);
         case MODEL_ASKED: return expect_no();
         case MODEL_DIFFERS:
         case MODEL_FULL:
