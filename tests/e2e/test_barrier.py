@@ -1,7 +1,7 @@
 """Barriers: parties on servers, followers and client agents are released together, whatever dies meanwhile."""
 import concurrent.futures, http.client, json, os, re, socket, subprocess, time
-from coordtest import COORD, HERE, SLOW, Agent, Cluster, check, configuration, run, undecided, until
-from waiters import documented
+from coordtest import COORD, HERE, SLOW, Agent, Cluster, check, configuration, run, until
+from waiters import documented, surely
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
 pool = concurrent.futures.ThreadPoolExecutor(64)
@@ -119,31 +119,25 @@ def sessions_that_end_and_clients_that_hang_up():
     check(enter(server, "b", "ttl=5s", 3)["Released"] and rest.result()["Released"], "and counts")
 
 
-def enter_once(agent, path):
-    """What may be asked again when nobody leads."""
-    status, _, body = agent.request("PUT", path)
-    check(status == 200 or undecided(status, body), "%d %r" % (status, body))
-    return json.loads(body) if status == 200 else None
-
-
 def the_leader_dies_while_many_wait():
     cluster, agent = cluster_and_agent()
     leader = cluster.leader()
     followers = cluster.followers()
     askers = [followers[0], followers[1], agent]
     sessions = [session(askers[i % 3], TTL="60s") for i in range(31)]
-    waits = [pool.submit(enter, askers[i % 3], "b", "session=" + s, 32) for i, s in enumerate(sessions[1:])]
+    path = "/v1/barrier/b/enter?parties=32&wait=60s&after=0&session="
+    waits = [pool.submit(surely, askers[i % 3], path + s) for i, s in enumerate(sessions[1:])]
     lost = pool.submit(leader.request, "PUT", "/v1/barrier/b/enter?parties=32&wait=60s&session=" + sessions[0], timeout=60)
     entered(followers[0], "b", 31)
     round = look(agent, "b")["Round"]
     leader.kill()
     check(isinstance(lost.exception(), OSError) or isinstance(lost.exception(), http.client.HTTPException), "its connection is lost")
     followers[0].wait_leader(30)
-    again = until("it is asked again elsewhere", lambda: enter_once(followers[1], "/v1/barrier/b/enter?parties=32&after=0&session=" + sessions[0]), 20)
+    again = surely(followers[1], "/v1/barrier/b/enter?parties=32&after=0&session=" + sessions[0])
     check(not again["Released"] and again["Round"] == round and again["Entered"] == 31, "as it stands: %r" % again)
     check(not any(w.done() for w in waits), "the others wait on: %r" % [w.result() for w in waits if w.done()])
     last = session(agent)
-    answer = until("the last one enters", lambda: enter_once(agent, "/v1/barrier/b/enter?parties=32&after=0&session=" + last), 20)
+    answer = surely(agent, "/v1/barrier/b/enter?parties=32&after=0&session=" + last)
     check(answer["Released"] and answer["Round"] == round, answer)
     for wait in waits:
         check(wait.result()["Released"] and wait.result()["Round"] == answer["Round"], wait.result())

@@ -1,7 +1,7 @@
 """Hazards: an owner retires what readers on servers, followers and client agents protect, and is told when the last of them has done."""
 import concurrent.futures, http.client, json, os, re, socket, subprocess, time
-from coordtest import COORD, HERE, SLOW, Agent, Cluster, check, configuration, run, undecided, until
-from waiters import documented
+from coordtest import COORD, HERE, SLOW, Agent, Cluster, check, configuration, run, until
+from waiters import documented, surely
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
 pool = concurrent.futures.ThreadPoolExecutor(64)
@@ -96,7 +96,7 @@ def the_leader_dies_while_many_wait():
     put(followers[0], "o/protect?session=" + reader)
     epoch = put(agent, "o/retire")["Epoch"]
     askers = [followers[0], followers[1], agent]
-    waits = [pool.submit(put, askers[i % 3], "o/retire?wait=60s&epoch=%d" % epoch) for i in range(30)]
+    waits = [pool.submit(surely, askers[i % 3], "/v1/hazard/o/retire?wait=60s&epoch=%d" % epoch) for i in range(30)]
     lost = pool.submit(leader.request, "PUT", "/v1/hazard/o/retire?wait=60s&epoch=%d" % epoch, timeout=60)
     log_index = lambda: int(leader.get("/v1/agent/self")[2]["Stats"]["raft"]["last_log_index"])
     until("all are written", lambda: log_index() >= epoch + 31)
@@ -105,11 +105,7 @@ def the_leader_dies_while_many_wait():
     check(isinstance(lost.exception(), (OSError, http.client.HTTPException)), "its connection is lost")
     followers[0].wait_leader(30)
 
-    def once(path):
-        status, _, body = agent.request("PUT", "/v1/hazard/" + path)
-        check(status == 200 or undecided(status, body), "%d %r" % (status, body))
-        return (json.loads(body),) if status == 200 else None
-    again = until("it is asked again elsewhere", lambda: once("o/retire?epoch=%d" % epoch), 20)[0]
+    again = surely(agent, "/v1/hazard/o/retire?epoch=%d" % epoch)
     check(not again["Retired"] and again["Waiting"] == 1, again)
     check(not any(w.done() for w in waits), "the others wait on: %r" % [w.result() for w in waits if w.done()])
     put(agent, "o/clear?session=" + reader)

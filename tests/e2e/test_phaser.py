@@ -1,6 +1,6 @@
 """Phasers on servers and client agents: phases end when all have arrived, never before, and nobody who is gone holds them up."""
 import concurrent.futures, http.client, json, os, re, socket, subprocess, threading, time
-from coordtest import HERE, SLOW, Cluster, check, configuration, run, until
+from coordtest import HERE, SLOW, Cluster, check, configuration, run, undecided, until
 from waiters import documented
 from test_client_agent import words
 
@@ -45,7 +45,7 @@ def state(name, at=None):
 
 
 class Later:
-    """A request on a thread of its own."""
+    """A request on a thread of its own. An arrival names its phase, so that it may be asked again when nobody knows what came of it."""
 
     def __init__(self, at, name, verb, **parameters):
         self.answer = None
@@ -54,7 +54,10 @@ class Later:
 
     def main(self, at, name, verb, parameters):
         try:
-            self.answer = ask(at, name, verb, **parameters)
+            answer = ask(at, name, verb, **parameters)
+            while "phase" in parameters and undecided(answer[0], answer[1] if isinstance(answer[1], bytes) else answer[1].encode()):
+                answer = ask(at, name, verb, **parameters)
+            self.answer = answer
         except (OSError, http.client.HTTPException) as e:
             self.answer = (0, str(e))
 

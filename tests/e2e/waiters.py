@@ -1,6 +1,6 @@
 """For tests of what is waited for: requests in threads, a cluster of three with a client agent."""
 import http.client, json, os, re, subprocess, threading, time
-from coordtest import HERE, Cluster, SLOW, check, configuration, until
+from coordtest import HERE, Cluster, SLOW, check, configuration, undecided, until
 
 now = time.monotonic
 
@@ -21,6 +21,15 @@ def want(agent, method, path, body=None, **kw):
     status, answer = ask(agent, method, path, body, **kw)
     check(status == 200, "%s %s: %d %r" % (method, path, status, answer))
     return answer
+
+
+def surely(agent, path, timeout=90):
+    """The answer to a PUT that may be repeated: it is, while servers elect a leader and nobody knows what came of it."""
+    def asked():
+        status, _, body = agent.request("PUT", path, timeout=timeout * SLOW)
+        check(status == 200 or undecided(status, body), "PUT %s: %d %r" % (path, status, body))
+        return (json.loads(body),) if status == 200 else None
+    return until("an answer to PUT " + path, asked, timeout)[0]
 
 
 def session(agent, **keys):
