@@ -98,7 +98,7 @@ const struct http_route http_routes_barrier[] = {
      "One barrier: who waits (Entered), and who of a double round is at work and has not left (Working)", HTTP_OWN,
      .example = {"/v1/barrier/nightly/load", .status = 200}, .since = BARRIER_SINCE,
      .endpoint = {.query = &query_barrier, .answer = state, .watched = "barrier", .missing = "is empty"},
-     .cli = {"barriers get"}},
+     .cli = {.command = "barriers get"}},
     {HTTP_GET, "/v1/barriers", http_declared, "barrier:read",
      HTTP_PARAMS(
          {"prefix", HTTP_TEXT, .help = "only names that begin so", .most = BARRIER_NAME_MOST, .field = "prefix"},

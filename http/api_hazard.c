@@ -56,14 +56,14 @@ const struct http_route http_routes_hazard[] = {
     {HTTP_GET, "/v1/hazard/*object", http_declared, "hazard:read", HTTP_PARAMS(OBJECT("*object"), HTTP_READS),
      "The protections of an object, the oldest first", HTTP_OWN, .example = {"/v1/hazard/index/v42", .status = 200},
      .since = HAZARD_SINCE, .endpoint = {.query = &query_hazard, .watched = "object", .missing = "is not protected"},
-     .cli = {"hazard get"}},
+     .cli = {.command = "hazard get"}},
     {HTTP_GET, "/v1/hazards", http_declared, "hazard:read",
      HTTP_PARAMS(
          {"prefix", HTTP_TEXT, .help = "only names that begin so", .most = HAZARD_OBJECT_MOST, .field = "prefix"},
          HTTP_READS),
      "All objects that are protected, and by how many", HTTP_OWN,
      .example = {"/v1/hazards?prefix=index/", .status = 200}, .since = HAZARD_SINCE,
-     .endpoint = {.query = &query_hazards, .answer = of_list, .list = "hazards"}, .cli = {"hazard list"}},
+     .endpoint = {.query = &query_hazards, .answer = of_list, .list = "hazards"}, .cli = {.command = "hazard list"}},
     {HTTP_PUT, "/v1/hazard/+object/retire", http_declared, "hazard:write",
      HTTP_PARAMS(
          OBJECT("+object"), HTTP_DC,
@@ -80,6 +80,6 @@ const struct http_route http_routes_hazard[] = {
                  {"session", HTTP_UUID, .help = "the session that protects it", .required = true, .field = "session"}),
      "Ends a session's protection of an object; 404 when there is none", HTTP_OWN,
      .example = {"/v1/hazard/index/v42/clear?session={reader}", .status = 200}, .endpoint = {.command = HAZARD_CLEAR},
-     .cli = {"hazard clear"}},
+     .cli = {.command = "hazard clear"}},
     {0},
 };
