@@ -153,7 +153,7 @@ static void reply_gone(struct http_request *request) {
 static int view_renewed(struct http_request *request, const struct query_result *result) {
     if (result->found) return view_session(request, result);
     struct slice id = http_path_value(request, "id");
-    buffer_printf(http_raw(request), "Session id '%.*s' not found", (int)id.size, id.data);
+    http_view_text(request, "Session id '%.*s' not found", (int)id.size, id.data);
     return 404;
 }
 

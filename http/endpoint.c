@@ -270,8 +270,7 @@ static int view(struct http_request *request, const struct query_result *result)
     const struct http_endpoint *endpoint = &request->route->endpoint;
     if (result->found || endpoint->list) return answer_write(request, result->message);
     struct slice value = request->value_count ? request->values[0].value : SLICE_LITERAL("");
-    buffer_printf(http_raw(request), "%s \"%.*s\" %s", endpoint->watched, (int)value.size, value.data,
-                  endpoint->missing);
+    http_view_text(request, "%s \"%.*s\" %s", endpoint->watched, (int)value.size, value.data, endpoint->missing);
     return 404;
 }
 

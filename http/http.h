@@ -89,6 +89,8 @@ bool http_our_datacenter(struct http_request *request);
 /* -- answering ---------------------------------------------------------------------------------------------------- */
 void http_reply_text(struct http_request *request, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* For a view: its answer is one line of text. */
+void http_view_text(struct http_request *request, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* 400/403/404/409/412/413/429/500/503 by its code */
 void http_reply_fault(struct http_request *request, const struct fault *fault);
 /* A command's: why it was refused, by the status of its error; else true or false. */

@@ -203,20 +203,36 @@ static void make_one_line(char *text) {
     }
 }
 
+#define LINE_MOST 1024
+static struct slice one_line(char room[LINE_MOST], const char *format, va_list arguments) {
+    int size = vsnprintf(room, LINE_MOST, format, arguments);
+    if (size < 0) room[size = 0] = '\0';
+    if (size >= LINE_MOST) size = LINE_MOST - 1;
+    make_one_line(room);
+    return slice_make(room, (size_t)size);
+}
+
 void http_reply_text(struct http_request *request, int status, const char *format, ...) {
     struct buffer text = {0};
     va_list arguments;
+    char room[LINE_MOST];
     va_start(arguments, format);
-    char line[1024];
-    int size = vsnprintf(line, sizeof line, format, arguments);
+    struct slice line = one_line(room, format, arguments);
     va_end(arguments);
-    if (size < 0) size = 0;
-    if (size >= (int)sizeof line) size = sizeof line - 1;
-    if (size) make_one_line(line);
-    buffer_append(&text, line, (size_t)size);
+    buffer_append(&text, line.data, line.size);
     request->gzip = false;
-    request_answer_bytes(request, status, bytes_take(&text), size ? TEXT_TYPE : NULL);
+    request_answer_bytes(request, status, bytes_take(&text), line.size ? TEXT_TYPE : NULL);
     buffer_free(&text);
+}
+
+void http_view_text(struct http_request *request, const char *format, ...) {
+    va_list arguments;
+    char room[LINE_MOST];
+    va_start(arguments, format);
+    struct slice line = one_line(room, format, arguments);
+    va_end(arguments);
+    buffer_append(http_raw(request), line.data, line.size);
+    http_content_type(request, TEXT_TYPE);
 }
 
 void http_header(struct http_request *request, const char *name, const char *value) {
