@@ -17,6 +17,7 @@
 #include "http/server.h"
 #include "lb/coordinate_agent.h"
 #include "lb/coordinate_batch.h"
+#include "registry/history.h"
 #include "registry/lease.h"
 #include "registry/reconnect.h"
 #include "registry/store.h"
@@ -46,6 +47,9 @@ void config_init(struct config *config) {
         .kv_max_value_size = HTTP_KV_VALUE_MAX,
         .session_ttl_min_ns = 10 * SECOND,
         .lock_waiters_max = 10000,
+        .history_changes = HISTORY_CHANGES,
+        .history_bytes = HISTORY_BYTES,
+        .history_age_ns = (int64_t)HISTORY_AGE_MS * 1000000,
         .lock_session_max = 1000,
         .lock_note_max = 4096,
         .default_query_time_ns = HTTP_WAIT_DEFAULT_MS * MILLISECOND,

@@ -97,6 +97,8 @@ struct config {
     uint64_t kv_max_value_size;
     int64_t session_ttl_min_ns;
     uint64_t lock_waiters_max, lock_session_max, lock_note_max;
+    uint64_t history_changes, history_bytes;
+    int64_t history_age_ns;
     int64_t default_query_time_ns, max_query_time_ns;
     int64_t leave_drain_time_ns, rpc_hold_timeout_ns;
     uint64_t raft_multiplier;

@@ -13,6 +13,7 @@
 #include "kv/session/session.h"
 #include "lb/coordinate.h"
 #include "registry/catalog.h"
+#include "registry/history.h"
 #include "registry/lease.h"
 
 /* The order is that in which they hear of events. */
@@ -30,6 +31,7 @@ const struct module_entry agent_modules[] = {
     {.module = &barrier_module},
     {.module = &phaser_module},
     {.module = &hazard_module},
+    {.module = &history_module},
     {0},
 };
 // clang-format on
@@ -47,10 +49,18 @@ static const void *lease_settings(const struct config *config, struct arena *are
     return settings;
 }
 
+static const void *history_settings(const struct config *config, struct arena *arena) {
+    struct history_settings *settings = arena_zalloc(arena, sizeof *settings);
+    settings->changes = config->history_changes;
+    settings->bytes = config->history_bytes;
+    settings->age_ms = (uint64_t)config->history_age_ns / 1000000;
+    return settings;
+}
+
 static const struct {
     const struct module *module;
     const void *(*settings)(const struct config *config, struct arena *arena);
-} configured[] = {{&lease_module, lease_settings}};
+} configured[] = {{&lease_module, lease_settings}, {&history_module, history_settings}};
 
 const struct module_entry *agent_modules_configured(const struct config *config, struct arena *arena) {
     struct module_entry *entries = arena_alloc(arena, sizeof agent_modules);

@@ -49,12 +49,15 @@ static int view_entry(struct http_request *request, const struct query_result *r
 }
 
 /* The value may be somebody else's page: a browser must neither guess its type nor run it. */
-static int view_raw(struct http_request *request, const struct query_result *result) {
-    if (!result->found) return 404;
-    const Pb__KvEntry *entry = (const Pb__KvEntry *)result->message;
+void http_kv_raw(struct http_request *request, const Pb__KvEntry *entry) {
     http_header(request, "X-Content-Type-Options", "nosniff");
     http_header(request, "Content-Security-Policy", "sandbox");
     buffer_append(http_raw(request), entry->value.data, entry->value.len);
+}
+
+static int view_raw(struct http_request *request, const struct query_result *result) {
+    if (!result->found) return 404;
+    http_kv_raw(request, (const Pb__KvEntry *)result->message);
     return 200;
 }
 
@@ -122,6 +125,9 @@ static bool conflicts(struct http_request *request, const char *const *names) {
 
 static void kv_get(struct http_request *request) {
     struct slice key = http_path_value(request, "key");
+    bool one = !http_has(request, "keys") && !http_has(request, "recurse");
+    if (one && key_refused(request, key)) return;
+    if (http_kv_past(request)) return;
     Pb__KvRequest *message = arena_alloc(http_arena(request), sizeof *message);
     pb__kv_request__init(message);
     message->key = binary(key);
@@ -130,7 +136,7 @@ static void kv_get(struct http_request *request) {
         http_read(request, &query_kv_keys, &message->base, view_keys);
     } else if (http_has(request, "recurse")) {
         http_read(request, &query_kv_list, &message->base, view_entries);
-    } else if (!key_refused(request, key)) {
+    } else {
         http_read(request, &query_kv_get, &message->base, http_has(request, "raw") ? view_raw : view_entry);
     }
 }
@@ -282,7 +288,9 @@ const struct http_route http_routes_kv[] = {
      HTTP_PARAMS(KEY, HTTP_READS, {"recurse", HTTP_FLAG, .help = "all entries whose keys begin with it"},
                  {"keys", HTTP_FLAG, .help = "only the keys that begin with it"},
                  {"separator", HTTP_TEXT, .help = "with keys: up to this, which may be of several bytes"},
-                 {"raw", HTTP_FLAG, .help = "the value itself, as it was stored"}),
+                 {"raw", HTTP_FLAG, .help = "the value itself, as it was stored"},
+                 {"at", HTTP_U64, .help = "coord's own: as it was at this index; 410 when that is no longer kept"},
+                 {"history", HTTP_FLAG, .help = "coord's own: the changes of the key, the oldest first"}),
      "One key, all entries below a prefix, or their names; 404 when there is none", 0,
      .example = {"/v1/kv/color", .status = 200}},
     {HTTP_DELETE, "/v1/kv/*key", kv_delete, "key:write",

@@ -254,6 +254,7 @@ int reply_status(int error) {
         case CO_NOTFOUND: return 404;
         case CO_EXISTS:
         case CO_CONFLICT: return 409;
+        case CO_GONE: return 410;
         case CO_PRECONDITION: return 412;
         case CO_TOOLARGE: return 413;
         case CO_BUSY: return 429;

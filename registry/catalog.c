@@ -27,6 +27,9 @@ static const struct query_type *const queries[] = {
     &query_node_nocase,    &query_service_nocase, &query_members,       NULL,
 };
 
+static const uint8_t topic_tables[] = {TABLE_NODES,     TABLE_SERVICES, TABLE_CHECKS,       TABLE_INSTANCES,
+                                       TABLE_SPELLINGS, TABLE_STRAYS,   TABLE_PRESERVATION, 0};
+static const uint8_t topic_spaces[] = {SPACE_NODE, SPACE_SERVICE, 0};
 static const struct module_space spaces[] = {
     {SPACE_TABLE, "table"},
     {SPACE_NODE, "node"},
@@ -42,6 +45,9 @@ const struct module catalog_module = {
     .queries = queries,
     .lease_bindings = catalog_lease_bindings,
     .on_event = catalog_on_event,
+    .topic = HISTORY_CATALOG,
+    .topic_tables = topic_tables,
+    .topic_spaces = topic_spaces,
 };
 
 /* -- statuses ----------------------------------------------------------------------------------------------------- */

@@ -11,6 +11,7 @@
 #include "base/wakeup_batch.h"
 #include "registry/audit.h"
 #include "registry/fold.h"
+#include "registry/history.h"
 #include "registry/machine_changes.h"
 #include "registry/machine_restore.h"
 #include "registry/machine_version.h"
@@ -28,6 +29,7 @@ struct machine {
     struct store *store;
     struct watch_table *watches;
     struct modules *modules;
+    struct history *history;
     struct expiry_updates *updates; /* NULL: nobody counts */
     uint64_t tombstones_max;
     unsigned newest; /* cluster version */
@@ -59,12 +61,25 @@ static size_t take_tables(const struct modules *modules, struct store_table *tab
     return count;
 }
 
+static void take_topics(const struct modules *modules, uint8_t topics[STORE_TABLES_MAX]) {
+    for (size_t i = 0; i < modules_count(modules); i++) {
+        const struct module *module = modules_at(modules, i);
+        for (const uint8_t *table = module->topic_tables; table && *table; table++) topics[*table] = module->topic;
+    }
+}
+
 static void applied_in(struct store_txn *txn, uint64_t *index, uint64_t *term) {
     struct slice value;
     *index = *term = 0;
     if (store_get(txn, STORE_TABLE_META, applied_key, &value) != CO_OK) return;
     *index = get_be64(value.data);
     *term = get_be64(value.data + 8);
+}
+
+uint64_t machine_index_in(struct store_txn *txn) {
+    uint64_t index, term;
+    applied_in(txn, &index, &term);
+    return index + restore_offset(txn);
 }
 
 static void publish_version(struct machine *machine, const struct version_now *now) {
@@ -122,6 +137,7 @@ static int open_store(struct machine *machine, const struct machine_config *conf
     struct store_config store = config->store;
     store.tables = tables;
     store.table_count = take_tables(machine->modules, tables);
+    take_topics(machine->modules, store.topics);
     int error = open_learned(machine, &store, there, trusted, fault);
     if (error == CO_CORRUPT && !there) { /* not all of a large store is read before it is opened */
         store.distrust = true;
@@ -130,7 +146,9 @@ static int open_store(struct machine *machine, const struct machine_config *conf
     if (error) return error;
     pthread_mutex_init(&machine->sums_lock, NULL);
     machine->watches = watch_table_new();
-    machine->tx = (struct machine_tx){.machine = machine, .arena = &machine->arena, .mutations = config->mutations};
+    machine->history = history_new(machine->modules);
+    machine->tx = (struct machine_tx){
+        .machine = machine, .arena = &machine->arena, .history = machine->history, .mutations = config->mutations};
     return CO_OK;
 }
 
@@ -173,6 +191,7 @@ void machine_close(struct machine *machine) {
     store_close(machine->store);
     watch_table_free(machine->watches);
     watch_touched_free(&machine->tx.touched);
+    history_free(machine->history);
     arena_free(&machine->arena);
     pthread_mutex_destroy(&machine->sums_lock);
     free(machine->results);
@@ -203,6 +222,11 @@ struct watch_table *machine_watches(struct machine *machine) {
 const struct modules *machine_modules(const struct machine *machine) { return machine->modules; }
 
 /* -- applying ----------------------------------------------------------------------------------------------------- */
+
+void machine_touch(struct machine_tx *tx, uint8_t space, struct slice name) {
+    watch_touch(&tx->touched, (struct watch_key){space, name});
+    history_touched(tx, space, name);
+}
 
 void machine_emit(struct machine_tx *tx, enum machine_event_type type, struct slice node, struct slice id) {
     const struct modules *modules = tx->machine->modules;
@@ -280,7 +304,11 @@ static int apply_one(struct machine *machine, const struct machine_input *input,
     struct machine_tx *tx = &machine->tx;
     tx->index = input->index + machine->offset, tx->term = input->term, tx->now_unix_ms = 0;
     *result = (struct machine_result){.index = tx->index};
-    return input->is_command ? machine_apply_command(tx, input->command, result) : CO_OK;
+    if (!input->is_command || input->command.size == 0) return CO_OK;
+    history_entry_begin(tx, (uint8_t)input->command.data[0]);
+    int error = machine_apply_command(tx, input->command, result);
+    if (!error) history_entry_end(tx);
+    return error;
 }
 
 /* -- the self-audit's sums ---------------------------------------------------------------------------------------- */
@@ -366,9 +394,11 @@ static int apply_batch(struct machine *machine, const struct machine_input *inpu
     int failed = error == CO_UNSUPPORTED ? CO_OK : error;
     if (failed || applied == 0) {
         store_abort(machine->tx.store);
+        history_forget(machine->history);
         expiry_updates_batch_end(machine->updates, false);
     } else {
         failed = commit(machine, &inputs[applied - 1]);
+        if (failed) history_forget(machine->history);
     }
     for (size_t i = 0; i < applied && !failed && done; i++) done(data, inputs[i].origin, &machine->results[i]);
     batch_end(machine);
@@ -384,7 +414,8 @@ static bool ends_restore(const struct machine_input *input) {
 }
 
 static void replaced(struct machine *machine) {
-    CHECK(!machine->tx.store);                          /* not within a batch */
+    CHECK(!machine->tx.store); /* not within a batch */
+    history_forget(machine->history);
     machine_sums_set(machine, &(struct audit_ring){0}); /* those of the state that was */
     watch_touched_all(&machine->tx.touched);
     watch_bump(machine->watches, &machine->tx.touched);

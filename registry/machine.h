@@ -15,7 +15,7 @@
 
 /* The cluster versions that this program can be a member at (registry/version.h). */
 #define MACHINE_VERSION_OLDEST 1
-#define MACHINE_VERSION_NEWEST 5
+#define MACHINE_VERSION_NEWEST 6
 _Static_assert(MACHINE_VERSION_OLDEST >= 1 && MACHINE_VERSION_OLDEST <= MACHINE_VERSION_NEWEST, "some version");
 
 /* One batch being applied. */
@@ -25,12 +25,12 @@ struct machine_tx {
     struct arena *arena;  /* reset after the batch's results are delivered */
     uint64_t index, term; /* of the entry being applied (as machine_index counts) */
     struct watch_touched touched;
-    unsigned mutations;  /* as in machine_config */
-    int64_t now_unix_ms; /* as the entry's command says it, for what hangs on its events; 0: it says nothing */
+    struct history *history; /* registry/history.h; NULL: outside of a batch */
+    unsigned mutations;      /* as in machine_config */
+    int64_t now_unix_ms;     /* as the entry's command says it, for what hangs on its events; 0: it says nothing */
 };
-static inline void machine_touch(struct machine_tx *tx, uint8_t space, struct slice name) {
-    watch_touch(&tx->touched, (struct watch_key){space, name});
-}
+/* It changes: who waits for it wakes, and the history has it. */
+void machine_touch(struct machine_tx *tx, uint8_t space, struct slice name);
 /* The cluster version as of the entry being applied. A field that changes what an older command does counts only
  * from the version on that introduced it: programs that do not know the field have to come to the same state. */
 unsigned machine_tx_version(const struct machine_tx *tx);
@@ -92,6 +92,8 @@ uint64_t machine_applied(const struct machine *machine); /* any thread; acquire 
 /* The same as clients see it: the index of what was applied last, as it stands in records and answers. It is
  * machine_applied until a backup of a cluster that was further on has been restored (registry/operator.h). */
 uint64_t machine_index(const struct machine *machine);
+/* The same as of a transaction. */
+uint64_t machine_index_in(struct store_txn *txn);
 /* The index at which a backup became the state last; 0: never, or in a cluster below version 3. */
 uint64_t machine_restored(struct store_txn *txn);
 uint64_t machine_restores(const struct machine *machine); /* any thread: how often the whole state was replaced */

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "registry/fold.h"
+#include "registry/history.h"
 #include "registry/operator.h"
 #include "registry/tables.h"
 #include "registry/version.h"
@@ -79,6 +80,7 @@ static int take_place(struct store_txn *txn, void *data, struct fault *fault) {
     }
     operator_staged_clear(txn); /* of a backup taken while another was restored */
     if (fold) place->fold->apply(place->fold->data, txn, now, place->term);
+    history_restored(txn, now, place->version.version);
     return CO_OK;
 }
 

@@ -140,6 +140,9 @@ static inline const ProtobufCMessageDescriptor *query_result_type(const struct q
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 
+/* What of the past is kept together, with a window of its own (registry/history.h). */
+enum history_topic { HISTORY_NONE, HISTORY_KEYS, HISTORY_CATALOG, HISTORY_LOCKS, HISTORY_TOPICS };
+
 struct module_space {
     uint8_t number;
     const char *name;
@@ -161,8 +164,12 @@ struct module {
     const struct query_type *const *queries;
     const struct expiry_kind *const *expiries;
     const struct module_binding *lease_bindings, *session_bindings; /* the last has number 0 */
-    const struct module_gauge *gauges;                              /* the last has no metric */
-    struct metric *const *metrics;                                  /* others that it counts by; registered at start */
+    /* Of its history: the tables that its queries of the past read, and the spaces whose names are followed. Each ends
+     * with 0. */
+    enum history_topic topic;
+    const uint8_t *topic_tables, *topic_spaces;
+    const struct module_gauge *gauges; /* the last has no metric */
+    struct metric *const *metrics;     /* others that it counts by; registered at start */
     void (*on_event)(struct machine_tx *tx, const struct machine_event *event); /* may be NULL */
 };
 

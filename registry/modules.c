@@ -3,10 +3,12 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "registry/history.h"
 #include "registry/operator.h"
 #include "registry/version.h"
 
-static const struct module_entry own[] = {{.module = &operator_module}, {.module = &version_module}};
+static const struct module_entry own[] = {
+    {.module = &operator_module}, {.module = &version_module}, {.module = &history_module}};
 
 struct modules {
     struct module_entry *entries;
@@ -93,10 +95,17 @@ static void take(struct modules *modules, const struct module_entry *entry) {
     take_bindings(modules, entry->module);
 }
 
+static bool taken(const struct modules *modules, const struct module *module) {
+    for (size_t i = 0; i < modules->count; i++)
+        if (modules->entries[i].module == module) return true;
+    return false;
+}
+
 struct modules *modules_new(const struct module_entry *entries) {
     struct modules *modules = mem_zalloc(sizeof *modules);
     for (; entries->module; entries++) take(modules, entries);
-    for (size_t i = 0; i < ARRAY_COUNT(own); i++) take(modules, &own[i]);
+    for (size_t i = 0; i < ARRAY_COUNT(own); i++)
+        if (!taken(modules, own[i].module)) take(modules, &own[i]);
     return modules;
 }
 

@@ -12,7 +12,8 @@ struct module_entry {
 };
 
 struct modules;
-/* `entries`: until one without a module. The machine's own (operate, version) are added. Two modules with one number
+/* `entries`: until one without a module. The machine's own (operate, version, history) are added
+ * unless they are there, which one with settings is. Two modules with one number
  * are our mistake. */
 struct modules *modules_new(const struct module_entry *entries);
 void modules_free(struct modules *modules); /* accepts NULL */

@@ -129,6 +129,7 @@ static void store_free(struct store *store) {
     pthread_mutex_destroy(&store->lock);
     pthread_cond_destroy(&store->changed);
     buffer_free(&store->write.undo.log);
+    for (size_t i = 0; i < STORE_TOPICS; i++) buffer_free(&store->write.journal.topics[i]);
     free((void *)store->config.tables);
     free(store->folder);
     free(store);
@@ -269,6 +270,7 @@ struct store_txn *store_read(struct store_reader *reader) {
     txn->file = reader->store->file;
     txn->error = CO_OK;
     txn->limited = txn->limit_hit = false;
+    txn->past = NULL;
     txn->note = 0;
     txn->placed = 0;
     int rc = txn->mdb ? mdb_txn_renew(txn->mdb) : mdb_txn_begin(txn->file->env, NULL, MDB_RDONLY, &txn->mdb);

@@ -28,6 +28,7 @@ struct store_table {
     uint8_t number;
     const char *name;
 };
+#define STORE_TOPICS 4 /* of journals (store_journal_begin): numbers 1 to 3 */
 
 /* What 0 means. */
 #define STORE_MAP_BYTES          ((uint64_t)64 << 30)
@@ -39,8 +40,9 @@ struct store_config {
     uint64_t reserve_step_bytes; /* so much of the file, at most, is reserved ahead of use */
     const struct store_table *tables;
     size_t table_count;
-    uint64_t examine_bytes; /* 0: 256 MiB: a larger file is not read to its end before it is opened */
-    bool distrust;          /* put aside what is there, as after a machine crash */
+    uint8_t topics[STORE_TABLES_MAX]; /* by the tables' numbers; 0: none */
+    uint64_t examine_bytes;           /* 0: 256 MiB: a larger file is not read to its end before it is opened */
+    bool distrust;                    /* put aside what is there, as after a machine crash */
 };
 
 /* Opens or creates. *trusted: false when the store is new, was neither closed cleanly nor left by a process of this
@@ -104,6 +106,7 @@ uint64_t store_live_bytes(struct store_txn *txn);
  * record it stands on (store_cursor_del), nothing else. */
 struct store_cursor {
     void *impl;
+    struct past_cursor *past; /* store_journal.c; of a read of the past */
     struct store_txn *txn;
     uint8_t table;
     bool valid;
@@ -138,6 +141,32 @@ struct slice store_key_join(char *room, size_t part_count, ...); /* struct slice
 void store_savepoint(struct store_txn *txn);
 void store_release(struct store_txn *txn);
 void store_rollback(struct store_txn *txn);
+
+/* The journal: what each change took away. From store_journal_begin on, until store_journal_end of some topic, the write
+ * transaction notes for each record of a table with a topic that it puts anew, changes or deletes what stood there
+ * before, in order. What a rollback takes back is noted too, and so is what it puts back. */
+void store_journal_begin(struct store_txn *txn);                      /* empties those of all topics */
+struct slice store_journal_end(struct store_txn *txn, uint8_t topic); /* the topic's notes, until it begins again */
+struct store_before {
+    uint8_t table;
+    bool existed; /* else `value` is nothing */
+    struct slice key, value;
+};
+/* Takes the first note from *rest. False: there is none, or *rest (is not empty and) is no such notes. */
+bool store_journal_next(struct slice *rest, struct store_before *before);
+
+/* Reads of the past: what is there at present, but for what notes of a journal say of a time since then.
+ * A past is filled with the notes of all changes between some index and the transaction's present, and can then show the
+ * state as of each index in between. It holds the notes' slices, not their bytes. For one thread. */
+struct store_past;
+struct store_past *store_past_new(void);
+void store_past_free(struct store_past *past); /* accepts NULL; no transaction reads it any more */
+/* `index`: of the entry that made the change. Notes of one index are added in their order: the first of a record
+ * counts. */
+void store_past_add(struct store_past *past, uint64_t index, const struct store_before *before);
+/* From now on the read transaction sees tables that have a topic as of `at`: after that entry, and before the next; NULL:
+ * as they are. None of its cursors is open. Such tables have no store_count then, and no ranges backwards. */
+void store_read_past(struct store_txn *txn, struct store_past *past, uint64_t at);
 
 uint64_t store_sum(struct store_txn *txn);
 /* a record's share of the sum; 0: there is none */

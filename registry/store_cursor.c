@@ -125,19 +125,32 @@ static struct slice last_key(const struct store_cursor *cursor) {
     return cursor->txn->writing ? slice_make(impl->last, impl->last_size) : cursor->key;
 }
 
+static bool is_past(const struct store_txn *txn, uint8_t table) { return txn->past && txn->file->topics[table]; }
+
 void store_cursor_open(struct store_cursor *cursor, struct store_txn *txn, uint8_t table, struct slice from) {
+    if (!is_past(txn, table)) {
+        store_cursor_open_present(cursor, txn, table, from);
+        return;
+    }
+    *cursor = (struct store_cursor){.txn = txn, .table = table};
+    store_past_open(cursor, from);
+}
+
+void store_cursor_open_present(struct store_cursor *cursor, struct store_txn *txn, uint8_t table, struct slice from) {
     CHECK(from.size <= STORE_KEY_MAX);
     *cursor = (struct store_cursor){.impl = take(txn, table), .txn = txn, .table = table};
     step(cursor, from, from.size ? MDB_SET_RANGE : MDB_FIRST);
 }
 
 void store_cursor_open_last(struct store_cursor *cursor, struct store_txn *txn, uint8_t table) {
+    CHECK(!is_past(txn, table));
     *cursor = (struct store_cursor){.impl = take(txn, table), .txn = txn, .table = table};
     step(cursor, slice_make(NULL, 0), MDB_LAST);
 }
 
 void store_cursor_next(struct store_cursor *cursor) {
-    if (cursor->valid) step(cursor, last_key(cursor), MDB_NEXT);
+    if (cursor->past) store_past_next(cursor);
+    else if (cursor->valid) step(cursor, last_key(cursor), MDB_NEXT);
 }
 
 void store_cursor_prev(struct store_cursor *cursor) {
@@ -167,6 +180,7 @@ void store_cursor_del(struct store_cursor *cursor) {
 }
 
 void store_cursor_close(struct store_cursor *cursor) {
+    if (cursor->past) store_past_close(cursor);
     struct store_cursor_impl *impl = cursor->impl;
     if (!impl) return;
     drop(impl);

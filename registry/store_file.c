@@ -132,9 +132,11 @@ static int tables_open(struct store_file *file, const struct store_config *confi
     for (size_t i = 0; i < config->table_count && !rc; i++) {
         const struct store_table *table = &config->tables[i];
         CHECK(table->number > 0 && table->number < STORE_TABLES_MAX && !file->known[table->number]);
+        CHECK(config->topics[table->number] < STORE_TOPICS);
         rc = table_open(file, txn, table);
         file->known[table->number] = true;
         file->names[table->number] = table->name;
+        file->topics[table->number] = config->topics[table->number];
     }
     if (rc) {
         mdb_txn_abort(txn);

@@ -9,6 +9,7 @@
  *   store_find.c    looking a record up, and proving that it is not there
  *   store_cursor.c  ranges
  *   store_key.c     keys
+ *   store_journal.c what was there before, and reads of it
  *   store_trust.c   whether what is there is what was written
  *   store_marker.c  the marker file
  *   store_copy.c    copies and replacing
@@ -38,6 +39,7 @@ struct store_file {
     MDB_dbi tables[STORE_TABLES_MAX];
     bool known[STORE_TABLES_MAX];
     const char *names[STORE_TABLES_MAX]; /* of those but table 0 */
+    uint8_t topics[STORE_TABLES_MAX];
     uint64_t map_bytes, step_bytes;
     unsigned page_bytes;
     pthread_mutex_t space_lock;      /* for reserving */
@@ -102,6 +104,11 @@ struct store_undo { /* old values since the savepoint */
     struct buffer log;
 };
 
+struct store_journal {
+    bool on;
+    struct buffer topics[STORE_TOPICS];
+};
+
 struct store_txn {
     struct store_file *file;
     MDB_txn *mdb;
@@ -111,6 +118,9 @@ struct store_txn {
     uint64_t sum; /* write: as of now */
     struct store_need need;
     struct store_undo undo;
+    struct store_journal journal; /* write */
+    struct store_past *past;      /* read: NULL, or as of past_at */
+    uint64_t past_at;
     MDB_cursor *cursors[STORE_TABLES_MAX];  /* of store_txn_cursor; a reader keeps them for its next transaction */
     uint64_t placed;                        /* a bit for each of them that belongs to this transaction */
     struct store_cursor_impl *open, *spare; /* of store_cursor */
@@ -124,6 +134,15 @@ void store_txn_abort(struct store_txn *txn);
 bool store_is_sum(uint8_t table, const MDB_val *key); /* the one record that is not in the sum */
 /* `old`: what LMDB has for the record; NULL: nothing */
 void store_undo_note(struct store_txn *txn, uint8_t table, const MDB_val *key, const MDB_val *old);
+/* the same for the journal */
+void store_journal_note(struct store_txn *txn, uint8_t table, const MDB_val *key, const MDB_val *old);
+/* NULL: it was then as it is now */
+const struct store_before *store_past_find(const struct store_txn *txn, uint8_t table, struct slice key);
+/* A cursor of the past, whose txn and table are set. */
+void store_past_open(struct store_cursor *cursor, struct slice from);
+void store_past_next(struct store_cursor *cursor);
+void store_past_close(struct store_cursor *cursor);
+void store_cursor_open_present(struct store_cursor *cursor, struct store_txn *txn, uint8_t table, struct slice from);
 void store_damage(struct store_txn *txn, uint8_t table); /* a record of this table is damaged */
 void store_txn_append(struct store_txn *txn, uint8_t table, struct slice key,
                       struct slice value); /* loading, in order */

@@ -67,6 +67,7 @@ static int tables_look(struct store_file *file, const struct store_config *confi
         rc = mdb_dbi_open(txn, table->name, 0, &file->tables[table->number]);
         file->known[table->number] = rc == 0;
         file->names[table->number] = table->name;
+        file->topics[table->number] = config->topics[table->number];
         if (rc == MDB_NOTFOUND) rc = 0; /* of an older version */
     }
     int error = rc ? store_file_fault(fault, file->path, rc) : refuse_unknown(file, txn, config, fault);

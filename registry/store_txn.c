@@ -69,8 +69,10 @@ uint64_t store_sum(struct store_txn *txn) { return txn->writing ? txn->sum : kep
 
 int store_file_begin(struct store_file *file, struct store_txn *txn) {
     struct buffer log = txn->undo.log;
+    struct store_journal journal = txn->journal;
     *txn = (struct store_txn){.file = file};
     txn->undo.log = log;
+    txn->journal = journal, txn->journal.on = false;
     buffer_reset(&txn->undo.log);
     txn->error = store_error(mdb_txn_begin(file->env, NULL, 0, &txn->mdb));
     if (txn->error) {
@@ -95,6 +97,7 @@ struct store_txn *store_write(struct store *store) {
 /* What a rollback needs: table, whether there was a record, sizes, key, what LMDB had for it; and the size of it all,
  * to walk back. */
 void store_undo_note(struct store_txn *txn, uint8_t table, const MDB_val *key, const MDB_val *old) {
+    if (txn->journal.on) store_journal_note(txn, table, key, old);
     if (!txn->undo.on) return;
     struct buffer *log = &txn->undo.log;
     size_t value_size = old ? old->mv_size : 0;
@@ -210,6 +213,11 @@ void store_abort(struct store_txn *txn) {
 int store_get(struct store_txn *txn, uint8_t table, struct slice key, struct slice *value) {
     if (key.size == 0 || txn->error) return CO_NOTFOUND;
     struct raw_key raw;
+    const struct store_before *before = txn->past ? store_past_find(txn, table, key) : NULL;
+    if (before) {
+        *value = before->value;
+        return before->existed ? CO_OK : CO_NOTFOUND;
+    }
     return read_record(txn, table, raw_key(&raw, table, key), value);
 }
 
@@ -269,6 +277,7 @@ bool store_del(struct store_txn *txn, uint8_t table, struct slice key) {
 
 uint64_t store_count(struct store_txn *txn, uint8_t table) {
     CHECK(table > 0 && table < STORE_TABLES_MAX && txn->file->known[table]);
+    CHECK(!txn->past || !txn->file->topics[table]);
     MDB_stat stat;
     if (!txn->mdb || mdb_stat(txn->mdb, txn->file->tables[table], &stat) != 0) return 0;
     return stat.ms_entries;

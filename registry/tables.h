@@ -23,6 +23,7 @@ enum registry_table {
     /* by the first byte (enum lease_row): id -> Lease; lease id, kind, name -> what hangs on it; node in lower case
      * -> id of its lease; node in lower case -> DeadNode */
     TABLE_LEASES = 15,
+    TABLE_HISTORY = 49,      /* topic, index -> what an entry changed; 0 -> HistoryState (history_row.c) */
     TABLE_PRESERVATION = 48, /* by the first byte (enum preservation_row in self_preservation.c) */
 };
 _Static_assert(TABLE_CHANGES == 1 && TABLE_LEASES == 15, "tables of the registry (registry/module.h)");

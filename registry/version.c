@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "registry/catalog_records.h"
 #include "registry/fold.h"
+#include "registry/history.h"
 #include "registry/machine_version.h"
 #include "registry/tables.h"
 
@@ -78,11 +79,13 @@ static int apply(struct machine_tx *tx, void *request, struct machine_result *re
     }
     if (command->version <= now.version) return machine_refuse(result, CO_CONFLICT, "the cluster version only rises");
     bool fold = now.version < FOLD_SINCE && command->version >= FOLD_SINCE;
+    bool begins = now.version < HISTORY_SINCE && command->version >= HISTORY_SINCE;
     now.version = command->version;
     if (now.cluster_id == 0) now.cluster_id = command->cluster_id;
     version_put(tx->store, &now, tx->index);
     machine_version_note(tx->machine, &now);
     if (fold) fold_apply(tx);
+    if (begins) history_begin(tx);
     result->yes = true;
     return CO_OK;
 }

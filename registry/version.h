@@ -11,7 +11,8 @@
  * cluster's id
  *   3   leases (registry/lease.h), network coordinates (lb/coordinate.h), events (kv/event/event.h)
  *   4   names without regard to case (registry/fold.h): no new command, the old ones find names in any case
- *   5   locks (kv/lock/lock.h), elections, fences, barriers, phasers, hazards (kv/...)
+ *   5   locks (kv/lock/lock.h), elections, fences, barriers, phasers, hazards, each in its folder of kv/
+ *   6   the history (registry/history.h), transactions (kv/txn/txn.h)
  *
  * To add a command: name the next version here, raise MACHINE_VERSION_NEWEST (once a release), and name it in the
  * module's `since`. */

@@ -18,5 +18,8 @@ extern const struct expiry_kind lock_delay_expiry; /* 2: key; index: of the entr
 extern const struct query_type query_kv_get;       /* KvRequest -> KvEntry */
 extern const struct query_type query_kv_list; /* KvRequest -> KvEntriesResult (recurse); found=false: nothing there */
 extern const struct query_type query_kv_keys; /* KvRequest -> KvKeysResult */
+/* KvPastRequest -> KvPastResult; found=false: nothing was there, or `at` is not between floor and index. Its index: of a
+ * list of changes that of the last, else `at`. */
+extern const struct query_type query_kv_past;
 
 #endif

@@ -56,8 +56,9 @@ static const struct module_command commands[] = {
 };
 static const struct store_table tables[] = {
     {KV_TABLE_KEYS, "kv"}, {KV_TABLE_LOCKS, "kv-locks"}, {KV_TABLE_DELAYS, "kv-delays"}, {0}};
+static const uint8_t topic_tables[] = {KV_TABLE_KEYS, 0}, topic_spaces[] = {SPACE_KEY, 0};
 static const struct module_space spaces[] = {{SPACE_KEY, "key"}, {0}};
-static const struct query_type *const queries[] = {&query_kv_get, &query_kv_list, &query_kv_keys, NULL};
+static const struct query_type *const queries[] = {&query_kv_get, &query_kv_list, &query_kv_keys, &query_kv_past, NULL};
 static const struct expiry_kind *const expiries[] = {&lock_delay_expiry, NULL};
 static const struct module_binding lease_bindings[] = {{.number = LEASE_BINDS_KEY, .ended = key_lease_ended}, {0}};
 
@@ -71,4 +72,7 @@ const struct module kv_module = {.name = "kv",
                                  .queries = queries,
                                  .expiries = expiries,
                                  .lease_bindings = lease_bindings,
-                                 .session_bindings = session_bindings};
+                                 .session_bindings = session_bindings,
+                                 .topic = HISTORY_KEYS,
+                                 .topic_tables = topic_tables,
+                                 .topic_spaces = topic_spaces};

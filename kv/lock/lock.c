@@ -170,6 +170,7 @@ static const struct module_command commands[] = {
 };
 static const struct store_table tables[] = {
     {LOCK_TABLE, "locks"}, {LOCK_TABLE_ASIDE, "locks-aside"}, {LOCK_TABLE_SESSIONS, "locks-sessions"}, {0}};
+static const uint8_t topic_tables[] = {LOCK_TABLE, LOCK_TABLE_ASIDE, 0}, topic_spaces[] = {SPACE_LOCK, 0};
 static const struct module_space spaces[] = {{SPACE_LOCK, "lock"}, {SPACE_LOCK_ENTRY, "lock-entry"}, {0}};
 static const struct query_type *const queries[] = {&query_lock, &query_lock_entry, &query_lock_holder, &query_locks,
                                                    NULL};
@@ -190,4 +191,7 @@ const struct module lock_module = {.name = "lock",
                                    .spaces = spaces,
                                    .queries = queries,
                                    .expiries = expiries,
-                                   .session_bindings = session_bindings};
+                                   .session_bindings = session_bindings,
+                                   .topic = HISTORY_LOCKS,
+                                   .topic_tables = topic_tables,
+                                   .topic_spaces = topic_spaces};

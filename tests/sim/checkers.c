@@ -26,7 +26,7 @@ static unsigned members_differ(const struct raft_members *a, const struct raft_m
 static void check_change(struct server *server, uint64_t index, uint64_t term, const struct seen *seen) {
     struct sim *sim = server->sim;
     uint64_t before_at = 0;
-    const struct raft_members *before = history_members(sim->history, &server->memory, index - 1, &before_at);
+    const struct raft_members *before = chronicle_members(sim->chronicle, &server->memory, index - 1, &before_at);
     if (before && members_differ(before, seen->members) > 1)
         sim_violation(sim, RULE_MEMBERS, "s%" P ": the configuration at %" P " changes more than one server",
                       NAME(server), index);
@@ -53,7 +53,7 @@ static void persist_entry(struct server *server, const struct raft_entry *entry)
     if (entry->term < prev_term || entry->term > raft_term(server->raft))
         sim_violation(sim, RULE_LOG, "s%" P " appends %" P " of term %" P " after term %" P, NAME(server), entry->index,
                       entry->term, prev_term);
-    struct seen *seen = history_note(sim->history, entry, prev_term);
+    struct seen *seen = chronicle_note(sim->chronicle, entry, prev_term);
     if (!seen) {
         sim_violation(sim, RULE_LOG,
                       "s%" P ": entry %" P " of term %" P " is another one elsewhere, or follows another one",
@@ -86,7 +86,7 @@ void check_persist(struct server *server, const struct raft_persist *op) {
         log_terms_cut(&server->memory, op->truncate_from);
         if (server->members_index >= op->truncate_from) {
             server->members_index = 0;
-            history_members(sim->history, &server->memory, op->truncate_from - 1, &server->members_index);
+            chronicle_members(sim->chronicle, &server->memory, op->truncate_from - 1, &server->members_index);
         }
     }
     for (size_t i = 0; i < op->entry_count; i++) persist_entry(server, &op->entries[i]);
@@ -157,7 +157,7 @@ void check_recovered(struct server *server, const struct raft_start *start) {
         if (entry->index != log_terms_last(&found) + 1)
             sim_violation(sim, RULE_RECOVERY, "s%" P " finds entry %" P " after %" P, NAME(server), entry->index,
                           log_terms_last(&found));
-        if (!history_note(sim->history, entry, log_terms_at(&found, entry->index - 1)))
+        if (!chronicle_note(sim->chronicle, entry, log_terms_at(&found, entry->index - 1)))
             sim_violation(sim, RULE_RECOVERY, "s%" P " finds another entry %" P " of term %" P " than was written",
                           NAME(server), entry->index, entry->term);
         log_terms_append(&found, entry->term);
@@ -174,7 +174,7 @@ void check_recovered(struct server *server, const struct raft_start *start) {
     log_terms_copy(&server->durable, &found);
     log_terms_copy(&server->memory, &found);
     server->members_index = start->snapshot.members_index;
-    history_members(sim->history, &server->memory, log_terms_last(&server->memory), &server->members_index);
+    chronicle_members(sim->chronicle, &server->memory, log_terms_last(&server->memory), &server->members_index);
     free(found.terms);
 }
 
@@ -194,8 +194,8 @@ static void check_vote_reply(struct server *server, const struct raft_message *m
     if (server->durable_term != m->term || server->durable_vote != m->to)
         sim_violation(sim, RULE_PROMISE, "s%" P " votes for s%" P " in term %" P ", its disk says term %" P " vote %" P,
                       NAME(server), m->to, m->term, server->durable_term, server->durable_vote);
-    history_terms(sim->history, m->term);
-    uint64_t *vote = &sim->history->votes[server->slot][m->term];
+    chronicle_terms(sim->chronicle, m->term);
+    uint64_t *vote = &sim->chronicle->votes[server->slot][m->term];
     if (*vote != 0 && *vote != m->to)
         sim_violation(sim, RULE_FORWARD, "s%" P " votes twice in term %" P ": for s%" P " and s%" P, NAME(server),
                       m->term, *vote, m->to);
@@ -243,13 +243,13 @@ static void check_append(struct server *server, const struct raft_message *m) {
 }
 
 void check_message(struct server *server, const struct raft_message *m) {
-    struct history *history = server->sim->history;
+    struct chronicle *chronicle = server->sim->chronicle;
     switch (m->type) {
         case RAFT_MSG_VOTE:
-            history_terms(history, m->term);
-            if (history->votes[server->slot][m->term] != 0 && history->votes[server->slot][m->term] != server->id)
+            chronicle_terms(chronicle, m->term);
+            if (chronicle->votes[server->slot][m->term] != 0 && chronicle->votes[server->slot][m->term] != server->id)
                 sim_violation(server->sim, RULE_FORWARD, "s%" P " campaigns in term %" P " after it voted for s%" P,
-                              NAME(server), m->term, history->votes[server->slot][m->term]);
+                              NAME(server), m->term, chronicle->votes[server->slot][m->term]);
             break;
         case RAFT_MSG_VOTE_REPLY:
             if (m->granted) check_vote_reply(server, m);
@@ -270,20 +270,20 @@ void check_message(struct server *server, const struct raft_message *m) {
 
 static void observe_leader(struct server *server) {
     struct sim *sim = server->sim;
-    struct history *history = sim->history;
+    struct chronicle *chronicle = sim->chronicle;
     uint64_t term = raft_term(server->raft);
     server->seen_leader_term = term;
-    history->leaders_elected++;
-    history_terms(history, term);
-    if (history->leaders[term] != 0 && history->leaders[term] != server->id)
+    chronicle->leaders_elected++;
+    chronicle_terms(chronicle, term);
+    if (chronicle->leaders[term] != 0 && chronicle->leaders[term] != server->id)
         sim_violation(sim, RULE_LEADER, "s%" P " leads term %" P ", and s%" P " did", NAME(server), term,
-                      history->leaders[term]);
-    history->leaders[term] = server->id;
+                      chronicle->leaders[term]);
+    chronicle->leaders[term] = server->id;
 
-    uint64_t last = history->committed_count;
-    while (last > 0 && history->committed[last - 1].commit_term >= term) last--;
+    uint64_t last = chronicle->committed_count;
+    while (last > 0 && chronicle->committed[last - 1].commit_term >= term) last--;
     if (last <= server->memory.base) return;
-    const struct truth *truth = &history->committed[last - 1];
+    const struct truth *truth = &chronicle->committed[last - 1];
     if (log_terms_at(&server->memory, last) != truth->term)
         sim_violation(sim, RULE_COMPLETE,
                       "s%" P " leads term %" P " without entry %" P " of term %" P ", committed in term %" P,
@@ -310,28 +310,29 @@ static void check_quorum(struct server *server, uint64_t index, uint64_t term) {
 
 static void commit_truth(struct server *server, uint64_t index, uint64_t term) {
     struct sim *sim = server->sim;
-    struct history *history = sim->history;
-    if (index <= history->committed_count) {
-        if (history->committed[index - 1].term != term)
+    struct chronicle *chronicle = sim->chronicle;
+    if (index <= chronicle->committed_count) {
+        if (chronicle->committed[index - 1].term != term)
             sim_violation(sim, RULE_MACHINE,
                           "s%" P " commits %" P " of term %" P ", but that of term %" P " has been committed",
-                          NAME(server), index, term, history->committed[index - 1].term);
+                          NAME(server), index, term, chronicle->committed[index - 1].term);
         return;
     }
-    CHECK(index == history->committed_count + 1);
-    if (history->committed_count == history->committed_capacity) {
-        history->committed_capacity = history->committed_capacity ? 2 * history->committed_capacity : 256;
-        history->committed = mem_realloc(history->committed, history->committed_capacity * sizeof *history->committed);
+    CHECK(index == chronicle->committed_count + 1);
+    if (chronicle->committed_count == chronicle->committed_capacity) {
+        chronicle->committed_capacity = chronicle->committed_capacity ? 2 * chronicle->committed_capacity : 256;
+        chronicle->committed =
+            mem_realloc(chronicle->committed, chronicle->committed_capacity * sizeof *chronicle->committed);
     }
-    struct seen *seen = history_seen(history, index, term);
+    struct seen *seen = chronicle_seen(chronicle, index, term);
     CHECK(seen != NULL);
-    history->committed[history->committed_count++] =
+    chronicle->committed[chronicle->committed_count++] =
         (struct truth){.term = term, .commit_term = raft_term(server->raft), .seen = seen};
 }
 
 static void observe_commit(struct server *server) {
     struct sim *sim = server->sim;
-    uint64_t commit = raft_commit_index(server->raft), known = sim->history->committed_count;
+    uint64_t commit = raft_commit_index(server->raft), known = sim->chronicle->committed_count;
     const struct log_terms *log = &server->memory;
     if (commit < server->seen_commit)
         sim_violation(sim, RULE_FORWARD, "s%" P ": commit index %" P " after %" P, NAME(server), commit,
@@ -395,13 +396,13 @@ void check_committed(struct server *server, const struct raft_entry *entry) {
 
 void check_applied(struct server *server, const struct raft_entry *entry, const struct machine_result *result) {
     struct sim *sim = server->sim;
-    struct history *history = sim->history;
-    if (entry->index > history->committed_count) {
+    struct chronicle *chronicle = sim->chronicle;
+    if (entry->index > chronicle->committed_count) {
         sim_violation(sim, RULE_MACHINE, "s%" P " applies %" P ", committed are %zu", NAME(server), entry->index,
-                      history->committed_count);
+                      chronicle->committed_count);
         return;
     }
-    struct truth *truth = &history->committed[entry->index - 1];
+    struct truth *truth = &chronicle->committed[entry->index - 1];
     if (truth->term != entry->term || truth->seen->sum != command_sum(entry))
         sim_violation(sim, RULE_MACHINE,
                       "s%" P " applies another entry %" P " (term %" P ") than was committed (term %" P ")",
@@ -412,8 +413,8 @@ void check_applied(struct server *server, const struct raft_entry *entry, const 
 void check_state(struct server *server) {
     struct sim *sim = server->sim;
     uint64_t index = server->machine.applied;
-    if (index == 0 || index > sim->history->committed_count) return;
-    struct truth *truth = &sim->history->committed[index - 1];
+    if (index == 0 || index > sim->chronicle->committed_count) return;
+    struct truth *truth = &sim->chronicle->committed[index - 1];
     if (truth->state_sum == 0) truth->state_sum = server->machine.sum;
     if (truth->state_sum != server->machine.sum)
         sim_violation(sim, RULE_STATE, "s%" P ": the sum of its store at %" P " is not that of others", NAME(server),
@@ -422,16 +423,16 @@ void check_state(struct server *server) {
 
 void check_restored(struct server *server, const struct raft_snapshot_meta *meta) {
     struct sim *sim = server->sim;
-    struct history *history = sim->history;
-    if (meta->index > history->committed_count || history->committed[meta->index - 1].term != meta->term ||
-        history->committed[meta->index - 1].state_sum != server->machine.sum) {
+    struct chronicle *chronicle = sim->chronicle;
+    if (meta->index > chronicle->committed_count || chronicle->committed[meta->index - 1].term != meta->term ||
+        chronicle->committed[meta->index - 1].state_sum != server->machine.sum) {
         sim_violation(sim, RULE_MACHINE, "s%" P ": the state in its snapshot at %" P " is not the one that was applied",
                       NAME(server), meta->index);
         return;
     }
     uint64_t at = 0;
     struct log_terms none = {.base = meta->index};
-    const struct raft_members *members = history_members(history, &none, meta->index, &at);
+    const struct raft_members *members = chronicle_members(chronicle, &none, meta->index, &at);
     if (at != meta->members_index || (members && members_differ(members, &meta->members) > 0))
         sim_violation(sim, RULE_MEMBERS,
                       "s%" P ": its snapshot at %" P " names the configuration at %" P ", it was that at %" P,
@@ -441,8 +442,8 @@ void check_restored(struct server *server, const struct raft_snapshot_meta *meta
 /* -- what clients were told -- */
 
 void check_acked(struct sim *sim, const struct op *op) {
-    struct history *history = sim->history;
-    const struct truth *truth = op->index <= history->committed_count ? &history->committed[op->index - 1] : NULL;
+    struct chronicle *chronicle = sim->chronicle;
+    const struct truth *truth = op->index <= chronicle->committed_count ? &chronicle->committed[op->index - 1] : NULL;
     if (!truth || truth->seen->op != op->id)
         sim_violation(sim, RULE_ACKED, "command %" P " is acknowledged at %" P ", where it is not", op->id, op->index);
     else if (!truth->applied || truth->yes != op->yes || truth->error != op->error)
@@ -451,31 +452,31 @@ void check_acked(struct sim *sim, const struct op *op) {
     if (op->index <= op->floor)
         sim_violation(sim, RULE_ACKED, "command %" P " is at %" P ", but %" P " was finished before it began", op->id,
                       op->index, op->floor);
-    if (op->index > history->floor) history->floor = op->index;
+    if (op->index > chronicle->floor) chronicle->floor = op->index;
 }
 
 /* The first entries of leaders change nothing: a state without them shows as much as one with them. */
-static uint64_t shows_up_to(const struct history *history, uint64_t index) {
-    while (index < history->committed_count && history->committed[index].seen->type == RAFT_ENTRY_EMPTY) index++;
+static uint64_t shows_up_to(const struct chronicle *chronicle, uint64_t index) {
+    while (index < chronicle->committed_count && chronicle->committed[index].seen->type == RAFT_ENTRY_EMPTY) index++;
     return index;
 }
 
 void check_read(struct sim *sim, const struct op *op) {
     if (op->module->check_read) op->module->check_read(sim, op);
     if (op->stale) return;
-    if (shows_up_to(sim->history, op->index) < op->floor)
+    if (shows_up_to(sim->chronicle, op->index) < op->floor)
         sim_violation(sim, RULE_READ, "read %" P " at s%u sees up to %" P ", but %" P " was finished before it began",
                       op->id, op->server + 1, op->index, op->floor);
-    if (op->index > sim->history->floor) sim->history->floor = op->index;
+    if (op->index > sim->chronicle->floor) sim->chronicle->floor = op->index;
 }
 
 /* -- after convergence -- */
 
 void check_end(struct sim *sim) {
-    struct history *history = sim->history;
+    struct chronicle *chronicle = sim->chronicle;
     unsigned char *times = mem_zalloc(sim->op_count + 1);
-    for (size_t i = 0; i < history->committed_count; i++) {
-        uint64_t op = history->committed[i].seen->op;
+    for (size_t i = 0; i < chronicle->committed_count; i++) {
+        uint64_t op = chronicle->committed[i].seen->op;
         if (op == 0) continue;
         CHECK(op <= sim->op_count);
         if (++times[op] > 1) sim_violation(sim, RULE_ACKED, "command %" P " was applied twice", op);

@@ -45,7 +45,7 @@ uint64_t op_new(struct sim *sim, uint32_t client, uint32_t server, const struct 
     op->client = client;
     op->server = server;
     op->invoked_us = op->renewed_us = sim->now_us;
-    op->floor = sim->history->floor;
+    op->floor = sim->chronicle->floor;
     return op->id;
 }
 

@@ -94,8 +94,8 @@ static void outcome_take(struct outcome *outcome, const struct sim *sim) {
                                 .now_us = sim->now_us,
                                 .trace = sim->trace,
                                 .events = sim->events,
-                                .leaders = sim->history->leaders_elected,
-                                .committed = sim->history->committed_count,
+                                .leaders = sim->chronicle->leaders_elected,
+                                .committed = sim->chronicle->committed_count,
                                 .chaos_digest = sim->chaos_digest,
                                 .chaos_profile = chaos_name(sim)};
     memcpy(outcome->digests, sim->digests, sizeof outcome->digests);

@@ -248,9 +248,9 @@ static struct queues_model *model_of(struct sim *sim, const struct sim_module *m
 static struct model_queue *version_at(struct sim *sim, const struct sim_module *module, uint32_t queue,
                                       uint64_t index) {
     static struct model_queue none;
-    struct queue_history *history = &model_of(sim, module)->histories[queue];
-    for (size_t i = history->count; i > 0; i--)
-        if (history->versions[i - 1].index <= index) return &history->versions[i - 1].queue;
+    struct queue_history *chronicle = &model_of(sim, module)->histories[queue];
+    for (size_t i = chronicle->count; i > 0; i--)
+        if (chronicle->versions[i - 1].index <= index) return &chronicle->versions[i - 1].queue;
     none = (struct model_queue){0};
     return &none;
 }
@@ -298,13 +298,13 @@ void queue_check_end(struct sim *sim, struct server *server, const struct sim_mo
 /* -- the model -------------------------------------------------------------------------------------------------------- */
 
 static void keep_version(struct sim *sim, const struct sim_module *module, uint32_t queue, uint64_t index) {
-    struct queue_history *history = &model_of(sim, module)->histories[queue];
-    if (history->count && history->versions[history->count - 1].index == index) history->count--;
-    if (history->count == history->capacity) {
-        history->capacity = history->capacity ? 2 * history->capacity : 16;
-        history->versions = mem_realloc(history->versions, history->capacity * sizeof *history->versions);
+    struct queue_history *chronicle = &model_of(sim, module)->histories[queue];
+    if (chronicle->count && chronicle->versions[chronicle->count - 1].index == index) chronicle->count--;
+    if (chronicle->count == chronicle->capacity) {
+        chronicle->capacity = chronicle->capacity ? 2 * chronicle->capacity : 16;
+        chronicle->versions = mem_realloc(chronicle->versions, chronicle->capacity * sizeof *chronicle->versions);
     }
-    struct queue_version *version = &history->versions[history->count++];
+    struct queue_version *version = &chronicle->versions[chronicle->count++];
     version->index = index;
     version->queue = model_of(sim, module)->queues[queue];
     if (!is_sound(&version->queue))

@@ -115,7 +115,7 @@ void server_found(struct server *server, const struct raft_members *members) {
     server->wal = NULL;
     server->durable_term = 1;
     log_terms_append(&server->durable, 1);
-    CHECK(history_note(server->sim->history, &first, 0) != NULL);
+    CHECK(chronicle_note(server->sim->chronicle, &first, 0) != NULL);
     raft_data_unref(first.data);
     buffer_free(&bytes);
 }

@@ -9,7 +9,7 @@
  *   storage.c    its log writer and snapshots   replica.c   its state machine, the real one
  *   client.c     who writes and reads           module.h    what a simulated module is: module_<name>.c
  *   modules.c    the modules' models            expiring.c  what ends by itself
- *   checkers.c   what has to hold, always       history.c   what the checkers remember
+ *   checkers.c   what has to hold, always       chronicle.c   what the checkers remember
  *   chaos.c      faults at random, then healing story.h     verbs for told scenarios: scenarios*.c */
 #ifndef COORD_TESTS_SIM_SIM_H
 #define COORD_TESTS_SIM_SIM_H
@@ -122,7 +122,7 @@ struct sim_options {
 struct server;
 struct client;
 struct op;
-struct history;
+struct chronicle;
 struct forwarding;
 struct lessor;
 struct lessor_decision;
@@ -171,7 +171,7 @@ struct sim {
     size_t op_count, op_capacity;
     void *models[SIM_MODULES_MAX]; /* of the simulated modules */
     uint64_t digests[SIM_MODULES_MAX], chaos_digest;
-    struct history *history;
+    struct chronicle *chronicle;
     struct chaos *chaos;
 
     bool failed; /* the first violation ends the run */
@@ -235,7 +235,7 @@ void replica_clean(void); /* removes the folders */
 
 /* -- servers -- */
 
-struct log_terms {            /* a log as the checkers know it: index and term decide the rest (history.c) */
+struct log_terms {            /* a log as the checkers know it: index and term decide the rest (chronicle.c) */
     uint64_t base, base_term; /* everything up to here is in a snapshot */
     uint64_t *terms;          /* of base + 1 ... */
     size_t count, capacity;
@@ -437,7 +437,7 @@ void check_acked(struct sim *sim, const struct op *op);
 void check_read(struct sim *sim, const struct op *op);
 void check_end(struct sim *sim); /* after convergence */
 
-/* -- history: what has happened so far, for the checkers -- */
+/* -- chronicle: what has happened so far, for the checkers -- */
 
 struct seen { /* one entry that some log has held */
     uint64_t term, prev_term, sum, op;
@@ -454,7 +454,7 @@ struct truth { /* one committed entry */
     int error;
     uint64_t record; /* hash of the result's record */
 };
-struct history {
+struct chronicle {
     struct seen **seen; /* by index */
     size_t seen_capacity;
     struct truth *committed; /* committed[index - 1] */
@@ -469,15 +469,15 @@ struct history {
 void model_applied(struct server *server, const struct raft_entry *entry, const struct machine_result *result);
 uint64_t command_sum(const struct raft_entry *entry); /* of type and bytes */
 
-struct history *history_new(void);
-void history_free(struct history *history);
-struct seen *history_seen(struct history *history, uint64_t index, uint64_t term);
+struct chronicle *chronicle_new(void);
+void chronicle_free(struct chronicle *chronicle);
+struct seen *chronicle_seen(struct chronicle *chronicle, uint64_t index, uint64_t term);
 /* Notes the entry; NULL when one of this index and term is known that differs. */
-struct seen *history_note(struct history *history, const struct raft_entry *entry, uint64_t prev_term);
-void history_terms(struct history *history, uint64_t term); /* makes room up to it */
+struct seen *chronicle_note(struct chronicle *chronicle, const struct raft_entry *entry, uint64_t prev_term);
+void chronicle_terms(struct chronicle *chronicle, uint64_t term); /* makes room up to it */
 /* The configuration that counts in `log`: its newest one up to `index`. NULL: none. */
-const struct raft_members *history_members(struct history *history, const struct log_terms *log, uint64_t index,
-                                           uint64_t *at);
+const struct raft_members *chronicle_members(struct chronicle *chronicle, const struct log_terms *log, uint64_t index,
+                                             uint64_t *at);
 
 /* -- chaos and convergence -- */
 

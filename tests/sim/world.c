@@ -226,7 +226,7 @@ void sim_init(struct sim *sim, const struct sim_options *options) {
         (struct wal_config){.segment_bytes = 32 << 10, .first_segment_bytes = 16 << 10, .reserve_bytes = 4 << 10};
     sim->snapshot_filler = 16 << 10;
     links_free(sim); /* empty queues */
-    sim->history = history_new();
+    sim->chronicle = chronicle_new();
     modules_begin(sim);
 }
 
@@ -239,5 +239,5 @@ void sim_close(struct sim *sim) {
     clients_free(sim);
     free(sim->ops);
     chaos_close(sim);
-    history_free(sim->history);
+    chronicle_free(sim->chronicle);
 }

@@ -60,25 +60,25 @@ bool log_terms_equal(const struct log_terms *a, const struct log_terms *b) {
            (a->count == 0 || memcmp(a->terms, b->terms, a->count * sizeof *a->terms) == 0);
 }
 
-/* -- history -- */
+/* -- chronicle -- */
 
-struct history *history_new(void) {
-    return mem_zalloc(sizeof(struct history));
+struct chronicle *chronicle_new(void) {
+    return mem_zalloc(sizeof(struct chronicle));
 }
 
-void history_free(struct history *history) {
-    for (size_t i = 0; i < history->seen_capacity; i++) {
-        for (struct seen *seen = history->seen[i], *next; seen; seen = next) {
+void chronicle_free(struct chronicle *chronicle) {
+    for (size_t i = 0; i < chronicle->seen_capacity; i++) {
+        for (struct seen *seen = chronicle->seen[i], *next; seen; seen = next) {
             next = seen->next;
             free(seen->members);
             free(seen);
         }
     }
-    free(history->seen);
-    free(history->committed);
-    free(history->leaders);
-    for (int i = 0; i < SIM_SERVERS_MAX; i++) free(history->votes[i]);
-    free(history);
+    free(chronicle->seen);
+    free(chronicle->committed);
+    free(chronicle->leaders);
+    for (int i = 0; i < SIM_SERVERS_MAX; i++) free(chronicle->votes[i]);
+    free(chronicle);
 }
 
 uint64_t command_sum(const struct raft_entry *entry) {
@@ -87,9 +87,9 @@ uint64_t command_sum(const struct raft_entry *entry) {
     return sum ? sum : 1;
 }
 
-struct seen *history_seen(struct history *history, uint64_t index, uint64_t term) {
-    if (index >= history->seen_capacity) return NULL;
-    struct seen *seen = history->seen[index];
+struct seen *chronicle_seen(struct chronicle *chronicle, uint64_t index, uint64_t term) {
+    if (index >= chronicle->seen_capacity) return NULL;
+    struct seen *seen = chronicle->seen[index];
     while (seen && seen->term != term) seen = seen->next;
     return seen;
 }
@@ -103,12 +103,12 @@ static void *grown(void *array, size_t *capacity, size_t wanted, size_t item) {
     return bytes;
 }
 
-struct seen *history_note(struct history *history, const struct raft_entry *entry, uint64_t prev_term) {
+struct seen *chronicle_note(struct chronicle *chronicle, const struct raft_entry *entry, uint64_t prev_term) {
     uint64_t sum = command_sum(entry);
-    struct seen *seen = history_seen(history, entry->index, entry->term);
+    struct seen *seen = chronicle_seen(chronicle, entry->index, entry->term);
     if (seen) return seen->sum == sum && seen->type == entry->type && seen->prev_term == prev_term ? seen : NULL;
-    if (entry->index >= history->seen_capacity)
-        history->seen = grown(history->seen, &history->seen_capacity, entry->index, sizeof *history->seen);
+    if (entry->index >= chronicle->seen_capacity)
+        chronicle->seen = grown(chronicle->seen, &chronicle->seen_capacity, entry->index, sizeof *chronicle->seen);
     seen = mem_zalloc(sizeof *seen);
     seen->term = entry->term;
     seen->prev_term = prev_term;
@@ -119,31 +119,31 @@ struct seen *history_note(struct history *history, const struct raft_entry *entr
         seen->members = mem_zalloc(sizeof *seen->members);
         if (raft_members_decode(raft_entry_bytes(entry), seen->members) != CO_OK) seen->members->count = 0;
     }
-    seen->next = history->seen[entry->index];
-    history->seen[entry->index] = seen;
+    seen->next = chronicle->seen[entry->index];
+    chronicle->seen[entry->index] = seen;
     return seen;
 }
 
-void history_terms(struct history *history, uint64_t term) {
-    if (term < history->term_capacity) return;
-    size_t capacity = history->term_capacity;
+void chronicle_terms(struct chronicle *chronicle, uint64_t term) {
+    if (term < chronicle->term_capacity) return;
+    size_t capacity = chronicle->term_capacity;
     for (int i = 0; i < SIM_SERVERS_MAX; i++) {
-        capacity = history->term_capacity;
-        history->votes[i] = grown(history->votes[i], &capacity, term, sizeof *history->votes[i]);
+        capacity = chronicle->term_capacity;
+        chronicle->votes[i] = grown(chronicle->votes[i], &capacity, term, sizeof *chronicle->votes[i]);
     }
-    capacity = history->term_capacity;
-    history->leaders = grown(history->leaders, &capacity, term, sizeof *history->leaders);
-    history->term_capacity = capacity;
+    capacity = chronicle->term_capacity;
+    chronicle->leaders = grown(chronicle->leaders, &capacity, term, sizeof *chronicle->leaders);
+    chronicle->term_capacity = capacity;
 }
 
-const struct raft_members *history_members(struct history *history, const struct log_terms *log, uint64_t index,
-                                           uint64_t *at) {
+const struct raft_members *chronicle_members(struct chronicle *chronicle, const struct log_terms *log, uint64_t index,
+                                             uint64_t *at) {
     /* Configurations are rare: those before the base are looked up among the committed entries. */
     for (uint64_t i = index; i > 0; i--) {
-        uint64_t term = i > log->base                   ? log_terms_at(log, i)
-                        : i <= history->committed_count ? history->committed[i - 1].term
-                                                        : 0;
-        struct seen *seen = term ? history_seen(history, i, term) : NULL;
+        uint64_t term = i > log->base                     ? log_terms_at(log, i)
+                        : i <= chronicle->committed_count ? chronicle->committed[i - 1].term
+                                                          : 0;
+        struct seen *seen = term ? chronicle_seen(chronicle, i, term) : NULL;
         if (!seen || !seen->members) continue;
         *at = i;
         return seen->members;

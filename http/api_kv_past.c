@@ -1,0 +1,116 @@
+/* /v1/kv/...?at= and ?history: keys as they were. */
+#include "base/check.h"
+#include "base/text.h"
+#include "http/http.h"
+#include "http/views_kv.h"
+#include "kv/keys/kv.h"
+
+static const char *const kinds[] = {
+    [PB__KV_CHANGE_KIND__CHANGE_SET] = "set",       [PB__KV_CHANGE_KIND__CHANGE_DELETE] = "delete",
+    [PB__KV_CHANGE_KIND__CHANGE_LOCK] = "lock",     [PB__KV_CHANGE_KIND__CHANGE_UNLOCK] = "unlock",
+    [PB__KV_CHANGE_KIND__CHANGE_EXPIRE] = "expire",
+};
+
+static struct slice bytes_of(ProtobufCBinaryData data) { return slice_make(data.data, data.len); }
+
+static void write_change(struct json_out *json, const Pb__KvChange *change) {
+    CHECK((size_t)change->kind < ARRAY_COUNT(kinds));
+    bool gone = change->kind == PB__KV_CHANGE_KIND__CHANGE_DELETE || change->kind == PB__KV_CHANGE_KIND__CHANGE_EXPIRE;
+    json_object(json);
+    json_key(json, "Index");
+    json_u64(json, change->index);
+    json_key(json, "Kind");
+    json_string(json, kinds[change->kind]);
+    if (!gone) {
+        json_key(json, "Value");
+        if (change->value.len) json_base64(json, bytes_of(change->value));
+        else json_null(json);
+        json_key(json, "Flags");
+        json_u64(json, change->flags);
+    }
+    if (change->session[0]) {
+        json_key(json, "Session");
+        json_string(json, change->session);
+    }
+    json_object_end(json);
+}
+
+/* 0: it is not refused. */
+static int view_refused(struct http_request *request, const Pb__KvPastResult *past, uint64_t at) {
+    if (past->off) http_view_text(request, "no history is kept here: the setting coord.history_changes is 0");
+    else if (at && at < past->floor)
+        http_view_text(request, "at: %llu is no longer kept: the history reaches back to %llu", (unsigned long long)at,
+                       (unsigned long long)past->floor);
+    else if (at > past->index)
+        http_view_text(request, "at: %llu is not there yet: the index is %llu", (unsigned long long)at,
+                       (unsigned long long)past->index);
+    else return 0;
+    return past->off || at > past->index ? 400 : 410;
+}
+
+/* 0: there is none. A view sees the request alone: it parses it again. */
+static uint64_t wanted_index(struct http_request *request) {
+    uint64_t at;
+    return u64_parse(http_parameter(request, "at"), UINT64_MAX, &at) == CO_OK ? at : 0;
+}
+
+static int view_past(struct http_request *request, const struct query_result *result) {
+    const Pb__KvPastResult *past = (const Pb__KvPastResult *)result->message;
+    int refused = view_refused(request, past, wanted_index(request));
+    if (refused) return refused;
+    bool keys = http_has(request, "keys");
+    if (!result->found && !(keys && http_path_value(request, "key").size == 0)) return 404;
+    if (http_has(request, "raw") && past->n_entries == 1 && !http_has(request, "recurse")) {
+        http_kv_raw(request, past->entries[0]);
+        return 200;
+    }
+    struct json_out *json = http_out(request);
+    json_array(json);
+    for (size_t i = 0; i < past->n_entries; i++) http_kv_entry(json, past->entries[i]);
+    for (size_t i = 0; i < past->n_keys; i++) json_slice(json, bytes_of(past->keys[i]));
+    json_array_end(json);
+    return 200;
+}
+
+static int view_changes(struct http_request *request, const struct query_result *result) {
+    const Pb__KvPastResult *past = (const Pb__KvPastResult *)result->message;
+    int refused = view_refused(request, past, 0);
+    if (refused) return refused;
+    if (!result->found) return 404;
+    struct json_out *json = http_out(request);
+    json_array(json);
+    for (size_t i = 0; i < past->n_changes; i++) write_change(json, past->changes[i]);
+    json_array_end(json);
+    return 200;
+}
+
+bool http_kv_past(struct http_request *request) {
+    bool history = http_has(request, "history");
+    if (!history && !http_has(request, "at")) return false;
+    Pb__KvPastRequest *message = arena_alloc(http_arena(request), sizeof *message);
+    pb__kv_past_request__init(message);
+    struct slice key = http_path_value(request, "key"), separator = http_parameter(request, "separator");
+    message->key = (ProtobufCBinaryData){key.size, (uint8_t *)(uintptr_t)key.data};
+    message->separator = (ProtobufCBinaryData){separator.size, (uint8_t *)(uintptr_t)separator.data};
+    bool keys = http_has(request, "keys"), recurse = http_has(request, "recurse");
+    if (history && (http_has(request, "at") || keys || recurse || http_has(request, "raw"))) {
+        http_reply_text(request, 400,
+                        "history: it lists the changes of one key, and goes with none of at, keys, recurse, raw");
+        return true;
+    }
+    if (!history) message->at = wanted_index(request);
+    if (!history && message->at == 0) {
+        http_reply_text(request, 400, "at: wanted: an index, a whole number above 0");
+        return true;
+    }
+    if (!history && http_has(request, "index")) {
+        http_reply_text(request, 400, "at: the past does not change, so there is nothing to wait for with index");
+        return true;
+    }
+    message->form = history   ? PB__KV_PAST_FORM__PAST_CHANGES
+                    : keys    ? PB__KV_PAST_FORM__PAST_KEYS
+                    : recurse ? PB__KV_PAST_FORM__PAST_ENTRIES
+                              : PB__KV_PAST_FORM__PAST_ENTRY;
+    http_read(request, &query_kv_past, &message->base, history ? view_changes : view_past);
+    return true;
+}

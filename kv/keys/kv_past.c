@@ -1,0 +1,177 @@
+/* Queries on keys as they were, and on how they changed (registry/history.h). */
+#include "base/message.h"
+#include "kv/keys/kv_internal.h"
+#include "registry/history.h"
+
+static struct slice request_key(const Pb__KvPastRequest *request) {
+    return slice_make(request->key.data, request->key.len);
+}
+
+static ProtobufCBinaryData binary(struct slice s) {
+    return (ProtobufCBinaryData){.len = s.size, .data = (uint8_t *)(uintptr_t)s.data};
+}
+
+/* -- as of an index ----------------------------------------------------------------------------------------------- */
+
+/* What the query of the present says, of the past. */
+static int ask_past(struct store_txn *txn, const Pb__KvPastRequest *request, struct arena *arena,
+                    Pb__KvPastResult *answer, bool *found) {
+    const struct query_type *types[] = {
+        [PB__KV_PAST_FORM__PAST_ENTRY] = &query_kv_get,
+        [PB__KV_PAST_FORM__PAST_ENTRIES] = &query_kv_list,
+        [PB__KV_PAST_FORM__PAST_KEYS] = &query_kv_keys,
+    };
+    Pb__KvRequest *present = arena_alloc(arena, sizeof *present);
+    pb__kv_request__init(present);
+    present->key = request->key, present->separator = request->separator;
+    struct query_result result;
+    int rv = types[request->form]->run(txn, &present->base, arena, &result);
+    *found = rv == CO_OK && result.found;
+    if (!*found || !result.message) return rv;
+    if (request->form == PB__KV_PAST_FORM__PAST_ENTRY) {
+        answer->entries = arena_alloc(arena, sizeof *answer->entries);
+        answer->entries[0] = (Pb__KvEntry *)result.message;
+        answer->n_entries = 1;
+    } else if (request->form == PB__KV_PAST_FORM__PAST_ENTRIES) {
+        const Pb__KvEntriesResult *list = (const Pb__KvEntriesResult *)result.message;
+        answer->entries = list->entries, answer->n_entries = list->n_entries;
+    } else {
+        const Pb__KvKeysResult *list = (const Pb__KvKeysResult *)result.message;
+        answer->keys = list->keys, answer->n_keys = list->n_keys;
+    }
+    return CO_OK;
+}
+
+static int run_at(struct store_txn *txn, const Pb__KvPastRequest *request, struct arena *arena,
+                  Pb__KvPastResult *answer, bool *found) {
+    struct store_past *past;
+    int rv = history_read_past(txn, HISTORY_KEYS, request->at, &past);
+    if (rv == CO_GONE || rv == CO_INVALID) return CO_OK; /* floor and index say which */
+    if (rv != CO_OK) return rv;
+    rv = ask_past(txn, request, arena, answer, found);
+    history_past_end(txn, past);
+    return rv;
+}
+
+/* -- changes ------------------------------------------------------------------------------------------------------ */
+
+/* The key before and after a change: NULL: it was not there. */
+struct change {
+    uint64_t index;
+    uint8_t command;
+    bool existed;
+    struct kv_record before;
+    struct change *next;
+};
+
+/* What a client's command deletes is deleted; else what it hung on has ended. */
+static bool by_client(uint8_t command) { return command == KV_APPLY || command == KV_APPLY_FENCED; }
+
+static Pb__KvChange *change_record(const struct change *change, const struct kv_record *after, struct arena *arena) {
+    Pb__KvChange *record = arena_alloc(arena, sizeof *record);
+    pb__kv_change__init(record);
+    record->index = change->index;
+    const struct kv_record *shown = after ? after : &change->before;
+    bool held = change->existed && change->before.session.size, holds = after && after->session.size;
+    bool same = held && holds && slice_equal(change->before.session, after->session);
+    if (!after)
+        record->kind =
+            by_client(change->command) ? PB__KV_CHANGE_KIND__CHANGE_DELETE : PB__KV_CHANGE_KIND__CHANGE_EXPIRE;
+    else if (holds && !same) record->kind = PB__KV_CHANGE_KIND__CHANGE_LOCK;
+    else if (held && !holds) record->kind = PB__KV_CHANGE_KIND__CHANGE_UNLOCK;
+    const struct kv_record *holder = record->kind == PB__KV_CHANGE_KIND__CHANGE_UNLOCK ? &change->before : shown;
+    if (holder->session.size) record->session = (char *)(uintptr_t)slice_copy(arena, holder->session).data;
+    if (!after) return record;
+    record->value = binary(after->value);
+    record->flags = after->flags;
+    return record;
+}
+
+/* The entry's first note of this key: how it was before. */
+static bool key_noted(const struct history_row *row, struct slice store_key, struct slice key, struct change *change,
+                      struct store_txn *txn) {
+    struct slice rest = row->notes;
+    struct store_before note;
+    while (store_journal_next(&rest, &note)) {
+        if (note.table != KV_TABLE_KEYS || !slice_equal(note.key, store_key)) continue;
+        *change = (struct change){.index = row->index, .command = row->command, .existed = note.existed};
+        if (note.existed && kv_record_decode(note.key, note.value, &change->before) != CO_OK) {
+            store_fail(txn, CO_CORRUPT);
+            return false;
+        }
+        return !note.existed || slice_equal(change->before.key, key);
+    }
+    return false;
+}
+
+static struct change *changes_collect(struct store_txn *txn, struct slice store_key, struct slice key, uint64_t floor,
+                                      struct arena *arena, size_t *count) {
+    struct change *first = NULL, **end = &first, change;
+    struct history_walk walk;
+    *count = 0;
+    for (history_walk_open(&walk, txn, HISTORY_KEYS, floor); walk.valid; history_walk_next(&walk)) {
+        if (!key_noted(&walk.row, store_key, key, &change, txn)) continue;
+        *end = arena_alloc(arena, sizeof change);
+        **end = change;
+        end = &(*end)->next;
+        ++*count;
+    }
+    history_walk_close(&walk);
+    return first;
+}
+
+static int run_changes(struct store_txn *txn, struct slice key, struct arena *arena, Pb__KvPastResult *answer,
+                       bool *found) {
+    char room[KV_STORE_KEY_MAX];
+    if (key.size == 0 || key.size > KV_KEY_MAX) return CO_OK;
+    struct slice store_key = kv_store_key(key, room);
+    struct kv_record now;
+    bool taken;
+    int rv = kv_record_get(txn, store_key, key, &now, &taken);
+    if (rv != CO_OK && rv != CO_NOTFOUND) return rv;
+    bool there = rv == CO_OK;
+    size_t count;
+    const struct change *change = changes_collect(txn, store_key, key, answer->floor, arena, &count);
+    if (store_txn_error(txn)) return store_txn_error(txn);
+    answer->changes = arena_alloc(arena, (count + 1) * sizeof *answer->changes);
+    for (; change; change = change->next) {
+        const struct change *next = change->next;
+        const struct kv_record *after = next ? (next->existed ? &next->before : NULL) : there ? &now : NULL;
+        if (!change->existed && !after) continue; /* it came and went in one entry */
+        answer->changes[answer->n_changes++] = change_record(change, after, arena);
+    }
+    *found = there || answer->n_changes;
+    return CO_OK;
+}
+
+/* -- the query ---------------------------------------------------------------------------------------------------- */
+
+static struct watch_key past_watched(const ProtobufCMessage *message) {
+    const Pb__KvPastRequest *request = (const Pb__KvPastRequest *)message;
+    bool one = request->form == PB__KV_PAST_FORM__PAST_ENTRY || request->form == PB__KV_PAST_FORM__PAST_CHANGES;
+    return (struct watch_key){one ? SPACE_KEY : SPACE_KEY | WATCH_PREFIX_BIT, request_key(request)};
+}
+
+static int past_run(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
+                    struct query_result *result) {
+    const Pb__KvPastRequest *request = (const Pb__KvPastRequest *)message;
+    Pb__KvPastResult *answer = arena_alloc(arena, sizeof *answer);
+    pb__kv_past_result__init(answer);
+    *result = (struct query_result){.message = &answer->base, .index = request->at};
+    uint64_t floor = history_floor(txn, HISTORY_KEYS);
+    answer->off = floor == UINT64_MAX;
+    answer->floor = answer->off ? 0 : floor;
+    answer->index = machine_index_in(txn);
+    if (answer->off || request->form > PB__KV_PAST_FORM__PAST_CHANGES) return CO_OK;
+    if (request->form != PB__KV_PAST_FORM__PAST_CHANGES) return run_at(txn, request, arena, answer, &result->found);
+    int rv = run_changes(txn, request_key(request), arena, answer, &result->found);
+    result->index = answer->n_changes ? answer->changes[answer->n_changes - 1]->index : answer->floor;
+    return rv;
+}
+
+const struct query_type query_kv_past = {.number = 128,
+                                         .name = "kv-past",
+                                         .request = &pb__kv_past_request__descriptor,
+                                         .result = &pb__kv_past_result__descriptor,
+                                         .watched = past_watched,
+                                         .run = past_run};

@@ -1,0 +1,343 @@
+/* The history grows with each entry, and its old end goes. */
+#include "registry/history.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/varint.h"
+#include "registry/history_internal.h"
+
+_Static_assert(HISTORY_MARK >= 1 && HISTORY_MARK < 32, "a command of the registry (registry/module.h)");
+_Static_assert(HISTORY_TOPICS == STORE_TOPICS, "the store keeps a journal for each");
+
+#define TENTHS          10 /* marks in an age */
+#define STEP_PERIOD_NS  50000000
+#define TRIMMED_AT_ONCE 64
+#define AT_ONCE_NS      1
+
+static const struct slice only_name = SLICE_LITERAL("history");
+
+/* What is known of a topic's rows. */
+struct rows {
+    uint64_t newest;        /* index; 0: none was ever appended since the floor */
+    uint64_t number, total; /* of the newest */
+    uint64_t first, before; /* number of the oldest, and the total before it; first > number: there is none */
+    struct buffer touches;
+};
+
+struct history {
+    uint8_t topics[256]; /* of watch spaces */
+    bool learned;
+    bool on;
+    uint64_t changes, bytes, age_ms, floor;
+    uint8_t command;
+    struct rows rows[HISTORY_TOPICS];
+    struct buffer row;
+};
+
+struct history *history_new(const struct modules *modules) {
+    struct history *history = mem_zalloc(sizeof *history);
+    for (size_t i = 0; i < modules_count(modules); i++) {
+        const struct module *module = modules_at(modules, i);
+        for (const uint8_t *space = module->topic_spaces; space && *space; space++)
+            history->topics[*space] = module->topic;
+    }
+    return history;
+}
+
+void history_free(struct history *history) {
+    if (!history) return;
+    for (size_t i = 0; i < HISTORY_TOPICS; i++) buffer_free(&history->rows[i].touches);
+    buffer_free(&history->row);
+    free(history);
+}
+
+void history_forget(struct history *history) { history->learned = false; }
+
+/* -- what is there ------------------------------------------------------------------------------------------------ */
+
+static bool row_at(const struct store_cursor *cursor, uint8_t topic, struct history_row *row,
+                   struct history_place *place) {
+    if (!cursor->valid || (uint8_t)cursor->key.data[0] != topic) return false;
+    if (history_row_read(cursor, row, place)) return true;
+    store_fail(cursor->txn, CO_CORRUPT);
+    return false;
+}
+
+static void learn_oldest(struct rows *rows, struct store_txn *txn, uint8_t topic) {
+    char room[HISTORY_KEY_BYTES];
+    struct store_cursor cursor;
+    struct history_row row;
+    struct history_place place;
+    store_cursor_open(&cursor, txn, TABLE_HISTORY, history_key(room, topic, 0));
+    rows->first = rows->number + 1, rows->before = rows->total;
+    if (row_at(&cursor, topic, &row, &place)) rows->first = place.number, rows->before = place.before;
+    store_cursor_close(&cursor);
+}
+
+static void learn_rows(struct rows *rows, struct store_txn *txn, uint8_t topic) {
+    char room[HISTORY_KEY_BYTES];
+    struct store_cursor cursor;
+    struct history_row row;
+    struct history_place place;
+    store_cursor_open(&cursor, txn, TABLE_HISTORY, history_key(room, (uint8_t)(topic + 1), 0));
+    if (cursor.valid) store_cursor_prev(&cursor);
+    else {
+        store_cursor_close(&cursor);
+        store_cursor_open_last(&cursor, txn, TABLE_HISTORY);
+    }
+    rows->newest = rows->number = rows->total = 0;
+    if (row_at(&cursor, topic, &row, &place))
+        rows->newest = row.index, rows->number = place.number, rows->total = place.total;
+    store_cursor_close(&cursor);
+    learn_oldest(rows, txn, topic);
+}
+
+static void take_state(struct history *history, const Pb__HistoryState *state) {
+    history->on = state && state->limits->changes > 0;
+    history->changes = state ? state->limits->changes : 0;
+    history->bytes = state ? state->limits->bytes : 0;
+    history->age_ms = state ? state->limits->age_ms : 0;
+    history->floor = state ? state->floor : 0;
+}
+
+static void learn(struct history *history, struct store_txn *txn, struct arena *arena) {
+    take_state(history, history_state(txn, arena));
+    for (uint8_t topic = 1; topic < HISTORY_TOPICS; topic++) learn_rows(&history->rows[topic], txn, topic);
+    history->learned = true;
+}
+
+static int64_t mark_period_ns(uint64_t age_ms) { return (int64_t)(age_ms * 1000000 / TENTHS) + 1; }
+
+/* -- the old end -------------------------------------------------------------------------------------------------- */
+
+/* Removes the topic's oldest rows while `goes` says so, *steps at most. */
+static void remove_oldest(struct history *history, struct store_txn *txn, uint8_t topic, size_t *steps,
+                          bool (*goes)(const struct history *history, const struct rows *rows,
+                                       const struct history_row *row)) {
+    struct rows *rows = &history->rows[topic];
+    char room[HISTORY_KEY_BYTES];
+    struct store_cursor cursor;
+    struct history_row row;
+    struct history_place place;
+    store_cursor_open(&cursor, txn, TABLE_HISTORY, history_key(room, topic, 0));
+    while (*steps > 0 && row_at(&cursor, topic, &row, &place) && goes(history, rows, &row)) {
+        rows->first = place.number + 1, rows->before = place.total;
+        store_cursor_del(&cursor);
+        --*steps;
+    }
+    store_cursor_close(&cursor);
+    if (rows->first > rows->number) *rows = (struct rows){.first = 1, .touches = rows->touches}; /* as it is learned */
+}
+
+static bool too_many(const struct history *history, const struct rows *rows) {
+    return rows->number + 1 - rows->first > history->changes || rows->total - rows->before > history->bytes;
+}
+
+/* Some more than must be, so that not every entry looks for the oldest. The newest stays. */
+static bool goes_for_room(const struct history *history, const struct rows *rows, const struct history_row *row) {
+    if (row->index == rows->newest) return false;
+    uint64_t more = history->changes > 16 * TRIMMED_AT_ONCE ? TRIMMED_AT_ONCE : 0;
+    return rows->number + 1 - rows->first > history->changes - more || rows->total - rows->before > history->bytes;
+}
+
+static bool goes_for_age(const struct history *history, const struct rows *rows, const struct history_row *row) {
+    (void)rows;
+    return row->index <= history->floor;
+}
+
+/* -- an entry ----------------------------------------------------------------------------------------------------- */
+
+void history_entry_begin(struct machine_tx *tx, uint8_t command) {
+    struct history *history = tx->history;
+    if (!history->learned) learn(history, tx->store, tx->arena);
+    if (!history->on) return;
+    history->command = command;
+    for (size_t topic = 1; topic < HISTORY_TOPICS; topic++) buffer_reset(&history->rows[topic].touches);
+    store_journal_begin(tx->store);
+}
+
+void history_touched(struct machine_tx *tx, uint8_t space, struct slice name) {
+    struct history *history = tx->history;
+    if (!history || !history->on || !history->topics[space]) return;
+    struct buffer *touches = &history->rows[history->topics[space]].touches;
+    buffer_append_byte(touches, (char)space);
+    varint_append_slice(touches, name);
+}
+
+static void append_row(struct machine_tx *tx, uint8_t topic, struct slice notes) {
+    struct history *history = tx->history;
+    struct rows *rows = &history->rows[topic];
+    bool first = rows->first > rows->number;
+    char head[HISTORY_HEAD_BYTES], room[HISTORY_KEY_BYTES];
+    memset(head, 0, sizeof head);
+    buffer_reset(&history->row);
+    buffer_append(&history->row, head, sizeof head);
+    varint_append_slice(&history->row, notes);
+    buffer_append(&history->row, rows->touches.data, rows->touches.size);
+    rows->total += HISTORY_KEY_BYTES + history->row.size;
+    rows->number++;
+    put_le64(history->row.data, rows->newest > history->floor ? rows->newest : history->floor);
+    put_le64(history->row.data + 8, rows->number);
+    put_le64(history->row.data + 16, rows->total);
+    history->row.data[24] = (char)history->command;
+    store_put(tx->store, TABLE_HISTORY, history_key(room, topic, tx->index), buffer_slice(&history->row));
+    rows->newest = tx->index;
+    size_t steps = HISTORY_STEP;
+    if (too_many(history, rows)) remove_oldest(history, tx->store, topic, &steps, goes_for_room);
+    if (first) expiry_began_in(tx, &history_expiry, only_name, tx->index, mark_period_ns(history->age_ms));
+}
+
+void history_entry_end(struct machine_tx *tx) {
+    struct history *history = tx->history;
+    if (!history->on) return;
+    bool any = false;
+    for (uint8_t topic = 1; topic < HISTORY_TOPICS; topic++) {
+        struct slice notes = store_journal_end(tx->store, topic);
+        if (notes.size == 0 && history->rows[topic].touches.size == 0) continue;
+        append_row(tx, topic, notes);
+        any = true;
+    }
+    if (any) machine_touch(tx, SPACE_HISTORY, slice_make("", 0));
+}
+
+/* -- its state ---------------------------------------------------------------------------------------------------- */
+
+static const Pb__HistoryState *state_fresh(Pb__HistoryState *state, Pb__HistoryLimits *limits, uint64_t floor) {
+    pb__history_state__init(state);
+    pb__history_limits__init(limits);
+    limits->changes = HISTORY_CHANGES, limits->bytes = HISTORY_BYTES, limits->age_ms = HISTORY_AGE_MS;
+    state->limits = limits;
+    state->floor = floor;
+    return state;
+}
+
+void history_begin(struct machine_tx *tx) {
+    Pb__HistoryState state;
+    Pb__HistoryLimits limits;
+    history_state_put(tx->store, state_fresh(&state, &limits, tx->index), tx->arena);
+    history_forget(tx->history);
+    expiry_began_in(tx, &history_expiry, only_name, tx->index, AT_ONCE_NS);
+}
+
+void history_restored(struct store_txn *txn, uint64_t index, unsigned version) {
+    if (version < HISTORY_SINCE) return;
+    struct arena arena = {0};
+    Pb__HistoryState fresh;
+    Pb__HistoryLimits limits;
+    Pb__HistoryState *state = history_state(txn, &arena);
+    if (state) state->floor = index, state->n_marks = 0;
+    history_state_put(txn, state ? state : state_fresh(&fresh, &limits, index), &arena);
+    arena_free(&arena);
+}
+
+/* -- marks -------------------------------------------------------------------------------------------------------- */
+
+static bool limits_good(const Pb__HistoryLimits *limits) {
+    return limits->bytes > 0 && limits->age_ms > 0 && limits->age_ms < INT64_MAX / 1000000;
+}
+
+static void take_limits(Pb__HistoryState *state, Pb__HistoryLimits *limits, uint64_t index) {
+    if ((limits->changes == 0) != (state->limits->changes == 0)) state->floor = index, state->n_marks = 0;
+    state->limits = limits;
+}
+
+/* What is before a mark of the age goes; this one is added. No mark is of the future, whatever a leader's clock said. */
+static void take_mark(Pb__HistoryState *state, uint64_t index, int64_t now_unix_ms, struct arena *arena) {
+    Pb__HistoryMark **marks = arena_alloc(arena, (HISTORY_MARKS_MAX + 1) * sizeof *marks), *mark;
+    size_t count = 0;
+    for (size_t i = 0; i < state->n_marks; i++) {
+        mark = state->marks[i];
+        if (mark->unix_ms > now_unix_ms) mark->unix_ms = now_unix_ms;
+        bool old = now_unix_ms - mark->unix_ms >= (int64_t)state->limits->age_ms;
+        if (old && mark->index > state->floor) state->floor = mark->index;
+        if (!old) marks[count++] = mark;
+    }
+    mark = arena_alloc(arena, sizeof *mark);
+    pb__history_mark__init(mark);
+    mark->index = index, mark->unix_ms = now_unix_ms;
+    marks[count++] = mark;
+    size_t drop = count > HISTORY_MARKS_MAX ? 1 : 0; /* the second: the oldest says when the floor rises */
+    if (drop) memmove(marks + 1, marks + 2, (count - 2) * sizeof *marks);
+    state->marks = marks, state->n_marks = count - drop;
+}
+
+/* True: rows are left that are no longer kept. */
+static bool sweep(struct history *history, struct store_txn *txn) {
+    size_t steps = HISTORY_STEP;
+    for (uint8_t topic = 1; topic < HISTORY_TOPICS; topic++) remove_oldest(history, txn, topic, &steps, goes_for_age);
+    return steps == 0;
+}
+
+static int mark_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
+    const Pb__HistoryMarkCommand *command = request;
+    struct history *history = tx->history;
+    if (command->term != tx->term) return machine_refuse(result, CO_CONFLICT, "proposed in another term");
+    if (command->limits && !limits_good(command->limits))
+        return machine_refuse(result, CO_INVALID, "no limits of a history");
+    Pb__HistoryState *state = history_state(tx->store, tx->arena);
+    if (!state) return store_txn_error(tx->store) ? CO_CORRUPT : machine_refuse(result, CO_CONFLICT, "no history yet");
+    if (command->limits) take_limits(state, command->limits, tx->index);
+    if (state->limits->changes) take_mark(state, tx->index, command->now_unix_ms, tx->arena);
+    history_state_put(tx->store, state, tx->arena);
+    take_state(history, state);
+    bool more = sweep(history, tx->store), left = false;
+    for (size_t i = 1; i < HISTORY_TOPICS; i++) left |= history->rows[i].first <= history->rows[i].number;
+    if (left) {
+        int64_t period_ns = more ? STEP_PERIOD_NS : mark_period_ns(history->age_ms);
+        expiry_began_in(tx, &history_expiry, only_name, tx->index, period_ns);
+    } else {
+        expiry_ended_in(tx, &history_expiry, only_name, tx->index);
+    }
+    result->yes = true;
+    return CO_OK;
+}
+
+/* -- the module --------------------------------------------------------------------------------------------------- */
+
+static bool limits_differ(const Pb__HistoryLimits *limits, const struct history_settings *settings) {
+    return settings && (limits->changes != settings->changes || limits->bytes != settings->bytes ||
+                        limits->age_ms != settings->age_ms);
+}
+
+static int expiry_read(struct store_txn *txn, const struct expiry_leader *leader, struct expiry *expiry) {
+    struct arena arena = {0};
+    const Pb__HistoryState *state = history_state(txn, &arena);
+    if (state && limits_differ(state->limits, leader->settings))
+        expiry_began(expiry, &history_expiry, only_name, 1, AT_ONCE_NS, leader->now_ms);
+    else if (state && store_count(txn, TABLE_HISTORY) > 1)
+        expiry_began(expiry, &history_expiry, only_name, 1, mark_period_ns(state->limits->age_ms), leader->now_ms);
+    arena_free(&arena);
+    return store_txn_error(txn);
+}
+
+static void propose_mark(const struct expiry_due *due, const struct expiry_leader *leader,
+                         void (*propose)(void *data, uint8_t command, const ProtobufCMessage *message), void *data) {
+    (void)due;
+    const struct history_settings *settings = leader->settings;
+    Pb__HistoryLimits limits = PB__HISTORY_LIMITS__INIT;
+    Pb__HistoryMarkCommand command = PB__HISTORY_MARK_COMMAND__INIT;
+    command.term = leader->term, command.now_unix_ms = leader->unix_ms;
+    if (settings) {
+        limits.changes = settings->changes, limits.bytes = settings->bytes, limits.age_ms = settings->age_ms;
+        command.limits = &limits;
+    }
+    propose(data, HISTORY_MARK, &command.base);
+}
+
+const struct expiry_kind history_expiry = {
+    .number = 16, .name = "history", .quiet = true, .no_second_period = true, .read = expiry_read, .end = propose_mark};
+
+static const struct module_command commands[] = {{.number = HISTORY_MARK,
+                                                  .since = HISTORY_SINCE,
+                                                  .servers_only = true,
+                                                  .name = "history-mark",
+                                                  .request = &pb__history_mark_command__descriptor,
+                                                  .apply = mark_apply},
+                                                 {0}};
+static const struct store_table tables[] = {{TABLE_HISTORY, "history"}, {0}};
+static const struct module_space spaces[] = {{SPACE_HISTORY, "history"}, {0}};
+static const struct expiry_kind *const expiries[] = {&history_expiry, NULL};
+
+const struct module history_module = {
+    .name = "history", .commands = commands, .tables = tables, .spaces = spaces, .expiries = expiries};

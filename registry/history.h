@@ -1,0 +1,94 @@
+/* History: what the state was like at each index of a window, and what changed at each.
+ *
+ * Tables and watch spaces belong to a *topic* (`topic` of their module: registry/module.h) or to none. For each entry that
+ * changes something of a topic the machine appends one row: of each record of the topic's tables that the entry put,
+ * changed or deleted, what stood there before; and the names that it touched in the topic's spaces, in order. So
+ * - a read as of index I is a read of the present in which each record that changed after I is as it was before the first
+ *   of these changes (history_read_past): any query of the topic's tables can be asked of the past;
+ * - who follows the topic reads row after row, each exactly once (history_walk), on any server.
+ *
+ * Rows are replicated state: all servers hold the same, and a restart, a snapshot or a change of leader loses none. Each
+ * topic has its own window, so that locks in heavy use do not shorten the history of keys:
+ *   changes  a row too many removes the oldest, in the entry that appends it
+ *   bytes    likewise, of rows
+ *   age      the leader has time noted down now and then (HISTORY_MARK: "what was applied up to this index was so before
+ *            this time"); what is before a mark that is old enough is no longer kept. While nothing changes and no row is
+ *            left, nothing is proposed
+ * The *floor* of a topic only rises: the past can be read at each index from it on. It is what was removed last, or the
+ * index at which the history began (cluster version 6; coord.history_changes from 0 to more; a backup became the state).
+ * Rows below it are removed in steps, HISTORY_STEP at most an entry, so that no entry takes long.
+ *
+ * What etcd does otherwise (revisions in one B+ tree, compacted by a walk over all keys, then defragmented with writes
+ * stopped) makes compaction a pause; here it is the removal of the oldest rows, which lie side by side. */
+#ifndef COORD_REGISTRY_HISTORY_H
+#define COORD_REGISTRY_HISTORY_H
+
+#include "registry/history.pb-c.h"
+#include "registry/machine.h"
+
+#define HISTORY_SINCE     6 /* cluster version */
+#define HISTORY_CHANGES   100000
+#define HISTORY_BYTES     ((uint64_t)64 << 20)
+#define HISTORY_AGE_MS    600000
+#define HISTORY_STEP      2048 /* rows that one entry removes at most */
+#define HISTORY_MARKS_MAX 16
+
+enum history_command { HISTORY_MARK = 24 };
+enum { SPACE_HISTORY = 9 }; /* name "": a row was appended, to any topic */
+
+/* Settings: NULL (the limits stay as they are), or struct history_settings. */
+extern const struct module history_module;
+extern const struct expiry_kind history_expiry; /* 16: "history"; ends when it is time for a mark */
+struct history_settings {
+    uint64_t changes, bytes, age_ms; /* changes 0: no history */
+};
+
+/* -- reading (any thread with a transaction; slices point into the map) ------------------------------------------- */
+
+/* The past can be read at this index and after it. UINT64_MAX: no history is kept. */
+uint64_t history_floor(struct store_txn *txn, enum history_topic topic);
+
+struct history_row {
+    uint64_t index, previous; /* previous: of the row before it, or where the history began */
+    uint8_t command;          /* the entry's (registry/module.h), which may have been part of another's */
+    struct slice notes;       /* store_journal_next */
+    struct slice touches;     /* history_touch_next */
+};
+struct history_walk {
+    struct store_cursor cursor;
+    uint8_t topic;
+    bool valid;
+    struct history_row row;
+};
+/* Rows with an index above `after`, the oldest first. A row that does not decode fails the transaction (CO_CORRUPT). */
+void history_walk_open(struct history_walk *walk, struct store_txn *txn, enum history_topic topic, uint64_t after);
+void history_walk_next(struct history_walk *walk);
+void history_walk_close(struct history_walk *walk);
+struct history_touch {
+    uint8_t space;
+    struct slice name;
+};
+/* Takes the first from *rest. False: there is none. A name may come more than once. */
+bool history_touch_next(struct slice *rest, struct history_touch *touch);
+
+/* From now on `txn` sees the tables of the topic as of `at`: after that entry, before the next (store_read_past). What is
+ * in no topic, and with it the index of a result, is of the present. CO_OK: end it with history_past_end, while the
+ * transaction is open. CO_GONE: `at` is below the floor; CO_INVALID: it is above the transaction's index. */
+int history_read_past(struct store_txn *txn, enum history_topic topic, uint64_t at, struct store_past **past);
+void history_past_end(struct store_txn *txn, struct store_past *past);
+
+/* -- for the machine (applier thread) ----------------------------------------------------------------------------- */
+struct history;
+struct history *history_new(const struct modules *modules);
+void history_free(struct history *history); /* accepts NULL */
+/* What it knows of the rows is not so: a batch was taken back, or the state replaced. */
+void history_forget(struct history *history);
+void history_entry_begin(struct machine_tx *tx, uint8_t command);
+void history_touched(struct machine_tx *tx, uint8_t space, struct slice name);
+void history_entry_end(struct machine_tx *tx); /* appends the rows */
+/* The cluster version that brings it has come. */
+void history_begin(struct machine_tx *tx);
+/* A backup becomes the state at `index`, of a cluster that is at this version. */
+void history_restored(struct store_txn *txn, uint64_t index, unsigned version);
+
+#endif

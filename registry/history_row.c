@@ -1,0 +1,125 @@
+/* Rows of the history, and reading them.
+ *
+ * TABLE_HISTORY: topic (1 byte), index (8, big-endian) -> the index of the row before (8), number (8), total (8), command
+ * (1); the notes with their size in front; the touches, each its space (1) and its name with the size in front.
+ * number: rows of the topic so far; total: their bytes so far, keys and values. Of what is there still, the number of
+ * rows and their bytes are differences between the newest and the oldest.
+ * And 0 (1 byte) -> HistoryState. */
+#include "base/check.h"
+#include "base/message.h"
+#include "base/varint.h"
+#include "registry/history_internal.h"
+
+struct slice history_key(char room[HISTORY_KEY_BYTES], uint8_t topic, uint64_t index) {
+    room[0] = (char)topic;
+    put_be64(room + 1, index);
+    return slice_make(room, HISTORY_KEY_BYTES);
+}
+
+bool history_row_read(const struct store_cursor *cursor, struct history_row *row, struct history_place *place) {
+    struct slice rest = cursor->value;
+    if (cursor->key.size != HISTORY_KEY_BYTES || rest.size < HISTORY_HEAD_BYTES) return false;
+    *row = (struct history_row){
+        .index = get_be64(cursor->key.data + 1), .previous = get_le64(rest.data), .command = (uint8_t)rest.data[24]};
+    uint64_t total = get_le64(rest.data + 16), size = cursor->key.size + cursor->value.size;
+    if (place)
+        *place = (struct history_place){.number = get_le64(rest.data + 8), .before = total - size, .total = total};
+    rest = slice_make(rest.data + HISTORY_HEAD_BYTES, rest.size - HISTORY_HEAD_BYTES);
+    bool good = varint_slice(&rest, &row->notes);
+    row->touches = rest;
+    return good;
+}
+
+Pb__HistoryState *history_state(struct store_txn *txn, struct arena *arena) {
+    struct slice bytes;
+    if (store_get(txn, TABLE_HISTORY, slice_make("", 1), &bytes) != CO_OK) return NULL;
+    Pb__HistoryState *state = message_unpack(arena, &pb__history_state__descriptor, bytes);
+    if (!state || !state->limits || state->n_marks > HISTORY_MARKS_MAX) {
+        store_fail(txn, CO_CORRUPT);
+        return NULL;
+    }
+    return state;
+}
+
+void history_state_put(struct store_txn *txn, const Pb__HistoryState *state, struct arena *arena) {
+    store_put(txn, TABLE_HISTORY, slice_make("", 1), message_pack(arena, &state->base));
+}
+
+/* -- walking ------------------------------------------------------------------------------------------------------ */
+
+static void look(struct history_walk *walk) {
+    const struct store_cursor *cursor = &walk->cursor;
+    walk->valid = cursor->valid && (uint8_t)cursor->key.data[0] == walk->topic;
+    if (!walk->valid || history_row_read(cursor, &walk->row, NULL)) return;
+    walk->valid = false;
+    store_fail(cursor->txn, CO_CORRUPT);
+}
+
+void history_walk_open(struct history_walk *walk, struct store_txn *txn, enum history_topic topic, uint64_t after) {
+    CHECK(topic > HISTORY_NONE && topic < STORE_TOPICS);
+    char room[HISTORY_KEY_BYTES];
+    *walk = (struct history_walk){.topic = topic};
+    uint64_t from = after == UINT64_MAX ? after : after + 1;
+    store_cursor_open(&walk->cursor, txn, TABLE_HISTORY, history_key(room, topic, from));
+    look(walk);
+}
+
+void history_walk_next(struct history_walk *walk) {
+    CHECK(walk->valid);
+    store_cursor_next(&walk->cursor);
+    look(walk);
+}
+
+void history_walk_close(struct history_walk *walk) {
+    store_cursor_close(&walk->cursor);
+    walk->valid = false;
+}
+
+bool history_touch_next(struct slice *rest, struct history_touch *touch) {
+    if (rest->size == 0) return false;
+    touch->space = (uint8_t)rest->data[0];
+    *rest = slice_make(rest->data + 1, rest->size - 1);
+    return varint_slice(rest, &touch->name);
+}
+
+/* -- the past ----------------------------------------------------------------------------------------------------- */
+
+uint64_t history_floor(struct store_txn *txn, enum history_topic topic) {
+    struct arena arena = {0};
+    const Pb__HistoryState *state = history_state(txn, &arena);
+    uint64_t floor = state && state->limits->changes ? state->floor : UINT64_MAX;
+    arena_free(&arena);
+    if (floor == UINT64_MAX) return floor;
+    struct history_walk walk;
+    history_walk_open(&walk, txn, topic, floor);
+    if (walk.valid && walk.row.previous > floor) floor = walk.row.previous;
+    history_walk_close(&walk);
+    return floor;
+}
+
+int history_read_past(struct store_txn *txn, enum history_topic topic, uint64_t at, struct store_past **past) {
+    uint64_t floor = history_floor(txn, topic);
+    if (store_txn_error(txn)) return store_txn_error(txn);
+    if (at < floor) return CO_GONE;
+    if (at > machine_index_in(txn)) return CO_INVALID;
+    *past = store_past_new();
+    struct history_walk walk;
+    for (history_walk_open(&walk, txn, topic, at); walk.valid; history_walk_next(&walk)) {
+        struct slice rest = walk.row.notes;
+        struct store_before before;
+        while (store_journal_next(&rest, &before)) store_past_add(*past, walk.row.index, &before);
+        if (rest.size) store_fail(txn, CO_CORRUPT);
+    }
+    history_walk_close(&walk);
+    if (store_txn_error(txn)) {
+        store_past_free(*past);
+        return store_txn_error(txn);
+    }
+    store_read_past(txn, *past, at);
+    return CO_OK;
+}
+
+void history_past_end(struct store_txn *txn, struct store_past *past) {
+    store_read_past(txn, NULL, 0);
+    store_past_free(past);
+}
