@@ -11,6 +11,7 @@
 #include "kv/lock/lock.h"
 #include "kv/phaser/phaser.h"
 #include "kv/session/session.h"
+#include "kv/stream/stream.h"
 #include "lb/coordinate.h"
 #include "registry/catalog.h"
 #include "registry/history.h"
@@ -32,6 +33,7 @@ const struct module_entry agent_modules[] = {
     {.module = &phaser_module},
     {.module = &hazard_module},
     {.module = &history_module},
+    {.module = &stream_module},
     {0},
 };
 // clang-format on

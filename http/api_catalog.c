@@ -80,13 +80,7 @@ static Pb__NodeRequest *node_request(struct http_request *request) {
     return message;
 }
 
-static int node_view(struct http_request *request, const struct query_result *result) {
-    const Pb__NodeServicesResult *found = (const Pb__NodeServicesResult *)result->message;
-    struct json_out *json = http_out(request);
-    if (!result->found || !found) {
-        json_null(json);
-        return 200;
-    }
+void view_node_services(struct json_out *json, const Pb__NodeServicesResult *found) {
     json_object(json);
     json_key(json, "Node");
     view_node(json, found->node);
@@ -98,6 +92,13 @@ static int node_view(struct http_request *request, const struct query_result *re
     }
     json_object_end(json);
     json_object_end(json);
+}
+
+static int node_view(struct http_request *request, const struct query_result *result) {
+    const Pb__NodeServicesResult *found = (const Pb__NodeServicesResult *)result->message;
+    struct json_out *json = http_out(request);
+    if (result->found && found) view_node_services(json, found);
+    else json_null(json);
     return 200;
 }
 

@@ -1,5 +1,6 @@
 /* /v1/lock: fenced locks, first come, first served. */
 #include "http/queue_requests.h"
+#include "http/views_kv.h"
 #include "kv/lock/lock.h"
 
 /* -- what the rows cannot say ------------------------------------------------------------------------------------- */
@@ -67,6 +68,8 @@ static const struct message_member holder_members[] = {{.field = "session"},
     }
 static const struct message_member one[] = {VIEW_MEMBERS, {.write = queue_transitions_write}, {0}};
 static const struct message_member any[] = {VIEW_MEMBERS, {0}};
+
+void http_lock_view(struct json_out *json, const ProtobufCMessage *view) { message_json(json, view, any, NULL); }
 
 /* -- rows --------------------------------------------------------------------------------------------------------- */
 

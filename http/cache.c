@@ -113,7 +113,7 @@ static struct header *headers_copy(const struct header *from) {
 }
 
 void cache_offer(struct cache *cache, struct answer *answer) {
-    if (answer->depends.own.space || !asked_before(cache, answer->key_hash)) return;
+    if (answer->depends.type->own || !asked_before(cache, answer->key_hash)) return;
     size_t cost = answer->plain->size + answer->key.size + answer->depends.watched.name.size + OVERHEAD;
     if (cost > cache->bytes_most / 4) return;
     answer->kept = true;

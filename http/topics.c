@@ -31,7 +31,8 @@ const struct http_topic http_topics[] = {
     {"Elections", http_routes_election},
     {"Barriers", http_routes_barrier},
     {"Hazards", http_routes_hazard},
-    {"Root", http_routes_root},
     {"Phasers", http_routes_phaser},
+    {"Streams", http_routes_watch},
+    {"Root", http_routes_root},
     {0},
 };

@@ -12,6 +12,7 @@ void view_check(struct json_out *json, const Pb__Check *check);
 void view_checks(struct json_out *json, Pb__Check *const *checks, size_t count);
 void view_service_entry(struct json_out *json, const Pb__ServiceEntry *entry);
 void view_catalog_service(struct json_out *json, const Pb__ServiceEntry *entry); /* the flat form of catalog/service */
+void view_node_services(struct json_out *json, const Pb__NodeServicesResult *node); /* as catalog/node */
 /* Vec, Error, Adjustment, Height */
 void view_coordinate(struct json_out *json, const struct vivaldi_coordinate *coordinate);
 void view_pairs(struct json_out *json, Pb__Pair *const *pairs, size_t count); /* an object, also when empty */

@@ -48,6 +48,9 @@ struct history_settings {
 /* The past can be read at this index and after it. UINT64_MAX: no history is kept. */
 uint64_t history_floor(struct store_txn *txn, enum history_topic topic);
 
+/* How many entries a topic's window has at most; 0: no history is kept. */
+uint64_t history_window(struct store_txn *txn);
+
 struct history_row {
     uint64_t index, previous; /* previous: of the row before it, or where the history began */
     uint8_t command;          /* the entry's (registry/module.h), which may have been part of another's */

@@ -97,6 +97,14 @@ uint64_t history_floor(struct store_txn *txn, enum history_topic topic) {
     return floor;
 }
 
+uint64_t history_window(struct store_txn *txn) {
+    struct arena arena = {0};
+    const Pb__HistoryState *state = history_state(txn, &arena);
+    uint64_t window = state ? state->limits->changes : 0;
+    arena_free(&arena);
+    return window;
+}
+
 int history_read_past(struct store_txn *txn, enum history_topic topic, uint64_t at, struct store_past **past) {
     uint64_t floor = history_floor(txn, topic);
     if (store_txn_error(txn)) return store_txn_error(txn);

@@ -127,9 +127,10 @@ struct query_type {
     /* NULL, or what else the result depends on: when it changes nobody is woken, but answers that were kept are no
      * longer current. */
     struct watch_key (*also)(const ProtobufCMessage *request);
-    /* NULL, or one more watch key, which wakes as `watched` does: for a wait that many share and that can end for one
-     * of them alone. Answers of such queries are not kept. */
-    struct watch_key (*own)(const ProtobufCMessage *request);
+    /* NULL, or more watch keys, which wake as `watched` does, the i-th from 0; space 0: there are no more. For a query of
+     * several things, and for a wait that many share and that can end for one of them alone. Answers of such queries
+     * are not kept. */
+    struct watch_key (*own)(const ProtobufCMessage *request, size_t i);
     /* Of queries that wrap others: NULL for a request that wraps none. */
     const ProtobufCMessageDescriptor *(*result_of)(const ProtobufCMessage *request);
 };

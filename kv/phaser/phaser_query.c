@@ -139,7 +139,8 @@ static struct watch_key phase_also(const ProtobufCMessage *request) {
     return (struct watch_key){SPACE_PHASER, slice_text(awaits(request)->name)};
 }
 
-static struct watch_key phase_own(const ProtobufCMessage *request) {
+static struct watch_key phase_own(const ProtobufCMessage *request, size_t i) {
+    if (i > 0) return (struct watch_key){0};
     return (struct watch_key){SPACE_PHASER_PHASE,
                               slice_make(awaits(request)->member.data, awaits(request)->member.len)};
 }
@@ -160,7 +161,7 @@ static int await_run(struct store_txn *txn, const ProtobufCMessage *request, str
     int rv = phaser_get(txn, name, arena, &phaser);
     if (rv == CO_OK) rv = phaser_member_get(txn, name, session, arena, &member);
     if (rv == CO_NOTFOUND) {
-        struct watch_key gone = phase_own(request);
+        struct watch_key gone = phase_own(request, 0);
         result->index = machine_change_index(txn, gone.space, gone.name);
         return CO_OK;
     }

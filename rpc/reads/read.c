@@ -9,9 +9,8 @@
 #define CONFIRM_MANY 64
 
 struct depends depends_of(const struct query_type *type, const ProtobufCMessage *request) {
-    struct depends depends = {.watched = type->watched(request)};
+    struct depends depends = {.watched = type->watched(request), .type = type, .request = request};
     if (type->also) depends.also = type->also(request);
-    if (type->own) depends.own = type->own(request);
     return depends;
 }
 
@@ -193,29 +192,40 @@ static void look_again(struct read *read) {
     read_begin(read, false);
 }
 
-/* The second watch key of a parked read. */
-struct read_own {
-    struct watch_waiter waiter;
-    struct read *read;
+/* The further watch keys of a parked read. */
+struct read_owns {
+    size_t count;
+    struct read_own {
+        struct watch_waiter waiter;
+        struct read *read;
+    } items[];
 };
 
-/* Applier thread. The first waiter's flag is that of both: an owner is told once until it is armed again. */
+/* Applier thread. The first waiter's flag is that of all: an owner is told once until it is armed again. */
 static void own_fired(struct watch_waiter *waiter) {
     struct read *read = CONTAINER_OF(waiter, struct read_own, waiter)->read;
     if (atomic_exchange(&read->waiter.armed, false)) read->engine->owner->fired(&read->waiter);
 }
 
-static void own_add(struct read *read, struct watch_key watched) {
-    read->own = mem_zalloc(sizeof *read->own);
-    read->own->read = read;
-    watch_add(rpc_watches(read->engine->rpc), &read->own->waiter, watched, own_fired);
+static void owns_add(struct read *read, const struct depends *depends) {
+    size_t count = 0;
+    while (depends_own(depends, count).space) count++;
+    if (count == 0) return;
+    read->owns = mem_zalloc(sizeof *read->owns + count * sizeof read->owns->items[0]);
+    for (size_t i = 0; i < count; i++) {
+        struct read_own *own = &read->owns->items[i];
+        own->read = read;
+        watch_add(rpc_watches(read->engine->rpc), &own->waiter, depends_own(depends, i), own_fired);
+    }
+    read->owns->count = count;
 }
 
-static void own_remove(struct read *read) {
-    if (!read->own) return;
-    watch_remove(rpc_watches(read->engine->rpc), &read->own->waiter);
-    free(read->own);
-    read->own = NULL;
+static void owns_remove(struct read *read) {
+    if (!read->owns) return;
+    for (size_t i = 0; i < read->owns->count; i++)
+        watch_remove(rpc_watches(read->engine->rpc), &read->owns->items[i].waiter);
+    free(read->owns);
+    read->owns = NULL;
 }
 
 static void park(struct read *read, const struct depends *depends, uint64_t generation) {
@@ -223,7 +233,7 @@ static void park(struct read *read, const struct depends *depends, uint64_t gene
     if (!engine->owner->park(read)) return;
     read->parked = true;
     watch_add(rpc_watches(engine->rpc), &read->waiter, depends->watched, engine->owner->fired);
-    if (depends->own.space) own_add(read, depends->own);
+    owns_add(read, depends);
     if (depends_generation(engine->rpc, depends) != generation) look_again(read);
 }
 
@@ -273,8 +283,8 @@ void read_confirmed(struct read *read, int error) {
 
 void read_fired(struct read *read) {
     if (!read->parked) return;
-    if (read->own) watch_arm(&read->own->waiter);
     watch_arm(&read->waiter);
+    for (size_t i = 0; read->owns && i < read->owns->count; i++) watch_arm(&read->owns->items[i].waiter);
     look_again(read);
 }
 
@@ -295,7 +305,7 @@ void read_end(struct read *read) {
     if (!read->parked) return;
     read->parked = false;
     read->engine->owner->unpark(read);
-    own_remove(read);
+    owns_remove(read);
     watch_remove(rpc_watches(read->engine->rpc), &read->waiter);
 }
 

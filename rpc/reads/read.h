@@ -23,18 +23,24 @@
 
 #define READ_WALK_MOST (1u << 20) /* bytes of records that the thread walks for one read; more is for read_large.c */
 
-/* What a read depends on: the watch key that wakes who waits for it, and, where their spaces are not 0, one that wakes
- * nobody but makes ready answers old (query_type.also), and one more that wakes (query_type.own). */
+/* What a read depends on: the watch key that wakes who waits for it; where its space is not 0, one that wakes nobody
+ * but makes ready answers old (query_type.also); and those of `request` that wake too (query_type.own). */
 struct depends {
-    struct watch_key watched, also, own;
+    struct watch_key watched, also;
+    const struct query_type *type;
+    const ProtobufCMessage *request;
 };
 struct depends depends_of(const struct query_type *type, const ProtobufCMessage *request); /* points into it */
+static inline struct watch_key depends_own(const struct depends *depends, size_t i) {
+    return depends->type->own ? depends->type->own(depends->request, i) : (struct watch_key){0};
+}
 /* Equal before and after a read: its result is current. The sum of counters that only grow stays only if all of them
  * do. */
 static inline uint64_t depends_generation(struct rpc *rpc, const struct depends *depends) {
     uint64_t generation = rpc_generation(rpc, depends->watched);
     if (depends->also.space) generation += rpc_generation(rpc, depends->also);
-    if (depends->own.space) generation += rpc_generation(rpc, depends->own);
+    struct watch_key own;
+    for (size_t i = 0; (own = depends_own(depends, i)).space; i++) generation += rpc_generation(rpc, own);
     return generation;
 }
 
@@ -58,7 +64,7 @@ struct read {
     struct list link; /* waits for a confirmation, or for `build`; else by itself */
     struct read_build *build;
     struct watch_waiter waiter;
-    struct read_own *own; /* while it is parked, if its query has such a watch key */
+    struct read_owns *owns; /* while it is parked, if its query has further watch keys */
 };
 static inline bool read_is_confirming(const struct read *read) { return !read->build && !list_empty(&read->link); }
 

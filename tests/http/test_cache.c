@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "http/impl.h"
+#include "kv/keys/kv.h"
 #include "web_world.h"
 
 #define HITS(world)   web_metric(world, "coord_http_cache_hits_total")
@@ -200,6 +201,7 @@ Test(cache, gzip_for_those_who_take_it) {
 
 static struct answer *answer_for(const char *key, size_t size) {
     struct answer *answer = answer_new();
+    answer->depends.type = &query_kv_get;
     char *body = mem_zalloc(size);
     answer->key = slice_text(key);
     answer->key_hash = 0x123456789abcdefu * (uint64_t)(strlen(key) * 131 + (unsigned char)key[0]);

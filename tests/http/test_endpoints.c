@@ -277,7 +277,7 @@ static size_t bad(const struct http_param *param, struct buffer *out) {
 }
 
 static void refused(const struct buffer *target, const char *body, const char *name) {
-    char asked[4000];
+    char asked[12000];
     snprintf(asked, sizeof asked, "%.*s", (int)target->size, target->data);
     struct web_answer answer = web_ask(world, asked, body);
     cr_expect(answer.status == 400 && strstr(answer.body, name) && !strchr(answer.body, '\n'), "%s\n%s\n%d %s", asked,

@@ -92,9 +92,9 @@ Test(phaser, it_ends_with_its_last_member_and_begins_anew_from_0) {
     uint64_t registration = ((const Pb__PhaserAwait *)before.message)->create_index, index = before.index;
     struct counter own, others;
     Pb__PhaserAwaitRequest request = waiter_of("p", 0);
-    watch(&own, query_phaser_await.own(&request.base));
+    watch(&own, query_phaser_await.own(&request.base, 0));
     request = waiter_of("p", 1);
-    watch(&others, query_phaser_await.own(&request.base));
+    watch(&others, query_phaser_await.own(&request.base, 0));
     uint64_t left = leave("p", 0).index;
     cr_expect(own.fired == 1 && others.fired == 0, "its own wait ends, nobody else's");
     cr_expect(!ask("p").found && ask("p").index == left);

@@ -98,8 +98,9 @@ static struct watch_key first_watched(const ProtobufCMessage *request) {
     (void)request;
     return (struct watch_key){SPACE_KEY, SLICE_LITERAL("storm/0")};
 }
-static struct watch_key own_watched(const ProtobufCMessage *request) {
+static struct watch_key own_watched(const ProtobufCMessage *request, size_t i) {
     (void)request;
+    if (i > 0) return (struct watch_key){0};
     return (struct watch_key){SPACE_KEY, SLICE_LITERAL("storm/1")};
 }
 static struct query_type query_two;

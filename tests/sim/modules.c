@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "kv/stream/stream.h"
 #include "lb/coordinate.h"
 #include "registry/history.h"
 #include "registry/machine.h"
@@ -25,7 +26,7 @@ unsigned sim_module_number(const struct sim_module *module) {
 
 /* Those that no client here writes to: they promise nothing that the checkers could judge. */
 static bool is_left_out(const struct module *module) {
-    return module == &coordinate_module || module == &history_module;
+    return module == &coordinate_module || module == &history_module || module == &stream_module;
 }
 
 static bool is_simulated(const struct module *module) {
@@ -178,6 +179,6 @@ void op_judge(struct server *server, struct op *op) {
 struct watch_key op_thing(const struct op *op, struct arena *arena, struct watch_key *own) {
     const struct query_type *type = NULL;
     const ProtobufCMessage *request = op->module->request(op, arena, &type);
-    *own = type->own ? type->own(request) : (struct watch_key){0};
+    *own = type->own ? type->own(request, 0) : (struct watch_key){0};
     return type->watched(request);
 }

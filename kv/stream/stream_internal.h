@@ -1,0 +1,25 @@
+/* Shared by the files of kv/stream/ only. */
+#ifndef COORD_KV_STREAM_INTERNAL_H
+#define COORD_KV_STREAM_INTERNAL_H
+
+#include "kv/stream/stream.h"
+
+#define STREAM_NAME_MAX 512 /* of nodes and services */
+
+/* -- what a request follows (stream_match.c) ---------------------------------------------------------------------- */
+/* Subscriptions in an order in which the one that a touch is about is found quickly. In an arena. */
+struct stream_match {
+    struct stream_wanted {
+        uint8_t space;
+        struct slice name; /* folded where its space folds */
+        const struct stream_kind *kind;
+    } * exact, *prefixes;
+    size_t exact_count, prefix_count;
+    bool topics[HISTORY_TOPICS];
+};
+/* False: the request makes no sense (too many subscriptions, a kind that is not known, a name too long). */
+bool stream_match_init(struct stream_match *match, const Pb__StreamRequest *request, struct arena *arena);
+/* The kind by which the touch is followed; NULL: it is not. */
+const struct stream_kind *stream_match_find(const struct stream_match *match, const struct history_touch *touch);
+
+#endif

@@ -1,0 +1,317 @@
+/* What changed of the things that a stream follows, after its position.
+ *
+ * First all rows of the history behind the position are passed once: what touches something that is followed is noted
+ * down, and the before-images of such rows make up the past. Rows that touch nothing of it changed nothing that its
+ * queries read: that is what makes watches exact. Then each noted touch becomes an event, by the query of its thing as of
+ * its index, until there is enough for one answer. */
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/message.h"
+#include "kv/stream/stream_internal.h"
+#include "registry/catalog.h"
+
+/* A touch that becomes an event. */
+struct found {
+    uint64_t index;
+    uint8_t topic;
+    uint32_t place; /* in its row, from 1 */
+    const struct stream_kind *kind;
+    struct slice name; /* in the map */
+};
+
+struct replay {
+    struct store_txn *txn;
+    const Pb__StreamRequest *request;
+    struct arena *arena;
+    struct stream_match match;
+    Pb__StreamPosition from;
+    struct found *found;
+    size_t count, room;
+    struct store_past *past;
+    Pb__StreamResult *result;
+    size_t bytes;
+};
+
+/* -- passing the history ------------------------------------------------------------------------------------------ */
+
+static bool behind(const Pb__StreamPosition *from, uint64_t index, uint8_t topic, uint32_t place) {
+    if (index != from->index) return index > from->index;
+    if (from->topic == 0) return false;
+    return topic != from->topic ? topic > from->topic : place > from->place;
+}
+
+/* Was it touched earlier in this row? Those of the row are at the end of `found`. */
+static bool found_before(const struct replay *replay, size_t first, const struct history_touch *touch) {
+    for (size_t i = first; i < replay->count; i++) {
+        const struct found *found = &replay->found[i];
+        if ((found->kind->space & ~WATCH_PREFIX_BIT) == touch->space && slice_equal(found->name, touch->name))
+            return true;
+    }
+    return false;
+}
+
+static void note_found(struct replay *replay, const struct found *found) {
+    if (replay->count == replay->room) {
+        size_t room = replay->room ? 2 * replay->room : 16;
+        struct found *wider = arena_alloc(replay->arena, room * sizeof *wider);
+        if (replay->count) memcpy(wider, replay->found, replay->count * sizeof *wider);
+        replay->found = wider, replay->room = room;
+    }
+    replay->found[replay->count++] = *found;
+}
+
+static void keep_notes(struct replay *replay, const struct history_row *row) {
+    struct slice rest = row->notes;
+    struct store_before before;
+    while (store_journal_next(&rest, &before)) store_past_add(replay->past, row->index, &before);
+    if (rest.size) store_fail(replay->txn, CO_CORRUPT);
+}
+
+/* More than one answer takes is not noted down, but its notes count. */
+static void pass_row(struct replay *replay, const struct history_row *row, uint8_t topic) {
+    struct slice rest = row->touches;
+    struct history_touch touch;
+    size_t first = replay->count;
+    bool followed = false;
+    for (uint32_t place = 1; history_touch_next(&rest, &touch); place++) {
+        const struct stream_kind *kind = stream_match_find(&replay->match, &touch);
+        if (!kind) continue;
+        followed = true;
+        if (replay->count >= STREAM_EVENTS_MAX && first == replay->count) break;
+        if (!behind(&replay->from, row->index, topic, place) || found_before(replay, first, &touch)) continue;
+        note_found(replay, &(struct found){row->index, topic, place, kind, touch.name});
+    }
+    if (followed) keep_notes(replay, row);
+}
+
+/* The topics' rows, merged by their indexes. The row of the position's own index counts where events of it are left. */
+static void pass_history(struct replay *replay) {
+    struct history_walk walks[HISTORY_TOPICS] = {0};
+    uint64_t after = replay->from.index - (replay->from.topic != 0);
+    for (uint8_t topic = 1; topic < HISTORY_TOPICS; topic++)
+        if (replay->match.topics[topic]) history_walk_open(&walks[topic], replay->txn, topic, after);
+    for (;;) {
+        uint8_t next = 0;
+        for (uint8_t topic = 1; topic < HISTORY_TOPICS; topic++)
+            if (walks[topic].valid && (!next || walks[topic].row.index < walks[next].row.index)) next = topic;
+        if (!next) break;
+        pass_row(replay, &walks[next].row, next);
+        history_walk_next(&walks[next]);
+    }
+    for (uint8_t topic = 1; topic < HISTORY_TOPICS; topic++)
+        if (replay->match.topics[topic]) history_walk_close(&walks[topic]);
+}
+
+/* -- events ------------------------------------------------------------------------------------------------------- */
+
+static int ask(struct replay *replay, const struct found *found, uint64_t at, struct query_result *result) {
+    store_read_past(replay->txn, replay->past, at);
+    const ProtobufCMessage *request = found->kind->request(found->name, replay->arena);
+    const struct query_type *query = stream_kinds[found->kind->shown].query;
+    int rv = query->run(replay->txn, request, replay->arena, result);
+    if (rv == CO_OK) rv = store_txn_error(replay->txn);
+    return rv;
+}
+
+static ProtobufCBinaryData binary(struct slice s) {
+    return (ProtobufCBinaryData){.len = s.size, .data = (uint8_t *)(uintptr_t)s.data};
+}
+
+static int compare_entries(const void *a, const void *b) {
+    const Pb__ServiceEntry *one = *(Pb__ServiceEntry *const *)a, *other = *(Pb__ServiceEntry *const *)b;
+    int order = strcmp(one->node->name, other->node->name);
+    return order ? order : strcmp(one->service->id, other->service->id);
+}
+
+static Pb__ServiceEntry **sorted(const Pb__ServiceEntriesResult *list, struct arena *arena) {
+    Pb__ServiceEntry **entries = arena_alloc(arena, (list->n_entries + 1) * sizeof *entries);
+    if (list->n_entries) memcpy(entries, list->entries, list->n_entries * sizeof *entries);
+    qsort(entries, list->n_entries, sizeof *entries, compare_entries);
+    return entries;
+}
+
+/* What the change was: entries that are new or other than before, and those that are not there any more. */
+static void reduce_to_delta(struct replay *replay, const Pb__ServiceEntriesResult *before,
+                            Pb__ServiceEntriesResult *now, Pb__StreamEvent *event) {
+    struct arena *arena = replay->arena;
+    Pb__ServiceEntry **old = sorted(before, arena), **fresh = sorted(now, arena), **changed;
+    changed = arena_alloc(arena, (now->n_entries + 1) * sizeof *changed);
+    event->removed = arena_alloc(arena, (before->n_entries + 1) * sizeof *event->removed);
+    size_t count = 0;
+    for (size_t i = 0, j = 0; i < before->n_entries || j < now->n_entries;) {
+        int order = i == before->n_entries ? 1 : j == now->n_entries ? -1 : compare_entries(&old[i], &fresh[j]);
+        if (order < 0) {
+            Pb__StreamRemoved *removed = arena_alloc(arena, sizeof *removed);
+            pb__stream_removed__init(removed);
+            removed->node = old[i]->node->name, removed->id = old[i]->service->id;
+            event->removed[event->n_removed++] = removed;
+        } else if (order > 0 ||
+                   !slice_equal(message_pack(arena, &old[i]->base), message_pack(arena, &fresh[j]->base))) {
+            changed[count++] = fresh[j];
+        }
+        i += order <= 0, j += order >= 0;
+    }
+    now->entries = changed, now->n_entries = count;
+}
+
+static int fill_event(struct replay *replay, const struct found *found, Pb__StreamEvent *event) {
+    struct query_result result = {0}, before = {0};
+    bool delta = replay->request->delta && found->kind->shown == PB__STREAM_KIND__STREAM_SERVICE;
+    int rv = delta ? ask(replay, found, found->index - 1, &before) : CO_OK;
+    if (rv == CO_OK) rv = ask(replay, found, found->index, &result);
+    if (rv != CO_OK) return rv;
+    bool service = found->kind->shown == PB__STREAM_KIND__STREAM_SERVICE;
+    event->gone = !result.found || (service && ((const Pb__ServiceEntriesResult *)result.message)->n_entries == 0);
+    if (delta) {
+        Pb__ServiceEntriesResult now = *(const Pb__ServiceEntriesResult *)result.message;
+        reduce_to_delta(replay, (const Pb__ServiceEntriesResult *)before.message, &now, event);
+        event->record = binary(message_pack(replay->arena, &now.base));
+    } else if (!event->gone) {
+        event->record = binary(message_pack(replay->arena, result.message));
+    }
+    return CO_OK;
+}
+
+static int add_event(struct replay *replay, size_t number) {
+    const struct found *found = &replay->found[number];
+    Pb__StreamResult *result = replay->result;
+    Pb__StreamEvent *event = arena_alloc(replay->arena, sizeof *event);
+    Pb__StreamPosition *position = arena_alloc(replay->arena, sizeof *position);
+    pb__stream_event__init(event);
+    pb__stream_position__init(position);
+    event->kind = found->kind->shown;
+    event->name = binary(slice_copy(replay->arena, found->name));
+    event->last = number + 1 == replay->count || replay->found[number + 1].index != found->index;
+    position->index = found->index;
+    if (!event->last) position->topic = found->topic, position->place = found->place;
+    event->position = position;
+    int rv = fill_event(replay, found, event);
+    if (rv != CO_OK) return rv;
+    result->events[result->n_events++] = event;
+    result->position = position;
+    replay->bytes += event->record.len + event->name.len + 64 * event->n_removed;
+    return CO_OK;
+}
+
+/* The position that is reached when all is told: everything up to the present. */
+static int add_events(struct replay *replay) {
+    Pb__StreamResult *result = replay->result;
+    size_t most = replay->request->bytes_most ? replay->request->bytes_most : STREAM_BYTES;
+    bool all = replay->count < STREAM_EVENTS_MAX;
+    result->events = arena_alloc(replay->arena, (replay->count + 1) * sizeof(Pb__StreamEvent *));
+    size_t i = 0;
+    for (; i < replay->count && (i == 0 || replay->bytes < most); i++) {
+        int rv = add_event(replay, i);
+        if (rv != CO_OK) return rv;
+    }
+    if (all && i == replay->count) {
+        result->position = arena_alloc(replay->arena, sizeof *result->position);
+        pb__stream_position__init(result->position);
+        result->position->index = result->index > replay->from.index ? result->index : replay->from.index;
+    }
+    return CO_OK;
+}
+
+/* -- where it begins ---------------------------------------------------------------------------------------------- */
+
+/* Below the floor: has anything of it changed after the position? */
+static int changed_since(struct replay *replay, uint64_t index, bool *changed) {
+    *changed = false;
+    for (size_t i = 0; i < replay->request->n_subscriptions && !*changed; i++) {
+        const Pb__StreamSubscription *subscription = replay->request->subscriptions[i];
+        const struct stream_kind *kind = &stream_kinds[subscription->kind];
+        struct slice name = slice_make(subscription->name.data, subscription->name.len);
+        struct query_result result = {0};
+        int rv = kind->all->run(replay->txn, kind->request(name, replay->arena), replay->arena, &result);
+        if (rv != CO_OK) return rv;
+        *changed = result.index > index || machine_floor(replay->txn) > index;
+    }
+    return store_txn_error(replay->txn);
+}
+
+/* The highest floor of the topics that are followed. UINT64_MAX: there is no history. */
+static uint64_t floor_of(const struct replay *replay) {
+    uint64_t floor = 0;
+    for (uint8_t topic = 1; topic < HISTORY_TOPICS; topic++) {
+        uint64_t one = replay->match.topics[topic] ? history_floor(replay->txn, topic) : 0;
+        if (one > floor) floor = one;
+    }
+    return floor;
+}
+
+static int begin(struct replay *replay, bool *follow) {
+    Pb__StreamResult *result = replay->result;
+    uint64_t floor = floor_of(replay), restored = machine_restored(replay->txn);
+    const Pb__StreamPosition *from = replay->request->from;
+    *follow = false;
+    result->position = arena_alloc(replay->arena, sizeof *result->position);
+    pb__stream_position__init(result->position);
+    result->position->index = result->index;
+    result->off = floor == UINT64_MAX;
+    if (result->off || !from) return store_txn_error(replay->txn);
+    result->reset = from->index < restored;
+    if (result->reset) return store_txn_error(replay->txn);
+    uint64_t needed = from->index - (from->topic != 0);
+    bool changed = false;
+    int rv = needed < floor ? changed_since(replay, needed, &changed) : CO_OK;
+    result->gap = changed;
+    replay->from = *from;
+    if (needed < floor) replay->from.index = floor, replay->from.topic = replay->from.place = 0;
+    *follow = !changed;
+    return rv;
+}
+
+/* -- the query ---------------------------------------------------------------------------------------------------- */
+
+static int stream_run(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
+                      struct query_result *out) {
+    struct replay replay = {.txn = txn, .request = (const Pb__StreamRequest *)message, .arena = arena};
+    *out = (struct query_result){0};
+    if (!stream_match_init(&replay.match, replay.request, arena))
+        return CO_OK; /* whoever asked sees that it is nothing */
+    Pb__StreamResult *result = replay.result = arena_alloc(arena, sizeof *result);
+    pb__stream_result__init(result);
+    result->index = machine_index_in(txn);
+    result->window = history_window(txn);
+    bool follow;
+    int rv = begin(&replay, &follow);
+    if (rv == CO_OK && follow) {
+        replay.past = store_past_new();
+        pass_history(&replay);
+        rv = store_txn_error(txn);
+        if (rv == CO_OK) rv = add_events(&replay);
+        history_past_end(txn, replay.past);
+    }
+    bool news = result->n_events || result->gap || result->reset || result->off;
+    uint64_t had = replay.request->from ? replay.request->from->index : 0;
+    *out = (struct query_result){
+        .index = news || !replay.request->from ? result->index : had, .found = true, .message = &result->base};
+    return rv;
+}
+
+/* Space 0: no such subscription. Requests come from other processes, and are judged when they are run. */
+static struct watch_key watched_at(const Pb__StreamRequest *request, size_t i) {
+    if (i >= request->n_subscriptions || i >= STREAM_SUBSCRIPTIONS_MAX) return (struct watch_key){0};
+    const Pb__StreamSubscription *subscription = request->subscriptions[i];
+    if ((size_t)subscription->kind >= STREAM_KINDS) return (struct watch_key){0};
+    return (struct watch_key){stream_kinds[subscription->kind].space,
+                              slice_make(subscription->name.data, subscription->name.len)};
+}
+
+static struct watch_key watched(const ProtobufCMessage *message) {
+    struct watch_key first = watched_at((const Pb__StreamRequest *)message, 0);
+    return first.space ? first : (struct watch_key){SPACE_HISTORY, slice_make("", 0)};
+}
+
+static struct watch_key own(const ProtobufCMessage *message, size_t i) {
+    return watched_at((const Pb__StreamRequest *)message, i + 1);
+}
+
+const struct query_type query_stream = {.number = 129,
+                                        .name = "stream",
+                                        .request = &pb__stream_request__descriptor,
+                                        .result = &pb__stream_result__descriptor,
+                                        .watched = watched,
+                                        .own = own,
+                                        .run = stream_run};
