@@ -23,8 +23,8 @@
 #define STREAM_EVENTS_MAX        512
 
 extern const struct module stream_module;
-/* StreamRequest -> StreamResult; found=false: the subscriptions make no sense. Its index: above that of the request's position when there is something to tell. Watch
- * keys: those of all subscriptions. */
+/* StreamRequest -> StreamResult; found=false: the subscriptions make no sense. Its index: above that of the request's
+ * position when there is something to tell. Watch keys: those of all subscriptions. */
 extern const struct query_type query_stream;
 
 /* A kind of things that can be followed. */
@@ -33,6 +33,7 @@ struct stream_kind {
     const char *event;     /* "kv" */
     uint8_t space;         /* watched; prefix spaces too */
     enum history_topic topic;
+    bool wide; /* as of the past its query reads what changes of other names of the topic touched */
     size_t name_max;
     Pb__StreamKind shown;           /* what its events are: keys, of a prefix */
     const struct query_type *query; /* of one thing of the kind `shown` */

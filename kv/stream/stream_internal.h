@@ -13,13 +13,14 @@ struct stream_match {
         uint8_t space;
         struct slice name; /* folded where its space folds */
         const struct stream_kind *kind;
+        uint64_t row; /* that it was found in last; for the caller */
     } * exact, *prefixes;
     size_t exact_count, prefix_count;
-    bool topics[HISTORY_TOPICS];
+    bool topics[HISTORY_TOPICS], wide[HISTORY_TOPICS];
 };
 /* False: the request makes no sense (too many subscriptions, a kind that is not known, a name too long). */
 bool stream_match_init(struct stream_match *match, const Pb__StreamRequest *request, struct arena *arena);
-/* The kind by which the touch is followed; NULL: it is not. */
-const struct stream_kind *stream_match_find(const struct stream_match *match, const struct history_touch *touch);
+/* The subscription by which the touch is followed, always the same for a name; NULL: it is not. */
+struct stream_wanted *stream_match_find(const struct stream_match *match, const struct history_touch *touch);
 
 #endif

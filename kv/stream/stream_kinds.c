@@ -58,6 +58,7 @@ const struct stream_kind stream_kinds[STREAM_KINDS] = {
                                          .event = "service",
                                          .space = SPACE_SERVICE,
                                          .topic = HISTORY_CATALOG,
+                                         .wide = true,
                                          .name_max = STREAM_NAME_MAX,
                                          .shown = PB__STREAM_KIND__STREAM_SERVICE,
                                          .query = &query_service_entries,

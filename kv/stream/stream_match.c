@@ -30,26 +30,25 @@ bool stream_match_init(struct stream_match *match, const Pb__StreamRequest *requ
         const struct stream_kind *kind = &stream_kinds[subscription->kind];
         bool prefix = kind->space & WATCH_PREFIX_BIT;
         if (name.size > kind->name_max || (name.size == 0 && !prefix)) return false;
-        struct stream_wanted wanted = {kind->space, folded(kind->space, name, arena), kind};
+        struct stream_wanted wanted = {kind->space, folded(kind->space, name, arena), kind, 0};
         if (prefix) match->prefixes[match->prefix_count++] = wanted;
         else match->exact[match->exact_count++] = wanted;
         match->topics[kind->topic] = true;
+        match->wide[kind->topic] |= kind->wide;
     }
     qsort(match->exact, match->exact_count, sizeof *match->exact, compare_wanted);
     return true;
 }
 
-static const struct stream_kind *find_exact(const struct stream_match *match, const struct stream_wanted *wanted) {
-    const struct stream_wanted *found =
-        bsearch(wanted, match->exact, match->exact_count, sizeof *match->exact, compare_wanted);
-    return found ? found->kind : NULL;
+static struct stream_wanted *find_exact(const struct stream_match *match, const struct stream_wanted *wanted) {
+    return bsearch(wanted, match->exact, match->exact_count, sizeof *match->exact, compare_wanted);
 }
 
-const struct stream_kind *stream_match_find(const struct stream_match *match, const struct history_touch *touch) {
+struct stream_wanted *stream_match_find(const struct stream_match *match, const struct history_touch *touch) {
     for (size_t i = 0; i < match->prefix_count; i++) {
-        const struct stream_wanted *wanted = &match->prefixes[i];
+        struct stream_wanted *wanted = &match->prefixes[i];
         if ((wanted->space & ~WATCH_PREFIX_BIT) == touch->space && slice_starts(touch->name, wanted->name))
-            return wanted->kind;
+            return wanted;
     }
     struct stream_wanted wanted = {.space = touch->space, .name = touch->name};
     if (match->exact_count == 0) return NULL;
@@ -57,7 +56,7 @@ const struct stream_kind *stream_match_find(const struct stream_match *match, co
     struct fold_name name;
     fold_name_of(&name, touch->name);
     wanted.name = name.folded;
-    const struct stream_kind *kind = find_exact(match, &wanted);
+    struct stream_wanted *found = find_exact(match, &wanted);
     fold_name_free(&name);
-    return kind;
+    return found;
 }

@@ -2,11 +2,14 @@
  *
  * First all rows of the history behind the position are passed once: what touches something that is followed is noted
  * down, and the before-images of such rows make up the past. Rows that touch nothing of it changed nothing that its
- * queries read: that is what makes watches exact. Then each noted touch becomes an event, by the query of its thing as of
- * its index, until there is enough for one answer. */
+ * queries read: that is what makes watches exact. Services are the exception (stream_kind.wide): an instance that goes
+ * by another name today is read under its old one when the past is asked, and what has happened to it since touched the
+ * new one only. Then each noted touch becomes an event, by the query of its thing as of its index, until there is enough
+ * for one answer. */
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/message.h"
 #include "kv/stream/stream_internal.h"
 #include "registry/catalog.h"
@@ -20,6 +23,15 @@ struct found {
     struct slice name; /* in the map */
 };
 
+/* Names below prefixes that were found in the row that is passed. */
+struct names {
+    struct name {
+        uint64_t row; /* another row: the slot is free */
+        struct slice name;
+    } * slots;
+    size_t count, room; /* room: a power of two, more than twice the count */
+};
+
 struct replay {
     struct store_txn *txn;
     const Pb__StreamRequest *request;
@@ -28,10 +40,18 @@ struct replay {
     Pb__StreamPosition from;
     struct found *found;
     size_t count, room;
+    uint64_t row; /* counts those that were passed */
+    struct names names;
     struct store_past *past;
     Pb__StreamResult *result;
     size_t bytes;
 };
+
+/* Up to this index nothing is needed. Positions come from other processes: 0 is before everything, whatever comes with
+ * it. */
+static uint64_t known_index(const Pb__StreamPosition *from) {
+    return from->topic != 0 && from->index > 0 ? from->index - 1 : from->index;
+}
 
 /* -- passing the history ------------------------------------------------------------------------------------------ */
 
@@ -41,13 +61,36 @@ static bool behind(const Pb__StreamPosition *from, uint64_t index, uint8_t topic
     return topic != from->topic ? topic > from->topic : place > from->place;
 }
 
-/* Was it touched earlier in this row? Those of the row are at the end of `found`. */
-static bool found_before(const struct replay *replay, size_t first, const struct history_touch *touch) {
-    for (size_t i = first; i < replay->count; i++) {
-        const struct found *found = &replay->found[i];
-        if ((found->kind->space & ~WATCH_PREFIX_BIT) == touch->space && slice_equal(found->name, touch->name))
-            return true;
+static struct name *name_slot(const struct replay *replay, struct slice name) {
+    const struct names *names = &replay->names;
+    size_t i = hash64(name.data, name.size) & (names->room - 1);
+    while (names->slots[i].row == replay->row && !slice_equal(names->slots[i].name, name))
+        i = (i + 1) & (names->room - 1);
+    return &names->slots[i];
+}
+
+static void names_widen(struct replay *replay) {
+    struct names old = replay->names, *names = &replay->names;
+    names->room = old.room ? 4 * old.room : 16;
+    names->slots = arena_alloc(replay->arena, names->room * sizeof *names->slots);
+    memset(names->slots, 0, names->room * sizeof *names->slots);
+    for (size_t i = 0; i < old.room; i++)
+        if (old.slots[i].row == replay->row) *name_slot(replay, old.slots[i].name) = old.slots[i];
+}
+
+/* Was it found earlier in this row, sent or not? An entry that touches a thing twice is one event. */
+static bool found_before(struct replay *replay, struct stream_wanted *wanted, struct slice name) {
+    struct names *names = &replay->names;
+    if (!(wanted->space & WATCH_PREFIX_BIT)) {
+        bool before = wanted->row == replay->row;
+        wanted->row = replay->row;
+        return before;
     }
+    if (2 * (names->count + 1) >= names->room) names_widen(replay);
+    struct name *slot = name_slot(replay, name);
+    if (slot->row == replay->row) return true;
+    *slot = (struct name){replay->row, name};
+    names->count++;
     return false;
 }
 
@@ -68,27 +111,29 @@ static void keep_notes(struct replay *replay, const struct history_row *row) {
     if (rest.size) store_fail(replay->txn, CO_CORRUPT);
 }
 
-/* More than one answer takes is not noted down, but its notes count. */
+/* More than one answer takes is not noted down (but one, which tells whether the last is the last of its index); its
+ * notes count all the same. */
 static void pass_row(struct replay *replay, const struct history_row *row, uint8_t topic) {
     struct slice rest = row->touches;
     struct history_touch touch;
-    size_t first = replay->count;
     bool followed = false;
+    replay->row++;
+    replay->names.count = 0;
     for (uint32_t place = 1; history_touch_next(&rest, &touch); place++) {
-        const struct stream_kind *kind = stream_match_find(&replay->match, &touch);
-        if (!kind) continue;
+        struct stream_wanted *wanted = stream_match_find(&replay->match, &touch);
+        if (!wanted) continue;
         followed = true;
-        if (replay->count >= STREAM_EVENTS_MAX && first == replay->count) break;
-        if (!behind(&replay->from, row->index, topic, place) || found_before(replay, first, &touch)) continue;
-        note_found(replay, &(struct found){row->index, topic, place, kind, touch.name});
+        if (replay->count > STREAM_EVENTS_MAX) break;
+        if (found_before(replay, wanted, touch.name) || !behind(&replay->from, row->index, topic, place)) continue;
+        note_found(replay, &(struct found){row->index, topic, place, wanted->kind, touch.name});
     }
-    if (followed) keep_notes(replay, row);
+    if (followed || (replay->count && replay->match.wide[topic])) keep_notes(replay, row);
 }
 
 /* The topics' rows, merged by their indexes. The row of the position's own index counts where events of it are left. */
 static void pass_history(struct replay *replay) {
     struct history_walk walks[HISTORY_TOPICS] = {0};
-    uint64_t after = replay->from.index - (replay->from.topic != 0);
+    uint64_t after = known_index(&replay->from);
     for (uint8_t topic = 1; topic < HISTORY_TOPICS; topic++)
         if (replay->match.topics[topic]) history_walk_open(&walks[topic], replay->txn, topic, after);
     for (;;) {
@@ -198,14 +243,14 @@ static int add_event(struct replay *replay, size_t number) {
 static int add_events(struct replay *replay) {
     Pb__StreamResult *result = replay->result;
     size_t most = replay->request->bytes_most ? replay->request->bytes_most : STREAM_BYTES;
-    bool all = replay->count < STREAM_EVENTS_MAX;
-    result->events = arena_alloc(replay->arena, (replay->count + 1) * sizeof(Pb__StreamEvent *));
+    size_t count = replay->count < STREAM_EVENTS_MAX ? replay->count : STREAM_EVENTS_MAX;
+    result->events = arena_alloc(replay->arena, (count + 1) * sizeof(Pb__StreamEvent *));
     size_t i = 0;
-    for (; i < replay->count && (i == 0 || replay->bytes < most); i++) {
+    for (; i < count && (i == 0 || replay->bytes < most); i++) {
         int rv = add_event(replay, i);
         if (rv != CO_OK) return rv;
     }
-    if (all && i == replay->count) {
+    if (i == replay->count) {
         result->position = arena_alloc(replay->arena, sizeof *result->position);
         pb__stream_position__init(result->position);
         result->position->index = result->index > replay->from.index ? result->index : replay->from.index;
@@ -252,7 +297,7 @@ static int begin(struct replay *replay, bool *follow) {
     if (result->off || !from) return store_txn_error(replay->txn);
     result->reset = from->index < restored;
     if (result->reset) return store_txn_error(replay->txn);
-    uint64_t needed = from->index - (from->topic != 0);
+    uint64_t needed = known_index(from);
     bool changed = false;
     int rv = needed < floor ? changed_since(replay, needed, &changed) : CO_OK;
     result->gap = changed;
