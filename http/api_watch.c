@@ -9,6 +9,7 @@
  *
  * So a client that reads slowly holds nothing but the text of one answer; when it is ready for more, the history has what
  * it missed, or it is told of the gap. The worker owns all of it. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/text.h"
@@ -28,6 +29,8 @@ struct stream {
     struct worker *worker;
     struct http_request *request; /* NULL: it has ended */
     Pb__StreamRequest *question;  /* in the request's arena */
+    struct slice cluster_wanted;  /* as its client wrote it; empty: whichever */
+    uint64_t cluster;             /* that its position is of */
     Pb__StreamPosition position;
     bool response; /* libmicrohttpd still has it */
     bool asking, parked, finish, counted;
@@ -150,7 +153,8 @@ static void start(struct stream *stream, const Pb__StreamResult *result) {
     response_header(response, "Cache-Control", "no-store");
     response_header(response, "X-Accel-Buffering", "no"); /* proxies of the nginx family pass it on at once */
     response_header_u64(response, "X-Consul-Index", result->index);
-    stream_progress_append(&stream->text, stream->position.index);
+    stream->cluster = result->cluster;
+    stream_begin_append(&stream->text, stream->cluster, stream->position.index);
     request_answer(request, 200, response, 0);
     connection->stage = CONNECTION_WORK; /* it may take as long as it likes */
     MHD_destroy_response(response);
@@ -167,15 +171,27 @@ static void forget(struct http_request *request) {
     stream_release(stream);
 }
 
+/* The cluster's id as a parameter: as the first comment says it. */
+static bool other_cluster(const struct stream *stream, const Pb__StreamResult *result) {
+    char id[24];
+    snprintf(id, sizeof id, "%016llx", (unsigned long long)result->cluster);
+    return stream->cluster_wanted.size > 0 && !slice_is(stream->cluster_wanted, id);
+}
+
 /* Instead of a stream, an answer: why there is none. */
 static bool refused(struct stream *stream, const Pb__StreamResult *result) {
     struct http_request *request = stream->request;
     const Pb__StreamPosition *from = stream->question->from;
     unsigned long long index = result->index, wanted = from ? from->index : 0;
-    bool future = wanted > index;
-    if (!result->off && !future && !result->gap) return false;
+    bool future = wanted > index, other = other_cluster(stream, result);
+    if (!result->off && !future && !result->gap && !other) return false;
     forget(request);
-    if (result->off) http_reply_text(request, 400, "no history is kept here: the setting coord.history_changes is 0");
+    if (other)
+        http_reply_text(request, 409,
+                        "this is another cluster, %016llx: its indexes mean nothing to that one's clients",
+                        (unsigned long long)result->cluster);
+    else if (result->off)
+        http_reply_text(request, 400, "no history is kept here: the setting coord.history_changes is 0");
     else if (future) http_reply_text(request, 400, "from: %llu is not there yet: the index is %llu", wanted, index);
     else
         http_reply_text(
@@ -190,7 +206,9 @@ static void answered(struct stream *stream) {
     struct arena arena = {0};
     int error = fetched_result(&stream->fetched, &query_stream, &stream->question->base, &arena, &result);
     const Pb__StreamResult *news = error || !result.found ? NULL : (const Pb__StreamResult *)result.message;
-    bool good = news && stream_events_append(&stream->text, news, stream->question->delta, &arena);
+    bool same =
+        news && (!stream->response || news->cluster == stream->cluster); /* an agent's servers may be others now */
+    bool good = same && stream_events_append(&stream->text, news, stream->question->delta, &arena);
     fetched_free(&stream->fetched);
     if (!good && stream->response) {
         stream->finish = true; /* the client comes back, with the position that it has */
@@ -299,6 +317,7 @@ static void get_watch(struct http_request *request) {
     stream->operation = (struct operation){forget, stream_hurry};
     stream->post.taken = taken;
     stream->worker = request->worker, stream->request = request, stream->question = question;
+    stream->cluster_wanted = http_parameter(request, "cluster");
     stream->counted = true;
     request->operation = &stream->operation;
     ask(stream, RPC_DEFAULT);
@@ -314,6 +333,8 @@ const struct http_route http_routes_watch[] = {
          {"node", HTTP_TEXT, .repeats = true, .help = "of this node and what is on it", .least = 1, .most = 512},
          {"lock", HTTP_TEXT, .repeats = true, .help = "of this lock", .least = 1, .most = 256},
          {"from", HTTP_TEXT, .help = "changes after this index, or after the event of this id; else: from now on"},
+         {"cluster", HTTP_TEXT,
+          .help = "only if the cluster has this id: the one that the first comment of a stream says; else 409"},
          {"delta", HTTP_FLAG, .help = "of services only the instances that changed"}, HTTP_DC),
      "A stream of Server-Sent Events: each change once, in order; it goes on at any server after the header "
      "Last-Event-ID (docs/streams.md)",

@@ -6,8 +6,9 @@
 #include "base/text.h"
 #include "http/declared.h"
 #include "http/impl.h"
+#include "kv/stream/stream.h"
 
-#define PARAMETERS_MOST 256
+#define PARAMETERS_MOST (STREAM_SUBSCRIPTIONS_MAX + 32)
 
 /* ---- parsing ---- */
 

@@ -124,3 +124,8 @@ bool stream_events_append(struct buffer *out, const Pb__StreamResult *result, bo
 void stream_progress_append(struct buffer *out, uint64_t index) {
     buffer_printf(out, ": index %llu\n\n", (unsigned long long)index);
 }
+
+void stream_begin_append(struct buffer *out, uint64_t cluster, uint64_t index) {
+    if (cluster) buffer_printf(out, ": cluster %016llx\n", (unsigned long long)cluster);
+    stream_progress_append(out, index);
+}

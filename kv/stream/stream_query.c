@@ -13,6 +13,7 @@
 #include "base/message.h"
 #include "kv/stream/stream_internal.h"
 #include "registry/catalog.h"
+#include "registry/version.h"
 
 /* A touch that becomes an event. */
 struct found {
@@ -319,8 +320,11 @@ static int stream_run(struct store_txn *txn, const ProtobufCMessage *message, st
     pb__stream_result__init(result);
     result->index = machine_index_in(txn);
     result->window = history_window(txn);
+    struct version_now now;
     bool follow;
-    int rv = begin(&replay, &follow);
+    int rv = version_read(txn, &now);
+    result->cluster = now.cluster_id;
+    if (rv == CO_OK) rv = begin(&replay, &follow);
     if (rv == CO_OK && follow) {
         replay.past = store_past_new();
         pass_history(&replay);
