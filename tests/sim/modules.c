@@ -8,7 +8,6 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "lb/coordinate.h"
-#include "registry/history.h"
 #include "registry/machine.h"
 
 #define P PRIu64
@@ -24,9 +23,7 @@ unsigned sim_module_number(const struct sim_module *module) {
 }
 
 /* Those that no client here writes to: they promise nothing that the checkers could judge. */
-static bool is_left_out(const struct module *module) {
-    return module == &coordinate_module || module == &history_module;
-}
+static bool is_left_out(const struct module *module) { return module == &coordinate_module; }
 
 static bool is_simulated(const struct module *module) {
     for (size_t i = 0; sim_modules[i]; i++)
