@@ -29,6 +29,7 @@ struct history {
     uint8_t topics[256]; /* of watch spaces */
     bool learned;
     bool on;
+    bool noting; /* the entry that is being applied: it may switch the history on or off */
     uint64_t changes, bytes, age_ms, floor;
     uint8_t command;
     struct rows rows[HISTORY_TOPICS];
@@ -109,6 +110,13 @@ static void learn(struct history *history, struct store_txn *txn, struct arena *
 
 static int64_t mark_period_ns(uint64_t age_ms) { return (int64_t)(age_ms * 1000000 / TENTHS) + 1; }
 
+/* Of any topic. */
+static bool rows_left(const struct history *history) {
+    bool left = false;
+    for (size_t i = 1; i < HISTORY_TOPICS; i++) left |= history->rows[i].first <= history->rows[i].number;
+    return left;
+}
+
 /* -- the old end -------------------------------------------------------------------------------------------------- */
 
 /* Removes the topic's oldest rows while `goes` says so, *steps at most. */
@@ -151,7 +159,8 @@ static bool goes_for_age(const struct history *history, const struct rows *rows,
 void history_entry_begin(struct machine_tx *tx, uint8_t command) {
     struct history *history = tx->history;
     if (!history->learned) learn(history, tx->store, tx->arena);
-    if (!history->on) return;
+    history->noting = history->on;
+    if (!history->noting) return;
     history->command = command;
     for (size_t topic = 1; topic < HISTORY_TOPICS; topic++) buffer_reset(&history->rows[topic].touches);
     store_journal_begin(tx->store);
@@ -159,7 +168,7 @@ void history_entry_begin(struct machine_tx *tx, uint8_t command) {
 
 void history_touched(struct machine_tx *tx, uint8_t space, struct slice name) {
     struct history *history = tx->history;
-    if (!history || !history->on || !history->topics[space]) return;
+    if (!history || !history->noting || !history->topics[space]) return;
     struct buffer *touches = &history->rows[history->topics[space]].touches;
     buffer_append_byte(touches, (char)space);
     varint_append_slice(touches, name);
@@ -168,7 +177,6 @@ void history_touched(struct machine_tx *tx, uint8_t space, struct slice name) {
 static void append_row(struct machine_tx *tx, uint8_t topic, struct slice notes) {
     struct history *history = tx->history;
     struct rows *rows = &history->rows[topic];
-    bool first = rows->first > rows->number;
     char head[HISTORY_HEAD_BYTES], room[HISTORY_KEY_BYTES];
     memset(head, 0, sizeof head);
     buffer_reset(&history->row);
@@ -185,20 +193,29 @@ static void append_row(struct machine_tx *tx, uint8_t topic, struct slice notes)
     rows->newest = tx->index;
     size_t steps = HISTORY_STEP;
     if (too_many(history, rows)) remove_oldest(history, tx->store, topic, &steps, goes_for_room);
-    if (first) expiry_began_in(tx, &history_expiry, only_name, tx->index, mark_period_ns(history->age_ms));
+}
+
+/* For the simulator alone: without the first of several. */
+static struct slice without_first(struct slice notes) {
+    struct slice rest = notes;
+    struct store_before before;
+    return store_journal_next(&rest, &before) && rest.size ? rest : notes;
 }
 
 void history_entry_end(struct machine_tx *tx) {
     struct history *history = tx->history;
-    if (!history->on) return;
-    bool any = false;
+    if (!history->noting) return;
+    bool any = false, first = !rows_left(history);
     for (uint8_t topic = 1; topic < HISTORY_TOPICS; topic++) {
         struct slice notes = store_journal_end(tx->store, topic);
+        if (!history->on) continue;
+        if (tx->mutations & MUTATE_HISTORY_SKIPS) notes = without_first(notes);
         if (notes.size == 0 && history->rows[topic].touches.size == 0) continue;
         append_row(tx, topic, notes);
         any = true;
     }
     if (any) machine_touch(tx, SPACE_HISTORY, slice_make("", 0));
+    if (any && first) expiry_began_in(tx, &history_expiry, only_name, tx->index, mark_period_ns(history->age_ms));
 }
 
 /* -- its state ---------------------------------------------------------------------------------------------------- */
@@ -242,6 +259,12 @@ static void take_limits(Pb__HistoryState *state, Pb__HistoryLimits *limits, uint
     state->limits = limits;
 }
 
+/* Is it long enough since the last one? While much is removed one entry follows another: marks of all of them would
+ * push out those that say when the floor rises next. */
+static bool mark_wanted(Pb__HistoryMark *const *marks, size_t count, int64_t now_unix_ms, uint64_t age_ms) {
+    return count == 0 || now_unix_ms - marks[count - 1]->unix_ms >= (int64_t)(age_ms / (HISTORY_MARKS_MAX - 1));
+}
+
 /* What is before a mark of the age goes; this one is added. No mark is of the future, whatever a leader's clock said. */
 static void take_mark(Pb__HistoryState *state, uint64_t index, int64_t now_unix_ms, struct arena *arena) {
     Pb__HistoryMark **marks = arena_alloc(arena, (HISTORY_MARKS_MAX + 1) * sizeof *marks), *mark;
@@ -253,10 +276,12 @@ static void take_mark(Pb__HistoryState *state, uint64_t index, int64_t now_unix_
         if (old && mark->index > state->floor) state->floor = mark->index;
         if (!old) marks[count++] = mark;
     }
-    mark = arena_alloc(arena, sizeof *mark);
-    pb__history_mark__init(mark);
-    mark->index = index, mark->unix_ms = now_unix_ms;
-    marks[count++] = mark;
+    if (mark_wanted(marks, count, now_unix_ms, state->limits->age_ms)) {
+        mark = arena_alloc(arena, sizeof *mark);
+        pb__history_mark__init(mark);
+        mark->index = index, mark->unix_ms = now_unix_ms;
+        marks[count++] = mark;
+    }
     size_t drop = count > HISTORY_MARKS_MAX ? 1 : 0; /* the second: the oldest says when the floor rises */
     if (drop) memmove(marks + 1, marks + 2, (count - 2) * sizeof *marks);
     state->marks = marks, state->n_marks = count - drop;
@@ -277,13 +302,14 @@ static int mark_apply(struct machine_tx *tx, void *request, struct machine_resul
         return machine_refuse(result, CO_INVALID, "no limits of a history");
     Pb__HistoryState *state = history_state(tx->store, tx->arena);
     if (!state) return store_txn_error(tx->store) ? CO_CORRUPT : machine_refuse(result, CO_CONFLICT, "no history yet");
+    uint64_t floor = state->floor;
     if (command->limits) take_limits(state, command->limits, tx->index);
     if (state->limits->changes) take_mark(state, tx->index, command->now_unix_ms, tx->arena);
     history_state_put(tx->store, state, tx->arena);
     take_state(history, state);
-    bool more = sweep(history, tx->store), left = false;
-    for (size_t i = 1; i < HISTORY_TOPICS; i++) left |= history->rows[i].first <= history->rows[i].number;
-    if (left) {
+    if (history->floor != floor) machine_touch(tx, SPACE_HISTORY, slice_make("", 0));
+    bool more = sweep(history, tx->store);
+    if (rows_left(history)) {
         int64_t period_ns = more ? STEP_PERIOD_NS : mark_period_ns(history->age_ms);
         expiry_began_in(tx, &history_expiry, only_name, tx->index, period_ns);
     } else {
@@ -311,6 +337,15 @@ static int expiry_read(struct store_txn *txn, const struct expiry_leader *leader
     return store_txn_error(txn);
 }
 
+/* The entry that begins a period does not know what the leader is configured with. */
+static int64_t period_ns(struct store_txn *txn, const struct expiry_update *began, const struct expiry_leader *leader) {
+    struct arena arena = {0};
+    const Pb__HistoryState *state = history_state(txn, &arena);
+    bool at_once = state && limits_differ(state->limits, leader->settings);
+    arena_free(&arena);
+    return at_once ? AT_ONCE_NS : began->period_ns;
+}
+
 static void propose_mark(const struct expiry_due *due, const struct expiry_leader *leader,
                          void (*propose)(void *data, uint8_t command, const ProtobufCMessage *message), void *data) {
     (void)due;
@@ -325,8 +360,13 @@ static void propose_mark(const struct expiry_due *due, const struct expiry_leade
     propose(data, HISTORY_MARK, &command.base);
 }
 
-const struct expiry_kind history_expiry = {
-    .number = 16, .name = "history", .quiet = true, .no_second_period = true, .read = expiry_read, .end = propose_mark};
+const struct expiry_kind history_expiry = {.number = 16,
+                                           .name = "history",
+                                           .quiet = true,
+                                           .no_second_period = true,
+                                           .read = expiry_read,
+                                           .end = propose_mark,
+                                           .period_ns = period_ns};
 
 static const struct module_command commands[] = {{.number = HISTORY_MARK,
                                                   .since = HISTORY_SINCE,

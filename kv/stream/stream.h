@@ -26,6 +26,7 @@ extern const struct module stream_module;
 /* StreamRequest -> StreamResult; found=false: the subscriptions make no sense. Its index: above that of the request's
  * position when there is something to tell. Watch keys: those of all subscriptions. */
 extern const struct query_type query_stream;
+extern unsigned stream_mutations; /* enum module_mutation; 0 outside of the simulator */
 
 /* A kind of things that can be followed. */
 struct stream_kind {

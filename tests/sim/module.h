@@ -174,8 +174,9 @@ void op_judge(struct server *server, struct op *op);
 /* Marks a command with its operation, where no field can carry it (label.c); 0: it is not marked. */
 void op_label(ProtobufCMessage *message, uint64_t op, struct arena *arena);
 uint64_t op_labelled(const ProtobufCMessage *message);
-/* What a blocking read waits for. *own: the query's own watch key; space 0: it has none. */
-struct watch_key op_thing(const struct op *op, struct arena *arena, struct watch_key *own);
+/* What a blocking read waits for: what its query watches, and then its further watch keys (query_type.own). */
+#define OP_THINGS_MAX 4
+size_t op_things(const struct op *op, struct arena *arena, struct watch_key things[OP_THINGS_MAX]);
 
 /* -- things that end by themselves (expiring.c) ------------------------------------------------------------------------ */
 

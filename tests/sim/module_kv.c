@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/memory.h"
 #include "kv/keys/kv.h"
 #include "tests/sim/modules.h"
@@ -27,9 +28,46 @@ void kv_op(struct op *op, enum kv_kind kind, uint32_t key, uint32_t size) {
 
 uint32_t kv_key(const struct op *op) { return own_of(op)->key; }
 
-static void key_name(uint32_t key, char name[16]) {
+void kv_key_name(uint32_t key, char name[16]) {
     CHECK(key < SIM_KEYS);
     snprintf(name, 16, key < SIM_KEYS - SIM_LOCKS ? "k%u" : "lock%u", key);
+}
+
+uint32_t kv_key_number(struct slice name) {
+    char text[16];
+    for (uint32_t key = 0; key < SIM_KEYS; key++) {
+        kv_key_name(key, text);
+        if (slice_is(name, text)) return key;
+    }
+    return SIM_KEYS;
+}
+
+void kv_target_name(uint32_t target, char name[16]) {
+    static const char *const prefixes[SIM_PREFIXES] = {"", "k", "lock", "lock1", "none"};
+    CHECK(target < SIM_KEYS + SIM_PREFIXES);
+    if (target < SIM_KEYS) kv_key_name(target, name);
+    else snprintf(name, 16, "%s", prefixes[target - SIM_KEYS]);
+}
+
+bool kv_is_target(uint32_t target, uint32_t key) {
+    char name[16], prefix[16];
+    if (target < SIM_KEYS) return target == key;
+    kv_target_name(target, prefix), kv_key_name(key, name);
+    return slice_starts(slice_text(name), slice_text(prefix));
+}
+
+uint64_t kv_version_sum(uint32_t key, const struct key_version *version) {
+    uint64_t all[] = {key, version->index, version->writer, version->lock_index, version->holder, version->lease};
+    return hash64(all, sizeof all);
+}
+
+uint64_t kv_entry_sum(const Pb__KvEntry *entry) {
+    struct key_version version = {.index = entry->modify_index,
+                                  .writer = entry->flags,
+                                  .lock_index = entry->lock_index,
+                                  .holder = session_maker(entry->session),
+                                  .lease = lease_maker(entry->lease)};
+    return kv_version_sum(kv_key_number(slice_make(entry->key.data, entry->key.len)), &version);
 }
 
 /* -- clients ---------------------------------------------------------------------------------------------------------- */
@@ -95,7 +133,7 @@ static const ProtobufCMessage *command(const struct op *op, struct arena *arena,
     uint8_t *value = arena_alloc(arena, own->size + 1);
     Pb__KvCommand *command = arena_alloc(arena, sizeof *command);
     pb__kv_command__init(command);
-    key_name(own->key, key);
+    kv_key_name(own->key, key);
     command->verb = verbs[op->kind];
     command->key = (ProtobufCBinaryData){strlen(key), (uint8_t *)key};
     command->flags = op->id;
@@ -117,7 +155,7 @@ static const ProtobufCMessage *request(const struct op *op, struct arena *arena,
     Pb__KvRequest *request = arena_alloc(arena, sizeof *request);
     char *key = arena_alloc(arena, 16);
     pb__kv_request__init(request);
-    key_name(kv_key(op), key);
+    kv_key_name(kv_key(op), key);
     request->key = (ProtobufCBinaryData){strlen(key), (uint8_t *)key};
     *type = &query_kv_get;
     return &request->base;
@@ -158,11 +196,27 @@ const struct key_version *kv_now(struct sim *sim, uint32_t key) {
     return story->count ? &story->versions[story->count - 1] : &none;
 }
 
-static const struct key_version *version_at(struct sim *sim, uint32_t key, uint64_t index) {
+/* How many of its versions are not newer than the index. */
+static size_t versions_until(const struct story_of_key *story, uint64_t index) {
+    size_t least = 0, most = story->count;
+    while (least < most) {
+        size_t middle = least + (most - least) / 2;
+        if (story->versions[middle].index <= index) least = middle + 1;
+        else most = middle;
+    }
+    return least;
+}
+
+const struct key_version *kv_at(struct sim *sim, uint32_t key, uint64_t index) {
     const struct story_of_key *story = story_of(sim, key);
-    for (size_t i = story->count; i > 0; i--)
-        if (story->versions[i - 1].index <= index) return &story->versions[i - 1];
-    return &none;
+    size_t count = versions_until(story, index);
+    return count ? &story->versions[count - 1] : &none;
+}
+
+const struct key_version *kv_after(struct sim *sim, uint32_t key, uint64_t index) {
+    const struct story_of_key *story = story_of(sim, key);
+    size_t count = versions_until(story, index);
+    return count < story->count ? kv_at(sim, key, story->versions[count].index) : NULL;
 }
 
 static void change(struct sim *sim, uint32_t key, struct key_version version) {
@@ -252,7 +306,7 @@ static void delay_ended(struct sim *sim, const Pb__LockDelayEndCommand *command)
     for (uint32_t key = 0; key < SIM_KEYS; key++) {
         struct story_of_key *story = story_of(sim, key);
         char name[16];
-        key_name(key, name);
+        kv_key_name(key, name);
         if (!slice_is(slice_make(command->key.data, command->key.len), name)) continue;
         if (story->delay_index != command->index) continue;
         story->delay_index = 0;
@@ -311,7 +365,7 @@ static bool over(struct sim *sim) {
 /* At any index a key has one version: what was read at it is that one. */
 static void judge_read(struct sim *sim, const struct op *op) {
     const struct kv_own *own = own_of(op);
-    const struct key_version *version = version_at(sim, own->key, op->index);
+    const struct key_version *version = kv_at(sim, own->key, op->index);
     if (op->found != !version->gone || op->seen_index != version->index)
         sim_violation(sim, RULE_MODEL, "read %" P " at s%u, applied %" P ": index %" P "%s, the key's is %" P "%s",
                       op->id, op->server + 1, op->index, op->seen_index, op->found ? "" : " (gone)", version->index,

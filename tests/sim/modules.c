@@ -9,7 +9,6 @@
 #include "base/memory.h"
 #include "kv/stream/stream.h"
 #include "lb/coordinate.h"
-#include "registry/history.h"
 #include "registry/machine.h"
 
 #define P PRIu64
@@ -25,9 +24,7 @@ unsigned sim_module_number(const struct sim_module *module) {
 }
 
 /* Those that no client here writes to: they promise nothing that the checkers could judge. */
-static bool is_left_out(const struct module *module) {
-    return module == &coordinate_module || module == &history_module || module == &stream_module;
-}
+static bool is_left_out(const struct module *module) { return module == &coordinate_module; }
 
 static bool is_simulated(const struct module *module) {
     for (size_t i = 0; sim_modules[i]; i++)
@@ -36,6 +33,7 @@ static bool is_simulated(const struct module *module) {
 }
 
 void modules_begin(struct sim *sim) {
+    stream_mutations = sim->options.module_mutations;
     for (const struct module_entry *entry = agent_modules; entry->module; entry++)
         CHECK(is_simulated(entry->module) || is_left_out(entry->module));
     for (size_t i = 0; sim_modules[i]; i++) sim->models[i] = mem_zalloc(sim_modules[i]->model_size + 1);
@@ -176,9 +174,14 @@ void op_judge(struct server *server, struct op *op) {
     op->module->check_read(server->sim, op);
 }
 
-struct watch_key op_thing(const struct op *op, struct arena *arena, struct watch_key *own) {
+size_t op_things(const struct op *op, struct arena *arena, struct watch_key things[OP_THINGS_MAX]) {
     const struct query_type *type = NULL;
     const ProtobufCMessage *request = op->module->request(op, arena, &type);
-    *own = type->own ? type->own(request, 0) : (struct watch_key){0};
-    return type->watched(request);
+    size_t count = 0;
+    things[count++] = type->watched(request);
+    for (struct watch_key own; type->own && (own = type->own(request, count - 1)).space;) {
+        CHECK(count < OP_THINGS_MAX);
+        things[count++] = own;
+    }
+    return count;
 }

@@ -3,6 +3,7 @@
 #ifndef COORD_TESTS_SIM_MODULES_H
 #define COORD_TESTS_SIM_MODULES_H
 
+#include "kv/keys/kv.h"
 #include "tests/sim/module.h"
 
 /* The order is that in which they hear of each other. */
@@ -18,7 +19,9 @@
     X(fence)           \
     X(phaser)          \
     X(lock)            \
-    X(election)
+    X(election)        \
+    X(history)         \
+    X(stream)
 #define SIM_EXTERN(name) extern const struct sim_module sim_##name;
 SIM_MODULES(SIM_EXTERN)
 #undef SIM_EXTERN
@@ -38,6 +41,16 @@ struct key_version { /* of a key, from `index` on */
     bool gone;
 };
 const struct key_version *kv_now(struct sim *sim, uint32_t key);
+const struct key_version *kv_at(struct sim *sim, uint32_t key, uint64_t index);    /* as of that index */
+const struct key_version *kv_after(struct sim *sim, uint32_t key, uint64_t index); /* the next; NULL: there is none */
+void kv_key_name(uint32_t key, char name[16]);
+uint64_t kv_version_sum(uint32_t key, const struct key_version *version);
+uint64_t kv_entry_sum(const Pb__KvEntry *entry); /* the same of what was read */
+uint32_t kv_key_number(struct slice name);       /* SIM_KEYS: none of them */
+/* Targets: keys, and from SIM_KEYS on prefixes of them. */
+#define SIM_PREFIXES 5
+void kv_target_name(uint32_t target, char name[16]);
+bool kv_is_target(uint32_t target, uint32_t key);
 
 /* -- sessions ------------------------------------------------------------------------------------------------------- */
 

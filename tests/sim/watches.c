@@ -12,7 +12,11 @@
 enum step { STEP_PARK, STEP_WOKEN, STEP_EXPIRED };
 
 struct watch {
-    struct watch_waiter waiter, own; /* own: of the query's own watch key, if it has one */
+    struct watch_waiter waiter;
+    struct own { /* of the query's further watch keys */
+        struct watch_waiter waiter;
+        struct watch *watch;
+    } own[OP_THINGS_MAX - 1];
     struct watch *next;
     struct server *server;
     uint64_t op, generation, restores, index; /* index: as it was seen last */
@@ -29,9 +33,10 @@ static struct watch_table *table_of(struct server *server) { return machine_watc
 
 static uint64_t generation_of(struct server *server, const struct op *op) {
     struct arena arena = {0};
-    struct watch_key own;
-    uint64_t generation = watch_generation(table_of(server), op_thing(op, &arena, &own));
-    if (own.space) generation += watch_generation(table_of(server), own);
+    struct watch_key things[OP_THINGS_MAX];
+    uint64_t generation = 0;
+    size_t count = op_things(op, &arena, things);
+    for (size_t i = 0; i < count; i++) generation += watch_generation(table_of(server), things[i]);
     arena_free(&arena);
     return generation;
 }
@@ -41,7 +46,8 @@ static void watch_free(struct watch *watch) {
     while (*at != watch) at = &(*at)->next;
     *at = watch->next;
     if (watch->parked) {
-        watch_remove(table_of(watch->server), &watch->own);
+        for (size_t i = 0; i < ARRAY_COUNT(watch->own); i++)
+            watch_remove(table_of(watch->server), &watch->own[i].waiter);
         watch_remove(table_of(watch->server), &watch->waiter);
     }
     free(watch);
@@ -65,7 +71,7 @@ static void fired(struct watch_waiter *waiter) {
 }
 
 static void own_fired(struct watch_waiter *waiter) {
-    struct watch *watch = CONTAINER_OF(waiter, struct watch, own);
+    struct watch *watch = CONTAINER_OF(waiter, struct own, waiter)->watch;
     if (atomic_exchange(&watch->waiter.armed, false)) fired(&watch->waiter);
 }
 
@@ -116,9 +122,13 @@ static void park(struct watch *watch) {
     struct server *server = watch->server;
     struct op *op = op_get(server->sim, watch->op);
     struct arena arena = {0};
-    struct watch_key own;
-    watch_add(table_of(server), &watch->waiter, op_thing(op, &arena, &own), fired);
-    if (own.space) watch_add(table_of(server), &watch->own, own, own_fired);
+    struct watch_key things[OP_THINGS_MAX];
+    size_t count = op_things(op, &arena, things);
+    watch_add(table_of(server), &watch->waiter, things[0], fired);
+    for (size_t i = 0; i + 1 < count; i++) {
+        watch->own[i].watch = watch;
+        watch_add(table_of(server), &watch->own[i].waiter, things[i + 1], own_fired);
+    }
     arena_free(&arena);
     watch->parked = true;
     later(watch, STEP_EXPIRED, op->wait_us);
@@ -168,7 +178,8 @@ void watch_event(struct server *server, uint64_t number) {
     switch ((enum step)(number & 3)) {
         case STEP_PARK: park(watch); break;
         case STEP_WOKEN:
-            if (watch->own.entry) watch_arm(&watch->own);
+            for (size_t i = 0; i < ARRAY_COUNT(watch->own); i++)
+                if (watch->own[i].waiter.entry) watch_arm(&watch->own[i].waiter);
             watch_arm(&watch->waiter);
             confirm_again(watch);
             break;
