@@ -206,8 +206,8 @@ static void answered(struct stream *stream) {
     struct arena arena = {0};
     int error = fetched_result(&stream->fetched, &query_stream, &stream->question->base, &arena, &result);
     const Pb__StreamResult *news = error || !result.found ? NULL : (const Pb__StreamResult *)result.message;
-    bool same =
-        news && (!stream->response || news->cluster == stream->cluster); /* an agent's servers may be others now */
+    /* In a stream that runs: an agent's servers may be others now; and where no history is kept, changes pass unseen. */
+    bool same = news && (!stream->response || (news->cluster == stream->cluster && !news->off));
     bool good = same && stream_events_append(&stream->text, news, stream->question->delta, &arena);
     fetched_free(&stream->fetched);
     if (!good && stream->response) {

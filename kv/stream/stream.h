@@ -9,6 +9,7 @@
  * Two answers are no events. `gap`: the history does not reach back to the position, and something may have changed
  * between it and what is kept: read the things anew, and follow from `position`. `reset`: a backup became the state. A
  * position below the floor is no gap while the indexes of the things themselves show that none of them has changed.
+ * And `off`: no history is kept. Whoever waits is not woken by that; a server ends its streams when it sees it.
  *
  * What can be followed is a table of kinds; a new one is a row there, a number in stream.proto, and its JSON in
  * http/stream_views.c. */

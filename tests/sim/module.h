@@ -45,6 +45,7 @@ struct op {
     uint64_t wait_us, known_index; /* blocks until the result is newer than known_index, or so long */
     uint64_t seen_index;           /* of the result */
     bool found;
+    bool quiet; /* set by `seen`: it wakes nobody that this is so; who waits learns it when its time is up */
     /* What it was told. Writes: their place; reads: up to where the server had applied. */
     uint64_t index;
     bool yes;

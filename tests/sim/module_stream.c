@@ -143,6 +143,7 @@ static void seen(struct op *op, const struct query_result *result) {
     const Pb__StreamResult *told = (const Pb__StreamResult *)result->message;
     struct sums sums = {0};
     own->gap = told->gap, own->off = told->off, own->reset = told->reset;
+    op->quiet = told->off;
     own->at = told->position->index, own->at_topic = (uint8_t)told->position->topic,
     own->at_place = told->position->place;
     for (size_t i = 0; i < told->n_events; i++) {

@@ -156,6 +156,7 @@ static void op_saw(void *data, const struct query_result *result) {
     struct op *op = data;
     op->found = result->found;
     op->seen_index = result->index;
+    op->quiet = false;
     op->module->seen(op, result);
 }
 
