@@ -72,5 +72,6 @@ int cmd_rtt(int argc, char **argv);
 int cmd_snapshot(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 int cmd_watch(int argc, char **argv);
+int cmd_watch_stream(int argc, char **argv); /* watch -stream */
 
 #endif

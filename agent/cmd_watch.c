@@ -1,4 +1,4 @@
-/* coord watch */
+/* coord watch; with -stream: cmd_watch_stream.c */
 
 #include "agent/cmd.h"
 #include "agent/watch.h"
@@ -14,7 +14,7 @@ static int complain(const char *line) {
 struct flags {
     const char *type, *key, *prefix, *service, *state, *name, *passing_only;
     struct cmd_list tags;
-    bool shell;
+    bool shell, stream;
 };
 
 static void put_text(struct json_object *json, const char *name, const char *value) {
@@ -76,7 +76,17 @@ static int print_once(const struct watch *watch, const struct client *client) {
     return fault.code ? cmd_failed("querying agent", &fault) : 0;
 }
 
+/* -stream among the first flags: then the others are those of a stream. */
+static bool is_stream(int argc, char **argv) {
+    for (int i = 1; i < argc && argv[i][0] == '-'; i++) {
+        const char *name = argv[i] + 1 + (argv[i][1] == '-');
+        if (strcmp(name, "stream") == 0 || strcmp(name, "stream=true") == 0) return true;
+    }
+    return false;
+}
+
 int cmd_watch(int argc, char **argv) {
+    if (is_stream(argc, argv)) return cmd_watch_stream(argc, argv);
     static const char usage[] = "coord watch [FLAGS] [PROGRAM ...]";
     struct client client = {0};
     struct flags of = {0};
@@ -89,11 +99,13 @@ int cmd_watch(int argc, char **argv) {
         {"passingonly", CMD_TEXT, &of.passing_only, "true: instances whose checks pass, for type service"},
         {"state", CMD_TEXT, &of.state, "of this state, for type checks"},
         {"name", CMD_TEXT, &of.name, "of this name, for type event"},
-        {"shell", CMD_BOOL, &of.shell, "the program is a line for the shell"}};
+        {"shell", CMD_BOOL, &of.shell, "the program is a line for the shell"},
+        {"stream", CMD_BOOL, &of.stream, "first: an event a line, for ever; `coord watch -stream -h` tells more"}};
     char **rest;
     of.shell = true;
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
     if (code >= 0) return code;
+    if (of.stream) return cmd_watch_stream(argc, argv);
     if (!of.type) return complain("Watch type must be specified\n\nusage: coord watch [FLAGS] [PROGRAM ...]");
     struct fault fault = {0};
     struct watch *watch = watch_of(&of, rest, &fault);

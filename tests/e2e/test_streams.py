@@ -1,7 +1,7 @@
 """Streams with real processes: servers and agents die, backups become the state, readers stop reading; each change comes once or the
 stream says that it cannot know."""
 import base64, http.client, json, os, signal, socket, subprocess, sys, tempfile
-from coordtest import SLOW, Agent, Cluster, check, run, settings, until
+from coordtest import COORD, SLOW, Agent, Cluster, check, run, settings, until
 from streams import Follower, Writer, documented, in_order, stream_socket
 
 
@@ -322,5 +322,49 @@ def comments_come_when_nothing_does():
     check(follower.ended == 1, "the stream's end was no clean one")
 
 
+def the_command_goes_on():
+    """coord watch -stream: an event a line, over the death of servers and a gap; it ends on SIGINT."""
+    cluster = Cluster(3, settings(history_changes=50)).start()
+    addresses = ",".join(s.ip + ":8500" for s in cluster.servers)
+    leader = cluster.leader()
+    leader.put("/v1/kv/w/a", "0")
+    old = leader.request("GET", "/v1/kv/w/a")[1]["X-Consul-Index"]
+
+    def begin(*words):
+        out, err = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
+        return subprocess.Popen([COORD, "watch", "-stream", "-http-addr=" + addresses, *words], stdin=subprocess.DEVNULL, stdout=out, stderr=err), out, err
+
+    def lines(out):
+        out.seek(0)
+        return [json.loads(line) for line in out.read().split("\n")[:-1]]
+    command, out, _ = begin("-prefix", "w/", "-service=none", "-from", old)
+    writer = Writer(cluster.servers, ["w/a"])
+    until("it follows", lambda: len(lines(out)) > 20)
+    cluster.leader().kill()
+    now = writer.number
+    until("it goes on", lambda: writer.number > now + 50 and len(lines(out)) > now + 50, 30)
+    last = writer.stop()
+    until("all of it", lambda: len(lines(out)) >= last)
+    command.send_signal(signal.SIGINT)
+    check(command.wait(10 * SLOW) == 0, "SIGINT is no failure")
+    seen = lines(out)
+    check(all(list(line) == ["Index", "Event", "Data"] and line["Event"] == "kv" for line in seen), seen[:3])
+    check(numbers([line["Data"]["Value"] for line in seen]) == list(range(1, last + 1)), "each once")
+    check([line["Index"] for line in seen] == [line["Data"]["ModifyIndex"] for line in seen], "the index")
+    late, out, err = begin("-key=w/a", "-from=" + old)
+    until("a gap", lambda: lines(out))
+    check(lines(out)[0]["Event"] == "gap" and lines(out)[0]["Data"]["Index"] == lines(out)[0]["Index"] > int(old), lines(out))
+    cluster.leader().request("PUT", "/v1/kv/w/a", "new", timeout=20 * SLOW)
+    until("what comes after it", lambda: len(lines(out)) == 2)
+    late.send_signal(signal.SIGTERM)
+    check(late.wait(10 * SLOW) == 0, "SIGTERM is no failure")
+    for words, code, word in ((["-key=a", "-from=-1"], 1, "from"), ([], 2, "nothing to follow"), (["-key=a", "program"], 2, "no program"),
+                              (["-key=a", "-form=1"], 2, "-from")):
+        wrong, _, err = begin(*words)
+        check(wrong.wait(20 * SLOW) == code, words)
+        err.seek(0)
+        check(word in err.read(), words)
+
+
 run([the_leader_dies_under_it, documented_clients_survive, a_backup_becomes_the_state, a_reader_that_stops_reading, a_slow_reader_gets_all_of_it, an_entry_is_cut_in_two,
-     services_nodes_and_locks, bad_questions, there_are_limits, comments_come_when_nothing_does])
+     services_nodes_and_locks, bad_questions, there_are_limits, comments_come_when_nothing_does, the_command_goes_on])
