@@ -260,7 +260,7 @@ static void stream_hurry(struct http_request *request) {
 
 static bool subscriptions_read(struct http_request *request, Pb__StreamRequest *question) {
     struct arena *arena = http_arena(request);
-    question->subscriptions = arena_alloc(arena, STREAM_SUBSCRIPTIONS_MAX * sizeof(Pb__StreamSubscription *));
+    question->subscriptions = arena_alloc(arena, request->parameter_count * sizeof(Pb__StreamSubscription *));
     for (size_t kind = 0; kind < STREAM_KINDS; kind++) {
         struct slice *names;
         size_t count = http_parameters(request, stream_kinds[kind].parameter, &names);
