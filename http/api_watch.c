@@ -16,7 +16,8 @@
 #include "http/impl.h"
 #include "http/stream_views.h"
 
-#define BLOCK_BYTES   1024  /* libmicrohttpd's buffer for a stream */
+#define BLOCK_OLD     4096  /* libmicrohttpd's buffer for a stream without chunks (HTTP/1.0) */
+#define BLOCK_LEAST   64    /* with chunks it has another one, which the connection has anyway */
 #define PROGRESS_MS   10000 /* without an event: a comment says how far the stream is */
 #define AGAIN_MS      1000
 #define WAIT_LEAST_MS 100
@@ -143,8 +144,8 @@ static void go_on(struct stream *stream, const Pb__StreamResult *result) {
 static void start(struct stream *stream, const Pb__StreamResult *result) {
     struct http_request *request = stream->request;
     struct connection *connection = request->connection;
-    struct MHD_Response *response =
-        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_text, stream, response_gone);
+    struct MHD_Response *response = MHD_create_response_from_callback(
+        MHD_SIZE_UNKNOWN, request->old_version ? BLOCK_OLD : BLOCK_LEAST, read_text, stream, response_gone);
     CHECK(response);
     stream->response = true;
     stream->position = *result->position;

@@ -247,6 +247,22 @@ def services_nodes_and_locks():
         in_order(follower.events)
 
 
+def without_chunks():
+    """HTTP/1.0, as proxies speak it: the events as they are, until the connection ends."""
+    agent = Agent().start()
+    with socket.create_connection((agent.ip, 8500), timeout=30 * SLOW) as s:
+        s.sendall(b"GET /v1/watch?key=a HTTP/1.0\r\n\r\n")
+        text = b""
+        while b": index" not in text:
+            text += s.recv(4096)
+        check(b"chunked" not in text.lower(), text)
+        agent.put("/v1/kv/a", b"x" * 100000)
+        while not text.endswith(b"}\n\n"):
+            text += s.recv(65536)
+        event = text.split(b"data: ")[1]
+        check(len(base64.b64decode(json.loads(event)["Value"])) == 100000, event[:200])
+
+
 def bad_questions():
     server = Agent().start()
     client = Agent("-retry-join=" + server.ip, server=False, name="a1").start()
@@ -367,4 +383,4 @@ def the_command_goes_on():
 
 
 run([the_leader_dies_under_it, documented_clients_survive, a_backup_becomes_the_state, a_reader_that_stops_reading, a_slow_reader_gets_all_of_it, an_entry_is_cut_in_two,
-     services_nodes_and_locks, bad_questions, there_are_limits, comments_come_when_nothing_does, the_command_goes_on])
+     services_nodes_and_locks, without_chunks, bad_questions, there_are_limits, comments_come_when_nothing_does, the_command_goes_on])
