@@ -1,5 +1,5 @@
 """A client of /v1/watch that keeps all that it was told, and what tests of streams say again and again."""
-import http.client, json, os, re, socket, threading, time
+import base64, http.client, json, os, re, socket, threading, time
 from coordtest import HERE, SLOW, check, until
 
 
@@ -79,6 +79,24 @@ def order(position):
 def in_order(events):
     positions = [order(p) for _, p, _ in events]
     check(all(a < b for a, b in zip(positions, positions[1:])), "ids do not rise: %r" % [p for _, p, _ in events][-20:])
+
+
+def numbers(values):
+    return [int(base64.b64decode(v)) for v in values]
+
+
+def once_each(follower, keys, last):
+    """Each value from 1 to `last` of each key, once, in order; and nothing of other keys."""
+    in_order(follower.events)
+    for key in keys:
+        seen = numbers(follower.values(key))
+        check(seen == list(range(1, last + 1)), "%s: %d values of %d: %r" % (key, len(seen), last, seen[-10:]))
+    check({e for e, _, _ in follower.events} == {"kv"}, {e for e, _, _ in follower.events})
+    check({d["Key"] for _, _, d in follower.events} == set(keys), "other keys")
+
+
+def has_all(follower, keys, last):
+    return lambda: all(len(follower.values(k)) >= last for k in keys)
 
 
 class Writer(threading.Thread):
