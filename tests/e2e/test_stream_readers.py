@@ -25,7 +25,8 @@ def a_reader_that_stops_reading():
         write(i)
     after = server.rss_kib()
     print("     %d MiB passed; the server had %d MiB, then %d MiB" % (total * len(value) >> 20, before >> 10, after >> 10))
-    check(after - before < 24 << 10, "the server grew by %d KiB" % (after - before))
+    if SLOW == 1:    # sanitizers keep what was freed
+        check(after - before < 24 << 10, "the server grew by %d KiB" % (after - before))
     seen, data = [], b""
 
     def take():
