@@ -31,7 +31,7 @@ struct peer {
     bool writes, busy, ready; /* writers: an answer is awaited. Streams: the first comment has come */
     uint32_t number;
     struct buffer rest; /* a line that has not ended */
-    uint32_t events;
+    uint64_t begun_ns;  /* its write */
 };
 static struct sockaddr_in server;
 static char host[64];
@@ -39,8 +39,10 @@ static int polls;
 static struct peer *streams, writers[WRITERS];
 static uint32_t stream_count, keys_each = 1, ready;
 static uint64_t *sent_ns, got, strange, last_ns;
-static double *delays_ms;
-static size_t delay_count, delay_room;
+static struct delays {
+    double *ms;
+    size_t count, room;
+} events_took, writes_took; /* from a write's beginning until the event, or until its own answer */
 
 static void fail(const char *what) {
     fprintf(stderr, "streams: %s: %s\n", what, strerror(errno));
@@ -78,18 +80,18 @@ static void put(struct peer *writer, uint32_t key, uint64_t value) {
     char body[24];
     int size = snprintf(body, sizeof body, "%llu", (unsigned long long)value);
     buffer_printf(&text, "PUT /v1/kv/k%u HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n%s", key, host, size, body);
-    sent_ns[key] = clock_mono_ns();
+    sent_ns[key] = writer->begun_ns = clock_mono_ns();
     writer->busy = true;
     send_all(writer, &text);
     buffer_free(&text);
 }
 
-static void note_delay(uint32_t key, uint64_t now_ns) {
-    if (delay_count == delay_room) {
-        delay_room = delay_room ? 2 * delay_room : 1024;
-        delays_ms = mem_realloc(delays_ms, delay_room * sizeof *delays_ms);
+static void note_delay(struct delays *delays, uint64_t from_ns, uint64_t now_ns) {
+    if (delays->count == delays->room) {
+        delays->room = delays->room ? 2 * delays->room : 1024;
+        delays->ms = mem_realloc(delays->ms, delays->room * sizeof *delays->ms);
     }
-    delays_ms[delay_count++] = (double)(now_ns - sent_ns[key]) / 1e6;
+    delays->ms[delays->count++] = (double)(now_ns - from_ns) / 1e6;
 }
 
 static void stream_line(struct peer *peer, const char *line, uint64_t now_ns) {
@@ -102,8 +104,8 @@ static void stream_line(struct peer *peer, const char *line, uint64_t now_ns) {
     if (strncmp(line, "data: ", 6) != 0 || !key) return;
     uint32_t number = (uint32_t)strtoul(key + 8, NULL, 10);
     if (number / keys_each != (keys_each > 1 ? peer->number : 0)) strange++;
-    else note_delay(number, now_ns);
-    got++, peer->events++;
+    else note_delay(&events_took, sent_ns[number], now_ns);
+    got++;
     last_ns = now_ns;
 }
 
@@ -116,6 +118,7 @@ static void peer_read(struct peer *peer) {
     if (peer->writes) {
         if (strncmp(room, "HTTP/1.1 200", 12) != 0) fail("a write failed");
         peer->busy = false;
+        note_delay(&writes_took, peer->begun_ns, now_ns);
         return;
     }
     buffer_append(&peer->rest, room, (size_t)size);
@@ -190,7 +193,7 @@ static void one_key(unsigned rounds) {
     printf(
         "{\"streams\":%u,\"rounds\":%u,\"last_median_ms\":%.1f,\"last_least_ms\":%.1f,\"last_most_ms\":%.1f,"
         "\"event_median_ms\":%.1f,\"strange\":%llu}\n",
-        stream_count, rounds, median, last_ms[0], last_ms[rounds - 1], part_of(delays_ms, delay_count, 0.5),
+        stream_count, rounds, median, last_ms[0], last_ms[rounds - 1], part_of(events_took.ms, events_took.count, 0.5),
         (unsigned long long)strange);
     free(last_ms);
 }
@@ -210,12 +213,16 @@ static void many_keys(unsigned rate, unsigned seconds) {
     }
     wait_for(&got, wanted, "events are missing");
     for (unsigned i = 0; i < 20; i++) step(10); /* none too many */
-    double p50 = part_of(delays_ms, delay_count, 0.5), p99 = part_of(delays_ms, delay_count, 0.99);
+    double p50 = part_of(events_took.ms, events_took.count, 0.5),
+           p99 = part_of(events_took.ms, events_took.count, 0.99);
     printf(
         "{\"streams\":%u,\"keys_each\":%u,\"writes\":%llu,\"events\":%llu,\"strange\":%llu,\"p50_ms\":%.2f,"
-        "\"p99_ms\":%.2f,\"most_ms\":%.1f,\"seconds\":%.1f,\"late\":%llu}\n",
+        "\"p99_ms\":%.2f,\"most_ms\":%.1f,\"write_p50_ms\":%.2f,\"write_p99_ms\":%.2f,\"seconds\":%.1f,\"late\":%llu}"
+        "\n",
         stream_count, keys_each, (unsigned long long)written, (unsigned long long)got, (unsigned long long)strange, p50,
-        p99, delays_ms[delay_count - 1], (double)(clock_mono_ns() - begun_ns) / 1e9, (unsigned long long)late);
+        p99, events_took.ms[events_took.count - 1], part_of(writes_took.ms, writes_took.count, 0.5),
+        part_of(writes_took.ms, writes_took.count, 0.99), (double)(clock_mono_ns() - begun_ns) / 1e9,
+        (unsigned long long)late);
 }
 
 int main(int argc, char **argv) {
