@@ -5,6 +5,7 @@
 #include "kv/stream/stream.h"
 
 #define STREAM_NAME_MAX 512 /* of nodes and services */
+#define STREAM_MARKS    1024
 
 /* -- what a request follows (stream_match.c) ---------------------------------------------------------------------- */
 /* Subscriptions in an order in which the one that a touch is about is found quickly. In an arena. */
@@ -16,6 +17,7 @@ struct stream_match {
         uint64_t row; /* that it was found in last; for the caller */
     } * exact, *prefixes;
     size_t exact_count, prefix_count;
+    uint64_t marks[STREAM_MARKS / 64]; /* of exact: a bit for each; most touches are not followed, and end here */
     bool topics[HISTORY_TOPICS], wide[HISTORY_TOPICS];
 };
 /* False: the request makes no sense (too many subscriptions, a kind that is not known, a name too long). */

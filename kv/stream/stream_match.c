@@ -17,6 +17,26 @@ static struct slice folded(uint8_t space, struct slice name, struct arena *arena
     return copy;
 }
 
+/* By its last bytes, in which names that are alike differ; the same in any case. */
+static unsigned mark_of(uint8_t space, struct slice name) {
+    uint32_t sum = space;
+    for (size_t i = name.size < 6 ? 0 : name.size - 6; i < name.size; i++)
+        sum = sum * 31 + ((uint8_t)name.data[i] | 0x20);
+    return (sum + (uint32_t)name.size) * UINT32_C(2654435769) >> 22;
+}
+_Static_assert(STREAM_MARKS == 1 << 10, "as many bits as a mark has");
+
+static bool marked(const struct stream_match *match, uint8_t space, struct slice name) {
+    unsigned mark = mark_of(space, name);
+    return match->marks[mark / 64] >> mark % 64 & 1;
+}
+
+static void add_exact(struct stream_match *match, const struct stream_wanted *wanted) {
+    unsigned mark = mark_of(wanted->space, wanted->name);
+    match->marks[mark / 64] |= UINT64_C(1) << mark % 64;
+    match->exact[match->exact_count++] = *wanted;
+}
+
 bool stream_match_init(struct stream_match *match, const Pb__StreamRequest *request, struct arena *arena) {
     size_t count = request->n_subscriptions;
     *match = (struct stream_match){0};
@@ -32,7 +52,7 @@ bool stream_match_init(struct stream_match *match, const Pb__StreamRequest *requ
         if (name.size > kind->name_max || (name.size == 0 && !prefix)) return false;
         struct stream_wanted wanted = {kind->space, folded(kind->space, name, arena), kind, 0};
         if (prefix) match->prefixes[match->prefix_count++] = wanted;
-        else match->exact[match->exact_count++] = wanted;
+        else add_exact(match, &wanted);
         match->topics[kind->topic] = true;
         match->wide[kind->topic] |= kind->wide;
     }
@@ -51,7 +71,7 @@ struct stream_wanted *stream_match_find(const struct stream_match *match, const 
             return wanted;
     }
     struct stream_wanted wanted = {.space = touch->space, .name = touch->name};
-    if (match->exact_count == 0) return NULL;
+    if (!marked(match, touch->space, touch->name)) return NULL;
     if (!fold_space(touch->space)) return find_exact(match, &wanted);
     struct fold_name name;
     fold_name_of(&name, touch->name);
