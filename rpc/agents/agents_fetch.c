@@ -93,6 +93,7 @@ static size_t answer_piece(struct remote_reader *reader, const struct pending_fe
     answer.index = fetched->index, answer.found = fetched->found, answer.none = fetched->none;
     answer.known_leader = fetched->known_leader, answer.last_contact_ms = fetched->last_contact_ms;
     answer.records = (ProtobufCBinaryData){size, (uint8_t *)pending->records + pending->sent};
+    if (!answer.more) answer.cause = (char *)(uintptr_t)fetched->cause;
     tell(reader, PEER_FETCHED, &answer.base);
     return size;
 }
