@@ -17,9 +17,9 @@ static const struct message_member acquired[] = {{.field = "name"},
 
 /* With a limit it is shared, unless it is told otherwise. */
 static bool acquire_prepare(struct http_request *request, ProtobufCMessage *message) {
-    Pb__LockAcquireCommand *command = (Pb__LockAcquireCommand *)(void *)message;
+    Pb__QueueAcquireCommand *command = (Pb__QueueAcquireCommand *)(void *)message;
     if (command->limit && !http_has(request, "mode")) command->mode = PB__QUEUE_MODE__QUEUE_SHARED;
-    return queue_prepare(request, command->note.len, &command->limits, &command->enqueue);
+    return queue_prepare(request, command);
 }
 
 static const struct http_wait acquire_wait = QUEUE_WAIT(&query_lock_entry);
@@ -37,18 +37,18 @@ static bool release_prepare(struct http_request *request, ProtobufCMessage *mess
 
 static void queue_write(struct json_out *json, const ProtobufCMessage *message, void *context) {
     (void)context;
-    queue_waiters_write(json, (const Pb__LockView *)message, "Queue", true);
+    queue_waiters_write(json, (const Pb__QueueView *)message, "Queue", true);
 }
 
 /* The newest grant's: of a lock that nobody holds it says nothing. */
 static void token_write(struct json_out *json, const ProtobufCMessage *message, void *context) {
-    const Pb__Queue *queue = ((const Pb__LockView *)message)->queue;
+    const Pb__Queue *queue = ((const Pb__QueueView *)message)->queue;
     (void)context;
     json_key(json, "FencingToken");
     json_u64(json, queue && queue->holders ? queue->token : 0);
 }
 static void mode_write(struct json_out *json, const ProtobufCMessage *message, void *context) {
-    const Pb__Queue *queue = ((const Pb__LockView *)message)->queue;
+    const Pb__Queue *queue = ((const Pb__QueueView *)message)->queue;
     char room[MESSAGE_NAME_MAX];
     (void)context;
     json_key(json, "Mode");
@@ -122,7 +122,7 @@ const struct http_route http_routes_lock[] = {
          {"prefix", HTTP_TEXT, .help = "only names with this beginning", .most = QUEUE_NAME_MAX, .field = "prefix"},
          HTTP_READS),
      "All locks that somebody holds or waits for", HTTP_OWN, .example = {.status = 200}, .since = LOCK_SINCE,
-     .endpoint = {.query = &query_locks, .answer = any, .list = "locks"}},
+     .endpoint = {.query = &query_locks, .answer = any, .list = "queues"}},
     {HTTP_PUT, "/v1/lock/+name/release", http_declared, "lock:write",
      HTTP_PARAMS(NAME, HTTP_DC, SESSION("of who holds it, or waits"), TOKEN("in place of the session: of the grant"),
                  NOW),

@@ -270,7 +270,7 @@ int kv_command_apply(struct machine_tx *tx, struct slice payload, struct machine
 /* Refused, with how the lock is held instead, unless the token holds it. */
 static int check_fence(struct machine_tx *tx, const struct kv_command_view *command, struct machine_result *result) {
     const char *text;
-    int rv = lock_holds(tx->store, command->fence, command->token, tx->arena);
+    int rv = queue_holds(tx->store, &lock_family, command->fence, command->token, tx->arena);
     if (rv != CO_NOTFOUND) return rv;
     rv = queue_not_held_text(tx->store, &lock_family, command->fence, command->token, tx->arena, &text);
     if (rv != CO_OK) return rv;

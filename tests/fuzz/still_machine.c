@@ -123,7 +123,7 @@ static void put_leases(const char *long_key) {
 
 /* A lock that is held, and a resource that has seen its token. */
 static void put_lock(void) {
-    Pb__LockAcquireCommand acquire = PB__LOCK_ACQUIRE_COMMAND__INIT;
+    Pb__QueueAcquireCommand acquire = PB__QUEUE_ACQUIRE_COMMAND__INIT;
     Pb__SessionUse use = PB__SESSION_USE__INIT;
     Pb__FenceCheckCommand check = PB__FENCE_CHECK_COMMAND__INIT;
     use.id = (char *)STILL_SESSION;
