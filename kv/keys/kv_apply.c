@@ -112,11 +112,13 @@ static void answer_token(struct machine_tx *tx, const struct kv_command_view *co
     result->message = &answer->base;
 }
 
-/* Of a lock that is taken, or held. One that was taken below cluster version 5 has no token; nobody has been told one,
- * so that the entry by which its holder acquires it again is as good as that by which it took it. */
+/* Of a lock that is taken, or held. Its holder keeps the token, but for two: one that took the lock below cluster version
+ * 5 has none yet, and one that a restored backup brought back has a token of before, and others may have had higher ones
+ * since. Both get one when they acquire the lock again. */
 static uint64_t token_of(struct machine_tx *tx, const struct target *target, bool held) {
+    const struct kv_record *now = &target->now;
     if (machine_tx_version(tx) < KV_FENCED_SINCE) return 0;
-    return held && target->now.token ? target->now.token : tx->index;
+    return held && now->token && now->token >= machine_restored(tx->store) ? now->token : tx->index;
 }
 
 static int verb_lock(struct machine_tx *tx, const struct kv_command_view *command, struct target *target,
