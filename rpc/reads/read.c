@@ -297,7 +297,7 @@ void read_confirmed(struct read *read, int error) {
 
 void read_fired(struct read *read) {
     if (!read->parked) return;
-    watch_arm(&read->waiter);
+    watch_arm(&read->waiter); /* first: an own one that fires before is not passed on, and would stay unarmed */
     for (size_t i = 0; read->owns && i < read->owns->count; i++) watch_arm(&read->owns->items[i].waiter);
     look_again(read);
 }

@@ -168,8 +168,8 @@ void watch_event(struct server *server, uint64_t number) {
     switch ((enum step)(number & 3)) {
         case STEP_PARK: park(watch); break;
         case STEP_WOKEN:
+            watch_arm(&watch->waiter); /* first, as rpc/reads/read.c */
             if (watch->own.entry) watch_arm(&watch->own);
-            watch_arm(&watch->waiter);
             confirm_again(watch);
             break;
         case STEP_EXPIRED: expire(watch); break;
