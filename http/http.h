@@ -105,6 +105,7 @@ void http_reply_raw(struct http_request *request, int status, const char *conten
 /* `size` bytes from the beginning of a file; takes it over. */
 void http_reply_file(struct http_request *request, int status, int fd, uint64_t size, const char *content_type);
 void http_header(struct http_request *request, const char *name, const char *value); /* extra header; copied */
+void http_header_u64(struct http_request *request, const char *name, uint64_t value);
 
 /* -- reading the replicated state: blocking, consistency, caching ------------------------------------------------- */
 /* Writes one result; returns the HTTP status (200, or 404 with the body the API wants, often none). Runs on the
@@ -154,6 +155,9 @@ struct http_wait {
 };
 void http_write_then_wait(struct http_request *request, uint8_t command, const ProtobufCMessage *message,
                           const struct http_wait *wait);
+/* For `ask`: is there time to wait? If not, nothing can change any more: what came of the command is the answer, without
+ * another look. */
+bool http_waits(const struct http_request *request);
 /* Only waits. `message`: the query's request, in the request's arena; `ask` is not called. */
 void http_wait_for(struct http_request *request, const struct http_wait *wait, const ProtobufCMessage *message);
 /* Renews a session or a lease, or only looks at it, then calls view with CO_OK/CO_NOTFOUND/... on the worker.

@@ -46,12 +46,11 @@ static Pb__QueueEntryRequest *entry_request(struct http_request *request, struct
 
 const ProtobufCMessage *queue_ask(struct http_request *request, const struct machine_result *written) {
     const Pb__QueueAnswer *answer = (const Pb__QueueAnswer *)written->message;
-    int64_t wait_ns = 0;
     if (written->error || !answer) {
         http_reply_result(request, written);
         return NULL;
     }
-    if (answer->held || !answer->position || !http_parameter_duration(request, "wait", &wait_ns) || !wait_ns) {
+    if (answer->held || !answer->position || !http_waits(request)) {
         reply_answer(request, &answer->base);
         return NULL;
     }

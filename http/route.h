@@ -70,6 +70,7 @@ extern const struct http_param http_params_read[], http_params_session[]; /* htt
 #define HTTP_SESSION_USE(field_) \
     { "sessions", HTTP_SESSION, .group = http_params_session, .field = (field_) }
 
+#define HTTP_TTL_MOST_NS  86400000000000 /* of a session; the least is configured: session_ttl_min */
 #define HTTP_WAIT_MOST_NS 600000000000
 #define HTTP_WAIT(help_) \
     { "wait", HTTP_DURATION, .help = (help_), .most = HTTP_WAIT_MOST_NS }

@@ -50,6 +50,20 @@ def a_token_is_enough():
     check(ask(agents[0], "GET", "/v1/session/list")[1] == [], "sessions that were made for it are gone with it")
 
 
+def sessions_that_only_their_ttl_ends_say_for_how_long():
+    cluster, agents = world()
+    for agent in agents:
+        for keys, told in (({"TTL": "30s", "Checks": []}, True), ({"TTL": "30s"}, False), ({"Checks": []}, False),
+                           ({"TTL": "30s", "NodeChecks": [], "ServiceChecks": []}, True)):
+            status, made, body = agent.request("PUT", "/v1/session/create", keys)
+            check(status == 200, body)
+            status, renewed, body = agent.request("PUT", "/v1/session/renew/" + json.loads(body)["ID"])
+            check(status == 200 and "X-Consul-Index" in renewed, body)
+            for headers in (made, renewed):
+                bounds = [headers[name] and int(headers[name]) for name in ("X-Coord-Not-Before", "X-Coord-Not-After")]
+                check(20000 < bounds[0] <= 30000 and bounds[1] == 62000 if told else bounds == [None, None], "%r at %s: %r" % (keys, agent.name, bounds))
+
+
 def they_take_turns():
     cluster, agents = world()
     holder = acquire(agents[0], "turn", "ttl=600s")
@@ -233,6 +247,6 @@ def as_documented():
     run_documented(agent, documented("Locks"))
 
 
-run([a_token_is_enough, they_take_turns, shared_ones_and_limits, a_circle_is_refused, whoever_goes_makes_room,
+run([a_token_is_enough, sessions_that_only_their_ttl_ends_say_for_how_long, they_take_turns, shared_ones_and_limits, a_circle_is_refused, whoever_goes_makes_room,
      a_leader_that_dies_changes_nothing, what_makes_no_sense_is_refused,
      as_documented])
