@@ -46,9 +46,10 @@ static int refuse_command(struct machine_tx *tx, const Pb__FenceCheckCommand *co
             result, CO_INVALID,
             arena_printf(tx->arena, "a %s has a name of 1 to %d bytes", holding.family->noun, QUEUE_NAME_MAX));
     if (!command->token || command->token >= tx->index)
-        return machine_refuse(result, CO_INVALID,
-                              arena_printf(tx->arena, "token: %llu was never granted, indexes end at %llu yet",
-                                           (unsigned long long)command->token, (unsigned long long)tx->index - 1));
+        return machine_refuse(
+            result, CO_INVALID,
+            arena_printf(tx->arena, "token: %llu was never granted: tokens are log indexes, and the newest is %llu",
+                         (unsigned long long)command->token, (unsigned long long)tx->index - 1));
     return CO_OK;
 }
 

@@ -268,14 +268,16 @@ static int refuse_entry(struct change *change, const Pb__QueueAcquireCommand *wi
     struct slice session = slice_text(entry->session);
     const char *circle = NULL;
     if (waits && change->queue->waiters >= waiters)
-        return machine_refuse(result, CO_BUSY,
-                              arena_printf(tx->arena, "%u wait for %s \"%s\" already, at most %u may", waiters,
-                                           change->family->noun, wish->name, waiters));
+        return machine_refuse(
+            result, CO_BUSY,
+            arena_printf(tx->arena, "%u wait for %s \"%s\" already, at most %u may (coord.lock_waiters_max)", waiters,
+                         change->family->noun, wish->name, waiters));
     if (!session.size) return CO_OK;
     if (count_own(change, session, own) >= own)
-        return machine_refuse(result, CO_BUSY,
-                              arena_printf(tx->arena, "the session is in %u %ss already, at most %u are allowed", own,
-                                           change->family->noun, own));
+        return machine_refuse(
+            result, CO_BUSY,
+            arena_printf(tx->arena, "the session is in %u %ss already, at most %u are allowed (coord.lock_session_max)",
+                         own, change->family->noun, own));
     /* Candidates stand by for each other: a leader of one election waits for another without keeping anybody. */
     if (!waits || wish->limit || change->family->is_election) return CO_OK;
     int rv = circle_find(tx->store, change->family, entry, change->name, change->queue, tx->arena, &circle);
