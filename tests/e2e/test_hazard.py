@@ -83,8 +83,11 @@ def readers_that_die_and_owners_that_hang_up():
     node_reader.wait_leader(30)
     hung = json.loads(node_reader.put("/v1/session/create", {"TTL": "600s"}))["ID"]       # ends with its node's agent, too
     put(node_reader, "o/protect?session=" + hung)
+    epoch = put(server, "o/retire")["Epoch"]
     waits = pool.submit(put, agent, "o/retire?wait=60s")
-    until("the retire waits", lambda: not waits.done() and server.get("/v1/hazard/o")[0] == 200)
+    log_index = lambda: int(server.get("/v1/agent/self")[2]["Stats"]["raft"]["last_log_index"])
+    until("the retire is written", lambda: log_index() > epoch)
+    check(not waits.done(), "it waits")
     node_reader.kill()
     check(waits.result(40 * SLOW)["Retired"], "the reader's host is dead")
 
