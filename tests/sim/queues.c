@@ -73,10 +73,7 @@ bool queue_generate(struct sim_turn *turn, struct op *op, const struct sim_modul
     static const uint32_t delays_ms[] = {0, 0, 0, 100, 600};
     struct queue_plan *plan = turn->plan;
     uint32_t node = 1 + turn->client % SIM_NODES;
-    if (plan->registered < 2 || turn_chance(turn, 10)) { /* as clients of sessions */
-        catalog_op(op, (turn->client + plan->registered++) % 2 ? node | SIM_CAPITALS : node);
-        return true;
-    }
+    if (catalog_next(turn, &plan->registered, op)) return true;
     enum keep_step step = keep_step(turn, &plan->keep, 600, 700);
     if (step == KEEP_RENEW) renew_op(op, &sim_session);
     if (step == KEEP_USE) return use_next(turn, op, module);
