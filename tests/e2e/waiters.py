@@ -58,11 +58,17 @@ class Waiter:
         return self.answer
 
 
+def cluster_and_agent():
+    """A cluster of three, a client agent."""
+    cluster = Cluster(3, short()).start()
+    agent = cluster.agent("a1", short()).start(wait=False)
+    return cluster, agent.wait_leader(30)
+
+
 def world():
     """A cluster, and whom to ask: the leader, a follower, a client agent."""
-    cluster = Cluster(3, short()).start()
-    client = cluster.agent("a1", short()).start()
-    return cluster, [cluster.leader(), cluster.followers()[0], client]
+    cluster, agent = cluster_and_agent()
+    return cluster, [cluster.leader(), cluster.followers()[0], agent]
 
 
 def woken(agents):
