@@ -14,7 +14,7 @@
  *     a shared one all shared ones right behind it, as far as `limit` goes.
  * (3) A session is once in a queue. Acquiring again gives what it has: its token, or its place.
  * (4) Who would wait for something that is held by one who, over any number of names, waits for this session, is
- *     refused (CO_CONFLICT); the text names the circle. See kv/lock/circle.h.
+ *     refused (CO_CONFLICT); the text names the circle. Neither with a limit nor in elections: see kv/lock/circle.h.
  * (5) When the session of a holder ends and has a lock-delay, the queue moves on only when the leader has said that it
  *     is over. (Not of one that was granted by the very entry that ends it: it never knew.)
  * (6) Each grant touches one watch key (session and name), so it wakes who waits for just that.
