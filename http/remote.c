@@ -43,7 +43,7 @@ static void put_headers(struct http_request *request, const struct remote *remot
     http_header_u64(request, "X-Consul-Index", fetched->index);
     http_header(request, "X-Consul-KnownLeader", fetched->known_leader ? "true" : "false");
     http_header_u64(request, "X-Consul-LastContact", fetched->last_contact_ms);
-    if (fetched->cause[0]) http_header(request, "X-Coord-Cause", fetched->cause);
+    if (fetched->cause && fetched->cause[0]) http_header(request, "X-Coord-Cause", fetched->cause);
     if (fetched->age_ms) http_header_u64(request, "X-Coord-Age", (fetched->age_ms + 999) / 1000);
 }
 

@@ -65,8 +65,8 @@ struct rpc_fetched {
     struct slice records; /* packed type->result; valid during the call */
     bool known_leader;    /* of the server that answered */
     uint64_t last_contact_ms;
-    char cause[RPC_CAUSE_MAX]; /* what woke it (stream_cause); "": it did not wait, or nobody knows */
-    uint64_t age_ms; /* client agents: no server can be reached, this was the answer so long ago. 0: fresh */
+    const char *cause; /* what woke it (stream_cause), valid as `records`; NULL: it did not wait, or nobody knows */
+    uint64_t age_ms;   /* client agents: no server can be reached, this was the answer so long ago. 0: fresh */
 };
 struct rpc_fetch {
     /* Set by the caller. `request` is packed before rpc_fetch returns. */
