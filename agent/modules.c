@@ -12,6 +12,7 @@
 #include "kv/phaser/phaser.h"
 #include "kv/session/session.h"
 #include "kv/stream/stream.h"
+#include "kv/txn/txn.h"
 #include "lb/coordinate.h"
 #include "registry/catalog.h"
 #include "registry/history.h"
@@ -34,6 +35,7 @@ const struct module_entry agent_modules[] = {
     {.module = &hazard_module},
     {.module = &history_module},
     {.module = &stream_module},
+    {.module = &txn_module},
     {0},
 };
 // clang-format on

@@ -43,6 +43,8 @@ struct http_env {
     bool is_server;
     bool no_coordinates;                         /* disable_coordinates */
     uint64_t kv_value_max;                       /* bytes; 512 KiB */
+    uint64_t txn_body_max;                       /* bytes; 512 KiB, and at least kv_value_max */
+    uint64_t txn_ops_max;                        /* operations of a transaction; 64 */
     int64_t session_ttl_min_ns;                  /* 10 s */
     uint64_t lock_waiters_max, lock_session_max; /* of one queue; queues of one session. 0: the module's own limits */
     uint64_t lock_note_max;                      /* bytes */
@@ -61,7 +63,7 @@ extern const struct http_route http_routes_kv[], http_routes_session[], http_rou
     http_routes_agent_service[], http_routes_metrics[], http_routes_operator[], http_routes_snapshot[],
     http_routes_acl[], http_routes_coordinate[], http_routes_lease[], http_routes_event[], http_routes_monitor[],
     http_routes_lock[], http_routes_fence[], http_routes_election[], http_routes_barrier[], http_routes_phaser[],
-    http_routes_hazard[], http_routes_watch[];
+    http_routes_hazard[], http_routes_watch[], http_routes_txn[];
 
 /* -- asking the request ------------------------------------------------------------------------------------------- */
 const struct http_env *http_env(const struct http_request *request);
@@ -78,6 +80,8 @@ struct slice http_body(const struct http_request *request);
 int http_body_file(const struct http_request *request);
 /* Parses the body as a JSON object; on failure it has replied 400 and returns NULL. Freed with the request. */
 struct json_object *http_json(struct http_request *request);
+/* The same of an object or an array, with the beginning of the reply. */
+struct json_object *http_json_of(struct http_request *request, json_type type, const char *failed);
 /* Parameters that must parse: on failure it has replied 400 ("wait: invalid duration ...") and returns false;
  * absent: untouched, true. */
 bool http_parameter_u64(struct http_request *request, const char *parameter, uint64_t *value);

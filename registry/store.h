@@ -136,8 +136,10 @@ struct slice store_key_long(struct slice key, char *room);
 #define STORE_PART_MAX 120
 struct slice store_key_join(char *room, size_t part_count, ...); /* struct slice each */
 
-/* All or nothing within the write transaction: what was put and deleted since store_savepoint is taken back by
- * store_rollback. Either call (or store_release) ends it; they do not nest. No cursor may be open over a rollback. */
+/* All or nothing within the write transaction: what was put and deleted since the last store_savepoint is taken back by
+ * store_rollback. Either call (or store_release) ends it. They nest: what an inner one has released is taken back by
+ * the rollback of the outer one. No cursor may be open over a rollback. Of commands use machine_point
+ * (registry/machine.h), which takes back what they told others too. */
 void store_savepoint(struct store_txn *txn);
 void store_release(struct store_txn *txn);
 void store_rollback(struct store_txn *txn);
