@@ -20,7 +20,7 @@ static int subject_of(struct txn_run *run, const Pb__TxnCompare *compare, struct
     *subject = (struct subject){.session = {"", 0}, .lease = {"", 0}};
     if (compare->thing == PB__TXN_THING__TXN_KEY) {
         const Pb__KvEntry *entry;
-        int rv = txn_key(run, compare->key, &entry);
+        int rv = txn_entry(run, compare->key, &entry);
         if (rv != CO_OK || !entry) return rv;
         *subject = (struct subject){.exists = true,
                                     .has_value = true,

@@ -28,7 +28,7 @@ const char *txn_quoted(struct txn_run *run, struct slice text);
 int txn_op(struct txn_run *run, const Pb__TxnOp *op);
 int txn_compare(struct txn_run *run, const Pb__TxnCompare *compare, bool *holds);
 /* The present entry of a key; NULL: there is none. Slices of the map. */
-int txn_key(struct txn_run *run, ProtobufCBinaryData key, const Pb__KvEntry **entry);
+int txn_entry(struct txn_run *run, ProtobufCBinaryData key, const Pb__KvEntry **entry);
 /* Does the token hold this lock, or lead this election? CO_OK, CO_NOTFOUND, or the store failed. */
 int txn_holds(struct txn_run *run, Pb__TxnThing thing, const char *name, uint64_t token);
 

@@ -41,7 +41,7 @@ static int carry_out(struct txn_run *run, const Pb__TxnOp *op, struct machine_re
 
 /* -- keys --------------------------------------------------------------------------------------------------------- */
 
-int txn_key(struct txn_run *run, ProtobufCBinaryData key, const Pb__KvEntry **entry) {
+int txn_entry(struct txn_run *run, ProtobufCBinaryData key, const Pb__KvEntry **entry) {
     Pb__KvRequest request = PB__KV_REQUEST__INIT;
     struct query_result result;
     request.key = key;
@@ -78,7 +78,7 @@ static int get_tree(struct txn_run *run, const Pb__TxnOp *op) {
 static int read_key(struct txn_run *run, const Pb__TxnOp *op) {
     const Pb__KvEntry *entry;
     const char *key = txn_quoted(run, bytes_of(op->key));
-    int rv = txn_key(run, op->key, &entry);
+    int rv = txn_entry(run, op->key, &entry);
     if (rv != CO_OK) return rv;
     switch (op->verb) {
         case PB__TXN_VERB__TXN_GET:
@@ -128,7 +128,7 @@ static int write_key(struct txn_run *run, const Pb__TxnOp *op) {
         return CO_OK;
     }
     if (op->verb >= PB__TXN_VERB__TXN_DELETE) return CO_OK;
-    rv = txn_key(run, op->key, &entry);
+    rv = txn_entry(run, op->key, &entry);
     if (rv == CO_OK && entry) add_entry(run, entry, false);
     return rv;
 }
