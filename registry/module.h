@@ -71,7 +71,7 @@ enum module_mutation {
     MUTATE_BARRIER_EARLY = 1 << 4,     /* it opens with one party missing */
     MUTATE_PHASER_KEEPS_DEAD = 1 << 5, /* a party whose session has ended is still waited for */
     MUTATE_HAZARD_FORGETS = 1 << 6,    /* retire does not wait for the oldest protection */
-    MUTATE_TXN_HALF = 1 << 7,          /* a transaction that fails keeps what came before its first failure */
+    MUTATE_TXN_HALF = 1 << 7,          /* a transaction that fails keeps what its other operations did */
 };
 
 /* -- events within an entry --------------------------------------------------------------------------------------- */

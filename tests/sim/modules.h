@@ -18,7 +18,8 @@
     X(fence)           \
     X(phaser)          \
     X(lock)            \
-    X(election)
+    X(election)        \
+    X(txn)
 #define SIM_EXTERN(name) extern const struct sim_module sim_##name;
 SIM_MODULES(SIM_EXTERN)
 #undef SIM_EXTERN
