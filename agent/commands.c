@@ -39,6 +39,7 @@ static const struct cli_command commands[] = {
     {"reload", "have an agent read its configuration files again", cmd_reload},
     {"rtt", "estimate the round trip time between two nodes", cmd_rtt},
     {"snapshot", "save, restore and inspect backups", cmd_snapshot},
+    {"txn", "do several operations, all or nothing", cmd_txn},
     {"verify", "check the data folder of a stopped server, without changing it", cmd_verify},
     {"version", "print the version", version_main},
     {"watch", "watch something, and run a program when it changes", cmd_watch},
