@@ -80,9 +80,9 @@ def woken(agents):
     return total
 
 
-def documented(section):
-    """The first shell example of a section of docs/coordination.md."""
-    with open(os.path.join(HERE, "../../docs/coordination.md")) as f:
+def documented(section, page="coordination.md"):
+    """The first shell example of a section of docs/coordination.md, or of another page."""
+    with open(os.path.join(HERE, "../../docs", page)) as f:
         text = f.read().split("\n## %s\n" % section)[1].split("\n## ")[0]
     return re.search(r"```sh\n(.*?)```", text, re.S).group(1)
 
