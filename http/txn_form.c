@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/text.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "http/catalog_form.h"
 #include "kv/fence/fence.h"
 #include "kv/keys/kv.h"

@@ -19,7 +19,8 @@ struct txn_run {
 /* The operation under way fails. `what`: static, or in the arena. */
 void txn_fail(struct txn_run *run, const char *what);
 #define txn_failf(run, ...) txn_fail((run), arena_printf((run)->arena, __VA_ARGS__))
-/* One more result, empty. `bytes`: about how much it takes. NULL: it is too much, and the operation has failed. */
+/* One more result, empty. `bytes`: about how much it takes. NULL: none is wanted, since the transaction has failed; by
+ * this operation, if it is too much. */
 Pb__TxnResult *txn_result(struct txn_run *run, size_t bytes);
 /* "quoted" as Consul's answers have it. */
 const char *txn_quoted(struct txn_run *run, struct slice text);

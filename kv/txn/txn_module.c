@@ -27,6 +27,7 @@ void txn_fail(struct txn_run *run, const char *what) {
 
 Pb__TxnResult *txn_result(struct txn_run *run, size_t bytes) {
     Pb__TxnAnswer *answer = run->answer;
+    if (answer->n_errors) return NULL;
     run->bytes += bytes;
     if (run->tx && run->bytes > TXN_RESULTS_MAX) {
         txn_failf(run, "the results of a transaction that writes have at most %d bytes", TXN_RESULTS_MAX);

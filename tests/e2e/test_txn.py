@@ -187,6 +187,20 @@ def limits():
     one.stop()
 
 
+def large_results():
+    """Reading gives them all; a transaction that writes refuses, and does nothing."""
+    big = "x" * 400000
+    for i in range(12):
+        asked[0].put("/v1/kv/big/%d" % i, big.encode())
+    for agent in asked:
+        status, answer = txn(agent, kv("get-tree", "big/"))
+        check(status == 200 and [len(r["KV"]["Value"]) for r in answer["Results"]] == [len(b64(big))] * 12, (agent.name, status))
+        status, answer = txn(agent, kv("get-tree", "big/"), kv("set", "big-after"))
+        check(status == 409 and errors(answer) == [(0, "the results of a transaction that writes have at most 4194304 bytes")], (agent.name, str(answer)[:300]))
+        check(value(agent, "big-after") is None, "nothing was done")
+    asked[0].request("DELETE", "/v1/kv/big/?recurse")
+
+
 def words(agent, text, *flags):
     with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
         f.write(text)
@@ -227,4 +241,4 @@ def the_examples_of_the_document():
 if __name__ == "__main__":
     begin()
     run([keys_as_consuls_clients_send_them, a_failure_leaves_nothing_and_names_all, nobody_sees_half, nobody_is_woken_by_a_failure, the_catalog,
-         sessions_and_locks, comparisons_choose, fences_hold_back_who_lost_the_lock, limits, the_command, the_examples_of_the_document])
+         sessions_and_locks, comparisons_choose, fences_hold_back_who_lost_the_lock, limits, large_results, the_command, the_examples_of_the_document])
