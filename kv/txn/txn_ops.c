@@ -75,38 +75,39 @@ static int get_tree(struct txn_run *run, const Pb__TxnOp *op) {
     return CO_OK;
 }
 
+static const char *quoted_key(struct txn_run *run, const Pb__TxnOp *op) { return txn_quoted(run, bytes_of(op->key)); }
+
 static int read_key(struct txn_run *run, const Pb__TxnOp *op) {
     const Pb__KvEntry *entry;
-    const char *key = txn_quoted(run, bytes_of(op->key));
     int rv = txn_entry(run, op->key, &entry);
     if (rv != CO_OK) return rv;
     switch (op->verb) {
         case PB__TXN_VERB__TXN_GET:
             if (entry) add_entry(run, entry, true);
-            else txn_failf(run, "key %s doesn't exist", key);
+            else txn_failf(run, "key %s doesn't exist", quoted_key(run, op));
             break;
         case PB__TXN_VERB__TXN_CHECK_NOT_EXISTS:
-            if (entry) txn_failf(run, "key %s exists", key);
+            if (entry) txn_failf(run, "key %s exists", quoted_key(run, op));
             break;
         case PB__TXN_VERB__TXN_CHECK_INDEX:
-            if (!entry) txn_failf(run, "failed to check index, key %s doesn't exist", key);
+            if (!entry) txn_failf(run, "failed to check index, key %s doesn't exist", quoted_key(run, op));
             else if (entry->modify_index != op->index)
-                txn_failf(run, "failed index check for key %s, current modify index %llu != %llu", key,
+                txn_failf(run, "failed index check for key %s, current modify index %llu != %llu", quoted_key(run, op),
                           (unsigned long long)entry->modify_index, (unsigned long long)op->index);
             else add_entry(run, entry, false);
             break;
         default:
-            if (!entry) txn_failf(run, "failed to check session, key %s doesn't exist", key);
+            if (!entry) txn_failf(run, "failed to check session, key %s doesn't exist", quoted_key(run, op));
             else if (strcmp(entry->session, op->session) != 0)
-                txn_failf(run, "failed session check for key %s, current session \"%s\" != %s", key, entry->session,
-                          txn_quoted(run, slice_text(op->session)));
+                txn_failf(run, "failed session check for key %s, current session \"%s\" != %s", quoted_key(run, op),
+                          entry->session, txn_quoted(run, slice_text(op->session)));
             else add_entry(run, entry, false);
     }
     return CO_OK;
 }
 
 static void key_not_written(struct txn_run *run, const Pb__TxnOp *op) {
-    const char *key = txn_quoted(run, bytes_of(op->key));
+    const char *key = quoted_key(run, op);
     switch (op->verb) {
         case PB__TXN_VERB__TXN_CAS: txn_failf(run, "failed to set key %s, index is stale", key); break;
         case PB__TXN_VERB__TXN_ACQUIRE: txn_failf(run, "failed to lock key %s, lock is already held", key); break;
