@@ -129,10 +129,10 @@ void catalog_judge_node(const Pb__Node *node, struct fault *fault) {
 }
 
 Pb__Service *catalog_form_service(struct catalog_form *form, struct json_object *json, const char *node) {
-    static const char *const known[] = {"ID",    "Service", "Tags",      "Address",           "TaggedAddresses",
-                                        "Meta",  "Port",    "Weights",   "EnableTagOverride", "Kind",
-                                        "Proxy", "Connect", "Namespace", "CreateIndex",       "ModifyIndex",
-                                        NULL};
+    static const char *const known[] = {"ID",          "Service", "Tags",      "Address",           "TaggedAddresses",
+                                        "Meta",        "Port",    "Weights",   "EnableTagOverride", "Kind",
+                                        "Proxy",       "Connect", "Namespace", "CreateIndex",       "ModifyIndex",
+                                        "ContentHash", NULL};
     static const char *const known_weights[] = {"Passing", "Warning", NULL};
     Pb__Service *service = arena_alloc(form->arena, sizeof *service);
     pb__service__init(service);
