@@ -165,6 +165,14 @@ void history_touched(struct machine_tx *tx, uint8_t space, struct slice name) {
     varint_append_slice(touches, name);
 }
 
+void history_touches_mark(const struct history *history, size_t mark[HISTORY_TOPICS]) {
+    for (size_t i = 0; i < HISTORY_TOPICS; i++) mark[i] = history ? history->rows[i].touches.size : 0;
+}
+
+void history_touches_back(struct history *history, const size_t mark[HISTORY_TOPICS]) {
+    for (size_t i = 0; history && i < HISTORY_TOPICS; i++) history->rows[i].touches.size = mark[i];
+}
+
 static void append_row(struct machine_tx *tx, uint8_t topic, struct slice notes) {
     struct history *history = tx->history;
     struct rows *rows = &history->rows[topic];

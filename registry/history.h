@@ -89,6 +89,9 @@ void history_forget(struct history *history);
 void history_entry_begin(struct machine_tx *tx, uint8_t command);
 void history_touched(struct machine_tx *tx, uint8_t space, struct slice name);
 void history_entry_end(struct machine_tx *tx); /* appends the rows */
+/* What is touched after the mark is forgotten by going back to it, within one entry. `history` may be NULL. */
+void history_touches_mark(const struct history *history, size_t mark[HISTORY_TOPICS]);
+void history_touches_back(struct history *history, const size_t mark[HISTORY_TOPICS]);
 /* The cluster version that brings it has come. */
 void history_begin(struct machine_tx *tx);
 /* A backup becomes the state at `index`, of a cluster that is at this version. */

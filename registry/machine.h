@@ -45,6 +45,7 @@ struct machine_point {
     struct watch_mark touched;
     struct expiry_update **updates;
     int64_t now_unix_ms;
+    size_t followed[HISTORY_TOPICS]; /* history_touches_mark */
 };
 struct machine_point machine_point_set(struct machine_tx *tx);
 void machine_point_keep(struct machine_tx *tx);

@@ -146,7 +146,7 @@ void store_rollback(struct store_txn *txn);
 
 /* The journal: what each change took away. From store_journal_begin on, until store_journal_end of some topic, the write
  * transaction notes for each record of a table with a topic that it puts anew, changes or deletes what stood there
- * before, in order. What a rollback takes back is noted too, and so is what it puts back. */
+ * before, in order. What a rollback takes back is not in it. */
 void store_journal_begin(struct store_txn *txn);                      /* empties those of all topics */
 struct slice store_journal_end(struct store_txn *txn, uint8_t topic); /* the topic's notes, until it begins again */
 struct store_before {

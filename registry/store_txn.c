@@ -325,7 +325,9 @@ void store_savepoint(struct store_txn *txn) {
     struct store_undo *undo = &txn->undo;
     CHECK(txn->writing && undo->depth < STORE_SAVEPOINTS_MAX);
     if (undo->depth == 0) buffer_reset(&undo->log);
-    undo->marks[undo->depth++] = undo->log.size;
+    typeof(&undo->marks[0]) mark = &undo->marks[undo->depth++];
+    mark->log = undo->log.size;
+    for (size_t i = 0; i < STORE_TOPICS; i++) mark->topics[i] = txn->journal.topics[i].size;
     undo->on = true;
 }
 
@@ -343,7 +345,8 @@ void store_release(struct store_txn *txn) {
 void store_rollback(struct store_txn *txn) {
     CHECK(txn->undo.depth > 0);
     struct buffer *log = &txn->undo.log;
-    size_t begin = txn->undo.marks[txn->undo.depth - 1];
+    typeof(&txn->undo.marks[0]) mark = &txn->undo.marks[txn->undo.depth - 1];
+    size_t begin = mark->log;
     txn->undo.on = false; /* taking back is not noted */
     for (size_t end = log->size; end > begin;) {
         size_t size = (size_t)get_le64(log->data + end - 8), start = end - 8 - size;
@@ -358,5 +361,6 @@ void store_rollback(struct store_txn *txn) {
         end = start;
     }
     log->size = begin;
+    for (size_t i = 0; i < STORE_TOPICS; i++) txn->journal.topics[i].size = mark->topics[i];
     undo_end(&txn->undo);
 }

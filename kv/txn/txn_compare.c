@@ -6,7 +6,7 @@
 
 int txn_holds(struct txn_run *run, Pb__TxnThing thing, const char *name, uint64_t token) {
     bool lock = thing == PB__TXN_THING__TXN_LOCK;
-    return (lock ? lock_holds : election_holds)(run->store, slice_text(name), token, run->arena);
+    return queue_holds(run->store, lock ? &lock_family : &election_family, slice_text(name), token, run->arena);
 }
 
 /* What is compared: a key or a record of the catalog. */

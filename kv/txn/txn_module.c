@@ -5,6 +5,7 @@
 
 _Static_assert(TXN_APPLY >= 128 && TXN_APPLY <= UINT8_MAX, "a command of kv (registry/module.h)");
 _Static_assert(TXN_SINCE <= MACHINE_VERSION_NEWEST, "a version that there is");
+_Static_assert(TXN_APPLY == KV_BY_TRANSACTION, "the history of keys knows it by this");
 
 /* -- what is answered --------------------------------------------------------------------------------------------- */
 

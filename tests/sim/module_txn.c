@@ -138,10 +138,6 @@ static const ProtobufCMessage *command(const struct op *op, struct arena *arena,
     return &txn->base;
 }
 
-static uint64_t made_by(uint8_t number, const ProtobufCMessage *command) {
-    return number == TXN_APPLY ? op_labelled(command) : 0;
-}
-
 static const ProtobufCMessage *request(const struct op *op, struct arena *arena, const struct query_type **type) {
     if (op->kind == LOOK_ONE) {
         Pb__KvRequest *one = arena_alloc(arena, sizeof *one);
@@ -302,7 +298,7 @@ const struct sim_module sim_txn = {
     .complete = complete,
     .learn = learn,
     .command = command,
-    .made_by = made_by,
+    .made_by = op_labelled,
     .request = request,
     .seen = seen,
     .check_read = judge_read,
