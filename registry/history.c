@@ -29,6 +29,7 @@ struct history {
     uint8_t topics[256]; /* of watch spaces */
     bool learned;
     bool on;
+    bool noting; /* the entry that is being applied: it may switch the history on or off */
     uint64_t changes, bytes, age_ms, floor;
     uint8_t command;
     struct rows rows[HISTORY_TOPICS];
@@ -151,7 +152,8 @@ static bool goes_for_age(const struct history *history, const struct rows *rows,
 void history_entry_begin(struct machine_tx *tx, uint8_t command) {
     struct history *history = tx->history;
     if (!history->learned) learn(history, tx->store, tx->arena);
-    if (!history->on) return;
+    history->noting = history->on;
+    if (!history->noting) return;
     history->command = command;
     for (size_t topic = 1; topic < HISTORY_TOPICS; topic++) buffer_reset(&history->rows[topic].touches);
     store_journal_begin(tx->store);
@@ -159,7 +161,7 @@ void history_entry_begin(struct machine_tx *tx, uint8_t command) {
 
 void history_touched(struct machine_tx *tx, uint8_t space, struct slice name) {
     struct history *history = tx->history;
-    if (!history || !history->on || !history->topics[space]) return;
+    if (!history || !history->noting || !history->topics[space]) return;
     struct buffer *touches = &history->rows[history->topics[space]].touches;
     buffer_append_byte(touches, (char)space);
     varint_append_slice(touches, name);
@@ -198,10 +200,11 @@ static void append_row(struct machine_tx *tx, uint8_t topic, struct slice notes)
 
 void history_entry_end(struct machine_tx *tx) {
     struct history *history = tx->history;
-    if (!history->on) return;
+    if (!history->noting) return;
     bool any = false;
     for (uint8_t topic = 1; topic < HISTORY_TOPICS; topic++) {
         struct slice notes = store_journal_end(tx->store, topic);
+        if (!history->on) continue;
         if (notes.size == 0 && history->rows[topic].touches.size == 0) continue;
         append_row(tx, topic, notes);
         any = true;
@@ -250,6 +253,12 @@ static void take_limits(Pb__HistoryState *state, Pb__HistoryLimits *limits, uint
     state->limits = limits;
 }
 
+/* Is it long enough since the last one? While much is removed one entry follows another: marks of all of them would
+ * push out those that say when the floor rises next. */
+static bool mark_wanted(Pb__HistoryMark *const *marks, size_t count, int64_t now_unix_ms, uint64_t age_ms) {
+    return count == 0 || now_unix_ms - marks[count - 1]->unix_ms >= (int64_t)(age_ms / (HISTORY_MARKS_MAX - 1));
+}
+
 /* What is before a mark of the age goes; this one is added. No mark is of the future, whatever a leader's clock said. */
 static void take_mark(Pb__HistoryState *state, uint64_t index, int64_t now_unix_ms, struct arena *arena) {
     Pb__HistoryMark **marks = arena_alloc(arena, (HISTORY_MARKS_MAX + 1) * sizeof *marks), *mark;
@@ -261,10 +270,12 @@ static void take_mark(Pb__HistoryState *state, uint64_t index, int64_t now_unix_
         if (old && mark->index > state->floor) state->floor = mark->index;
         if (!old) marks[count++] = mark;
     }
-    mark = arena_alloc(arena, sizeof *mark);
-    pb__history_mark__init(mark);
-    mark->index = index, mark->unix_ms = now_unix_ms;
-    marks[count++] = mark;
+    if (mark_wanted(marks, count, now_unix_ms, state->limits->age_ms)) {
+        mark = arena_alloc(arena, sizeof *mark);
+        pb__history_mark__init(mark);
+        mark->index = index, mark->unix_ms = now_unix_ms;
+        marks[count++] = mark;
+    }
     size_t drop = count > HISTORY_MARKS_MAX ? 1 : 0; /* the second: the oldest says when the floor rises */
     if (drop) memmove(marks + 1, marks + 2, (count - 2) * sizeof *marks);
     state->marks = marks, state->n_marks = count - drop;
