@@ -198,6 +198,13 @@ static void append_row(struct machine_tx *tx, uint8_t topic, struct slice notes)
     if (first) expiry_began_in(tx, &history_expiry, only_name, tx->index, mark_period_ns(history->age_ms));
 }
 
+/* For the simulator alone: without the first of several. */
+static struct slice without_first(struct slice notes) {
+    struct slice rest = notes;
+    struct store_before before;
+    return store_journal_next(&rest, &before) && rest.size ? rest : notes;
+}
+
 void history_entry_end(struct machine_tx *tx) {
     struct history *history = tx->history;
     if (!history->noting) return;
@@ -205,6 +212,7 @@ void history_entry_end(struct machine_tx *tx) {
     for (uint8_t topic = 1; topic < HISTORY_TOPICS; topic++) {
         struct slice notes = store_journal_end(tx->store, topic);
         if (!history->on) continue;
+        if (tx->mutations & MUTATE_HISTORY_SKIPS) notes = without_first(notes);
         if (notes.size == 0 && history->rows[topic].touches.size == 0) continue;
         append_row(tx, topic, notes);
         any = true;
@@ -296,10 +304,12 @@ static int mark_apply(struct machine_tx *tx, void *request, struct machine_resul
         return machine_refuse(result, CO_INVALID, "no limits of a history");
     Pb__HistoryState *state = history_state(tx->store, tx->arena);
     if (!state) return store_txn_error(tx->store) ? CO_CORRUPT : machine_refuse(result, CO_CONFLICT, "no history yet");
+    uint64_t floor = state->floor;
     if (command->limits) take_limits(state, command->limits, tx->index);
     if (state->limits->changes) take_mark(state, tx->index, command->now_unix_ms, tx->arena);
     history_state_put(tx->store, state, tx->arena);
     take_state(history, state);
+    if (history->floor != floor) machine_touch(tx, SPACE_HISTORY, slice_make("", 0));
     bool more = sweep(history, tx->store), left = false;
     for (size_t i = 1; i < HISTORY_TOPICS; i++) left |= history->rows[i].first <= history->rows[i].number;
     if (left) {

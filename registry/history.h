@@ -34,7 +34,7 @@
 #define HISTORY_MARKS_MAX 16
 
 enum history_command { HISTORY_MARK = 24 };
-enum { SPACE_HISTORY = 9 }; /* name "": a row was appended, to any topic */
+enum { SPACE_HISTORY = 9 }; /* name "": a row was appended, to any topic; or the floor rose, or it went on or off */
 
 /* Settings: NULL (the limits stay as they are), or struct history_settings. */
 extern const struct module history_module;

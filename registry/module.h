@@ -72,6 +72,7 @@ enum module_mutation {
     MUTATE_PHASER_KEEPS_DEAD = 1 << 5, /* a party whose session has ended is still waited for */
     MUTATE_HAZARD_FORGETS = 1 << 6,    /* retire does not wait for the oldest protection */
     MUTATE_TXN_HALF = 1 << 7,          /* a transaction that fails keeps what its other operations did */
+    MUTATE_HISTORY_SKIPS = 1 << 8,     /* of an entry that changed several records one is left out */
 };
 
 /* -- events within an entry --------------------------------------------------------------------------------------- */

@@ -21,7 +21,7 @@ extern const struct query_type query_kv_get;       /* KvRequest -> KvEntry */
 extern const struct query_type query_kv_list; /* KvRequest -> KvEntriesResult (recurse); found=false: nothing there */
 extern const struct query_type query_kv_keys; /* KvRequest -> KvKeysResult */
 /* KvPastRequest -> KvPastResult; found=false: nothing was there, or `at` is not between floor and index. Its index: of a
- * list of changes that of the last, else `at`. */
+ * list of changes that of the key's last, as query_kv_get has it; else `at`. */
 extern const struct query_type query_kv_past;
 
 #endif

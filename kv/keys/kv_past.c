@@ -122,6 +122,17 @@ static struct change *changes_collect(struct store_txn *txn, struct slice store_
     return first;
 }
 
+/* Of its last change, as the query of the present says it: what a client that waits for the next one is woken by. */
+static int present_index(struct store_txn *txn, struct slice key, struct arena *arena, uint64_t *index) {
+    Pb__KvRequest *present = arena_alloc(arena, sizeof *present);
+    struct query_result result = {0};
+    pb__kv_request__init(present);
+    present->key = binary(key);
+    int rv = query_kv_get.run(txn, &present->base, arena, &result);
+    *index = result.index;
+    return rv;
+}
+
 static int run_changes(struct store_txn *txn, struct slice key, struct arena *arena, Pb__KvPastResult *answer,
                        bool *found) {
     char room[KV_STORE_KEY_MAX];
@@ -154,6 +165,18 @@ static struct watch_key past_watched(const ProtobufCMessage *message) {
     return (struct watch_key){one ? SPACE_KEY : SPACE_KEY | WATCH_PREFIX_BIT, request_key(request)};
 }
 
+/* Kept answers are of what can be asked for, too: they are old when a row is appended or the floor rises. */
+static struct watch_key past_also(const ProtobufCMessage *message) {
+    (void)message;
+    return (struct watch_key){SPACE_HISTORY, slice_make("", 0)};
+}
+
+/* An index that is not there yet comes with any entry: what is said of it is never kept. Nobody waits for the past. */
+static struct watch_key past_own(const ProtobufCMessage *message) {
+    bool changes = ((const Pb__KvPastRequest *)message)->form == PB__KV_PAST_FORM__PAST_CHANGES;
+    return changes ? (struct watch_key){0} : past_also(message);
+}
+
 static int past_run(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
                     struct query_result *result) {
     const Pb__KvPastRequest *request = (const Pb__KvPastRequest *)message;
@@ -164,11 +187,12 @@ static int past_run(struct store_txn *txn, const ProtobufCMessage *message, stru
     answer->off = floor == UINT64_MAX;
     answer->floor = answer->off ? 0 : floor;
     answer->index = machine_index_in(txn);
+    if (request->form == PB__KV_PAST_FORM__PAST_CHANGES) {
+        int rv = present_index(txn, request_key(request), arena, &result->index);
+        return rv != CO_OK || answer->off ? rv : run_changes(txn, request_key(request), arena, answer, &result->found);
+    }
     if (answer->off || request->form > PB__KV_PAST_FORM__PAST_CHANGES) return CO_OK;
-    if (request->form != PB__KV_PAST_FORM__PAST_CHANGES) return run_at(txn, request, arena, answer, &result->found);
-    int rv = run_changes(txn, request_key(request), arena, answer, &result->found);
-    result->index = answer->n_changes ? answer->changes[answer->n_changes - 1]->index : answer->floor;
-    return rv;
+    return run_at(txn, request, arena, answer, &result->found);
 }
 
 const struct query_type query_kv_past = {.number = 130,
@@ -176,4 +200,6 @@ const struct query_type query_kv_past = {.number = 130,
                                          .request = &pb__kv_past_request__descriptor,
                                          .result = &pb__kv_past_result__descriptor,
                                          .watched = past_watched,
-                                         .run = past_run};
+                                         .run = past_run,
+                                         .also = past_also,
+                                         .own = past_own};

@@ -40,6 +40,7 @@ static const struct mutation mutations[] = {
     {"phaser-keeps-dead", .module = MUTATE_PHASER_KEEPS_DEAD},
     {"hazard-forgets", .module = MUTATE_HAZARD_FORGETS},
     {"txn-half", .module = MUTATE_TXN_HALF},
+    {"history-skips", .module = MUTATE_HISTORY_SKIPS},
 };
 
 struct arguments {
@@ -174,6 +175,11 @@ static void check_without(const struct sim_options *options, const struct outcom
     struct outcome without;
     fewer.modules_off = 1u << off;
     run_once(&fewer, NULL, &without);
+    if (without.failed) {
+        fprintf(stderr, "sim: seed %" PRIu64 " without the clients of \"%s\": %s: %s\n", options->seed,
+                sim_modules[off]->name, rule_name(without.rule), without.failure);
+        exit(1);
+    }
     for (unsigned i = 0; sim_modules[i]; i++)
         if (i != off && without.digests[i] != with->digests[i]) {
             fprintf(stderr,

@@ -27,7 +27,7 @@ void kv_op(struct op *op, enum kv_kind kind, uint32_t key, uint32_t size) {
 
 uint32_t kv_key(const struct op *op) { return own_of(op)->key; }
 
-static void key_name(uint32_t key, char name[16]) {
+void kv_key_name(uint32_t key, char name[16]) {
     CHECK(key < SIM_KEYS);
     snprintf(name, 16, key < SIM_KEYS - SIM_LOCKS ? "k%u" : "lock%u", key);
 }
@@ -95,7 +95,7 @@ static const ProtobufCMessage *command(const struct op *op, struct arena *arena,
     uint8_t *value = arena_alloc(arena, own->size + 1);
     Pb__KvCommand *command = arena_alloc(arena, sizeof *command);
     pb__kv_command__init(command);
-    key_name(own->key, key);
+    kv_key_name(own->key, key);
     command->verb = verbs[op->kind];
     command->key = (ProtobufCBinaryData){strlen(key), (uint8_t *)key};
     command->flags = op->id;
@@ -117,7 +117,7 @@ static const ProtobufCMessage *request(const struct op *op, struct arena *arena,
     Pb__KvRequest *request = arena_alloc(arena, sizeof *request);
     char *key = arena_alloc(arena, 16);
     pb__kv_request__init(request);
-    key_name(kv_key(op), key);
+    kv_key_name(kv_key(op), key);
     request->key = (ProtobufCBinaryData){strlen(key), (uint8_t *)key};
     *type = &query_kv_get;
     return &request->base;
@@ -158,11 +158,18 @@ const struct key_version *kv_now(struct sim *sim, uint32_t key) {
     return story->count ? &story->versions[story->count - 1] : &none;
 }
 
-static const struct key_version *version_at(struct sim *sim, uint32_t key, uint64_t index) {
+const struct key_version *kv_at(struct sim *sim, uint32_t key, uint64_t index) {
     const struct story_of_key *story = story_of(sim, key);
     for (size_t i = story->count; i > 0; i--)
         if (story->versions[i - 1].index <= index) return &story->versions[i - 1];
     return &none;
+}
+
+const struct key_version *kv_after(struct sim *sim, uint32_t key, uint64_t index) {
+    const struct story_of_key *story = story_of(sim, key);
+    for (size_t i = 0; i < story->count; i++)
+        if (story->versions[i].index > index) return kv_at(sim, key, story->versions[i].index);
+    return NULL;
 }
 
 static void change(struct sim *sim, uint32_t key, struct key_version version) {
@@ -252,7 +259,7 @@ static void delay_ended(struct sim *sim, const Pb__LockDelayEndCommand *command)
     for (uint32_t key = 0; key < SIM_KEYS; key++) {
         struct story_of_key *story = story_of(sim, key);
         char name[16];
-        key_name(key, name);
+        kv_key_name(key, name);
         if (!slice_is(slice_make(command->key.data, command->key.len), name)) continue;
         if (story->delay_index != command->index) continue;
         story->delay_index = 0;
@@ -311,7 +318,7 @@ static bool over(struct sim *sim) {
 /* At any index a key has one version: what was read at it is that one. */
 static void judge_read(struct sim *sim, const struct op *op) {
     const struct kv_own *own = own_of(op);
-    const struct key_version *version = version_at(sim, own->key, op->index);
+    const struct key_version *version = kv_at(sim, own->key, op->index);
     if (op->found != !version->gone || op->seen_index != version->index)
         sim_violation(sim, RULE_MODEL, "read %" P " at s%u, applied %" P ": index %" P "%s, the key's is %" P "%s",
                       op->id, op->server + 1, op->index, op->seen_index, op->found ? "" : " (gone)", version->index,

@@ -9,7 +9,6 @@
 #include "base/memory.h"
 #include "kv/stream/stream.h"
 #include "lb/coordinate.h"
-#include "registry/history.h"
 #include "registry/machine.h"
 
 #define P PRIu64
@@ -26,7 +25,7 @@ unsigned sim_module_number(const struct sim_module *module) {
 
 /* Those that no client here writes to: they promise nothing that the checkers could judge. */
 static bool is_left_out(const struct module *module) {
-    return module == &coordinate_module || module == &history_module || module == &stream_module;
+    return module == &coordinate_module || module == &stream_module;
 }
 
 static bool is_simulated(const struct module *module) {

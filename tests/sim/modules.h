@@ -19,7 +19,8 @@
     X(phaser)          \
     X(lock)            \
     X(election)        \
-    X(txn)
+    X(txn)             \
+    X(history)
 #define SIM_EXTERN(name) extern const struct sim_module sim_##name;
 SIM_MODULES(SIM_EXTERN)
 #undef SIM_EXTERN
@@ -39,6 +40,9 @@ struct key_version { /* of a key, from `index` on */
     bool gone;
 };
 const struct key_version *kv_now(struct sim *sim, uint32_t key);
+const struct key_version *kv_at(struct sim *sim, uint32_t key, uint64_t index);    /* as of that index */
+const struct key_version *kv_after(struct sim *sim, uint32_t key, uint64_t index); /* the next; NULL: there is none */
+void kv_key_name(uint32_t key, char name[16]);
 
 /* -- sessions ------------------------------------------------------------------------------------------------------- */
 

@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/modules.h"
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -70,8 +69,8 @@ static void learn(struct replica *replica) {
     store_read_done(replica->reader);
 }
 
-void replica_open(struct replica *replica, uint32_t slot, bool trusted, unsigned mutations, void (*wake)(void *data),
-                  void *data) {
+void replica_open(struct replica *replica, uint32_t slot, bool trusted, const struct module_entry *modules,
+                  unsigned mutations, void (*wake)(void *data), void *data) {
     char folder[300];
     folder_of(slot, folder, sizeof folder);
     log_level_now = LOG_ERROR;
@@ -80,7 +79,7 @@ void replica_open(struct replica *replica, uint32_t slot, bool trusted, unsigned
                                               .map_bytes = UINT64_C(1) << 28,
                                               .reserve_step_bytes = 128 << 10,
                                               .distrust = !trusted},
-                                    .modules = agent_modules,
+                                    .modules = modules,
                                     .updates = replica->updates,
                                     .mutations = mutations};
     struct fault fault = {0};

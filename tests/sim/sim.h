@@ -208,6 +208,9 @@ void network_heal(struct sim *sim);                                      /* all 
 /* -- the state machine: the real one, over a store in memory's file system -- */
 
 struct machine; /* registry/machine.h */
+struct module_entry;
+/* The program's modules as that server is configured (module_history.c). */
+const struct module_entry *history_modules(struct sim *sim, uint32_t slot);
 struct machine_result;
 struct expiry_updates;
 struct store_reader;
@@ -221,9 +224,9 @@ struct replica {
     struct raft_members members;
 };
 /* `slot` names its folder. What is found there is used only if `trusted`; the members as of then are the caller's to
- * set. */
-void replica_open(struct replica *replica, uint32_t slot, bool trusted, unsigned mutations, void (*wake)(void *data),
-                  void *data);
+ * set. `modules` live as long. */
+void replica_open(struct replica *replica, uint32_t slot, bool trusted, const struct module_entry *modules,
+                  unsigned mutations, void (*wake)(void *data), void *data);
 void replica_close(struct replica *replica);
 /* In order; `done` as machine_apply calls it, origins[i] for entries[i]. */
 void replica_apply(struct replica *replica, const struct raft_entry *entries, void *const *origins, size_t count,

@@ -409,8 +409,8 @@ static int open_machine(struct server *server, const struct raft_snapshot_meta *
     /* Opening is dear: what was kept is mostly left open. */
     if (!replica->machine || !server->machine_kept || sim_chance(server->sim, 100)) {
         replica_close(replica);
-        replica_open(replica, server->slot, server->machine_kept, server->sim->options.module_mutations,
-                     server_expiry_wake, server);
+        replica_open(replica, server->slot, server->machine_kept, history_modules(server->sim, server->slot),
+                     server->sim->options.module_mutations, server_expiry_wake, server);
     }
     if (server->machine_kept) check_state(server);
     if (replica->applied < meta->index) {

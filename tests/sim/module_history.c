@@ -1,0 +1,330 @@
+/* The history of keys: clients read keys as they were at some index, and how they changed, on any server; the model is
+ * that of the keys (module_kv.c), which has all their versions. How far back it goes is the servers' to say: the same
+ * on each of them at an index, never less later on, and nothing while it is off. */
+#include "registry/history.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/modules.h"
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include "kv/keys/kv.h"
+#include "tests/sim/modules.h"
+
+#define P PRIu64
+
+struct history_own {
+    uint32_t key, form; /* key: SIM_KEYS and more: one of the prefixes */
+    uint64_t back, at;  /* so far before the index that the client knows */
+    /* What was seen. */
+    uint64_t floor, sum;
+    uint32_t count;
+    bool off;
+};
+static const struct history_own *own_of(const struct op *op) { return OP_AS(const struct history_own, op); }
+
+static const char *const prefixes[] = {"", "k", "lock", "lock1", "none"};
+
+static void name_of_target(uint32_t key, char name[16]) {
+    if (key < SIM_KEYS) kv_key_name(key, name);
+    else snprintf(name, 16, "%s", prefixes[key - SIM_KEYS]);
+}
+
+static bool is_target(uint32_t target, uint32_t key) {
+    char name[16], prefix[16];
+    if (target < SIM_KEYS) return target == key;
+    name_of_target(target, prefix), kv_key_name(key, name);
+    return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+/* -- clients ---------------------------------------------------------------------------------------------------------- */
+
+struct known {
+    uint64_t index, change[SIM_KEYS]; /* up to where a server had applied; of a key's last change, as it was told */
+};
+
+static bool generate(struct sim_turn *turn, struct op *op) {
+    struct history_own *own = OP_AS(struct history_own, op);
+    op->module = &sim_history;
+    op->way = OP_READ;
+    op->stale = turn_chance(turn, 400);
+    own->key = (uint32_t)turn_random(turn, 0, SIM_KEYS - 1);
+    if (turn_chance(turn, 250)) {
+        own->form = PB__KV_PAST_FORM__PAST_CHANGES;
+        if (turn_chance(turn, 300)) op->wait_us = turn_random(turn, 50, 1000) * MS;
+        return true;
+    }
+    bool many = turn_chance(turn, 400);
+    own->form = many ? PB__KV_PAST_FORM__PAST_ENTRIES : PB__KV_PAST_FORM__PAST_ENTRY;
+    if (many) own->key = SIM_KEYS + (uint32_t)turn_random(turn, 0, ARRAY_COUNT(prefixes) - 1);
+    own->back = turn_chance(turn, 500) ? turn_random(turn, 0, 30) : turn_random(turn, 0, 600);
+    return true;
+}
+
+static bool complete(void *data, struct op *op) {
+    const struct known *known = data;
+    struct history_own *own = OP_AS(struct history_own, op);
+    if (own->form == PB__KV_PAST_FORM__PAST_CHANGES) {
+        op->known_index = known->change[own->key];
+        if (op->known_index == 0) op->wait_us = 0;
+    } else {
+        own->at = known->index > own->back ? known->index - own->back : 1;
+    }
+    return true;
+}
+
+static void learn(void *data, const struct op *op) {
+    struct known *known = data;
+    const struct history_own *own = own_of(op);
+    if (op->state != OP_DONE) return;
+    if (op->index > known->index) known->index = op->index;
+    if (own->form == PB__KV_PAST_FORM__PAST_CHANGES) known->change[own->key] = own->off ? 0 : op->seen_index;
+}
+
+static const ProtobufCMessage *request(const struct op *op, struct arena *arena, const struct query_type **type) {
+    const struct history_own *own = own_of(op);
+    Pb__KvPastRequest *request = arena_alloc(arena, sizeof *request);
+    char *key = arena_alloc(arena, 16);
+    pb__kv_past_request__init(request);
+    name_of_target(own->key, key);
+    request->key = (ProtobufCBinaryData){strlen(key), (uint8_t *)key};
+    request->form = (Pb__KvPastForm)own->form, request->at = own->at;
+    *type = &query_kv_past;
+    return &request->base;
+}
+
+/* -- what is seen: entries in any order, changes in theirs ------------------------------------------------------------ */
+
+static uint64_t version_sum(uint32_t key, const struct key_version *version) {
+    uint64_t all[] = {key, version->index, version->writer, version->lock_index, version->holder, version->lease};
+    return hash64(all, sizeof all);
+}
+
+static uint64_t change_sum(uint64_t sum, uint64_t index, Pb__KvChangeKind kind, uint64_t writer, uint64_t session) {
+    uint64_t all[] = {sum, index, (uint64_t)kind, writer, session};
+    return hash64(all, sizeof all);
+}
+
+static uint32_t number_of(ProtobufCBinaryData name) {
+    char text[16];
+    for (uint32_t key = 0; key < SIM_KEYS; key++) {
+        kv_key_name(key, text);
+        if (slice_is(slice_make(name.data, name.len), text)) return key;
+    }
+    return SIM_KEYS;
+}
+
+static void seen(struct op *op, const struct query_result *result) {
+    struct history_own *own = OP_AS(struct history_own, op);
+    const Pb__KvPastResult *past = (const Pb__KvPastResult *)result->message;
+    own->off = past->off, own->floor = past->floor, own->sum = 0;
+    own->count = (uint32_t)(past->n_entries + past->n_changes);
+    for (size_t i = 0; i < past->n_entries; i++) {
+        const Pb__KvEntry *entry = past->entries[i];
+        struct key_version version = {.index = entry->modify_index,
+                                      .writer = entry->flags,
+                                      .lock_index = entry->lock_index,
+                                      .holder = session_maker(entry->session),
+                                      .lease = lease_maker(entry->lease)};
+        own->sum += version_sum(number_of(entry->key), &version);
+    }
+    for (size_t i = 0; i < past->n_changes; i++) {
+        const Pb__KvChange *change = past->changes[i];
+        own->sum = change_sum(own->sum, change->index, change->kind, change->flags, session_maker(change->session));
+    }
+}
+
+/* -- the model -------------------------------------------------------------------------------------------------------- */
+
+struct model {
+    uint64_t *floors; /* by index: what a server said that had applied up to there; 0: none did */
+    size_t floor_room;
+    struct turned { /* on or off, from that index on */
+        uint64_t index;
+        bool on;
+    } * turns;
+    size_t turn_count;
+    struct history_settings settings[SIM_SERVERS_MAX];
+    struct module_entry modules[SIM_SERVERS_MAX][SIM_MODULES_MAX + 1];
+};
+static struct model *model_of(struct sim *sim) { return sim_model(sim, &sim_history); }
+
+static void end(struct sim *sim) { free(model_of(sim)->floors), free(model_of(sim)->turns); }
+
+/* Small ones, so that much is removed. Now and then each server has its own: the leader's count. */
+static void draw_settings(struct sim *sim, uint32_t slot, struct history_settings *settings) {
+    struct rng rng;
+    uint64_t seeds[] = {sim->options.seed, 0};
+    rng_seed(&rng, hash64(seeds, sizeof seeds));
+    if (rng_below(&rng, 4) == 0) {
+        seeds[1] = slot + 1;
+        rng_seed(&rng, hash64(seeds, sizeof seeds));
+    }
+    settings->changes = rng_below(&rng, 16) ? rng_between(&rng, 30, 200) : 0;
+    settings->bytes = rng_between(&rng, 8000, 400000);
+    settings->age_ms = rng_between(&rng, 300, 8000);
+}
+
+const struct module_entry *history_modules(struct sim *sim, uint32_t slot) {
+    struct model *model = model_of(sim);
+    struct module_entry *entries = model->modules[slot];
+    draw_settings(sim, slot, &model->settings[slot]);
+    size_t count = 0;
+    for (; agent_modules[count].module; count++) {
+        CHECK(count < SIM_MODULES_MAX);
+        entries[count] = agent_modules[count];
+        if (entries[count].module == &history_module) entries[count].settings = &model->settings[slot];
+    }
+    entries[count] = (struct module_entry){0};
+    return entries;
+}
+
+static void turn(struct sim *sim, uint64_t index, bool on) {
+    struct model *model = model_of(sim);
+    model->turns = mem_realloc(model->turns, (model->turn_count + 1) * sizeof *model->turns);
+    model->turns[model->turn_count++] = (struct turned){index, on};
+}
+
+static bool on_at(struct sim *sim, uint64_t index) {
+    const struct model *model = model_of(sim);
+    bool on = false;
+    for (size_t i = 0; i < model->turn_count && model->turns[i].index <= index; i++) on = model->turns[i].on;
+    return on;
+}
+
+/* It begins when the cluster version is raised. */
+static void on_notice(struct sim *sim, const struct sim_notice *notice) {
+    if (notice->type == SIM_FOLDING) turn(sim, notice->index, true);
+}
+
+static struct sim_expected apply(struct sim *sim, const struct sim_applied *applied) {
+    const Pb__HistoryMarkCommand *mark = (const Pb__HistoryMarkCommand *)applied->command;
+    if (applied->result->yes && mark->limits) turn(sim, applied->index, mark->limits->changes > 0);
+    return expect_any(applied);
+}
+
+/* -- judging ---------------------------------------------------------------------------------------------------------- */
+
+static void note_floor(struct sim *sim, const struct op *op) {
+    struct model *model = model_of(sim);
+    uint64_t floor = own_of(op)->floor;
+    if (op->index >= model->floor_room) {
+        size_t room = op->index + 1024;
+        model->floors = mem_realloc(model->floors, room * sizeof *model->floors);
+        memset(model->floors + model->floor_room, 0, (room - model->floor_room) * sizeof *model->floors);
+        model->floor_room = room;
+    }
+    uint64_t before = op->index, after = op->index;
+    while (before > 0 && model->floors[before] == 0) before--;
+    while (after + 1 < model->floor_room && model->floors[after] == 0) after++;
+    if (floor < model->floors[before] || (model->floors[after] && floor > model->floors[after]))
+        sim_violation(sim, RULE_MODEL,
+                      "s%u, applied %" P ": the floor of the history is %" P ", it was %" P " at %" P " and is %" P
+                      " at %" P,
+                      op->server + 1, op->index, floor, model->floors[before], before, model->floors[after], after);
+    model->floors[op->index] = floor;
+}
+
+static void judge_past(struct sim *sim, const struct op *op) {
+    const struct history_own *own = own_of(op);
+    bool kept = own->at >= own->floor && own->at <= op->index;
+    uint64_t sum = 0;
+    uint32_t count = 0;
+    for (uint32_t key = 0; kept && key < SIM_KEYS; key++) {
+        const struct key_version *version = kv_at(sim, key, own->at);
+        if (!is_target(own->key, key) || version->gone) continue;
+        sum += version_sum(key, version);
+        count++;
+    }
+    if (own->count != count || op->found != (count > 0))
+        sim_violation(sim, RULE_MODEL,
+                      "read %" P " at s%u, applied %" P ": %u keys as of %" P ", expected %u; the floor is %" P, op->id,
+                      op->server + 1, op->index, own->count, own->at, count, own->floor);
+    else if (own->sum != sum)
+        sim_violation(sim, RULE_MODEL, "read %" P " at s%u, applied %" P ": other keys as of %" P " than there were",
+                      op->id, op->server + 1, op->index, own->at);
+}
+
+/* What a client's command deletes is deleted; else it has gone with its session or its lease. */
+static bool deleted_at(struct sim *sim, uint64_t index) {
+    uint64_t id = sim->chronicle->committed[index - 1].seen->op;
+    return id && op_get(sim, id)->module == &sim_kv;
+}
+
+static uint64_t judged_change(struct sim *sim, uint64_t sum, const struct key_version *before,
+                              const struct key_version *now) {
+    uint64_t was = before->gone ? 0 : before->holder, is = now->gone ? 0 : now->holder;
+    Pb__KvChangeKind kind = PB__KV_CHANGE_KIND__CHANGE_SET;
+    if (now->gone)
+        kind = deleted_at(sim, now->index) ? PB__KV_CHANGE_KIND__CHANGE_DELETE : PB__KV_CHANGE_KIND__CHANGE_EXPIRE;
+    else if (is && is != was) kind = PB__KV_CHANGE_KIND__CHANGE_LOCK;
+    else if (was && !is) kind = PB__KV_CHANGE_KIND__CHANGE_UNLOCK;
+    return change_sum(sum, now->index, kind, now->gone ? 0 : now->writer, is ? is : was);
+}
+
+static void judge_changes(struct sim *sim, const struct op *op) {
+    const struct history_own *own = own_of(op);
+    uint64_t sum = 0;
+    uint32_t count = 0;
+    const struct key_version *before = kv_at(sim, own->key, own->floor), *now;
+    for (; (now = kv_after(sim, own->key, before->index)) != NULL && now->index <= op->index; before = now) {
+        if (before->gone && now->gone) continue; /* it came and went in one entry */
+        sum = judged_change(sim, sum, before, now);
+        count++;
+    }
+    if (own->count != count || op->seen_index != before->index)
+        sim_violation(sim, RULE_MODEL,
+                      "read %" P " at s%u, applied %" P ": %u changes of key %u up to %" P ", expected %u up to %" P
+                      "; the floor is %" P,
+                      op->id, op->server + 1, op->index, own->count, own->key, op->seen_index, count, before->index,
+                      own->floor);
+    else if (own->sum != sum)
+        sim_violation(sim, RULE_MODEL, "read %" P " at s%u, applied %" P ": other changes of key %u than there were",
+                      op->id, op->server + 1, op->index, own->key);
+}
+
+static void judge_read(struct sim *sim, const struct op *op) {
+    const struct history_own *own = own_of(op);
+    bool on = on_at(sim, op->index);
+    if (own->off == on)
+        sim_violation(sim, RULE_MODEL, "read %" P " at s%u, applied %" P ": the history is %s", op->id, op->server + 1,
+                      op->index, on ? "off" : "on");
+    if (!on || own->off) return;
+    note_floor(sim, op);
+    if (own->form == PB__KV_PAST_FORM__PAST_CHANGES) judge_changes(sim, op);
+    else judge_past(sim, op);
+}
+
+static void judge_end(struct sim *sim, struct server *server) {
+    (void)sim;
+    for (uint32_t target = 0; target < SIM_KEYS + ARRAY_COUNT(prefixes); target++) {
+        struct op op = {.module = &sim_history, .way = OP_READ};
+        struct history_own *own = OP_AS(struct history_own, &op);
+        own->key = target;
+        own->form = PB__KV_PAST_FORM__PAST_CHANGES;
+        if (target < SIM_KEYS) op_judge(server, &op);
+        own->form = target < SIM_KEYS ? PB__KV_PAST_FORM__PAST_ENTRY : PB__KV_PAST_FORM__PAST_ENTRIES;
+        own->at = server->machine.applied > target * 7 ? server->machine.applied - target * 7 : 1;
+        op_judge(server, &op);
+    }
+}
+
+const struct sim_module sim_history = {
+    .name = "history",
+    .module = &history_module,
+    .pace = {.clients_least = 1, .clients_most = 2, .think_least_ms = 10, .think_most_ms = 100, .open_most = 2},
+    .known_size = sizeof(struct known),
+    .model_size = sizeof(struct model),
+    .end = end,
+    .generate = generate,
+    .complete = complete,
+    .learn = learn,
+    .request = request,
+    .seen = seen,
+    .check_read = judge_read,
+    .apply = apply,
+    .on_notice = on_notice,
+    .check_end = judge_end,
+};
