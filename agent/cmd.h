@@ -64,6 +64,7 @@ int cmd_monitor(int argc, char **argv);
 int cmd_reload(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_kv(int argc, char **argv);
+int cmd_kv_history(int argc, char **argv);
 int cmd_operator(int argc, char **argv);
 int cmd_recover(int argc, char **argv); /* operator recover */
 int cmd_reference(int argc, char **argv);

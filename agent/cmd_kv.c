@@ -1,4 +1,4 @@
-/* coord kv get | put | delete | export | import */
+/* coord kv get | put | delete | export | import (history: cmd_kv_history.c) */
 #include <stdlib.h>
 
 #include "agent/cmd.h"
@@ -39,7 +39,18 @@ struct get {
     struct client client;
     bool recurse, keys, detailed, base64;
     const char *separator;
+    uint64_t at; /* NOW: not given */
 };
+#define NOW UINT64_MAX
+
+static void get_parameters(const struct get *get, struct buffer *path) {
+    char number[24];
+    snprintf(number, sizeof number, "%llu", (unsigned long long)get->at);
+    if (get->keys) client_parameter(path, "keys", NULL);
+    if (get->keys && get->separator[0]) client_parameter(path, "separator", get->separator);
+    if (get->recurse && !get->keys) client_parameter(path, "recurse", NULL);
+    if (get->at != NOW) client_parameter(path, "at", number);
+}
 
 static void print_number(struct json_object *entry, const char *name) {
     uint64_t value = 0;
@@ -87,13 +98,14 @@ static void print_list(const struct get *get, struct json_object *list) {
 
 static int kv_get(int argc, char **argv) {
     static const char usage[] = "coord kv get [FLAGS] KEY_OR_PREFIX";
-    struct get get = {.separator = "/"};
+    struct get get = {.separator = "/", .at = NOW};
     const struct cmd_flag flags[] = {
         {"recurse", CMD_BOOL, &get.recurse, "all keys that begin with it"},
         {"keys", CMD_BOOL, &get.keys, "names only, of keys that begin with it"},
         {"separator", CMD_TEXT, &get.separator, "with -keys: names up to this; \"\" for whole names (default \"/\")"},
         {"detailed", CMD_BOOL, &get.detailed, "indexes, flags and session too"},
         {"base64", CMD_BOOL, &get.base64, "do not decode the value"},
+        {"at", CMD_U64, &get.at, "as it was at this index, as far back as changes are kept"},
     };
     char **rest;
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &get.client, usage, &rest);
@@ -105,9 +117,7 @@ static int kv_get(int argc, char **argv) {
     struct client_answer answer = {0};
     struct fault fault = {0};
     key_path(&path, key);
-    if (get.keys) client_parameter(&path, "keys", NULL);
-    if (get.keys && get.separator[0]) client_parameter(&path, "separator", get.separator);
-    if (get.recurse && !get.keys) client_parameter(&path, "recurse", NULL);
+    get_parameters(&get, &path);
     struct json_object *list = entries_of(&get.client, &path, &answer, &fault);
     if (list) print_list(&get, list);
     else if (fault.code) cmd_failed("querying the agent", &fault);
@@ -333,6 +343,7 @@ static int kv_import(int argc, char **argv) {
 int cmd_kv(int argc, char **argv) {
     static const struct cli_command commands[] = {
         {"get", "print a value, or what begins with a prefix", kv_get},
+        {"history", "list how a key changed", cmd_kv_history},
         {"put", "write a value", kv_put},
         {"delete", "delete a key, or what begins with a prefix", kv_delete},
         {"export", "print keys and values as JSON", kv_export},

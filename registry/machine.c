@@ -350,11 +350,12 @@ static int commit(struct machine *machine, const struct machine_input *last) {
     store_put(machine->tx.store, STORE_TABLE_META, applied_key, slice_make(bytes, sizeof bytes));
     uint64_t floor = machine_floor(machine->tx.store);
     int error = store_commit(machine->tx.store);
+    /* First: what begins with a version (the history) may be ended by a command that only this version has. */
+    if (!error && machine->raised.version) publish_version(machine, &machine->raised);
     expiry_updates_batch_end(machine->updates, error == CO_OK);
     if (error) return error;
     publish_sums(machine);
     watch_bump(machine->watches, &machine->tx.touched);
-    if (machine->raised.version) publish_version(machine, &machine->raised);
     atomic_store(&machine->floor, floor);
     atomic_store(&machine->applied_term, last->term);
     atomic_store_explicit(&machine->index, last->index + machine->offset, memory_order_release);

@@ -309,3 +309,15 @@ Test(history_servers, a_leader_of_an_older_cluster_proposes_nothing) {
     cr_assert_eq(lead(&settings, 100000), 0);
     fixture_close(&f);
 }
+
+/* The leader may propose its first mark at once: who counts is told when the version that has marks is known. */
+static unsigned version_told;
+static void note_version(void) { version_told = machine_version(f.machine); }
+
+Test(history_servers, the_leader_hears_of_it_when_the_version_is_there) {
+    fixture_open(&f);
+    f.on_wake = note_version;
+    raise_to(&f, HISTORY_SINCE);
+    cr_assert_eq(version_told, HISTORY_SINCE);
+    fixture_close(&f);
+}
