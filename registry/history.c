@@ -110,6 +110,13 @@ static void learn(struct history *history, struct store_txn *txn, struct arena *
 
 static int64_t mark_period_ns(uint64_t age_ms) { return (int64_t)(age_ms * 1000000 / TENTHS) + 1; }
 
+/* Of any topic. */
+static bool rows_left(const struct history *history) {
+    bool left = false;
+    for (size_t i = 1; i < HISTORY_TOPICS; i++) left |= history->rows[i].first <= history->rows[i].number;
+    return left;
+}
+
 /* -- the old end -------------------------------------------------------------------------------------------------- */
 
 /* Removes the topic's oldest rows while `goes` says so, *steps at most. */
@@ -178,7 +185,6 @@ void history_touches_back(struct history *history, const size_t mark[HISTORY_TOP
 static void append_row(struct machine_tx *tx, uint8_t topic, struct slice notes) {
     struct history *history = tx->history;
     struct rows *rows = &history->rows[topic];
-    bool first = rows->first > rows->number;
     char head[HISTORY_HEAD_BYTES], room[HISTORY_KEY_BYTES];
     memset(head, 0, sizeof head);
     buffer_reset(&history->row);
@@ -195,7 +201,6 @@ static void append_row(struct machine_tx *tx, uint8_t topic, struct slice notes)
     rows->newest = tx->index;
     size_t steps = HISTORY_STEP;
     if (too_many(history, rows)) remove_oldest(history, tx->store, topic, &steps, goes_for_room);
-    if (first) expiry_began_in(tx, &history_expiry, only_name, tx->index, mark_period_ns(history->age_ms));
 }
 
 /* For the simulator alone: without the first of several. */
@@ -208,7 +213,7 @@ static struct slice without_first(struct slice notes) {
 void history_entry_end(struct machine_tx *tx) {
     struct history *history = tx->history;
     if (!history->noting) return;
-    bool any = false;
+    bool any = false, first = !rows_left(history);
     for (uint8_t topic = 1; topic < HISTORY_TOPICS; topic++) {
         struct slice notes = store_journal_end(tx->store, topic);
         if (!history->on) continue;
@@ -218,6 +223,7 @@ void history_entry_end(struct machine_tx *tx) {
         any = true;
     }
     if (any) machine_touch(tx, SPACE_HISTORY, slice_make("", 0));
+    if (any && first) expiry_began_in(tx, &history_expiry, only_name, tx->index, mark_period_ns(history->age_ms));
 }
 
 /* -- its state ---------------------------------------------------------------------------------------------------- */
@@ -310,9 +316,8 @@ static int mark_apply(struct machine_tx *tx, void *request, struct machine_resul
     history_state_put(tx->store, state, tx->arena);
     take_state(history, state);
     if (history->floor != floor) machine_touch(tx, SPACE_HISTORY, slice_make("", 0));
-    bool more = sweep(history, tx->store), left = false;
-    for (size_t i = 1; i < HISTORY_TOPICS; i++) left |= history->rows[i].first <= history->rows[i].number;
-    if (left) {
+    bool more = sweep(history, tx->store);
+    if (rows_left(history)) {
         int64_t period_ns = more ? STEP_PERIOD_NS : mark_period_ns(history->age_ms);
         expiry_began_in(tx, &history_expiry, only_name, tx->index, period_ns);
     } else {
@@ -340,6 +345,15 @@ static int expiry_read(struct store_txn *txn, const struct expiry_leader *leader
     return store_txn_error(txn);
 }
 
+/* The entry that begins a period does not know what the leader is configured with. */
+static int64_t period_ns(struct store_txn *txn, const struct expiry_update *began, const struct expiry_leader *leader) {
+    struct arena arena = {0};
+    const Pb__HistoryState *state = history_state(txn, &arena);
+    bool at_once = state && limits_differ(state->limits, leader->settings);
+    arena_free(&arena);
+    return at_once ? AT_ONCE_NS : began->period_ns;
+}
+
 static void propose_mark(const struct expiry_due *due, const struct expiry_leader *leader,
                          void (*propose)(void *data, uint8_t command, const ProtobufCMessage *message), void *data) {
     (void)due;
@@ -354,8 +368,13 @@ static void propose_mark(const struct expiry_due *due, const struct expiry_leade
     propose(data, HISTORY_MARK, &command.base);
 }
 
-const struct expiry_kind history_expiry = {
-    .number = 16, .name = "history", .quiet = true, .no_second_period = true, .read = expiry_read, .end = propose_mark};
+const struct expiry_kind history_expiry = {.number = 16,
+                                           .name = "history",
+                                           .quiet = true,
+                                           .no_second_period = true,
+                                           .read = expiry_read,
+                                           .end = propose_mark,
+                                           .period_ns = period_ns};
 
 static const struct module_command commands[] = {{.number = HISTORY_MARK,
                                                   .since = HISTORY_SINCE,

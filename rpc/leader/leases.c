@@ -20,8 +20,10 @@ struct due_write {
 /* Any thread: the outcome is looked at on the loop. */
 static void due_done(struct rpc_write *write, int error, const struct machine_result *result) {
     struct due_write *item = CONTAINER_OF(write, struct due_write, write);
-    (void)result; /* refused: somebody else ended it first, and the updates say so */
-    item->error = error;
+    /* Refused when it was applied: somebody else ended it first, and the updates say so. Before: it needs a cluster
+     * version that has not come (rpc/core/version.h), and is not in the log. */
+    bool early = error == CO_OK && result && result->error == CO_UNSUPPORTED;
+    item->error = early ? CO_UNSUPPORTED : error;
     struct rpc *rpc = item->rpc;
     if (mailbox_put(&rpc->due_ends, &item->mail)) uv_async_send(&rpc->wake);
 }

@@ -60,7 +60,8 @@ static void propose_due(void *data, const struct expiry_due *item) {
 void lessor_decided(struct lessor *lessor, struct lessor_decision *decision, int error, uint64_t now_ms) {
     struct expiry_due item = {decision->kind, slice_make(decision->name, decision->size), decision->index};
     /* Only what is certainly not in the log may be proposed again, and renewed meanwhile. */
-    bool never = error == CO_NOLEADER || error == CO_DISKFULL || error == CO_BUSY || error == CO_FENCED;
+    bool never = error == CO_NOLEADER || error == CO_DISKFULL || error == CO_BUSY || error == CO_FENCED ||
+                 error == CO_UNSUPPORTED;
     if (never) expiry_failed(lessor->expiry, &item, now_ms);
     if (error == CO_OK && !item.kind->quiet)
         log_info("lease", "expired kind=\"%s\" id=%s", item.kind->name, decision->name);

@@ -301,6 +301,19 @@ Test(history_servers, a_leader_marks_while_there_are_rows, .init = setup, .fini 
     cr_assert_eq(lead(&settings, 1000000), 0);
 }
 
+/* A row that comes at once begins a period too: it must not put off what was due. */
+Test(history_servers, other_settings_are_not_put_off_by_a_first_row, .init = setup, .fini = teardown) {
+    struct history_settings settings = {5, 70000, 60000};
+    struct expiry_update row = {.kind = &history_expiry, .period_ns = 60000000000};
+    leader = (struct expiry_leader){.term = 9, .settings = &settings};
+    put(&f, "a", "1");
+    cr_assert_leq(history_expiry.period_ns(store_read(f.reader), &row, &leader), 1000000);
+    store_read_done(f.reader);
+    limit(&f, settings.changes, settings.bytes, settings.age_ms);
+    cr_assert_eq(history_expiry.period_ns(store_read(f.reader), &row, &leader), row.period_ns);
+    store_read_done(f.reader);
+}
+
 Test(history_servers, a_leader_of_an_older_cluster_proposes_nothing) {
     fixture_open(&f);
     raise_to(&f, HISTORY_SINCE - 1);
