@@ -11,7 +11,7 @@ _Static_assert(HISTORY_MARK >= 1 && HISTORY_MARK < 32, "a command of the registr
 _Static_assert(HISTORY_TOPICS == STORE_TOPICS, "the store keeps a journal for each");
 
 #define TENTHS          10 /* marks in an age */
-#define STEP_PERIOD_NS  50000000
+#define STEP_PERIOD_NS  25000000
 #define TRIMMED_AT_ONCE 64
 #define AT_ONCE_NS      1
 

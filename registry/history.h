@@ -30,7 +30,7 @@
 #define HISTORY_CHANGES   100000
 #define HISTORY_BYTES     ((uint64_t)64 << 20)
 #define HISTORY_AGE_MS    600000
-#define HISTORY_STEP      2048 /* rows that one entry removes at most */
+#define HISTORY_STEP      1024 /* rows that one entry removes at most */
 #define HISTORY_MARKS_MAX 16
 
 enum history_command { HISTORY_MARK = 24 };

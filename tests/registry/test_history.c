@@ -259,7 +259,7 @@ Test(history, an_entry_removes_so_many_rows_at_most, .init = setup, .fini = tear
     (void)updates();
     mark(&f, 3000);
     cr_assert_eq(rows_of(&f, HISTORY_KEYS).count, ROWS - HISTORY_STEP);
-    cr_assert_str_eq(updates(), "history began history 50; ", "the next step soon");
+    cr_assert_str_eq(updates(), "history began history 25; ", "the next step soon");
     cr_assert_eq(floor_of(&f, HISTORY_KEYS), floor, "it is not read even where it is still there");
     mark(&f, 3050);
     cr_assert_eq(rows_of(&f, HISTORY_KEYS).count, ROWS - 2 * HISTORY_STEP);
