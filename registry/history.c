@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "base/metrics.h"
 #include "base/varint.h"
 #include "registry/history_internal.h"
 
@@ -376,6 +377,16 @@ const struct expiry_kind history_expiry = {.number = 16,
                                            .end = propose_mark,
                                            .period_ns = period_ns};
 
+METRIC rows_metric = {.name = "coord_history_rows",
+                      .help = "entries whose changes are kept, of keys, of the catalog and of locks together",
+                      .type = METRIC_GAUGE};
+/* Besides the state's own record. */
+static uint64_t rows_kept(struct store_txn *txn) {
+    uint64_t records = store_count(txn, TABLE_HISTORY);
+    return records ? records - 1 : 0;
+}
+static const struct module_gauge gauges[] = {{&rows_metric, rows_kept}, {0}};
+
 static const struct module_command commands[] = {{.number = HISTORY_MARK,
                                                   .since = HISTORY_SINCE,
                                                   .servers_only = true,
@@ -387,5 +398,9 @@ static const struct store_table tables[] = {{TABLE_HISTORY, "history"}, {0}};
 static const struct module_space spaces[] = {{SPACE_HISTORY, "history"}, {0}};
 static const struct expiry_kind *const expiries[] = {&history_expiry, NULL};
 
-const struct module history_module = {
-    .name = "history", .commands = commands, .tables = tables, .spaces = spaces, .expiries = expiries};
+const struct module history_module = {.name = "history",
+                                      .commands = commands,
+                                      .tables = tables,
+                                      .spaces = spaces,
+                                      .expiries = expiries,
+                                      .gauges = gauges};

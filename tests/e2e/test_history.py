@@ -145,6 +145,7 @@ def so_much_is_kept():
     last = write(agent, "a", b"last")
     check(value_at(agent, "a", last) == "last" and len(at(agent, "/v1/kv/a?history")) <= 20, "the newest are there")
     until("by and by all are older than the age", lambda: at(agent, "/v1/kv/a?history") == [], 30)
+    until("the gauge says so", lambda: "\ncoord_history_rows 0\n" in agent.request("GET", "/v1/agent/metrics?format=prometheus")[2].decode(), 30)
     check(raw(agent, "/v1/kv/a?at=%d" % (last - 1))[0] == 410 and raw(agent, "/v1/kv/a?raw")[1] == "last", "the key itself stays")
 
 
