@@ -268,10 +268,15 @@ static void take_limits(Pb__HistoryState *state, Pb__HistoryLimits *limits, uint
     state->limits = limits;
 }
 
+/* Of a mark that is not of the future; whatever numbers a backup has. */
+static uint64_t age_of(const Pb__HistoryMark *mark, int64_t now_unix_ms) {
+    return (uint64_t)now_unix_ms - (uint64_t)mark->unix_ms;
+}
+
 /* Is it long enough since the last one? While much is removed one entry follows another: marks of all of them would
  * push out those that say when the floor rises next. */
 static bool mark_wanted(Pb__HistoryMark *const *marks, size_t count, int64_t now_unix_ms, uint64_t age_ms) {
-    return count == 0 || now_unix_ms - marks[count - 1]->unix_ms >= (int64_t)(age_ms / (HISTORY_MARKS_MAX - 1));
+    return count == 0 || age_of(marks[count - 1], now_unix_ms) >= age_ms / (HISTORY_MARKS_MAX - 1);
 }
 
 /* What is before a mark of the age goes; this one is added. No mark is of the future, whatever a leader's clock said. */
@@ -281,7 +286,7 @@ static void take_mark(Pb__HistoryState *state, uint64_t index, int64_t now_unix_
     for (size_t i = 0; i < state->n_marks; i++) {
         mark = state->marks[i];
         if (mark->unix_ms > now_unix_ms) mark->unix_ms = now_unix_ms;
-        bool old = now_unix_ms - mark->unix_ms >= (int64_t)state->limits->age_ms;
+        bool old = age_of(mark, now_unix_ms) >= state->limits->age_ms;
         if (old && mark->index > state->floor) state->floor = mark->index;
         if (!old) marks[count++] = mark;
     }

@@ -235,6 +235,14 @@ Test(history, clocks_that_jump_back_keep_more_not_less, .init = setup, .fini = t
     cr_assert_eq(rows_of(&f, HISTORY_KEYS).count, 0);
 }
 
+Test(history, clocks_may_say_anything, .init = setup, .fini = teardown) {
+    limit(&f, 1000, 1 << 20, 100);
+    static const int64_t times[] = {INT64_MAX, INT64_MIN, 0, INT64_MIN + 1, INT64_MAX};
+    for (size_t i = 0; i < ARRAY_COUNT(times); i++) change(&f), mark(&f, times[i]);
+    mark(&f, INT64_MAX);
+    cr_assert_eq(rows_of(&f, HISTORY_KEYS).count, 2, "those since the mark of 0, which is old in the end");
+}
+
 /* However often marks come: what is kept is not much older than the age. */
 Test(history, frequent_marks_do_not_push_out_the_older_ones, .init = setup, .fini = teardown) {
     enum { AGE = 10000, STEPS = 3000, STEP = 25 };
