@@ -172,9 +172,9 @@ static struct watch_key past_also(const ProtobufCMessage *message) {
 }
 
 /* An index that is not there yet comes with any entry: what is said of it is never kept. Nobody waits for the past. */
-static struct watch_key past_own(const ProtobufCMessage *message) {
+static struct watch_key past_own(const ProtobufCMessage *message, size_t i) {
     bool changes = ((const Pb__KvPastRequest *)message)->form == PB__KV_PAST_FORM__PAST_CHANGES;
-    return changes ? (struct watch_key){0} : past_also(message);
+    return changes || i > 0 ? (struct watch_key){0} : past_also(message);
 }
 
 static int past_run(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
