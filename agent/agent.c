@@ -219,6 +219,8 @@ static int start_http(struct agent *agent, struct fault *fault) {
                            .is_server = c->server,
                            .no_coordinates = c->disable_coordinates,
                            .kv_value_max = c->kv_max_value_size,
+                           .txn_body_max = c->txn_max_req_len,
+                           .txn_ops_max = c->txn_max_operations,
                            .session_ttl_min_ns = c->session_ttl_min_ns,
                            .lock_waiters_max = c->lock_waiters_max,
                            .lock_session_max = c->lock_session_max,

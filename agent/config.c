@@ -45,6 +45,8 @@ void config_init(struct config *config) {
         .soa_expire = 86400,
         .http_max_conns_per_client = HTTP_CONNECTIONS_PER_ADDRESS_MAX,
         .kv_max_value_size = HTTP_KV_VALUE_MAX,
+        .txn_max_req_len = HTTP_TXN_BODY_MAX,
+        .txn_max_operations = HTTP_TXN_OPS_MAX,
         .session_ttl_min_ns = 10 * SECOND,
         .lock_waiters_max = 10000,
         .history_changes = HISTORY_CHANGES,

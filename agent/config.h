@@ -95,6 +95,7 @@ struct config {
     /* limits and times */
     uint64_t http_max_conns_per_client; /* 0: no limit */
     uint64_t kv_max_value_size;
+    uint64_t txn_max_req_len, txn_max_operations;
     int64_t session_ttl_min_ns;
     uint64_t lock_waiters_max, lock_session_max, lock_note_max;
     uint64_t history_changes, history_bytes;

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "health/flap.h"
 #include "kv/lock/queue.h"
+#include "kv/txn/txn.h"
 #include "lb/coordinate_batch.h"
 
 /* A value is one log entry; what does not fit into a few of the log's batches is no configuration value. With all
@@ -105,6 +106,8 @@ const struct key config_keys[] = {
     NUMBER("limits.http_max_conns_per_client", http_max_conns_per_client, 0, 1000000000,
            "most HTTP connections from one address; 0: no limit"),
     NUMBER("limits.kv_max_value_size", kv_max_value_size, 1, KV_VALUE_MOST, "most bytes of a key's value"),
+    NUMBER("limits.txn_max_req_len", txn_max_req_len, 1, KV_VALUE_MOST,
+           "most bytes of a transaction's body; never less than limits.kv_max_value_size"),
     FIELD("session_ttl_min", KEY_DURATION, session_ttl_min_ns, "shortest TTL of a session"),
     FIELD("default_query_time", KEY_DURATION, default_query_time_ns,
           "how long a blocking query waits that names no time"),
@@ -155,7 +158,9 @@ const struct key config_keys[] = {
     NUMBER("coord.lock_waiters_max", lock_waiters_max, 1, QUEUE_WAITERS_MAX, "most that wait for one lock or election"),
     NUMBER("coord.lock_session_max", lock_session_max, 1, QUEUE_OWN_MAX,
            "most locks, and most elections, that a session holds or waits for"),
-    NUMBER("coord.lock_note_max", lock_note_max, 0, QUEUE_NOTE_MAX, "most bytes of a holder's note"),
+    NUMBER("coord.txn_max_operations", txn_max_operations, 1, TXN_OPS_MAX, "most operations of a transaction"),
+    NUMBER("coord.lock_note_max", lock_note_max, 0, QUEUE_NOTE_MAX,
+           "most bytes of a lock's note, or of what a leader advertises"),
     NUMBER("coord.history_changes", history_changes, 0, 10000000,
            "entries whose changes are kept, of keys, of the catalog and of locks each; 0: no history, no streams"),
     NUMBER("coord.history_bytes", history_bytes, 65536, (uint64_t)16 << 30, "bytes of them, of each"),
@@ -179,7 +184,7 @@ const struct key config_keys[] = {
     NUMBER("coord.http_connections_max", http_connections_max, 0, 10000000,
            "most HTTP connections; 0: what the limit of open files allows"),
     NUMBER("coord.http_body_max", http_body_max, 0, KV_VALUE_MOST,
-           "most bytes of a request's body, but for values of keys and backups"),
+           "most bytes of a request's body, but for values of keys, transactions and backups"),
     NUMBER("coord.http_header_max", http_header_max, 0, (1 << 20), "most bytes of request line and headers"),
     FIELD("coord.http_idle_timeout", KEY_DURATION, http_idle_timeout_ns,
           "a connection without a request is closed after this time"),
@@ -258,7 +263,6 @@ const struct key config_keys[] = {
     IDLE("gossip_wan.suspicion_mult", KEY_NUMBER, NO_GOSSIP),
     IDLE("limits.rpc_max_burst", KEY_NUMBER, NO_RPC_LIMITS),
     IDLE("limits.rpc_max_conns_per_client", KEY_NUMBER, NO_RPC_LIMITS),
-    IDLE("limits.txn_max_req_len", KEY_NUMBER, "coord.http_body_max bounds a transaction"),
     IDLE("log_rotate_bytes", KEY_NUMBER, LOG_TO_STDERR),
     IDLE("log_rotate_max_files", KEY_NUMBER, LOG_TO_STDERR),
     IDLE("protocol", KEY_NUMBER, "versions are agreed on by the servers"),

@@ -180,9 +180,12 @@ static bool may_come_back(const struct hold_answer *answer) { return answer->sta
 
 /* Once, until there is an answer again. */
 static void complain(struct hold *hold, const struct hold_answer *answer) {
-    bool held = hold->state == HOLD_CONFIRMING || hold->state == HOLD_RUNNING;
+    bool held = hold->state == HOLD_CONFIRMING || hold->state == HOLD_RUNNING, leaves = hold->state == HOLD_RELEASING;
     if (!hold->complained)
-        say(hold, held ? "is not renewed yet, trying again: %s" : "is asked for until there is an answer: %s",
+        say(hold,
+            leaves ? "is not left yet, trying again: %s"
+            : held ? "is not renewed yet, trying again: %s"
+                   : "has no answer yet, trying again: %s",
             answer->text);
     hold->complained = true;
 }
@@ -278,6 +281,8 @@ static void renewed(struct hold *hold, const struct hold_answer *answer, uint64_
     } else if (hold->state == HOLD_RUNNING && done && !hold->rules.unbounded) {
         certain_since(hold, HOLD_RENEWAL, not_before_ms);
         hold->to_tell = true;
+    } else if (hold->state == HOLD_RUNNING && done) {
+        hold->complained = false;
     } else if (!done && (hold->state == HOLD_CONFIRMING || hold->state == HOLD_RUNNING)) {
         complain(hold, answer);
     }

@@ -87,7 +87,7 @@ static void take_answer(struct act *act, enum hold_line line) {
     else if (from->status == 200) read_answer(act, from, &answer, &json, &fault);
     else fault_set(&fault, CO_INVALID, "%.*s", (int)from->body.size, from->body.size ? from->body.data : "");
     if (!answer.text) answer.text = fault.text;
-    /* Consul's API says so with a 500. */
+    /* A TTL out of bounds is a 500 in Consul's API; asking again would not help. */
     if (act->hold.requests[line].act == HOLD_ASK && strstr(answer.text, "Session TTL")) answer.status = 400;
     hold_answered(&act->hold, line, &answer, now_ms());
     if (json) json_object_put(json);

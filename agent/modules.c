@@ -12,12 +12,13 @@
 #include "kv/phaser/phaser.h"
 #include "kv/session/session.h"
 #include "kv/stream/stream.h"
+#include "kv/txn/txn.h"
 #include "lb/coordinate.h"
 #include "registry/catalog.h"
 #include "registry/history.h"
 #include "registry/lease.h"
 
-/* The order is that in which they hear of events. */
+/* The order is that in which they hear of events. A line each, which clang-format would fold. */
 // clang-format off
 const struct module_entry agent_modules[] = {
     {.module = &catalog_module},
@@ -34,6 +35,7 @@ const struct module_entry agent_modules[] = {
     {.module = &hazard_module},
     {.module = &history_module},
     {.module = &stream_module},
+    {.module = &txn_module},
     {0},
 };
 // clang-format on

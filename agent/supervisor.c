@@ -139,7 +139,7 @@ static void act(struct charge *charge) {
 }
 
 static void take_order(struct charge *charge) {
-    static const char gone[] = "coord: its parent has gone, so the command that it supervises is ended\n";
+    static const char gone[] = "coord: the process that holds the lock was killed, so its command is ended\n";
     struct order order;
     ssize_t size = recv(charge->fd, &order, sizeof order, MSG_DONTWAIT);
     if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;

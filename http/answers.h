@@ -61,12 +61,13 @@ struct answer {
     struct header *headers; /* of the view */
     struct bytes *plain, *gzip;
     bool gzip_tried;
-    /* plain, gzip */
+    /* plain, gzip; the same with what woke who waited */
     struct {
         struct MHD_Response *response;
         uint64_t index, last_contact_ms;
         bool known_leader;
-    } ready[2];
+    } ready[4];
+    char *cause; /* NULL: nobody who waited has got it yet */
     size_t cost;
 };
 
@@ -79,8 +80,8 @@ void cache_charge(struct cache *cache, struct answer *answer, size_t more); /* i
 void cache_drop(struct cache *cache, struct answer *answer);
 struct answer *answer_new(void);
 void ready_answer_free(struct answer *answer);
-/* Sends it, with the index header at least `least`. */
-void answer_send(struct http_request *request, struct answer *answer, uint64_t least);
+/* Sends it, with the index header at least `least`. `woken`: the request waited for it, and hears what woke it. */
+void answer_send(struct http_request *request, struct answer *answer, uint64_t least, bool woken);
 
 /* -- blocking.c --------------------------------------------------------------------------------------------------- */
 

@@ -23,7 +23,7 @@ static const ProtobufCMessage *ask(struct http_request *request, const struct ma
         http_reply_result(request, written);
         return NULL;
     }
-    if (there->released) {
+    if (there->released || !http_waits(request)) {
         reply(request, &there->base);
         return NULL;
     }
@@ -90,7 +90,8 @@ const struct http_route http_routes_barrier[] = {
                           "the answer was lost then does not enter the next round",
                   .field = "after", .given = "after_given"},
                  HTTP_WAIT("how long it waits for the others")),
-     "Enters a barrier: Released when all parties of the round have; who is not stays entered", HTTP_OWN,
+     "Enters a barrier: Released when all parties of the round have entered; who is not released stays entered",
+     HTTP_OWN,
      .example = {"/v1/barrier/nightly/load/enter?parties=2&ttl=1m&double", .status = 200, .keep = "party=Session"},
      .endpoint = {.command = BARRIER_ENTER, .then = &wait_released, .answer = answer},
      .cli = {"barriers enter", .defaults = "wait=10m"}},

@@ -14,8 +14,7 @@ static const struct message_member campaigned[] = {{.field = "name"},
                                                    {0}};
 
 static bool campaign_prepare(struct http_request *request, ProtobufCMessage *message) {
-    Pb__ElectionCampaignCommand *command = (Pb__ElectionCampaignCommand *)(void *)message;
-    return queue_prepare(request, command->value.len, &command->limits, &command->enqueue);
+    return queue_prepare(request, (Pb__QueueAcquireCommand *)(void *)message);
 }
 
 static const struct http_wait campaign_wait = QUEUE_WAIT(&query_election_entry);
@@ -30,7 +29,7 @@ static bool resign_prepare(struct http_request *request, ProtobufCMessage *messa
 }
 
 static bool proclaim_prepare(struct http_request *request, ProtobufCMessage *message) {
-    return queue_note_fits(request, ((Pb__ElectionProclaimCommand *)(void *)message)->value.len);
+    return queue_note_fits(request, ((Pb__QueueNoteCommand *)(void *)message)->note.len);
 }
 
 /* -- looking ------------------------------------------------------------------------------------------------------ */
@@ -48,7 +47,7 @@ static const struct message_member leader_members[] = {{.field = "session"},
                                                        {0}};
 
 static void leader_write(struct json_out *json, const ProtobufCMessage *message, void *context) {
-    const Pb__LockView *view = (const Pb__LockView *)message;
+    const Pb__QueueView *view = (const Pb__QueueView *)message;
     json_key(json, "Leader");
     if (view->n_holders) message_json(json, &view->holders[0]->base, leader_members, context);
     else json_null(json);
@@ -56,7 +55,7 @@ static void leader_write(struct json_out *json, const ProtobufCMessage *message,
 
 static void candidates_write(struct json_out *json, const ProtobufCMessage *message, void *request) {
     if (request && http_has(request, "leader")) return;
-    queue_waiters_write(json, (const Pb__LockView *)message, "Candidates", false);
+    queue_waiters_write(json, (const Pb__QueueView *)message, "Candidates", false);
 }
 
 static const struct message_member one[] = {
@@ -79,19 +78,19 @@ static const struct message_member any[] = {
 #define SESSION(help_) \
     { "session", HTTP_UUID, .help = (help_), .field = "session" }
 #define TERM(help_, ...) \
-    { "token", HTTP_U64, .help = (help_), .least = 1, .field = "term", __VA_ARGS__ }
+    { "token", HTTP_U64, .help = (help_), .least = 1, .field = "token", __VA_ARGS__ }
 #define NOW \
     { .type = HTTP_NOW, .field = "now_unix_ms" }
-#define VALUE                                                                                              \
-    &(const struct http_param) {                                                                           \
-        "value", HTTP_TEXT, .help = "what the leader advertises", .most = QUEUE_NOTE_MAX, .field = "value" \
+#define VALUE                                                                                             \
+    &(const struct http_param) {                                                                          \
+        "value", HTTP_TEXT, .help = "what the leader advertises", .most = QUEUE_NOTE_MAX, .field = "note" \
     }
 const struct http_route http_routes_election[] = {
     {HTTP_PUT, "/v1/election/+name/campaign", http_declared, "election:write",
      HTTP_PARAMS(NAME, HTTP_DC, HTTP_SESSION_USE_OR("session", "token"),
                  TERM("in place of a session: a term whose answer was lost"),
-                 {"priority", HTTP_U64, .help = "of those that wait the highest goes first",
-                  .most = ELECTION_PRIORITY_MAX, .field = "priority"},
+                 {"priority", HTTP_U64, .help = "of those that wait the highest goes first", .most = QUEUE_PRIORITY_MAX,
+                  .field = "priority"},
                  HTTP_WAIT("how long it waits to lead; 0: not at all"),
                  {"enqueue", HTTP_FLAG, .help = "stands as a candidate also without wait", .field = "enqueue"}, NOW),
      "Campaigns: leads, or waits to; the body is what the leader advertises", HTTP_OWN | HTTP_BODY_RAW,
@@ -107,13 +106,13 @@ const struct http_route http_routes_election[] = {
      .example = {"/v1/election/primary/proclaim?token={term}", .body = "10.0.0.7:5433", .status = 200},
      .endpoint = {.command = ELECTION_PROCLAIM, .raw = VALUE, .prepare = proclaim_prepare}},
     {HTTP_PUT, "/v1/election/+name/renew", election_renew, "election:write",
-     HTTP_PARAMS(
-         {"+name", HTTP_TEXT, .help = "the election's name", .least = 1, .most = QUEUE_NAME_MAX}, HTTP_DC,
-         {"session", HTTP_UUID, .help = "of the leader"},
-         {"token", HTTP_U64, .help = "in place of the session: the term", .least = 1},
-         {"ttl", HTTP_DURATION, .help = "its session has this TTL from now on", .least = 1, .most = 86400000000000}),
-     "Renews the session of the leader, without an entry in the log; 404 when it does not lead", HTTP_OWN,
-     .example = {"/v1/election/primary/renew?token={term}", .status = 200}, .since = ELECTION_SINCE},
+     HTTP_PARAMS({"+name", HTTP_TEXT, .help = "the election's name", .least = 1, .most = QUEUE_NAME_MAX}, HTTP_DC,
+                 {"session", HTTP_UUID, .help = "of the leader"},
+                 {"token", HTTP_U64, .help = "in place of the session: the term", .least = 1},
+                 {"ttl", HTTP_DURATION, .help = "its session has this TTL (at least session_ttl_min) from now on",
+                  .least = 1, .most = HTTP_TTL_MOST_NS}),
+     "Renews the session of the leader, without an entry in the log unless ttl changes it; 404 when it does not lead",
+     HTTP_OWN, .example = {"/v1/election/primary/renew?token={term}", .status = 200}, .since = ELECTION_SINCE},
     {HTTP_GET, "/v1/election/*name", election_get, "election:read",
      HTTP_PARAMS({"*name", HTTP_TEXT, .help = "the election's name, slashes included", .least = 1,
                   .most = QUEUE_NAME_MAX, .field = "name"},
@@ -127,7 +126,7 @@ const struct http_route http_routes_election[] = {
          {"prefix", HTTP_TEXT, .help = "only names with this beginning", .most = QUEUE_NAME_MAX, .field = "prefix"},
          HTTP_READS),
      "All elections with a leader or a candidate", HTTP_OWN, .example = {.status = 200}, .since = ELECTION_SINCE,
-     .endpoint = {.query = &query_elections, .answer = any, .list = "locks"}},
+     .endpoint = {.query = &query_elections, .answer = any, .list = "queues"}},
     {HTTP_PUT, "/v1/election/+name/resign", http_declared, "election:write",
      HTTP_PARAMS(NAME, HTTP_DC, SESSION("of the leader, or of one that waits"),
                  TERM("in place of the session: the leader's term"), NOW),

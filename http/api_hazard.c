@@ -15,7 +15,7 @@ static const ProtobufCMessage *ask(struct http_request *request, const struct ma
         http_reply_result(request, written);
         return NULL;
     }
-    if (stands->retired) {
+    if (stands->retired || !http_waits(request)) {
         reply(request, &stands->base);
         return NULL;
     }

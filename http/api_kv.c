@@ -164,11 +164,7 @@ static void lock_written(struct http_request *request, const struct machine_resu
         http_reply_text(request, 500, "%s", result->text);
         return;
     }
-    if (answer) {
-        char token[24];
-        snprintf(token, sizeof token, "%llu", (unsigned long long)answer->token);
-        http_header(request, "X-Coord-Fencing-Token", token);
-    }
+    if (answer) http_header_u64(request, "X-Coord-Fencing-Token", answer->token);
     http_reply_result(request, result);
 }
 

@@ -17,9 +17,9 @@ static const struct message_member acquired[] = {{.field = "name"},
 
 /* With a limit it is shared, unless it is told otherwise. */
 static bool acquire_prepare(struct http_request *request, ProtobufCMessage *message) {
-    Pb__LockAcquireCommand *command = (Pb__LockAcquireCommand *)(void *)message;
+    Pb__QueueAcquireCommand *command = (Pb__QueueAcquireCommand *)(void *)message;
     if (command->limit && !http_has(request, "mode")) command->mode = PB__QUEUE_MODE__QUEUE_SHARED;
-    return queue_prepare(request, command->note.len, &command->limits, &command->enqueue);
+    return queue_prepare(request, command);
 }
 
 static const struct http_wait acquire_wait = QUEUE_WAIT(&query_lock_entry);
@@ -37,18 +37,18 @@ static bool release_prepare(struct http_request *request, ProtobufCMessage *mess
 
 static void queue_write(struct json_out *json, const ProtobufCMessage *message, void *context) {
     (void)context;
-    queue_waiters_write(json, (const Pb__LockView *)message, "Queue", true);
+    queue_waiters_write(json, (const Pb__QueueView *)message, "Queue", true);
 }
 
 /* The newest grant's: of a lock that nobody holds it says nothing. */
 static void token_write(struct json_out *json, const ProtobufCMessage *message, void *context) {
-    const Pb__Queue *queue = ((const Pb__LockView *)message)->queue;
+    const Pb__Queue *queue = ((const Pb__QueueView *)message)->queue;
     (void)context;
     json_key(json, "FencingToken");
     json_u64(json, queue && queue->holders ? queue->token : 0);
 }
 static void mode_write(struct json_out *json, const ProtobufCMessage *message, void *context) {
-    const Pb__Queue *queue = ((const Pb__LockView *)message)->queue;
+    const Pb__Queue *queue = ((const Pb__QueueView *)message)->queue;
     char room[MESSAGE_NAME_MAX];
     (void)context;
     json_key(json, "Mode");
@@ -103,13 +103,14 @@ const struct http_route http_routes_lock[] = {
                   .answer = acquired,
                   .then = &acquire_wait}},
     {HTTP_PUT, "/v1/lock/+name/renew", lock_renew, "lock:write",
-     HTTP_PARAMS(
-         {"+name", HTTP_TEXT, .help = "the lock's name", .least = 1, .most = QUEUE_NAME_MAX}, HTTP_DC,
-         {"session", HTTP_UUID, .help = "of the holder"},
-         {"token", HTTP_U64, .help = "in place of the session: of the grant", .least = 1},
-         {"ttl", HTTP_DURATION, .help = "its session has this TTL from now on", .least = 1, .most = 86400000000000}),
-     "Renews the session of a holder, without an entry in the log; 404 when the lock is not held so", HTTP_OWN,
-     .example = {"/v1/lock/nightly/renew?token={token}", .status = 200}, .since = LOCK_SINCE},
+     HTTP_PARAMS({"+name", HTTP_TEXT, .help = "the lock's name", .least = 1, .most = QUEUE_NAME_MAX}, HTTP_DC,
+                 {"session", HTTP_UUID, .help = "of the holder"},
+                 {"token", HTTP_U64, .help = "in place of the session: of the grant", .least = 1},
+                 {"ttl", HTTP_DURATION, .help = "its session has this TTL (at least session_ttl_min) from now on",
+                  .least = 1, .most = HTTP_TTL_MOST_NS}),
+     "Renews the session of a holder, without an entry in the log unless ttl changes it; 404 when the lock is not held "
+     "so",
+     HTTP_OWN, .example = {"/v1/lock/nightly/renew?token={token}", .status = 200}, .since = LOCK_SINCE},
     {HTTP_GET, "/v1/lock/*name", http_declared, "lock:read",
      HTTP_PARAMS({"*name", HTTP_TEXT, .help = "the lock's name, slashes included", .least = 1, .most = QUEUE_NAME_MAX,
                   .field = "name"},
@@ -122,7 +123,7 @@ const struct http_route http_routes_lock[] = {
          {"prefix", HTTP_TEXT, .help = "only names with this beginning", .most = QUEUE_NAME_MAX, .field = "prefix"},
          HTTP_READS),
      "All locks that somebody holds or waits for", HTTP_OWN, .example = {.status = 200}, .since = LOCK_SINCE,
-     .endpoint = {.query = &query_locks, .answer = any, .list = "locks"}},
+     .endpoint = {.query = &query_locks, .answer = any, .list = "queues"}},
     {HTTP_PUT, "/v1/lock/+name/release", http_declared, "lock:write",
      HTTP_PARAMS(NAME, HTTP_DC, SESSION("of who holds it, or waits"), TOKEN("in place of the session: of the grant"),
                  NOW),

@@ -76,10 +76,6 @@ static bool arrive_prepare(struct http_request *request, ProtobufCMessage *messa
 static const struct message_member arrived[] = {
     {.field = "phase"}, {.field = "arrived"}, {.field = "registered"}, {.field = "advanced"}, {0}};
 
-static char *text_of(struct http_request *request, struct slice text) {
-    return arena_strndup(http_arena(request), text.data, text.size);
-}
-
 /* With ?wait= it goes on as an await of the phase in which it has arrived. */
 static const ProtobufCMessage *arrive_ask(struct http_request *request, const struct machine_result *written) {
     const Pb__PhaserArrival *arrival = (const Pb__PhaserArrival *)written->message;
@@ -88,13 +84,13 @@ static const ProtobufCMessage *arrive_ask(struct http_request *request, const st
     } else if (!http_has(request, "wait")) {
         message_json(http_out(request), &arrival->base, arrived, request);
         http_reply_json(request, 200);
-    } else if (arrival->advanced) {
-        reply_await(request, arrival->now, true, arrival->registered);
+    } else if (arrival->advanced || !http_waits(request)) {
+        reply_await(request, arrival->now, arrival->advanced, arrival->registered);
     } else {
         Pb__PhaserAwaitRequest *message = arena_alloc(http_arena(request), sizeof *message);
         pb__phaser_await_request__init(message);
-        message->name = text_of(request, http_path_value(request, "name"));
-        message->session = text_of(request, http_parameter(request, "session"));
+        message->name = (char *)(uintptr_t)http_path_value(request, "name").data;
+        message->session = (char *)(uintptr_t)http_parameter(request, "session").data;
         message->phase = arrival->phase;
         message->create_index = arrival->create_index;
         phaser_await_key(message, http_arena(request));
@@ -104,7 +100,7 @@ static const ProtobufCMessage *arrive_ask(struct http_request *request, const st
 }
 
 static const struct http_wait arrive_wait = {
-    .query = &query_phaser_await, .ask = arrive_ask, .holds = holds, .reply = reply};
+    .query = &query_phaser_await, .ask = arrive_ask, .holds = holds, .reply = reply, .after_write = true};
 
 /* -- rows --------------------------------------------------------------------------------------------------------- */
 
@@ -153,7 +149,7 @@ const struct http_route http_routes_phaser[] = {
     {HTTP_PUT, "/v1/phaser/+name/await", http_declared, "phaser:write",
      HTTP_PARAMS(NAME("+"), HTTP_DC, SESSION,
                  {"phase", HTTP_U64, .help = "the phase whose end is waited for", .required = true, .field = "phase"},
-                 HTTP_WAIT("how long, at most; none: says how things are")),
+                 HTTP_WAIT("how long it waits at most; without it, it answers at once")),
      "Waits until a phase is over; 404 when the member's session ends meanwhile", HTTP_OWN,
      .example = {"/v1/phaser/steps/await?session={phaser}&phase=0&wait=10s", .status = 200}, .since = PHASER_SINCE,
      .endpoint = {.query = &query_phaser_await, .prepare = await_prepare, .then = &await_wait},

@@ -7,7 +7,6 @@
 #include "http/views_kv.h"
 #include "kv/session/session.h"
 
-#define TTL_MAX_NS            86400000000000
 #define LOCK_DELAY_DEFAULT_NS 15000000000
 #define NODE_CHECK            "serfHealth"
 
@@ -105,16 +104,16 @@ static char *path_id(struct http_request *request) {
     return text;
 }
 
-static void session_read(struct http_request *request, char *id, http_view view) {
+static Pb__SessionRequest *request_of(struct http_request *request, char *id) {
     Pb__SessionRequest *message = arena_alloc(http_arena(request), sizeof *message);
     pb__session_request__init(message);
     message->id = id;
-    http_read(request, &query_session, &message->base, view);
+    return message;
 }
 
 static void session_info(struct http_request *request) {
     char *id = path_id(request);
-    if (id) session_read(request, id, view_session);
+    if (id) http_read(request, &query_session, &request_of(request, id)->base, view_session);
 }
 
 static void sessions_read(struct http_request *request, struct slice node) {
@@ -142,7 +141,19 @@ static void destroy_session(struct http_request *request) {
     http_write(request, SESSION_DESTROY, &command->base, NULL);
 }
 
+/* -- bounds ------------------------------------------------------------------------------------------------------- */
+
+/* A check or its node may end it long before its TTL does: then nothing is said. */
+static bool ends_by_ttl_alone(const Pb__Session *session) {
+    return session->ttl_ns && !session->n_checks && !session->n_node_checks && !session->n_service_checks;
+}
+
 /* -- renew -------------------------------------------------------------------------------------------------------- */
+
+struct renewal {
+    int64_t left_ms;
+    uint64_t since_ms;
+};
 
 static void reply_gone(struct http_request *request) {
     struct slice id = http_path_value(request, "id");
@@ -151,7 +162,13 @@ static void reply_gone(struct http_request *request) {
 
 /* It may have ended between the renewal and this read. */
 static int view_renewed(struct http_request *request, const struct query_result *result) {
-    if (result->found) return view_session(request, result);
+    if (result->found) {
+        const struct renewal *renewal = http_context(request);
+        const Pb__Session *session = (const Pb__Session *)result->message;
+        int64_t left_ms = renewal->left_ms - (int64_t)(clock_mono_ms() - renewal->since_ms);
+        if (ends_by_ttl_alone(session)) http_bounds_headers(request, http_bounds(session->ttl_ns, left_ms));
+        return view_session(request, result);
+    }
     struct slice id = http_path_value(request, "id");
     http_view_text(request, "Session id '%.*s' not found", (int)id.size, id.data);
     return 404;
@@ -163,9 +180,9 @@ static void renewed(struct http_request *request, int error, const struct rpc_re
     } else if (error != CO_OK) {
         http_reply_error(request, error);
     } else {
-        char *id = path_id(request);
-        if (renew->ttl_ns) http_bounds_headers(request, http_bounds(renew->ttl_ns, renew->left_ms));
-        if (id) session_read(request, id, view_renewed);
+        struct renewal *renewal = arena_alloc(http_arena(request), sizeof *renewal);
+        *renewal = (struct renewal){.left_ms = renew->left_ms, .since_ms = clock_mono_ms()};
+        http_read_fresh(request, &query_session, &request_of(request, path_id(request))->base, view_renewed, renewal);
     }
 }
 
@@ -292,11 +309,11 @@ static bool session_refused(struct http_request *request, Pb__Session *session, 
                         session->ttl);
         return true;
     }
-    if (session->ttl_ns == 0 || (session->ttl_ns >= least && session->ttl_ns <= TTL_MAX_NS)) return false;
+    if (session->ttl_ns == 0 || (session->ttl_ns >= least && session->ttl_ns <= HTTP_TTL_MOST_NS)) return false;
     struct buffer bounds = {0};
     duration_format(&bounds, least);
     buffer_append_byte(&bounds, '=');
-    duration_format(&bounds, TTL_MAX_NS);
+    duration_format(&bounds, HTTP_TTL_MOST_NS);
     http_reply_text(request, 500, "Invalid Session TTL '%lld', must be between [%.*s]", (long long)session->ttl_ns,
                     (int)bounds.size, bounds.data);
     buffer_free(&bounds);
@@ -311,7 +328,7 @@ static void created(struct http_request *request, const struct machine_result *r
     const Pb__Session *session = (const Pb__Session *)result->message;
     struct json_out *json = http_out(request);
     struct http_bounds bounds;
-    if (http_made_bounds(request, &bounds)) http_bounds_headers(request, bounds);
+    if (ends_by_ttl_alone(session) && http_made_bounds(request, &bounds)) http_bounds_headers(request, bounds);
     json_object(json);
     json_key(json, "ID");
     json_string(json, session->id);

@@ -34,13 +34,10 @@ static void saved_view(struct http_request *request, struct http_call *call, int
         return;
     }
     struct rpc_status status;
-    char index[24], contact[24];
     rpc_status(http_env(request)->rpc, &status);
-    snprintf(index, sizeof index, "%llu", (unsigned long long)saving->save.index);
-    snprintf(contact, sizeof contact, "%llu", (unsigned long long)status.last_contact_ms);
-    http_header(request, "X-Consul-Index", index);
+    http_header_u64(request, "X-Consul-Index", saving->save.index);
     http_header(request, "X-Consul-KnownLeader", status.known_leader ? "true" : "false");
-    http_header(request, "X-Consul-LastContact", contact);
+    http_header_u64(request, "X-Consul-LastContact", status.last_contact_ms);
     http_reply_file(request, 200, saving->save.fd, saving->save.size, "application/x-gzip");
 }
 

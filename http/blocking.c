@@ -190,8 +190,9 @@ static void on_fail(struct read *read, int error) {
 
 static void on_answer(struct read *read, struct read_answer *answer, uint64_t least) {
     struct http_request *request = reading_of(read)->request;
+    bool woken = read->parked && answer->index > read->index;
     reading_end(request);
-    answer_send(request, answer_of(answer), least);
+    answer_send(request, answer_of(answer), least, woken);
 }
 
 /* ---- waiting ---- */
@@ -372,7 +373,7 @@ static bool fast_send(struct http_request *request) {
     if (!answer || answer->read.generation != depends_generation(rpc_of(request), &answer->depends)) return false;
     if (rpc_serves(rpc_of(request)) != CO_OK) return false;
     worker->tally.cache_hits++;
-    answer_send(request, answer, read_index_least(&worker->engine, &answer->depends, answer->read.generation));
+    answer_send(request, answer, read_index_least(&worker->engine, &answer->depends, answer->read.generation), false);
     return true;
 }
 

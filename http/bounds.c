@@ -1,6 +1,4 @@
 /* How long what was granted lives (docs/decisions/leases.md). */
-#include <stdio.h>
-
 #include "base/clock.h"
 #include "http/impl.h"
 
@@ -39,9 +37,6 @@ void http_write_made_bounds(struct json_out *json, const ProtobufCMessage *messa
 }
 
 void http_bounds_headers(struct http_request *request, struct http_bounds bounds) {
-    char text[24];
-    snprintf(text, sizeof text, "%lld", (long long)bounds.not_before_ms);
-    http_header(request, "X-Coord-Not-Before", text);
-    snprintf(text, sizeof text, "%lld", (long long)bounds.not_after_ms);
-    http_header(request, "X-Coord-Not-After", text);
+    http_header_u64(request, "X-Coord-Not-Before", (uint64_t)bounds.not_before_ms);
+    http_header_u64(request, "X-Coord-Not-After", (uint64_t)bounds.not_after_ms);
 }

@@ -48,6 +48,7 @@ void ready_answer_free(struct answer *answer) {
             free(header);
         }
     }
+    free(answer->cause);
     free(answer);
 }
 
@@ -143,8 +144,16 @@ static struct bytes *packed(struct worker *worker, struct answer *answer) {
     return answer->gzip;
 }
 
+static const char *cause_of(struct worker *worker, struct answer *answer) {
+    if (answer->cause) return answer->cause;
+    answer->cause = mem_alloc(RPC_CAUSE_MAX);
+    read_cause(worker->reader, &answer->depends, answer->read.index, answer->cause);
+    cache_charge(worker->cache, answer, RPC_CAUSE_MAX);
+    return answer->cause;
+}
+
 static struct MHD_Response *build(const struct answer *answer, struct bytes *body, bool gzip, uint64_t index,
-                                  bool known_leader, uint64_t last_contact_ms) {
+                                  bool known_leader, uint64_t last_contact_ms, const char *cause) {
     struct MHD_Response *response = response_new(body, answer->content_type);
     if (gzip) response_header(response, "Content-Encoding", "gzip");
     if (answer->cached_asked) response_header(response, "X-Cache", "MISS");
@@ -152,11 +161,12 @@ static struct MHD_Response *build(const struct answer *answer, struct bytes *bod
     response_header_u64(response, "X-Consul-Index", index);
     response_header(response, "X-Consul-KnownLeader", known_leader ? "true" : "false");
     response_header_u64(response, "X-Consul-LastContact", last_contact_ms);
+    if (cause && cause[0]) response_header(response, "X-Coord-Cause", cause);
     response_extra(response, answer->headers);
     return response;
 }
 
-void answer_send(struct http_request *request, struct answer *answer, uint64_t least) {
+void answer_send(struct http_request *request, struct answer *answer, uint64_t least, bool woken) {
     struct worker *worker = request->worker;
     struct bytes *body = request->gzip ? packed(worker, answer) : NULL;
     bool gzip = body != NULL;
@@ -164,11 +174,12 @@ void answer_send(struct http_request *request, struct answer *answer, uint64_t l
     uint64_t last_contact_ms, index = answer->read.index > least ? answer->read.index : least;
     bool known_leader = worker_known_leader(worker, &last_contact_ms);
     /* What changes without a change of the result: the response is built again around the same bytes. */
-    typeof(&answer->ready[0]) ready = &answer->ready[gzip];
+    typeof(&answer->ready[0]) ready = &answer->ready[gzip + 2 * woken];
     if (!ready->response || ready->index != index || ready->known_leader != known_leader ||
         ready->last_contact_ms != last_contact_ms) {
         if (ready->response) MHD_destroy_response(ready->response);
-        ready->response = build(answer, body, gzip, index, known_leader, last_contact_ms);
+        ready->response =
+            build(answer, body, gzip, index, known_leader, last_contact_ms, woken ? cause_of(worker, answer) : NULL);
         ready->index = index;
         ready->known_leader = known_leader;
         ready->last_contact_ms = last_contact_ms;

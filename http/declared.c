@@ -22,8 +22,9 @@ const struct http_param http_params_read[] = {
 
 const struct http_param http_params_session[] = {
     {"session", HTTP_UUID, .help = "the session that it is done for"},
-    {"ttl", HTTP_DURATION, .help = "in place of session: a new session of this TTL is made in the same entry",
-     .least = 1, .most = 86400000000000},
+    {"ttl", HTTP_DURATION,
+     .help = "in place of session: a new session of this TTL (at least session_ttl_min) is made in the same entry",
+     .least = 1, .most = HTTP_TTL_MOST_NS},
     {0},
 };
 

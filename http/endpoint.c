@@ -10,8 +10,6 @@
 #include "http/impl.h"
 #include "kv/session/session.h"
 
-#define SESSION_TTL_MAX_NS 86400000000000
-
 /* -- what nobody gives -------------------------------------------------------------------------------------------- */
 
 const struct http_endpoint *http_endpoint(const struct http_request *request) { return &request->route->endpoint; }

@@ -18,10 +18,12 @@ void fetched_copy(struct rpc_fetched *copy, const struct rpc_fetched *fetched) {
     struct slice records = fetched->records;
     *copy = *fetched;
     copy->records = slice_make(mem_strndup(records.size ? records.data : "", records.size), records.size);
+    if (fetched->cause) copy->cause = mem_strndup(fetched->cause, strlen(fetched->cause));
 }
 
 void fetched_free(struct rpc_fetched *copy) {
     free((char *)(uintptr_t)copy->records.data);
+    free((char *)(uintptr_t)copy->cause);
     *copy = (struct rpc_fetched){0};
 }
 

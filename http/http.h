@@ -43,6 +43,8 @@ struct http_env {
     bool is_server;
     bool no_coordinates;                         /* disable_coordinates */
     uint64_t kv_value_max;                       /* bytes; 512 KiB */
+    uint64_t txn_body_max;                       /* bytes; 512 KiB, and at least kv_value_max */
+    uint64_t txn_ops_max;                        /* operations of a transaction; 64 */
     int64_t session_ttl_min_ns;                  /* 10 s */
     uint64_t lock_waiters_max, lock_session_max; /* of one queue; queues of one session. 0: the module's own limits */
     uint64_t lock_note_max;                      /* bytes */
@@ -61,7 +63,7 @@ extern const struct http_route http_routes_kv[], http_routes_session[], http_rou
     http_routes_agent_service[], http_routes_metrics[], http_routes_operator[], http_routes_snapshot[],
     http_routes_acl[], http_routes_coordinate[], http_routes_lease[], http_routes_event[], http_routes_monitor[],
     http_routes_lock[], http_routes_fence[], http_routes_election[], http_routes_barrier[], http_routes_phaser[],
-    http_routes_hazard[], http_routes_watch[];
+    http_routes_hazard[], http_routes_watch[], http_routes_txn[];
 
 /* -- asking the request ------------------------------------------------------------------------------------------- */
 const struct http_env *http_env(const struct http_request *request);
@@ -78,6 +80,8 @@ struct slice http_body(const struct http_request *request);
 int http_body_file(const struct http_request *request);
 /* Parses the body as a JSON object; on failure it has replied 400 and returns NULL. Freed with the request. */
 struct json_object *http_json(struct http_request *request);
+/* The same of an object or an array, with the beginning of the reply. */
+struct json_object *http_json_of(struct http_request *request, json_type type, const char *failed);
 /* Parameters that must parse: on failure it has replied 400 ("wait: invalid duration ...") and returns false;
  * absent: untouched, true. */
 bool http_parameter_u64(struct http_request *request, const char *parameter, uint64_t *value);
@@ -105,6 +109,7 @@ void http_reply_raw(struct http_request *request, int status, const char *conten
 /* `size` bytes from the beginning of a file; takes it over. */
 void http_reply_file(struct http_request *request, int status, int fd, uint64_t size, const char *content_type);
 void http_header(struct http_request *request, const char *name, const char *value); /* extra header; copied */
+void http_header_u64(struct http_request *request, const char *name, uint64_t value);
 
 /* -- reading the replicated state: blocking, consistency, caching ------------------------------------------------- */
 /* Writes one result; returns the HTTP status (200, or 404 with the body the API wants, often none). Runs on the
@@ -154,6 +159,9 @@ struct http_wait {
 };
 void http_write_then_wait(struct http_request *request, uint8_t command, const ProtobufCMessage *message,
                           const struct http_wait *wait);
+/* For `ask`: is there time to wait? If not, nothing can change any more: what came of the command is the answer, without
+ * another look. */
+bool http_waits(const struct http_request *request);
 /* Only waits. `message`: the query's request, in the request's arena; `ask` is not called. */
 void http_wait_for(struct http_request *request, const struct http_wait *wait, const ProtobufCMessage *message);
 /* Renews a session or a lease, or only looks at it, then calls view with CO_OK/CO_NOTFOUND/... on the worker.

@@ -7,7 +7,7 @@
 /* -- acquiring ---------------------------------------------------------------------------------------------------- */
 
 void queue_bounds_write(struct json_out *json, const ProtobufCMessage *message, void *request) {
-    if (((const Pb__LockAnswer *)message)->session[0]) http_write_made_bounds(json, message, request);
+    if (((const Pb__QueueAnswer *)message)->session[0]) http_write_made_bounds(json, message, request);
 }
 
 static void reply_answer(struct http_request *request, const ProtobufCMessage *answer) {
@@ -23,44 +23,43 @@ bool queue_note_fits(struct http_request *request, size_t size) {
     return false;
 }
 
-bool queue_prepare(struct http_request *request, size_t note_size, Pb__QueueLimits **limits,
-                   protobuf_c_boolean *enqueue) {
+bool queue_prepare(struct http_request *request, Pb__QueueAcquireCommand *command) {
     const struct http_env *env = http_env(request);
     int64_t wait_ns = 0;
-    if (!http_parameter_duration(request, "wait", &wait_ns) || !queue_note_fits(request, note_size)) return false;
-    if (wait_ns > 0) *enqueue = true;
-    *limits = (Pb__QueueLimits *)(void *)message_new(&pb__queue_limits__descriptor, http_arena(request));
-    (*limits)->waiters = (uint32_t)env->lock_waiters_max;
-    (*limits)->of_session = (uint32_t)env->lock_session_max;
+    if (!http_parameter_duration(request, "wait", &wait_ns) || !queue_note_fits(request, command->note.len))
+        return false;
+    if (wait_ns > 0) command->enqueue = true;
+    command->limits = (Pb__QueueLimits *)(void *)message_new(&pb__queue_limits__descriptor, http_arena(request));
+    command->limits->waiters = (uint32_t)env->lock_waiters_max;
+    command->limits->of_session = (uint32_t)env->lock_session_max;
     return true;
 }
 
-static Pb__LockEntryRequest *entry_request(struct http_request *request, struct slice name, struct slice session) {
-    Pb__LockEntryRequest *message = arena_alloc(http_arena(request), sizeof *message);
+static Pb__QueueEntryRequest *entry_request(struct http_request *request, struct slice name, struct slice session) {
+    Pb__QueueEntryRequest *message = arena_alloc(http_arena(request), sizeof *message);
     char *room = arena_alloc(http_arena(request), QUEUE_ENTRY_NAME_MAX);
-    pb__lock_entry_request__init(message);
+    pb__queue_entry_request__init(message);
     struct slice entry = queue_entry_name(name, session, room);
     message->session_name = (ProtobufCBinaryData){entry.size, (uint8_t *)room};
     return message;
 }
 
 const ProtobufCMessage *queue_ask(struct http_request *request, const struct machine_result *written) {
-    const Pb__LockAnswer *answer = (const Pb__LockAnswer *)written->message;
-    int64_t wait_ns = 0;
+    const Pb__QueueAnswer *answer = (const Pb__QueueAnswer *)written->message;
     if (written->error || !answer) {
         http_reply_result(request, written);
         return NULL;
     }
-    if (answer->held || !answer->position || !http_parameter_duration(request, "wait", &wait_ns) || !wait_ns) {
+    if (answer->held || !answer->position || !http_waits(request)) {
         reply_answer(request, &answer->base);
         return NULL;
     }
     return &entry_request(request, slice_text(answer->name), slice_text(answer->session))->base;
 }
 
-bool queue_holds(struct http_request *request, const struct query_result *result) {
+bool queue_wait_over(struct http_request *request, const struct query_result *result) {
     (void)request;
-    return !result->found || ((const Pb__LockAnswer *)result->message)->held;
+    return !result->found || ((const Pb__QueueAnswer *)result->message)->held;
 }
 
 void queue_reply(struct http_request *request, const struct query_result *result, bool holds) {
@@ -77,7 +76,7 @@ void queue_reply(struct http_request *request, const struct query_result *result
 /* Who is renewed; the request's context. */
 struct renewal {
     const char *token_name;
-    const Pb__LockAnswer *holder;
+    const Pb__QueueAnswer *holder;
 };
 
 static void renewed_reply(struct http_request *request, int64_t ttl_ns, int64_t left_ms) {
@@ -115,7 +114,7 @@ static void ttl_changed(struct http_request *request, const struct machine_resul
     else renewed_reply(request, session->ttl_ns, session->ttl_ns / 1000000);
 }
 
-static void renew_holder(struct http_request *request, const Pb__LockAnswer *holder) {
+static void renew_holder(struct http_request *request, const Pb__QueueAnswer *holder) {
     ((struct renewal *)(uintptr_t)http_context(request))->holder = holder;
     if (!http_has(request, "ttl")) {
         http_renew(request, &session_expiry, false, slice_text(holder->session), renewed);
@@ -130,7 +129,7 @@ static void renew_holder(struct http_request *request, const Pb__LockAnswer *hol
 }
 
 static void holder_found(struct http_request *request, int error, const struct query_result *result) {
-    const Pb__LockAnswer *holder = error || !result->found ? NULL : (const Pb__LockAnswer *)result->message;
+    const Pb__QueueAnswer *holder = error || !result->found ? NULL : (const Pb__QueueAnswer *)result->message;
     if (error) http_reply_error(request, error);
     else if (!holder || !holder->held) reply_lost(request);
     else if (!holder->session[0])
@@ -156,8 +155,8 @@ void queue_renew(struct http_request *request, const struct query_type *entry, c
         http_fetch(request, entry, &entry_request(request, name, session)->base, RPC_DEFAULT, holder_found);
         return;
     }
-    Pb__LockHolderRequest *message = arena_alloc(http_arena(request), sizeof *message);
-    pb__lock_holder_request__init(message);
+    Pb__QueueRequest *message = arena_alloc(http_arena(request), sizeof *message);
+    pb__queue_request__init(message);
     message->name = arena_strndup(http_arena(request), name.data, name.size);
     if (http_parameter_u64(request, "token", &message->token))
         http_fetch(request, holder, &message->base, RPC_DEFAULT, holder_found);
@@ -165,7 +164,7 @@ void queue_renew(struct http_request *request, const struct query_type *entry, c
 
 /* -- looking ------------------------------------------------------------------------------------------------------ */
 
-void queue_waiters_write(struct json_out *json, const Pb__LockView *view, const char *key, bool mode) {
+void queue_waiters_write(struct json_out *json, const Pb__QueueView *view, const char *key, bool mode) {
     json_key_slice(json, slice_text(key));
     json_array(json);
     for (size_t i = 0; i < view->n_waiters; i++) {

@@ -6,17 +6,16 @@
 #include "http/http.h"
 #include "kv/lock/queue.h"
 
-/* The struct http_wait of a command that acquires and answers pb.LockAnswer, which is shown by the row's `answer`.
- * query_: of LockEntryRequest. */
+/* The struct http_wait of a command that acquires and answers pb.QueueAnswer, which is shown by the row's `answer`.
+ * query_: of QueueEntryRequest. */
 #define QUEUE_WAIT(query_) \
-    { .query = (query_), .ask = queue_ask, .holds = queue_holds, .reply = queue_reply, .after_write = true }
+    { .query = (query_), .ask = queue_ask, .holds = queue_wait_over, .reply = queue_reply, .after_write = true }
 const ProtobufCMessage *queue_ask(struct http_request *request, const struct machine_result *written);
-bool queue_holds(struct http_request *request, const struct query_result *result);
+bool queue_wait_over(struct http_request *request, const struct query_result *result);
 void queue_reply(struct http_request *request, const struct query_result *result, bool holds);
 
 /* Before the command: the configured limits; whoever waits takes a place. False: it has replied. */
-bool queue_prepare(struct http_request *request, size_t note_size, Pb__QueueLimits **limits,
-                   protobuf_c_boolean *enqueue);
+bool queue_prepare(struct http_request *request, Pb__QueueAcquireCommand *command);
 bool queue_note_fits(struct http_request *request, size_t size); /* the size of a body; false: it has replied */
 /* One of ?session= and ?token=, and not both; false: it has replied. */
 bool queue_session_or_token(struct http_request *request);
@@ -28,10 +27,10 @@ void queue_renew(struct http_request *request, const struct query_type *entry, c
 
 /* -- members of what is shown: struct message_member.write ---------------------------------------------------------- */
 
-/* Of pb.LockAnswer: NotBefore and NotAfter of the session that the request made, while it is there. */
+/* Of pb.QueueAnswer: NotBefore and NotAfter of the session that the request made, while it is there. */
 void queue_bounds_write(struct json_out *json, const ProtobufCMessage *message, void *request);
-/* Of pb.LockView: who waits, with positions; with ?transitions the newest ones. */
-void queue_waiters_write(struct json_out *json, const Pb__LockView *view, const char *key, bool mode);
+/* Of pb.QueueView: who waits, with positions; with ?transitions the newest ones. */
+void queue_waiters_write(struct json_out *json, const Pb__QueueView *view, const char *key, bool mode);
 void queue_transitions_write(struct json_out *json, const ProtobufCMessage *message, void *request);
 
 #endif

@@ -34,20 +34,17 @@ static void fetch_done(struct rpc_fetch *fetch, int error, const struct rpc_fetc
     worker_post(remote->worker, &remote->post);
 }
 
-static void header_u64(struct http_request *request, const char *name, uint64_t value) {
-    http_header(request, name, arena_printf(&request->arena, "%llu", (unsigned long long)value));
-}
-
 static void put_headers(struct http_request *request, const struct remote *remote) {
     static const char *const names[] = {"leader", "stale", "consistent"};
     const struct rpc_fetched *fetched = &remote->fetched;
     if (http_has(request, "cached")) http_header(request, "X-Cache", "MISS");
     http_header(request, "X-Consul-Effective-Consistency",
                 names[fetched->age_ms ? CONSISTENCY_STALE : remote->read.consistency]);
-    header_u64(request, "X-Consul-Index", fetched->index);
+    http_header_u64(request, "X-Consul-Index", fetched->index);
     http_header(request, "X-Consul-KnownLeader", fetched->known_leader ? "true" : "false");
-    header_u64(request, "X-Consul-LastContact", fetched->last_contact_ms);
-    if (fetched->age_ms) header_u64(request, "X-Coord-Age", (fetched->age_ms + 999) / 1000);
+    http_header_u64(request, "X-Consul-LastContact", fetched->last_contact_ms);
+    if (fetched->cause && fetched->cause[0]) http_header(request, "X-Coord-Cause", fetched->cause);
+    if (fetched->age_ms) http_header_u64(request, "X-Coord-Age", (fetched->age_ms + 999) / 1000);
 }
 
 static void answer(struct http_request *request, const struct remote *remote) {

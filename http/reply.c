@@ -243,6 +243,10 @@ void http_header(struct http_request *request, const char *name, const char *val
     *end = header;
 }
 
+void http_header_u64(struct http_request *request, const char *name, uint64_t value) {
+    http_header(request, name, arena_printf(&request->arena, "%llu", (unsigned long long)value));
+}
+
 /* ---- errors ---- */
 
 int reply_status(int error) {
@@ -291,11 +295,9 @@ void http_reply_result(struct http_request *request, const struct machine_result
 void request_fail_read(struct http_request *request, int error, const char *text) {
     uint64_t last_contact_ms;
     bool known = worker_known_leader(request->worker, &last_contact_ms);
-    char contact[24];
-    snprintf(contact, sizeof contact, "%llu", (unsigned long long)last_contact_ms);
     http_header(request, "X-Consul-Index", "1");
     http_header(request, "X-Consul-KnownLeader", known ? "true" : "false");
-    http_header(request, "X-Consul-LastContact", contact);
+    http_header_u64(request, "X-Consul-LastContact", last_contact_ms);
     int status = error == CO_NOTFOUND ? 500 : reply_status(error); /* a missing record is no error but an answer */
     char line[160];
     if (error == CO_DISKFULL && !text)

@@ -208,6 +208,7 @@ static void spool_write(struct http_request *request, const char *data, size_t s
 
 static void refuse_size(struct http_request *request) {
     const char *setting = "coord.http_body_max";
+    if (request->route && request->route->flags & HTTP_BODY_TXN) setting = "limits.txn_max_req_len";
     char size[40] = "";
     if (request->route && request->route->flags & HTTP_BODY_BIG) setting = "limits.kv_max_value_size";
     if (request->route && request->route->flags & HTTP_BODY_FILE) setting = "half of what is free on the disk";
@@ -218,8 +219,10 @@ static void refuse_size(struct http_request *request) {
 
 static void body_limit(struct http_request *request) {
     const struct http_server *server = request->worker->server;
-    bool big = request->route && request->route->flags & HTTP_BODY_BIG;
-    request->body_most = big ? server->env.kv_value_max : server->config.body_max;
+    unsigned flags = request->route ? request->route->flags : 0;
+    request->body_most = flags & HTTP_BODY_BIG   ? server->env.kv_value_max
+                         : flags & HTTP_BODY_TXN ? server->env.txn_body_max
+                                                 : server->config.body_max;
     if (!request->refusal && request->route && request->route->flags & HTTP_BODY_FILE) spool_open(request);
     if (request->body_length > request->body_most) refuse_size(request);
 }
@@ -324,13 +327,16 @@ int http_body_file(const struct http_request *request) {
     return request->spool && lseek(request->spool - 1, 0, SEEK_SET) == 0 ? request->spool - 1 : -1;
 }
 
-struct json_object *http_json(struct http_request *request) {
+struct json_object *http_json_of(struct http_request *request, json_type type, const char *failed) {
     struct fault fault = {0};
     if (!request->json) request->json = json_parse(http_body(request), &fault);
-    if (request->json && !json_object_is_type(request->json, json_type_object)) {
-        fault_set(&fault, CO_INVALID, "JSON: an object is wanted");
-    }
+    if (!json_object_is_type(request->json, type))
+        fault_set(&fault, CO_INVALID, "JSON: %s is wanted", type == json_type_array ? "an array" : "an object");
     if (!fault.code) return request->json;
-    http_reply_text(request, 400, "Request decode failed: %s", fault.text);
+    http_reply_text(request, 400, "%s: %s", failed, fault.text);
     return NULL;
+}
+
+struct json_object *http_json(struct http_request *request) {
+    return http_json_of(request, json_type_object, "Request decode failed");
 }

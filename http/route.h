@@ -70,6 +70,7 @@ extern const struct http_param http_params_read[], http_params_session[]; /* htt
 #define HTTP_SESSION_USE(field_) \
     { "sessions", HTTP_SESSION, .group = http_params_session, .field = (field_) }
 
+#define HTTP_TTL_MOST_NS  86400000000000 /* of a session; the least is configured: session_ttl_min */
 #define HTTP_WAIT_MOST_NS 600000000000
 #define HTTP_WAIT(help_) \
     { "wait", HTTP_DURATION, .help = (help_), .most = HTTP_WAIT_MOST_NS }
@@ -125,6 +126,7 @@ struct http_cli {
 enum http_route_flags {
     HTTP_BODY_RAW = 1,  /* body is any bytes (KV) */
     HTTP_BODY_BIG = 2,  /* limit is env.kv_value_max instead of 64 KiB... see server.h */
+    HTTP_BODY_TXN = 32, /* ... env.txn_body_max */
     HTTP_LOCAL = 4,     /* answered from this process: ?dc must be ours or is ignored */
     HTTP_BODY_FILE = 8, /* the body goes into a file without a name in env.spool_folder: http_body_file */
     /* coord's own: what is not declared, or not as declared, is 400 before the handler runs. Without it the endpoint

@@ -48,6 +48,9 @@ static void fill_defaults(struct http_server *server) {
     DEFAULT(config->watches_max, HTTP_WATCHES_MAX);
     DEFAULT(config->cache_bytes, HTTP_CACHE_BYTES);
     DEFAULT(server->env.kv_value_max, HTTP_KV_VALUE_MAX);
+    DEFAULT(server->env.txn_body_max, HTTP_TXN_BODY_MAX);
+    DEFAULT(server->env.txn_ops_max, HTTP_TXN_OPS_MAX);
+    if (server->env.txn_body_max < server->env.kv_value_max) server->env.txn_body_max = server->env.kv_value_max;
     uint64_t idle = config->idle_timeout_ms;
     server->header_timeout_ms = idle < HEADER_MOST_MS ? idle : HEADER_MOST_MS;
     server->body_timeout_ms = idle < BODY_MOST_MS ? idle : BODY_MOST_MS;

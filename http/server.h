@@ -25,6 +25,8 @@
 #define HTTP_WATCHES_MAX                 100000
 #define HTTP_CACHE_BYTES                 (16 << 20)
 #define HTTP_KV_VALUE_MAX                (512 << 10)
+#define HTTP_TXN_BODY_MAX                (512 << 10)
+#define HTTP_TXN_OPS_MAX                 64
 
 struct http_config {
     const char *const *addresses; /* NULL-terminated, "127.0.0.1", "::", "unix:///path" later */

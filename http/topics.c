@@ -33,6 +33,7 @@ const struct http_topic http_topics[] = {
     {"Hazards", http_routes_hazard},
     {"Phasers", http_routes_phaser},
     {"Streams", http_routes_watch},
+    {"Transactions", http_routes_txn},
     {"Root", http_routes_root},
     {0},
 };

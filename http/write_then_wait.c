@@ -230,6 +230,10 @@ void http_wait_for(struct http_request *request, const struct http_wait *wait, c
     wait_from(request, wait, message, 0);
 }
 
+bool http_waits(const struct http_request *request) {
+    return ((const struct http_wait *)request->context)->wait_ms > 0;
+}
+
 static void written(struct http_request *request, const struct machine_result *result) {
     const struct http_wait *wait = request->context;
     const ProtobufCMessage *message = wait->ask(request, result);

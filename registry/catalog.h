@@ -67,5 +67,12 @@ int catalog_node_nocase(struct store_txn *txn, struct slice name, struct slice *
 bool catalog_node_exists(struct store_txn *txn, struct slice node);
 /* CO_NOTFOUND */
 int catalog_check_status(struct store_txn *txn, struct slice node, struct slice check_id, Pb__Status *status);
+/* One record, into the arena. CO_NOTFOUND; else the store failed. */
+int catalog_node_get(struct store_txn *txn, struct slice node, struct arena *arena, Pb__Node **record);
+int catalog_node_by_id(struct store_txn *txn, struct slice id, struct arena *arena, Pb__Node **record); /* its UUID */
+int catalog_service_get(struct store_txn *txn, struct slice node, struct slice id, struct arena *arena,
+                        Pb__Service **record);
+int catalog_check_get(struct store_txn *txn, struct slice node, struct slice check_id, struct arena *arena,
+                      Pb__Check **record);
 
 #endif

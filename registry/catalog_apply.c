@@ -200,23 +200,21 @@ static bool apply_deregister(struct change *change, const Pb__DeregisterCommand 
     return true;
 }
 
-/* Later parts may depend on earlier ones, so that "checked before" means: tried, and taken back as a whole. Things
- * touched in vain stay touched: somebody may wake and find nothing new. */
+/* Later parts may depend on earlier ones, so that "checked before" means: tried, and taken back as a whole. */
 static bool apply_batch(struct change *change, const Pb__CatalogBatchCommand *command, struct machine_result *result) {
-    struct store_txn *store = change->tx->store;
     bool good = true;
     if (command->by_lease[0] && machine_tx_version(change->tx) >= LEASE_SINCE &&
         !lease_known(change->tx, slice_text(command->by_lease), result))
         return false;
-    store_savepoint(store);
+    struct machine_point point = machine_point_set(change->tx);
     for (size_t i = 0; i < command->n_registers && good; i++) {
         if (command->by_lease[0]) command->registers[i]->by_lease = command->by_lease;
         good = apply_register(change, command->registers[i], result);
     }
     for (size_t i = 0; i < command->n_deregisters && good; i++)
         good = apply_deregister(change, command->deregisters[i], result);
-    if (good) store_release(store);
-    else store_rollback(store);
+    if (good) machine_point_keep(change->tx);
+    else machine_point_back(change->tx, &point);
     return good;
 }
 

@@ -118,6 +118,9 @@ void expiry_updates_free(struct expiry_updates *updates); /* accepts NULL */
 /* Applier thread; nothing when `updates` is NULL. */
 void expiry_updates_put(struct expiry_updates *updates, const struct expiry_kind *kind, bool ended, struct slice name,
                         uint64_t index, int64_t period_ns);
+/* What is put from now on can be taken back, within the batch. NULL without `updates`. */
+struct expiry_update **expiry_updates_mark(struct expiry_updates *updates);
+void expiry_updates_back(struct expiry_updates *updates, struct expiry_update **mark);
 /* The batch is committed: what was put since can be taken; or it came to nothing, and that is dropped. */
 void expiry_updates_batch_end(struct expiry_updates *updates, bool committed);
 struct expiry_update *expiry_updates_take(struct expiry_updates *updates); /* oldest first; free() each. Loop thread */

@@ -66,6 +66,17 @@ void expiry_updates_put(struct expiry_updates *updates, const struct expiry_kind
     updates->batch.last = &update->next;
 }
 
+struct expiry_update **expiry_updates_mark(struct expiry_updates *updates) {
+    return updates ? updates->batch.last : NULL;
+}
+
+void expiry_updates_back(struct expiry_updates *updates, struct expiry_update **mark) {
+    if (!updates) return;
+    for (struct expiry_update *update = *mark, *next; update; update = next) next = update->next, free(update);
+    *mark = NULL;
+    updates->batch.last = mark;
+}
+
 void expiry_updates_batch_end(struct expiry_updates *updates, bool committed) {
     if (!updates || !updates->batch.first) return;
     if (!committed) {

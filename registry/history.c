@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "base/metrics.h"
 #include "base/varint.h"
 #include "registry/history_internal.h"
 
@@ -11,7 +12,7 @@ _Static_assert(HISTORY_MARK >= 1 && HISTORY_MARK < 32, "a command of the registr
 _Static_assert(HISTORY_TOPICS == STORE_TOPICS, "the store keeps a journal for each");
 
 #define TENTHS          10 /* marks in an age */
-#define STEP_PERIOD_NS  50000000
+#define STEP_PERIOD_NS  25000000
 #define TRIMMED_AT_ONCE 64
 #define AT_ONCE_NS      1
 
@@ -174,6 +175,14 @@ void history_touched(struct machine_tx *tx, uint8_t space, struct slice name) {
     varint_append_slice(touches, name);
 }
 
+void history_touches_mark(const struct history *history, size_t mark[HISTORY_TOPICS]) {
+    for (size_t i = 0; i < HISTORY_TOPICS; i++) mark[i] = history ? history->rows[i].touches.size : 0;
+}
+
+void history_touches_back(struct history *history, const size_t mark[HISTORY_TOPICS]) {
+    for (size_t i = 0; history && i < HISTORY_TOPICS; i++) history->rows[i].touches.size = mark[i];
+}
+
 static void append_row(struct machine_tx *tx, uint8_t topic, struct slice notes) {
     struct history *history = tx->history;
     struct rows *rows = &history->rows[topic];
@@ -259,10 +268,15 @@ static void take_limits(Pb__HistoryState *state, Pb__HistoryLimits *limits, uint
     state->limits = limits;
 }
 
+/* Of a mark that is not of the future; whatever numbers a backup has. */
+static uint64_t age_of(const Pb__HistoryMark *mark, int64_t now_unix_ms) {
+    return (uint64_t)now_unix_ms - (uint64_t)mark->unix_ms;
+}
+
 /* Is it long enough since the last one? While much is removed one entry follows another: marks of all of them would
  * push out those that say when the floor rises next. */
 static bool mark_wanted(Pb__HistoryMark *const *marks, size_t count, int64_t now_unix_ms, uint64_t age_ms) {
-    return count == 0 || now_unix_ms - marks[count - 1]->unix_ms >= (int64_t)(age_ms / (HISTORY_MARKS_MAX - 1));
+    return count == 0 || age_of(marks[count - 1], now_unix_ms) >= age_ms / (HISTORY_MARKS_MAX - 1);
 }
 
 /* What is before a mark of the age goes; this one is added. No mark is of the future, whatever a leader's clock said. */
@@ -272,7 +286,7 @@ static void take_mark(Pb__HistoryState *state, uint64_t index, int64_t now_unix_
     for (size_t i = 0; i < state->n_marks; i++) {
         mark = state->marks[i];
         if (mark->unix_ms > now_unix_ms) mark->unix_ms = now_unix_ms;
-        bool old = now_unix_ms - mark->unix_ms >= (int64_t)state->limits->age_ms;
+        bool old = age_of(mark, now_unix_ms) >= state->limits->age_ms;
         if (old && mark->index > state->floor) state->floor = mark->index;
         if (!old) marks[count++] = mark;
     }
@@ -368,6 +382,16 @@ const struct expiry_kind history_expiry = {.number = 16,
                                            .end = propose_mark,
                                            .period_ns = period_ns};
 
+METRIC rows_metric = {.name = "coord_history_rows",
+                      .help = "entries whose changes are kept, of keys, of the catalog and of locks together",
+                      .type = METRIC_GAUGE};
+/* Besides the state's own record. */
+static uint64_t rows_kept(struct store_txn *txn) {
+    uint64_t records = store_count(txn, TABLE_HISTORY);
+    return records ? records - 1 : 0;
+}
+static const struct module_gauge gauges[] = {{&rows_metric, rows_kept}, {0}};
+
 static const struct module_command commands[] = {{.number = HISTORY_MARK,
                                                   .since = HISTORY_SINCE,
                                                   .servers_only = true,
@@ -379,5 +403,9 @@ static const struct store_table tables[] = {{TABLE_HISTORY, "history"}, {0}};
 static const struct module_space spaces[] = {{SPACE_HISTORY, "history"}, {0}};
 static const struct expiry_kind *const expiries[] = {&history_expiry, NULL};
 
-const struct module history_module = {
-    .name = "history", .commands = commands, .tables = tables, .spaces = spaces, .expiries = expiries};
+const struct module history_module = {.name = "history",
+                                      .commands = commands,
+                                      .tables = tables,
+                                      .spaces = spaces,
+                                      .expiries = expiries,
+                                      .gauges = gauges};

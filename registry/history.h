@@ -30,7 +30,7 @@
 #define HISTORY_CHANGES   100000
 #define HISTORY_BYTES     ((uint64_t)64 << 20)
 #define HISTORY_AGE_MS    600000
-#define HISTORY_STEP      2048 /* rows that one entry removes at most */
+#define HISTORY_STEP      1024 /* rows that one entry removes at most */
 #define HISTORY_MARKS_MAX 16
 
 enum history_command { HISTORY_MARK = 24 };
@@ -89,6 +89,9 @@ void history_forget(struct history *history);
 void history_entry_begin(struct machine_tx *tx, uint8_t command);
 void history_touched(struct machine_tx *tx, uint8_t space, struct slice name);
 void history_entry_end(struct machine_tx *tx); /* appends the rows */
+/* What is touched after the mark is forgotten by going back to it, within one entry. `history` may be NULL. */
+void history_touches_mark(const struct history *history, size_t mark[HISTORY_TOPICS]);
+void history_touches_back(struct history *history, const size_t mark[HISTORY_TOPICS]);
 /* The cluster version that brings it has come. */
 void history_begin(struct machine_tx *tx);
 /* A backup becomes the state at `index`, of a cluster that is at this version. */

@@ -13,6 +13,7 @@
 #include "registry/fold.h"
 #include "registry/history.h"
 #include "registry/machine_changes.h"
+#include "registry/machine_point.h"
 #include "registry/machine_restore.h"
 #include "registry/machine_version.h"
 #include "registry/operator.h"
@@ -220,6 +221,9 @@ struct watch_table *machine_watches(struct machine *machine) {
 }
 
 const struct modules *machine_modules(const struct machine *machine) { return machine->modules; }
+struct expiry_updates *machine_updates(const struct machine *machine) {
+    return machine->updates;
+}
 
 /* -- applying ----------------------------------------------------------------------------------------------------- */
 
@@ -235,15 +239,6 @@ void machine_emit(struct machine_tx *tx, enum machine_event_type type, struct sl
         const struct module *module = modules_at(modules, i);
         if (module->on_event) module->on_event(tx, &event);
     }
-}
-
-void expiry_began_in(struct machine_tx *tx, const struct expiry_kind *kind, struct slice name, uint64_t index,
-                     int64_t period_ns) {
-    expiry_updates_put(tx->machine->updates, kind, false, name, index, period_ns);
-}
-
-void expiry_ended_in(struct machine_tx *tx, const struct expiry_kind *kind, struct slice name, uint64_t index) {
-    expiry_updates_put(tx->machine->updates, kind, true, name, index, 0);
 }
 
 const struct module_command *machine_command_row(const struct machine *machine, struct slice command) {

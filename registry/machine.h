@@ -36,6 +36,21 @@ void machine_touch(struct machine_tx *tx, uint8_t space, struct slice name);
 unsigned machine_tx_version(const struct machine_tx *tx);
 void machine_emit(struct machine_tx *tx, enum machine_event_type type, struct slice node, struct slice id);
 
+/* All or nothing within an entry. What commands do to the store, what they touch, and what they say begins or ends by
+ * itself counts from the point on only when it is kept; taken back, it leaves nothing: no index, no tombstone, nobody
+ * woken, no deadline, nothing counted (metrics count what was committed). Points nest (STORE_SAVEPOINTS_MAX), and end
+ * in the order in which they were set, each by one of the two. No cursor may be open over taking back. What lies in the
+ * tx arena stays. */
+struct machine_point {
+    struct watch_mark touched;
+    struct expiry_update **updates;
+    int64_t now_unix_ms;
+    size_t followed[HISTORY_TOPICS]; /* history_touches_mark */
+};
+struct machine_point machine_point_set(struct machine_tx *tx);
+void machine_point_keep(struct machine_tx *tx);
+void machine_point_back(struct machine_tx *tx, const struct machine_point *point);
+
 /* Indexes of things that are not records themselves (tables, service names, nodes): last change, removals included.
  * machine_changed also touches it. `removed`: it ceased to exist: a tombstone, counted, dropped oldest
  * first beyond the limit (1,000,000), raising `floor`. */

@@ -71,8 +71,9 @@ enum module_mutation {
     MUTATE_BARRIER_EARLY = 1 << 4,     /* it opens with one party missing */
     MUTATE_PHASER_KEEPS_DEAD = 1 << 5, /* a party whose session has ended is still waited for */
     MUTATE_HAZARD_FORGETS = 1 << 6,    /* retire does not wait for the oldest protection */
-    MUTATE_HISTORY_SKIPS = 1 << 7,     /* of an entry that changed several records one is left out */
-    MUTATE_STREAM_SKIPS = 1 << 8,      /* a stream passes over what changed right after its position */
+    MUTATE_TXN_HALF = 1 << 7,          /* a transaction that fails keeps what its other operations did */
+    MUTATE_HISTORY_SKIPS = 1 << 8,     /* of an entry that changed several records one is left out */
+    MUTATE_STREAM_SKIPS = 1 << 9,      /* a stream passes over what changed right after its position */
 };
 
 /* -- events within an entry --------------------------------------------------------------------------------------- */

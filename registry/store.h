@@ -136,15 +136,17 @@ struct slice store_key_long(struct slice key, char *room);
 #define STORE_PART_MAX 120
 struct slice store_key_join(char *room, size_t part_count, ...); /* struct slice each */
 
-/* All or nothing within the write transaction: what was put and deleted since store_savepoint is taken back by
- * store_rollback. Either call (or store_release) ends it; they do not nest. No cursor may be open over a rollback. */
+/* All or nothing within the write transaction: what was put and deleted since the last store_savepoint is taken back by
+ * store_rollback. Either call (or store_release) ends it. They nest: what an inner one has released is taken back by
+ * the rollback of the outer one. No cursor may be open over a rollback. Of commands use machine_point
+ * (registry/machine.h), which takes back what they told others too. */
 void store_savepoint(struct store_txn *txn);
 void store_release(struct store_txn *txn);
 void store_rollback(struct store_txn *txn);
 
 /* The journal: what each change took away. From store_journal_begin on, until store_journal_end of some topic, the write
  * transaction notes for each record of a table with a topic that it puts anew, changes or deletes what stood there
- * before, in order. What a rollback takes back is noted too, and so is what it puts back. */
+ * before, in order. What a rollback takes back is not in it. */
 void store_journal_begin(struct store_txn *txn);                      /* empties those of all topics */
 struct slice store_journal_end(struct store_txn *txn, uint8_t topic); /* the topic's notes, until it begins again */
 struct store_before {

@@ -99,8 +99,13 @@ bool store_record_parts(const MDB_val *data, struct slice *value, uint64_t *hash
 void store_record_write(char *room, struct slice value, uint64_t hash);
 
 /* -- transactions ------------------------------------------------------------------------------------------------- */
-struct store_undo { /* old values since the savepoint */
-    bool on;
+#define STORE_SAVEPOINTS_MAX 4 /* within one another */
+struct store_undo {            /* old values since the outermost savepoint */
+    bool on;                   /* changes are noted */
+    unsigned depth;            /* savepoints that are open */
+    struct {
+        size_t log, topics[STORE_TOPICS]; /* where it began, in the log and in the journal */
+    } marks[STORE_SAVEPOINTS_MAX];
     struct buffer log;
 };
 

@@ -105,7 +105,7 @@ static int compare_notes(const void *a, const void *b) {
 void store_read_past(struct store_txn *txn, struct store_past *past, uint64_t at) {
     CHECK(!txn->writing && (!past || !txn->open));
     if (past && !past->sorted) {
-        qsort(past->notes, past->count, sizeof *past->notes, compare_notes);
+        if (past->count) qsort(past->notes, past->count, sizeof *past->notes, compare_notes);
         past->sorted = true;
     }
     txn->past = past;

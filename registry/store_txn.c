@@ -166,11 +166,11 @@ static void forget(struct store_txn *txn) {
     memset(txn->cursors, 0, sizeof txn->cursors);
     txn->placed = 0;
     txn->mdb = NULL;
-    txn->undo.on = false;
+    txn->undo.on = false, txn->undo.depth = 0;
 }
 
 int store_txn_commit(struct store_txn *txn) {
-    CHECK(txn->writing && !txn->undo.on);
+    CHECK(txn->writing && txn->undo.depth == 0);
     store_txn_end(txn);
     if (!txn->error) put_sum(txn);
     if (txn->error) {
@@ -322,22 +322,33 @@ uint64_t store_scrub(struct store_txn *txn) {
 /* -- savepoints --------------------------------------------------------------------------------------------------- */
 
 void store_savepoint(struct store_txn *txn) {
-    CHECK(txn->writing && !txn->undo.on);
-    txn->undo.on = true;
-    buffer_reset(&txn->undo.log);
+    struct store_undo *undo = &txn->undo;
+    CHECK(txn->writing && undo->depth < STORE_SAVEPOINTS_MAX);
+    if (undo->depth == 0) buffer_reset(&undo->log);
+    typeof(&undo->marks[0]) mark = &undo->marks[undo->depth++];
+    mark->log = undo->log.size;
+    for (size_t i = 0; i < STORE_TOPICS; i++) mark->topics[i] = txn->journal.topics[i].size;
+    undo->on = true;
+}
+
+/* The innermost savepoint is over. */
+static void undo_end(struct store_undo *undo) {
+    undo->on = --undo->depth > 0;
+    if (!undo->on && undo->log.capacity > 1 << 20) buffer_free(&undo->log);
 }
 
 void store_release(struct store_txn *txn) {
-    CHECK(txn->undo.on);
-    txn->undo.on = false;
-    if (txn->undo.log.capacity > 1 << 20) buffer_free(&txn->undo.log);
+    CHECK(txn->undo.depth > 0);
+    undo_end(&txn->undo);
 }
 
 void store_rollback(struct store_txn *txn) {
-    CHECK(txn->undo.on);
+    CHECK(txn->undo.depth > 0);
+    struct buffer *log = &txn->undo.log;
+    typeof(&txn->undo.marks[0]) mark = &txn->undo.marks[txn->undo.depth - 1];
+    size_t begin = mark->log;
     txn->undo.on = false; /* taking back is not noted */
-    const struct buffer *log = &txn->undo.log;
-    for (size_t end = log->size; end > 0;) {
+    for (size_t end = log->size; end > begin;) {
         size_t size = (size_t)get_le64(log->data + end - 8), start = end - 8 - size;
         const char *note = log->data + start;
         uint32_t key_size = get_le32(note + 2), data_size = get_le32(note + 6);
@@ -349,5 +360,7 @@ void store_rollback(struct store_txn *txn) {
         else if (!note[1]) (void)del_raw(txn, (uint8_t)note[0], &key);
         end = start;
     }
-    if (txn->undo.log.capacity > 1 << 20) buffer_free(&txn->undo.log);
+    log->size = begin;
+    for (size_t i = 0; i < STORE_TOPICS; i++) txn->journal.topics[i].size = mark->topics[i];
+    undo_end(&txn->undo);
 }

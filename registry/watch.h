@@ -65,6 +65,13 @@ struct watch_touched {
 /* `watched` in a key space touches its prefixes too */
 void watch_touch(struct watch_touched *touched, struct watch_key watched);
 void watch_touched_all(struct watch_touched *touched); /* a restore: everything */
+/* What is touched from now on can be taken back, by the mark. */
+struct watch_mark {
+    size_t size, count;
+    bool everything;
+};
+struct watch_mark watch_touched_mark(const struct watch_touched *touched);
+void watch_touched_back(struct watch_touched *touched, struct watch_mark mark);
 /* after commit, before publishing the index */
 void watch_bump(struct watch_table *table, const struct watch_touched *touched);
 /* after publishing: fires armed waiters, once each */

@@ -88,6 +88,26 @@ void watch_touch(struct watch_touched *touched, struct watch_key watched) {
 
 void watch_touched_all(struct watch_touched *touched) { touched->everything = true; }
 
+struct watch_mark watch_touched_mark(const struct watch_touched *touched) {
+    return (struct watch_mark){touched->things.size, touched->count, touched->everything};
+}
+
+/* Whoever came before the mark found his slot before those after it took theirs: none of them is looked for past one
+ * of theirs, and these can be emptied. (seen_grow keeps the order.) */
+void watch_touched_back(struct watch_touched *touched, struct watch_mark mark) {
+    CHECK(mark.size <= touched->things.size && mark.count <= touched->count);
+    struct watch_packed watched;
+    for (size_t at = mark.size, next = at; watch_next(touched, &next, &watched); at = next) {
+        uint64_t place = (uint64_t)touched->stamp << 32 | (uint32_t)at;
+        size_t slot = watched.hash & (touched->seen_size - 1);
+        while (touched->seen[slot] != place) slot = (slot + 1) & (touched->seen_size - 1);
+        touched->seen[slot] = 0;
+    }
+    touched->things.size = mark.size;
+    touched->count = mark.count;
+    touched->everything = mark.everything;
+}
+
 void watch_touched_reset(struct watch_touched *touched) {
     if (touched->things.capacity > (1 << 20)) {
         watch_touched_free(touched);

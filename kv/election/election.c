@@ -9,106 +9,60 @@ _Static_assert(SPACE_ELECTION >= 32 && SPACE_ELECTION_LEADER < 64, "spaces of kv
 _Static_assert(ELECTION_SINCE > MACHINE_VERSION_OLDEST && ELECTION_SINCE <= MACHINE_VERSION_NEWEST,
                "a version that there is");
 
-/* -- commands ----------------------------------------------------------------------------------------------------- */
+/* -- commands, lock-delays ---------------------------------------------------------------------------------------- */
 
 static int campaign_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
-    const Pb__ElectionCampaignCommand *command = request;
-    Pb__LockAnswer *answer = arena_alloc(tx->arena, sizeof *answer);
-    pb__lock_answer__init(answer);
-    if (command->priority > ELECTION_PRIORITY_MAX) return machine_refuse(result, CO_INVALID, "priority: too high");
-    const struct queue_wish wish = {.name = command->name,
-                                    .use = command->session,
-                                    .token = command->term,
-                                    .mode = PB__QUEUE_MODE__QUEUE_EXCLUSIVE,
-                                    .priority = tx->mutations & MUTATE_ELECTION_PRIORITY ? 0 : command->priority,
-                                    .note = command->value,
-                                    .enqueue = command->enqueue,
-                                    .now_unix_ms = command->now_unix_ms,
-                                    .limits = command->limits};
-    int rv = queue_acquire(tx, &election_family, &wish, result, answer);
-    if (rv != CO_OK || result->error) return rv;
-    result->yes = answer->held;
-    result->message = &answer->base;
-    return CO_OK;
+    if (tx->mutations & MUTATE_ELECTION_PRIORITY) ((Pb__QueueAcquireCommand *)request)->priority = 0;
+    return queue_acquire(tx, &election_family, request, result);
 }
-
 static int resign_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
-    const Pb__ElectionResignCommand *command = request;
-    return queue_release(tx, &election_family, command->name, slice_text(command->session), command->term,
-                         command->now_unix_ms, result);
+    return queue_release(tx, &election_family, request, result);
 }
-
 static int proclaim_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
-    const Pb__ElectionProclaimCommand *command = request;
-    return queue_set_note(tx, &election_family, command->name, command->term, command->value, result);
+    return queue_set_note(tx, &election_family, request, result);
 }
-
 static int delay_over_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
-    const Pb__ElectionDelayOverCommand *command = request;
-    if (command->term != tx->term) return machine_refuse(result, CO_CONFLICT, "proposed in another term");
-    result->yes = true;
-    return queue_delay_over(tx, &election_family, command->name, command->index, command->now_unix_ms);
+    return queue_delay_over(tx, &election_family, request, result);
 }
-
 static int session_ended(struct machine_tx *tx, const struct binding_end *end) {
     return queue_session_ended(tx, &election_family, end);
 }
 
-int election_holds(struct store_txn *txn, struct slice name, uint64_t term, struct arena *arena) {
-    Pb__QueueEntry *entry;
-    return queue_holder(txn, &election_family, name, term, arena, &entry, NULL);
-}
-
-/* -- lock-delays -------------------------------------------------------------------------------------------------- */
-
 static int delays_read(struct store_txn *txn, const struct expiry_leader *leader, struct expiry *expiry) {
     return queue_delays_read(txn, &election_family, leader, expiry);
 }
-
-static void delay_propose_end(const struct expiry_due *due, const struct expiry_leader *leader,
-                              void (*propose)(void *data, uint8_t command, const ProtobufCMessage *message),
-                              void *data) {
-    Pb__ElectionDelayOverCommand command = PB__ELECTION_DELAY_OVER_COMMAND__INIT;
-    command.name = (char *)(uintptr_t)due->name.data; /* as far as its NUL */
-    command.index = due->index, command.term = leader->term;
-    command.now_unix_ms = leader->unix_ms;
-    propose(data, ELECTION_DELAY_OVER, &command.base);
+static void delay_end(const struct expiry_due *due, const struct expiry_leader *leader,
+                      void (*propose)(void *data, uint8_t command, const ProtobufCMessage *message), void *data) {
+    queue_delay_end(&election_family, due, leader, propose, data);
 }
-
 static const struct expiry_kind delay_expiry = {
-    .number = 6, .name = "delay of an election", .quiet = true, .read = delays_read, .end = delay_propose_end};
+    .number = 6, .name = "delay of an election", .quiet = true, .read = delays_read, .end = delay_end};
 
 /* -- queries ------------------------------------------------------------------------------------------------------ */
 
-static struct slice name_of(const ProtobufCMessage *request) {
-    return slice_text(((const Pb__LockRequest *)request)->name);
-}
-
-static struct watch_key watched(const ProtobufCMessage *request) {
-    return (struct watch_key){SPACE_ELECTION, name_of(request)};
-}
+static struct watch_key watched(const ProtobufCMessage *request) { return queue_watched(SPACE_ELECTION, request); }
 static int run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
                struct query_result *result) {
-    return queue_view_run(txn, &election_family, name_of(request), arena, result);
+    return queue_view_run(txn, &election_family, request, arena, result);
 }
 const struct query_type query_election = {.number = 42,
                                           .name = "election",
-                                          .request = &pb__lock_request__descriptor,
-                                          .result = &pb__lock_view__descriptor,
+                                          .request = &pb__queue_request__descriptor,
+                                          .result = &pb__queue_view__descriptor,
                                           .watched = watched,
                                           .run = run};
 
 /* Candidates come and go without a change of this. */
 static struct watch_key leader_watched(const ProtobufCMessage *request) {
-    return (struct watch_key){SPACE_ELECTION_LEADER, name_of(request)};
+    return queue_watched(SPACE_ELECTION_LEADER, request);
 }
 static int leader_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
                       struct query_result *result) {
-    Pb__LockView *view;
-    int rv = queue_view(txn, &election_family, name_of(request), 0, arena, &view);
+    struct slice name = leader_watched(request).name;
+    Pb__QueueView *view;
+    int rv = queue_view(txn, &election_family, name, 0, arena, &view);
     if (rv != CO_OK) return rv;
-    uint64_t index =
-        view->queue->modify_index ? view->queue->holder_index : queue_index(txn, &election_family, name_of(request));
+    uint64_t index = view->queue->modify_index ? view->queue->holder_index : queue_index(txn, &election_family, name);
     *result = (struct query_result){.index = index, .found = true, .message = &view->base};
     view->queue->waiters = 0, view->queue->modify_index = 0;
     view->queue->transitions.len = 0, view->n_transitions = 0;
@@ -116,53 +70,45 @@ static int leader_run(struct store_txn *txn, const ProtobufCMessage *request, st
 }
 const struct query_type query_election_leader = {.number = 57,
                                                  .name = "election-leader",
-                                                 .request = &pb__lock_request__descriptor,
-                                                 .result = &pb__lock_view__descriptor,
+                                                 .request = &pb__queue_request__descriptor,
+                                                 .result = &pb__queue_view__descriptor,
                                                  .watched = leader_watched,
                                                  .run = leader_run};
 
 static struct watch_key entry_watched(const ProtobufCMessage *request) {
-    const Pb__LockEntryRequest *entry = (const Pb__LockEntryRequest *)request;
-    return (struct watch_key){SPACE_ELECTION_ENTRY, slice_make(entry->session_name.data, entry->session_name.len)};
+    return queue_watched(SPACE_ELECTION_ENTRY, request);
 }
 static int entry_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
                      struct query_result *result) {
-    return queue_entry_run(txn, &election_family, entry_watched(request).name, arena, result);
+    return queue_entry_run(txn, &election_family, request, arena, result);
 }
 const struct query_type query_election_entry = {.number = 43,
                                                 .name = "election-entry",
-                                                .request = &pb__lock_entry_request__descriptor,
-                                                .result = &pb__lock_answer__descriptor,
+                                                .request = &pb__queue_entry_request__descriptor,
+                                                .result = &pb__queue_answer__descriptor,
                                                 .watched = entry_watched,
                                                 .run = entry_run};
 
-static struct watch_key holder_watched(const ProtobufCMessage *request) {
-    return (struct watch_key){SPACE_ELECTION_LEADER, slice_text(((const Pb__LockHolderRequest *)request)->name)};
-}
 static int holder_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
                       struct query_result *result) {
-    return queue_holder_run(txn, &election_family, (const Pb__LockHolderRequest *)request, arena, result);
+    return queue_holder_run(txn, &election_family, request, arena, result);
 }
 const struct query_type query_election_holder = {.number = 58,
                                                  .name = "election-holder",
-                                                 .request = &pb__lock_holder_request__descriptor,
-                                                 .result = &pb__lock_answer__descriptor,
-                                                 .watched = holder_watched,
+                                                 .request = &pb__queue_request__descriptor,
+                                                 .result = &pb__queue_answer__descriptor,
+                                                 .watched = leader_watched,
                                                  .run = holder_run};
 
-static struct watch_key list_watched(const ProtobufCMessage *request) {
-    return (struct watch_key){SPACE_ELECTION | WATCH_PREFIX_BIT,
-                              slice_text(((const Pb__LockListRequest *)request)->prefix)};
-}
 static int list_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
                     struct query_result *result) {
-    return queue_list_run(txn, &election_family, list_watched(request).name, arena, result);
+    return queue_list_run(txn, &election_family, request, arena, result);
 }
 const struct query_type query_elections = {.number = 44,
                                            .name = "elections",
-                                           .request = &pb__lock_list_request__descriptor,
-                                           .result = &pb__lock_list_result__descriptor,
-                                           .watched = list_watched,
+                                           .request = &pb__queue_list_request__descriptor,
+                                           .result = &pb__queue_list_result__descriptor,
+                                           .watched = watched,
                                            .run = list_run};
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */
@@ -171,24 +117,24 @@ static const struct module_command commands[] = {
     {.number = ELECTION_CAMPAIGN,
      .since = ELECTION_SINCE,
      .name = "election-campaign",
-     .request = &pb__election_campaign_command__descriptor,
-     .result = &pb__lock_answer__descriptor,
+     .request = &pb__queue_acquire_command__descriptor,
+     .result = &pb__queue_answer__descriptor,
      .apply = campaign_apply},
     {.number = ELECTION_RESIGN,
      .since = ELECTION_SINCE,
      .name = "election-resign",
-     .request = &pb__election_resign_command__descriptor,
+     .request = &pb__queue_release_command__descriptor,
      .apply = resign_apply},
     {.number = ELECTION_PROCLAIM,
      .since = ELECTION_SINCE,
      .name = "election-proclaim",
-     .request = &pb__election_proclaim_command__descriptor,
+     .request = &pb__queue_note_command__descriptor,
      .apply = proclaim_apply},
     {.number = ELECTION_DELAY_OVER,
      .since = ELECTION_SINCE,
      .servers_only = true,
      .name = "election-delay-over",
-     .request = &pb__election_delay_over_command__descriptor,
+     .request = &pb__queue_delay_over_command__descriptor,
      .apply = delay_over_apply},
     {0},
 };
@@ -212,7 +158,8 @@ const struct queue_family election_family = {.noun = "election",
                                              .space = SPACE_ELECTION,
                                              .entry_space = SPACE_ELECTION_ENTRY,
                                              .holder_space = SPACE_ELECTION_LEADER,
-                                             .one = true,
+                                             .is_election = true,
+                                             .delay_over = ELECTION_DELAY_OVER,
                                              .binding = session_bindings,
                                              .delay = &delay_expiry};
 

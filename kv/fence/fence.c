@@ -29,10 +29,9 @@ static uint64_t greater(uint64_t a, uint64_t b) { return a > b ? a : b; }
 struct holding {
     const char *name; /* "": nothing */
     const struct queue_family *family;
-    int (*holds)(struct store_txn *txn, struct slice name, uint64_t token, struct arena *arena);
 };
 static struct holding holding_of(const Pb__FenceCheckCommand *command) {
-    return (struct holding){command->lock, &lock_family, lock_holds};
+    return (struct holding){command->lock, &lock_family};
 }
 
 static bool name_fits(const char *name) { return name[0] && strlen(name) <= FENCE_NAME_MAX; }
@@ -47,9 +46,10 @@ static int refuse_command(struct machine_tx *tx, const Pb__FenceCheckCommand *co
             result, CO_INVALID,
             arena_printf(tx->arena, "a %s has a name of 1 to %d bytes", holding.family->noun, QUEUE_NAME_MAX));
     if (!command->token || command->token >= tx->index)
-        return machine_refuse(result, CO_INVALID,
-                              arena_printf(tx->arena, "token: %llu was never granted, indexes end at %llu yet",
-                                           (unsigned long long)command->token, (unsigned long long)tx->index - 1));
+        return machine_refuse(
+            result, CO_INVALID,
+            arena_printf(tx->arena, "token: %llu was never granted: tokens are log indexes, and the newest is %llu",
+                         (unsigned long long)command->token, (unsigned long long)tx->index - 1));
     return CO_OK;
 }
 
@@ -58,7 +58,7 @@ static int judge_holding(struct machine_tx *tx, const struct holding *holding, u
                          Pb__FenceAnswer *answer) {
     struct slice name = slice_text(holding->name);
     const char *text;
-    int rv = holding->holds(tx->store, name, token, tx->arena);
+    int rv = queue_holds(tx->store, holding->family, name, token, tx->arena);
     answer->accepted = rv == CO_OK;
     if (rv != CO_NOTFOUND) return rv;
     rv = queue_not_held_text(tx->store, holding->family, name, token, tx->arena, &text);

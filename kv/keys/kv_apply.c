@@ -112,11 +112,13 @@ static void answer_token(struct machine_tx *tx, const struct kv_command_view *co
     result->message = &answer->base;
 }
 
-/* Of a lock that is taken, or held. One that was taken below cluster version 5 has no token; nobody has been told one,
- * so that the entry by which its holder acquires it again is as good as that by which it took it. */
+/* Of a lock that is taken, or held. Its holder keeps the token, but for two: one that took the lock below cluster version
+ * 5 has none yet, and one that a restored backup brought back has a token of before, and others may have had higher ones
+ * since. Both get one when they acquire the lock again. */
 static uint64_t token_of(struct machine_tx *tx, const struct target *target, bool held) {
+    const struct kv_record *now = &target->now;
     if (machine_tx_version(tx) < KV_FENCED_SINCE) return 0;
-    return held && target->now.token ? target->now.token : tx->index;
+    return held && now->token && now->token >= machine_restored(tx->store) ? now->token : tx->index;
 }
 
 static int verb_lock(struct machine_tx *tx, const struct kv_command_view *command, struct target *target,
@@ -270,7 +272,7 @@ int kv_command_apply(struct machine_tx *tx, struct slice payload, struct machine
 /* Refused, with how the lock is held instead, unless the token holds it. */
 static int check_fence(struct machine_tx *tx, const struct kv_command_view *command, struct machine_result *result) {
     const char *text;
-    int rv = lock_holds(tx->store, command->fence, command->token, tx->arena);
+    int rv = queue_holds(tx->store, &lock_family, command->fence, command->token, tx->arena);
     if (rv != CO_NOTFOUND) return rv;
     rv = queue_not_held_text(tx->store, &lock_family, command->fence, command->token, tx->arena, &text);
     if (rv != CO_OK) return rv;

@@ -65,7 +65,9 @@ struct change {
 };
 
 /* What a client's command deletes is deleted; else what it hung on has ended. */
-static bool by_client(uint8_t command) { return command == KV_APPLY || command == KV_APPLY_FENCED; }
+static bool by_client(uint8_t command) {
+    return command == KV_APPLY || command == KV_APPLY_FENCED || command == KV_BY_TRANSACTION;
+}
 
 static Pb__KvChange *change_record(const struct change *change, const struct kv_record *after, struct arena *arena) {
     Pb__KvChange *record = arena_alloc(arena, sizeof *record);
@@ -193,7 +195,7 @@ static int past_run(struct store_txn *txn, const ProtobufCMessage *message, stru
     return run_at(txn, request, arena, answer, &result->found);
 }
 
-const struct query_type query_kv_past = {.number = 128,
+const struct query_type query_kv_past = {.number = 130,
                                          .name = "kv-past",
                                          .request = &pb__kv_past_request__descriptor,
                                          .result = &pb__kv_past_result__descriptor,

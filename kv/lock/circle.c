@@ -32,10 +32,6 @@ static bool is_exclusive(const Pb__QueueEntry *entry) { return entry->mode == PB
 
 static int reach(struct search *search, struct slice session, size_t by, struct slice name) {
     struct slice position;
-    if (slice_equal(session, search->reached[0].session)) { /* for what it waits already */
-        search->closes = by, search->closes_name = name;
-        return CO_OK;
-    }
     if (search->count == CIRCLE_MOST || is_known(search, session)) return CO_OK;
     search->reached[search->count] =
         (struct reached){.session = slice_copy(search->arena, session), .by = by, .name = name};
@@ -158,7 +154,7 @@ int circle_find(struct store_txn *txn, const struct queue_family *family, const 
     search->count = 1, search->looked = 0, search->closes = 0;
     search->reached[0] = (struct reached){.session = session};
     if (!waits_up_to(search, entry, queue)) return CO_OK;
-    int rv = entry->priority ? reach_behind(search, 0, name, position_of(entry)) : CO_OK; /* whom it overtakes */
+    int rv = CO_OK;
     for (size_t i = 0; i < search->count && rv == CO_OK && !search->closes; i++) rv = expand(search, i);
     if (rv == CO_OK && search->closes) *text = circle_text(search);
     return rv;

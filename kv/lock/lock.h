@@ -7,7 +7,7 @@
 
 #include "kv/lock/queue.h"
 
-enum lock_command { LOCK_ACQUIRE = 37, LOCK_RELEASE = 38, LOCK_DELAY_OVER = 39 };
+enum lock_command { LOCK_ACQUIRE = 37, LOCK_RELEASE = 38, LOCK_DELAY_OVER = 39 }; /* QueueAcquireCommand etc. */
 enum lock_space {
     SPACE_LOCK = 37,       /* a name; with WATCH_PREFIX_BIT: prefixes of names */
     SPACE_LOCK_ENTRY = 38, /* a session in a lock: queue_entry_name */
@@ -16,14 +16,9 @@ enum lock_space {
 
 extern const struct module lock_module;
 extern const struct queue_family lock_family;
-extern const struct query_type query_lock;        /* LockRequest -> LockView */
-extern const struct query_type query_lock_entry;  /* LockEntryRequest -> LockAnswer; found=false: it is not there */
-extern const struct query_type query_lock_holder; /* LockHolderRequest -> LockAnswer; found=false: nobody */
-extern const struct query_type query_locks;       /* LockListRequest -> LockListResult */
-
-/* Does this token hold the lock now? For fences: writes that count only then. A token that several shared holders were
- * granted together does not, because one of them may have lost the lock. CO_OK, CO_NOTFOUND, or the store
- * failed. */
-int lock_holds(struct store_txn *txn, struct slice name, uint64_t token, struct arena *arena);
+extern const struct query_type query_lock;        /* QueueRequest -> QueueView */
+extern const struct query_type query_lock_entry;  /* QueueEntryRequest -> QueueAnswer; found=false: it is not there */
+extern const struct query_type query_lock_holder; /* QueueRequest -> QueueAnswer; found=false: nobody */
+extern const struct query_type query_locks;       /* QueueListRequest -> QueueListResult */
 
 #endif

@@ -168,7 +168,7 @@ static void commit(struct change *change) {
 /* -- acquiring ---------------------------------------------------------------------------------------------------- */
 
 static void answer_entry(const struct change *change, const Pb__QueueEntry *entry, uint32_t position,
-                         Pb__LockAnswer *answer) {
+                         Pb__QueueAnswer *answer) {
     answer->held = entry->token != 0;
     answer->mode = entry->mode;
     answer->token = entry->token;
@@ -177,7 +177,8 @@ static void answer_entry(const struct change *change, const Pb__QueueEntry *entr
     answer->waiters = change->queue->waiters;
 }
 
-static int refuse_limit(const struct change *change, const struct queue_wish *wish, struct machine_result *result) {
+static int refuse_limit(const struct change *change, const Pb__QueueAcquireCommand *wish,
+                        struct machine_result *result) {
     return machine_refuse(
         result, CO_CONFLICT,
         arena_printf(change->tx->arena,
@@ -202,8 +203,8 @@ static void grant_anew(struct change *change, Pb__QueueEntry *entry) {
 }
 
 /* The session is there already: the same again, or not. */
-static int acquire_again(struct change *change, const struct queue_wish *wish, struct slice session, struct slice bytes,
-                         struct machine_result *result, Pb__LockAnswer *answer) {
+static int acquire_again(struct change *change, const Pb__QueueAcquireCommand *wish, struct slice session,
+                         struct slice bytes, struct machine_result *result, Pb__QueueAnswer *answer) {
     struct position position;
     Pb__QueueEntry *entry;
     struct machine_tx *tx = change->tx;
@@ -230,8 +231,8 @@ static int refuse_shared_token(struct machine_result *result) {
 }
 
 /* With the token of a grant: is it still so? */
-static int acquire_by_token(struct change *change, const struct queue_wish *wish, struct machine_result *result,
-                            Pb__LockAnswer *answer) {
+static int acquire_by_token(struct change *change, const Pb__QueueAcquireCommand *wish, struct machine_result *result,
+                            Pb__QueueAnswer *answer) {
     Pb__QueueEntry *entry;
     bool several;
     struct machine_tx *tx = change->tx;
@@ -258,8 +259,8 @@ static uint32_t count_own(struct change *change, struct slice session, uint32_t 
 }
 
 /* What a new entry must not do. Without a session: that is made by this command, and is nowhere yet. */
-static int refuse_entry(struct change *change, const struct queue_wish *wish, const Pb__QueueEntry *entry, bool waits,
-                        struct machine_result *result) {
+static int refuse_entry(struct change *change, const Pb__QueueAcquireCommand *wish, const Pb__QueueEntry *entry,
+                        bool waits, struct machine_result *result) {
     struct machine_tx *tx = change->tx;
     const Pb__QueueLimits *limits = wish->limits;
     uint32_t waiters = lesser(limits ? limits->waiters : 0, QUEUE_WAITERS_MAX),
@@ -267,22 +268,25 @@ static int refuse_entry(struct change *change, const struct queue_wish *wish, co
     struct slice session = slice_text(entry->session);
     const char *circle = NULL;
     if (waits && change->queue->waiters >= waiters)
-        return machine_refuse(result, CO_BUSY,
-                              arena_printf(tx->arena, "%u wait for %s \"%s\" already, at most %u may", waiters,
-                                           change->family->noun, wish->name, waiters));
+        return machine_refuse(
+            result, CO_BUSY,
+            arena_printf(tx->arena, "%u wait for %s \"%s\" already, at most %u may (coord.lock_waiters_max)", waiters,
+                         change->family->noun, wish->name, waiters));
     if (!session.size) return CO_OK;
     if (count_own(change, session, own) >= own)
-        return machine_refuse(result, CO_BUSY,
-                              arena_printf(tx->arena, "the session is in %u %ss already, at most %u are allowed", own,
-                                           change->family->noun, own));
+        return machine_refuse(
+            result, CO_BUSY,
+            arena_printf(tx->arena, "the session is in %u %ss already, at most %u are allowed (coord.lock_session_max)",
+                         own, change->family->noun, own));
     /* Candidates stand by for each other: a leader of one election waits for another without keeping anybody. */
-    if (!waits || wish->limit || change->family->one) return CO_OK;
+    if (!waits || wish->limit || change->family->is_election) return CO_OK;
     int rv = circle_find(tx->store, change->family, entry, change->name, change->queue, tx->arena, &circle);
     return rv == CO_OK && circle ? machine_refuse(result, CO_CONFLICT, circle) : rv;
 }
 
 /* As it would enter. */
-static Pb__QueueEntry *entry_new(const struct change *change, const struct queue_wish *wish, struct slice session) {
+static Pb__QueueEntry *entry_new(const struct change *change, const Pb__QueueAcquireCommand *wish,
+                                 struct slice session) {
     Pb__QueueEntry *entry = arena_alloc(change->tx->arena, sizeof *entry);
     pb__queue_entry__init(entry);
     entry->session = (char *)(uintptr_t)session.data;
@@ -292,8 +296,8 @@ static Pb__QueueEntry *entry_new(const struct change *change, const struct queue
     return entry;
 }
 
-static int enter(struct change *change, const struct queue_wish *wish, Pb__QueueEntry *entry, bool waits,
-                 Pb__LockAnswer *answer) {
+static int enter(struct change *change, const Pb__QueueAcquireCommand *wish, Pb__QueueEntry *entry, bool waits,
+                 Pb__QueueAnswer *answer) {
     Pb__Queue *queue = change->queue;
     queue->limit = wish->limit;
     if (waits) {
@@ -311,31 +315,33 @@ static int enter(struct change *change, const struct queue_wish *wish, Pb__Queue
     return CO_OK;
 }
 
-static int refuse_wish(const struct queue_family *family, const struct queue_wish *wish, struct machine_tx *tx,
+static int refuse_wish(const struct queue_family *family, const Pb__QueueAcquireCommand *wish, struct machine_tx *tx,
                        struct machine_result *result) {
     if (!queue_name_fits(slice_text(wish->name)))
         return machine_refuse(
             result, CO_INVALID,
             arena_printf(tx->arena, "a %s has a name of 1 to %d bytes", family->noun, QUEUE_NAME_MAX));
     if (wish->note.len > QUEUE_NOTE_MAX) return machine_refuse(result, CO_TOOLARGE, "the note is too large");
-    if (wish->use ? !wish->use->id[0] == !wish->use->create : !wish->token)
+    if (wish->session ? !wish->session->id[0] == !wish->session->create : !wish->token)
         return machine_refuse(result, CO_INVALID, "one session is wanted: named, or made");
-    if (family->one && wish->mode != PB__QUEUE_MODE__QUEUE_EXCLUSIVE)
-        return machine_refuse(result, CO_INVALID, "mode: only one at a time leads");
-    return CO_OK;
+    if (family->is_election && (wish->mode != PB__QUEUE_MODE__QUEUE_EXCLUSIVE || wish->limit))
+        return machine_refuse(result, CO_INVALID, "mode, limit: only one at a time leads");
+    if (!family->is_election && wish->priority)
+        return machine_refuse(result, CO_INVALID, "priority: only elections have one");
+    return wish->priority > QUEUE_PRIORITY_MAX ? machine_refuse(result, CO_INVALID, "priority: too high") : CO_OK;
 }
 
-int queue_acquire(struct machine_tx *tx, const struct queue_family *family, const struct queue_wish *wish,
-                  struct machine_result *result, Pb__LockAnswer *answer) {
+static int acquire(struct machine_tx *tx, const struct queue_family *family, const Pb__QueueAcquireCommand *wish,
+                   struct machine_result *result, Pb__QueueAnswer *answer) {
     struct change change;
-    struct slice bytes, id = slice_text(wish->use ? wish->use->id : "");
+    struct slice bytes, id = slice_text(wish->session ? wish->session->id : "");
     Pb__Session *session;
     int rv = refuse_wish(family, wish, tx, result);
     if (rv != CO_OK || result->error) return rv;
-    answer->name = (char *)(uintptr_t)wish->name;
+    answer->name = wish->name;
     rv = begin(tx, family, slice_text(wish->name), wish->now_unix_ms, &change);
     if (rv != CO_OK) return rv;
-    if (!wish->use && wish->token) return acquire_by_token(&change, wish, result, answer);
+    if (!wish->session && wish->token) return acquire_by_token(&change, wish, result, answer);
     if (id.size) {
         rv = session_bound(tx->store, family->binding, id, change.name, &bytes);
         if (rv == CO_OK) return acquire_again(&change, wish, id, bytes, result, answer);
@@ -347,15 +353,27 @@ int queue_acquire(struct machine_tx *tx, const struct queue_family *family, cons
     if ((queue->holders || queue->waiters) && queue->limit != wish->limit) return refuse_limit(&change, wish, result);
     answer->mode = wish->mode, answer->waiters = queue->waiters;
     if (waits && !wish->enqueue)
-        return id.size && session_exists(tx->store, id) == CO_NOTFOUND ? session_ensure(tx, wish->use, result, &session)
-                                                                       : CO_OK;
+        return id.size && session_exists(tx->store, id) == CO_NOTFOUND
+                   ? session_ensure(tx, wish->session, result, &session)
+                   : CO_OK;
     Pb__QueueEntry *entry = entry_new(&change, wish, id);
     rv = refuse_entry(&change, wish, entry, waits, result);
     if (rv != CO_OK || result->error) return rv;
-    rv = session_ensure(tx, wish->use, result, &session);
+    rv = session_ensure(tx, wish->session, result, &session);
     if (rv != CO_OK || result->error) return rv;
     entry->session = session->id;
     return enter(&change, wish, entry, waits, answer);
+}
+
+int queue_acquire(struct machine_tx *tx, const struct queue_family *family, const Pb__QueueAcquireCommand *command,
+                  struct machine_result *result) {
+    Pb__QueueAnswer *answer = arena_alloc(tx->arena, sizeof *answer);
+    pb__queue_answer__init(answer);
+    int rv = acquire(tx, family, command, result, answer);
+    if (rv != CO_OK || result->error) return rv;
+    result->yes = answer->held;
+    result->message = &answer->base;
+    return CO_OK;
 }
 
 /* -- leaving ------------------------------------------------------------------------------------------------------ */
@@ -377,6 +395,13 @@ static int leave(struct change *change, Pb__QueueEntry *entry, Pb__QueueCause ca
     return rv;
 }
 
+static int refuse_token(const struct change *change, uint64_t token, struct machine_result *result) {
+    return machine_refuse(
+        result, CO_CONFLICT,
+        arena_printf(change->tx->arena, "nobody holds %s \"%.*s\" with token %llu", change->family->noun,
+                     (int)change->name.size, change->name.data, (unsigned long long)token));
+}
+
 static int entry_to_release(struct change *change, struct slice session, uint64_t token, Pb__QueueEntry **entry,
                             bool *several) {
     struct machine_tx *tx = change->tx;
@@ -385,21 +410,20 @@ static int entry_to_release(struct change *change, struct slice session, uint64_
     return queue_holder(tx->store, change->family, change->name, token, tx->arena, entry, several);
 }
 
-int queue_release(struct machine_tx *tx, const struct queue_family *family, const char *name, struct slice session,
-                  uint64_t token, int64_t now_unix_ms, struct machine_result *result) {
+int queue_release(struct machine_tx *tx, const struct queue_family *family, const Pb__QueueReleaseCommand *command,
+                  struct machine_result *result) {
     struct change change;
+    struct slice session = slice_text(command->session);
     Pb__QueueEntry *entry;
     bool several;
-    if (!queue_name_fits(slice_text(name))) return machine_refuse(result, CO_INVALID, "no such name");
-    int rv = begin(tx, family, slice_text(name), now_unix_ms, &change);
-    if (rv == CO_OK) rv = entry_to_release(&change, session, token, &entry, &several);
+    if (!queue_name_fits(slice_text(command->name))) return machine_refuse(result, CO_INVALID, "no such name");
+    int rv = begin(tx, family, slice_text(command->name), command->now_unix_ms, &change);
+    if (rv == CO_OK) rv = entry_to_release(&change, session, command->token, &entry, &several);
+    if (rv == CO_NOTFOUND && !session.size) return refuse_token(&change, command->token, result);
     if (rv == CO_NOTFOUND)
-        return machine_refuse(
-            result, CO_CONFLICT,
-            session.size
-                ? arena_printf(tx->arena, "the session neither holds %s \"%s\" nor waits for it", family->noun, name)
-                : arena_printf(tx->arena, "nobody holds %s \"%s\" with token %llu", family->noun, name,
-                               (unsigned long long)token));
+        return machine_refuse(result, CO_CONFLICT,
+                              arena_printf(tx->arena, "the session neither holds %s \"%s\" nor waits for it",
+                                           family->noun, command->name));
     if (rv != CO_OK) return rv;
     if (several) return refuse_shared_token(result);
     rv = leave(&change, entry, entry->token ? PB__QUEUE_CAUSE__CAUSE_RELEASED : PB__QUEUE_CAUSE__CAUSE_LEFT_QUEUE, 0);
@@ -425,12 +449,14 @@ int queue_session_ended(struct machine_tx *tx, const struct queue_family *family
                  entry->token ? PB__QUEUE_CAUSE__CAUSE_SESSION_ENDED : PB__QUEUE_CAUSE__CAUSE_WAITER_ENDED, delay_ns);
 }
 
-int queue_delay_over(struct machine_tx *tx, const struct queue_family *family, const char *name, uint64_t index,
-                     int64_t now_unix_ms) {
+int queue_delay_over(struct machine_tx *tx, const struct queue_family *family, const Pb__QueueDelayOverCommand *command,
+                     struct machine_result *result) {
     struct change change;
-    if (!queue_name_fits(slice_text(name))) return CO_OK;
-    int rv = begin(tx, family, slice_text(name), now_unix_ms, &change);
-    if (rv != CO_OK || !queue_delay_del(tx, family, change.name, index)) return rv;
+    if (command->term != tx->term) return machine_refuse(result, CO_CONFLICT, "proposed in another term");
+    result->yes = true;
+    if (!queue_name_fits(slice_text(command->name))) return CO_OK;
+    int rv = begin(tx, family, slice_text(command->name), command->now_unix_ms, &change);
+    if (rv != CO_OK || !queue_delay_del(tx, family, change.name, command->index)) return rv;
     if (!change.queue->delays) return CO_CORRUPT;
     change.queue->delays--;
     note_transition(&change, PB__QUEUE_CAUSE__CAUSE_DELAY_OVER, "");
@@ -441,19 +467,16 @@ int queue_delay_over(struct machine_tx *tx, const struct queue_family *family, c
 
 /* -- the holder's note -------------------------------------------------------------------------------------------- */
 
-int queue_set_note(struct machine_tx *tx, const struct queue_family *family, const char *name, uint64_t token,
-                   ProtobufCBinaryData note, struct machine_result *result) {
+int queue_set_note(struct machine_tx *tx, const struct queue_family *family, const Pb__QueueNoteCommand *command,
+                   struct machine_result *result) {
     struct change change;
-    if (!queue_name_fits(slice_text(name))) return machine_refuse(result, CO_INVALID, "no such name");
-    if (note.len > QUEUE_NOTE_MAX) return machine_refuse(result, CO_TOOLARGE, "the note is too large");
-    int rv = begin(tx, family, slice_text(name), 0, &change);
+    if (!queue_name_fits(slice_text(command->name))) return machine_refuse(result, CO_INVALID, "no such name");
+    if (command->note.len > QUEUE_NOTE_MAX) return machine_refuse(result, CO_TOOLARGE, "the note is too large");
+    int rv = begin(tx, family, slice_text(command->name), 0, &change);
     if (rv != CO_OK) return rv;
     Pb__QueueEntry *holder = change.queue->holder;
-    if (!holder || holder->token != token)
-        return machine_refuse(result, CO_CONFLICT,
-                              arena_printf(tx->arena, "nobody holds %s \"%s\" with token %llu", family->noun, name,
-                                           (unsigned long long)token));
-    holder->note = note;
+    if (!holder || holder->token != command->token) return refuse_token(&change, command->token, result);
+    holder->note = command->note;
     holder_changed(&change);
     commit(&change);
     result->yes = true;

@@ -84,3 +84,13 @@ int queue_delays_read(struct store_txn *txn, const struct queue_family *family, 
     store_cursor_close(&cursor);
     return rv;
 }
+
+void queue_delay_end(const struct queue_family *family, const struct expiry_due *due,
+                     const struct expiry_leader *leader,
+                     void (*propose)(void *data, uint8_t command, const ProtobufCMessage *message), void *data) {
+    Pb__QueueDelayOverCommand command = PB__QUEUE_DELAY_OVER_COMMAND__INIT;
+    command.name = (char *)(uintptr_t)due->name.data; /* as far as its NUL */
+    command.index = due->index, command.term = leader->term;
+    command.now_unix_ms = leader->unix_ms;
+    propose(data, family->delay_over, &command.base);
+}

@@ -46,6 +46,14 @@ int queue_holder(struct store_txn *txn, const struct queue_family *family, struc
     return queue->holder->token == token ? CO_OK : CO_NOTFOUND;
 }
 
+int queue_holds(struct store_txn *txn, const struct queue_family *family, struct slice name, uint64_t token,
+                struct arena *arena) {
+    Pb__QueueEntry *entry;
+    bool several;
+    int rv = queue_holder(txn, family, name, token, arena, &entry, &several);
+    return rv == CO_OK && several ? CO_NOTFOUND : rv; /* one of them may have lost it */
+}
+
 int queue_not_held_text(struct store_txn *txn, const struct queue_family *family, struct slice name, uint64_t token,
                         struct arena *arena, const char **text) {
     Pb__Queue *queue;
@@ -111,7 +119,7 @@ static void entries_add(struct entries *entries, struct arena *arena, Pb__QueueE
 }
 
 static int fill(struct store_txn *txn, const struct queue_family *family, struct slice name, size_t most,
-                struct arena *arena, Pb__LockView *view) {
+                struct arena *arena, Pb__QueueView *view) {
     char room[QUEUE_KEY_MAX];
     struct store_cursor cursor;
     struct entries holders = {0}, waiters = {0};
@@ -130,16 +138,16 @@ static int fill(struct store_txn *txn, const struct queue_family *family, struct
     return rv;
 }
 
-static Pb__LockView *view_new(struct arena *arena, struct slice name, Pb__Queue *queue) {
-    Pb__LockView *view = arena_alloc(arena, sizeof *view);
-    pb__lock_view__init(view);
+static Pb__QueueView *view_new(struct arena *arena, struct slice name, Pb__Queue *queue) {
+    Pb__QueueView *view = arena_alloc(arena, sizeof *view);
+    pb__queue_view__init(view);
     view->name = arena_strndup(arena, name.data, name.size);
     view->queue = queue;
     return view;
 }
 
 int queue_view(struct store_txn *txn, const struct queue_family *family, struct slice name, size_t most,
-               struct arena *arena, Pb__LockView **view) {
+               struct arena *arena, Pb__QueueView **view) {
     Pb__Queue *queue;
     int rv = queue_get(txn, family, name, arena, &queue);
     if (rv == CO_NOTFOUND) {
@@ -156,21 +164,21 @@ int queue_view(struct store_txn *txn, const struct queue_family *family, struct 
 
 /* -- lists -------------------------------------------------------------------------------------------------------- */
 
-static void list_add(Pb__LockListResult *list, size_t *room, struct arena *arena, Pb__LockView *view) {
-    if (list->n_locks == *room) {
+static void list_add(Pb__QueueListResult *list, size_t *room, struct arena *arena, Pb__QueueView *view) {
+    if (list->n_queues == *room) {
         *room = *room ? 2 * *room : 16;
-        Pb__LockView **wider = arena_alloc(arena, *room * sizeof(Pb__LockView *));
-        if (list->n_locks) memcpy(wider, list->locks, list->n_locks * sizeof(Pb__LockView *));
-        list->locks = wider;
+        Pb__QueueView **wider = arena_alloc(arena, *room * sizeof(Pb__QueueView *));
+        if (list->n_queues) memcpy(wider, list->queues, list->n_queues * sizeof(Pb__QueueView *));
+        list->queues = wider;
     }
-    list->locks[list->n_locks++] = view;
+    list->queues[list->n_queues++] = view;
 }
 
 /* The record under the cursor is a name's, or of its rows: those have a NUL in their keys. */
 static bool is_name(struct slice key) { return !memchr(key.data, '\0', key.size); }
 
 int queue_list(struct store_txn *txn, const struct queue_family *family, struct slice prefix, size_t most,
-               struct arena *arena, Pb__LockListResult *list, uint64_t *index) {
+               struct arena *arena, Pb__QueueListResult *list, uint64_t *index) {
     struct store_cursor cursor;
     size_t room = 0;
     int rv = CO_OK;
@@ -187,8 +195,8 @@ int queue_list(struct store_txn *txn, const struct queue_family *family, struct 
             list_add(list, &room, arena, view_new(arena, cursor.key, queue));
     }
     store_cursor_close(&cursor);
-    for (size_t i = 0; i < list->n_locks && rv == CO_OK; i++)
-        rv = fill(txn, family, slice_text(list->locks[i]->name), most, arena, list->locks[i]);
+    for (size_t i = 0; i < list->n_queues && rv == CO_OK; i++)
+        rv = fill(txn, family, slice_text(list->queues[i]->name), most, arena, list->queues[i]);
     return rv;
 }
 
@@ -198,8 +206,8 @@ int queue_list(struct store_txn *txn, const struct queue_family *family, struct 
 
 static void answer_fill(struct arena *arena, struct slice name, const Pb__QueueEntry *entry, uint32_t position,
                         uint32_t waiters, struct query_result *result) {
-    Pb__LockAnswer *answer = arena_alloc(arena, sizeof *answer);
-    pb__lock_answer__init(answer);
+    Pb__QueueAnswer *answer = arena_alloc(arena, sizeof *answer);
+    pb__queue_answer__init(answer);
     answer->name = arena_strndup(arena, name.data, name.size);
     answer->held = entry->token != 0;
     answer->mode = entry->mode, answer->token = entry->token, answer->session = entry->session;
@@ -208,8 +216,31 @@ static void answer_fill(struct arena *arena, struct slice name, const Pb__QueueE
         .index = entry->token ? entry->token : entry->place, .found = true, .message = &answer->base};
 }
 
-int queue_entry_run(struct store_txn *txn, const struct queue_family *family, struct slice session_name,
+static struct slice name_of(const ProtobufCMessage *request) {
+    CHECK(request->descriptor == &pb__queue_request__descriptor);
+    return slice_text(((const Pb__QueueRequest *)request)->name);
+}
+static struct slice session_name_of(const ProtobufCMessage *request) {
+    CHECK(request->descriptor == &pb__queue_entry_request__descriptor);
+    const ProtobufCBinaryData *bytes = &((const Pb__QueueEntryRequest *)request)->session_name;
+    return slice_make(bytes->data, bytes->len);
+}
+static struct slice prefix_of(const ProtobufCMessage *request) {
+    CHECK(request->descriptor == &pb__queue_list_request__descriptor);
+    return slice_text(((const Pb__QueueListRequest *)request)->prefix);
+}
+
+struct watch_key queue_watched(uint8_t space, const ProtobufCMessage *request) {
+    if (request->descriptor == &pb__queue_list_request__descriptor)
+        return (struct watch_key){space | WATCH_PREFIX_BIT, prefix_of(request)};
+    if (request->descriptor == &pb__queue_entry_request__descriptor)
+        return (struct watch_key){space, session_name_of(request)};
+    return (struct watch_key){space, name_of(request)};
+}
+
+int queue_entry_run(struct store_txn *txn, const struct queue_family *family, const ProtobufCMessage *request,
                     struct arena *arena, struct query_result *result) {
+    struct slice session_name = session_name_of(request);
     *result = (struct query_result){0};
     if (session_name.size <= UUID_TEXT_SIZE) return CO_OK;
     struct slice session = slice_make(session_name.data, UUID_TEXT_SIZE),
@@ -230,33 +261,34 @@ int queue_entry_run(struct store_txn *txn, const struct queue_family *family, st
     return CO_OK;
 }
 
-int queue_holder_run(struct store_txn *txn, const struct queue_family *family, const Pb__LockHolderRequest *request,
+int queue_holder_run(struct store_txn *txn, const struct queue_family *family, const ProtobufCMessage *request,
                      struct arena *arena, struct query_result *result) {
-    struct slice name = slice_text(request->name);
+    struct slice name = name_of(request);
     Pb__QueueEntry *entry;
     bool several;
-    int rv = queue_holder(txn, family, name, request->token, arena, &entry, &several);
+    int rv = queue_holder(txn, family, name, ((const Pb__QueueRequest *)request)->token, arena, &entry, &several);
     *result = (struct query_result){.index = queue_index(txn, family, name)};
     if (rv == CO_OK && several) entry->session = (char *)(uintptr_t) "";
     if (rv == CO_OK) answer_fill(arena, name, entry, 0, 0, result);
     return rv == CO_NOTFOUND ? CO_OK : rv;
 }
 
-int queue_view_run(struct store_txn *txn, const struct queue_family *family, struct slice name, struct arena *arena,
-                   struct query_result *result) {
-    Pb__LockView *view;
+int queue_view_run(struct store_txn *txn, const struct queue_family *family, const ProtobufCMessage *request,
+                   struct arena *arena, struct query_result *result) {
+    struct slice name = name_of(request);
+    Pb__QueueView *view;
     int rv = queue_view(txn, family, name, SHOWN_MOST, arena, &view);
     if (rv == CO_OK)
         *result = (struct query_result){.index = queue_index(txn, family, name), .found = true, .message = &view->base};
     return rv;
 }
 
-int queue_list_run(struct store_txn *txn, const struct queue_family *family, struct slice prefix, struct arena *arena,
-                   struct query_result *result) {
-    Pb__LockListResult *list = arena_alloc(arena, sizeof *list);
+int queue_list_run(struct store_txn *txn, const struct queue_family *family, const ProtobufCMessage *request,
+                   struct arena *arena, struct query_result *result) {
+    Pb__QueueListResult *list = arena_alloc(arena, sizeof *list);
     uint64_t index;
-    pb__lock_list_result__init(list);
-    int rv = queue_list(txn, family, prefix, SHOWN_MOST, arena, list, &index);
+    pb__queue_list_result__init(list);
+    int rv = queue_list(txn, family, prefix_of(request), SHOWN_MOST, arena, list, &index);
     *result = (struct query_result){.index = index, .found = true, .message = &list->base};
     return rv;
 }

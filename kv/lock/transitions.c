@@ -19,7 +19,7 @@ void transition_add(Pb__Queue *queue, struct arena *arena, uint64_t index, Pb__Q
     queue->transitions = (ProtobufCBinaryData){kept - skipped + TRANSITION_SIZE, bytes};
 }
 
-int transitions_unpack(const Pb__Queue *queue, struct arena *arena, Pb__LockView *view) {
+int transitions_unpack(const Pb__Queue *queue, struct arena *arena, Pb__QueueView *view) {
     static const uint8_t none[16];
     size_t count = queue->transitions.len / TRANSITION_SIZE;
     if (queue->transitions.len % TRANSITION_SIZE || count > TRANSITIONS_MOST) return CO_CORRUPT;

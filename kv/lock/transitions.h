@@ -4,13 +4,12 @@
 #define COORD_KV_LOCK_TRANSITIONS_H
 
 #include "base/buffer.h"
-#include "kv/lock/lock.pb-c.h"
 #include "kv/lock/queue.pb-c.h"
 
 #define TRANSITIONS_MOST 20
 
 void transition_add(Pb__Queue *queue, struct arena *arena, uint64_t index, Pb__QueueCause cause, struct slice session);
 /* Into the view, in the arena. CO_CORRUPT. */
-int transitions_unpack(const Pb__Queue *queue, struct arena *arena, Pb__LockView *view);
+int transitions_unpack(const Pb__Queue *queue, struct arena *arena, Pb__QueueView *view);
 
 #endif

@@ -29,6 +29,12 @@ extern const struct module stream_module;
 extern const struct query_type query_stream;
 extern unsigned stream_mutations; /* enum module_mutation; 0 outside of the simulator */
 
+/* What the entry at `index` did to what this watch key names, in one line that may stand in a header: "service web
+ * passing->critical index 812", "key a/b deleted index 9". It tells no more than a query of that watch key shows. Appends
+ * to `out`; false: the history does not tell. */
+bool stream_cause(struct store_txn *txn, struct watch_key watched, uint64_t index, struct arena *arena,
+                  struct buffer *out);
+
 /* A kind of things that can be followed. */
 struct stream_kind {
     const char *parameter; /* of /v1/watch: "key" */

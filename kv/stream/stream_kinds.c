@@ -29,8 +29,8 @@ static ProtobufCMessage *node_request(struct slice name, struct arena *arena) {
 }
 
 static ProtobufCMessage *lock_request(struct slice name, struct arena *arena) {
-    Pb__LockRequest *request = arena_alloc(arena, sizeof *request);
-    pb__lock_request__init(request);
+    Pb__QueueRequest *request = arena_alloc(arena, sizeof *request);
+    pb__queue_request__init(request);
     request->name = text(name, arena);
     return &request->base;
 }

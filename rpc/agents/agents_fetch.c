@@ -64,6 +64,7 @@ static void pending_free(struct pending_fetch *pending) {
     }
     list_remove(&pending->link);
     metric_set(&fetching, (int64_t)--pending->agents->asked_count);
+    free((char *)(uintptr_t)pending->fetched.cause);
     free(pending->records);
     free(pending);
 }
@@ -78,6 +79,7 @@ static void fetch_done(struct rpc_fetch *fetch, int error, const struct rpc_fetc
         pending->records = mem_alloc(fetched->records.size + 1);
         if (fetched->records.size) memcpy(pending->records, fetched->records.data, fetched->records.size);
         pending->fetched.records.data = pending->records;
+        if (fetched->cause) pending->fetched.cause = mem_strndup(fetched->cause, strlen(fetched->cause));
     }
     if (mailbox_put(&agents->answered, &pending->mail)) uv_async_send(&agents->wake);
 }
@@ -93,6 +95,7 @@ static size_t answer_piece(struct remote_reader *reader, const struct pending_fe
     answer.index = fetched->index, answer.found = fetched->found, answer.none = fetched->none;
     answer.known_leader = fetched->known_leader, answer.last_contact_ms = fetched->last_contact_ms;
     answer.records = (ProtobufCBinaryData){size, (uint8_t *)pending->records + pending->sent};
+    if (!answer.more && fetched->cause) answer.cause = (char *)(uintptr_t)fetched->cause;
     tell(reader, PEER_FETCHED, &answer.base);
     return size;
 }

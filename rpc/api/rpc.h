@@ -57,6 +57,7 @@ void rpc_met_damage(struct rpc *rpc);
  * `index` 0: at once. Else as blocking queries: once the result is newer than `index` (never because something else
  * changed; the same bytes again are not a change), at the latest after `wait_ms`. RPC_DEFAULT: confirmed before the
  * first look and again before it is answered. */
+#define RPC_CAUSE_MAX 256
 struct rpc_fetched {
     uint64_t index;       /* of the result; never below the floor, never 0 */
     bool found;           /* as query_result */
@@ -64,7 +65,8 @@ struct rpc_fetched {
     struct slice records; /* packed type->result; valid during the call */
     bool known_leader;    /* of the server that answered */
     uint64_t last_contact_ms;
-    uint64_t age_ms; /* client agents: no server can be reached, this was the answer so long ago. 0: fresh */
+    const char *cause; /* what woke it (stream_cause), valid as `records`; NULL: it did not wait, or nobody knows */
+    uint64_t age_ms;   /* client agents: no server can be reached, this was the answer so long ago. 0: fresh */
 };
 struct rpc_fetch {
     /* Set by the caller. `request` is packed before rpc_fetch returns. */

@@ -65,6 +65,7 @@ void client_cache_put(struct client_cache *cache, uint16_t query, struct slice r
     }
     struct kept *kept = mem_alloc(cost);
     *kept = (struct kept){.hash = hash, .query = query, .cost = cost, .is = {.fetched = *fetched, .at_ms = now_ms}};
+    kept->is.fetched.cause = NULL;
     kept->request = slice_make(kept->bytes, request.size);
     kept->is.fetched.records = slice_make(kept->bytes + request.size, fetched->records.size);
     if (request.size) memcpy(kept->bytes, request.data, request.size);

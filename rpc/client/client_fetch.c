@@ -141,6 +141,7 @@ static void answered(struct call *call, int error, const ProtobufCMessage *messa
                                   .none = answer->none,
                                   .known_leader = answer->known_leader,
                                   .last_contact_ms = answer->last_contact_ms};
+    if (answer->cause[0]) fetched.cause = answer->cause;
     fetched.records = whole ? slice_make(answer->records.data, answer->records.len) : buffer_slice(&impl->pieces);
     if (fetch->type->discovery && !fetch->no_cache)
         client_cache_put(impl->client->cache, fetch->type->number, request_of(impl), &fetched, clock_mono_ms());

@@ -47,6 +47,7 @@ struct fetch_answer {
     struct read_answer read; /* its size is that of the records */
     bool found, none, digested;
     uint8_t digest[16];
+    char *cause; /* NULL: nobody who waited has asked for it yet */
     size_t request_size;
     uint8_t bytes[]; /* the records, then the request */
 };

@@ -54,7 +54,9 @@ static int pack(void *data, const struct query_result *result, struct read_answe
 }
 
 void fetch_drop(struct read_answer *answer) {
-    if (--answer_of(answer)->references == 0) free(answer_of(answer));
+    if (--answer_of(answer)->references != 0) return;
+    free(answer_of(answer)->cause);
+    free(answer_of(answer));
 }
 
 const uint8_t *fetch_digest(struct read_answer *read) {

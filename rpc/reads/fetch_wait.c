@@ -74,8 +74,16 @@ void fetch_unpark(struct read *read) {
 }
 
 /* -- the end ------------------------------------------------------------------------------------------------------ */
+static const char *cause_of(struct read *read, struct fetch_answer *answer) {
+    if (answer->cause) return answer->cause;
+    struct depends depends = fetch_depends(read);
+    answer->cause = mem_alloc(RPC_CAUSE_MAX);
+    read_cause(fetches_of(fetch_of_read(read))->reader, &depends, answer->read.index, answer->cause);
+    return answer->cause;
+}
+
 void fetch_answer(struct read *read, struct read_answer *read_answer, uint64_t least) {
-    const struct fetch_answer *answer = CONTAINER_OF(read_answer, struct fetch_answer, read);
+    struct fetch_answer *answer = CONTAINER_OF(read_answer, struct fetch_answer, read);
     struct rpc_fetched fetched = {.index = read_answer->index > least ? read_answer->index : least,
                                   .found = answer->found,
                                   .none = answer->none,
@@ -84,6 +92,7 @@ void fetch_answer(struct read *read, struct read_answer *read_answer, uint64_t l
     rpc_status(read->engine->rpc, &status);
     fetched.known_leader = status.known_leader;
     fetched.last_contact_ms = status.last_contact_ms;
+    if (read->parked && read_answer->index > read->index) fetched.cause = cause_of(read, answer);
     fetch_finish(fetch_of_read(read), CO_OK, &fetched);
 }
 

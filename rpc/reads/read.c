@@ -1,10 +1,12 @@
 #include "rpc/reads/read.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
 #include "base/wakeup_batch.h"
+#include "kv/stream/stream.h"
 
 #define CONFIRM_MANY 64
 
@@ -125,6 +127,18 @@ int read_run(const struct read_engine *engine, struct rpc_reader *reader, struct
         error = CO_FENCED;
     }
     return error;
+}
+
+void read_cause(struct rpc_reader *reader, const struct depends *depends, uint64_t index, char text[RPC_CAUSE_MAX]) {
+    struct arena arena = {0};
+    struct buffer line = {0};
+    text[0] = '\0';
+    if (depends->type->own) return; /* it waited for several things */
+    if (stream_cause(rpc_read_begin(reader), depends->watched, index, &arena, &line))
+        snprintf(text, RPC_CAUSE_MAX, "%.*s", (int)line.size, line.data);
+    rpc_read_end(reader);
+    buffer_free(&line);
+    arena_free(&arena);
 }
 
 static void read_now(struct read *read) {
@@ -283,7 +297,7 @@ void read_confirmed(struct read *read, int error) {
 
 void read_fired(struct read *read) {
     if (!read->parked) return;
-    watch_arm(&read->waiter);
+    watch_arm(&read->waiter); /* first: an own one that fires before is not passed on, and would stay unarmed */
     for (size_t i = 0; read->owns && i < read->owns->count; i++) watch_arm(&read->owns->items[i].waiter);
     look_again(read);
 }

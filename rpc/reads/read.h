@@ -158,6 +158,10 @@ int read_run(const struct read_engine *engine, struct rpc_reader *reader, struct
              const struct query_type *type, const ProtobufCMessage *request, size_t limit, read_write write, void *data,
              struct read_answer **answer);
 
+/* Into `text` what woke those who waited for an answer of this index (kv/stream/stream.h); "" when the history does not
+ * tell. The reader has no read under way. */
+void read_cause(struct rpc_reader *reader, const struct depends *depends, uint64_t index, char text[RPC_CAUSE_MAX]);
+
 /* What a client is told as the index of an answer of this generation is at least this. */
 uint64_t read_index_least(const struct read_engine *engine, const struct depends *depends, uint64_t generation);
 

@@ -42,6 +42,7 @@ Test(config, defaults) {
     cr_expect_null(config.http_addresses.items[1]);
     cr_expect_str_eq(config.dns_addresses.items[0], "127.0.0.1");
     cr_expect_eq(config.kv_max_value_size, 512 * 1024);
+    cr_expect(config.txn_max_req_len == 512 * 1024 && config.txn_max_operations == 64);
     cr_expect_eq(config.udp_answer_limit, 0, "no limit, unlike Consul");
     cr_expect_eq(config.http_max_conns_per_client, 200);
     cr_expect(config.leave_on_terminate);
@@ -76,7 +77,8 @@ Test(config, every_field) {
         "\"a_record_limit\":4,\"enable_truncate\":false,\"only_passing\":true,\"allow_stale\":false,\"max_"
         "stale\":\"1h\","
         "\"soa\":{\"refresh\":1,\"retry\":2,\"expire\":3,\"min_ttl\":4}},\"recursors\":[\"1.1.1.1\"],"
-        "\"limits\":{\"http_max_conns_per_client\":5,\"kv_max_value_size\":1000},\"performance\":{\"raft_"
+        "\"limits\":{\"http_max_conns_per_client\":5,\"kv_max_value_size\":1000,\"txn_max_req_len\":2000},"
+        "\"performance\":{\"raft_"
         "multiplier\":2,"
         "\"leave_drain_time\":\"1s\",\"rpc_hold_timeout\":\"2s\"},\"session_ttl_min\":\"3s\",\"default_query_"
         "time\":\"1m\","
@@ -88,7 +90,8 @@ Test(config, every_field) {
         "{\"disable_coordinates\":true,\"sync_coordinate_interval_min\":\"9s\",\"consul\":{\"coordinate\":{"
         "\"update_period\":\"2s\",\"update_batch_size\":64,\"update_max_batches\":3}}}");
     must(
-        "{\"coord\":{\"http_workers\":1,\"http_shards\":2,\"http_connection_memory\":3,\"http_connections_"
+        "{\"coord\":{\"txn_max_operations\":7,\"http_workers\":1,\"http_shards\":2,\"http_connection_memory\":3,\"http_"
+        "connections_"
         "max\":4,"
         "\"http_body_max\":5,\"http_header_max\":22,\"http_idle_timeout\":\"6s\",\"http_watches_max\":7,\"http_cache_"
         "bytes\":8,"
@@ -97,7 +100,7 @@ Test(config, every_field) {
         "bytes\":13,"
         "\"snapshot_rate\":14,\"check_flap_limit\":15,\"check_flap_window\":\"16s\",\"self_preservation_percent\":17,"
         "\"self_preservation_instances\":18,\"self_preservation_nodes\":19,\"self_preservation_window\":\"20s\",\"self_"
-        "preservation_hold\":\"21s\"}}");
+        "preservation_hold\":\"21s\",\"lock_waiters_max\":23,\"lock_session_max\":24,\"lock_note_max\":25}}");
     cr_assert_eq(config_finish(&config, &fault), CO_OK, "%s", fault.text);
     cr_expect(config.server && !config.bootstrap && config.bootstrap_expect == 3);
     cr_expect_str_eq(config.node_name, "n1");
@@ -131,6 +134,7 @@ Test(config, every_field) {
     cr_expect(config.soa_refresh == 1 && config.soa_retry == 2 && config.soa_expire == 3 && config.soa_min_ttl == 4);
     cr_expect_str_eq(config.recursors.items[0], "1.1.1.1");
     cr_expect(config.http_max_conns_per_client == 5 && config.kv_max_value_size == 1000 && config.raft_multiplier == 2);
+    cr_expect(config.txn_max_req_len == 2000 && config.txn_max_operations == 7);
     cr_expect(config.leave_drain_time_ns == 1000000000 && config.rpc_hold_timeout_ns == 2000000000);
     cr_expect(config.session_ttl_min_ns == 3000000000 && config.default_query_time_ns == 60000000000);
     cr_expect(config.max_query_time_ns == 120000000000 && config.reconnect_timeout_ns == 28800000000000);
@@ -151,6 +155,7 @@ Test(config, every_field) {
     cr_expect(config.self_preservation_percent == 17 && config.self_preservation_instances == 18 &&
               config.self_preservation_nodes == 19);
     cr_expect(config.self_preservation_window_ns == 20000000000 && config.self_preservation_hold_ns == 21000000000);
+    cr_expect(config.lock_waiters_max == 23 && config.lock_session_max == 24 && config.lock_note_max == 25);
     /* Kept, but nobody uses them: the log says so. */
     static const char *const unused[] = {"retry_interval",
                                          "retry_max",
@@ -435,9 +440,14 @@ Test(config, refused) {
         {"{\"bootstrap_expect\":16}", "web.json: bootstrap_expect: 16 is above 15"},
         {"{\"bootstrap_expect\":18446744073709551615}", NULL},
         {"{\"coord\":{\"node_lease_ttl\":\"999ms\"}}", "web.json: coord.node_lease_ttl: \"999ms\" is below 1s"},
+        {"{\"coord\":{\"lock_waiters_max\":0}}", "web.json: coord.lock_waiters_max: 0 is below 1"},
+        {"{\"coord\":{\"lock_session_max\":100001}}", "web.json: coord.lock_session_max: 100001 is above 100000"},
+        {"{\"coord\":{\"lock_note_max\":65537}}", "web.json: coord.lock_note_max: 65537 is above 65536"},
         {"{\"coord\":{\"node_lease_ttl\":\"25h\"}}", "web.json: coord.node_lease_ttl: \"25h\" is above 24h0m0s"},
         {"{\"performance\":{\"raft_multiplier\":11}}", "web.json: performance.raft_multiplier: 11 is above 10"},
         {"{\"limits\":{\"kv_max_value_size\":0}}", "web.json: limits.kv_max_value_size: 0 is below 1"},
+        {"{\"limits\":{\"txn_max_req_len\":0}}", "web.json: limits.txn_max_req_len: 0 is below 1"},
+        {"{\"coord\":{\"txn_max_operations\":1025}}", "web.json: coord.txn_max_operations: 1025 is above 1024"},
         {"{\"limits\":{\"rpc_rate\":-1}}", "web.json: limits.rpc_rate: the number is negative"},
         {"{\"limits\":{\"rpc_rate\":\"1\"}}", "web.json: limits.rpc_rate: a number is wanted"},
         {"{\"dns_config\":{\"udp_answer_limit\":-1}}", "web.json: dns_config.udp_answer_limit: -1 is negative"},

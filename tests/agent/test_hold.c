@@ -307,6 +307,59 @@ Test(hold, takes_its_place_again_when_the_server_is_back) {
     NEXT(HOLD_ASK);
 }
 
+Test(hold, asks_again_for_as_long_as_it_may_wait) {
+    begin(2500);
+    NEXT(HOLD_ASK);
+    fails(HOLD_GRANT, 500);
+    SAYS("no answer yet, trying again: why");
+    IDLE(1001000);
+    NEXT(HOLD_ASK);
+    fails(HOLD_GRANT, 0);
+    SAYS_NOTHING();
+    IDLE(1002000);
+    NEXT(HOLD_ASK);
+    fails(HOLD_GRANT, 500);
+    IDLE(1002500);
+    EXITS(HOLD_EXIT_NOT_OBTAINED);
+    begin(2500);
+    NEXT(HOLD_ASK);
+    fails(HOLD_GRANT, 500);
+    IDLE(1001000);
+    NEXT(HOLD_ASK);
+    session();
+    NEXT(HOLD_WAIT);
+    cr_assert_eq(order.wait_ms, 1500u, "what is left of its time");
+}
+
+Test(hold, does_not_spin_when_its_wait_is_answered_early) {
+    wait_for_it(HOLD_FOREVER);
+    now += 10;
+    queued();
+    IDLE(1001000);
+    NEXT(HOLD_WAIT);
+    now += 1200;
+    queued();
+    NEXT(HOLD_WAIT);
+}
+
+Test(hold, gives_up_what_it_cannot_confirm_in_its_time) {
+    wait_for_it(50000);
+    now += 40000;
+    granted();
+    NEXT(HOLD_RENEW);
+    fails(HOLD_RENEWAL, 500);
+    SAYS("is not renewed yet, trying again: why");
+    while ((order = hold_next(&hold, now)).act != HOLD_RELEASE) {
+        cr_assert_lt(now, 1050000u, "its time is up");
+        if (order.act == HOLD_RENEW) fails(HOLD_RENEWAL, 0);
+        else now = order.until_ms;
+    }
+    cr_assert_geq(now, 1050000u);
+    SAYS("in time");
+    released();
+    EXITS(HOLD_EXIT_NOT_OBTAINED);
+}
+
 Test(hold, does_not_wait_for_a_server_that_was_never_there) {
     begin(HOLD_FOREVER);
     NEXT(HOLD_ASK);
@@ -414,6 +467,50 @@ Test(hold, of_a_barrier_has_no_deadline_and_leaves_together) {
     cr_assert(order.wait_ms > 29000 && order.wait_ms <= 30000);
     answer(HOLD_GRANT, &(struct hold_answer){.status = 200, .held = true});
     EXITS(0);
+}
+
+/* At work in a double barrier. */
+static void work_together(void) {
+    begin_as(&(struct hold_rules){
+        .what = "barrier \"x\"", .ttl_ms = TTL, .wait_ms = 60000, .leave_ms = 60000, .unbounded = true});
+    NEXT(HOLD_ASK);
+    session();
+    NEXT(HOLD_WAIT);
+    answer(HOLD_GRANT, &(struct hold_answer){.status = 200, .held = true});
+    NEXT(HOLD_START);
+}
+
+Test(hold, of_a_barrier_says_each_time_that_it_is_not_renewed) {
+    work_together();
+    for (int times = 0; times < 2; times++) {
+        NEXT(HOLD_NOTHING);
+        now = order.until_ms;
+        NEXT(HOLD_RENEW_SESSION);
+        fails(HOLD_RENEWAL, 500);
+        SAYS("is not renewed yet");
+        NEXT(HOLD_NOTHING);
+        now = order.until_ms;
+        NEXT(HOLD_RENEW_SESSION);
+        fails(HOLD_RENEWAL, 500);
+        SAYS_NOTHING();
+        NEXT(HOLD_NOTHING);
+        now = order.until_ms;
+        NEXT(HOLD_RENEW_SESSION);
+        renewed();
+        SAYS_NOTHING();
+    }
+}
+
+Test(hold, of_a_barrier_can_be_interrupted_while_it_waits_for_the_others_to_leave) {
+    work_together();
+    ended(exited(0));
+    NEXT(HOLD_RELEASE);
+    fails(HOLD_GRANT, 500);
+    SAYS("is not left yet, trying again: why");
+    IDLE(now + 250);
+    NEXT(HOLD_RELEASE);
+    hold_signalled(&hold, SIGINT, now);
+    EXITS(130);
 }
 
 Test(hold, of_a_barrier_does_not_wait_for_others_that_it_never_met) {

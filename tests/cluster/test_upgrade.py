@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A rolling upgrade from the release before this one, while clients write and read through all servers: no acknowledged write is lost,
 service goes on, the cluster version rises after the last server and not before, and nobody goes back afterwards. What the newest version
-brings (names without regard to case; locks, elections, fences, barriers, phasers, hazards) is not there before on any server, and there afterwards on all of them alike; a backup that was taken
+brings (names without regard to case; locks, elections, fences, barriers, phasers, hazards, transactions) is not there before on any server, and there afterwards on all of them alike; a backup that was taken
 before is as if it had been taken afterwards. Old and new servers give each other copies of the state.
 
     test_upgrade.py [--old PROGRAM] [--mixed SECONDS]
@@ -159,12 +159,14 @@ def replace(server, program):
 
 # Commands of the newest version, which old servers cannot apply.
 COORDINATION = ("/v1/lock/up/acquire?ttl=60s&enqueue", "/v1/election/up/campaign?ttl=60s&enqueue", "/v1/barrier/up/enter?ttl=60s&parties=100",
-                "/v1/phaser/up/register?ttl=60s", "/v1/hazard/up/protect?ttl=60s", "/v1/fence/up?token=1", "/v1/kv/fenced?fence=nobody&token=1")
+                "/v1/phaser/up/register?ttl=60s", "/v1/hazard/up/protect?ttl=60s", "/v1/fence/up?token=1", "/v1/kv/fenced?fence=nobody&token=1",
+                "/v1/txn")
+BODIES = {"/v1/txn": b'[{"KV":{"Verb":"set","Key":"txn","Value":"MQ=="}}]'}
 
 
 def refuses_coordination(server):
     for path in COORDINATION:
-        status, _, body = server.request("PUT", path, b"", timeout=10)
+        status, _, body = server.request("PUT", path, BODIES.get(path, b""), timeout=10)
         assert status == 400 and b"cluster version" in body, "%s on %s: %d %r" % (path, server.name, status, body)
 
 
@@ -172,7 +174,7 @@ def coordinates(cluster):
     """All of it works through every server, and all have the same state of it."""
     for s in cluster.servers:
         for path in COORDINATION:
-            status, _, body = s.request("PUT", path, b"", timeout=10)
+            status, _, body = s.request("PUT", path, BODIES.get(path, b""), timeout=10)
             assert status == (412 if "/kv/" in path else 200), "%s on %s: %d %r" % (path, s.name, status, body)
     for path in ("/v1/lock/up", "/v1/election/up", "/v1/barrier/up", "/v1/phaser/up", "/v1/hazard/up", "/v1/fence/up"):
         answers = [s.request("GET", path, timeout=10)[::2] for s in cluster.servers]

@@ -1,28 +1,16 @@
 """Barriers: parties on servers, followers and client agents are released together, whatever dies meanwhile."""
 import concurrent.futures, http.client, json, os, re, socket, subprocess, time
-from coordtest import COORD, HERE, SLOW, Agent, Cluster, check, configuration, run, until
-from waiters import documented, surely
+from coordtest import COORD, HERE, SLOW, Agent, check, run, until
+from waiters import cluster_and_agent, documented, session, surely
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
 pool = concurrent.futures.ThreadPoolExecutor(64)
-short = configuration(session_ttl_min="1s")
-
-
-def cluster_and_agent():
-    cluster = Cluster(3, short).start()
-    agent = cluster.agent("a1", short).start(wait=False)
-    agent.wait_leader(30)
-    return cluster, agent
 
 
 def put(agent, path, expect=200, timeout=60):
     status, _, body = agent.request("PUT", path, timeout=timeout * SLOW)
     check(status == expect, "PUT %s: %d %r" % (path, status, body))
     return json.loads(body) if status == 200 else body.decode()
-
-
-def session(agent, **more):
-    return json.loads(agent.put("/v1/session/create", more))["ID"]
 
 
 def enter(agent, name, who, parties, wait="60s", **more):

@@ -39,7 +39,7 @@ BODIES = {"/v1/event/fire/*name": "payload", "/v1/catalog/register": {"Node": "x
           "/v1/agent/service/register": {"Name": "w"}, "/v1/agent/check/register": {"Name": "c", "TTL": "1h"},
           "/v1/session/create": {"TTL": "600s"}, "/v1/operator/autopilot/configuration": {"MaxTrailingLogs": 250},
           "/v1/coordinate/update": {"Node": "x1", "Coord": {"Vec": [0] * 8, "Error": 1.5, "Adjustment": 0, "Height": 1e-5}},
-          "/v1/txn": [{"KV": {"Verb": "set", "Key": "t", "Value": "MQ=="}}]}
+          "/v1/txn": [{"KV": {"Verb": "get", "Key": "t"}}], "/v1/txn/if": {"If": [{"KV": {"Key": "t", "Exists": True}}]}}
 
 
 def every_route():

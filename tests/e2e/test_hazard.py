@@ -1,28 +1,16 @@
 """Hazards: an owner retires what readers on servers, followers and client agents protect, and is told when the last of them has done."""
 import concurrent.futures, http.client, json, os, re, socket, subprocess, time
-from coordtest import COORD, HERE, SLOW, Agent, Cluster, check, configuration, run, until
-from waiters import documented, surely
+from coordtest import COORD, HERE, SLOW, Agent, check, configuration, run, until
+from waiters import cluster_and_agent, documented, session, short, surely
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
 pool = concurrent.futures.ThreadPoolExecutor(64)
-short = configuration(session_ttl_min="1s")
-
-
-def cluster_and_agent():
-    cluster = Cluster(3, short).start()
-    agent = cluster.agent("a1", short).start(wait=False)
-    agent.wait_leader(30)
-    return cluster, agent
 
 
 def put(agent, path, expect=200, timeout=60):
     status, _, body = agent.request("PUT", "/v1/hazard/" + path, timeout=timeout * SLOW)
     check(status == expect, "PUT %s: %d %r" % (path, status, body))
     return json.loads(body) if status == 200 else body.decode()
-
-
-def session(agent, **more):
-    return json.loads(agent.put("/v1/session/create", more))["ID"]
 
 
 def readers_and_an_owner():
@@ -79,12 +67,15 @@ def readers_that_die_and_owners_that_hang_up():
     begun = time.monotonic()
     retired = put(server, "o/retire?wait=60s")
     check(retired["Retired"] and time.monotonic() - begun < 20 * SLOW, "the reader's TTL is over: %r" % retired)
-    node_reader = cluster.agent("a2", configuration(coord={"node_lease_ttl": "2s"}), short).start(wait=False)
+    node_reader = cluster.agent("a2", configuration(coord={"node_lease_ttl": "2s"}), short()).start(wait=False)
     node_reader.wait_leader(30)
     hung = json.loads(node_reader.put("/v1/session/create", {"TTL": "600s"}))["ID"]       # ends with its node's agent, too
     put(node_reader, "o/protect?session=" + hung)
+    epoch = put(server, "o/retire")["Epoch"]
     waits = pool.submit(put, agent, "o/retire?wait=60s")
-    until("the retire waits", lambda: not waits.done() and server.get("/v1/hazard/o")[0] == 200)
+    log_index = lambda: int(server.get("/v1/agent/self")[2]["Stats"]["raft"]["last_log_index"])
+    until("the retire is written", lambda: log_index() > epoch)
+    check(not waits.done(), "it waits")
     node_reader.kill()
     check(waits.result(40 * SLOW)["Retired"], "the reader's host is dead")
 

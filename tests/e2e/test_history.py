@@ -1,6 +1,7 @@
 """Keys as they were, and how they changed: at each server and at a client agent, after kills and restarts, and as far back as is kept."""
-import base64, json, os, subprocess
-from coordtest import COORD, SLOW, Agent, Cluster, check, run, settings, until
+import base64, json, os, re, subprocess
+from coordtest import COORD, HERE, SLOW, Agent, Cluster, check, run, settings, until
+from waiters import run_documented
 
 
 def index_of(agent):
@@ -144,6 +145,7 @@ def so_much_is_kept():
     last = write(agent, "a", b"last")
     check(value_at(agent, "a", last) == "last" and len(at(agent, "/v1/kv/a?history")) <= 20, "the newest are there")
     until("by and by all are older than the age", lambda: at(agent, "/v1/kv/a?history") == [], 30)
+    until("the gauge says so", lambda: "\ncoord_history_rows 0\n" in agent.request("GET", "/v1/agent/metrics?format=prometheus")[2].decode(), 30)
     check(raw(agent, "/v1/kv/a?at=%d" % (last - 1))[0] == 410 and raw(agent, "/v1/kv/a?raw")[1] == "last", "the key itself stays")
 
 
@@ -200,6 +202,15 @@ def on_the_command_line():
         check(words(agent, "kv", "history", *args)[0] == 2, "wrong arguments: %r" % args)
 
 
+def as_documented():
+    """The examples of docs/history.md, one after the other."""
+    with open(os.path.join(HERE, "../../docs/history.md")) as f:
+        examples = re.findall(r"```sh\n(.*?)```", f.read(), re.S)
+    check(len(examples) == 2, "they are found")
+    out = run_documented(Agent(dev=True).start(), "\n".join(examples))
+    check('"Kind":"set"' in out and '["app/color","app/size"]' in out, out)
+
+
 if __name__ == "__main__":
     run([the_same_everywhere, bad_input, an_index_that_comes_later, a_wait_for_the_next_change, so_much_is_kept, none_is_kept,
-         a_backup_raises_the_floor, on_the_command_line])
+         a_backup_raises_the_floor, on_the_command_line, as_documented])

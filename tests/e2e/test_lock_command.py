@@ -1,5 +1,5 @@
 """coord lock, as a user of it: exit codes, signals, and that no two commands ever run under one lock, whoever is killed, stopped or cut off."""
-import json, os, pty, signal, subprocess, sys, tempfile, time
+import json, os, pty, select, signal, subprocess, sys, tempfile, time
 from coordtest import COORD, SLOW, Agent, check, configuration, run, until
 
 now = time.monotonic
@@ -64,10 +64,27 @@ class Lock:
     def kill(self, sig):
         self.proc.send_signal(sig)
 
+    def hear(self, count, within=20):
+        """So many lines of its output, before it ends."""
+        return hear(self.proc.stdout.fileno(), lambda text: text.count(b"\n") >= count, within).decode().splitlines()
+
     def end(self, within=20):
         """(exit code, stdout, stderr)"""
         out, err = self.proc.communicate(timeout=within * SLOW)
         return self.proc.returncode, out, err
+
+
+def hear(fd, enough, within=20):
+    """What comes until it is enough."""
+    text = b""
+
+    def more():
+        nonlocal text
+        if select.select([fd], [], [], 0)[0]:
+            text += os.read(fd, 1000)
+        return enough(text)
+    until("enough of what it writes", more, within)
+    return text
 
 
 def lock(agent, *args, **kw):
@@ -262,7 +279,7 @@ sys.exit(5)
 """
     for sig in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         proc = Lock(agent, "signals", "--", sys.executable, "-c", text)
-        check([proc.proc.stdout.readline() for _ in range(2)] == ["ready\n"] * 2, "both run")
+        check(proc.hear(2) == ["ready"] * 2, "both run")
         proc.kill(sig)
         got, out, _ = proc.end()
         check(got == 5 and out.split() == [str(int(sig))] * 2, "%s: %d %r" % (sig, got, out))
@@ -274,7 +291,7 @@ def what_is_left_of_the_group_ends():
     agent = agent_of_all()
     notes = Notes("left")
     worker = " ".join(["exec", sys.executable, "-c", '"$WORK"', notes.path, "30", "stubborn"])
-    first = Lock(agent, "left", "--", "sh", "-c", "(%s) & while ! [ -s %s ]; do sleep 0.01; done; exit 3" % (worker, notes.path),
+    first = Lock(agent, "left", "--", "sh", "-c", "(%s) & for i in $(seq %d); do ! [ -s %s ] || exit 3; sleep 0.01; done; exit 4" % (worker, 2000 * SLOW, notes.path),
                  env=dict(os.environ, WORK=WORK))
     held(agent, "left")
     second = Lock(agent, "left", *notes.command(0.2))
@@ -409,11 +426,9 @@ def at_a_terminal():
         os.execv(COORD, [COORD, "lock", "-http-addr=%s:8500" % agent.ip, "tty", "--", "sh", "-c", "read line; echo got $line; exec sleep 30"])
     held(agent, "tty")
     os.write(terminal, b"hello\n")
-    text = b""
-    while b"got hello" not in text:
-        text += os.read(terminal, 1000)
+    text = hear(terminal, lambda text: b"got hello" in text)
     os.write(terminal, b"\x1a\x03")   # Ctrl-Z is ignored
-    _, status = os.waitpid(pid, 0)
+    status = until("it ends", lambda: [status for ended, status in [os.waitpid(pid, os.WNOHANG)] if ended])[0]
     check(os.waitstatus_to_exitcode(status) == 130, "Ctrl-C: %r %r" % (status, text))
     check(nobody(agent, "tty"), "it is free")
 

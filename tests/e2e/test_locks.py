@@ -1,6 +1,6 @@
 """Fenced locks over HTTP, asked of a leader, a follower and a client agent: first come, first served, by session or by token alone."""
 import http.client, json, time
-from coordtest import Agent, SLOW, check, run, until
+from coordtest import Agent, SLOW, check, run, settings, until
 from waiters import Waiter, documented, run_documented, ask, now, session, short, want, woken, world
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
@@ -48,6 +48,20 @@ def a_token_is_enough():
         check(ask(agent, "PUT", "/v1/lock/billing/ledger/acquire?token=%d" % token)[0] == 404, "nor is it taken by an old token")
         check(lock(agent, "billing/ledger")["Holders"] == [] and ask(agent, "GET", "/v1/locks")[1] == [], "free")
     check(ask(agents[0], "GET", "/v1/session/list")[1] == [], "sessions that were made for it are gone with it")
+
+
+def sessions_that_only_their_ttl_ends_say_for_how_long():
+    cluster, agents = world()
+    for agent in agents:
+        for keys, told in (({"TTL": "30s", "Checks": []}, True), ({"TTL": "30s"}, False), ({"Checks": []}, False),
+                           ({"TTL": "30s", "NodeChecks": [], "ServiceChecks": []}, True)):
+            status, made, body = agent.request("PUT", "/v1/session/create", keys)
+            check(status == 200, body)
+            status, renewed, body = agent.request("PUT", "/v1/session/renew/" + json.loads(body)["ID"])
+            check(status == 200 and "X-Consul-Index" in renewed, body)
+            for headers in (made, renewed):
+                bounds = [headers[name] and int(headers[name]) for name in ("X-Coord-Not-Before", "X-Coord-Not-After")]
+                check(20000 < bounds[0] <= 30000 and bounds[1] == 62000 if told else bounds == [None, None], "%r at %s: %r" % (keys, agent.name, bounds))
 
 
 def they_take_turns():
@@ -228,11 +242,32 @@ def what_makes_no_sense_is_refused():
     check([l["Name"] for l in ask(agent, "GET", "/v1/locks?prefix=deep/")[1]] == [name], "by prefix")
 
 
+def limits_of_the_configuration():
+    agent = Agent(settings(lock_waiters_max=1, lock_session_max=2, lock_note_max=8), dev=True).start()
+    a, b, c = [session(agent) for _ in range(3)]
+
+    def refused(target, status, words, body=None):
+        got, text = ask(agent, "PUT", target, body)
+        check(got == status and words in text and "\n" not in text.strip(), "%s: %d %r" % (target, got, text))
+    for path, begin in (("/v1/lock/%s/", "acquire"), ("/v1/election/%s/", "campaign")):
+        take = lambda name, who, body=None: want(agent, "PUT", (path + "%s?enqueue&session=%s") % (name, begin, who), body)
+        held = take("one", a, "8 bytes.")
+        check(take("one", b)["Position"] == 1, "one may wait")
+        refused((path + "%s?enqueue&session=%s") % ("one", begin, c), 429, "coord.lock_waiters_max")
+        refused((path + "%s?ttl=10s&wait=1s") % ("one", begin), 429, "coord.lock_waiters_max")
+        check(take("one", b)["Position"] == 1, "asking again is no other one")
+        take("two", a)
+        refused((path + "%s?session=%s") % ("three", begin, a), 429, "coord.lock_session_max")
+        refused((path + "%s?session=%s") % ("three", begin, c), 400, "coord.lock_note_max", "9 bytes...")
+    refused("/v1/election/one/proclaim?token=%d" % held["Term"], 400, "coord.lock_note_max", "9 bytes...")
+    check(want(agent, "GET", "/v1/election/one")["Leader"]["Value"] == "8 bytes.", "as it was")
+    check([sorted(x["Name"] for x in want(agent, "GET", path)) for path in ("/v1/locks", "/v1/elections")] == [["one", "two"]] * 2, "nothing else")
+
+
 def as_documented():
     agent = Agent(dev=True).start()
     run_documented(agent, documented("Locks"))
 
 
-run([a_token_is_enough, they_take_turns, shared_ones_and_limits, a_circle_is_refused, whoever_goes_makes_room,
-     a_leader_that_dies_changes_nothing, what_makes_no_sense_is_refused,
-     as_documented])
+run([a_token_is_enough, sessions_that_only_their_ttl_ends_say_for_how_long, they_take_turns, shared_ones_and_limits, a_circle_is_refused, whoever_goes_makes_room,
+     a_leader_that_dies_changes_nothing, what_makes_no_sense_is_refused, limits_of_the_configuration, as_documented])

@@ -58,11 +58,17 @@ class Waiter:
         return self.answer
 
 
+def cluster_and_agent():
+    """A cluster of three, a client agent."""
+    cluster = Cluster(3, short()).start()
+    agent = cluster.agent("a1", short()).start(wait=False)
+    return cluster, agent.wait_leader(30)
+
+
 def world():
     """A cluster, and whom to ask: the leader, a follower, a client agent."""
-    cluster = Cluster(3, short()).start()
-    client = cluster.agent("a1", short()).start()
-    return cluster, [cluster.leader(), cluster.followers()[0], client]
+    cluster, agent = cluster_and_agent()
+    return cluster, [cluster.leader(), cluster.followers()[0], agent]
 
 
 def woken(agents):
@@ -74,9 +80,9 @@ def woken(agents):
     return total
 
 
-def documented(section):
-    """The first shell example of a section of docs/coordination.md."""
-    with open(os.path.join(HERE, "../../docs/coordination.md")) as f:
+def documented(section, page="coordination.md"):
+    """The first shell example of a section of docs/coordination.md, or of another page."""
+    with open(os.path.join(HERE, "../../docs", page)) as f:
         text = f.read().split("\n## %s\n" % section)[1].split("\n## ")[0]
     return re.search(r"```sh\n(.*?)```", text, re.S).group(1)
 

@@ -175,9 +175,9 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned
 
 /* ---- one input ---- */
 
-static void ask(const char *target, struct slice body, const struct json_object *json) {
+static void ask(const char *target, struct slice body, struct json_object *json, json_type type) {
     struct still_reply reply = still_put("PUT", target, body);
-    bool wanted = json && json_object_is_type(json, json_type_object);
+    bool wanted = json && json_object_is_type(json, type);
     CHECK(wanted || reply.status == 400 || body.size == 0);
 }
 
@@ -192,10 +192,12 @@ static void read_as(uint8_t kind, struct slice text) {
         CHECK(strncmp(fault.text, "JSON: ", 6) == 0);
     }
     switch (kind) {
-        case 'R': ask("/v1/catalog/register", text, json); break;
-        case 'D': ask("/v1/catalog/deregister", text, json); break;
-        case 'S': ask("/v1/session/create", text, json); break;
-        case 'G': ask("/v1/lease/grant", text, json); break;
+        case 'R': ask("/v1/catalog/register", text, json, json_type_object); break;
+        case 'D': ask("/v1/catalog/deregister", text, json, json_type_object); break;
+        case 'S': ask("/v1/session/create", text, json, json_type_object); break;
+        case 'G': ask("/v1/lease/grant", text, json, json_type_object); break;
+        case 'T': ask("/v1/txn", text, json, json_type_array); break;
+        case 'I': ask("/v1/txn/if", text, json, json_type_object); break;
         case 'A':
             if (json) read_service(json);
             break;

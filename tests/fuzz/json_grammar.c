@@ -13,6 +13,7 @@
 #define STATES  "'passing'|'warning'|'critical'|'maintenance'|''"
 #define TEXTS   "['a','b']|[]|null|['']|[1]|['a\\u0000']|'a'"
 #define MAPS    "{'b':'1','a':'2'}|{}|null|{'':''}|{'a b':''}|{'a':1}|{'consul-x':'y'}"
+#define VERBS   "'set'|'cas'|'get'|'delete'|'delete-cas'|'nope'"
 #define NOTHING "null|{}|''|[]|false|0"
 
 /* Alternatives stand between bars, ' is ", ` is " within a text, @x an object of kind x. "!": nearly always there. */
@@ -106,6 +107,41 @@ static const struct row {
     {"S", "NodeChecks", "['serfHealth']|['c1','serfHealth']|[]|null|" TEXTS},
     {"S", "Checks", "['serfHealth']|['c1']|[]|null"},
     {"S", "ServiceChecks", "[{'ID':'c1'}]|[{'ID':'c1','Namespace':''},{}]|[]|null|['c1']"},
+    /* a transaction */
+    {"!I", "If", "[@x]|[@x,@x]|[]|null|[7]"},
+    {"!I", "Then", "[@o]|[@o,@o]|[]|null|7"},
+    {"I", "Else", "[@o]|[]|[null]"},
+    {"!o", "KV", "@v|@v|@v|null|7"},
+    {"o", "Node", "@n|{}"},
+    {"o", "Service", "@p|{}"},
+    {"o", "Check", "@q|{}"},
+    {"o", "Session", "{'Verb':'delete','Session':{'ID':'5e551000-0000-4000-8000-000000000001'}}|{'Verb':'x'}|{}"},
+    {"o", "Fence", "@f|{}"},
+    {"!v", "Verb", VERBS "|'lock'|'unlock'|'get-tree'|'check-index'|'check-session'|'check-not-exists'|'delete-tree'"},
+    {"!npq", "Verb", VERBS},
+    {"!vy", "Key", "'a'|'a'|'lock'|'leased'|'a`b'|''|" NAMES},
+    {"vy", "Value", "'MQ=='|''|'*'|'MQ'|null|7"},
+    {"v", "Flags", COUNTS},
+    {"v", "Index", COUNTS},
+    {"vy", "Session", "'5e551000-0000-4000-8000-000000000001'|'x'|''|null"},
+    {"vy", "Lease", "'1ea51000-0000-4000-8000-000000000001'|'x'|''"},
+    {"v", "Fence", "'l'|''|7"},
+    {"vf", "Token", COUNTS},
+    {"!f", "Resource", NAMES},
+    {"f", "Lock", "'l'|''"},
+    {"!n", "Node", "{'Node':'n1','Address':'10.0.0.1','ModifyIndex':1}|{'ID':'x'}|@R|{}|null"},
+    {"!p", "Node", NODES},
+    {"!p", "Service", "@s|{'ID':'web1','ModifyIndex':2}|{}|null"},
+    {"!q", "Check", "@c|{'Node':'n1','CheckID':'c1','ModifyIndex':3}|{}|null"},
+    {"!x", "KV", "@y|@y|{}|7"},
+    {"x", "Node", "{'Node':'n1','Exists':true}|{'Exists':true}"},
+    {"x", "Service", "{'Node':'n1','ID':'web1','ModifyIndex':1,'Op':'>'}|{}"},
+    {"x", "Lock", "{'Name':'l','FencingToken':7}|{'Name':''}"},
+    {"x", "Election", "{'Name':'e','Term':7}"},
+    {"y", "Exists", FLAGS},
+    {"y", "ModifyIndex", COUNTS},
+    {"y", "LockIndex", COUNTS},
+    {"y", "Op", "'='|'!='|'<'|'>'|'~'|7"},
 };
 
 static void put_value(struct buffer *out, const char *values, struct rng *rng) {
@@ -132,6 +168,15 @@ void json_grammar_object(struct buffer *out, char kind, struct rng *rng) {
     const char *comma = "";
     if (kind == 'k' && rng_below(rng, 2)) {
         buffer_append_text(out, "{\"TTL\":\"10s\"}");
+        return;
+    }
+    if (kind == 'T') {
+        buffer_append_byte(out, '[');
+        for (uint64_t more = rng_below(rng, 4); more; more--) {
+            json_grammar_object(out, 'o', rng);
+            if (more > 1) buffer_append_byte(out, ',');
+        }
+        buffer_append_byte(out, ']');
         return;
     }
     buffer_append_byte(out, '{');

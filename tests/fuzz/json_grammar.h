@@ -6,8 +6,9 @@
 #include "base/random.h"
 
 /* Kinds of objects: R catalog/register, D catalog/deregister, S session/create, A an agent's service, K an agent's
- * check; those inside: s a service, c a check, w weights, t tagged addresses, a an address. */
-#define JSON_GRAMMAR_BODIES "RDSAKG"
+ * check, T a transaction (a list of o), I one with comparisons; those inside: o an operation, v of keys, n of
+ * nodes, p of services, q of checks, f of fences, x a comparison, y of keys; s a service, c a check, w weights, t tagged addresses, a an address. */
+#define JSON_GRAMMAR_BODIES "RDSAKGTI"
 
 void json_grammar_object(struct buffer *out, char kind, struct rng *rng);
 /* One member of a body of some kind: "key":value. */

@@ -9,6 +9,7 @@
 #include "kv/keys/kv_internal.h"
 #include "kv/lock/lock.h"
 #include "kv/session/session_internal.h"
+#include "kv/txn/txn.h"
 #include "lb/coordinate.h"
 #include "registry/catalog.h"
 #include "registry/lease.h"
@@ -123,7 +124,7 @@ static void put_leases(const char *long_key) {
 
 /* A lock that is held, and a resource that has seen its token. */
 static void put_lock(void) {
-    Pb__LockAcquireCommand acquire = PB__LOCK_ACQUIRE_COMMAND__INIT;
+    Pb__QueueAcquireCommand acquire = PB__QUEUE_ACQUIRE_COMMAND__INIT;
     Pb__SessionUse use = PB__SESSION_USE__INIT;
     Pb__FenceCheckCommand check = PB__FENCE_CHECK_COMMAND__INIT;
     use.id = (char *)STILL_SESSION;
@@ -182,9 +183,9 @@ static void check_result(struct machine_tx *tx, uint8_t type, const struct machi
                          uint64_t sum_before) {
     uint64_t sum = store_sum(tx->store);
     CHECK(result->error >= CO_OK && result->error < CO_ERROR_COUNT);
-    if (result->error) {
+    if (result->error || (type == TXN_APPLY && !result->yes)) {
         CHECK(sum == sum_before && !result->yes);
-        CHECK(tx->touched.count == 0 || type == CATALOG_BATCH);
+        CHECK(tx->touched.count == 0);
     }
     CHECK(store_scrub(tx->store) == sum);
     if (sum == sum_before) return;

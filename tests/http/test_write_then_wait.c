@@ -13,7 +13,7 @@
 /* PUT /v1/wait/:key?ms= writes its body to `key`, and waits until the key "go" has the same value. */
 static const ProtobufCMessage *ask(struct http_request *request, const struct machine_result *written) {
     if (written->error || slice_is(http_path_value(request, "key"), "at-once")) {
-        http_reply_text(request, 200, "wrote error=%d", written->error);
+        http_reply_text(request, 200, "wrote error=%d waits=%d", written->error, http_waits(request));
         return NULL;
     }
     Pb__KvRequest *message = arena_alloc(http_arena(request), sizeof *message);
@@ -117,7 +117,10 @@ Test(write_then_wait, what_holds_already_is_answered_at_once) {
               "an answer of before the write does not count");
     free(body);
     body = web_want(world, 200, "PUT /v1/wait/at-once?ms=60000", "no");
-    cr_expect_str_eq(body, "wrote error=0");
+    cr_expect_str_eq(body, "wrote error=0 waits=1");
+    free(body);
+    body = web_want(world, 200, "PUT /v1/wait/at-once?ms=0", "no");
+    cr_expect_str_eq(body, "wrote error=0 waits=0");
     free(body);
 }
 

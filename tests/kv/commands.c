@@ -34,7 +34,7 @@ struct outcome kv_fenced(struct fixture *world, const char *lock, uint64_t token
 }
 
 struct outcome lock_take(struct fixture *world, const char *name, const char *session, Pb__QueueMode mode) {
-    Pb__LockAcquireCommand command = PB__LOCK_ACQUIRE_COMMAND__INIT;
+    Pb__QueueAcquireCommand command = PB__QUEUE_ACQUIRE_COMMAND__INIT;
     Pb__SessionUse use = PB__SESSION_USE__INIT;
     use.id = (char *)(uintptr_t)session;
     command.name = (char *)(uintptr_t)name, command.session = &use, command.mode = mode, command.enqueue = true;
@@ -42,7 +42,7 @@ struct outcome lock_take(struct fixture *world, const char *name, const char *se
 }
 
 struct outcome lock_give(struct fixture *world, const char *name, const char *session) {
-    Pb__LockReleaseCommand command = PB__LOCK_RELEASE_COMMAND__INIT;
+    Pb__QueueReleaseCommand command = PB__QUEUE_RELEASE_COMMAND__INIT;
     command.name = (char *)(uintptr_t)name, command.session = (char *)(uintptr_t)session;
     return fixture_apply(world, LOCK_RELEASE, &command.base);
 }

@@ -37,7 +37,7 @@ void queues_open(struct fixture *world, unsigned sessions) {
 
 /* -- commands ----------------------------------------------------------------------------------------------------- */
 
-static void take(struct answer *answer, const Pb__LockAnswer *message) {
+static void take(struct answer *answer, const Pb__QueueAnswer *message) {
     answer->held = message->held, answer->token = message->token, answer->mode = message->mode;
     answer->position = message->position, answer->waiters = message->waiters;
     answer->who = letter_of(message->session);
@@ -48,7 +48,8 @@ struct answer queues_apply(struct fixture *world, uint8_t type, const ProtobufCM
     struct outcome outcome = answer_of(world, type, command, &message);
     struct answer answer = {.error = outcome.error, .yes = outcome.yes, .index = outcome.index, .who = '-'};
     memcpy(answer.text, outcome.text, sizeof answer.text);
-    if (message && message->descriptor == &pb__lock_answer__descriptor) take(&answer, (const Pb__LockAnswer *)message);
+    if (message && message->descriptor == &pb__queue_answer__descriptor)
+        take(&answer, (const Pb__QueueAnswer *)message);
     return answer;
 }
 
@@ -63,8 +64,8 @@ static Pb__SessionUse *use_of(const struct acquire *wish, Pb__SessionUse *use, P
     return wish->who || wish->made ? use : NULL;
 }
 
-struct answer lock_acquire(struct fixture *world, const struct acquire *wish) {
-    Pb__LockAcquireCommand command = PB__LOCK_ACQUIRE_COMMAND__INIT;
+static struct answer acquire(struct fixture *world, uint8_t type, const struct acquire *wish) {
+    Pb__QueueAcquireCommand command = PB__QUEUE_ACQUIRE_COMMAND__INIT;
     Pb__QueueLimits limits = {PROTOBUF_C_MESSAGE_INIT(&pb__queue_limits__descriptor), wish->waiters_max,
                               wish->of_session_max};
     Pb__SessionUse use;
@@ -73,73 +74,64 @@ struct answer lock_acquire(struct fixture *world, const struct acquire *wish) {
     command.session = use_of(wish, &use, &made);
     command.token = wish->token;
     command.mode = wish->shared ? PB__QUEUE_MODE__QUEUE_SHARED : PB__QUEUE_MODE__QUEUE_EXCLUSIVE;
-    command.limit = wish->limit, command.enqueue = !wish->asks;
+    command.limit = wish->limit, command.priority = wish->priority, command.enqueue = !wish->asks;
     command.note = bytes_of(wish->note, wish->note_size);
     command.now_unix_ms = 1000;
     if (wish->waiters_max || wish->of_session_max) command.limits = &limits;
-    return queues_apply(world, LOCK_ACQUIRE, &command.base);
+    return queues_apply(world, type, &command.base);
+}
+struct answer lock_acquire(struct fixture *world, const struct acquire *wish) {
+    return acquire(world, LOCK_ACQUIRE, wish);
+}
+struct answer election_campaign(struct fixture *world, const struct acquire *wish) {
+    return acquire(world, ELECTION_CAMPAIGN, wish);
 }
 
-static struct answer release(struct fixture *world, const char *name, const char *session, uint64_t token) {
-    Pb__LockReleaseCommand command = PB__LOCK_RELEASE_COMMAND__INIT;
+static struct answer release(struct fixture *world, uint8_t type, const char *name, const char *session,
+                             uint64_t token) {
+    Pb__QueueReleaseCommand command = PB__QUEUE_RELEASE_COMMAND__INIT;
     command.name = mutable(name), command.token = token, command.now_unix_ms = 2000;
     if (session) command.session = mutable(session);
-    return queues_apply(world, LOCK_RELEASE, &command.base);
+    return queues_apply(world, type, &command.base);
 }
 struct answer lock_release(struct fixture *world, const char *name, char who) {
-    return release(world, name, session_of(who), 0);
+    return release(world, LOCK_RELEASE, name, session_of(who), 0);
 }
 struct answer lock_release_by(struct fixture *world, const char *name, uint64_t token) {
-    return release(world, name, NULL, token);
+    return release(world, LOCK_RELEASE, name, NULL, token);
 }
-
-struct answer lock_delay_over(struct fixture *world, const char *name, uint64_t index, uint64_t term) {
-    Pb__LockDelayOverCommand command = PB__LOCK_DELAY_OVER_COMMAND__INIT;
-    command.name = mutable(name), command.index = index, command.term = term;
-    return queues_apply(world, LOCK_DELAY_OVER, &command.base);
-}
-
-struct answer election_campaign(struct fixture *world, const struct acquire *wish) {
-    Pb__ElectionCampaignCommand command = PB__ELECTION_CAMPAIGN_COMMAND__INIT;
-    Pb__SessionUse use;
-    Pb__Session made;
-    command.name = mutable(wish->name);
-    command.session = use_of(wish, &use, &made);
-    command.term = wish->token, command.priority = wish->priority, command.enqueue = !wish->asks;
-    command.value = bytes_of(wish->note, wish->note_size);
-    command.now_unix_ms = 1000;
-    return queues_apply(world, ELECTION_CAMPAIGN, &command.base);
-}
-
 struct answer election_resign(struct fixture *world, const char *name, char who, uint64_t term) {
-    Pb__ElectionResignCommand command = PB__ELECTION_RESIGN_COMMAND__INIT;
-    command.name = mutable(name), command.term = term;
-    if (who) command.session = mutable(session_of(who));
-    return queues_apply(world, ELECTION_RESIGN, &command.base);
+    return release(world, ELECTION_RESIGN, name, who ? session_of(who) : NULL, term);
+}
+
+static struct answer delay_over(struct fixture *world, uint8_t type, const char *name, uint64_t index, uint64_t term) {
+    Pb__QueueDelayOverCommand command = PB__QUEUE_DELAY_OVER_COMMAND__INIT;
+    command.name = mutable(name), command.index = index, command.term = term;
+    return queues_apply(world, type, &command.base);
+}
+struct answer lock_delay_over(struct fixture *world, const char *name, uint64_t index, uint64_t term) {
+    return delay_over(world, LOCK_DELAY_OVER, name, index, term);
+}
+struct answer election_delay_over(struct fixture *world, const char *name, uint64_t index) {
+    return delay_over(world, ELECTION_DELAY_OVER, name, index, world->term);
 }
 
 struct answer election_proclaim(struct fixture *world, const char *name, uint64_t term, const char *value) {
-    Pb__ElectionProclaimCommand command = PB__ELECTION_PROCLAIM_COMMAND__INIT;
-    command.name = mutable(name), command.term = term, command.value = bytes_of(value, 0);
+    Pb__QueueNoteCommand command = PB__QUEUE_NOTE_COMMAND__INIT;
+    command.name = mutable(name), command.token = term, command.note = bytes_of(value, 0);
     return queues_apply(world, ELECTION_PROCLAIM, &command.base);
-}
-
-struct answer election_delay_over(struct fixture *world, const char *name, uint64_t index) {
-    Pb__ElectionDelayOverCommand command = PB__ELECTION_DELAY_OVER_COMMAND__INIT;
-    command.name = mutable(name), command.index = index, command.term = world->term;
-    return queues_apply(world, ELECTION_DELAY_OVER, &command.base);
 }
 
 /* -- reads -------------------------------------------------------------------------------------------------------- */
 
 static struct buffer text;
 
-static const Pb__LockView *view_of(struct fixture *world, const struct query_type *type, const char *name) {
-    Pb__LockRequest request = PB__LOCK_REQUEST__INIT;
+static const Pb__QueueView *view_of(struct fixture *world, const struct query_type *type, const char *name) {
+    Pb__QueueRequest request = PB__QUEUE_REQUEST__INIT;
     request.name = mutable(name);
     struct query_result result = fixture_ask(world, type, &request.base);
     CHECK(result.found);
-    return (const Pb__LockView *)result.message;
+    return (const Pb__QueueView *)result.message;
 }
 
 static void entry_append(const Pb__QueueEntry *entry) {
@@ -148,7 +140,7 @@ static void entry_append(const Pb__QueueEntry *entry) {
 }
 
 const char *queue_state(struct fixture *world, const struct query_type *type, const char *name) {
-    const Pb__LockView *view = view_of(world, type, name);
+    const Pb__QueueView *view = view_of(world, type, name);
     CHECK(view->queue->holders == view->n_holders);
     CHECK(view->queue->waiters == view->n_waiters || view->n_waiters == 1000);
     buffer_reset(&text);
@@ -163,7 +155,7 @@ const char *queue_state(struct fixture *world, const struct query_type *type, co
 const char *lock_transitions(struct fixture *world, const char *name) {
     static const char *const causes[] = {"none",  "taken",          "queued",       "passed-on", "released",
                                          "ended", "left-the-queue", "waiter-ended", "delay-over"};
-    const Pb__LockView *view = view_of(world, &query_lock, name);
+    const Pb__QueueView *view = view_of(world, &query_lock, name);
     buffer_reset(&text);
     for (size_t i = 0; i < view->n_transitions; i++) {
         const Pb__QueueTransition *transition = view->transitions[i];
@@ -176,13 +168,13 @@ const char *lock_transitions(struct fixture *world, const char *name) {
 }
 
 struct answer queue_entry_of(struct fixture *world, const struct query_type *type, const char *name, char who) {
-    Pb__LockEntryRequest request = PB__LOCK_ENTRY_REQUEST__INIT;
+    Pb__QueueEntryRequest request = PB__QUEUE_ENTRY_REQUEST__INIT;
     char room[QUEUE_ENTRY_NAME_MAX];
     struct slice key = queue_entry_name(slice_text(name), slice_text(session_of(who)), room);
     request.session_name = bytes_of(key.data, key.size);
     struct query_result result = fixture_ask(world, type, &request.base);
     struct answer answer = {.index = result.index, .yes = result.found, .who = '-'};
-    if (result.found) take(&answer, (const Pb__LockAnswer *)result.message);
+    if (result.found) take(&answer, (const Pb__QueueAnswer *)result.message);
     return answer;
 }
 

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/message.h"
 #include "base/random.h"
+#include "kv/txn/txn.h"
 #include "registry/fold.h"
 
 const struct stream_thing stream_things[] = {
@@ -156,11 +157,37 @@ static void act_kv(struct fixture *world, struct rng *rng, const char *session) 
     }
 }
 
+/* Several keys in one entry, some of them twice; now and then one that takes all of it back. */
+static void act_txn(struct fixture *world, struct rng *rng) {
+    enum { STEPS = 5 };
+    Pb__TxnCommand txn = PB__TXN_COMMAND__INIT;
+    Pb__TxnOp ops[STEPS], *list[STEPS];
+    struct buffer bytes[STEPS] = {0};
+    txn.ops = list, txn.n_ops = 1 + rng_below(rng, STEPS);
+    for (size_t i = 0; i < txn.n_ops; i++) {
+        Pb__KvCommand command = PB__KV_COMMAND__INIT;
+        list[i] = &ops[i];
+        pb__txn_op__init(&ops[i]);
+        command.key = ops[i].key = binary(stream_things[rng_below(rng, KEYS)].name);
+        command.value = binary(ANY(rng, values));
+        unsigned dice = (unsigned)rng_below(rng, 12);
+        command.verb = dice < 8 ? PB__KV_VERB__KV_SET : PB__KV_VERB__KV_DELETE;
+        ops[i].verb = dice < 8 ? PB__TXN_VERB__TXN_SET : PB__TXN_VERB__TXN_DELETE;
+        if (dice == 11) ops[i].verb = PB__TXN_VERB__TXN_CHECK_NOT_EXISTS;
+        if (dice == 11) continue;
+        machine_command(&bytes[i], KV_APPLY, &command.base);
+        ops[i].command = (ProtobufCBinaryData){bytes[i].size, (uint8_t *)bytes[i].data};
+    }
+    fixture_apply(world, TXN_APPLY, &txn.base);
+    for (size_t i = 0; i < txn.n_ops; i++) buffer_free(&bytes[i]);
+}
+
 void stream_model_act(struct stream_model *model, struct rng *rng) {
     struct fixture *world = model->world;
     char session[UUID_TEXT_SIZE + 1];
     session_id((unsigned)rng_below(rng, SESSIONS), session);
-    switch (rng_below(rng, 10)) {
+    switch (rng_below(rng, 11)) {
+        case 10: act_txn(world, rng); break;
         case 0:
             session_make(world, session,
                          &(struct session_plan){.node = ANY(rng, nodes), .delete_keys = rng_below(rng, 2)});

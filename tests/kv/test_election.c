@@ -17,20 +17,20 @@ TestSuite(election, .init = setup, .fini = teardown);
 
 static bool lives(char who) { return session_get_by(&world, session_of(who)).found; }
 
-static const Pb__LockView *leader_view(const char *name, uint64_t *index) {
-    Pb__LockRequest request = PB__LOCK_REQUEST__INIT;
+static const Pb__QueueView *leader_view(const char *name, uint64_t *index) {
+    Pb__QueueRequest request = PB__QUEUE_REQUEST__INIT;
     request.name = (char *)(uintptr_t)name;
     struct query_result result = fixture_ask(&world, &query_election_leader, &request.base);
     cr_assert(result.found);
     *index = result.index;
-    return (const Pb__LockView *)result.message;
+    return (const Pb__QueueView *)result.message;
 }
 
 /* "a: value", or "nobody". */
 static const char *leader(const char *name) {
     static char text[100];
     uint64_t index;
-    const Pb__LockView *view = leader_view(name, &index);
+    const Pb__QueueView *view = leader_view(name, &index);
     if (!view->n_holders) return "nobody";
     const Pb__QueueEntry *holder = view->holders[0];
     snprintf(text, sizeof text, "%c: %.*s", letter_of(holder->session), (int)holder->note.len, holder->note.data);
@@ -58,7 +58,7 @@ Test(election, the_highest_priority_goes_first_and_among_equals_the_first) {
     cr_expect_eq(CAMPAIGN(&world, "e", 'c').position, 2);
     cr_expect_eq(CAMPAIGN(&world, "e", 'd', .priority = 2).position, 1);
     cr_expect_eq(CAMPAIGN(&world, "e", 'e', .priority = 1).position, 3);
-    cr_expect_eq(CAMPAIGN(&world, "e", 'f', .priority = ELECTION_PRIORITY_MAX).position, 1);
+    cr_expect_eq(CAMPAIGN(&world, "e", 'f', .priority = QUEUE_PRIORITY_MAX).position, 1);
     STATE("e", "A|FDBEC");
     cr_expect_eq(queue_entry_of(&world, &query_election_entry, "e", 'c').position, 5);
     static const char *const states[] = {"F|DBEC", "D|BEC", "B|EC", "E|C", "C|", "|"};
@@ -120,7 +120,9 @@ Test(election, what_makes_no_sense_is_refused) {
     memset(name, 'n', sizeof name), name[QUEUE_NAME_MAX + 1] = '\0';
     struct answer refused = CAMPAIGN(&world, name, 'a');
     cr_expect(refused.error == CO_INVALID && strstr(refused.text, "election"), "%s", refused.text);
-    cr_expect_eq(CAMPAIGN(&world, "e", 'a', .priority = ELECTION_PRIORITY_MAX + 1).error, CO_INVALID);
+    cr_expect_eq(CAMPAIGN(&world, "e", 'a', .priority = QUEUE_PRIORITY_MAX + 1).error, CO_INVALID);
+    cr_expect_eq(CAMPAIGN(&world, "e", 'a', .limit = 1).error, CO_INVALID);
+    cr_expect_eq(CAMPAIGN(&world, "e", 'a', .shared = true).error, CO_INVALID);
     cr_expect_eq(CAMPAIGN(&world, "e", 'z').error, CO_NOTFOUND);
     cr_expect_eq(CAMPAIGN(&world, "e", 0).error, CO_INVALID);
     cr_expect_eq(election_resign(&world, "e", 'a', 0).error, CO_CONFLICT);
@@ -181,7 +183,7 @@ Test(election, there_is_no_herd) {
     uint64_t resigned = election_resign(&world, "e", 'a', 0).index;
     cr_expect_eq(watcher_woken(&observer), 1);
     for (unsigned i = 0; i < 4; i++) cr_expect_eq(watcher_woken(&candidates[i]), i == 3, "%u", i);
-    const Pb__LockView *view = leader_view("e", &index);
+    const Pb__QueueView *view = leader_view("e", &index);
     cr_expect(index == resigned && view->n_waiters == 0 && view->n_transitions == 0 && view->n_holders == 1);
     watcher_end(&observer, &world);
     watcher_end(&list, &world);
@@ -205,6 +207,6 @@ Test(election, is_no_lock) {
     STATE("same", "|");
     cr_expect_str_eq(lock_state(&world, "same"), "B|");
     struct store_txn *txn = (fixture_forget(&world), store_read(world.reader));
-    cr_expect_eq(election_holds(txn, SLICE_LITERAL("same"), lock.token, &world.arena), CO_NOTFOUND);
-    cr_expect_eq(lock_holds(txn, SLICE_LITERAL("same"), lock.token, &world.arena), CO_OK);
+    cr_expect_eq(queue_holds(txn, &election_family, SLICE_LITERAL("same"), lock.token, &world.arena), CO_NOTFOUND);
+    cr_expect_eq(queue_holds(txn, &lock_family, SLICE_LITERAL("same"), lock.token, &world.arena), CO_OK);
 }

@@ -294,10 +294,12 @@ Test(key_token, grows_over_a_restore, .init = setup, .fini = teardown) {
     backup_take(&backup);
     cr_assert(kv_release(&world, "k", "a", id[0]).yes);
     uint64_t second = take(1, "b");
-    (void)backup_restore(&backup);
-    cr_expect_eq(take(0, "a"), first, "it holds it as of the backup: the same grant");
+    uint64_t restored = backup_restore(&backup), again = take(0, "a");
+    cr_expect(first < second && second < restored && restored < again, "it held it once, and others since");
+    cr_expect_eq(entry("k")->lock_index, 1, "it holds it all the same");
+    cr_expect_eq(take(0, "b"), again, "from now on it keeps this one");
     cr_assert(kv_release(&world, "k", "a", id[0]).yes);
-    cr_expect_gt(take(1, "b"), second);
+    cr_expect_gt(take(1, "b"), again);
 }
 
 Test(key_token, of_a_lock_of_before_the_cluster_version) {

@@ -23,10 +23,10 @@ Test(lock, a_free_one_is_granted_with_the_index_of_the_entry) {
     cr_assert(a.yes && a.held && a.who == 'a' && a.mode == PB__QUEUE_MODE__QUEUE_EXCLUSIVE, "%s", a.text);
     cr_expect(a.token == a.index && a.position == 0 && a.waiters == 0);
     STATE("l", "A|");
-    Pb__LockRequest request = PB__LOCK_REQUEST__INIT;
+    Pb__QueueRequest request = PB__QUEUE_REQUEST__INIT;
     request.name = (char *)(uintptr_t) "l";
     struct query_result result = fixture_ask(&world, &query_lock, &request.base);
-    const Pb__LockView *view = (const Pb__LockView *)result.message;
+    const Pb__QueueView *view = (const Pb__QueueView *)result.message;
     cr_expect(bytes_are(view->holders[0]->note, "on web1") && view->holders[0]->since_unix_ms == 1000);
 }
 
@@ -281,6 +281,7 @@ Test(lock, what_makes_no_sense_is_refused) {
     cr_expect_eq(LOCK(&world, "l", 'z', .asks = true).error, CO_NOTFOUND);
     cr_expect_eq(LOCK(&world, "l", 0).error, CO_INVALID);
     cr_expect_eq(LOCK(&world, "l", 0, .asks = true).error, CO_INVALID);
+    cr_expect_eq(LOCK(&world, "l", 'a', .priority = 1).error, CO_INVALID, "only elections have one");
     STATE("l", "|");
     name[QUEUE_NAME_MAX] = '\0';
     cr_expect(LOCK(&world, name, 'a', .note = note, .note_size = QUEUE_NOTE_MAX).held, "the longest");

@@ -118,7 +118,7 @@ Test(lock_circles, thousands_that_wait_are_looked_at_within_bounds) {
     char id[UUID_TEXT_SIZE + 1];
     cr_assert(LOCK(&world, "hot", 'a').held && LOCK(&world, "l", 'b').held);
     for (unsigned i = 0; i < CROWD; i++) {
-        Pb__LockAcquireCommand command = PB__LOCK_ACQUIRE_COMMAND__INIT;
+        Pb__QueueAcquireCommand command = PB__QUEUE_ACQUIRE_COMMAND__INIT;
         Pb__SessionUse use = PB__SESSION_USE__INIT;
         session_id(100 + i, id);
         cr_assert(session_make(&world, id, &(struct session_plan){.node = "n1"}).yes);

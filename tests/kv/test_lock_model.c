@@ -27,7 +27,7 @@ static uint64_t seed;
 
 static struct model_queue queues[QUEUES]; /* locks, then elections */
 static const struct model_family locks = {.queues = queues, .count = LOCKS},
-                                 elections = {.queues = queues + LOCKS, .count = ELECTIONS, .one = true};
+                                 elections = {.queues = queues + LOCKS, .count = ELECTIONS, .is_election = true};
 static const char *const names[QUEUES] = {"l", "l/2", "m", "l", "e"};
 static struct session {
     bool there, made, on_check;
@@ -305,10 +305,10 @@ static void compare_record(const Pb__QueueEntry *got, const struct model_entry *
 }
 
 static void compare_queue(struct model_queue *q) {
-    Pb__LockRequest request = PB__LOCK_REQUEST__INIT;
+    Pb__QueueRequest request = PB__QUEUE_REQUEST__INIT;
     request.name = (char *)(uintptr_t)name_of(q);
     struct query_result result = fixture_ask(&world, one_of(q, &query_lock, &query_election), &request.base);
-    const Pb__LockView *view = (const Pb__LockView *)result.message;
+    const Pb__QueueView *view = (const Pb__QueueView *)result.message;
     EXPECT(result.index == q->changed, "%s: %lu, not %lu", seed, name_of(q), result.index, q->changed);
     EXPECT(view->n_holders == model_holders(q) && view->n_waiters == model_waiters(q), "%s", seed, name_of(q));
     EXPECT(view->queue->holders == view->n_holders && view->queue->waiters == view->n_waiters, "%s", seed, name_of(q));
@@ -320,7 +320,7 @@ static void compare_queue(struct model_queue *q) {
            name_of(q));
     if (!is_election(q)) return;
     result = fixture_ask(&world, &query_election_leader, &request.base);
-    view = (const Pb__LockView *)result.message;
+    view = (const Pb__QueueView *)result.message;
     EXPECT(result.index == q->holder_changed && view->n_holders == model_holders(q) && view->n_waiters == 0,
            "%s: %lu, not %lu", seed, name_of(q), result.index, q->holder_changed);
 }
@@ -352,11 +352,11 @@ static void compare_lists(void) {
             if (q->changed > index) index = q->changed;
             count += q->count || q->delay_count;
         }
-        Pb__LockListRequest request = PB__LOCK_LIST_REQUEST__INIT;
+        Pb__QueueListRequest request = PB__QUEUE_LIST_REQUEST__INIT;
         request.prefix = (char *)(uintptr_t)prefix;
         struct query_result result = fixture_ask(&world, election ? &query_elections : &query_locks, &request.base);
-        EXPECT(result.index == index && ((const Pb__LockListResult *)result.message)->n_locks == count, "\"%s\"", seed,
-               prefix);
+        EXPECT(result.index == index && ((const Pb__QueueListResult *)result.message)->n_queues == count, "\"%s\"",
+               seed, prefix);
     }
 }
 

@@ -113,18 +113,18 @@ Test(lock_reads, a_lock_delay_wakes_nobody_until_it_is_over) {
 /* -- queries ------------------------------------------------------------------------------------------------------ */
 
 static uint64_t index_of(const char *name) {
-    Pb__LockRequest request = PB__LOCK_REQUEST__INIT;
+    Pb__QueueRequest request = PB__QUEUE_REQUEST__INIT;
     request.name = (char *)(uintptr_t)name;
     return fixture_ask(&world, &query_lock, &request.base).index;
 }
 
-static const Pb__LockListResult *list(const char *prefix, uint64_t *index) {
-    Pb__LockListRequest request = PB__LOCK_LIST_REQUEST__INIT;
+static const Pb__QueueListResult *list(const char *prefix, uint64_t *index) {
+    Pb__QueueListRequest request = PB__QUEUE_LIST_REQUEST__INIT;
     request.prefix = (char *)(uintptr_t)prefix;
     struct query_result result = fixture_ask(&world, &query_locks, &request.base);
     cr_assert(result.found);
     *index = result.index;
-    return (const Pb__LockListResult *)result.message;
+    return (const Pb__QueueListResult *)result.message;
 }
 
 static uint64_t list_index(const char *prefix) {
@@ -134,11 +134,11 @@ static uint64_t list_index(const char *prefix) {
 }
 
 static struct answer holder(const char *name, uint64_t token) {
-    Pb__LockHolderRequest request = PB__LOCK_HOLDER_REQUEST__INIT;
+    Pb__QueueRequest request = PB__QUEUE_REQUEST__INIT;
     request.name = (char *)(uintptr_t)name, request.token = token;
     struct query_result result = fixture_ask(&world, &query_lock_holder, &request.base);
     struct answer answer = {.yes = result.found, .index = result.index, .who = '-'};
-    if (result.found) answer.who = letter_of(((const Pb__LockAnswer *)result.message)->session);
+    if (result.found) answer.who = letter_of(((const Pb__QueueAnswer *)result.message)->session);
     return answer;
 }
 
@@ -174,52 +174,53 @@ Test(lock_reads, a_holder_is_found_by_its_token) {
     cr_expect(holder("l", shared).yes && holder("l", shared).who == '-', "several have it: it names nobody");
     fixture_forget(&world);
     struct store_txn *txn = store_read(world.reader);
-    cr_expect_eq(lock_holds(txn, SLICE_LITERAL("l"), shared, &world.arena), CO_NOTFOUND, "it is no fence");
-    cr_expect_eq(lock_holds(txn, SLICE_LITERAL("l"), token, &world.arena), CO_NOTFOUND);
+    cr_expect_eq(queue_holds(txn, &lock_family, SLICE_LITERAL("l"), shared, &world.arena), CO_NOTFOUND,
+                 "it is no fence");
+    cr_expect_eq(queue_holds(txn, &lock_family, SLICE_LITERAL("l"), token, &world.arena), CO_NOTFOUND);
     lock_release(&world, "l", 'b');
     cr_expect_eq(holder("l", shared).who, '-', "nor when the others have left");
     uint64_t own = LOCK(&world, "l", 'c', .shared = true).token;
     cr_expect(own > shared && holder("l", own).who == 'c' && !holder("l", shared).yes);
     txn = (fixture_forget(&world), store_read(world.reader));
-    cr_expect_eq(lock_holds(txn, SLICE_LITERAL("l"), own, &world.arena), CO_OK);
+    cr_expect_eq(queue_holds(txn, &lock_family, SLICE_LITERAL("l"), own, &world.arena), CO_OK);
     lock_release(&world, "l", 'c');
     cr_expect_not(holder("l", shared).yes);
 }
 
 Test(lock_reads, the_list_has_what_somebody_is_in) {
     uint64_t index, before;
-    cr_expect(list("", &index)->n_locks == 0 && index == 0);
+    cr_expect(list("", &index)->n_queues == 0 && index == 0);
     LOCK(&world, "b/1", 'a');
     LOCK(&world, "a/2", 'a', .shared = true);
     LOCK(&world, "a/1", 'a');
     uint64_t last_in_a = LOCK(&world, "a/1", 'b').index, last = LOCK(&world, "b/2", 'a').index;
-    const Pb__LockListResult *locks = list("a/", &index);
-    cr_assert_eq(locks->n_locks, 2);
-    cr_expect(strcmp(locks->locks[0]->name, "a/1") == 0 && strcmp(locks->locks[1]->name, "a/2") == 0);
-    cr_expect(locks->locks[0]->n_holders == 1 && locks->locks[0]->n_waiters == 1 && locks->locks[1]->n_holders == 1);
+    const Pb__QueueListResult *locks = list("a/", &index);
+    cr_assert_eq(locks->n_queues, 2);
+    cr_expect(strcmp(locks->queues[0]->name, "a/1") == 0 && strcmp(locks->queues[1]->name, "a/2") == 0);
+    cr_expect(locks->queues[0]->n_holders == 1 && locks->queues[0]->n_waiters == 1 && locks->queues[1]->n_holders == 1);
     cr_expect_eq(index, last_in_a);
-    cr_expect(list("", &before)->n_locks == 4 && before == last);
+    cr_expect(list("", &before)->n_queues == 4 && before == last);
     uint64_t freed = lock_release(&world, "a/2", 'a').index;
-    cr_expect(list("a/", &index)->n_locks == 1 && index == freed);
-    cr_expect(list("b/", &index)->n_locks == 2 && index == last);
-    cr_expect(list("a/1", &index)->n_locks == 1 && list("c", &index)->n_locks == 0);
+    cr_expect(list("a/", &index)->n_queues == 1 && index == freed);
+    cr_expect(list("b/", &index)->n_queues == 2 && index == last);
+    cr_expect(list("a/1", &index)->n_queues == 1 && list("c", &index)->n_queues == 0);
 }
 
 Test(lock_reads, a_view_shows_the_first_of_those_that_wait) {
     char id[UUID_TEXT_SIZE + 1];
     LOCK(&world, "l", 'a');
     for (unsigned i = 0; i < 1005; i++) {
-        Pb__LockAcquireCommand command = PB__LOCK_ACQUIRE_COMMAND__INIT;
+        Pb__QueueAcquireCommand command = PB__QUEUE_ACQUIRE_COMMAND__INIT;
         Pb__SessionUse use = PB__SESSION_USE__INIT;
         session_id(100 + i, id);
         cr_assert(session_make(&world, id, &(struct session_plan){.node = "n1"}).yes);
         use.id = id, command.session = &use, command.name = (char *)(uintptr_t) "l", command.enqueue = true;
         cr_assert_eq(queues_apply(&world, LOCK_ACQUIRE, &command.base).position, i + 1);
     }
-    Pb__LockRequest request = PB__LOCK_REQUEST__INIT;
+    Pb__QueueRequest request = PB__QUEUE_REQUEST__INIT;
     request.name = (char *)(uintptr_t) "l";
     struct query_result result = fixture_ask(&world, &query_lock, &request.base);
-    const Pb__LockView *view = (const Pb__LockView *)result.message;
+    const Pb__QueueView *view = (const Pb__QueueView *)result.message;
     cr_expect(view->queue->waiters == 1005 && view->n_waiters == 1000 && view->n_holders == 1);
     session_id(100, id);
     cr_expect_str_eq(view->waiters[0]->session, id);
@@ -268,8 +269,8 @@ Test(lock_reads, the_newest_transitions_are_kept) {
 /* Acquires and releases so many new names, in batches. */
 static void use_names(unsigned count) {
     enum { BATCH = 100 };
-    static Pb__LockAcquireCommand acquires[BATCH];
-    static Pb__LockReleaseCommand releases[BATCH];
+    static Pb__QueueAcquireCommand acquires[BATCH];
+    static Pb__QueueReleaseCommand releases[BATCH];
     static char names[BATCH][16];
     static struct outcome answers[2 * BATCH];
     static unsigned next;
@@ -280,8 +281,8 @@ static void use_names(unsigned count) {
     for (unsigned end = next + count; next < end; next += BATCH) {
         for (unsigned i = 0; i < BATCH; i++) {
             snprintf(names[i], sizeof names[i], "n/%05u", next + i);
-            pb__lock_acquire_command__init(&acquires[i]);
-            pb__lock_release_command__init(&releases[i]);
+            pb__queue_acquire_command__init(&acquires[i]);
+            pb__queue_release_command__init(&releases[i]);
             acquires[i].name = releases[i].name = names[i];
             acquires[i].session = &use, releases[i].session = id;
             commands[2 * i] = (struct command){LOCK_ACQUIRE, &acquires[i].base};

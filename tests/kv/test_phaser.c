@@ -185,6 +185,24 @@ Test(phaser, phasers_of_a_session_are_bounded) {
     cr_expect_eq(((const Pb__PhasersResult *)result.message)->n_phasers, 0);
 }
 
+Test(phaser, members_of_a_phaser_are_bounded) {
+    char session[UUID_TEXT_SIZE + 1];
+    for (unsigned i = 0; i < PHASER_MEMBERS_MAX; i++) {
+        session_id(SESSIONS + i, session);
+        cr_assert(join_with("crowd", "", session, i % 2 ? WAIT : SIGNAL_WAIT, "").yes, "%u", i);
+    }
+    session_id(SESSIONS + PHASER_MEMBERS_MAX, session);
+    struct answer more = join_with("crowd", "", session, WAIT, "");
+    cr_expect(more.error == CO_BUSY && strstr(more.text, "at most 10000 members"), "%s", more.text);
+    cr_expect_not(session_get_by(&world, session).found, "nor is its session made");
+    cr_expect_eq(join("crowd", 0).error, CO_BUSY);
+    session_id(SESSIONS, session);
+    cr_expect(join_with("crowd", session, NULL, SIGNAL_WAIT, "").yes, "who is in it already is no other one");
+    cr_expect_eq(state("crowd")->phaser->members, PHASER_MEMBERS_MAX);
+    cr_assert(session_drop(&world, session).yes);
+    cr_expect(join("crowd", 0).yes, "one has left");
+}
+
 Test(phaser, lists_are_of_a_prefix_and_as_new_as_what_was_removed_there) {
     join("a/1", 0), join("a/2", 0);
     uint64_t below = join("b", 0).index, left = leave("a/1", 0).index;

@@ -375,6 +375,40 @@ static void look_while_woken(void) {
     cr_expect_lt(machine_applied(world.machine), result.index, "applied before it is heard of");
 }
 
+static Pb__SessionTtlCommand ttl_of(unsigned number, int64_t ttl_ns) {
+    Pb__SessionTtlCommand command = PB__SESSION_TTL_COMMAND__INIT;
+    static char text[] = "as it was written";
+    command.id = id[number], command.ttl = text, command.ttl_ns = ttl_ns;
+    return command;
+}
+
+Test(session, another_ttl_is_counted_from_its_command_on, .init = setup, .fini = teardown) {
+    fixture_raise(&world);
+    uint64_t made = session_make(&world, id[1], &(struct session_plan){.node = "n1", .ttl_ns = 7}).index;
+    expect_news("session began 00000001 7; ", __LINE__);
+    Pb__SessionTtlCommand longer = ttl_of(1, 9000000000), nobody = ttl_of(2, 9), none = ttl_of(1, 0);
+    struct outcome changed = fixture_apply(&world, SESSION_TTL, &longer.base);
+    cr_expect(changed.yes && changed.error == CO_OK, "%s", changed.text);
+    expect_news("session ended 00000001 0; session began 00000001 9000000000; ", __LINE__);
+    struct query_result result = session_get_by(&world, id[1]);
+    const Pb__Session *kept = (const Pb__Session *)result.message;
+    cr_expect(result.index == changed.index && kept->create_index == made && kept->ttl_ns == 9000000000);
+    cr_expect_str_eq(kept->ttl, "as it was written");
+    cr_expect_eq(fixture_apply(&world, SESSION_TTL, &nobody.base).error, CO_NOTFOUND);
+    cr_expect_eq(fixture_apply(&world, SESSION_TTL, &none.base).error, CO_INVALID);
+    expect_news("", __LINE__);
+    fixture_reopen(&world); /* a new leader finds it in the store */
+    struct expiry *timers = expiry_new();
+    struct expiry_leader leader = {.term = 3, .now_ms = 1000};
+    expiry_lead(timers, 3, 1000);
+    cr_assert_eq(session_expiry.read(store_read(world.reader), &leader, timers), CO_OK);
+    store_read_done(world.reader);
+    int64_t ttl_ns = 0;
+    cr_expect_eq(expiry_renew(timers, &session_expiry, slice_text(id[1]), 1000, &ttl_ns), CO_OK);
+    cr_expect_eq(ttl_ns, 9000000000);
+    expiry_free(timers);
+}
+
 Test(session, news_come_with_the_commit, .init = setup, .fini = teardown) {
     world.on_wake = look_while_woken;
     cr_expect(session_make(&world, id[1], &(struct session_plan){.node = "n1", .ttl_ns = 7}).yes);

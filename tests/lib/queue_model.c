@@ -72,9 +72,7 @@ static bool waits_for(const struct model_queue *q, unsigned behind, bool shared,
 
 struct candidate {
     const struct model_family *family;
-    const struct model_queue *wanted;
     uint64_t who;
-    unsigned at;
     uint64_t seen[MODEL_ENTRIES * 4];
     size_t seen_count;
 };
@@ -88,7 +86,6 @@ static bool goes_on(struct candidate *candidate, uint64_t who) {
         const struct model_entry *own = model_find(q, who);
         if (q->limit || !own || own->token) continue;
         unsigned place = (unsigned)(own - q->in);
-        if (q == candidate->wanted && place >= candidate->at) return true; /* it would be overtaken */
         for (unsigned i = 0; i < place; i++)
             if (waits_for(q, place, own->shared, i) && leads_back(candidate, q->in[i].who)) return true;
     }
@@ -106,10 +103,10 @@ static bool leads_back(struct candidate *candidate, uint64_t from) {
 
 static bool is_circle(const struct model_family *family, const struct model_queue *q, const struct model_wish *wish,
                       unsigned at) {
-    struct candidate candidate = {.family = family, .wanted = q, .who = wish->who, .at = at};
+    struct candidate candidate = {.family = family, .who = wish->who};
     for (unsigned i = 0; i < at; i++)
         if (waits_for(q, at, wish->shared, i) && leads_back(&candidate, q->in[i].who)) return true;
-    return goes_on(&candidate, wish->who);
+    return false;
 }
 
 /* -- coming and going --------------------------------------------------------------------------------------------- */
@@ -143,7 +140,8 @@ enum model_verdict model_acquire(const struct model_family *family, struct model
     if (waits && wish->asks) return wish->made || wish->there ? MODEL_ASKED : MODEL_NO_SESSION;
     unsigned at = waits ? place_of(q, wish->priority) : q->count;
     if (is_full(family, q, wish, waits)) return MODEL_FULL;
-    if (waits && !wish->made && !wish->limit && !family->one && is_circle(family, q, wish, at)) return MODEL_CIRCLE;
+    if (waits && !wish->made && !wish->limit && !family->is_election && is_circle(family, q, wish, at))
+        return MODEL_CIRCLE;
     if (!wish->there) return MODEL_NO_SESSION;
     CHECK(q->count < MODEL_ENTRIES);
     own = *entry = &q->in[at];

@@ -27,14 +27,14 @@ struct model_queue {
 struct model_family {
     struct model_queue *queues;
     size_t count;
-    bool one; /* elections: who waits in one does not keep others from another */
+    bool is_election; /* who waits in one does not keep others from another */
 };
 
 unsigned model_holders(const struct model_queue *q);
 static inline unsigned model_waiters(const struct model_queue *q) { return q->count - model_holders(q); }
 struct model_entry *model_find(struct model_queue *q, uint64_t who);                    /* NULL: not there */
 struct model_entry *model_holder(struct model_queue *q, uint64_t token, bool *several); /* NULL: nobody */
-uint32_t model_position(const struct model_queue *q, const struct model_entry *entry);  /* as LockAnswer.position */
+uint32_t model_position(const struct model_queue *q, const struct model_entry *entry);  /* as QueueAnswer.position */
 unsigned model_queues_of(const struct model_family *family, uint64_t who);
 
 struct model_wish {

@@ -1,21 +1,22 @@
 #include "history_rows.h"
 
-#include <criterion/criterion.h>
 #include <stdio.h>
+
+#include "base/check.h"
 
 #include "registry/version.h"
 
 void raise_to(struct fixture *to, unsigned version) {
     Pb__ClusterVersionCommand command = PB__CLUSTER_VERSION_COMMAND__INIT;
     command.version = version, command.cluster_id = 7;
-    cr_assert(fixture_apply(to, CLUSTER_VERSION, &command.base).yes);
+    CHECK(fixture_apply(to, CLUSTER_VERSION, &command.base).yes);
 }
 
 uint64_t put(struct fixture *to, const char *key, const char *value) {
     Pb__KvCommand command = PB__KV_COMMAND__INIT;
     command.key = binary_text(key), command.value = binary_text(value);
     struct outcome outcome = fixture_apply(to, KV_APPLY, &command.base);
-    cr_assert(outcome.yes, "%s", outcome.text);
+    CHECK(outcome.yes);
     return outcome.index;
 }
 
@@ -37,13 +38,13 @@ uint64_t mark(struct fixture *to, int64_t now_unix_ms) {
     Pb__HistoryMarkCommand command = PB__HISTORY_MARK_COMMAND__INIT;
     command.term = to->term, command.now_unix_ms = now_unix_ms;
     struct outcome outcome = fixture_apply(to, HISTORY_MARK, &command.base);
-    cr_assert(outcome.yes, "%s", outcome.text);
+    CHECK(outcome.yes);
     return outcome.index;
 }
 
 void limit(struct fixture *to, uint64_t changes, uint64_t bytes, uint64_t age_ms) {
     struct outcome outcome = mark_limits(to, 1000, changes, bytes, age_ms);
-    cr_assert(outcome.yes, "%s", outcome.text);
+    CHECK(outcome.yes);
 }
 
 uint64_t floor_of(struct fixture *of, enum history_topic topic) {
@@ -57,14 +58,14 @@ struct seen_rows rows_of(struct fixture *of, enum history_topic topic) {
     struct history_walk walk;
     struct store_txn *txn = store_read(of->reader);
     for (history_walk_open(&walk, txn, topic, 0); walk.valid; history_walk_next(&walk)) {
-        cr_assert(walk.row.index > seen.last && walk.row.previous < walk.row.index);
+        CHECK(walk.row.index > seen.last && walk.row.previous < walk.row.index);
         if (seen.count++ == 0) seen.first = walk.row.index;
-        else cr_assert(walk.row.previous >= seen.last, "%lu after %lu", walk.row.previous, seen.last);
+        else CHECK(walk.row.previous >= seen.last);
         seen.last = walk.row.index;
         seen.bytes += walk.cursor.key.size + walk.cursor.value.size;
     }
     history_walk_close(&walk);
-    cr_assert_eq(store_txn_error(txn), CO_OK);
+    CHECK(store_txn_error(txn) == CO_OK);
     store_read_done(of->reader);
     return seen;
 }

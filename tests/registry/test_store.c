@@ -172,6 +172,45 @@ Test(store, a_rollback_takes_back_exactly_what_followed_the_savepoint) {
     scratch_remove(folder);
 }
 
+Test(store, savepoints_nest) {
+    const char *folder = scratch_folder();
+    bool trusted;
+    struct store *store = open_at(folder, &trusted);
+    struct store_txn *txn = store_write(store);
+    put_text(txn, 1, "before", "1");
+    uint64_t sums[3] = {store_sum(txn)};
+    store_savepoint(txn);
+    put_text(txn, 1, "outer", "1");
+    put_text(txn, 1, "before", "two");
+    sums[1] = store_sum(txn);
+    store_savepoint(txn); /* taken back: the outer one's changes stay */
+    put_text(txn, 1, "outer", "changed");
+    (void)store_del(txn, 1, slice_text("before"));
+    store_rollback(txn);
+    cr_assert_eq(store_sum(txn), sums[1]);
+    store_savepoint(txn); /* released: the outer one's rollback takes it back all the same */
+    put_text(txn, 2, "inner", "1");
+    (void)store_del(txn, 1, slice_text("outer"));
+    store_release(txn);
+    put_text(txn, 1, "late", "1");
+    store_rollback(txn);
+    cr_assert_eq(store_sum(txn), sums[0]);
+    put_text(txn, 1, "after", "1"); /* of no savepoint */
+    store_savepoint(txn);
+    put_text(txn, 1, "gone", "1");
+    store_rollback(txn);
+    cr_assert_eq(store_commit(txn), CO_OK);
+    cr_assert(has_text(store, 1, "before", "1"));
+    cr_assert(has_text(store, 1, "after", "1"));
+    cr_assert_not(has_text(store, 1, "outer", "1"));
+    cr_assert_not(has_text(store, 2, "inner", "1"));
+    cr_assert_not(has_text(store, 1, "late", "1"));
+    cr_assert_not(has_text(store, 1, "gone", "1"));
+    (void)sum_of(store);
+    store_close(store);
+    scratch_remove(folder);
+}
+
 Test(store, long_keys_and_parts_stay_apart) {
     char room[STORE_KEY_MAX], other[STORE_KEY_MAX], text[2000];
     memset(text, 'x', sizeof text);

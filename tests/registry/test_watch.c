@@ -177,3 +177,33 @@ Test(watch, agrees_with_a_model) {
     cr_assert_eq(watch_count(table), 0);
     watch_table_free(table);
 }
+
+/* Sum of what was fired, after a batch that takes the second half of its touches back. */
+Test(watch, what_is_taken_back_wakes_nobody) {
+    enum { NAMES = 600 }; /* the table of what was seen grows meanwhile */
+    struct watch_table *table = watch_table_new();
+    struct counter *counters = mem_zalloc(NAMES * sizeof *counters);
+    char names[NAMES][8];
+    struct watch_touched touched = {0};
+    for (unsigned i = 0; i < NAMES; i++) {
+        snprintf(names[i], sizeof names[i], "n%u", i);
+        add(table, &counters[i], KEYS, names[i]);
+    }
+    for (unsigned i = 0; i < 100; i++) watch_touch(&touched, watched(KEYS, names[i]));
+    struct watch_mark mark = watch_touched_mark(&touched);
+    for (unsigned i = 50; i < NAMES; i++) watch_touch(&touched, watched(KEYS, names[i]));
+    watch_touched_back(&touched, mark);
+    cr_assert_eq(touched.count, 100);
+    for (unsigned i = 50; i < 120; i++) watch_touch(&touched, watched(KEYS, names[i])); /* once each, still */
+    cr_assert_eq(touched.count, 120);
+    mark = watch_touched_mark(&touched);
+    watch_touched_all(&touched);
+    watch_touched_back(&touched, mark);
+    watch_bump(table, &touched);
+    watch_wake(table, &touched);
+    for (unsigned i = 0; i < NAMES; i++) cr_expect_eq(counters[i].fired, i < 120, "%u", i);
+    watch_touched_free(&touched);
+    for (unsigned i = 0; i < NAMES; i++) watch_remove(table, &counters[i].waiter);
+    watch_table_free(table);
+    free(counters);
+}

@@ -68,7 +68,7 @@ static bool proposes_within(uint64_t ms) {
 }
 
 Test(lessor, what_was_refused_is_proposed_again) {
-    static const int refused[] = {CO_NOLEADER, CO_DISKFULL, CO_BUSY, CO_FENCED};
+    static const int refused[] = {CO_NOLEADER, CO_DISKFULL, CO_BUSY, CO_FENCED, CO_UNSUPPORTED};
     cr_assert_not(proposes_within(1900));
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         cr_assert(proposes_within(5000), "before %s", co_strerror(refused[i]));

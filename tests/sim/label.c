@@ -13,7 +13,8 @@ void op_label(ProtobufCMessage *message, uint64_t op, struct arena *arena) {
     message->unknown_fields = field, message->n_unknown_fields = 1;
 }
 
-uint64_t op_labelled(const ProtobufCMessage *message) {
+uint64_t op_labelled(uint8_t number, const ProtobufCMessage *message) {
+    (void)number;
     for (unsigned i = 0; i < message->n_unknown_fields; i++)
         if (message->unknown_fields[i].tag == TAG && message->unknown_fields[i].len == 8)
             return get_le64(message->unknown_fields[i].data);

@@ -39,6 +39,7 @@ static const struct mutation mutations[] = {
     {"barrier-early", .module = MUTATE_BARRIER_EARLY},
     {"phaser-keeps-dead", .module = MUTATE_PHASER_KEEPS_DEAD},
     {"hazard-forgets", .module = MUTATE_HAZARD_FORGETS},
+    {"txn-half", .module = MUTATE_TXN_HALF},
     {"history-skips", .module = MUTATE_HISTORY_SKIPS},
     {"stream-skips", .module = MUTATE_STREAM_SKIPS},
 };

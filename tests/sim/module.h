@@ -172,9 +172,9 @@ uint64_t command_op(const struct raft_entry *entry); /* whose it is; 0: nobody's
 void op_look(struct server *server, struct op *op);  /* what a read sees at what the server has applied */
 /* The same, held against the model: for judging the end. `op` need not be one of the run's. */
 void op_judge(struct server *server, struct op *op);
-/* Marks a command with its operation, where no field can carry it (label.c); 0: it is not marked. */
+/* Marks a command with its operation, where no field can carry it (label.c). The latter as made_by. */
 void op_label(ProtobufCMessage *message, uint64_t op, struct arena *arena);
-uint64_t op_labelled(const ProtobufCMessage *message);
+uint64_t op_labelled(uint8_t number, const ProtobufCMessage *message);
 /* What a blocking read waits for: what its query watches, and then its further watch keys (query_type.own). */
 #define OP_THINGS_MAX 4
 size_t op_things(const struct op *op, struct arena *arena, struct watch_key things[OP_THINGS_MAX]);

@@ -41,9 +41,13 @@ static void look_op(struct op *op, enum kind kind, uint8_t barrier) {
     OP_AS(struct barrier_own, op)->barrier = barrier;
 }
 
+static uint8_t parties_of(uint8_t barrier) { return barrier == 2 ? 3 : 2; } /* mostly */
+
 static bool look_next(struct sim_turn *turn, struct op *op, enum kind kind) {
+    struct barrier_own *own = OP_AS(struct barrier_own, op);
     look_op(op, kind, (uint8_t)turn_random(turn, 0, BARRIERS - 1));
-    OP_AS(struct barrier_own, op)->leave = kind == WAIT && turn_chance(turn, 300);
+    own->leave = kind == WAIT && turn_chance(turn, 300);
+    own->parties = parties_of(own->barrier);
     op->stale = turn_chance(turn, 300);
     if (turn_chance(turn, 600)) op->wait_us = turn_random(turn, 50, 1000) * MS;
     return true;
@@ -56,7 +60,7 @@ static bool use_next(struct sim_turn *turn, struct op *op) {
     op->module = &sim_barrier;
     op->kind = turn_chance(turn, 650) ? ENTER : LEAVE;
     own->barrier = (uint8_t)turn_random(turn, 0, BARRIERS - 1);
-    own->parties = own->barrier == 2 ? 3 : 2, own->doubled = own->barrier == 1;
+    own->parties = parties_of(own->barrier), own->doubled = own->barrier == 1;
     if (turn_chance(turn, 60)) own->parties = (uint8_t)turn_random(turn, 1, 3);
     if (turn_chance(turn, 60)) own->doubled = !own->doubled;
     own->after_given = turn_chance(turn, 500);
@@ -66,10 +70,7 @@ static bool use_next(struct sim_turn *turn, struct op *op) {
 static bool generate(struct sim_turn *turn, struct op *op) {
     struct plan *plan = turn->plan;
     uint32_t node = 1 + turn->client % SIM_NODES;
-    if (plan->registered < 2 || turn_chance(turn, 10)) { /* without its node, by either name, there is no session */
-        catalog_op(op, (turn->client + plan->registered++) % 2 ? node | SIM_CAPITALS : node);
-        return true;
-    }
+    if (catalog_next(turn, &plan->registered, op)) return true;
     switch (keep_step(turn, &plan->keep, 300, 700)) {
         case KEEP_MAKE: session_op(op, node_spelled(turn, node), plan->keep.ttl_ms, 0); return true;
         case KEEP_RENEW: renew_op(op, &sim_session); return true;
@@ -152,11 +153,6 @@ static const ProtobufCMessage *command(const struct op *op, struct arena *arena,
     return &command->base;
 }
 
-static uint64_t made_by(uint8_t number, const ProtobufCMessage *command) {
-    (void)number;
-    return op_labelled(command);
-}
-
 static const ProtobufCMessage *request(const struct op *op, struct arena *arena, const struct query_type **type) {
     const struct barrier_own *own = OP_AS(const struct barrier_own, op);
     char *name = arena_alloc(arena, 8), session[40], *room = arena_alloc(arena, BARRIER_WHO_MOST);
@@ -179,7 +175,7 @@ static const ProtobufCMessage *request(const struct op *op, struct arena *arena,
     session_name(op->owner, session);
     struct slice who = barrier_who(slice_text(name), slice_text(session), room);
     wait->who = (ProtobufCBinaryData){who.size, (uint8_t *)(uintptr_t)who.data};
-    wait->round = own->round, wait->leave = own->leave;
+    wait->round = own->round, wait->parties = own->parties, wait->leave = own->leave;
     *type = &query_barrier_wait;
     return &wait->base;
 }
@@ -409,6 +405,13 @@ static uint64_t version_sum(uint64_t sum, const struct version *version) {
     return sum;
 }
 
+/* As a wait says it: who has come, or has not left yet. */
+static uint32_t entered_of(const struct version *version, const struct barrier_own *own, bool released) {
+    if (released) return own->leave ? 0 : own->parties;
+    uint64_t round = own->leave ? version->working : version->gathering;
+    return round == own->round ? count_of(version, own->leave ? INSIDE : WAITING) : 0;
+}
+
 static void judge_wait(struct sim *sim, const struct op *op) {
     const struct barrier_own *own = OP_AS(const struct barrier_own, op);
     const struct story_of_barrier *story = story_of(sim, own->barrier);
@@ -420,12 +423,14 @@ static void judge_wait(struct sim *sim, const struct op *op) {
             index = story->gone[i - 1].index;
     bool through = place && (own->leave ? place->standing == OVER : place->standing != WAITING);
     bool released = place && (place->round > own->round || (place->round == own->round && through));
-    if (own->gone == (place != NULL) || own->released != released || op->seen_index != index)
+    uint32_t entered = place ? entered_of(version, own, released) : 0;
+    if (own->gone == (place != NULL) || own->released != released || own->entered != entered || op->seen_index != index)
         sim_violation(sim, RULE_MODEL,
-                      "wait %" P " at s%u, applied %" P ", for round %" P ": %s%s at %" P ", expected %s%s at %" P,
+                      "wait %" P " at s%u, applied %" P ", for round %" P ": %s%s, %u entered at %" P
+                      ", expected %s%s, %u at %" P,
                       op->id, op->server + 1, op->index, own->round, own->gone ? "gone" : "there",
-                      own->released ? ", released" : "", op->seen_index, place ? "there" : "gone",
-                      released ? ", released" : "", index);
+                      own->released ? ", released" : "", own->entered, op->seen_index, place ? "there" : "gone",
+                      released ? ", released" : "", entered, index);
 }
 
 static void judge_read(struct sim *sim, const struct op *op) {
@@ -473,7 +478,7 @@ const struct sim_module sim_barrier = {
     .complete = complete,
     .learn = learn,
     .command = command,
-    .made_by = made_by,
+    .made_by = op_labelled,
     .request = request,
     .seen = seen,
     .check_read = judge_read,

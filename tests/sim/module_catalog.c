@@ -36,6 +36,13 @@ void catalog_op(struct op *op, uint32_t node) {
     OP_AS(struct catalog_own, op)->node = node;
 }
 
+bool catalog_next(struct sim_turn *turn, unsigned *registered, struct op *op) {
+    uint32_t node = 1 + turn->client % SIM_NODES;
+    if (*registered >= 2 && !turn_chance(turn, 10)) return false;
+    catalog_op(op, (turn->client + (*registered)++) % 2 ? node | SIM_CAPITALS : node);
+    return true;
+}
+
 static bool generate(struct sim_turn *turn, struct op *op) {
     catalog_op(op, node_spelled(turn, (uint32_t)turn_random(turn, 1, SIM_NODES)));
     return true;

@@ -69,9 +69,7 @@ static void learn(void *data, const struct op *op) {
     if (op->way == OP_READ) known->looked[own_of(op)->resource] = op->seen_index;
 }
 
-/* -- bytes: a field that no program knows says which operation it is -------------------------------------------------- */
-
-#define OP_FIELD 1000
+/* -- bytes ------------------------------------------------------------------------------------------------------------ */
 
 static void resource_name(uint32_t resource, char name[16]) { snprintf(name, 16, "r%u", resource); }
 
@@ -79,22 +77,13 @@ static const ProtobufCMessage *command(const struct op *op, struct arena *arena,
     static char nobody[] = "nobody";
     const struct fence_own *own = own_of(op);
     Pb__FenceCheckCommand *command = arena_alloc(arena, sizeof *command);
-    ProtobufCMessageUnknownField *field = arena_alloc(arena, sizeof *field);
-    uint8_t *id = arena_alloc(arena, 8);
     pb__fence_check_command__init(command);
-    put_be64((char *)id, op->id);
-    *field = (ProtobufCMessageUnknownField){OP_FIELD, PROTOBUF_C_WIRE_TYPE_64BIT, 8, id};
-    command->base.n_unknown_fields = 1, command->base.unknown_fields = field;
+    op_label(&command->base, op->id, arena);
     resource_name(own->resource, command->resource = arena_alloc(arena, 16));
     command->token = own->token;
     if (op->kind == CHECK_LOCK) command->lock = nobody;
     *number = FENCE_CHECK;
     return &command->base;
-}
-
-static uint64_t made_by(uint8_t number, const ProtobufCMessage *command) {
-    if (number != FENCE_CHECK || command->n_unknown_fields != 1 || command->unknown_fields[0].len != 8) return 0;
-    return get_be64((const char *)command->unknown_fields[0].data);
 }
 
 static const ProtobufCMessage *request(const struct op *op, struct arena *arena, const struct query_type **type) {
@@ -198,7 +187,7 @@ const struct sim_module sim_fence = {
     .complete = complete,
     .learn = learn,
     .command = command,
-    .made_by = made_by,
+    .made_by = op_labelled,
     .request = request,
     .seen = seen,
     .check_read = judge_read,

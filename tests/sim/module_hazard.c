@@ -54,10 +54,7 @@ static bool use_next(struct sim_turn *turn, struct op *op, bool has_session) {
 static bool generate(struct sim_turn *turn, struct op *op) {
     struct plan *plan = turn->plan;
     uint32_t node = 1 + turn->client % SIM_NODES;
-    if (plan->registered < 2 || turn_chance(turn, 10)) { /* without its node, by either name, there is no session */
-        catalog_op(op, (turn->client + plan->registered++) % 2 ? node | SIM_CAPITALS : node);
-        return true;
-    }
+    if (catalog_next(turn, &plan->registered, op)) return true;
     switch (keep_step(turn, &plan->keep, 300, 700)) {
         case KEEP_MAKE: session_op(op, node_spelled(turn, node), plan->keep.ttl_ms, 0); return true;
         case KEEP_RENEW: renew_op(op, &sim_session); return true;
@@ -137,11 +134,6 @@ static const ProtobufCMessage *command(const struct op *op, struct arena *arena,
     return op->kind == PROTECT ? protect_command(op, arena, object, session)
            : op->kind == CLEAR ? clear_command(op, arena, object, session)
                                : retire_command(op, arena, object);
-}
-
-static uint64_t made_by(uint8_t number, const ProtobufCMessage *command) {
-    (void)number;
-    return op_labelled(command);
 }
 
 static const ProtobufCMessage *request(const struct op *op, struct arena *arena, const struct query_type **type) {
@@ -373,7 +365,7 @@ const struct sim_module sim_hazard = {
     .complete = complete,
     .learn = learn,
     .command = command,
-    .made_by = made_by,
+    .made_by = op_labelled,
     .request = request,
     .seen = seen,
     .check_read = judge_read,

@@ -43,7 +43,7 @@ uint32_t kv_key_number(struct slice name) {
 }
 
 void kv_target_name(uint32_t target, char name[16]) {
-    static const char *const prefixes[SIM_PREFIXES] = {"", "k", "lock", "lock1", "none"};
+    static const char *const prefixes[SIM_PREFIXES] = {"k", "k1", "lock", "lock1", "none"};
     CHECK(target < SIM_KEYS + SIM_PREFIXES);
     if (target < SIM_KEYS) kv_key_name(target, name);
     else snprintf(name, 16, "%s", prefixes[target - SIM_KEYS]);

@@ -59,10 +59,7 @@ static bool phaser_next(struct sim_turn *turn, struct op *op) {
 static bool generate(struct sim_turn *turn, struct op *op) {
     struct plan *plan = turn->plan;
     uint32_t node = 1 + turn->client % SIM_NODES;
-    if (plan->registered < 2 || turn_chance(turn, 10)) { /* without its node, by either name, there is no session */
-        catalog_op(op, (turn->client + plan->registered++) % 2 ? node | SIM_CAPITALS : node);
-        return true;
-    }
+    if (catalog_next(turn, &plan->registered, op)) return true;
     switch (keep_step(turn, &plan->keep, 200, 600)) {
         case KEEP_MAKE: session_op(op, node_spelled(turn, node), plan->keep.ttl_ms, 0); return true;
         case KEEP_RENEW: renew_op(op, &sim_session); return true;
@@ -101,26 +98,7 @@ static void learn(void *data, const struct op *op) {
     known->waits[own->name].session = op->owner;
 }
 
-/* -- bytes: a field that no program knows says which operation it is --------------------------------------------------- */
-
-#define OP_TAG 1000
-
-static ProtobufCMessage *marked(const struct op *op, struct arena *arena, ProtobufCMessage *message) {
-    ProtobufCMessageUnknownField *field = arena_zalloc(arena, sizeof *field);
-    *field = (ProtobufCMessageUnknownField){
-        .tag = OP_TAG, .wire_type = PROTOBUF_C_WIRE_TYPE_64BIT, .len = 8, .data = arena_alloc(arena, 8)};
-    memcpy(field->data, &op->id, 8);
-    message->unknown_fields = field, message->n_unknown_fields = 1;
-    return message;
-}
-
-static uint64_t made_by(uint8_t number, const ProtobufCMessage *command) {
-    uint64_t op = 0;
-    (void)number;
-    for (unsigned i = 0; i < command->n_unknown_fields; i++)
-        if (command->unknown_fields[i].tag == OP_TAG) memcpy(&op, command->unknown_fields[i].data, 8);
-    return op;
-}
+/* -- bytes ------------------------------------------------------------------------------------------------------------- */
 
 static char *name_of(const struct op *op, struct arena *arena) {
     char *name = arena_alloc(arena, 8);
@@ -163,11 +141,14 @@ static ProtobufCMessage *departure(const struct op *op, struct arena *arena) {
 }
 
 static const ProtobufCMessage *command(const struct op *op, struct arena *arena, uint8_t *number) {
+    ProtobufCMessage *message;
     switch ((enum phaser_kind)op->kind) {
-        case REGISTER: *number = PHASER_REGISTER; return marked(op, arena, registration(op, arena));
-        case ARRIVE: *number = PHASER_ARRIVE; return marked(op, arena, arrival(op, arena));
-        default: *number = PHASER_DEREGISTER; return marked(op, arena, departure(op, arena));
+        case REGISTER: *number = PHASER_REGISTER, message = registration(op, arena); break;
+        case ARRIVE: *number = PHASER_ARRIVE, message = arrival(op, arena); break;
+        default: *number = PHASER_DEREGISTER, message = departure(op, arena);
     }
+    op_label(message, op->id, arena);
+    return message;
 }
 
 static const ProtobufCMessage *request(const struct op *op, struct arena *arena, const struct query_type **type) {
@@ -232,7 +213,7 @@ const struct sim_module sim_phaser = {
     .complete = complete,
     .learn = learn,
     .command = command,
-    .made_by = made_by,
+    .made_by = op_labelled,
     .request = request,
     .seen = seen,
     .check_read = phaser_model_read,

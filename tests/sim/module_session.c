@@ -48,10 +48,7 @@ static bool generate(struct sim_turn *turn, struct op *op) {
     static const uint32_t delays_ms[] = {0, 0, 100, 600};
     struct plan *plan = turn->plan;
     uint32_t node = 1 + turn->client % SIM_NODES;
-    if (plan->registered < 2 || turn_chance(turn, 10)) { /* without its node, by either name, there is no session */
-        catalog_op(op, (turn->client + plan->registered++) % 2 ? node | SIM_CAPITALS : node);
-        return true;
-    }
+    if (catalog_next(turn, &plan->registered, op)) return true;
     switch (keep_step(turn, &plan->keep, 150, 250)) {
         case KEEP_MAKE:
             plan->lock = 0;

@@ -20,6 +20,7 @@
     X(phaser)          \
     X(lock)            \
     X(election)        \
+    X(txn)             \
     X(history)         \
     X(stream)
 #define SIM_EXTERN(name) extern const struct sim_module sim_##name;
@@ -78,6 +79,9 @@ uint64_t lease_dead_index(struct sim *sim, uint32_t node); /* it expired, and th
 #define SIM_NODES    3  /* n1 ... */
 #define SIM_CAPITALS 8u /* added to a node's number: N1 ..., another node until names are folded (registry/fold.h) */
 void catalog_op(struct op *op, uint32_t node); /* registers it with a service and a check */
+/* What a client does who needs its node, by either name, for its sessions: registers it twice at first, and now and then
+ * again. False: nothing of that now. *registered: how often it has. */
+bool catalog_next(struct sim_turn *turn, unsigned *registered, struct op *op);
 bool catalog_registered(struct sim *sim, uint32_t node);
 void node_name(uint32_t node, char name[8]);
 uint32_t node_number(const char *name); /* of either name */

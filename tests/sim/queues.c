@@ -73,10 +73,7 @@ bool queue_generate(struct sim_turn *turn, struct op *op, const struct sim_modul
     static const uint32_t delays_ms[] = {0, 0, 0, 100, 600};
     struct queue_plan *plan = turn->plan;
     uint32_t node = 1 + turn->client % SIM_NODES;
-    if (plan->registered < 2 || turn_chance(turn, 10)) { /* as clients of sessions */
-        catalog_op(op, (turn->client + plan->registered++) % 2 ? node | SIM_CAPITALS : node);
-        return true;
-    }
+    if (catalog_next(turn, &plan->registered, op)) return true;
     enum keep_step step = keep_step(turn, &plan->keep, 600, 700);
     if (step == KEEP_RENEW) renew_op(op, &sim_session);
     if (step == KEEP_USE) return use_next(turn, op, module);
@@ -124,61 +121,6 @@ void queue_learn(void *data, const struct op *op) {
         known->token[own->queue] = own->token;
 }
 
-/* -- bytes ------------------------------------------------------------------------------------------------------------ */
-
-char *queue_name(const struct op *op, struct arena *arena) {
-    return arena_printf(arena, "q%u", own_of_const(op)->queue);
-}
-
-static uint32_t queue_number(const char *name) {
-    CHECK(name[0] == 'q' && name[1] >= '0' && name[1] < '0' + SIM_QUEUES && !name[2]);
-    return (uint32_t)(name[1] - '0');
-}
-
-Pb__SessionUse *queue_session_use(const struct op *op, struct arena *arena) {
-    const struct session_wish *wish = &own_of_const(op)->session;
-    Pb__SessionUse *use = arena_alloc(arena, sizeof *use);
-    pb__session_use__init(use);
-    if (!op->ttl_ms) {
-        session_name(op->owner, use->id = arena_alloc(arena, 40));
-        return use;
-    }
-    use->create = arena_alloc(arena, sizeof *use->create);
-    pb__session__init(use->create);
-    session_name(op->id, use->create->id = arena_alloc(arena, 40));
-    node_name(wish->node, use->create->node = arena_alloc(arena, 8));
-    use->create->ttl_ns = (int64_t)op->ttl_ms * 1000000;
-    use->create->lock_delay_ns = (int64_t)wish->delay_ms * 1000000;
-    return use;
-}
-
-char *queue_session(const struct op *op, struct arena *arena) {
-    char *id = arena_zalloc(arena, 40);
-    if (!own_of_const(op)->by_token) session_name(op->owner, id);
-    return id;
-}
-
-ProtobufCBinaryData queue_note(const struct op *op, struct arena *arena) {
-    char *note = arena_printf(arena, "%" P, op->id);
-    return (ProtobufCBinaryData){strlen(note), (uint8_t *)note};
-}
-
-const ProtobufCMessage *queue_request(const struct op *op, struct arena *arena) {
-    if (op->kind == QUEUE_ENTRY) {
-        Pb__LockEntryRequest *entry = arena_alloc(arena, sizeof *entry);
-        char id[40], *room = arena_alloc(arena, QUEUE_ENTRY_NAME_MAX);
-        pb__lock_entry_request__init(entry);
-        session_name(op->owner, id);
-        struct slice key = queue_entry_name(slice_text(queue_name(op, arena)), slice_text(id), room);
-        entry->session_name = (ProtobufCBinaryData){key.size, (uint8_t *)room};
-        return &entry->base;
-    }
-    Pb__LockRequest *request = arena_alloc(arena, sizeof *request);
-    pb__lock_request__init(request);
-    request->name = queue_name(op, arena);
-    return &request->base;
-}
-
 /* -- what is read ----------------------------------------------------------------------------------------------------- */
 
 static uint64_t sum_of(const struct model_queue *q, bool all) {
@@ -221,7 +163,7 @@ static bool is_sound(const struct model_queue *q) {
     return held == q->count || !room;
 }
 
-static void view_seen(struct op *op, const Pb__LockView *view) {
+static void view_seen(struct op *op, const Pb__QueueView *view) {
     struct model_queue seen = {
         .delay_count = view->queue->delays, .newest = view->queue->token, .limit = view->queue->limit};
     CHECK(view->n_holders + view->n_waiters <= MODEL_ENTRIES);
@@ -233,10 +175,10 @@ static void view_seen(struct op *op, const Pb__LockView *view) {
 
 void queue_seen(struct op *op, const struct query_result *result) {
     struct queue_own *own = own_of(op);
-    if (op->kind != QUEUE_ENTRY) return view_seen(op, (const Pb__LockView *)result->message);
+    if (op->kind != QUEUE_ENTRY) return view_seen(op, (const Pb__QueueView *)result->message);
     own->token = own->position = own->waiters = 0;
     if (!result->found) return;
-    const Pb__LockAnswer *answer = (const Pb__LockAnswer *)result->message;
+    const Pb__QueueAnswer *answer = (const Pb__QueueAnswer *)result->message;
     own->token = answer->token, own->position = answer->position, own->waiters = answer->waiters;
     own->broken = answer->held != (answer->token != 0) || session_maker(answer->session) != op->owner;
 }
@@ -344,7 +286,7 @@ static bool is_in_one(struct sim *sim, uint64_t who) {
 /* The answer has to be what it has there now. */
 static struct sim_expected expect_entry(struct sim *sim, const struct sim_applied *applied, const struct model_queue *q,
                                         const struct model_entry *entry) {
-    const Pb__LockAnswer *answer = (const Pb__LockAnswer *)applied->result->message;
+    const Pb__QueueAnswer *answer = (const Pb__QueueAnswer *)applied->result->message;
     if (!answer || answer->token != entry->token || answer->position != model_position(q, entry) ||
         answer->waiters != model_waiters(q) || session_maker(answer->session) != entry->who)
         sim_violation(sim, RULE_MODEL, "acquire %" P " at %" P " is answered with token %" P ", position %u",
@@ -432,7 +374,33 @@ static struct sim_expected proclaimed(struct sim *sim, const struct op *op, uint
     return expect_yes();
 }
 
-struct sim_expected queue_apply(struct sim *sim, const struct sim_applied *applied) {
+static uint32_t queue_number(const char *name) {
+    CHECK(name[0] == 'q' && name[1] >= '0' && name[1] < '0' + SIM_QUEUES && !name[2]);
+    return (uint32_t)(name[1] - '0');
+}
+
+/* The leader says that a delay is over. */
+static struct sim_expected delay_over(struct sim *sim, const struct sim_applied *applied,
+                                      const struct sim_module *module) {
+    const Pb__QueueDelayOverCommand *command = (const Pb__QueueDelayOverCommand *)applied->command;
+    uint32_t queue = queue_number(command->name);
+    struct queues_model *model = model_of(sim, module);
+    struct queue_delay *delay = model->delays[queue];
+    if (!applied->result->yes || !model_delay_over(&model->queues[queue], command->index, applied->index))
+        return expect_any(applied);
+    while (delay->index != command->index) CHECK(++delay < model->delays[queue] + MODEL_DELAYS);
+    if (delay->began_us + period_us(sim, delay->ms) > sim->now_us)
+        sim_violation(sim, RULE_LEASE, "the delay of %s ends %" P " ms after it began, of %" P " ms", command->name,
+                      (sim->now_us - delay->began_us) / MS, delay->ms);
+    memmove(delay, delay + 1, (size_t)((char *)&model->delays[queue][MODEL_DELAYS - 1] - (char *)delay));
+    model->delays[queue][MODEL_DELAYS - 1] = (struct queue_delay){0};
+    keep_version(sim, module, queue, applied->index);
+    return expect_yes();
+}
+
+struct sim_expected queue_apply(struct sim *sim, const struct sim_applied *applied, const struct sim_module *module) {
+    if (applied->command->descriptor == &pb__queue_delay_over_command__descriptor)
+        return delay_over(sim, applied, module);
     if (!applied->op) return expect_any(applied);
     switch ((enum queue_kind)applied->op->kind) {
         case QUEUE_ACQUIRE: return acquired(sim, applied);
@@ -440,23 +408,6 @@ struct sim_expected queue_apply(struct sim *sim, const struct sim_applied *appli
         case QUEUE_PROCLAIM: return proclaimed(sim, applied->op, applied->index);
         default: UNREACHABLE();
     }
-}
-
-struct sim_expected queue_delay_over_applied(struct sim *sim, const struct sim_applied *applied,
-                                             const struct sim_module *module, const char *name, uint64_t index) {
-    uint32_t queue = queue_number(name);
-    struct queues_model *model = model_of(sim, module);
-    struct queue_delay *delay = model->delays[queue];
-    if (!applied->result->yes || !model_delay_over(&model->queues[queue], index, applied->index))
-        return expect_any(applied);
-    while (delay->index != index) CHECK(++delay < model->delays[queue] + MODEL_DELAYS);
-    if (delay->began_us + period_us(sim, delay->ms) > sim->now_us)
-        sim_violation(sim, RULE_LEASE, "the delay of %s ends %" P " ms after it began, of %" P " ms", name,
-                      (sim->now_us - delay->began_us) / MS, delay->ms);
-    memmove(delay, delay + 1, (size_t)((char *)&model->delays[queue][MODEL_DELAYS - 1] - (char *)delay));
-    model->delays[queue][MODEL_DELAYS - 1] = (struct queue_delay){0};
-    keep_version(sim, module, queue, applied->index);
-    return expect_yes();
 }
 
 void queue_on_notice(struct sim *sim, const struct sim_notice *notice, const struct sim_module *module) {

@@ -49,32 +49,27 @@ struct queue_known {
     uint64_t seen[QUEUE_LEADER - QUEUE_ENTRY + 1][SIM_QUEUES]; /* indexes, by kind of read, as they were read last */
 };
 
-/* What a sim_module of queues has in common, but for its own name, module, command, made_by and request. */
+/* What a sim_module of queues has in common, but for its own name, module, command and request. */
 #define SIM_QUEUE_MODULE                                                                                             \
     .pace = {.clients_least = 2, .clients_most = 5, .think_least_ms = 5, .think_most_ms = 50, .open_most = 3},       \
     .plan_size = sizeof(struct queue_plan), .known_size = sizeof(struct queue_known),                                \
     .model_size = sizeof(struct queues_model), .complete = queue_complete, .learn = queue_learn, .seen = queue_seen, \
-    .check_read = queue_check_read, .over_ms = 600
+    .check_read = queue_check_read, .made_by = queue_made_by, .over_ms = 600
 
 bool queue_generate(struct sim_turn *turn, struct op *op, const struct sim_module *module);
 bool queue_complete(void *known, struct op *op);
 void queue_learn(void *known, const struct op *op);
 void queue_seen(struct op *op, const struct query_result *result);
 void queue_check_read(struct sim *sim, const struct op *op);
-struct sim_expected queue_apply(struct sim *sim, const struct sim_applied *applied);
+struct sim_expected queue_apply(struct sim *sim, const struct sim_applied *applied, const struct sim_module *module);
 void queue_on_notice(struct sim *sim, const struct sim_notice *notice, const struct sim_module *module);
 bool queue_over(struct sim *sim, const struct sim_module *module);
 void queue_check_end(struct sim *sim, struct server *server, const struct sim_module *module);
 void queue_end(struct sim *sim, const struct sim_module *module);
 
-/* For commands and requests, in the arena. The time that a command carries is the operation's number. */
-char *queue_name(const struct op *op, struct arena *arena);
-Pb__SessionUse *queue_session_use(const struct op *op, struct arena *arena); /* of an acquire */
-char *queue_session(const struct op *op, struct arena *arena);               /* of a release; "": by token */
-ProtobufCBinaryData queue_note(const struct op *op, struct arena *arena);
+/* As sim_module.command, made_by and request. The time that a command carries is the operation's number; so is the note. */
+const ProtobufCMessage *queue_command(const struct op *op, struct arena *arena);
+uint64_t queue_made_by(uint8_t number, const ProtobufCMessage *command);
 const ProtobufCMessage *queue_request(const struct op *op, struct arena *arena);
-/* The leader says that a delay is over. */
-struct sim_expected queue_delay_over_applied(struct sim *sim, const struct sim_applied *applied,
-                                             const struct sim_module *module, const char *name, uint64_t index);
 
 #endif

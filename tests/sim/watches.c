@@ -178,9 +178,9 @@ void watch_event(struct server *server, uint64_t number) {
     switch ((enum step)(number & 3)) {
         case STEP_PARK: park(watch); break;
         case STEP_WOKEN:
+            watch_arm(&watch->waiter); /* first, as rpc/reads/read.c */
             for (size_t i = 0; i < ARRAY_COUNT(watch->own); i++)
                 if (watch->own[i].waiter.entry) watch_arm(&watch->own[i].waiter);
-            watch_arm(&watch->waiter);
             confirm_again(watch);
             break;
         case STEP_EXPIRED: expire(watch); break;

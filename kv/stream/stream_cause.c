@@ -1,0 +1,125 @@
+/* What woke a blocking query, in a few words: from the row of the history that the index of its answer names. */
+#include <stdio.h>
+
+#include "base/check.h"
+#include "kv/keys/kv.h"
+#include "kv/keys/kv_record.h"
+#include "kv/stream/stream_internal.h"
+#include "registry/catalog.h"
+#include "registry/catalog_records.h"
+#include "registry/tables.h"
+
+#define NAME_SHOWN 100 /* bytes */
+
+struct cause {
+    struct store_txn *txn; /* sees the state after the entry */
+    struct arena *arena;
+    struct watch_key watched;
+    const struct stream_kind *kind;
+    const char *what;  /* NULL: not known yet */
+    struct slice name; /* of what changed */
+};
+
+static bool same_name(struct slice a, struct slice b) { return slice_equal_nocase(a, b); }
+
+/* -- keys --------------------------------------------------------------------------------------------------------- */
+
+static void key_cause(struct cause *cause, const struct store_before *before) {
+    struct kv_record was = {0}, is = {0};
+    struct slice bytes;
+    bool now = store_get(cause->txn, before->table, before->key, &bytes) == CO_OK;
+    if (now && kv_record_decode(before->key, bytes, &is) != CO_OK) return;
+    if (before->existed && kv_record_decode(before->key, before->value, &was) != CO_OK) return;
+    struct slice key = now ? is.key : was.key;
+    bool mine = cause->watched.space & WATCH_PREFIX_BIT ? slice_starts(key, cause->watched.name)
+                                                        : slice_equal(key, cause->watched.name);
+    if (!mine || (!now && !before->existed)) return;
+    bool held = was.session.size, holds = is.session.size;
+    cause->name = key;
+    cause->what = !now                                                       ? "deleted"
+                  : !before->existed                                         ? "created"
+                  : holds && !(held && slice_equal(was.session, is.session)) ? "locked"
+                  : held && !holds                                           ? "unlocked"
+                                                                             : "set";
+}
+
+/* -- the catalog -------------------------------------------------------------------------------------------------- */
+
+static bool about(const struct cause *cause, const char *node, const char *service) {
+    bool by_node = cause->watched.space == SPACE_NODE;
+    return same_name(slice_text(by_node ? node : service), cause->watched.name);
+}
+
+/* A check of the node alone is of all services on it. */
+static void check_cause(struct cause *cause, const struct store_before *before) {
+    struct slice bytes;
+    if (!before->existed || store_get(cause->txn, before->table, before->key, &bytes) != CO_OK) return;
+    const Pb__Check *was = record_check(cause->txn, cause->arena, before->value);
+    const Pb__Check *is = record_check(cause->txn, cause->arena, bytes);
+    if (!was || !is || was->status == is->status) return;
+    if (is->service_name[0] ? !about(cause, is->node, is->service_name)
+                            : cause->watched.space == SPACE_NODE && !about(cause, is->node, ""))
+        return;
+    cause->what =
+        arena_printf(cause->arena, "%s->%s", catalog_status_text(was->status), catalog_status_text(is->status));
+}
+
+static void service_cause(struct cause *cause, const struct store_before *before) {
+    struct slice bytes;
+    bool now = store_get(cause->txn, before->table, before->key, &bytes) == CO_OK;
+    if (!now) bytes = before->value;
+    if (!now && !before->existed) return;
+    const Pb__Service *service = record_service(cause->txn, cause->arena, bytes);
+    if (!service || !about(cause, service->node, service->name)) return;
+    cause->what = arena_printf(cause->arena, "%s %.*s",
+                               !now              ? "deregistered"
+                               : before->existed ? "changed"
+                                                 : "registered",
+                               NAME_SHOWN, service->id);
+}
+
+static void note_cause(struct cause *cause, const struct store_before *before) {
+    if (cause->kind->topic == HISTORY_KEYS) key_cause(cause, before);
+    else if (before->table == TABLE_CHECKS) check_cause(cause, before);
+    else if (before->table == TABLE_SERVICES) service_cause(cause, before);
+}
+
+/* -- the text ----------------------------------------------------------------------------------------------------- */
+
+static const struct stream_kind *kind_of(uint8_t space) {
+    for (size_t i = 0; i < STREAM_KINDS; i++)
+        if (stream_kinds[i].space == space) return &stream_kinds[i];
+    return NULL;
+}
+
+static void append_name(struct buffer *out, struct slice name) {
+    for (size_t i = 0; i < name.size && i < NAME_SHOWN; i++)
+        buffer_append_byte(out, name.data[i] > ' ' && name.data[i] < 0x7f ? name.data[i] : '?');
+    if (name.size > NAME_SHOWN) buffer_append_text(out, "...");
+}
+
+static void look(struct cause *cause, const struct history_row *row) {
+    struct slice rest = row->notes;
+    struct store_before before;
+    while (!cause->what && store_journal_next(&rest, &before)) note_cause(cause, &before);
+}
+
+bool stream_cause(struct store_txn *txn, struct watch_key watched, uint64_t index, struct arena *arena,
+                  struct buffer *out) {
+    struct cause cause = {
+        .txn = txn, .arena = arena, .watched = watched, .kind = kind_of(watched.space), .name = watched.name};
+    struct store_past *past;
+    struct history_walk walk;
+    if (!cause.kind || index == 0 || history_read_past(txn, cause.kind->topic, index, &past) != CO_OK) return false;
+    history_walk_open(&walk, txn, cause.kind->topic, index - 1);
+    bool found = walk.valid && walk.row.index == index;
+    if (found) look(&cause, &walk.row);
+    history_walk_close(&walk);
+    history_past_end(txn, past);
+    if (!found || store_txn_error(txn)) return false;
+    buffer_append_text(out, stream_kinds[cause.kind->shown].parameter);
+    buffer_append_byte(out, ' ');
+    append_name(out, cause.name);
+    buffer_printf(out, " %s index %llu", cause.what ? cause.what : "changed", (unsigned long long)index);
+    return true;
+}

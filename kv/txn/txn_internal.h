@@ -1,0 +1,46 @@
+/* Shared by the files of kv/txn/ only. */
+#ifndef COORD_KV_TXN_INTERNAL_H
+#define COORD_KV_TXN_INTERNAL_H
+
+#include "base/check.h"
+#include "kv/txn/txn.h"
+
+/* A transaction under way. */
+struct txn_run {
+    struct machine_tx *tx; /* NULL: it only reads */
+    struct store_txn *store;
+    struct arena *arena;
+    Pb__TxnAnswer *answer;
+    size_t results_room, errors_room;
+    size_t bytes; /* of the results */
+    uint32_t op;  /* under way: its number */
+};
+
+/* The operation under way fails. `what`: static, or in the arena. */
+void txn_fail(struct txn_run *run, const char *what);
+#define txn_failf(run, ...) txn_fail((run), arena_printf((run)->arena, __VA_ARGS__))
+/* One more result, empty. `bytes`: about how much it takes. NULL: none is wanted, since the transaction has failed; by
+ * this operation, if it is too much. */
+Pb__TxnResult *txn_result(struct txn_run *run, size_t bytes);
+/* "quoted" as Consul's answers have it. */
+const char *txn_quoted(struct txn_run *run, struct slice text);
+
+/* CO_OK, or the store failed. */
+int txn_op(struct txn_run *run, const Pb__TxnOp *op);
+int txn_compare(struct txn_run *run, const Pb__TxnCompare *compare, bool *holds);
+/* The present entry of a key; NULL: there is none. Slices of the map. */
+int txn_entry(struct txn_run *run, ProtobufCBinaryData key, const Pb__KvEntry **entry);
+/* Does the token hold this lock, or lead this election? CO_OK, CO_NOTFOUND, or the store failed. */
+int txn_holds(struct txn_run *run, Pb__TxnThing thing, const char *name, uint64_t token);
+
+/* A record of the catalog: of the operation's or comparison's node, service or check. */
+struct txn_record {
+    bool exists;
+    Pb__Node *node; /* one of them */
+    Pb__Service *service;
+    Pb__Check *check;
+    uint64_t create_index, modify_index;
+};
+int txn_record(struct txn_run *run, Pb__TxnThing thing, const char *node, const char *id, struct txn_record *record);
+
+#endif

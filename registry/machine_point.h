@@ -1,0 +1,9 @@
+/* Inside the machine: where what begins and ends by itself is told. */
+#ifndef COORD_REGISTRY_MACHINE_POINT_H
+#define COORD_REGISTRY_MACHINE_POINT_H
+
+#include "registry/machine.h"
+
+struct expiry_updates *machine_updates(const struct machine *machine); /* NULL: nobody counts */
+
+#endif
