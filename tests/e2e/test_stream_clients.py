@@ -1,6 +1,6 @@
 """Clients of streams that come back by themselves: those of docs/streams.md, and coord watch -stream."""
 import base64, json, os, signal, subprocess, sys, tempfile
-from coordtest import COORD, SLOW, Cluster, check, run, settings, until
+from coordtest import COORD, SLOW, Agent, Cluster, check, run, settings, until
 from streams import Writer, documented, numbers
 
 
@@ -73,13 +73,14 @@ def documented_clients_survive():
 
 def the_command_goes_on():
     """coord watch -stream: an event a line, over the death of servers and a gap; it ends on SIGINT."""
-    cluster = Cluster(3, settings(history_changes=50)).start()
+    cluster = Cluster(3).start()
+    small = Agent(settings(history_changes=50), name="small").start()
     addresses = ",".join(s.ip + ":8500" for s in cluster.servers)
     leader = cluster.leader()
     leader.put("/v1/kv/w/a", "0")
     old = leader.request("GET", "/v1/kv/w/a")[1]["X-Consul-Index"]
 
-    def begin(*words):
+    def begin(*words, addresses=addresses):
         out, err = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
         return subprocess.Popen([COORD, "watch", "-stream", "-http-addr=" + addresses, *words], stdin=subprocess.DEVNULL, stdout=out, stderr=err), out, err
 
@@ -100,10 +101,14 @@ def the_command_goes_on():
     check(all(list(line) == ["Index", "Event", "Data"] and line["Event"] == "kv" for line in seen), seen[:3])
     check(numbers([line["Data"]["Value"] for line in seen]) == list(range(1, last + 1)), "each once")
     check([line["Index"] for line in seen] == [line["Data"]["ModifyIndex"] for line in seen], "the index")
-    late, out, err = begin("-key=w/a", "-from=" + old)
+    small.put("/v1/kv/w/a", "0")
+    old = small.request("GET", "/v1/kv/w/a")[1]["X-Consul-Index"]
+    for i in range(100):
+        small.put("/v1/kv/w/a", "%d" % i)
+    late, out, err = begin("-key=w/a", "-from=" + old, addresses=small.ip + ":8500")
     until("a gap", lambda: lines(out))
     check(lines(out)[0]["Event"] == "gap" and lines(out)[0]["Data"]["Index"] == lines(out)[0]["Index"] > int(old), lines(out))
-    cluster.leader().request("PUT", "/v1/kv/w/a", "new", timeout=20 * SLOW)
+    small.put("/v1/kv/w/a", "new")
     until("what comes after it", lambda: len(lines(out)) == 2)
     late.send_signal(signal.SIGTERM)
     check(late.wait(10 * SLOW) == 0, "SIGTERM is no failure")
