@@ -246,6 +246,8 @@ def monitoring():
             agent.proc.send_signal(signal.SIGHUP)
             return any("the configuration was read again" in line for line in list(seen))
         until("a line", hup, every=0.1)
+        agent.put("/v1/agent/service/register", {"Name": "seen"})
+        until("what the catalog takes", lambda: any("the catalog has taken a change: service id=seen" in line for line in list(seen)))
         check(agent.request("GET", "/v1/agent/monitor?loglevel=bogus")[::2] == (400, b"Bad request: Unknown log level: bogus"), "a wrong level")
         check("Unknown log level: bogus" in words(agent, "monitor", "-log-level=bogus", code=1), "also by the command line")
         before = agent.fd_count()
