@@ -215,6 +215,8 @@ def events():
     check(waited and [e["Name"] for e in waited[0][2]] == ["deploy"] and int(waited[0][1]["X-Consul-Index"]) > index, "%r" % waited)
     event = waited[0][2][0]
     check(base64.b64decode(event["Payload"]) == b"pay load" and event["ID"] == told.split()[2] and event["Version"] == 1 and event["LTime"] > 0, "%r" % event)
+    halves = event["ID"].replace("-", "")
+    check(int(halves[:16], 16) ^ int(halves[16:], 16) == int(waited[0][1]["X-Consul-Index"]), "Consul's clients find their place by it: %r" % event)
     for agent in everybody:
         check(names(agent) == ["deploy"], agent.name)
     agents[0].put("/v1/event/fire/some?node=^s[12]$")
