@@ -280,8 +280,8 @@ void json_get_duration(struct json_object *object, const char *name, int64_t *na
     if (error == CO_OK) {
         *nanoseconds = parsed;
     } else {
-        fault_set(fault, CO_INVALID, "%s: \"%.40s\" is %s (write it like 10s, 1m30s, 200ms)", name, text,
-                  error == CO_TOOLARGE ? "too long a duration" : "not a duration");
+        fault_set(fault, CO_INVALID, "%s: %s \"%.40s\" (write it like 10s, 1m30s, 200ms)", name,
+                  error == CO_TOOLARGE ? "too long a duration" : "invalid duration", text);
     }
 }
 

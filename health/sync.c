@@ -91,6 +91,8 @@ static void delivered(struct sync *sync) {
     }
     land(sync);
     for (size_t i = 0; i < sync->batch_count; i++) {
+        const struct item *item = sync->batch[i];
+        log_debug("health", "the catalog has taken a change: %s id=%s", item->is_check ? "check" : "service", item->id);
         sync_item_arrived(sync->batch[i]);
         item_release(sync->local, sync->batch[i]);
     }

@@ -14,5 +14,7 @@ void catalog_warn(struct http_request *request, const Pb__Node *node, const Pb__
 
 /* catalog_definition.c: appends a check's Definition as it is stored, JSON text. */
 void catalog_definition_write(struct buffer *text, struct json_object *in, struct fault *fault);
+/* What a check with this Definition does: "http", "tcp", ...; "" when it says nothing of it. NULL: there is none. */
+const char *catalog_definition_type(struct json_object *in, struct fault *fault);
 
 #endif

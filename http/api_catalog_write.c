@@ -18,6 +18,10 @@ static Pb__Check *form_check(struct catalog_form *form, struct json_object *json
                   node->name);
     check->node = node->name;
     catalog_judge_check(json, check, &form->fault);
+    if (!*check->type) {
+        struct json_object *definition = json_get_object(json, "Definition", &form->fault);
+        check->type = (char *)(uintptr_t)catalog_definition_type(definition, &form->fault);
+    }
     return check;
 }
 

@@ -10,8 +10,8 @@ static void write_result(struct json_out *json, const Pb__TxnResult *result) {
     json_object(json);
     if (result->kv) json_key(json, "KV"), http_kv_entry(json, result->kv);
     if (result->node) json_key(json, "Node"), view_node(json, result->node);
-    if (result->service) json_key(json, "Service"), view_service(json, result->service);
-    if (result->check) json_key(json, "Check"), view_check(json, result->check);
+    if (result->service) json_key(json, "Service"), view_txn_service(json, result->service);
+    if (result->check) json_key(json, "Check"), view_txn_check(json, result->check);
     json_object_end(json);
 }
 

@@ -126,3 +126,31 @@ void catalog_definition_write(struct buffer *text, struct json_object *in, struc
     }
     json_object_end(&out);
 }
+
+/* -- its type ------------------------------------------------------------------------------------------------------ */
+
+static bool has_text(struct json_object *in, const char *name, struct fault *fault) {
+    struct slice text = {0};
+    json_get_slice(in, name, &text, fault);
+    return text.size > 0;
+}
+
+static bool has_duration(struct json_object *in, const char *name, struct fault *fault) {
+    int64_t nanoseconds = 0;
+    json_get_duration(in, name, &nanoseconds, fault);
+    return nanoseconds > 0;
+}
+
+/* In Consul's order: of two kinds the first counts. */
+const char *catalog_definition_type(struct json_object *in, struct fault *fault) {
+    bool repeats = has_duration(in, "Interval", fault);
+    struct json_object *arguments = json_get_array(in, "ScriptArgs", fault);
+    bool script = arguments && json_object_array_length(arguments);
+    if (repeats && has_text(in, "GRPC", fault)) return "grpc";
+    if (repeats && has_text(in, "HTTP", fault)) return "http";
+    if (has_duration(in, "TTL", fault)) return "ttl";
+    if (repeats && has_text(in, "TCP", fault)) return "tcp";
+    if (has_text(in, "AliasNode", fault) || has_text(in, "AliasService", fault)) return "alias";
+    if (repeats && script && has_text(in, "DockerContainerID", fault)) return "docker";
+    return script ? "script" : "";
+}

@@ -1,10 +1,27 @@
 #include "http/event_views.h"
 
+#include "base/text.h"
 #include "http/event_filter.h"
+
+/* Consul's clients take the halves of an ID, one xor the other, for the index of the list that ends with this event
+ * (IDToIndex in Go); `consul watch -type=event` finds by it which events are new. Of the stored ID the first half
+ * shows; the second is made of it and the index. */
+static void view_id(struct json_out *json, const Pb__Event *event) {
+    uint8_t bytes[16];
+    char text[UUID_TEXT_SIZE];                /* without a NUL */
+    if (!uuid_valid(slice_text(event->id))) { /* an agent said so; nothing is made of it */
+        json_string(json, event->id);
+        return;
+    }
+    uuid_parse(slice_text(event->id), bytes);
+    put_be64((char *)bytes + 8, get_be64((const char *)bytes) ^ event->index);
+    uuid_format(bytes, text);
+    json_slice(json, slice_make(text, sizeof text));
+}
 
 void view_event(struct json_out *json, const Pb__Event *event) {
     json_object(json);
-    json_key(json, "ID"), json_string(json, event->id);
+    json_key(json, "ID"), view_id(json, event);
     json_key(json, "Name"), json_string(json, event->name);
     json_key(json, "Payload");
     if (event->payload.len) json_base64(json, slice_make(event->payload.data, event->payload.len));

@@ -1,5 +1,6 @@
 #include "http/operator_views.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -69,16 +70,22 @@ static void changed(struct rpc_change *change, int error) {
     http_called(&CONTAINER_OF(change, struct changing, change)->call, error);
 }
 
+static void no_such_server(struct http_request *request, const struct rpc_change *change) {
+    static const char why[] = "was not found in the Raft configuration, or it is the last server that votes";
+    if (change->address[0]) http_reply_text(request, 500, "address \"%s\" %s", change->address, why);
+    else http_reply_text(request, 500, "id \"%016" PRIx64 "\" %s", change->id, why);
+}
+
 static void change_view(struct http_request *request, struct http_call *call, int error) {
     struct changing *changing = CONTAINER_OF(call, struct changing, call);
     bool removal = changing->change.type == RPC_REMOVE_SERVER;
     if (error == CO_OK) {
         changing->view(request, changing->context);
+    } else if (error == CO_INVALID && removal) {
+        no_such_server(request, &changing->change);
     } else if (error == CO_INVALID) {
-        http_reply_text(
-            request, removal ? 500 : 400, "%s",
-            removal ? "there is no such server in the Raft configuration, or it is the last one that votes"
-                    : "no such server votes, or there is no other voter that is connected and whose disk is well");
+        http_reply_text(request, 400,
+                        "no such server votes, or there is no other voter that is connected and whose disk is well");
     } else if (error == CO_CONFLICT && removal) {
         http_reply_text(request, 500,
                         "without this server those that can be reached and take writes would be no majority of the "

@@ -19,6 +19,11 @@ void view_pairs(struct json_out *json, Pb__Pair *const *pairs, size_t count) {
     json_object_end(json);
 }
 
+static void strings_or_null(struct json_out *json, char *const *texts, size_t count) {
+    if (count) view_strings(json, texts, count);
+    else json_null(json);
+}
+
 static void pairs_or_null(struct json_out *json, Pb__Pair *const *pairs, size_t count) {
     if (count) {
         view_pairs(json, pairs, count);
@@ -118,7 +123,7 @@ void view_node(struct json_out *json, const Pb__Node *node) {
     json_object_end(json);
 }
 
-void view_service_head(struct json_out *json, const Pb__Service *service) {
+static void service_names(struct json_out *json, const Pb__Service *service) {
     if (service->kind && *service->kind) {
         json_key(json, "Kind");
         json_string(json, service->kind);
@@ -128,12 +133,14 @@ void view_service_head(struct json_out *json, const Pb__Service *service) {
     json_key(json, "Service");
     json_string(json, service->name);
     json_key(json, "Tags");
+}
+
+void view_service_head(struct json_out *json, const Pb__Service *service) {
+    service_names(json, service);
     view_strings(json, service->tags, service->n_tags);
 }
 
-void view_service(struct json_out *json, const Pb__Service *service) {
-    json_object(json);
-    view_service_head(json, service);
+static void service_rest(struct json_out *json, const Pb__Service *service) {
     json_key(json, "Address");
     json_string(json, service->address);
     view_service_addresses(json, "TaggedAddresses", service);
@@ -149,6 +156,20 @@ void view_service(struct json_out *json, const Pb__Service *service) {
     json_key(json, "Connect");
     json_raw(json, SLICE_LITERAL("{}"));
     view_indexes(json, service->create_index, service->modify_index);
+}
+
+void view_service(struct json_out *json, const Pb__Service *service) {
+    json_object(json);
+    view_service_head(json, service);
+    service_rest(json, service);
+    json_object_end(json);
+}
+
+void view_txn_service(struct json_out *json, const Pb__Service *service) {
+    json_object(json);
+    service_names(json, service);
+    strings_or_null(json, service->tags, service->n_tags);
+    service_rest(json, service);
     json_object_end(json);
 }
 
@@ -171,17 +192,30 @@ void view_check_head(struct json_out *json, const Pb__Check *check) {
     json_string(json, check->service_name);
 }
 
-void view_check(struct json_out *json, const Pb__Check *check) {
-    json_object(json);
-    view_check_head(json, check);
-    json_key(json, "ServiceTags");
-    view_strings(json, check->service_tags, check->n_service_tags);
+static void check_rest(struct json_out *json, const Pb__Check *check) {
     json_key(json, "Type");
     json_string(json, check->type);
     json_key(json, "Definition");
     json_raw(json,
              check->definition.len ? slice_make(check->definition.data, check->definition.len) : SLICE_LITERAL("{}"));
     view_indexes(json, check->create_index, check->modify_index);
+}
+
+void view_check(struct json_out *json, const Pb__Check *check) {
+    json_object(json);
+    view_check_head(json, check);
+    json_key(json, "ServiceTags");
+    view_strings(json, check->service_tags, check->n_service_tags);
+    check_rest(json, check);
+    json_object_end(json);
+}
+
+void view_txn_check(struct json_out *json, const Pb__Check *check) {
+    json_object(json);
+    view_check_head(json, check);
+    json_key(json, "ServiceTags");
+    strings_or_null(json, check->service_tags, check->n_service_tags);
+    check_rest(json, check);
     json_object_end(json);
 }
 

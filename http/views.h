@@ -9,6 +9,9 @@
 void view_node(struct json_out *json, const Pb__Node *node);          /* NULL: null */
 void view_service(struct json_out *json, const Pb__Service *service); /* as in health and node answers */
 void view_check(struct json_out *json, const Pb__Check *check);
+/* as in answers of transactions: there no tags are null */
+void view_txn_service(struct json_out *json, const Pb__Service *service);
+void view_txn_check(struct json_out *json, const Pb__Check *check);
 void view_checks(struct json_out *json, Pb__Check *const *checks, size_t count);
 void view_service_entry(struct json_out *json, const Pb__ServiceEntry *entry);
 void view_catalog_service(struct json_out *json, const Pb__ServiceEntry *entry); /* the flat form of catalog/service */

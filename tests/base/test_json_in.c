@@ -232,12 +232,12 @@ Test(json_get, durations) {
         {"{\"d\":\"10s\"}", NULL, 10000000000},
         {"{\"d\":\"0\"}", NULL, 0},
         {"{\"d\":15000000000}", NULL, 15000000000},
-        {"{\"d\":\"10\"}", "d: \"10\" is not a duration (write it like 10s, 1m30s, 200ms)", 0},
-        {"{\"d\":\"\"}", "d: \"\" is not a duration (write it like 10s, 1m30s, 200ms)", 0},
-        {"{\"d\":\"9999999999h\"}", "d: \"9999999999h\" is too long a duration (write it like 10s, 1m30s, 200ms)", 0},
+        {"{\"d\":\"10\"}", "d: invalid duration \"10\" (write it like 10s, 1m30s, 200ms)", 0},
+        {"{\"d\":\"\"}", "d: invalid duration \"\" (write it like 10s, 1m30s, 200ms)", 0},
+        {"{\"d\":\"9999999999h\"}", "d: too long a duration \"9999999999h\" (write it like 10s, 1m30s, 200ms)", 0},
         {"{\"d\":1.5}", "d: a duration like \"10s\" is wanted, not a number", 0},
         {"{\"d\":[]}", "d: a duration like \"10s\" is wanted, not an array", 0},
-        {"{\"d\":\"10s\\u0000\"}", "d: \"10s\" is not a duration (write it like 10s, 1m30s, 200ms)", 0},
+        {"{\"d\":\"10s\\u0000\"}", "d: invalid duration \"10s\" (write it like 10s, 1m30s, 200ms)", 0},
     };
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         struct json_object *object = parse(rows[i].text);

@@ -215,6 +215,8 @@ def events():
     check(waited and [e["Name"] for e in waited[0][2]] == ["deploy"] and int(waited[0][1]["X-Consul-Index"]) > index, "%r" % waited)
     event = waited[0][2][0]
     check(base64.b64decode(event["Payload"]) == b"pay load" and event["ID"] == told.split()[2] and event["Version"] == 1 and event["LTime"] > 0, "%r" % event)
+    halves = event["ID"].replace("-", "")
+    check(int(halves[:16], 16) ^ int(halves[16:], 16) == int(waited[0][1]["X-Consul-Index"]), "Consul's clients find their place by it: %r" % event)
     for agent in everybody:
         check(names(agent) == ["deploy"], agent.name)
     agents[0].put("/v1/event/fire/some?node=^s[12]$")
@@ -246,6 +248,8 @@ def monitoring():
             agent.proc.send_signal(signal.SIGHUP)
             return any("the configuration was read again" in line for line in list(seen))
         until("a line", hup, every=0.1)
+        agent.put("/v1/agent/service/register", {"Name": "seen"})
+        until("what the catalog takes", lambda: any("the catalog has taken a change: service id=seen" in line for line in list(seen)))
         check(agent.request("GET", "/v1/agent/monitor?loglevel=bogus")[::2] == (400, b"Bad request: Unknown log level: bogus"), "a wrong level")
         check("Unknown log level: bogus" in words(agent, "monitor", "-log-level=bogus", code=1), "also by the command line")
         before = agent.fd_count()

@@ -76,8 +76,9 @@ def leadership_and_removal():
     words(COORD, wanted, "operator", "raft", "transfer-leader", "-id=" + peers(leader)[wanted.name]["ID"])
     until("the named one leads", lambda: cluster.leader() is wanted)
     leader, removed = wanted, old
-    for bad in ("id=ffff", "address=1.2.3.4:1"):
-        check(leader.request("DELETE", "/v1/operator/raft/peer?" + bad)[0] == 500, "no such server: " + bad)
+    for bad, named in (("id=ffff", 'id "000000000000ffff"'), ("address=1.2.3.4:1", 'address "1.2.3.4:1"')):
+        status, _, text = leader.request("DELETE", "/v1/operator/raft/peer?" + bad)
+        check(status == 500 and text.decode().startswith(named + " was not found in the Raft configuration"), "no such server: %r" % text)
     check(leader.request("DELETE", "/v1/operator/raft/peer")[0] == 400, "nobody named")
     check(leader.request("DELETE", "/v1/operator/raft/peer?id=xyz")[0] == 400, "not an id")
     words(PROGRAMS[-1], leader, "operator", "raft", "remove-peer", "-address=%s:8300" % removed.ip)

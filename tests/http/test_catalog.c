@@ -250,6 +250,38 @@ Test(catalog, definition) {
     world_stop(world);
 }
 
+/* A check that says no type has that of its definition, as Consul gives it. */
+Test(catalog, types_of_checks) {
+    static const struct {
+        const char *check, *type;
+    } cases[] = {
+        {"\"Definition\":{\"HTTP\":\"http://x\",\"Interval\":\"5s\"}", "http"},
+        {"\"Definition\":{\"TCP\":\"x:1\",\"Interval\":\"5s\"}", "tcp"},
+        {"\"Definition\":{\"TCP\":\"x:1\"}", ""},
+        {"\"Definition\":{\"TCP\":\"x:1\",\"HTTP\":\"http://x\",\"GRPC\":\"x\",\"Interval\":\"5s\"}", "grpc"},
+        {"\"Definition\":{\"TTL\":\"5s\"}", "ttl"},
+        {"\"Definition\":{\"AliasService\":\"x\"}", "alias"},
+        {"\"Definition\":{\"AliasNode\":\"x\"}", "alias"},
+        {"\"Definition\":{\"ScriptArgs\":[\"x\"],\"DockerContainerID\":\"x\",\"Interval\":\"5s\"}", "docker"},
+        {"\"Definition\":{\"ScriptArgs\":[\"x\"],\"DockerContainerID\":\"x\"}", "script"},
+        {"\"Definition\":{\"ScriptArgs\":[]}", ""},
+        {"\"Type\":\"mine\",\"Definition\":{\"TTL\":\"5s\"}", "mine"},
+        {"\"Definition\":null", ""},
+    };
+    struct world *world = world_start(NULL);
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        char body[1024];
+        snprintf(body, sizeof body, "{\"Node\":\"d\",\"Address\":\"a\",\"Check\":{\"CheckID\":\"c\",%s}}",
+                 cases[i].check);
+        free(web_want(world, 200, "PUT /v1/catalog/register", body));
+        char *shown = web_want(world, 200, "GET /v1/health/node/d", NULL);
+        snprintf(body, sizeof body, "\"Type\":\"%s\",", cases[i].type);
+        cr_expect(strstr(shown, body), "%s is not in %s", body, shown);
+        free(shown);
+    }
+    world_stop(world);
+}
+
 /* What was read from the catalog may be written back; an address that nobody can reach may not. */
 Test(catalog, written_back) {
     struct world *world = world_start(NULL);

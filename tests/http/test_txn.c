@@ -170,6 +170,27 @@ Test(txn, answers_have_consuls_shape) {
     IF(200, "{}", "{\"Succeeded\":true,\"Results\":[],\"Errors\":null}");
 }
 
+/* Go's client tells no tags from an empty list of them. */
+Test(txn, no_tags_are_null) {
+#define SET                                                                                        \
+    "[{\"Node\":{\"Verb\":\"set\",\"Node\":{\"Node\":\"n\",\"Address\":\"a\"}}},"                  \
+    "{\"Service\":{\"Verb\":\"set\",\"Node\":\"n\",\"Service\":{\"Service\":\"s\",\"Tags\":%s}}}," \
+    "{\"Check\":{\"Verb\":\"set\",\"Check\":{\"Node\":\"n\",\"CheckID\":\"c\",\"ServiceID\":\"s\"}}}]"
+#define GET "[{\"%s\":{\"Verb\":\"get\",%s}}]"
+    static const char *const rows[][3] = {{"null", "\"Tags\":null,", "\"ServiceTags\":null,"},
+                                          {"[\"v\"]", "\"Tags\":[\"v\"],", "\"ServiceTags\":[\"v\"],"}};
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        char body[512];
+        snprintf(body, sizeof body, SET, rows[i][0]);
+        TXN(200, body, rows[i][1]);
+        TXN(200, body, rows[i][2]);
+        snprintf(body, sizeof body, GET, "Service", "\"Node\":\"n\",\"Service\":{\"ID\":\"s\"}");
+        TXN(200, body, rows[i][1]);
+        snprintf(body, sizeof body, GET, "Check", "\"Check\":{\"Node\":\"n\",\"CheckID\":\"c\"}");
+        TXN(200, body, rows[i][2]);
+    }
+}
+
 Test(txn, comparisons_are_checked) {
     IF(400, "[]", "an object is wanted");
     IF(400, "{\"Iff\":[]}", "unknown key \"Iff\"");

@@ -1,0 +1,101 @@
+"""Consul's Go client against coord: the tests that it brings itself, of transactions, keys, sessions, locks, semaphores, events and the cluster's
+state. Each starts a server of its own by the name `consul`.
+
+Needs Go, and the sources of github.com/hashicorp/consul/{api,sdk} (1.8) and of what they import in a folder of GOPATH or in /usr/share/gocode:
+docs/testing.md. Nothing is downloaded.
+"""
+import atexit, os, re, shutil, subprocess, sys, tempfile
+from coordtest import COORD, SLOW, check, run
+
+GO = shutil.which("go")
+PACKAGE = "github.com/hashicorp/consul/api"
+DISTRIBUTION = "/usr/share/gocode"
+where = tempfile.mkdtemp(prefix="coord-go-")
+atexit.register(shutil.rmtree, where, True)
+
+
+def go_path():
+    own = subprocess.run([GO, "env", "GOPATH"], capture_output=True, text=True, check=True).stdout.strip()
+    return [folder for folder in own.split(os.pathsep) if folder] + [DISTRIBUTION]
+
+
+def environment():
+    """GOPATH mode, which asks no network; `consul` is coord, without the protection that these configurations name (a port for HTTPS)."""
+    return dict(os.environ, GO111MODULE="off", GOPROXY="off", GOFLAGS="", GOPATH=os.pathsep.join(go_path()), TMPDIR=where,
+                PATH=where + os.pathsep + os.environ["PATH"])
+
+
+def sources():
+    """The folder of the client with its tests, or None."""
+    folders = [os.path.join(folder, "src", PACKAGE) for folder in go_path()]
+    return next((f for f in folders if os.path.exists(os.path.join(f, "txn_test.go"))), None)
+
+
+def skip(why):
+    print("skipped: " + why)
+    sys.exit(77)
+
+
+def build():
+    """The client's tests as a program."""
+    r = subprocess.run([GO, "test", "-vet=off", "-c", "-o", os.path.join(where, "api.test"), PACKAGE], env=environment(), capture_output=True,
+                       text=True)
+    missing = re.search(r'cannot find package "([^"]+)"', r.stdout + r.stderr)
+    if missing:
+        skip("no Go package %s (GOPATH)" % missing.group(1))
+    check(r.returncode == 0, "it does not build: %s%s" % (r.stdout, r.stderr))
+    program = os.path.join(where, "consul")
+    with open(program, "w") as f:
+        f.write('#!/bin/sh\ntest "$1" = agent || exit 2\nshift\nexec "%s" agent -insecure-ignore-security "$@"\n' % os.path.abspath(COORD))
+    os.chmod(program, 0o755)
+
+
+def passes(file):
+    """All tests of one file, each with a server of its own, several at once."""
+    with open(os.path.join(sources(), file)) as f:
+        names = re.findall(r"^func (Test\w+)\(", f.read(), re.M)
+    check(names, "no test in " + file)
+    r = subprocess.run([os.path.join(where, "api.test"), "-test.v", "-test.parallel=3", "-test.timeout=%ds" % (60 * SLOW),
+                        "-test.run=^(%s)$" % "|".join(names)], cwd=where, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                       errors="replace")
+    passed = re.findall(r"^--- PASS: (\w+) ", r.stdout, re.M)
+    check(r.returncode == 0 and sorted(passed) == sorted(names),
+          "%s: without success: %s\n%s%s" % (file, sorted(set(names) - set(passed)), r.stdout, r.stderr))
+
+
+def transactions():
+    passes("txn_test.go")
+
+
+def keys():
+    passes("kv_test.go")
+
+
+def sessions():
+    passes("session_test.go")
+
+
+def locks():
+    passes("lock_test.go")
+
+
+def semaphores():
+    passes("semaphore_test.go")
+
+
+def events():
+    passes("event_test.go")
+
+
+def the_clusters_state():
+    passes("status_test.go")
+    passes("operator_raft_test.go")
+
+
+if __name__ == "__main__":
+    if not GO:
+        skip("no go program")
+    if not sources():
+        skip("no %s with its tests (GOPATH)" % PACKAGE)
+    build()
+    run([transactions, keys, sessions, locks, semaphores, events, the_clusters_state])
