@@ -11,7 +11,8 @@
 
 const struct http_param http_params_read[] = {
     HTTP_DC,
-    {"index", HTTP_U64, .help = "waits until the answer is newer than this X-Consul-Index"},
+    {"index", HTTP_U64,
+     .help = "waits until the answer is newer than this X-Consul-Index; X-Coord-Cause says what woke it"},
     {"wait", HTTP_DURATION, .help = "how long it waits at most, with index; more than 10m is 10m (default 5m)"},
     {"stale", HTTP_FLAG, .help = "any server may answer, perhaps with old data"},
     {"consistent", HTTP_FLAG, .help = "the newest data, which is the default; not together with stale"},

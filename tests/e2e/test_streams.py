@@ -1,6 +1,7 @@
 """Streams with real processes: servers and agents die, backups become the state, questions make no sense; each change comes once."""
-import base64, json, re, socket
+import base64, json, re, socket, threading
 from coordtest import SLOW, Agent, Cluster, check, run, settings, until
+from test_client_agent import client_agent
 from streams import Follower, Writer, has_all, in_order, numbers, once_each, stream_socket
 
 
@@ -115,6 +116,46 @@ def services_nodes_and_locks():
         in_order(follower.events)
 
 
+def what_woke_a_query():
+    """Blocking queries say what woke them: at a server, at a client agent, and not when nothing did."""
+    cluster = Cluster().start()
+    server = cluster.servers[0]
+    client = client_agent(cluster)
+    client.start(wait=False).wait_leader(30)
+    server.put("/v1/catalog/register", {"Node": "db1", "Address": "10.0.0.9", "Service": {"Service": "db"}, "Check": {"Name": "alive", "CheckID": "alive", "ServiceID": "db", "Status": "passing"}})
+    server.put("/v1/kv/jobs/7", b"x")
+    causes = {}
+
+    def ask(agent, path):
+        cause = None
+        while not cause:                                     # a change came before it waited
+            index = agent.get("/v1/" + path)[1]["X-Consul-Index"]
+            _, headers, _ = agent.request("GET", "/v1/%s?index=%s&wait=60s" % (path, index), timeout=90)
+            cause = headers["X-Coord-Cause"]
+        causes[agent.ip, path] = (cause, headers["X-Consul-Index"])
+    paths = ["health/service/db", "catalog/node/db1", "kv/jobs/7"]
+    threads = [threading.Thread(target=ask, args=(agent, path)) for agent in (server, client) for path in paths]
+    for thread in threads:
+        thread.start()
+    turn = 0
+    while any(thread.is_alive() for thread in threads):      # whoever was not waiting yet is woken by the next change
+        status = ("critical", "passing")[turn % 2]
+        server.put("/v1/catalog/register", {"Node": "db1", "Address": "10.0.0.9", "Check": {"Name": "alive", "CheckID": "alive", "ServiceID": "db", "Status": status}})
+        server.request("PUT" if turn % 2 else "DELETE", "/v1/kv/jobs/7", b"x" if turn % 2 else None)
+        turn += 1
+        for thread in threads:
+            thread.join(0.2)
+    changes = ("passing->critical", "critical->passing")
+    for agent in (server, client):
+        for path, wanted in (paths[0], ["service db " + c for c in changes]), (paths[1], ["node db1 " + c for c in changes]), \
+                (paths[2], ["key jobs/7 deleted", "key jobs/7 created"]):
+            said, index = causes[agent.ip, path]
+            check(said in ["%s index %s" % (cause, index) for cause in wanted], "%s: %s, index %s" % (path, said, index))
+    _, headers, _ = server.request("GET", "/v1/kv/jobs/7?index=%s&wait=10ms" % causes[server.ip, "kv/jobs/7"][1])
+    check(headers["X-Coord-Cause"] is None, "nothing woke it: %s" % headers["X-Coord-Cause"])
+    check(server.get("/v1/health/service/db")[1]["X-Coord-Cause"] is None, "it did not wait")
+
+
 def without_chunks():
     """HTTP/1.0, as proxies speak it: the events as they are, until the connection ends."""
     agent = Agent().start()
@@ -190,5 +231,5 @@ def has_room(agent):
         return s.recv(100).startswith(b"HTTP/1.1 200")
 
 
-run([the_leader_dies_under_it, a_backup_becomes_the_state, an_entry_is_cut_in_two, services_nodes_and_locks, without_chunks, bad_questions,
+run([the_leader_dies_under_it, a_backup_becomes_the_state, an_entry_is_cut_in_two, services_nodes_and_locks, what_woke_a_query, without_chunks, bad_questions,
      there_are_limits])
