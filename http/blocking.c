@@ -190,7 +190,7 @@ static void on_fail(struct read *read, int error) {
 
 static void on_answer(struct read *read, struct read_answer *answer, uint64_t least) {
     struct http_request *request = reading_of(read)->request;
-    bool woken = read->parked && answer->index > read->index;
+    bool woken = read->parked && !read->expired && answer->index > read->index;
     reading_end(request);
     answer_send(request, answer_of(answer), least, woken);
 }

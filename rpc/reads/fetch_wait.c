@@ -92,7 +92,7 @@ void fetch_answer(struct read *read, struct read_answer *read_answer, uint64_t l
     rpc_status(read->engine->rpc, &status);
     fetched.known_leader = status.known_leader;
     fetched.last_contact_ms = status.last_contact_ms;
-    if (read->parked && read_answer->index > read->index) fetched.cause = cause_of(read, answer);
+    if (read->parked && !read->expired && read_answer->index > read->index) fetched.cause = cause_of(read, answer);
     fetch_finish(fetch_of_read(read), CO_OK, &fetched);
 }
 

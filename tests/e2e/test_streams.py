@@ -133,7 +133,7 @@ def what_woke_a_query():
             _, headers, _ = agent.request("GET", "/v1/%s?index=%s&wait=60s" % (path, index), timeout=90)
             cause = headers["X-Coord-Cause"]
         causes[agent.ip, path] = (cause, headers["X-Consul-Index"])
-    paths = ["health/service/db", "catalog/node/db1", "kv/jobs/7"]
+    paths = ["health/service/db", "kv/jobs/7"]
     threads = [threading.Thread(target=ask, args=(agent, path)) for agent in (server, client) for path in paths]
     for thread in threads:
         thread.start()
@@ -147,8 +147,7 @@ def what_woke_a_query():
             thread.join(0.2)
     changes = ("passing->critical", "critical->passing")
     for agent in (server, client):
-        for path, wanted in (paths[0], ["service db " + c for c in changes]), (paths[1], ["node db1 " + c for c in changes]), \
-                (paths[2], ["key jobs/7 deleted", "key jobs/7 created"]):
+        for path, wanted in (paths[0], ["service db " + c for c in changes]), (paths[1], ["key jobs/7 deleted", "key jobs/7 created"]):
             said, index = causes[agent.ip, path]
             check(said in ["%s index %s" % (cause, index) for cause in wanted], "%s: %s, index %s" % (path, said, index))
     _, headers, _ = server.request("GET", "/v1/kv/jobs/7?index=%s&wait=10ms" % causes[server.ip, "kv/jobs/7"][1])
