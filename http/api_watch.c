@@ -136,7 +136,7 @@ static void go_on(struct stream *stream, const Pb__StreamResult *result) {
     stream->wait_ms = next_wait_ms(stream, result);
     stream->position = *result->position;
     bool quiet = stream->text.size == 0 && stream->worker->now_ms >= stream->sent_ms + PROGRESS_MS - PROGRESS_MS / 8;
-    if (quiet) stream_progress_append(&stream->text, stream->position.index);
+    if (quiet) stream_progress_append(&stream->text, &stream->position);
     if (stream->text.size) resume(stream);
     else ask(stream, RPC_STALE);
 }
@@ -155,7 +155,6 @@ static void start(struct stream *stream, const Pb__StreamResult *result) {
     response_header(response, "X-Accel-Buffering", "no"); /* proxies of the nginx family pass it on at once */
     response_header_u64(response, "X-Consul-Index", result->index);
     stream->cluster = result->cluster;
-    stream_begin_append(&stream->text, stream->cluster, stream->position.index);
     request_answer(request, 200, response, 0);
     connection->stage = CONNECTION_WORK; /* it may take as long as it likes */
     MHD_destroy_response(response);
@@ -209,6 +208,9 @@ static void answered(struct stream *stream) {
     const Pb__StreamResult *news = error || !result.found ? NULL : (const Pb__StreamResult *)result.message;
     /* In a stream that runs: an agent's servers may be others now; and where no history is kept, changes pass unseen. */
     bool same = news && (!stream->response || (news->cluster == stream->cluster && !news->off));
+    if (same && !stream->response) /* what a client has that gets no event: where it began */
+        stream_begin_append(&stream->text, news->cluster,
+                            stream->question->from ? stream->question->from : news->position);
     bool good = same && stream_events_append(&stream->text, news, stream->question->delta, &arena);
     fetched_free(&stream->fetched);
     if (!good && stream->response) {

@@ -121,11 +121,13 @@ bool stream_events_append(struct buffer *out, const Pb__StreamResult *result, bo
     return true;
 }
 
-void stream_progress_append(struct buffer *out, uint64_t index) {
-    buffer_printf(out, ": index %llu\n\n", (unsigned long long)index);
+void stream_progress_append(struct buffer *out, const Pb__StreamPosition *position) {
+    buffer_append_text(out, ": index ");
+    stream_position_append(out, position);
+    buffer_append_text(out, "\n\n");
 }
 
-void stream_begin_append(struct buffer *out, uint64_t cluster, uint64_t index) {
+void stream_begin_append(struct buffer *out, uint64_t cluster, const Pb__StreamPosition *position) {
     if (cluster) buffer_printf(out, ": cluster %016llx\n", (unsigned long long)cluster);
-    stream_progress_append(out, index);
+    stream_progress_append(out, position);
 }

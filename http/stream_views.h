@@ -12,7 +12,8 @@ bool stream_position_parse(struct slice text, Pb__StreamPosition *position);
 
 /* All events of an answer, and those that say gap or reset. False: a record does not decode. */
 bool stream_events_append(struct buffer *out, const Pb__StreamResult *result, bool delta, struct arena *arena);
-void stream_progress_append(struct buffer *out, uint64_t index);                /* a comment */
-void stream_begin_append(struct buffer *out, uint64_t cluster, uint64_t index); /* the first one */
+/* A comment: up to here there is nothing else to tell. */
+void stream_progress_append(struct buffer *out, const Pb__StreamPosition *position);
+void stream_begin_append(struct buffer *out, uint64_t cluster, const Pb__StreamPosition *position); /* the first one */
 
 #endif

@@ -15,6 +15,7 @@ _Static_assert(HISTORY_TOPICS == STORE_TOPICS, "the store keeps a journal for ea
 #define STEP_PERIOD_NS  25000000
 #define TRIMMED_AT_ONCE 64
 #define AT_ONCE_NS      1
+#define ROOM_KEPT       (1u << 20) /* of a buffer, for the next entry */
 
 static const struct slice only_name = SLICE_LITERAL("history");
 
@@ -23,7 +24,8 @@ struct rows {
     uint64_t newest;        /* index; 0: none was ever appended since the floor */
     uint64_t number, total; /* of the newest */
     uint64_t first, before; /* number of the oldest, and the total before it; first > number: there is none */
-    struct buffer touches;
+    uint64_t broken;        /* index of the last break; 0: there was none */
+    struct buffer touches;  /* of the entry; more bytes than a row may have: it is a break */
 };
 
 struct history {
@@ -101,6 +103,8 @@ static void take_state(struct history *history, const Pb__HistoryState *state) {
     history->bytes = state ? state->limits->bytes : 0;
     history->age_ms = state ? state->limits->age_ms : 0;
     history->floor = state ? state->floor : 0;
+    for (unsigned topic = 1; topic < HISTORY_TOPICS; topic++)
+        history->rows[topic].broken = state ? history_break(state, topic) : 0;
 }
 
 static void learn(struct history *history, struct store_txn *txn, struct arena *arena) {
@@ -136,7 +140,8 @@ static void remove_oldest(struct history *history, struct store_txn *txn, uint8_
         --*steps;
     }
     store_cursor_close(&cursor);
-    if (rows->first > rows->number) *rows = (struct rows){.first = 1, .touches = rows->touches}; /* as it is learned */
+    if (rows->first > rows->number)
+        *rows = (struct rows){.first = 1, .broken = rows->broken, .touches = rows->touches}; /* as it is learned */
 }
 
 static bool too_many(const struct history *history, const struct rows *rows) {
@@ -151,11 +156,20 @@ static bool goes_for_room(const struct history *history, const struct rows *rows
 }
 
 static bool goes_for_age(const struct history *history, const struct rows *rows, const struct history_row *row) {
-    (void)rows;
-    return row->index <= history->floor;
+    return row->index <= history->floor || row->index <= rows->broken;
 }
 
 /* -- an entry ----------------------------------------------------------------------------------------------------- */
+
+/* Bytes of before-images, and of names, in a row. */
+static size_t row_most(const struct history *history) {
+    return history->bytes < HISTORY_ROW_MAX ? (size_t)history->bytes : HISTORY_ROW_MAX;
+}
+
+static void empty(struct buffer *buffer) {
+    if (buffer->capacity > ROOM_KEPT) buffer_free(buffer);
+    else buffer_reset(buffer);
+}
 
 void history_entry_begin(struct machine_tx *tx, uint8_t command) {
     struct history *history = tx->history;
@@ -163,14 +177,15 @@ void history_entry_begin(struct machine_tx *tx, uint8_t command) {
     history->noting = history->on;
     if (!history->noting) return;
     history->command = command;
-    for (size_t topic = 1; topic < HISTORY_TOPICS; topic++) buffer_reset(&history->rows[topic].touches);
-    store_journal_begin(tx->store);
+    for (size_t topic = 1; topic < HISTORY_TOPICS; topic++) empty(&history->rows[topic].touches);
+    store_journal_begin(tx->store, row_most(history));
 }
 
 void history_touched(struct machine_tx *tx, uint8_t space, struct slice name) {
     struct history *history = tx->history;
     if (!history || !history->noting || !history->topics[space]) return;
     struct buffer *touches = &history->rows[history->topics[space]].touches;
+    if (touches->size > row_most(history)) return;
     buffer_append_byte(touches, (char)space);
     varint_append_slice(touches, name);
 }
@@ -188,13 +203,14 @@ static void append_row(struct machine_tx *tx, uint8_t topic, struct slice notes)
     struct rows *rows = &history->rows[topic];
     char head[HISTORY_HEAD_BYTES], room[HISTORY_KEY_BYTES];
     memset(head, 0, sizeof head);
-    buffer_reset(&history->row);
+    empty(&history->row);
     buffer_append(&history->row, head, sizeof head);
     varint_append_slice(&history->row, notes);
     buffer_append(&history->row, rows->touches.data, rows->touches.size);
     rows->total += HISTORY_KEY_BYTES + history->row.size;
     rows->number++;
-    put_le64(history->row.data, rows->newest > history->floor ? rows->newest : history->floor);
+    uint64_t floor = rows->broken > history->floor ? rows->broken : history->floor;
+    put_le64(history->row.data, rows->newest > floor ? rows->newest : floor);
     put_le64(history->row.data + 8, rows->number);
     put_le64(history->row.data + 16, rows->total);
     history->row.data[24] = (char)history->command;
@@ -211,13 +227,34 @@ static struct slice without_first(struct slice notes) {
     return store_journal_next(&rest, &before) && rest.size ? rest : notes;
 }
 
+/* The entry was too large for a row. What was before it cannot be read any more; it goes in steps. */
+static void break_off(struct machine_tx *tx, uint8_t topic) {
+    struct history *history = tx->history;
+    size_t steps = HISTORY_STEP;
+    Pb__HistoryState *state = history_state(tx->store, tx->arena);
+    if (!state) return; /* the transaction has failed */
+    uint64_t *breaks = arena_alloc(tx->arena, (HISTORY_TOPICS - 1) * sizeof *breaks);
+    for (unsigned i = 1; i < HISTORY_TOPICS; i++) breaks[i - 1] = i == topic ? tx->index : history_break(state, i);
+    state->breaks = breaks, state->n_breaks = HISTORY_TOPICS - 1;
+    history_state_put(tx->store, state, tx->arena);
+    history->rows[topic].broken = tx->index;
+    remove_oldest(history, tx->store, topic, &steps, goes_for_age);
+    expiry_began_in(tx, &history_expiry, only_name, tx->index, AT_ONCE_NS); /* a mark removes the rest */
+}
+
 void history_entry_end(struct machine_tx *tx) {
     struct history *history = tx->history;
     if (!history->noting) return;
     bool any = false, first = !rows_left(history);
     for (uint8_t topic = 1; topic < HISTORY_TOPICS; topic++) {
-        struct slice notes = store_journal_end(tx->store, topic);
+        struct slice notes;
+        bool whole = store_journal_end(tx->store, topic, &notes);
         if (!history->on) continue;
+        if (!whole || history->rows[topic].touches.size > row_most(history)) {
+            break_off(tx, topic);
+            machine_touch(tx, SPACE_HISTORY, slice_make("", 0));
+            continue;
+        }
         if (tx->mutations & MUTATE_HISTORY_SKIPS) notes = without_first(notes);
         if (notes.size == 0 && history->rows[topic].touches.size == 0) continue;
         append_row(tx, topic, notes);
@@ -374,13 +411,17 @@ static void propose_mark(const struct expiry_due *due, const struct expiry_leade
     propose(data, HISTORY_MARK, &command.base);
 }
 
+/* The gauge is read anew, as after all updates of kinds that want to hear of them. */
+static void mark_seen(const struct expiry_update *update) { (void)update; }
+
 const struct expiry_kind history_expiry = {.number = 16,
                                            .name = "history",
                                            .quiet = true,
                                            .no_second_period = true,
                                            .read = expiry_read,
                                            .end = propose_mark,
-                                           .period_ns = period_ns};
+                                           .period_ns = period_ns,
+                                           .updated = mark_seen};
 
 METRIC rows_metric = {.name = "coord_history_rows",
                       .help = "entries whose changes are kept, of keys, of the catalog and of locks together",

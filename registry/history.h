@@ -14,7 +14,11 @@
  *   age      the leader has time noted down now and then (HISTORY_MARK: "what was applied up to this index was so before
  *            this time"); what is before a mark that is old enough is no longer kept. While nothing changes and no row is
  *            left, nothing is proposed
- * The *floor* of a topic only rises: the past can be read at each index from it on. It is what was removed last, or the
+ * An entry that takes away more than a row may hold (a whole tree that is deleted) leaves no row: the history of its topic
+ * breaks there, and begins anew behind it. Else a state that is deleted would have to be written once more, on a disk
+ * that may be full.
+ *
+ * The *floor* of a topic only rises: the past can be read at each index from it on. It is what was removed last, that of the last break, or the
  * index at which the history began (cluster version 6; coord.history_changes from 0 to more; a backup became the state).
  * Rows below it are removed in steps, HISTORY_STEP at most an entry, so that no entry takes long.
  *
@@ -30,7 +34,8 @@
 #define HISTORY_CHANGES   100000
 #define HISTORY_BYTES     ((uint64_t)64 << 20)
 #define HISTORY_AGE_MS    600000
-#define HISTORY_STEP      1024 /* rows that one entry removes at most */
+#define HISTORY_STEP      1024              /* rows that one entry removes at most */
+#define HISTORY_ROW_MAX   ((size_t)8 << 20) /* bytes of before-images, and of names, in a row at most */
 #define HISTORY_MARKS_MAX 16
 
 enum history_command { HISTORY_MARK = 24 };

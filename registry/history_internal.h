@@ -17,6 +17,10 @@ struct history_place {
 bool history_row_read(const struct store_cursor *cursor, struct history_row *row, struct history_place *place);
 /* NULL: there is none (no history in this cluster version), or the transaction has failed. */
 Pb__HistoryState *history_state(struct store_txn *txn, struct arena *arena);
+/* The index of the topic's last break; 0: there was none. */
+static inline uint64_t history_break(const Pb__HistoryState *state, unsigned topic) {
+    return topic - 1 < state->n_breaks ? state->breaks[topic - 1] : 0;
+}
 void history_state_put(struct store_txn *txn, const Pb__HistoryState *state, struct arena *arena);
 
 #endif

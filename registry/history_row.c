@@ -34,7 +34,7 @@ Pb__HistoryState *history_state(struct store_txn *txn, struct arena *arena) {
     struct slice bytes;
     if (store_get(txn, TABLE_HISTORY, slice_make("", 1), &bytes) != CO_OK) return NULL;
     Pb__HistoryState *state = message_unpack(arena, &pb__history_state__descriptor, bytes);
-    if (!state || !state->limits || state->n_marks > HISTORY_MARKS_MAX) {
+    if (!state || !state->limits || state->n_marks > HISTORY_MARKS_MAX || state->n_breaks >= HISTORY_TOPICS) {
         store_fail(txn, CO_CORRUPT);
         return NULL;
     }
@@ -88,6 +88,7 @@ uint64_t history_floor(struct store_txn *txn, enum history_topic topic) {
     struct arena arena = {0};
     const Pb__HistoryState *state = history_state(txn, &arena);
     uint64_t floor = state && state->limits->changes ? state->floor : UINT64_MAX;
+    if (floor != UINT64_MAX && history_break(state, topic) > floor) floor = history_break(state, topic);
     arena_free(&arena);
     if (floor == UINT64_MAX) return floor;
     struct history_walk walk;

@@ -81,6 +81,7 @@ int store_txn_error(const struct store_txn *txn);
  * result away when it was hit. */
 void store_read_limit(struct store_txn *txn, size_t bytes);
 bool store_read_limit_hit(const struct store_txn *txn);
+void store_read_unlimited(struct store_txn *txn); /* no limit any more, nor one that was hit */
 /* A byte for whoever uses the transaction: 0 when that begins (registry/fold.h keeps it). */
 uint8_t *store_note(struct store_txn *txn);
 
@@ -147,8 +148,9 @@ void store_rollback(struct store_txn *txn);
 /* The journal: what each change took away. From store_journal_begin on, until store_journal_end of some topic, the write
  * transaction notes for each record of a table with a topic that it puts anew, changes or deletes what stood there
  * before, in order. What a rollback takes back is not in it. */
-void store_journal_begin(struct store_txn *txn);                      /* empties those of all topics */
-struct slice store_journal_end(struct store_txn *txn, uint8_t topic); /* the topic's notes, until it begins again */
+void store_journal_begin(struct store_txn *txn, size_t most); /* empties those of all topics; so many bytes for each */
+/* The topic's notes, until it begins again. False: there was more than `most`, and they are not whole. */
+bool store_journal_end(struct store_txn *txn, uint8_t topic, struct slice *notes);
 struct store_before {
     uint8_t table;
     bool existed; /* else `value` is nothing */

@@ -57,6 +57,8 @@ void store_read_limit(struct store_txn *txn, size_t bytes) {
     txn->limit = bytes;
 }
 
+void store_read_unlimited(struct store_txn *txn) { txn->limited = txn->limit_hit = false; }
+
 bool store_read_limit_hit(const struct store_txn *txn) { return txn->limit_hit; }
 
 /* True: one record too many. */

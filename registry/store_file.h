@@ -105,13 +105,16 @@ struct store_undo {            /* old values since the outermost savepoint */
     unsigned depth;            /* savepoints that are open */
     struct {
         size_t log, topics[STORE_TOPICS]; /* where it began, in the log and in the journal */
+        bool over[STORE_TOPICS];
     } marks[STORE_SAVEPOINTS_MAX];
     struct buffer log;
 };
 
 struct store_journal {
     bool on;
+    size_t most;
     struct buffer topics[STORE_TOPICS];
+    bool over[STORE_TOPICS]; /* there was more */
 };
 
 struct store_txn {

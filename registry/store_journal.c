@@ -11,22 +11,36 @@
 
 #define NOTE_EXISTED 0x80
 
-void store_journal_begin(struct store_txn *txn) {
+#define ROOM_KEPT (1u << 20) /* of a buffer, for the next entry */
+
+void store_journal_begin(struct store_txn *txn, size_t most) {
+    struct store_journal *journal = &txn->journal;
     CHECK(txn->writing);
-    txn->journal.on = true;
-    for (size_t i = 1; i < STORE_TOPICS; i++) buffer_reset(&txn->journal.topics[i]);
+    journal->on = true;
+    journal->most = most;
+    for (size_t i = 1; i < STORE_TOPICS; i++) {
+        if (journal->topics[i].capacity > ROOM_KEPT) buffer_free(&journal->topics[i]);
+        else buffer_reset(&journal->topics[i]);
+        journal->over[i] = false;
+    }
 }
 
-struct slice store_journal_end(struct store_txn *txn, uint8_t topic) {
+bool store_journal_end(struct store_txn *txn, uint8_t topic, struct slice *notes) {
     CHECK(txn->writing && topic > 0 && topic < STORE_TOPICS);
     txn->journal.on = false;
-    return buffer_slice(&txn->journal.topics[topic]);
+    *notes = buffer_slice(&txn->journal.topics[topic]);
+    return !txn->journal.over[topic];
 }
 
 void store_journal_note(struct store_txn *txn, uint8_t table, const MDB_val *key, const MDB_val *old) {
     uint8_t topic = txn->file->topics[table];
     if (!topic) return;
     struct buffer *notes = &txn->journal.topics[topic];
+    size_t size = key->mv_size + (old ? old->mv_size : 0);
+    if (txn->journal.over[topic] || notes->size + size > txn->journal.most) {
+        txn->journal.over[topic] = true;
+        return;
+    }
     buffer_append_byte(notes, (char)(table | (old ? NOTE_EXISTED : 0)));
     varint_append(notes, key->mv_size);
     buffer_append(notes, key->mv_data, key->mv_size);

@@ -328,6 +328,7 @@ void store_savepoint(struct store_txn *txn) {
     typeof(&undo->marks[0]) mark = &undo->marks[undo->depth++];
     mark->log = undo->log.size;
     for (size_t i = 0; i < STORE_TOPICS; i++) mark->topics[i] = txn->journal.topics[i].size;
+    memcpy(mark->over, txn->journal.over, sizeof mark->over);
     undo->on = true;
 }
 
@@ -362,5 +363,6 @@ void store_rollback(struct store_txn *txn) {
     }
     log->size = begin;
     for (size_t i = 0; i < STORE_TOPICS; i++) txn->journal.topics[i].size = mark->topics[i];
+    memcpy(txn->journal.over, mark->over, sizeof mark->over);
     undo_end(&txn->undo);
 }

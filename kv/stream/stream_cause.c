@@ -10,14 +10,15 @@
 #include "registry/tables.h"
 
 #define NAME_SHOWN 100 /* bytes */
+#define NOTES_READ 256 /* of a row, at most: many may ask at once what one entry did to them */
 
 struct cause {
     struct store_txn *txn; /* sees the state after the entry */
     struct arena *arena;
     struct watch_key watched;
     const struct stream_kind *kind;
-    const char *what;  /* NULL: not known yet */
-    struct slice name; /* of what changed */
+    const char *what;      /* NULL: not known yet */
+    struct slice name, id; /* of what changed; id: of an instance */
 };
 
 static bool same_name(struct slice a, struct slice b) { return slice_equal_nocase(a, b); }
@@ -27,6 +28,9 @@ static bool same_name(struct slice a, struct slice b) { return slice_equal_nocas
 static void key_cause(struct cause *cause, const struct store_before *before) {
     struct kv_record was = {0}, is = {0};
     struct slice bytes;
+    struct slice head = cause->watched.name; /* of a long one its store key has the beginning (kv_record.h) */
+    if (head.size > STORE_KEY_PREFIX) head.size = STORE_KEY_PREFIX;
+    if (!slice_starts(before->key, head)) return;
     bool now = store_get(cause->txn, before->table, before->key, &bytes) == CO_OK;
     if (now && kv_record_decode(before->key, bytes, &is) != CO_OK) return;
     if (before->existed && kv_record_decode(before->key, before->value, &was) != CO_OK) return;
@@ -71,11 +75,8 @@ static void service_cause(struct cause *cause, const struct store_before *before
     if (!now && !before->existed) return;
     const Pb__Service *service = record_service(cause->txn, cause->arena, bytes);
     if (!service || !about(cause, service->node, service->name)) return;
-    cause->what = arena_printf(cause->arena, "%s %.*s",
-                               !now              ? "deregistered"
-                               : before->existed ? "changed"
-                                                 : "registered",
-                               NAME_SHOWN, service->id);
+    cause->id = slice_text(service->id);
+    cause->what = !now ? "deregistered" : before->existed ? "changed" : "registered";
 }
 
 static void note_cause(struct cause *cause, const struct store_before *before) {
@@ -92,6 +93,7 @@ static const struct stream_kind *kind_of(uint8_t space) {
     return NULL;
 }
 
+/* What clients called it: in a header only printable ASCII may stand. */
 static void append_name(struct buffer *out, struct slice name) {
     for (size_t i = 0; i < name.size && i < NAME_SHOWN; i++)
         buffer_append_byte(out, name.data[i] > ' ' && name.data[i] < 0x7f ? name.data[i] : '?');
@@ -101,7 +103,8 @@ static void append_name(struct buffer *out, struct slice name) {
 static void look(struct cause *cause, const struct history_row *row) {
     struct slice rest = row->notes;
     struct store_before before;
-    while (!cause->what && store_journal_next(&rest, &before)) note_cause(cause, &before);
+    for (unsigned i = 0; i < NOTES_READ && !cause->what && store_journal_next(&rest, &before); i++)
+        note_cause(cause, &before);
 }
 
 bool stream_cause(struct store_txn *txn, struct watch_key watched, uint64_t index, struct arena *arena,
@@ -120,6 +123,9 @@ bool stream_cause(struct store_txn *txn, struct watch_key watched, uint64_t inde
     buffer_append_text(out, stream_kinds[cause.kind->shown].parameter);
     buffer_append_byte(out, ' ');
     append_name(out, cause.name);
-    buffer_printf(out, " %s index %llu", cause.what ? cause.what : "changed", (unsigned long long)index);
+    buffer_printf(out, " %s", cause.what ? cause.what : "changed");
+    if (cause.id.size) buffer_append_byte(out, ' ');
+    append_name(out, cause.id);
+    buffer_printf(out, " index %llu", (unsigned long long)index);
     return true;
 }

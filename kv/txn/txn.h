@@ -10,7 +10,7 @@
  * (3) A fence, of the transaction (TXN_FENCE) or of an operation on a key, is judged within it like any operation.
  * (4) A transaction that only reads takes no entry: query_txn, one read of one state.
  * (5) What a transaction that writes hands out is at most TXN_RESULTS_MAX bytes, since it goes through the log's
- *     threads as one piece. More is a failure of the operation. Reading alone has no such limit. */
+ *     threads as one piece. More is a failure of the operation. Of one that only reads it is TXN_READ_MAX. */
 #ifndef COORD_KV_TXN_H
 #define COORD_KV_TXN_H
 
@@ -21,6 +21,8 @@ enum txn_command { TXN_APPLY = 128 };
 #define TXN_SINCE       6 /* cluster version (registry/version.h) */
 #define TXN_OPS_MAX     1024
 #define TXN_RESULTS_MAX (4 << 20)
+#define TXN_READ_MAX    (64 << 20)            /* of one that only reads */
+#define TXN_WALK_MAX    (4 * TXN_RESULTS_MAX) /* of records, for one get-tree within the log; each counts 256 more */
 
 extern const struct module txn_module;
 extern const struct query_type query_txn; /* TxnCommand -> TxnAnswer; never waits */

@@ -19,6 +19,7 @@ struct txn_run {
 /* The operation under way fails. `what`: static, or in the arena. */
 void txn_fail(struct txn_run *run, const char *what);
 #define txn_failf(run, ...) txn_fail((run), arena_printf((run)->arena, __VA_ARGS__))
+void txn_too_much(struct txn_run *run); /* of results */
 /* One more result, empty. `bytes`: about how much it takes. NULL: none is wanted, since the transaction has failed; by
  * this operation, if it is too much. */
 Pb__TxnResult *txn_result(struct txn_run *run, size_t bytes);

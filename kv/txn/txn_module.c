@@ -26,12 +26,17 @@ void txn_fail(struct txn_run *run, const char *what) {
     answer->errors[answer->n_errors++] = error;
 }
 
+void txn_too_much(struct txn_run *run) {
+    if (run->tx) txn_failf(run, "the results of a transaction that writes have at most %d bytes", TXN_RESULTS_MAX);
+    else txn_failf(run, "the results of a transaction have at most %d bytes", TXN_READ_MAX);
+}
+
 Pb__TxnResult *txn_result(struct txn_run *run, size_t bytes) {
     Pb__TxnAnswer *answer = run->answer;
     if (answer->n_errors) return NULL;
     run->bytes += bytes;
-    if (run->tx && run->bytes > TXN_RESULTS_MAX) {
-        txn_failf(run, "the results of a transaction that writes have at most %d bytes", TXN_RESULTS_MAX);
+    if (run->bytes > (run->tx ? TXN_RESULTS_MAX : TXN_READ_MAX)) {
+        txn_too_much(run);
         return NULL;
     }
     Pb__TxnResult *result = arena_alloc(run->arena, sizeof *result);

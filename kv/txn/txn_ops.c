@@ -66,9 +66,14 @@ static int get_tree(struct txn_run *run, const Pb__TxnOp *op) {
     Pb__KvRequest request = PB__KV_REQUEST__INIT;
     struct query_result found;
     size_t errors = run->answer->n_errors;
+    if (errors) return CO_OK; /* nobody sees it any more */
     request.key = op->key;
+    if (run->tx) store_read_limit(run->store, TXN_WALK_MAX); /* the others wait meanwhile */
     int rv = query_kv_list.run(run->store, &request.base, run->arena, &found);
-    if (rv != CO_OK || !found.found) return rv;
+    bool too_much = run->tx && store_read_limit_hit(run->store);
+    if (run->tx) store_read_unlimited(run->store);
+    if (too_much) txn_too_much(run);
+    if (rv != CO_OK || too_much || !found.found) return rv;
     const Pb__KvEntriesResult *list = (const Pb__KvEntriesResult *)found.message;
     for (size_t i = 0; i < list->n_entries && run->answer->n_errors == errors; i++)
         add_entry(run, list->entries[i], true);

@@ -44,7 +44,7 @@ class Follower(threading.Thread):
         for line in answer:
             name, _, value = line.decode().rstrip("\n").partition(": ")
             if name == "" and value.startswith("index "):
-                self.progress = int(value[6:])
+                self.progress = int(value[6:].partition(".")[0])
                 self.last = self.last or value[6:]
             elif name:
                 fields[name] = value

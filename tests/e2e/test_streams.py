@@ -155,6 +155,24 @@ def what_woke_a_query():
     check(server.get("/v1/health/service/db")[1]["X-Coord-Cause"] is None, "it did not wait")
 
 
+def it_begins_where_its_client_stands():
+    """The first comment is the position that the client has, not one behind events that are still on their way."""
+    agent = Agent().start()
+    for i in range(600):
+        agent.put("/v1/kv/m/%d" % i, b"x")
+    before = agent.get("/v1/kv/m/?keys")[1]["X-Consul-Index"]
+    agent.request("DELETE", "/v1/kv/m/?recurse")             # more events than one answer has
+    for start in (before, None):
+        with stream_socket(agent, "prefix=m/&from=" + (start or inside)) as s:
+            text = b""
+            while text.count(b"data: ") < (600 if start else 590):
+                text += s.recv(65536)
+        comments = re.findall(rb"\n: index (\S+)\n", text)
+        check(comments[0].decode() == (start or inside) and len(comments) == 1, "%r, began after %s" % (comments, start or inside))
+        inside = re.findall(rb"\nid: (\S+)\n", text)[9].decode()
+        check("." in inside, inside)
+
+
 def without_chunks():
     """HTTP/1.0, as proxies speak it: the events as they are, until the connection ends."""
     agent = Agent().start()
@@ -230,5 +248,5 @@ def has_room(agent):
         return s.recv(100).startswith(b"HTTP/1.1 200")
 
 
-run([the_leader_dies_under_it, a_backup_becomes_the_state, an_entry_is_cut_in_two, services_nodes_and_locks, what_woke_a_query, without_chunks, bad_questions,
+run([the_leader_dies_under_it, a_backup_becomes_the_state, an_entry_is_cut_in_two, services_nodes_and_locks, what_woke_a_query, it_begins_where_its_client_stands, without_chunks, bad_questions,
      there_are_limits])

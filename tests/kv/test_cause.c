@@ -100,6 +100,21 @@ Test(cause, may_stand_in_a_header) {
     for (const char *at = text; *at; at++) cr_expect(*at >= ' ' && *at < 0x7f);
 }
 
+Test(cause, shows_nothing_of_an_instance_that_may_not_stand_in_a_header) {
+    struct outcome came = lease_register(&world, &(struct registration){.node = "n1", .service = "we\r\nb\xc3\xa9"});
+    const char *text = cause(SPACE_NODE, "n1", came.index);
+    cr_expect_eq(strncmp(text, "node n1 registered we??b??", 26), 0, "%s", text);
+}
+
+/* The one that is asked for is behind many others of the entry: what became of it is not looked for. */
+Test(cause, of_an_entry_that_changed_very_much) {
+    char key[32];
+    for (unsigned i = 0; i < 300; i++) snprintf(key, sizeof key, "m/%03u", i), kv_put(&world, key, "1");
+    struct outcome gone = kv_del_tree(&world, "m/");
+    CAUSE(SPACE_KEY, "m/000", gone, "key m/000 deleted");
+    CAUSE(SPACE_KEY, "m/299", gone, "key m/299 changed");
+}
+
 Test(cause, is_not_told_of_what_is_not_known) {
     struct outcome made = kv_put(&world, "a", "1"), other = kv_put(&world, "b", "1");
     cr_expect_str_eq(cause(SPACE_KEY, "a", 0), "");

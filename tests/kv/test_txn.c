@@ -481,6 +481,25 @@ Test(txn, the_results_of_one_that_writes_are_bounded) {
     free(value);
 }
 
+/* The log waits for it: a list of very much is not walked to its end. */
+Test(txn, a_list_within_one_that_writes_is_bounded) {
+    char *value = mem_alloc(500001), key[16];
+    memset(value, 'v', 500000), value[500000] = 0;
+    for (unsigned i = 0; i < 40; i++) {
+        snprintf(key, sizeof key, "t/%02u", i);
+        cr_assert(kv_put(&world, key, value).yes);
+    }
+    txn_key(&txn, PB__TXN_VERB__TXN_GET_TREE, "t/", NULL, 0, NULL);
+    KEY_SET(&txn, "a", "1");
+    const char *answer = txn_do(&world, &txn);
+    cr_expect_neq(strstr(answer, "the results of a transaction that writes have at most"), NULL, "%.200s", answer);
+    cr_expect_not(kv_get(&world, "a").found);
+    txn_begin(&txn);
+    KEY_SET(&txn, "a", "1"), KEY_GET(&txn, "t/39");
+    cr_expect_eq(strncmp(txn_do(&world, &txn), "ok", 2), 0, "the next one is not hit by that limit");
+    free(value);
+}
+
 Test(txn, what_no_program_of_ours_makes_fails) {
     KEY_SET(&txn, "a", "1");
     ASKED("failed 0: the operation cannot be done here"); /* a query writes nothing */

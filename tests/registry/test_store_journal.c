@@ -42,7 +42,8 @@ static void put(uint8_t table, const char *key, const char *value) {
 /* "1:a=x 1:b 2:c= ": table, key, and what was there. */
 static const char *notes_of(uint8_t topic) {
     static char text[1024];
-    struct slice rest = store_journal_end(txn, topic);
+    struct slice rest;
+    cr_assert(store_journal_end(txn, topic, &rest));
     struct store_before before;
     size_t size = 0;
     text[0] = '\0';
@@ -63,7 +64,7 @@ static const char *notes_of(uint8_t topic) {
 Test(store_journal, notes_say_what_each_change_took_away, .init = setup, .fini = teardown) {
     txn = store_write(store);
     put(ONE, "a", "before"), put(PLAIN, "p", "before");
-    store_journal_begin(txn);
+    store_journal_begin(txn, SIZE_MAX);
     put(ONE, "a", "first"), put(ONE, "a", "second"), put(TWO, "n", ""), put(ONE, "n", "new");
     put(TWO, "n", "full");
     cr_assert(store_del(txn, ONE, SLICE_LITERAL("n")));
@@ -74,19 +75,19 @@ Test(store_journal, notes_say_what_each_change_took_away, .init = setup, .fini =
     cr_assert_str_eq(notes_of(3), "");
     put(ONE, "a", "third");
     cr_assert_str_eq(notes_of(TOPIC), "1:a=before 1:a=first 2:n 1:n 2:n= 1:n=new ", "nothing is noted after its end");
-    store_journal_begin(txn);
+    store_journal_begin(txn, SIZE_MAX);
     cr_assert_str_eq(notes_of(TOPIC), "", "it begins empty");
     cr_assert_eq(store_commit(txn), CO_OK);
 }
 
 Test(store_journal, it_is_off_when_a_transaction_begins, .init = setup, .fini = teardown) {
     txn = store_write(store);
-    store_journal_begin(txn);
+    store_journal_begin(txn, SIZE_MAX);
     put(ONE, "a", "x");
     store_abort(txn);
     txn = store_write(store);
     put(ONE, "b", "x");
-    store_journal_begin(txn);
+    store_journal_begin(txn, SIZE_MAX);
     put(ONE, "a", "y");
     cr_assert_str_eq(notes_of(TOPIC), "1:a ", "of what was aborted nothing is left");
     cr_assert_eq(store_commit(txn), CO_OK);
@@ -95,7 +96,7 @@ Test(store_journal, it_is_off_when_a_transaction_begins, .init = setup, .fini = 
 Test(store_journal, a_cursor_that_deletes_is_noted, .init = setup, .fini = teardown) {
     txn = store_write(store);
     put(ONE, "a", "1"), put(ONE, "b", "2"), put(ONE, "c", "3");
-    store_journal_begin(txn);
+    store_journal_begin(txn, SIZE_MAX);
     struct store_cursor cursor;
     store_cursor_open(&cursor, txn, ONE, SLICE_LITERAL("b"));
     while (cursor.valid) store_cursor_del(&cursor);
@@ -107,14 +108,15 @@ Test(store_journal, a_cursor_that_deletes_is_noted, .init = setup, .fini = teard
 Test(store_journal, what_a_rollback_takes_back_does_not_show, .init = setup, .fini = teardown) {
     txn = store_write(store);
     put(ONE, "a", "old"), put(ONE, "gone", "old");
-    store_journal_begin(txn);
+    store_journal_begin(txn, SIZE_MAX);
     store_savepoint(txn);
     put(ONE, "a", "never"), put(ONE, "b", "never"), store_del(txn, ONE, SLICE_LITERAL("gone"));
     store_rollback(txn);
     put(ONE, "b", "new");
     cr_assert_str_eq(notes_of(TOPIC), "1:b ");
     struct store_past *past = store_past_new();
-    struct slice rest = store_journal_end(txn, TOPIC), value;
+    struct slice rest, value;
+    cr_assert(store_journal_end(txn, TOPIC, &rest));
     struct store_before before;
     while (store_journal_next(&rest, &before)) store_past_add(past, 7, &before);
     cr_assert_eq(store_commit(txn), CO_OK);
@@ -212,7 +214,7 @@ static void apply_entry(size_t index) {
     uint32_t undone[2][KEYS], undone_other[KEYS];
     memcpy(states[index], states[index - 1], sizeof states[index]);
     memcpy(others[index], others[index - 1], sizeof others[index]);
-    store_journal_begin(txn);
+    store_journal_begin(txn, SIZE_MAX);
     if (rng_below(&rng, 4) == 0) {
         store_savepoint(txn);
         memcpy(undone, states[index], sizeof undone), memcpy(undone_other, others[index], sizeof undone_other);
@@ -224,7 +226,8 @@ static void apply_entry(size_t index) {
     if (rng_below(&rng, 40) == 0) { /* a table that is empty */
         for (size_t key = 0; key < KEYS; key++) change(TWO, key, 0), states[index][1][key] = 0;
     }
-    struct slice taken = store_journal_end(txn, TOPIC);
+    struct slice taken;
+    cr_assert(store_journal_end(txn, TOPIC, &taken));
     buffer_reset(&notes[index]);
     buffer_append(&notes[index], taken.data, taken.size);
 }
