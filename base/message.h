@@ -7,6 +7,12 @@
 #include "base/buffer.h"
 #include "base/memory.h"
 
+/* Fields of bytes are slices to us. The same bytes, nothing is copied. */
+static inline struct slice message_slice(ProtobufCBinaryData data) { return slice_make(data.data, data.len); }
+static inline ProtobufCBinaryData message_bytes(struct slice slice) {
+    return (ProtobufCBinaryData){.len = slice.size, .data = (uint8_t *)(uintptr_t)slice.data};
+}
+
 struct slice message_pack(struct arena *arena, const ProtobufCMessage *message);
 /* NULL: the bytes are no such message. */
 void *message_unpack(struct arena *arena, const ProtobufCMessageDescriptor *type, struct slice bytes);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/message.h"
 #include "base/check.h"
 #include "base/error.h"
 #include "consensus/message.pb-c.h"
@@ -169,13 +170,13 @@ static int decode(const Pb__RaftMessage *head, struct slice payload, struct raft
     if (!entries_sane(head, payload.size)) return CO_CORRUPT;
     if (chunk && (head->snapshot_index == 0 || head->offset > UINT64_MAX - payload.size)) return CO_CORRUPT;
     if (head->snapshot_members.len > 0) {
-        struct slice members = slice_make(head->snapshot_members.data, head->snapshot_members.len);
+        struct slice members = message_slice(head->snapshot_members);
         int rv = raft_members_decode(members, &message->snapshot.members);
         if (rv != CO_OK) return rv;
     }
     if (head->recoveries.len > 0) {
         struct raft_members none;
-        int rv = raft_members_decode(slice_make(head->recoveries.data, head->recoveries.len), &none);
+        int rv = raft_members_decode(message_slice(head->recoveries), &none);
         if (rv != CO_OK) return rv;
         message->recoveries = none.recoveries;
     }

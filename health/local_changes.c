@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/message.h"
 #include "health/state_writer.h"
 
 #define NODE_MAINTENANCE    "_node_maintenance"
@@ -131,7 +132,7 @@ void check_recall(struct local_check *check, const Pb__Check *stored) {
     check->restored = false;
     if (!stored) return;
     Pb__Status status = stored->status;
-    struct slice output = check_output_bare(slice_make(stored->output.data, stored->output.len), &status);
+    struct slice output = check_output_bare(message_slice(stored->output), &status);
     if (!ttl || check->state == CHECK_STATE_NONE)
         check_resume(&check->core, definition, status, ttl ? CHECK_AGE_UNKNOWN : 0, clock_mono_ns());
     bool expired = ttl && slice_is(buffer_slice(&check->output), "TTL expired");

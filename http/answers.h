@@ -85,6 +85,10 @@ void answer_send(struct http_request *request, struct answer *answer, uint64_t l
 
 /* -- blocking.c --------------------------------------------------------------------------------------------------- */
 
+/* One more that waits, a blocking query or a stream; false: too many do, and `request` has been answered. */
+bool watch_enter(struct http_request *request);
+void watch_leave(struct worker *worker);
+
 extern const struct read_owner http_reads; /* of worker->engine */
 /* True: it was answered from ready bytes without being parsed. */
 bool reading_fast(struct http_request *request);

@@ -1,4 +1,5 @@
 /* /v1/barrier: sessions that wait for each other. */
+#include "base/message.h"
 #include "http/http.h"
 #include "kv/barrier/barrier.h"
 
@@ -31,7 +32,7 @@ static const ProtobufCMessage *ask(struct http_request *request, const struct ma
     struct slice who = barrier_who(http_path_value(request, "name"), slice_text(there->session),
                                    arena_alloc(http_arena(request), BARRIER_WHO_MOST));
     pb__barrier_wait_request__init(wait);
-    wait->who = (ProtobufCBinaryData){who.size, (uint8_t *)(uintptr_t)who.data};
+    wait->who = message_bytes(who);
     wait->round = there->round, wait->parties = there->parties, wait->leave = leave;
     return &wait->base;
 }

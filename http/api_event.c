@@ -1,4 +1,5 @@
 /* /v1/event: telling all agents, and what this one was told. */
+#include "base/message.h"
 #include "http/event_views.h"
 #include "http/http.h"
 
@@ -44,7 +45,7 @@ static void put_fire(struct http_request *request) {
         return;
     }
     event->id = http_new_uuid(request), event->name = arena_strndup(http_arena(request), name.data, name.size);
-    event->payload = (ProtobufCBinaryData){body.size, (uint8_t *)(uintptr_t)body.data};
+    event->payload = message_bytes(body);
     event->node_filter = text_of(request, "node"), event->service_filter = text_of(request, "service"),
     event->tag_filter = text_of(request, "tag");
     if (judge(event, &fault) != CO_OK) http_reply_text(request, 500, "%s", fault.text);

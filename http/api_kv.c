@@ -2,6 +2,7 @@
 #include <ctype.h>
 #include <stdio.h>
 
+#include "base/message.h"
 #include "base/text.h"
 #include "http/api_lease.h"
 #include "http/http.h"
@@ -11,18 +12,16 @@
 
 /* -- answers ------------------------------------------------------------------------------------------------------ */
 
-static struct slice bytes_of(ProtobufCBinaryData data) { return slice_make(data.data, data.len); }
-
 void http_kv_entry(struct json_out *json, const Pb__KvEntry *entry) {
     json_object(json);
     json_key(json, "LockIndex");
     json_u64(json, entry->lock_index);
     json_key(json, "Key");
-    json_slice(json, bytes_of(entry->key));
+    json_slice(json, message_slice(entry->key));
     json_key(json, "Flags");
     json_u64(json, entry->flags);
     json_key(json, "Value");
-    if (entry->value.len != 0) json_base64(json, bytes_of(entry->value));
+    if (entry->value.len != 0) json_base64(json, message_slice(entry->value));
     else json_null(json);
     if (entry->session[0]) {
         json_key(json, "Session");
@@ -77,16 +76,12 @@ static int view_keys(struct http_request *request, const struct query_result *re
     const Pb__KvKeysResult *keys = (const Pb__KvKeysResult *)result->message;
     struct json_out *json = http_out(request);
     json_array(json);
-    for (size_t i = 0; keys && i < keys->n_keys; i++) json_slice(json, bytes_of(keys->keys[i]));
+    for (size_t i = 0; keys && i < keys->n_keys; i++) json_slice(json, message_slice(keys->keys[i]));
     json_array_end(json);
     return 200;
 }
 
 /* -- requests ----------------------------------------------------------------------------------------------------- */
-
-static ProtobufCBinaryData binary(struct slice s) {
-    return (ProtobufCBinaryData){.len = s.size, .data = (uint8_t *)(uintptr_t)s.data};
-}
 
 /* True when it has replied. */
 static bool key_refused(struct http_request *request, struct slice key) {
@@ -130,9 +125,9 @@ static void kv_get(struct http_request *request) {
     if (http_kv_past(request)) return;
     Pb__KvRequest *message = arena_alloc(http_arena(request), sizeof *message);
     pb__kv_request__init(message);
-    message->key = binary(key);
+    message->key = message_bytes(key);
     if (http_has(request, "keys")) {
-        message->separator = binary(http_parameter(request, "separator"));
+        message->separator = message_bytes(http_parameter(request, "separator"));
         http_read(request, &query_kv_keys, &message->base, view_keys);
     } else if (http_has(request, "recurse")) {
         http_read(request, &query_kv_list, &message->base, view_entries);
@@ -144,7 +139,7 @@ static void kv_get(struct http_request *request) {
 static Pb__KvCommand *command_new(struct http_request *request, struct slice key) {
     Pb__KvCommand *command = arena_alloc(http_arena(request), sizeof *command);
     pb__kv_command__init(command);
-    command->key = binary(key);
+    command->key = message_bytes(key);
     return command;
 }
 
@@ -239,7 +234,7 @@ static void kv_put(struct http_request *request) {
                         body.size, (unsigned long long)most);
         return;
     }
-    command->value = binary(body);
+    command->value = message_bytes(body);
     bool lock = command->verb == PB__KV_VERB__KV_LOCK || command->verb == PB__KV_VERB__KV_UNLOCK;
     http_write(request, number, &command->base, lock ? lock_written : NULL);
 }

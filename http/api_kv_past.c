@@ -1,5 +1,6 @@
 /* /v1/kv/...?at= and ?history: keys as they were. */
 #include "base/check.h"
+#include "base/message.h"
 #include "base/text.h"
 #include "http/http.h"
 #include "http/views_kv.h"
@@ -11,8 +12,6 @@ static const char *const kinds[] = {
     [PB__KV_CHANGE_KIND__CHANGE_EXPIRE] = "expire",
 };
 
-static struct slice bytes_of(ProtobufCBinaryData data) { return slice_make(data.data, data.len); }
-
 static void write_change(struct json_out *json, const Pb__KvChange *change) {
     CHECK((size_t)change->kind < ARRAY_COUNT(kinds));
     bool gone = change->kind == PB__KV_CHANGE_KIND__CHANGE_DELETE || change->kind == PB__KV_CHANGE_KIND__CHANGE_EXPIRE;
@@ -23,7 +22,7 @@ static void write_change(struct json_out *json, const Pb__KvChange *change) {
     json_string(json, kinds[change->kind]);
     if (!gone) {
         json_key(json, "Value");
-        if (change->value.len) json_base64(json, bytes_of(change->value));
+        if (change->value.len) json_base64(json, message_slice(change->value));
         else json_null(json);
         json_key(json, "Flags");
         json_u64(json, change->flags);
@@ -67,7 +66,7 @@ static int view_past(struct http_request *request, const struct query_result *re
     struct json_out *json = http_out(request);
     json_array(json);
     for (size_t i = 0; i < past->n_entries; i++) http_kv_entry(json, past->entries[i]);
-    for (size_t i = 0; i < past->n_keys; i++) json_slice(json, bytes_of(past->keys[i]));
+    for (size_t i = 0; i < past->n_keys; i++) json_slice(json, message_slice(past->keys[i]));
     json_array_end(json);
     return 200;
 }
@@ -90,8 +89,8 @@ bool http_kv_past(struct http_request *request) {
     Pb__KvPastRequest *message = arena_alloc(http_arena(request), sizeof *message);
     pb__kv_past_request__init(message);
     struct slice key = http_path_value(request, "key"), separator = http_parameter(request, "separator");
-    message->key = (ProtobufCBinaryData){key.size, (uint8_t *)(uintptr_t)key.data};
-    message->separator = (ProtobufCBinaryData){separator.size, (uint8_t *)(uintptr_t)separator.data};
+    message->key = message_bytes(key);
+    message->separator = message_bytes(separator);
     bool keys = http_has(request, "keys"), recurse = http_has(request, "recurse");
     if (history && (http_has(request, "at") || keys || recurse || http_has(request, "raw"))) {
         http_reply_text(request, 400,

@@ -34,7 +34,7 @@ struct stream {
     uint64_t cluster;             /* that its position is of */
     Pb__StreamPosition position;
     bool response; /* libmicrohttpd still has it */
-    bool asking, parked, finish, counted;
+    bool asking, finish;
     uint64_t asked_ms, sent_ms; /* when it asked last; when it sent something last */
     uint64_t wait_ms;
     struct buffer text;
@@ -95,7 +95,6 @@ static uint64_t next_wait_ms(const struct stream *stream, const Pb__StreamResult
 
 static void resume(struct stream *stream) {
     struct http_request *request = stream->request;
-    stream->parked = false;
     if (!request || !request->suspended) return;
     request->suspended = false;
     MHD_resume_connection(request->connection->mhd);
@@ -118,7 +117,6 @@ static ssize_t read_text(void *data, uint64_t at, char *out, size_t room) {
     buffer_free(&stream->text);
     stream->taken = 0;
     if (!stream->asking && stream->timer.place == 0) ask(stream, RPC_STALE);
-    stream->parked = true;
     request->suspended = true;
     MHD_suspend_connection(request->connection->mhd);
     return 0;
@@ -166,7 +164,7 @@ static void forget(struct http_request *request) {
     request->operation = NULL;
     stream->request = NULL;
     timer_clear(stream->worker, &stream->timer);
-    if (stream->counted) atomic_fetch_sub(&stream->worker->server->watches, 1);
+    watch_leave(stream->worker);
     if (stream->asking) rpc_fetch_cancel(stream->worker->server->env.rpc, &stream->fetch);
     stream_release(stream);
 }
@@ -297,15 +295,6 @@ static bool from_read(struct http_request *request, Pb__StreamRequest *question)
     return false;
 }
 
-static bool count_in(struct http_request *request) {
-    struct http_server *server = request->worker->server;
-    if (atomic_fetch_add(&server->watches, 1) < server->config.watches_max) return true;
-    atomic_fetch_sub(&server->watches, 1);
-    http_reply_text(request, 429, "too many blocking queries and streams (limit %llu)",
-                    (unsigned long long)server->config.watches_max);
-    return false;
-}
-
 static void get_watch(struct http_request *request) {
     Pb__StreamRequest *question = arena_alloc(http_arena(request), sizeof *question);
     pb__stream_request__init(question);
@@ -315,13 +304,12 @@ static void get_watch(struct http_request *request) {
         http_reply_text(request, 200, "%s", "");
         return;
     }
-    if (!count_in(request)) return;
+    if (!watch_enter(request)) return;
     struct stream *stream = mem_zalloc(sizeof *stream);
     stream->operation = (struct operation){forget, stream_hurry};
     stream->post.taken = taken;
     stream->worker = request->worker, stream->request = request, stream->question = question;
     stream->cluster_wanted = http_parameter(request, "cluster");
-    stream->counted = true;
     request->operation = &stream->operation;
     ask(stream, RPC_DEFAULT);
     connection_watch(request->connection);

@@ -202,18 +202,23 @@ static void on_expired(struct worker *worker, struct timer *timer) {
     read_expired(&CONTAINER_OF(timer, struct reading, timer)->read);
 }
 
+bool watch_enter(struct http_request *request) {
+    struct http_server *server = request->worker->server;
+    if (atomic_fetch_add(&server->watches, 1) < server->config.watches_max) return true;
+    watch_leave(request->worker);
+    reading_end(request);
+    http_reply_text(request, 429, "too many blocking queries and streams (limit %llu)",
+                    (unsigned long long)server->config.watches_max);
+    return false;
+}
+
+void watch_leave(struct worker *worker) { atomic_fetch_sub(&worker->server->watches, 1); }
+
 static bool on_park(struct read *read) {
     struct reading *reading = reading_of(read);
     struct http_request *request = reading->request;
     struct worker *worker = request->worker;
-    struct http_server *server = worker->server;
-    if (atomic_fetch_add(&server->watches, 1) >= server->config.watches_max) {
-        atomic_fetch_sub(&server->watches, 1);
-        reading_end(request);
-        http_reply_text(request, 429, "too many blocking queries (limit %llu)",
-                        (unsigned long long)server->config.watches_max);
-        return false;
-    }
+    if (!watch_enter(request)) return false;
     worker->tally.parked++;
     uint64_t jitter_ms = rng_below(&worker->rng, reading->wait_ms / 16 + 1);
     timer_set(worker, &reading->timer, worker->now_ms + reading->wait_ms + jitter_ms, on_expired);
@@ -224,7 +229,7 @@ static bool on_park(struct read *read) {
 static void on_unpark(struct read *read) {
     struct worker *worker = reading_of(read)->request->worker;
     timer_clear(worker, &reading_of(read)->timer);
-    atomic_fetch_sub(&worker->server->watches, 1);
+    watch_leave(worker);
     worker->tally.parked--;
 }
 

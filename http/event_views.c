@@ -1,5 +1,6 @@
 #include "http/event_views.h"
 
+#include "base/message.h"
 #include "base/text.h"
 #include "http/event_filter.h"
 
@@ -24,7 +25,7 @@ void view_event(struct json_out *json, const Pb__Event *event) {
     json_key(json, "ID"), view_id(json, event);
     json_key(json, "Name"), json_string(json, event->name);
     json_key(json, "Payload");
-    if (event->payload.len) json_base64(json, slice_make(event->payload.data, event->payload.len));
+    if (event->payload.len) json_base64(json, message_slice(event->payload));
     else json_null(json);
     json_key(json, "NodeFilter"), json_string(json, event->node_filter);
     json_key(json, "ServiceFilter"), json_string(json, event->service_filter);

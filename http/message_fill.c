@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/message.h"
 #include "http/message_json.h"
 
 /* -- which field -------------------------------------------------------------------------------------------------- */
@@ -127,7 +128,7 @@ static void set_text(union element *at, const ProtobufCFieldDescriptor *field, s
         CHECK(text.data[text.size] == '\0');
         at->string = (char *)(uintptr_t)text.data;
     } else if (field->type == PROTOBUF_C_TYPE_BYTES) {
-        at->bytes = (ProtobufCBinaryData){.len = text.size, .data = (uint8_t *)(uintptr_t)text.data};
+        at->bytes = message_bytes(text);
     } else {
         CHECK(message_enum_parse(field->descriptor, text, &number) == CO_OK);
         at->i32 = number;

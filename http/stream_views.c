@@ -52,7 +52,7 @@ static void write_entries(struct json_out *json, const Pb__ServiceEntriesResult 
 static void write_delta(struct json_out *json, const Pb__StreamEvent *event, const Pb__ServiceEntriesResult *changed) {
     json_object(json);
     json_key(json, "Service");
-    json_slice(json, slice_make(event->name.data, event->name.len));
+    json_slice(json, message_slice(event->name));
     json_key(json, "Changed");
     write_entries(json, changed);
     json_key(json, "Removed");
@@ -93,14 +93,14 @@ static bool append_event(struct buffer *out, const Pb__StreamEvent *event, bool 
     const struct stream_kind *kind = &stream_kinds[event->kind];
     bool service_delta = delta && event->kind == PB__STREAM_KIND__STREAM_SERVICE, gone = event->gone && !service_delta;
     const ProtobufCMessage *record = NULL;
-    if (!gone) record = message_unpack(arena, kind->query->result, slice_make(event->record.data, event->record.len));
+    if (!gone) record = message_unpack(arena, kind->query->result, message_slice(event->record));
     if (!gone && !record) return false;
     struct json_out json;
     buffer_printf(out, "event: %s\nid: ", kind->event);
     stream_position_append(out, event->position);
     buffer_append_text(out, "\ndata: ");
     json_out_init(&json, out, false);
-    if (gone) write_gone(&json, gone_members[event->kind], slice_make(event->name.data, event->name.len));
+    if (gone) write_gone(&json, gone_members[event->kind], message_slice(event->name));
     else write_record(&json, event, record, delta);
     buffer_append_text(out, "\n\n");
     return true;

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/message.h"
 #include "base/text.h"
 #include "http/catalog_form.h"
 #include "kv/fence/fence.h"
@@ -158,7 +159,7 @@ static void read_key(struct entry *entry, struct json_object *json) {
     json_only_known(json, known, &entry->fault);
     const struct verb *verb = read_verb(entry, json, OF_KEYS, "KV");
     json_get_slice(json, "Key", &key, &entry->fault);
-    op->key = (ProtobufCBinaryData){key.size, (uint8_t *)(uintptr_t)key.data};
+    op->key = message_bytes(key);
     op->index = number_of(entry, json, "Index");
     op->session = id_of(entry, json, "Session");
     Pb__KvCommand command = PB__KV_COMMAND__INIT;

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/message.h"
 #include "base/text.h"
 #include "http/txn_form.h"
 #include "kv/lock/queue.h"
@@ -135,7 +136,7 @@ static void read_compare(struct txn_form *form, struct json_object *json, Pb__Tx
         struct slice key = {0};
         json_get_slice(object, "Key", &key, fault);
         if (!key.size) fault_set(fault, CO_INVALID, "Key is wanted");
-        compare->key = (ProtobufCBinaryData){key.size, (uint8_t *)(uintptr_t)key.data};
+        compare->key = message_bytes(key);
     }
     if (subject->bit & (LOCKS | ELECTIONS) && *compare->id && !queue_name_fits(slice_text(compare->id)))
         fault_set(fault, CO_INVALID, "Name: it has at most %d bytes", QUEUE_NAME_MAX);

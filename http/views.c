@@ -1,4 +1,5 @@
 #include "http/views.h"
+#include "base/message.h"
 
 #include <string.h>
 
@@ -185,7 +186,7 @@ void view_check_head(struct json_out *json, const Pb__Check *check) {
     json_key(json, "Notes");
     json_string(json, check->notes);
     json_key(json, "Output");
-    json_slice(json, slice_make(check->output.data, check->output.len));
+    json_slice(json, message_slice(check->output));
     json_key(json, "ServiceID");
     json_string(json, check->service_id);
     json_key(json, "ServiceName");
@@ -196,8 +197,7 @@ static void check_rest(struct json_out *json, const Pb__Check *check) {
     json_key(json, "Type");
     json_string(json, check->type);
     json_key(json, "Definition");
-    json_raw(json,
-             check->definition.len ? slice_make(check->definition.data, check->definition.len) : SLICE_LITERAL("{}"));
+    json_raw(json, check->definition.len ? message_slice(check->definition) : SLICE_LITERAL("{}"));
     view_indexes(json, check->create_index, check->modify_index);
 }
 

@@ -52,9 +52,8 @@ struct history_settings {
 
 /* The past can be read at this index and after it. UINT64_MAX: no history is kept. */
 uint64_t history_floor(struct store_txn *txn, enum history_topic topic);
-
-/* How many entries a topic's window has at most; 0: no history is kept. */
-uint64_t history_window(struct store_txn *txn);
+/* Of several topics that of the highest floor; 0: of none. *window: how many entries a topic has at most. */
+uint64_t history_floor_of(struct store_txn *txn, const bool topics[HISTORY_TOPICS], uint64_t *window);
 
 struct history_row {
     uint64_t index, previous; /* previous: of the row before it, or where the history began */

@@ -84,13 +84,8 @@ bool history_touch_next(struct slice *rest, struct history_touch *touch) {
 
 /* -- the past ----------------------------------------------------------------------------------------------------- */
 
-uint64_t history_floor(struct store_txn *txn, enum history_topic topic) {
-    struct arena arena = {0};
-    const Pb__HistoryState *state = history_state(txn, &arena);
-    uint64_t floor = state && state->limits->changes ? state->floor : UINT64_MAX;
-    if (floor != UINT64_MAX && history_break(state, topic) > floor) floor = history_break(state, topic);
-    arena_free(&arena);
-    if (floor == UINT64_MAX) return floor;
+static uint64_t topic_floor(struct store_txn *txn, const Pb__HistoryState *state, unsigned topic) {
+    uint64_t floor = state->floor > history_break(state, topic) ? state->floor : history_break(state, topic);
     struct history_walk walk;
     history_walk_open(&walk, txn, topic, floor);
     if (walk.valid && walk.row.previous > floor) floor = walk.row.previous;
@@ -98,12 +93,25 @@ uint64_t history_floor(struct store_txn *txn, enum history_topic topic) {
     return floor;
 }
 
-uint64_t history_window(struct store_txn *txn) {
+uint64_t history_floor_of(struct store_txn *txn, const bool topics[HISTORY_TOPICS], uint64_t *window) {
     struct arena arena = {0};
+    uint64_t highest = UINT64_MAX;
     const Pb__HistoryState *state = history_state(txn, &arena);
-    uint64_t window = state ? state->limits->changes : 0;
+    *window = state ? state->limits->changes : 0;
+    if (*window) highest = 0;
+    for (unsigned topic = 1; topic < HISTORY_TOPICS && *window; topic++) {
+        uint64_t floor = topics[topic] ? topic_floor(txn, state, topic) : 0;
+        if (floor > highest) highest = floor;
+    }
     arena_free(&arena);
-    return window;
+    return highest;
+}
+
+uint64_t history_floor(struct store_txn *txn, enum history_topic topic) {
+    bool topics[HISTORY_TOPICS] = {false};
+    uint64_t window;
+    topics[topic] = true;
+    return history_floor_of(txn, topics, &window);
 }
 
 int history_read_past(struct store_txn *txn, enum history_topic topic, uint64_t at, struct store_past **past) {

@@ -151,7 +151,7 @@ static int chunk_apply(struct machine_tx *tx, void *request, struct machine_resu
     record.size = command->offset + command->data.len;
     char key[8];
     put_be64(key, command->offset);
-    store_put(tx->store, TABLE_STAGED, slice_make(key, sizeof key), slice_make(command->data.data, command->data.len));
+    store_put(tx->store, TABLE_STAGED, slice_make(key, sizeof key), message_slice(command->data));
     setting_put(tx->store, staged_key, &record.base, tx->arena);
     result->yes = true;
     return CO_OK;

@@ -1,4 +1,5 @@
 /* Queries on barriers, and the module's table. */
+#include "base/message.h"
 #include "kv/barrier/barrier_internal.h"
 
 /* -- a barrier's state -------------------------------------------------------------------------------------------- */
@@ -77,7 +78,7 @@ const struct query_type query_barrier = {.number = 46,
 
 static struct slice wait_who(const ProtobufCMessage *request) {
     const Pb__BarrierWaitRequest *wait = (const Pb__BarrierWaitRequest *)request;
-    return slice_make(wait->who.data, wait->who.len);
+    return message_slice(wait->who);
 }
 
 /* Of a request that another process has sent, too. */

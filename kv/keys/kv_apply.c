@@ -9,6 +9,7 @@
  * session took it. It grows from holder to holder for ever, although nothing is kept of a key that is free. */
 #include <stdio.h>
 
+#include "base/message.h"
 #include "kv/keys/kv_command.h"
 #include "kv/keys/kv_internal.h"
 #include "kv/lock/lock.h"
@@ -349,7 +350,7 @@ int key_lock_ended(struct machine_tx *tx, const struct binding_end *end) {
 int lock_delay_end_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
     const Pb__LockDelayEndCommand *command = request;
     if (command->term != tx->term) return machine_refuse(result, CO_CONFLICT, "proposed in another term");
-    struct slice key = slice_make(command->key.data, command->key.len), bytes;
+    struct slice key = message_slice(command->key), bytes;
     char room[KV_STORE_KEY_MAX];
     struct slice store_key = kv_store_key(key, room);
     struct kv_delay delay;

@@ -1,4 +1,5 @@
 /* Keys as a module. */
+#include "base/message.h"
 #include "kv/keys/kv_internal.h"
 #include "registry/lease.h"
 
@@ -23,7 +24,7 @@ static void lock_delay_propose_end(const struct expiry_due *due, const struct ex
                                    void (*propose)(void *data, uint8_t command, const ProtobufCMessage *message),
                                    void *data) {
     Pb__LockDelayEndCommand command = PB__LOCK_DELAY_END_COMMAND__INIT;
-    command.key = (ProtobufCBinaryData){due->name.size, (uint8_t *)(uintptr_t)due->name.data};
+    command.key = message_bytes(due->name);
     command.index = due->index, command.term = leader->term;
     propose(data, LOCK_DELAY_END, &command.base);
 }

@@ -3,13 +3,7 @@
 #include "kv/keys/kv_internal.h"
 #include "registry/history.h"
 
-static struct slice request_key(const Pb__KvPastRequest *request) {
-    return slice_make(request->key.data, request->key.len);
-}
-
-static ProtobufCBinaryData binary(struct slice s) {
-    return (ProtobufCBinaryData){.len = s.size, .data = (uint8_t *)(uintptr_t)s.data};
-}
+static struct slice request_key(const Pb__KvPastRequest *request) { return message_slice(request->key); }
 
 /* -- as of an index ----------------------------------------------------------------------------------------------- */
 
@@ -84,7 +78,7 @@ static Pb__KvChange *change_record(const struct change *change, const struct kv_
     const struct kv_record *holder = record->kind == PB__KV_CHANGE_KIND__CHANGE_UNLOCK ? &change->before : shown;
     if (holder->session.size) record->session = (char *)(uintptr_t)slice_copy(arena, holder->session).data;
     if (!after) return record;
-    record->value = binary(after->value);
+    record->value = message_bytes(after->value);
     record->flags = after->flags;
     return record;
 }
@@ -127,7 +121,7 @@ static int present_index(struct store_txn *txn, struct slice key, struct arena *
     Pb__KvRequest *present = arena_alloc(arena, sizeof *present);
     struct query_result result = {0};
     pb__kv_request__init(present);
-    present->key = binary(key);
+    present->key = message_bytes(key);
     int rv = query_kv_get.run(txn, &present->base, arena, &result);
     *index = result.index;
     return rv;

@@ -4,6 +4,7 @@
  * gathers such a run, sorts it by the full keys, then hands it out, so that every listing is sorted. */
 #include <stdlib.h>
 
+#include "base/message.h"
 #include "kv/keys/kv_internal.h"
 
 /* -- the walk ----------------------------------------------------------------------------------------------------- */
@@ -65,17 +66,13 @@ static int walk_keys(struct store_txn *txn, struct slice prefix, void (*visit)(v
 
 static struct slice request_key(const ProtobufCMessage *request) {
     const Pb__KvRequest *r = (const Pb__KvRequest *)request;
-    return slice_make(r->key.data, r->key.len);
-}
-
-static ProtobufCBinaryData binary(struct slice s) {
-    return (ProtobufCBinaryData){.len = s.size, .data = (uint8_t *)(uintptr_t)s.data};
+    return message_slice(r->key);
 }
 
 static void entry_fill(Pb__KvEntry *entry, const struct kv_record *record) {
     pb__kv_entry__init(entry);
-    entry->key = binary(record->key);
-    entry->value = binary(record->value);
+    entry->key = message_bytes(record->key);
+    entry->value = message_bytes(record->value);
     entry->flags = record->flags;
     entry->lock_index = record->lock_index;
     if (record->session.size != 0) entry->session = (char *)(uintptr_t)record->session.data; /* ends with a NUL */
@@ -108,7 +105,7 @@ static int get_run(struct store_txn *txn, const ProtobufCMessage *request, struc
     if (rv != CO_OK) return rv;
     Pb__KvEntry *entry = arena_alloc(arena, sizeof *entry);
     entry_fill(entry, &record);
-    entry->key = binary(key);
+    entry->key = message_bytes(key);
     result->index = record.modify_index;
     result->found = true;
     result->message = &entry->base;
@@ -156,7 +153,7 @@ static int listing_run(struct listing *list, struct store_txn *txn, const Protob
                        void (*visit)(void *, const struct kv_record *)) {
     const Pb__KvRequest *r = (const Pb__KvRequest *)request;
     list->prefix = request_key(request);
-    list->separator = slice_make(r->separator.data, r->separator.len);
+    list->separator = message_slice(r->separator);
     if (list->prefix.size > KV_KEY_MAX) return CO_OK;
     int rv = walk_keys(txn, list->prefix, visit, list);
     uint64_t removed = machine_removed_below(txn, SPACE_KEY, list->prefix);
@@ -207,7 +204,7 @@ static void keys_visit(void *data, const struct kv_record *record) {
         if (slice_equal(slice_make(last->data, last->len), key)) return;
     }
     list->keys = listing_grow(list, list->keys, sizeof *list->keys);
-    list->keys[list->count++] = binary(key);
+    list->keys[list->count++] = message_bytes(key);
 }
 
 static int keys_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,

@@ -147,7 +147,7 @@ static struct watch_key phase_own(const ProtobufCMessage *request, size_t i) {
 
 void phaser_await_key(Pb__PhaserAwaitRequest *request, struct arena *arena) {
     struct slice key = phaser_member_key(slice_text(request->name), slice_text(request->session), arena);
-    request->member = (ProtobufCBinaryData){key.size, (uint8_t *)(uintptr_t)key.data};
+    request->member = message_bytes(key);
 }
 
 static int await_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,

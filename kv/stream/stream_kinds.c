@@ -1,5 +1,6 @@
 /* What can be followed. */
 #include "base/check.h"
+#include "base/message.h"
 #include "kv/keys/kv.h"
 #include "kv/lock/lock.h"
 #include "kv/stream/stream_internal.h"
@@ -8,7 +9,7 @@
 static ProtobufCMessage *key_request(struct slice name, struct arena *arena) {
     Pb__KvRequest *request = arena_alloc(arena, sizeof *request);
     pb__kv_request__init(request);
-    request->key = (ProtobufCBinaryData){name.size, (uint8_t *)(uintptr_t)name.data};
+    request->key = message_bytes(name);
     return &request->base;
 }
 

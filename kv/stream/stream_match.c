@@ -1,6 +1,7 @@
 /* Is a touch of the history followed? */
 #include <stdlib.h>
 
+#include "base/message.h"
 #include "kv/stream/stream_internal.h"
 #include "registry/fold.h"
 
@@ -45,7 +46,7 @@ bool stream_match_init(struct stream_match *match, const Pb__StreamRequest *requ
     match->prefixes = arena_alloc(arena, count * sizeof *match->prefixes);
     for (size_t i = 0; i < count; i++) {
         const Pb__StreamSubscription *subscription = request->subscriptions[i];
-        struct slice name = slice_make(subscription->name.data, subscription->name.len);
+        struct slice name = message_slice(subscription->name);
         if ((size_t)subscription->kind >= STREAM_KINDS) return false;
         const struct stream_kind *kind = &stream_kinds[subscription->kind];
         bool prefix = kind->space & WATCH_PREFIX_BIT;

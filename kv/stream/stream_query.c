@@ -162,10 +162,6 @@ static int ask(struct replay *replay, const struct found *found, uint64_t at, st
     return rv;
 }
 
-static ProtobufCBinaryData binary(struct slice s) {
-    return (ProtobufCBinaryData){.len = s.size, .data = (uint8_t *)(uintptr_t)s.data};
-}
-
 static int compare_entries(const void *a, const void *b) {
     const Pb__ServiceEntry *one = *(Pb__ServiceEntry *const *)a, *other = *(Pb__ServiceEntry *const *)b;
     int order = strcmp(one->node->name, other->node->name);
@@ -214,9 +210,9 @@ static int fill_event(struct replay *replay, const struct found *found, Pb__Stre
     if (delta) {
         Pb__ServiceEntriesResult now = *(const Pb__ServiceEntriesResult *)result.message;
         reduce_to_delta(replay, (const Pb__ServiceEntriesResult *)before.message, &now, event);
-        event->record = binary(message_pack(replay->arena, &now.base));
+        event->record = message_bytes(message_pack(replay->arena, &now.base));
     } else if (!event->gone) {
-        event->record = binary(message_pack(replay->arena, result.message));
+        event->record = message_bytes(message_pack(replay->arena, result.message));
     }
     return CO_OK;
 }
@@ -229,7 +225,7 @@ static int add_event(struct replay *replay, size_t number) {
     pb__stream_event__init(event);
     pb__stream_position__init(position);
     event->kind = found->kind->shown;
-    event->name = binary(slice_copy(replay->arena, found->name));
+    event->name = message_bytes(slice_copy(replay->arena, found->name));
     event->last = number + 1 == replay->count || replay->found[number + 1].index != found->index;
     position->index = found->index;
     if (!event->last) position->topic = found->topic, position->place = found->place;
@@ -269,7 +265,7 @@ static int changed_since(struct replay *replay, uint64_t index, bool *changed) {
     for (size_t i = 0; i < replay->request->n_subscriptions && !*changed; i++) {
         const Pb__StreamSubscription *subscription = replay->request->subscriptions[i];
         const struct stream_kind *kind = &stream_kinds[subscription->kind];
-        struct slice name = slice_make(subscription->name.data, subscription->name.len);
+        struct slice name = message_slice(subscription->name);
         struct query_result result = {0};
         int rv = kind->all->run(replay->txn, kind->request(name, replay->arena), replay->arena, &result);
         if (rv != CO_OK) return rv;
@@ -278,19 +274,10 @@ static int changed_since(struct replay *replay, uint64_t index, bool *changed) {
     return store_txn_error(replay->txn);
 }
 
-/* The highest floor of the topics that are followed. UINT64_MAX: there is no history. */
-static uint64_t floor_of(const struct replay *replay) {
-    uint64_t floor = 0;
-    for (uint8_t topic = 1; topic < HISTORY_TOPICS; topic++) {
-        uint64_t one = replay->match.topics[topic] ? history_floor(replay->txn, topic) : 0;
-        if (one > floor) floor = one;
-    }
-    return floor;
-}
-
 static int begin(struct replay *replay, bool *follow) {
     Pb__StreamResult *result = replay->result;
-    uint64_t floor = floor_of(replay), restored = machine_restored(replay->txn);
+    uint64_t floor = history_floor_of(replay->txn, replay->match.topics, &result->window),
+             restored = machine_restored(replay->txn);
     const Pb__StreamPosition *from = replay->request->from;
     *follow = false;
     result->position = arena_alloc(replay->arena, sizeof *result->position);
@@ -321,7 +308,6 @@ static int stream_run(struct store_txn *txn, const ProtobufCMessage *message, st
     Pb__StreamResult *result = replay.result = arena_alloc(arena, sizeof *result);
     pb__stream_result__init(result);
     result->index = machine_index_in(txn);
-    result->window = history_window(txn);
     struct version_now now;
     bool follow;
     int rv = version_read(txn, &now);
@@ -346,8 +332,7 @@ static struct watch_key watched_at(const Pb__StreamRequest *request, size_t i) {
     if (i >= request->n_subscriptions || i >= STREAM_SUBSCRIPTIONS_MAX) return (struct watch_key){0};
     const Pb__StreamSubscription *subscription = request->subscriptions[i];
     if ((size_t)subscription->kind >= STREAM_KINDS) return (struct watch_key){0};
-    return (struct watch_key){stream_kinds[subscription->kind].space,
-                              slice_make(subscription->name.data, subscription->name.len)};
+    return (struct watch_key){stream_kinds[subscription->kind].space, message_slice(subscription->name)};
 }
 
 static struct watch_key watched(const ProtobufCMessage *message) {

@@ -1,5 +1,6 @@
 /* Comparisons of a transaction: does the state look so? What is not there has no value, indexes of 0, and neither
  * session nor lease. */
+#include "base/message.h"
 #include "kv/election/election.h"
 #include "kv/lock/lock.h"
 #include "kv/txn/txn_internal.h"
@@ -24,7 +25,7 @@ static int subject_of(struct txn_run *run, const Pb__TxnCompare *compare, struct
         if (rv != CO_OK || !entry) return rv;
         *subject = (struct subject){.exists = true,
                                     .has_value = true,
-                                    .value = slice_make(entry->value.data, entry->value.len),
+                                    .value = message_slice(entry->value),
                                     .session = slice_text(entry->session),
                                     .lease = slice_text(entry->lease),
                                     .create_index = entry->create_index,
@@ -57,7 +58,7 @@ static bool texts(bool there, struct slice now, Pb__TxnRelation relation, struct
 
 int txn_compare(struct txn_run *run, const Pb__TxnCompare *compare, bool *holds) {
     Pb__TxnRelation relation = compare->relation;
-    struct slice text = slice_make(compare->text.data, compare->text.len);
+    struct slice text = message_slice(compare->text);
     *holds = false;
     if (compare->field == PB__TXN_FIELD__TXN_HELD) {
         int rv = queue_name_fits(slice_text(compare->id)) ? txn_holds(run, compare->thing, compare->id, compare->number)

@@ -7,8 +7,6 @@
 #include "kv/txn/txn_internal.h"
 #include "registry/catalog.h"
 
-static struct slice bytes_of(ProtobufCBinaryData data) { return slice_make(data.data, data.len); }
-
 /* -- what changes something: another module's command ------------------------------------------------------------- */
 
 static bool may_carry(Pb__TxnThing thing, uint8_t command) {
@@ -25,7 +23,7 @@ static bool may_carry(Pb__TxnThing thing, uint8_t command) {
 
 /* Applies it. *done: it was not refused, and *result says what came of it; else the operation has failed. */
 static int carry_out(struct txn_run *run, const Pb__TxnOp *op, struct machine_result *result, bool *done) {
-    struct slice command = bytes_of(op->command);
+    struct slice command = message_slice(op->command);
     *done = false;
     if (!run->tx || !command.size || !may_carry(op->thing, (uint8_t)command.data[0])) {
         txn_fail(run, "the operation cannot be done here"); /* of a program that makes such transactions */
@@ -80,7 +78,9 @@ static int get_tree(struct txn_run *run, const Pb__TxnOp *op) {
     return CO_OK;
 }
 
-static const char *quoted_key(struct txn_run *run, const Pb__TxnOp *op) { return txn_quoted(run, bytes_of(op->key)); }
+static const char *quoted_key(struct txn_run *run, const Pb__TxnOp *op) {
+    return txn_quoted(run, message_slice(op->key));
+}
 
 static int read_key(struct txn_run *run, const Pb__TxnOp *op) {
     const Pb__KvEntry *entry;

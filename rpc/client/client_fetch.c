@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/message.h"
 #include "rpc/client/client_internal.h"
 
 #define ANSWER_MOST (512u << 20)
@@ -142,7 +143,7 @@ static void answered(struct call *call, int error, const ProtobufCMessage *messa
                                   .known_leader = answer->known_leader,
                                   .last_contact_ms = answer->last_contact_ms};
     if (answer->cause[0]) fetched.cause = answer->cause;
-    fetched.records = whole ? slice_make(answer->records.data, answer->records.len) : buffer_slice(&impl->pieces);
+    fetched.records = whole ? message_slice(answer->records) : buffer_slice(&impl->pieces);
     if (fetch->type->discovery && !fetch->no_cache)
         client_cache_put(impl->client->cache, fetch->type->number, request_of(impl), &fetched, clock_mono_ms());
     end(impl, CO_OK, &fetched);

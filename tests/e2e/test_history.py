@@ -142,10 +142,12 @@ def so_much_is_kept():
     agent = Agent(settings(history_changes=20, history_age="2s"), dev=True).start()
     marks = [write(agent, "a", b"%d" % i) for i in range(60)]
     until("the leader's settings count", lambda: write(agent, "a", os.urandom(4)) and raw(agent, "/v1/kv/a?at=%d" % marks[0])[0] == 410)
+    rows = lambda: int(re.search(r"\ncoord_history_rows (\d+)\n", agent.request("GET", "/v1/agent/metrics?format=prometheus")[2].decode()).group(1))
+    until("the gauge counts what is kept", lambda: write(agent, "a", os.urandom(4)) and 0 < rows() <= 40, 30)
     last = write(agent, "a", b"last")
     check(value_at(agent, "a", last) == "last" and len(at(agent, "/v1/kv/a?history")) <= 20, "the newest are there")
     until("by and by all are older than the age", lambda: at(agent, "/v1/kv/a?history") == [], 30)
-    until("the gauge says so", lambda: "\ncoord_history_rows 0\n" in agent.request("GET", "/v1/agent/metrics?format=prometheus")[2].decode(), 30)
+    until("the gauge says so", lambda: rows() == 0, 30)
     check(raw(agent, "/v1/kv/a?at=%d" % (last - 1))[0] == 410 and raw(agent, "/v1/kv/a?raw")[1] == "last", "the key itself stays")
 
 

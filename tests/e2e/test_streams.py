@@ -153,6 +153,17 @@ def what_woke_a_query():
     _, headers, _ = server.request("GET", "/v1/kv/jobs/7?index=%s&wait=10ms" % causes[server.ip, "kv/jobs/7"][1])
     check(headers["X-Coord-Cause"] is None, "nothing woke it: %s" % headers["X-Coord-Cause"])
     check(server.get("/v1/health/service/db")[1]["X-Coord-Cause"] is None, "it did not wait")
+    # Its index rises with a check that the answer does not show: it is not woken, and ends with its time.
+    for agent in (server, client):
+        index = agent.get("/v1/catalog/node/db1")[1]["X-Consul-Index"]
+        ended = []
+        thread = threading.Thread(target=lambda: ended.append(agent.request("GET", "/v1/catalog/node/db1?index=%s&wait=2s" % index)[1]))
+        thread.start()
+        while thread.is_alive():
+            turn += 1
+            server.put("/v1/catalog/register", {"Node": "db1", "Address": "10.0.0.9", "Check": {"Name": "alive", "CheckID": "alive", "ServiceID": "db", "Status": ("critical", "passing")[turn % 2]}})
+            thread.join(0.2)
+        check(int(ended[0]["X-Consul-Index"]) > int(index) and ended[0]["X-Coord-Cause"] is None, "%r" % list(ended[0].items()))
 
 
 def it_begins_where_its_client_stands():

@@ -490,7 +490,7 @@ Test(blocking, too_many) {
     int fds[3];
     for (size_t i = 0; i < 3; i++) fds[i] = park(world, "/v1/kv/a?index=1&wait=5m");
     char *text = web_want(world, 429, "GET /v1/kv/a?index=1&wait=5m", NULL);
-    cr_expect_str_eq(text, "too many blocking queries (limit 3)");
+    cr_expect_str_eq(text, "too many blocking queries and streams (limit 3)");
     free(text);
     close(fds[0]);
     EVENTUALLY(PARKED(world) == 2);

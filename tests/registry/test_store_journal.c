@@ -105,6 +105,29 @@ Test(store_journal, a_cursor_that_deletes_is_noted, .init = setup, .fini = teard
     cr_assert_eq(store_commit(txn), CO_OK);
 }
 
+/* It holds so many bytes for each topic, and says when there was more; not of what was taken back. */
+Test(store_journal, is_bounded, .init = setup, .fini = teardown) {
+    struct slice notes;
+    txn = store_write(store);
+    put(ONE, "a", "12345678901234567890"), put(ONE, "b", "12345678901234567890"), put(OTHER, "o", "1");
+    store_journal_begin(txn, 40);
+    put(ONE, "a", "x"), put(OTHER, "o", "2");
+    store_savepoint(txn);
+    put(ONE, "b", "x");
+    store_rollback(txn);
+    cr_assert(store_journal_end(txn, TOPIC, &notes));
+    cr_assert_str_eq(notes_of(TOPIC), "1:a=12345678901234567890 ");
+    store_journal_begin(txn, 30);
+    put(ONE, "a", "12345678901234567890"), put(ONE, "b", "y"), put(OTHER, "o", "3");
+    cr_assert_not(store_journal_end(txn, TOPIC, &notes));
+    cr_assert_leq(notes.size, 30);
+    cr_assert(store_journal_end(txn, OTHER_TOPIC, &notes), "another topic's is whole");
+    store_journal_begin(txn, 40);
+    put(ONE, "a", "z");
+    cr_assert(store_journal_end(txn, TOPIC, &notes), "and so is the next entry's");
+    cr_assert_eq(store_commit(txn), CO_OK);
+}
+
 Test(store_journal, what_a_rollback_takes_back_does_not_show, .init = setup, .fini = teardown) {
     txn = store_write(store);
     put(ONE, "a", "old"), put(ONE, "gone", "old");

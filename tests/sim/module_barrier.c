@@ -9,6 +9,7 @@
 #include "kv/barrier/barrier.h"
 #include "kv/session/session.h"
 #include "tests/sim/modules.h"
+#include "tests/sim/versions.h"
 
 #define P        PRIu64
 #define BARRIERS 3
@@ -231,8 +232,7 @@ struct version { /* of a barrier, from `index` on */
 };
 struct model {
     struct story_of_barrier {
-        struct version *versions;
-        size_t count, capacity;
+        struct versions versions;
         struct {
             uint64_t session, index;
         } * gone; /* sessions that were at it and are not, in the order of indexes */
@@ -245,29 +245,15 @@ static struct story_of_barrier *story_of(struct sim *sim, uint8_t barrier) {
 static const struct version none;
 
 static void end(struct sim *sim) {
-    for (uint8_t i = 0; i < BARRIERS; i++) free(story_of(sim, i)->versions), free(story_of(sim, i)->gone);
+    for (uint8_t i = 0; i < BARRIERS; i++) versions_free(&story_of(sim, i)->versions), free(story_of(sim, i)->gone);
 }
 
 static const struct version *version_at(struct sim *sim, uint8_t barrier, uint64_t index) {
-    const struct story_of_barrier *story = story_of(sim, barrier);
-    for (size_t i = story->count; i > 0; i--)
-        if (story->versions[i - 1].index <= index) return &story->versions[i - 1];
-    return &none;
+    return versions_at(&story_of(sim, barrier)->versions, sizeof none, index, &none);
 }
 
-/* The one that holds from `index` on, to be changed: a copy of the one before. */
 static struct version *version_next(struct sim *sim, uint8_t barrier, uint64_t index) {
-    struct story_of_barrier *story = story_of(sim, barrier);
-    if (story->count && story->versions[story->count - 1].index == index) return &story->versions[story->count - 1];
-    if (story->count == story->capacity) {
-        story->capacity = story->capacity ? 2 * story->capacity : 32;
-        story->versions = mem_realloc(story->versions, story->capacity * sizeof *story->versions);
-    }
-    struct version *next = &story->versions[story->count];
-    *next = story->count ? next[-1] : none;
-    next->index = index;
-    story->count++;
-    return next;
+    return versions_next(&story_of(sim, barrier)->versions, sizeof none, index, &none);
 }
 
 static struct place *place_of(const struct version *version, uint64_t session) {

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "kv/fence/fence.h"
 #include "tests/sim/modules.h"
+#include "tests/sim/versions.h"
 
 #define P PRIu64
 
@@ -104,33 +105,23 @@ struct version {
     uint64_t index, highest;
 };
 struct model {
-    struct story_of_fence {
-        struct version *versions;
-        size_t count, capacity;
-    } fences[RESOURCES];
+    struct versions fences[RESOURCES];
 };
-static struct story_of_fence *story_of(struct sim *sim, uint32_t resource) {
+static struct versions *story_of(struct sim *sim, uint32_t resource) {
     return &((struct model *)sim_model(sim, &sim_fence))->fences[resource];
 }
 
 static void end(struct sim *sim) {
-    for (uint32_t resource = 0; resource < RESOURCES; resource++) free(story_of(sim, resource)->versions);
+    for (uint32_t resource = 0; resource < RESOURCES; resource++) versions_free(story_of(sim, resource));
 }
 
 static struct version version_at(struct sim *sim, uint32_t resource, uint64_t index) {
-    const struct story_of_fence *story = story_of(sim, resource);
-    for (size_t i = story->count; i > 0; i--)
-        if (story->versions[i - 1].index <= index) return story->versions[i - 1];
-    return (struct version){0};
+    static const struct version none;
+    return *(const struct version *)versions_at(story_of(sim, resource), sizeof none, index, &none);
 }
 
 static void change(struct sim *sim, uint32_t resource, struct version version) {
-    struct story_of_fence *story = story_of(sim, resource);
-    if (story->count == story->capacity) {
-        story->capacity = story->capacity ? 2 * story->capacity : 32;
-        story->versions = mem_realloc(story->versions, story->capacity * sizeof *story->versions);
-    }
-    story->versions[story->count++] = version;
+    versions_add(story_of(sim, resource), sizeof version, &version);
 }
 
 static struct sim_expected checked(struct sim *sim, const struct sim_applied *applied) {

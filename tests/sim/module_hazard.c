@@ -9,6 +9,7 @@
 #include "kv/hazard/hazard.h"
 #include "kv/session/session.h"
 #include "tests/sim/modules.h"
+#include "tests/sim/versions.h"
 
 #define P       PRIu64
 #define OBJECTS 2
@@ -194,8 +195,7 @@ struct version { /* of an object, from `index` on */
 };
 struct model {
     struct story_of_object {
-        struct version *versions;
-        size_t count, capacity;
+        struct versions versions;
     } objects[OBJECTS];
 };
 static struct story_of_object *story_of(struct sim *sim, uint8_t object) {
@@ -204,28 +204,15 @@ static struct story_of_object *story_of(struct sim *sim, uint8_t object) {
 static const struct version none;
 
 static void end(struct sim *sim) {
-    for (uint8_t i = 0; i < OBJECTS; i++) free(story_of(sim, i)->versions);
+    for (uint8_t i = 0; i < OBJECTS; i++) versions_free(&story_of(sim, i)->versions);
 }
 
 static const struct version *version_at(struct sim *sim, uint8_t object, uint64_t index) {
-    const struct story_of_object *story = story_of(sim, object);
-    for (size_t i = story->count; i > 0; i--)
-        if (story->versions[i - 1].index <= index) return &story->versions[i - 1];
-    return &none;
+    return versions_at(&story_of(sim, object)->versions, sizeof none, index, &none);
 }
 
 static struct version *version_next(struct sim *sim, uint8_t object, uint64_t index) {
-    struct story_of_object *story = story_of(sim, object);
-    if (story->count && story->versions[story->count - 1].index == index) return &story->versions[story->count - 1];
-    if (story->count == story->capacity) {
-        story->capacity = story->capacity ? 2 * story->capacity : 32;
-        story->versions = mem_realloc(story->versions, story->capacity * sizeof *story->versions);
-    }
-    struct version *next = &story->versions[story->count];
-    *next = story->count ? next[-1] : none;
-    next->index = index;
-    story->count++;
-    return next;
+    return versions_next(&story_of(sim, object)->versions, sizeof none, index, &none);
 }
 
 /* Its place among the protections; their number: it does not protect. */

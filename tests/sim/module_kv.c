@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "kv/keys/kv.h"
 #include "tests/sim/modules.h"
+#include "tests/sim/versions.h"
 
 #define P PRIu64
 
@@ -176,8 +177,7 @@ static void seen(struct op *op, const struct query_result *result) {
 
 struct model {
     struct story_of_key {
-        struct key_version *versions;
-        size_t count, capacity;
+        struct versions versions;
         uint64_t delay_index, delay_us, delay_ms; /* a lock-delay is under way since; 0: none */
         uint64_t lock_index, token;               /* the highest that a holder was given */
     } keys[SIM_KEYS];
@@ -188,44 +188,27 @@ static struct story_of_key *story_of(struct sim *sim, uint32_t key) {
 static const struct key_version none = {.gone = true};
 
 static void end(struct sim *sim) {
-    for (uint32_t key = 0; key < SIM_KEYS; key++) free(story_of(sim, key)->versions);
+    for (uint32_t key = 0; key < SIM_KEYS; key++) versions_free(&story_of(sim, key)->versions);
 }
 
 const struct key_version *kv_now(struct sim *sim, uint32_t key) {
-    const struct story_of_key *story = story_of(sim, key);
-    return story->count ? &story->versions[story->count - 1] : &none;
-}
-
-/* How many of its versions are not newer than the index. */
-static size_t versions_until(const struct story_of_key *story, uint64_t index) {
-    size_t least = 0, most = story->count;
-    while (least < most) {
-        size_t middle = least + (most - least) / 2;
-        if (story->versions[middle].index <= index) least = middle + 1;
-        else most = middle;
-    }
-    return least;
+    return versions_at(&story_of(sim, key)->versions, sizeof none, UINT64_MAX, &none);
 }
 
 const struct key_version *kv_at(struct sim *sim, uint32_t key, uint64_t index) {
-    const struct story_of_key *story = story_of(sim, key);
-    size_t count = versions_until(story, index);
-    return count ? &story->versions[count - 1] : &none;
+    return versions_at(&story_of(sim, key)->versions, sizeof none, index, &none);
 }
 
 const struct key_version *kv_after(struct sim *sim, uint32_t key, uint64_t index) {
-    const struct story_of_key *story = story_of(sim, key);
-    size_t count = versions_until(story, index);
-    return count < story->count ? kv_at(sim, key, story->versions[count].index) : NULL;
+    const struct versions *versions = &story_of(sim, key)->versions;
+    size_t count = versions_until(versions, sizeof none, index);
+    if (count == versions->count) return NULL;
+    const struct key_version *next = versions_item(versions, sizeof none, count);
+    return kv_at(sim, key, next->index);
 }
 
 static void change(struct sim *sim, uint32_t key, struct key_version version) {
-    struct story_of_key *story = story_of(sim, key);
-    if (story->count == story->capacity) {
-        story->capacity = story->capacity ? 2 * story->capacity : 32;
-        story->versions = mem_realloc(story->versions, story->capacity * sizeof *story->versions);
-    }
-    story->versions[story->count++] = version;
+    versions_add(&story_of(sim, key)->versions, sizeof version, &version);
 }
 
 static struct sim_expected set(struct sim *sim, const struct op *op, uint64_t index) {

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "kv/keys/kv.h"
 #include "tests/sim/modules.h"
+#include "tests/sim/versions.h"
 
 #define P PRIu64
 
@@ -176,33 +177,23 @@ struct version { /* of a key, from `index` on */
     bool there;
 };
 struct model {
-    struct txn_history {
-        struct version *versions;
-        size_t count, capacity;
-    } keys[KEYS];
+    struct versions keys[KEYS];
 };
-static struct txn_history *history_of(struct sim *sim, uint32_t key) {
+static struct versions *story_of(struct sim *sim, uint32_t key) {
     return &((struct model *)sim_model(sim, &sim_txn))->keys[key];
 }
 
 static void end(struct sim *sim) {
-    for (uint32_t key = 0; key < KEYS; key++) free(history_of(sim, key)->versions);
+    for (uint32_t key = 0; key < KEYS; key++) versions_free(story_of(sim, key));
 }
 
 static struct version version_at(struct sim *sim, uint32_t key, uint64_t index) {
-    const struct txn_history *history = history_of(sim, key);
-    for (size_t i = history->count; i > 0; i--)
-        if (history->versions[i - 1].index <= index) return history->versions[i - 1];
-    return (struct version){0};
+    static const struct version none;
+    return *(const struct version *)versions_at(story_of(sim, key), sizeof none, index, &none);
 }
 
 static void change(struct sim *sim, uint32_t key, struct version version) {
-    struct txn_history *history = history_of(sim, key);
-    if (history->count == history->capacity) {
-        history->capacity = history->capacity ? 2 * history->capacity : 32;
-        history->versions = mem_realloc(history->versions, history->capacity * sizeof *history->versions);
-    }
-    history->versions[history->count++] = version;
+    versions_add(story_of(sim, key), sizeof version, &version);
 }
 
 static bool remove_one(struct version *key, uint64_t index) {
