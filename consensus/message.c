@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/message.h"
 #include "base/check.h"
 #include "base/error.h"
+#include "base/message.h"
 #include "consensus/message.pb-c.h"
 
 /* The head of a message with as many entries as may be, each with the longest varints. */
