@@ -160,7 +160,8 @@ Test(restart, a_lost_state_is_critical) {
         fclose(file);
         if (!damaged) cr_assert_eq(unlink(path), 0);
         agent_start(agent);
-        cr_assert_eq(local_status(agent, "c"), PB__STATUS__CRITICAL);
+        int status = local_status(agent, "c");
+        cr_assert_eq(status, PB__STATUS__CRITICAL, "damaged=%d: status %d", damaged, status);
         UNTIL(catalog_status(agent, "c") == PB__STATUS__CRITICAL &&
               catalog_status(agent, "file") == PB__STATUS__CRITICAL);
         agent_free(agent);
