@@ -461,14 +461,17 @@ def test_a_source_that_falls_silent_is_left():
     for i, data in large.items():
         cluster.leader().put("/v1/kv/large/%d" % i, data)
     equal_sums(cluster.servers)
-    victim, source = cluster.followers()
+    victim = cluster.followers()[0]
+    others = [s for s in cluster.servers if s is not victim]
     victim.stop()
     mark(victim, "made by a test")
     victim.start(wait=False)
-    limit = time.monotonic() + 15 * SLOW
-    while "asking for a copy of the state" not in victim.log():      # sixty pieces are soon there: until() looks too seldom
+    limit, sources = time.monotonic() + 15 * SLOW, []
+    while not sources:      # sixty pieces are soon there: until() looks too seldom. It is the one that the victim has heard of first.
         check(time.monotonic() < limit, "a copy is under way")
         time.sleep(0.002)
+        sources = [s for s in others if "a server whose state is damaged gets a copy of this one's" in s.log()]
+    source = sources[0]
     source.proc.send_signal(signal.SIGSTOP)
     until("it is left", lambda: "no copy of the state from" in victim.log(), 15)
     asked = re.findall(r"asking for a copy of the state id=(\w+)", victim.log())
