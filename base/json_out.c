@@ -228,20 +228,12 @@ void json_i64(struct json_out *json, int64_t value) {
     buffer_append_u64(json->out, value < 0 ? -(uint64_t)value : (uint64_t)value);
 }
 
-/* The shortest digits that read back as `value`: "d.ddde[+-]xx" in `text`. */
-static void shortest(double value, char *text, size_t room) {
-    for (int decimals = 0; decimals < 17; decimals++) {
-        snprintf(text, room, "%.*e", decimals, value);
-        if (strtod(text, NULL) == value) return;
-    }
-}
-
 /* As Go prints float64 in JSON: plain decimals from 1e-6 up to 1e21, else with an exponent of no needless zero. */
 void json_double(struct json_out *json, double value) {
     before_value(json);
     CHECK(isfinite(value));
     char text[40];
-    shortest(value, text, sizeof text);
+    double_shortest(value, text, sizeof text);
     char *exponent = strchr(text, 'e');
     int power = atoi(exponent + 1);
     double size = fabs(value);

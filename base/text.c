@@ -1,6 +1,8 @@
 #include "base/text.h"
 
 #include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -150,6 +152,15 @@ int u64_parse(struct slice text, uint64_t most, uint64_t *value) {
     return CO_OK;
 }
 
+/* ---- floating point ---- */
+
+void double_shortest(double value, char *text, size_t room) {
+    for (int decimals = 0; decimals < 17; decimals++) {
+        snprintf(text, room, "%.*e", decimals, value);
+        if (strtod(text, NULL) == value) return;
+    }
+}
+
 /* ---- base64 ---- */
 
 static const char base64_digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -282,6 +293,25 @@ bool utf8_valid(struct slice text) {
         left -= length;
     }
     return true;
+}
+
+uint32_t utf8_take(struct slice *text) {
+    size_t length = utf8_next(*text);
+    const unsigned char *at = (const unsigned char *)text->data;
+    *text = slice_make(text->data + (length ? length : 1), text->size - (length ? length : 1));
+    switch (length) {
+        case 0: return 0xfffd;
+        case 1: return at[0];
+        case 2: return (at[0] & 0x1fu) << 6 | (at[1] & 0x3fu);
+        case 3: return (at[0] & 0x0fu) << 12 | (at[1] & 0x3fu) << 6 | (at[2] & 0x3fu);
+        default: return (at[0] & 0x07u) << 18 | (at[1] & 0x3fu) << 12 | (at[2] & 0x3fu) << 6 | (at[3] & 0x3fu);
+    }
+}
+
+struct slice utf8_cut(struct slice text, size_t most) {
+    if (text.size <= most) return text;
+    while (most > 0 && (text.data[most] & 0xc0) == 0x80) most--;
+    return slice_make(text.data, most);
 }
 
 /* ---- UUIDs ---- */

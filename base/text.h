@@ -11,6 +11,9 @@ int duration_parse(struct slice text, int64_t *nanoseconds);
 /* As Go prints it: "10s", "1m0s", "200ms", "1h0m0s", "1.5s", "0s". Appends to `out`. */
 void duration_format(struct buffer *out, int64_t nanoseconds);
 
+/* The shortest digits that read back as `value`, which is finite: "d.ddde[+-]xx". `room` is 32 at least. */
+void double_shortest(double value, char *text, size_t room);
+
 /* Whole text, decimal, no sign, no blanks. Errors: CO_INVALID, CO_TOOLARGE (above `most`). */
 int u64_parse(struct slice text, uint64_t most, uint64_t *value);
 
@@ -24,6 +27,11 @@ int percent_decode(struct slice text, bool plus, char *out, size_t *size);
 bool utf8_valid(struct slice text);
 /* Length of the character that `text` begins with; 0 when there is none or it is not UTF-8. */
 size_t utf8_next(struct slice text);
+/* The character that `text` begins with, which then begins behind it. A byte that is no UTF-8 is U+FFFD. `text` is not
+ * empty. */
+uint32_t utf8_take(struct slice *text);
+/* As much of `text` as `most` bytes hold, without a cut character. */
+struct slice utf8_cut(struct slice text, size_t most);
 
 #define UUID_TEXT_SIZE 36
 /* Lower-case 8-4-4-4-12 text, not NUL-terminated, from 16 bytes. */

@@ -254,6 +254,20 @@ Test(utf8, valid) {
     cr_expect_eq(utf8_next(SLICE_LITERAL("\x80")), 0);
 }
 
+Test(utf8, taken_and_cut) {
+    struct slice text = slice_text("a\u00e4\u20ac\U0001f600\xff!");
+    static const uint32_t wanted[] = {'a', 0xe4, 0x20ac, 0x1f600, 0xfffd, '!'};
+    static const size_t cuts[] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 11, 12, 12};
+    for (size_t most = 0; most < sizeof cuts / sizeof *cuts; most++) {
+        cr_expect_eq(utf8_cut(text, most).size, cuts[most], "%zu", most);
+    }
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        cr_assert(text.size > 0);
+        cr_expect_eq(utf8_take(&text), wanted[i], "%zu", i);
+    }
+    cr_expect_eq(text.size, 0);
+}
+
 Test(uuid, both_ways) {
     static const uint8_t bytes[16] = {0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 0, 1, 2, 3, 4, 5, 6, 0xff};
     char text[UUID_TEXT_SIZE];

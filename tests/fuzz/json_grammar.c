@@ -2,19 +2,23 @@
 
 #include "base/check.h"
 
-#define NAMES   "'n1'|'web'|'db'|'c1'|'serfHealth'|''|'a\\u0000b'|'a\\nb'|'\u00e4'|'a\\`b<'|null|7"
-#define NODES   "'n1'|'n1'|'n2'|'N1'|''"
-#define WEB     "'web'|'web'|'db'|''"
-#define IDS     "'web1'|'web'|'c1'|''|'serfHealth'"
-#define PLACES  "'10.0.0.1'|'::1'|'0.0.0.0'|'host'|''"
-#define TIMES   "'10s'|'1m0.5s'|'0'|'-1s'|'10'|''|2500000000|-1|0|1.5|1e30|'9999999h'"
-#define COUNTS  "0|1|2|3|1000000|1000001|-1|18446744073709551615|'1'"
-#define FLAGS   "true|false|null|0|'true'"
-#define STATES  "'passing'|'warning'|'critical'|'maintenance'|''"
-#define TEXTS   "['a','b']|[]|null|['']|[1]|['a\\u0000']|'a'"
-#define MAPS    "{'b':'1','a':'2'}|{}|null|{'':''}|{'a b':''}|{'a':1}|{'consul-x':'y'}"
-#define VERBS   "'set'|'cas'|'get'|'delete'|'delete-cas'|'nope'"
-#define NOTHING "null|{}|''|[]|false|0"
+#define NAMES    "'n1'|'web'|'db'|'c1'|'serfHealth'|''|'a\\u0000b'|'a\\nb'|'\u00e4'|'a\\`b<'|null|7"
+#define NODES    "'n1'|'n1'|'n2'|'N1'|''"
+#define WEB      "'web'|'web'|'db'|''"
+#define IDS      "'web1'|'web'|'c1'|''|'serfHealth'"
+#define PLACES   "'10.0.0.1'|'::1'|'0.0.0.0'|'host'|''"
+#define TIMES    "'10s'|'1m0.5s'|'0'|'-1s'|'10'|''|2500000000|-1|0|1.5|1e30|'9999999h'"
+#define COUNTS   "0|1|2|3|1000000|1000001|-1|18446744073709551615|'1'"
+#define FLAGS    "true|false|null|0|'true'"
+#define STATES   "'passing'|'warning'|'critical'|'maintenance'|''"
+#define TEXTS    "['a','b']|[]|null|['']|[1]|['a\\u0000']|'a'"
+#define MAPS     "{'b':'1','a':'2'}|{}|null|{'':''}|{'a b':''}|{'a':1}|{'consul-x':'y'}"
+#define VERBS    "'set'|'cas'|'get'|'delete'|'delete-cas'|'nope'"
+#define NUMBERS  "0|1|-1|1.5|9007199254740993|9007199254740992.0|18446744073709551615|-1e300|1e400|'1'"
+#define PATTERNS "'^a+$'|'(a+)+b'|'[^a-c]{2,3}?'|'\\\\d\\\\b'|'^(a{9}){9}$'|'.'|'(?=a)'|'['"
+#define SIZES    "0|1|2|3|2.0|1000|-1"
+#define SCHEMAS  "[@j]|[@j,@j]|[@j,{'$ref':'#/definitions/a'}]|[]|[true,false]"
+#define NOTHING  "null|{}|''|[]|false|0"
 
 /* Alternatives stand between bars, ' is ", ` is " within a text, @x an object of kind x. "!": nearly always there. */
 static const struct row {
@@ -142,6 +146,36 @@ static const struct row {
     {"y", "ModifyIndex", COUNTS},
     {"y", "LockIndex", COUNTS},
     {"y", "Op", "'='|'!='|'<'|'>'|'~'|7"},
+    /* a JSON Schema; members of documents are called a, b and c */
+    {"!Jj", "type", "'object'|'array'|'integer'|'number'|'string'|['null','boolean']|'x'"},
+    {"Jj", "enum", "[1,2.0,'a',null]|[[1],{'a':1.0}]|[]"},
+    {"Jj", "const", "1.0|'a'|null|{'a':[1],'b':2}|[[]]"},
+    {"Jj", "minimum", NUMBERS},
+    {"Jj", "maximum", NUMBERS},
+    {"Jj", "exclusiveMinimum", NUMBERS},
+    {"Jj", "exclusiveMaximum", NUMBERS},
+    {"Jj", "multipleOf", "2|0.1|1e-300|3e300|0|-1|18446744073709551615"},
+    {"Jj", "minLength", SIZES},
+    {"Jj", "maxLength", SIZES},
+    {"Jj", "minItems", SIZES},
+    {"Jj", "maxItems", SIZES},
+    {"Jj", "uniqueItems", "true|true|false|0"},
+    {"Jj", "pattern", PATTERNS},
+    {"Jj", "required", "['a']|['a','b']|[]|[1]"},
+    {"Jj", "$ref", "'#'|'#/definitions/a'|'#/definitions/b/items'|'#/$defs/a~1b%25'|'#/x'|'x'"},
+    {"!J", "$schema", "'http://json-schema.org/draft-07/schema#'"},
+    {"J", "$id", "'http://x/'"},
+    {"Jj", "title", "'t'"},
+    {"J", "definitions", "{'a':@j,'b':@j}|{'a':true,'b':{'items':{'$ref':'#/definitions/a'}}}|{}"},
+    {"J", "$defs", "{'a/b%':@j}|{}"},
+    {"J", "properties", "{'a':@j,'b':@j}|{'a':@j,'b':false,'c':true}|{'a':{'$ref':'#'}}"},
+    {"J", "patternProperties", "{'a':@j,'^[bc]$':@j}|{'':false}"},
+    {"J", "additionalProperties", "@j|false|{'$ref':'#'}"},
+    {"J", "items", "@j|[@j,@j]|{'$ref':'#'}|false"},
+    {"J", "allOf", SCHEMAS},
+    {"J", "anyOf", SCHEMAS},
+    {"J", "oneOf", SCHEMAS},
+    {"J", "not", "@j|@j|{'not':@j}|true"},
 };
 
 static void put_value(struct buffer *out, const char *values, struct rng *rng) {
@@ -190,6 +224,14 @@ void json_grammar_object(struct buffer *out, char kind, struct rng *rng) {
     buffer_append_byte(out, '}');
 }
 
-void json_grammar_member(struct buffer *out, struct rng *rng) {
-    put_member(out, &rows[rng_below(rng, ARRAY_COUNT(rows))], rng);
+static bool is_keyword(const struct row *row) { return strpbrk(row->kinds, "Jj") != NULL; }
+
+static void put_one(struct buffer *out, bool keyword, struct rng *rng) {
+    const struct row *row;
+    do { row = &rows[rng_below(rng, ARRAY_COUNT(rows))]; } while (is_keyword(row) != keyword);
+    put_member(out, row, rng);
 }
+
+void json_grammar_member(struct buffer *out, struct rng *rng) { put_one(out, false, rng); }
+
+void json_grammar_keyword(struct buffer *out, struct rng *rng) { put_one(out, true, rng); }

@@ -1,0 +1,123 @@
+/* A schema once it is compiled: json_schema.c makes it, json_schema_check.c obeys it, json_schema_text.c tells of it. */
+#ifndef COORD_BASE_JSON_SCHEMA_INNER_H
+#define COORD_BASE_JSON_SCHEMA_INNER_H
+
+#include "base/json_schema.h"
+#include "base/memory.h"
+#include "base/pattern.h"
+
+/* In the order of the bits of node.types. */
+#define JSON_SCHEMA_TYPES(X)     \
+    X(NULL, "null")              \
+    X(BOOLEAN, "a boolean")      \
+    X(INTEGER, "a whole number") \
+    X(NUMBER, "a number")        \
+    X(STRING, "a string")        \
+    X(ARRAY, "an array")         \
+    X(OBJECT, "an object")
+#define TYPE_ENUM(name, shown) TYPE_BIT_##name,
+enum { JSON_SCHEMA_TYPES(TYPE_ENUM) TYPE_COUNT };
+#undef TYPE_ENUM
+#define TYPE(name) (1u << TYPE_BIT_##name)
+
+struct node;
+
+struct nodes {
+    struct node **items;
+    size_t count;
+};
+
+/* A member by its name, or all whose names match. */
+struct member {
+    struct slice name;
+    struct pattern *pattern;
+    struct node *node;
+};
+
+struct members {
+    struct member *items;
+    size_t count;
+};
+
+struct node {
+    struct node *ref;            /* nothing else counts then */
+    const char *path;            /* of one with a ref: where it stands */
+    bool never;                  /* the schema false */
+    uint8_t types;               /* bits; 0: any */
+    struct json_object *choices; /* enum; NULL: none */
+    struct json_object *constant;
+    bool has_constant; /* it may be null */
+    struct json_object *minimum, *maximum, *above, *below, *multiple_of;
+    uint64_t least_length, most_length, least_items, most_items; /* UINT64_MAX: no bound above */
+    struct pattern *pattern;
+    struct slice pattern_text;
+    bool unique;
+    struct node *each_item;
+    struct nodes first_items; /* of a list of schemas */
+    struct members members, pattern_members;
+    struct json_object *properties; /* to find a name among `members` */
+    struct node *other_members;
+    struct member *required; /* names alone */
+    size_t required_count;
+    struct nodes all, any, one;
+    struct node * not ;
+    unsigned height; /* how many schemas are asked one after the other at one place; 0: not known yet */
+    bool is_open;    /* while that is found out */
+};
+
+struct json_schema {
+    struct json_object *json;
+    struct arena arena;
+    struct node *root;
+};
+
+/* All schemas by the JSON that they were made of, and the references among them, in the order of the text. */
+struct places {
+    struct known {
+        struct json_object *json;
+        struct node *node;
+    } * known;
+    size_t known_count;
+    struct reference {
+        struct node *from;
+        struct slice to; /* behind the "#" */
+    } * references;
+    size_t reference_count;
+};
+
+/* Sets `ref` of all nodes that have one. Sorts `known`. */
+bool json_schema_resolve(struct places *places, struct json_object *json, struct fault *fault);
+
+/* json_schema_check with another bound than JSON_SCHEMA_STEPS_MOST, for tests. Takes what it needs from *steps. */
+int json_schema_check_within(const struct json_schema *schema, struct json_object *document, uint64_t *steps,
+                             struct fault *fault);
+
+/* Where in a document: a chain on the stack. */
+struct place {
+    const struct place *up; /* NULL: the root */
+    const char *key;        /* NULL: an item */
+    size_t index;
+    unsigned depth;
+};
+#define PLACE_KEY(above, name) \
+    (struct place) { .up = (above), .key = (name), .depth = (above)->depth + 1 }
+#define PLACE_ITEM(above, number) \
+    (struct place) { .up = (above), .index = (number), .depth = (above)->depth + 1 }
+
+/* Of names that are known the one that was meant, if one is at all like it. */
+struct json_nearest {
+    struct slice name, known; /* the second of no bytes: none yet */
+    unsigned distance;
+};
+void json_nearest_try(struct json_nearest *nearest, struct slice known);
+void json_nearest_show(struct buffer *out, const struct json_nearest *nearest); /* ` (nearest: "port")`, or nothing */
+
+/* As a JSON pointer ("" is the root); its end alone when it is long. */
+void json_place_show(struct buffer *out, const struct place *place);
+
+/* What a node wants in the place of `value`: "a whole number from 1 to 65535". 84 bytes at most. */
+void json_schema_show(struct buffer *out, const struct node *node, struct json_object *value);
+/* One of several: "null or a string". */
+void json_schema_show_any(struct buffer *out, const struct nodes *nodes, struct json_object *value);
+
+#endif

@@ -1,0 +1,16 @@
+/* A bound on work that outsiders decide about (their patterns, schemas and documents), counted in steps instead of
+ * time, so that every server stops at the same place. */
+#ifndef COORD_BASE_STEPS_H
+#define COORD_BASE_STEPS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Takes `count` of them. False, and none are left, when there are no more than that. */
+static inline bool steps_take(uint64_t *left, uint64_t count) {
+    bool enough = *left > count;
+    *left = enough ? *left - count : 0;
+    return enough;
+}
+
+#endif
