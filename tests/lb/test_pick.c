@@ -72,13 +72,16 @@ Test(pick, weighted_by_weight_and_share, .init = setup, .fini = teardown) {
     candidates[2].share = 1;
     pick_set_fill(set, candidates, 4, false);
     expect_parts((struct pick_ask){.policy = PICK_WEIGHTED}, 4, (double[]){0.25, 0.25, 0.25, 0.25});
-    for (size_t i = 0; i < MOST; i++) candidates[i].weight = (double)(i % 7);
-    candidates[50].weight = 1000;
-    pick_set_fill(set, candidates, MOST, false);
-    double got[MOST], total = 0;
-    parts((struct pick_ask){.policy = PICK_WEIGHTED}, MOST, got);
-    for (size_t i = 0; i < MOST; i++) total += candidates[i].weight;
-    for (size_t i = 0; i < MOST; i++) cr_expect(fabs(got[i] - candidates[i].weight / total) < 0.015);
+    for (int heavy = 0; heavy < 2; heavy++) {
+        double got[MOST], total = 0;
+        for (size_t i = 0; i < MOST; i++) total += candidates[i].weight = (double)(i % 7) * (i < 12 ? 10 : 0.1);
+        if (heavy) candidates[50].weight = 1000, total += 1000 - 0.1;
+        pick_set_fill(set, candidates, MOST, false);
+        parts((struct pick_ask){.policy = PICK_WEIGHTED}, MOST, got);
+        for (size_t i = 0; i < MOST; i++)
+            cr_expect(fabs(got[i] - candidates[i].weight / total) < 0.015, "candidate %zu gets %.3f of %.3f", i, got[i],
+                      candidates[i].weight / total);
+    }
 }
 
 Test(pick, p2c_takes_the_less_loaded_of_two, .init = setup, .fini = teardown) {
