@@ -49,6 +49,8 @@ uint64_t rng_between(struct rng *rng, uint64_t least, uint64_t most) {
     return span == 0 ? rng_next(rng) : least + rng_below(rng, span);
 }
 
+double rng_unit(struct rng *rng) { return (double)(rng_next(rng) >> 11) * 0x1p-53; }
+
 void random_bytes(void *to, size_t size) {
     char *at = to;
     while (size > 0) {

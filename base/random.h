@@ -14,6 +14,7 @@ void rng_seed(struct rng *rng, uint64_t seed);
 uint64_t rng_next(struct rng *rng);
 uint64_t rng_below(struct rng *rng, uint64_t limit);                  /* unbiased; limit > 0 */
 uint64_t rng_between(struct rng *rng, uint64_t least, uint64_t most); /* inclusive */
+double rng_unit(struct rng *rng);                                     /* from 0 to below 1 */
 
 void random_bytes(void *to, size_t size); /* getrandom(2) */
 uint64_t random_u64(void);

@@ -1,6 +1,7 @@
 #include "base/text.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -148,6 +149,18 @@ int u64_parse(struct slice text, uint64_t most, uint64_t *value) {
                __builtin_add_overflow(result, (uint64_t)(text.data[i] - '0'), &result);
     }
     if (over || result > most) return CO_TOOLARGE;
+    *value = result;
+    return CO_OK;
+}
+
+int decimal_parse(struct slice text, double *value) {
+    char copy[64], *end;
+    if (text.size == 0 || text.size >= sizeof copy) return CO_INVALID;
+    memcpy(copy, text.data, text.size);
+    copy[text.size] = '\0';
+    if (strspn(copy, "+-.0123456789eE") != text.size) return CO_INVALID; /* strtod takes "inf", "nan" and "0x1p3" too */
+    double result = strtod(copy, &end);
+    if (*end || !isfinite(result)) return CO_INVALID;
     *value = result;
     return CO_OK;
 }

@@ -17,6 +17,10 @@ void double_shortest(double value, char *text, size_t room);
 /* Whole text, decimal, no sign, no blanks. Errors: CO_INVALID, CO_TOOLARGE (above `most`). */
 int u64_parse(struct slice text, uint64_t most, uint64_t *value);
 
+/* Whole text: digits, at most one dot, a sign, an exponent; never hexadecimal, infinite or not a number. At most 63
+ * bytes. CO_INVALID (also when it is beyond what a double holds). */
+int decimal_parse(struct slice text, double *value);
+
 void base64_encode(struct buffer *out, const void *data, size_t size); /* standard alphabet, padded */
 int base64_decode(struct buffer *out, struct slice text);              /* strict; CO_INVALID */
 

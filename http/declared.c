@@ -2,8 +2,6 @@
 #include "http/declared.h"
 
 #include <ctype.h>
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -129,14 +127,8 @@ static bool within(const struct http_param *param, uint64_t number) {
     return number >= param->least && (!param->most || number <= param->most);
 }
 
-/* Digits and one dot, with an exponent: no hexadecimal, no infinity. */
-static bool decimal_parse(const struct http_param *param, struct slice text, double *decimal) {
-    char copy[64], *end;
-    if (!text.size || text.size >= sizeof copy) return false;
-    memcpy(copy, text.data, text.size), copy[text.size] = '\0';
-    if (strspn(copy, "+-.0123456789eE") != text.size) return false;
-    *decimal = strtod(copy, &end);
-    return !*end && isfinite(*decimal) && *decimal >= (double)param->least &&
+static bool decimal_within(const struct http_param *param, struct slice text, double *decimal) {
+    return decimal_parse(text, decimal) == CO_OK && *decimal >= (double)param->least &&
            (!param->most || *decimal <= (double)param->most);
 }
 
@@ -160,7 +152,7 @@ static bool value_parse(const struct http_param *param, struct slice text, bool 
         case HTTP_U64:
             value->type = VALUE_U64;
             return u64_parse(text, UINT64_MAX, &value->number) == CO_OK && within(param, value->number);
-        case HTTP_DECIMAL: value->type = VALUE_DECIMAL; return decimal_parse(param, text, &value->decimal);
+        case HTTP_DECIMAL: value->type = VALUE_DECIMAL; return decimal_within(param, text, &value->decimal);
         case HTTP_DURATION:
             value->type = VALUE_NS;
             if (duration_parse(text, &ns) != CO_OK || ns < 0) return false;

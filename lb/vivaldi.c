@@ -45,7 +45,7 @@ static double raw_distance(const struct vivaldi_coordinate *a, const struct viva
 }
 
 /* -1 to 1 */
-static double random_part(struct rng *rng) { return (double)(rng_next(rng) >> 11) / (double)(UINT64_C(1) << 52) - 1; }
+static double random_part(struct rng *rng) { return 2 * rng_unit(rng) - 1; }
 
 /* The direction from `from` to `to`, of length 1; any direction when both are at one place. Returns the distance; 0:
  * it is random. */

@@ -39,6 +39,13 @@ Test(rng, ranges) {
     cr_expect_eq(rng_below(&rng, 1), 0);
     cr_expect_eq(rng_between(&rng, 9, 9), 9);
     rng_between(&rng, 0, UINT64_MAX);
+    double sum = 0;
+    for (int i = 0; i < 10000; i++) {
+        double part = rng_unit(&rng);
+        cr_assert(part >= 0 && part < 1);
+        sum += part;
+    }
+    cr_expect(sum > 4850 && sum < 5150, "%g", sum);
     int high = 0; /* a limit of 3/4 of the range: without the correction the lower half would come too often */
     uint64_t limit = UINT64_C(3) << 62;
     for (int i = 0; i < 30000; i++) high += rng_below(&rng, limit) >= limit / 3;

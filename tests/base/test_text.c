@@ -136,6 +136,41 @@ Test(number, u64) {
     }
 }
 
+Test(number, decimal) {
+    static const struct {
+        const char *text;
+        int error;
+        double value;
+    } rows[] = {
+        {"0", CO_OK, 0},
+        {"0.42", CO_OK, 0.42},
+        {"-1.5", CO_OK, -1.5},
+        {"+2", CO_OK, 2},
+        {"1e3", CO_OK, 1000},
+        {".5", CO_OK, 0.5},
+        {"5.", CO_OK, 5},
+        {"1e300", CO_OK, 1e300},
+        {"1e309", CO_INVALID, 0},
+        {"", CO_INVALID, 0},
+        {"nan", CO_INVALID, 0},
+        {"inf", CO_INVALID, 0},
+        {"0x1p3", CO_INVALID, 0},
+        {"1,5", CO_INVALID, 0},
+        {" 1", CO_INVALID, 0},
+        {"1 ", CO_INVALID, 0},
+        {"e", CO_INVALID, 0},
+        {"1.2.3", CO_INVALID, 0},
+        {"--1", CO_INVALID, 0},
+        {".", CO_INVALID, 0},
+        {"1111111111111111111111111111111111111111111111111111111111111111", CO_INVALID, 0},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        double value = 77;
+        cr_expect_eq(decimal_parse(slice_text(rows[i].text), &value), rows[i].error, "\"%s\"", rows[i].text);
+        cr_expect_eq(value, rows[i].error ? 77 : rows[i].value, "\"%s\"", rows[i].text);
+    }
+}
+
 Test(base64, known) {
     static const struct {
         const char *plain, *coded;

@@ -19,9 +19,7 @@ struct network {
     struct vivaldi *node[NODES];
 };
 
-static double uniform(struct rng *rng, double most) {
-    return (double)(rng_next(rng) >> 11) / (double)(UINT64_C(1) << 53) * most;
-}
+static double uniform(struct rng *rng, double most) { return rng_unit(rng) * most; }
 
 static double truth(const struct network *net, int a, int b) {
     double sum = 0;

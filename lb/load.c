@@ -1,0 +1,264 @@
+#include "lb/load.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/list.h"
+#include "base/memory.h"
+
+#define BUCKETS_MIN 64
+/* A hint counts until the third report that did not come is half an interval late. */
+#define AGE_OUT(interval_ns) ((interval_ns) / 2 * 7)
+/* Entries stay for as long as the slowest reporter may be silent, because its interval is in them. */
+#define KEEP_NS AGE_OUT(LOAD_INTERVAL_MAX_NS)
+
+struct entry {
+    struct entry *chain; /* in its bucket */
+    struct list changed; /* in table->changes */
+    uint64_t hash;
+    uint64_t sequence;     /* of its last change */
+    struct load_hint hint; /* load NAN: it never reported */
+    uint64_t reported_ns;  /* when; or when it was started */
+    uint64_t since_ns;     /* when it became known */
+    uint64_t interval_ns;  /* 0: not known yet */
+    bool direct;
+    uint32_t node_size, id_size;
+    char names[]; /* node, service id */
+};
+
+struct load_table {
+    struct entry **buckets;
+    size_t bucket_count, count, most; /* a power of two; entries */
+    struct list changes;              /* by sequence, the oldest first */
+    uint64_t sequence, refused;
+};
+
+/* -- entries ------------------------------------------------------------------------------------------------------ */
+static uint64_t hash_of(struct load_instance instance) {
+    return hash64_seed(instance.service_id.data, instance.service_id.size,
+                       hash64(instance.node.data, instance.node.size));
+}
+
+static struct load_instance instance_of(const struct entry *entry) {
+    return (struct load_instance){slice_make(entry->names, entry->node_size),
+                                  slice_make(entry->names + entry->node_size, entry->id_size)};
+}
+
+static struct entry **find(const struct load_table *table, struct load_instance instance, uint64_t hash) {
+    struct entry **at = &table->buckets[hash & (table->bucket_count - 1)];
+    for (; *at; at = &(*at)->chain) {
+        struct load_instance other = instance_of(*at);
+        if ((*at)->hash == hash && slice_equal(other.node, instance.node) &&
+            slice_equal(other.service_id, instance.service_id))
+            break;
+    }
+    return at;
+}
+
+static void drop(struct load_table *table, struct entry **at) {
+    struct entry *entry = *at;
+    *at = entry->chain;
+    list_remove(&entry->changed);
+    free(entry);
+    table->count--;
+}
+
+static void drop_entry(struct load_table *table, struct entry *entry) {
+    drop(table, find(table, instance_of(entry), entry->hash));
+}
+
+static void grow(struct load_table *table) {
+    size_t count = 2 * table->bucket_count;
+    struct entry **buckets = mem_zalloc(count * sizeof(struct entry *));
+    LIST_FOREACH(at, &table->changes) {
+        struct entry *entry = LIST_ENTRY(at, struct entry, changed), **bucket = &buckets[entry->hash & (count - 1)];
+        entry->chain = *bucket;
+        *bucket = entry;
+    }
+    free(table->buckets);
+    table->buckets = buckets;
+    table->bucket_count = count;
+}
+
+static uint64_t age(uint64_t then_ns, uint64_t now_ns) { return now_ns > then_ns ? now_ns - then_ns : 0; }
+
+static uint64_t interval_of(const struct entry *entry) {
+    return entry->interval_ns ? entry->interval_ns : LOAD_INTERVAL_NS;
+}
+
+static bool aged_out(const struct entry *entry, uint64_t now_ns) {
+    return age(entry->reported_ns, now_ns) > AGE_OUT(interval_of(entry));
+}
+
+/* Room for one more: of those whose change is the oldest, one that has aged out gives way. */
+static bool make_room(struct load_table *table, uint64_t now_ns) {
+    if (table->count < table->most) return true;
+    struct entry *oldest = LIST_ENTRY(table->changes.next, struct entry, changed);
+    if (aged_out(oldest, now_ns)) {
+        drop_entry(table, oldest);
+        return true;
+    }
+    table->refused++;
+    return false;
+}
+
+/* The entry of an instance, made if need be. */
+static int ensure(struct load_table *table, struct load_instance instance, uint64_t now_ns, struct entry **out) {
+    size_t node_size = instance.node.size, id_size = instance.service_id.size;
+    if (node_size > LOAD_NAME_SIZE || id_size > LOAD_NAME_SIZE) return CO_TOOLARGE;
+    uint64_t hash = hash_of(instance);
+    *out = *find(table, instance, hash);
+    if (*out) return CO_OK;
+    if (!make_room(table, now_ns)) return CO_BUSY;
+    if (table->count >= table->bucket_count) grow(table);
+    struct entry *entry = mem_zalloc(sizeof *entry + node_size + id_size);
+    struct entry **bucket = &table->buckets[hash & (table->bucket_count - 1)];
+    *entry = (struct entry){.chain = *bucket, .hash = hash, .hint = load_unknown(), .since_ns = now_ns};
+    entry->reported_ns = now_ns;
+    entry->node_size = (uint32_t)node_size, entry->id_size = (uint32_t)id_size;
+    if (node_size) memcpy(entry->names, instance.node.data, node_size);
+    if (id_size) memcpy(entry->names + node_size, instance.service_id.data, id_size);
+    entry->sequence = ++table->sequence;
+    list_append(&table->changes, &entry->changed);
+    *bucket = entry;
+    table->count++;
+    *out = entry;
+    return CO_OK;
+}
+
+static void changed(struct load_table *table, struct entry *entry) {
+    entry->sequence = ++table->sequence;
+    list_remove(&entry->changed);
+    list_append(&table->changes, &entry->changed);
+}
+
+static bool reported(const struct entry *entry) { return !isnan(entry->hint.load); }
+
+/* -- what comes --------------------------------------------------------------------------------------------------- */
+static uint64_t clamp(uint64_t interval_ns) {
+    if (interval_ns < LOAD_INTERVAL_MIN_NS) return LOAD_INTERVAL_MIN_NS;
+    return interval_ns < LOAD_INTERVAL_MAX_NS ? interval_ns : LOAD_INTERVAL_MAX_NS;
+}
+
+/* The first gap is the interval. A longer one at most doubles it, because a silence is more often a pause than a new
+ * habit; a shorter one takes away a quarter of the difference. */
+static void learn(struct entry *entry, uint64_t gap_ns) {
+    uint64_t before = entry->interval_ns;
+    if (!before) entry->interval_ns = gap_ns;
+    else if (gap_ns > before) entry->interval_ns = gap_ns < 2 * before ? gap_ns : 2 * before;
+    else entry->interval_ns -= (before - gap_ns) / 4;
+    entry->interval_ns = clamp(entry->interval_ns);
+}
+
+int load_report(struct load_table *table, struct load_instance instance, const struct load_hint *hint,
+                uint64_t now_ns) {
+    struct entry *entry;
+    int rc = load_check(hint, NULL);
+    if (rc == CO_OK) rc = ensure(table, instance, now_ns, &entry);
+    if (rc != CO_OK) return rc;
+    if (reported(entry)) learn(entry, age(entry->reported_ns, now_ns));
+    entry->hint = *hint;
+    entry->reported_ns = now_ns;
+    entry->direct = true;
+    changed(table, entry);
+    return CO_OK;
+}
+
+int load_merge(struct load_table *table, const struct load_entry *from, uint64_t now_ns) {
+    struct entry *entry;
+    uint64_t interval_ns = clamp(from->interval_ns), reported_ns = age(from->age_ns, now_ns);
+    int rc = load_check(&from->hint, NULL);
+    if (rc != CO_OK || from->age_ns > AGE_OUT(interval_ns)) return rc;
+    rc = ensure(table, from->instance, now_ns, &entry);
+    if (rc != CO_OK) return rc;
+    uint64_t since_ns = age(from->known_ns, now_ns);
+    if (since_ns < entry->since_ns) entry->since_ns = since_ns;
+    if (reported(entry) && reported_ns <= entry->reported_ns) return CO_OK;
+    entry->hint = from->hint;
+    entry->reported_ns = reported_ns;
+    entry->interval_ns = interval_ns;
+    entry->direct = false;
+    changed(table, entry);
+    return CO_OK;
+}
+
+int load_started(struct load_table *table, struct load_instance instance, uint64_t now_ns) {
+    struct entry *entry;
+    return ensure(table, instance, now_ns, &entry);
+}
+
+void load_forget(struct load_table *table, struct load_instance instance) {
+    struct entry **at = find(table, instance, hash_of(instance));
+    if (*at) drop(table, at);
+}
+
+/* -- what is asked ------------------------------------------------------------------------------------------------ */
+static struct load_entry view(const struct entry *entry, uint64_t now_ns) {
+    struct load_entry seen = {.instance = instance_of(entry),
+                              .hint = load_unknown(),
+                              .age_ns = age(entry->reported_ns, now_ns),
+                              .interval_ns = interval_of(entry),
+                              .known_ns = age(entry->since_ns, now_ns)};
+    if (!aged_out(entry, now_ns)) seen.hint = entry->hint;
+    return seen;
+}
+
+bool load_get(const struct load_table *table, struct load_instance instance, uint64_t now_ns,
+              struct load_entry *entry) {
+    const struct entry *found = *find(table, instance, hash_of(instance));
+    if (found) *entry = view(found, now_ns);
+    return found;
+}
+
+double load_share(uint64_t known_ns, uint64_t slow_start_ns) {
+    if (known_ns >= slow_start_ns) return 1;
+    double share = (double)known_ns / (double)slow_start_ns;
+    return share > 0.01 ? share : 0.01;
+}
+
+uint64_t load_sequence(const struct load_table *table) { return table->sequence; }
+
+uint64_t load_changes(const struct load_table *table, uint64_t since, enum load_which which, size_t most,
+                      uint64_t now_ns, void (*each)(void *data, const struct load_entry *entry), void *data) {
+    const struct list *at = table->changes.prev; /* back to what is known already, then forwards */
+    while (at != &table->changes && LIST_ENTRY(at, const struct entry, changed)->sequence > since) at = at->prev;
+    for (at = at->next; at != &table->changes; at = at->next) {
+        const struct entry *entry = LIST_ENTRY(at, const struct entry, changed);
+        struct load_entry seen = view(entry, now_ns);
+        bool wanted = !isnan(seen.hint.load) && (which == LOAD_ALL || entry->direct);
+        if (wanted && most-- == 0) return since;
+        since = entry->sequence;
+        if (wanted) each(data, &seen);
+    }
+    return table->sequence;
+}
+
+/* -- life --------------------------------------------------------------------------------------------------------- */
+struct load_table *load_table_new(size_t most) {
+    struct load_table *table = mem_zalloc(sizeof *table);
+    table->most = most ? most : LOAD_INSTANCES_MOST;
+    table->bucket_count = BUCKETS_MIN;
+    table->buckets = mem_zalloc(BUCKETS_MIN * sizeof(struct entry *));
+    list_init(&table->changes);
+    return table;
+}
+
+void load_table_free(struct load_table *table) {
+    if (!table) return;
+    LIST_FOREACH_SAFE(at, next, &table->changes) free(LIST_ENTRY(at, struct entry, changed));
+    free(table->buckets);
+    free(table);
+}
+
+void load_tick(struct load_table *table, uint64_t now_ns) {
+    LIST_FOREACH_SAFE(at, next, &table->changes) {
+        struct entry *entry = LIST_ENTRY(at, struct entry, changed);
+        if (age(entry->reported_ns, now_ns) <= KEEP_NS) break; /* those behind it changed later */
+        drop_entry(table, entry);
+    }
+}
+
+size_t load_count(const struct load_table *table) { return table->count; }
+uint64_t load_refused(const struct load_table *table) { return table->refused; }

@@ -1,0 +1,412 @@
+#include "lb/pick.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "base/rendezvous.h"
+
+#define TRIES 8 /* to draw somebody else by weight, before the next one is taken */
+
+/* A sum of what is known, so that what is not can be taken for the mean. */
+struct mean {
+    double sum;
+    size_t known;
+};
+
+struct slot { /* a candidate that may be picked */
+    size_t candidate;
+    double weight; /* above 0, with its share */
+    double distance_s;
+    struct load_hint hint;
+    uint64_t reported_ns;
+    /* The table of drawing by weight (Walker, Vose): a slot is drawn by chance alone; then it stays with this
+     * probability, and is its alias otherwise. */
+    double stays;
+    uint32_t alias;
+};
+
+struct pick_set {
+    struct slot *slots;
+    uint32_t *place; /* of a candidate among the slots; UINT32_MAX: it may not be picked */
+    size_t count, candidates, room;
+    struct mean load, inflight, latency, errors;
+    double hot; /* requests in flight for a weight of 1, above which a slot is hot */
+    bool hot_stale;
+    uint32_t *nearest; /* slots at the least distance */
+    size_t nearest_count;
+    size_t excluded[PICK_STATUSES];
+    struct rendezvous *ring; /* of the slots */
+    double *scratch;         /* one for each slot */
+    bool *full;
+};
+
+/* -- names -------------------------------------------------------------------------------------------------------- */
+static const char *const names[PICK_POLICIES] = {"p2c", "hcl", "weighted", "nearest", "ring"};
+
+const char *pick_policy_name(enum pick_policy policy) { return names[policy]; }
+
+int pick_policy_parse(struct slice name, enum pick_policy *policy, struct fault *fault) {
+    for (size_t i = 0; i < PICK_POLICIES; i++) {
+        if (!slice_is(name, names[i])) continue;
+        *policy = (enum pick_policy)i;
+        return CO_OK;
+    }
+    int size = name.size < 40 ? (int)name.size : 40;
+    return fault_set(fault, CO_INVALID, "policy: \"%.*s\" is none of p2c, hcl, weighted, nearest, ring", size,
+                     size ? name.data : "");
+}
+
+/* -- hints -------------------------------------------------------------------------------------------------------- */
+static void mean_add(struct mean *mean, double value) {
+    if (isnan(value)) return;
+    mean->sum += value;
+    mean->known++;
+}
+
+static void mean_remove(struct mean *mean, double value) {
+    if (isnan(value)) return;
+    mean->sum = --mean->known ? mean->sum - value : 0;
+}
+
+/* NAN: nobody has said. Differences of sums may leave a little below zero. */
+static double mean_of(const struct mean *mean) { return mean->known ? fmax(mean->sum / (double)mean->known, 0) : NAN; }
+
+static double or_mean(double value, const struct mean *mean) { return isnan(value) ? mean_of(mean) : value; }
+
+static void hint_count(struct pick_set *set, const struct load_hint *hint,
+                       void (*count)(struct mean *mean, double value)) {
+    count(&set->load, hint->load);
+    count(&set->inflight, hint->inflight);
+    count(&set->latency, hint->latency_ms);
+    count(&set->errors, hint->errors);
+}
+
+static double errors_of(const struct pick_set *set, const struct slot *slot) {
+    double errors = or_mean(slot->hint.errors, &set->errors);
+    return isnan(errors) ? 0 : errors;
+}
+
+static double load_of(const struct pick_set *set, const struct slot *slot) {
+    return or_mean(slot->hint.load, &set->load) + errors_of(set, slot);
+}
+
+static double own_of(const struct pick_ask *ask, const struct slot *slot) {
+    return ask->own ? ask->own[slot->candidate] : 0;
+}
+
+/* For comparisons: nothing said by anybody is 0. */
+static double load_with_own(const struct pick_set *set, const struct pick_ask *ask, const struct slot *slot) {
+    double load = load_of(set, slot);
+    return (isnan(load) ? 0 : load) + own_of(ask, slot) / slot->weight;
+}
+
+static double inflight_with_own(const struct pick_set *set, const struct pick_ask *ask, const struct slot *slot) {
+    double inflight = or_mean(slot->hint.inflight, &set->inflight);
+    return ((isnan(inflight) ? 0 : inflight) + own_of(ask, slot)) / slot->weight;
+}
+
+static double latency_of(const struct pick_set *set, const struct slot *slot) {
+    double latency = or_mean(slot->hint.latency_ms, &set->latency);
+    return (isnan(latency) ? 0 : latency) / fmax(1 - errors_of(set, slot), 0.01);
+}
+
+void pick_set_hint(struct pick_set *set, size_t candidate, const struct load_hint *hint, uint64_t reported_ns) {
+    CHECK(candidate < set->candidates);
+    if (set->place[candidate] == UINT32_MAX) return;
+    struct slot *slot = &set->slots[set->place[candidate]];
+    hint_count(set, &slot->hint, mean_remove);
+    set->hot_stale = set->hot_stale || slot->hint.inflight != hint->inflight;
+    slot->hint = *hint;
+    slot->reported_ns = reported_ns;
+    hint_count(set, &slot->hint, mean_add);
+}
+
+double pick_load(const struct pick_set *set, size_t candidate) {
+    CHECK(candidate < set->candidates);
+    uint32_t place = set->place[candidate];
+    return place == UINT32_MAX ? NAN : load_of(set, &set->slots[place]);
+}
+
+/* -- filling ------------------------------------------------------------------------------------------------------ */
+struct pick_set *pick_set_new(void) {
+    return mem_zalloc(sizeof(struct pick_set));
+}
+
+static void lists_free(struct pick_set *set) {
+    free(set->slots);
+    free(set->place);
+    free(set->nearest);
+    free(set->scratch);
+    free(set->full);
+}
+
+void pick_set_free(struct pick_set *set) {
+    if (!set) return;
+    lists_free(set);
+    rendezvous_free(set->ring);
+    free(set);
+}
+
+static void make_room(struct pick_set *set, size_t count) {
+    if (count <= set->room) return;
+    lists_free(set);
+    set->slots = mem_alloc(count * sizeof *set->slots);
+    set->place = mem_alloc(count * sizeof *set->place);
+    set->nearest = mem_alloc(count * sizeof *set->nearest);
+    set->scratch = mem_alloc(count * sizeof *set->scratch);
+    set->full = mem_alloc(count * sizeof *set->full);
+    set->room = count;
+}
+
+static bool may_be_picked(const struct pick_candidate *candidate, bool passing) {
+    return candidate->status == PICK_PASSING || (candidate->status == PICK_WARNING && !passing);
+}
+
+/* Those without weight are there for nobody, unless nobody has any. */
+static double weight_of(const struct pick_candidate *candidate, bool any_weight) {
+    double share = candidate->share > 0 && candidate->share < 1 ? candidate->share : 1;
+    return (any_weight ? candidate->weight : 1) * share;
+}
+
+static void slots_fill(struct pick_set *set, const struct pick_candidate *candidates, size_t count, bool passing) {
+    bool any_weight = false;
+    for (size_t i = 0; i < count && !any_weight; i++)
+        any_weight = candidates[i].weight > 0 && may_be_picked(&candidates[i], passing);
+    for (size_t i = 0; i < count; i++) {
+        const struct pick_candidate *candidate = &candidates[i];
+        CHECK(isfinite(candidate->weight) && candidate->weight >= 0);
+        double weight = weight_of(candidate, any_weight);
+        set->place[i] = UINT32_MAX;
+        if (!may_be_picked(candidate, passing)) {
+            set->excluded[candidate->status]++;
+        } else if (weight > 0) {
+            set->place[i] = (uint32_t)set->count;
+            set->slots[set->count++] = (struct slot){.candidate = i,
+                                                     .weight = weight,
+                                                     .hint = candidate->hint,
+                                                     .reported_ns = candidate->reported_ns,
+                                                     .distance_s = candidate->distance_s};
+        }
+    }
+}
+
+/* Vose's way: slots above the mean weight fill up those below it. O(n). */
+static void alias_fill(struct pick_set *set) {
+    double sum = 0;
+    uint32_t *waiting = set->nearest; /* slots below the mean from the front, those above from the end */
+    size_t below = 0, above = set->count;
+    for (size_t i = 0; i < set->count; i++) sum += set->slots[i].weight;
+    for (size_t i = 0; i < set->count; i++) {
+        struct slot *slot = &set->slots[i];
+        slot->stays = slot->weight / sum * (double)set->count;
+        slot->alias = (uint32_t)i;
+        if (slot->stays < 1) waiting[below++] = (uint32_t)i;
+        else waiting[--above] = (uint32_t)i;
+    }
+    while (below > 0 && above < set->count) {
+        struct slot *small = &set->slots[waiting[--below]], *large = &set->slots[waiting[above]];
+        small->alias = waiting[above];
+        large->stays -= 1 - small->stays;
+        if (large->stays < 1) waiting[below++] = waiting[above++];
+    }
+    while (below > 0) set->slots[waiting[--below]].stays = 1; /* what rounding left over */
+}
+
+static void nearest_fill(struct pick_set *set) {
+    double least = INFINITY;
+    set->nearest_count = 0;
+    for (size_t i = 0; i < set->count; i++) least = fmin(least, set->slots[i].distance_s);
+    for (size_t i = 0; i < set->count; i++) {
+        double distance = isnan(set->slots[i].distance_s) ? INFINITY : set->slots[i].distance_s;
+        if (distance <= least) set->nearest[set->nearest_count++] = (uint32_t)i;
+    }
+}
+
+void pick_set_fill(struct pick_set *set, const struct pick_candidate *candidates, size_t count, bool passing) {
+    CHECK(count < UINT32_MAX);
+    make_room(set, count);
+    set->candidates = count;
+    set->count = 0;
+    memset(set->excluded, 0, sizeof set->excluded);
+    set->load = set->inflight = set->latency = set->errors = (struct mean){0};
+    slots_fill(set, candidates, count, passing);
+    for (size_t i = 0; i < set->count; i++) hint_count(set, &set->slots[i].hint, mean_add);
+    set->hot_stale = true;
+    alias_fill(set);
+    nearest_fill(set);
+    rendezvous_free(set->ring);
+    struct rendezvous_member *members = mem_alloc((set->count + 1) * sizeof *members);
+    for (size_t i = 0; i < set->count; i++) {
+        const struct pick_candidate *candidate = &candidates[set->slots[i].candidate];
+        /* Without the share: keys that move to a new instance one by one would all move in the end. */
+        members[i] = (struct rendezvous_member){candidate->name, candidate->weight > 0 ? candidate->weight : 1};
+    }
+    set->ring = rendezvous_new(members, set->count);
+    free(members);
+}
+
+/* -- drawing ------------------------------------------------------------------------------------------------------ */
+static uint32_t draw(const struct pick_set *set, struct rng *rng) {
+    uint32_t at = (uint32_t)rng_below(rng, set->count);
+    return rng_unit(rng) < set->slots[at].stays ? at : set->slots[at].alias;
+}
+
+static bool drawn(const uint32_t *slots, size_t count, uint32_t slot) {
+    for (size_t i = 0; i < count; i++)
+        if (slots[i] == slot) return true;
+    return false;
+}
+
+/* Up to `most` different slots, by weight; all of them where there are no more. */
+static size_t draw_some(const struct pick_set *set, struct rng *rng, size_t most, uint32_t *slots) {
+    if (most > set->count) most = set->count;
+    for (size_t count = 0; count < most; count++) {
+        uint32_t slot = draw(set, rng);
+        for (int i = 0; i < TRIES && drawn(slots, count, slot); i++) slot = draw(set, rng);
+        while (drawn(slots, count, slot)) slot = slot + 1 < set->count ? slot + 1 : 0;
+        slots[count] = slot;
+    }
+    return most;
+}
+
+/* -- policies ----------------------------------------------------------------------------------------------------- */
+
+/* The k-th least of some numbers (Hoare's selection, as Wirth has it); they are rearranged. O(n) on average. */
+static double select_least(double *numbers, size_t count, size_t k) {
+    ptrdiff_t wanted = (ptrdiff_t)k, first = 0, last = (ptrdiff_t)count - 1;
+    while (first < last) {
+        double pivot = numbers[wanted];
+        ptrdiff_t i = first, j = last;
+        do {
+            while (numbers[i] < pivot) i++;
+            while (pivot < numbers[j]) j--;
+            if (i > j) break;
+            double other = numbers[i];
+            numbers[i++] = numbers[j];
+            numbers[j--] = other;
+        } while (i <= j);
+        if (j < wanted) first = i;
+        if (wanted < i) last = j;
+    }
+    return numbers[k];
+}
+
+static void hot_update(struct pick_set *set) {
+    if (!set->hot_stale) return;
+    const struct pick_ask nobody = {0};
+    for (size_t i = 0; i < set->count; i++) set->scratch[i] = inflight_with_own(set, &nobody, &set->slots[i]);
+    set->hot = select_least(set->scratch, set->count, (size_t)(PICK_HCL_QUANTILE * (double)(set->count - 1)));
+    set->hot_stale = false;
+}
+
+/* How often the requests in flight have been replaced by others since a hint was true: by age / latency (Little's law).
+ * 0: the hint is of now, or nobody says how long requests take. */
+static double turnover(const struct pick_set *set, const struct pick_ask *ask, const struct slot *slot) {
+    double latency_ms = mean_of(&set->latency);
+    if (isnan(slot->hint.load) || !(latency_ms > 0) || ask->now_ns <= slot->reported_ns) return 0;
+    return (double)(ask->now_ns - slot->reported_ns) / 1e6 / latency_ms;
+}
+
+/* Does the one that is less by `apart`, of a quantity of that mean, win? What everybody has known for a turnover has
+ * been acted upon by everybody: requests that are worth `mean` times the turnover have been placed since. A difference
+ * above that is sure; one below is worth its part of that, else chance decides. So old hints never herd, and correct
+ * what lasts. */
+static bool less_wins(const struct pick_set *set, const struct pick_ask *ask, const struct slot *a,
+                      const struct slot *b, double apart, double mean) {
+    double placed = mean * (turnover(set, ask, a) + turnover(set, ask, b)) / 2;
+    if (!(apart < placed)) return true;
+    return 2 * rng_unit(ask->rng) < 1 + apart / placed;
+}
+
+/* Is `a` rather than `b` to be picked, by a quantity that is to be small? */
+static bool beats(const struct pick_set *set, const struct pick_ask *ask, const struct slot *a, const struct slot *b,
+                  double of_a, double of_b, const struct mean *mean) {
+    bool wins = less_wins(set, ask, a, b, fabs(of_a - of_b), mean_of(mean));
+    return wins ? of_a < of_b : of_a > of_b;
+}
+
+static uint32_t pick_p2c(struct pick_set *set, const struct pick_ask *ask, uint32_t *slots, size_t *count) {
+    *count = draw_some(set, ask->rng, 2, slots);
+    if (*count < 2) return slots[0];
+    const struct slot *first = &set->slots[slots[0]], *second = &set->slots[slots[1]];
+    double of_first = load_with_own(set, ask, first), of_second = load_with_own(set, ask, second);
+    return beats(set, ask, second, first, of_second, of_first, &set->load) ? slots[1] : slots[0];
+}
+
+/* A cold one is better than a hot one. */
+static bool hcl_better(const struct pick_set *set, const struct pick_ask *ask, const struct slot *a,
+                       const struct slot *b) {
+    double a_inflight = inflight_with_own(set, ask, a), b_inflight = inflight_with_own(set, ask, b);
+    bool a_hot = a_inflight > set->hot, b_hot = b_inflight > set->hot;
+    if (a_hot || b_hot) return beats(set, ask, a, b, a_inflight, b_inflight, &set->inflight);
+    return beats(set, ask, a, b, latency_of(set, a), latency_of(set, b), &set->latency);
+}
+
+static uint32_t pick_hcl(struct pick_set *set, const struct pick_ask *ask, uint32_t *slots, size_t *count) {
+    hot_update(set);
+    *count = draw_some(set, ask->rng, PICK_HCL_SAMPLE, slots);
+    uint32_t best = slots[0];
+    for (size_t i = 1; i < *count; i++)
+        if (hcl_better(set, ask, &set->slots[slots[i]], &set->slots[best])) best = slots[i];
+    return best;
+}
+
+static uint32_t pick_nearest(struct pick_set *set, const struct pick_ask *ask) {
+    if (set->nearest_count == 1) return set->nearest[0];
+    if (set->nearest_count == set->count) return draw(set, ask->rng);
+    double sum = 0;
+    uint32_t picked = set->nearest[0];
+    for (size_t i = 0; i < set->nearest_count; i++) { /* each takes the place of those before it in proportion */
+        double weight = set->slots[set->nearest[i]].weight;
+        sum += weight;
+        if (rng_unit(ask->rng) * sum < weight) picked = set->nearest[i];
+    }
+    return picked;
+}
+
+static uint32_t pick_ring(struct pick_set *set, const struct pick_ask *ask) {
+    for (size_t i = 0; i < set->count; i++)
+        set->scratch[i] = isnan(set->slots[i].hint.load) ? NAN : load_of(set, &set->slots[i]);
+    rendezvous_full(set->scratch, set->count, PICK_RING_EPSILON, set->full);
+    size_t owner = 0;
+    rendezvous_owners(set->ring, &(struct rendezvous_ask){.key = ask->key, .most = 1, .full = set->full}, &owner);
+    return (uint32_t)owner;
+}
+
+int pick(struct pick_set *set, const struct pick_ask *ask, struct pick_result *result) {
+    uint32_t slots[PICK_CONSIDERED_MAX], picked = 0;
+    size_t count = 0;
+    if (set->count == 0) return CO_NOTFOUND;
+    switch (ask->policy) {
+        case PICK_P2C: picked = pick_p2c(set, ask, slots, &count); break;
+        case PICK_HCL: picked = pick_hcl(set, ask, slots, &count); break;
+        case PICK_WEIGHTED: picked = draw(set, ask->rng); break;
+        case PICK_NEAREST: picked = pick_nearest(set, ask); break;
+        case PICK_RING: picked = pick_ring(set, ask); break;
+        case PICK_POLICIES: UNREACHABLE();
+    }
+    if (count == 0) slots[count++] = picked;
+    for (size_t i = 0; i < count; i++) result->considered[i] = set->slots[slots[i]].candidate;
+    result->considered_count = count;
+    result->picked = set->slots[picked].candidate;
+    return CO_OK;
+}
+
+/* -- nobody ------------------------------------------------------------------------------------------------------- */
+size_t pick_count(const struct pick_set *set) { return set->count; }
+size_t pick_excluded(const struct pick_set *set, enum pick_status status) { return set->excluded[status]; }
+
+void pick_why(const struct pick_set *set, struct buffer *out) {
+    static const char *const what[PICK_STATUSES] = {
+        [PICK_WARNING] = "with warnings", [PICK_CRITICAL] = "critical", [PICK_MAINTENANCE] = "in maintenance"};
+    static const enum pick_status order[] = {PICK_CRITICAL, PICK_MAINTENANCE, PICK_WARNING};
+    const char *comma = "";
+    for (size_t i = 0; i < ARRAY_COUNT(order); i++) {
+        if (!set->excluded[order[i]]) continue;
+        buffer_printf(out, "%s%zu %s", comma, set->excluded[order[i]], what[order[i]]);
+        comma = ", ";
+    }
+    if (!*comma) buffer_append_text(out, "there are none");
+}

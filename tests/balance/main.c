@@ -1,0 +1,125 @@
+/* The simulation of load balancing (balance.h) as a program: `balance check` asserts what must hold, at a small size;
+ * `balance docs DOCS` writes tables and plots; `balance run` prints one table (`balance` alone explains). */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "balance.h"
+#include "base/check.h"
+#include "subsets.h"
+
+static int failures;
+
+static void expect(bool holds, const char *what, double got, double limit) {
+    printf("%-4s %s: %.3g, limit %.3g\n", holds ? "ok" : "FAIL", what, got, limit);
+    failures += !holds;
+}
+
+static struct outcome small(const struct fleet *fleet, size_t clients, enum policy policy, double hint_ms) {
+    struct run run = {
+        .fleet = *fleet, .policy = policy, .hint_ms = hint_ms, .load = 0.9, .requests = 150000, .seed = 1};
+    run.fleet.servers = 30;
+    run.fleet.clients = clients;
+    struct outcome outcome;
+    balance_run(&run, &outcome);
+    return outcome;
+}
+
+static void expect_part(const struct fleet *fleet, enum policy policy, double hint_ms, double limit) {
+    static const struct fleet *last;
+    static double random_ms; /* of the last fleet */
+    char what[100];
+    if (fleet != last) random_ms = small(fleet, 100, RANDOM, 0).p99_ms;
+    last = fleet;
+    double got = small(fleet, 100, policy, hint_ms).p99_ms / random_ms;
+    snprintf(what, sizeof what, "%s fleet, %s with hints of %g ms: 99 %%, as a part of random's", fleet->name,
+             policy_names[policy], hint_ms);
+    expect(got <= limit, what, got, limit);
+}
+
+static void expect_herd(enum policy policy, double hint_ms, double least, double most) {
+    char what[100];
+    double got = small(&mixed_fleet, 1000, policy, hint_ms).herd;
+    snprintf(what, sizeof what, "1,000 clients, %s with hints of %g ms: most requests in 100 ms, times the mean",
+             policy_names[policy], hint_ms);
+    expect(got >= least && got <= most, what, got, got < least ? least : most);
+}
+
+static void expect_subsets(void) {
+    struct subset_outcome numbered = subsets_compare(SUBSET_NUMBERED, 40, 8, 320);
+    struct subset_outcome chance = subsets_compare(SUBSET_CHANCE, 40, 8, 320);
+    struct subset_outcome book = subsets_compare(SUBSET_DETERMINISTIC, 40, 8, 320);
+    expect(numbered.moved < 1.0001 / 40, "numbered callers: part that moves", numbered.moved, 1.0 / 40);
+    expect(chance.moved < 1.0001 / 40, "named callers: part that moves", chance.moved, 1.0 / 40);
+    expect(book.moved > 0.5, "deterministic subsetting: part that moves, at least", book.moved, 0.5);
+    expect(numbered.deviation < 0.6 * chance.deviation, "deviation of coverage, numbered", numbered.deviation,
+           0.6 * chance.deviation);
+}
+
+/* The same seed gives the same run; another one does not. */
+static void expect_replay(void) {
+    struct run run = {.fleet = mixed_fleet, .policy = P2C, .hint_ms = 100, .load = 0.9, .requests = 5000, .seed = 7};
+    struct outcome first, again, other;
+    balance_run(&run, &first), balance_run(&run, &again);
+    run.seed = 8;
+    balance_run(&run, &other);
+    expect(memcmp(&first, &again, sizeof first) == 0, "the same seed, the same mean", again.mean_ms, first.mean_ms);
+    expect(first.mean_ms != other.mean_ms, "another seed, another mean", other.mean_ms, first.mean_ms);
+}
+
+/* One server that works on one request at a time, all of them equally long, is a queue of the textbook (M/D/1), whose
+ * mean is known. */
+static void expect_textbook(void) {
+    struct run run = {.fleet = {"one", 1, 1, 1, 10, 0, 0, 1, 0, 1, 0}, .load = 0.8, .requests = 400000, .seed = 3};
+    struct outcome got;
+    balance_run(&run, &got);
+    double mean = 10 + 10 * 0.8 / (2 * (1 - 0.8));
+    expect(fabs(got.mean_ms / mean - 1) < 0.03, "a queue of the textbook: the mean, ms", got.mean_ms, mean);
+}
+
+static int check(void) {
+    expect_textbook();
+    expect_replay();
+    expect_part(&mixed_fleet, P2C, 0, 1.0 / 5);
+    expect_part(&mixed_fleet, P2C, 100, 1.0 / 3);
+    expect_part(&mixed_fleet, HCL, 0, 1.0 / 5);
+    expect_part(&mixed_fleet, HCL, 100, 1.0 / 3);
+    expect_part(&equal_fleet, P2C, 0, 1.0 / 3);
+    expect_part(&equal_fleet, HCL, 0, 1.0 / 3);
+    expect_part(&equal_fleet, P2C, 1000, 1.1); /* old hints do no harm */
+    expect_part(&equal_fleet, HCL, 1000, 1.1);
+    for (int i = 0; i < 2; i++) {
+        double hint_ms = i ? 1000 : 100;
+        expect_herd(P2C, hint_ms, 0, 3.5);
+        expect_herd(HCL, hint_ms, 0, 3.5);
+        expect_herd(LEAST_LOADED, hint_ms, 10, INFINITY); /* the measure notices a herd */
+    }
+    expect_subsets();
+    return failures ? 1 : 0;
+}
+
+static int print(int count, char **values) {
+    struct run run = {.fleet = count > 0 && strcmp(values[0], "equal") == 0 ? equal_fleet : mixed_fleet,
+                      .load = count > 1 ? atof(values[1]) / 100 : 0.9,
+                      .hint_ms = count > 2 ? atof(values[2]) : 100,
+                      .requests = 500000,
+                      .seed = count > 4 ? strtoull(values[4], NULL, 10) : 1};
+    if (count > 3) run.fleet.clients = strtoull(values[3], NULL, 10);
+    for (run.policy = 0; run.policy < POLICIES; run.policy++) {
+        struct outcome got;
+        balance_run(&run, &got);
+        printf("%-13s mean %8.1f  50 %% %8.1f  90 %% %8.1f  99 %% %8.1f  99.9 %% %8.1f ms, herd %5.1f, fullest %5.0f\n",
+               policy_names[run.policy], got.mean_ms, got.p50_ms, got.p90_ms, got.p99_ms, got.p999_ms, got.herd,
+               got.fullest);
+    }
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    if (argc == 2 && strcmp(argv[1], "check") == 0) return check();
+    if (argc == 3 && strcmp(argv[1], "docs") == 0) return report_write(argv[2]);
+    if (argc >= 2 && argc <= 7 && strcmp(argv[1], "run") == 0) return print(argc - 2, argv + 2);
+    fprintf(stderr, "usage: balance check | docs DOCS | run [mixed|equal [LOAD %% [HINT ms [CLIENTS [SEED]]]]]\n");
+    return 2;
+}
