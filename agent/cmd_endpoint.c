@@ -203,7 +203,7 @@ static void path_make(const struct call *call, struct buffer *path) {
 }
 
 static void value_json(struct json_out *json, const struct http_param *param, const char *text) {
-    bool number = param->type == HTTP_U64 || param->type == HTTP_DECIMAL;
+    bool number = param->type == HTTP_U64 || param->type == HTTP_DECIMAL || param->type == HTTP_FRACTION;
     if (number) json_raw(json, slice_text(text)); /* the agent says what is wrong with it */
     else json_string(json, text);
 }
