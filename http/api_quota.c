@@ -26,7 +26,7 @@ static const struct http_param definition[] = {
      .field = "definition.budget"},
     {"Burst", HTTP_U64, .help = "what may be unspent at once, where that is not the budget", ANY_AMOUNT,
      .field = "definition.burst"},
-    {"Refill", HTTP_OBJECT, .required = true, .group = refill, .field = "definition"},
+    {"Refill", HTTP_OBJECT, .group = refill, .field = "definition"},
     {"Mode", HTTP_CHOICE, .help = "how it is counted (default lease)", .choices = "lease|owner|bounded",
      .field = "definition.mode"},
     {"LeaseTTL", HTTP_DURATION, .help = "how long an agent may spend without hearing of the servers (default 10s)",

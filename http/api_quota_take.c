@@ -32,27 +32,15 @@ static void append_number(struct field *field, const char *before, uint64_t numb
     append(field, at, (size_t)(text + sizeof text - at));
 }
 
-/* As a structured field's string, which takes printable ASCII alone: other bytes, and '%', are percent-encoded. */
-static void append_name(struct field *field, struct slice name) {
-    static const char digits[] = "0123456789ABCDEF";
-    append(field, "\"", 1);
-    for (size_t i = 0; i < name.size; i++) {
-        unsigned char c = (unsigned char)name.data[i];
-        char encoded[3] = {'%', digits[c >> 4], digits[c & 15]}, escaped[2] = {'\\', (char)c};
-        if (c < ' ' || c >= 0x7f || c == '%') append(field, encoded, 3);
-        else if (c == '"' || c == '\\') append(field, escaped, 2);
-        else append(field, (const char *)&c, 1);
-    }
-    append(field, "\"", 1);
-}
-
-/* An item; one that does not fit as a whole is left out. */
+/* An item; one that does not fit as a whole is left out. A budget's name needs no escapes (quota_definition_check). */
 static void item(struct field *field, struct slice name, const char *first, uint64_t first_value, const char *second,
                  uint64_t second_value) {
     size_t before = field->size;
     if (field->full) return;
     if (before) append(field, ", ", 2);
-    append_name(field, name);
+    append(field, "\"", 1);
+    append(field, name.data, name.size);
+    append(field, "\"", 1);
     append_number(field, first, first_value);
     append_number(field, second, second_value);
     if (field->full) field->size = before;
