@@ -4,6 +4,7 @@
 #include "http/declared.h"
 #include "http/http.h"
 #include "http/message_fill.h"
+#include "http/quota_views.h"
 #include "kv/quota/quota.h"
 
 /* -- defining ----------------------------------------------------------------------------------------------------- */
@@ -163,7 +164,7 @@ const struct http_route http_routes_quota[] = {
     {HTTP_GET, "/v1/quota/:name", http_declared, "quota:read", HTTP_PARAMS(NAME("name"), HTTP_READS),
      "A budget, what is left of it, who holds leases, and what may be admitted beyond it at the worst", HTTP_OWN,
      .example = {"/v1/quota/calls", .status = 200}, .since = QUOTA_SINCE,
-     .endpoint = {.query = &query_quota, .answer = NULL, .watched = "quota", .missing = UNKNOWN},
+     .endpoint = {.query = &query_quota, .answer = quota_members_one, .watched = "quota", .missing = UNKNOWN},
      .cli = {.command = "quota get"}},
     {HTTP_DELETE, "/v1/quota/:name", http_declared, "quota:write", HTTP_PARAMS(NAME("name"), HTTP_DC),
      "Deletes a budget and its leases; agents that hold some of it stop spending when they hear of it", HTTP_OWN,
@@ -173,7 +174,7 @@ const struct http_route http_routes_quota[] = {
      HTTP_PARAMS({"prefix", HTTP_TEXT, .help = "only names that begin so", .most = QUOTA_NAME_MOST, .field = "prefix"},
                  HTTP_READS),
      "All budgets, without their leases", HTTP_OWN, .example = {"/v1/quotas?prefix=ca", .status = 200},
-     .since = QUOTA_SINCE, .endpoint = {.query = &query_quotas, .answer = NULL, .list = "quotas"},
+     .since = QUOTA_SINCE, .endpoint = {.query = &query_quotas, .answer = quota_members_listed, .list = "quotas"},
      .cli = {"quota list", .columns = "Name Mode Budget Available Spent Leased Stranded WorstCaseOverAdmission"}},
     {HTTP_PUT, "/v1/quota/:name/lease", quota_lease, "quota:write",
      HTTP_PARAMS(
