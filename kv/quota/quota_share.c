@@ -1,0 +1,120 @@
+/* Fair shares: who may hold how much while there is not enough for all. */
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/message.h"
+#include "kv/quota/quota_internal.h"
+
+/* Higher priorities first, of one the smallest wish. */
+static int compare(const void *a, const void *b) {
+    const struct quota_wish *one = a, *other = b;
+    if (one->priority != other->priority) return one->priority > other->priority ? -1 : 1;
+    return one->want < other->want ? -1 : one->want > other->want;
+}
+
+/* The level of those who are served in the order of their wishes, and what is left afterwards. Who wants less than an
+ * equal part of what is left gets it all; from the first who wants more on all get the same. */
+static uint64_t level_of(const struct quota_wish *wishes, size_t count, uint64_t most, uint64_t *total) {
+    for (size_t i = 0; i < count; i++) {
+        uint64_t left = count - i, part = *total / left;
+        if (wishes[i].want > part) {
+            uint64_t rest = *total % left;
+            *total = 0;
+            return part + (rest ? 1 : 0); /* what cannot be parted goes to those who ask first */
+        }
+        *total -= wishes[i].want;
+    }
+    return most;
+}
+
+void quota_share(uint64_t total, uint64_t most, struct quota_wish *wishes, size_t count,
+                 uint64_t levels[QUOTA_PRIORITIES]) {
+    if (count) qsort(wishes, count, sizeof *wishes, compare);
+    size_t at = 0;
+    bool short_of = false;
+    for (uint32_t priority = QUOTA_PRIORITIES; priority-- > 0;) {
+        size_t end = at;
+        while (end < count && wishes[end].priority == priority) end++;
+        levels[priority] = short_of ? 0 : level_of(wishes + at, end - at, most, &total);
+        short_of |= levels[priority] < most && end > at;
+        at = end;
+    }
+    CHECK(at == count);
+}
+
+/* -- of a budget -------------------------------------------------------------------------------------------------- */
+
+struct wishes {
+    struct quota_wish *items;
+    size_t count, room;
+};
+
+static void wish_add(struct wishes *wishes, const Pb__QuotaLease *lease, uint64_t most) {
+    if (wishes->count == wishes->room) {
+        wishes->room = wishes->room ? 2 * wishes->room : 64;
+        wishes->items = mem_realloc(wishes->items, wishes->room * sizeof *wishes->items);
+    }
+    wishes->items[wishes->count++] = (struct quota_wish){lease->priority, lease->wants < most ? lease->wants : most};
+}
+
+static int wishes_read(const struct quota_change *change, const Pb__QuotaLease *mine, uint64_t most,
+                       struct wishes *wishes) {
+    char room[STORE_KEY_MAX];
+    struct slice rows = quota_rows('l', change->name, room);
+    struct store_cursor cursor;
+    struct arena arena = {0};
+    int rv = CO_OK;
+    QUOTA_EACH_LEASE(&cursor, change->tx->store, rows) {
+        Pb__QuotaLease *lease;
+        rv = quota_lease_decode(cursor.value, &arena, &lease);
+        if (rv != CO_OK) break;
+        if (lease->id != mine->id && !lease->reclaimed) wish_add(wishes, lease, most);
+        arena_reset(&arena);
+    }
+    store_cursor_close(&cursor);
+    arena_free(&arena);
+    wish_add(wishes, mine, most);
+    return rv;
+}
+
+/* Those of one priority lie side by side. */
+static void classes_set(struct quota_change *change, const struct wishes *wishes, const uint64_t *levels) {
+    struct arena *arena = change->tx->arena;
+    Pb__QuotaRecord *record = change->record;
+    record->classes = arena_alloc(arena, QUOTA_PRIORITIES * sizeof *record->classes);
+    record->n_classes = 0;
+    Pb__QuotaClass *class = NULL;
+    for (size_t i = 0; i < wishes->count; i++) {
+        if (!class || class->priority != wishes->items[i].priority) {
+            class = record->classes[record->n_classes++] = arena_alloc(arena, sizeof *class);
+            pb__quota_class__init(class);
+            class->priority = wishes->items[i].priority;
+            class->level = levels[class->priority];
+        }
+        class->leases++;
+        class->wants += wishes->items[i].want;
+        if (class->wants > INT64_MAX) class->wants = INT64_MAX;
+    }
+}
+
+int quota_levels_count(struct quota_change *change, const Pb__QuotaLease *mine) {
+    Pb__QuotaRecord *record = change->record;
+    uint64_t levels[QUOTA_PRIORITIES], most = quota_lease_most(record->definition);
+    struct wishes wishes = {0};
+    int rv = wishes_read(change, mine, most, &wishes);
+    if (rv == CO_OK) {
+        quota_share(quota_grantable(record) + *quota_balances(record), most, wishes.items, wishes.count, levels);
+        classes_set(change, &wishes, levels);
+        record->asks = 0;
+    }
+    free(wishes.items);
+    return rv;
+}
+
+uint64_t quota_level(const Pb__QuotaRecord *record, uint32_t priority) {
+    uint64_t most = quota_lease_most(record->definition);
+    for (size_t i = 0; i < record->n_classes; i++)
+        if (record->classes[i]->priority == priority && record->classes[i]->level < most)
+            return record->classes[i]->level;
+    return most;
+}
