@@ -14,7 +14,9 @@ static struct world *world;
 static void setup(void) {
     world = world_start_spending(NULL);
     fake_rpc_version(world_rpc(world), MACHINE_VERSION_NEWEST);
-    free(web_want(world, 200, "PUT /v1/catalog/register", "{\"Node\":\"n1\",\"Address\":\"1.2.3.4\"}"));
+    free(web_want(world, 200, "PUT /v1/catalog/register",
+                  "{\"Node\":\"n1\",\"Address\":\"1.2.3.4\",\"Check\":{\"CheckID\":\"serfHealth\",\"Name\":\"x\","
+                  "\"Status\":\"passing\"}}"));
 }
 static void teardown(void) { world_stop(world); }
 TestSuite(quota, .init = setup, .fini = teardown, .timeout = 60);
@@ -67,7 +69,7 @@ Test(quota, with_cas_only_what_was_read_is_replaced) {
     uint64_t index = number("GET /v1/quota/a", "DefinedIndex");
     char asked[80];
     snprintf(asked, sizeof asked, "PUT /v1/quota/a?cas=%llu", (unsigned long long)index);
-    expect(200, asked, HUNDRED, "");
+    expect(200, asked, "{\"Budget\":7,\"Refill\":{\"Window\":\"day\"}}", "");
     expect(409, asked, HUNDRED, "");
 }
 
