@@ -103,14 +103,22 @@ static void print_bound(struct json_object *quota) {
 
 /* -- this agent --------------------------------------------------------------------------------------------------- */
 
-static const char *source_words(const char *source) {
-    return strcmp(source, "local") == 0     ? "from what it holds"
-           : strcmp(source, "renewed") == 0 ? "after it has asked the servers"
-           : strcmp(source, "owner") == 0   ? "by the agent that owns the key"
-                                            : "without the servers, as OnLoss allows";
+/* What the agent that is asked holds. */
+static uint64_t held_here(const struct client *client, struct json_object *quota) {
+    struct fault fault = {0};
+    struct json_object *self = cmd_json_get(client, "/v1/agent/self", &fault);
+    const char *node = cmd_json_text(json_get_object(self, "Config", NULL), "NodeName");
+    struct json_object *leases = json_get_array(quota, "Leases", NULL);
+    uint64_t held = 0;
+    for (size_t i = 0; i < cmd_json_length(leases); i++) {
+        struct json_object *lease = json_object_array_get_idx(leases, i);
+        if (strcmp(cmd_json_text(lease, "Owner"), node) == 0) held += cmd_json_number(lease, "Granted");
+    }
+    if (self) json_object_put(self);
+    return held;
 }
 
-static void print_here(const struct client *client, const char *name, const char *key) {
+static void print_here(const struct client *client, struct json_object *quota, const char *name, const char *key) {
     struct buffer path = {0};
     struct client_answer answer = {0};
     struct fault fault = {0};
@@ -124,7 +132,10 @@ static void print_here(const struct client *client, const char *name, const char
     bool said = rv == CO_OK && (answer.status == 200 || answer.status == 429), allowed = false;
     struct json_object *json = said ? json_parse(buffer_slice(&answer.body), &fault) : NULL;
     json_get_bool(json, "Allowed", &allowed, NULL);
-    if (json && allowed) printf("This agent could take of it now, %s.\n", source_words(cmd_json_text(json, "Source")));
+    uint64_t held = json && allowed ? held_here(client, quota) : 0;
+    if (held)
+        printf("This agent could take of it now: it was granted %" PRIu64 ", which it spends without asking.\n", held);
+    else if (json && allowed) printf("This agent could take of it now: it would ask the servers for a part.\n");
     else if (json) printf("This agent would refuse a take now, because it is spent.\n");
     else if (rv == CO_OK)
         printf("This agent cannot take of it now: %.*s\n", answer.body.size < 200 ? (int)answer.body.size : 200,
@@ -154,7 +165,7 @@ int explain_quota(int argc, char **argv) {
         print_sums(quota);
         print_holders(quota);
         print_bound(quota);
-        print_here(&client, rest[0], rest[1]);
+        print_here(&client, quota, rest[0], rest[1]);
         json_object_put(quota);
     }
     buffer_free(&path);

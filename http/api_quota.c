@@ -150,7 +150,7 @@ static void quota_lease(struct http_request *request) {
     }
 #define AMOUNT(name_, help_) \
     { name_, HTTP_U64, .help = (help_), .most = QUOTA_AMOUNT_MOST }
-#define UNKNOWN "is not known: no budget of that name is defined"
+#define UNKNOWN "is not known: no such budget"
 const struct http_route http_routes_quota[] = {
     {HTTP_PUT, "/v1/quota/:name", http_declared, "quota:write",
      HTTP_PARAMS(NAME("definition.name"), HTTP_DC,

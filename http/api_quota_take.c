@@ -95,7 +95,7 @@ static void refuse(struct http_request *request, const struct taking *taking, in
     const struct spender_answer *answer = &taking->take.answer;
     struct slice name = taking->takes[answer->failed].name;
     const char *why = answer->text           ? answer->text
-                      : error == CO_NOTFOUND ? "is not known: no budget of that name is defined"
+                      : error == CO_NOTFOUND ? "is not known: no such budget"
                       : error == CO_NOLEADER ? "no server can say, and OnLoss does not allow it without them"
                       : error == CO_TOOLARGE ? "that is more than the budget can ever hold"
                       : error == CO_CLOSED   ? "this agent ends"
@@ -108,6 +108,16 @@ static void refuse(struct http_request *request, const struct taking *taking, in
     http_reply_text(request, status, "quota \"%.*s\": %s", (int)name.size, name.data, why);
 }
 
+/* Who only looks is told whether something is left, of all that it looks at. */
+static bool is_look_at_nothing(const struct taking *taking) {
+    bool spends = false, spent = false;
+    for (size_t i = 0; i < taking->take.count; i++) {
+        spends |= taking->takes[i].n > 0;
+        spent |= taking->take.rates[i].quota && !taking->take.rates[i].remaining;
+    }
+    return spent && !spends;
+}
+
 static void reply(struct http_request *request, const struct taking *taking) {
     int error = taking->take.error;
     rate_fields(request, &taking->take);
@@ -116,7 +126,7 @@ static void reply(struct http_request *request, const struct taking *taking) {
         return;
     }
     if (error == CO_BUSY) retry_after(request, taking->take.answer.retry_ms);
-    write_answer(request, taking, error == CO_OK);
+    write_answer(request, taking, error == CO_OK && !is_look_at_nothing(taking));
     http_reply_json(request, error == CO_OK ? 200 : 429);
 }
 
@@ -200,7 +210,8 @@ const struct http_route http_routes_quota_take[] = {
     {HTTP_PUT, "/v1/agent/quota/:name/take", take_one, "quota:write",
      HTTP_PARAMS(
          {":name", HTTP_TEXT, .help = "the budget's name; a slash in it as %2F", .least = 1, .most = QUOTA_NAME_MOST},
-         {"n", HTTP_U64, .help = "how much (default 1); 0 only looks", .most = QUOTA_AMOUNT_MOST},
+         {"n", HTTP_U64, .help = "how much (default 1); 0 only looks: Allowed says whether something is left",
+          .most = QUOTA_AMOUNT_MOST},
          {"key", HTTP_TEXT, .help = "whose it is, of budgets that are counted by key", .most = SPENDER_KEY_MOST}),
      "Spends of a budget: 200, or 429 with Retry-After when it is spent; 503 when no server can say and OnLoss does "
      "not allow it. " SAYS,
