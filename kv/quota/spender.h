@@ -35,7 +35,7 @@
 #define SPENDER_ASK_MS       20    /* between two asks, at least, unless a take waits: takes gather */
 #define SPENDER_IDLE_MS      60000 /* a budget that nobody takes from for so long is forgotten, and followed no more */
 #define SPENDER_BUDGETS_MOST 10000
-#define SPENDER_TAKES_MOST   64    /* in one request */
+#define SPENDER_TAKES_MOST   64 /* in one request */
 #define SPENDER_KEY_MOST     8192
 
 struct spender_config {
@@ -72,9 +72,9 @@ bool spender_woken(struct spender *spender);
 
 /* What RateLimit fields say of a budget (draft-ietf-httpapi-ratelimit-headers). False: it is not known. */
 struct spender_rate {
-    uint64_t quota, window_s;  /* q, w: of the whole budget */
-    uint64_t remaining;        /* r: what this agent may admit now, as far as it knows */
-    uint64_t reset_s;          /* t: until more comes, rounded up */
+    uint64_t quota, window_s; /* q, w: of the whole budget */
+    uint64_t remaining;       /* r: what this agent may admit now, as far as it knows */
+    uint64_t reset_s;         /* t: until more comes, rounded up */
 };
 bool spender_rate(const struct spender *spender, struct slice name, struct slice key, uint64_t now_ns, int64_t unix_s,
                   struct spender_rate *rate);
@@ -93,8 +93,8 @@ void spender_asked(struct spender *spender, int error, const Pb__QuotaGrants *gr
  * spender_followed. `name` lives until then. */
 bool spender_follow(struct spender *spender, const char **name, uint64_t *index);
 /* notice NULL with CO_OK: there is no such budget (any more). With an error it is asked for again a second later. */
-void spender_followed(struct spender *spender, const char *name, int error, const Pb__QuotaNotice *notice, uint64_t index,
-                      uint64_t now_ns);
+void spender_followed(struct spender *spender, const char *name, int error, const Pb__QuotaNotice *notice,
+                      uint64_t index, uint64_t now_ns);
 
 /* The agent ends in order: the asks that come now give everything back; false: nothing is left. */
 bool spender_leave(struct spender *spender);
