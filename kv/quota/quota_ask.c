@@ -25,6 +25,8 @@ struct asking {
 };
 
 static int refuse(struct asking *asking, int error, char *text) {
+    pb__quota_grant__init(asking->grant); /* nothing of what was worked out before */
+    asking->grant->name = asking->ask->name;
     asking->grant->error = (uint32_t)error, asking->grant->text = text;
     return CO_OK;
 }

@@ -87,9 +87,10 @@ static inline bool quota_owned(const Pb__QuotaRecord *record) {
     return record->definition->mode == PB__QUOTA_MODE__QUOTA_OWNER;
 }
 int64_t quota_available(const Pb__QuotaRecord *record);
-uint64_t quota_takeable(const Pb__QuotaRecord *record); /* likewise; 0: nothing, or less */
-uint64_t quota_grantable(const Pb__QuotaRecord *record);
-uint64_t *quota_balances(Pb__QuotaRecord *record); /* the sum of the leases' balances: leased, or slack */
+uint64_t quota_takeable(const Pb__QuotaRecord *record);  /* likewise; 0: nothing, or less */
+uint64_t quota_shareable(const Pb__QuotaRecord *record); /* of what all leases may hold together */
+uint64_t quota_grantable(const Pb__QuotaRecord *record); /* what of it is with nobody */
+uint64_t *quota_balances(Pb__QuotaRecord *record);       /* the sum of the leases' balances: leased, or slack */
 
 /* -- levels (quota_share.c) --------------------------------------------------------------------------------------- */
 

@@ -103,7 +103,7 @@ int quota_levels_count(struct quota_change *change, const Pb__QuotaLease *mine) 
     struct wishes wishes = {0};
     int rv = wishes_read(change, mine, most, &wishes);
     if (rv == CO_OK) {
-        quota_share(quota_grantable(record) + *quota_balances(record), most, wishes.items, wishes.count, levels);
+        quota_share(quota_shareable(record), most, wishes.items, wishes.count, levels);
         classes_set(change, &wishes, levels);
         record->asks = 0;
     }

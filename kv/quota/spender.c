@@ -163,6 +163,8 @@ void spender_tick(struct spender *spender, uint64_t now_ns) {
 
 enum pot { FROM_NONE, FROM_LEFT, FROM_CREDIT, FROM_FALLBACK, FROM_SERVERS };
 
+static const char too_large[] = "more than the budget may ever have unspent";
+
 /* What one take of a request comes to. */
 struct verdict {
     struct spender_budget *budget;
@@ -229,8 +231,7 @@ static struct verdict judge_ask(struct spender *spender, struct spender_budget *
 static struct verdict judge_known(struct spender *spender, struct spender_budget *budget,
                                   const struct spender_take *take, bool waited, bool last_try, uint64_t now_ns) {
     if (budget->unsupported) return verdict_of(budget, CO_UNSUPPORTED, budget->unsupported, 0);
-    if (take->n > budget->capacity)
-        return verdict_of(budget, CO_TOOLARGE, "more than the budget may ever have unspent", 0);
+    if (take->n > budget->capacity) return verdict_of(budget, CO_TOOLARGE, too_large, 0);
     if (take->n == 0) return verdict_of(budget, CO_OK, NULL, 0);
     if (is_covered(budget, take, now_ns)) return (struct verdict){.budget = budget, .pot = FROM_LEFT};
     if (waited && take->n <= budget->credit && now_ns < budget->credit_end_ns)
@@ -261,18 +262,21 @@ static int fault(struct spender_answer *answer, size_t failed, int error, const 
     return error;
 }
 
+static bool name_fits(struct slice name) {
+    char room[QUOTA_NAME_MOST + 1];
+    if (name.size == 0 || name.size > QUOTA_NAME_MOST || memchr(name.data, '\0', name.size)) return false;
+    memcpy(room, name.data, name.size);
+    room[name.size] = '\0';
+    return quota_name_fits(room);
+}
+
 static const char *take_fault(const struct spender_take *take, int *error) {
     *error = CO_INVALID;
-    if (take->name.size == 0) return "a budget's name is missing";
-    if (take->name.size > QUOTA_NAME_MOST) return "a budget's name has at most 256 bytes";
-    for (size_t i = 0; i < take->name.size; i++) {
-        char c = take->name.data[i];
-        if (c < ' ' || c > '~' || c == '"' || c == '\\')
-            return "a budget's name has printable ASCII characters only, none of them '\"' or '\\'";
-    }
+    if (!name_fits(take->name))
+        return "a budget's name has 1 to 256 printable ASCII characters, none of them '\"' or '\\'";
     if (take->key.size > SPENDER_KEY_MOST) return "a key has at most 8192 bytes";
     *error = CO_TOOLARGE;
-    if (take->n > QUOTA_AMOUNT_MOST) return "more than the budget may ever have unspent";
+    if (take->n > QUOTA_AMOUNT_MOST) return too_large;
     *error = CO_OK;
     return NULL;
 }

@@ -1,6 +1,3 @@
-#include <math.h>
-#include <stdlib.h>
-
 #include "base/check.h"
 #include "base/error.h"
 #include "kv/quota/spender_internal.h"
@@ -84,9 +81,8 @@ static bool closes(const struct spender *spender, const struct spender_budget *b
 
 /* How much of its balance it keeps. */
 static uint64_t keeps(const struct spender_budget *budget, const Pb__QuotaAsk *ask) {
-    uint64_t has = spender_bounded(budget) ? budget->balance : budget->left;
-    if (ask->close) return 0;
-    if (budget->yields && ask->take && !spender_bounded(budget)) return 0;
+    uint64_t has = spender_has(budget);
+    if (ask->close || (budget->yields && ask->take)) return 0;
     if (budget->starving) return spender_min(has, spender_min(ask->want, budget->level));
     return has / 2 > ask->want ? ask->want : has;
 }
@@ -100,7 +96,7 @@ static bool fill(struct spender *spender, struct spender_budget *budget, Pb__Quo
     if (!ask->close) {
         ask->want = spender_need(spender, budget, now_ns);
         ask->take = spender_waiting(spender, budget, SPENDER_TAKE);
-        if (budget->yields && ask->take && !spender_bounded(budget)) ask->want = 0;
+        if (budget->yields && ask->take) ask->want = 0;
         if (!budget->lease && !ask->want && !ask->take) return false;
     }
     ask->name = budget->name;
@@ -120,8 +116,7 @@ static void hand_over(struct spender_budget *budget, const Pb__QuotaAsk *ask, ui
     budget->asked_left = budget->left;
     budget->asked_keyless_left = budget->keyless_left;
     budget->asked_spent = budget->spent;
-    uint64_t held = spender_bounded(budget) ? spender_less(ask->held, budget->spent) : ask->held;
-    budget->left = spender_min(budget->left, held);
+    budget->left = spender_min(budget->left, ask->held);
     budget->spent = 0;
 }
 
@@ -291,7 +286,7 @@ static void refill(struct spender_budget *budget) {
 static void taken(struct spender *spender, struct spender_budget *budget, const Pb__QuotaAsk *ask,
                   const Pb__QuotaGrant *grant, uint64_t now_ns) {
     if (!ask->take) return;
-    budget->yields = !grant->taken;
+    budget->yields = !grant->taken && !spender_bounded(budget);
     if (!grant->taken) {
         budget->in_vain++;
         refused(budget, budget->available, now_ns);
@@ -321,13 +316,13 @@ static void granted(struct spender *spender, struct spender_budget *budget, cons
     budget->refused_ns = 0;
     budget->starving = grant->starving;
     budget->level = grant->level;
-    budget->since_ns = spender->first_ns;
+    budget->since_ns = spender->sent_ns;
     if (ask->close) {
         spender_forget_lease(budget);
     } else {
         budget->lease = grant->lease;
         budget->balance = grant->balance;
-        budget->end_ns = spender->first_ns + safe_ns;
+        budget->end_ns = spender->sent_ns + safe_ns; /* of the sending that was answered: repeated, it renews too */
         refill(budget);
         budget->low = spender_low(spender, budget);
         if (budget->lease) spender_due(spender, budget, renewal_ns(spender, budget, budget->end_ns));

@@ -6,9 +6,9 @@
  *     spender_rate.c    how fast it is taken from, and what follows: what is wanted; RateLimit fields
  *     spender_loss.c    on_loss
  *
- * Accounts. Between asks, lease mode: left + spent = balance; bounded: left = balance - spent, or less (down to the low
- * watermark). An ask takes over `spent`, and lowers the balance to `held`, and `left` with it, before it goes out; what
- * is spent from then on is in a `spent` that begins at 0. Its answer gives the new balance, of which this is taken. */
+ * Accounts. Between asks left = balance - spent; bounded: or less, down to the low watermark. An ask takes over `spent`,
+ * and lowers `left` to what it holds on to, before it goes out; what is spent from then on is in a `spent` that begins at
+ * 0. Its answer gives the new balance, of which this is taken. */
 #ifndef COORD_KV_SPENDER_INTERNAL_H
 #define COORD_KV_SPENDER_INTERNAL_H
 
@@ -16,6 +16,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "kv/quota/quota_internal.h"
 #include "kv/quota/spender.h"
 
 #define SPENDER_NEVER UINT64_MAX
@@ -134,6 +135,10 @@ static inline uint64_t spender_scale(uint64_t a, uint64_t b, uint64_t c) {
 }
 static inline bool spender_bounded(const struct spender_budget *budget) {
     return budget->definition.mode == PB__QUOTA_MODE__QUOTA_BOUNDED;
+}
+/* Of its balance, what is not spent. */
+static inline uint64_t spender_has(const struct spender_budget *budget) {
+    return spender_less(budget->balance, budget->spent);
 }
 static inline uint64_t spender_ttl_ns(const struct spender_budget *budget) {
     return budget->definition.lease_ttl_ms * SPENDER_MS;

@@ -50,7 +50,7 @@ uint64_t spender_low(const struct spender *spender, const struct spender_budget 
 /* What it gives back at once, because somebody starves. Small change is not worth an ask. */
 uint64_t spender_surplus(const struct spender *spender, const struct spender_budget *budget, uint64_t now_ns) {
     if (!budget->starving || !budget->lease || budget->asked) return 0;
-    uint64_t has = spender_bounded(budget) ? budget->balance : budget->left;
+    uint64_t has = spender_has(budget);
     uint64_t surplus = spender_less(has, spender_min(spender_need(spender, budget, now_ns), budget->level));
     return surplus > has / 8 ? surplus : 0;
 }
