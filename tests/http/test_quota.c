@@ -318,6 +318,43 @@ Test(quota, without_servers_on_loss_decides) {
     }));
 }
 
+Test(quota, servers_that_do_not_answer_keep_no_take_waiting) {
+    free(web_want(world, 200, "PUT /v1/quota/a", HUNDRED));
+    fake_rpc_hold(world_rpc(world), true);
+    uint64_t began = clock_mono_ms();
+    int gone = web_dial(world), fd = web_dial(world);
+    web_say(gone, "PUT /v1/agent/quota/a/take HTTP/1.1\r\nHost: x\r\n\r\n");
+    web_say(fd, "PUT /v1/agent/quota/a/take?n=2 HTTP/1.1\r\nHost: x\r\n\r\n");
+    EVENTUALLY(web_metric(world, "coord_quota_asks_total") == 1);
+    close(gone);
+    struct web_answer answer = web_hear(fd);
+    cr_expect(answer.status == 503 && strstr(answer.body, "no server answers"), "%d %s", answer.status, answer.body);
+    cr_expect(clock_mono_ms() - began < 3000, "it waits for a second");
+    web_free(&answer);
+    close(fd);
+    fake_rpc_hold(world_rpc(world), false);
+    EVENTUALLY(({
+        answer = web_ask(world, "PUT /v1/agent/quota/a/take?n=100", NULL);
+        bool fine = answer.status == 200;
+        web_free(&answer);
+        fine;
+    }));
+}
+
+Test(quota, takes_that_wait_are_answered_when_the_server_stops) {
+    free(web_want(world, 200, "PUT /v1/quota/a", HUNDRED));
+    fake_rpc_hold(world_rpc(world), true);
+    int fd = web_dial(world);
+    web_say(fd, "PUT /v1/agent/quota/a/take HTTP/1.1\r\nHost: x\r\n\r\n");
+    EVENTUALLY(web_metric(world, "coord_quota_asks_total") == 1);
+    world_hurry_spending(world);
+    struct web_answer answer = web_hear(fd);
+    cr_expect_eq(answer.status, 503, "%d %s", answer.status, answer.body);
+    web_free(&answer);
+    close(fd);
+    fake_rpc_hold(world_rpc(world), false);
+}
+
 Test(quota, an_agent_without_a_part_in_it_says_so) {
     struct world *other = world_start(NULL);
     free(web_want(other, 503, "PUT /v1/agent/quota/a/take", NULL));

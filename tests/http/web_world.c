@@ -28,12 +28,19 @@ struct world {
     struct spending *spending; /* NULL: none */
     uv_loop_t loop;
     uv_thread_t thread;
-    uv_async_t end;
+    uv_async_t hurry, end;
 };
 
 static void loop_run(void *data) { uv_run(&((struct world *)data)->loop, UV_RUN_DEFAULT); }
 
-static void spending_stopped(void *data) { uv_close((uv_handle_t *)&((struct world *)data)->end, NULL); }
+static void spending_stopped(void *data) {
+    struct world *world = data;
+    uv_close((uv_handle_t *)&world->end, NULL);
+    uv_close((uv_handle_t *)&world->hurry, NULL);
+}
+
+static void loop_hurry(uv_async_t *async) { spending_hurry(CONTAINER_OF(async, struct world, hurry)->spending); }
+void world_hurry_spending(struct world *world) { uv_async_send(&world->hurry); }
 
 static void loop_end(uv_async_t *async) {
     struct world *world = CONTAINER_OF(async, struct world, end);
@@ -43,6 +50,7 @@ static void loop_end(uv_async_t *async) {
 static void spending_begin(struct world *world) {
     struct spending_config config = {.node = "n1", .priority = 5};
     cr_assert(uv_loop_init(&world->loop) == 0 && uv_async_init(&world->loop, &world->end, loop_end) == 0);
+    cr_assert(uv_async_init(&world->loop, &world->hurry, loop_hurry) == 0);
     world->spending = spending_start(&world->loop, world->rpc, &config);
     cr_assert(uv_thread_create(&world->thread, loop_run, world) == 0);
 }
