@@ -287,11 +287,16 @@ uint64_t quota_takeable(const Pb__QuotaRecord *record) {
     return available > 0 ? (uint64_t)available : 0;
 }
 
+uint64_t quota_shareable(const Pb__QuotaRecord *record) {
+    uint64_t capacity = quota_capacity(record->definition), drift = drift_of(record);
+    if (quota_owned(record)) return 0;
+    if (!quota_bounded(record)) return quota_minus(capacity, gone(record));
+    uint64_t left = quota_minus(capacity + drift, gone(record));
+    return left < drift ? left : drift;
+}
+
 uint64_t quota_grantable(const Pb__QuotaRecord *record) {
-    if (!quota_bounded(record)) return quota_takeable(record);
-    uint64_t drift = drift_of(record), of_drift = quota_minus(drift, record->slack);
-    uint64_t of_all = quota_minus(quota_capacity(record->definition) + drift, gone(record) + record->slack);
-    return of_drift < of_all ? of_drift : of_all;
+    return quota_minus(quota_shareable(record), quota_bounded(record) ? record->slack : record->leased);
 }
 
 uint64_t *quota_balances(Pb__QuotaRecord *record) { return quota_bounded(record) ? &record->slack : &record->leased; }

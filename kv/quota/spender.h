@@ -99,9 +99,10 @@ bool spender_woken(struct spender *spender);
 
 /* What RateLimit fields say of a budget (draft-ietf-httpapi-ratelimit-headers). False: it is not known. */
 struct spender_rate {
-    uint64_t quota, window_s; /* q, w: of the whole budget: a window, or what comes in a refill period (whole seconds) */
-    uint64_t remaining;       /* r: what this agent may admit now, as far as it knows: what it has, and may be given */
-    uint64_t reset_s;         /* t: until more comes, rounded up */
+    uint64_t quota,
+        window_s;       /* q, w: of the whole budget: a window, or what comes in a refill period (whole seconds) */
+    uint64_t remaining; /* r: what this agent may admit now, as far as it knows: what it has, and may be given */
+    uint64_t reset_s;   /* t: until more comes, rounded up */
 };
 bool spender_rate(const struct spender *spender, struct slice name, struct slice key, uint64_t now_ns, int64_t unix_s,
                   struct spender_rate *rate);
