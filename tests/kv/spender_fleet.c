@@ -50,9 +50,12 @@ struct fleet *fleet_open(const struct fleet_plan *plan) {
     fleet->servers.refilled = refilled;
     fleet->servers.data = fleet;
     for (size_t i = 0; i < FLEET_BUDGETS && plan->definitions[i]; i++) {
-        quota_servers_define(&fleet->servers, plan->definitions[i]);
-        fleet->budgets[i].definition = plan->definitions[i];
-        fleet->budgets[i].capacity = quota_capacity(plan->definitions[i]);
+        Pb__QuotaDefinition *definition = &fleet->definitions[i];
+        *definition = *plan->definitions[i];
+        CHECK(quota_definition_check(definition, NULL) == CO_OK); /* with the defaults */
+        quota_servers_define(&fleet->servers, definition);
+        fleet->budgets[i].definition = definition;
+        fleet->budgets[i].capacity = quota_capacity(definition);
         fleet->budget_count++;
     }
     fleet->now_ns = FLEET_S;
@@ -60,7 +63,7 @@ struct fleet *fleet_open(const struct fleet_plan *plan) {
         struct fleet_agent *agent = &fleet->agents[i];
         agent->number = i;
         snprintf(agent->node, sizeof agent->node, "a%u", i);
-        agent->rate_ppm = 1000000 - QUOTA_CLOCK_PPM / 2 + rng_below(&fleet->rng, QUOTA_CLOCK_PPM + 1);
+        agent->rate_ppm = rng_between(&fleet->rng, 1000000 - QUOTA_CLOCK_PPM + 100, 1000000 + QUOTA_CLOCK_PPM);
         agent->offset_ns = rng_below(&fleet->rng, 1000 * FLEET_S);
         agent_begin(fleet, agent);
     }
@@ -297,7 +300,7 @@ static void arrive(struct fleet *fleet, struct fleet_message *message) {
     arena_free(&arena);
 }
 
-static void answer(struct fleet *fleet, struct fleet_message *message) {
+static void hear(struct fleet *fleet, struct fleet_message *message) {
     struct fleet_agent *agent = &fleet->agents[message->agent];
     if (agent->life != message->life) return;
     struct arena arena = {0};
@@ -306,6 +309,7 @@ static void answer(struct fleet *fleet, struct fleet_message *message) {
         grants = message_unpack(&arena, &pb__quota_grants__descriptor, buffer_slice(&message->grants));
         CHECK(grants);
     }
+    if (message->error != CO_OK) agent->trouble_ns = fleet->now_ns;
     spender_asked(agent->spender, message->error, grants, local_ns(fleet, agent));
     arena_free(&arena);
 }
@@ -318,7 +322,7 @@ static void messages_go(struct fleet *fleet) {
         bool answered = !message->deaf && message->applied && fleet->now_ns >= message->answers_ns;
         bool given_up = fleet->now_ns >= message->gives_up_ns;
         if ((answered || given_up) && !paused) {
-            answer(fleet, message);
+            hear(fleet, message);
             message->gives_up_ns = UINT64_MAX;
             message->life = 0; /* heard once */
             if (answered) message->applied = true;

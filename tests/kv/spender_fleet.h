@@ -84,6 +84,7 @@ struct fleet {
     struct fleet_plan plan;
     struct quota_servers servers;
     struct fleet_agent agents[FLEET_AGENTS];
+    Pb__QuotaDefinition definitions[FLEET_BUDGETS];
     struct fleet_budget budgets[FLEET_BUDGETS];
     size_t budget_count;
     struct fleet_message *messages;
