@@ -27,6 +27,7 @@
 #include "registry/lease.h"
 #include "registry/undiscoverable.h"
 #include "rpc/client/client.h"
+#include "rpc/quota/spending.h"
 #include "rpc/server/server.h"
 
 #define TIDY_FIRST_MS 15000
@@ -44,6 +45,7 @@ struct agent {
     uv_work_t stop_work;
     struct rpc *rpc;
     struct local *local;
+    struct spending *spending;
     struct http_server *http;
     struct dns_server *dns;
     Pb__Node *node;
@@ -188,6 +190,12 @@ static int start_local(struct agent *agent, struct fault *fault) {
     return rv == CO_OK ? register_blocks(agent, fault) : rv;
 }
 
+static void start_spending(struct agent *agent) {
+    struct spending_config config = {.node = agent->identity.node_name,
+                                     .priority = (uint32_t)agent->config.quota_priority};
+    agent->spending = spending_start(&agent->loop, agent->rpc, &config);
+}
+
 static int start_http(struct agent *agent, struct fault *fault) {
     const struct config *c = &agent->config;
     if (c->http_port < 0) return CO_OK;
@@ -225,6 +233,8 @@ static int start_http(struct agent *agent, struct fault *fault) {
                            .lock_waiters_max = c->lock_waiters_max,
                            .lock_session_max = c->lock_session_max,
                            .lock_note_max = c->lock_note_max,
+                           .spending = agent->spending,
+                           .quota_priority = c->quota_priority,
                            .describe = self_config_write,
                            .self_config_data = &agent->config,
                            .act = acts_take,
@@ -293,10 +303,16 @@ static void acts_stopped(void *data) {
     else if (agent->rpc) stop_rpc(agent);
 }
 
+static void spending_stopped(void *data) {
+    struct agent *agent = data;
+    agent->spending = NULL;
+    acts_stop(agent->acts, acts_stopped, agent);
+}
+
 static void http_stopped(uv_work_t *work, int status) {
     struct agent *agent = work->data;
     (void)status;
-    acts_stop(agent->acts, acts_stopped, agent);
+    spending_stop(agent->spending, spending_stopped, agent);
 }
 
 /* In the pool: the loop has to turn meanwhile, so that writes under way are answered with their outcome. */
@@ -315,6 +331,7 @@ static void stop(struct agent *agent) {
     uv_close((uv_handle_t *)&agent->tidy, NULL);
     dns_stop(agent->dns);
     acts_hurry(agent->acts);
+    spending_hurry(agent->spending);
     agent->stop_work.data = agent;
     CHECK(uv_queue_work(&agent->loop, &agent->stop_work, stop_http, http_stopped) == 0);
 }
@@ -325,7 +342,13 @@ static void left(void *data) {
     stop(agent);
 }
 
-/* In order: the node goes from the catalog at once, with all that is on it. */
+static void gave_back(void *data) {
+    struct agent *agent = data;
+    if (!agent->stopping) local_leave(agent->local, left, agent);
+}
+
+/* In order: what this agent holds of quotas goes back; then the node goes from the catalog at once, with all that is
+ * on it, sessions among it. */
 static void leave(void *data) {
     struct agent *agent = data;
     if (agent->leaving || !agent->local) {
@@ -333,7 +356,7 @@ static void leave(void *data) {
         return;
     }
     agent->leaving = true;
-    local_leave(agent->local, left, agent);
+    spending_leave(agent->spending, gave_back, agent);
 }
 
 /* A second signal does not wait for it. */
@@ -410,6 +433,7 @@ static int start_parts(struct agent *agent, struct fault *fault) {
     start_tidying(agent);
     int rv = start_rpc(agent, fault);
     if (rv == CO_OK) rv = start_local(agent, fault);
+    if (rv == CO_OK) start_spending(agent);
     if (rv == CO_OK) rv = start_acts(agent);
     if (rv == CO_OK) rv = start_http(agent, fault);
     if (rv == CO_OK) start_watches(agent);

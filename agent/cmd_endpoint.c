@@ -1,5 +1,6 @@
 /* coord GROUP COMMAND for every endpoint whose row names one (http/route.h, struct http_cli): values of the path and a
- * raw body are arguments, parameters and members of a JSON body are flags, the answer is printed. */
+ * raw body are arguments, parameters and members of a JSON body are flags, the answer is printed. A JSON body may also
+ * come as a whole, as the last argument. */
 #include "agent/cmd_endpoint.h"
 
 #include <ctype.h>
@@ -74,7 +75,8 @@ struct call {
     struct client client;
     bool json;
     struct cmd_flag flags[FLAGS_MOST + 1];
-    const struct http_param *params[FLAGS_MOST];
+    const struct http_param *params[FLAGS_MOST],
+        *objects[FLAGS_MOST]; /* objects: which one it is a member of; or NULL */
     union {
         bool yes;
         const char *text;
@@ -107,13 +109,13 @@ static bool is_flag(const struct http_param *param) {
     return true;
 }
 
-static void add_flag(struct call *call, const struct http_param *param) {
+static void add_flag(struct call *call, const struct http_param *param, const struct http_param *object) {
     if (!is_flag(param)) return;
     CHECK(call->flag_count < FLAGS_MOST);
     size_t i = call->flag_count++;
     const char *name = flag_name(param->name);
     call->defaults[i] = default_of(&call->route->cli, name);
-    call->params[i] = param;
+    call->params[i] = param, call->objects[i] = object;
     call->flags[i] = (struct cmd_flag){.name = name,
                                        .value = &call->values[i],
                                        .type = param->repeats                 ? CMD_LIST
@@ -128,10 +130,15 @@ static void add_flag(struct call *call, const struct http_param *param) {
 
 static void take_flags(struct call *call) {
     struct declared_walk walk = declared_begin(call->route->params);
-    for (const struct http_param *param; (param = declared_next(&walk));) add_flag(call, param);
+    for (const struct http_param *param; (param = declared_next(&walk));) add_flag(call, param, NULL);
     call->query_count = call->flag_count;
     walk = declared_begin(call->route->endpoint.body);
-    for (const struct http_param *param; (param = declared_next(&walk));) add_flag(call, param);
+    for (const struct http_param *param; (param = declared_next(&walk));) {
+        add_flag(call, param, NULL);
+        bool object = param->type == HTTP_OBJECT && !param->repeats;
+        for (const struct http_param *member = object ? param->group : NULL; member && member->name; member++)
+            add_flag(call, member, param);
+    }
     call->flags[call->flag_count] =
         (struct cmd_flag){"json", CMD_BOOL, &call->json, "the answer as it came, instead of a table"};
 }
@@ -155,6 +162,7 @@ static const char *usage_of(const struct http_route *route) {
         append_upper(&text, route->endpoint.raw->name, strlen(route->endpoint.raw->name));
         buffer_append_text(&text, " | @FILE | -]");
     }
+    if (route->endpoint.body) buffer_append_text(&text, " [JSON | @FILE | -]");
     const char *usage = arena_strndup(&arena, text.data, text.size);
     buffer_free(&text);
     return usage;
@@ -203,22 +211,33 @@ static void path_make(const struct call *call, struct buffer *path) {
 }
 
 static void value_json(struct json_out *json, const struct http_param *param, const char *text) {
-    bool number = param->type == HTTP_U64 || param->type == HTTP_DECIMAL;
+    bool number = param->type == HTTP_U64 || param->type == HTTP_DECIMAL || param->type == HTTP_FRACTION;
     if (number) json_raw(json, slice_text(text)); /* the agent says what is wrong with it */
     else json_string(json, text);
 }
 
+static bool given(const struct call *call, size_t i) {
+    const struct http_param *param = call->params[i];
+    return param->repeats             ? call->values[i].list.count > 0
+           : param->type == HTTP_FLAG ? call->values[i].yes
+                                      : call->values[i].text != NULL;
+}
+
 static void body_make(const struct call *call, struct buffer *body) {
     struct json_out json;
+    const struct http_param *object = NULL;
     json_out_init(&json, body, false);
     json_object(&json);
     for (size_t i = call->query_count; i < call->flag_count; i++) {
         const struct http_param *param = call->params[i];
         const struct cmd_list *list = &call->values[i].list;
-        bool given = param->repeats             ? list->count
-                     : param->type == HTTP_FLAG ? call->values[i].yes
-                                                : call->values[i].text != NULL;
-        if (!given) continue;
+        if (!given(call, i)) continue;
+        if (object && object != call->objects[i]) json_object_end(&json);
+        if (call->objects[i] && object != call->objects[i]) {
+            json_key_raw(&json, call->objects[i]->name, strlen(call->objects[i]->name));
+            json_object(&json);
+        }
+        object = call->objects[i];
         json_key_raw(&json, param->name, strlen(param->name));
         if (param->repeats) json_array(&json);
         for (size_t j = 0; param->repeats && j < list->count; j++) value_json(&json, param, list->items[j]);
@@ -226,6 +245,7 @@ static void body_make(const struct call *call, struct buffer *body) {
         else if (param->type == HTTP_FLAG) json_bool(&json, true);
         else value_json(&json, param, call->values[i].text);
     }
+    if (object) json_object_end(&json);
     json_object_end(&json);
 }
 
@@ -347,12 +367,12 @@ static int ask(const struct call *call, const struct slice *body) {
 static int ask_with_body(struct call *call, size_t wanted) {
     struct buffer body = {0};
     struct fault fault = {0};
-    bool raw = call->route->endpoint.raw && call->argument_count > wanted;
+    bool raw = call->argument_count > wanted;
     if (raw && cmd_read_value(call->arguments[wanted], &body, &fault) != CO_OK) {
         buffer_free(&body);
         return cmd_failed("reading the body", &fault);
     }
-    if (call->route->endpoint.body) body_make(call, &body);
+    if (call->route->endpoint.body && !raw) body_make(call, &body);
     struct slice text = buffer_slice(&body);
     int code = ask(call, raw || call->route->endpoint.body ? &text : NULL);
     buffer_free(&body);
@@ -376,7 +396,12 @@ static int run_route(const struct http_route *route, int argc, char **argv) {
         if (wanted == call.argument_count) return cmd_wrong(usage, line);
         wanted++;
     }
-    if (call.argument_count > wanted + (route->endpoint.raw != NULL)) return cmd_wrong(usage, "too many arguments");
+    bool takes_body = route->endpoint.raw || route->endpoint.body;
+    if (call.argument_count > wanted + takes_body) return cmd_wrong(usage, "too many arguments");
+    for (size_t i = call.query_count; i < call.flag_count && call.argument_count > wanted; i++) {
+        bool otherwise = call.defaults[i] && call.values[i].text == call.defaults[i];
+        if (given(&call, i) && !otherwise) return cmd_wrong(usage, "flags for the body and a body do not go together");
+    }
     return ask_with_body(&call, wanted);
 }
 
@@ -398,6 +423,10 @@ static int run_group(int argc, char **argv) {
         if (!slice_is(group_of(route), group)) continue;
         CHECK(count < COMMANDS_MOST);
         commands[count++] = (struct cli_command){command_of(route), route->summary, run_command};
+    }
+    for (const struct cli_command *more = cmd_endpoint_more(group); more && more->name; more++) {
+        CHECK(count < COMMANDS_MOST);
+        commands[count++] = *more;
     }
     cli_sort(commands, count);
     int code = cmd_sub(commands, count, group, argc, argv);
@@ -421,5 +450,8 @@ size_t cmd_endpoint_groups(struct cli_command *commands, size_t most, struct are
             before ? arena_printf(names, "%s, %s", before, command_of(route))
                    : arena_printf(names, "%c%s: %s", tolower((unsigned char)title[0]), title + 1, command_of(route));
     }
+    for (size_t i = 0; i < count; i++)
+        for (const struct cli_command *more = cmd_endpoint_more(commands[i].name); more && more->name; more++)
+            commands[i].help = arena_printf(names, "%s, %s", commands[i].help, more->name);
     return count;
 }

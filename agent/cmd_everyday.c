@@ -1,5 +1,6 @@
 /* coord join, leave, force-leave, maint, reload: what is asked of one agent. */
 #include "agent/cmd.h"
+#include "agent/cmd_json.h"
 #include "base/check.h"
 #include "base/json_in.h"
 
@@ -88,21 +89,17 @@ int cmd_force_leave(int argc, char **argv) {
 }
 
 /* -- maint -------------------------------------------------------------------------------------------------------- */
-static const char *text_of(struct json_object *object, const char *name) {
-    const char *text = "";
-    json_get_string(object, name, &text, NULL);
-    return text;
-}
-
 /* Nodes after services, as Consul prints them. */
 static void print_maintained(struct json_object *checks, bool nodes) {
     static const char service_prefix[] = "_service_maintenance:";
     json_object_object_foreach(checks, id, check) {
         bool node = strcmp(id, "_node_maintenance") == 0;
         if (node && nodes)
-            printf("Node:\n  Name:   %s\n  Reason: %s\n\n", text_of(check, "Node"), text_of(check, "Notes"));
+            printf("Node:\n  Name:   %s\n  Reason: %s\n\n", cmd_json_text(check, "Node"),
+                   cmd_json_text(check, "Notes"));
         if (strncmp(id, service_prefix, sizeof service_prefix - 1) == 0 && !nodes)
-            printf("Service:\n  ID:     %s\n  Reason: %s\n\n", text_of(check, "ServiceID"), text_of(check, "Notes"));
+            printf("Service:\n  ID:     %s\n  Reason: %s\n\n", cmd_json_text(check, "ServiceID"),
+                   cmd_json_text(check, "Notes"));
     }
 }
 

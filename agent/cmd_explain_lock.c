@@ -1,9 +1,9 @@
 /* coord explain lock */
 #include "agent/cmd.h"
 #include "agent/cmd_explain.h"
+#include "agent/cmd_json.h"
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/json_in.h"
 #include "base/text.h"
 
 #define HOLDERS_SHOWN 20
@@ -19,36 +19,7 @@ void lock_reason(const struct lock_standing *of, struct buffer *out) {
     else buffer_append_text(out, "its turn is coming just now");
 }
 
-/* -- what is asked ------------------------------------------------------------------------------------------------ */
-
-static const char *text_of(struct json_object *object, const char *name) {
-    const char *text = "";
-    json_get_string(object, name, &text, NULL);
-    return text;
-}
-static uint64_t number_of(struct json_object *object, const char *name) {
-    uint64_t number = 0;
-    json_get_u64(object, name, UINT64_MAX, &number, NULL);
-    return number;
-}
-static size_t length_of(struct json_object *list) { return list ? json_object_array_length(list) : 0; }
-
-static struct json_object *get(const struct client *client, const char *path, struct fault *fault) {
-    struct client_answer answer = {0};
-    int rv = client_want(client, "GET", path, NULL, false, &answer, fault);
-    struct json_object *json = rv == CO_OK ? json_parse(buffer_slice(&answer.body), fault) : NULL;
-    client_answer_free(&answer);
-    return json;
-}
-
 /* -- what is printed ---------------------------------------------------------------------------------------------- */
-
-/* Anybody may have written the words: what could steer a terminal is not shown. */
-static void print_words(const char *before, const char *words, const char *after) {
-    fputs(before, stdout);
-    for (; *words; words++) putchar((unsigned char)*words < ' ' || *words == 0x7f ? '?' : *words);
-    fputs(after, stdout);
-}
 
 /* "SESSION on NODE, \"its name\"" */
 static void print_session(const struct client *client, const char *id) {
@@ -57,12 +28,12 @@ static void print_session(const struct client *client, const char *id) {
     buffer_append_text(&path, "/v1/session/info/");
     client_encode(&path, id, false);
     buffer_append_byte(&path, '\0');
-    struct json_object *list = get(client, path.data, &fault);
-    struct json_object *session = length_of(list) ? json_object_array_get_idx(list, 0) : NULL;
+    struct json_object *list = cmd_json_get(client, path.data, &fault);
+    struct json_object *session = cmd_json_length(list) ? json_object_array_get_idx(list, 0) : NULL;
     printf("%s", id);
-    if (session) print_words(" on ", text_of(session, "Node"), "");
+    if (session) cmd_print_words(" on ", cmd_json_text(session, "Node"), "");
     else printf(" (%s)", fault.code ? fault.text : "it has just ended");
-    if (session && text_of(session, "Name")[0]) print_words(", \"", text_of(session, "Name"), "\"");
+    if (session && cmd_json_text(session, "Name")[0]) cmd_print_words(", \"", cmd_json_text(session, "Name"), "\"");
     if (list) json_object_put(list);
     buffer_free(&path);
 }
@@ -77,59 +48,59 @@ static void print_age(uint64_t since_unix_ms) {
 }
 
 static void print_holders(const struct client *client, struct json_object *lock, struct json_object *holders) {
-    size_t count = length_of(holders);
-    uint64_t limit = number_of(lock, "Limit");
+    size_t count = cmd_json_length(holders);
+    uint64_t limit = cmd_json_number(lock, "Limit");
     if (count == 0) printf("Nobody holds it.\n");
     else if (limit)
-        printf("%zu hold it, %s; at most %llu may.\n", count, text_of(lock, "Mode"), (unsigned long long)limit);
-    else printf("%zu %s it, %s.\n", count, count == 1 ? "holds" : "hold", text_of(lock, "Mode"));
+        printf("%zu hold it, %s; at most %llu may.\n", count, cmd_json_text(lock, "Mode"), (unsigned long long)limit);
+    else printf("%zu %s it, %s.\n", count, count == 1 ? "holds" : "hold", cmd_json_text(lock, "Mode"));
     for (size_t i = 0; i < count && i < HOLDERS_SHOWN; i++) {
         struct json_object *holder = json_object_array_get_idx(holders, i);
-        const char *note = text_of(holder, "Note");
+        const char *note = cmd_json_text(holder, "Note");
         printf("  holder   ");
-        print_session(client, text_of(holder, "Session"));
-        print_age(number_of(holder, "Since"));
-        printf(", token %llu\n", (unsigned long long)number_of(holder, "FencingToken"));
-        if (note[0]) print_words("           ", note, "\n");
+        print_session(client, cmd_json_text(holder, "Session"));
+        print_age(cmd_json_number(holder, "Since"));
+        printf(", token %llu\n", (unsigned long long)cmd_json_number(holder, "FencingToken"));
+        if (note[0]) cmd_print_words("           ", note, "\n");
     }
     if (count > HOLDERS_SHOWN) printf("  ... and %zu more\n", count - HOLDERS_SHOWN);
 }
 
 static void print_waiters(const struct client *client, struct json_object *lock, struct json_object *queue,
                           struct json_object *holders) {
-    uint64_t waiters = number_of(lock, "Waiters");
-    struct json_object *first = length_of(queue) ? json_object_array_get_idx(queue, 0) : NULL;
+    uint64_t waiters = cmd_json_number(lock, "Waiters");
+    struct json_object *first = cmd_json_length(queue) ? json_object_array_get_idx(queue, 0) : NULL;
     if (!first) {
-        if (number_of(lock, "Delays")) printf("Nobody waits for it; a lock-delay is under way.\n");
+        if (cmd_json_number(lock, "Delays")) printf("Nobody waits for it; a lock-delay is under way.\n");
         else printf("Nobody waits for it.\n");
         return;
     }
     struct buffer reason = {0};
     const struct lock_standing standing = {
-        .mode = text_of(lock, "Mode"),
-        .holder = length_of(holders) ? text_of(json_object_array_get_idx(holders, 0), "Session") : "",
-        .holders = length_of(holders),
-        .limit = number_of(lock, "Limit"),
-        .delays = number_of(lock, "Delays"),
-        .wanted = text_of(first, "Mode")};
+        .mode = cmd_json_text(lock, "Mode"),
+        .holder = cmd_json_length(holders) ? cmd_json_text(json_object_array_get_idx(holders, 0), "Session") : "",
+        .holders = cmd_json_length(holders),
+        .limit = cmd_json_number(lock, "Limit"),
+        .delays = cmd_json_number(lock, "Delays"),
+        .wanted = cmd_json_text(first, "Mode")};
     lock_reason(&standing, &reason);
     printf("%llu %s for it.\n  first    ", (unsigned long long)waiters, waiters == 1 ? "waits" : "wait");
-    print_session(client, text_of(first, "Session"));
-    printf(", wants it %s\n  because  %.*s\n", text_of(first, "Mode"), (int)reason.size, reason.data);
+    print_session(client, cmd_json_text(first, "Session"));
+    printf(", wants it %s\n  because  %.*s\n", cmd_json_text(first, "Mode"), (int)reason.size, reason.data);
     buffer_free(&reason);
 }
 
 static void print_transitions(struct json_object *transitions) {
     struct cmd_table table = {.columns = 3};
-    if (!length_of(transitions)) return;
+    if (!cmd_json_length(transitions)) return;
     printf("The last transitions, the newest last:\n");
     cmd_cell(&table, "  INDEX"), cmd_cell(&table, "CAUSE"), cmd_cell(&table, "SESSION");
-    for (size_t i = 0; i < length_of(transitions); i++) {
+    for (size_t i = 0; i < cmd_json_length(transitions); i++) {
         struct json_object *at = json_object_array_get_idx(transitions, i);
         char index[32];
-        snprintf(index, sizeof index, "  %llu", (unsigned long long)number_of(at, "Index"));
-        cmd_cell(&table, index), cmd_cell(&table, text_of(at, "Cause"));
-        cmd_cell(&table, text_of(at, "Session")[0] ? text_of(at, "Session") : "-");
+        snprintf(index, sizeof index, "  %llu", (unsigned long long)cmd_json_number(at, "Index"));
+        cmd_cell(&table, index), cmd_cell(&table, cmd_json_text(at, "Cause"));
+        cmd_cell(&table, cmd_json_text(at, "Session")[0] ? cmd_json_text(at, "Session") : "-");
     }
     cmd_table_print(&table);
 }
@@ -147,7 +118,7 @@ int explain_lock(int argc, char **argv) {
     client_encode(&path, rest[0], true);
     client_parameter(&path, "transitions", NULL);
     buffer_append_byte(&path, '\0');
-    struct json_object *lock = get(&client, path.data, &fault);
+    struct json_object *lock = cmd_json_get(&client, path.data, &fault);
     if (lock) {
         struct json_object *holders = json_get_array(lock, "Holders", NULL),
                            *queue = json_get_array(lock, "Queue", NULL);

@@ -1,14 +1,8 @@
 /* coord lease: what its rows (http/api_lease.c) cannot say. */
 #include "agent/cmd.h"
 #include "agent/cmd_endpoint.h"
+#include "agent/cmd_json.h"
 #include "base/check.h"
-#include "base/json_in.h"
-
-static const char *text_of(struct json_object *object, const char *name) {
-    const char *text = "";
-    json_get_string(object, name, &text, NULL);
-    return text;
-}
 
 static void append_list(struct buffer *out, struct json_object *lease, const char *name, const char *kind) {
     struct json_object *list = json_get_array(lease, name, NULL);
@@ -16,7 +10,7 @@ static void append_list(struct buffer *out, struct json_object *lease, const cha
         struct json_object *item = json_object_array_get_idx(list, i);
         if (out->size) buffer_append_byte(out, ' ');
         if (json_object_is_type(item, json_type_object))
-            buffer_printf(out, "%s:%s/%s", kind, text_of(item, "Node"), text_of(item, "ID"));
+            buffer_printf(out, "%s:%s/%s", kind, cmd_json_text(item, "Node"), cmd_json_text(item, "ID"));
         else buffer_printf(out, "%s:%s", kind, json_object_get_string(item));
     }
 }

@@ -2,14 +2,9 @@
 #include <stdlib.h>
 
 #include "agent/cmd.h"
+#include "agent/cmd_json.h"
 #include "base/check.h"
 #include "base/json_in.h"
-
-static const char *text_of(struct json_object *object, const char *name) {
-    const char *text = "";
-    json_get_string(object, name, &text, NULL);
-    return text;
-}
 
 static const char *const statuses[] = {"none", "alive", "leaving", "left", "failed"};
 
@@ -45,15 +40,15 @@ static void member_row(struct cmd_table *table, struct json_object *member) {
     json_get_u64(member, "Port", 65535, &port, NULL);
     json_get_u64(member, "ProtocolCur", 255, &protocol, NULL);
     char address[160], number[24];
-    snprintf(address, sizeof address, strchr(text_of(member, "Addr"), ':') ? "[%s]:%u" : "%s:%u",
-             text_of(member, "Addr"), (unsigned)port);
+    snprintf(address, sizeof address, strchr(cmd_json_text(member, "Addr"), ':') ? "[%s]:%u" : "%s:%u",
+             cmd_json_text(member, "Addr"), (unsigned)port);
     snprintf(number, sizeof number, "%llu", (unsigned long long)protocol);
-    const char *own = text_of(tags, "coord_version"), *build = *own ? own : text_of(tags, "build");
-    const char *role = text_of(tags, "role");
+    const char *own = cmd_json_text(tags, "coord_version"), *build = *own ? own : cmd_json_text(tags, "build");
+    const char *role = cmd_json_text(tags, "role");
     char version[40];
     snprintf(version, sizeof version, "%.*s", (int)strcspn(build, ":"), build);
     bool server = strcmp(role, "consul") == 0, client = strcmp(role, "node") == 0;
-    const char *cells[] = {text_of(member, "Name"),
+    const char *cells[] = {cmd_json_text(member, "Name"),
                            address,
                            status_of(member),
                            server   ? "server"
@@ -61,13 +56,14 @@ static void member_row(struct cmd_table *table, struct json_object *member) {
                                     : "unknown",
                            version,
                            number,
-                           text_of(tags, "dc"),
+                           cmd_json_text(tags, "dc"),
                            server ? "<all>" : "<default>"};
     for (size_t i = 0; i < ARRAY_COUNT(cells); i++) cmd_cell(table, cells[i]);
 }
 
 static int by_name(const void *a, const void *b) {
-    return strcmp(text_of(*(struct json_object *const *)a, "Name"), text_of(*(struct json_object *const *)b, "Name"));
+    return strcmp(cmd_json_text(*(struct json_object *const *)a, "Name"),
+                  cmd_json_text(*(struct json_object *const *)b, "Name"));
 }
 
 /* With all tags, as name=value,name=value. */
@@ -77,14 +73,14 @@ static void member_row_detailed(struct cmd_table *table, struct json_object *mem
     struct buffer tags = {0};
     struct json_object *object = json_get(member, "Tags");
     json_get_u64(member, "Port", 65535, &port, NULL);
-    snprintf(address, sizeof address, strchr(text_of(member, "Addr"), ':') ? "[%s]:%u" : "%s:%u",
-             text_of(member, "Addr"), (unsigned)port);
+    snprintf(address, sizeof address, strchr(cmd_json_text(member, "Addr"), ':') ? "[%s]:%u" : "%s:%u",
+             cmd_json_text(member, "Addr"), (unsigned)port);
     const char *names[64];
     size_t count = names_of(object, names, ARRAY_COUNT(names));
     for (size_t i = 0; i < count; i++)
-        buffer_printf(&tags, "%s%s=%s", i ? "," : "", names[i], text_of(object, names[i]));
+        buffer_printf(&tags, "%s%s=%s", i ? "," : "", names[i], cmd_json_text(object, names[i]));
     buffer_append_byte(&tags, '\0');
-    const char *cells[] = {text_of(member, "Name"), address, status_of(member), tags.data};
+    const char *cells[] = {cmd_json_text(member, "Name"), address, status_of(member), tags.data};
     for (size_t i = 0; i < ARRAY_COUNT(cells); i++) cmd_cell(table, cells[i]);
     buffer_free(&tags);
 }

@@ -4,18 +4,13 @@
 
 #include <json-c/json_tokener.h>
 #include "agent/cmd.h"
+#include "agent/cmd_json.h"
 #include "base/check.h"
 
 #include "base/json_in.h"
 #include "base/text.h"
 
 /* -- raft --------------------------------------------------------------------------------------------------------- */
-static const char *text_of(struct json_object *object, const char *name) {
-    const char *text = "";
-    json_get_string(object, name, &text, NULL);
-    return text;
-}
-
 static bool yes_of(struct json_object *object, const char *name) {
     bool yes = false;
     json_get_bool(object, name, &yes, NULL);
@@ -28,12 +23,12 @@ static void print_peers(struct json_object *servers) {
     for (size_t i = 0; i < ARRAY_COUNT(heads); i++) cmd_cell(&table, heads[i]);
     for (size_t i = 0; servers && i < json_object_array_length(servers); i++) {
         struct json_object *server = json_object_array_get_idx(servers, i);
-        cmd_cell(&table, text_of(server, "Node"));
-        cmd_cell(&table, text_of(server, "ID"));
-        cmd_cell(&table, text_of(server, "Address"));
+        cmd_cell(&table, cmd_json_text(server, "Node"));
+        cmd_cell(&table, cmd_json_text(server, "ID"));
+        cmd_cell(&table, cmd_json_text(server, "Address"));
         cmd_cell(&table, yes_of(server, "Leader") ? "leader" : "follower");
         cmd_cell(&table, yes_of(server, "Voter") ? "true" : "false");
-        cmd_cell(&table, text_of(server, "ProtocolVersion"));
+        cmd_cell(&table, cmd_json_text(server, "ProtocolVersion"));
     }
     cmd_table_print(&table);
 }
@@ -210,12 +205,12 @@ static void print_health(struct json_object *health) {
     for (size_t i = 0; i < ARRAY_COUNT(heads); i++) cmd_cell(&table, heads[i]);
     for (size_t i = 0; servers && i < json_object_array_length(servers); i++) {
         struct json_object *server = json_object_array_get_idx(servers, i);
-        const char *cells[] = {text_of(server, "Name"),
-                               text_of(server, "ID"),
-                               text_of(server, "Address"),
-                               text_of(server, "SerfStatus"),
+        const char *cells[] = {cmd_json_text(server, "Name"),
+                               cmd_json_text(server, "ID"),
+                               cmd_json_text(server, "Address"),
+                               cmd_json_text(server, "SerfStatus"),
                                yes_of(server, "Voter") ? "true" : "false",
-                               text_of(server, "LastContact"),
+                               cmd_json_text(server, "LastContact"),
                                yes_of(server, "Healthy") ? "true" : "false"};
         for (size_t k = 0; k < ARRAY_COUNT(cells); k++) cmd_cell(&table, cells[k]);
     }

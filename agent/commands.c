@@ -23,7 +23,7 @@ static const struct cli_command commands[] = {
     {"barrier", "wait until so many others have come, and then run a command", cmd_barrier},
     {"elect", "run a command while leading an election", cmd_elect},
     {"event", "fire an event for all agents", cmd_event},
-    {"explain", "why something is as it is: who holds a lock, and why others wait", cmd_explain},
+    {"explain", "why something is as it is: a lock that others wait for, a quota", cmd_explain},
     {"force-leave", "remove a node whose agent has failed", cmd_force_leave},
     {"info", "figures of the agent", cmd_info},
     {"join", "one more address for an agent to join by", cmd_join},

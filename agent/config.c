@@ -21,6 +21,7 @@
 #include "registry/lease.h"
 #include "registry/reconnect.h"
 #include "registry/store.h"
+#include "rpc/quota/spending.h"
 #include "rpc/wire/address.h"
 
 #define FILE_MOST   ((size_t)16 << 20)
@@ -49,6 +50,7 @@ void config_init(struct config *config) {
         .txn_max_operations = HTTP_TXN_OPS_MAX,
         .session_ttl_min_ns = 10 * SECOND,
         .lock_waiters_max = 10000,
+        .quota_priority = QUOTA_PRIORITY,
         .history_changes = HISTORY_CHANGES,
         .history_bytes = HISTORY_BYTES,
         .history_age_ns = (int64_t)HISTORY_AGE_MS * 1000000,

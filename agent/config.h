@@ -98,6 +98,7 @@ struct config {
     uint64_t txn_max_req_len, txn_max_operations;
     int64_t session_ttl_min_ns;
     uint64_t lock_waiters_max, lock_session_max, lock_note_max;
+    uint64_t quota_priority; /* 0 to 9 */
     uint64_t history_changes, history_bytes;
     int64_t history_age_ns;
     int64_t default_query_time_ns, max_query_time_ns;

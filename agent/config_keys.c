@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "health/flap.h"
 #include "kv/lock/queue.h"
+#include "kv/quota/quota.h"
 #include "kv/txn/txn.h"
 #include "lb/coordinate_batch.h"
 
@@ -161,6 +162,8 @@ const struct key config_keys[] = {
     NUMBER("coord.txn_max_operations", txn_max_operations, 1, TXN_OPS_MAX, "most operations of a transaction"),
     NUMBER("coord.lock_note_max", lock_note_max, 0, QUEUE_NOTE_MAX,
            "most bytes of a lock's note, or of what a leader advertises"),
+    NUMBER("coord.quota_priority", quota_priority, 0, QUOTA_PRIORITIES - 1,
+           "of this agent's share of quotas: when it is not enough for all, higher ones come first"),
     NUMBER("coord.history_changes", history_changes, 0, 10000000,
            "entries whose changes are kept, of keys, of the catalog and of locks each; 0: no history, no streams"),
     NUMBER("coord.history_bytes", history_bytes, 65536, (uint64_t)16 << 30, "bytes of them, of each"),

@@ -10,6 +10,7 @@
 #include "kv/keys/kv.h"
 #include "kv/lock/lock.h"
 #include "kv/phaser/phaser.h"
+#include "kv/quota/quota.h"
 #include "kv/session/session.h"
 #include "kv/stream/stream.h"
 #include "kv/txn/txn.h"
@@ -33,6 +34,7 @@ const struct module_entry agent_modules[] = {
     {.module = &barrier_module},
     {.module = &phaser_module},
     {.module = &hazard_module},
+    {.module = &quota_module},
     {.module = &history_module},
     {.module = &stream_module},
     {.module = &txn_module},

@@ -278,7 +278,7 @@ static bool subscriptions_read(struct http_request *request, Pb__StreamRequest *
         }
     }
     if (question->n_subscriptions) return true;
-    http_reply_text(request, 400, "nothing to follow: wanted: one or more of key, prefix, service, node, lock");
+    http_reply_text(request, 400, "nothing to follow: wanted: one or more of key, prefix, service, node, lock, quota");
     return false;
 }
 
@@ -323,6 +323,7 @@ const struct http_route http_routes_watch[] = {
          {"service", HTTP_TEXT, .repeats = true, .help = "of this service's instances", .least = 1, .most = 512},
          {"node", HTTP_TEXT, .repeats = true, .help = "of this node and what is on it", .least = 1, .most = 512},
          {"lock", HTTP_TEXT, .repeats = true, .help = "of this lock", .least = 1, .most = 256},
+         {"quota", HTTP_TEXT, .repeats = true, .help = "of this budget", .least = 1, .most = 256},
          {"from", HTTP_TEXT, .help = "changes after this index, or after the event of this id; else: from now on"},
          {"cluster", HTTP_TEXT,
           .help = "only if the cluster has this id: the one that the first comment of a stream says; else 409"},

@@ -2,6 +2,7 @@
 #include "http/declared.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -71,8 +72,18 @@ static void duration_append(struct buffer *out, uint64_t ns) {
     buffer_free(&text);
 }
 
+static void fraction_append(struct buffer *out, uint64_t millionths) {
+    char text[40];
+    int size = snprintf(text, sizeof text, "%llu.%06llu", (unsigned long long)(millionths / 1000000),
+                        (unsigned long long)(millionths % 1000000));
+    while (text[size - 1] == '0') size--;
+    if (text[size - 1] == '.') size--;
+    buffer_append(out, text, (size_t)size);
+}
+
 static void bound_append(const struct http_param *param, struct buffer *out, uint64_t bound) {
     if (param->type == HTTP_DURATION) duration_append(out, bound);
+    else if (param->type == HTTP_FRACTION) fraction_append(out, bound);
     else buffer_append_u64(out, bound);
 }
 
@@ -99,6 +110,8 @@ void declared_wanted(const struct http_param *param, struct buffer *out) {
         case HTTP_FLAG: buffer_append_text(out, "a flag"); return;
         case HTTP_U64: buffer_append_text(out, "a whole number"); break;
         case HTTP_DECIMAL: buffer_append_text(out, "a number"); break;
+        case HTTP_FRACTION: buffer_append_text(out, "a number with up to 6 decimals"); break;
+        case HTTP_OFFSET: buffer_append_text(out, "an offset from UTC such as \"+01:00\""); return;
         case HTTP_DURATION: buffer_append_text(out, "a duration"); break;
         case HTTP_TEXT: buffer_append_text(out, "text"); break;
         case HTTP_CHOICE: choices_append(param, out); return;
@@ -132,6 +145,28 @@ static bool decimal_within(const struct http_param *param, struct slice text, do
            (!param->most || *decimal <= (double)param->most);
 }
 
+/* Exactly so many millionths: what is smaller would silently be another value. */
+static bool fraction_parse(struct slice text, uint64_t *millionths) {
+    struct http_param any = {.name = "", .type = HTTP_DECIMAL};
+    double decimal;
+    if (!decimal_parse(&any, text, &decimal) || decimal < 0 || decimal > 1e9) return false;
+    double whole = round(decimal * 1e6);
+    *millionths = (uint64_t)whole;
+    return fabs(decimal * 1e6 - whole) < 1e-3;
+}
+
+#define OFFSET_MOST_MINUTES (14 * 60)
+static bool offset_parse(struct slice text, uint64_t *minutes) {
+    uint64_t hour, minute;
+    bool formed = text.size == 6 && (text.data[0] == '+' || text.data[0] == '-') && text.data[3] == ':' &&
+                  u64_parse(slice_make(text.data + 1, 2), 23, &hour) == CO_OK &&
+                  u64_parse(slice_make(text.data + 4, 2), 59, &minute) == CO_OK;
+    if (!formed || hour * 60 + minute > OFFSET_MOST_MINUTES) return false;
+    int32_t offset = (int32_t)(hour * 60 + minute);
+    *minutes = (uint64_t)(int64_t)(text.data[0] == '-' ? -offset : offset);
+    return true;
+}
+
 static bool choice_known(const struct http_param *param, struct slice text) {
     for (const char *at = param->choices;; at++) {
         size_t size = strcspn(at, "|");
@@ -153,6 +188,10 @@ static bool value_parse(const struct http_param *param, struct slice text, bool 
             value->type = VALUE_U64;
             return u64_parse(text, UINT64_MAX, &value->number) == CO_OK && within(param, value->number);
         case HTTP_DECIMAL: value->type = VALUE_DECIMAL; return decimal_within(param, text, &value->decimal);
+        case HTTP_FRACTION:
+            value->type = VALUE_U64;
+            return fraction_parse(text, &value->number) && within(param, value->number);
+        case HTTP_OFFSET: value->type = VALUE_SIGNED; return offset_parse(text, &value->number);
         case HTTP_DURATION:
             value->type = VALUE_NS;
             if (duration_parse(text, &ns) != CO_OK || ns < 0) return false;

@@ -10,7 +10,9 @@
 static int value_type_of(const struct http_param *param) {
     switch (param->type) {
         case HTTP_FLAG: return VALUE_BOOL;
-        case HTTP_U64: return VALUE_U64;
+        case HTTP_U64:
+        case HTTP_FRACTION: return VALUE_U64;
+        case HTTP_OFFSET: return VALUE_SIGNED;
         case HTTP_DECIMAL: return VALUE_DECIMAL;
         case HTTP_DURATION:
         case HTTP_NOW: return VALUE_NS;
@@ -21,7 +23,8 @@ static int value_type_of(const struct http_param *param) {
 static void verify_fits(const struct http_param *param, const ProtobufCFieldDescriptor *field) {
     CHECK(message_takes(field, value_type_of(param)));
     CHECK((field->label == PROTOBUF_C_LABEL_REPEATED) == param->repeats);
-    if (param->type == HTTP_U64 && message_element_size(field) == 4) CHECK(param->most && param->most <= INT32_MAX);
+    bool number = param->type == HTTP_U64 || param->type == HTTP_FRACTION;
+    if (number && message_element_size(field) == 4) CHECK(param->most && param->most <= INT32_MAX);
     if (field->type != PROTOBUF_C_TYPE_ENUM) return;
     CHECK(param->type == HTTP_CHOICE);
     for (const char *at = param->choices; *at; at += at[0] == '|') {

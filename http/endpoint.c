@@ -125,6 +125,7 @@ static bool scalar_text(const struct http_param *param, struct json_object *valu
     bool fine = param->type == HTTP_FLAG       ? type == json_type_boolean
                 : param->type == HTTP_U64      ? number
                 : param->type == HTTP_DECIMAL  ? decimal
+                : param->type == HTTP_FRACTION ? decimal
                 : param->type == HTTP_DURATION ? number || type == json_type_string
                                                : type == json_type_string;
     if (!fine) {
@@ -266,7 +267,7 @@ static int answer_write(struct http_request *request, const ProtobufCMessage *an
 
 static int view(struct http_request *request, const struct query_result *result) {
     const struct http_endpoint *endpoint = &request->route->endpoint;
-    if (result->found || endpoint->list) return answer_write(request, result->message);
+    if (result->found || (endpoint->list && !endpoint->missing)) return answer_write(request, result->message);
     struct slice value = request->value_count ? request->values[0].value : SLICE_LITERAL("");
     http_view_text(request, "%s \"%.*s\" %s", endpoint->watched, (int)value.size, value.data, endpoint->missing);
     return 404;

@@ -19,6 +19,7 @@
 
 struct http_request;
 struct local;
+struct spending;
 
 /* What may be asked of the process. The caller owns the struct until `done` (loop thread, once), with CO_OK or why
  * not; then `fault` says more. */
@@ -48,6 +49,8 @@ struct http_env {
     int64_t session_ttl_min_ns;                  /* 10 s */
     uint64_t lock_waiters_max, lock_session_max; /* of one queue; queues of one session. 0: the module's own limits */
     uint64_t lock_note_max;                      /* bytes */
+    struct spending *spending;                   /* rpc/quota/spending.h; NULL: no takes of quotas */
+    uint64_t quota_priority;                     /* of leases whose request names none */
     const char *spool_folder;                    /* for bodies and answers too large for memory; NULL: /tmp */
     /* Appends the agent/self JSON's Config and DebugConfig members (written by agent). */
     void (*describe)(void *data, struct json_out *json, bool debug);
@@ -63,7 +66,7 @@ extern const struct http_route http_routes_kv[], http_routes_session[], http_rou
     http_routes_agent_service[], http_routes_metrics[], http_routes_operator[], http_routes_snapshot[],
     http_routes_acl[], http_routes_coordinate[], http_routes_lease[], http_routes_event[], http_routes_monitor[],
     http_routes_lock[], http_routes_fence[], http_routes_election[], http_routes_barrier[], http_routes_phaser[],
-    http_routes_hazard[], http_routes_watch[], http_routes_txn[];
+    http_routes_hazard[], http_routes_watch[], http_routes_txn[], http_routes_quota[], http_routes_quota_take[];
 
 /* -- asking the request ------------------------------------------------------------------------------------------- */
 const struct http_env *http_env(const struct http_request *request);

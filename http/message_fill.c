@@ -39,6 +39,7 @@ bool message_takes(const ProtobufCFieldDescriptor *field, int value_type) {
     switch (value_type) {
         case VALUE_BOOL: return field->type == PROTOBUF_C_TYPE_BOOL;
         case VALUE_U64: return is_integer(field);
+        case VALUE_SIGNED: return field->type == PROTOBUF_C_TYPE_SINT32;
         case VALUE_DECIMAL: return field->type == PROTOBUF_C_TYPE_DOUBLE;
         case VALUE_NS:
             return (field->type == PROTOBUF_C_TYPE_INT64 || field->type == PROTOBUF_C_TYPE_UINT64) &&
@@ -69,6 +70,7 @@ size_t message_element_size(const ProtobufCFieldDescriptor *field) {
         case PROTOBUF_C_TYPE_BOOL:
         case PROTOBUF_C_TYPE_ENUM:
         case PROTOBUF_C_TYPE_INT32:
+        case PROTOBUF_C_TYPE_SINT32:
         case PROTOBUF_C_TYPE_UINT32:
         case PROTOBUF_C_TYPE_FIXED32: return 4;
         default: return 8;
@@ -143,6 +145,7 @@ void message_set(ProtobufCMessage *message, const char *path, const struct messa
     uint64_t number = value->number;
     switch (value->type) {
         case VALUE_BOOL: at->yes = number != 0; break;
+        case VALUE_SIGNED: at->i32 = (int32_t)number; break;
         case VALUE_DECIMAL: at->decimal = value->decimal; break;
         case VALUE_TEXT: set_text(at, field, value->text); break;
         case VALUE_NS:

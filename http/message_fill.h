@@ -9,8 +9,9 @@
 #include "base/memory.h"
 
 struct message_value {
-    enum { VALUE_BOOL, VALUE_U64, VALUE_DECIMAL, VALUE_NS, VALUE_TEXT } type;
-    uint64_t number; /* also of a bool; nanoseconds: what the field's unit makes of them, rounded up */
+    enum { VALUE_BOOL, VALUE_U64, VALUE_SIGNED, VALUE_DECIMAL, VALUE_NS, VALUE_TEXT } type;
+    /* also of a bool; VALUE_SIGNED: an int32_t; nanoseconds: what the field's unit makes of them, rounded up */
+    uint64_t number;
     double decimal;
     struct slice text; /* NUL-terminated where the field is a string; an enum takes its name */
 };

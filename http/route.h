@@ -26,6 +26,8 @@ enum http_type {
     HTTP_FLAG,     /* there or not; as a value "", "1" and "true" say the same. In JSON true or false */
     HTTP_U64,      /* a whole number */
     HTTP_DECIMAL,  /* a number */
+    HTTP_FRACTION, /* a number that fills a field in millionths; bounds in millionths */
+    HTTP_OFFSET,   /* "+01:00", from UTC; fills a field in minutes */
     HTTP_DURATION, /* "10s"; bounds in nanoseconds. In JSON a whole number is nanoseconds */
     HTTP_TEXT,     /* bounds in bytes; without NULs */
     HTTP_CHOICE,   /* one of `choices` */
@@ -92,8 +94,8 @@ struct http_endpoint {
     /* What is waited for afterwards, for as long as the parameter HTTP_WAIT says (http/http.h). With a query in place of
      * a command: its own, and there is nothing but the wait. */
     const struct http_wait *then;
-    const struct message_member *answer;           /* of the answer's message; NULL: all its fields */
-    const char *list;                              /* the answer is a list, of the records in this field */
+    const struct message_member *answer; /* of the answer's message; NULL: all its fields */
+    const char *list; /* the answer is a list, of the records in this field; without `missing` one that is empty */
     int (*status)(const ProtobufCMessage *answer); /* NULL: 200 */
     bool fresh;                                    /* of queries: no ready bytes are kept */
     /* Of queries, when there is none: 404 and `THING "FIRST VALUE OF THE PATH" MISSING`. */

@@ -4,6 +4,7 @@
 #include "base/json_out.h"
 #include "base/message.h"
 #include "base/text.h"
+#include "http/quota_views.h"
 #include "http/views.h"
 #include "http/views_kv.h"
 
@@ -70,10 +71,9 @@ static void write_delta(struct json_out *json, const Pb__StreamEvent *event, con
 }
 
 static const char *const gone_members[STREAM_KINDS] = {
-    [PB__STREAM_KIND__STREAM_KEY] = "Key",
-    [PB__STREAM_KIND__STREAM_SERVICE] = "Service",
-    [PB__STREAM_KIND__STREAM_NODE] = "Node",
-    [PB__STREAM_KIND__STREAM_LOCK] = "Name",
+    [PB__STREAM_KIND__STREAM_KEY] = "Key",    [PB__STREAM_KIND__STREAM_SERVICE] = "Service",
+    [PB__STREAM_KIND__STREAM_NODE] = "Node",  [PB__STREAM_KIND__STREAM_LOCK] = "Name",
+    [PB__STREAM_KIND__STREAM_QUOTA] = "Name",
 };
 
 static void write_record(struct json_out *json, const Pb__StreamEvent *event, const ProtobufCMessage *record,
@@ -82,6 +82,7 @@ static void write_record(struct json_out *json, const Pb__StreamEvent *event, co
         case PB__STREAM_KIND__STREAM_KEY: http_kv_entry(json, (const Pb__KvEntry *)record); break;
         case PB__STREAM_KIND__STREAM_NODE: view_node_services(json, (const Pb__NodeServicesResult *)record); break;
         case PB__STREAM_KIND__STREAM_LOCK: http_lock_view(json, record); break;
+        case PB__STREAM_KIND__STREAM_QUOTA: message_json(json, record, quota_members_one, NULL); break;
         default:
             if (delta) write_delta(json, event, (const Pb__ServiceEntriesResult *)record);
             else write_entries(json, (const Pb__ServiceEntriesResult *)record);

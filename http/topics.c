@@ -32,6 +32,8 @@ const struct http_topic http_topics[] = {
     {"Barriers", http_routes_barrier},
     {"Hazards", http_routes_hazard},
     {"Phasers", http_routes_phaser},
+    {"Quotas", http_routes_quota},
+    {"Quotas, spent by this agent", http_routes_quota_take},
     {"Streams", http_routes_watch},
     {"Transactions", http_routes_txn},
     {"Root", http_routes_root},

@@ -65,6 +65,10 @@ int catalog_service_nocase(struct store_txn *txn, struct slice name, struct slic
 int catalog_node_nocase(struct store_txn *txn, struct slice name, struct slice *stored);
 /* Low-level look-ups for modules (sessions check that node and checks exist). */
 bool catalog_node_exists(struct store_txn *txn, struct slice node);
+/* How many nodes are registered; of the present, also in a read of the past. */
+uint64_t catalog_node_count(struct store_txn *txn);
+/* Does a node have an instance of the service that passes? CO_OK; CO_NOTFOUND: none; or the store failed. */
+int catalog_instance_passes(struct store_txn *txn, struct slice service, struct slice node, struct arena *arena);
 /* CO_NOTFOUND */
 int catalog_check_status(struct store_txn *txn, struct slice node, struct slice check_id, Pb__Status *status);
 /* One record, into the arena. CO_NOTFOUND; else the store failed. */

@@ -38,3 +38,5 @@ int catalog_check_get(struct store_txn *txn, struct slice node, struct slice che
     *record = error == CO_OK ? record_check(txn, arena, bytes) : NULL;
     return got(txn, error, *record);
 }
+
+uint64_t catalog_node_count(struct store_txn *txn) { return store_count_now(txn, TABLE_NODES); }

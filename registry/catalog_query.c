@@ -314,6 +314,26 @@ static int run_service_entries(struct store_txn *txn, const ProtobufCMessage *me
     return query_done(txn, query_service_thing(message), &records->base, true, result);
 }
 
+int catalog_instance_passes(struct store_txn *txn, struct slice service, struct slice node, struct arena *arena) {
+    Pb__ServiceRequest request = PB__SERVICE_REQUEST__INIT;
+    char names_room[STORE_KEY_MAX], room[STORE_KEY_MAX];
+    struct slice names = key_name(txn, names_room, service);
+    struct slice instances = key_instance(txn, room, service, node, slice_make("", 0));
+    struct entry_node loaded = {.node = NULL};
+    struct store_cursor cursor;
+    Pb__ServiceEntry *entry = NULL;
+    int error = CO_OK;
+    request.passing_only = true;
+    instances.size--; /* the end of the empty id */
+    STORE_PREFIX(&cursor, txn, TABLE_INSTANCES, instances) {
+        struct slice rest = slice_make(cursor.key.data + names.size, cursor.key.size - names.size);
+        error = load_entry(txn, arena, rest, false, &request, &loaded, &entry);
+        if (error || entry) break;
+    }
+    store_cursor_close(&cursor);
+    return error ? error : entry ? CO_OK : CO_NOTFOUND;
+}
+
 /* -- addresses of services ---------------------------------------------------------------------------------------- */
 
 static struct watch_key addresses_thing(const ProtobufCMessage *message) {

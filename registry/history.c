@@ -233,9 +233,10 @@ static void break_off(struct machine_tx *tx, uint8_t topic) {
     size_t steps = HISTORY_STEP;
     Pb__HistoryState *state = history_state(tx->store, tx->arena);
     if (!state) return; /* the transaction has failed */
+    unsigned topics = machine_tx_version(tx) < HISTORY_QUOTAS_SINCE ? HISTORY_QUOTAS : HISTORY_TOPICS;
     uint64_t *breaks = arena_alloc(tx->arena, (HISTORY_TOPICS - 1) * sizeof *breaks);
-    for (unsigned i = 1; i < HISTORY_TOPICS; i++) breaks[i - 1] = i == topic ? tx->index : history_break(state, i);
-    state->breaks = breaks, state->n_breaks = HISTORY_TOPICS - 1;
+    for (unsigned i = 1; i < topics; i++) breaks[i - 1] = i == topic ? tx->index : history_break(state, i);
+    state->breaks = breaks, state->n_breaks = topics - 1;
     history_state_put(tx->store, state, tx->arena);
     history->rows[topic].broken = tx->index;
     remove_oldest(history, tx->store, topic, &steps, goes_for_age);

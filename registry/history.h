@@ -30,13 +30,14 @@
 #include "registry/history.pb-c.h"
 #include "registry/machine.h"
 
-#define HISTORY_SINCE     6 /* cluster version */
-#define HISTORY_CHANGES   100000
-#define HISTORY_BYTES     ((uint64_t)64 << 20)
-#define HISTORY_AGE_MS    600000
-#define HISTORY_STEP      1024              /* rows that one entry removes at most */
-#define HISTORY_ROW_MAX   ((size_t)8 << 20) /* bytes of before-images, and of names, in a row at most */
-#define HISTORY_MARKS_MAX 16
+#define HISTORY_SINCE        6 /* cluster version */
+#define HISTORY_QUOTAS_SINCE 7 /* from this version on there is that topic; what is kept in the store says so */
+#define HISTORY_CHANGES      100000
+#define HISTORY_BYTES        ((uint64_t)64 << 20)
+#define HISTORY_AGE_MS       600000
+#define HISTORY_STEP         1024              /* rows that one entry removes at most */
+#define HISTORY_ROW_MAX      ((size_t)8 << 20) /* bytes of before-images, and of names, in a row at most */
+#define HISTORY_MARKS_MAX    16
 
 enum history_command { HISTORY_MARK = 24 };
 enum { SPACE_HISTORY = 9 }; /* name "": a row was appended, to any topic; or the floor rose, or it went on or off */

@@ -64,16 +64,19 @@ struct module_command {
 
 /* Rules of modules that the simulator breaks, to show that its models and checkers notice it. */
 enum module_mutation {
-    MUTATE_LOCK_OVERTAKES = 1 << 0,    /* who asks takes a free slot although others wait */
-    MUTATE_LOCK_FORGETS = 1 << 1,      /* the queue does not move on when a session ends */
-    MUTATE_ELECTION_PRIORITY = 1 << 2, /* the first goes first, whatever its priority */
-    MUTATE_FENCE_LOWERS = 1 << 3,      /* a token below the highest is accepted */
-    MUTATE_BARRIER_EARLY = 1 << 4,     /* it opens with one party missing */
-    MUTATE_PHASER_KEEPS_DEAD = 1 << 5, /* a party whose session has ended is still waited for */
-    MUTATE_HAZARD_FORGETS = 1 << 6,    /* retire does not wait for the oldest protection */
-    MUTATE_TXN_HALF = 1 << 7,          /* a transaction that fails keeps what its other operations did */
-    MUTATE_HISTORY_SKIPS = 1 << 8,     /* of an entry that changed several records one is left out */
-    MUTATE_STREAM_SKIPS = 1 << 9,      /* a stream passes over what changed right after its position */
+    MUTATE_LOCK_OVERTAKES = 1 << 0,        /* who asks takes a free slot although others wait */
+    MUTATE_LOCK_FORGETS = 1 << 1,          /* the queue does not move on when a session ends */
+    MUTATE_ELECTION_PRIORITY = 1 << 2,     /* the first goes first, whatever its priority */
+    MUTATE_FENCE_LOWERS = 1 << 3,          /* a token below the highest is accepted */
+    MUTATE_BARRIER_EARLY = 1 << 4,         /* it opens with one party missing */
+    MUTATE_PHASER_KEEPS_DEAD = 1 << 5,     /* a party whose session has ended is still waited for */
+    MUTATE_HAZARD_FORGETS = 1 << 6,        /* retire does not wait for the oldest protection */
+    MUTATE_TXN_HALF = 1 << 7,              /* a transaction that fails keeps what its other operations did */
+    MUTATE_HISTORY_SKIPS = 1 << 8,         /* of an entry that changed several records one is left out */
+    MUTATE_STREAM_SKIPS = 1 << 9,          /* a stream passes over what changed right after its position */
+    MUTATE_QUOTA_RECLAIMS_EARLY = 1 << 10, /* what a lease holds comes back although its time is not over */
+    MUTATE_QUOTA_REFILL_TWICE = 1 << 11,   /* a refill counts whatever it was proposed for, and in which term */
+    MUTATE_QUOTA_SPLIT_EXCEEDS = 1 << 12,  /* the parts of a split key are rounded up */
 };
 
 /* -- events within an entry --------------------------------------------------------------------------------------- */
@@ -145,7 +148,7 @@ static inline const ProtobufCMessageDescriptor *query_result_type(const struct q
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 
 /* What of the past is kept together, with a window of its own (registry/history.h). */
-enum history_topic { HISTORY_NONE, HISTORY_KEYS, HISTORY_CATALOG, HISTORY_LOCKS, HISTORY_TOPICS };
+enum history_topic { HISTORY_NONE, HISTORY_KEYS, HISTORY_CATALOG, HISTORY_LOCKS, HISTORY_QUOTAS, HISTORY_TOPICS };
 
 struct module_space {
     uint8_t number;

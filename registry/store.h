@@ -28,7 +28,7 @@ struct store_table {
     uint8_t number;
     const char *name;
 };
-#define STORE_TOPICS 4 /* of journals (store_journal_begin): numbers 1 to 3 */
+#define STORE_TOPICS 5 /* of journals (store_journal_begin): numbers 1 to 4 */
 
 /* What 0 means. */
 #define STORE_MAP_BYTES          ((uint64_t)64 << 30)
@@ -99,6 +99,7 @@ int store_get(struct store_txn *txn, uint8_t table, struct slice key, struct sli
 void store_put(struct store_txn *txn, uint8_t table, struct slice key, struct slice value);
 bool store_del(struct store_txn *txn, uint8_t table, struct slice key); /* was it there? */
 uint64_t store_count(struct store_txn *txn, uint8_t table);             /* records in it */
+uint64_t store_count_now(struct store_txn *txn, uint8_t table);         /* of the present, also in a read of the past */
 /* Of the pages that records are in: a copy (store_copy) has hardly more. The file may be much larger, by what was
  * removed. */
 uint64_t store_live_bytes(struct store_txn *txn);

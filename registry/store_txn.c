@@ -276,8 +276,12 @@ bool store_del(struct store_txn *txn, uint8_t table, struct slice key) {
 }
 
 uint64_t store_count(struct store_txn *txn, uint8_t table) {
-    CHECK(table > 0 && table < STORE_TABLES_MAX && txn->file->known[table]);
     CHECK(!txn->past || !txn->file->topics[table]);
+    return store_count_now(txn, table);
+}
+
+uint64_t store_count_now(struct store_txn *txn, uint8_t table) {
+    CHECK(table > 0 && table < STORE_TABLES_MAX && txn->file->known[table]);
     MDB_stat stat;
     if (!txn->mdb || mdb_stat(txn->mdb, txn->file->tables[table], &stat) != 0) return 0;
     return stat.ms_entries;

@@ -48,7 +48,7 @@ struct stream_kind {
     const struct query_type *all;   /* of the subscription as a whole; its index tells when it changed last */
     ProtobufCMessage *(*request)(struct slice name, struct arena *arena); /* for both queries */
 };
-#define STREAM_KINDS 5
+#define STREAM_KINDS 6
 extern const struct stream_kind stream_kinds[STREAM_KINDS]; /* by StreamKind */
 
 #endif

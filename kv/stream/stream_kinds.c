@@ -3,6 +3,7 @@
 #include "base/message.h"
 #include "kv/keys/kv.h"
 #include "kv/lock/lock.h"
+#include "kv/quota/quota.h"
 #include "kv/stream/stream_internal.h"
 #include "registry/catalog.h"
 
@@ -32,6 +33,13 @@ static ProtobufCMessage *node_request(struct slice name, struct arena *arena) {
 static ProtobufCMessage *lock_request(struct slice name, struct arena *arena) {
     Pb__QueueRequest *request = arena_alloc(arena, sizeof *request);
     pb__queue_request__init(request);
+    request->name = text(name, arena);
+    return &request->base;
+}
+
+static ProtobufCMessage *quota_request(struct slice name, struct arena *arena) {
+    Pb__QuotaRequest *request = arena_alloc(arena, sizeof *request);
+    pb__quota_request__init(request);
     request->name = text(name, arena);
     return &request->base;
 }
@@ -83,6 +91,15 @@ const struct stream_kind stream_kinds[STREAM_KINDS] = {
                                       .query = &query_lock,
                                       .all = &query_lock,
                                       .request = lock_request},
+    [PB__STREAM_KIND__STREAM_QUOTA] = {.parameter = "quota",
+                                       .event = "quota",
+                                       .space = SPACE_QUOTA,
+                                       .topic = HISTORY_QUOTAS,
+                                       .name_max = QUOTA_NAME_MOST,
+                                       .shown = PB__STREAM_KIND__STREAM_QUOTA,
+                                       .query = &query_quota,
+                                       .all = &query_quota,
+                                       .request = quota_request},
 };
 
 /* -- the module --------------------------------------------------------------------------------------------------- */

@@ -43,6 +43,7 @@ Test(config, defaults) {
     cr_expect_str_eq(config.dns_addresses.items[0], "127.0.0.1");
     cr_expect_eq(config.kv_max_value_size, 512 * 1024);
     cr_expect(config.txn_max_req_len == 512 * 1024 && config.txn_max_operations == 64);
+    cr_expect_eq(config.quota_priority, 5);
     cr_expect_eq(config.udp_answer_limit, 0, "no limit, unlike Consul");
     cr_expect_eq(config.http_max_conns_per_client, 200);
     cr_expect(config.leave_on_terminate);
@@ -100,7 +101,8 @@ Test(config, every_field) {
         "bytes\":13,"
         "\"snapshot_rate\":14,\"check_flap_limit\":15,\"check_flap_window\":\"16s\",\"self_preservation_percent\":17,"
         "\"self_preservation_instances\":18,\"self_preservation_nodes\":19,\"self_preservation_window\":\"20s\",\"self_"
-        "preservation_hold\":\"21s\",\"lock_waiters_max\":23,\"lock_session_max\":24,\"lock_note_max\":25}}");
+        "preservation_hold\":\"21s\",\"lock_waiters_max\":23,\"lock_session_max\":24,\"lock_note_max\":25,\"quota_"
+        "priority\":0}}");
     cr_assert_eq(config_finish(&config, &fault), CO_OK, "%s", fault.text);
     cr_expect(config.server && !config.bootstrap && config.bootstrap_expect == 3);
     cr_expect_str_eq(config.node_name, "n1");
@@ -156,6 +158,7 @@ Test(config, every_field) {
               config.self_preservation_nodes == 19);
     cr_expect(config.self_preservation_window_ns == 20000000000 && config.self_preservation_hold_ns == 21000000000);
     cr_expect(config.lock_waiters_max == 23 && config.lock_session_max == 24 && config.lock_note_max == 25);
+    cr_expect_eq(config.quota_priority, 0);
     /* Kept, but nobody uses them: the log says so. */
     static const char *const unused[] = {"retry_interval",
                                          "retry_max",
@@ -442,6 +445,7 @@ Test(config, refused) {
         {"{\"coord\":{\"node_lease_ttl\":\"999ms\"}}", "web.json: coord.node_lease_ttl: \"999ms\" is below 1s"},
         {"{\"coord\":{\"lock_waiters_max\":0}}", "web.json: coord.lock_waiters_max: 0 is below 1"},
         {"{\"coord\":{\"lock_session_max\":100001}}", "web.json: coord.lock_session_max: 100001 is above 100000"},
+        {"{\"coord\":{\"quota_priority\":10}}", "web.json: coord.quota_priority: 10 is above 9"},
         {"{\"coord\":{\"lock_note_max\":65537}}", "web.json: coord.lock_note_max: 65537 is above 65536"},
         {"{\"coord\":{\"node_lease_ttl\":\"25h\"}}", "web.json: coord.node_lease_ttl: \"25h\" is above 24h0m0s"},
         {"{\"performance\":{\"raft_multiplier\":11}}", "web.json: performance.raft_multiplier: 11 is above 10"},

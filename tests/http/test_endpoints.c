@@ -231,6 +231,7 @@ static void good(const struct http_param *param, struct buffer *out) {
             break;
         case HTTP_U64:
         case HTTP_DECIMAL: buffer_append_u64(out, param->least); break;
+        case HTTP_FRACTION: buffer_printf(out, "0.%06llu", (unsigned long long)param->least); break;
         case HTTP_TEXT: repeat(out, param->least ? param->least : 1); break;
         case HTTP_CHOICE: buffer_append(out, param->choices, strcspn(param->choices, "|")); break;
         case HTTP_UUID: buffer_append_text(out, SESSION); break;
@@ -257,6 +258,12 @@ static size_t bad(const struct http_param *param, struct buffer *out) {
             if (param->least > 1) VALUE(buffer_printf(out, "%llu%s", (unsigned long long)param->least - 1, unit));
             else if (param->least) VALUE(buffer_printf(out, "0%s", unit));
             if (param->most) VALUE(buffer_printf(out, "%llu%s", (unsigned long long)param->most + 1, unit));
+            break;
+        case HTTP_FRACTION:
+            VALUE(buffer_append_text(out, "nonsense"));
+            VALUE(buffer_append_text(out, "-0.5"));
+            VALUE(buffer_append_text(out, "0.0000015"));
+            if (param->most) VALUE(buffer_printf(out, "%llu", (unsigned long long)param->most / 1000000 + 1));
             break;
         case HTTP_TEXT:
             if (param->most) VALUE(repeat(out, param->most + 1));
@@ -342,7 +349,8 @@ static void member_json(const struct http_param *param, const char *value, struc
     struct json_out json;
     json_out_init(&json, out, false);
     char *end;
-    bool number = (param->type == HTTP_U64 || param->type == HTTP_DECIMAL) && *value && (strtod(value, &end), !*end);
+    bool number = (param->type == HTTP_U64 || param->type == HTTP_DECIMAL || param->type == HTTP_FRACTION) && *value &&
+                  (strtod(value, &end), !*end);
     if (param->repeats) buffer_append_byte(out, '[');
     if (number) buffer_append_text(out, value);
     else json_string(&json, value);

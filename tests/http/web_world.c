@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "rpc/quota/spending.h"
 
 #define PATIENCE_MS 5000
 
@@ -24,22 +25,56 @@ struct world {
     struct rpc *rpc;
     struct http_server *server;
     uint16_t port;
+    struct spending *spending; /* NULL: none */
+    uv_loop_t loop;
+    uv_thread_t thread;
+    uv_async_t hurry, end;
 };
 
-struct world *world_start(const struct http_config *given) {
-    return world_start_with(given, NULL);
+static void loop_run(void *data) { uv_run(&((struct world *)data)->loop, UV_RUN_DEFAULT); }
+
+static void spending_stopped(void *data) {
+    struct world *world = data;
+    uv_close((uv_handle_t *)&world->end, NULL);
+    uv_close((uv_handle_t *)&world->hurry, NULL);
 }
 
-struct world *world_start_with(const struct http_config *given, const struct module *module) {
+static void loop_hurry(uv_async_t *async) { spending_hurry(CONTAINER_OF(async, struct world, hurry)->spending); }
+void world_hurry_spending(struct world *world) { uv_async_send(&world->hurry); }
+
+static void loop_end(uv_async_t *async) {
+    struct world *world = CONTAINER_OF(async, struct world, end);
+    spending_stop(world->spending, spending_stopped, world);
+}
+
+static void spending_begin(struct world *world) {
+    struct spending_config config = {.node = "n1", .priority = 5};
+    cr_assert(uv_loop_init(&world->loop) == 0 && uv_async_init(&world->loop, &world->end, loop_end) == 0);
+    cr_assert(uv_async_init(&world->loop, &world->hurry, loop_hurry) == 0);
+    world->spending = spending_start(&world->loop, world->rpc, &config);
+    cr_assert(uv_thread_create(&world->thread, loop_run, world) == 0);
+}
+
+static void spending_end(struct world *world) {
+    if (!world->spending) return;
+    uv_async_send(&world->end);
+    uv_thread_join(&world->thread);
+    cr_assert(uv_loop_close(&world->loop) == 0);
+}
+
+static struct world *start(const struct http_config *given, const struct module *module, bool spends) {
     static const char *const addresses[] = {"127.0.0.1", NULL};
     struct world *world = mem_zalloc(sizeof *world);
     signal(SIGPIPE, SIG_IGN);
     log_level_now = LOG_ERROR;
     world->rpc = fake_rpc_start(&(struct fake_rpc_options){.more = module});
+    if (spends) spending_begin(world);
     struct http_config config = given ? *given : (struct http_config){0};
     config.addresses = addresses;
     if (!config.connections_per_address_max) config.connections_per_address_max = 5000;
     struct http_env env = {.rpc = world->rpc,
+                           .spending = world->spending,
+                           .quota_priority = QUOTA_PRIORITY,
                            .datacenter = "dc1",
                            .node_name = "n1",
                            .address = "127.0.0.1",
@@ -53,6 +88,16 @@ struct world *world_start_with(const struct http_config *given, const struct mod
     return world;
 }
 
+struct world *world_start(const struct http_config *given) {
+    return start(given, NULL, false);
+}
+struct world *world_start_with(const struct http_config *given, const struct module *module) {
+    return start(given, module, false);
+}
+struct world *world_start_spending(const struct http_config *given) {
+    return start(given, NULL, true);
+}
+
 void world_stop_http(struct world *world) {
     http_stop(world->server);
     world->server = NULL;
@@ -60,6 +105,7 @@ void world_stop_http(struct world *world) {
 
 void world_stop(struct world *world) {
     world_stop_http(world);
+    spending_end(world);
     fake_rpc_stop(world->rpc);
     free(world);
 }

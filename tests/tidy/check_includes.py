@@ -27,7 +27,7 @@ ROOMS = {
     "rpc": [
         ["wire", "offline"],
         ["api"],
-        ["cluster"],
+        ["cluster", "quota"],
         ["forward"],
         ["core"],
         ["backup", "leader"],

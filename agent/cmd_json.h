@@ -1,0 +1,17 @@
+/* What commands read of an agent's answers: JSON whose members may be missing. */
+#ifndef COORD_AGENT_CMD_JSON_H
+#define COORD_AGENT_CMD_JSON_H
+
+#include "agent/client.h"
+#include "base/json_in.h"
+
+/* Of a GET whose answer is 200; json_object_put. NULL: a fault. */
+struct json_object *cmd_json_get(const struct client *client, const char *path, struct fault *fault);
+/* A member; "" and 0 when there is none of that type. The text lives as long as the object. */
+const char *cmd_json_text(struct json_object *object, const char *name);
+uint64_t cmd_json_number(struct json_object *object, const char *name);
+size_t cmd_json_length(struct json_object *list); /* NULL: 0 */
+/* Anybody may have written the words: what could steer a terminal is not shown. */
+void cmd_print_words(const char *before, const char *words, const char *after);
+
+#endif

@@ -1,0 +1,144 @@
+/* Shared by the files of kv/quota/ only, but spender.h and what belongs to it. */
+#ifndef COORD_KV_QUOTA_INTERNAL_H
+#define COORD_KV_QUOTA_INTERNAL_H
+
+#include "base/text.h"
+#include "kv/quota/quota.h"
+#include "kv/session/session.h"
+
+enum quota_table {
+    QUOTA_TABLE = 36,          /* by the first byte:
+                       * 'q', name -> pb.QuotaRecord; 'l', name, NUL, id -> pb.QuotaLease;
+                       * 'a', name, NUL, number -> pb.QuotaAudit; 's', session -> how many leases it has;
+                       * 'n' -> how many budgets there are; numbers of 8 bytes, big-endian */
+    QUOTA_TABLE_SESSIONS = 37, /* session, name, NUL, id (0: of the numbered one) -> the lease's id */
+};
+_Static_assert(QUOTA_PUT >= 128 && QUOTA_LEASE_END < 256, "commands of kv (registry/module.h)");
+_Static_assert(QUOTA_TABLE >= 33 && QUOTA_TABLE_SESSIONS < 40, "tables of kv");
+_Static_assert(SPACE_QUOTA >= 96 && SPACE_QUOTA_NOTICE < 128, "spaces of kv");
+_Static_assert(QUOTA_SINCE <= MACHINE_VERSION_NEWEST, "a version that there is");
+
+bool quota_name_fits(const char *name);
+/* "there is no budget "x"": CO_NOTFOUND. */
+char *quota_unknown(struct arena *arena, const char *name);
+char *quota_lease_unknown(struct arena *arena, const char *name, uint64_t lease);
+
+/* -- a budget that an entry changes (quota_store.c; applier thread) ----------------------------------------------- */
+
+/* What is changed lies in the tx arena until quota_commit: who gives up before that leaves nothing. */
+struct quota_change {
+    struct machine_tx *tx;
+    struct slice name;
+    Pb__QuotaRecord *record;
+    Pb__QuotaAudit *rows; /* of the audit trail, to be written */
+    size_t row_count, row_room;
+    bool notice; /* what the notice shows changes */
+    bool rearm;  /* the refill that is due is another one from now on */
+};
+/* CO_OK; CO_NOTFOUND: no such budget; or the store failed. `name` lives until the commit. */
+int quota_begin(struct machine_tx *tx, const char *name, struct quota_change *change);
+/* Writes the record and the rows, arms the refill or takes it away, and wakes who waits. */
+void quota_commit(struct quota_change *change);
+void quota_audit(struct quota_change *change, Pb__QuotaKind kind, const Pb__QuotaLease *lease, uint64_t amount,
+                 uint64_t back);
+
+int quota_record_get(struct store_txn *txn, struct slice name, struct arena *arena, Pb__QuotaRecord **record);
+int quota_record_decode(struct slice bytes, struct arena *arena, Pb__QuotaRecord **record);
+void quota_record_put(struct machine_tx *tx, const Pb__QuotaRecord *record);
+void quota_record_del(struct machine_tx *tx, struct slice name);
+uint64_t quota_count(struct store_txn *txn); /* of budgets */
+void quota_count_put(struct machine_tx *tx, uint64_t count);
+
+/* -- leases ------------------------------------------------------------------------------------------------------- */
+
+int quota_lease_get(struct store_txn *txn, struct slice name, uint64_t id, struct arena *arena, Pb__QuotaLease **lease);
+/* The numbered one that a session has of a budget. */
+int quota_lease_numbered(struct store_txn *txn, struct slice session, struct slice name, struct arena *arena,
+                         Pb__QuotaLease **lease);
+void quota_lease_put(struct machine_tx *tx, struct slice name, const Pb__QuotaLease *lease);
+/* A new one is bound to its session, and counts; what is put then is put with quota_lease_put. */
+void quota_lease_bind(struct quota_change *change, const Pb__QuotaLease *lease);
+/* Its TTL begins anew with this entry. */
+void quota_lease_renew(struct quota_change *change, Pb__QuotaLease *lease);
+/* It is there no more. Its balance is settled or stranded. */
+void quota_lease_remove(struct quota_change *change, const Pb__QuotaLease *lease);
+/* It ends, and `spent` of it was spent: at most its balance. */
+int quota_lease_settle(struct quota_change *change, const Pb__QuotaLease *lease, uint64_t spent);
+/* It ends unsettled: its balance is stranded. over: so is its TTL; else what it has is held back until then. A member
+ * stays one until then. */
+int quota_lease_reclaim(struct quota_change *change, Pb__QuotaLease *lease, bool over);
+int quota_session_leases(struct store_txn *txn, struct slice session, uint64_t *count);
+
+/* All leases of a budget, by id. */
+struct slice quota_rows(char kind, struct slice name, char room[STORE_KEY_MAX]);
+#define QUOTA_EACH_LEASE(cursor, txn, rows) STORE_PREFIX(cursor, txn, QUOTA_TABLE, rows)
+int quota_lease_decode(struct slice bytes, struct arena *arena, Pb__QuotaLease **lease);
+int quota_audit_decode(struct slice bytes, struct arena *arena, Pb__QuotaAudit **row);
+/* 'l' and 'a' rows end with a number. */
+struct slice quota_row(char kind, struct slice name, uint64_t number, char room[STORE_KEY_MAX]);
+
+/* -- sums --------------------------------------------------------------------------------------------------------- */
+
+static inline uint64_t quota_minus(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
+static inline bool quota_bounded(const Pb__QuotaRecord *record) {
+    return record->definition->mode == PB__QUOTA_MODE__QUOTA_BOUNDED;
+}
+static inline bool quota_owned(const Pb__QuotaRecord *record) {
+    return record->definition->mode == PB__QUOTA_MODE__QUOTA_OWNER;
+}
+int64_t quota_available(const Pb__QuotaRecord *record);
+uint64_t quota_takeable(const Pb__QuotaRecord *record);  /* likewise; 0: nothing, or less */
+uint64_t quota_shareable(const Pb__QuotaRecord *record); /* of what all leases may hold together */
+uint64_t quota_grantable(const Pb__QuotaRecord *record); /* what of it is with nobody */
+uint64_t *quota_balances(Pb__QuotaRecord *record);       /* the sum of the leases' balances: leased, or slack */
+
+/* -- levels (quota_share.c) --------------------------------------------------------------------------------------- */
+
+struct quota_wish {
+    uint32_t priority;
+    uint64_t want, balance;
+};
+struct quota_level {
+    uint64_t most; /* that one may have */
+    bool uneven;   /* some have one less */
+};
+static inline uint64_t quota_level_sure(struct quota_level level) { return level.most - level.uneven; }
+/* Shares `total` over wishes, higher priorities first. levels[p]: of those of that priority; `most`, and even, where it
+ * is enough for all of these and those above. Where it is not, max-min: who wants less than the level gets that, and
+ * what they leave is shared evenly by the others. Sorts the wishes. */
+void quota_share(uint64_t total, uint64_t most, struct quota_wish *wishes, size_t count,
+                 struct quota_level levels[QUOTA_PRIORITIES]);
+/* Counts them from what all leases want, of which `mine` is one, as it stands in memory. *spare: there is more than all
+ * others lack of what is surely theirs, and it may have one more. */
+int quota_levels_count(struct quota_change *change, const Pb__QuotaLease *mine, bool *spare);
+struct quota_level quota_level_of(const Pb__QuotaRecord *record, uint32_t priority);
+
+/* -- owner mode (quota_owner.c) ----------------------------------------------------------------------------------- */
+
+/* Members have changed: a new epoch. `mine` (may be NULL): one of the leases, as it stands in memory. */
+int quota_members_changed(struct quota_change *change, const Pb__QuotaLease *mine);
+/* Somebody has acknowledged an epoch: it may be active now. */
+int quota_members_acked(struct quota_change *change, const Pb__QuotaLease *mine);
+/* What an ask of a member says besides. NULL, or the reason of a refusal: nothing is changed then. */
+const char *quota_member_fault(const struct quota_change *change, const Pb__QuotaAsk *ask);
+void quota_member_says(struct quota_change *change, Pb__QuotaLease *lease, const Pb__QuotaAsk *ask);
+void quota_splits_anew(struct quota_change *change); /* the capacity has changed */
+/* The nodes of its leases, once each, sorted. */
+int quota_members(struct store_txn *txn, struct slice name, struct arena *arena, const Pb__QuotaLease *mine,
+                  char ***nodes, size_t *count);
+
+/* -- commands (as module_command.apply), and the end of a session ---------------------------------------------------- */
+
+int quota_put_apply(struct machine_tx *tx, void *request, struct machine_result *result);
+int quota_delete_apply(struct machine_tx *tx, void *request, struct machine_result *result);
+int quota_ask_apply(struct machine_tx *tx, void *request, struct machine_result *result);
+int quota_settle_apply(struct machine_tx *tx, void *request, struct machine_result *result);
+int quota_refill_apply(struct machine_tx *tx, void *request, struct machine_result *result);
+int quota_lease_end_apply(struct machine_tx *tx, void *request, struct machine_result *result);
+int quota_session_ended(struct machine_tx *tx, const struct binding_end *end);
+extern const struct module_binding quota_binding;
+
+/* Time of the next refill, from now on. */
+int64_t quota_refill_ns(const Pb__QuotaRecord *record, int64_t unix_ms);
+
+#endif

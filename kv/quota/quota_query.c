@@ -1,0 +1,223 @@
+/* What is read of budgets: one with its leases, all, what agents follow, and the audit trail. */
+#include <string.h>
+
+#include "base/check.h"
+#include "kv/quota/quota_internal.h"
+#include "registry/catalog.h"
+
+static uint64_t index_when_gone(struct store_txn *txn, uint8_t space, struct slice name) {
+    return name.size <= QUOTA_NAME_MOST ? machine_change_index(txn, space, name) : 0;
+}
+
+/* -- states ------------------------------------------------------------------------------------------------------- */
+
+static Pb__QuotaState *state_of(Pb__QuotaRecord *record, uint64_t agents, struct arena *arena) {
+    Pb__QuotaState *state = arena_alloc(arena, sizeof *state);
+    Pb__QuotaBound *bound = arena_alloc(arena, sizeof *bound);
+    struct quota_bound parts = quota_bound_of(record->definition, agents);
+    pb__quota_state__init(state);
+    pb__quota_bound__init(bound);
+    bound->leases = parts.leases, bound->drift = parts.drift, bound->local_caps = parts.local_caps;
+    bound->last = parts.last, bound->hand_over = parts.hand_over;
+    state->record = record, state->bound = bound;
+    state->worst_case = parts.sum;
+    state->agents = agents;
+    state->available = quota_available(record);
+    state->capacity = quota_capacity(record->definition);
+    state->modify_index = record->modify_index;
+    return state;
+}
+
+static int leases_read(struct store_txn *txn, struct slice name, struct arena *arena, Pb__QuotaState *state) {
+    char room[STORE_KEY_MAX];
+    struct slice rows = quota_rows('l', name, room);
+    struct store_cursor cursor;
+    uint64_t most = state->record->leases <= QUOTA_LEASES_MOST ? state->record->leases : 0;
+    int rv = CO_OK;
+    state->leases = arena_alloc(arena, (most + 1) * sizeof *state->leases);
+    QUOTA_EACH_LEASE(&cursor, txn, rows) {
+        Pb__QuotaLease *lease;
+        rv = quota_lease_decode(cursor.value, arena, &lease);
+        if (rv == CO_OK && !lease->reclaimed && state->n_leases == most) rv = CO_CORRUPT;
+        if (rv != CO_OK) break;
+        if (!lease->reclaimed) state->leases[state->n_leases++] = lease;
+    }
+    store_cursor_close(&cursor);
+    if (rv != CO_OK || store_read_limit_hit(txn)) return rv;
+    return state->n_leases == state->record->leases ? CO_OK : CO_CORRUPT;
+}
+
+static struct slice request_name(const ProtobufCMessage *request) {
+    return slice_text(((const Pb__QuotaRequest *)request)->name);
+}
+static struct watch_key quota_watched(const ProtobufCMessage *request) {
+    return (struct watch_key){SPACE_QUOTA, request_name(request)};
+}
+/* The bound counts nodes, which wake nobody. */
+static struct watch_key nodes_also(const ProtobufCMessage *request) {
+    (void)request;
+    return (struct watch_key){SPACE_TABLE, slice_make("nodes", 5)};
+}
+
+static int quota_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
+                     struct query_result *result) {
+    struct slice name = request_name(request);
+    Pb__QuotaRecord *record;
+    *result = (struct query_result){0};
+    int rv = quota_record_get(txn, name, arena, &record);
+    if (rv == CO_NOTFOUND) result->index = index_when_gone(txn, SPACE_QUOTA, name);
+    if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_OK : rv;
+    Pb__QuotaState *state = state_of(record, catalog_node_count(txn), arena);
+    *result = (struct query_result){.index = record->modify_index, .found = true, .message = &state->base};
+    return leases_read(txn, name, arena, state);
+}
+
+/* -- all ---------------------------------------------------------------------------------------------------------- */
+
+static struct slice list_prefix(const ProtobufCMessage *request) {
+    return slice_text(((const Pb__QuotaListRequest *)request)->prefix);
+}
+static struct watch_key list_watched(const ProtobufCMessage *request) {
+    return (struct watch_key){SPACE_QUOTA | WATCH_PREFIX_BIT, list_prefix(request)};
+}
+
+static void list_add(Pb__QuotaListResult *all, size_t *capacity, Pb__QuotaState *state, struct arena *arena) {
+    if (all->n_quotas == *capacity) {
+        *capacity = *capacity ? 2 * *capacity : 16;
+        Pb__QuotaState **wider = arena_alloc(arena, *capacity * sizeof *wider);
+        if (all->n_quotas) memcpy(wider, all->quotas, all->n_quotas * sizeof *wider);
+        all->quotas = wider;
+    }
+    all->quotas[all->n_quotas++] = state;
+}
+
+static int list_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
+                    struct query_result *result) {
+    struct slice prefix = list_prefix(request);
+    char room[STORE_KEY_MAX];
+    Pb__QuotaListResult *all = arena_alloc(arena, sizeof *all);
+    uint64_t agents = catalog_node_count(txn);
+    size_t capacity = 0;
+    struct store_cursor cursor;
+    int rv = CO_OK;
+    pb__quota_list_result__init(all);
+    *result = (struct query_result){.found = true, .message = &all->base};
+    if (prefix.size > QUOTA_NAME_MOST) return CO_OK;
+    room[0] = 'q';
+    memcpy(room + 1, prefix.data, prefix.size);
+    struct slice head = slice_make(room, 1 + prefix.size);
+    STORE_PREFIX(&cursor, txn, QUOTA_TABLE, head) {
+        Pb__QuotaRecord *record;
+        rv = quota_record_decode(cursor.value, arena, &record);
+        if (rv != CO_OK) break;
+        list_add(all, &capacity, state_of(record, agents, arena), arena);
+        if (record->modify_index > result->index) result->index = record->modify_index;
+    }
+    store_cursor_close(&cursor);
+    uint64_t removed = machine_removed_below(txn, SPACE_QUOTA, prefix);
+    if (removed > result->index) result->index = removed;
+    return rv;
+}
+
+/* -- what agents follow ------------------------------------------------------------------------------------------- */
+
+static struct slice notice_name(const ProtobufCMessage *request) {
+    return slice_text(((const Pb__QuotaNoticeRequest *)request)->name);
+}
+static struct watch_key notice_watched(const ProtobufCMessage *request) {
+    return (struct watch_key){SPACE_QUOTA_NOTICE, notice_name(request)};
+}
+/* Nobody is woken when nobody starves any more. */
+static struct watch_key notice_also(const ProtobufCMessage *request) {
+    return (struct watch_key){SPACE_QUOTA, notice_name(request)};
+}
+
+static int notice_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
+                      struct query_result *result) {
+    struct slice name = notice_name(request);
+    Pb__QuotaRecord *record;
+    *result = (struct query_result){0};
+    int rv = quota_record_get(txn, name, arena, &record);
+    if (rv == CO_NOTFOUND) result->index = index_when_gone(txn, SPACE_QUOTA_NOTICE, name);
+    if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_OK : rv;
+    Pb__QuotaNotice *notice = arena_alloc(arena, sizeof *notice);
+    pb__quota_notice__init(notice);
+    notice->definition = record->definition, notice->defined_index = record->defined_index;
+    notice->starving = record->starving;
+    notice->epoch = record->epoch, notice->active = record->active;
+    notice->active_members = record->active_members, notice->n_active_members = record->n_active_members;
+    notice->splits = record->splits, notice->n_splits = record->n_splits;
+    notice->modify_index = record->notice_index;
+    *result = (struct query_result){.index = record->notice_index, .found = true, .message = &notice->base};
+    return quota_owned(record) ? quota_members(txn, name, arena, NULL, &notice->members, &notice->n_members) : CO_OK;
+}
+
+/* -- the audit trail ---------------------------------------------------------------------------------------------- */
+
+static struct slice audit_name(const ProtobufCMessage *request) {
+    return slice_text(((const Pb__QuotaAuditRequest *)request)->name);
+}
+static struct watch_key audit_watched(const ProtobufCMessage *request) {
+    return (struct watch_key){SPACE_QUOTA, audit_name(request)};
+}
+
+static int audit_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
+                     struct query_result *result) {
+    struct slice name = audit_name(request);
+    char room[STORE_KEY_MAX], rows_room[STORE_KEY_MAX];
+    Pb__QuotaRecord *record;
+    struct store_cursor cursor;
+    *result = (struct query_result){0};
+    int rv = quota_record_get(txn, name, arena, &record);
+    if (rv == CO_NOTFOUND) result->index = index_when_gone(txn, SPACE_QUOTA, name);
+    if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_OK : rv;
+    Pb__QuotaAuditResult *page = arena_alloc(arena, sizeof *page);
+    pb__quota_audit_result__init(page);
+    uint64_t from = ((const Pb__QuotaAuditRequest *)request)->from;
+    page->first = record->audit_first;
+    page->next = from > page->first ? from : page->first;
+    page->modify_index = record->modify_index;
+    *result = (struct query_result){.index = record->modify_index, .found = true, .message = &page->base};
+    page->entries = arena_alloc(arena, QUOTA_AUDIT_PAGE * sizeof *page->entries);
+    struct slice rows = quota_rows('a', name, rows_room), at = quota_row('a', name, page->next, room);
+    for (store_cursor_open(&cursor, txn, QUOTA_TABLE, at);
+         cursor.valid && slice_starts(cursor.key, rows) && page->n_entries < QUOTA_AUDIT_PAGE;
+         store_cursor_next(&cursor)) {
+        Pb__QuotaAudit *row;
+        rv = quota_audit_decode(cursor.value, arena, &row);
+        if (rv == CO_OK && row->number != page->next) rv = CO_CORRUPT;
+        if (rv != CO_OK) break;
+        page->entries[page->n_entries++] = row;
+        page->next++;
+    }
+    store_cursor_close(&cursor);
+    return rv;
+}
+
+const struct query_type query_quota = {.number = 131,
+                                       .name = "quota",
+                                       .request = &pb__quota_request__descriptor,
+                                       .result = &pb__quota_state__descriptor,
+                                       .watched = quota_watched,
+                                       .also = nodes_also,
+                                       .run = quota_run};
+const struct query_type query_quotas = {.number = 132,
+                                        .name = "quotas",
+                                        .request = &pb__quota_list_request__descriptor,
+                                        .result = &pb__quota_list_result__descriptor,
+                                        .watched = list_watched,
+                                        .also = nodes_also,
+                                        .run = list_run};
+const struct query_type query_quota_notice = {.number = 133,
+                                              .name = "quota-notice",
+                                              .request = &pb__quota_notice_request__descriptor,
+                                              .result = &pb__quota_notice__descriptor,
+                                              .watched = notice_watched,
+                                              .also = notice_also,
+                                              .run = notice_run};
+const struct query_type query_quota_audit = {.number = 134,
+                                             .name = "quota-audit",
+                                             .request = &pb__quota_audit_request__descriptor,
+                                             .result = &pb__quota_audit_result__descriptor,
+                                             .watched = audit_watched,
+                                             .run = audit_run};

@@ -1,0 +1,136 @@
+/* Fair shares: who may hold how much while there is not enough for all. */
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/message.h"
+#include "kv/quota/quota_internal.h"
+
+/* Higher priorities first, of one the smallest wish. */
+static int compare(const void *a, const void *b) {
+    const struct quota_wish *one = a, *other = b;
+    if (one->priority != other->priority) return one->priority > other->priority ? -1 : 1;
+    return one->want < other->want ? -1 : one->want > other->want;
+}
+
+/* Of those who are served in the order of their wishes, and what is left afterwards. Who wants less than an equal part of
+ * what is left gets it all; from the first who wants more on all get the same. */
+static struct quota_level level_of(const struct quota_wish *wishes, size_t count, uint64_t most, uint64_t *total) {
+    for (size_t i = 0; i < count; i++) {
+        uint64_t left = count - i, part = *total / left;
+        if (wishes[i].want > part) {
+            bool uneven = *total % left != 0;
+            *total = 0;
+            return (struct quota_level){part + uneven, uneven};
+        }
+        *total -= wishes[i].want;
+    }
+    return (struct quota_level){.most = most};
+}
+
+/* Where it was not enough for those above, nothing is left for those below. */
+void quota_share(uint64_t total, uint64_t most, struct quota_wish *wishes, size_t count,
+                 struct quota_level levels[QUOTA_PRIORITIES]) {
+    if (count) qsort(wishes, count, sizeof *wishes, compare);
+    size_t at = 0;
+    for (uint32_t priority = QUOTA_PRIORITIES; priority-- > 0;) {
+        size_t end = at;
+        while (end < count && wishes[end].priority == priority) end++;
+        levels[priority] = level_of(wishes + at, end - at, most, &total);
+        at = end;
+    }
+    CHECK(at == count);
+}
+
+/* -- of a budget -------------------------------------------------------------------------------------------------- */
+
+struct wishes {
+    struct quota_wish *items;
+    size_t count, room;
+};
+
+static void wish_add(struct wishes *wishes, const Pb__QuotaLease *lease, uint64_t most) {
+    if (wishes->count == wishes->room) {
+        wishes->room = wishes->room ? 2 * wishes->room : 64;
+        wishes->items = mem_realloc(wishes->items, wishes->room * sizeof *wishes->items);
+    }
+    wishes->items[wishes->count++] =
+        (struct quota_wish){lease->priority, lease->wants < most ? lease->wants : most, lease->balance};
+}
+
+static int wishes_read(const struct quota_change *change, const Pb__QuotaLease *mine, uint64_t most,
+                       struct wishes *wishes) {
+    char room[STORE_KEY_MAX];
+    struct slice rows = quota_rows('l', change->name, room);
+    struct store_cursor cursor;
+    struct arena arena = {0};
+    int rv = CO_OK;
+    QUOTA_EACH_LEASE(&cursor, change->tx->store, rows) {
+        Pb__QuotaLease *lease;
+        rv = quota_lease_decode(cursor.value, &arena, &lease);
+        if (rv != CO_OK) break;
+        if (lease->id != mine->id && !lease->reclaimed) wish_add(wishes, lease, most);
+        arena_reset(&arena);
+    }
+    store_cursor_close(&cursor);
+    arena_free(&arena);
+    wish_add(wishes, mine, most);
+    return rv;
+}
+
+/* Those of one priority lie side by side. */
+static void classes_set(struct quota_change *change, const struct wishes *wishes, const struct quota_level *levels) {
+    struct arena *arena = change->tx->arena;
+    Pb__QuotaRecord *record = change->record;
+    record->classes = arena_alloc(arena, QUOTA_PRIORITIES * sizeof *record->classes);
+    record->n_classes = 0;
+    Pb__QuotaClass *class = NULL;
+    for (size_t i = 0; i < wishes->count; i++) {
+        if (!class || class->priority != wishes->items[i].priority) {
+            class = record->classes[record->n_classes++] = arena_alloc(arena, sizeof *class);
+            pb__quota_class__init(class);
+            class->priority = wishes->items[i].priority;
+            class->level = levels[class->priority].most, class->uneven = levels[class->priority].uneven;
+        }
+        class->leases++;
+        class->wants += wishes->items[i].want;
+        if (class->wants > INT64_MAX) class->wants = INT64_MAX;
+    }
+}
+
+/* What all lack of what is surely theirs. */
+static uint64_t lacking(const struct wishes *wishes, const struct quota_level *levels) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < wishes->count; i++) {
+        const struct quota_wish *wish = &wishes->items[i];
+        uint64_t sure = quota_level_sure(levels[wish->priority]);
+        sum += quota_minus(wish->want < sure ? wish->want : sure, wish->balance);
+    }
+    return sum;
+}
+
+int quota_levels_count(struct quota_change *change, const Pb__QuotaLease *mine, bool *spare) {
+    Pb__QuotaRecord *record = change->record;
+    struct quota_level levels[QUOTA_PRIORITIES];
+    uint64_t most = quota_lease_most(record->definition);
+    struct wishes wishes = {0};
+    int rv = wishes_read(change, mine, most, &wishes);
+    if (rv == CO_OK) {
+        quota_share(quota_shareable(record), most, wishes.items, wishes.count, levels);
+        classes_set(change, &wishes, levels);
+        *spare = levels[mine->priority].uneven && quota_grantable(record) > lacking(&wishes, levels);
+        record->asks = 0;
+    }
+    free(wishes.items);
+    return rv;
+}
+
+/* Of those who were not counted it is what one may hold at all. */
+struct quota_level quota_level_of(const Pb__QuotaRecord *record, uint32_t priority) {
+    uint64_t most = quota_lease_most(record->definition);
+    for (size_t i = 0; i < record->n_classes; i++) {
+        const Pb__QuotaClass *class = record->classes[i];
+        if (class->priority == priority && (class->level < most || class->uneven))
+            return (struct quota_level){class->level, class->uneven && class->level};
+    }
+    return (struct quota_level){.most = most};
+}

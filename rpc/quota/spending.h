@@ -1,0 +1,55 @@
+/* Puts an agent's side of quotas (kv/quota/spender.h) to work: its clock, its asks (rpc_submit), the notices that it
+ * follows (rpc_fetch), takes of any thread, and those that wait for an answer of the servers.
+ *
+ * Servers and client agents alike have one. A lock guards the spender. A take that the agent can answer by itself costs
+ * that lock and nothing else; one that has to wait is tried again on the loop when an answer is there. */
+#ifndef COORD_RPC_QUOTA_SPENDING_H
+#define COORD_RPC_QUOTA_SPENDING_H
+
+#include <uv.h>
+
+#include "base/list.h"
+#include "kv/quota/spender.h"
+#include "rpc/api/rpc.h"
+
+#define QUOTA_PRIORITY    5    /* of an agent's asks, unless it is configured otherwise */
+#define SPENDING_WAIT_MS  1000 /* how long a take waits for the servers; then what the agent knows decides */
+#define SPENDING_LEAVE_MS 1000 /* how long giving back takes at most, when the agent ends */
+
+struct spending_config {
+    const char *node;  /* copied */
+    uint32_t priority; /* of its asks: 0 to 9 */
+};
+
+struct spending;
+/* Loop thread. `rpc` outlives what comes after spending_stop's `stopped`, not more. */
+struct spending *spending_start(uv_loop_t *loop, struct rpc *rpc, const struct spending_config *config);
+/* Loop thread: the process ends. Takes wait no more from now on, and those that wait are answered. */
+void spending_hurry(struct spending *spending); /* accepts NULL */
+/* Loop thread: gives back what it holds, for SPENDING_LEAVE_MS at most; takes end with CO_CLOSED from now on. Then `left`,
+ * on the loop, once. To be done before the node leaves the catalog, because the leases would end with it. NULL: at
+ * once. */
+void spending_leave(struct spending *spending, void (*left)(void *data), void *data);
+/* Loop thread, when nobody calls spending_take any more: the same, unless it was done, then `stopped`, on the loop;
+ * `spending` is gone. What is still on its way then ends with the rpc. NULL: at once. */
+void spending_stop(struct spending *spending, void (*stopped)(void *data), void *data);
+
+/* One request. The caller's until its answer is there. */
+struct spending_take {
+    /* in */
+    const struct spender_take *takes;
+    size_t count;
+    /* Once, after CO_AGAIN: `error` and what follows are set. On the loop; short: hand over to your own thread. */
+    void (*done)(struct spending_take *take);
+    /* out */
+    int error; /* as of spender_take, never CO_AGAIN */
+    struct spender_answer answer;
+    struct spender_rate *rates; /* the caller's room for `count`, or NULL; quota 0: it is not known */
+    /* its own */
+    struct list link;
+    uint64_t deadline_ns;
+};
+/* Any thread. False: `done` will be called. */
+bool spending_take(struct spending *spending, struct spending_take *take);
+
+#endif
