@@ -2,6 +2,7 @@
 #include "http/declared.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -147,9 +148,8 @@ static bool decimal_within(const struct http_param *param, struct slice text, do
 
 /* Exactly so many millionths: what is smaller would silently be another value. */
 static bool fraction_parse(struct slice text, uint64_t *millionths) {
-    struct http_param any = {.name = "", .type = HTTP_DECIMAL};
     double decimal;
-    if (!decimal_parse(&any, text, &decimal) || decimal < 0 || decimal > 1e9) return false;
+    if (decimal_parse(text, &decimal) != CO_OK || decimal < 0 || decimal > 1e9) return false;
     double whole = round(decimal * 1e6);
     *millionths = (uint64_t)whole;
     return fabs(decimal * 1e6 - whole) < 1e-3;
