@@ -225,11 +225,11 @@ static void refused(struct asked *asked, const struct asks_peer *by, uint32_t ou
 
 void asks_answered(struct asks *asks, struct asks_peer *from, uint64_t number, uint32_t outcome, uint32_t error,
                    struct slice data) {
+    from->doubted = false; /* whatever it answers */
     struct call *call = calls_take(asks->calls, &asks_method, number, from->key);
     if (!call) return; /* given up */
     struct asked *asked = CONTAINER_OF(call, struct asked, call);
     with_nobody(asked);
-    from->doubted = false;
     bool known = outcome < CO_ERROR_COUNT && outcome != CO_UNKNOWN_OUTCOME;
     if (data.size > RPC_ASK_BYTES_MAX) error = CO_TOOLARGE, data = (struct slice){0};
     if (outcome == CO_OK) over(asked, RPC_ASK_ANSWERED, (int)error, data);

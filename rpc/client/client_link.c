@@ -295,8 +295,9 @@ static void watch(struct client *client, struct client_conn *conn, uint64_t now_
         if (now_ms - conn->since_ms > HELLO_MOST_MS) link_close(conn->wire);
         return;
     }
-    bool drained = now_ms - conn->since_ms > DRAIN_MOST_MS || !forwarding_waits(client->forwarding, conn->number);
-    if (conn->draining && drained && !calls_with(client->rpc->calls, conn->number) && !ask_with(conn->asks)) {
+    bool waits = forwarding_waits(client->forwarding, conn->number) || ask_with(conn->asks);
+    bool drained = now_ms - conn->since_ms > DRAIN_MOST_MS || !waits;
+    if (conn->draining && drained && !calls_with(client->rpc->calls, conn->number)) {
         link_close(conn->wire);
         return;
     }

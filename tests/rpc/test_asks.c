@@ -35,7 +35,7 @@ struct frame {
 static struct process {
     struct asks *asks;
     const char *name;
-    struct rpc_question *kept[8]; /* questions that are answered later */
+    struct rpc_question *kept[RPC_ASKS_MAX]; /* questions that are answered later */
     unsigned kept_count, asked, questions;
     bool keeps;
     int error; /* that it answers with */
@@ -47,7 +47,7 @@ static unsigned wire_count, frames_of[256];
 static struct list queue;
 static uint64_t now_ms;
 static size_t queued_bytes;
-static size_t members;
+static size_t members, largest; /* largest: frame */
 
 /* -- the world ----------------------------------------------------------------------------------------------------- */
 static void send_frame(void *data, void *connection, uint8_t type, const ProtobufCMessage *message) {
@@ -57,6 +57,7 @@ static void send_frame(void *data, void *connection, uint8_t type, const Protobu
     struct frame *frame = malloc(sizeof *frame + size);
     frame->to = end->other, frame->type = type, frame->size = size;
     protobuf_c_message_pack(message, (uint8_t *)frame->bytes);
+    if (size > largest) largest = size;
     cr_assert(end->wire->up);
     frames_of[type]++;
     list_append(&queue, &frame->link);
@@ -154,7 +155,7 @@ static void open_world(void) {
     static const char *const names[] = {"s1", "s2", "s3", "a", "b"};
     list_init(&queue);
     memset(processes, 0, sizeof processes), memset(frames_of, 0, sizeof frames_of);
-    wire_count = 0, now_ms = 1000, queued_bytes = 0, members = SERVERS;
+    wire_count = 0, now_ms = 1000, queued_bytes = largest = 0, members = SERVERS;
     for (unsigned i = 0; i < PROCESSES; i++) {
         struct asks_callbacks callbacks = {.data = &processes[i],
                                            .send = send_frame,
@@ -221,11 +222,14 @@ static void expect_not_delivered(struct mine *mine, int error) { expect(mine, er
 static void expect_maybe(struct mine *mine, int error) { expect(mine, error, RPC_ASK_MAYBE_DELIVERED, ""); }
 static void expect_answer(struct mine *mine, const char *answer) { expect(mine, CO_OK, RPC_ASK_ANSWERED, answer); }
 
+static void answer_all_kept(unsigned process, const char *text) {
+    struct process *at = &processes[process];
+    while (at->kept_count) rpc_ask_answer(at->kept[--at->kept_count], CO_OK, slice_text(text));
+    pass(0);
+}
 static void answer_kept(unsigned process, const char *text) {
     cr_assert_eq(processes[process].kept_count, 1);
-    processes[process].kept_count = 0;
-    rpc_ask_answer(processes[process].kept[0], CO_OK, slice_text(text));
-    pass(0);
+    answer_all_kept(process, text);
 }
 
 /* -- ways ---------------------------------------------------------------------------------------------------------- */
@@ -370,6 +374,17 @@ Test(asks, lost_before_it_left_the_first_server) {
     cr_assert_eq(processes[B].asked, 0);
 }
 
+Test(asks, who_has_it_is_lost_while_others_are_asked) {
+    struct mine mine;
+    s1_s3->stuck = true;
+    ask(&mine, A, "b"); /* S2 says that it has it */
+    cut(s1_s2);
+    cr_assert_eq(mine.ends, 0);
+    s1_s3->stuck = false;
+    run();
+    expect_not_delivered(&mine, CO_IO);
+}
+
 Test(asks, lost_on_its_way_to_the_other_server) {
     struct mine warm, mine;
     ask(&warm, A, "b");
@@ -467,6 +482,32 @@ Test(asks, time_is_up_while_it_is_looked_for) {
     cr_assert_eq(processes[B].asked, 0);
 }
 
+/* Whatever comes first, the tick or the frame that says where it is. */
+Test(asks, it_is_not_sent_when_its_time_is_up) {
+    struct mine mine;
+    s1_s3->stuck = true;
+    mine = (struct mine){.ask = {.node = "b", .topic = TOPIC, .timeout_ms = ASKS_FIND_MS, .done = on_done}};
+    asks_begin(processes[S1].asks, &mine.asked, &mine.ask, now_ms);
+    run();
+    pass(ASKS_FIND_MS);
+    expect_not_delivered(&mine, CO_TIMEOUT);
+    ask(&mine, S1, "c");
+    now_ms += 1000;
+    s1_s3->stuck = false;
+    run();
+    expect_not_delivered(&mine, CO_NOTFOUND);
+    cut(s1_s2);
+    s1_s3->stuck = true;
+    cut(b_s2);
+    join(B, S3);
+    ask(&mine, S1, "b");
+    now_ms += 1000;
+    s1_s3->stuck = false;
+    run();
+    expect_not_delivered(&mine, CO_TIMEOUT);
+    cr_assert_eq(processes[B].asked, 0);
+}
+
 Test(asks, an_answer_that_is_given_later) {
     struct mine mine, local;
     processes[B].keeps = true;
@@ -541,8 +582,19 @@ Test(asks, half_a_connection_costs_one_ask) {
     expect_maybe(&mine, CO_TIMEOUT);
     ask(&mine, A, "b");
     expect_answer(&mine, "b:hello");
-    /* likewise of what is remembered: S2 asked S1's */
-    ask(&mine, S2, "b");
+}
+
+Test(asks, half_a_connection_at_another_server_costs_one_ask) {
+    struct mine mine;
+    ask(&mine, A, "b"); /* S1 remembers that S2 has it */
+    expect_answer(&mine, "b:hello");
+    b_s2->stuck = true;
+    pass(5000);
+    join(B, S3);
+    ask(&mine, A, "b");
+    pass(1000);
+    expect_maybe(&mine, CO_TIMEOUT);
+    ask(&mine, A, "b");
     expect_answer(&mine, "b:hello");
 }
 
@@ -554,7 +606,6 @@ Test(asks, a_slow_agent_is_still_the_newest) {
     ask(&mine, A, "b");
     pass(1000);
     expect_maybe(&mine, CO_TIMEOUT);
-    answer_kept(B, "too late");
     processes[B].keeps = false;
     ask(&mine, A, "b");
     expect_answer(&mine, "b:hello");
@@ -562,6 +613,22 @@ Test(asks, a_slow_agent_is_still_the_newest) {
     ask(&mine, A, "b");
     expect_answer(&mine, "b:hello");
     cr_assert_eq(frames_of[PEER_ASK_FIND], 2);
+    answer_kept(B, "much too late");
+}
+
+Test(asks, who_answers_late_is_there) {
+    struct mine mine;
+    cut(b_s2);
+    join(B, S1);
+    processes[B].keeps = true;
+    ask(&mine, A, "b");
+    pass(1000);
+    expect_maybe(&mine, CO_TIMEOUT);
+    answer_kept(B, "too late");
+    ask(&mine, A, "b");
+    answer_kept(B, "in time");
+    expect_answer(&mine, "in time");
+    cr_assert_eq(frames_of[PEER_ASK_FIND], 0);
 }
 
 /* -- who is not believed ------------------------------------------------------------------------------------------- */
@@ -601,9 +668,11 @@ Test(asks, only_a_member_is_believed_for_whom_it_asks) {
 Test(asks, what_a_server_sends_goes_to_no_other_server) {
     Pb__PeerAsk message = forged("b");
     say(&s1_s3->ends[1], PEER_ASK, &message.base); /* to s1, which has not b */
-    cr_assert_eq(frames_of[PEER_ASK], 1);
+    message = forged("s3");
+    say(&s1_s2->ends[1], PEER_ASK, &message.base);
+    cr_assert_eq(frames_of[PEER_ASK], 2);
     cr_assert_eq(frames_of[PEER_ASK_FIND], 0);
-    cr_assert_eq(processes[B].asked, 0);
+    cr_assert_eq(processes[B].asked + processes[S3].asked, 0);
 }
 
 Test(asks, an_answer_counts_only_from_whom_was_asked) {
@@ -664,6 +733,7 @@ Test(asks, the_largest_payload_and_answer) {
     memset(bytes, 'p', sizeof bytes);
     struct mine mine;
     for (unsigned to = 0; to < PROCESSES; to++) {
+        processes[to].answer_size = RPC_ASK_BYTES_MAX + 1000;
         for (size_t more = 0; more < 2; more++) {
             mine = (struct mine){.ask = {.node = processes[to].name,
                                          .topic = TOPIC,
@@ -674,13 +744,14 @@ Test(asks, the_largest_payload_and_answer) {
             asks_begin(processes[A].asks, &mine.asked, &mine.ask, now_ms);
             run();
             if (more) expect_not_delivered(&mine, CO_TOOLARGE);
-            else expect(&mine, CO_TOOLARGE, RPC_ASK_ANSWERED, ""); /* with a name before it */
+            else expect(&mine, CO_TOOLARGE, RPC_ASK_ANSWERED, "");
         }
         processes[to].answer_size = RPC_ASK_BYTES_MAX;
         ask(&mine, A, processes[to].name);
         cr_assert(mine.error == CO_OK && mine.answer.size == RPC_ASK_BYTES_MAX);
         buffer_free(&mine.answer);
     }
+    cr_assert_leq(largest, RPC_ASK_BYTES_MAX + 64);
     Pb__PeerAsk message = forged("b");
     message.payload = (ProtobufCBinaryData){RPC_ASK_BYTES_MAX + 1, (uint8_t *)bytes};
     unsigned asked = processes[B].asked;
@@ -702,6 +773,33 @@ Test(asks, no_more_than_so_many_of_an_agent) {
     s1_s2->stuck = false;
     run();
     for (unsigned i = 0; i < RPC_ASKS_MAX; i++) expect_answer(&mine[i], "b:hello");
+    ask(&more, A, "b");
+    expect_answer(&more, "b:hello");
+}
+
+Test(asks, no_more_than_so_many_wait_for_a_server) {
+    static struct mine mine[RPC_ASKS_MAX], more;
+    cut(a_s1);
+    for (unsigned i = 0; i < RPC_ASKS_MAX; i++) begin(&mine[i], A, "b");
+    begin(&more, A, "b");
+    expect_not_delivered(&more, CO_BUSY);
+    join(A, S2);
+    run();
+    for (unsigned i = 0; i < RPC_ASKS_MAX; i++) expect_answer(&mine[i], "b:hello");
+}
+
+/* Also when nobody waits for the answers any more. */
+Test(asks, no_more_than_so_many_questions_for_one_connection) {
+    static struct mine mine[RPC_ASKS_MAX], more;
+    processes[B].keeps = true;
+    for (unsigned i = 0; i < RPC_ASKS_MAX; i++) begin(&mine[i], A, "b");
+    run();
+    pass(1000);
+    for (unsigned i = 0; i < RPC_ASKS_MAX; i++) expect_maybe(&mine[i], CO_TIMEOUT);
+    processes[B].keeps = false;
+    ask(&more, A, "b");
+    expect_not_delivered(&more, CO_BUSY);
+    answer_all_kept(B, "too late");
     ask(&more, A, "b");
     expect_answer(&more, "b:hello");
 }

@@ -178,6 +178,43 @@ static void everybody_reaches_everybody(void) {
         }
 }
 
+/* -- gathered ------------------------------------------------------------------------------------------------------ */
+/* Reads and writes; sockets are not counted otherwise. */
+static unsigned long long calls_now(void) {
+    unsigned long long reads = 0, writes = 0;
+    FILE *file = fopen("/proc/self/io", "r");
+    CHECK(file && fscanf(file, "rchar: %*u wchar: %*u syscr: %llu syscw: %llu", &reads, &writes) == 2);
+    fclose(file);
+    return reads + writes;
+}
+
+struct burst {
+    struct loop_task task;
+    struct mine mine[1000];
+    uv_sem_t done;
+    unsigned to;
+};
+static void on_burst(struct loop_task *task) {
+    struct burst *burst = CONTAINER_OF(task, struct burst, task);
+    for (size_t i = 0; i < ARRAY_COUNT(burst->mine); i++)
+        begin(&burst->mine[i], &burst->done, SERVERS, burst->to, TOPIC_AT_ONCE, 20000);
+}
+/* Those that are asked in one turn go on together, and so do their answers, at every process on the way. */
+static void many_of_one_turn_share_a_write(unsigned to) {
+    static struct burst burst;
+    CHECK(uv_sem_init(&burst.done, 0) == 0);
+    burst.to = to;
+    unsigned long long calls = calls_now();
+    rpc_on_loop(rpc_of(SERVERS), &burst.task, on_burst);
+    for (size_t i = 0; i < ARRAY_COUNT(burst.mine); i++) uv_sem_wait(&burst.done);
+    calls = calls_now() - calls;
+    for (size_t i = 0; i < ARRAY_COUNT(burst.mine); i++) CHECK(burst.mine[i].error == CO_OK);
+    printf("%zu asks of one turn to %s: %llu reads and writes in all processes\n", ARRAY_COUNT(burst.mine), names[to],
+           calls);
+    CHECK(calls < ARRAY_COUNT(burst.mine) / 2);
+    uv_sem_destroy(&burst.done);
+}
+
 /* -- a storm ------------------------------------------------------------------------------------------------------- */
 enum { ASKERS = 4, ROUNDS = 60, AT_A_TIME = 100, MOVES = 8 };
 static _Atomic unsigned tally[3], by_error[CO_ERROR_COUNT];
@@ -256,15 +293,6 @@ static double cpu_us(void) {
     return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1e6 +
            (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
 }
-/* Reads and writes; sockets are not counted otherwise. */
-static unsigned long long calls_now(void) {
-    unsigned long long reads = 0, writes = 0;
-    FILE *file = fopen("/proc/self/io", "r");
-    CHECK(file && fscanf(file, "rchar: %*u wchar: %*u syscr: %llu syscw: %llu", &reads, &writes) == 2);
-    fclose(file);
-    return reads + writes;
-}
-
 /* `many` under way at a time. */
 static void measure(const char *what, unsigned from, unsigned to, unsigned count, unsigned many) {
     struct mine *mine = calloc(many, sizeof *mine);
@@ -317,6 +345,8 @@ int main(int argc, char **argv) {
     }
     for (unsigned i = 0; i < AGENTS; i++) agent_up(i, i);
     everybody_reaches_everybody();
+    many_of_one_turn_share_a_write(0);
+    many_of_one_turn_share_a_write(SERVERS + 1);
     if (argc > 1 && strcmp(argv[1], "bench") == 0) figures();
     else a_storm();
     stop_in_the_middle(later);
