@@ -42,7 +42,8 @@ struct rpc_ask {
      *     CO_NOTFOUND      no server has a connection with an agent of that node
      *     CO_UNSUPPORTED   nobody answers that topic there; or that agent, or a server on the way, or one that could
      *                      not be asked for the node, runs a program that knows no asks
-     *     CO_IO            no server that could be reached has that agent, and one could not be reached
+     *     CO_IO            no server that could be reached has that agent, and one could not be reached, or stops, or
+     *                      does not know yet that this one's server is a member
      *     CO_NOLEADER      client agents: no server in time
      *     CO_BUSY          too many are under way, or too much
      *     CO_TOOLARGE      the payload

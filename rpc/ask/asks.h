@@ -12,7 +12,7 @@
  * (2) What comes from a server is for this server's own agent and its agents, and goes to no other server: there are
  *     two servers on a way at most, and no circle.
  * (3) Only a server of this cluster's configuration is believed for whom it asks; a client agent asks for its own node.
- * (4) Who asks has a deadline, and each on the way gives an ask up no earlier: nobody is told of the end of time.
+ * (4) Who asks ends its ask by its own clock. A server on the way drops one no earlier than that, and tells nobody.
  * (5) An ask ends once, as a question is answered once. An answer counts only if it comes from whom the ask was sent
  *     to, with its number.
  *
@@ -33,8 +33,9 @@
 #include "rpc/wire/calls.h"
 
 #define ASKS_SERVERS_MAX 32
-#define ASKS_BACKLOG_MAX (2u << 20)  /* asks for a connection with more are CO_BUSY */
-#define ASKS_ANSWERS_MAX (16u << 20) /* beyond, an answer is lost: its outcome is unknown */
+#define ASKS_BACKLOG_MAX (2u << 20) /* asks for a connection with more are CO_BUSY */
+/* Beyond, an answer is lost: its outcome is unknown. Raft's messages wait behind it: 64 ms at 1 Gbit/s */
+#define ASKS_ANSWERS_MAX (8u << 20)
 #define ASKS_KEPT_MAX    (64u << 20)
 #define ASKS_PLACES_MAX  16384
 #define ASKS_LOOKS_MAX   1024 /* nodes that are looked for at a time; more: CO_BUSY */
