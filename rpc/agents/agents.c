@@ -112,6 +112,8 @@ static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) 
         if (!end) return false;
         agents_fetch_end(&agent->reader, end->number);
         frame_drop(end);
+    } else if (ask_is_frame(type)) {
+        return ask_frame(agents->rpc, agent->asks, type, payload);
     } else if (type == PEER_ECHO) {
         return echo_serve(&caller, payload);
     } else if (type == PEER_COORDINATE) {
@@ -161,6 +163,7 @@ static void on_closed(void *data, struct link *wire, int error) {
         log_info("agents", "a client agent went node=%s reason=\"%s\"", agent->node, co_strerror(error));
     agents_fetch_down(&agent->reader);
     agents_backup_down(agents->rpc, agent->reader.number);
+    ask_down(agents->rpc, agent->asks);
     *agent_find(agents, agent->reader.number) = agent->chain;
     list_remove(&agent->link);
     list_remove(&agent->unsent);
@@ -187,6 +190,8 @@ void agents_adopt(struct agents *agents, struct link *wire, const Pb__PeerHello 
     list_init(&agent->unsent);
     list_append(&agents->all, &agent->link);
     *agent_find(agents, agent->reader.number) = agent;
+    struct asks_up asks = {.node = agent->node, .protocol = hello_protocol(hello)};
+    agent->asks = ask_up(agents->rpc, wire, &asks);
     metric_set(&connected, (int64_t)++agents->count);
     link_adopt(wire, &wire_callbacks, agent);
     link_keep_short(wire);

@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "rpc/client/client.h"
 #include "rpc/cluster/peers.h"
+#include "rpc/core/ask.h"
 #include "rpc/core/rpc_internal.h"
 #include "rpc/forward/forwarding.h"
 #include "rpc/wire/address.h"
@@ -34,7 +35,8 @@ struct client_conn {
     struct client *client;
     struct client_server *server; /* NULL: gone from the list */
     struct link *wire;
-    uint64_t number; /* of this connection; never given twice */
+    struct ask_link *asks; /* since it is greeted */
+    uint64_t number;       /* of this connection; never given twice */
     uint64_t server_id;
     unsigned protocol; /* the version that both speak */
     uint64_t since_ms, last_seen_ms;

@@ -124,6 +124,8 @@ static void take_hello(struct client_conn *conn, struct slice payload) {
         struct client_server *server = client_server_know(client, hello->address);
         if (server) conn->server = server, server->id = hello->id, server->backoff_ms = 0;
         conn->server_id = hello->id;
+        struct asks_up asks = {.server = true, .id = hello->id, .node = hello->node, .protocol = terms.protocol};
+        conn->asks = ask_up(client->rpc, conn->wire, &asks);
         log_info("client", "connected server=%s address=%s", hello->node, hello->address);
         if (!client->current) become_current(conn);
     }
@@ -293,7 +295,8 @@ static void watch(struct client *client, struct client_conn *conn, uint64_t now_
         if (now_ms - conn->since_ms > HELLO_MOST_MS) link_close(conn->wire);
         return;
     }
-    bool drained = now_ms - conn->since_ms > DRAIN_MOST_MS || !forwarding_waits(client->forwarding, conn->number);
+    bool waits = forwarding_waits(client->forwarding, conn->number) || ask_with(conn->asks);
+    bool drained = now_ms - conn->since_ms > DRAIN_MOST_MS || !waits;
     if (conn->draining && drained && !calls_with(client->rpc->calls, conn->number)) {
         link_close(conn->wire);
         return;

@@ -62,6 +62,7 @@ static struct rpc_self self(const struct rpc *rpc) {
                              .cluster_id = client->cluster_id,
                              .loop = client->loop};
 }
+static void asked(struct rpc *rpc) { client_asked(rpc->client); }
 static void know_server(struct rpc *rpc, const char *address) { (void)client_server_know(rpc->client, address); }
 
 static void save(struct rpc *rpc, struct rpc_save *save) { client_save(rpc->client, save); }
@@ -89,6 +90,7 @@ const struct rpc_role client_role = {.submit = submit,
                                      .peers = peers,
                                      .self = self,
                                      .know_server = know_server,
+                                     .asked = asked,
                                      .ask = operator_call_ask,
                                      .save = save,
                                      .restore = restore,

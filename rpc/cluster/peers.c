@@ -460,6 +460,7 @@ struct link *peers_link(struct peers *peers, uint64_t id) {
 /* The version of the protocol that a frame came with. */
 static unsigned frame_since(uint8_t type) {
     if (type >= PEER_FETCH && type <= PEER_FETCHED) return 5;
+    if (type >= PEER_ASK) return HELLO_VERSION_ASK;
     return type >= PEER_BACKUP ? 4 : type >= PEER_ECHO ? 3 : type > PEER_PING ? 2 : 1;
 }
 

@@ -46,6 +46,10 @@ enum peer_frame {
     PEER_COORDINATE,  /* a client agent's report: a pb.Coordinate */
     PEER_BACKUP,
     PEER_BACKUP_PIECE, /* client agents: rpc/backup/backup_transfer.h. Since protocol version 4 */
+    PEER_ASK,
+    PEER_ASK_ANSWER,
+    PEER_ASK_FIND,
+    PEER_ASK_FOUND, /* rpc/ask/asks.h; the last two between servers. Since protocol version 6 */
 };
 
 #define PEER_BUILD_MAX 64

@@ -45,6 +45,9 @@ struct rpc_role {
     size_t (*peers)(struct rpc *rpc, struct arena *arena, const char ***addresses);
     struct rpc_self (*self)(const struct rpc *rpc);            /* loop thread */
     void (*know_server)(struct rpc *rpc, const char *address); /* loop thread: one more to join by */
+    /* loop thread: ids of the others of the cluster's configuration; NULL: this is no server */
+    size_t (*other_servers)(struct rpc *rpc, uint64_t *ids, size_t room);
+    void (*asked)(struct rpc *rpc); /* loop thread: rpc_ask was called; NULL: it does not matter */
     /* operators: questions and changes on the loop thread */
     void (*ask)(struct rpc *rpc, struct rpc_ask_cluster *ask);
     void (*ask_here)(struct rpc *rpc, struct rpc_ask_cluster *ask);  /* as this server knows it */

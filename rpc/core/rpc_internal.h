@@ -13,6 +13,7 @@
 #include "rpc/wire/calls.h"
 
 struct agents;
+struct ask;
 struct audit;
 struct client;
 struct coordinates;
@@ -48,7 +49,8 @@ struct restore_abandoned {
 struct rpc {
     /* Set at start, constant afterwards. */
     const struct rpc_role *role;
-    struct client *client; /* rpc/client/client.h: of client agents, which use nothing of the rest but `calls` */
+    struct client
+        *client; /* rpc/client/client.h: of client agents, which use nothing of the rest but `calls` and `ask` */
     uv_loop_t *loop;
     struct machine *machine;
     struct node *node;
@@ -90,6 +92,7 @@ struct rpc {
     struct mailbox tasks;
     struct loop_task leader_read_task; /* rpc/reads/leader_read.h */
     struct calls *calls;               /* to the leader */
+    struct ask *ask;                   /* rpc/core/ask.h */
     uv_async_t operator_wake;
     uv_timer_t operator_timer;
     struct change_work *changes;        /* under way here */

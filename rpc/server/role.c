@@ -127,6 +127,15 @@ static struct rpc_self self(const struct rpc *rpc) {
                              .alone = rpc->others == NULL};
 }
 
+static size_t other_servers(struct rpc *rpc, uint64_t *ids, size_t room) {
+    const struct raft_members *members = node_members(rpc->node);
+    uint64_t self = atomic_load(&node_view(rpc->node)->id);
+    size_t count = 0;
+    for (uint32_t i = 0; i < members->count && count < room; i++)
+        if (members->member[i].id != self) ids[count++] = members->member[i].id;
+    return count;
+}
+
 static void know_server(struct rpc *rpc, const char *address) { peers_know(rpc->others, address); }
 
 const struct rpc_role server_role = {.submit = submit,
@@ -148,6 +157,7 @@ const struct rpc_role server_role = {.submit = submit,
                                      .peers = peers,
                                      .self = self,
                                      .know_server = know_server,
+                                     .other_servers = other_servers,
                                      .ask = operator_ask,
                                      .ask_here = operator_ask_here,
                                      .change_here = operator_change_here,

@@ -11,6 +11,7 @@
 #include "base/wakeup_batch.h"
 #include "rpc/agents/agents.h"
 #include "rpc/audit/audit.h"
+#include "rpc/core/ask.h"
 #include "rpc/core/rpc_internal.h"
 #include "rpc/leader/forward.h"
 #include "rpc/leader/leases.h"
@@ -233,6 +234,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
     operator_start(rpc);
     version_start(rpc);
     coordinates_start(rpc);
+    ask_start(rpc, loop, config->node_name);
     server_members_note(rpc);
     rpc->fetches = fetches_new(rpc);
     audit_start(rpc);
@@ -244,6 +246,7 @@ static void handle_closed(uv_handle_t *handle) {
     struct rpc *rpc = handle->data;
     if (--rpc->closing > 0) return;
     leases_free(rpc);
+    ask_free(rpc);
     calls_free(rpc->calls);
     fetches_free(rpc->fetches);
     audit_free(rpc->audit);
@@ -260,7 +263,8 @@ static void handle_closed(uv_handle_t *handle) {
 
 static void peers_closed(void *data) {
     struct rpc *rpc = data;
-    rpc->closing = 4;
+    rpc->closing = 4 + ASK_HANDLES;
+    ask_close(rpc, handle_closed, rpc);
     uv_close((uv_handle_t *)&rpc->version.timer, handle_closed);
     uv_close((uv_handle_t *)&rpc->coordinate_timer, handle_closed);
     uv_close((uv_handle_t *)&rpc->wake, handle_closed);
@@ -282,6 +286,7 @@ void rpc_server_stop(struct rpc *rpc, void (*closed)(void *data), void *data) {
     rpc->closed = closed, rpc->closed_data = data;
     rpc->stopping = true;
     leases_stop(rpc);
+    ask_stop(rpc);
     atomic_store(&rpc->quit, true);
     fetches_stop(rpc->fetches);
     audit_quit(rpc);

@@ -7,6 +7,7 @@
 #include "registry/operator.h"
 #include "rpc/agents/agents.h"
 #include "rpc/audit/audit.h"
+#include "rpc/core/ask.h"
 #include "rpc/core/rpc_internal.h"
 #include "rpc/leader/forward.h"
 #include "rpc/reads/apply_lag.h"
@@ -83,6 +84,7 @@ static bool take_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slic
     if (type == PEER_ECHO) return coordinates_echo(&caller, payload);
     if (type == PEER_AUDIT || type == PEER_COPY_ASK) return audit_frame(rpc, from, type, payload);
     if (type == PEER_FETCH || type == PEER_FETCH_END) return agents_server_frame(rpc->agents, from, type, payload);
+    if (ask_is_frame(type)) return ask_frame(rpc, ask_of_server(rpc, from), type, payload);
     if (type == PEER_FETCHED) return leader_read_answered(rpc->fetches, from, payload);
     return forward_frame(rpc->forward, from, type, payload) ||
            calls_answered(rpc->calls, from, type, payload, clock_mono_ms());
@@ -370,14 +372,25 @@ static bool take_found_answer(struct rpc *rpc, uint64_t from, struct slice paylo
     return true;
 }
 
+static void asks_of(struct rpc *rpc, uint64_t id) {
+    struct peer_info peers[PEERS_MAX];
+    for (size_t i = 0, count = peers_list(rpc->others, peers, PEERS_MAX); i < count; i++)
+        if (peers[i].id == id) {
+            struct asks_up up = {.server = true, .id = id, .node = peers[i].node, .protocol = peers[i].terms.protocol};
+            (void)ask_up(rpc, peers_link(rpc->others, id), &up);
+        }
+}
+
 static void on_up(void *data, uint64_t id) {
     server_peers_heard(data, id);
     note_up(data, id, true);
+    asks_of(data, id);
     manage(data);
 }
 
 static void on_down(void *data, uint64_t id) {
     struct rpc *rpc = data;
+    ask_down(rpc, ask_of_server(rpc, id));
     if (rpc->stopping) return;
     note_up(rpc, id, false);
     bootstrap_lost(&rpc->bootstrap, id);

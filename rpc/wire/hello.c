@@ -5,8 +5,7 @@
 
 #include "registry/machine.h"
 
-/* Lowest and highest of what both speak. */
-static unsigned common(const Pb__PeerHello *hello) {
+unsigned hello_protocol(const Pb__PeerHello *hello) {
     unsigned most = hello->version_most < HELLO_VERSION_MOST ? hello->version_most : HELLO_VERSION_MOST;
     unsigned least = hello->version_least > HELLO_VERSION_LEAST ? hello->version_least : HELLO_VERSION_LEAST;
     return most >= least ? most : 0;
@@ -55,7 +54,7 @@ static enum hello_verdict judge_cluster(const struct hello_self *self, const Pb_
 enum hello_verdict hello_judge(const struct hello_self *self, const Pb__PeerHello *hello, struct hello_terms *terms,
                                char why[HELLO_WHY]) {
     why[0] = 0;
-    *terms = (struct hello_terms){.protocol = strcmp(hello->protocol, HELLO_PROTOCOL) == 0 ? common(hello) : 0};
+    *terms = (struct hello_terms){.protocol = strcmp(hello->protocol, HELLO_PROTOCOL) == 0 ? hello_protocol(hello) : 0};
     terms->version = hello->cluster_version;
     terms->hears_refusal = strcmp(hello->protocol, HELLO_PROTOCOL) == 0 && hello->version_most >= 2;
     terms->version_least = hello->cluster_version_least ? hello->cluster_version_least : 1;

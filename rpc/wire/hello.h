@@ -12,9 +12,11 @@
 #define HELLO_VERSION_LEAST 1
 #define HELLO_VERSION_AGENT 3 /* client agents speak this and up: older servers would take them for servers */
 /* 2: hellos carry cluster ids and versions and come again; PEER_REFUSED 3: client agents; PEER_ECHO and its answer
- * 4: backups through client agents 5: a server whose disk is full asks the leader for reads */
+ * 4: backups through client agents 5: a server whose disk is full asks the leader for reads
+ * 6: PEER_ASK */
 #define HELLO_VERSION_BACKUP 4
-#define HELLO_VERSION_MOST   5
+#define HELLO_VERSION_ASK    6
+#define HELLO_VERSION_MOST   6
 #define HELLO_WHY            224
 #define HELLO_ADDRESS_MAX    127
 #define HELLO_NODE_MAX       255
@@ -31,6 +33,9 @@ struct hello_terms {
     unsigned version_least, version_most; /* cluster versions that the other one supports */
     unsigned version;                     /* of the cluster, as applied there; 0: belongs to none yet */
 };
+
+/* The highest version that both speak; 0: none. Of a hello of this protocol. */
+unsigned hello_protocol(const Pb__PeerHello *hello);
 
 /* What a client agent says; `address` and `node` are the caller's to set. */
 void hello_of_agent(Pb__PeerHello *hello, const char *cluster, uint64_t cluster_id, uint64_t id);

@@ -162,6 +162,18 @@ static bool take_frame(struct fake_session *session, uint8_t type, const uint8_t
         pb__peer_change__free_unpacked(ask, NULL);
     } else if (type == PEER_BACKUP) {
         fake->backups++;
+    } else if (type == PEER_ASK) {
+        Pb__PeerAsk *ask = pb__peer_ask__unpack(NULL, size, payload);
+        CHECK(ask);
+        fake->asks++, fake->ask = ask->number;
+        pb__peer_ask__free_unpacked(ask, NULL);
+    } else if (type == PEER_ASK_ANSWER) {
+        Pb__PeerAskAnswer *answer = pb__peer_ask_answer__unpack(NULL, size, payload);
+        CHECK(answer);
+        fake->answers++;
+        snprintf(fake->answer, sizeof fake->answer, "%u %.*s", answer->outcome, (int)answer->data.len,
+                 answer->data.data);
+        pb__peer_ask_answer__free_unpacked(answer, NULL);
     }
     return true;
 }

@@ -27,8 +27,10 @@ struct fake_server {
     const struct fake_server *cluster; /* the servers that it names, the second leads; unless set: none */
     unsigned cluster_count;
     unsigned version_most; /* of the protocol */
-    unsigned connections, hellos, agents, pings, fetches, fetch_ends, changes, backups;
+    unsigned connections, hellos, agents, pings, fetches, fetch_ends, changes, backups, asks, answers;
     uint64_t fetch, fetch_index, change; /* number and index of the last fetch; number of the last change */
+    uint64_t ask;                        /* number of the last one */
+    char answer[64];                     /* of the last one that it was given */
 };
 
 /* It is dc1's, of cluster 77, and knows a leader; listens. */

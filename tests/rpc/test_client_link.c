@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "fake_server.h"
 #include "registry/catalog.h"
+#include "rpc/api/ask.h"
 #include "rpc/api/operator.h"
 #include "rpc/client/client.h"
 #include "rpc/wire/hello.h"
@@ -418,5 +419,111 @@ Test(client_link, a_server_of_before_is_asked_for_no_backup) {
     run_until(&world, RPC_LEADER_WAIT_MS + 5000, is_over);
     cr_expect_eq(outcome, CO_UNSUPPORTED);
     cr_expect_eq(world.fakes[0].backups, 0);
+    close_world(&world);
+}
+
+/* -- asks ---------------------------------------------------------------------------------------------------------- */
+#define TOPIC 5
+static struct rpc_ask one;
+static unsigned ends;
+static char heard[64];
+static struct rpc_question *asked;
+
+static void on_answer(struct rpc_ask *ask, int error, struct slice answer) {
+    cr_assert_eq(ask, &one);
+    ends++, outcome = error;
+    snprintf(heard, sizeof heard, "%.*s", (int)answer.size, answer.data);
+}
+static void ask(struct world *world, uint32_t timeout_ms) {
+    ends = 0, outcome = -1;
+    one = (struct rpc_ask){
+        .node = "other", .topic = TOPIC, .payload = SLICE_LITERAL("?"), .timeout_ms = timeout_ms, .done = on_answer};
+    rpc_ask(world->rpc, &one);
+    cr_assert_eq(ends, 0, "not within the call");
+}
+static void on_question(void *data, const char *from, struct slice payload, struct rpc_question *question) {
+    (void)data;
+    snprintf(heard, sizeof heard, "%s %.*s", from, (int)payload.size, payload.data);
+    asked = question;
+}
+static bool first_has_ask(struct world *world) { return world->fakes[0].asks == 1; }
+static bool one_is_elsewhere(struct world *world) { return world->fakes[1].agents + world->fakes[2].agents == 1; }
+static bool is_asked(struct world *world) { return (void)world, asked != NULL; }
+static bool first_has_answer(struct world *world) { return world->fakes[0].answers == 1; }
+
+Test(client_link, an_ask_and_its_answer) {
+    struct world world;
+    open_world(&world);
+    ask(&world, 5000); /* waits for a connection */
+    run_until(&world, 5000, first_has_ask);
+    Pb__PeerAskAnswer answer = PB__PEER_ASK_ANSWER__INIT;
+    answer.number = world.fakes[0].ask, answer.data = (ProtobufCBinaryData){3, (uint8_t *)"yes"};
+    fake_say(&world.fakes[0], PEER_ASK_ANSWER, &answer.base);
+    run_until(&world, 1000, is_over);
+    cr_assert(ends == 1 && outcome == CO_OK && one.reach == RPC_ASK_ANSWERED);
+    cr_assert_str_eq(heard, "yes");
+    close_world(&world);
+}
+
+Test(client_link, an_ask_whose_connection_is_lost) {
+    struct world world;
+    open_world(&world);
+    run_until(&world, 5000, at_first);
+    ask(&world, 60000);
+    run_until(&world, 5000, first_has_ask);
+    fake_end(world.fakes[0].sessions);
+    run_until(&world, 1000, is_over);
+    cr_assert(ends == 1 && outcome == CO_UNKNOWN_OUTCOME && one.reach == RPC_ASK_MAYBE_DELIVERED);
+    run_until(&world, 5000, elsewhere);
+    cr_assert_eq(world.fakes[1].asks + world.fakes[2].asks, 0, "not sent again");
+    close_world(&world);
+}
+
+Test(client_link, a_server_of_before_is_asked_for_no_node) {
+    struct world world;
+    open_world(&world);
+    for (unsigned i = 0; i < FAKES; i++) world.fakes[i].version_most = HELLO_VERSION_ASK - 1;
+    ask(&world, 60000);
+    run_until(&world, 5000, is_over);
+    cr_assert(ends == 1 && outcome == CO_UNSUPPORTED && one.reach == RPC_ASK_NOT_DELIVERED);
+    cr_assert_eq(world.fakes[0].asks, 0);
+    cr_assert_eq(world.fakes[0].agents, 1);
+    close_world(&world);
+}
+
+Test(client_link, an_ask_ends_in_time) {
+    struct world world;
+    open_world(&world);
+    run_until(&world, 5000, at_first);
+    uint64_t begun_ms = clock_mono_ms();
+    ask(&world, 100);
+    run_until(&world, 5000, is_over);
+    uint64_t ms = clock_mono_ms() - begun_ms;
+    cr_assert(ends == 1 && outcome == CO_TIMEOUT && one.reach == RPC_ASK_MAYBE_DELIVERED);
+    cr_assert(ms >= 100 && ms < 100 + GRACE_MS, "%llu ms", (unsigned long long)ms);
+    close_world(&world);
+}
+
+/* Who is asked goes on to another server meanwhile; the answer goes back where the question came from. */
+Test(client_link, a_connection_with_an_open_question_is_kept_until_it_is_answered) {
+    struct world world;
+    asked = NULL;
+    open_world(&world);
+    rpc_answer_asks(world.rpc, TOPIC, on_question, NULL);
+    run_until(&world, 5000, at_first);
+    Pb__PeerAsk question = PB__PEER_ASK__INIT;
+    question.number = 9, question.from = (char *)"other", question.topic = TOPIC, question.timeout_ms = 60000;
+    question.payload = (ProtobufCBinaryData){3, (uint8_t *)"why"};
+    fake_say(&world.fakes[0], PEER_ASK, &question.base);
+    run_until(&world, 5000, is_asked);
+    cr_assert_str_eq(heard, "other why");
+    fake_leads(&world.fakes[0], false);
+    run_until(&world, 5000, one_is_elsewhere);
+    run_for(&world, 300);
+    cr_assert_eq(world.fakes[0].agents, 1);
+    rpc_ask_answer(asked, CO_OK, SLICE_LITERAL("because"));
+    run_until(&world, 1000, first_has_answer);
+    cr_assert_str_eq(world.fakes[0].answer, "0 because");
+    run_until(&world, 1000, elsewhere);
     close_world(&world);
 }

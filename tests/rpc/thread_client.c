@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "agent/modules.h"
+#include "agents.h"
 #include "asked.h"
 #include "base/check.h"
 #include "base/clock.h"
@@ -17,7 +17,6 @@
 #include "kv/keys/kv.h"
 #include "registry/catalog.h"
 #include "rpc/api/operator.h"
-#include "rpc/client/client.h"
 #include "rpc/cluster/peers.h"
 #include "rpc/wire/hello.h"
 #include "rpc/wire/link.h"
@@ -29,53 +28,6 @@
 #define READERS  4
 
 static struct server servers[SERVERS];
-
-/* -- the agent ---------------------------------------------------------------------------------------------------- */
-struct agent {
-    struct rpc *rpc;
-    uv_loop_t loop;
-    uv_async_t stop;
-    uv_barrier_t ready;
-    pthread_t thread;
-    const char *const *join;
-    size_t dns_queries;
-};
-
-static void on_closed(void *data) { uv_close((uv_handle_t *)&((struct agent *)data)->stop, NULL); }
-static void on_stop(uv_async_t *stop) { rpc_client_stop(((struct agent *)stop->data)->rpc, on_closed, stop->data); }
-
-static void *agent_main(void *data) {
-    struct agent *agent = data;
-    struct rpc_client_config config = {.cluster = "dc1",
-                                       .node_name = "agent",
-                                       .address = "127.0.0.1",
-                                       .node_id = "77777777-0000-4000-8000-000000000000",
-                                       .modules = agent_modules,
-                                       .port = 8300,
-                                       .join = agent->join,
-                                       .dns_queries = agent->dns_queries};
-    CHECK(uv_loop_init(&agent->loop) == 0 && uv_async_init(&agent->loop, &agent->stop, on_stop) == 0);
-    agent->stop.data = agent;
-    agent->rpc = rpc_client_start(&agent->loop, &config);
-    uv_barrier_wait(&agent->ready);
-    uv_run(&agent->loop, UV_RUN_DEFAULT);
-    CHECK(uv_loop_close(&agent->loop) == 0);
-    return NULL;
-}
-
-static void agent_start(struct agent *agent, const char *const *join, size_t dns_queries) {
-    *agent = (struct agent){.join = join, .dns_queries = dns_queries};
-    uv_barrier_init(&agent->ready, 2);
-    CHECK(pthread_create(&agent->thread, NULL, agent_main, agent) == 0);
-    uv_barrier_wait(&agent->ready);
-}
-
-static void agent_begin_stop(struct agent *agent) { uv_async_send(&agent->stop); }
-
-static void agent_end(struct agent *agent) {
-    pthread_join(agent->thread, NULL);
-    uv_barrier_destroy(&agent->ready);
-}
 
 /* -- writes through it -------------------------------------------------------------------------------------------- */
 struct put {
@@ -379,7 +331,7 @@ static void *ask_for_many(void *data) {
 static void more_than_are_kept(const char *const *join) {
     pthread_t threads[READERS];
     int error;
-    agent_start(&agent, join, QUERIES);
+    agent_start(&agent, "agent", join, QUERIES, NULL);
     struct rpc_reader *reader = rpc_reader_new(agent.rpc);
     uint64_t deadline = clock_mono_ms() + 90000;
     while (made_up(reader, 0) != CO_OK) CHECK(clock_mono_ms() < deadline);
@@ -413,7 +365,7 @@ static void more_than_are_kept(const char *const *join) {
 static void nobody_answers(void) {
     static const char *const join[] = {"127.0.0.1:1", "nowhere.invalid", "[::1]:1", NULL};
     int error;
-    agent_start(&agent, join, 0);
+    agent_start(&agent, "agent", join, 0, NULL);
     struct rpc_reader *reader = rpc_reader_new(agent.rpc);
     uint64_t begun, took;
     unsigned tries = 0;
@@ -525,17 +477,17 @@ int main(void) {
     nobody_answers();
     servers_start(servers, SERVERS, 1);
     for (unsigned i = 0; i < SERVERS; i++) join[i] = servers[i].address;
-    agent_start(&agent, join, 0);
+    agent_start(&agent, "agent", join, 0, NULL);
     many_threads();
     write_large();
     a_large_answer_arrives_whole();
     a_ping_is_answered_between_two_pieces();
     stop_while_some_wait();
     agent_end(&agent);
-    agent_start(&agent, join, 0);
+    agent_start(&agent, "agent", join, 0, NULL);
     backups();
     stop_in_the_middle(stop_agent);
-    agent_start(&agent, join, 0);
+    agent_start(&agent, "agent", join, 0, NULL);
     stop_in_the_middle(stop_servers);
     stop_agent();
     CHECK(close(whole.save.fd) == 0);

@@ -28,7 +28,7 @@ ROOMS = {
         ["wire", "offline"],
         ["api"],
         ["cluster", "quota"],
-        ["forward"],
+        ["forward", "ask"],
         ["core"],
         ["backup", "leader"],
         ["audit", "reads"],
