@@ -208,6 +208,8 @@ Test(quota, a_session_that_an_ask_made_ends_with_its_last_lease) {
     cr_expect(!grants->session[0] && !session_get_by(&world, made).found);
     const Pb__QuotaAsk *take = ASK(.name = text("b"), .take = 1);
     cr_expect(quota_asks(&world, &by, &take, 1, NULL)->grants[0]->taken && !session_get_by(&world, made).found);
+    cr_expect_str_eq(quota_asks(&world, &(struct asks){.session = id[0]}, &take, 1, NULL)->session, id[0]);
+    cr_expect_str_eq(quota_asks(&world, &(struct asks){.session = made}, &take, 1, NULL)->session, "");
     /* By its TTL, and with its budget. */
     grants = quota_asks(&world, &by, both, 2, NULL);
     lease = grants->grants[0]->lease;
