@@ -26,19 +26,13 @@ static void agent_begin(struct fleet *fleet, struct fleet_agent *agent) {
     }
 }
 
-static void refilled(void *data, const char *name) {
+static void refilled(void *data, const char *name, uint64_t amount) {
     struct fleet *fleet = data;
     for (size_t i = 0; i < fleet->budget_count; i++) {
         struct fleet_budget *budget = &fleet->budgets[i];
-        uint32_t next;
         if (strcmp(budget->definition->name, name) != 0) continue;
-        if (budget->definition->window) {
-            budget->level = budget->window = 0;
-            budget->windows++;
-            continue;
-        }
-        uint64_t part = quota_refill_part(budget->definition, 0, &next);
-        budget->level = budget->level > part ? budget->level - part : 0;
+        budget->level = budget->level > amount ? budget->level - amount : 0;
+        if (amount) budget->window = 0;
     }
 }
 
