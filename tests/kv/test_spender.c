@@ -59,7 +59,7 @@ Test(spender, refuses_more_than_there_can_ever_be) {
 
 Test(spender, refuses_requests_that_cannot_be) {
     struct spender_take takes[SPENDER_TAKES_MOST + 1];
-    char names[SPENDER_TAKES_MOST + 1][8];
+    char names[SPENDER_TAKES_MOST + 1][16];
     for (int i = 0; i <= SPENDER_TAKES_MOST; i++) {
         snprintf(names[i], sizeof names[i], "b%d", i);
         takes[i] = (struct spender_take){.name = slice_text(names[i]), .n = 1};
