@@ -26,19 +26,13 @@ static void agent_begin(struct fleet *fleet, struct fleet_agent *agent) {
     }
 }
 
-static void refilled(void *data, const char *name) {
+static void refilled(void *data, const char *name, uint64_t amount) {
     struct fleet *fleet = data;
     for (size_t i = 0; i < fleet->budget_count; i++) {
         struct fleet_budget *budget = &fleet->budgets[i];
-        uint32_t next;
         if (strcmp(budget->definition->name, name) != 0) continue;
-        if (budget->definition->window) {
-            budget->level = budget->window = 0;
-            budget->windows++;
-            continue;
-        }
-        uint64_t part = quota_refill_part(budget->definition, 0, &next);
-        budget->level = budget->level > part ? budget->level - part : 0;
+        budget->level = budget->level > amount ? budget->level - amount : 0;
+        if (amount) budget->window = 0;
     }
 }
 
@@ -289,6 +283,10 @@ static void arrive(struct fleet *fleet, struct fleet_message *message) {
         CHECK(command);
         int error = quota_servers_ask(&fleet->servers, command, &grants);
         if (!message->deaf) message->error = error;
+        /* What an agent claims adds up; only what comes late may be out of date. */
+        for (size_t i = 0; grants && !message->deaf && i < grants->n_grants; i++)
+            cr_assert(grants->grants[i]->error == CO_OK || grants->grants[i]->error == CO_NOTFOUND, "seed %llu: %s",
+                      (unsigned long long)fleet->plan.seed, grants->grants[i]->text);
         if (grants) {
             size_t size = protobuf_c_message_get_packed_size(&grants->base);
             buffer_reserve(&message->grants, size + 1);
