@@ -15,7 +15,7 @@
 
 /* The cluster versions that this program can be a member at (registry/version.h). */
 #define MACHINE_VERSION_OLDEST 1
-#define MACHINE_VERSION_NEWEST 6
+#define MACHINE_VERSION_NEWEST 7
 _Static_assert(MACHINE_VERSION_OLDEST >= 1 && MACHINE_VERSION_OLDEST <= MACHINE_VERSION_NEWEST, "some version");
 
 /* One batch being applied. */
