@@ -74,6 +74,9 @@ enum module_mutation {
     MUTATE_TXN_HALF = 1 << 7,          /* a transaction that fails keeps what its other operations did */
     MUTATE_HISTORY_SKIPS = 1 << 8,     /* of an entry that changed several records one is left out */
     MUTATE_STREAM_SKIPS = 1 << 9,      /* a stream passes over what changed right after its position */
+    MUTATE_ROLLOUT_REPEATS = 1 << 10,  /* the end of a hold counts also when another entry has armed it since */
+    MUTATE_ROLLOUT_SLEEPS = 1 << 11,   /* a change of who gets what wakes nobody */
+    MUTATE_ROLLOUT_BLIND = 1 << 12,    /* the guard does not see who refused */
 };
 
 /* -- events within an entry --------------------------------------------------------------------------------------- */
