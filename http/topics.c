@@ -34,6 +34,8 @@ const struct http_topic http_topics[] = {
     {"Phasers", http_routes_phaser},
     {"Streams", http_routes_watch},
     {"Transactions", http_routes_txn},
+    {"Rollouts", http_routes_rollout},
+    {"OpenFeature", http_routes_ofrep},
     {"Root", http_routes_root},
     {0},
 };

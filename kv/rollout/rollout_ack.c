@@ -170,7 +170,7 @@ int rollout_ack_apply(struct machine_tx *tx, void *request, struct machine_resul
     Pb__RolloutAck ack = PB__ROLLOUT_ACK__INIT;
     ack.id = command->id, ack.version = command->version, ack.node = command->node, ack.reason = command->reason;
     ack.ok = command->ok == PB__ROLLOUT_VERDICT__ROLLOUT_VERDICT_TRUE;
-    ack.index = tx->index, ack.unix_ms = command->unix_ms;
+    ack.index = tx->index, ack.time_unix_ms = command->now_unix_ms;
     bool staged = record->stage && strcmp(record->stage->version, command->version) == 0;
     ack.epoch = staged ? record->stage->began : 0;
     result->yes = true;

@@ -129,8 +129,8 @@ int rollout_advance_apply(struct machine_tx *tx, void *request, struct machine_r
     bool due = record->stage && record->stage->armed && record->stage->armed == command->index;
     if (tx->mutations & MUTATE_ROLLOUT_REPEATS) due = record->stage && record->stage->n_steps;
     if (!due) return CO_OK;
-    rv = guard_acts(tx, record, command->unix_ms, true, &acted);
-    if (rv == CO_OK && !acted) rv = advance(tx, record, command->unix_ms, result);
+    rv = guard_acts(tx, record, command->now_unix_ms, true, &acted);
+    if (rv == CO_OK && !acted) rv = advance(tx, record, command->now_unix_ms, result);
     return rv != CO_OK || result->error ? rv : finish(tx, record, result);
 }
 
@@ -141,7 +141,7 @@ int rollout_judge_apply(struct machine_tx *tx, void *request, struct machine_res
     if (command->term != tx->term) return machine_refuse(result, CO_CONFLICT, "proposed in another term");
     int rv = rollout_get(tx->store, slice_text(command->name), tx->arena, &record);
     if (rv != CO_OK || !record->stage) return rv == CO_NOTFOUND ? CO_OK : rv;
-    rv = guard_acts(tx, record, command->unix_ms, false, &acted);
+    rv = guard_acts(tx, record, command->now_unix_ms, false, &acted);
     if (rv != CO_OK) return rv;
     if (acted) return finish(tx, record, result);
     rollout_arm_guard(tx, record); /* a quiet look writes nothing */

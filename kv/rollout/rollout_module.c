@@ -52,7 +52,7 @@ static void propose_due(const struct expiry_due *due, const struct expiry_leader
     char name[ROLLOUT_NAME_MOST + 1];
     CHECK(due->name.size < sizeof name);
     memcpy(name, due->name.data, due->name.size), name[due->name.size] = '\0';
-    command.name = name, command.index = due->index, command.term = leader->term, command.unix_ms = leader->unix_ms;
+    command.name = name, command.index = due->index, command.term = leader->term, command.now_unix_ms = leader->unix_ms;
     propose(data, number, &command.base);
 }
 

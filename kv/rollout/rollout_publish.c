@@ -5,7 +5,7 @@
 
 int rollout_publish_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
     const Pb__RolloutPublishCommand *command = request;
-    struct rollout_who who = {command->by, "", command->unix_ms};
+    struct rollout_who who = {command->by, "", command->now_unix_ms};
     struct slice name = slice_text(command->name), version = slice_text(command->version);
     char room[STORE_KEY_MAX];
     const Pb__KvEntry *there;
@@ -38,7 +38,7 @@ int rollout_publish_apply(struct machine_tx *tx, void *request, struct machine_r
 
 int rollout_schema_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
     const Pb__RolloutSchemaCommand *command = request;
-    struct rollout_who who = {command->by, command->schema.len ? "" : "removed", command->unix_ms};
+    struct rollout_who who = {command->by, command->schema.len ? "" : "removed", command->now_unix_ms};
     struct slice name = slice_text(command->name);
     char room[STORE_KEY_MAX];
     Pb__RolloutSchema schema = PB__ROLLOUT_SCHEMA__INIT;

@@ -144,7 +144,7 @@ void rollout_note(struct machine_tx *tx, Pb__RolloutRecord *record, const struct
     char room[STORE_KEY_MAX];
     struct slice name = slice_text(record->name);
     Pb__RolloutChange change = PB__ROLLOUT_CHANGE__INIT;
-    change.number = record->history_next++, change.index = tx->index, change.unix_ms = who->unix_ms;
+    change.number = record->history_next++, change.index = tx->index, change.time_unix_ms = who->unix_ms;
     change.kind = kind, change.by = (char *)(uintptr_t)who->by, change.comment = (char *)(uintptr_t)who->comment;
     change.from = (char *)(uintptr_t)from, change.to = (char *)(uintptr_t)to;
     change.percent = rollout_percent(buckets);

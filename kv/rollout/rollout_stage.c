@@ -199,7 +199,7 @@ static int finish(struct machine_tx *tx, Pb__RolloutRecord *record, struct machi
 
 int rollout_set_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
     const Pb__RolloutSetCommand *command = request;
-    struct rollout_who who = {command->by, command->comment, command->unix_ms};
+    struct rollout_who who = {command->by, command->comment, command->now_unix_ms};
     struct slice name = slice_text(command->name);
     const Pb__KvEntry *document;
     Pb__RolloutRecord *record;
@@ -231,7 +231,7 @@ struct change {
 static bool change_open(struct machine_tx *tx, const Pb__RolloutChangeCommand *command, struct change *change,
                         struct machine_result *result, int *rv) {
     *rv = CO_OK;
-    change->who = (struct rollout_who){command->by, command->comment, command->unix_ms};
+    change->who = (struct rollout_who){command->by, command->comment, command->now_unix_ms};
     if (!rollout_names_fit(command->name, NULL, result)) return false;
     if (strlen(command->comment) > ROLLOUT_TEXT_MOST) {
         (void)machine_refuse(result, CO_INVALID, "comment: at most 512 bytes");
