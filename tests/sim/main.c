@@ -42,6 +42,9 @@ static const struct mutation mutations[] = {
     {"txn-half", .module = MUTATE_TXN_HALF},
     {"history-skips", .module = MUTATE_HISTORY_SKIPS},
     {"stream-skips", .module = MUTATE_STREAM_SKIPS},
+    {"rollout-repeats", .module = MUTATE_ROLLOUT_REPEATS},
+    {"rollout-sleeps", .module = MUTATE_ROLLOUT_SLEEPS},
+    {"rollout-blind", .module = MUTATE_ROLLOUT_BLIND},
 };
 
 struct arguments {

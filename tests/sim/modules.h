@@ -21,6 +21,7 @@
     X(lock)            \
     X(election)        \
     X(txn)             \
+    X(rollout)         \
     X(history)         \
     X(stream)
 #define SIM_EXTERN(name) extern const struct sim_module sim_##name;
