@@ -399,6 +399,10 @@ static int run_group(int argc, char **argv) {
         CHECK(count < COMMANDS_MOST);
         commands[count++] = (struct cli_command){command_of(route), route->summary, run_command};
     }
+    for (const struct cli_command *more = cmd_endpoint_more(group); more && more->name; more++) {
+        CHECK(count < COMMANDS_MOST);
+        commands[count++] = *more;
+    }
     cli_sort(commands, count);
     int code = cmd_sub(commands, count, group, argc, argv);
     arena_free(&arena);
@@ -417,9 +421,13 @@ size_t cmd_endpoint_groups(struct cli_command *commands, size_t most, struct are
             commands[count++] = (struct cli_command){arena_strndup(names, name.data, name.size), NULL, run_group};
         }
         const char *before = commands[at].help, *title = rows.topic->title;
-        commands[at].help =
-            before ? arena_printf(names, "%s, %s", before, command_of(route))
-                   : arena_printf(names, "%c%s: %s", tolower((unsigned char)title[0]), title + 1, command_of(route));
+        char *more = NULL;
+        if (!before)
+            for (const struct cli_command *own = cmd_endpoint_more(commands[at].name); own && own->name; own++)
+                more = arena_printf(names, "%s%s, ", more ? more : "", own->name);
+        commands[at].help = before ? arena_printf(names, "%s, %s", before, command_of(route))
+                                   : arena_printf(names, "%c%s: %s%s", tolower((unsigned char)title[0]), title + 1,
+                                                  more ? more : "", command_of(route));
     }
     return count;
 }
